@@ -1,1 +1,115 @@
+//! What the virtual RDMA device needs of a kernel, as one trait, and the small set of primitives built on it.
+//!
+//! * [`Platform`]: memory, spin locks, deferred procedure calls, events, IRQL. Implemented by the driver (Windows) and by
+//!   the simulated kernel (tests). Everything is chosen at compile time: there is no virtual call on a hot path.
+//! * [`Passive`], [`Dispatch`]: proofs of the execution context, as types.
+//! * [`Arc`], [`Weak`]: fallible shared ownership. The *only* rundown primitive: an object is closed when its last strong
+//!   reference goes, see [`Arc::into_inner`].
+//! * [`Deferred`]: a serialised, coalescing deferred call embedded in an object.
+//! * [`Slice`]: a fixed-length array from non-paged pool.
+//!
+//! No crate of the kernel side links `alloc`: memory that cannot be had is an error value, never a panic.
 #![no_std]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod arc;
+mod context;
+mod deferred;
+mod event;
+mod lock;
+mod slice;
+
+pub use arc::{Arc, Weak};
+pub use context::{Dispatch, Passive};
+pub use deferred::{Deferred, RunDeferred};
+pub use event::Event;
+pub use lock::{SpinLock, SpinLockGuard};
+pub use slice::Slice;
+
+use core::{alloc::Layout, ffi::c_void, ptr::NonNull};
+
+/// Allocation from non-paged pool failed. NTSTATUS: `STATUS_INSUFFICIENT_RESOURCES`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// `PASSIVE_LEVEL` of wdm.h.
+pub const PASSIVE_LEVEL: u8 = 0;
+/// `APC_LEVEL` of wdm.h.
+pub const APC_LEVEL: u8 = 1;
+/// `DISPATCH_LEVEL` of wdm.h.
+pub const DISPATCH_LEVEL: u8 = 2;
+
+/// The routine of a deferred procedure call. It runs at `DISPATCH_LEVEL`.
+pub type DpcRoutine = unsafe extern "C" fn(context: *mut c_void);
+
+/// The services of a kernel. One implementation for each place the device runs in.
+///
+/// # Safety
+/// The implementer promises what each item documents; the device's memory safety rests on it.
+#[allow(unsafe_code, reason = "a trait over kernel objects that live at fixed addresses")]
+pub unsafe trait Platform: Sized + Send + Sync + 'static {
+    /// A spin lock. `lock` raises to `DISPATCH_LEVEL`, `unlock` restores the IRQL it was taken at. Callable at <= DISPATCH.
+    type RawSpinLock: lock_api::RawMutex;
+
+    /// Storage of a deferred procedure call (`KDPC`). All-zero bytes are a valid, uninitialised value.
+    type Dpc: Send + Sync;
+
+    /// Storage of a notification event (`KEVENT`). All-zero bytes are a valid, uninitialised value.
+    type Event: Send + Sync;
+
+    /// Non-paged, zeroed memory, or `None`. IRQL <= DISPATCH. `layout.size()` is not 0.
+    fn allocate(layout: Layout) -> Option<NonNull<u8>>;
+
+    /// Frees what [`Platform::allocate`] gave. IRQL <= DISPATCH.
+    ///
+    /// # Safety
+    /// `memory` came from `allocate(layout)` and is not used again.
+    unsafe fn free(memory: NonNull<u8>, layout: Layout);
+
+    /// The current IRQL.
+    fn irql() -> u8;
+
+    /// A new, uninitialised DPC: all-zero storage.
+    fn new_dpc() -> Self::Dpc;
+
+    /// Prepares a DPC for use. IRQL: any.
+    ///
+    /// # Safety
+    /// `dpc` stays at its address, and is not initialised again, until it is freed; it is not queued.
+    unsafe fn initialize_dpc(dpc: *mut Self::Dpc, routine: DpcRoutine, context: *mut c_void);
+
+    /// Queues a DPC: its routine will run once at `DISPATCH_LEVEL`, on any processor. `false`: it is queued already.
+    ///
+    /// # Safety
+    /// `dpc` was initialised; it and its context stay valid until the routine has been entered.
+    unsafe fn queue_dpc(dpc: *mut Self::Dpc) -> bool;
+
+    /// A new, uninitialised event: all-zero storage.
+    fn new_event() -> Self::Event;
+
+    /// Prepares a notification event, not signalled.
+    ///
+    /// # Safety
+    /// `event` stays at its address until it is freed, and nothing waits on it.
+    unsafe fn initialize_event(event: *mut Self::Event);
+
+    /// Signals an event. IRQL <= DISPATCH.
+    ///
+    /// # Safety
+    /// `event` was initialised and stays valid until this call has returned.
+    unsafe fn set_event(event: *mut Self::Event);
+
+    /// Waits, without end, until an event is signalled.
+    ///
+    /// # Safety
+    /// `event` was initialised and stays valid during the wait.
+    unsafe fn wait_event(event: *mut Self::Event, passive: &Passive<'_>);
+
+    /// The system address of the pages that one MDL (not its chain) describes, mapped if they are not yet; `None` if the
+    /// mapping fails. IRQL <= DISPATCH. The mapping lasts until the pages are unlocked by their owner.
+    /// `MmGetSystemAddressForMdlSafe`, wdm.h.
+    ///
+    /// # Safety
+    /// `mdl` is a valid MDL whose pages are locked or non-paged.
+    unsafe fn mdl_system_address(mdl: *mut c_void) -> Option<NonNull<u8>>;
+}

@@ -1,0 +1,204 @@
+//! Fallible shared ownership: the one rundown primitive of the driver.
+//!
+//! Every object that a consumer can close is held by strong references: the consumer's own, one for each successor object,
+//! one for each call or callback in flight. Closing gives the consumer's reference up with [`Arc::into_inner`]: `Some` means
+//! that nothing else holds the object, so the close is complete at once; `None` means STATUS_PENDING, and whoever drops the
+//! last reference drops the object, which reports the completion (NDKPI: object lifetime requirements).
+//!
+//! The algorithm is that of the standard library's `Arc` (which cannot be used: its allocation failure is a panic).
+#![expect(unsafe_code, reason = "reference counting over raw memory from the platform")]
+
+use core::{
+    alloc::Layout,
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem::{ManuallyDrop, MaybeUninit},
+    ops::Deref,
+    ptr::NonNull,
+    sync::atomic::{AtomicUsize, Ordering, fence},
+};
+
+use crate::{OutOfMemory, Platform};
+
+#[repr(C)]
+struct Inner<T> {
+    strong: AtomicUsize,
+    /// One for each `Weak`, and one for all strong references together.
+    weak: AtomicUsize,
+    /// Initialised while `strong` is not 0.
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// A counted reference to a `T` that does not move. The last one to go drops the `T`, at any IRQL <= DISPATCH.
+pub struct Arc<T, P: Platform> {
+    inner: NonNull<Inner<T>>,
+    _owns: PhantomData<(Inner<T>, P)>,
+}
+
+/// A reference that keeps the memory but not the object.
+pub struct Weak<T, P: Platform> {
+    inner: NonNull<Inner<T>>,
+    _owns: PhantomData<(Inner<T>, P)>,
+}
+
+// SAFETY: an Arc shares a T between threads and may drop it on any of them: T must be both Send and Sync.
+unsafe impl<T: Send + Sync, P: Platform> Send for Arc<T, P> {}
+// SAFETY: as for Send.
+unsafe impl<T: Send + Sync, P: Platform> Sync for Arc<T, P> {}
+// SAFETY: a Weak can become an Arc.
+unsafe impl<T: Send + Sync, P: Platform> Send for Weak<T, P> {}
+// SAFETY: a Weak can become an Arc.
+unsafe impl<T: Send + Sync, P: Platform> Sync for Weak<T, P> {}
+
+impl<T, P: Platform> Arc<T, P> {
+    /// Moves `value` to non-paged pool. IRQL <= DISPATCH.
+    pub fn try_new(value: T) -> Result<Self, OutOfMemory> {
+        Self::try_new_cyclic(|_| value)
+    }
+
+    /// As [`Arc::try_new`], for a value that wants a weak reference to itself.
+    pub fn try_new_cyclic(make: impl FnOnce(&Weak<T, P>) -> T) -> Result<Self, OutOfMemory> {
+        let memory = P::allocate(Layout::new::<Inner<T>>()).ok_or(OutOfMemory)?.cast::<Inner<T>>();
+        // No strong reference yet, so upgrading fails until there is a value.
+        let empty = Inner {
+            strong: AtomicUsize::new(0),
+            weak: AtomicUsize::new(1),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        };
+        // SAFETY: the fresh allocation has the layout of an Inner<T>.
+        unsafe { memory.write(empty) };
+        // The weak reference that all strong ones share.
+        let weak = ManuallyDrop::new(Weak { inner: memory, _owns: PhantomData });
+        let value = MaybeUninit::new(make(&weak));
+        // SAFETY: nobody reads the value before `strong` is 1.
+        unsafe { weak.inner().value.get().write(value) };
+        weak.inner().strong.store(1, Ordering::Release);
+        Ok(Self { inner: memory, _owns: PhantomData })
+    }
+
+    fn inner(&self) -> &Inner<T> {
+        // SAFETY: a strong reference keeps the allocation, which was initialised when it was made.
+        unsafe { self.inner.as_ref() }
+    }
+
+    /// A weak reference to the same object.
+    pub fn downgrade(this: &Self) -> Weak<T, P> {
+        this.inner().weak.fetch_add(1, Ordering::Relaxed);
+        Weak { inner: this.inner, _owns: PhantomData }
+    }
+
+    /// Gives this reference up. Exactly one of all references ends with `Some`: the last.
+    pub fn into_inner(this: Self) -> Option<T> {
+        let this = ManuallyDrop::new(this);
+        if this.inner().strong.fetch_sub(1, Ordering::Release) != 1 {
+            return None;
+        }
+        fence(Ordering::Acquire);
+        // SAFETY: this was the last strong reference, so the value is initialised, ours alone, and not read again.
+        let value = unsafe { Self::as_ptr(&this).read() };
+        // The strong references' common weak one.
+        drop(Weak::<T, P> { inner: this.inner, _owns: PhantomData });
+        Some(value)
+    }
+
+    /// The address of the object, for a C interface; the reference is kept by the pointer.
+    pub fn into_raw(this: Self) -> *const T {
+        let this = ManuallyDrop::new(this);
+        Self::as_ptr(&this)
+    }
+
+    /// The address of the object.
+    pub fn as_ptr(this: &Self) -> *const T {
+        this.inner().value.get().cast_const().cast()
+    }
+
+    /// Takes back the reference of an [`Arc::into_raw`].
+    ///
+    /// # Safety
+    /// `pointer` came from `into_raw` of the same `T` and `P`, whose reference has not been taken back yet.
+    pub unsafe fn from_raw(pointer: *const T) -> Self {
+        let offset = core::mem::offset_of!(Inner<T>, value);
+        // SAFETY: the value lies `offset` bytes inside its Inner.
+        let inner = unsafe { pointer.byte_sub(offset) };
+        // SAFETY: derived from a non-null allocation.
+        let inner = unsafe { NonNull::new_unchecked(inner.cast::<Inner<T>>().cast_mut()) };
+        Self { inner, _owns: PhantomData }
+    }
+
+    /// Whether both refer to the same object.
+    pub fn ptr_eq(this: &Self, other: &Self) -> bool {
+        this.inner == other.inner
+    }
+}
+
+impl<T, P: Platform> Clone for Arc<T, P> {
+    fn clone(&self) -> Self {
+        self.inner().strong.fetch_add(1, Ordering::Relaxed);
+        Self { inner: self.inner, _owns: PhantomData }
+    }
+}
+
+impl<T, P: Platform> Deref for Arc<T, P> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: a strong reference exists, so the value is initialised; only shared references to it are given out.
+        unsafe { &*Self::as_ptr(self) }
+    }
+}
+
+impl<T, P: Platform> Drop for Arc<T, P> {
+    fn drop(&mut self) {
+        if self.inner().strong.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        let weak = Weak::<T, P> { inner: self.inner, _owns: PhantomData };
+        // SAFETY: the last strong reference is gone, so the value is ours alone; it is dropped in place, once.
+        unsafe { Self::as_ptr(self).cast_mut().drop_in_place() };
+        drop(weak);
+    }
+}
+
+impl<T, P: Platform> Weak<T, P> {
+    /// The counters; the value may be gone.
+    fn inner(&self) -> &Inner<T> {
+        // SAFETY: any reference keeps the allocation, which was initialised when it was made.
+        unsafe { self.inner.as_ref() }
+    }
+
+    /// A strong reference, if the object still lives.
+    pub fn upgrade(&self) -> Option<Arc<T, P>> {
+        self.inner()
+            .strong
+            .fetch_update(
+                Ordering::Acquire,
+                Ordering::Relaxed,
+                |count| if count == 0 { None } else { count.checked_add(1) },
+            )
+            .ok()?;
+        Some(Arc { inner: self.inner, _owns: PhantomData })
+    }
+
+    /// Whether it refers to `arc`'s object.
+    pub fn refers_to(&self, arc: &Arc<T, P>) -> bool {
+        self.inner == arc.inner
+    }
+}
+
+impl<T, P: Platform> Clone for Weak<T, P> {
+    fn clone(&self) -> Self {
+        self.inner().weak.fetch_add(1, Ordering::Relaxed);
+        Self { inner: self.inner, _owns: PhantomData }
+    }
+}
+
+impl<T, P: Platform> Drop for Weak<T, P> {
+    fn drop(&mut self) {
+        if self.inner().weak.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        // SAFETY: the last reference of either kind is gone; the memory came from allocate() with this layout.
+        unsafe { P::free(self.inner.cast(), Layout::new::<Inner<T>>()) };
+    }
+}
