@@ -1,0 +1,17 @@
+/* MmProbeAndLockPages reports failure by raising a structured exception, which must not unwind through Rust frames.
+ * Here no Rust frame lies between the raise and the handler. Declarations by hand: this file needs no WDK header. */
+typedef long NTSTATUS;
+typedef struct _MDL *PMDL;
+
+__declspec(dllimport) void MmProbeAndLockPages(PMDL mdl, char access_mode, int operation);
+unsigned long _exception_code(void);
+
+/* IRQL <= APC_LEVEL for pageable memory (ddi: nf-wdm-mmprobeandlockpages). STATUS_SUCCESS, or the code raised. */
+NTSTATUS softndk_probe_and_lock_pages(PMDL mdl, int access_mode, int operation) {
+    __try {
+        MmProbeAndLockPages(mdl, (char)access_mode, operation);
+    } __except (1 /* EXCEPTION_EXECUTE_HANDLER */) {
+        return (NTSTATUS)_exception_code();
+    }
+    return 0;
+}

@@ -1,0 +1,60 @@
+//! Running other programs, with what was run in every error.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+/// Runs `command` with inherited output; fails on any status but 0.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {}", program(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}", line(command));
+    }
+    Ok(())
+}
+
+/// Runs `command` silently and returns its standard output; its error output goes into the error.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {}", program(command)))?;
+    if !output.status.success() {
+        bail!("{} ended with {}:\n{}", line(command), output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{} printed something that is not UTF-8", line(command)))
+}
+
+/// The cargo that runs this program, without what an outer build would leak into an inner one.
+pub(crate) fn cargo(directory: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(directory);
+    for name in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET", "CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "RUSTDOCFLAGS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Says what begins, does it, and says how long it took if that was noticeable.
+pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    println!("-- {what}");
+    let start = Instant::now();
+    let result = work().with_context(|| format!("{what} failed"))?;
+    let seconds = start.elapsed().as_secs_f64();
+    if seconds >= 2.0 {
+        println!("   {what}: {seconds:.1} s");
+    }
+    Ok(result)
+}
+
+fn program(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+fn line(command: &Command) -> String {
+    let mut line = program(command);
+    for argument in command.get_args() {
+        line.push(' ');
+        line.push_str(&argument.to_string_lossy());
+    }
+    line
+}
