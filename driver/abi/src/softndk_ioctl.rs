@@ -1,0 +1,173 @@
+//! SoftNDK's own control codes, beside the published protocol, which has none to post and to poll.
+//!
+//! Buffered, on a handle open for reading and writing. Inputs start with `Version` = [`SOFTNDK_IOCTL_VERSION`].
+//! Handles are those of [`crate::nd_ioctl`], per file.
+#![allow(missing_docs, reason = "pure layouts, described per structure")]
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::nd_ioctl::{FILE_DEVICE_NETWORK, FILE_READ_DATA, FILE_WRITE_DATA, METHOD_BUFFERED, ctl_code};
+use crate::status::NTSTATUS;
+
+/// The device, as user programs open it.
+pub const SOFTNDK_DEVICE_PATH: &str = r"\\.\SoftNdk";
+
+/// The code of one of our operations: function 0x800 + operation.
+#[must_use]
+pub const fn softndk_control_code(operation: u32) -> u32 {
+    ctl_code(FILE_DEVICE_NETWORK, 0x800 + operation, METHOD_BUFFERED, FILE_READ_DATA | FILE_WRITE_DATA)
+}
+
+c_consts! { SOFTNDK_CODES: u32;
+    /// In: [`SOFTNDK_POST`], its SGEs, its inline data. Out: nothing.
+    IOCTL_SOFTNDK_POST = softndk_control_code(0);
+    /// In: [`SOFTNDK_SRQ_POST`] and its SGEs. Out: nothing.
+    IOCTL_SOFTNDK_SRQ_POST = softndk_control_code(1);
+    /// In: [`SOFTNDK_POLL`]. Out: array of [`SOFTNDK_RESULT`].
+    IOCTL_SOFTNDK_POLL = softndk_control_code(2);
+    /// In: [`SOFTNDK_FAST_MR_CREATE`]. Out: [`SOFTNDK_FAST_MR`].
+    IOCTL_SOFTNDK_FAST_MR_CREATE = softndk_control_code(3);
+    /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_DIAGNOSTICS`].
+    IOCTL_SOFTNDK_DIAGNOSTICS = softndk_control_code(4);
+    /// In: [`SOFTNDK_TEST_PLANT`]. Out: nothing. Only in drivers built to be caught.
+    IOCTL_SOFTNDK_TEST_PLANT = softndk_control_code(5);
+}
+
+c_consts! { SOFTNDK_NUMBERS: u32;
+    /// The first field of every input.
+    SOFTNDK_IOCTL_VERSION = 1;
+    /// [`SOFTNDK_POST::Operation`]: send-and-invalidate. All others are values of
+    /// [`NDK_OPERATION_TYPE`](crate::ndkpi::NDK_OPERATION_TYPE).
+    SOFTNDK_POST_SEND_AND_INVALIDATE = 0x8002;
+    /// [`SOFTNDK_TEST_PLANT::Kind`]: allocate pool and never free it.
+    SOFTNDK_TEST_PLANT_LEAK_POOL = 1;
+    /// [`SOFTNDK_TEST_PLANT::Kind`]: call a PASSIVE_LEVEL function at DISPATCH_LEVEL.
+    SOFTNDK_TEST_PLANT_WRONG_IRQL = 2;
+}
+
+c_structs! { SOFTNDK_LAYOUTS:
+    /// One work request for a queue pair. `SgeCount` [`SOFTNDK_SGE`] follow, then `InlineLength` bytes, which are the
+    /// payload if `Flags` (`NDK_OP_FLAG_*`) has NDK_OP_FLAG_INLINE; `SgeCount` is 0 then.
+    ///
+    /// `RemoteAddress`: read, write. `RemoteToken`: read, write, send-and-invalidate. `ObjectHandle`: the region of a
+    /// fast register, the window of a bind, either of an invalidate. `MrHandle`: the region of a bind.
+    /// `BaseVirtualAddress` and `Length`: fast register, bind.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_POST, size 0x50 {
+        0x00 Version: u32,
+        0x04 Operation: u32,
+        0x08 QpHandle: u64,
+        0x10 RequestContext: u64,
+        0x18 Flags: u32,
+        0x1c SgeCount: u32,
+        0x20 RemoteAddress: u64,
+        0x28 RemoteToken: u32,
+        0x2c InlineLength: u32,
+        0x30 ObjectHandle: u64,
+        0x38 MrHandle: u64,
+        0x40 BaseVirtualAddress: u64,
+        0x48 Length: u64,
+    }
+
+    /// `Length` bytes at `Address` of the region that `Token` (a local token) names.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_SGE, size 0x10 {
+        0x00 Address: u64,
+        0x08 Length: u32,
+        0x0c Token: u32,
+    }
+
+    /// One receive for a shared receive queue; `SgeCount` [`SOFTNDK_SGE`] follow.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_SRQ_POST, size 0x18 {
+        0x00 Version: u32,
+        0x04 SgeCount: u32,
+        0x08 SrqHandle: u64,
+        0x10 RequestContext: u64,
+    }
+
+    /// Takes at most `MaxResults` completions, and no more than the output holds.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_POLL, size 0x10 {
+        0x00 Version: u32,
+        0x04 MaxResults: u32,
+        0x08 CqHandle: u64,
+    }
+
+    /// A completion: `NDK_RESULT_EX`, with the handle of the queue pair. `Type` is an
+    /// [`NDK_OPERATION_TYPE`](crate::ndkpi::NDK_OPERATION_TYPE), `Output` the token of a receive-and-invalidate.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_RESULT, size 0x28 {
+        0x00 Status: NTSTATUS,
+        0x04 BytesTransferred: u32,
+        0x08 QpHandle: u64,
+        0x10 RequestContext: u64,
+        0x18 Type: u32,
+        0x1c ProviderErrorCode: u32,
+        0x20 Output: u64,
+    }
+
+    /// Pins `Length` bytes at `Address` of the calling process for a fast-register region; a post of a fast register
+    /// then makes them accessible. `RemoteAccess` 1: peers may be let in, 0: never.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_FAST_MR_CREATE, size 0x20 {
+        0x00 Version: u32,
+        0x04 RemoteAccess: u32,
+        0x08 PdHandle: u64,
+        0x10 Address: u64,
+        0x18 Length: u64,
+    }
+
+    /// A fast-register region.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_FAST_MR, size 0x10 {
+        0x00 MrHandle: u64,
+        0x08 LocalToken: u32,
+        0x0c RemoteToken: u32,
+    }
+
+    /// Output of [`IOCTL_ND_MR_REGISTER`](crate::nd_ioctl::IOCTL_ND_MR_REGISTER), which the protocol leaves to the
+    /// driver; `ndfltr` has the same layout.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_MR_TOKENS, size 0x8 {
+        0x00 LocalToken: u32,
+        0x04 RemoteToken: u32,
+    }
+
+    /// Asks for [`SOFTNDK_DIAGNOSTICS`].
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_DIAGNOSTICS_QUERY, size 0x8 {
+        0x00 Version: u32,
+        0x04 Reserved: u32,
+    }
+
+    /// What is alive in the whole driver: objects by kind, requests not yet completed, pinned and pool memory in bytes.
+    /// `Size` is that of this structure, `DriverVersion` major to revision.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_DIAGNOSTICS, size 0x50 {
+        0x00 Version: u32,
+        0x04 Size: u32,
+        0x08 DriverVersion: [u16; 4],
+        0x10 Files: u32,
+        0x14 Adapters: u32,
+        0x18 Pds: u32,
+        0x1c Cqs: u32,
+        0x20 Mrs: u32,
+        0x24 Mws: u32,
+        0x28 Srqs: u32,
+        0x2c Qps: u32,
+        0x30 Connectors: u32,
+        0x34 Listeners: u32,
+        0x38 SharedEndpoints: u32,
+        0x3c PendedRequests: u32,
+        0x40 PinnedBytes: u64,
+        0x48 PoolBytes: u64,
+    }
+
+    /// A planted fault, for the negative controls of the leak and IRQL checks.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_TEST_PLANT, size 0x8 {
+        0x00 Version: u32,
+        0x04 Kind: u32,
+    }
+}

@@ -1,0 +1,224 @@
+//! NTSTATUS, and the codes that NDKPI, NDIS, the ND IOCTL protocol and the kernel functions in use name.
+//!
+//! Sources: the NDKPI pages and `[MS-ERREF]` for `STATUS_*`, the `ndstatus` table of the NetworkDirect documentation
+//! for `ND_*` (numerically equal to the NTSTATUS of the same meaning), the NDIS pages for `NDIS_STATUS_*`.
+
+use core::fmt;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::describe::{Number, ZeroInit};
+
+/// A status code of the kernel. Bits 30 and 31 are the severity: success, informational, warning, error.
+#[repr(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct NTSTATUS(pub i32);
+
+/// NDIS status codes share the numbering of NTSTATUS.
+pub type NDIS_STATUS = NTSTATUS;
+
+const _: () = assert!(size_of::<NTSTATUS>() == 4);
+
+impl NTSTATUS {
+    /// From the unsigned form in which the documentation prints codes.
+    #[must_use]
+    pub const fn from_u32(code: u32) -> Self {
+        Self(code.cast_signed())
+    }
+
+    /// The unsigned form in which the documentation prints codes.
+    #[must_use]
+    pub const fn to_u32(self) -> u32 {
+        self.0.cast_unsigned()
+    }
+
+    /// `NT_SUCCESS`: success or informational. True for [`STATUS_PENDING`] and [`STATUS_TIMEOUT`], false for the
+    /// warning [`STATUS_BUFFER_OVERFLOW`].
+    #[must_use]
+    pub const fn is_success(self) -> bool {
+        self.0 >= 0
+    }
+
+    /// The name of the code, for people. `STATUS_*` where two names share a number.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        NAMED.iter().find(|entry| entry.value == u64::from(self.to_u32())).map(|entry| entry.name)
+    }
+}
+
+impl ZeroInit for NTSTATUS {
+    const ZERO: Self = STATUS_SUCCESS;
+}
+
+impl fmt::Display for NTSTATUS {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "{name} (0x{:08x})", self.to_u32()),
+            None => write!(f, "0x{:08x}", self.to_u32()),
+        }
+    }
+}
+
+impl fmt::Debug for NTSTATUS {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! statuses {
+    ($list:ident: $($(#[$meta:meta])* $name:ident = $value:expr;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "`.")]
+            $(#[$meta])*
+            pub const $name: NTSTATUS = $value;
+        )*
+        pub(crate) const $list: &[Number] =
+            &[$(Number { name: stringify!($name), value: $name.to_u32() as u64 },)*];
+    };
+}
+
+/// [`NTSTATUS::from_u32`], short enough for a table.
+const fn nt(code: u32) -> NTSTATUS {
+    NTSTATUS::from_u32(code)
+}
+
+statuses! { NAMED:
+    STATUS_SUCCESS = nt(0x0000_0000);
+    STATUS_TIMEOUT = nt(0x0000_0102);
+    STATUS_PENDING = nt(0x0000_0103);
+    STATUS_BUFFER_OVERFLOW = nt(0x8000_0005);
+    STATUS_DEVICE_BUSY = nt(0x8000_0011);
+    STATUS_NO_MORE_ENTRIES = nt(0x8000_001A);
+    STATUS_UNSUCCESSFUL = nt(0xC000_0001);
+    STATUS_NOT_IMPLEMENTED = nt(0xC000_0002);
+    STATUS_INFO_LENGTH_MISMATCH = nt(0xC000_0004);
+    STATUS_ACCESS_VIOLATION = nt(0xC000_0005);
+    STATUS_INVALID_HANDLE = nt(0xC000_0008);
+    STATUS_INVALID_PARAMETER = nt(0xC000_000D);
+    STATUS_NO_SUCH_DEVICE = nt(0xC000_000E);
+    STATUS_INVALID_DEVICE_REQUEST = nt(0xC000_0010);
+    STATUS_MORE_PROCESSING_REQUIRED = nt(0xC000_0016);
+    STATUS_NO_MEMORY = nt(0xC000_0017);
+    STATUS_ACCESS_DENIED = nt(0xC000_0022);
+    STATUS_BUFFER_TOO_SMALL = nt(0xC000_0023);
+    STATUS_OBJECT_TYPE_MISMATCH = nt(0xC000_0024);
+    STATUS_INVALID_PARAMETER_MIX = nt(0xC000_0030);
+    STATUS_OBJECT_NAME_NOT_FOUND = nt(0xC000_0034);
+    STATUS_DATA_OVERRUN = nt(0xC000_003C);
+    STATUS_DATA_ERROR = nt(0xC000_003E);
+    STATUS_SHARING_VIOLATION = nt(0xC000_0043);
+    STATUS_QUOTA_EXCEEDED = nt(0xC000_0044);
+    STATUS_DELETE_PENDING = nt(0xC000_0056);
+    STATUS_INTEGER_OVERFLOW = nt(0xC000_0095);
+    STATUS_INSUFFICIENT_RESOURCES = nt(0xC000_009A);
+    STATUS_DEVICE_NOT_READY = nt(0xC000_00A3);
+    STATUS_IO_TIMEOUT = nt(0xC000_00B5);
+    STATUS_FILE_FORCED_CLOSED = nt(0xC000_00B6);
+    STATUS_NOT_SUPPORTED = nt(0xC000_00BB);
+    STATUS_BAD_NETWORK_NAME = nt(0xC000_00CC);
+    STATUS_REQUEST_NOT_ACCEPTED = nt(0xC000_00D0);
+    STATUS_INTERNAL_ERROR = nt(0xC000_00E5);
+    STATUS_INVALID_PARAMETER_1 = nt(0xC000_00EF);
+    STATUS_INVALID_PARAMETER_2 = nt(0xC000_00F0);
+    STATUS_INVALID_PARAMETER_3 = nt(0xC000_00F1);
+    STATUS_INVALID_PARAMETER_4 = nt(0xC000_00F2);
+    STATUS_INVALID_PARAMETER_5 = nt(0xC000_00F3);
+    STATUS_INVALID_PARAMETER_6 = nt(0xC000_00F4);
+    STATUS_INVALID_PARAMETER_7 = nt(0xC000_00F5);
+    STATUS_INVALID_PARAMETER_8 = nt(0xC000_00F6);
+    STATUS_INVALID_PARAMETER_9 = nt(0xC000_00F7);
+    STATUS_INVALID_PARAMETER_10 = nt(0xC000_00F8);
+    STATUS_CANCELLED = nt(0xC000_0120);
+    STATUS_REMOTE_RESOURCES = nt(0xC000_013D);
+    STATUS_INVALID_ADDRESS = nt(0xC000_0141);
+    STATUS_DRIVER_INTERNAL_ERROR = nt(0xC000_0183);
+    STATUS_INVALID_DEVICE_STATE = nt(0xC000_0184);
+    STATUS_INVALID_BUFFER_SIZE = nt(0xC000_0206);
+    STATUS_TOO_MANY_ADDRESSES = nt(0xC000_0209);
+    STATUS_ADDRESS_ALREADY_EXISTS = nt(0xC000_020A);
+    STATUS_CONNECTION_DISCONNECTED = nt(0xC000_020C);
+    STATUS_DATA_NOT_ACCEPTED = nt(0xC000_021B);
+    STATUS_CONNECTION_REFUSED = nt(0xC000_0236);
+    STATUS_ADDRESS_ALREADY_ASSOCIATED = nt(0xC000_0238);
+    STATUS_CONNECTION_INVALID = nt(0xC000_023A);
+    STATUS_CONNECTION_ACTIVE = nt(0xC000_023B);
+    STATUS_NETWORK_UNREACHABLE = nt(0xC000_023C);
+    STATUS_HOST_UNREACHABLE = nt(0xC000_023D);
+    STATUS_CONNECTION_ABORTED = nt(0xC000_0241);
+    STATUS_DEVICE_REMOVED = nt(0xC000_02B6);
+    STATUS_NOINTERFACE = nt(0xC000_02B9);
+    STATUS_IMPLEMENTATION_LIMIT = nt(0xC000_042B);
+    STATUS_WDF_PARENT_NOT_SPECIFIED = nt(0xC020_0212);
+    /// The status indication that carries an `NDIS_LINK_STATE`.
+    NDIS_STATUS_LINK_STATE = nt(0x4001_0017);
+    NDIS_STATUS_INDICATION_REQUIRED = nt(0x4023_0001);
+    NDIS_STATUS_BAD_VERSION = nt(0xC001_0004);
+    NDIS_STATUS_ADAPTER_NOT_FOUND = nt(0xC001_0006);
+    NDIS_STATUS_REQUEST_ABORTED = nt(0xC001_000C);
+    NDIS_STATUS_ADAPTER_NOT_READY = nt(0xC001_0011);
+    NDIS_STATUS_INVALID_LENGTH = nt(0xC001_0014);
+    NDIS_STATUS_INVALID_DATA = nt(0xC001_0015);
+    NDIS_STATUS_BUFFER_TOO_SHORT = nt(0xC001_0016);
+    NDIS_STATUS_INVALID_OID = nt(0xC001_0017);
+    NDIS_STATUS_ADAPTER_REMOVED = nt(0xC001_0018);
+    NDIS_STATUS_SEND_ABORTED = nt(0xC023_000C);
+    NDIS_STATUS_PAUSED = nt(0xC023_002A);
+}
+
+statuses! { ALIASES:
+    NDIS_STATUS_SUCCESS = STATUS_SUCCESS;
+    NDIS_STATUS_PENDING = STATUS_PENDING;
+    NDIS_STATUS_BUFFER_OVERFLOW = STATUS_BUFFER_OVERFLOW;
+    NDIS_STATUS_FAILURE = STATUS_UNSUCCESSFUL;
+    NDIS_STATUS_RESOURCES = STATUS_INSUFFICIENT_RESOURCES;
+    NDIS_STATUS_NOT_SUPPORTED = STATUS_NOT_SUPPORTED;
+    NDIS_STATUS_INVALID_PARAMETER = STATUS_INVALID_PARAMETER;
+    ND_SUCCESS = STATUS_SUCCESS;
+    ND_TIMEOUT = STATUS_TIMEOUT;
+    ND_PENDING = STATUS_PENDING;
+    ND_BUFFER_OVERFLOW = STATUS_BUFFER_OVERFLOW;
+    ND_DEVICE_BUSY = STATUS_DEVICE_BUSY;
+    ND_NO_MORE_ENTRIES = STATUS_NO_MORE_ENTRIES;
+    ND_UNSUCCESSFUL = STATUS_UNSUCCESSFUL;
+    ND_ACCESS_VIOLATION = STATUS_ACCESS_VIOLATION;
+    ND_INVALID_HANDLE = STATUS_INVALID_HANDLE;
+    ND_INVALID_DEVICE_REQUEST = STATUS_INVALID_DEVICE_REQUEST;
+    ND_INVALID_PARAMETER = STATUS_INVALID_PARAMETER;
+    ND_NO_MEMORY = STATUS_NO_MEMORY;
+    ND_INVALID_PARAMETER_MIX = STATUS_INVALID_PARAMETER_MIX;
+    ND_DATA_OVERRUN = STATUS_DATA_OVERRUN;
+    ND_SHARING_VIOLATION = STATUS_SHARING_VIOLATION;
+    ND_INSUFFICIENT_RESOURCES = STATUS_INSUFFICIENT_RESOURCES;
+    ND_DEVICE_NOT_READY = STATUS_DEVICE_NOT_READY;
+    ND_IO_TIMEOUT = STATUS_IO_TIMEOUT;
+    ND_NOT_SUPPORTED = STATUS_NOT_SUPPORTED;
+    ND_INTERNAL_ERROR = STATUS_INTERNAL_ERROR;
+    ND_INVALID_PARAMETER_1 = STATUS_INVALID_PARAMETER_1;
+    ND_INVALID_PARAMETER_2 = STATUS_INVALID_PARAMETER_2;
+    ND_INVALID_PARAMETER_3 = STATUS_INVALID_PARAMETER_3;
+    ND_INVALID_PARAMETER_4 = STATUS_INVALID_PARAMETER_4;
+    ND_INVALID_PARAMETER_5 = STATUS_INVALID_PARAMETER_5;
+    ND_INVALID_PARAMETER_6 = STATUS_INVALID_PARAMETER_6;
+    ND_INVALID_PARAMETER_7 = STATUS_INVALID_PARAMETER_7;
+    ND_INVALID_PARAMETER_8 = STATUS_INVALID_PARAMETER_8;
+    ND_INVALID_PARAMETER_9 = STATUS_INVALID_PARAMETER_9;
+    ND_INVALID_PARAMETER_10 = STATUS_INVALID_PARAMETER_10;
+    ND_CANCELED = STATUS_CANCELLED;
+    ND_REMOTE_ERROR = STATUS_REMOTE_RESOURCES;
+    ND_INVALID_ADDRESS = STATUS_INVALID_ADDRESS;
+    ND_INVALID_DEVICE_STATE = STATUS_INVALID_DEVICE_STATE;
+    ND_INVALID_BUFFER_SIZE = STATUS_INVALID_BUFFER_SIZE;
+    ND_TOO_MANY_ADDRESSES = STATUS_TOO_MANY_ADDRESSES;
+    ND_ADDRESS_ALREADY_EXISTS = STATUS_ADDRESS_ALREADY_EXISTS;
+    ND_CONNECTION_REFUSED = STATUS_CONNECTION_REFUSED;
+    ND_CONNECTION_INVALID = STATUS_CONNECTION_INVALID;
+    ND_CONNECTION_ACTIVE = STATUS_CONNECTION_ACTIVE;
+    ND_NETWORK_UNREACHABLE = STATUS_NETWORK_UNREACHABLE;
+    ND_HOST_UNREACHABLE = STATUS_HOST_UNREACHABLE;
+    ND_CONNECTION_ABORTED = STATUS_CONNECTION_ABORTED;
+    ND_DEVICE_REMOVED = STATUS_DEVICE_REMOVED;
+    /// The name NDSPI version 1 uses.
+    ND_LOCAL_LENGTH = ND_DATA_OVERRUN;
+    /// The name NDSPI version 1 uses.
+    ND_INVALIDATION_ERROR = ND_INVALID_DEVICE_REQUEST;
+}
