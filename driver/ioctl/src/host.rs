@@ -1,0 +1,113 @@
+//! What the control device needs of the kernel around it. Implemented by softndk.sys (IRPs, MDLs, NDIS) and by the
+//! in-process front end of the harness (over the simulated kernel).
+#![allow(unsafe_code, reason = "traits whose implementers promise memory validity to an NDK provider")]
+
+use core::net::IpAddr;
+use core::ptr::NonNull;
+
+use ndk_abi::ndkpi::{NDK_ADAPTER, NDK_VERSION};
+use ndk_abi::softndk_ioctl::SOFTNDK_DIAGNOSTICS;
+use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
+use ndk_abi::wdm::MDL;
+use platform::{Passive, Platform};
+
+/// The kernel around one control device, which serves one adapter.
+///
+/// # Safety
+/// * The adapters of [`Host::open_adapter`] obey NDKPI until they are closed. In particular `NdkGetCqResultsEx`, `NdkArmCq`
+///   and the post functions call no callback of the consumer before they return: callbacks come from DPCs.
+/// * The MDL of a [`Pinned`] describes exactly what was asked for: its pages are locked, with the access asked for, and
+///   `MmGetMdlVirtualAddress` is the user address.
+pub unsafe trait Host: Send + Sync + 'static {
+    /// Memory, locks, events.
+    type Platform: Platform;
+    /// An IOCTL request.
+    type Request: Request;
+    /// Locked user memory.
+    type Pinned: Pinned;
+
+    /// The identifier that a user passes to ADAPTER_OPEN: the NET_LUID of the network interface.
+    fn adapter_id(&self) -> u64;
+
+    /// The `index`th local address of the adapter; `None` from their number on. IRQL PASSIVE.
+    fn address(&self, index: usize) -> Option<IpAddr>;
+
+    /// Opens the NDK adapter, as OPEN_NDK_ADAPTER_HANDLER does. Errors: `NDIS_STATUS_*`.
+    fn open_adapter(&self, version: NDK_VERSION, passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS>;
+
+    /// Closes it, as CLOSE_NDK_ADAPTER_HANDLER does: blocks until all of its objects are gone and their callbacks have
+    /// returned.
+    ///
+    /// # Safety
+    /// `adapter` came from [`Host::open_adapter`], is closed once, and the close of each of its objects has been called.
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>);
+
+    /// Locks `length` bytes (not 0) at `address` of the process that sent `request`, for reading or for reading and
+    /// writing. The range is untrusted: STATUS_ACCESS_VIOLATION if it is not the user's, or not so accessible.
+    fn pin(
+        &self,
+        request: &Self::Request,
+        address: u64,
+        length: usize,
+        write: bool,
+        passive: &Passive<'_>,
+    ) -> Result<Self::Pinned, NTSTATUS>;
+
+    /// Fills in what the whole driver knows: `DriverVersion`, the object counts (`Adapters` to `SharedEndpoints`),
+    /// `PinnedBytes`, `PoolBytes`. IRQL PASSIVE.
+    fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS);
+
+    /// Plants a fault (`SOFTNDK_TEST_PLANT_*`) to be caught by the checkers. Only builds made for that do.
+    fn plant(&self, _kind: u32) -> NTSTATUS {
+        STATUS_NOT_SUPPORTED
+    }
+}
+
+/// User memory that is locked until this is dropped, at any IRQL <= DISPATCH.
+///
+/// # Safety
+/// The MDL stays valid and unchanged, and its pages stay locked, until the drop.
+pub unsafe trait Pinned: Send + Sync + 'static {
+    /// The first MDL of the chain.
+    fn mdl(&self) -> NonNull<MDL>;
+}
+
+/// One IOCTL request of a user, owned by whoever is to complete it.
+///
+/// Exactly one of three parties completes a request that was pended:
+/// * the control device, after [`Request::unpend`] returned true;
+/// * the control device inside [`crate::File::cancel`], which the host calls once for each request whose cancel routine
+///   runs: from then on `unpend` returns false;
+/// * nobody else. Cleanup, `*_CANCEL_IO` and events all go through `unpend`.
+///
+/// `pend` and `unpend` are called with a spin lock held that [`crate::File::cancel`] takes too. So a cancel routine waits
+/// until the request is in the control device's table; it must hold no lock when it calls `cancel`.
+pub trait Request: Send + Sized + 'static {
+    /// The control code.
+    fn code(&self) -> u32;
+
+    /// The kernel's copy of the input. [`Request::output`] overwrites it.
+    fn input(&self) -> &[u8];
+
+    /// The output buffer. Aliases the input (METHOD_BUFFERED), so it is touched only after the input was used.
+    fn output(&mut self) -> &mut [u8];
+
+    /// Bytes of the output buffer.
+    fn output_length(&self) -> usize;
+
+    /// Completes the request. IRQL <= DISPATCH, no lock held.
+    ///
+    /// `information` is the number of bytes to copy out. It is more than [`Request::output_length`] only with
+    /// STATUS_BUFFER_OVERFLOW, where it tells the user the length needed: a host must then report it but copy nothing
+    /// beyond the buffer.
+    fn complete(self, status: NTSTATUS, information: usize);
+
+    /// Marks the request pending (IoMarkIrpPending) and lets it be cancelled (IoSetCancelRoutine): its cancel routine
+    /// calls [`crate::File::cancel`] with `id`. False: it was cancelled before and no cancel routine will run; the caller
+    /// still owns it, and completes it.
+    fn pend(&mut self, id: u64) -> bool;
+
+    /// Takes the request back from its cancel routine (IoSetCancelRoutine(NULL)). False: the cancel routine runs or ran,
+    /// and completes the request by [`crate::File::cancel`].
+    fn unpend(&mut self) -> bool;
+}
