@@ -21,6 +21,7 @@ mod macros;
 pub mod describe;
 
 pub mod nd_ioctl;
+pub mod ndis;
 pub mod ndkpi;
 pub mod sockaddr;
 

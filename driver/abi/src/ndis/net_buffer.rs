@@ -1,0 +1,48 @@
+//! Packets. Only ever behind pointers that NDIS gives: the whole structures have no fixed size.
+#![allow(missing_docs, reason = "pure layouts and numbers, named as in the documentation")]
+
+use core::ffi::c_void;
+
+use super::NDIS_HANDLE;
+use crate::status::NDIS_STATUS;
+use crate::wdm::MDL;
+
+c_consts! { SEND_FLAGS: u32;
+    /// In the flags of a send: the caller is at DISPATCH_LEVEL.
+    NDIS_SEND_FLAGS_DISPATCH_LEVEL = 0x1;
+    /// In the flags of its completion, likewise.
+    NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL = 0x1;
+}
+
+c_structs! { NET_BUFFER_LAYOUTS:
+    /// A list of packets, linked by `Next`. The structure goes on; NDIS versions differ in how far.
+    prefix NET_BUFFER_LIST, size 0x90 {
+        0x00 Next: *mut NET_BUFFER_LIST,
+        0x08 FirstNetBuffer: *mut NET_BUFFER,
+        0x10 Context: *mut c_void,
+        0x18 ParentNetBufferList: *mut NET_BUFFER_LIST,
+        0x20 NdisPoolHandle: NDIS_HANDLE,
+        0x28 Padding0: [u8; 8],
+        0x30 NdisReserved: [*mut c_void; 2],
+        0x40 ProtocolReserved: [*mut c_void; 4],
+        0x60 MiniportReserved: [*mut c_void; 2],
+        0x70 Scratch: *mut c_void,
+        0x78 SourceHandle: NDIS_HANDLE,
+        0x80 NblFlags: u32,
+        0x84 ChildRefCount: i32,
+        0x88 Flags: u32,
+        0x8c Status: NDIS_STATUS,
+    }
+
+    /// A packet: `DataLength` bytes, from `CurrentMdlOffset` of `CurrentMdl` on. The structure goes on.
+    prefix NET_BUFFER, size 0x30 {
+        0x00 Next: *mut NET_BUFFER,
+        0x08 CurrentMdl: *mut MDL,
+        0x10 CurrentMdlOffset: u32,
+        0x14 Padding0: [u8; 4],
+        0x18 DataLength: u32,
+        0x1c Padding1: [u8; 4],
+        0x20 MdlChain: *mut MDL,
+        0x28 DataOffset: u32,
+    }
+}
