@@ -34,14 +34,15 @@ pub(crate) fn cargo(directory: &Path) -> Command {
     command
 }
 
-/// Says what begins, does it, and says how long it took if that was noticeable.
+/// Says what begins, does it, and says how long it took if that was noticeable; all on standard error, because
+/// standard output belongs to what the user asked for.
 pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    println!("-- {what}");
+    eprintln!("-- {what}");
     let start = Instant::now();
     let result = work().with_context(|| format!("{what} failed"))?;
     let seconds = start.elapsed().as_secs_f64();
     if seconds >= 2.0 {
-        println!("   {what}: {seconds:.1} s");
+        eprintln!("   {what}: {seconds:.1} s");
     }
     Ok(result)
 }

@@ -5,18 +5,15 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::command::{cargo, run, step};
-use crate::rust_src;
+use crate::command::{cargo, run};
 use crate::wdk_root::LLVM;
+use crate::{TARGET_DRIVER, rust_src};
 use crate::{paths, wdk_build, wdk_root};
-
-const TARGET: &str = "x86_64-pc-windows-msvc";
 
 /// Builds the driver and returns the binary.
 pub(crate) fn build() -> Result<PathBuf> {
-    let mut command = command("build")?;
-    step("building softndk.sys", || run(command.arg("--release")))?;
-    Ok(paths::cross().join("target").join(TARGET).join("release/softndk.dll"))
+    run(command("build")?.arg("--release"))?;
+    Ok(paths::cross().join("target").join(TARGET_DRIVER).join("release/softndk.dll"))
 }
 
 /// A cargo that understands tools/cross; `subcommand` is given before the standard library's options.
@@ -25,7 +22,7 @@ pub(crate) fn command(subcommand: &str) -> Result<Command> {
     let wdk = wdk_root::prepare()?;
     let mut command = cargo(&paths::cross());
     command.arg(subcommand);
-    rust_src::find(TARGET)?.apply(&mut command, "core,alloc,compiler_builtins");
+    rust_src::find(TARGET_DRIVER)?.apply(&mut command, "core,alloc,compiler_builtins");
     // mingw-w64's headers under clang's msvc triple: they want __GNUC__, and clang's own SIMD headers are left out
     // because bindgen cannot lay out the AMX types; no header of the host may be seen.
     let headers = "-D__GNUC__=4 -D__GNUC_MINOR__=2 -D__IMMINTRIN_H -D__X86INTRIN_H -nostdlibinc";

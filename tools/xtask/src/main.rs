@@ -3,14 +3,30 @@
 mod command;
 mod cross;
 mod digest;
+mod dist;
+mod imports;
 mod paths;
+mod pe;
+mod prefix;
+mod report;
+mod run;
 mod rust_src;
+mod session;
+mod setup;
 mod wdk_build;
 mod wdk_root;
+mod wine;
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+
+/// The driver's target, which Windows builds use too.
+const TARGET_DRIVER: &str = "x86_64-pc-windows-msvc";
+/// The target of programs and stand-ins that run under Wine.
+const TARGET_PROGRAMS: &str = "x86_64-pc-windows-gnu";
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about)]
@@ -21,19 +37,48 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Install what the build and the tests need
+    Setup,
     /// Build target/dist: softndk.sys, ndharness.exe and the stand-ins
     Build,
+    /// Build, load the driver under Wine, run every case, write target/report/run.json
+    Run,
+    /// Run any Windows program beside the loaded driver; its exit status is passed through
+    Wine {
+        /// An address the adapter owns besides the host's unicast addresses
+        #[arg(long = "address", value_name = "IP")]
+        addresses: Vec<IpAddr>,
+        /// The program, by a path of Windows or of this system
+        #[arg(last = true, required = true, value_name = "PROGRAM")]
+        command: Vec<String>,
+    },
+    /// Load, run one case and unload so many times; print what was left behind
+    Cycles {
+        /// How many times
+        count: u32,
+    },
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().task {
-        Task::Build => cross::build().map(|driver| println!("{}", driver.display())),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
+    match perform(Arguments::parse().task) {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn perform(task: Task) -> Result<ExitCode> {
+    match task {
+        Task::Setup => setup::setup()?,
+        Task::Build => dist::build()?,
+        Task::Run => run::run()?,
+        Task::Wine { addresses, command } => {
+            let (program, arguments) = command.split_first().context("no program named")?;
+            return run::program(program, arguments, &addresses);
+        }
+        Task::Cycles { count } => run::cycles(count)?,
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -21,6 +21,11 @@ pub(crate) fn cross() -> PathBuf {
     root().join("tools/cross")
 }
 
+/// What `cargo xtask build` makes.
+pub(crate) fn dist() -> PathBuf {
+    root().join("target/dist")
+}
+
 /// What outlives a checkout: `$XDG_CACHE_HOME/softndk`, or `~/.cache/softndk`.
 pub(crate) fn cache() -> Result<PathBuf> {
     let base = match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {

@@ -1,0 +1,50 @@
+//! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]...`: loads and unloads the driver as told, line by line, on standard input.
+//!
+//! Each line `load` or `unload` is answered by a line `ok` or `error: REASON`. At the end of input the driver is
+//! unloaded and the service deleted. One process stays for a whole scenario because Wine stops every service when the
+//! last ordinary process ends.
+
+mod service;
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+
+use service::Service;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(driver), Some(addresses)) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: loader DRIVER.SYS ADDRESS[,ADDRESS]...");
+        return ExitCode::FAILURE;
+    };
+    match serve(&driver, &addresses) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loader: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(driver: &str, addresses: &str) -> std::io::Result<()> {
+    let service = Service::create(driver)?;
+    service.set_parameter("Addresses", addresses)?;
+    let mut loaded = false;
+    for line in std::io::stdin().lock().lines() {
+        let answer = match line?.trim() {
+            "load" => service.start().map(|()| loaded = true),
+            "unload" => service.stop().map(|()| loaded = false),
+            other => Err(std::io::Error::other(format!("unknown command {other:?}"))),
+        };
+        let mut output = std::io::stdout();
+        match answer {
+            Ok(()) => writeln!(output, "ok")?,
+            Err(error) => writeln!(output, "error: {error}")?,
+        }
+        output.flush()?;
+    }
+    if loaded {
+        service.stop()?;
+    }
+    service.delete()
+}

@@ -1,0 +1,116 @@
+//! The driver's service, by the service control manager.
+
+use std::io::{Error, Result};
+use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
+
+use windows_sys::Win32::Foundation::ERROR_SERVICE_EXISTS;
+use windows_sys::Win32::System::Registry::{HKEY_LOCAL_MACHINE, REG_SZ, RegSetKeyValueW};
+use windows_sys::Win32::System::Services::{
+    CloseServiceHandle, ControlService, CreateServiceW, DeleteService, OpenSCManagerW, OpenServiceW, QueryServiceStatus,
+    SC_HANDLE, SC_MANAGER_ALL_ACCESS, SERVICE_ALL_ACCESS, SERVICE_CONTROL_STOP, SERVICE_DEMAND_START,
+    SERVICE_ERROR_NORMAL, SERVICE_KERNEL_DRIVER, SERVICE_STATUS, SERVICE_STOPPED, StartServiceW,
+};
+
+const NAME: &str = "softndk";
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// An open service; it goes on existing when this is dropped.
+pub struct Service(SC_HANDLE);
+
+impl Service {
+    /// Creates the service for the driver at this Windows path, or opens it where an earlier run left it.
+    pub fn create(driver: &str) -> Result<Self> {
+        let (name, path) = (wide(NAME), wide(driver));
+        // SAFETY: null names mean this machine and its active database.
+        let manager = check_handle(unsafe { OpenSCManagerW(null(), null(), SC_MANAGER_ALL_ACCESS) })?;
+        // SAFETY: the strings are NUL-terminated and outlive the call; every null pointer is documented as optional.
+        let created = check_handle(unsafe {
+            CreateServiceW(
+                manager,
+                name.as_ptr(),
+                name.as_ptr(),
+                SERVICE_ALL_ACCESS,
+                SERVICE_KERNEL_DRIVER,
+                SERVICE_DEMAND_START,
+                SERVICE_ERROR_NORMAL,
+                path.as_ptr(),
+                null(),
+                null_mut(),
+                null(),
+                null(),
+                null(),
+            )
+        });
+        let service = match created {
+            Err(error) if error.raw_os_error() == Some(ERROR_SERVICE_EXISTS as i32) => {
+                // SAFETY: the manager is open and the name NUL-terminated.
+                check_handle(unsafe { OpenServiceW(manager, name.as_ptr(), SERVICE_ALL_ACCESS) })
+            }
+            other => other,
+        };
+        // SAFETY: the manager was opened above and is not used again.
+        unsafe { CloseServiceHandle(manager) };
+        service.map(Self)
+    }
+
+    /// Writes a string value into the service's `Parameters` key.
+    pub fn set_parameter(&self, value: &str, data: &str) -> Result<()> {
+        let key = wide(&format!(r"System\CurrentControlSet\Services\{NAME}\Parameters"));
+        let (value, data) = (wide(value), wide(data));
+        let bytes = u32::try_from(size_of_val(&*data)).map_err(Error::other)?;
+        // SAFETY: all three strings are NUL-terminated and outlive the call; `bytes` is the length of `data`.
+        let result = unsafe {
+            RegSetKeyValueW(HKEY_LOCAL_MACHINE, key.as_ptr(), value.as_ptr(), REG_SZ, data.as_ptr().cast(), bytes)
+        };
+        if result == 0 { Ok(()) } else { Err(Error::from_raw_os_error(result as i32)) }
+    }
+
+    /// Loads the driver; its DriverEntry has returned when this does.
+    pub fn start(&self) -> Result<()> {
+        // SAFETY: the service is open; a driver takes no arguments.
+        check(unsafe { StartServiceW(self.0, 0, null()) })
+    }
+
+    /// Unloads the driver and waits until it is gone.
+    pub fn stop(&self) -> Result<()> {
+        let mut status = SERVICE_STATUS::default();
+        // SAFETY: the service is open and `status` is writable.
+        check(unsafe { ControlService(self.0, SERVICE_CONTROL_STOP, &mut status) })?;
+        let start = Instant::now();
+        while status.dwCurrentState != SERVICE_STOPPED {
+            if start.elapsed() > STOP_LIMIT {
+                return Err(Error::other(format!("the driver is in state {} long after stop", status.dwCurrentState)));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            // SAFETY: as above.
+            check(unsafe { QueryServiceStatus(self.0, &mut status) })?;
+        }
+        Ok(())
+    }
+
+    /// Removes the service from the manager's database.
+    pub fn delete(&self) -> Result<()> {
+        // SAFETY: the service is open.
+        check(unsafe { DeleteService(self.0) })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // SAFETY: this handle is owned and closed only here.
+        unsafe { CloseServiceHandle(self.0) };
+    }
+}
+
+fn wide(text: &str) -> Vec<u16> {
+    text.encode_utf16().chain([0]).collect()
+}
+
+fn check(result: i32) -> Result<()> {
+    if result == 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+fn check_handle(handle: SC_HANDLE) -> Result<SC_HANDLE> {
+    if handle.is_null() { Err(Error::last_os_error()) } else { Ok(handle) }
+}

@@ -1,0 +1,84 @@
+//! The Wine prefix of this tree, in target/wine: about 700 MB, made once per version of Wine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::command::{output, step};
+use crate::digest::is_stamped;
+use crate::{paths, wine};
+
+/// What lies beside the driver in `C:\softndk`. The loader looks for the modules a driver imports in the driver's own
+/// folder before system32, and Wine's own ndis.sys must stay where it is: it starts with every prefix.
+const BESIDE_THE_DRIVER: [(&str, &str); 5] = [
+    ("softndk.sys", "softndk.sys"),
+    ("ndharness.exe", "ndharness.exe"),
+    ("wine/ndis.sys", "ndis.sys"),
+    ("wine/wdfldr.sys", "wdfldr.sys"),
+    ("wine/loader.exe", "loader.exe"),
+];
+const IN_SYSTEM32: [(&str, &str); 2] =
+    [("wine/ntoskrnl.exe", "ntoskrnl.exe"), ("wine/bcryptprimitives.dll", "bcryptprimitives.dll")];
+
+/// Makes the prefix where it is missing or was made by another Wine, and puts what was built into it.
+pub(crate) fn prepare() -> Result<PathBuf> {
+    let prefix = paths::root().join("target/wine/prefix");
+    let (stamp, key) = (prefix.join("softndk-stamp"), wine::version()?);
+    wine::end(&prefix)?;
+    if !is_stamped(&stamp, &key) {
+        step("making a Wine prefix", || {
+            let _ = fs::remove_dir_all(&prefix);
+            fs::create_dir_all(&prefix)?;
+            let fresh = |arguments: &[&str]| {
+                // Our modules are not there yet.
+                output(wine::wine(&prefix).args(arguments).env("WINEDLLOVERRIDES", "mscoree,mshtml="))
+            };
+            fresh(&["wineboot", "-i"])?;
+            // No debugger at a crash: the process ends and its requests fail, which is what a test can see.
+            let key = r"HKLM\Software\Microsoft\Windows NT\CurrentVersion\AeDebug";
+            fresh(&["reg", "add", key, "/v", "Debugger", "/d", "", "/f"])?;
+            wine::end(&prefix)?;
+            fs::write(stamp, key)?;
+            Ok(())
+        })?;
+    }
+    install(&prefix)?;
+    Ok(prefix)
+}
+
+/// The driver's folder, `C:\softndk`.
+pub(crate) fn driver_folder(prefix: &Path) -> PathBuf {
+    prefix.join("drive_c/softndk")
+}
+
+fn install(prefix: &Path) -> Result<()> {
+    let (dist, system32, folder) = (paths::dist(), prefix.join("drive_c/windows/system32"), driver_folder(prefix));
+    fs::create_dir_all(&folder)?;
+    for (from, to) in BESIDE_THE_DRIVER {
+        place(&dist.join(from), &folder.join(to))?;
+    }
+    for (from, to) in IN_SYSTEM32 {
+        place(&dist.join(from), &system32.join(to))?;
+    }
+    let kernel = fs::read(wine::modules().join("ntoskrnl.exe"))?;
+    fs::write(system32.join("ntosbase.exe"), native(kernel)?)?;
+    Ok(())
+}
+
+fn place(from: &Path, to: &Path) -> Result<()> {
+    // A new file, not new content: the prefix's own is a link to the installed Wine, or mapped by a process.
+    let _ = fs::remove_file(to);
+    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+/// Wine's module without the mark by which its loader knows its own: under another name it must load as anyone's.
+fn native(mut module: Vec<u8>) -> Result<Vec<u8>> {
+    const MARK: &[u8] = b"Wine builtin DLL";
+    let at = module.windows(MARK.len()).position(|bytes| bytes == MARK).context("Wine's ntoskrnl.exe has no mark")?;
+    if let Some(mark) = module.get_mut(at..at + MARK.len()) {
+        mark.fill(b' ');
+    }
+    Ok(module)
+}

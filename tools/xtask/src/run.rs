@@ -1,0 +1,142 @@
+//! `cargo xtask run`, `wine` and `cycles`: the driver at work under Wine.
+
+use std::fs;
+use std::net::IpAddr;
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::command::step;
+use crate::report::StandInReport;
+use crate::session::{self, Session};
+use crate::{dist, paths, prefix, setup, wine};
+
+/// For every case together: the harness gives up on a case long before.
+const RUN_LIMIT: Duration = Duration::from_secs(300);
+const CASE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Sets up, builds, runs every case on the loaded driver, prints the table and writes target/report/run.json.
+pub(crate) fn run() -> Result<()> {
+    setup::setup()?;
+    dist::build()?;
+    let outcome = cases()?;
+    println!("{}", table(&outcome)?);
+    let path = paths::root().join("target/report/run.json");
+    write_report(&path, &outcome)?;
+    println!("report: {}", path.display());
+    ensure!(outcome["failed"] == 0, "{} cases failed", outcome["failed"]);
+    ensure!(outcome["left_behind"]["clean"] == true, "the driver left something behind");
+    Ok(())
+}
+
+/// Runs every case on a freshly loaded driver; the harness's report and what was left behind, as run.json has it.
+pub(crate) fn cases() -> Result<Value> {
+    let mut session = Session::start(prefix::prepare()?, &session::addresses(&[])?)?;
+    step("loading softndk.sys", || session.load())?;
+    let mut outcome = step("running the cases", || harness(&session, &["run", "--json"], RUN_LIMIT))?;
+    let report = step("unloading softndk.sys", || session.unload())?;
+    let (passed, failed) = (&outcome["passed"], &outcome["failed"]);
+    ensure!(passed.is_u64() && failed.is_u64(), "the harness's report counts nothing");
+    outcome["loaded_by"] = json!(format!("the service control manager, under Wine {}", wine::version()?));
+    outcome["left_behind"] = json!({
+        "clean": report.is_clean(),
+        "pool_bytes": report.pool_bytes,
+        "pool_allocations": report.pool_allocations,
+        "objects": report.objects,
+        "irql_violations": report.irql_violations,
+    });
+    Ok(outcome)
+}
+
+/// Runs the harness on the loaded driver and returns the JSON it prints. A failed case is not an error here.
+pub(crate) fn harness(session: &Session, arguments: &[&str], limit: Duration) -> Result<Value> {
+    let mut command = session.program(r"C:\softndk\ndharness.exe");
+    let mut child = command.args(arguments).args(["--front-end", "ioctl"]).stdout(Stdio::piped()).spawn()?;
+    let mut output = child.stdout.take().context("the harness has no output")?;
+    let reader = std::thread::spawn(move || std::io::read_to_string(&mut output));
+    let status = session::wait(&mut child, limit).with_context(|| session.log_tail())?;
+    let text = reader.join().map_err(|_| anyhow::anyhow!("reading the harness's output failed"))??;
+    serde_json::from_str(&text)
+        .with_context(|| format!("the harness ended with {status} and no report:\n{text}\n{}", session.log_tail()))
+}
+
+/// Any Windows program beside the loaded driver. Its exit status, unless that is 0 and the driver left something.
+pub(crate) fn program(program: &str, arguments: &[String], addresses: &[IpAddr]) -> Result<ExitCode> {
+    dist::build()?;
+    let mut session = Session::start(prefix::prepare()?, &session::addresses(addresses)?)?;
+    session.load()?;
+    let status = session.program(program).args(arguments).status()?;
+    let report = session.unload()?;
+    if !report.is_clean() {
+        eprintln!("left behind by the driver: {report}");
+    }
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    Ok(ExitCode::from(if code == 0 && !report.is_clean() { 1 } else { code }))
+}
+
+/// Loads, runs one case and unloads, `count` times; prints the totals of what was left behind.
+pub(crate) fn cycles(count: u32) -> Result<()> {
+    dist::build()?;
+    let mut session = Session::start(prefix::prepare()?, &session::addresses(&[])?)?;
+    let case = first_case(&session)?;
+    let (start, mut totals) = (Instant::now(), StandInReport::default());
+    for cycle in 1..=count {
+        session.load().with_context(|| format!("cycle {cycle}"))?;
+        let outcome = harness(&session, &["run", &case, "--json"], CASE_LIMIT)?;
+        totals += session.unload().with_context(|| format!("cycle {cycle}"))?;
+        if outcome["failed"] != 0 || outcome["passed"] == 0 {
+            bail!("cycle {cycle}: {case} failed: {}", outcome["cases"]);
+        }
+        if cycle % 10 == 0 {
+            eprintln!("   {cycle} cycles, {:.0} s", start.elapsed().as_secs_f64());
+        }
+    }
+    println!("{count} cycles of load, {case}, unload: left behind {totals}");
+    ensure!(totals.is_clean(), "the driver left something behind");
+    Ok(())
+}
+
+/// The name of the first case that moves data.
+fn first_case(session: &Session) -> Result<String> {
+    let output = session.program(r"C:\softndk\ndharness.exe").arg("list").output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let names = text.lines().filter_map(|line| line.split_whitespace().next()).collect::<Vec<_>>();
+    let name = names.iter().find(|name| name.starts_with("qp")).or(names.first());
+    Ok((*name.context("the harness lists no case")?).to_owned())
+}
+
+fn write_report(path: &std::path::Path, outcome: &Value) -> Result<()> {
+    let folder = path.parent().context("a report without a folder")?;
+    fs::create_dir_all(folder)?;
+    fs::write(path, serde_json::to_string_pretty(outcome)? + "\n")?;
+    Ok(())
+}
+
+/// The same facts for people.
+pub(crate) fn table(outcome: &Value) -> Result<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let cases = outcome["cases"].as_array().context("the harness's report lists no cases")?;
+    let mut lines = vec![
+        format!("front end: {}, loaded by {}", text(&outcome["front_end"]), text(&outcome["loaded_by"])),
+        String::new(),
+    ];
+    let width = cases.iter().filter_map(|case| case["name"].as_str()).map(str::len).max().unwrap_or_default();
+    for case in cases {
+        let milliseconds = case["seconds"].as_f64().unwrap_or_default() * 1000.0;
+        let (name, result, shows) = (text(&case["name"]), text(&case["result"]), text(&case["shows"]));
+        lines.push(format!("{name:width$}  {result:6}  {milliseconds:>8.1} ms  {shows}"));
+        if let Some(failure) = case["failure"].as_str() {
+            lines.push(format!("{:width$}    {}", "", failure.replace('\n', "\n    ")));
+        }
+    }
+    let left = &outcome["left_behind"];
+    lines.push(String::new());
+    lines.push(format!("{} passed, {} failed", outcome["passed"], outcome["failed"]));
+    lines.push(format!(
+        "left behind at unload: {} bytes of pool in {} allocations, {} objects; {} IRQL violations",
+        left["pool_bytes"], left["pool_allocations"], left["objects"], left["irql_violations"]
+    ));
+    Ok(lines.join("\n"))
+}

@@ -1,0 +1,152 @@
+//! A driver under Wine: loaded through the service control manager by one process, used by others, and gone at the end
+//! with a report of what it left behind.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::report::StandInReport;
+use crate::{paths, prefix, wine};
+
+const LOAD_LIMIT: Duration = Duration::from_secs(60);
+/// How long winedevice may take to end, and its modules to say what was left, after the driver's service has stopped.
+const REPORT_LIMIT: Duration = Duration::from_secs(10);
+
+/// A prefix with the loader running in it. Dropping it ends every process of the prefix.
+pub(crate) struct Session {
+    prefix: PathBuf,
+    loader: Child,
+    answers: Receiver<String>,
+}
+
+impl Session {
+    /// Starts the loader; the adapter will own these addresses.
+    pub(crate) fn start(prefix: PathBuf, addresses: &[IpAddr]) -> Result<Self> {
+        let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
+        let log = File::create(log_file())?;
+        // The first process of a prefix starts the services, so what drivers print goes where its errors go.
+        let mut loader = wine::wine(&prefix)
+            .args([r"C:\softndk\loader.exe", r"C:\softndk\softndk.sys", &addresses])
+            .env("WINEDEBUG", "-all,+err,+debugstr")
+            .current_dir(prefix::driver_folder(&prefix))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .context("cannot start wine64; run `cargo xtask setup`")?;
+        let (sender, answers) = channel();
+        let output = BufReader::new(loader.stdout.take().context("the loader has no output")?);
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Ok(Self { prefix, loader, answers })
+    }
+
+    /// Loads the driver.
+    pub(crate) fn load(&mut self) -> Result<()> {
+        let _ = fs::remove_file(self.report_file());
+        self.order("load")
+    }
+
+    /// Unloads the driver and returns what its stand-ins say was left.
+    pub(crate) fn unload(&mut self) -> Result<StandInReport> {
+        self.order("unload")?;
+        let start = Instant::now();
+        loop {
+            let text = fs::read_to_string(self.report_file()).unwrap_or_default();
+            match StandInReport::parse(&text) {
+                Ok(report) => return Ok(report),
+                Err(error) if start.elapsed() > REPORT_LIMIT => return Err(error).with_context(|| self.log_tail()),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// A Windows program in this prefix, with `C:\softndk` as its folder; a path of this system is understood too.
+    pub(crate) fn program(&self, program: &str) -> Command {
+        let mut command = wine::wine(&self.prefix);
+        let here = Path::new(program).canonicalize().ok().filter(|path| path.is_file());
+        match here {
+            Some(path) => command.arg(path),
+            None => command.arg(program),
+        };
+        command.current_dir(prefix::driver_folder(&self.prefix));
+        command
+    }
+
+    /// The end of what the driver and the stand-ins printed, for an error message.
+    pub(crate) fn log_tail(&self) -> String {
+        const LINES: usize = 30;
+        let log = fs::read(log_file()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines = log.lines().collect::<Vec<_>>();
+        let tail = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
+        format!("the last lines of {}:\n  {}\n", log_file().display(), tail.join("\n  "))
+    }
+
+    fn order(&mut self, order: &str) -> Result<()> {
+        let input = self.loader.stdin.as_mut().context("the loader has no input")?;
+        writeln!(input, "{order}").and_then(|()| input.flush()).with_context(|| self.log_tail())?;
+        match self.answers.recv_timeout(LOAD_LIMIT) {
+            Ok(answer) if answer.trim() == "ok" => Ok(()),
+            Ok(answer) => bail!("cannot {order} the driver: {answer}\n{}", self.log_tail()),
+            Err(_) => bail!("the loader does not answer to {order}\n{}", self.log_tail()),
+        }
+    }
+
+    fn report_file(&self) -> PathBuf {
+        prefix::driver_folder(&self.prefix).join("standin-report.txt")
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Err(error) = wine::end(&self.prefix) {
+            eprintln!("cannot end the Wine session: {error:#}");
+        }
+        let _ = self.loader.kill();
+        let _ = self.loader.wait();
+    }
+}
+
+/// Waits for `child`; ends it and fails if it takes longer than `limit`.
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            bail!("it did not end within {} s", limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The host's unicast addresses, loopback only where there is nothing else, and `more`.
+pub(crate) fn addresses(more: &[IpAddr]) -> Result<Vec<IpAddr>> {
+    let interfaces = if_addrs::get_if_addrs().context("cannot list the addresses of this host")?;
+    let (loopback, mut addresses): (Vec<_>, Vec<_>) = interfaces
+        .into_iter()
+        .map(|interface| interface.ip())
+        .filter(|address| !address.is_unspecified())
+        .partition(IpAddr::is_loopback);
+    addresses.extend(more);
+    if addresses.is_empty() {
+        addresses = loopback;
+    }
+    ensure!(!addresses.is_empty(), "this host has no address; name one with --address");
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(addresses)
+}
+
+fn log_file() -> PathBuf {
+    paths::root().join("target/wine/log.txt")
+}

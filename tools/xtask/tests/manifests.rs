@@ -1,0 +1,60 @@
+//! The driver has two manifests, one for Windows and one for Linux. They must describe the same driver.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+fn read(file: &str) -> Table {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The manifest as it would be at the root of the tree, without what only one of the two may have.
+fn normalized(folder: &str) -> Table {
+    let mut manifest = read(&format!("{folder}/Cargo.toml"));
+    manifest.remove("patch");
+    for (section, key, default) in [("package", "build", "build.rs"), ("lib", "path", "src/lib.rs")] {
+        let table = manifest[section].as_table_mut().unwrap();
+        let path = table.get(key).map_or(default, |value| value.as_str().unwrap());
+        let path = from_root(folder, path);
+        table.insert(key.to_owned(), path);
+    }
+    for (_, dependency) in manifest["dependencies"].as_table_mut().unwrap() {
+        if let Some(path) = dependency.get_mut("path") {
+            *path = from_root(folder, path.as_str().unwrap());
+        }
+    }
+    manifest
+}
+
+fn from_root(folder: &str, path: &str) -> Value {
+    let mut place = PathBuf::from(folder);
+    for part in Path::new(path) {
+        if part == ".." {
+            place.pop();
+        } else {
+            place.push(part);
+        }
+    }
+    Value::String(place.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn both_manifests_describe_the_same_driver() {
+    assert_eq!(normalized("driver/softndk"), normalized("tools/cross"));
+}
+
+#[test]
+fn both_lock_files_name_the_same_wdk_crates() {
+    let versions = |folder: &str| {
+        let lock = read(&format!("{folder}/Cargo.lock"));
+        let packages = lock["package"].as_array().unwrap().clone();
+        let is_wdk = |package: &&Value| package["name"].as_str().unwrap().starts_with("wdk");
+        let version = |package: &Value| format!("{} {}", package["name"], package["version"]);
+        packages.iter().filter(is_wdk).map(version).collect::<Vec<_>>()
+    };
+    let windows = versions("driver/softndk");
+    assert!(windows.len() >= 5, "{windows:?}");
+    assert_eq!(windows, versions("tools/cross"));
+}
