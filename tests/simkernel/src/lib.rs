@@ -1,0 +1,52 @@
+//! A simulated kernel: the second implementation of [`platform::Platform`], on std threads, that checks what a real
+//! kernel only punishes.
+//!
+//! Start with [`boot`] and keep its [`Session`] in the first variable of the test: sessions are serialised in a process,
+//! and dropping one waits for all DPCs and panics unless its [`Ledger`] is clean: no rule broken, nothing leaked.
+//!
+//! * IRQL is a thread-local number; [`at_dispatch`] raises it as a caller of the driver may. Breaches are [`Violation`]s.
+//! * Memory is zeroed, poisoned when freed, followed by a red zone, and each allocation is numbered in the ledger. With
+//!   `RUST_LIB_BACKTRACE=1` the ledger also says where it was made.
+//! * DPCs run at `DISPATCH_LEVEL` on a few processor threads.
+//! * [`Session::fail_allocation`] and [`Session::fail_mapping`] plant faults.
+//! * [`Pages`] and [`Mdl`] stand for a consumer's memory.
+//! * [`watchdog`] ends a test that stalls, and says what it is waiting for.
+//!
+//! The choices of a schedule are made in two places only, which processor takes which DPC (`processors`) and who gets
+//! a contended lock (`lock`).
+
+mod event;
+mod fault;
+mod irql;
+mod kernel;
+mod ledger;
+mod lock;
+mod mdl;
+mod pages;
+mod pool;
+mod processors;
+mod session;
+mod violation;
+mod waiters;
+mod watchdog;
+
+pub use event::Event;
+pub use fault::Fault;
+pub use irql::{at_dispatch, at_irql, passive};
+pub use kernel::SimKernel;
+pub use ledger::{Allocation, Ledger, Purpose};
+pub use lock::RawSpinLock;
+pub use mdl::Mdl;
+pub use pages::Pages;
+pub use processors::{Dpc, PROCESSOR_COUNT};
+pub use session::{Session, boot};
+pub use violation::{Breach, Violation};
+pub use waiters::Waiting;
+pub use watchdog::watchdog;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks one of the simulator's own tables. A panicking test must not take the others down with it.
+fn lock_table<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,91 @@
+//! The simulated kernel as a platform.
+#![expect(unsafe_code, reason = "implements the unsafe trait Platform: kernel objects live behind raw pointers")]
+
+use std::{alloc::Layout, ffi::c_void, ptr::NonNull};
+
+use ndk_abi::wdm::MDL;
+use platform::{DISPATCH_LEVEL, DpcRoutine, Passive, Platform};
+
+use crate::{
+    event::Event,
+    fault, irql,
+    ledger::{self, Purpose},
+    lock::RawSpinLock,
+    mdl, pool,
+    processors::{self, Dpc},
+    violation::Breach,
+};
+
+/// The simulated kernel. Its functions want a session: see [`crate::boot`].
+#[derive(Debug)]
+pub enum SimKernel {}
+
+// SAFETY: memory is std's, zeroed and of the layout asked for; the spin lock excludes; DPCs and events are touched as
+// the trait documents only.
+unsafe impl Platform for SimKernel {
+    type RawSpinLock = RawSpinLock;
+    type Dpc = Dpc;
+    type Event = Event;
+
+    fn allocate(layout: Layout) -> Option<NonNull<u8>> {
+        irql::require("allocating", DISPATCH_LEVEL);
+        if layout.size() == 0 {
+            ledger::breach(Breach::EmptyAllocation);
+            return None;
+        }
+        if fault::strikes(fault::Point::Allocation) { None } else { pool::allocate(layout, Purpose::Pool) }
+    }
+
+    unsafe fn free(memory: NonNull<u8>, layout: Layout) {
+        irql::require("freeing", DISPATCH_LEVEL);
+        pool::free(memory, layout);
+    }
+
+    fn irql() -> u8 {
+        irql::current()
+    }
+
+    fn new_dpc() -> Dpc {
+        Dpc::default()
+    }
+
+    unsafe fn initialize_dpc(dpc: *mut Dpc, routine: DpcRoutine, context: *mut c_void) {
+        // SAFETY: the caller's DPC is valid; it has no unshared parts.
+        let dpc = unsafe { &*dpc };
+        dpc.initialize(routine, context);
+    }
+
+    unsafe fn queue_dpc(dpc: *mut Dpc) -> bool {
+        // SAFETY: the caller's pointer is valid, so not null.
+        let dpc = unsafe { NonNull::new_unchecked(dpc) };
+        // SAFETY: the caller keeps it valid until the routine is entered.
+        unsafe { processors::queue(dpc) }
+    }
+
+    fn new_event() -> Event {
+        Event::default()
+    }
+
+    unsafe fn initialize_event(event: *mut Event) {
+        // SAFETY: the caller's event is valid; it has no unshared parts.
+        let event = unsafe { &*event };
+        event.initialize();
+    }
+
+    unsafe fn set_event(event: *mut Event) {
+        // SAFETY: the caller keeps the event valid during the call.
+        let event = unsafe { &*event };
+        event.set();
+    }
+
+    unsafe fn wait_event(event: *mut Event, _: &Passive<'_>) {
+        // SAFETY: the caller keeps the event valid during the wait.
+        let event = unsafe { &*event };
+        event.wait();
+    }
+
+    unsafe fn mdl_system_address(mdl: *mut c_void) -> Option<NonNull<u8>> {
+        irql::require("mapping an MDL", DISPATCH_LEVEL);
+        mdl::map(NonNull::new(mdl.cast::<MDL>())?)
+    }
+}

@@ -1,0 +1,176 @@
+//! What a session has done: the rules broken, the memory outstanding.
+
+use std::{
+    alloc::Layout,
+    backtrace::{Backtrace, BacktraceStatus},
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use crate::{
+    irql, lock_table, mdl, pool, processors,
+    violation::{Breach, Violation},
+    waiters::{self, Waiting},
+};
+
+static VIOLATIONS: Mutex<Vec<Violation>> = Mutex::new(Vec::new());
+static IN_SESSION: AtomicBool = AtomicBool::new(false);
+
+/// More than a few repetitions of a breach tell nothing new.
+const VIOLATIONS_KEPT: usize = 100;
+
+/// What memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// The driver's: `Platform::allocate`.
+    Pool,
+    /// The consumer's: [`crate::Pages`].
+    Pages,
+}
+
+/// A live allocation.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    /// Counts the allocations of the session, from 1.
+    pub number: u64,
+    /// Size and alignment in bytes.
+    pub layout: Layout,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Where it was made, if `RUST_LIB_BACKTRACE=1`.
+    pub backtrace: Arc<Backtrace>,
+}
+
+/// The state of a session.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// The rules that were broken.
+    pub violations: Vec<Violation>,
+    /// Allocations made so far.
+    pub allocation_count: u64,
+    /// Those that live.
+    pub live: Vec<Allocation>,
+    /// The MDLs that live.
+    pub live_mdls: usize,
+    /// DPCs that wait for a processor.
+    pub queued_dpcs: usize,
+    /// DPCs that run.
+    pub running_dpcs: usize,
+    /// DPCs that have run, in all sessions.
+    pub dpc_runs: u64,
+    /// Threads that wait.
+    pub waiting: Vec<Waiting>,
+}
+
+impl Ledger {
+    /// The state at this moment.
+    #[must_use]
+    pub fn now() -> Self {
+        let (allocation_count, live) = pool::list();
+        let (queued_dpcs, running_dpcs, dpc_runs) = processors::counts();
+        Self {
+            violations: lock_table(&VIOLATIONS).clone(),
+            allocation_count,
+            live,
+            live_mdls: mdl::count(),
+            queued_dpcs,
+            running_dpcs,
+            dpc_runs,
+            waiting: waiters::list(),
+        }
+    }
+
+    /// Bytes of the driver's live allocations.
+    #[must_use]
+    pub fn pool_bytes(&self) -> usize {
+        self.live.iter().filter(|live| live.purpose == Purpose::Pool).map(|live| live.layout.size()).sum()
+    }
+
+    /// Whether a rule like this was broken.
+    #[must_use]
+    pub fn broke(&self, rule: impl Fn(&Breach) -> bool) -> bool {
+        self.violations.iter().any(|violation| rule(&violation.breach))
+    }
+
+    /// Whether no rule was broken, nothing lives, and nothing is to be done.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+            && self.live.is_empty()
+            && self.live_mdls == 0
+            && self.queued_dpcs == 0
+            && self.running_dpcs == 0
+    }
+
+    /// # Panics
+    /// If it is not clean.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        assert!(self.is_clean(), "the kernel is not clean:\n{self}");
+    }
+}
+
+impl fmt::Display for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for violation in &self.violations {
+            writeln!(f, "violation: {violation}")?;
+        }
+        let mut kinds = BTreeMap::<_, Vec<&Allocation>>::new();
+        for live in &self.live {
+            kinds.entry((live.purpose, live.layout.size(), live.layout.align())).or_default().push(live);
+        }
+        for ((purpose, size, align), live) in kinds {
+            write!(f, "live: {purpose:?}, {} of {size} bytes, alignment {align}: allocations", live.len())?;
+            live.iter().take(8).try_for_each(|live| write!(f, " #{}", live.number))?;
+            writeln!(f, "{}", if live.len() > 8 { " ..." } else { "" })?;
+            live.first().map_or(Ok(()), |first| write_backtrace(f, &first.backtrace))?;
+        }
+        if self.live_mdls != 0 {
+            writeln!(f, "live: {} MDLs", self.live_mdls)?;
+        }
+        for waiting in &self.waiting {
+            writeln!(f, "{waiting}")?;
+        }
+        write!(f, "DPCs: {} queued, {} running; ", self.queued_dpcs, self.running_dpcs)?;
+        write!(f, "allocations: {} of {} live", self.live.len(), self.allocation_count)
+    }
+}
+
+/// Writes a backtrace, if there is one.
+pub(crate) fn write_backtrace(f: &mut fmt::Formatter<'_>, backtrace: &Backtrace) -> fmt::Result {
+    if backtrace.status() == BacktraceStatus::Captured { write!(f, "\n{backtrace}") } else { Ok(()) }
+}
+
+/// Notes that the current thread broke a rule.
+pub(crate) fn breach(breach: Breach) {
+    let violation = Violation {
+        breach,
+        thread: thread::current().name().unwrap_or("unnamed").to_owned(),
+        irql: irql::current(),
+        backtrace: Arc::new(Backtrace::capture()),
+    };
+    let mut violations = lock_table(&VIOLATIONS);
+    if violations.len() < VIOLATIONS_KEPT {
+        violations.push(violation);
+    }
+}
+
+pub(crate) fn in_session() -> bool {
+    IN_SESSION.load(Ordering::Acquire)
+}
+
+/// A new session begins.
+pub(crate) fn begin() {
+    lock_table(&VIOLATIONS).clear();
+    IN_SESSION.store(true, Ordering::Release);
+}
+
+/// The session ends.
+pub(crate) fn end() {
+    IN_SESSION.store(false, Ordering::Release);
+}

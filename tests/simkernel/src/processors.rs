@@ -1,0 +1,148 @@
+//! Deferred procedure calls and the processors that run them.
+#![expect(unsafe_code, reason = "DPC routines are C functions with a context pointer")]
+
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    ffi::c_void,
+    ops::Range,
+    ptr::NonNull,
+    sync::{Condvar, Mutex, Once, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use platform::{DISPATCH_LEVEL, DpcRoutine};
+
+use crate::{irql, ledger, lock_table, violation::Breach, waiters, watchdog};
+
+/// The number of processor threads. More than small machines have cores, for the sake of preemption.
+pub const PROCESSOR_COUNT: usize = 4;
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { queued: VecDeque::new(), running: 0, runs: 0 });
+static WORK: Condvar = Condvar::new();
+static IDLE: Condvar = Condvar::new();
+static START: Once = Once::new();
+
+/// The storage of a DPC; the default is uninitialised.
+#[derive(Default)]
+pub struct Dpc {
+    routine: Cell<Option<DpcRoutine>>,
+    context: Cell<*mut c_void>,
+    queued: Cell<bool>,
+}
+
+// SAFETY: the cells are touched with QUEUE locked only; the context is for the routine, which may run on any thread.
+unsafe impl Send for Dpc {}
+// SAFETY: as for Send.
+unsafe impl Sync for Dpc {}
+
+struct Queue {
+    queued: VecDeque<Queued>,
+    running: usize,
+    runs: u64,
+}
+
+struct Queued(NonNull<Dpc>);
+
+// SAFETY: queue_dpc's caller keeps a queued DPC valid until its routine is entered, on whatever thread.
+unsafe impl Send for Queued {}
+
+impl Dpc {
+    pub(crate) fn initialize(&self, routine: DpcRoutine, context: *mut c_void) {
+        let _queue = lock_table(&QUEUE);
+        if self.queued.get() {
+            ledger::breach(Breach::InitializedWhileQueued(NonNull::from(self).addr().get()));
+        }
+        self.routine.set(Some(routine));
+        self.context.set(context);
+    }
+}
+
+/// Queues a DPC. Its memory may be gone as soon as this returns.
+///
+/// # Safety
+/// The DPC stays valid until its routine has been entered.
+pub(crate) unsafe fn queue(dpc: NonNull<Dpc>) -> bool {
+    START.call_once(start);
+    let mut queue = lock_table(&QUEUE);
+    // SAFETY: the caller keeps it valid until its routine is entered, which cannot be while QUEUE is locked.
+    let fields = unsafe { dpc.as_ref() };
+    if fields.routine.get().is_none() {
+        ledger::breach(Breach::Uninitialized(dpc.addr().get()));
+        return false;
+    }
+    if fields.queued.replace(true) {
+        return false;
+    }
+    queue.queued.push_back(Queued(dpc));
+    WORK.notify_one();
+    true
+}
+
+fn start() {
+    for number in 0..PROCESSOR_COUNT {
+        let spawned = thread::Builder::new().name(format!("processor {number}")).spawn(process);
+        assert!(spawned.is_ok(), "no thread for processor {number}");
+    }
+}
+
+/// The life of a processor.
+fn process() {
+    let mut queue = lock_table(&QUEUE);
+    loop {
+        let Some(Queued(dpc)) = queue.queued.pop_front() else {
+            queue = WORK.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        // SAFETY: still queued, so still valid.
+        let fields = unsafe { dpc.as_ref() };
+        fields.queued.set(false);
+        let context = fields.context.get();
+        let routine = fields.routine.get();
+        queue.running += 1;
+        drop(queue);
+        if let Some(routine) = routine {
+            // SAFETY: the context is the one the DPC was initialised with; the routine is called once for each queueing.
+            irql::run_at(DISPATCH_LEVEL, || unsafe { routine(context) });
+        }
+        queue = lock_table(&QUEUE);
+        queue.running -= 1;
+        queue.runs += 1;
+        if queue.running == 0 && queue.queued.is_empty() {
+            IDLE.notify_all();
+        }
+    }
+}
+
+/// Waits until no DPC is queued or running. False: it was not to be within `limit`.
+pub(crate) fn flush(limit: Duration) -> bool {
+    irql::require("flushing DPCs", irql::WAIT_LIMIT);
+    let end = Instant::now() + limit;
+    let _waiting = waiters::enter("DPCs", 0);
+    let mut queue = lock_table(&QUEUE);
+    while queue.running != 0 || !queue.queued.is_empty() {
+        if Instant::now() > end {
+            return false;
+        }
+        queue = IDLE.wait_timeout(queue, Duration::from_millis(100)).unwrap_or_else(PoisonError::into_inner).0;
+        if !thread::panicking() {
+            watchdog::panic_if_stalled();
+        }
+    }
+    true
+}
+
+/// Takes DPCs out of the queue whose memory is about to go; gives the address of one.
+pub(crate) fn unqueue_in(range: &Range<usize>) -> Option<usize> {
+    let mut queue = lock_table(&QUEUE);
+    let dangling = queue.queued.iter().map(|Queued(dpc)| dpc.addr().get()).find(|address| range.contains(address))?;
+    queue.queued.retain(|Queued(dpc)| !range.contains(&dpc.addr().get()));
+    Some(dangling)
+}
+
+/// DPCs queued, running, and run ever.
+pub(crate) fn counts() -> (usize, usize, u64) {
+    let queue = lock_table(&QUEUE);
+    (queue.queued.len(), queue.running, queue.runs)
+}

@@ -1,0 +1,108 @@
+//! Sessions: one user of the simulated kernel at a time.
+
+use std::{
+    cell::Cell,
+    sync::{Mutex, MutexGuard},
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    fault::{Fault, Point},
+    irql,
+    ledger::{self, Ledger},
+    lock_table, mdl, pool, processors, watchdog,
+};
+
+static SESSION: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static BOOTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How long the end of a session waits for DPCs.
+const QUIESCE_LIMIT: Duration = Duration::from_secs(20);
+
+/// The simulated kernel, from [`boot`] until it is dropped.
+///
+/// # Panics
+/// Dropping it panics if the ledger is not clean then (unless the thread panics already; then the ledger is printed).
+#[derive(Debug)]
+pub struct Session {
+    /// Parallel tests of one process wait here for each other.
+    _exclusive: MutexGuard<'static, ()>,
+    /// The ledger was looked at.
+    finished: bool,
+}
+
+/// Starts with a clean ledger, when the session before has ended.
+///
+/// # Panics
+/// If the thread has a session already.
+#[must_use = "the session ends when it is dropped"]
+#[track_caller]
+pub fn boot() -> Session {
+    assert!(!BOOTED.get(), "this thread has booted already");
+    let exclusive = lock_table(&SESSION);
+    BOOTED.set(true);
+    irql::reset();
+    watchdog::reset();
+    mdl::reset();
+    pool::reset();
+    ledger::begin();
+    Session { _exclusive: exclusive, finished: false }
+}
+
+impl Session {
+    /// Has the `nth` allocation from now fail, on whatever thread; 1 is the next one.
+    pub fn fail_allocation(&self, nth: u64) -> Fault<'_> {
+        Fault::plant(Point::Allocation, nth)
+    }
+
+    /// Has the `nth` mapping of an MDL from now fail; 1 is the next one. Those that are mapped already do not count.
+    pub fn fail_mapping(&self, nth: u64) -> Fault<'_> {
+        Fault::plant(Point::Mapping, nth)
+    }
+
+    /// The state at this moment.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        Ledger::now()
+    }
+
+    /// Waits until no DPC is queued or running (`KeFlushQueuedDpcs`, wdm.h). For ever, if they requeue themselves.
+    pub fn flush_dpcs(&self) {
+        while !processors::flush(QUIESCE_LIMIT) {}
+    }
+
+    /// Ends the session as dropping it does, but gives the ledger instead of panicking.
+    #[must_use]
+    pub fn finish(mut self) -> Ledger {
+        self.quiesce()
+    }
+
+    fn quiesce(&mut self) -> Ledger {
+        self.finished = true;
+        irql::check_at_end();
+        processors::flush(QUIESCE_LIMIT);
+        pool::release_freed();
+        let ledger = Ledger::now();
+        ledger::end();
+        BOOTED.set(false);
+        ledger
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let ledger = self.quiesce();
+        if thread::panicking() {
+            eprintln!("simkernel at the end of a failed test:\n{ledger}");
+        } else {
+            ledger.assert_clean();
+        }
+    }
+}

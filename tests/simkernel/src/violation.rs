@@ -1,0 +1,111 @@
+//! Broken rules of the kernel.
+
+use std::{alloc::Layout, backtrace::Backtrace, fmt, sync::Arc};
+
+/// A rule of the kernel that was broken. Addresses are those of the objects concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Breach {
+    /// Something was called above the IRQL it allows.
+    IrqlTooHigh {
+        /// What was called.
+        call: &'static str,
+        /// The highest level it may be called at.
+        limit: u8,
+    },
+    /// A thread took a spin lock that it holds.
+    LockRecursion(usize),
+    /// A spin lock was released that is not the last one its thread took.
+    LockOrder(usize),
+    /// A spin lock was released by a thread that does not hold it.
+    LockNotHeld(usize),
+    /// A spin lock was released at another IRQL than it was taken at.
+    UnlockIrql(usize),
+    /// A DPC routine, or the code given to `at_irql`, ended at another IRQL than it was called at.
+    IrqlChanged {
+        /// The level at the call.
+        entered: u8,
+        /// The level at the end.
+        left: u8,
+    },
+    /// A DPC routine, a session, or the code given to `at_irql` ended with a spin lock held.
+    LockStillHeld(usize),
+    /// Memory was freed twice.
+    DoubleFree(usize),
+    /// Memory was freed that was never allocated.
+    UnknownFree(usize),
+    /// Memory was freed with another layout than it was allocated with.
+    WrongLayout {
+        /// The layout it was allocated with.
+        allocated: Layout,
+        /// The layout it was freed with.
+        freed: Layout,
+    },
+    /// An allocation of no bytes.
+    EmptyAllocation,
+    /// Bytes behind the end of an allocation (given by its number) were written.
+    Overrun(u64),
+    /// An allocation (given by its number) was written after it was freed.
+    UseAfterFree(u64),
+    /// Memory was freed with a queued DPC in it.
+    FreedQueuedDpc(usize),
+    /// Memory was freed with something in it that a thread waits for.
+    FreedWhileWaiting(usize),
+    /// Memory was freed with a spin lock in it that the freeing thread holds.
+    FreedHeldLock(usize),
+    /// A DPC was queued or an event used before it was initialised.
+    Uninitialized(usize),
+    /// A DPC was initialised while it was queued.
+    InitializedWhileQueued(usize),
+    /// An address was taken for an MDL that is none, or none any more.
+    UnknownMdl(usize),
+    /// The pages of an MDL were mapped that has none.
+    EmptyMdlMapped(usize),
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IrqlTooHigh { call, limit } => write!(f, "{call} above IRQL {limit}"),
+            Self::LockRecursion(lock) => write!(f, "spin lock {lock:#x} taken twice by one thread"),
+            Self::LockOrder(lock) => write!(f, "spin lock {lock:#x} released before one taken after it"),
+            Self::LockNotHeld(lock) => write!(f, "spin lock {lock:#x} released by a thread that does not hold it"),
+            Self::UnlockIrql(lock) => write!(f, "spin lock {lock:#x} released at another IRQL than it was taken at"),
+            Self::IrqlChanged { entered, left } => write!(f, "entered at IRQL {entered}, left at {left}"),
+            Self::LockStillHeld(lock) => write!(f, "left with spin lock {lock:#x} held"),
+            Self::DoubleFree(memory) => write!(f, "{memory:#x} freed twice"),
+            Self::UnknownFree(memory) => write!(f, "{memory:#x} freed, but never allocated"),
+            Self::WrongLayout { allocated, freed } => write!(f, "allocated with {allocated:?}, freed with {freed:?}"),
+            Self::EmptyAllocation => write!(f, "allocation of no bytes"),
+            Self::Overrun(number) => write!(f, "allocation #{number} written past its end"),
+            Self::UseAfterFree(number) => write!(f, "allocation #{number} written after it was freed"),
+            Self::FreedQueuedDpc(dpc) => write!(f, "freed with the queued DPC {dpc:#x} in it"),
+            Self::FreedWhileWaiting(object) => write!(f, "freed while a thread waits for {object:#x} in it"),
+            Self::FreedHeldLock(lock) => write!(f, "freed with the held spin lock {lock:#x} in it"),
+            Self::Uninitialized(object) => write!(f, "{object:#x} used before it was initialised"),
+            Self::InitializedWhileQueued(dpc) => write!(f, "DPC {dpc:#x} initialised while queued"),
+            Self::UnknownMdl(mdl) => write!(f, "{mdl:#x} is not a live MDL"),
+            Self::EmptyMdlMapped(mdl) => write!(f, "MDL {mdl:#x} describes no bytes, yet was mapped"),
+        }
+    }
+}
+
+/// A [`Breach`], and who did it.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The rule.
+    pub breach: Breach,
+    /// The name of the thread.
+    pub thread: String,
+    /// Its IRQL.
+    pub irql: u8,
+    /// Where, if `RUST_LIB_BACKTRACE=1`.
+    pub backtrace: Arc<Backtrace>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (thread {}, IRQL {})", self.breach, self.thread, self.irql)?;
+        crate::ledger::write_backtrace(f, &self.backtrace)
+    }
+}

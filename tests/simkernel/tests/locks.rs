@@ -1,0 +1,162 @@
+//! IRQL and spin locks: right use is clean, each wrong one is caught.
+
+use std::{
+    mem::ManuallyDrop,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use platform::{DISPATCH_LEVEL, PASSIVE_LEVEL, Platform};
+use simkernel::{Breach, SimKernel, at_dispatch, at_irql, boot};
+
+type SpinLock<T> = platform::SpinLock<T, SimKernel>;
+
+#[test]
+fn a_lock_raises_and_restores() {
+    let _kernel = boot();
+    let (outer, inner) = (SpinLock::new(1), SpinLock::new(2));
+    assert_eq!(SimKernel::irql(), PASSIVE_LEVEL);
+    {
+        let _outer = outer.lock();
+        assert_eq!(SimKernel::irql(), DISPATCH_LEVEL);
+        assert!(outer.try_lock().is_none());
+        let inner = inner.try_lock();
+        assert_eq!(inner.as_deref(), Some(&2));
+        drop(inner);
+        assert_eq!(SimKernel::irql(), DISPATCH_LEVEL);
+    }
+    assert_eq!(SimKernel::irql(), PASSIVE_LEVEL);
+    assert!(outer.try_lock().is_some());
+    at_irql(1, || {
+        drop(outer.lock());
+        assert_eq!(SimKernel::irql(), 1);
+    });
+    at_dispatch(|_| {
+        drop(outer.lock());
+        assert_eq!(SimKernel::irql(), DISPATCH_LEVEL);
+    });
+    assert_eq!(SimKernel::irql(), PASSIVE_LEVEL);
+}
+
+#[test]
+fn a_lock_excludes() {
+    let _kernel = boot();
+    let lock = SpinLock::new(0_u64);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    let mut count = lock.lock();
+                    let before = *count;
+                    std::hint::black_box(&mut count);
+                    *count = before + 1;
+                }
+            });
+        }
+    });
+    assert_eq!(*lock.lock(), 80_000);
+}
+
+#[test]
+fn recursion_is_caught() {
+    let kernel = boot();
+    let lock = SpinLock::new(());
+    let recursion = catch_unwind(AssertUnwindSafe(|| {
+        let _once = lock.lock();
+        let _twice = lock.lock();
+    }));
+    assert!(recursion.is_err());
+    let ledger = kernel.finish();
+    assert!(ledger.broke(|breach| matches!(breach, Breach::LockRecursion(_))));
+    assert_eq!(ledger.violations.len(), 1, "{ledger}");
+}
+
+#[test]
+#[should_panic(expected = "taken twice by one thread")]
+fn recursion_fails_the_test() {
+    let _kernel = boot();
+    let lock = SpinLock::new(());
+    let _once = lock.lock();
+    let _twice = lock.lock();
+}
+
+#[test]
+fn a_lock_above_dispatch_is_caught() {
+    let kernel = boot();
+    let lock = SpinLock::new(());
+    at_irql(DISPATCH_LEVEL + 1, || drop(lock.lock()));
+    at_irql(DISPATCH_LEVEL + 1, || drop(lock.try_lock()));
+    let ledger = kernel.finish();
+    let expected = Breach::IrqlTooHigh { call: "taking a spin lock", limit: DISPATCH_LEVEL };
+    assert_eq!(ledger.violations.iter().filter(|violation| violation.breach == expected).count(), 2);
+    assert_eq!(ledger.violations.len(), 2, "{ledger}");
+    assert_eq!(ledger.violations.first().unwrap().irql, DISPATCH_LEVEL + 1);
+}
+
+#[test]
+fn release_out_of_order_is_caught() {
+    let kernel = boot();
+    let (first, second) = (SpinLock::new(()), SpinLock::new(()));
+    let first = first.lock();
+    let second = second.lock();
+    drop(first);
+    drop(second);
+    let ledger = kernel.finish();
+    assert!(ledger.broke(|breach| matches!(breach, Breach::LockOrder(_))));
+    // The first release restores PASSIVE_LEVEL under the second lock: the very reason for the rule.
+    assert!(ledger.broke(|breach| matches!(breach, Breach::UnlockIrql(_))));
+}
+
+#[test]
+fn release_at_another_irql_is_caught() {
+    let kernel = boot();
+    let lock = SpinLock::new(());
+    let guard = lock.lock();
+    at_irql(DISPATCH_LEVEL + 1, || drop(guard));
+    assert!(kernel.finish().broke(|breach| matches!(breach, Breach::UnlockIrql(_))));
+}
+
+#[test]
+fn code_that_leaves_with_a_lock_is_caught() {
+    let kernel = boot();
+    let lock = SpinLock::new(());
+    at_dispatch(|_| {
+        let _never_dropped = ManuallyDrop::new(lock.lock());
+    });
+    let ledger = kernel.finish();
+    assert!(ledger.broke(|breach| matches!(breach, Breach::LockStillHeld(_))));
+    assert!(!ledger.broke(|breach| matches!(breach, Breach::IrqlChanged { .. })), "{ledger}");
+}
+
+#[test]
+fn a_test_that_ends_with_a_lock_is_caught() {
+    let kernel = boot();
+    let lock = SpinLock::new(());
+    let _never_dropped = ManuallyDrop::new(lock.lock());
+    let ledger = kernel.finish();
+    assert!(ledger.broke(|breach| matches!(breach, Breach::LockStillHeld(_))));
+    assert!(ledger.broke(|breach| *breach == Breach::IrqlChanged { entered: PASSIVE_LEVEL, left: DISPATCH_LEVEL }));
+    assert_eq!(SimKernel::irql(), PASSIVE_LEVEL, "the thread is in order for its next session");
+}
+
+#[test]
+fn violations_of_other_threads_are_caught() {
+    let kernel = boot();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            at_irql(DISPATCH_LEVEL + 1, || drop(SpinLock::new(()).lock()));
+            done.store(true, Ordering::Relaxed);
+        });
+    });
+    assert!(done.into_inner());
+    assert_eq!(kernel.finish().violations.len(), 1);
+}
+
+#[test]
+#[should_panic(expected = "booted already")]
+fn a_second_session_on_the_same_thread_is_refused() {
+    let _kernel = boot();
+    let _another = boot();
+}
