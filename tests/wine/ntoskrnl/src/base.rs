@@ -1,0 +1,98 @@
+//! Wine's own functions underneath the stand-in, and a few helpers over the Windows API.
+
+use std::{
+    ffi::{CStr, c_char, c_void},
+    sync::OnceLock,
+};
+
+use windows_sys::Win32::System::{
+    Diagnostics::Debug::RtlCaptureStackBackTrace,
+    LibraryLoader::{
+        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleFileNameW,
+        GetModuleHandleExW, GetProcAddress, LoadLibraryA,
+    },
+};
+
+/// NTSTATUS values that this module returns or raises.
+pub(crate) mod status {
+    pub(crate) const SUCCESS: i32 = 0;
+    pub(crate) const UNSUCCESSFUL: i32 = 0xC000_0001_u32 as i32;
+    pub(crate) const ACCESS_VIOLATION: i32 = 0xC000_0005_u32 as i32;
+    pub(crate) const INVALID_PARAMETER: i32 = 0xC000_000D_u32 as i32;
+}
+
+#[link(name = "ntosbase.exe", kind = "raw-dylib", modifiers = "+verbatim")]
+unsafe extern "C" {
+    fn DbgPrint(format: *const c_char, ...) -> i32;
+}
+
+/// Prints on Wine's debug channel (`WINEDEBUG=+debugstr`), as a driver's `DbgPrint` would.
+pub(crate) fn debug_print(text: &CStr) {
+    // SAFETY: the format consumes exactly one NUL-terminated string.
+    unsafe { DbgPrint(c"%s".as_ptr(), text.as_ptr()) };
+}
+
+/// Address of a function of Wine's ntoskrnl. Looked up by name, since a static import of a name that this module exports too
+/// would bind to itself.
+pub(crate) fn lookup(cell: &'static OnceLock<usize>, name: &'static CStr) -> usize {
+    *cell.get_or_init(|| {
+        // SAFETY: both strings are NUL-terminated; the module is already loaded because this one imports from it.
+        let module = unsafe { LoadLibraryA(c"ntosbase.exe".as_ptr().cast()) };
+        // SAFETY: `module` is a module handle or null, which makes the call fail.
+        let function = unsafe { GetProcAddress(module, name.as_ptr().cast()) };
+        function.map_or_else(|| panic!("Wine's ntoskrnl has no {name:?}"), |f| f as usize)
+    })
+}
+
+/// Declares functions that are called in Wine's ntoskrnl under this module's own versions of them.
+macro_rules! wine {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;)*) => {$(
+        $(#[$meta])*
+        unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
+            static CELL: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+            type Function = unsafe extern "system" fn($($ty),*) $(-> $ret)?;
+            const NAME: &str = concat!(stringify!($name), "\0");
+            let name = match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
+                Ok(name) => name,
+                Err(_) => unreachable!(),
+            };
+            let address = $crate::base::lookup(&CELL, name);
+            // SAFETY: the prototype is the documented one of the function of that name.
+            let function = unsafe { std::mem::transmute::<usize, Function>(address) };
+            // SAFETY: the caller keeps the contract of that function.
+            unsafe { function($($arg),*) }
+        }
+    )*};
+}
+pub(crate) use wine;
+
+/// The first return address outside this module, as `module+offset`: the place in the driver that called a function.
+pub(crate) fn caller() -> String {
+    let own = module_of(caller as *const () as *const c_void).map(|(base, _)| base);
+    let mut frames = [std::ptr::null_mut::<c_void>(); 32];
+    // SAFETY: `frames` has room for the number of entries given.
+    let count = unsafe { RtlCaptureStackBackTrace(0, frames.len() as u32, frames.as_mut_ptr(), std::ptr::null_mut()) };
+    for frame in frames.iter().take(count.into()) {
+        if let Some((base, name)) = module_of(*frame)
+            && Some(base) != own
+        {
+            return format!("{name}+{:#x}", (*frame as usize).wrapping_sub(base));
+        }
+    }
+    "unknown".into()
+}
+
+/// Base address and file name of the module that contains `address`.
+fn module_of(address: *const c_void) -> Option<(usize, String)> {
+    let mut module = std::ptr::null_mut();
+    let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+    // SAFETY: with FROM_ADDRESS the second parameter is any address, looked up and not dereferenced.
+    if unsafe { GetModuleHandleExW(flags, address.cast(), &mut module) } == 0 {
+        return None;
+    }
+    let mut name = [0_u16; 260];
+    // SAFETY: `name` has room for the number of characters given.
+    let length = unsafe { GetModuleFileNameW(module, name.as_mut_ptr(), name.len() as u32) };
+    let path = String::from_utf16_lossy(name.get(..length as usize)?);
+    Some((module as usize, path.rsplit(['\\', '/']).next().unwrap_or_default().to_owned()))
+}

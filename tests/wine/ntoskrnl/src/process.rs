@@ -1,0 +1,103 @@
+//! Which process the calling thread works for.
+
+use std::{cell::RefCell, ffi::c_void};
+
+use windows_sys::Win32::System::Threading::GetCurrentProcessId;
+
+use crate::{
+    base,
+    irql::{self, APC_LEVEL, DISPATCH_LEVEL},
+    report::violation,
+};
+
+base::wine! {
+    fn IoGetCurrentProcess() -> *mut c_void;
+    fn PsGetCurrentProcessId() -> usize;
+    fn PsGetProcessId(process: *mut c_void) -> usize;
+}
+
+thread_local! {
+    /// Processes this thread is attached to, the latest last.
+    static ATTACHED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The current process: the one attached to; else, in a dispatch routine, the requestor; else the system's, which is this one.
+pub(crate) fn current() -> *mut c_void {
+    match ATTACHED.with_borrow(|stack| stack.last().copied()) {
+        Some(process) => process as *mut c_void,
+        // SAFETY: no preconditions.
+        None => unsafe { IoGetCurrentProcess() },
+    }
+}
+
+pub(crate) fn current_id() -> u32 {
+    let id = match ATTACHED.with_borrow(|stack| stack.last().copied()) {
+        // SAFETY: an attached process is a valid process object.
+        Some(process) => unsafe { PsGetProcessId(process as *mut c_void) },
+        // SAFETY: no preconditions.
+        None => unsafe { PsGetCurrentProcessId() },
+    };
+    id as u32
+}
+
+/// Whether the current process is the one the driver runs in.
+pub(crate) fn current_is_own() -> bool {
+    // SAFETY: no preconditions.
+    current_id() == unsafe { GetCurrentProcessId() }
+}
+
+mod export {
+    use super::*;
+
+    /// wdm/nf-wdm-iogetcurrentprocess: any IRQL. Also `PsGetCurrentProcess`, which is a macro for it.
+    #[unsafe(no_mangle)]
+    extern "system" fn IoGetCurrentProcess() -> *mut c_void {
+        current()
+    }
+
+    /// ntddk/nf-ntddk-psgetcurrentprocessid: any IRQL.
+    #[unsafe(no_mangle)]
+    extern "system" fn PsGetCurrentProcessId() -> usize {
+        current_id() as usize
+    }
+}
+
+/// ntifs/nf-ntifs-kestackattachprocess: at most APC_LEVEL, no locks held; `state` is a KAPC_STATE (0x30 bytes).
+#[unsafe(no_mangle)]
+unsafe extern "system" fn KeStackAttachProcess(process: *mut c_void, state: *mut usize) {
+    irql::at_most(APC_LEVEL, "KeStackAttachProcess");
+    let depth = ATTACHED.with_borrow_mut(|stack| {
+        stack.push(process as usize);
+        stack.len()
+    });
+    // SAFETY: the caller gives a KAPC_STATE.
+    unsafe { state.write(depth) };
+}
+
+/// ntifs/nf-ntifs-keunstackdetachprocess: at most APC_LEVEL, on the thread that attached, in reverse order.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn KeUnstackDetachProcess(state: *const usize) {
+    irql::at_most(APC_LEVEL, "KeUnstackDetachProcess");
+    // SAFETY: the caller gives the KAPC_STATE of the attachment.
+    let depth = unsafe { state.read() };
+    let matches = ATTACHED.with_borrow_mut(|stack| stack.len() == depth && stack.pop().is_some());
+    if !matches {
+        violation("KeUnstackDetachProcess: not the latest attachment of this thread");
+    }
+}
+
+/// ntifs/nf-ntifs-iogetrequestorprocessid: at most DISPATCH_LEVEL; 0 if the IRP has no thread.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn IoGetRequestorProcessId(irp: *mut c_void) -> u32 {
+    base::wine! {
+        fn IoGetRequestorProcess(irp: *mut c_void) -> *mut c_void;
+    }
+    irql::at_most(DISPATCH_LEVEL, "IoGetRequestorProcessId");
+    // SAFETY: the caller gives an IRP.
+    let process = unsafe { IoGetRequestorProcess(irp) };
+    if process.is_null() {
+        return 0;
+    }
+    // SAFETY: a process object that the IRP keeps alive.
+    unsafe { PsGetProcessId(process) as u32 }
+}
