@@ -20,6 +20,9 @@ use core::{
 
 use crate::{OutOfMemory, Platform};
 
+/// The weak count while [`Arc::get_mut`] looks at the strong one.
+const LOCKED: usize = usize::MAX;
+
 #[repr(C)]
 struct Inner<T> {
     strong: AtomicUsize,
@@ -83,8 +86,26 @@ impl<T, P: Platform> Arc<T, P> {
 
     /// A weak reference to the same object.
     pub fn downgrade(this: &Self) -> Weak<T, P> {
-        this.inner().weak.fetch_add(1, Ordering::Relaxed);
+        let weak = &this.inner().weak;
+        // Waits only for the few instructions of a `get_mut` on another processor.
+        while weak
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |count| if count == LOCKED { None } else { count.checked_add(1) })
+            .is_err()
+        {
+            core::hint::spin_loop();
+        }
         Weak { inner: this.inner, _owns: PhantomData }
+    }
+
+    /// The object, if this is the only reference of either kind.
+    pub fn get_mut(this: &mut Self) -> Option<&mut T> {
+        let inner = this.inner();
+        // No weak reference, and none can be made while the count is locked, so that a strong count of 1 is ours for good.
+        inner.weak.compare_exchange(1, LOCKED, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        let unique = inner.strong.load(Ordering::Acquire) == 1;
+        inner.weak.store(1, Ordering::Release);
+        // SAFETY: no other reference exists, and `this` is borrowed mutably with the result.
+        unique.then(|| unsafe { &mut *Self::as_ptr(this).cast_mut() })
     }
 
     /// Gives this reference up. Exactly one of all references ends with `Some`: the last.

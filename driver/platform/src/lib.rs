@@ -49,7 +49,7 @@ pub type DpcRoutine = unsafe extern "C" fn(context: *mut c_void);
 #[allow(unsafe_code, reason = "a trait over kernel objects that live at fixed addresses")]
 pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// A spin lock. `lock` raises to `DISPATCH_LEVEL`, `unlock` restores the IRQL it was taken at. Callable at <= DISPATCH.
-    type RawSpinLock: lock_api::RawMutex;
+    type RawSpinLock: lock_api::RawMutex + Send + Sync;
 
     /// Storage of a deferred procedure call (`KDPC`). All-zero bytes are a valid, uninitialised value.
     type Dpc: Send + Sync;

@@ -1,1 +1,53 @@
+//! The virtual RDMA device: protection domains, memory regions, completion queues, shared receive queues, queue pairs,
+//! connectors and listeners, in software.
+//!
+//! It knows neither Windows nor NDKPI: `ndk-provider` puts the dispatch tables on top, a [`platform::Platform`] is below.
+//! Everything may be called at IRQL <= DISPATCH_LEVEL unless it takes a [`platform::Passive`]. Order of locks: tables of the
+//! device, listener, connector, queue pair, shared receive queue, completion queue, region; no callback of a consumer and no
+//! last reference to an object goes while one is held.
 #![no_std]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+mod callback;
+mod close;
+mod completion;
+mod connector;
+mod counts;
+mod cq;
+mod device;
+mod engine;
+mod error;
+pub mod limits;
+mod listener;
+mod memory;
+mod pd;
+mod ports;
+mod qp;
+mod receive_queue;
+mod region;
+mod request;
+mod ring;
+mod srq;
+mod token;
+
+pub use callback::Callback;
+pub use close::{Close, OnClose, close};
+pub use completion::{Completion, OperationKind};
+pub use connector::{Accept, Connect, Connector, DisconnectReason, ReadLimits};
+pub use counts::Kind;
+pub use cq::{Arm, CompletionQueue};
+pub use device::{Adapter, CounterValues, Counters, Device};
+pub use error::{Error, Outcome, Status};
+pub use listener::{ConnectEvent, Listener};
+pub use memory::Runs;
+pub use pd::ProtectionDomain;
+pub use qp::{InitiatorSizes, QueuePair, ReceiveSource};
+pub use region::{Access, FastRegistration, Mapping, MemoryRegion};
+pub use request::{Flags, Post, Remote, Sge};
+pub use srq::SharedReceiveQueue;

@@ -1,0 +1,42 @@
+//! One completion.
+
+use crate::Status;
+
+/// What kind of request completed. The numbers are those of NDK_OPERATION_TYPE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum OperationKind {
+    /// A receive.
+    Receive = 0x1,
+    /// A receive whose send invalidated a token.
+    ReceiveAndInvalidate = 0x8001,
+    /// A send, with or without invalidation.
+    Send = 0x2,
+    /// A fast registration.
+    FastRegister = 0x4,
+    /// An invalidation.
+    Invalidate = 0x10,
+    /// A read.
+    Read = 0x20,
+    /// A write.
+    Write = 0x40,
+}
+
+/// One entry of a completion queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// How it ended.
+    pub status: Status,
+    /// Bytes placed; meaningful for receives only.
+    pub bytes: u32,
+    /// The consumer's value for the queue pair.
+    pub qp_context: usize,
+    /// The consumer's value for the request.
+    pub request_context: usize,
+    /// What completed.
+    pub kind: OperationKind,
+    /// The token that a [`OperationKind::ReceiveAndInvalidate`] invalidated, else 0.
+    pub invalidated_token: u32,
+    /// Whether it satisfies a solicited arm: the peer asked for it, or it is an error.
+    pub solicited: bool,
+}

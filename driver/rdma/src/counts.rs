@@ -1,0 +1,86 @@
+//! How many objects of each kind live, against the advertised limits.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use platform::{Arc, Platform};
+
+use crate::{Adapter, Error, limits};
+
+/// The kinds of object that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Completion queues.
+    Cq,
+    /// Protection domains.
+    Pd,
+    /// Memory regions.
+    Mr,
+    /// Shared receive queues.
+    Srq,
+    /// Queue pairs.
+    Qp,
+    /// Connectors.
+    Connector,
+    /// Listeners.
+    Listener,
+}
+
+impl Kind {
+    const COUNT: usize = 7;
+
+    const fn limit(self) -> u32 {
+        match self {
+            Self::Cq => limits::CQS,
+            Self::Pd => limits::PDS,
+            Self::Mr => limits::MRS,
+            Self::Srq => limits::SRQS,
+            Self::Qp => limits::QPS,
+            Self::Connector => limits::CONNECTORS,
+            Self::Listener => limits::LISTENERS,
+        }
+    }
+}
+
+/// The live objects of a device.
+#[derive(Default)]
+pub(crate) struct Counts([AtomicU32; Kind::COUNT]);
+
+impl Counts {
+    fn of(&self, kind: Kind) -> Option<&AtomicU32> {
+        self.0.get(kind as usize)
+    }
+
+    pub(crate) fn get(&self, kind: Kind) -> u32 {
+        self.of(kind).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// One counted object: the reference of every object to its adapter, and thereby the last field that each drops.
+pub(crate) struct Count<P: Platform> {
+    adapter: Arc<Adapter<P>, P>,
+    kind: Kind,
+}
+
+impl<P: Platform> Count<P> {
+    pub(crate) fn new(adapter: &Arc<Adapter<P>, P>, kind: Kind) -> Result<Self, Error> {
+        let below_limit = |count: u32| if count < kind.limit() { count.checked_add(1) } else { None };
+        let counts = adapter.device().counts();
+        let count = counts.of(kind).ok_or(Error::InternalError)?;
+        count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, below_limit)
+            .map_err(|_| Error::InsufficientResources)?;
+        Ok(Self { adapter: adapter.clone(), kind })
+    }
+
+    pub(crate) fn adapter(&self) -> &Arc<Adapter<P>, P> {
+        &self.adapter
+    }
+}
+
+impl<P: Platform> Drop for Count<P> {
+    fn drop(&mut self) {
+        if let Some(count) = self.adapter.device().counts().of(self.kind) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

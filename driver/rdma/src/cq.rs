@@ -1,0 +1,209 @@
+//! Completion queues: a ring, an arm, and one serialised notification.
+
+use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock};
+
+use crate::{
+    Adapter, Callback, Close, Completion, Error, OnClose, Status,
+    counts::{Count, Kind},
+    limits,
+    ring::Ring,
+};
+
+/// What an armed queue waits for. NDK_CQ_NOTIFY_*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arm {
+    /// Failure of the queue itself.
+    Errors,
+    /// The next solicited completion; errors count.
+    Solicited,
+    /// The next completion.
+    Any,
+}
+
+/// A completion queue.
+pub struct CompletionQueue<P: Platform> {
+    on_close: OnClose<P>,
+    deferred: Deferred<P>,
+    state: SpinLock<State<P>, P>,
+    notify: Callback<Status>,
+    _count: Count<P>,
+}
+
+struct State<P: Platform> {
+    ring: Ring<Completion, P>,
+    armed: Option<Arm>,
+    /// A notification that is due: the deferred call delivers it.
+    due: bool,
+    /// Completions ever queued.
+    queued: u64,
+    /// Completions ever taken.
+    taken: u64,
+    /// `queued` when the last solicited completion had been added.
+    solicited: u64,
+    /// `queued` when the last notification was delivered: older ones do not satisfy a new arm.
+    notified: u64,
+    /// Why the queue is dead: overrun (`BufferOverflow`).
+    failed: Option<Error>,
+    /// The failure was reported.
+    failure_notified: bool,
+}
+
+impl<P: Platform> State<P> {
+    /// Whether something that came after the last notification, and is still queued, satisfies `arm`.
+    fn satisfies(&self, arm: Arm) -> bool {
+        if self.failed.is_some() {
+            return !self.failure_notified;
+        }
+        let old = self.notified.max(self.taken);
+        match arm {
+            Arm::Errors => false,
+            Arm::Solicited => self.solicited > old,
+            Arm::Any => self.queued > old,
+        }
+    }
+}
+
+impl<P: Platform> CompletionQueue<P> {
+    /// Makes a queue for `depth` completions. `notify` is called once for each satisfied arm, at DISPATCH_LEVEL, never twice
+    /// at once. IRQL <= DISPATCH.
+    pub fn new(adapter: &Arc<Adapter<P>, P>, depth: u32, notify: Callback<Status>) -> Result<Arc<Self, P>, Error> {
+        if depth == 0 || depth > limits::CQ_DEPTH {
+            return Err(Error::InvalidParameter);
+        }
+        let state = State {
+            ring: Ring::new(depth as usize)?,
+            armed: None,
+            due: false,
+            queued: 0,
+            taken: 0,
+            solicited: 0,
+            notified: 0,
+            failed: None,
+            failure_notified: false,
+        };
+        let cq = Arc::try_new(Self {
+            on_close: OnClose::default(),
+            deferred: Deferred::default(),
+            state: SpinLock::<_, P>::new(state),
+            notify,
+            _count: Count::new(adapter, Kind::Cq)?,
+        })?;
+        Deferred::initialize(&cq);
+        Ok(cq)
+    }
+
+    /// Adds a completion; an error if the queue is dead, which an overrun makes it. Callable with QP and SRQ locks held.
+    pub(crate) fn push(this: &Arc<Self, P>, completion: Completion) -> Result<(), Error> {
+        let mut state = this.state.lock();
+        if let Some(error) = state.failed {
+            return Err(error);
+        }
+        if state.ring.push(completion).is_err() {
+            // NDK_FN_CQ_NOTIFICATION_CALLBACK: an overrun kills the queue and every queue pair on it. Any arm reports it.
+            state.failed = Some(Error::BufferOverflow);
+            this._count.adapter().device().counters().cq_error();
+            Self::notify_if_due(this, &mut state);
+            return Err(Error::BufferOverflow);
+        }
+        state.queued = state.queued.wrapping_add(1);
+        if completion.solicited {
+            state.solicited = state.queued;
+        }
+        Self::notify_if_due(this, &mut state);
+        Ok(())
+    }
+
+    /// Arms the queue for one notification. A second arm before the first is satisfied keeps the wider of the two (the merge
+    /// table of the NDKPI completion handling requirements). IRQL <= DISPATCH.
+    pub fn arm(this: &Arc<Self, P>, arm: Arm) {
+        let mut state = this.state.lock();
+        state.armed = Some(state.armed.map_or(arm, |armed| armed.max(arm)));
+        Self::notify_if_due(this, &mut state);
+    }
+
+    fn notify_if_due(this: &Arc<Self, P>, state: &mut State<P>) {
+        if let Some(arm) = state.armed
+            && !state.due
+            && state.satisfies(arm)
+        {
+            // One callback for each arm: the arm is cleared first.
+            state.armed = None;
+            state.due = true;
+            Deferred::schedule(this);
+        }
+    }
+
+    /// Takes up to `results` completions, oldest first, and hands each to `take`; the number taken. IRQL <= DISPATCH.
+    pub fn poll(&self, results: usize, mut take: impl FnMut(usize, Completion)) -> usize {
+        let mut state = self.state.lock();
+        let mut taken = 0;
+        while taken < results {
+            let Some(completion) = state.ring.pop() else { break };
+            state.taken = state.taken.wrapping_add(1);
+            take(taken, completion);
+            taken = taken.saturating_add(1);
+        }
+        taken
+    }
+
+    /// Changes the depth; traffic goes on meanwhile and nothing is lost. Less than what is queued: `BufferOverflow`, and the
+    /// queue stays as it was. IRQL <= DISPATCH; the lock is held while the entries move, so the time is linear in the fill.
+    pub fn resize(&self, depth: u32) -> Result<(), Error> {
+        if depth == 0 || depth > limits::CQ_DEPTH {
+            return Err(Error::InvalidParameter);
+        }
+        let mut ring = Ring::new(depth as usize)?;
+        let mut state = self.state.lock();
+        if state.ring.len() > ring.capacity() {
+            drop(state);
+            return Err(Error::BufferOverflow);
+        }
+        while let Some(completion) = state.ring.pop() {
+            if ring.push(completion).is_err() {
+                state.failed = Some(Error::InternalError);
+                break;
+            }
+        }
+        core::mem::swap(&mut state.ring, &mut ring);
+        drop(state);
+        // The old ring is freed here, after the lock.
+        drop(ring);
+        Ok(())
+    }
+}
+
+impl<P: Platform> RunDeferred<P> for CompletionQueue<P> {
+    fn deferred(&self) -> &Deferred<P> {
+        &self.deferred
+    }
+
+    fn run(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        if !core::mem::take(&mut state.due) {
+            return;
+        }
+        state.notified = state.queued;
+        let status = match state.failed {
+            Some(error) => {
+                state.failure_notified = true;
+                Err(error)
+            }
+            None => Ok(()),
+        };
+        drop(state);
+        this.notify.call(status);
+    }
+}
+
+impl<P: Platform> Close<P> for CompletionQueue<P> {
+    fn on_close(&self) -> &OnClose<P> {
+        &self.on_close
+    }
+
+    fn begin_close(this: &Arc<Self, P>) {
+        // The consumer has closed the queue: what is due but not delivered is dropped.
+        let mut state = this.state.lock();
+        state.armed = None;
+        state.due = false;
+    }
+}

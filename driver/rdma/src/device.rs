@@ -1,0 +1,185 @@
+//! The virtual RDMA device: one for each miniport adapter, shared by all who open it.
+
+use core::{
+    net::IpAddr,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+use platform::{Arc, Event, Passive, Platform, Slice};
+
+use crate::{Error, Kind, counts::Counts, ports::Ports, token::Tokens};
+
+/// The device: its addresses, its ports and its memory tokens.
+pub struct Device<P: Platform> {
+    addresses: Slice<IpAddr, P>,
+    counts: Counts,
+    counters: Counters,
+    open_adapters: AtomicU32,
+    ports: Ports<P>,
+    tokens: Tokens<P>,
+}
+
+impl<P: Platform> Device<P> {
+    /// Makes the device that owns `addresses`. IRQL <= DISPATCH.
+    pub fn new(addresses: &[IpAddr]) -> Result<Arc<Self, P>, Error> {
+        let addresses = Slice::from_fn(addresses.len(), |index| {
+            addresses.get(index).copied().unwrap_or(IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED))
+        })?;
+        Ok(Arc::try_new(Self {
+            addresses,
+            counts: Counts::default(),
+            counters: Counters::default(),
+            open_adapters: AtomicU32::new(0),
+            ports: Ports::default(),
+            tokens: Tokens::default(),
+        })?)
+    }
+
+    /// The addresses that consumers may bind to.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// How many objects of `kind` live.
+    pub fn count(&self, kind: Kind) -> u32 {
+        self.counts.get(kind)
+    }
+
+    /// How many adapters are open.
+    pub fn open_adapters(&self) -> u32 {
+        self.open_adapters.load(Ordering::Relaxed)
+    }
+
+    /// The performance counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub(crate) fn ports(&self) -> &Ports<P> {
+        &self.ports
+    }
+
+    pub(crate) fn tokens(&self) -> &Tokens<P> {
+        &self.tokens
+    }
+}
+
+/// One opened instance of the device: the NDK_ADAPTER of a consumer.
+pub struct Adapter<P: Platform> {
+    device: Arc<Device<P>, P>,
+    gone: Arc<Event<P>, P>,
+}
+
+impl<P: Platform> Adapter<P> {
+    /// Opens the device. IRQL <= DISPATCH.
+    pub fn open(device: &Arc<Device<P>, P>) -> Result<Arc<Self, P>, Error> {
+        let gone = Event::new()?;
+        let adapter = Arc::try_new(Self { device: device.clone(), gone })?;
+        device.open_adapters.fetch_add(1, Ordering::Relaxed);
+        Ok(adapter)
+    }
+
+    /// Gives the consumer's reference up and waits until every object made through it is gone, and every callback has
+    /// returned (CLOSE_NDK_ADAPTER_HANDLER blocks).
+    pub fn close(adapter: Arc<Self, P>, passive: &Passive<'_>) {
+        let gone = adapter.gone.clone();
+        drop(adapter);
+        gone.wait(passive);
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device<P>, P> {
+        &self.device
+    }
+}
+
+impl<P: Platform> Drop for Adapter<P> {
+    fn drop(&mut self) {
+        self.device.open_adapters.fetch_sub(1, Ordering::Relaxed);
+        self.gone.set();
+    }
+}
+
+/// The running totals of NDIS_NDK_PERFORMANCE_COUNTERS that a software device can count.
+#[derive(Default)]
+pub struct Counters {
+    connects: AtomicU64,
+    accepts: AtomicU64,
+    connect_failures: AtomicU64,
+    connection_errors: AtomicU64,
+    active_connections: AtomicU64,
+    cq_errors: AtomicU64,
+    bytes: AtomicU64,
+    requests: AtomicU64,
+}
+
+/// A reading of [`Counters`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CounterValues {
+    /// Outgoing connections that were established.
+    pub connects: u64,
+    /// Incoming connections that were established.
+    pub accepts: u64,
+    /// Outgoing connections that failed.
+    pub connect_failures: u64,
+    /// Established connections that ended by an error.
+    pub connection_errors: u64,
+    /// Sides of connections that are established now.
+    pub active_connections: u64,
+    /// Completion queues that failed.
+    pub cq_errors: u64,
+    /// Bytes moved between queue pairs.
+    pub bytes: u64,
+    /// Sends, reads and writes carried out.
+    pub requests: u64,
+}
+
+impl Counters {
+    /// The current values; each is exact, the set is not a snapshot. IRQL: any.
+    pub fn read(&self) -> CounterValues {
+        CounterValues {
+            connects: self.connects.load(Ordering::Relaxed),
+            accepts: self.accepts.load(Ordering::Relaxed),
+            connect_failures: self.connect_failures.load(Ordering::Relaxed),
+            connection_errors: self.connection_errors.load(Ordering::Relaxed),
+            active_connections: self.active_connections.load(Ordering::Relaxed),
+            cq_errors: self.cq_errors.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn connected(&self, active: bool) {
+        let established = if active { &self.connects } else { &self.accepts };
+        established.fetch_add(1, Ordering::Relaxed);
+        self.active_connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.active_connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connect_failed(&self) {
+        self.connect_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connection_error(&self) {
+        self.connection_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn cq_error(&self) {
+        self.cq_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn request_done(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,364 @@
+//! How initiator requests are carried out: in order, one at a time, in bounded steps, without holding a lock while data moves.
+//!
+//! The engine of a queue pair is its deferred call. A post runs it at once, on the poster's thread; what the burst limit
+//! leaves over, and whatever has to wait for the peer, goes on in a DPC.
+
+use platform::{Arc, Deferred, Platform, RunDeferred, Weak};
+
+use crate::{
+    Access, Error, Flags, Mapping, MemoryRegion, QueuePair, Remote, Status, limits,
+    memory::{self, Memory},
+    qp::{After, Phase},
+    region::{Invalidation, Range},
+    request::{InitiatorRequest, Operation, Piece},
+};
+
+/// Bytes of one step: what is copied between two looks at the state of both sides.
+const STEP_BYTES: u32 = 64 * 1024;
+/// Bytes of one run, so that a DPC stays near the 100 microseconds that the DPC watchdog documentation recommends.
+const BURST_BYTES: u32 = 4 * STEP_BYTES;
+/// Steps of one run.
+const BURST_STEPS: u32 = 32;
+
+/// What a step came to.
+enum Step {
+    /// Nothing to do until somebody schedules the engine.
+    Idle,
+    /// Bytes moved; go on.
+    Moved(u32),
+    /// Something is busy on another processor: look again in a new DPC.
+    Busy,
+}
+
+/// What the engine does without the lock.
+enum Job<P: Platform> {
+    Send { invalidate: Option<u32>, solicited: bool },
+    Read(Remote),
+    Write(Remote),
+    FastRegister(Arc<MemoryRegion<P>, P>, Option<Arc<Mapping<P>, P>>),
+    Invalidate(Arc<MemoryRegion<P>, P>),
+}
+
+/// How a step left the oldest request.
+enum Progress {
+    /// `bytes` more are done.
+    Bytes(u32),
+    Complete,
+    Failed(Error),
+    /// The peer has no receive yet, or is not connected yet: it will schedule the engine.
+    Waiting,
+    Busy,
+}
+
+/// The data of the oldest request that a step works on.
+struct Part {
+    length: u32,
+    done: u64,
+    local: Option<Piece>,
+    inline: bool,
+}
+
+impl<P: Platform> RunDeferred<P> for QueuePair<P> {
+    fn deferred(&self) -> &Deferred<P> {
+        &self.deferred
+    }
+
+    fn run(this: &Arc<Self, P>) {
+        let mut bytes = 0u32;
+        for _ in 0..BURST_STEPS {
+            match Self::step(this) {
+                Step::Idle => return,
+                Step::Busy => break,
+                Step::Moved(moved) => bytes = bytes.saturating_add(moved),
+            }
+            if bytes >= BURST_BYTES {
+                break;
+            }
+        }
+        Deferred::schedule(this);
+    }
+}
+
+impl<P: Platform> QueuePair<P> {
+    fn step(this: &Arc<Self, P>) -> Step {
+        let mut inline = [0u8; limits::INLINE_DATA as usize];
+        let mut state = this.state.lock();
+        if state.phase != Phase::Connected || state.flushing_requests() {
+            return Step::Idle;
+        }
+        let done = state.done;
+        let Some((slot, request)) = state.requests.front_mut() else { return Step::Idle };
+        let flags = request.flags;
+        let mut part = Part { length: request.length, done, local: None, inline: flags.contains(Flags::INLINE) };
+        let sges = request.sges;
+        let job = match &mut request.operation {
+            Operation::Send(token) => Job::Send { invalidate: *token, solicited: flags.contains(Flags::SOLICIT) },
+            Operation::Read(remote) => Job::Read(*remote),
+            Operation::Write(remote) => Job::Write(*remote),
+            Operation::FastRegister(region, mapping) => Job::FastRegister(region.clone(), mapping.take()),
+            Operation::Invalidate(region) => Job::Invalidate(region.clone()),
+        };
+        if part.inline {
+            let bytes = state.inline_of(slot, part.length, this.sizes().inline_data).unwrap_or(&[]);
+            if let Some(copy) = inline.get_mut(..bytes.len()) {
+                copy.copy_from_slice(bytes);
+            }
+        } else {
+            let mut cursor = state.cursor;
+            part.local = state.sges_of(slot, sges, this.sizes().sges).and_then(|sges| cursor.piece(sges));
+            state.cursor = cursor;
+        }
+        let peer = state.peer.clone();
+        state.executing = true;
+        drop(state);
+
+        let progress = match job {
+            Job::FastRegister(region, Some(mapping)) => Progress::of(region.install(mapping)),
+            Job::FastRegister(_, None) => Progress::Failed(Error::InternalError),
+            Job::Invalidate(region) => match region.invalidate() {
+                Ok(Invalidation::Busy) => Progress::Busy,
+                result => Progress::of(result.map(|_| ())),
+            },
+            Job::Send { .. } | Job::Read(_) | Job::Write(_) => match peer.as_ref().and_then(Weak::upgrade) {
+                None => Progress::Waiting,
+                Some(peer) => match job {
+                    Job::Read(remote) => this.read(&peer, &part, remote),
+                    Job::Write(remote) => this.write(&peer, &part, &inline, remote),
+                    Job::Send { invalidate, solicited } => {
+                        Self::send(this, &peer, &part, &inline, invalidate, solicited)
+                    }
+                    Job::FastRegister(..) | Job::Invalidate(_) => Progress::Failed(Error::InternalError),
+                },
+            },
+        };
+        Self::apply(this, progress)
+    }
+
+    fn apply(this: &Arc<Self, P>, progress: Progress) -> Step {
+        let counters = this.pd.adapter().device().counters();
+        let mut state = this.state.lock();
+        state.executing = false;
+        let mut fatal = false;
+        let mut finished = None;
+        let step = match progress {
+            Progress::Bytes(bytes) => {
+                state.done = state.done.saturating_add(u64::from(bytes));
+                state.cursor.advance(bytes);
+                counters.moved(u64::from(bytes));
+                Step::Moved(bytes)
+            }
+            Progress::Complete => {
+                finished = state.finish_oldest();
+                fatal |= this.report(finished.as_ref(), Ok(()));
+                counters.request_done();
+                Step::Moved(0)
+            }
+            Progress::Failed(error) => {
+                finished = state.finish_oldest();
+                this.report(finished.as_ref(), Err(error));
+                fatal = true;
+                Step::Idle
+            }
+            Progress::Waiting => Step::Idle,
+            Progress::Busy => Step::Busy,
+        };
+        let alive = state.phase != Phase::Dead;
+        let mut after = Self::settle(this, state);
+        after.fatal |= fatal && alive;
+        drop(finished);
+        this.finish(after);
+        step
+    }
+
+    /// Reports a request; true if its completion queue could not take it.
+    fn report(&self, request: Option<&InitiatorRequest<P>>, status: Status) -> bool {
+        request.is_some_and(|request| self.complete_request(request, status).is_err())
+    }
+
+    fn source(&self, part: &Part, inline: &[u8], bytes: u32) -> Result<Memory<P>, Error> {
+        match part.local {
+            Some(piece) => self.local(piece, bytes, Access::empty()),
+            None => {
+                Ok(memory::inline_source(inline.get(usize::try_from(part.done).unwrap_or(usize::MAX)..).unwrap_or(&[])))
+            }
+        }
+    }
+
+    fn local(&self, piece: Piece, bytes: u32, right: Access) -> Result<Memory<P>, Error> {
+        let range = Range { address: piece.address, length: u64::from(bytes) };
+        crate::ProtectionDomain::local(&self.pd, piece.token, range, right)
+    }
+
+    fn write(&self, peer: &Arc<Self, P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
+        Self::move_remote(peer, part, remote, Access::REMOTE_WRITE, |target, bytes| {
+            memory::copy(target, &self.source(part, inline, bytes)?, u64::from(bytes))
+        })
+    }
+
+    fn read(&self, peer: &Arc<Self, P>, part: &Part, remote: Remote) -> Progress {
+        Self::move_remote(peer, part, remote, Access::REMOTE_READ, |source, bytes| {
+            let piece = part.local.ok_or(Error::AccessViolation)?;
+            memory::copy(&self.local(piece, bytes, Access::LOCAL_WRITE)?, source, u64::from(bytes))
+        })
+    }
+
+    /// One step of a read or write: `copy` moves the bytes between the peer's memory and ours.
+    fn move_remote(
+        peer: &Arc<Self, P>,
+        part: &Part,
+        remote: Remote,
+        right: Access,
+        copy: impl FnOnce(&Memory<P>, u32) -> Result<(), Error>,
+    ) -> Progress {
+        if part.left() == 0 {
+            return Progress::Complete;
+        }
+        if !peer.state.lock().begin_placing() {
+            return Progress::Waiting;
+        }
+        let bytes = part.step_bytes();
+        let moved = (|| {
+            let address = remote.address.checked_add(part.done).ok_or(Error::AccessViolation)?;
+            // The whole rest is checked, so that a range that is too short fails before its first byte.
+            let range = Range { address, length: part.left() };
+            let memory = crate::ProtectionDomain::remote(&peer.pd, remote.token, range, right)?;
+            copy(&memory, bytes)
+        })();
+        Self::end_placing(peer, After::default());
+        match moved {
+            Ok(()) => Progress::Bytes(bytes),
+            Err(error) => Progress::Failed(error),
+        }
+    }
+
+    /// Ends an access to this side, `after` what it led to.
+    fn end_placing(this: &Arc<Self, P>, after: After) {
+        let mut state = this.state.lock();
+        state.placing = false;
+        let alive = state.phase != Phase::Dead;
+        let mut settled = Self::settle(this, state);
+        settled.fatal |= after.fatal && alive;
+        this.finish(settled);
+    }
+
+    fn send(
+        this: &Arc<Self, P>,
+        peer: &Arc<Self, P>,
+        part: &Part,
+        inline: &[u8],
+        invalidate: Option<u32>,
+        solicited: bool,
+    ) -> Progress {
+        let target = match Self::begin_receive(peer, this, part) {
+            Receiving::Into(target) => target,
+            Receiving::Waiting => return Progress::Waiting,
+            Receiving::TooSmall => return Self::fail_receive(peer, Error::BufferOverflow),
+        };
+        if part.left() == 0 {
+            return Self::end_receive(peer, part.length, invalidate, solicited);
+        }
+        let Some(target) = target else { return Self::fail_receive(peer, Error::BufferOverflow) };
+        let bytes = part.step_bytes().min(target.length);
+        let to = match peer.local(target, bytes, Access::LOCAL_WRITE) {
+            Ok(to) => to,
+            Err(error) => return Self::fail_receive(peer, error),
+        };
+        let result = this.source(part, inline, bytes).and_then(|from| memory::copy(&to, &from, u64::from(bytes)));
+        drop(to);
+        if let Some(receive) = &mut peer.state.lock().receive {
+            receive.cursor.advance(bytes);
+        }
+        Self::end_placing(peer, After::default());
+        match result {
+            Ok(()) => Progress::Bytes(bytes),
+            Err(error) => Progress::Failed(error),
+        }
+    }
+
+    /// Claims the receiver's oldest receive for one step of `sender`'s send.
+    fn begin_receive(receiver: &Arc<Self, P>, sender: &Arc<Self, P>, part: &Part) -> Receiving {
+        let mut state = receiver.state.lock();
+        if !state.begin_placing() {
+            return Receiving::Waiting;
+        }
+        if state.receive.is_none() {
+            state.receive = receiver.next_receive(&mut state, sender);
+        }
+        match &mut state.receive {
+            Some(receive) if receive.room < u64::from(part.length) => Receiving::TooSmall,
+            Some(receive) => Receiving::Into(receive.cursor.piece(receive.sges.as_slice())),
+            None => {
+                drop(state);
+                Self::end_placing(receiver, After::default());
+                Receiving::Waiting
+            }
+        }
+    }
+
+    /// The receive cannot take the data: it completes with `error`; the sender learns that its data was not taken.
+    fn fail_receive(receiver: &Arc<Self, P>, error: Error) -> Progress {
+        if let Some(receive) = receiver.state.lock().receive.take() {
+            // The connection ends in any case, also if the queue is dead.
+            let _queue_may_be_dead = receiver.complete_receive(&receive, Err(error), 0, None, false);
+        }
+        Self::end_placing(receiver, After::default());
+        Progress::Failed(Error::DataError)
+    }
+
+    /// All data is placed: invalidates what the sender asked for, then reports the receive.
+    fn end_receive(receiver: &Arc<Self, P>, length: u32, invalidate: Option<u32>, solicited: bool) -> Progress {
+        let region = invalidate.map(|token| crate::ProtectionDomain::region(&receiver.pd, token));
+        let invalidation = match region {
+            None => Ok(Invalidation::Done),
+            Some(region) => region
+                .filter(|region| region.remotely_invalidatable())
+                .ok_or(Error::InvalidDeviceRequest)
+                .and_then(|region| region.invalidate()),
+        };
+        let mut after = After::default();
+        let progress = match invalidation {
+            Ok(Invalidation::Done) => {
+                if let Some(receive) = receiver.state.lock().receive.take() {
+                    let reported = receiver.complete_receive(&receive, Ok(()), length, invalidate, solicited);
+                    after.fatal = reported.is_err();
+                }
+                Progress::Complete
+            }
+            Ok(Invalidation::Busy) => Progress::Busy,
+            // NDK_FN_SEND_AND_INVALIDATE: the receiving provider aborts the connection.
+            Err(_) => Progress::Failed(Error::DataError),
+        };
+        Self::end_placing(receiver, after);
+        progress
+    }
+}
+
+/// What a send found on the other side.
+enum Receiving {
+    /// The part of the receive to fill next; none once it is full.
+    Into(Option<Piece>),
+    /// No receive, or no connection yet; the sender will be scheduled.
+    Waiting,
+    /// The receive has less room than the send has bytes.
+    TooSmall,
+}
+
+impl Progress {
+    fn of(result: Status) -> Self {
+        result.map_or_else(Self::Failed, |()| Self::Complete)
+    }
+}
+
+impl Part {
+    fn left(&self) -> u64 {
+        u64::from(self.length).saturating_sub(self.done)
+    }
+
+    /// How much of the current piece one step moves.
+    fn step_bytes(&self) -> u32 {
+        let left = self.left();
+        let piece = if self.inline { self.length } else { self.local.map_or(0, |piece| piece.length) };
+        let bytes = piece.min(STEP_BYTES);
+        u32::try_from(left).map_or(bytes, |left| bytes.min(left))
+    }
+}

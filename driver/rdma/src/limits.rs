@@ -1,0 +1,40 @@
+//! What the device offers. Advertised in NDK_ADAPTER_INFO and NDIS_NDK_CAPABILITIES, enforced at create and post.
+
+/// Bytes of one page, of an MDL as of a fast-register page list.
+pub const PAGE_SIZE: u64 = 4096;
+/// Entries of one completion queue.
+pub const CQ_DEPTH: u32 = 65_536;
+/// Requests of one receive queue.
+pub const RECEIVE_QUEUE_DEPTH: u32 = 4_096;
+/// Requests of one initiator queue.
+pub const INITIATOR_QUEUE_DEPTH: u32 = 4_096;
+/// Requests of one shared receive queue.
+pub const SRQ_DEPTH: u32 = 16_384;
+/// Scatter/gather entries of one request, reads included.
+pub const SGES: u32 = 16;
+/// Bytes of one inline request.
+pub const INLINE_DATA: u32 = 1_024;
+/// Bytes of one send, receive, read or write.
+pub const TRANSFER_LENGTH: u32 = 1 << 30;
+/// Bytes of one memory region.
+pub const REGISTRATION_SIZE: u64 = 1 << 32;
+/// Pages of one fast-register memory region: 8 MiB, what an SMB Direct read or write asks for at once.
+pub const FAST_REGISTER_PAGES: u32 = 2_048;
+/// Bytes of private data: MPA carries 512, of which enhanced negotiation takes 4 (RFC 6581 section 6).
+pub const PRIVATE_DATA: usize = 508;
+/// Reads under way per queue pair, in either direction.
+pub const READ_LIMIT: u32 = 64;
+/// Completion queues of the device.
+pub const CQS: u32 = 8_192;
+/// Protection domains of the device.
+pub const PDS: u32 = 4_096;
+/// Memory regions of the device.
+pub const MRS: u32 = 65_536;
+/// Queue pairs of the device.
+pub const QPS: u32 = 4_096;
+/// Shared receive queues of the device.
+pub const SRQS: u32 = 1_024;
+/// Connectors of the device: one for each queue pair, and as many on their way.
+pub const CONNECTORS: u32 = 2 * QPS;
+/// Listeners of the device.
+pub const LISTENERS: u32 = 1_024;

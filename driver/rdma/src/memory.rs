@@ -1,0 +1,198 @@
+//! The one place that touches consumer memory.
+//!
+//! It is other people's memory: raw pointers and lengths, never references; it may change or be written by others at any
+//! time, as under a real card's DMA. Placement ascends, and the last byte of each piece is stored last, with release ordering
+//! (NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED).
+#![expect(unsafe_code, reason = "copies between memory that belongs to consumers")]
+
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+use platform::{Arc, OutOfMemory, Platform, Slice};
+
+use crate::{Error, Mapping, MemoryRegion};
+
+/// A virtually contiguous part of a region, in system address space.
+#[derive(Clone, Copy)]
+struct Run {
+    /// Bytes of the region before this run.
+    offset: u64,
+    address: NonNull<u8>,
+    length: u64,
+}
+
+// SAFETY: a Run is an address; what it points at is accessed as shared, racy memory only.
+unsafe impl Send for Run {}
+// SAFETY: as for Send.
+unsafe impl Sync for Run {}
+
+/// The memory behind a registration: runs in ascending order.
+pub struct Runs<P: Platform> {
+    runs: Slice<Run, P>,
+    used: usize,
+}
+
+impl<P: Platform> Runs<P> {
+    /// `count` runs: `run(index)` gives the address and the bytes of each. IRQL <= DISPATCH.
+    ///
+    /// # Safety
+    /// The memory stays mapped and writable (readable, if the registration will not allow writing) until the registration
+    /// that it becomes part of has ended.
+    pub unsafe fn new(count: usize, mut run: impl FnMut(usize) -> (NonNull<u8>, u64)) -> Result<Self, OutOfMemory> {
+        let mut offset = 0u64;
+        let runs = Slice::from_fn(count, |index| {
+            let (address, length) = run(index);
+            let run = Run { offset, address, length };
+            offset = offset.saturating_add(length);
+            run
+        })?;
+        Ok(Self { runs, used: count })
+    }
+
+    /// Room for `pages` pages, none in use.
+    pub(crate) fn with_capacity(pages: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self { runs: Slice::filled(pages, Run { offset: 0, address: NonNull::dangling(), length: 0 })?, used: 0 })
+    }
+
+    /// Takes `pages`, system addresses, as the runs, the first from byte `first_byte_offset` on.
+    ///
+    /// # Safety
+    /// As for [`Runs::new`], with pages of `page_size` bytes.
+    pub(crate) unsafe fn set_pages(
+        &mut self,
+        pages: &[u64],
+        page_size: u64,
+        first_byte_offset: u64,
+    ) -> Result<(), Error> {
+        let slots = self.runs.get_mut(..pages.len()).ok_or(Error::ImplementationLimit)?;
+        let mut offset = 0u64;
+        let mut skip = first_byte_offset;
+        for (slot, &page) in slots.iter_mut().zip(pages) {
+            let address = page.checked_add(skip).and_then(|address| usize::try_from(address).ok());
+            let address = address.and_then(|address| NonNull::new(core::ptr::with_exposed_provenance_mut(address)));
+            let length = page_size.checked_sub(skip).ok_or(Error::InvalidParameter)?;
+            *slot = Run { offset, address: address.ok_or(Error::InvalidParameter)?, length };
+            offset = offset.saturating_add(length);
+            skip = 0;
+        }
+        self.used = pages.len();
+        Ok(())
+    }
+
+    /// Bytes of all runs.
+    pub fn length(&self) -> u64 {
+        let last = self.used.checked_sub(1).and_then(|last| self.runs.get(last));
+        last.map_or(0, |run| run.offset.saturating_add(run.length))
+    }
+
+    /// Where byte `offset` lies, and how many bytes follow it there.
+    fn piece(&self, offset: u64) -> Option<(NonNull<u8>, u64)> {
+        let runs = self.runs.get(..self.used)?;
+        let index = runs.partition_point(|run| run.offset <= offset).checked_sub(1)?;
+        let run = runs.get(index)?;
+        let inside = offset.checked_sub(run.offset)?;
+        let left = run.length.checked_sub(inside).filter(|&left| left > 0)?;
+        // SAFETY: `inside` < the run's length: the same mapped object, by contract of whoever made the run.
+        let address = unsafe { run.address.add(usize::try_from(inside).ok()?) };
+        Some((address, left))
+    }
+}
+
+/// Checked access to a range of memory, which stays registered while this lives.
+pub(crate) enum Memory<P: Platform> {
+    Region {
+        mapping: Arc<Mapping<P>, P>,
+        offset: u64,
+        /// Dropped after the mapping: a close waits for every access.
+        _region: Arc<MemoryRegion<P>, P>,
+    },
+    /// A logical address under the privileged token: a system address (see NdkBuildLAM in ndk-provider).
+    Privileged(NonNull<u8>),
+    /// The driver's own bytes: inline data.
+    Inline(NonNull<u8>, u64),
+}
+
+impl<P: Platform> Memory<P> {
+    /// The memory at a logical address.
+    pub(crate) fn privileged(address: u64) -> Option<Self> {
+        let address = usize::try_from(address).ok()?;
+        NonNull::new(core::ptr::with_exposed_provenance_mut(address)).map(Self::Privileged)
+    }
+
+    fn piece(&self, at: u64) -> Option<(NonNull<u8>, u64)> {
+        match self {
+            Self::Region { mapping, offset, .. } => mapping.runs().piece(offset.checked_add(at)?),
+            // SAFETY: a kernel consumer's own claim: the range is part of a mapping it built.
+            Self::Privileged(address) => Some((unsafe { address.add(usize::try_from(at).ok()?) }, u64::MAX)),
+            Self::Inline(address, length) => {
+                let left = length.checked_sub(at).filter(|&left| left > 0)?;
+                // SAFETY: `at` < `length`, inside the driver's own buffer.
+                Some((unsafe { address.add(usize::try_from(at).ok()?) }, left))
+            }
+        }
+    }
+}
+
+/// Copies `length` bytes. `AccessViolation` if either side ends before; the callers check ranges before, so it does not.
+pub(crate) fn copy<P: Platform>(to: &Memory<P>, from: &Memory<P>, length: u64) -> Result<(), Error> {
+    let mut done = 0u64;
+    while done < length {
+        let (target, room) = to.piece(done).ok_or(Error::AccessViolation)?;
+        let (source, available) = from.piece(done).ok_or(Error::AccessViolation)?;
+        let bytes = room.min(available).min(length.saturating_sub(done));
+        store(target, source, usize::try_from(bytes).map_err(|_| Error::AccessViolation)?);
+        done = done.saturating_add(bytes);
+    }
+    Ok(())
+}
+
+/// Copies one contiguous piece of `bytes` > 0 bytes, its last byte last.
+fn store(target: NonNull<u8>, source: NonNull<u8>, bytes: usize) {
+    let Some(head) = bytes.checked_sub(1) else { return };
+    // SAFETY: both pieces are `bytes` long; the tail is read before the head is written, in case they overlap.
+    let tail = unsafe { source.add(head) };
+    // SAFETY: a byte of the source piece.
+    let tail = unsafe { tail.read_volatile() };
+    // SAFETY: both pieces are mapped for `head` bytes; they may overlap (`copy` is a memmove).
+    unsafe { core::ptr::copy(source.as_ptr(), target.as_ptr(), head) };
+    // SAFETY: the last byte of the target piece.
+    let last = unsafe { target.add(head) };
+    // SAFETY: mapped, writable, and any alignment does for a byte; it lives during the store.
+    let last = unsafe { AtomicU8::from_ptr(last.as_ptr()) };
+    last.store(tail, Ordering::Release);
+}
+
+/// Copies a consumer's buffer at `address`, which it promises to be readable (NDK_OP_FLAG_INLINE), to `to`.
+pub(crate) fn read_inline(to: &mut [u8], address: u64) -> Result<(), Error> {
+    let address =
+        usize::try_from(address).ok().and_then(|address| NonNull::new(core::ptr::with_exposed_provenance_mut(address)));
+    let from: NonNull<u8> = address.ok_or(Error::AccessViolation)?;
+    // SAFETY: NDK_SGE: with the inline flag the consumer's address is readable at the caller's IRQL for the SGE's length;
+    // `to` is the driver's own memory.
+    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+    Ok(())
+}
+
+/// The driver's own bytes as the source of a copy.
+///
+/// The result must not be used after `bytes`; callers keep both in one scope.
+pub(crate) fn inline_source<P: Platform>(bytes: &[u8]) -> Memory<P> {
+    Memory::Inline(NonNull::from(bytes).cast(), bytes.len() as u64)
+}
+
+impl<'a> crate::FastRegistration<'a> {
+    /// A registration of `pages`, logical addresses as NdkBuildLAM gave them.
+    ///
+    /// # Safety
+    /// The pages stay mapped until the region has been invalidated (or closed) and that has completed.
+    pub unsafe fn new(pages: &'a [u64], first_byte_offset: u32, length: u64, base: u64, access: crate::Access) -> Self {
+        Self { pages, first_byte_offset, length, base, access }
+    }
+
+    pub(crate) fn fill<P: Platform>(&self, runs: &mut Runs<P>) -> Result<(), Error> {
+        // SAFETY: promised to `new`.
+        unsafe { runs.set_pages(self.pages, crate::limits::PAGE_SIZE, u64::from(self.first_byte_offset)) }
+    }
+}

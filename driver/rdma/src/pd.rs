@@ -1,0 +1,52 @@
+//! Protection domains: which memory a queue pair may name.
+
+use platform::{Arc, Platform, SpinLock};
+
+use crate::{
+    Adapter, Close, Error, OnClose,
+    counts::{Count, Kind},
+    token::{Target, Token},
+};
+
+/// A protection domain.
+pub struct ProtectionDomain<P: Platform> {
+    on_close: OnClose<P>,
+    /// The privileged token, made when a consumer first asks for it: a domain whose consumer never asks has none to guess.
+    privileged: SpinLock<Option<Token<P>>, P>,
+    count: Count<P>,
+}
+
+impl<P: Platform> ProtectionDomain<P> {
+    /// Makes a domain. IRQL <= DISPATCH.
+    pub fn new(adapter: &Arc<Adapter<P>, P>) -> Result<Arc<Self, P>, Error> {
+        Ok(Arc::try_new(Self {
+            on_close: OnClose::default(),
+            privileged: SpinLock::<_, P>::new(None),
+            count: Count::new(adapter, Kind::Pd)?,
+        })?)
+    }
+
+    /// The adapter it was made through.
+    pub fn adapter(&self) -> &Arc<Adapter<P>, P> {
+        self.count.adapter()
+    }
+
+    /// The token that gives local read and write over logical addresses, never remotely
+    /// (NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN). IRQL <= DISPATCH.
+    pub fn privileged_token(this: &Arc<Self, P>) -> Result<u32, Error> {
+        let mut privileged = this.privileged.lock();
+        if let Some(token) = &*privileged {
+            return Ok(token.value());
+        }
+        let token = Token::new(this.adapter().device(), Target::Privileged(Arc::downgrade(this)))?;
+        let value = token.value();
+        *privileged = Some(token);
+        Ok(value)
+    }
+}
+
+impl<P: Platform> Close<P> for ProtectionDomain<P> {
+    fn on_close(&self) -> &OnClose<P> {
+        &self.on_close
+    }
+}

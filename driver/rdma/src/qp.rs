@@ -1,0 +1,505 @@
+//! Queue pairs: posting, flushing, connecting. `engine.rs` carries the requests out.
+
+use platform::{Arc, Deferred, Platform, Slice, SpinLock, SpinLockGuard, Weak};
+
+use crate::{
+    Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, Post, ProtectionDomain, Sge,
+    SharedReceiveQueue, Status,
+    counts::{Count, Kind},
+    limits, memory,
+    receive_queue::ReceiveQueue,
+    request::{Cursor, InitiatorRequest, Operation, Receive, total},
+    ring::Ring,
+    srq::Attachment,
+};
+
+/// The sizes of a queue pair's initiator queue.
+#[derive(Clone, Copy, Debug)]
+pub struct InitiatorSizes {
+    /// Requests.
+    pub depth: u32,
+    /// SGEs per request.
+    pub sges: u32,
+    /// Bytes of inline data per request.
+    pub inline_data: u32,
+}
+
+/// Where a queue pair's receives come from.
+pub enum ReceiveSource<'a, P: Platform> {
+    /// A queue of its own.
+    Own {
+        /// Requests.
+        depth: u32,
+        /// SGEs per request.
+        sges: u32,
+    },
+    /// A shared one.
+    Shared(&'a Arc<SharedReceiveQueue<P>, P>),
+}
+
+/// A queue pair.
+pub struct QueuePair<P: Platform> {
+    on_close: OnClose<P>,
+    pub(crate) deferred: Deferred<P>,
+    pub(crate) state: SpinLock<State<P>, P>,
+    context: usize,
+    sizes: InitiatorSizes,
+    shared: Option<Attachment<P>>,
+    receive_cq: Arc<CompletionQueue<P>, P>,
+    initiator_cq: Arc<CompletionQueue<P>, P>,
+    _count: Count<P>,
+    pub(crate) pd: Arc<ProtectionDomain<P>, P>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Never connected.
+    Idle,
+    /// A connector is connecting it.
+    Connecting,
+    Connected,
+    /// The peer is gone; what is outstanding waits for the consumer to flush, disconnect or close.
+    PeerGone,
+    /// Disconnected by this side, or by an error. Everything is flushed; there is no way back.
+    Dead,
+}
+
+pub(crate) struct State<P: Platform> {
+    pub(crate) phase: Phase,
+    pub(crate) peer: Option<Weak<QueuePair<P>, P>>,
+    pub(crate) connector: Option<Weak<Connector<P>, P>>,
+    pub(crate) requests: Ring<InitiatorRequest<P>, P>,
+    sges: Slice<Sge, P>,
+    inline: Slice<u8, P>,
+    /// Bytes of the oldest request that are done, and where in its SGEs that is.
+    pub(crate) done: u64,
+    pub(crate) cursor: Cursor,
+    /// The engine works on the oldest request without the lock.
+    pub(crate) executing: bool,
+    /// How many of the oldest requests a flush has still to cancel.
+    flush_requests: usize,
+    own_receives: Option<ReceiveQueue<P>>,
+    /// The receive that the peer's send goes to.
+    pub(crate) receive: Option<Receive>,
+    /// The peer's engine accesses our memory without the lock.
+    pub(crate) placing: bool,
+    /// How many of the oldest waiting receives a flush has still to cancel; the one in `receive` comes before them.
+    flush_receives: usize,
+    flush_receive: bool,
+    /// The peer's engine waits for a receive, or for this side to be connected.
+    pub(crate) sender_waits: bool,
+}
+
+/// What must be done once the lock of a queue pair is free again.
+#[must_use]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct After {
+    /// The connection cannot go on.
+    pub(crate) fatal: bool,
+    /// The queue pair is dead and nothing of it is under way any more.
+    pub(crate) quiet: bool,
+}
+
+impl<P: Platform> QueuePair<P> {
+    /// Makes a queue pair. IRQL <= DISPATCH.
+    pub fn new(
+        pd: &Arc<ProtectionDomain<P>, P>,
+        receive_cq: &Arc<CompletionQueue<P>, P>,
+        initiator_cq: &Arc<CompletionQueue<P>, P>,
+        context: usize,
+        sizes: InitiatorSizes,
+        receives: ReceiveSource<'_, P>,
+    ) -> Result<Arc<Self, P>, Error> {
+        if sizes.depth == 0
+            || sizes.depth > limits::INITIATOR_QUEUE_DEPTH
+            || sizes.sges > limits::SGES
+            || sizes.inline_data > limits::INLINE_DATA
+        {
+            return Err(Error::InvalidParameter);
+        }
+        let (own_receives, shared) = match receives {
+            ReceiveSource::Own { depth, sges } => {
+                if depth == 0 || depth > limits::RECEIVE_QUEUE_DEPTH || sges > limits::SGES {
+                    return Err(Error::InvalidParameter);
+                }
+                (Some(ReceiveQueue::new(depth, sges)?), None)
+            }
+            ReceiveSource::Shared(srq) => (None, Some(SharedReceiveQueue::attach(srq)?)),
+        };
+        let depth = sizes.depth as usize;
+        let slots = |per_request: u32| depth.checked_mul(per_request as usize).ok_or(Error::InvalidParameter);
+        let state = State {
+            phase: Phase::Idle,
+            peer: None,
+            connector: None,
+            requests: Ring::new(depth)?,
+            sges: Slice::filled(slots(sizes.sges)?, Sge::default())?,
+            inline: Slice::filled(slots(sizes.inline_data)?, 0)?,
+            done: 0,
+            cursor: Cursor::default(),
+            executing: false,
+            flush_requests: 0,
+            own_receives,
+            receive: None,
+            placing: false,
+            flush_receives: 0,
+            flush_receive: false,
+            sender_waits: false,
+        };
+        let queue_pair = Arc::try_new(Self {
+            on_close: OnClose::default(),
+            deferred: Deferred::default(),
+            state: SpinLock::<_, P>::new(state),
+            context,
+            sizes,
+            shared,
+            receive_cq: receive_cq.clone(),
+            initiator_cq: initiator_cq.clone(),
+            _count: Count::new(pd.adapter(), Kind::Qp)?,
+            pd: pd.clone(),
+        })?;
+        Deferred::initialize(&queue_pair);
+        Ok(queue_pair)
+    }
+
+    /// Posts an initiator request. An error means that it was not accepted: no completion follows, the queue pair stays
+    /// usable, and the requests deferred before it are started. IRQL <= DISPATCH.
+    pub fn post(
+        this: &Arc<Self, P>,
+        context: usize,
+        sges: &[Sge],
+        flags: Flags,
+        post: Post<'_, P>,
+    ) -> Result<(), Error> {
+        let result = this.enqueue(context, sges, flags, post);
+        if result.is_err() || !flags.contains(Flags::DEFER) {
+            Deferred::run_now(this);
+        }
+        result
+    }
+
+    fn enqueue(&self, context: usize, sges: &[Sge], flags: Flags, post: Post<'_, P>) -> Result<(), Error> {
+        if !post.allowed_flags().contains(flags) {
+            return Err(Error::InvalidFlags);
+        }
+        let inline = flags.contains(Flags::INLINE);
+        let length = total(sges);
+        if inline && length > u64::from(self.sizes.inline_data) {
+            return Err(Error::InvalidFlags);
+        }
+        if !inline && sges.len() > self.sizes.sges as usize {
+            return Err(Error::TooManySges);
+        }
+        let length = u32::try_from(length).ok().filter(|&length| length <= limits::TRANSFER_LENGTH);
+        let length = length.ok_or(Error::BufferOverflow)?;
+        let operation = match post {
+            Post::Send(invalidate) => Operation::Send(invalidate),
+            Post::Read(remote) => Operation::Read(remote),
+            Post::Write(remote) => Operation::Write(remote),
+            Post::Invalidate(region) => Operation::Invalidate(region.clone()),
+            Post::FastRegister(region, registration) => {
+                Operation::FastRegister(region.clone(), Some(region.stage(&registration)?))
+            }
+        };
+        let request = InitiatorRequest { context, flags, operation, sges: sges.len(), length };
+        let mut state = self.state.lock();
+        let result = state.enqueue(&self.sizes, sges, request);
+        drop(state);
+        result.map_err(|(error, refused)| {
+            // Given up here, without the lock: it may hold the last reference to a region.
+            drop(refused);
+            error
+        })
+    }
+
+    /// Posts a receive; allowed before the queue pair is connected. IRQL <= DISPATCH.
+    pub fn post_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Dead {
+            return Err(Error::ConnectionInvalid);
+        }
+        state.own_receives.as_mut().ok_or(Error::InvalidDeviceRequest)?.post(context, sges)?;
+        let sender = state.take_waiting_sender();
+        drop(state);
+        wake(sender);
+        Ok(())
+    }
+
+    /// Cancels everything that is outstanding (NDK_FN_FLUSH). A send, read or write that is half done cannot be taken back
+    /// from the peer: then the connection ends. IRQL <= DISPATCH.
+    pub fn flush(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        state.request_flush();
+        let after = Self::settle(this, state);
+        this.finish(after);
+    }
+
+    /// Claims the queue pair for a connector.
+    pub(crate) fn reserve(&self) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Idle => {
+                state.phase = Phase::Connecting;
+                Ok(())
+            }
+            _ => Err(Error::ConnectionActive),
+        }
+    }
+
+    /// A connection attempt failed: the queue pair is as it was.
+    pub(crate) fn unreserve(&self) {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Connecting {
+            state.phase = Phase::Idle;
+        }
+    }
+
+    /// The connection is established.
+    pub(crate) fn connect(&self, peer: Weak<Self, P>, connector: Weak<Connector<P>, P>) {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Connecting {
+            return;
+        }
+        state.phase = Phase::Connected;
+        state.peer = Some(peer);
+        state.connector = Some(connector);
+        let sender = state.take_waiting_sender();
+        drop(state);
+        wake(sender);
+    }
+
+    /// The peer has disconnected. Nothing is flushed: that is the consumer's to do (networkdirect-disconnect-scheme).
+    pub(crate) fn peer_gone(&self) {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Connected {
+            state.phase = Phase::PeerGone;
+        }
+    }
+
+    /// Ends the connection on this side and flushes. True: nothing is under way any more; else the connector is told later.
+    pub(crate) fn terminate(this: &Arc<Self, P>) -> bool {
+        let mut state = this.state.lock();
+        state.phase = Phase::Dead;
+        state.request_flush();
+        Self::settle(this, state).quiet
+    }
+
+    /// Carries out the flushes that are asked for, as far as nothing is under way, and frees the lock. Bounded by the depths
+    /// of the queues. Each cancelled request is dropped without the lock: it may hold the last reference to a closed region,
+    /// whose close callback then runs.
+    pub(crate) fn settle<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
+        let mut after = After::default();
+        while !state.executing && state.flush_requests > 0 {
+            after.fatal |= state.done > 0;
+            state.restart();
+            state.flush_requests = state.flush_requests.saturating_sub(1);
+            let Some(request) = state.requests.pop() else { continue };
+            after.fatal |= this.complete_request(&request, Err(Error::Canceled)).is_err();
+            drop(state);
+            drop(request);
+            state = this.state.lock();
+        }
+        if !state.placing
+            && core::mem::take(&mut state.flush_receive)
+            && let Some(receive) = state.receive.take()
+        {
+            after.fatal = true;
+            let _fatal_anyway = this.complete_receive(&receive, Err(Error::Canceled), 0, None, false);
+        }
+        while !state.placing && state.flush_receives > 0 {
+            state.flush_receives = state.flush_receives.saturating_sub(1);
+            if let Some(receive) = state.own_receives.as_mut().and_then(ReceiveQueue::pop) {
+                after.fatal |= this.complete_receive(&receive, Err(Error::Canceled), 0, None, false).is_err();
+            }
+        }
+        let flushing = state.flush_requests > 0 || state.flush_receives > 0 || state.flush_receive;
+        if state.phase == Phase::Dead {
+            after.fatal = false;
+            after.quiet = !flushing && !state.executing && !state.placing;
+        } else if !flushing && !state.executing && state.requests.len() > 0 {
+            // The engine stood still for the flush.
+            Deferred::schedule(this);
+        }
+        after
+    }
+
+    /// Tells the connector what the last change of state means for it. No lock may be held.
+    pub(crate) fn finish(&self, after: After) {
+        if !after.fatal && !after.quiet {
+            return;
+        }
+        let connector = self.state.lock().connector.clone();
+        if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
+            if after.fatal {
+                Connector::abort(&connector);
+            }
+            if after.quiet {
+                Connector::queue_pair_quiet(&connector);
+            }
+        }
+    }
+
+    /// Takes the next receive, or remembers that `sender` waits for one.
+    pub(crate) fn next_receive(&self, state: &mut State<P>, sender: &Arc<Self, P>) -> Option<Receive> {
+        match &self.shared {
+            Some(shared) => shared.pop_or_wait(sender),
+            None => {
+                let receive = state.own_receives.as_mut().and_then(ReceiveQueue::pop);
+                state.sender_waits = receive.is_none();
+                receive
+            }
+        }
+    }
+
+    /// Reports a finished initiator request; silent success is not reported.
+    pub(crate) fn complete_request(&self, request: &InitiatorRequest<P>, status: Status) -> Result<(), Error> {
+        if status.is_ok() && request.flags.contains(Flags::SILENT_SUCCESS) {
+            return Ok(());
+        }
+        let completion = Completion {
+            status,
+            bytes: 0,
+            qp_context: self.context,
+            request_context: request.context,
+            kind: request.operation.kind(),
+            invalidated_token: 0,
+            solicited: status.is_err(),
+        };
+        CompletionQueue::push(&self.initiator_cq, completion)
+    }
+
+    /// Reports a finished receive.
+    pub(crate) fn complete_receive(
+        &self,
+        receive: &Receive,
+        status: Status,
+        bytes: u32,
+        invalidated: Option<u32>,
+        solicited: bool,
+    ) -> Result<(), Error> {
+        let kind = if invalidated.is_some() { OperationKind::ReceiveAndInvalidate } else { OperationKind::Receive };
+        let completion = Completion {
+            status,
+            bytes,
+            qp_context: self.context,
+            request_context: receive.context,
+            kind,
+            invalidated_token: invalidated.unwrap_or(0),
+            solicited: solicited || status.is_err(),
+        };
+        CompletionQueue::push(&self.receive_cq, completion)
+    }
+}
+
+impl<P: Platform> State<P> {
+    fn request_flush(&mut self) {
+        self.flush_requests = self.requests.len();
+        self.flush_receives = self.own_receives.as_ref().map_or(0, ReceiveQueue::len);
+        self.flush_receive = true;
+    }
+
+    pub(crate) fn flushing_requests(&self) -> bool {
+        self.flush_requests > 0
+    }
+
+    fn enqueue(
+        &mut self,
+        sizes: &InitiatorSizes,
+        sges: &[Sge],
+        request: InitiatorRequest<P>,
+    ) -> Result<(), (Error, InitiatorRequest<P>)> {
+        if self.phase != Phase::Connected {
+            return Err((Error::ConnectionInvalid, request));
+        }
+        let Some(slot) = self.requests.next_slot() else { return Err((Error::QueueFull, request)) };
+        let stored = if request.flags.contains(Flags::INLINE) {
+            self.store_inline(slot, sizes, sges)
+        } else {
+            self.store_sges(slot, sizes, sges)
+        };
+        match stored {
+            Some(()) => self.requests.push(request).map_err(|request| (Error::QueueFull, request)),
+            None => Err((Error::AccessViolation, request)),
+        }
+    }
+
+    fn store_sges(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {
+        let first = slot.checked_mul(sizes.sges as usize)?;
+        self.sges.get_mut(first..first.checked_add(sges.len())?)?.copy_from_slice(sges);
+        Some(())
+    }
+
+    fn store_inline(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {
+        let mut at = slot.checked_mul(sizes.inline_data as usize)?;
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            let end = at.checked_add(sge.length as usize)?;
+            memory::read_inline(self.inline.get_mut(at..end)?, sge.address).ok()?;
+            at = end;
+        }
+        Some(())
+    }
+
+    /// The SGEs of the request in `slot`.
+    pub(crate) fn sges_of(&self, slot: usize, sges: usize, per_request: u32) -> Option<&[Sge]> {
+        let first = slot.checked_mul(per_request as usize)?;
+        self.sges.get(first..first.checked_add(sges)?)
+    }
+
+    /// The inline bytes of the request in `slot`.
+    pub(crate) fn inline_of(&self, slot: usize, length: u32, per_request: u32) -> Option<&[u8]> {
+        let first = slot.checked_mul(per_request as usize)?;
+        self.inline.get(first..first.checked_add(length as usize)?)
+    }
+
+    /// Claims this side for an access by the peer's engine; false: not connected (yet, or any more).
+    pub(crate) fn begin_placing(&mut self) -> bool {
+        self.placing = self.phase == Phase::Connected;
+        self.sender_waits |= self.phase == Phase::Connecting;
+        self.placing
+    }
+
+    /// Removes the oldest request, which has ended.
+    pub(crate) fn finish_oldest(&mut self) -> Option<InitiatorRequest<P>> {
+        self.restart();
+        self.flush_requests = self.flush_requests.saturating_sub(1);
+        self.requests.pop()
+    }
+
+    /// The next request starts from its first byte.
+    pub(crate) fn restart(&mut self) {
+        self.done = 0;
+        self.cursor = Cursor::default();
+    }
+
+    /// The peer, if its engine waits for something that has just come.
+    fn take_waiting_sender(&mut self) -> Option<Weak<QueuePair<P>, P>> {
+        if core::mem::take(&mut self.sender_waits) { self.peer.clone() } else { None }
+    }
+}
+
+impl<P: Platform> QueuePair<P> {
+    pub(crate) fn sizes(&self) -> &InitiatorSizes {
+        &self.sizes
+    }
+}
+
+/// Has the engine of a queue pair run soon.
+pub(crate) fn wake<P: Platform>(queue_pair: Option<Weak<QueuePair<P>, P>>) {
+    if let Some(queue_pair) = queue_pair.as_ref().and_then(Weak::upgrade) {
+        Deferred::schedule(&queue_pair);
+    }
+}
+
+impl<P: Platform> Close<P> for QueuePair<P> {
+    fn on_close(&self) -> &OnClose<P> {
+        &self.on_close
+    }
+
+    fn begin_close(this: &Arc<Self, P>) {
+        // A connected queue pair is only dereferenced: its connector ends the connection (object lifetime requirements).
+        let connected = matches!(this.state.lock().phase, Phase::Connected | Phase::PeerGone);
+        if !connected {
+            Self::flush(this);
+        }
+    }
+}

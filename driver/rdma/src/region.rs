@@ -1,0 +1,336 @@
+//! Memory regions, registered from an MDL or by fast registration, and the checks of every access to them.
+
+use platform::{Arc, Platform, SpinLock};
+
+use crate::{
+    Callback, Close, Error, OnClose, Outcome, ProtectionDomain, Runs, Status,
+    counts::{Count, Kind},
+    limits,
+    memory::Memory,
+    token::{Target, Token},
+};
+
+bitflags::bitflags! {
+    /// What a registration allows besides reading through the local token.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Access: u32 {
+        /// Receives and reads may place data here.
+        const LOCAL_WRITE = 1;
+        /// The peer may read.
+        const REMOTE_READ = 2;
+        /// The peer may write.
+        const REMOTE_WRITE = 4;
+    }
+}
+
+/// One registration: a range of consumer addresses and the memory behind it. It lasts until its last user is done.
+pub struct Mapping<P: Platform> {
+    /// Reports the end of a deregistration that had to wait. First, so that it runs before anything else goes.
+    on_end: OnEnd<P>,
+    base: u64,
+    length: u64,
+    access: Access,
+    runs: Runs<P>,
+}
+
+#[derive(Default)]
+struct OnEnd<P: Platform>(SpinLock<Option<Callback<Status>>, P>);
+
+impl<P: Platform> Drop for OnEnd<P> {
+    fn drop(&mut self) {
+        if let Some(done) = self.0.get_mut().take() {
+            done.call(Ok(()));
+        }
+    }
+}
+
+impl<P: Platform> Mapping<P> {
+    fn new(base: u64, length: u64, access: Access, runs: Runs<P>) -> Result<Arc<Self, P>, Error> {
+        Ok(Arc::try_new(Self { on_end: OnEnd(SpinLock::<_, P>::new(None)), base, length, access, runs })?)
+    }
+
+    pub(crate) fn runs(&self) -> &Runs<P> {
+        &self.runs
+    }
+
+    /// Offset of `[address, +length)` in the registration, if it lies inside.
+    fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
+        let offset = address.checked_sub(self.base)?;
+        let end = offset.checked_add(length)?;
+        (end <= self.length).then_some(offset)
+    }
+}
+
+/// What became of an invalidation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Invalidation {
+    Done,
+    /// An access on another processor is under way: try again soon.
+    Busy,
+}
+
+/// A memory region.
+pub struct MemoryRegion<P: Platform> {
+    on_close: OnClose<P>,
+    fast: bool,
+    state: SpinLock<State<P>, P>,
+    _count: Count<P>,
+    pd: Arc<ProtectionDomain<P>, P>,
+}
+
+struct State<P: Platform> {
+    /// Exists while the region is registered (plain) or since it was initialised (fast).
+    token: Option<Token<P>>,
+    mapping: Option<Arc<Mapping<P>, P>>,
+    /// An invalidated mapping that accesses under way still use.
+    leaving: Option<Arc<Mapping<P>, P>>,
+    /// Fast registration only: mappings to fill. Two, so that the next registration can be posted behind the invalidation
+    /// of the present one.
+    spares: [Option<Arc<Mapping<P>, P>>; 2],
+    remote_access: bool,
+}
+
+impl<P: Platform> MemoryRegion<P> {
+    /// Makes an empty region; `fast` says which kind, for good. IRQL <= DISPATCH.
+    pub fn new(pd: &Arc<ProtectionDomain<P>, P>, fast: bool) -> Result<Arc<Self, P>, Error> {
+        let state = State { token: None, mapping: None, leaving: None, spares: [None, None], remote_access: false };
+        Ok(Arc::try_new(Self {
+            on_close: OnClose::default(),
+            fast,
+            state: SpinLock::<_, P>::new(state),
+            _count: Count::new(pd.adapter(), Kind::Mr)?,
+            pd: pd.clone(),
+        })?)
+    }
+
+    /// Registers `runs` as `[base, +length)`; only for a plain region that is not registered. IRQL <= DISPATCH.
+    pub fn register(this: &Arc<Self, P>, base: u64, length: u64, access: Access, runs: Runs<P>) -> Result<(), Error> {
+        if this.fast || length == 0 || length > limits::REGISTRATION_SIZE || runs.length() < length {
+            return Err(Error::InvalidParameter);
+        }
+        base.checked_add(length).ok_or(Error::InvalidParameter)?;
+        let mapping = Mapping::new(base, length, access, runs)?;
+        // A new token each time: one that was given out for an earlier registration must not reach this one.
+        let token = Token::new(this.pd.adapter().device(), Target::Region(Arc::downgrade(this)))?;
+        let mut state = this.state.lock();
+        if state.mapping.is_some() {
+            drop(state);
+            return Err(Error::InvalidDeviceRequest);
+        }
+        state.mapping = Some(mapping);
+        let old = state.token.replace(token);
+        drop(state);
+        drop(old);
+        Ok(())
+    }
+
+    /// Ends a registration; waits, in the background, for accesses under way. IRQL <= DISPATCH.
+    pub fn deregister(&self, done: Callback<Status>) -> Result<Outcome, Error> {
+        if self.fast {
+            return Err(Error::InvalidDeviceRequest);
+        }
+        let mut state = self.state.lock();
+        let mapping = state.mapping.take();
+        let token = state.token.take();
+        drop(state);
+        drop(token);
+        let mapping = mapping.ok_or(Error::InvalidDeviceRequest)?;
+        *mapping.on_end.0.lock() = Some(done);
+        match Arc::into_inner(mapping) {
+            Some(mapping) => {
+                let _inline = mapping.on_end.0.lock().take();
+                Ok(Outcome::Done)
+            }
+            None => Ok(Outcome::Pending),
+        }
+    }
+
+    /// Makes a fast region ready for up to `pages` pages. It may be called again while nothing is registered.
+    /// IRQL <= DISPATCH.
+    pub fn initialize_fast(this: &Arc<Self, P>, pages: u32, remote_access: bool) -> Result<(), Error> {
+        if !this.fast {
+            return Err(Error::InvalidDeviceRequest);
+        }
+        if pages > limits::FAST_REGISTER_PAGES {
+            return Err(Error::ImplementationLimit);
+        }
+        let spare = || Mapping::new(0, 0, Access::empty(), Runs::with_capacity(pages as usize)?);
+        let mut spares = [Some(spare()?), Some(spare()?)];
+        let mut token = Some(Token::new(this.pd.adapter().device(), Target::Region(Arc::downgrade(this)))?);
+        let mut state = this.state.lock();
+        if state.mapping.is_some() || state.leaving.is_some() {
+            drop(state);
+            return Err(Error::InvalidDeviceRequest);
+        }
+        core::mem::swap(&mut state.spares, &mut spares);
+        state.remote_access = remote_access;
+        // Consumers may keep the token from here on: it stays the same over all fast registrations.
+        if state.token.is_none() {
+            core::mem::swap(&mut state.token, &mut token);
+        }
+        drop(state);
+        drop((spares, token));
+        Ok(())
+    }
+
+    /// The token for both local and remote use; 0 if there is none. IRQL <= DISPATCH.
+    pub fn token(&self) -> u32 {
+        self.state.lock().token.as_ref().map_or(0, Token::value)
+    }
+
+    /// Fills a spare mapping for a fast registration that is being posted. `pages` are logical addresses.
+    pub(crate) fn stage(&self, request: &FastRegistration<'_>) -> Result<Arc<Mapping<P>, P>, Error> {
+        let room = (request.pages.len() as u64).checked_mul(limits::PAGE_SIZE).ok_or(Error::InvalidParameter)?;
+        let first_byte_offset = u64::from(request.first_byte_offset);
+        if first_byte_offset >= limits::PAGE_SIZE
+            || request.length == 0
+            || request.length > room.saturating_sub(first_byte_offset)
+            || request.base.checked_rem(limits::PAGE_SIZE) != Some(first_byte_offset)
+            || request.base.checked_add(request.length).is_none()
+        {
+            return Err(Error::InvalidParameter);
+        }
+        let mut state = self.state.lock();
+        if !self.fast || state.token.is_none() {
+            return Err(Error::InvalidDeviceRequest);
+        }
+        if !state.remote_access && request.access.intersects(Access::REMOTE_READ | Access::REMOTE_WRITE) {
+            return Err(Error::AccessViolation);
+        }
+        let unused = |spare: &mut Option<Arc<Mapping<P>, P>>| spare.as_mut().is_some_and(|m| Arc::get_mut(m).is_some());
+        let index = state.spares.iter_mut().position(unused).ok_or(Error::InsufficientResources)?;
+        let spare = state.spares.get_mut(index).ok_or(Error::InternalError)?;
+        let mapping = spare.as_mut().and_then(Arc::get_mut).ok_or(Error::InternalError)?;
+        request.fill(&mut mapping.runs)?;
+        mapping.base = request.base;
+        mapping.length = request.length;
+        mapping.access = request.access;
+        spare.take().ok_or(Error::InternalError)
+    }
+
+    /// Takes back a staged mapping whose request did not run.
+    pub(crate) fn unstage(&self, mapping: Arc<Mapping<P>, P>) {
+        self.state.lock().keep_spare(mapping);
+    }
+
+    /// Carries a fast registration out. On a region that is valid already it is an error, as on InfiniBand.
+    pub(crate) fn install(&self, mapping: Arc<Mapping<P>, P>) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if state.mapping.is_some() {
+            state.keep_spare(mapping);
+            return Err(Error::InvalidDeviceRequest);
+        }
+        state.mapping = Some(mapping);
+        Ok(())
+    }
+
+    /// Ends a fast registration. Only when the answer is `Done` no access is under way any more.
+    pub(crate) fn invalidate(&self) -> Result<Invalidation, Error> {
+        if !self.fast {
+            return Err(Error::InvalidDeviceRequest);
+        }
+        let mut state = self.state.lock();
+        if state.leaving.is_none() {
+            state.leaving = state.mapping.take();
+        }
+        let leaving = state.leaving.as_mut().ok_or(Error::InvalidDeviceRequest)?;
+        if Arc::get_mut(leaving).is_none() {
+            return Ok(Invalidation::Busy);
+        }
+        if let Some(mapping) = state.leaving.take() {
+            state.keep_spare(mapping);
+        }
+        Ok(Invalidation::Done)
+    }
+
+    /// Whether the peer may invalidate it: a fast region that is registered, or on its way out, with remote rights.
+    pub(crate) fn remotely_invalidatable(&self) -> bool {
+        let state = self.state.lock();
+        self.fast && state.remote_access && (state.mapping.is_some() || state.leaving.is_some())
+    }
+
+    fn open(this: Arc<Self, P>, range: Range, right: Access) -> Result<Memory<P>, Error> {
+        let state = this.state.lock();
+        let mapping = state.mapping.clone();
+        drop(state);
+        let mapping = mapping.ok_or(Error::AccessViolation)?;
+        if !mapping.access.contains(right) {
+            return Err(Error::AccessViolation);
+        }
+        let past_end = if right == Access::REMOTE_READ { Error::RemoteResources } else { Error::AccessViolation };
+        let offset = mapping.offset_of(range.address, range.length).ok_or(past_end)?;
+        Ok(Memory::Region { mapping, offset, _region: this })
+    }
+}
+
+impl<P: Platform> State<P> {
+    fn keep_spare(&mut self, mapping: Arc<Mapping<P>, P>) {
+        if let Some(place) = self.spares.iter_mut().find(|spare| spare.is_none()) {
+            *place = Some(mapping);
+        }
+    }
+}
+
+impl<P: Platform> Close<P> for MemoryRegion<P> {
+    fn on_close(&self) -> &OnClose<P> {
+        &self.on_close
+    }
+
+    fn begin_close(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        let mapping = state.mapping.take();
+        let token = state.token.take();
+        drop(state);
+        drop((mapping, token));
+    }
+}
+
+/// A fast registration as it is posted.
+pub struct FastRegistration<'a> {
+    /// Logical addresses of the pages.
+    pub(crate) pages: &'a [u64],
+    /// Where in the first page the region begins.
+    pub first_byte_offset: u32,
+    /// Bytes.
+    pub length: u64,
+    /// The address of the first byte, as work requests will name it.
+    pub base: u64,
+    /// The rights.
+    pub access: Access,
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+}
+
+impl<P: Platform> ProtectionDomain<P> {
+    /// Local access: what an SGE names.
+    pub(crate) fn local(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Result<Memory<P>, Error> {
+        match this.adapter().device().tokens().find(token).ok_or(Error::AccessViolation)? {
+            Target::Region(region) => {
+                let region = region.upgrade().filter(|region| Arc::ptr_eq(&region.pd, this));
+                MemoryRegion::open(region.ok_or(Error::AccessViolation)?, range, right)
+            }
+            Target::Privileged(pd) if pd.refers_to(this) => {
+                Memory::privileged(range.address).ok_or(Error::AccessViolation)
+            }
+            Target::Privileged(_) => Err(Error::AccessViolation),
+        }
+    }
+
+    /// Remote access: what the peer names. The privileged token is never usable remotely.
+    pub(crate) fn remote(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Result<Memory<P>, Error> {
+        MemoryRegion::open(Self::region(this, token).ok_or(Error::AccessViolation)?, range, right)
+    }
+
+    /// The region of a token, if it is of this domain.
+    pub(crate) fn region(this: &Arc<Self, P>, token: u32) -> Option<Arc<MemoryRegion<P>, P>> {
+        match this.adapter().device().tokens().find(token)? {
+            Target::Region(region) => region.upgrade().filter(|region| Arc::ptr_eq(&region.pd, this)),
+            Target::Privileged(_) => None,
+        }
+    }
+}

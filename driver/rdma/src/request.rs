@@ -1,0 +1,198 @@
+//! Work requests, as they are posted and as they wait.
+
+use platform::{Arc, Platform};
+
+use crate::{FastRegistration, Mapping, MemoryRegion, OperationKind, limits};
+
+/// A scatter/gather entry. The layout is NDK_SGE's.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Sge {
+    /// The consumer's address; a logical address under the privileged token.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+    /// Local token.
+    pub token: u32,
+}
+
+bitflags::bitflags! {
+    /// NDK_OP_FLAG_* that every initiator request may carry, and the three that only some do.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// No completion if it succeeds.
+        const SILENT_SUCCESS = 0x1;
+        /// Not before all earlier reads are complete. Requests run one after the other here, so it always holds.
+        const READ_FENCE = 0x2;
+        /// The peer's receive completion is solicited (sends).
+        const SOLICIT = 0x4;
+        /// The data is copied before the post returns (sends and writes).
+        const INLINE = 0x40;
+        /// Success invalidates the token of the first SGE (reads).
+        const LOCAL_INVALIDATE = 0x100;
+        /// A hint that another request follows.
+        const DEFER = 0x200;
+    }
+}
+
+impl Flags {
+    /// Allowed on every initiator request.
+    pub(crate) const COMMON: Self = Self::SILENT_SUCCESS.union(Self::READ_FENCE).union(Self::DEFER);
+}
+
+/// The remote side of a read or write.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote {
+    /// The peer's address.
+    pub address: u64,
+    /// The peer's token.
+    pub token: u32,
+}
+
+/// What an initiator request does, as it is posted.
+pub enum Post<'a, P: Platform> {
+    /// Send; with a token, the peer invalidates it before its receive completes.
+    Send(Option<u32>),
+    /// Read from the peer into the SGEs.
+    Read(Remote),
+    /// Write the SGEs to the peer.
+    Write(Remote),
+    /// Register a fast region.
+    FastRegister(&'a Arc<MemoryRegion<P>, P>, FastRegistration<'a>),
+    /// Invalidate a fast region.
+    Invalidate(&'a Arc<MemoryRegion<P>, P>),
+}
+
+impl<P: Platform> Post<'_, P> {
+    pub(crate) fn allowed_flags(&self) -> Flags {
+        match self {
+            Self::Send(_) => Flags::COMMON | Flags::SOLICIT | Flags::INLINE,
+            Self::Write(_) => Flags::COMMON | Flags::INLINE,
+            Self::Read(_) => Flags::COMMON | Flags::LOCAL_INVALIDATE,
+            Self::FastRegister(..) | Self::Invalidate(_) => Flags::COMMON,
+        }
+    }
+}
+
+/// What an initiator request does, as it waits.
+pub(crate) enum Operation<P: Platform> {
+    Send(Option<u32>),
+    Read(Remote),
+    Write(Remote),
+    /// The mapping is filled; it is taken when the request runs.
+    FastRegister(Arc<MemoryRegion<P>, P>, Option<Arc<Mapping<P>, P>>),
+    Invalidate(Arc<MemoryRegion<P>, P>),
+}
+
+impl<P: Platform> Operation<P> {
+    pub(crate) fn kind(&self) -> OperationKind {
+        match self {
+            Self::Send(_) => OperationKind::Send,
+            Self::Read(_) => OperationKind::Read,
+            Self::Write(_) => OperationKind::Write,
+            Self::FastRegister(..) => OperationKind::FastRegister,
+            Self::Invalidate(_) => OperationKind::Invalidate,
+        }
+    }
+}
+
+/// A waiting initiator request. Its SGEs or inline bytes lie in the queue pair's arrays, in the same slot.
+pub(crate) struct InitiatorRequest<P: Platform> {
+    pub(crate) context: usize,
+    pub(crate) flags: Flags,
+    pub(crate) operation: Operation<P>,
+    pub(crate) sges: usize,
+    pub(crate) length: u32,
+}
+
+impl<P: Platform> Drop for InitiatorRequest<P> {
+    fn drop(&mut self) {
+        if let Operation::FastRegister(region, mapping) = &mut self.operation
+            && let Some(mapping) = mapping.take()
+        {
+            region.unstage(mapping);
+        }
+    }
+}
+
+/// A waiting receive. Its SGEs lie in the queue's array, in the same slot.
+#[derive(Clone, Copy)]
+pub(crate) struct ReceiveRequest {
+    pub(crate) context: usize,
+    pub(crate) sges: usize,
+}
+
+/// A receive that a send is being placed into.
+pub(crate) struct Receive {
+    pub(crate) context: usize,
+    pub(crate) sges: SgeList,
+    /// Bytes it has room for.
+    pub(crate) room: u64,
+    pub(crate) cursor: Cursor,
+}
+
+/// The SGEs of one request, copied out of a queue.
+#[derive(Clone, Copy)]
+pub(crate) struct SgeList {
+    entries: [Sge; limits::SGES as usize],
+    used: usize,
+}
+
+impl SgeList {
+    pub(crate) fn copy_of(sges: &[Sge]) -> Self {
+        let mut entries = [Sge::default(); limits::SGES as usize];
+        let used = sges.len().min(entries.len());
+        for (entry, sge) in entries.iter_mut().zip(sges) {
+            *entry = *sge;
+        }
+        Self { entries, used }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Sge] {
+        self.entries.get(..self.used).unwrap_or(&[])
+    }
+}
+
+/// The bytes of a list of SGEs: at most 2^32 entries of less than 2^32 bytes, so the sum fits.
+pub(crate) fn total(sges: &[Sge]) -> u64 {
+    sges.iter().map(|sge| u64::from(sge.length)).sum()
+}
+
+/// A place in a list of SGEs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    index: usize,
+    offset: u32,
+}
+
+/// A part of one SGE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+    pub(crate) token: u32,
+}
+
+impl Cursor {
+    /// The rest of the current SGE; `None` at the end. SGEs without bytes are skipped.
+    pub(crate) fn piece(&mut self, sges: &[Sge]) -> Option<Piece> {
+        loop {
+            let sge = sges.get(self.index)?;
+            match sge.length.checked_sub(self.offset) {
+                Some(length) if length > 0 => {
+                    let address = sge.address.wrapping_add(u64::from(self.offset));
+                    return Some(Piece { address, length, token: sge.token });
+                }
+                _ => {
+                    self.index = self.index.checked_add(1)?;
+                    self.offset = 0;
+                }
+            }
+        }
+    }
+
+    /// Steps over `bytes` of the current piece.
+    pub(crate) fn advance(&mut self, bytes: u32) {
+        self.offset = self.offset.saturating_add(bytes);
+    }
+}
