@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -10,12 +11,24 @@ use crate::imports::Provided;
 use crate::pe::Module;
 use crate::{TARGET_PROGRAMS, cross, paths, rust_src, wine};
 
-/// Libraries of tests/wine, and the names of the modules they stand in for.
-const STAND_INS: [(&str, &str); 4] = [
+/// Something to build for Windows, seen from the root of the tree.
+pub(crate) struct Package {
+    selection: [&'static str; 2],
+    /// Its own: the variables that build-std needs would make cargo build the host's crates again and again.
+    target: &'static str,
+}
+
+pub(crate) const HARNESS: Package = Package { selection: ["--package", "ndharness"], target: "target/windows" };
+pub(crate) const STAND_INS: Package =
+    Package { selection: ["--manifest-path", "tests/wine/Cargo.toml"], target: "target/wine/build" };
+
+/// What tests/wine builds, and the names it goes by in target/dist/wine.
+const STAND_IN_FILES: [(&str, &str); 5] = [
     ("ntoskrnl.dll", "ntoskrnl.exe"),
     ("ndis.dll", "ndis.sys"),
     ("wdfldr.dll", "wdfldr.sys"),
     ("bcryptprimitives.dll", "bcryptprimitives.dll"),
+    ("loader.exe", "loader.exe"),
 ];
 
 /// Builds softndk.sys, ndharness.exe and the stand-ins, and checks every import.
@@ -24,34 +37,30 @@ pub(crate) fn build() -> Result<()> {
     fs::create_dir_all(dist.join("wine"))?;
     let driver = step("building softndk.sys", cross::build)?;
     copy(&driver, &dist.join("softndk.sys"))?;
-    // A target folder of its own: the variables that build-std needs would make cargo rebuild the host's crates.
-    let programs = step("building ndharness.exe", || {
-        windows_programs(&paths::root(), &["--package", "ndharness", "--target-dir", "target/windows"])
-    })?;
+    let programs = step("building ndharness.exe", || windows_build(&HARNESS))?;
     copy(&programs.join("ndharness.exe"), &dist.join("ndharness.exe"))?;
-    let stand_ins = step("building the stand-ins", || {
-        windows_programs(
-            &paths::root(),
-            &["--manifest-path", "tests/wine/Cargo.toml", "--target-dir", "target/wine/build"],
-        )
-    })?;
-    for (library, module) in STAND_INS {
-        copy(&stand_ins.join(library), &dist.join("wine").join(module))?;
+    let stand_ins = step("building the stand-ins", || windows_build(&STAND_INS))?;
+    for (built, name) in STAND_IN_FILES {
+        copy(&stand_ins.join(built), &dist.join("wine").join(name))?;
     }
-    copy(&stand_ins.join("loader.exe"), &dist.join("wine/loader.exe"))?;
     check_imports(&dist)
 }
 
-/// Builds for Windows with the arguments given, the last of which is the target folder; returns where it all went.
-fn windows_programs(root: &Path, arguments: &[&str]) -> Result<PathBuf> {
-    let mut command = cargo(root);
-    command.args(["build", "--release", "--target", TARGET_PROGRAMS]).args(arguments);
+/// Builds `package` and returns the folder where the binaries lie.
+fn windows_build(package: &Package) -> Result<PathBuf> {
+    run(&mut windows_cargo("build", package)?)?;
+    Ok(paths::root().join(package.target).join(TARGET_PROGRAMS).join("release"))
+}
+
+/// A cargo that does something with `package` for Windows.
+pub(crate) fn windows_cargo(subcommand: &str, package: &Package) -> Result<Command> {
+    let mut command = cargo(&paths::root());
+    command.args([subcommand, "--release", "--target", TARGET_PROGRAMS, "--target-dir", package.target]);
+    command.args(package.selection);
     rust_src::find(TARGET_PROGRAMS)?.apply(&mut command, "std,panic_abort");
     // The kernel stand-in forwards what it does not have to the Wine that is installed.
     command.env("SOFTNDK_WINE_NTOSKRNL", wine::modules().join("ntoskrnl.exe"));
-    run(&mut command)?;
-    let target = arguments.last().context("no target folder given")?;
-    Ok(root.join(target).join(TARGET_PROGRAMS).join("release"))
+    Ok(command)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

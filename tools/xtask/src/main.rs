@@ -13,9 +13,12 @@ mod run;
 mod rust_src;
 mod session;
 mod setup;
+mod tally;
+mod test;
 mod wdk_build;
 mod wdk_root;
 mod wine;
+mod wine_tests;
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -43,6 +46,8 @@ enum Task {
     Build,
     /// Build, load the driver under Wine, run every case, write target/report/run.json
     Run,
+    /// Run every test: the workspace, lints, the driver under Wine; the last line counts them
+    Test,
     /// Run any Windows program beside the loaded driver; its exit status is passed through
     Wine {
         /// An address the adapter owns besides the host's unicast addresses
@@ -74,6 +79,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Setup => setup::setup()?,
         Task::Build => dist::build()?,
         Task::Run => run::run()?,
+        Task::Test => return test::test(),
         Task::Wine { addresses, command } => {
             let (program, arguments) = command.split_first().context("no program named")?;
             return run::program(program, arguments, &addresses);

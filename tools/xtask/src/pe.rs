@@ -45,7 +45,8 @@ impl Module {
         Self::parse(bytes).with_context(|| format!("cannot understand {}", path.display()))
     }
 
-    fn parse(bytes: Vec<u8>) -> Result<Self> {
+    /// A module from the bytes of its file.
+    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self> {
         let file = PeFile64::parse(&*bytes)?;
         let header = file.nt_headers().optional_header();
         let (base, subsystem) = (header.image_base(), header.subsystem());

@@ -6,16 +6,18 @@ use std::ops::AddAssign;
 use anyhow::{Context, Result};
 
 /// Sums over all stand-ins that reported. Anything but zeros is a fault of the driver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct StandInReport {
     /// Pool bytes still allocated.
     pub(crate) pool_bytes: u64,
     /// Pool allocations still alive.
     pub(crate) pool_allocations: u64,
     /// Kernel and NDIS objects still alive.
-    pub(crate) objects: u64,
+    pub(crate) objects: i64,
     /// Calls at an IRQL that the documentation forbids.
     pub(crate) irql_violations: u64,
+    /// What else they say: each violation, each kind of object, each pool tag.
+    pub(crate) details: Vec<String>,
 }
 
 impl StandInReport {
@@ -33,14 +35,14 @@ impl StandInReport {
                     seen[0] = true;
                 }
                 ["objects", objects] => {
-                    report.objects += number(objects)?;
+                    report.objects += objects.parse::<i64>().with_context(|| format!("{line:?} has no number"))?;
                     seen[1] = true;
                 }
                 ["irql", "violations", violations] => {
                     report.irql_violations += number(violations)?;
                     seen[2] = true;
                 }
-                _ => {}
+                _ => report.details.push(line.to_owned()),
             }
         }
         seen.iter().all(|seen| *seen).then_some(report).context("the stand-ins did not report what the driver left")
@@ -48,7 +50,7 @@ impl StandInReport {
 
     /// True if the driver left nothing behind and broke no rule.
     pub(crate) fn is_clean(&self) -> bool {
-        *self == Self::default()
+        (self.pool_bytes, self.pool_allocations, self.objects, self.irql_violations) == (0, 0, 0, 0)
     }
 }
 
@@ -58,16 +60,16 @@ impl AddAssign for StandInReport {
         self.pool_allocations += other.pool_allocations;
         self.objects += other.objects;
         self.irql_violations += other.irql_violations;
+        self.details.extend(other.details);
     }
 }
 
 impl fmt::Display for StandInReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pool_bytes, pool_allocations, objects, irql_violations } = self;
-        write!(
-            f,
-            "{pool_bytes} bytes of pool in {pool_allocations} allocations, {objects} objects, {irql_violations} IRQL violations"
-        )
+        let Self { pool_bytes, pool_allocations, objects, irql_violations, details } = self;
+        write!(f, "{pool_bytes} bytes of pool in {pool_allocations} allocations, {objects} objects, ")?;
+        write!(f, "{irql_violations} IRQL violations")?;
+        details.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 
@@ -78,9 +80,10 @@ mod tests {
     #[test]
     fn the_lines_of_all_stand_ins_add_up() {
         let text = "softndk-standin: pool 0 bytes in 0 allocations\nsoftndk-standin: objects 2\n\
-                    other\nsoftndk-standin: objects 1\nsoftndk-standin: irql violations 3\n";
+                    softndk-standin:   tag x 1 bytes\nother\nsoftndk-standin: objects 1\nsoftndk-standin: irql violations 3\n";
         let report = StandInReport::parse(text).unwrap();
         assert_eq!((report.pool_bytes, report.objects, report.irql_violations), (0, 3, 3));
+        assert_eq!(report.details, ["  tag x 1 bytes"]);
         assert!(!report.is_clean());
     }
 

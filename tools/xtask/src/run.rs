@@ -46,6 +46,7 @@ pub(crate) fn cases() -> Result<Value> {
         "pool_allocations": report.pool_allocations,
         "objects": report.objects,
         "irql_violations": report.irql_violations,
+        "details": report.details,
     });
     Ok(outcome)
 }
@@ -81,11 +82,13 @@ pub(crate) fn cycles(count: u32) -> Result<()> {
     dist::build()?;
     let mut session = Session::start(prefix::prepare()?, &session::addresses(&[])?)?;
     let case = first_case(&session)?;
-    let (start, mut totals) = (Instant::now(), StandInReport::default());
+    let (start, mut clean, mut totals) = (Instant::now(), true, StandInReport::default());
     for cycle in 1..=count {
         session.load().with_context(|| format!("cycle {cycle}"))?;
         let outcome = harness(&session, &["run", &case, "--json"], CASE_LIMIT)?;
-        totals += session.unload().with_context(|| format!("cycle {cycle}"))?;
+        let report = session.unload().with_context(|| format!("cycle {cycle}"))?;
+        clean &= report.is_clean();
+        totals += report;
         if outcome["failed"] != 0 || outcome["passed"] == 0 {
             bail!("cycle {cycle}: {case} failed: {}", outcome["cases"]);
         }
@@ -94,7 +97,7 @@ pub(crate) fn cycles(count: u32) -> Result<()> {
         }
     }
     println!("{count} cycles of load, {case}, unload: left behind {totals}");
-    ensure!(totals.is_clean(), "the driver left something behind");
+    ensure!(clean, "the driver left something behind");
     Ok(())
 }
 

@@ -105,7 +105,14 @@ fn edited(file: &Path, mut text: String) -> Result<String> {
 mod tests {
     use std::path::Path;
 
-    use super::edited;
+    use super::{VERSION, edited};
+    use crate::paths;
+
+    #[test]
+    fn the_version_is_the_one_the_driver_names() {
+        let manifest = std::fs::read_to_string(paths::root().join("driver/softndk/Cargo.toml")).unwrap();
+        assert!(manifest.contains(&format!("\nwdk-build = \"{VERSION}\"\n")));
+    }
 
     #[test]
     fn an_edit_that_does_not_fit_is_refused() {

@@ -1,0 +1,70 @@
+//! `cargo xtask test`: every test there is.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::command::{cargo, run, step};
+use crate::tally::{Tally, counted};
+use crate::{cross, dist, paths, setup, wine_tests};
+
+/// Sets up, runs everything, and prints the count as the last line.
+pub(crate) fn test() -> Result<ExitCode> {
+    setup::setup()?;
+    let mut tally = Tally::default();
+    let root = paths::root();
+    let tests = step("testing the workspace", || cargo_tests(&root, &mut tally));
+    tally.check("cargo test", tests);
+    formatting(&root, &mut tally);
+    let built = dist::build();
+    let is_built = built.is_ok();
+    tally.check("the driver, the harness and the stand-ins build", built);
+    lints(&root, &mut tally);
+    if is_built {
+        wine_tests::run(&mut tally);
+    }
+    println!("{tally}");
+    Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Passes cargo's output on, and counts the tests in it.
+fn cargo_tests(root: &Path, tally: &mut Tally) -> Result<()> {
+    let mut command = cargo(root);
+    command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
+    let mut child = command.spawn().context("cannot start cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        if let Some((passed, failed)) = counted(&line) {
+            tally.add(passed, failed);
+        }
+        println!("{line}");
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "cargo test ended with {status}");
+    Ok(())
+}
+
+fn formatting(root: &Path, tally: &mut Tally) {
+    for (folder, arguments) in [(".", &["--all"] as &[_]), ("tools/cross", &[]), ("tests/wine", &["--all"])] {
+        let mut command = cargo(&root.join(folder));
+        command.arg("fmt").args(arguments).arg("--check");
+        tally.check(&format!("formatting of {folder}"), run(&mut command));
+    }
+}
+
+fn lints(root: &Path, tally: &mut Tally) {
+    const DENY: [&str; 3] = ["--", "-D", "warnings"];
+    let clippy = || run(cargo(root).args(["clippy", "--workspace", "--all-targets"]).args(DENY));
+    tally.check("clippy on the workspace", step("clippy on the workspace", clippy));
+    let clippy = || run(cross::command("clippy")?.arg("--release").args(DENY));
+    tally.check("clippy on the driver", step("clippy on the driver", clippy));
+    for (what, package) in [("the harness for Windows", dist::HARNESS), ("the stand-ins", dist::STAND_INS)] {
+        let clippy = || run(dist::windows_cargo("clippy", &package)?.args(DENY));
+        tally.check(&format!("clippy on {what}"), step(&format!("clippy on {what}"), clippy));
+    }
+    let document = || run(cargo(root).args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
+    tally.check("documentation", step("documentation", document));
+}

@@ -1,0 +1,100 @@
+//! The tests of the built driver under Wine.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::command::step;
+use crate::imports::Provided;
+use crate::pe::Module;
+use crate::session::{self, Session};
+use crate::tally::Tally;
+use crate::{paths, prefix, run, wine};
+
+const READY_LIMIT: Duration = Duration::from_secs(60);
+const CASE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs them all.
+pub(crate) fn run(tally: &mut Tally) {
+    tally.check("a planted import that nobody provides is caught", planted_import());
+    match run::cases() {
+        Ok(outcome) => count_cases(&outcome, tally),
+        Err(error) => tally.check("the cases run on softndk.sys under Wine", Err(error)),
+    }
+    let killed = step("killing the harness in mid-traffic", killed_in_traffic);
+    tally.check("the driver frees all that a killed process had", killed);
+}
+
+/// Each case counts, and so does the driver's leaving nothing behind.
+fn count_cases(outcome: &Value, tally: &mut Tally) {
+    match run::table(outcome) {
+        Ok(table) => println!("{table}"),
+        Err(error) => tally.check("the harness reports its cases", Err(error)),
+    }
+    tally.add(outcome["passed"].as_u64().unwrap_or(0), outcome["failed"].as_u64().unwrap_or(0));
+    let clean = outcome["left_behind"]["clean"] == true;
+    let result = if clean { Ok(()) } else { Err(anyhow::anyhow!("{}", outcome["left_behind"])) };
+    tally.check("the driver leaves nothing behind", result);
+}
+
+/// The check of imports, on the real driver with the name of one import changed in its bytes.
+fn planted_import() -> Result<()> {
+    let provided = Provided::read(&paths::dist().join("wine"), &wine::modules())?;
+    let mut bytes = fs::read(paths::dist().join("softndk.sys"))?;
+    let driver = Module::parse(bytes.clone())?;
+    let name = driver.imports().get("ntoskrnl.exe").and_then(|names| names.first());
+    let name = name.context("softndk.sys imports nothing from ntoskrnl.exe")?;
+    let planted = "Q".repeat(name.len());
+    // Imports are stored as a hint of two bytes, the name and a NUL.
+    let sought = [name.as_bytes(), b"\0"].concat();
+    let at = bytes.windows(sought.len()).position(|window| window == sought).context("the name is not in the file")?;
+    bytes.get_mut(at..at + planted.len()).context("the name is cut off")?.copy_from_slice(planted.as_bytes());
+    let problems = provided.problems_of_driver(&Module::parse(bytes)?)?;
+    ensure!(problems.iter().any(|problem| problem.contains(&planted)), "not caught; found {problems:?}");
+    Ok(())
+}
+
+/// A process with connected queue pairs, traffic and pended requests dies; nothing of it stays in the driver, and the
+/// driver goes on to serve the next one.
+fn killed_in_traffic() -> Result<()> {
+    let mut session = Session::start(prefix::prepare()?, &session::addresses(&[])?)?;
+    session.load()?;
+    let mut victim = session
+        .program(r"C:\softndk\ndharness.exe")
+        .args(["stuck", "--front-end", "ioctl"])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let output = BufReader::new(victim.stdout.take().context("the harness has no output")?);
+    let (sender, ready) = channel();
+    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let line = ready.recv_timeout(READY_LIMIT);
+    let before = run::harness(&session, &["diagnostics", "--json"], CASE_LIMIT);
+    victim.kill()?;
+    victim.wait()?;
+    ensure!(line.as_deref().map(str::trim) == Ok("ready"), "the harness said {line:?}\n{}", session.log_tail());
+    let before = before?;
+    ensure!(objects(&before) > 0, "the harness had nothing open when it was killed: {before}");
+
+    let after = run::harness(&session, &["diagnostics", "--json"], CASE_LIMIT)?;
+    ensure!(objects(&after) == 0, "still alive after the process: {after}");
+    let outcome = run::harness(&session, &["run", "--json"], CASE_LIMIT)?;
+    ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "the next run failed: {}", outcome["cases"]);
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
+
+/// The sum of all numbers in the harness's diagnostics, which count live objects of each kind.
+fn objects(diagnostics: &Value) -> u64 {
+    match diagnostics {
+        Value::Number(number) => number.as_u64().unwrap_or(0),
+        Value::Object(fields) => fields.values().map(objects).sum(),
+        Value::Array(items) => items.iter().map(objects).sum(),
+        _ => 0,
+    }
+}
