@@ -65,7 +65,9 @@ pub struct Parameter {
 pub struct Number {
     /// C name.
     pub name: &'static str,
-    /// Signed ones are sign-extended.
+    /// The enumeration, or the integer type of a constant.
+    pub of: &'static str,
+    /// Zero-extended.
     pub value: u64,
 }
 

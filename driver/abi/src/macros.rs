@@ -95,7 +95,7 @@ macro_rules! c_consts {
     ($list:ident: $ty:ident; $($(#[$meta:meta])* $name:ident = $value:expr;)*) => {
         $($(#[$meta])* pub const $name: $ty = $value;)*
         pub(crate) const $list: &[crate::describe::Number] =
-            &[$(crate::describe::Number { name: stringify!($name), value: $name as u64 },)*];
+            &[$(crate::describe::Number { name: stringify!($name), of: stringify!($ty), value: $name as u64 },)*];
     };
 }
 
@@ -132,6 +132,6 @@ macro_rules! c_enum {
             const ZERO: Self = Self(0);
         }
         pub(crate) const $list: &[crate::describe::Number] =
-            &[$(crate::describe::Number { name: stringify!($value_name), value: $value },)*];
+            &[$(crate::describe::Number { name: stringify!($value_name), of: stringify!($name), value: $value },)*];
     };
 }

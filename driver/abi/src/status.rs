@@ -73,7 +73,7 @@ macro_rules! statuses {
             pub const $name: NTSTATUS = $value;
         )*
         pub(crate) const $list: &[Number] =
-            &[$(Number { name: stringify!($name), value: $name.to_u32() as u64 },)*];
+            &[$(Number { name: stringify!($name), of: "NTSTATUS", value: $name.to_u32() as u64 },)*];
     };
 }
 
