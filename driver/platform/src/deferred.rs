@@ -69,11 +69,16 @@ impl<P: Platform> Deferred<P> {
     }
 
     /// Asks for a run. True: it was idle, is now in the state `begin`, and the caller has to begin it.
+    ///
+    /// The state is written even if it stays the same: only a write that the coming run reads orders what the caller did
+    /// before with that run. With a mere load here, and a store at the start of the run, both could miss the other's.
     fn request(&self, begin: u8) -> bool {
-        let next = |state| match state {
-            IDLE => Some(begin),
-            RUNNING => Some(AGAIN),
-            _ => None,
+        let next = |state| {
+            Some(match state {
+                IDLE => begin,
+                RUNNING => AGAIN,
+                asked => asked,
+            })
         };
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) == Ok(IDLE)
     }
@@ -98,7 +103,8 @@ fn queue<T: RunDeferred<P>, P: Platform>(object: Arc<T, P>) {
 unsafe extern "C" fn dpc_routine<T: RunDeferred<P>, P: Platform>(context: *mut c_void) {
     // SAFETY: `queue` leaked exactly one reference for this run.
     let object = unsafe { Arc::<T, P>::from_raw(context.cast_const().cast()) };
-    object.deferred().state.store(RUNNING, Ordering::Release);
+    // Reads the last request, see there.
+    object.deferred().state.swap(RUNNING, Ordering::AcqRel);
     T::run(&object);
     if object.deferred().finish() {
         queue(object);

@@ -112,10 +112,10 @@ fn a_request_is_never_lost() {
     let kernel = boot();
     let worker = Worker::new();
     watchdog(LIMIT, || {
-        for round in 0..30_000_u64 {
+        for round in 0..40_000_u64 {
             worker.asked.store(2 * round + 1, Ordering::Relaxed);
             Deferred::schedule(&worker);
-            for _ in 0..round % 3000 {
+            for _ in 0..round % 1000 {
                 std::hint::spin_loop();
             }
             worker.asked.store(2 * round + 2, Ordering::Relaxed);
