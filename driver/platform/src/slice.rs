@@ -26,12 +26,12 @@ impl<T, P: Platform> Slice<T, P> {
     /// `length` elements, each made by `make`. IRQL <= DISPATCH; the time is linear in `length`.
     pub fn from_fn(length: usize, mut make: impl FnMut(usize) -> T) -> Result<Self, OutOfMemory> {
         let layout = Layout::array::<T>(length).map_err(|_| OutOfMemory)?;
-        if layout.size() == 0 {
-            return Ok(Self { memory: NonNull::dangling(), length, _platform: PhantomData });
-        }
-        let memory = P::allocate(layout).ok_or(OutOfMemory)?.cast::<T>();
+        let memory = match layout.size() {
+            0 => NonNull::dangling(),
+            _ => P::allocate(layout).ok_or(OutOfMemory)?.cast::<T>(),
+        };
         for index in 0..length {
-            // SAFETY: index < length, inside the allocation of `length` elements.
+            // SAFETY: index < length, inside the allocation of `length` elements (which may have no size).
             let place = unsafe { memory.add(index) };
             // SAFETY: `place` is inside the allocation, aligned for T by its layout, and uninitialised.
             unsafe { place.write(make(index)) };
