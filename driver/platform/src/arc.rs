@@ -89,7 +89,9 @@ impl<T, P: Platform> Arc<T, P> {
         let weak = &this.inner().weak;
         // Waits only for the few instructions of a `get_mut` on another processor.
         while weak
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |count| if count == LOCKED { None } else { count.checked_add(1) })
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |count| {
+                if count == LOCKED { None } else { count.checked_add(1) }
+            })
             .is_err()
         {
             core::hint::spin_loop();

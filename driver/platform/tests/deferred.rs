@@ -155,5 +155,9 @@ fn many_threads_share_a_deferred_call() {
     assert_eq!(worker.overlaps.load(Ordering::Relaxed), 0);
     assert_eq!(worker.done.load(Ordering::Relaxed), THREADS * ROUNDS);
     assert!((1..=THREADS * ROUNDS).contains(&worker.runs()), "{} runs", worker.runs());
-    assert_eq!(Arc::into_inner(worker).map(|worker| worker.overlaps.into_inner()), Some(0), "no reference is left over");
+    assert_eq!(
+        Arc::into_inner(worker).map(|worker| worker.overlaps.into_inner()),
+        Some(0),
+        "no reference is left over"
+    );
 }
