@@ -1,0 +1,183 @@
+//! The life of an adapter: MiniportInitializeEx builds it, MiniportHaltEx takes it down.
+//!
+//! Order of initialisation: registration attributes, configuration, general attributes, NDK attributes, WDF device,
+//! control device ("Initializing an NDK-capable miniport driver", ddi: nf-ndis-ndismsetminiportattributes). A failure
+//! undoes what was done; NDIS calls no halt then.
+#![expect(unsafe_code, reason = "handlers that NDIS calls, and calls into NDIS and KMDF")]
+
+use core::{ptr::null_mut, sync::atomic::AtomicU32};
+
+use ndk_abi::{
+    ndis::{NDIS_HALT_ACTION, NDIS_HANDLE, NDIS_MINIPORT_INIT_PARAMETERS, NDIS_SHUTDOWN_ACTION, NET_DEVICE_PNP_EVENT},
+    status::{NDIS_STATUS, NDIS_STATUS_RESOURCES, STATUS_SUCCESS},
+};
+use ndk_provider::Provider;
+use platform::{Arc, Passive, SpinLock};
+use wdk_sys::{
+    DEVICE_OBJECT, NT_SUCCESS, WDF_NO_OBJECT_ATTRIBUTES, WDFDEVICE, WDFOBJECT, call_unsafe_wdf_function_binding,
+};
+
+use crate::{
+    attributes::{self, MAXIMUM_PAYLOAD, MacAddress, NdkAttributes},
+    configuration, control,
+    datapath::Traffic,
+    entry,
+    host::KernelHost,
+    ndis::{self, Handle},
+    platform::Windows,
+    rdma_state::RdmaState,
+};
+
+/// An adapter; the context of all its miniport handlers.
+pub(crate) struct Adapter {
+    miniport: Handle,
+    traffic: Traffic,
+    /// OID_GEN_CURRENT_PACKET_FILTER.
+    pub(crate) packet_filter: AtomicU32,
+    /// OID_GEN_CURRENT_LOOKAHEAD.
+    pub(crate) lookahead: AtomicU32,
+    rdma: RdmaState,
+    /// What initialisation adds once NDIS knows this context, until the halt takes it away.
+    parts: SpinLock<Option<Parts>, Windows>,
+}
+
+/// What an initialised adapter has.
+struct Parts {
+    provider: Provider<Windows>,
+    _ndk: NdkAttributes,
+    control: control::Registration,
+    device: FrameworkDevice,
+}
+
+impl Adapter {
+    /// The adapter behind the context of a miniport handler.
+    ///
+    /// # Safety
+    /// `context` came from NDIS, and the adapter is not halted while the reference is in use.
+    pub(crate) unsafe fn from_context<'a>(context: NDIS_HANDLE) -> &'a Self {
+        // SAFETY: the registration attributes named this very object; `halt` ends its life.
+        unsafe { &*context.cast::<Self>() }
+    }
+
+    /// What NDIS calls this adapter.
+    pub(crate) fn miniport(&self) -> NDIS_HANDLE {
+        self.miniport.0
+    }
+
+    /// Ordinary frames.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Whether RDMA is on.
+    pub(crate) fn rdma(&self) -> &RdmaState {
+        &self.rdma
+    }
+
+    /// Its NDK provider. <= DISPATCH_LEVEL.
+    pub(crate) fn provider(&self) -> Option<Provider<Windows>> {
+        self.parts.lock().as_ref().map(|parts| parts.provider.clone())
+    }
+
+    /// Builds an adapter.
+    fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<Self, Windows>, NDIS_STATUS> {
+        let adapter = Arc::try_new(Self {
+            miniport: Handle(miniport),
+            traffic: Traffic::new(),
+            packet_filter: AtomicU32::new(0),
+            lookahead: AtomicU32::new(MAXIMUM_PAYLOAD),
+            rdma: RdmaState::new(miniport)?,
+            parts: SpinLock::<_, Windows>::new(None),
+        })
+        .map_err(|_| NDIS_STATUS_RESOURCES)?;
+        attributes::register(miniport, Arc::as_ptr(&adapter).cast_mut().cast(), passive)?;
+        let configuration = configuration::read(miniport, passive)?;
+        attributes::set_general(miniport, MacAddress::of_luid(luid), passive)?;
+        let provider = Provider::new(&configuration.addresses)?;
+        adapter.rdma.initialize(configuration.network_direct);
+        let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
+        let device = FrameworkDevice::create(miniport, passive)?;
+        let host = KernelHost::new(luid, provider.clone(), configuration.addresses, adapter.rdma.enabled().clone());
+        let control = control::add(host, passive)?;
+        *adapter.parts.lock() = Some(Parts { provider, _ndk: ndk, control, device });
+        Ok(adapter)
+    }
+}
+
+/// The adapter's device in KMDF's eyes: the parent of its framework objects, and what Driver Verifier's WDF checks see.
+struct FrameworkDevice(WDFDEVICE);
+
+// SAFETY: framework handles may be used from any thread.
+unsafe impl Send for FrameworkDevice {}
+
+impl FrameworkDevice {
+    /// ddi: nf-wdfminiport-wdfdeviceminiportcreate.
+    fn create(miniport: NDIS_HANDLE, _passive: &Passive<'_>) -> Result<Self, NDIS_STATUS> {
+        let (mut pdo, mut fdo, mut next): (*mut DEVICE_OBJECT, *mut DEVICE_OBJECT, *mut DEVICE_OBJECT) =
+            (null_mut(), null_mut(), null_mut());
+        // SAFETY: the adapter's handle, out parameters that outlive the call, and two that are not wanted.
+        unsafe {
+            ndis::NdisMGetDeviceProperty(miniport, &raw mut pdo, &raw mut fdo, &raw mut next, null_mut(), null_mut());
+        }
+        let mut device: WDFDEVICE = null_mut();
+        // SAFETY: the framework's driver, the adapter's device objects, an out parameter that outlives the call.
+        let status = unsafe {
+            call_unsafe_wdf_function_binding!(
+                WdfDeviceMiniportCreate,
+                entry::wdf_driver(),
+                WDF_NO_OBJECT_ATTRIBUTES,
+                fdo,
+                next,
+                pdo,
+                &raw mut device
+            )
+        };
+        if NT_SUCCESS(status) { Ok(Self(device)) } else { Err(ndk_abi::status::NTSTATUS(status)) }
+    }
+}
+
+impl Drop for FrameworkDevice {
+    fn drop(&mut self) {
+        // SAFETY: created by `create`, deleted once, at PASSIVE_LEVEL (adapters are taken down there).
+        unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, self.0 as WDFOBJECT) };
+    }
+}
+
+/// `MiniportInitializeEx`. PASSIVE_LEVEL.
+pub(crate) unsafe extern "system" fn initialize(
+    miniport: NDIS_HANDLE,
+    _driver: NDIS_HANDLE,
+    parameters: *mut NDIS_MINIPORT_INIT_PARAMETERS,
+) -> NDIS_STATUS {
+    // SAFETY: NDIS calls this at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: NDIS gives valid parameters.
+    let luid = unsafe { (*parameters).NetLuid };
+    match Adapter::start(miniport, luid, &passive) {
+        Ok(adapter) => {
+            let _kept_by_ndis = Arc::into_raw(adapter);
+            STATUS_SUCCESS
+        }
+        Err(status) => status,
+    }
+}
+
+/// `MiniportHaltEx`. PASSIVE_LEVEL; paused, no request in progress, all NDK adapters that NDIS opened are closed.
+pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
+    // SAFETY: NDIS calls this at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: the reference that `initialize` left with NDIS, which halts once and uses the context no more.
+    let adapter = unsafe { Arc::<Adapter, Windows>::from_raw(context.cast_const().cast()) };
+    adapter.rdma.stop(&passive);
+    let parts = adapter.parts.lock().take();
+    if let Some(Parts { control, device, .. }) = parts {
+        control::remove(control, &passive);
+        drop(device);
+    }
+}
+
+/// `MiniportShutdownEx`: there is no hardware to quiesce. Any IRQL at a bug check.
+pub(crate) unsafe extern "system" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}
+
+/// `MiniportDevicePnPEventNotify`: NDIS pauses and halts by itself; there is no hardware that could be gone before.
+pub(crate) unsafe extern "system" fn pnp_event(_context: NDIS_HANDLE, _event: *mut NET_DEVICE_PNP_EVENT) {}

@@ -1,0 +1,167 @@
+//! What the adapter tells NDIS about itself, in the three sets of attributes of an NDK miniport.
+#![expect(unsafe_code, reason = "calls into NDIS")]
+
+use core::ffi::c_void;
+
+use ndk_abi::{
+    describe::ZeroInit,
+    ndis::{
+        IF_TYPE_ETHERNET_CSMACD, MediaConnectStateConnected, MediaDuplexStateFull, NDIS_HANDLE,
+        NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA, NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND,
+        NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+        NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
+        NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM, NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS,
+        NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND, NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK,
+        NDIS_NDK_CAPABILITIES, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
+        NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
+        NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED,
+        NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS,
+        NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+        NDIS_SIZEOF_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1, NDIS_STATISTICS_FLAGS_VALID_BYTES_RCV,
+        NDIS_STATISTICS_FLAGS_VALID_BYTES_XMIT, NET_IF_ACCESS_BROADCAST, NET_IF_CONNECTION_DEDICATED,
+        NET_IF_DIRECTION_SENDRECEIVE, NdisInterfacePNPBus, NdisMedium802_3, NdisPhysicalMedium802_3,
+    },
+    ndkpi::NDK_ADAPTER_INFO,
+    status::{NDIS_STATUS, NDIS_STATUS_RESOURCES, STATUS_SUCCESS},
+};
+use platform::{Arc, Passive};
+
+use crate::{ndis, ndk, oid, platform::Windows};
+
+/// Bytes of an Ethernet frame's payload.
+pub(crate) const MAXIMUM_PAYLOAD: u32 = 1500;
+
+/// Bytes of its header.
+const ETHERNET_HEADER: u32 = 14;
+
+/// Bytes of a frame.
+pub(crate) const MAXIMUM_FRAME: u32 = MAXIMUM_PAYLOAD + ETHERNET_HEADER;
+
+/// Places in the multicast list.
+pub(crate) const MULTICAST_LIST_SIZE: u32 = 32;
+
+/// Bits per second. Nothing limits a virtual link; this is the speed that it names.
+const LINK_SPEED: u64 = 100_000_000_000;
+
+/// What OID_GEN_CURRENT_PACKET_FILTER may ask for.
+pub(crate) const PACKET_FILTERS: u32 = NDIS_PACKET_TYPE_DIRECTED
+    | NDIS_PACKET_TYPE_MULTICAST
+    | NDIS_PACKET_TYPE_ALL_MULTICAST
+    | NDIS_PACKET_TYPE_BROADCAST
+    | NDIS_PACKET_TYPE_PROMISCUOUS;
+
+/// What OID_GEN_STATISTICS has.
+pub(crate) const STATISTICS: u32 = NDIS_STATISTICS_FLAGS_VALID_BYTES_RCV | NDIS_STATISTICS_FLAGS_VALID_BYTES_XMIT;
+
+/// A MAC address.
+#[derive(Clone, Copy)]
+pub(crate) struct MacAddress([u8; 6]);
+
+impl MacAddress {
+    /// A locally administered address, as stable and unique as the interface: its last bytes are the index in the
+    /// NET_LUID (bits 24 to 47).
+    pub(crate) fn of_luid(luid: u64) -> Self {
+        let [.., a, b, c, _, _, _] = luid.to_be_bytes();
+        Self([0x02, b'N', b'D', a, b, c])
+    }
+}
+
+/// The first set, with the context of all miniport handlers.
+pub(crate) fn register(miniport: NDIS_HANDLE, context: *mut c_void, passive: &Passive<'_>) -> Result<(), NDIS_STATUS> {
+    let mut attributes = NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
+            NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
+            NDIS_SIZEOF_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
+        ),
+        MiniportAdapterContext: context,
+        AttributeFlags: NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM
+            | NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK
+            | NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND
+            | NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS,
+        InterfaceType: NdisInterfacePNPBus,
+        ..NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES::ZERO
+    };
+    set(miniport, (&raw mut attributes).cast(), passive)
+}
+
+/// The second set: an Ethernet adapter whose link is always up.
+pub(crate) fn set_general(
+    miniport: NDIS_HANDLE,
+    MacAddress(mac): MacAddress,
+    passive: &Passive<'_>,
+) -> Result<(), NDIS_STATUS> {
+    let mut address = [0; 32];
+    address.iter_mut().zip(mac).for_each(|(to, from)| *to = from);
+    let mut attributes = NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
+            NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+            NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        ),
+        MediaType: NdisMedium802_3,
+        PhysicalMediumType: NdisPhysicalMedium802_3,
+        MtuSize: MAXIMUM_PAYLOAD,
+        MaxXmitLinkSpeed: LINK_SPEED,
+        XmitLinkSpeed: LINK_SPEED,
+        MaxRcvLinkSpeed: LINK_SPEED,
+        RcvLinkSpeed: LINK_SPEED,
+        MediaConnectState: MediaConnectStateConnected,
+        MediaDuplexState: MediaDuplexStateFull,
+        LookaheadSize: MAXIMUM_PAYLOAD,
+        MacOptions: NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA
+            | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND
+            | NDIS_MAC_OPTION_NO_LOOPBACK,
+        SupportedPacketFilters: PACKET_FILTERS,
+        MaxMulticastListSize: MULTICAST_LIST_SIZE,
+        MacAddressLength: mac.len() as u16,
+        PermanentMacAddress: address,
+        CurrentMacAddress: address,
+        AccessType: NET_IF_ACCESS_BROADCAST,
+        DirectionType: NET_IF_DIRECTION_SENDRECEIVE,
+        ConnectionType: NET_IF_CONNECTION_DEDICATED,
+        IfType: IF_TYPE_ETHERNET_CSMACD,
+        IfConnectorPresent: 0,
+        SupportedStatistics: STATISTICS,
+        SupportedOidList: oid::SUPPORTED.as_ptr().cast_mut(),
+        SupportedOidListLength: size_of_val(&oid::SUPPORTED) as u32,
+        ..NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES::ZERO
+    };
+    set(miniport, (&raw mut attributes).cast(), passive)
+}
+
+/// What the third set points to. NDIS may look at it as long as the adapter lives.
+pub(crate) struct NdkAttributes {
+    _info: Arc<NDK_ADAPTER_INFO, Windows>,
+    _capabilities: Arc<NDIS_NDK_CAPABILITIES, Windows>,
+}
+
+/// The third set: what the NDK provider can do, and whether it is on.
+pub(crate) fn set_ndk(
+    miniport: NDIS_HANDLE,
+    enabled: bool,
+    passive: &Passive<'_>,
+) -> Result<NdkAttributes, NDIS_STATUS> {
+    let info = Arc::try_new(ndk::adapter_info()).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let capabilities = ndk::capabilities(Arc::as_ptr(&info).cast_mut());
+    let capabilities = Arc::try_new(capabilities).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let mut attributes = NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES,
+            NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+            NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+        ),
+        Enabled: u8::from(enabled),
+        NdkCapabilities: Arc::as_ptr(&capabilities).cast_mut(),
+    };
+    set(miniport, (&raw mut attributes).cast(), passive)?;
+    Ok(NdkAttributes { _info: info, _capabilities: capabilities })
+}
+
+fn set(miniport: NDIS_HANDLE, attributes: *mut c_void, _passive: &Passive<'_>) -> Result<(), NDIS_STATUS> {
+    // SAFETY: the adapter's handle, and complete attributes that outlive the call; PASSIVE_LEVEL by the token.
+    let status = unsafe { ndis::NdisMSetMiniportAttributes(miniport, attributes) };
+    if status == STATUS_SUCCESS { Ok(()) } else { Err(status) }
+}

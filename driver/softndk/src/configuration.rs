@@ -1,0 +1,146 @@
+//! What the registry says about an adapter: its software key, where the INF's keywords live.
+#![expect(unsafe_code, reason = "calls into NDIS, and strings that NDIS owns")]
+
+use core::{
+    net::{IpAddr, Ipv4Addr},
+    ptr::null_mut,
+    slice,
+};
+
+use ndk_abi::{
+    describe::ZeroInit,
+    ndis::{
+        NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_OBJECT_REVISION_1, NDIS_CONFIGURATION_PARAMETER_DATA,
+        NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT, NDIS_PARAMETER_TYPE,
+        NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1, NdisParameterInteger, NdisParameterString,
+    },
+    status::{NDIS_STATUS, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_RESOURCES, STATUS_SUCCESS},
+    wdm::UNICODE_STRING,
+};
+use platform::{Passive, Slice};
+
+use crate::{
+    ndis,
+    platform::Windows,
+    unicode::{unicode_string, wide},
+};
+
+/// Characters of the longest address literal, and some: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`.
+const ADDRESS_LENGTH: usize = 48;
+
+/// The configuration of an adapter.
+pub(crate) struct Configuration {
+    /// `*NetworkDirect`: whether the adapter offers RDMA. Default: yes, as in the INF.
+    pub(crate) network_direct: bool,
+    /// `Addresses`: the addresses that consumers may bind to.
+    pub(crate) addresses: Slice<IpAddr, Windows>,
+}
+
+/// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses.
+pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Configuration, NDIS_STATUS> {
+    let key = Key::open(miniport, passive)?;
+    let network_direct = key.integer(wide!("*NetworkDirect"));
+    let addresses = parse_addresses(key.string(wide!("Addresses")))?;
+    Ok(Configuration { network_direct: network_direct != Some(0), addresses })
+}
+
+/// `*NetworkDirect` alone: OID_NDK_SET_STATE asks for its present value.
+pub(crate) fn network_direct(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<bool, NDIS_STATUS> {
+    Ok(Key::open(miniport, passive)?.integer(wide!("*NetworkDirect")) != Some(0))
+}
+
+/// An adapter's open configuration.
+struct Key(NDIS_HANDLE);
+
+impl Key {
+    fn open(miniport: NDIS_HANDLE, _passive: &Passive<'_>) -> Result<Self, NDIS_STATUS> {
+        let mut object = NDIS_CONFIGURATION_OBJECT {
+            Header: NDIS_OBJECT_HEADER::new(
+                NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT,
+                NDIS_CONFIGURATION_OBJECT_REVISION_1,
+                NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1,
+            ),
+            NdisHandle: miniport,
+            ..NDIS_CONFIGURATION_OBJECT::ZERO
+        };
+        let mut handle = null_mut();
+        // SAFETY: complete parameters that outlive the call; PASSIVE_LEVEL by the token.
+        let status = unsafe { ndis::NdisOpenConfigurationEx(&raw mut object, &raw mut handle) };
+        if status == STATUS_SUCCESS { Ok(Self(handle)) } else { Err(status) }
+    }
+
+    /// The value of a keyword; NDIS owns what it points to until the key is closed.
+    fn value(&self, keyword: &[u16], kind: NDIS_PARAMETER_TYPE) -> Option<NDIS_CONFIGURATION_PARAMETER_DATA> {
+        let mut keyword = unicode_string(keyword);
+        let mut status = STATUS_SUCCESS;
+        let mut parameter = null_mut();
+        // SAFETY: an open configuration, and parameters that outlive the call.
+        unsafe {
+            ndis::NdisReadConfiguration(&raw mut status, &raw mut parameter, self.0, &raw mut keyword, kind);
+        }
+        if status != STATUS_SUCCESS {
+            return None;
+        }
+        // SAFETY: on success NDIS gives a parameter, which lives until the key is closed.
+        let parameter = unsafe { parameter.as_ref() }?;
+        (parameter.ParameterType == kind).then_some(parameter.ParameterData)
+    }
+
+    fn integer(&self, keyword: &[u16]) -> Option<u32> {
+        let data = self.value(keyword, NdisParameterInteger)?;
+        // SAFETY: the parameter said that this is an integer.
+        Some(unsafe { data.IntegerData })
+    }
+
+    /// The text of a keyword, empty if there is none.
+    fn string(&self, keyword: &[u16]) -> &[u16] {
+        let Some(data) = self.value(keyword, NdisParameterString) else { return &[] };
+        // SAFETY: the parameter said that this is a string.
+        let UNICODE_STRING { Length, Buffer, .. } = unsafe { data.StringData };
+        if Buffer.is_null() {
+            return &[];
+        }
+        // SAFETY: a counted string of NDIS, which lives until the key is closed; `self` is borrowed that long.
+        unsafe { slice::from_raw_parts(Buffer, usize::from(Length) / size_of::<u16>()) }
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        // SAFETY: opened by `open`, closed once.
+        unsafe { ndis::NdisCloseConfiguration(self.0) };
+    }
+}
+
+/// The addresses in a comma-separated list; blanks around them and empty places are allowed.
+fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> {
+    let literals = || {
+        let units = list.strip_suffix(&[0]).unwrap_or(list);
+        units.split(|unit| *unit == u16::from(b',')).map(trim).filter(|literal| !literal.is_empty())
+    };
+    let mut addresses =
+        Slice::filled(literals().count(), IpAddr::V4(Ipv4Addr::UNSPECIFIED)).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    for (address, literal) in addresses.iter_mut().zip(literals()) {
+        *address = parse_address(literal).ok_or(NDIS_STATUS_INVALID_DATA)?;
+    }
+    Ok(addresses)
+}
+
+/// Without blanks at either end.
+fn trim(mut literal: &[u16]) -> &[u16] {
+    const BLANK: u16 = b' ' as u16;
+    while let [BLANK, rest @ ..] | [rest @ .., BLANK] = literal {
+        literal = rest;
+    }
+    literal
+}
+
+/// An IPv4 or IPv6 literal.
+fn parse_address(literal: &[u16]) -> Option<IpAddr> {
+    let mut ascii = [0; ADDRESS_LENGTH];
+    let text = ascii.get_mut(..literal.len())?;
+    for (byte, unit) in text.iter_mut().zip(literal) {
+        *byte = u8::try_from(*unit).ok()?;
+    }
+    core::str::from_utf8(text).ok()?.parse().ok()
+}

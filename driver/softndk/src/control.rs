@@ -1,0 +1,244 @@
+//! The control device `\\.\SoftNdk`: made with NdisRegisterDeviceEx, as a miniport must, since NDIS owns the driver's
+//! dispatch table.
+//!
+//! It comes with the first adapter and goes with the last: while a device object exists the driver is not unloaded.
+//! Only SYSTEM and administrators may open it, under its exact name, and only 64-bit processes (the structures of
+//! 32-bit ones would be laid out differently).
+#![expect(unsafe_code, reason = "dispatch routines that the I/O manager calls, and calls into NDIS")]
+
+use core::{array, ffi::c_void, mem::ManuallyDrop, ptr::null_mut};
+
+use ndk_abi::{
+    describe::ZeroInit,
+    ndis::{
+        DRIVER_DISPATCH, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_DEVICE_OBJECT_ATTRIBUTES_REVISION_1, NDIS_OBJECT_HEADER,
+        NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES, NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1,
+    },
+    status::{
+        NDIS_STATUS, NDIS_STATUS_RESOURCES, NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
+        STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+    },
+};
+use platform::{Arc, Passive};
+use wdk_sys::{
+    FILE_OBJECT, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_MAXIMUM_FUNCTION,
+};
+
+use crate::{
+    entry,
+    host::KernelHost,
+    irp::Irp,
+    mutex::{self, Mutex},
+    ndis::{self, Handle},
+    platform::Windows,
+    registry::Registry,
+    unicode::{unicode_string, wide},
+};
+
+/// `FILE_DEVICE_SECURE_OPEN` of wdm.h: the device's security descriptor holds for names below it too.
+const SECURE_OPEN: u32 = 0x100;
+
+/// The routine of the device for a major function. NDIS completes requests that have none.
+fn dispatch_routine(major_function: usize) -> Option<DRIVER_DISPATCH> {
+    match major_function as u32 {
+        IRP_MJ_CREATE => Some(create),
+        IRP_MJ_CLEANUP => Some(cleanup),
+        IRP_MJ_CLOSE => Some(close),
+        IRP_MJ_DEVICE_CONTROL => Some(device_control),
+        _ => None,
+    }
+}
+
+/// The control device of one adapter, as the IOCTL protocol sees it.
+type ControlDevice = nd_ioctl::Device<KernelHost>;
+
+/// An open of the device; `FileObject->FsContext` holds a reference from create to close.
+struct OpenFile {
+    device: Arc<ControlDevice, Windows>,
+    file: nd_ioctl::File<KernelHost>,
+}
+
+/// The control device and what depends on it.
+struct Control {
+    /// What NDIS calls the device, while there is one.
+    handle: Option<Handle>,
+    /// One for each adapter. The first serves new opens.
+    adapters: Registry<ControlDevice>,
+    /// Open files, of adapters that are gone too.
+    files: Registry<OpenFile>,
+}
+
+static CONTROL: Mutex<Control> =
+    Mutex::new(Control { handle: None, adapters: Registry::new(), files: Registry::new() });
+
+/// An adapter's part of the control device, to be given to [`remove`].
+pub(crate) struct Registration(Arc<ControlDevice, Windows>);
+
+/// Once, in DriverEntry, before anything else here.
+pub(crate) fn initialize() {
+    // SAFETY: a static, and DriverEntry comes first.
+    unsafe { mutex::initialize(&CONTROL) };
+}
+
+/// Adds an adapter; with the first one comes the device.
+pub(crate) fn add(host: KernelHost, passive: &Passive<'_>) -> Result<Registration, NDIS_STATUS> {
+    let device = nd_ioctl::Device::new(host).and_then(Arc::try_new).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let mut control = CONTROL.lock();
+    control.adapters.insert(device.clone()).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    if control.handle.is_none() {
+        match register(passive) {
+            Ok(handle) => control.handle = Some(handle),
+            Err(status) => {
+                control.adapters.remove(&device);
+                control.adapters.shrink();
+                return Err(status);
+            }
+        }
+    }
+    Ok(Registration(device))
+}
+
+/// Takes an adapter away, closing all that files opened on it. They stay open, but every request fails.
+pub(crate) fn remove(Registration(device): Registration, passive: &Passive<'_>) {
+    let mut control = CONTROL.lock();
+    control.adapters.remove(&device);
+    control.adapters.shrink();
+    for open in control.files.iter().filter(|open| Arc::ptr_eq(&open.device, &device)) {
+        open.file.cleanup(passive);
+    }
+    if control.adapters.iter().next().is_none()
+        && let Some(Handle(handle)) = control.handle.take()
+    {
+        // SAFETY: registered by `register`, deregistered once. File objects keep the device object as long as they need.
+        unsafe { ndis::NdisDeregisterDeviceEx(handle) };
+    }
+}
+
+/// Makes the device.
+fn register(_passive: &Passive<'_>) -> Result<Handle, NDIS_STATUS> {
+    let mut name = unicode_string(wide!(r"\Device\SoftNdk"));
+    let mut link = unicode_string(wide!(r"\DosDevices\SoftNdk"));
+    // Full access for SYSTEM and administrators, none for anybody else; nothing is inherited.
+    let security = unicode_string(wide!("D:P(A;;GA;;;SY)(A;;GA;;;BA)"));
+    let mut routines: [_; IRP_MJ_MAXIMUM_FUNCTION as usize + 1] = array::from_fn(dispatch_routine);
+    let mut attributes = NDIS_DEVICE_OBJECT_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES,
+            NDIS_DEVICE_OBJECT_ATTRIBUTES_REVISION_1,
+            NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1,
+        ),
+        DeviceName: &raw mut name,
+        SymbolicName: &raw mut link,
+        MajorFunctions: routines.as_mut_ptr(),
+        DefaultSDDLString: &raw const security,
+        ..NDIS_DEVICE_OBJECT_ATTRIBUTES::ZERO
+    };
+    let (mut device, mut handle) = (null_mut(), null_mut());
+    // SAFETY: complete attributes and out parameters that outlive the call; PASSIVE_LEVEL by the token.
+    let status = unsafe {
+        ndis::NdisRegisterDeviceEx(entry::ndis_driver(), &raw mut attributes, &raw mut device, &raw mut handle)
+    };
+    if status != STATUS_SUCCESS {
+        return Err(status);
+    }
+    // NdisRegisterDeviceEx has no parameter for it. Nobody knows of the device yet but for its name, which `create`
+    // insists on.
+    // SAFETY: the device object just made; its characteristics are read by the I/O manager at opens only.
+    unsafe { (*device).Characteristics |= SECURE_OPEN };
+    Ok(Handle(handle))
+}
+
+/// IRP_MJ_CREATE.
+unsafe extern "system" fn create(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
+    // SAFETY: the I/O manager hands the IRP over.
+    let irp = unsafe { Irp::from_raw(irp) };
+    let status = match open(&irp) {
+        Ok(()) => STATUS_SUCCESS,
+        Err(status) => status,
+    };
+    irp.complete(status, 0);
+    status
+}
+
+fn open(irp: &Irp) -> Result<(), NTSTATUS> {
+    let file_object = irp.file_object();
+    // SAFETY: the file object of an IRP in progress.
+    let name_length = unsafe { (*file_object).FileName.Length };
+    if name_length != 0 {
+        return Err(STATUS_OBJECT_NAME_NOT_FOUND);
+    }
+    if irp.is_32bit() {
+        return Err(STATUS_NOT_SUPPORTED);
+    }
+    let mut control = CONTROL.lock();
+    let device = control.adapters.iter().next().cloned().ok_or(STATUS_DEVICE_REMOVED)?;
+    let file = device.open()?;
+    let open = Arc::try_new(OpenFile { device, file }).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+    control.files.insert(open.clone()).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+    // SAFETY: this device's file objects are this driver's to put a context in; nobody reads it before the create ends.
+    unsafe { (*file_object).FsContext = Arc::into_raw(open).cast_mut().cast() };
+    Ok(())
+}
+
+/// The open file behind a file object, kept.
+///
+/// # Safety
+/// `create` succeeded for this file object, and `close` has not ended.
+unsafe fn open_file(file_object: *mut FILE_OBJECT) -> Arc<OpenFile, Windows> {
+    // SAFETY: valid, by contract.
+    let context = unsafe { (*file_object).FsContext };
+    // SAFETY: `open` left a reference there, which stays.
+    let left = unsafe { Arc::<OpenFile, Windows>::from_raw(context.cast_const().cast()) };
+    Arc::clone(&ManuallyDrop::new(left))
+}
+
+/// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL, in the requestor's process.
+unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
+    // SAFETY: the I/O manager calls this at PASSIVE_LEVEL for requests of user mode, the only ones there are.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: the I/O manager hands the IRP over.
+    let irp = unsafe { Irp::from_raw(irp) };
+    // SAFETY: a request of an open file. It is kept beyond the request's completion, with which the file may go.
+    let open = unsafe { open_file(irp.file_object()) };
+    open.file.dispatch(irp.into_request(), &passive)
+}
+
+/// The cancel routine of a request that [`device_control`] pended. <= DISPATCH_LEVEL, no lock held.
+///
+/// # Safety
+/// `file_object` is the request's, and the request is still in progress.
+pub(crate) unsafe fn cancel_request(file_object: *mut FILE_OBJECT, id: u64) {
+    // SAFETY: a request in progress keeps its file. It is kept beyond the request's completion, with which it may go.
+    let open = unsafe { open_file(file_object) };
+    open.file.cancel(id);
+}
+
+/// IRP_MJ_CLEANUP: the last handle is closed, requests may be in progress. PASSIVE_LEVEL.
+unsafe extern "system" fn cleanup(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
+    // SAFETY: the I/O manager calls this at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: the I/O manager hands the IRP over.
+    let irp = unsafe { Irp::from_raw(irp) };
+    // SAFETY: a request of an open file.
+    let open = unsafe { open_file(irp.file_object()) };
+    open.file.cleanup(&passive);
+    irp.complete(STATUS_SUCCESS, 0);
+    STATUS_SUCCESS
+}
+
+/// IRP_MJ_CLOSE: the last request is done, too. PASSIVE_LEVEL.
+unsafe extern "system" fn close(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
+    // SAFETY: the I/O manager hands the IRP over.
+    let irp = unsafe { Irp::from_raw(irp) };
+    // SAFETY: the file object of an IRP in progress.
+    let context = unsafe { (*irp.file_object()).FsContext };
+    // SAFETY: the reference that `open` left there, taken back once.
+    let open = unsafe { Arc::<OpenFile, Windows>::from_raw(context.cast_const().cast()) };
+    let mut control = CONTROL.lock();
+    control.files.remove(&open);
+    control.files.shrink();
+    drop(control);
+    drop(open);
+    irp.complete(STATUS_SUCCESS, 0);
+    STATUS_SUCCESS
+}

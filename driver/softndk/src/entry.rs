@@ -1,0 +1,164 @@
+//! Loading and unloading: KMDF in miniport mode, then NDIS, each undone in reverse.
+//!
+//! NDIS owns the driver object: nothing here touches `DriverUnload` or `MajorFunction` ("Creating a KMDF miniport
+//! driver", and the KMDF stub's handling of `WdfDriverInitNoDispatchOverride`).
+#![expect(unsafe_code, reason = "the driver's entry points are foreign functions, and so is all they call")]
+
+use core::{
+    ffi::c_void,
+    mem::transmute,
+    ptr::{null_mut, read},
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use ndk_abi::{
+    describe::ZeroInit,
+    ndis::{
+        NDIS_HANDLE, NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
+        NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
+    },
+    status::NDIS_STATUS,
+};
+use wdk_sys::{
+    _WDF_DRIVER_INIT_FLAGS::WdfDriverInitNoDispatchOverride, DRIVER_OBJECT, NT_SUCCESS, NTSTATUS, PCUNICODE_STRING,
+    PFN_WDFDRIVERMINIPORTUNLOAD, WDF_DRIVER_CONFIG, WDF_NO_OBJECT_ATTRIBUTES, WDFDRIVER, WDFFUNC, WdfDriverGlobals,
+    call_unsafe_wdf_function_binding, ntddk::KeFlushQueuedDpcs,
+};
+
+use crate::{adapter, control, datapath, ndis, ndk, oid};
+
+/// The oldest NDIS with all that is used here: that of Windows Server 2016.
+const NDIS_VERSION: (u8, u8) = (6, 60);
+
+/// Major, minor, build, revision.
+pub(crate) const DRIVER_VERSION: [u16; 4] = [0, 1, 0, 0];
+
+unsafe extern "C" {
+    /// Of the KMDF stub: how a miniport's unload reaches the framework *and* unbinds the driver from it. The function
+    /// table's own entry does not unbind (wdfminiport.h, KMDF 1.33).
+    static WdfDriverMiniportUnloadOverride: WDFFUNC;
+}
+
+/// The framework's driver object, from DriverEntry to unload.
+static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// What NDIS calls this driver, from `set_options` to unload.
+static NDIS_DRIVER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// The framework's driver object.
+pub(crate) fn wdf_driver() -> WDFDRIVER {
+    DRIVER.load(Ordering::Acquire).cast()
+}
+
+/// The handle of NdisMRegisterMiniportDriver.
+pub(crate) fn ndis_driver() -> NDIS_HANDLE {
+    NDIS_DRIVER.load(Ordering::Acquire)
+}
+
+/// Called once, by the KMDF stub (which is the image's entry point), at PASSIVE_LEVEL.
+///
+/// # Safety
+/// The arguments are those of the I/O manager.
+#[unsafe(export_name = "DriverEntry")]
+unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> NTSTATUS {
+    control::initialize();
+    let mut config = WDF_DRIVER_CONFIG {
+        Size: size_of::<WDF_DRIVER_CONFIG>() as u32,
+        // EvtDriverUnload stays null: with one, the stub would displace DriverObject->DriverUnload, which is NDIS's.
+        DriverInitFlags: WdfDriverInitNoDispatchOverride as u32,
+        ..WDF_DRIVER_CONFIG::default()
+    };
+    let mut wdf_driver: WDFDRIVER = null_mut();
+    // SAFETY: the arguments of DriverEntry, and out parameters that outlive the call.
+    let status = unsafe {
+        call_unsafe_wdf_function_binding!(
+            WdfDriverCreate,
+            driver,
+            registry_path,
+            WDF_NO_OBJECT_ATTRIBUTES,
+            &raw mut config,
+            &raw mut wdf_driver
+        )
+    };
+    if !NT_SUCCESS(status) {
+        return status;
+    }
+    DRIVER.store(wdf_driver.cast(), Ordering::Release);
+
+    // NDIS calls set_options inside this call. Should it fail, the stub unbinds from KMDF.
+    let mut handle = null_mut();
+    let mut characteristics = characteristics();
+    // SAFETY: the arguments of DriverEntry, complete characteristics, and an out parameter that outlives the call.
+    let status = unsafe {
+        ndis::NdisMRegisterMiniportDriver(
+            driver.cast(),
+            registry_path.cast_mut().cast(),
+            null_mut(),
+            &raw mut characteristics,
+            &raw mut handle,
+        )
+    };
+    status.0
+}
+
+/// What NDIS may ask of this driver.
+fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
+    let [major, minor, ..] = DRIVER_VERSION;
+    NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
+        Header: NDIS_OBJECT_HEADER {
+            Type: NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
+            Revision: NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
+            Size: NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
+        },
+        MajorNdisVersion: NDIS_VERSION.0,
+        MinorNdisVersion: NDIS_VERSION.1,
+        MajorDriverVersion: major as u8,
+        MinorDriverVersion: minor as u8,
+        SetOptionsHandler: Some(set_options),
+        InitializeHandlerEx: Some(adapter::initialize),
+        HaltHandlerEx: Some(adapter::halt),
+        UnloadHandler: Some(unload),
+        PauseHandler: Some(datapath::pause),
+        RestartHandler: Some(datapath::restart),
+        OidRequestHandler: Some(oid::request),
+        SendNetBufferListsHandler: Some(datapath::send),
+        ReturnNetBufferListsHandler: Some(datapath::return_lists),
+        CancelSendHandler: Some(datapath::cancel_send),
+        DevicePnPEventNotifyHandler: Some(adapter::pnp_event),
+        ShutdownHandlerEx: Some(adapter::shutdown),
+        CancelOidRequestHandler: Some(oid::cancel),
+        DirectOidRequestHandler: Some(oid::direct_request),
+        CancelDirectOidRequestHandler: Some(oid::cancel),
+        ..NDIS_MINIPORT_DRIVER_CHARACTERISTICS::ZERO
+    }
+}
+
+/// `MiniportSetOptions`: adds the NDK provider. PASSIVE_LEVEL. The out parameter of the registration may not be written
+/// yet, so the handle is taken from here.
+unsafe extern "system" fn set_options(driver: NDIS_HANDLE, _context: NDIS_HANDLE) -> NDIS_STATUS {
+    NDIS_DRIVER.store(driver, Ordering::Release);
+    let mut provider = ndk::characteristics();
+    // SAFETY: the handle NDIS gave, and complete characteristics.
+    unsafe { ndis::NdisSetOptionalHandlers(driver, (&raw mut provider).cast()) }
+}
+
+/// `MiniportDriverUnload`. PASSIVE_LEVEL; all adapters are halted. WDF goes last, so that none of its objects outlives
+/// the framework's binding.
+unsafe extern "system" fn unload(_driver: *mut c_void) {
+    // SAFETY: registered, and not yet deregistered.
+    unsafe { ndis::NdisMDeregisterMiniportDriver(ndis_driver()) };
+    // Deferred calls hold no adapter back: the last ones may still be leaving this image.
+    // SAFETY: PASSIVE_LEVEL.
+    unsafe { KeFlushQueuedDpcs() };
+    // SAFETY: written by the stub before DriverEntry and once after it, never since.
+    let unload = unsafe { read(&raw const WdfDriverMiniportUnloadOverride) };
+    // SAFETY: the variable has the type of all framework functions; this one's is PFN_WDFDRIVERMINIPORTUNLOAD.
+    let unload = unsafe { transmute::<WDFFUNC, PFN_WDFDRIVERMINIPORTUNLOAD>(unload) };
+    if let Some(unload) = unload {
+        // SAFETY: written when the stub bound this driver, before DriverEntry.
+        let globals = unsafe { WdfDriverGlobals };
+        // SAFETY: the last call into the framework, at PASSIVE_LEVEL, with the driver it created.
+        unsafe { unload(globals, wdf_driver()) };
+    }
+}

@@ -1,0 +1,102 @@
+//! The kernel around the control device.
+#![expect(unsafe_code, reason = "a trait that promises memory validity, and NDK adapters by pointer")]
+
+use core::{
+    net::IpAddr,
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use ndk_abi::{
+    ndkpi::{NDK_ADAPTER, NDK_VERSION},
+    softndk_ioctl::SOFTNDK_DIAGNOSTICS,
+    status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS},
+};
+use ndk_provider::Provider;
+use platform::{Arc, Passive, Slice};
+
+use crate::{
+    entry,
+    irp::ControlRequest,
+    pin::{self, PinnedMemory},
+    platform::{self as windows, Windows},
+};
+
+/// One adapter, as its control device needs it.
+pub(crate) struct KernelHost {
+    luid: u64,
+    provider: Provider<Windows>,
+    addresses: Slice<IpAddr, Windows>,
+    enabled: Arc<AtomicBool, Windows>,
+}
+
+impl KernelHost {
+    pub(crate) fn new(
+        luid: u64,
+        provider: Provider<Windows>,
+        addresses: Slice<IpAddr, Windows>,
+        enabled: Arc<AtomicBool, Windows>,
+    ) -> Self {
+        Self { luid, provider, addresses, enabled }
+    }
+}
+
+// SAFETY: the provider obeys NDKPI; PinnedMemory is locked as asked for.
+unsafe impl nd_ioctl::Host for KernelHost {
+    type Platform = Windows;
+    type Request = ControlRequest;
+    type Pinned = PinnedMemory;
+
+    fn adapter_id(&self) -> u64 {
+        self.luid
+    }
+
+    fn address(&self, index: usize) -> Option<IpAddr> {
+        self.addresses.get(index).copied()
+    }
+
+    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        if !self.enabled.load(Ordering::Relaxed) {
+            return Err(NDIS_STATUS_ADAPTER_NOT_READY);
+        }
+        self.provider.open(version)
+    }
+
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+        // SAFETY: by contract the adapter came from `open_adapter`, and is closed once.
+        unsafe { Provider::<Windows>::close(adapter, passive) };
+    }
+
+    /// The requestor's process is the current one: control codes are dispatched in its thread.
+    fn pin(
+        &self,
+        _request: &ControlRequest,
+        address: u64,
+        length: usize,
+        write: bool,
+        passive: &Passive<'_>,
+    ) -> Result<PinnedMemory, NTSTATUS> {
+        PinnedMemory::lock(address, length, write, passive)
+    }
+
+    fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
+        let counts = self.provider.object_counts();
+        diagnostics.DriverVersion = entry::DRIVER_VERSION;
+        diagnostics.Adapters = counts.adapters;
+        diagnostics.Pds = counts.pds;
+        diagnostics.Cqs = counts.cqs;
+        diagnostics.Mrs = counts.mrs;
+        diagnostics.Mws = counts.mws;
+        diagnostics.Srqs = counts.srqs;
+        diagnostics.Qps = counts.qps;
+        diagnostics.Connectors = counts.connectors;
+        diagnostics.Listeners = counts.listeners;
+        diagnostics.PinnedBytes = pin::pinned_bytes();
+        diagnostics.PoolBytes = windows::pool_bytes();
+    }
+
+    #[cfg(feature = "planted-faults")]
+    fn plant(&self, kind: u32) -> NTSTATUS {
+        crate::planted::plant(kind)
+    }
+}

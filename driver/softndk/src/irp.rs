@@ -1,0 +1,239 @@
+//! IRPs. The only module that looks inside one.
+//!
+//! The fields are named here by their documented offsets on x64: the generated bindings name the unions inside an IRP
+//! differently from kit to kit.
+#![expect(unsafe_code, reason = "IRPs are structures of the I/O manager, used by pointer and shared with it")]
+
+use core::{
+    ffi::c_void,
+    mem::offset_of,
+    ptr::{NonNull, null_mut},
+    slice,
+    sync::atomic::{AtomicPtr, AtomicU8, Ordering},
+};
+
+use ndk_abi::status::{NTSTATUS, STATUS_BUFFER_OVERFLOW};
+use wdk_sys::{
+    FILE_OBJECT,
+    ntddk::{IoIs32bitProcess, IoReleaseCancelSpinLock, IofCompleteRequest},
+};
+
+use crate::control;
+
+/// `SL_PENDING_RETURNED` of wdm.h: what IoMarkIrpPending sets.
+const PENDING_RETURNED: u8 = 1;
+
+/// `IO_NO_INCREMENT` of wdm.h.
+const NO_PRIORITY_BOOST: i8 = 0;
+
+/// The used part of an IRP.
+#[repr(C)]
+struct Header {
+    _type_to_flags: [u8; 0x18],
+    system_buffer: *mut u8,
+    _thread_list_entry: [usize; 2],
+    status: NTSTATUS,
+    information: usize,
+    _requestor_mode_to_current_location: [u8; 4],
+    cancel: AtomicU8,
+    cancel_irql: u8,
+    _apc_environment_to_overlay: [u8; 0x22],
+    cancel_routine: AtomicPtr<c_void>,
+    _user_buffer: *mut c_void,
+    driver_context: [u64; 4],
+    _thread_to_list_entry: [u8; 0x20],
+    current_stack_location: *mut StackLocation,
+}
+
+/// The used part of an IO_STACK_LOCATION, with the parameters of IRP_MJ_DEVICE_CONTROL. Each parameter is aligned to 8.
+#[repr(C)]
+struct StackLocation {
+    _major_minor_flags: [u8; 3],
+    control: u8,
+    _align0: u32,
+    output_length: u32,
+    _align1: u32,
+    input_length: u32,
+    _align2: u32,
+    code: u32,
+    _align3: u32,
+    _type3_input_buffer: *mut c_void,
+    _device_object: *mut c_void,
+    file_object: *mut FILE_OBJECT,
+}
+
+const _: () = {
+    assert!(offset_of!(Header, system_buffer) == 0x18);
+    assert!(offset_of!(Header, status) == 0x30);
+    assert!(offset_of!(Header, information) == 0x38);
+    assert!(offset_of!(Header, cancel) == 0x44);
+    assert!(offset_of!(Header, cancel_irql) == 0x45);
+    assert!(offset_of!(Header, cancel_routine) == 0x68);
+    assert!(offset_of!(Header, driver_context) == 0x78);
+    assert!(offset_of!(Header, current_stack_location) == 0xB8);
+    assert!(offset_of!(StackLocation, control) == 0x03);
+    assert!(offset_of!(StackLocation, output_length) == 0x08);
+    assert!(offset_of!(StackLocation, input_length) == 0x10);
+    assert!(offset_of!(StackLocation, code) == 0x18);
+    assert!(offset_of!(StackLocation, file_object) == 0x30);
+};
+
+/// An IRP of the control device, owned: it is completed once, by [`Irp::complete`] or by giving it to someone who does.
+pub(crate) struct Irp(NonNull<Header>);
+
+// SAFETY: an owned IRP may be handled on any thread.
+unsafe impl Send for Irp {}
+
+impl Irp {
+    /// Takes an IRP over from the I/O manager.
+    ///
+    /// # Safety
+    /// `irp` is valid and now this driver's, at its current stack location, in a dispatch or cancel routine.
+    pub(crate) unsafe fn from_raw(irp: *mut c_void) -> Self {
+        // SAFETY: a valid IRP is not null.
+        Self(unsafe { NonNull::new_unchecked(irp.cast()) })
+    }
+
+    fn as_ptr(&self) -> *mut Header {
+        self.0.as_ptr()
+    }
+
+    fn stack(&self) -> *mut StackLocation {
+        // SAFETY: the IRP is valid while it is owned.
+        unsafe { (*self.as_ptr()).current_stack_location }
+    }
+
+    /// The file object it was sent to. It lives at least as long as the IRP is owned.
+    pub(crate) fn file_object(&self) -> *mut FILE_OBJECT {
+        // SAFETY: an owned IRP has a current stack location.
+        unsafe { (*self.stack()).file_object }
+    }
+
+    /// Whether a 32-bit process sent it; its structures would be laid out differently.
+    pub(crate) fn is_32bit(&self) -> bool {
+        // SAFETY: the IRP is valid while it is owned.
+        unsafe { IoIs32bitProcess(self.as_ptr().cast()) != 0 }
+    }
+
+    /// Gives the IRP back to the I/O manager. <= DISPATCH_LEVEL, no lock held.
+    pub(crate) fn complete(self, status: NTSTATUS, information: usize) {
+        let irp = self.as_ptr();
+        // SAFETY: the IRP is owned.
+        unsafe { (*irp).status = status };
+        // SAFETY: the same.
+        unsafe { (*irp).information = information };
+        // SAFETY: the IRP is owned, and not touched after this.
+        unsafe { IofCompleteRequest(irp.cast(), NO_PRIORITY_BOOST) };
+    }
+
+    /// An IRP_MJ_DEVICE_CONTROL, buffered, as a request of the control device.
+    pub(crate) fn into_request(self) -> ControlRequest {
+        let stack = self.stack();
+        // SAFETY: an owned IRP has a current stack location, here with the parameters of its major function.
+        let input = unsafe { (*stack).input_length } as usize;
+        // SAFETY: the same.
+        let output = unsafe { (*stack).output_length } as usize;
+        // SAFETY: the IRP is owned.
+        let buffer = unsafe { (*self.as_ptr()).system_buffer };
+        let (input, output) = if buffer.is_null() { (0, 0) } else { (input, output) };
+        // The I/O manager fills the input only: what lies beyond must not show up in the output.
+        if let Some(beyond) = output.checked_sub(input) {
+            // SAFETY: the buffer has room for the longer of the two.
+            let tail = unsafe { buffer.add(input) };
+            // SAFETY: the same.
+            unsafe { tail.write_bytes(0, beyond) };
+        }
+        ControlRequest { irp: self, input, output }
+    }
+
+    /// IoSetCancelRoutine.
+    fn exchange_cancel_routine(&self, routine: *mut c_void) -> *mut c_void {
+        // SAFETY: the IRP is owned, or being taken back under the lock that its cancel routine waits for.
+        let place = unsafe { &(*self.as_ptr()).cancel_routine };
+        place.swap(routine, Ordering::AcqRel)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        // SAFETY: as in exchange_cancel_routine.
+        let cancel = unsafe { &(*self.as_ptr()).cancel };
+        cancel.load(Ordering::Acquire) != 0
+    }
+}
+
+/// A control code with its buffer.
+pub(crate) struct ControlRequest {
+    irp: Irp,
+    input: usize,
+    output: usize,
+}
+
+impl ControlRequest {
+    fn buffer(&self) -> *mut u8 {
+        // SAFETY: the IRP is owned.
+        let buffer = unsafe { (*self.irp.as_ptr()).system_buffer };
+        if buffer.is_null() { NonNull::dangling().as_ptr() } else { buffer }
+    }
+}
+
+impl nd_ioctl::Request for ControlRequest {
+    fn code(&self) -> u32 {
+        // SAFETY: an owned IRP has a current stack location.
+        unsafe { (*self.irp.stack()).code }
+    }
+
+    fn input(&self) -> &[u8] {
+        // SAFETY: `input` initialised bytes of the system buffer (0 if there is none), which lives as long as the IRP.
+        unsafe { slice::from_raw_parts(self.buffer(), self.input) }
+    }
+
+    fn output(&mut self) -> &mut [u8] {
+        // SAFETY: `output` bytes of the system buffer, initialised by `into_request`; borrowed mutably with the request.
+        unsafe { slice::from_raw_parts_mut(self.buffer(), self.output) }
+    }
+
+    fn output_length(&self) -> usize {
+        self.output
+    }
+
+    fn complete(self, status: NTSTATUS, information: usize) {
+        // The I/O manager would copy as many bytes as it is told, even beyond the buffer.
+        debug_assert!(information <= self.output || status == STATUS_BUFFER_OVERFLOW);
+        let information = information.min(self.output);
+        self.irp.complete(status, information);
+    }
+
+    fn pend(&mut self, id: u64) -> bool {
+        // SAFETY: the IRP is owned; the driver context belongs to its owner.
+        unsafe { (*self.irp.as_ptr()).driver_context[0] = id };
+        self.irp.exchange_cancel_routine(cancel as *mut c_void);
+        // A routine that is already running waits for the lock our caller holds, and completes the request then.
+        if self.irp.is_cancelled() && !self.irp.exchange_cancel_routine(null_mut()).is_null() {
+            return false;
+        }
+        // IoMarkIrpPending. Only now: a request that is not pended must not carry the mark.
+        // SAFETY: an owned IRP has a current stack location; whoever could complete it waits for our caller's lock.
+        unsafe { (*self.irp.stack()).control |= PENDING_RETURNED };
+        true
+    }
+
+    fn unpend(&mut self) -> bool {
+        !self.irp.exchange_cancel_routine(null_mut()).is_null()
+    }
+}
+
+/// The cancel routine of pended requests. Called at DISPATCH_LEVEL with the cancel spin lock held.
+unsafe extern "system" fn cancel(_device: *mut c_void, irp: *mut c_void) {
+    let irp = irp.cast::<Header>();
+    // SAFETY: the I/O manager hands a valid IRP to its cancel routine.
+    let irql = unsafe { (*irp).cancel_irql };
+    // SAFETY: the same; nobody completes the request before `cancel_request` below.
+    let id = unsafe { (*irp).driver_context[0] };
+    // SAFETY: the same.
+    let stack = unsafe { (*irp).current_stack_location };
+    // SAFETY: the same.
+    let file_object = unsafe { (*stack).file_object };
+    // SAFETY: held on entry, to be released with the IRQL that the I/O manager left in the IRP.
+    unsafe { IoReleaseCancelSpinLock(irql) };
+    // SAFETY: the request is in progress, so the file object lives.
+    unsafe { control::cancel_request(file_object, id) };
+}

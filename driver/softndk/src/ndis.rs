@@ -1,0 +1,93 @@
+//! The functions of ndis.sys this driver calls. The wdk crates have none of them; types are those of `ndk_abi`.
+//!
+//! Each has the prototype and the IRQL of its ddi page (`nf-ndis-*`).
+#![expect(unsafe_code, reason = "foreign functions")]
+
+use core::ffi::c_void;
+
+use ndk_abi::{
+    ndis::{
+        NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE,
+        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_PARAMETER_TYPE, NET_BUFFER_LIST, NET_PNP_EVENT_NOTIFICATION,
+    },
+    status::NDIS_STATUS,
+    wdm::UNICODE_STRING,
+};
+use wdk_sys::DEVICE_OBJECT;
+
+/// What NDIS calls one of its objects. Good on any thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle(pub(crate) NDIS_HANDLE);
+
+// SAFETY: a token of NDIS, which is never dereferenced here.
+unsafe impl Send for Handle {}
+// SAFETY: as for Send.
+unsafe impl Sync for Handle {}
+
+/// `NDIS_IO_WORKITEM_FUNCTION`: (context, work item). PASSIVE_LEVEL.
+pub(crate) type NdisIoWorkItemFunction = unsafe extern "system" fn(*mut c_void, NDIS_HANDLE);
+
+// Bound by name to the module, so that neither build needs an import library of NDIS.
+#[link(name = "ndis.sys", kind = "raw-dylib", modifiers = "+verbatim")]
+unsafe extern "system" {
+    // PASSIVE_LEVEL
+    pub(crate) fn NdisMRegisterMiniportDriver(
+        DriverObject: *mut c_void,
+        RegistryPath: *mut UNICODE_STRING,
+        MiniportDriverContext: NDIS_HANDLE,
+        MiniportDriverCharacteristics: *mut NDIS_MINIPORT_DRIVER_CHARACTERISTICS,
+        NdisMiniportDriverHandle: *mut NDIS_HANDLE,
+    ) -> NDIS_STATUS;
+    pub(crate) fn NdisMDeregisterMiniportDriver(NdisMiniportDriverHandle: NDIS_HANDLE);
+    pub(crate) fn NdisSetOptionalHandlers(NdisHandle: NDIS_HANDLE, OptionalHandlers: *mut c_void) -> NDIS_STATUS;
+    pub(crate) fn NdisMSetMiniportAttributes(
+        NdisMiniportAdapterHandle: NDIS_HANDLE,
+        MiniportAttributes: *mut c_void,
+    ) -> NDIS_STATUS;
+    pub(crate) fn NdisMGetDeviceProperty(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        PhysicalDeviceObject: *mut *mut DEVICE_OBJECT,
+        FunctionalDeviceObject: *mut *mut DEVICE_OBJECT,
+        NextDeviceObject: *mut *mut DEVICE_OBJECT,
+        AllocatedResources: *mut *mut c_void,
+        AllocatedResourcesTranslated: *mut *mut c_void,
+    );
+    pub(crate) fn NdisOpenConfigurationEx(
+        ConfigObject: *mut NDIS_CONFIGURATION_OBJECT,
+        ConfigurationHandle: *mut NDIS_HANDLE,
+    ) -> NDIS_STATUS;
+    pub(crate) fn NdisReadConfiguration(
+        Status: *mut NDIS_STATUS,
+        ParameterValue: *mut *mut NDIS_CONFIGURATION_PARAMETER,
+        ConfigurationHandle: NDIS_HANDLE,
+        Keyword: *mut UNICODE_STRING,
+        ParameterType: NDIS_PARAMETER_TYPE,
+    );
+    pub(crate) fn NdisCloseConfiguration(ConfigurationHandle: NDIS_HANDLE);
+    pub(crate) fn NdisRegisterDeviceEx(
+        NdisObjectHandle: NDIS_HANDLE,
+        DeviceObjectAttributes: *mut NDIS_DEVICE_OBJECT_ATTRIBUTES,
+        pDeviceObject: *mut *mut DEVICE_OBJECT,
+        NdisDeviceHandle: *mut NDIS_HANDLE,
+    ) -> NDIS_STATUS;
+    pub(crate) fn NdisDeregisterDeviceEx(NdisDeviceHandle: NDIS_HANDLE);
+    pub(crate) fn NdisMNetPnPEvent(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        NetPnPEvent: *mut NET_PNP_EVENT_NOTIFICATION,
+    ) -> NDIS_STATUS;
+
+    // <= DISPATCH_LEVEL
+    pub(crate) fn NdisAllocateIoWorkItem(NdisObjectHandle: NDIS_HANDLE) -> NDIS_HANDLE;
+    pub(crate) fn NdisQueueIoWorkItem(
+        NdisIoWorkItemHandle: NDIS_HANDLE,
+        Routine: NdisIoWorkItemFunction,
+        WorkItemContext: *mut c_void,
+    );
+    pub(crate) fn NdisFreeIoWorkItem(NdisIoWorkItemHandle: NDIS_HANDLE);
+    pub(crate) fn NdisMSendNetBufferListsComplete(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        NetBufferLists: *mut NET_BUFFER_LIST,
+        SendCompleteFlags: u32,
+    );
+    pub(crate) fn NdisMPauseComplete(MiniportAdapterHandle: NDIS_HANDLE);
+}

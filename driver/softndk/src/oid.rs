@@ -1,0 +1,320 @@
+//! OID requests. All are answered at once: none pends, so there is nothing to cancel.
+//!
+//! Buffer rule of all requests: too short means NDIS_STATUS_INVALID_LENGTH with the length needed, else the bytes used
+//! are reported ("Miniport driver OID request handling").
+#![expect(unsafe_code, reason = "handlers that NDIS calls, on requests and buffers that NDIS owns")]
+#![expect(non_upper_case_globals, reason = "C names in patterns")]
+
+use core::{ffi::c_void, slice, sync::atomic::Ordering};
+
+use ndk_abi::{
+    ndis::{
+        NDIS_HANDLE, NDIS_INTERRUPT_MODERATION_PARAMETERS, NDIS_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
+        NDIS_NDK_STATISTICS_INFO, NDIS_NDK_STATISTICS_INFO_REVISION_1, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
+        NDIS_OID_REQUEST, NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
+        NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_SIZEOF_STATISTICS_INFO_REVISION_1, NDIS_STATISTICS_INFO,
+        NDIS_STATISTICS_INFO_REVISION_1, NdisInterruptModerationNotSupported, NdisRequestQueryInformation,
+        NdisRequestQueryStatistics, NdisRequestSetInformation, OID_802_3_CURRENT_ADDRESS, OID_802_3_MAXIMUM_LIST_SIZE,
+        OID_802_3_MULTICAST_LIST, OID_802_3_PERMANENT_ADDRESS, OID_GEN_CURRENT_LOOKAHEAD,
+        OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_INTERRUPT_MODERATION, OID_GEN_LINK_PARAMETERS,
+        OID_GEN_MAXIMUM_TOTAL_SIZE, OID_GEN_RCV_OK, OID_GEN_RECEIVE_BLOCK_SIZE, OID_GEN_RECEIVE_BUFFER_SPACE,
+        OID_GEN_STATISTICS, OID_GEN_TRANSMIT_BLOCK_SIZE, OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION,
+        OID_GEN_VENDOR_DRIVER_VERSION, OID_GEN_VENDOR_ID, OID_GEN_XMIT_OK, OID_NDK_CONNECTIONS,
+        OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS, OID_PNP_QUERY_POWER, OID_PNP_SET_POWER,
+    },
+    status::{
+        NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH,
+        NDIS_STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
+    },
+};
+use platform::Passive;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::{
+    adapter::Adapter,
+    attributes::{MAXIMUM_FRAME, MAXIMUM_PAYLOAD, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
+    configuration, entry,
+    platform::Windows,
+};
+
+/// Named in the general attributes. Those that NDIS answers from them are not repeated in `query`.
+pub(crate) static SUPPORTED: [u32; 25] = [
+    OID_GEN_CURRENT_LOOKAHEAD,
+    OID_GEN_CURRENT_PACKET_FILTER,
+    OID_GEN_INTERRUPT_MODERATION,
+    OID_GEN_LINK_PARAMETERS,
+    OID_GEN_MAXIMUM_TOTAL_SIZE,
+    OID_GEN_RCV_OK,
+    OID_GEN_RECEIVE_BLOCK_SIZE,
+    OID_GEN_RECEIVE_BUFFER_SPACE,
+    OID_GEN_STATISTICS,
+    OID_GEN_TRANSMIT_BLOCK_SIZE,
+    OID_GEN_TRANSMIT_BUFFER_SPACE,
+    OID_GEN_VENDOR_DESCRIPTION,
+    OID_GEN_VENDOR_DRIVER_VERSION,
+    OID_GEN_VENDOR_ID,
+    OID_GEN_XMIT_OK,
+    OID_802_3_CURRENT_ADDRESS,
+    OID_802_3_MAXIMUM_LIST_SIZE,
+    OID_802_3_MULTICAST_LIST,
+    OID_802_3_PERMANENT_ADDRESS,
+    OID_PNP_QUERY_POWER,
+    OID_PNP_SET_POWER,
+    OID_NDK_SET_STATE,
+    OID_NDK_STATISTICS,
+    OID_NDK_CONNECTIONS,
+    OID_NDK_LOCAL_ENDPOINTS,
+];
+
+/// OID_GEN_VENDOR_ID of a vendor without a number from IEEE.
+const NO_VENDOR_ID: u32 = 0x00FF_FFFF;
+
+/// OID_GEN_VENDOR_DESCRIPTION, null-terminated.
+const DESCRIPTION: &[u8] = b"SoftNDK virtual RDMA adapter\0";
+
+/// Bytes of a multicast address.
+const MAC_LENGTH: u32 = 6;
+
+/// `MiniportOidRequest`. PASSIVE_LEVEL, one request at a time.
+pub(crate) unsafe extern "system" fn request(context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+    // SAFETY: NDIS calls this at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: the context of this adapter, which NDIS does not halt during a request.
+    let adapter = unsafe { Adapter::from_context(context) };
+    // SAFETY: NDIS gives a valid request, this driver's until it is completed.
+    let Some(mut buffer) = (unsafe { Buffer::new(request) }) else { return NDIS_STATUS_NOT_SUPPORTED };
+    let outcome = match buffer.kind {
+        Kind::Query => query(adapter, &mut buffer),
+        Kind::Set => set(adapter, &mut buffer, &passive),
+    };
+    buffer.finish(outcome)
+}
+
+/// `MiniportDirectOidRequest`. <= DISPATCH_LEVEL, any number at a time.
+pub(crate) unsafe extern "system" fn direct_request(
+    context: NDIS_HANDLE,
+    request: *mut NDIS_OID_REQUEST,
+) -> NDIS_STATUS {
+    // SAFETY: the context of this adapter, which NDIS does not halt during a request.
+    let adapter = unsafe { Adapter::from_context(context) };
+    // SAFETY: NDIS gives a valid request, this driver's until it is completed.
+    let Some(mut buffer) = (unsafe { Buffer::new(request) }) else { return NDIS_STATUS_NOT_SUPPORTED };
+    let outcome = match (buffer.oid, buffer.kind) {
+        (OID_NDK_STATISTICS, Kind::Query) => rdma_statistics(adapter, &mut buffer),
+        _ => Err(NDIS_STATUS_NOT_SUPPORTED),
+    };
+    buffer.finish(outcome)
+}
+
+/// `MiniportCancelOidRequest` and `MiniportCancelDirectOidRequest`. <= DISPATCH_LEVEL.
+pub(crate) unsafe extern "system" fn cancel(_context: NDIS_HANDLE, _id: *mut c_void) {}
+
+fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
+    match buffer.oid {
+        OID_GEN_CURRENT_LOOKAHEAD => buffer.answer_number(adapter.lookahead.load(Ordering::Relaxed)),
+        OID_GEN_CURRENT_PACKET_FILTER => buffer.answer_number(adapter.packet_filter.load(Ordering::Relaxed)),
+        OID_GEN_INTERRUPT_MODERATION => buffer.answer(
+            NDIS_INTERRUPT_MODERATION_PARAMETERS {
+                Header: NDIS_OBJECT_HEADER::new(
+                    NDIS_OBJECT_TYPE_DEFAULT,
+                    NDIS_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
+                    NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
+                ),
+                Flags: 0,
+                InterruptModeration: NdisInterruptModerationNotSupported,
+            }
+            .as_bytes(),
+        ),
+        // One frame at a time: no buffer is larger than a frame.
+        OID_GEN_MAXIMUM_TOTAL_SIZE
+        | OID_GEN_RECEIVE_BLOCK_SIZE
+        | OID_GEN_RECEIVE_BUFFER_SPACE
+        | OID_GEN_TRANSMIT_BLOCK_SIZE
+        | OID_GEN_TRANSMIT_BUFFER_SPACE => buffer.answer_number(MAXIMUM_FRAME),
+        OID_GEN_STATISTICS => statistics(adapter, buffer),
+        OID_GEN_VENDOR_DESCRIPTION => buffer.answer(DESCRIPTION),
+        OID_GEN_VENDOR_DRIVER_VERSION => {
+            let [major, minor, ..] = entry::DRIVER_VERSION;
+            buffer.answer_number(u32::from(major) << 16 | u32::from(minor))
+        }
+        OID_GEN_VENDOR_ID => buffer.answer_number(NO_VENDOR_ID),
+        OID_GEN_XMIT_OK => buffer.answer_count(adapter.traffic().frames()),
+        OID_GEN_RCV_OK => buffer.answer_count(0),
+        OID_802_3_MAXIMUM_LIST_SIZE => buffer.answer_number(MULTICAST_LIST_SIZE),
+        OID_PNP_QUERY_POWER => Ok(()),
+        OID_NDK_STATISTICS => rdma_statistics(adapter, buffer),
+        _ => Err(NDIS_STATUS_NOT_SUPPORTED),
+    }
+}
+
+fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<(), NDIS_STATUS> {
+    match buffer.oid {
+        OID_GEN_CURRENT_LOOKAHEAD => {
+            let lookahead = buffer.take_number()?;
+            if lookahead > MAXIMUM_PAYLOAD {
+                return Err(NDIS_STATUS_INVALID_DATA);
+            }
+            adapter.lookahead.store(lookahead, Ordering::Relaxed);
+            Ok(())
+        }
+        OID_GEN_CURRENT_PACKET_FILTER => {
+            let filter = buffer.take_number()?;
+            if filter & !PACKET_FILTERS != 0 {
+                return Err(NDIS_STATUS_NOT_SUPPORTED);
+            }
+            adapter.packet_filter.store(filter, Ordering::Relaxed);
+            Ok(())
+        }
+        // Nothing is ever received: the list is checked, and needs no place.
+        OID_802_3_MULTICAST_LIST => {
+            let length = buffer.length;
+            if !length.is_multiple_of(MAC_LENGTH) || length > MULTICAST_LIST_SIZE * MAC_LENGTH {
+                return Err(NDIS_STATUS_INVALID_LENGTH);
+            }
+            buffer.used = length;
+            Ok(())
+        }
+        // There is no hardware that could sleep.
+        OID_PNP_SET_POWER => buffer.take_number().map(|_state| ()),
+        OID_NDK_SET_STATE => {
+            let enable = buffer.take(1)?.first().is_some_and(|flag| *flag != 0);
+            if enable && !configuration::network_direct(adapter.miniport(), passive)? {
+                return Err(NDIS_STATUS_NOT_SUPPORTED);
+            }
+            adapter.rdma().set(enable)
+        }
+        // The link is what it is, and no interrupt is there to moderate.
+        OID_GEN_LINK_PARAMETERS | OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_NOT_SUPPORTED),
+        _ => Err(NDIS_STATUS_NOT_SUPPORTED),
+    }
+}
+
+/// OID_NDK_STATISTICS. <= DISPATCH_LEVEL.
+fn rdma_statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
+    let provider = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?;
+    let statistics = NDIS_NDK_STATISTICS_INFO {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_DEFAULT,
+            NDIS_NDK_STATISTICS_INFO_REVISION_1,
+            NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1,
+        ),
+        Flags: 0,
+        CounterSet: provider.counters(),
+    };
+    buffer.answer(statistics.as_bytes())
+}
+
+/// OID_GEN_STATISTICS: RDMA traffic counts, too.
+fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
+    let rdma = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?.counters();
+    let statistics = NDIS_STATISTICS_INFO {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_DEFAULT,
+            NDIS_STATISTICS_INFO_REVISION_1,
+            NDIS_SIZEOF_STATISTICS_INFO_REVISION_1,
+        ),
+        SupportedStatistics: STATISTICS,
+        ifHCInOctets: rdma.RDMAInOctets,
+        ifHCOutOctets: rdma.RDMAOutOctets.wrapping_add(adapter.traffic().octets()),
+        ..NDIS_STATISTICS_INFO::new_zeroed()
+    };
+    buffer.answer(statistics.as_bytes())
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Query,
+    Set,
+}
+
+/// A query or set: its buffer, and how much of it was used or would be needed.
+struct Buffer {
+    request: *mut NDIS_OID_REQUEST,
+    oid: u32,
+    kind: Kind,
+    memory: *mut u8,
+    length: u32,
+    used: u32,
+    needed: u32,
+}
+
+impl Buffer {
+    /// `None`: a kind of request that this driver has none of.
+    ///
+    /// # Safety
+    /// `request` and its buffer are valid and unshared until `finish`.
+    unsafe fn new(request: *mut NDIS_OID_REQUEST) -> Option<Self> {
+        // SAFETY: valid, by contract. Only the beginning is read: the size of the whole depends on NDIS.
+        let kind = match unsafe { (*request).RequestType } {
+            NdisRequestQueryInformation | NdisRequestQueryStatistics => Kind::Query,
+            NdisRequestSetInformation => Kind::Set,
+            _ => return None,
+        };
+        // SAFETY: valid, by contract.
+        let data = unsafe { (*request).DATA };
+        // SAFETY: queries and sets have the same layout.
+        let query = unsafe { data.QUERY_INFORMATION };
+        let memory: *mut u8 = query.InformationBuffer.cast();
+        let length = if memory.is_null() { 0 } else { query.InformationBufferLength };
+        Some(Self { request, oid: query.Oid, kind, memory, length, used: 0, needed: 0 })
+    }
+
+    /// Reports what was used or needed (BytesWritten or BytesRead, and BytesNeeded, are in the same places).
+    fn finish(self, outcome: Result<(), NDIS_STATUS>) -> NDIS_STATUS {
+        // SAFETY: valid and unshared, by contract of `new`.
+        let data = unsafe { &mut (*self.request).DATA };
+        // SAFETY: queries and sets have the same layout.
+        let query = unsafe { &mut data.QUERY_INFORMATION };
+        query.BytesWritten = self.used;
+        query.BytesNeeded = self.needed;
+        match outcome {
+            Ok(()) => STATUS_SUCCESS,
+            Err(status) => status,
+        }
+    }
+
+    /// Checks that `length` bytes are there.
+    fn require(&mut self, length: u32) -> Result<(), NDIS_STATUS> {
+        if self.length >= length {
+            return Ok(());
+        }
+        self.needed = length;
+        Err(NDIS_STATUS_INVALID_LENGTH)
+    }
+
+    /// Answers a query.
+    fn answer(&mut self, bytes: &[u8]) -> Result<(), NDIS_STATUS> {
+        let length = bytes.len() as u32;
+        self.require(length)?;
+        // SAFETY: the buffer has as many bytes, and is NDIS's, not ours.
+        unsafe { self.memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        self.used = length;
+        Ok(())
+    }
+
+    fn answer_number(&mut self, number: u32) -> Result<(), NDIS_STATUS> {
+        self.answer(&number.to_ne_bytes())
+    }
+
+    /// Answers with a counter: 64 bits if there is room for them, else its low 32 bits ("OID_GEN_XMIT_OK").
+    fn answer_count(&mut self, count: u64) -> Result<(), NDIS_STATUS> {
+        if self.length as usize >= size_of::<u64>() {
+            return self.answer(&count.to_ne_bytes());
+        }
+        self.needed = size_of::<u64>() as u32;
+        self.answer_number(count as u32)
+    }
+
+    /// The first `length` bytes of a set.
+    fn take(&mut self, length: u32) -> Result<&[u8], NDIS_STATUS> {
+        self.require(length)?;
+        self.used = length;
+        // SAFETY: the buffer has as many bytes, initialised by who sent the request.
+        Ok(unsafe { slice::from_raw_parts(self.memory, length as usize) })
+    }
+
+    fn take_number(&mut self) -> Result<u32, NDIS_STATUS> {
+        let bytes = self.take(size_of::<u32>() as u32)?;
+        bytes.try_into().map(u32::from_ne_bytes).map_err(|_| NDIS_STATUS_INVALID_LENGTH)
+    }
+}

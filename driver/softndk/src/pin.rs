@@ -1,0 +1,102 @@
+//! Locked user memory.
+#![expect(unsafe_code, reason = "MDLs are structures of the memory manager, used by pointer")]
+
+use core::{
+    ptr::{NonNull, null_mut},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use ndk_abi::{
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS},
+    wdm::MDL,
+};
+use platform::Passive;
+use wdk_sys::{
+    _LOCK_OPERATION::{IoModifyAccess, IoReadAccess},
+    _MODE::UserMode,
+    ntddk::{IoAllocateMdl, IoFreeMdl, MmUnlockPages},
+};
+
+/// Bytes that one MDL describes at most; IoAllocateMdl takes almost 4 GiB, a round number is easier to divide by.
+const MDL_BYTES: usize = 1 << 30;
+
+unsafe extern "C" {
+    /// MmProbeAndLockPages with its structured exception as a status (seh.c).
+    fn softndk_probe_and_lock_pages(mdl: *mut MDL, access_mode: i32, operation: i32) -> i32;
+}
+
+/// Bytes locked by the whole driver.
+static PINNED_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes locked now.
+pub(crate) fn pinned_bytes() -> u64 {
+    PINNED_BYTES.load(Ordering::Relaxed)
+}
+
+/// A range of user memory, locked until this is dropped (<= DISPATCH_LEVEL): a chain of MDLs, each of them locked.
+pub(crate) struct PinnedMemory {
+    first: *mut MDL,
+}
+
+// SAFETY: locked MDLs may be used and freed from any thread.
+unsafe impl Send for PinnedMemory {}
+// SAFETY: as for Send; nothing changes after `lock`.
+unsafe impl Sync for PinnedMemory {}
+
+impl PinnedMemory {
+    /// Locks `length` bytes (not 0) at `address` of the current process, for reading or for reading and writing.
+    pub(crate) fn lock(address: u64, length: usize, write: bool, _passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
+        let operation = if write { IoModifyAccess } else { IoReadAccess };
+        let end = address.checked_add(length as u64).ok_or(STATUS_ACCESS_VIOLATION)?;
+        // What is locked so far is unlocked by the drop if the next piece fails.
+        let mut pinned = Self { first: null_mut() };
+        let mut place = &raw mut pinned.first;
+        let mut next = address;
+        while next < end {
+            let length = (end - next).min(MDL_BYTES as u64) as u32;
+            // SAFETY: describes the range only; no IRP is involved.
+            let mdl = unsafe { IoAllocateMdl(next as *mut _, length, 0, 0, null_mut()) }.cast::<MDL>();
+            if mdl.is_null() {
+                return Err(STATUS_INSUFFICIENT_RESOURCES);
+            }
+            // SAFETY: a fresh MDL; PASSIVE_LEVEL, in the process whose memory it describes.
+            let status = NTSTATUS(unsafe { softndk_probe_and_lock_pages(mdl, UserMode, operation) });
+            if status != STATUS_SUCCESS {
+                // SAFETY: allocated above, not locked.
+                unsafe { IoFreeMdl(mdl.cast()) };
+                return Err(status);
+            }
+            PINNED_BYTES.fetch_add(u64::from(length), Ordering::Relaxed);
+            // SAFETY: the end of the chain: `first`, or the link of the MDL before, all of them alive.
+            unsafe { place.write(mdl) };
+            // SAFETY: the MDL just linked.
+            place = unsafe { &raw mut (*mdl).Next };
+            next = next.saturating_add(u64::from(length));
+        }
+        Ok(pinned)
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        let mut mdl = self.first;
+        // SAFETY: the chain holds MDLs that `lock` allocated and locked, and nobody uses any more.
+        while let Some(header) = unsafe { mdl.as_ref() } {
+            let (next, length) = (header.Next, header.ByteCount);
+            // SAFETY: locked by `lock`; this also takes the system mapping away.
+            unsafe { MmUnlockPages(mdl.cast()) };
+            // SAFETY: allocated by `lock`, unlocked, freed once.
+            unsafe { IoFreeMdl(mdl.cast()) };
+            PINNED_BYTES.fetch_sub(u64::from(length), Ordering::Relaxed);
+            mdl = next;
+        }
+    }
+}
+
+// SAFETY: the chain is made once and stays as it is, with its pages locked, until the drop.
+unsafe impl nd_ioctl::Pinned for PinnedMemory {
+    fn mdl(&self) -> NonNull<MDL> {
+        // SAFETY: `lock` of a length that is not 0 made at least one MDL.
+        unsafe { NonNull::new_unchecked(self.first) }
+    }
+}

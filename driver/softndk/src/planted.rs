@@ -1,0 +1,33 @@
+//! Faults to be caught by the checkers, in drivers that are built for that and never shipped: the negative controls of
+//! the pool and IRQL checks.
+#![expect(unsafe_code, reason = "breaks the kernel's rules on purpose")]
+
+use core::alloc::Layout;
+
+use ndk_abi::{
+    softndk_ioctl::{SOFTNDK_TEST_PLANT_LEAK_POOL, SOFTNDK_TEST_PLANT_WRONG_IRQL},
+    status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
+};
+use platform::{Platform, SpinLock};
+use wdk_sys::ntddk::KeFlushQueuedDpcs;
+
+use crate::platform::Windows;
+
+/// Plants a fault. PASSIVE_LEVEL.
+pub(crate) fn plant(kind: u32) -> NTSTATUS {
+    match kind {
+        SOFTNDK_TEST_PLANT_LEAK_POOL => match Windows::allocate(Layout::new::<[u64; 8]>()) {
+            Some(_never_freed) => STATUS_SUCCESS,
+            None => STATUS_INSUFFICIENT_RESOURCES,
+        },
+        SOFTNDK_TEST_PLANT_WRONG_IRQL => {
+            let lock = SpinLock::<(), Windows>::new(());
+            let at_dispatch_level = lock.lock();
+            // SAFETY: none: this wants PASSIVE_LEVEL (ddi: nf-wdm-keflushqueueddpcs), which is the point.
+            unsafe { KeFlushQueuedDpcs() };
+            drop(at_dispatch_level);
+            STATUS_SUCCESS
+        }
+        _ => STATUS_INVALID_PARAMETER,
+    }
+}

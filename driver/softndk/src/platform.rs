@@ -1,0 +1,225 @@
+//! The Windows kernel as a [`Platform`]. IRQLs and failure modes: the ddi pages of the functions named.
+#![expect(unsafe_code, reason = "calls into the kernel, on kernel objects that live at fixed addresses")]
+
+use core::{
+    alloc::{GlobalAlloc, Layout},
+    arch::asm,
+    cell::UnsafeCell,
+    ffi::c_void,
+    ptr::{NonNull, null_mut},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use lock_api::{GuardNoSend, RawMutex};
+use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_SOURCE_IS_NONPAGED_POOL, PAGE_SIZE};
+use platform::{DISPATCH_LEVEL, DpcRoutine, Passive, Platform};
+use wdk_alloc::WdkAllocator;
+use wdk_sys::{
+    _EVENT_TYPE::NotificationEvent,
+    _KWAIT_REASON::Executive,
+    _MEMORY_CACHING_TYPE::MmCached,
+    _MM_PAGE_PRIORITY::NormalPagePriority,
+    _MODE::KernelMode,
+    KDPC, KEVENT, KIRQL, KSPIN_LOCK, PVOID,
+    ntddk::{
+        KeAcquireSpinLockRaiseToDpc, KeInitializeDpc, KeInitializeEvent, KeInsertQueueDpc, KeReleaseSpinLock,
+        KeSetEvent, KeTryToAcquireSpinLockAtDpcLevel, KeWaitForSingleObject, MmMapLockedPagesSpecifyCache,
+    },
+};
+
+/// Alignment that pool memory smaller than a page has (ddi: nf-wdm-exallocatepool2).
+const POOL_ALIGNMENT: usize = 16;
+
+/// `MdlMappingNoExecute` of wdm.h, a macro bit above the page priorities.
+const MDL_MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
+
+/// Bytes of pool allocated now.
+static POOL_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of pool allocated now.
+pub(crate) fn pool_bytes() -> u64 {
+    POOL_BYTES.load(Ordering::Relaxed)
+}
+
+/// The kernel this driver is loaded in.
+pub(crate) struct Windows;
+
+/// A `KSPIN_LOCK` that keeps the IRQL it was taken at.
+pub(crate) struct KernelSpinLock {
+    lock: UnsafeCell<KSPIN_LOCK>,
+    /// Written and read by the holder only.
+    irql: UnsafeCell<KIRQL>,
+}
+
+// SAFETY: the lock word is used only by the kernel's functions, which are made for it; the IRQL only by the holder.
+unsafe impl Send for KernelSpinLock {}
+// SAFETY: as for Send.
+unsafe impl Sync for KernelSpinLock {}
+
+// SAFETY: a KSPIN_LOCK excludes; the zero word is an initialised lock (KeInitializeSpinLock stores 0).
+unsafe impl RawMutex for KernelSpinLock {
+    #[allow(clippy::declare_interior_mutable_const, reason = "the trait asks for the initial value this way")]
+    const INIT: Self = Self { lock: UnsafeCell::new(0), irql: UnsafeCell::new(0) };
+
+    /// The IRQL belongs to the thread.
+    type GuardMarker = GuardNoSend;
+
+    fn lock(&self) {
+        // SAFETY: initialised; IRQL <= DISPATCH by contract of Platform::RawSpinLock.
+        let irql = unsafe { KeAcquireSpinLockRaiseToDpc(self.lock.get()) };
+        // SAFETY: the lock is held, so nobody else touches the cell.
+        unsafe { self.irql.get().write(irql) };
+    }
+
+    fn try_lock(&self) -> bool {
+        let irql = raise_irql(DISPATCH_LEVEL);
+        // SAFETY: initialised; the thread is at DISPATCH_LEVEL.
+        let taken = unsafe { KeTryToAcquireSpinLockAtDpcLevel(self.lock.get()) } != 0;
+        if taken {
+            // SAFETY: the lock is held, so nobody else touches the cell.
+            unsafe { self.irql.get().write(irql) };
+        } else {
+            raise_irql(irql);
+        }
+        taken
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: the lock is held, so nobody else touches the cell.
+        let irql = unsafe { self.irql.get().read() };
+        // SAFETY: held by this thread, by contract of RawMutex; the IRQL is that of its taking.
+        unsafe { KeReleaseSpinLock(self.lock.get(), irql) };
+    }
+}
+
+/// A KDPC with the routine it stands for.
+pub(crate) struct Dpc {
+    kernel: KDPC,
+    routine: Option<DpcRoutine>,
+    context: *mut c_void,
+}
+
+// SAFETY: plain storage; it is used only through the platform's calls, under their contracts.
+unsafe impl Send for Dpc {}
+// SAFETY: as for Send.
+unsafe impl Sync for Dpc {}
+
+/// A KEVENT.
+#[repr(transparent)]
+pub(crate) struct Event(KEVENT);
+
+// SAFETY: plain storage; it is used only through the platform's calls, which are safe from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as for Send.
+unsafe impl Sync for Event {}
+
+/// The kernel's view of a [`Dpc`].
+unsafe extern "C" fn run_dpc(_dpc: *mut KDPC, dpc: PVOID, _argument1: PVOID, _argument2: PVOID) {
+    // SAFETY: initialize_dpc made the Dpc itself the context, and its owner keeps it until the routine is entered.
+    let dpc = unsafe { &*dpc.cast::<Dpc>() };
+    let context = dpc.context;
+    if let Some(routine) = dpc.routine {
+        // SAFETY: the pair was given to initialize_dpc as belonging together; this is DISPATCH_LEVEL.
+        unsafe { routine(context) };
+    }
+}
+
+/// `KeGetCurrentIrql`, which is inline on x64: the task priority register.
+fn current_irql() -> u8 {
+    let irql: u64;
+    // SAFETY: reading CR8 has no effect.
+    unsafe { asm!("mov {}, cr8", out(reg) irql, options(nomem, nostack, preserves_flags)) };
+    irql as u8
+}
+
+/// `KeRaiseIrql` and `KeLowerIrql`, which are inline on x64: sets the IRQL and returns the one before.
+fn raise_irql(irql: u8) -> u8 {
+    let before = current_irql();
+    // SAFETY: only try_lock calls this, to raise and then to restore. Memory accesses stay on their side of the change.
+    unsafe { asm!("mov cr8, {}", in(reg) u64::from(irql), options(nostack, preserves_flags)) };
+    before
+}
+
+// SAFETY: each item is one documented kernel function with the contract asked for.
+unsafe impl Platform for Windows {
+    type RawSpinLock = KernelSpinLock;
+    type Dpc = Dpc;
+    type Event = Event;
+
+    fn allocate(layout: Layout) -> Option<NonNull<u8>> {
+        // WdkAllocator ignores the alignment: what the pool does not promise is refused.
+        let promised = if layout.size() >= PAGE_SIZE { PAGE_SIZE } else { POOL_ALIGNMENT };
+        if layout.align() > promised {
+            return None;
+        }
+        // SAFETY: the size is not 0, by contract.
+        let memory = NonNull::new(unsafe { WdkAllocator.alloc_zeroed(layout) })?;
+        POOL_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        Some(memory)
+    }
+
+    unsafe fn free(memory: NonNull<u8>, layout: Layout) {
+        // SAFETY: by contract the memory came from allocate() with this layout.
+        unsafe { WdkAllocator.dealloc(memory.as_ptr(), layout) };
+        POOL_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+    }
+
+    fn irql() -> u8 {
+        current_irql()
+    }
+
+    fn new_dpc() -> Dpc {
+        Dpc { kernel: KDPC::default(), routine: None, context: null_mut() }
+    }
+
+    unsafe fn initialize_dpc(dpc: *mut Dpc, routine: DpcRoutine, context: *mut c_void) {
+        // SAFETY: valid and not yet in use, by contract.
+        let storage = unsafe { &mut *dpc };
+        storage.routine = Some(routine);
+        storage.context = context;
+        // SAFETY: non-paged memory that stays where it is, by contract.
+        unsafe { KeInitializeDpc(&raw mut storage.kernel, Some(run_dpc), dpc.cast()) };
+    }
+
+    unsafe fn queue_dpc(dpc: *mut Dpc) -> bool {
+        // SAFETY: initialised and kept, by contract.
+        let kernel = unsafe { &raw mut (*dpc).kernel };
+        // SAFETY: the same.
+        unsafe { KeInsertQueueDpc(kernel, null_mut(), null_mut()) != 0 }
+    }
+
+    fn new_event() -> Event {
+        Event(KEVENT::default())
+    }
+
+    unsafe fn initialize_event(event: *mut Event) {
+        // SAFETY: non-paged memory that stays where it is and is not in use, by contract.
+        unsafe { KeInitializeEvent(event.cast(), NotificationEvent, 0) };
+    }
+
+    unsafe fn set_event(event: *mut Event) {
+        // SAFETY: initialised and kept during the call, by contract; no wait follows (third argument FALSE).
+        let _was_set = unsafe { KeSetEvent(event.cast(), 0, 0) };
+    }
+
+    unsafe fn wait_event(event: *mut Event, _passive: &Passive<'_>) {
+        // Not alertable, kernel mode, no timeout: the only outcome is success.
+        // SAFETY: initialised and kept during the wait, by contract; PASSIVE_LEVEL by the token.
+        let _success = unsafe { KeWaitForSingleObject(event.cast(), Executive, KernelMode as i8, 0, null_mut()) };
+    }
+
+    /// `MmGetSystemAddressForMdlSafe`, which is inline in wdm.h.
+    unsafe fn mdl_system_address(mdl: *mut c_void) -> Option<NonNull<u8>> {
+        // SAFETY: a valid MDL, by contract.
+        let header = unsafe { &*mdl.cast::<MDL>() };
+        if header.MdlFlags & (MDL_MAPPED_TO_SYSTEM_VA | MDL_SOURCE_IS_NONPAGED_POOL) != 0 {
+            return NonNull::new(header.MappedSystemVa.cast());
+        }
+        let priority = NormalPagePriority as u32 | MDL_MAPPING_NO_EXECUTE;
+        // SAFETY: the pages are locked, by contract; a kernel-mode mapping without a bug check on failure.
+        let address = unsafe {
+            MmMapLockedPagesSpecifyCache(mdl.cast(), KernelMode as i8, MmCached, null_mut(), 0, priority as _)
+        };
+        NonNull::new(address.cast())
+    }
+}
