@@ -10,9 +10,9 @@ use crate::wdk_root::LLVM;
 use crate::{TARGET_DRIVER, rust_src};
 use crate::{paths, wdk_build, wdk_root};
 
-/// Builds the driver and returns the binary.
-pub(crate) fn build() -> Result<PathBuf> {
-    run(command("build")?.arg("--release"))?;
+/// Builds the driver with these cargo features and returns the binary.
+pub(crate) fn build(features: &str) -> Result<PathBuf> {
+    run(command("build")?.args(["--release", "--features", features]))?;
     Ok(paths::cross().join("target").join(TARGET_DRIVER).join("release/softndk.dll"))
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::command::{cargo, run, step};
 use crate::imports::Provided;
 use crate::pe::Module;
-use crate::{TARGET_PROGRAMS, cross, paths, rust_src, wine};
+use crate::{TARGET_PROGRAMS, cross, paths, prefix, rust_src, wine};
 
 /// Something to build for Windows, seen from the root of the tree.
 pub(crate) struct Package {
@@ -35,7 +35,7 @@ const STAND_IN_FILES: [(&str, &str); 5] = [
 pub(crate) fn build() -> Result<()> {
     let dist = paths::dist();
     fs::create_dir_all(dist.join("wine"))?;
-    let driver = step("building softndk.sys", cross::build)?;
+    let driver = step("building softndk.sys", || cross::build(""))?;
     copy(&driver, &dist.join("softndk.sys"))?;
     let programs = step("building ndharness.exe", || windows_build(&HARNESS))?;
     copy(&programs.join("ndharness.exe"), &dist.join("ndharness.exe"))?;
@@ -44,6 +44,12 @@ pub(crate) fn build() -> Result<()> {
         copy(&stand_ins.join(built), &dist.join("wine").join(name))?;
     }
     check_imports(&dist)
+}
+
+/// Builds the driver that can be told to break a rule, for the negative controls.
+pub(crate) fn build_planted() -> Result<()> {
+    let driver = step("building a driver with planted faults", || cross::build("planted-faults"))?;
+    copy(&driver, &paths::dist().join("wine").join(prefix::PLANTED))
 }
 
 /// Builds `package` and returns the folder where the binaries lie.

@@ -9,6 +9,9 @@ use crate::command::{output, step};
 use crate::digest::is_stamped;
 use crate::{paths, wine};
 
+/// The driver of the negative controls.
+pub(crate) const PLANTED: &str = "softndk-planted.sys";
+
 /// What lies beside the driver in `C:\softndk`. The loader looks for the modules a driver imports in the driver's own
 /// folder before system32, and Wine's own ndis.sys must stay where it is: it starts with every prefix.
 const BESIDE_THE_DRIVER: [(&str, &str); 5] = [
@@ -57,6 +60,10 @@ fn install(prefix: &Path) -> Result<()> {
     fs::create_dir_all(&folder)?;
     for (from, to) in BESIDE_THE_DRIVER {
         place(&dist.join(from), &folder.join(to))?;
+    }
+    let planted = dist.join("wine").join(PLANTED);
+    if planted.is_file() {
+        place(&planted, &folder.join(PLANTED))?;
     }
     for (from, to) in IN_SYSTEM32 {
         place(&dist.join(from), &system32.join(to))?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::command::step;
 use crate::report::StandInReport;
 use crate::session::{self, Session};
-use crate::{dist, paths, prefix, setup, wine};
+use crate::{dist, paths, setup, wine};
 
 /// For every case together: the harness gives up on a case long before.
 const RUN_LIMIT: Duration = Duration::from_secs(300);
@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// Runs every case on a freshly loaded driver; the harness's report and what was left behind, as run.json has it.
 pub(crate) fn cases() -> Result<Value> {
-    let mut session = Session::start(prefix::prepare()?, &session::addresses(&[])?)?;
+    let mut session = Session::start(&session::addresses(&[])?)?;
     step("loading softndk.sys", || session.load())?;
     let mut outcome = step("running the cases", || harness(&session, &["run", "--json"], RUN_LIMIT))?;
     let report = step("unloading softndk.sys", || session.unload())?;
@@ -66,7 +66,7 @@ pub(crate) fn harness(session: &Session, arguments: &[&str], limit: Duration) ->
 /// Any Windows program beside the loaded driver. Its exit status, unless that is 0 and the driver left something.
 pub(crate) fn program(program: &str, arguments: &[String], addresses: &[IpAddr]) -> Result<ExitCode> {
     dist::build()?;
-    let mut session = Session::start(prefix::prepare()?, &session::addresses(addresses)?)?;
+    let mut session = Session::start(&session::addresses(addresses)?)?;
     session.load()?;
     let status = session.program(program).args(arguments).status()?;
     let report = session.unload()?;
@@ -80,7 +80,7 @@ pub(crate) fn program(program: &str, arguments: &[String], addresses: &[IpAddr])
 /// Loads, runs one case and unloads, `count` times; prints the totals of what was left behind.
 pub(crate) fn cycles(count: u32) -> Result<()> {
     dist::build()?;
-    let mut session = Session::start(prefix::prepare()?, &session::addresses(&[])?)?;
+    let mut session = Session::start(&session::addresses(&[])?)?;
     let case = first_case(&session)?;
     let (start, mut clean, mut totals) = (Instant::now(), true, StandInReport::default());
     for cycle in 1..=count {

@@ -26,13 +26,19 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts the loader; the adapter will own these addresses.
-    pub(crate) fn start(prefix: PathBuf, addresses: &[IpAddr]) -> Result<Self> {
+    /// Starts the loader for softndk.sys, whose adapter will own these addresses.
+    pub(crate) fn start(addresses: &[IpAddr]) -> Result<Self> {
+        Self::start_with("softndk.sys", addresses)
+    }
+
+    /// The same for another driver in `C:\softndk`.
+    pub(crate) fn start_with(driver: &str, addresses: &[IpAddr]) -> Result<Self> {
+        let prefix = prefix::prepare()?;
         let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
         let log = File::create(log_file())?;
         // The first process of a prefix starts the services, so what drivers print goes where its errors go.
         let mut loader = wine::wine(&prefix)
-            .args([r"C:\softndk\loader.exe", r"C:\softndk\softndk.sys", &addresses])
+            .args([r"C:\softndk\loader.exe", &format!(r"C:\softndk\{driver}"), &addresses])
             .env("WINEDEBUG", "-all,+err,+debugstr")
             .current_dir(prefix::driver_folder(&prefix))
             .stdin(Stdio::piped())
@@ -66,6 +72,11 @@ impl Session {
         }
     }
 
+    /// Tells a driver with planted faults to break a rule: `leak` or `irql`.
+    pub(crate) fn plant(&mut self, fault: &str) -> Result<()> {
+        self.order(&format!("plant {fault}"))
+    }
+
     /// A Windows program in this prefix, with `C:\softndk` as its folder; a path of this system is understood too.
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = wine::wine(&self.prefix);
@@ -93,7 +104,7 @@ impl Session {
         writeln!(input, "{order}").and_then(|()| input.flush()).with_context(|| self.log_tail())?;
         match self.answers.recv_timeout(LOAD_LIMIT) {
             Ok(answer) if answer.trim() == "ok" => Ok(()),
-            Ok(answer) => bail!("cannot {order} the driver: {answer}\n{}", self.log_tail()),
+            Ok(answer) => bail!("{order}: {answer}\n{}", self.log_tail()),
             Err(_) => bail!("the loader does not answer to {order}\n{}", self.log_tail()),
         }
     }

@@ -12,9 +12,10 @@ use serde_json::Value;
 use crate::command::step;
 use crate::imports::Provided;
 use crate::pe::Module;
+use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
-use crate::{paths, prefix, run, wine};
+use crate::{dist, paths, prefix, run, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const CASE_LIMIT: Duration = Duration::from_secs(60);
@@ -25,6 +26,15 @@ pub(crate) fn run(tally: &mut Tally) {
     match run::cases() {
         Ok(outcome) => count_cases(&outcome, tally),
         Err(error) => tally.check("the cases run on softndk.sys under Wine", Err(error)),
+    }
+    let built = dist::build_planted();
+    let is_built = built.is_ok();
+    tally.check("a driver with planted faults builds", built);
+    if is_built {
+        let caught = planted_fault("leak", |report| report.pool_bytes > 0 && report.pool_allocations > 0);
+        tally.check("a planted pool leak is caught", caught);
+        let caught = planted_fault("irql", |report| report.irql_violations > 0);
+        tally.check("a planted IRQL violation is caught", caught);
     }
     let killed = step("killing the harness in mid-traffic", killed_in_traffic);
     tally.check("the driver frees all that a killed process had", killed);
@@ -59,10 +69,20 @@ fn planted_import() -> Result<()> {
     Ok(())
 }
 
+/// A driver that breaks one rule; `caught` says whether the stand-ins' report has it.
+fn planted_fault(fault: &str, caught: impl Fn(&StandInReport) -> bool) -> Result<()> {
+    let mut session = Session::start_with(prefix::PLANTED, &session::addresses(&[])?)?;
+    session.load()?;
+    session.plant(fault)?;
+    let report = session.unload()?;
+    ensure!(caught(&report) && !report.is_clean(), "not caught: {report}");
+    Ok(())
+}
+
 /// A process with connected queue pairs, traffic and pended requests dies; nothing of it stays in the driver, and the
 /// driver goes on to serve the next one.
 fn killed_in_traffic() -> Result<()> {
-    let mut session = Session::start(prefix::prepare()?, &session::addresses(&[])?)?;
+    let mut session = Session::start(&session::addresses(&[])?)?;
     session.load()?;
     let mut victim = session
         .program(r"C:\softndk\ndharness.exe")

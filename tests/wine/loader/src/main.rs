@@ -1,14 +1,16 @@
 //! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]...`: loads and unloads the driver as told, line by line, on standard input.
 //!
-//! Each line `load` or `unload` is answered by a line `ok` or `error: REASON`. At the end of input the driver is
-//! unloaded and the service deleted. One process stays for a whole scenario because Wine stops every service when the
+//! Each line `load`, `unload`, or `plant KIND` is answered by a line `ok` or `error: REASON`. At the end of input the
+//! driver is unloaded and the service deleted. One process stays for a whole scenario because Wine stops every service when the
 //! last ordinary process ends.
 
+mod plant;
 mod service;
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 
+use ndk_abi::softndk_ioctl::{SOFTNDK_TEST_PLANT_LEAK_POOL, SOFTNDK_TEST_PLANT_WRONG_IRQL};
 use service::Service;
 
 fn main() -> ExitCode {
@@ -34,6 +36,8 @@ fn serve(driver: &str, addresses: &str) -> std::io::Result<()> {
         let answer = match line?.trim() {
             "load" => service.start().map(|()| loaded = true),
             "unload" => service.stop().map(|()| loaded = false),
+            "plant leak" => plant::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
+            "plant irql" => plant::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
             other => Err(std::io::Error::other(format!("unknown command {other:?}"))),
         };
         let mut output = std::io::stdout();
