@@ -1,1 +1,34 @@
+//! The ten NDKPI dispatch tables over the virtual RDMA device.
+//!
+//! Each entry is one `extern "system"` function that turns the consumer's pointer into the device's object, translates the
+//! arguments and gives the answer its NTSTATUS; the device does the rest. An object handed out is the documented 0x30-byte
+//! head followed by a reference to the device's object. The head is written once and never read back: Windows and
+//! consumers may replace its dispatch pointer and use its reserved words (ns-ndkpi-_ndk_object_header).
 #![no_std]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+mod adapter;
+mod address;
+mod callback;
+mod connector;
+mod cq;
+mod lam;
+mod listener;
+mod mdl;
+mod mr;
+mod object;
+mod pd;
+mod provider;
+mod qp;
+mod srq;
+mod status;
+mod unsupported;
+
+pub use provider::{MAX_VERSION_1, MAX_VERSION_2, ObjectCounts, Provider};
+pub use unsupported::UNSUPPORTED;

@@ -482,7 +482,8 @@ impl<P: Platform> Connector<P> {
         self.state.lock().remote
     }
 
-    fn adapter(&self) -> &Arc<Adapter<P>, P> {
+    /// The adapter it was made through.
+    pub fn adapter(&self) -> &Arc<Adapter<P>, P> {
         self.count.adapter()
     }
 }

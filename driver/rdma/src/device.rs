@@ -70,15 +70,17 @@ impl<P: Platform> Device<P> {
 
 /// One opened instance of the device: the NDK_ADAPTER of a consumer.
 pub struct Adapter<P: Platform> {
+    /// Major and minor version of the interface that the consumer is served.
+    version: (u16, u16),
     device: Arc<Device<P>, P>,
     gone: Arc<Event<P>, P>,
 }
 
 impl<P: Platform> Adapter<P> {
-    /// Opens the device. IRQL <= DISPATCH.
-    pub fn open(device: &Arc<Device<P>, P>) -> Result<Arc<Self, P>, Error> {
+    /// Opens the device for a consumer of the given interface version. IRQL <= DISPATCH.
+    pub fn open(device: &Arc<Device<P>, P>, version: (u16, u16)) -> Result<Arc<Self, P>, Error> {
         let gone = Event::new()?;
-        let adapter = Arc::try_new(Self { device: device.clone(), gone })?;
+        let adapter = Arc::try_new(Self { version, device: device.clone(), gone })?;
         device.open_adapters.fetch_add(1, Ordering::Relaxed);
         Ok(adapter)
     }
@@ -89,6 +91,11 @@ impl<P: Platform> Adapter<P> {
         let gone = adapter.gone.clone();
         drop(adapter);
         gone.wait(passive);
+    }
+
+    /// The version given to [`Adapter::open`].
+    pub fn version(&self) -> (u16, u16) {
+        self.version
     }
 
     /// The device.

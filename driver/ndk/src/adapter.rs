@@ -1,0 +1,144 @@
+//! NDK_ADAPTER_DISPATCH.
+#![expect(unsafe_code, reason = "functions of a C interface")]
+
+use core::ffi::c_void;
+
+use ndk_abi::{
+    ndkpi::{
+        NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_CONNECTOR, NDK_CQ, NDK_FN_CONNECT_EVENT_CALLBACK,
+        NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER, NDK_PD, NDK_VERSION,
+    },
+    status::{NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_SUCCESS},
+    wdm::GROUP_AFFINITY,
+};
+use platform::Platform;
+use soft_rdma::{Adapter, CompletionQueue, Connector, Listener, ProtectionDomain};
+
+use crate::{
+    Provider, callback, connector, cq, lam, listener,
+    object::{Object, created, query_extension},
+    pd, unsupported,
+};
+
+pub(crate) const fn table<P: Platform>() -> NDK_ADAPTER_DISPATCH {
+    NDK_ADAPTER_DISPATCH {
+        NdkQueryExtension: query_extension,
+        NdkQueryAdapterInfo: query_info::<P>,
+        NdkCreateCq: create_cq::<P>,
+        NdkCreatePd: create_pd::<P>,
+        NdkCreateSharedEndpoint: unsupported::create_shared_endpoint,
+        NdkCreateConnector: create_connector::<P>,
+        NdkCreateListener: create_listener::<P>,
+        NdkBuildLAM: lam::build::<P>,
+        NdkReleaseLAM: lam::release,
+    }
+}
+
+/// NdkQueryAdapterInfo. A consumer of version 1.x may pass the structure as it was before RdmaTechnology. PASSIVE_LEVEL.
+///
+/// # Safety
+/// NDK_FN_QUERY_ADAPTER_INFO.
+unsafe extern "system" fn query_info<P: Platform>(
+    adapter: *mut NDK_ADAPTER,
+    info: *mut NDK_ADAPTER_INFO,
+    size: *mut u32,
+) -> NTSTATUS {
+    // SAFETY: the consumer's open adapter.
+    let (major, minor) = unsafe { Object::<Adapter<P>, P>::of(adapter) }.version();
+    let full = size_of::<NDK_ADAPTER_INFO>();
+    let needed = if major < 2 { core::mem::offset_of!(NDK_ADAPTER_INFO, RdmaTechnology) } else { full };
+    // SAFETY: an in/out parameter of the call.
+    let available = unsafe { size.read() } as usize;
+    // SAFETY: as above.
+    unsafe { size.write(needed as u32) };
+    if info.is_null() || available < needed {
+        return STATUS_BUFFER_TOO_SMALL;
+    }
+    let values = Provider::<P>::adapter_info(NDK_VERSION { Major: major, Minor: minor });
+    // SAFETY: the buffer is writable for `needed` bytes, the values are `full` >= `needed` bytes.
+    unsafe { core::ptr::copy_nonoverlapping((&raw const values).cast::<u8>(), info.cast::<u8>(), needed) };
+    STATUS_SUCCESS
+}
+
+/// NdkCreateCq. The affinity is a hint that a software device has no use for.
+///
+/// # Safety
+/// NDK_FN_CREATE_CQ.
+unsafe extern "system" fn create_cq<P: Platform>(
+    adapter: *mut NDK_ADAPTER,
+    depth: u32,
+    notification: NDK_FN_CQ_NOTIFICATION_CALLBACK,
+    notification_context: *mut c_void,
+    _affinity: *mut GROUP_AFFINITY,
+    _completion: NDK_FN_CREATE_COMPLETION,
+    _context: *mut c_void,
+    out: *mut *mut NDK_CQ,
+) -> NTSTATUS {
+    // SAFETY: the consumer's open adapter.
+    let adapter = unsafe { Object::<Adapter<P>, P>::of(adapter) };
+    let notify = callback::cq_notified(notification, notification_context);
+    let cq = CompletionQueue::new(adapter, depth, notify);
+    let object = cq.and_then(|cq| {
+        Ok(Object::hand_out(adapter, ndk_abi::ndkpi::NdkObjectTypeCq, const { &cq::table::<P>() }, cq)?)
+    });
+    // SAFETY: the out parameter of the call.
+    unsafe { created(object, out) }
+}
+
+/// NdkCreatePd.
+///
+/// # Safety
+/// NDK_FN_CREATE_PD.
+unsafe extern "system" fn create_pd<P: Platform>(
+    adapter: *mut NDK_ADAPTER,
+    _completion: NDK_FN_CREATE_COMPLETION,
+    _context: *mut c_void,
+    out: *mut *mut NDK_PD,
+) -> NTSTATUS {
+    // SAFETY: the consumer's open adapter.
+    let adapter = unsafe { Object::<Adapter<P>, P>::of(adapter) };
+    let object = ProtectionDomain::new(adapter).and_then(|pd| {
+        Ok(Object::hand_out(adapter, ndk_abi::ndkpi::NdkObjectTypePd, const { &pd::table::<P>() }, pd)?)
+    });
+    // SAFETY: the out parameter of the call.
+    unsafe { created(object, out) }
+}
+
+/// NdkCreateConnector.
+///
+/// # Safety
+/// NDK_FN_CREATE_CONNECTOR.
+unsafe extern "system" fn create_connector<P: Platform>(
+    adapter: *mut NDK_ADAPTER,
+    _completion: NDK_FN_CREATE_COMPLETION,
+    _context: *mut c_void,
+    out: *mut *mut NDK_CONNECTOR,
+) -> NTSTATUS {
+    // SAFETY: the consumer's open adapter.
+    let adapter = unsafe { Object::<Adapter<P>, P>::of(adapter) };
+    let object = Connector::new(adapter).and_then(|connector| Ok(connector::head(connector)?));
+    // SAFETY: the out parameter of the call.
+    unsafe { created(object, out) }
+}
+
+/// NdkCreateListener.
+///
+/// # Safety
+/// NDK_FN_CREATE_LISTENER.
+unsafe extern "system" fn create_listener<P: Platform>(
+    adapter: *mut NDK_ADAPTER,
+    event: NDK_FN_CONNECT_EVENT_CALLBACK,
+    event_context: *mut c_void,
+    _completion: NDK_FN_CREATE_COMPLETION,
+    _context: *mut c_void,
+    out: *mut *mut NDK_LISTENER,
+) -> NTSTATUS {
+    // SAFETY: the consumer's open adapter.
+    let adapter = unsafe { Object::<Adapter<P>, P>::of(adapter) };
+    let made = Listener::new(adapter, callback::connect_event::<P>(event, event_context));
+    let object = made.and_then(|made| {
+        Ok(Object::hand_out(adapter, ndk_abi::ndkpi::NdkObjectTypeListener, const { &listener::table::<P>() }, made)?)
+    });
+    // SAFETY: the out parameter of the call.
+    unsafe { created(object, out) }
+}

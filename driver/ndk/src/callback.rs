@@ -1,0 +1,67 @@
+//! The consumer's callbacks, as the device calls them.
+#![expect(unsafe_code, reason = "calls function pointers of a C interface")]
+
+use core::{ffi::c_void, mem::transmute};
+
+use ndk_abi::ndkpi::{
+    NDK_FN_CLOSE_COMPLETION, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK,
+    NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
+    NDK_FN_SRQ_NOTIFICATION_CALLBACK,
+};
+use platform::{Arc, Platform};
+use soft_rdma::{Callback, ConnectEvent, Connector, DisconnectReason, Status};
+
+use crate::{connector, status};
+
+/// Defines how a callback type is wrapped: its name, the consumer's function type, the device's argument and the call.
+macro_rules! callback {
+    ($(#[$meta:meta])* $name:ident, $function:ty, $argument:ident: $type:ty, |$call:ident, $context:ident| $body:expr) => {
+        $(#[$meta])*
+        pub(crate) fn $name(function: $function, context: *mut c_void) -> Callback<$type> {
+            unsafe fn invoke(function: *const (), $context: *mut c_void, $argument: $type) {
+                // SAFETY: `function` was made from this very type below.
+                let $call = unsafe { transmute::<*const (), $function>(function) };
+                // SAFETY: NDKPI: the consumer's function may be called with its context, on any thread at <= DISPATCH_LEVEL.
+                unsafe { $body };
+            }
+            // SAFETY: the promise of `invoke`, which lasts until the object or request has ended.
+            unsafe { Callback::new(invoke, function as *const (), context) }
+        }
+    };
+}
+
+callback!(
+    /// Ends a close.
+    closed, NDK_FN_CLOSE_COMPLETION, _argument: (), |call, context| call(context));
+callback!(
+    /// Ends a request.
+    requested, NDK_FN_REQUEST_COMPLETION, result: Status, |call, context| call(context, status::status(result)));
+callback!(
+    /// Notifies of completions, or of the failure of the queue.
+    cq_notified, NDK_FN_CQ_NOTIFICATION_CALLBACK, result: Status, |call, context| call(context, status::status(result)));
+callback!(
+    /// Notifies of a shared receive queue that runs low.
+    srq_notified, NDK_FN_SRQ_NOTIFICATION_CALLBACK, result: Status, |call, context| call(context, status::status(result)));
+callback!(
+    /// Tells of a disconnect, without the reason.
+    disconnected, NDK_FN_DISCONNECT_EVENT_CALLBACK, _reason: DisconnectReason, |call, context| call(context));
+callback!(
+    /// Tells of a disconnect.
+    disconnected_ex, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, reason: DisconnectReason, |call, context| call(context, reason));
+
+/// Hands a connector to the consumer of a listener.
+pub(crate) fn connect_event<P: Platform>(
+    function: NDK_FN_CONNECT_EVENT_CALLBACK,
+    context: *mut c_void,
+) -> ConnectEvent<P> {
+    unsafe fn invoke<P: Platform>(function: *const (), context: *mut c_void, incoming: Arc<Connector<P>, P>) {
+        // Without memory for the head the consumer cannot be asked: the peer sees a reject.
+        let Ok(object) = connector::hand_out(incoming) else { return };
+        // SAFETY: `function` was made from this very type below.
+        let call = unsafe { transmute::<*const (), NDK_FN_CONNECT_EVENT_CALLBACK>(function) };
+        // SAFETY: NDKPI: the consumer's function may be called with its context and an object that it then owns.
+        unsafe { call(context, object) };
+    }
+    // SAFETY: the promise of `invoke`, which lasts until the listener has been closed.
+    unsafe { Callback::new(invoke::<P>, function as *const (), context) }
+}

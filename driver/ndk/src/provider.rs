@@ -1,0 +1,165 @@
+//! The provider of one miniport adapter: opening and closing NDK_ADAPTERs, limits, counters.
+#![expect(unsafe_code, reason = "takes consumer pointers back")]
+
+use core::{net::IpAddr, ptr::NonNull};
+
+use ndk_abi::{
+    describe::ZeroInit,
+    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndkpi::{
+        NDK_ADAPTER, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED,
+        NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED,
+        NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_ADAPTER_INFO, NDK_VERSION,
+    },
+    status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
+};
+use platform::{Arc, Passive, Platform};
+use soft_rdma::{Adapter, Device, Kind, limits};
+
+use crate::{adapter, object::Object, status};
+
+/// What a consumer of version 1.x is served: the last 1.x.
+pub const MAX_VERSION_1: NDK_VERSION = NDK_VERSION { Major: 1, Minor: 2 };
+/// What a consumer of version 2.x is served: the last of all.
+pub const MAX_VERSION_2: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 1 };
+
+/// The NDK provider of one miniport adapter. Clones are the same provider.
+pub struct Provider<P: Platform>(Arc<Device<P>, P>);
+
+impl<P: Platform> Clone for Provider<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// How many objects live, over all consumers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "one field for each kind of object, named after it")]
+pub struct ObjectCounts {
+    pub adapters: u32,
+    pub pds: u32,
+    pub cqs: u32,
+    pub mrs: u32,
+    pub mws: u32,
+    pub srqs: u32,
+    pub qps: u32,
+    pub connectors: u32,
+    pub listeners: u32,
+    pub shared_endpoints: u32,
+}
+
+impl<P: Platform> Provider<P> {
+    /// A provider whose device owns `addresses`. IRQL <= DISPATCH. Errors: STATUS_INSUFFICIENT_RESOURCES.
+    pub fn new(addresses: &[IpAddr]) -> Result<Self, NTSTATUS> {
+        Device::new(addresses).map(Self).map_err(status::error)
+    }
+
+    /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor version that
+    /// it can live with, and is served the highest of its major. NDIS_STATUS_BAD_VERSION if there is none.
+    pub fn open(&self, version: NDK_VERSION) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        let served = [MAX_VERSION_1, MAX_VERSION_2].into_iter().find(|served| served.Major == version.Major);
+        let served = served.filter(|served| version.Minor <= served.Minor).ok_or(NDIS_STATUS_BAD_VERSION)?;
+        let opened = Adapter::open(&self.0, (served.Major, served.Minor)).map_err(status::error)?;
+        let dispatch = const { &adapter::table::<P>() };
+        let object = Object::hand_out(&opened, ndk_abi::ndkpi::NdkObjectTypeAdapter, dispatch, opened.clone());
+        let object = object.map_err(|error| status::error(error.into()))?;
+        NonNull::new(object.cast()).ok_or(ndk_abi::status::STATUS_INTERNAL_ERROR)
+    }
+
+    /// Closes an NDK_ADAPTER: waits until all of its objects are gone and their callbacks have returned.
+    ///
+    /// # Safety
+    /// `adapter` came from [`Provider::open`] of the same `P`, and is not used again. The consumer closes every object that
+    /// it made through it (it may have begun to, or do so from another thread).
+    pub unsafe fn close(adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+        // SAFETY: the caller's contract.
+        if let Some(adapter) = unsafe { Object::<Adapter<P>, P>::take_back(adapter.as_ptr()) } {
+            Adapter::close(adapter, passive);
+        }
+    }
+
+    /// The addresses of the device.
+    pub fn addresses(&self) -> &[IpAddr] {
+        self.0.addresses()
+    }
+
+    /// What a consumer of `version` may do with the adapter.
+    pub fn adapter_info(version: NDK_VERSION) -> NDK_ADAPTER_INFO {
+        NDK_ADAPTER_INFO {
+            Version: version,
+            // No OUI is ours: 0 claims nobody's.
+            VendorId: 0,
+            DeviceId: 1,
+            MaxRegistrationSize: usize::try_from(limits::REGISTRATION_SIZE).unwrap_or(usize::MAX),
+            MaxWindowSize: usize::try_from(limits::REGISTRATION_SIZE).unwrap_or(usize::MAX),
+            FRMRPageCount: limits::FAST_REGISTER_PAGES,
+            MaxInitiatorRequestSge: limits::SGES,
+            MaxReceiveRequestSge: limits::SGES,
+            MaxReadRequestSge: limits::SGES,
+            MaxTransferLength: limits::TRANSFER_LENGTH,
+            MaxInlineDataSize: limits::INLINE_DATA,
+            MaxInboundReadLimit: limits::READ_LIMIT,
+            MaxOutboundReadLimit: limits::READ_LIMIT,
+            MaxReceiveQueueDepth: limits::RECEIVE_QUEUE_DEPTH,
+            MaxInitiatorQueueDepth: limits::INITIATOR_QUEUE_DEPTH,
+            MaxSrqDepth: limits::SRQ_DEPTH,
+            MaxCqDepth: limits::CQ_DEPTH,
+            LargeRequestThreshold: 65_536,
+            MaxCallerData: limits::PRIVATE_DATA as u32,
+            MaxCalleeData: limits::PRIVATE_DATA as u32,
+            AdapterFlags: NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
+                | NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED
+                | NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED
+                | NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
+                | NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
+            RdmaTechnology: ndk_abi::ndkpi::NdkiWarp,
+        }
+    }
+
+    /// The counts of NDIS_NDK_CAPABILITIES. The caller sets the header and `NdkInfo`.
+    pub fn capabilities() -> NDIS_NDK_CAPABILITIES {
+        NDIS_NDK_CAPABILITIES {
+            MaxQpCount: limits::QPS,
+            MaxCqCount: limits::CQS,
+            MaxMrCount: limits::MRS,
+            MaxPdCount: limits::PDS,
+            MaxSrqCount: limits::SRQS,
+            ..NDIS_NDK_CAPABILITIES::ZERO
+        }
+    }
+
+    /// The counters of OID_NDK_STATISTICS. Bytes and requests count once as out and once as in: all traffic is loopback.
+    /// IRQL: any; takes no lock.
+    pub fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
+        let values = self.0.counters().read();
+        NDIS_NDK_PERFORMANCE_COUNTERS {
+            Connect: values.connects,
+            Accept: values.accepts,
+            ConnectFailure: values.connect_failures,
+            ConnectionError: values.connection_errors,
+            ActiveConnection: values.active_connections,
+            CQError: values.cq_errors,
+            RDMAInOctets: values.bytes,
+            RDMAOutOctets: values.bytes,
+            RDMAInFrames: values.requests,
+            RDMAOutFrames: values.requests,
+            ..NDIS_NDK_PERFORMANCE_COUNTERS::ZERO
+        }
+    }
+
+    /// How many objects live now.
+    pub fn object_counts(&self) -> ObjectCounts {
+        ObjectCounts {
+            adapters: self.0.open_adapters(),
+            pds: self.0.count(Kind::Pd),
+            cqs: self.0.count(Kind::Cq),
+            mrs: self.0.count(Kind::Mr),
+            mws: 0,
+            srqs: self.0.count(Kind::Srq),
+            qps: self.0.count(Kind::Qp),
+            connectors: self.0.count(Kind::Connector),
+            listeners: self.0.count(Kind::Listener),
+            shared_endpoints: 0,
+        }
+    }
+}

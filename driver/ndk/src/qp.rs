@@ -1,0 +1,222 @@
+//! NDK_QP_DISPATCH: what is posted.
+#![expect(unsafe_code, reason = "functions of a C interface")]
+
+use core::ffi::c_void;
+
+use ndk_abi::{
+    ndkpi::{
+        NDK_LOGICAL_ADDRESS, NDK_MR, NDK_OBJECT_HEADER, NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ,
+        NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_QP, NDK_QP_DISPATCH, NDK_SGE,
+    },
+    status::NTSTATUS,
+};
+use platform::Platform;
+use soft_rdma::{Access, Error, FastRegistration, Flags, MemoryRegion, Post, QueuePair, Remote, Sge};
+
+use crate::{
+    object::{Object, close, query_extension},
+    status, unsupported,
+};
+
+pub(crate) const fn table<P: Platform>() -> NDK_QP_DISPATCH {
+    NDK_QP_DISPATCH {
+        NdkCloseQp: close::<QueuePair<P>, P>,
+        NdkQueryExtension: query_extension,
+        NdkFlush: flush::<P>,
+        NdkSend: send::<P>,
+        NdkReceive: receive::<P>,
+        NdkBind: unsupported::bind,
+        NdkFastRegister: fast_register::<P>,
+        NdkInvalidate: invalidate::<P>,
+        NdkRead: read::<P>,
+        NdkWrite: write::<P>,
+        NdkSendAndInvalidate: send_and_invalidate::<P>,
+    }
+}
+
+const _: () = assert!(size_of::<Sge>() == size_of::<NDK_SGE>());
+const _: () = assert!(core::mem::offset_of!(Sge, length) == core::mem::offset_of!(NDK_SGE, Length));
+const _: () = assert!(core::mem::offset_of!(Sge, token) == core::mem::offset_of!(NDK_SGE, MemoryRegionToken));
+const _: () = assert!(align_of::<Sge>() == align_of::<NDK_SGE>());
+const _: () = assert!(size_of::<u64>() == size_of::<NDK_LOGICAL_ADDRESS>());
+
+/// The consumer's list of SGEs.
+///
+/// # Safety
+/// `sgl` is readable for `count` entries while the result is in use; with a count of 0 it may be anything.
+pub(crate) unsafe fn sges<'a>(sgl: *const NDK_SGE, count: u32) -> &'a [Sge] {
+    if count == 0 || sgl.is_null() {
+        return &[];
+    }
+    // SAFETY: by contract; the layouts are the same (asserted above).
+    unsafe { core::slice::from_raw_parts(sgl.cast(), count as usize) }
+}
+
+/// Posts; `other_flags` are those that the caller has taken care of.
+///
+/// # Safety
+/// `qp` is the consumer's open queue pair, `sgl` its list of `count` entries.
+unsafe fn post<P: Platform>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    sgl: (*const NDK_SGE, u32),
+    flags: u32,
+    post: Post<'_, P>,
+) -> NTSTATUS {
+    // SAFETY: the caller's contract.
+    let qp = unsafe { Object::<QueuePair<P>, P>::of(qp) };
+    // SAFETY: the caller's contract.
+    let sges = unsafe { sges(sgl.0, sgl.1) };
+    // Unknown flags are kept, so that the device refuses them.
+    let flags = Flags::from_bits_retain(flags);
+    status::status(QueuePair::post(qp, context.expose_provenance(), sges, flags, post))
+}
+
+/// NdkFlush.
+///
+/// # Safety
+/// NDK_FN_FLUSH.
+unsafe extern "system" fn flush<P: Platform>(qp: *mut NDK_QP) {
+    // SAFETY: the consumer's open queue pair.
+    QueuePair::flush(unsafe { Object::<QueuePair<P>, P>::of(qp) });
+}
+
+/// NdkSend.
+///
+/// # Safety
+/// NDK_FN_SEND.
+unsafe extern "system" fn send<P: Platform>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    sgl: *const NDK_SGE,
+    count: u32,
+    flags: u32,
+) -> NTSTATUS {
+    // SAFETY: the caller's contract.
+    unsafe { post::<P>(qp, context, (sgl, count), flags, Post::Send(None)) }
+}
+
+/// NdkSendAndInvalidate.
+///
+/// # Safety
+/// NDK_FN_SEND_AND_INVALIDATE.
+unsafe extern "system" fn send_and_invalidate<P: Platform>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    sgl: *const NDK_SGE,
+    count: u32,
+    flags: u32,
+    remote_token: u32,
+) -> NTSTATUS {
+    // SAFETY: the caller's contract.
+    unsafe { post::<P>(qp, context, (sgl, count), flags, Post::Send(Some(remote_token))) }
+}
+
+/// NdkReceive.
+///
+/// # Safety
+/// NDK_FN_RECEIVE.
+unsafe extern "system" fn receive<P: Platform>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    sgl: *const NDK_SGE,
+    count: u32,
+) -> NTSTATUS {
+    // SAFETY: the consumer's open queue pair.
+    let qp = unsafe { Object::<QueuePair<P>, P>::of(qp) };
+    // SAFETY: the consumer's list, for the time of the call.
+    status::status(qp.post_receive(context.expose_provenance(), unsafe { sges(sgl, count) }))
+}
+
+/// NdkRead.
+///
+/// # Safety
+/// NDK_FN_READ.
+unsafe extern "system" fn read<P: Platform>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    sgl: *const NDK_SGE,
+    count: u32,
+    remote_address: u64,
+    remote_token: u32,
+    flags: u32,
+) -> NTSTATUS {
+    let remote = Remote { address: remote_address, token: remote_token };
+    // SAFETY: the caller's contract.
+    unsafe { post::<P>(qp, context, (sgl, count), flags, Post::Read(remote)) }
+}
+
+/// NdkWrite.
+///
+/// # Safety
+/// NDK_FN_WRITE.
+unsafe extern "system" fn write<P: Platform>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    sgl: *const NDK_SGE,
+    count: u32,
+    remote_address: u64,
+    remote_token: u32,
+    flags: u32,
+) -> NTSTATUS {
+    let remote = Remote { address: remote_address, token: remote_token };
+    // SAFETY: the caller's contract.
+    unsafe { post::<P>(qp, context, (sgl, count), flags, Post::Write(remote)) }
+}
+
+/// NdkFastRegister.
+///
+/// # Safety
+/// NDK_FN_FAST_REGISTER.
+#[allow(clippy::too_many_arguments, reason = "NDK_FN_FAST_REGISTER")]
+unsafe extern "system" fn fast_register<P: Platform>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    mr: *mut NDK_MR,
+    page_count: u32,
+    pages: *const NDK_LOGICAL_ADDRESS,
+    first_byte_offset: u32,
+    length: usize,
+    base: *mut c_void,
+    flags: u32,
+) -> NTSTATUS {
+    let remote_write = NDK_OP_FLAG_ALLOW_REMOTE_WRITE & !NDK_OP_FLAG_ALLOW_LOCAL_WRITE;
+    let mut access = Access::empty();
+    access.set(Access::LOCAL_WRITE, flags & (NDK_OP_FLAG_ALLOW_LOCAL_WRITE | NDK_OP_FLAG_RDMA_READ_SINK) != 0);
+    access.set(Access::REMOTE_READ, flags & NDK_OP_FLAG_ALLOW_REMOTE_READ != 0);
+    access.set(Access::REMOTE_WRITE, flags & remote_write != 0);
+    let rights = NDK_OP_FLAG_ALLOW_REMOTE_WRITE | NDK_OP_FLAG_ALLOW_REMOTE_READ | NDK_OP_FLAG_RDMA_READ_SINK;
+    let pages: &[u64] = if page_count == 0 || pages.is_null() {
+        &[]
+    } else {
+        // SAFETY: the consumer's array, for the time of the call; the layouts are the same (asserted above).
+        unsafe { core::slice::from_raw_parts(pages.cast(), page_count as usize) }
+    };
+    // SAFETY: the pages came from NdkBuildLAM and stay mapped until the region is invalidated or closed.
+    let registration = unsafe {
+        FastRegistration::new(pages, first_byte_offset, length as u64, base.expose_provenance() as u64, access)
+    };
+    // SAFETY: the consumer's open region.
+    let mr = unsafe { Object::<MemoryRegion<P>, P>::of(mr) };
+    // SAFETY: the caller's contract.
+    unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags & !rights, Post::FastRegister(mr, registration)) }
+}
+
+/// NdkInvalidate, of a memory region; there are no memory windows yet.
+///
+/// # Safety
+/// NDK_FN_INVALIDATE.
+unsafe extern "system" fn invalidate<P: Platform>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    object: *mut NDK_OBJECT_HEADER,
+    flags: u32,
+) -> NTSTATUS {
+    if object.is_null() {
+        return status::error(Error::InvalidParameter);
+    }
+    // SAFETY: the consumer's open region.
+    let mr = unsafe { Object::<MemoryRegion<P>, P>::of(object) };
+    // SAFETY: the caller's contract.
+    unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags, Post::Invalidate(mr)) }
+}
