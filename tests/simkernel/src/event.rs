@@ -30,7 +30,7 @@ impl Event {
 
     pub(crate) fn initialize(&self) {
         if waiters::waited_for_in(&(self.address()..self.address() + size_of::<Self>())).is_some() {
-            ledger::breach(Breach::FreedWhileWaiting(self.address()));
+            ledger::breach(Breach::InitializedInUse(self.address()));
         }
         self.0.store(CLEAR, Ordering::Release);
     }

@@ -39,6 +39,13 @@ pub(crate) fn holds(lock: usize) -> bool {
     HELD.with_borrow(|held| held.iter().any(|held| held.lock == lock))
 }
 
+/// The spin locks that the current thread holds, by address, in the order it took them. For a callback of a consumer to
+/// check that the driver holds none.
+#[must_use]
+pub fn held() -> Vec<usize> {
+    HELD.with_borrow(|held| held.iter().map(|held| held.lock).collect())
+}
+
 /// The first lock held in a range of addresses.
 pub(crate) fn held_in(range: &std::ops::Range<usize>) -> Option<usize> {
     HELD.with_borrow(|held| held.iter().map(|held| held.lock).find(|lock| range.contains(lock)))

@@ -9,11 +9,10 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
 };
 
 use crate::{
-    irql, lock_table, mdl, pool, processors,
+    lock_table, mdl, pool, processors,
     violation::{Breach, Violation},
     waiters::{self, Waiting},
 };
@@ -148,12 +147,10 @@ pub(crate) fn write_backtrace(f: &mut fmt::Formatter<'_>, backtrace: &Backtrace)
 
 /// Notes that the current thread broke a rule.
 pub(crate) fn breach(breach: Breach) {
-    let violation = Violation {
-        breach,
-        thread: thread::current().name().unwrap_or("unnamed").to_owned(),
-        irql: irql::current(),
-        backtrace: Arc::new(Backtrace::capture()),
-    };
+    note(Violation::here(breach));
+}
+
+pub(crate) fn note(violation: Violation) {
     let mut violations = lock_table(&VIOLATIONS);
     if violations.len() < VIOLATIONS_KEPT {
         violations.push(violation);

@@ -22,6 +22,7 @@ mod kernel;
 mod ledger;
 mod lock;
 mod mdl;
+mod order;
 mod pages;
 mod pool;
 mod processors;
@@ -32,7 +33,7 @@ mod watchdog;
 
 pub use event::Event;
 pub use fault::Fault;
-pub use irql::{at_dispatch, at_irql, passive};
+pub use irql::{at_dispatch, at_irql, held as held_locks, passive};
 pub use kernel::SimKernel;
 pub use ledger::{Allocation, Ledger, Purpose};
 pub use lock::RawSpinLock;
@@ -40,7 +41,7 @@ pub use mdl::Mdl;
 pub use pages::Pages;
 pub use processors::{Dpc, PROCESSOR_COUNT};
 pub use session::{Session, boot};
-pub use violation::{Breach, Violation};
+pub use violation::{Breach, Place, Violation};
 pub use waiters::Waiting;
 pub use watchdog::watchdog;
 

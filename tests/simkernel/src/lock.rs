@@ -9,7 +9,7 @@ use std::{
 
 use platform::DISPATCH_LEVEL;
 
-use crate::{irql, ledger, violation::Breach, waiters, watchdog};
+use crate::{irql, ledger, order, violation::Breach, waiters, watchdog};
 
 /// A spin lock that checks its use. An all-zero one is free.
 pub struct RawSpinLock(AtomicBool);
@@ -55,6 +55,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
             ledger::breach(Breach::LockRecursion(self.address()));
             panic!("spin lock taken twice by one thread, now at {}", Location::caller());
         }
+        order::check(self.address());
         let before = irql::raise_to_dispatch();
         if !self.try_acquire() {
             self.spin();

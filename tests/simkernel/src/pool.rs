@@ -13,8 +13,8 @@ use std::{
 use crate::{
     irql,
     ledger::{self, Allocation, Purpose},
-    lock_table, processors,
-    violation::Breach,
+    lock_table, order, processors,
+    violation::{Breach, Place},
     waiters,
 };
 
@@ -114,6 +114,7 @@ pub(crate) fn free(memory: NonNull<u8>, layout: Layout) {
     if let Some(lock) = irql::held_in(&range) {
         ledger::breach(Breach::FreedHeldLock(lock));
     }
+    order::forget(&range);
     let mut pool = lock_table(&POOL);
     let Some(mut block) = pool.live.remove(&address) else {
         let twice = pool.freed.iter().any(|block| block.memory == memory);
@@ -135,6 +136,14 @@ pub(crate) fn free(memory: NonNull<u8>, layout: Layout) {
         pool.freed_bytes -= oldest.allocation.layout.size();
         oldest.release();
     }
+}
+
+/// Where in the live allocations an address is.
+pub(crate) fn place(address: usize) -> Option<Place> {
+    let pool = lock_table(&POOL);
+    let (start, block) = pool.live.range(..=address).next_back()?;
+    let offset = address - start;
+    (offset < block.allocation.layout.size()).then_some(Place { allocation: block.allocation.number, offset })
 }
 
 /// Looks through all freed memory, and gives it back.

@@ -52,7 +52,7 @@ impl Dpc {
     pub(crate) fn initialize(&self, routine: DpcRoutine, context: *mut c_void) {
         let _queue = lock_table(&QUEUE);
         if self.queued.get() {
-            ledger::breach(Breach::InitializedWhileQueued(NonNull::from(self).addr().get()));
+            ledger::breach(Breach::InitializedInUse(NonNull::from(self).addr().get()));
         }
         self.routine.set(Some(routine));
         self.context.set(context);

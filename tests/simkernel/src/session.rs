@@ -11,7 +11,7 @@ use crate::{
     fault::{Fault, Point},
     irql,
     ledger::{self, Ledger},
-    lock_table, mdl, pool, processors, watchdog,
+    lock_table, mdl, order, pool, processors, watchdog,
 };
 
 static SESSION: Mutex<()> = Mutex::new(());
@@ -48,6 +48,7 @@ pub fn boot() -> Session {
     irql::reset();
     watchdog::reset();
     mdl::reset();
+    order::reset();
     pool::reset();
     ledger::begin();
     Session { _exclusive: exclusive, finished: false }

@@ -1,6 +1,8 @@
 //! Broken rules of the kernel.
 
-use std::{alloc::Layout, backtrace::Backtrace, fmt, sync::Arc};
+use std::{alloc::Layout, backtrace::Backtrace, fmt, sync::Arc, thread};
+
+use crate::{irql, ledger};
 
 /// A rule of the kernel that was broken. Addresses are those of the objects concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,13 @@ pub enum Breach {
     },
     /// A thread took a spin lock that it holds.
     LockRecursion(usize),
+    /// Two spin locks were taken in both orders, if not directly then through others. One report for each order.
+    LockCycle {
+        /// The lock taken first.
+        held: Place,
+        /// The lock taken then.
+        taken: Place,
+    },
     /// A spin lock was released that is not the last one its thread took.
     LockOrder(usize),
     /// A spin lock was released by a thread that does not hold it.
@@ -55,8 +64,8 @@ pub enum Breach {
     FreedHeldLock(usize),
     /// A DPC was queued or an event used before it was initialised.
     Uninitialized(usize),
-    /// A DPC was initialised while it was queued.
-    InitializedWhileQueued(usize),
+    /// A DPC was initialised while queued, or an event while waited for.
+    InitializedInUse(usize),
     /// An address was taken for an MDL that is none, or none any more.
     UnknownMdl(usize),
     /// The pages of an MDL were mapped that has none.
@@ -68,6 +77,9 @@ impl fmt::Display for Breach {
         match self {
             Self::IrqlTooHigh { call, limit } => write!(f, "{call} above IRQL {limit}"),
             Self::LockRecursion(lock) => write!(f, "spin lock {lock:#x} taken twice by one thread"),
+            Self::LockCycle { held, taken } => {
+                write!(f, "spin locks taken in both orders, here first {held} then {taken}")
+            }
             Self::LockOrder(lock) => write!(f, "spin lock {lock:#x} released before one taken after it"),
             Self::LockNotHeld(lock) => write!(f, "spin lock {lock:#x} released by a thread that does not hold it"),
             Self::UnlockIrql(lock) => write!(f, "spin lock {lock:#x} released at another IRQL than it was taken at"),
@@ -83,10 +95,25 @@ impl fmt::Display for Breach {
             Self::FreedWhileWaiting(object) => write!(f, "freed while a thread waits for {object:#x} in it"),
             Self::FreedHeldLock(lock) => write!(f, "freed with the held spin lock {lock:#x} in it"),
             Self::Uninitialized(object) => write!(f, "{object:#x} used before it was initialised"),
-            Self::InitializedWhileQueued(dpc) => write!(f, "DPC {dpc:#x} initialised while queued"),
+            Self::InitializedInUse(object) => write!(f, "{object:#x} initialised while in use"),
             Self::UnknownMdl(mdl) => write!(f, "{mdl:#x} is not a live MDL"),
             Self::EmptyMdlMapped(mdl) => write!(f, "MDL {mdl:#x} describes no bytes, yet was mapped"),
         }
+    }
+}
+
+/// A place in an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number of the allocation.
+    pub allocation: u64,
+    /// Bytes from its start.
+    pub offset: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}+{:#x}", self.allocation, self.offset)
     }
 }
 
@@ -103,9 +130,21 @@ pub struct Violation {
     pub backtrace: Arc<Backtrace>,
 }
 
+impl Violation {
+    /// By the current thread.
+    pub(crate) fn here(breach: Breach) -> Self {
+        Self {
+            breach,
+            thread: thread::current().name().unwrap_or("unnamed").to_owned(),
+            irql: irql::current(),
+            backtrace: Arc::new(Backtrace::capture()),
+        }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (thread {}, IRQL {})", self.breach, self.thread, self.irql)?;
-        crate::ledger::write_backtrace(f, &self.backtrace)
+        ledger::write_backtrace(f, &self.backtrace)
     }
 }

@@ -7,8 +7,8 @@ use std::{
     thread,
 };
 
-use platform::{DISPATCH_LEVEL, PASSIVE_LEVEL, Platform};
-use simkernel::{Breach, SimKernel, at_dispatch, at_irql, boot};
+use platform::{Arc, DISPATCH_LEVEL, PASSIVE_LEVEL, Platform};
+use simkernel::{Breach, SimKernel, at_dispatch, at_irql, boot, held_locks};
 
 type SpinLock<T> = platform::SpinLock<T, SimKernel>;
 
@@ -92,6 +92,83 @@ fn a_lock_above_dispatch_is_caught() {
     assert_eq!(ledger.violations.iter().filter(|violation| violation.breach == expected).count(), 2);
     assert_eq!(ledger.violations.len(), 2, "{ledger}");
     assert_eq!(ledger.violations.first().unwrap().irql, DISPATCH_LEVEL + 1);
+}
+
+/// A lock in memory of the platform, where their order is watched.
+fn shared_lock() -> Arc<SpinLock<()>, SimKernel> {
+    Arc::try_new(SpinLock::new(())).unwrap()
+}
+
+#[test]
+fn two_orders_are_caught() {
+    let kernel = boot();
+    let (first, second) = (shared_lock(), shared_lock());
+    let take = |outer: &SpinLock<()>, inner: &SpinLock<()>| {
+        let _outer = outer.lock();
+        let _inner = inner.lock();
+    };
+    take(&first, &second);
+    take(&first, &second);
+    assert!(kernel.ledger().violations.is_empty());
+    // Not at the same time: no deadlock happens.
+    let other = thread::Builder::new().name("other".into());
+    thread::scope(|scope| other.spawn_scoped(scope, || take(&second, &first)).unwrap().join().unwrap());
+    drop((first, second));
+    let ledger = kernel.finish();
+    let [forth, back] = ledger.violations.as_slice() else { panic!("{ledger}") };
+    let (Breach::LockCycle { held, taken }, Breach::LockCycle { held: then_held, taken: then_taken }) =
+        (&forth.breach, &back.breach)
+    else {
+        panic!("{ledger}")
+    };
+    assert_eq!((held, taken), (then_taken, then_held));
+    assert_eq!((held.allocation, taken.allocation), (1, 2));
+    assert_ne!(forth.thread, "other");
+    assert_eq!(back.thread, "other");
+}
+
+#[test]
+fn a_circle_of_orders_is_caught() {
+    let kernel = boot();
+    let locks = [shared_lock(), shared_lock(), shared_lock()];
+    for [outer, inner] in [[0, 1], [1, 2], [2, 0]] {
+        assert!(kernel.ledger().violations.is_empty());
+        let _outer = locks[outer].lock();
+        let _inner = locks[inner].lock();
+    }
+    drop(locks);
+    assert!(kernel.finish().broke(|breach| matches!(breach, Breach::LockCycle { .. })));
+}
+
+#[test]
+fn a_new_lock_at_an_old_address_has_no_order_yet() {
+    let _kernel = boot();
+    let first = shared_lock();
+    let mut orders = Vec::new();
+    // More memory than is kept after it was freed, so that addresses come again.
+    for _ in 0..300 {
+        let second = Arc::<_, SimKernel>::try_new((SpinLock::new(()), [0_u8; 100_000])).unwrap();
+        let swap = orders.len() % 2 == 0;
+        let (outer, inner) = if swap { (&second.0, &*first) } else { (&*first, &second.0) };
+        let _outer = outer.lock();
+        let _inner = inner.lock();
+        orders.push((&raw const second.0).addr());
+    }
+    let count = orders.len();
+    orders.sort_unstable();
+    orders.dedup();
+    assert!(orders.len() < count, "no address came again");
+}
+
+#[test]
+fn held_locks_are_known() {
+    let _kernel = boot();
+    let lock = SpinLock::new(());
+    assert!(held_locks().is_empty());
+    let guard = lock.lock();
+    assert_eq!(held_locks().len(), 1);
+    drop(guard);
+    assert!(held_locks().is_empty());
 }
 
 #[test]

@@ -6,13 +6,13 @@ use std::{
     mem::ManuallyDrop,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
     time::Duration,
 };
 
 use platform::{APC_LEVEL, DISPATCH_LEVEL, PASSIVE_LEVEL, Platform};
-use simkernel::{Breach, Dpc, Event, SimKernel, at_dispatch, at_irql, boot, passive, watchdog};
+use simkernel::{Breach, Dpc, Event, PROCESSOR_COUNT, SimKernel, at_dispatch, at_irql, boot, passive, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -58,6 +58,61 @@ unsafe extern "C" fn count(context: *mut c_void) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
+/// An address for another thread.
+struct SharedMemory<T>(*mut T);
+
+// SAFETY: the tests use it as the platform documents, or rely on its checks.
+unsafe impl<T> Sync for SharedMemory<T> {}
+
+impl<T> SharedMemory<T> {
+    fn get(&self) -> *mut T {
+        self.0
+    }
+}
+
+/// Keeps all processors busy, so that what is queued stays queued.
+#[derive(Default)]
+struct Occupied {
+    running: AtomicU32,
+    leave: AtomicBool,
+}
+
+impl Occupied {
+    /// Calls `code` meanwhile.
+    fn with(code: impl FnOnce()) {
+        let occupied = Self::default();
+        let dpcs: Vec<_> =
+            (0..PROCESSOR_COUNT).map(|_| SharedMemory(Box::into_raw(Box::new(Dpc::default())))).collect();
+        for dpc in &dpcs {
+            // SAFETY: boxed, and freed below.
+            unsafe { SimKernel::initialize_dpc(dpc.get(), occupy, ptr::from_ref(&occupied).cast_mut().cast()) };
+            // SAFETY: as above, after its routine has been entered.
+            unsafe { SimKernel::queue_dpc(dpc.get()) };
+        }
+        while occupied.running.load(Ordering::Acquire) != dpcs.len() as u32 {
+            thread::yield_now();
+        }
+        code();
+        occupied.leave.store(true, Ordering::Release);
+        while occupied.running.load(Ordering::Acquire) != 0 {
+            thread::yield_now();
+        }
+        // SAFETY: made by Box::into_raw, and not queued.
+        dpcs.iter().for_each(|dpc| drop(unsafe { Box::from_raw(dpc.get()) }));
+    }
+}
+
+/// SAFETY: `context` is an `Occupied`.
+unsafe extern "C" fn occupy(context: *mut c_void) {
+    // SAFETY: by contract.
+    let occupied = unsafe { &*context.cast::<Occupied>() };
+    occupied.running.fetch_add(1, Ordering::AcqRel);
+    while !occupied.leave.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    occupied.running.fetch_sub(1, Ordering::AcqRel);
+}
+
 static TRAP: SpinLock<()> = SpinLock::new(());
 
 unsafe extern "C" fn keep_a_lock(_: *mut c_void) {
@@ -78,6 +133,16 @@ fn a_dpc_runs_once_for_each_queueing() {
 
 #[test]
 fn a_queued_dpc_is_not_queued_again() {
+    let kernel = boot();
+    let counting = Counting::new();
+    counting.initialize(count);
+    Occupied::with(|| assert_eq!([counting.queue(), counting.queue()], [true, false]));
+    kernel.flush_dpcs();
+    assert_eq!(counting.count(), 1);
+}
+
+#[test]
+fn queueing_races_with_running() {
     let kernel = boot();
     let counting = Counting::new();
     counting.initialize(count);
@@ -113,21 +178,61 @@ fn use_before_initialisation_is_caught() {
 fn freeing_a_queued_dpc_is_caught() {
     let kernel = boot();
     let layout = std::alloc::Layout::new::<Dpc>();
-    let count_of_runs = AtomicU32::new(0);
-    let context: *mut c_void = ptr::from_ref(&count_of_runs).cast_mut().cast();
-    // The DPCs may run before they are freed, so until it happens.
-    let caught = (0..10_000).any(|_| {
-        let dpc = SimKernel::allocate(layout).unwrap();
-        // SAFETY: memory for a DPC, zeroed.
-        unsafe { SimKernel::initialize_dpc(dpc.cast().as_ptr(), count, context) };
+    let runs = AtomicU32::new(0);
+    let dpc = SimKernel::allocate(layout).unwrap();
+    // SAFETY: memory for a DPC, zeroed.
+    unsafe { SimKernel::initialize_dpc(dpc.cast().as_ptr(), count, ptr::from_ref(&runs).cast_mut().cast()) };
+    Occupied::with(|| {
         // SAFETY: initialised. That it is freed is what the test is about; the simulated kernel takes it out of the queue.
-        unsafe { SimKernel::queue_dpc(dpc.cast().as_ptr()) };
+        assert!(unsafe { SimKernel::queue_dpc(dpc.cast().as_ptr()) });
         // SAFETY: allocated above.
         unsafe { SimKernel::free(dpc, layout) };
-        kernel.ledger().broke(|breach| *breach == Breach::FreedQueuedDpc(dpc.addr().get()))
     });
-    assert!(caught);
-    drop(kernel.finish());
+    let ledger = kernel.finish();
+    assert!(ledger.broke(|breach| *breach == Breach::FreedQueuedDpc(dpc.addr().get())));
+    assert_eq!(runs.into_inner(), 0);
+}
+
+#[test]
+fn initialising_a_queued_dpc_is_caught() {
+    let kernel = boot();
+    let counting = Counting::new();
+    counting.initialize(count);
+    Occupied::with(|| {
+        assert!(counting.queue());
+        counting.initialize(count);
+    });
+    let ledger = kernel.finish();
+    assert!(ledger.broke(|breach| *breach == Breach::InitializedInUse(counting.dpc().addr())));
+    assert_eq!(counting.count(), 1);
+}
+
+#[test]
+fn misusing_a_waited_for_event_is_caught() {
+    let kernel = boot();
+    let layout = std::alloc::Layout::new::<Event>();
+    let memory = SimKernel::allocate(layout).unwrap();
+    let address = memory.addr().get();
+    let event = SharedMemory(memory.cast::<Event>().as_ptr());
+    // SAFETY: memory for an event.
+    unsafe { SimKernel::initialize_event(event.get()) };
+    thread::scope(|scope| {
+        // SAFETY: initialised, and the simulated kernel keeps freed memory for a while.
+        scope.spawn(|| unsafe { SimKernel::wait_event(event.get(), &passive()) });
+        while kernel.ledger().waiting.is_empty() {
+            thread::yield_now();
+        }
+        // SAFETY: that it is in use is what the test is about.
+        unsafe { SimKernel::initialize_event(event.get()) };
+        // SAFETY: as above.
+        unsafe { SimKernel::free(memory, layout) };
+        // SAFETY: as above; it releases the thread.
+        unsafe { SimKernel::set_event(event.get()) };
+    });
+    let ledger = kernel.finish();
+    assert!(ledger.broke(|breach| *breach == Breach::InitializedInUse(address)), "{ledger}");
+    assert!(ledger.broke(|breach| *breach == Breach::FreedWhileWaiting(address)), "{ledger}");
+    assert!(ledger.broke(|breach| matches!(breach, Breach::UseAfterFree(_))), "{ledger}");
 }
 
 #[test]
@@ -192,6 +297,21 @@ fn the_watchdog_ends_a_deadlock() {
         stalled
     });
     assert!(stalled);
+}
+
+#[test]
+fn the_watchdog_aborts_what_does_not_wait_in_the_kernel() {
+    const STALL: &str = "SIMKERNEL_TEST_STALL";
+    if std::env::var_os(STALL).is_some() {
+        watchdog(Duration::from_millis(10), || thread::sleep(LIMIT));
+        return;
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "the_watchdog_aborts_what_does_not_wait_in_the_kernel"]).env(STALL, "1");
+    let output = again.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), None, "{errors}");
+    assert!(errors.contains("stalled outside of the simulated kernel"), "{errors}");
 }
 
 #[test]
