@@ -1,6 +1,8 @@
 //! The end of tests that stall.
 
 use std::{
+    fmt,
+    io::{self, Write},
     process,
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -29,10 +31,10 @@ pub fn watchdog<R>(limit: Duration, code: impl FnOnce() -> R) -> R {
         if ended.recv_timeout(limit) != Err(mpsc::RecvTimeoutError::Timeout) {
             return;
         }
-        eprintln!("simkernel: not done after {limit:.1?}. Outstanding:\n{}", Ledger::now());
+        report(format_args!("not done after {limit:.1?}. Outstanding:\n{}", Ledger::now()));
         STALLED.store(true, Ordering::Relaxed);
         if ended.recv_timeout(GRACE) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("simkernel: stalled outside of the simulated kernel, aborting");
+            report(format_args!("stalled outside of the simulated kernel, aborting"));
             process::abort();
         }
     };
@@ -42,6 +44,11 @@ pub fn watchdog<R>(limit: Duration, code: impl FnOnce() -> R) -> R {
     let _ended = monitor.join();
     panic_if_stalled();
     result
+}
+
+/// Writes to stderr itself: what `eprintln` writes in a test goes down with an aborted process.
+fn report(message: fmt::Arguments<'_>) {
+    let _nothing_else_to_do = writeln!(io::stderr(), "simkernel: {message}");
 }
 
 /// # Panics
