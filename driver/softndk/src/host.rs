@@ -13,7 +13,7 @@ use ndk_abi::{
     status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS},
 };
 use ndk_provider::Provider;
-use platform::{Arc, Passive, Slice};
+use platform::{Arc, Passive};
 
 use crate::{
     entry,
@@ -26,18 +26,12 @@ use crate::{
 pub(crate) struct KernelHost {
     luid: u64,
     provider: Provider<Windows>,
-    addresses: Slice<IpAddr, Windows>,
     enabled: Arc<AtomicBool, Windows>,
 }
 
 impl KernelHost {
-    pub(crate) fn new(
-        luid: u64,
-        provider: Provider<Windows>,
-        addresses: Slice<IpAddr, Windows>,
-        enabled: Arc<AtomicBool, Windows>,
-    ) -> Self {
-        Self { luid, provider, addresses, enabled }
+    pub(crate) fn new(luid: u64, provider: Provider<Windows>, enabled: Arc<AtomicBool, Windows>) -> Self {
+        Self { luid, provider, enabled }
     }
 }
 
@@ -52,7 +46,7 @@ unsafe impl nd_ioctl::Host for KernelHost {
     }
 
     fn address(&self, index: usize) -> Option<IpAddr> {
-        self.addresses.get(index).copied()
+        self.provider.addresses().get(index).copied()
     }
 
     fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
@@ -91,6 +85,7 @@ unsafe impl nd_ioctl::Host for KernelHost {
         diagnostics.Qps = counts.qps;
         diagnostics.Connectors = counts.connectors;
         diagnostics.Listeners = counts.listeners;
+        diagnostics.SharedEndpoints = counts.shared_endpoints;
         diagnostics.PinnedBytes = pin::pinned_bytes();
         diagnostics.PoolBytes = windows::pool_bytes();
     }

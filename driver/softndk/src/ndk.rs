@@ -4,7 +4,6 @@
 use core::{ptr::NonNull, sync::atomic::Ordering};
 
 use ndk_abi::{
-    describe::ZeroInit,
     ndis::{
         NDIS_HANDLE, NDIS_NDK_CAPABILITIES, NDIS_NDK_CAPABILITIES_REVISION_1, NDIS_NDK_PROVIDER_CHARACTERISTICS,
         NDIS_NDK_PROVIDER_CHARACTERISTICS_REVISION_1, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
@@ -14,7 +13,7 @@ use ndk_abi::{
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO},
     status::{NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, STATUS_SUCCESS},
 };
-use ndk_provider::Provider;
+use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::Passive;
 
 use crate::{adapter::Adapter, platform::Windows};
@@ -33,9 +32,9 @@ pub(crate) fn characteristics() -> NDIS_NDK_PROVIDER_CHARACTERISTICS {
     }
 }
 
-/// The limits of one adapter.
+/// The limits of one adapter, in the newest version.
 pub(crate) fn adapter_info() -> NDK_ADAPTER_INFO {
-    Provider::<Windows>::adapter_info()
+    Provider::<Windows>::adapter_info(MAX_VERSION_2)
 }
 
 /// How many objects an adapter has; points to its limits.
@@ -47,7 +46,7 @@ pub(crate) fn capabilities(info: *mut NDK_ADAPTER_INFO) -> NDIS_NDK_CAPABILITIES
             NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1,
         ),
         NdkInfo: info,
-        ..NDIS_NDK_CAPABILITIES::ZERO
+        ..Provider::<Windows>::capabilities()
     }
 }
 
