@@ -100,6 +100,9 @@ impl<T, P: Platform> Arc<T, P> {
     }
 
     /// The object, if this is the only reference of either kind.
+    ///
+    /// IRQL DISPATCH if the object is ever downgraded: `downgrade` spins while this looks, so a DPC that interrupted it
+    /// would spin for ever.
     pub fn get_mut(this: &mut Self) -> Option<&mut T> {
         let inner = this.inner();
         // No weak reference, and none can be made while the count is locked, so that a strong count of 1 is ours for good.
