@@ -1,8 +1,8 @@
 //! Running other programs, with what was run in every error.
 
 use std::path::Path;
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -22,6 +22,22 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("{} ended with {}:\n{}", line(command), output.status, String::from_utf8_lossy(&output.stderr));
     }
     String::from_utf8(output.stdout).with_context(|| format!("{} printed something that is not UTF-8", line(command)))
+}
+
+/// Waits for `child`; ends it and fails if it takes longer than `limit`.
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            bail!("it did not end within {} s", limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The cargo that runs this program, without what an outer build would leak into an inner one.

@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-use crate::command::{output, step};
+use crate::command::{step, wait};
 use crate::digest::is_stamped;
 use crate::{paths, wine};
+
+const WINE_LIMIT: Duration = Duration::from_secs(300);
 
 /// The driver of the negative controls.
 pub(crate) const PLANTED: &str = "softndk-planted.sys";
@@ -34,13 +38,17 @@ pub(crate) fn prepare() -> Result<PathBuf> {
             let _ = fs::remove_dir_all(&prefix);
             fs::create_dir_all(&prefix)?;
             let fresh = |arguments: &[&str]| {
+                let mut wine = wine::wine(&prefix);
                 // Our modules are not there yet.
-                output(wine::wine(&prefix).args(arguments).env("WINEDLLOVERRIDES", "mscoree,mshtml="))
+                wine.args(arguments).env("WINEDLLOVERRIDES", "mscoree,mshtml=").stdout(Stdio::null());
+                let status = wait(&mut wine.spawn()?, WINE_LIMIT)?;
+                ensure!(status.success(), "wine64 {} ended with {status}", arguments.join(" "));
+                Ok(())
             };
             fresh(&["wineboot", "-i"])?;
             // No debugger at a crash: the process ends and its requests fail, which is what a test can see.
-            let key = r"HKLM\Software\Microsoft\Windows NT\CurrentVersion\AeDebug";
-            fresh(&["reg", "add", key, "/v", "Debugger", "/d", "", "/f"])?;
+            let debugger = r"HKLM\Software\Microsoft\Windows NT\CurrentVersion\AeDebug";
+            fresh(&["reg", "add", debugger, "/v", "Debugger", "/d", "", "/f"])?;
             wine::end(&prefix)?;
             fs::write(stamp, key)?;
             Ok(())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::command::step;
+use crate::command::{step, wait};
 use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::{dist, paths, setup, wine};
@@ -57,7 +57,7 @@ pub(crate) fn harness(session: &Session, arguments: &[&str], limit: Duration) ->
     let mut child = command.args(arguments).args(["--front-end", "ioctl"]).stdout(Stdio::piped()).spawn()?;
     let mut output = child.stdout.take().context("the harness has no output")?;
     let reader = std::thread::spawn(move || std::io::read_to_string(&mut output));
-    let status = session::wait(&mut child, limit).with_context(|| session.log_tail())?;
+    let status = wait(&mut child, limit).with_context(|| session.log_tail())?;
     let text = reader.join().map_err(|_| anyhow::anyhow!("reading the harness's output failed"))??;
     serde_json::from_str(&text)
         .with_context(|| format!("the harness ended with {status} and no report:\n{text}\n{}", session.log_tail()))

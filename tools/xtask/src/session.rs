@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -121,22 +121,6 @@ impl Drop for Session {
         }
         let _ = self.loader.kill();
         let _ = self.loader.wait();
-    }
-}
-
-/// Waits for `child`; ends it and fails if it takes longer than `limit`.
-pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if start.elapsed() > limit {
-            child.kill()?;
-            child.wait()?;
-            bail!("it did not end within {} s", limit.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
