@@ -5,22 +5,24 @@
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on requests and buffers that NDIS owns")]
 #![expect(non_upper_case_globals, reason = "C names in patterns")]
 
-use core::{ffi::c_void, slice, sync::atomic::Ordering};
+use core::{ffi::c_void, mem::offset_of, slice, sync::atomic::Ordering};
 
 use ndk_abi::{
     ndis::{
         NDIS_HANDLE, NDIS_INTERRUPT_MODERATION_PARAMETERS, NDIS_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
-        NDIS_NDK_STATISTICS_INFO, NDIS_NDK_STATISTICS_INFO_REVISION_1, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
-        NDIS_OID_REQUEST, NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
-        NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_SIZEOF_STATISTICS_INFO_REVISION_1, NDIS_STATISTICS_INFO,
-        NDIS_STATISTICS_INFO_REVISION_1, NdisInterruptModerationNotSupported, NdisRequestQueryInformation,
-        NdisRequestQueryStatistics, NdisRequestSetInformation, OID_802_3_CURRENT_ADDRESS, OID_802_3_MAXIMUM_LIST_SIZE,
-        OID_802_3_MULTICAST_LIST, OID_802_3_PERMANENT_ADDRESS, OID_GEN_CURRENT_LOOKAHEAD,
-        OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_INTERRUPT_MODERATION, OID_GEN_LINK_PARAMETERS,
-        OID_GEN_MAXIMUM_TOTAL_SIZE, OID_GEN_RCV_OK, OID_GEN_RECEIVE_BLOCK_SIZE, OID_GEN_RECEIVE_BUFFER_SPACE,
-        OID_GEN_STATISTICS, OID_GEN_TRANSMIT_BLOCK_SIZE, OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION,
-        OID_GEN_VENDOR_DRIVER_VERSION, OID_GEN_VENDOR_ID, OID_GEN_XMIT_OK, OID_NDK_CONNECTIONS,
-        OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS, OID_PNP_QUERY_POWER, OID_PNP_SET_POWER,
+        NDIS_NDK_CONNECTIONS, NDIS_NDK_CONNECTIONS_REVISION_1, NDIS_NDK_LOCAL_ENDPOINTS,
+        NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, NDIS_NDK_STATISTICS_INFO, NDIS_NDK_STATISTICS_INFO_REVISION_1,
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_OID_REQUEST,
+        NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1, NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1,
+        NDIS_SIZEOF_STATISTICS_INFO_REVISION_1, NDIS_STATISTICS_INFO, NDIS_STATISTICS_INFO_REVISION_1,
+        NdisInterruptModerationNotSupported, NdisRequestQueryInformation, NdisRequestQueryStatistics,
+        NdisRequestSetInformation, OID_802_3_CURRENT_ADDRESS, OID_802_3_MAXIMUM_LIST_SIZE, OID_802_3_MULTICAST_LIST,
+        OID_802_3_PERMANENT_ADDRESS, OID_GEN_CURRENT_LOOKAHEAD, OID_GEN_CURRENT_PACKET_FILTER,
+        OID_GEN_INTERRUPT_MODERATION, OID_GEN_LINK_PARAMETERS, OID_GEN_MAXIMUM_TOTAL_SIZE, OID_GEN_RCV_OK,
+        OID_GEN_RECEIVE_BLOCK_SIZE, OID_GEN_RECEIVE_BUFFER_SPACE, OID_GEN_STATISTICS, OID_GEN_TRANSMIT_BLOCK_SIZE,
+        OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION, OID_GEN_VENDOR_DRIVER_VERSION, OID_GEN_VENDOR_ID,
+        OID_GEN_XMIT_OK, OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS,
+        OID_PNP_QUERY_POWER, OID_PNP_SET_POWER,
     },
     status::{
         NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH,
@@ -74,6 +76,10 @@ const DESCRIPTION: &[u8] = b"SoftNDK virtual RDMA adapter\0";
 
 /// Bytes of a multicast address.
 const MAC_LENGTH: u32 = 6;
+
+/// Bytes of a list of connections or endpoints before its entries.
+const LIST_HEAD: usize = offset_of!(NDIS_NDK_CONNECTIONS, Connections);
+const _: () = assert!(LIST_HEAD == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, LocalEndpoints));
 
 /// `MiniportOidRequest`. PASSIVE_LEVEL, one request at a time.
 pub(crate) unsafe extern "system" fn request(context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
@@ -143,6 +149,8 @@ fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
         OID_802_3_MAXIMUM_LIST_SIZE => buffer.answer_number(MULTICAST_LIST_SIZE),
         OID_PNP_QUERY_POWER => Ok(()),
         OID_NDK_STATISTICS => rdma_statistics(adapter, buffer),
+        OID_NDK_CONNECTIONS => connections(adapter, buffer),
+        OID_NDK_LOCAL_ENDPOINTS => local_endpoints(adapter, buffer),
         _ => Err(NDIS_STATUS_NOT_SUPPORTED),
     }
 }
@@ -219,6 +227,32 @@ fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS>
         ..NDIS_STATISTICS_INFO::new_zeroed()
     };
     buffer.answer(statistics.as_bytes())
+}
+
+/// OID_NDK_CONNECTIONS. The provider cannot list connections yet: with any the answer is NDIS_STATUS_NOT_SUPPORTED.
+fn connections(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
+    let provider = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?;
+    if provider.counters().ActiveConnection != 0 {
+        return Err(NDIS_STATUS_NOT_SUPPORTED);
+    }
+    buffer.answer(&empty_list(NDIS_NDK_CONNECTIONS_REVISION_1))
+}
+
+/// OID_NDK_LOCAL_ENDPOINTS: listeners and shared endpoints. As with connections, none can be listed yet.
+fn local_endpoints(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
+    let counts = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?.object_counts();
+    if counts.listeners != 0 || counts.shared_endpoints != 0 {
+        return Err(NDIS_STATUS_NOT_SUPPORTED);
+    }
+    buffer.answer(&empty_list(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1))
+}
+
+/// NDIS_NDK_CONNECTIONS and NDIS_NDK_LOCAL_ENDPOINTS before their entries: header, flags, count, mapped to TCP or not.
+fn empty_list(revision: u8) -> [u8; LIST_HEAD] {
+    let mut list = [0; LIST_HEAD];
+    let header = NDIS_OBJECT_HEADER::new(NDIS_OBJECT_TYPE_DEFAULT, revision, LIST_HEAD as u16);
+    list.iter_mut().zip(header.as_bytes()).for_each(|(to, from)| *to = *from);
+    list
 }
 
 #[derive(Clone, Copy)]
