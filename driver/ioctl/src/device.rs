@@ -1,15 +1,15 @@
 //! The control device: what its files share.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
 use platform::{Arc, OutOfMemory};
 
-use crate::{File, Host};
+use crate::{File, Host, Ref};
 
 /// One control device.
 pub struct Device<H: Host> {
-    shared: Arc<Shared<H>, H::Platform>,
+    shared: Ref<Shared<H>, H>,
 }
 
 /// What a device and its files share; it lives until the last file is gone.
@@ -30,9 +30,7 @@ impl<H: Host> Device<H> {
 
     /// A new open of the device (IRP_MJ_CREATE). IRQL PASSIVE.
     pub fn open(&self) -> Result<File<H>, NTSTATUS> {
-        let file = File::new(self.shared.clone()).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
-        self.shared.files.fetch_add(1, Ordering::Relaxed);
-        Ok(file)
+        File::new(self.shared.clone()).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
     }
 
     /// The host given to [`Device::new`].

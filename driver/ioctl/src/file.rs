@@ -1,44 +1,114 @@
 //! One open file: a handle space and the requests it pended.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
+use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
 use platform::{Arc, OutOfMemory, Passive};
 
+use crate::decode::{Failure, Reply};
 use crate::device::Shared;
-use crate::{Host, Request};
+use crate::handles::{Handles, Object, Typed};
+use crate::ndk::OpenAdapters;
+use crate::pended::{Pended, PendedRequests};
+use crate::{Host, Ref, Request, dispatch};
 
 /// One open of the control device.
 ///
 /// The host keeps it (in `FileObject->FsContext`) from IRP_MJ_CREATE to IRP_MJ_CLOSE and drops it then; all methods may
 /// be called at the same time from several threads.
 pub struct File<H: Host> {
-    device: Arc<Shared<H>, H::Platform>,
+    space: Ref<Space<H>, H>,
+}
+
+/// What a file owns. NDK callbacks refer to it, so it may outlive the file a little.
+pub(crate) struct Space<H: Host> {
+    pub(crate) device: Ref<Shared<H>, H>,
+    /// PROVIDER_INIT has come.
+    pub(crate) initialised: AtomicBool,
+    pub(crate) handles: Handles<H>,
+    pub(crate) pended: PendedRequests<H>,
+    pub(crate) adapters: OpenAdapters<H::Platform>,
 }
 
 impl<H: Host> File<H> {
-    pub(crate) fn new(device: Arc<Shared<H>, H::Platform>) -> Result<Self, OutOfMemory> {
-        Ok(Self { device })
+    pub(crate) fn new(device: Ref<Shared<H>, H>) -> Result<Self, OutOfMemory> {
+        let space = Arc::try_new(Space {
+            initialised: AtomicBool::new(false),
+            handles: Handles::new(),
+            pended: PendedRequests::new(device.clone()),
+            adapters: OpenAdapters::new(),
+            device,
+        })?;
+        space.device.files.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { space })
     }
 
     /// Serves a request: completes it or pends it. Returns what the dispatch routine has to return: the status the
     /// request was completed with, or STATUS_PENDING.
-    pub fn dispatch(&self, request: H::Request, _passive: &Passive<'_>) -> NTSTATUS {
-        request.complete(STATUS_NOT_SUPPORTED, 0);
-        STATUS_NOT_SUPPORTED
+    pub fn dispatch(&self, request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
+        dispatch::dispatch(&self.space, request, passive)
     }
 
     /// The cancel routine of a pended request: completes it. `id` is what [`Request::pend`] got. IRQL <= DISPATCH, no lock
     /// held.
-    pub fn cancel(&self, _id: u64) {}
+    pub fn cancel(&self, id: u64) {
+        if let Some(pended) = self.space.pended.cancelled(id) {
+            pended.cancel();
+        }
+    }
 
     /// The last handle is closed (IRP_MJ_CLEANUP): cancels what is pended, closes all objects, waits until they are gone.
     /// Requests may still be in progress; later ones fail. To be called once at least.
-    pub fn cleanup(&self, _passive: &Passive<'_>) {}
+    pub fn cleanup(&self, passive: &Passive<'_>) {
+        let space = &self.space;
+        space.handles.close();
+        space.pended.close();
+        space.cancel_all(|_| true);
+        // Connections end before the queues they feed.
+        space.close_objects(|object| matches!(object, Object::Connector(_) | Object::Listener(_)));
+        space.close_objects(|object| matches!(object, Object::Qp(_)));
+        space.close_objects(|_| true);
+        space.adapters.close_all(&space.device.host, passive);
+    }
 }
 
 impl<H: Host> Drop for File<H> {
     fn drop(&mut self) {
-        self.device.files.fetch_sub(1, Ordering::Relaxed);
+        self.space.device.files.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+impl<H: Host> Space<H> {
+    /// Cancels, in order of issue, the requests that `wanted` accepts.
+    pub(crate) fn cancel_all(&self, wanted: impl Fn(&Pended<H>) -> bool) {
+        self.pended.take_all(wanted, Pended::cancel);
+    }
+
+    /// Cancels the requests that wait for the object of a handle.
+    pub(crate) fn cancel_io<T: Typed<H>>(&self, handle: u64) -> Reply {
+        self.handles.get::<T>(handle)?;
+        self.cancel_all(|pended| pended.owner == handle);
+        Ok(0)
+    }
+
+    fn close_objects(&self, wanted: impl Fn(&Object<H>) -> bool) {
+        self.handles.drain(wanted, |object| match object {
+            Object::Connector(connector) => connector.close(self),
+            Object::Listener(listener) => listener.close(self),
+            Object::Qp(qp) => qp.close(),
+            Object::Cq(cq) => cq.close(self),
+            Object::Srq(srq) => srq.close(self),
+            Object::Adapter(_) | Object::Pd(_) | Object::Mr(_) => {}
+        });
+    }
+}
+
+/// Completes a request that does not pend. Returns its status, for the dispatch routine.
+pub(crate) fn finish(request: impl Request, reply: Reply) -> NTSTATUS {
+    let (status, information) = match reply {
+        Ok(length) => (STATUS_SUCCESS, length),
+        Err(Failure { status, information }) => (status, information),
+    };
+    request.complete(status, information);
+    status
 }

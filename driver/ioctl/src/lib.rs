@@ -9,10 +9,34 @@
 #![no_std]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod adapter;
+mod connector;
+mod cq;
+mod decode;
 mod device;
+mod dispatch;
 mod file;
+mod handles;
 mod host;
+mod listener;
+mod mr;
+mod ndk;
+mod pd;
+mod pended;
+mod post;
+mod provider;
+mod qp;
+mod slab;
+mod srq;
+
+use platform::{Arc, SpinLock, Weak};
 
 pub use device::Device;
 pub use file::File;
 pub use host::{Host, Pinned, Request};
+
+/// A counted reference.
+pub(crate) type Ref<T, H> = Arc<T, <H as Host>::Platform>;
+
+/// A reference back to what refers here, set once both exist.
+pub(crate) type BackRef<T, H> = SpinLock<Option<Weak<T, <H as Host>::Platform>>, <H as Host>::Platform>;

@@ -1,0 +1,103 @@
+//! Adapters: each open is an NDK adapter of its own.
+
+use ndk_abi::nd_ioctl::{
+    ND_ADAPTER_QUERY, ND_HANDLE, ND_OPEN_ADAPTER, ND_RESOURCE_DESCRIPTOR, ND_VERSION_2, ND2_ADAPTER_INFO,
+};
+use ndk_abi::ndkpi::{
+    NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
+    NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
+    NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED,
+};
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER};
+use platform::{Arc, Passive};
+
+use crate::decode::{Reply, input, no_mappings, output, overflow, room_for};
+use crate::file::Space;
+use crate::ndk::Adapter;
+use crate::{Host, Ref};
+use crate::{Request, provider};
+
+/// The flags that mean the same in user mode (ND_ADAPTER_FLAG_* have the values of NDK_ADAPTER_FLAG_*).
+const SHARED_FLAGS: u32 = NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
+    | NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED
+    | NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED
+    | NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
+    | NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED;
+
+pub(crate) fn open<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_OPEN_ADAPTER = input(request)?;
+    no_mappings(request, input.CeMappingCount, input.CbMappingsOffset)?;
+    room_for::<ND_RESOURCE_DESCRIPTOR>(request)?;
+    if input.AdapterId != space.device.host.adapter_id() {
+        return Err(STATUS_INVALID_PARAMETER.into());
+    }
+    let slot = space.handles.reserve()?;
+    let adapter = space.adapters.open(&space.device.host, passive)?;
+    descriptor(request, slot.fill(adapter)?)
+}
+
+/// Gives up the handle. The NDK adapter is closed when its objects are gone, with the next open or close of one, or with
+/// the file.
+pub(crate) fn close<H: Host>(space: &Space<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    drop(space.handles.remove::<Adapter<H::Platform>>(input.Handle)?);
+    space.adapters.close_unused(&space.device.host, passive);
+    Ok(0)
+}
+
+pub(crate) fn query<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_ADAPTER_QUERY = input(request)?;
+    let adapter: Arc<Adapter<H::Platform>, _> = space.handles.get(input.AdapterHandle)?;
+    if input.InfoVersion != ND_VERSION_2 {
+        return Err(STATUS_INVALID_PARAMETER.into());
+    }
+    if request.output_length() < size_of::<ND2_ADAPTER_INFO>() {
+        return Err(overflow(size_of::<ND2_ADAPTER_INFO>()));
+    }
+    let info = adapter.info(passive)?;
+    let info = ND2_ADAPTER_INFO {
+        InfoVersion: ND_VERSION_2,
+        // The OUI and the device number have 32 bits in NDKPI and 16 here.
+        VendorId: info.VendorId as u16,
+        DeviceId: info.DeviceId as u16,
+        AdapterId: space.device.host.adapter_id(),
+        MaxRegistrationSize: info.MaxRegistrationSize as u64,
+        MaxWindowSize: info.MaxWindowSize as u64,
+        MaxInitiatorSge: info.MaxInitiatorRequestSge,
+        MaxReceiveSge: info.MaxReceiveRequestSge,
+        MaxReadSge: info.MaxReadRequestSge,
+        MaxTransferLength: info.MaxTransferLength,
+        MaxInlineDataSize: info.MaxInlineDataSize,
+        MaxInboundReadLimit: info.MaxInboundReadLimit,
+        MaxOutboundReadLimit: info.MaxOutboundReadLimit,
+        MaxReceiveQueueDepth: info.MaxReceiveQueueDepth,
+        MaxInitiatorQueueDepth: info.MaxInitiatorQueueDepth,
+        MaxSharedReceiveQueueDepth: info.MaxSrqDepth,
+        MaxCompletionQueueDepth: info.MaxCqDepth,
+        InlineRequestThreshold: info.MaxInlineDataSize,
+        LargeRequestThreshold: info.LargeRequestThreshold,
+        MaxCallerData: info.MaxCallerData,
+        MaxCalleeData: info.MaxCalleeData,
+        AdapterFlags: info.AdapterFlags & SHARED_FLAGS,
+    };
+    output(request, &info)
+}
+
+pub(crate) fn query_address_list<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    space.handles.get::<Adapter<H::Platform>>(input.Handle)?;
+    provider::addresses(space, request)
+}
+
+/// The reply of a create or modify: a handle, and no mappings.
+pub(crate) fn descriptor(request: &mut impl Request, handle: u64) -> Reply {
+    output(request, &ND_RESOURCE_DESCRIPTOR { Handle: handle, CeMappingResults: 0, CbMappingResultsOffset: 0 })
+}
+
+/// STATUS_INVALID_PARAMETER_MIX unless both objects belong to one NDK adapter: a provider need not check that.
+pub(crate) fn same_adapter<H: Host>(
+    one: &Ref<Adapter<H::Platform>, H>,
+    other: &Ref<Adapter<H::Platform>, H>,
+) -> Result<(), NTSTATUS> {
+    if Arc::ptr_eq(one, other) { Ok(()) } else { Err(ndk_abi::status::STATUS_INVALID_PARAMETER_MIX) }
+}

@@ -1,0 +1,291 @@
+//! Connectors: the state of a handle. Its requests are in [`requests`].
+//!
+//! A handle gets an NDK connector when it connects (a new one each time: NDKPI's serve one connection), or when a listener
+//! gives it a connection request. Which request is allowed when is decided here, since a provider need not check it.
+
+mod requests;
+
+pub(crate) use requests::{
+    accept, bind, bindable, complete_connect, connect, create, disconnect, free, get_address, get_peer_address,
+    get_private_data, get_read_limits, notify_disconnect, reject, room_for_address,
+};
+
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use ndk_abi::ndkpi::NDK_CONNECTOR;
+use ndk_abi::status::{
+    NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_CANCELLED, STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID,
+    STATUS_PENDING, STATUS_SUCCESS,
+};
+use platform::{Arc, SpinLock, Weak};
+
+use crate::file::Space;
+use crate::ndk::{Adapter, Completed, Disconnected, Owned};
+use crate::pended::{Event, Pended};
+use crate::{BackRef, Host, Ref};
+
+/// An NDK connector and its link.
+pub(crate) type Connection<H> = Owned<NDK_CONNECTOR, Link<H>, <H as Host>::Platform>;
+
+pub(crate) struct Connector<H: Host> {
+    pub(crate) handle: u64,
+    pub(crate) adapter: Ref<Adapter<H::Platform>, H>,
+    state: SpinLock<State<H>, H::Platform>,
+}
+
+struct State<H: Host> {
+    phase: Phase,
+    connection: Option<Ref<Connection<H>, H>>,
+    bound: Option<SocketAddr>,
+    /// The peer disconnected.
+    peer_gone: bool,
+}
+
+/// How far a connector is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// No connection; after a refused connect there is one still, for the data it was refused with.
+    Idle,
+    /// Waits for a connection request.
+    Waiting,
+    /// Passive side: has a connection request.
+    Requested,
+    /// NdkConnect is in progress.
+    Connecting,
+    /// Active side: the peer accepted.
+    Offered,
+    /// NdkCompleteConnect is in progress.
+    Completing,
+    /// NdkAccept is in progress.
+    Accepting,
+    Established,
+    /// NdkDisconnect is in progress.
+    Disconnecting,
+    /// Not to be used any more.
+    Ended,
+}
+
+/// What the callbacks of an NDK connector need.
+pub(crate) struct Link<H: Host> {
+    space: Ref<Space<H>, H>,
+    /// Keeps it open.
+    _adapter: Ref<Adapter<H::Platform>, H>,
+    /// The handle's object, once there is one.
+    connector: BackRef<Connector<H>, H>,
+    /// The pended request of the operation in progress; 0: none.
+    request: AtomicU64,
+}
+
+impl<H: Host> Link<H> {
+    pub(crate) fn new(space: Ref<Space<H>, H>, adapter: Ref<Adapter<H::Platform>, H>) -> Self {
+        Self { space, _adapter: adapter, connector: SpinLock::<_, H::Platform>::new(None), request: AtomicU64::new(0) }
+    }
+
+    fn connector(&self) -> Option<Ref<Connector<H>, H>> {
+        self.connector.lock().as_ref().and_then(Weak::upgrade)
+    }
+
+    fn set_connector(&self, connector: &Ref<Connector<H>, H>) {
+        *self.connector.lock() = Some(Arc::downgrade(connector));
+    }
+
+    /// Completes the request of the operation that was in progress.
+    fn finish(&self, status: NTSTATUS) {
+        let id = self.request.swap(0, Ordering::AcqRel);
+        if let Some(pended) = self.space.pended.take(id) {
+            pended.complete(status);
+        }
+    }
+
+    /// Completes the requests that wait for the end of the connection.
+    fn tell_disconnected(&self, connector: &Connector<H>) {
+        let owner = connector.handle;
+        let wanted = |pended: &Pended<H>| pended.owner == owner && pended.event == Event::Disconnected;
+        self.space.pended.take_all(wanted, Pended::succeed);
+    }
+}
+
+impl<H: Host> Completed<H::Platform> for Link<H> {
+    fn completed(this: &Ref<Self, H>, status: NTSTATUS) {
+        let connector = this.connector();
+        let ended = connector.as_ref().is_some_and(|connector| connector.advance(this, status));
+        this.finish(status);
+        if ended && let Some(connector) = connector {
+            this.tell_disconnected(&connector);
+        }
+    }
+}
+
+impl<H: Host> Disconnected for Link<H> {
+    fn disconnected(&self) {
+        if let Some(connector) = self.connector() {
+            connector.state.lock().peer_gone = true;
+            self.tell_disconnected(&connector);
+        }
+    }
+}
+
+impl<H: Host> State<H> {
+    fn is_current(&self, link: &Ref<Link<H>, H>) -> bool {
+        self.connection.as_ref().is_some_and(|connection| Arc::ptr_eq(connection.keep(), link))
+    }
+}
+
+impl<H: Host> Connector<H> {
+    pub(crate) fn new(handle: u64, adapter: Ref<Adapter<H::Platform>, H>) -> Self {
+        let state = State { phase: Phase::Idle, connection: None, bound: None, peer_gone: false };
+        Self { handle, adapter, state: SpinLock::<_, H::Platform>::new(state) }
+    }
+
+    /// Binds it to a local address.
+    fn bind(&self, address: SocketAddr) -> Result<(), NTSTATUS> {
+        let mut state = self.state.lock();
+        if state.bound.is_some() {
+            return Err(STATUS_ADDRESS_ALREADY_ASSOCIATED);
+        }
+        if state.phase != Phase::Idle {
+            return Err(STATUS_CONNECTION_ACTIVE);
+        }
+        state.bound = Some(address);
+        Ok(())
+    }
+
+    /// Starts to use an idle connector. Gives the address it is bound to.
+    fn occupy(&self, phase: Phase) -> Result<Option<SocketAddr>, NTSTATUS> {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Idle {
+            return Err(STATUS_CONNECTION_ACTIVE);
+        }
+        state.phase = phase;
+        let refused = state.connection.take();
+        let bound = state.bound;
+        drop(state);
+        drop(refused);
+        Ok(bound)
+    }
+
+    /// Starts to wait for a connection request of a listener.
+    pub(crate) fn await_request(&self) -> Result<(), NTSTATUS> {
+        self.occupy(Phase::Waiting).map(|_| ())
+    }
+
+    /// Gives the connector, if it is in phase `from`, a connection. `Err` gives it back.
+    fn install(
+        this: &Ref<Self, H>,
+        from: Phase,
+        to: Phase,
+        connection: Ref<Connection<H>, H>,
+    ) -> Result<(), Ref<Connection<H>, H>> {
+        let mut state = this.state.lock();
+        if state.phase != from {
+            return Err(connection);
+        }
+        connection.keep().set_connector(this);
+        state.phase = to;
+        state.connection = Some(connection);
+        Ok(())
+    }
+
+    /// Gives the waiting connector a connection request. `Err`: it does not wait any more.
+    pub(crate) fn take_request(
+        this: &Ref<Self, H>,
+        connection: Ref<Connection<H>, H>,
+    ) -> Result<(), Ref<Connection<H>, H>> {
+        Self::install(this, Phase::Waiting, Phase::Requested, connection)
+    }
+
+    /// Begins an operation on the connection. STATUS_CONNECTION_INVALID: not in this phase.
+    fn begin(&self, from: &[Phase], to: Phase) -> Result<(Ref<Connection<H>, H>, Phase), NTSTATUS> {
+        let mut state = self.state.lock();
+        let before = state.phase;
+        let connection = state.connection.clone().filter(|_| from.contains(&before));
+        let connection = connection.ok_or(STATUS_CONNECTION_INVALID)?;
+        state.phase = to;
+        Ok((connection, before))
+    }
+
+    /// Goes back to a phase: the operation did not begin.
+    fn retreat(&self, link: &Ref<Link<H>, H>, from: Phase, to: Phase) {
+        let mut state = self.state.lock();
+        if state.phase == from && state.is_current(link) {
+            state.phase = to;
+        }
+    }
+
+    /// The operation in progress has ended. True: so has the connection.
+    fn advance(&self, link: &Ref<Link<H>, H>, status: NTSTATUS) -> bool {
+        let mut state = self.state.lock();
+        if !state.is_current(link) {
+            return false;
+        }
+        let succeeded = status == STATUS_SUCCESS;
+        state.phase = match state.phase {
+            Phase::Connecting if succeeded => Phase::Offered,
+            Phase::Connecting => Phase::Idle,
+            Phase::Completing | Phase::Accepting if succeeded => Phase::Established,
+            Phase::Completing | Phase::Accepting | Phase::Disconnecting => Phase::Ended,
+            phase => phase,
+        };
+        state.phase == Phase::Ended
+    }
+
+    /// The connection, from when the peer is known on.
+    fn known_peer(&self) -> Result<Ref<Connection<H>, H>, NTSTATUS> {
+        let state = self.state.lock();
+        let connection = state.connection.clone().filter(|_| state.phase != Phase::Connecting);
+        connection.ok_or(STATUS_CONNECTION_INVALID)
+    }
+
+    /// Undoes what a request that is cancelled began: an unfinished set-up can only be ended by closing the connection.
+    pub(crate) fn abandon(&self, event: Event) {
+        let mut state = self.state.lock();
+        let connection = match (event, state.phase) {
+            (Event::ConnectionRequest, Phase::Waiting) => {
+                state.phase = Phase::Idle;
+                None
+            }
+            (Event::Setup, Phase::Connecting | Phase::Offered) => {
+                state.phase = Phase::Idle;
+                state.connection.take()
+            }
+            (Event::Setup, Phase::Accepting | Phase::Completing | Phase::Established) => {
+                state.phase = Phase::Ended;
+                state.connection.take()
+            }
+            _ => None,
+        };
+        drop(state);
+        drop(connection);
+    }
+
+    /// Its handle is gone.
+    pub(crate) fn close(&self, space: &Space<H>) {
+        let mut state = self.state.lock();
+        state.phase = Phase::Ended;
+        let connection = state.connection.take();
+        drop(state);
+        let wants_this = |pended: &Pended<H>| {
+            pended.owner == self.handle || pended.connector.as_ref().is_some_and(|wanted| wanted.handle == self.handle)
+        };
+        space.cancel_all(wants_this);
+        drop(connection);
+    }
+}
+
+/// The inline result of a call that starts an operation: nothing more to do, or the operation has ended already. One that
+/// failed inline has not begun: the connector goes back to phase `before`.
+fn settle<H: Host>(connector: &Connector<H>, connection: &Connection<H>, phases: (Phase, Phase), status: NTSTATUS) {
+    let (before, during) = phases;
+    match status {
+        STATUS_PENDING => {}
+        STATUS_SUCCESS => Link::completed(connection.keep(), STATUS_SUCCESS),
+        status => {
+            connector.retreat(connection.keep(), during, before);
+            connection.keep().finish(status);
+        }
+    }
+}
+
+/// The status of an operation whose connector was freed meanwhile.
+const FREED: NTSTATUS = STATUS_CANCELLED;

@@ -1,0 +1,302 @@
+//! The requests of connectors.
+
+use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::Ordering;
+
+use ndk_abi::nd_ioctl::{ND_ACCEPT, ND_BIND, ND_CONNECT, ND_HANDLE, ND_READ_LIMITS, ND_REJECT};
+use ndk_abi::sockaddr::SOCKADDR_INET;
+use ndk_abi::status::{
+    NTSTATUS, STATUS_BAD_NETWORK_NAME, STATUS_CONNECTION_INVALID, STATUS_INVALID_ADDRESS, STATUS_INVALID_BUFFER_SIZE,
+    STATUS_PENDING,
+};
+use platform::{Arc, Passive};
+
+use super::{Connection, Connector, FREED, Link, Phase, settle};
+use crate::adapter::same_adapter;
+use crate::decode::{Reply, input, output, overflow, range, room_for};
+use crate::file::{Space, finish};
+use crate::ndk::{Adapter, Offer, Owned};
+use crate::pd::shared;
+use crate::pended::Event;
+use crate::provider::{is_local, local_address};
+use crate::qp::Qp;
+use crate::{Host, Ref, Request};
+
+/// More private data than any adapter takes; it is copied to the stack, since the request may be gone during the call.
+const MAX_PRIVATE_DATA: usize = 1024;
+
+type Found<H> = Arc<Connector<H>, <H as Host>::Platform>;
+
+pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
+    room_for::<u64>(request)?;
+    let slot = space.handles.reserve()?;
+    let connector = shared(Connector::<H>::new(slot.handle(), adapter))?;
+    let handle = slot.fill(connector)?;
+    output(request, &handle)
+}
+
+pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    space.handles.remove::<Connector<H>>(input.Handle)?.close(space);
+    Ok(0)
+}
+
+pub(crate) fn bind<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_BIND = input(request)?;
+    let connector: Found<H> = space.handles.get(input.Handle)?;
+    connector.bind(bindable(space, &input.Address)?)?;
+    Ok(0)
+}
+
+/// An address that connectors and listeners can be bound to: the adapter's, or any (0.0.0.0, ::).
+pub(crate) fn bindable<H: Host>(space: &Space<H>, address: &SOCKADDR_INET) -> Result<SocketAddr, NTSTATUS> {
+    let address = address.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?;
+    if address.ip().is_unspecified() || is_local(space, address.ip()) {
+        Ok(address)
+    } else {
+        Err(STATUS_INVALID_ADDRESS)
+    }
+}
+
+/// Private data on the stack.
+struct PrivateData {
+    bytes: [u8; MAX_PRIVATE_DATA],
+    length: usize,
+}
+
+impl PrivateData {
+    fn read(request: &impl Request, offset: u32, length: u32) -> Result<Self, NTSTATUS> {
+        let given = range(request, offset, length)?;
+        let mut data = Self { bytes: [0; MAX_PRIVATE_DATA], length: given.len() };
+        data.bytes.get_mut(..given.len()).ok_or(STATUS_INVALID_BUFFER_SIZE)?.copy_from_slice(given);
+        Ok(data)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    fn offer(&self, limits: ND_READ_LIMITS) -> Offer<'_> {
+        Offer { inbound_reads: limits.Inbound, outbound_reads: limits.Outbound, private_data: self.bytes() }
+    }
+}
+
+/// Pends the request of an operation on `connection`.
+fn pend<H: Host>(
+    space: &Space<H>,
+    request: H::Request,
+    connector: &Found<H>,
+    connection: &Connection<H>,
+    event: Event,
+) -> Result<(), NTSTATUS> {
+    let id = space.pended.insert(request, connector.handle, event, Some(connector.clone()))?;
+    connection.keep().request.store(id, Ordering::Release);
+    Ok(())
+}
+
+/// Pends until the peer accepts or rejects.
+pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
+    let prepare = || {
+        let input: ND_CONNECT = input(&request)?;
+        let connector: Found<H> = space.handles.get(input.ConnectorHandle)?;
+        let qp: Arc<Qp<H>, _> = space.handles.get(input.QpHandle)?;
+        same_adapter::<H>(&connector.adapter, qp.adapter())?;
+        let data = PrivateData::read(&request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
+        let destination = input.DestinationAddress.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?;
+        if destination.ip().is_unspecified() {
+            return Err(STATUS_BAD_NETWORK_NAME);
+        }
+        let bound = connector.occupy(Phase::Connecting)?;
+        match open(space, &connector, bound, destination.ip(), passive) {
+            Ok((connection, source)) => Ok((connector, connection, qp, source, destination, input.ReadLimits, data)),
+            Err(status) => {
+                connector.abandon(Event::Setup);
+                Err(status)
+            }
+        }
+    };
+    let (connector, connection, qp, source, destination, limits, data) = match prepare() {
+        Ok(prepared) => prepared,
+        Err(status) => return finish(request, Err(status.into())),
+    };
+    if let Err(status) = pend(space, request, &connector, &connection, Event::Setup) {
+        connector.abandon(Event::Setup);
+        return status;
+    }
+    let status = connection.connect(&qp.ndk, &source, &destination, &data.offer(limits));
+    settle(&connector, &connection, (Phase::Idle, Phase::Connecting), status);
+    STATUS_PENDING
+}
+
+/// A new NDK connector for `connector`, and the address it will connect from.
+fn open<H: Host>(
+    space: &Ref<Space<H>, H>,
+    connector: &Found<H>,
+    bound: Option<SocketAddr>,
+    destination: IpAddr,
+    passive: &Passive<'_>,
+) -> Result<(Ref<Connection<H>, H>, SocketAddr), NTSTATUS> {
+    let any = bound.is_none_or(|bound| bound.ip().is_unspecified());
+    let port = bound.map_or(0, |bound| bound.port());
+    let source = match bound {
+        Some(bound) if !any => bound,
+        // NdkConnect wants an address of the adapter: to itself if it is one, else the first of the family.
+        _ if is_local(space, destination) => SocketAddr::new(destination, port),
+        _ => SocketAddr::new(local_address(space, destination).ok_or(STATUS_INVALID_ADDRESS)?, port),
+    };
+    let link = shared(Link::new(space.clone(), connector.adapter.clone()))?;
+    let connection = shared(Owned::create_connector(&connector.adapter, link, passive)?)?;
+    match Connector::install(connector, Phase::Connecting, Phase::Connecting, connection.clone()) {
+        Ok(()) => Ok((connection, source)),
+        Err(_) => Err(FREED),
+    }
+}
+
+/// Pends until the connection is established.
+pub(crate) fn complete_connect<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+    let prepare = || {
+        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&request)?.Handle)?;
+        let (connection, _) = connector.begin(&[Phase::Offered], Phase::Completing)?;
+        Ok((connector, connection))
+    };
+    let (connector, connection) = match prepare() {
+        Ok(prepared) => prepared,
+        Err(status) => return finish(request, Err(NTSTATUS::into(status))),
+    };
+    if let Err(status) = pend(space, request, &connector, &connection, Event::Setup) {
+        connector.retreat(connection.keep(), Phase::Completing, Phase::Offered);
+        return status;
+    }
+    settle(&connector, &connection, (Phase::Offered, Phase::Completing), connection.complete_connect());
+    STATUS_PENDING
+}
+
+/// Pends until the peer has completed.
+pub(crate) fn accept<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+    let prepare = || {
+        let input: ND_ACCEPT = input(&request)?;
+        let connector: Found<H> = space.handles.get(input.ConnectorHandle)?;
+        let qp: Arc<Qp<H>, _> = space.handles.get(input.QpHandle)?;
+        same_adapter::<H>(&connector.adapter, qp.adapter())?;
+        let data = PrivateData::read(&request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
+        let (connection, _) = connector.begin(&[Phase::Requested], Phase::Accepting)?;
+        Ok((connector, connection, qp, input.ReadLimits, data))
+    };
+    let (connector, connection, qp, limits, data) = match prepare() {
+        Ok(prepared) => prepared,
+        Err(status) => return finish(request, Err(NTSTATUS::into(status))),
+    };
+    if let Err(status) = pend(space, request, &connector, &connection, Event::Setup) {
+        connector.retreat(connection.keep(), Phase::Accepting, Phase::Requested);
+        return status;
+    }
+    let status = connection.accept(&qp.ndk, &data.offer(limits));
+    settle(&connector, &connection, (Phase::Requested, Phase::Accepting), status);
+    STATUS_PENDING
+}
+
+/// Refuses a request, or backs out of a connect that was accepted.
+pub(crate) fn reject<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_REJECT = input(request)?;
+    let connector: Found<H> = space.handles.get(input.ConnectorHandle)?;
+    let data = PrivateData::read(request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
+    let (connection, before) = connector.begin(&[Phase::Requested, Phase::Offered], Phase::Ended)?;
+    if let Err(status) = connection.reject(data.bytes()) {
+        connector.retreat(connection.keep(), Phase::Ended, before);
+        return Err(status.into());
+    }
+    Ok(0)
+}
+
+pub(crate) fn get_read_limits<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+    room_for::<ND_READ_LIMITS>(request)?;
+    let (inbound, outbound) = connector.known_peer()?.read_limits()?;
+    output(request, &ND_READ_LIMITS { Inbound: inbound, Outbound: outbound })
+}
+
+/// The peer's private data, as much as fits.
+pub(crate) fn get_private_data<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+    let connection = connector.known_peer()?;
+    let room = request.output_length();
+    let length = connection.private_data(request.output())?;
+    if length > room { Err(overflow(length)) } else { Ok(length) }
+}
+
+pub(crate) fn get_peer_address<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+    room_for_address(request)?;
+    let address = connector.known_peer()?.peer_address()?;
+    output(request, &address)
+}
+
+/// Before there is a connection: the address it is bound to.
+pub(crate) fn get_address<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+    room_for_address(request)?;
+    let address = match connector.known_peer() {
+        Ok(connection) => connection.local_address()?,
+        Err(status) => SOCKADDR_INET::new(connector.state.lock().bound.ok_or(status)?),
+    };
+    output(request, &address)
+}
+
+/// Addresses have the overflow rule of address lists.
+pub(crate) fn room_for_address(request: &impl Request) -> Result<(), crate::decode::Failure> {
+    room_for::<SOCKADDR_INET>(request).map_err(|_| overflow(size_of::<SOCKADDR_INET>()))
+}
+
+/// Pends until the connection has ended.
+pub(crate) fn notify_disconnect<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+    let prepare = || {
+        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&request)?.Handle)?;
+        if !connector.may_disconnect() {
+            return Err(STATUS_CONNECTION_INVALID);
+        }
+        Ok(connector)
+    };
+    let connector = match prepare() {
+        Ok(connector) => connector,
+        Err(status) => return finish(request, Err(status.into())),
+    };
+    let id = match space.pended.insert(request, connector.handle, Event::Disconnected, None) {
+        Ok(id) => id,
+        Err(status) => return status,
+    };
+    // It may have ended before the request was where those who tell would find it.
+    let ended = connector.state.lock().peer_gone || !connector.may_disconnect();
+    if ended && let Some(pended) = space.pended.take(id) {
+        pended.succeed();
+    }
+    STATUS_PENDING
+}
+
+impl<H: Host> Connector<H> {
+    /// Whether there is a connection, or will be, that can end.
+    fn may_disconnect(&self) -> bool {
+        use Phase::{Accepting, Completing, Disconnecting, Established};
+        matches!(self.state.lock().phase, Accepting | Completing | Established | Disconnecting)
+    }
+}
+
+/// Pends until the connection is closed.
+pub(crate) fn disconnect<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+    let prepare = || {
+        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&request)?.Handle)?;
+        let (connection, _) = connector.begin(&[Phase::Established], Phase::Disconnecting)?;
+        Ok((connector, connection))
+    };
+    let (connector, connection) = match prepare() {
+        Ok(prepared) => prepared,
+        Err(status) => return finish(request, Err(NTSTATUS::into(status))),
+    };
+    if let Err(status) = pend(space, request, &connector, &connection, Event::Disconnect) {
+        connector.retreat(connection.keep(), Phase::Disconnecting, Phase::Established);
+        return status;
+    }
+    settle(&connector, &connection, (Phase::Established, Phase::Disconnecting), connection.disconnect());
+    STATUS_PENDING
+}

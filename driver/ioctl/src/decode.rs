@@ -1,0 +1,81 @@
+//! Reading inputs and writing outputs.
+
+use ndk_abi::nd_ioctl::{ND_IOCTL_VERSION, ND_MAPPING};
+use ndk_abi::softndk_ioctl::SOFTNDK_IOCTL_VERSION;
+use ndk_abi::status::{
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER,
+    STATUS_NOT_SUPPORTED,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::Request;
+
+// Both protocols start each input with the same number.
+const _: () = assert!(ND_IOCTL_VERSION == SOFTNDK_IOCTL_VERSION);
+
+/// How a request that does not pend ends: the bytes of its output, or a status.
+pub(crate) type Reply = Result<usize, Failure>;
+
+/// An unsuccessful end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) status: NTSTATUS,
+    /// With STATUS_BUFFER_OVERFLOW the length that was needed, else 0.
+    pub(crate) information: usize,
+}
+
+impl From<NTSTATUS> for Failure {
+    fn from(status: NTSTATUS) -> Self {
+        Self { status, information: 0 }
+    }
+}
+
+/// STATUS_BUFFER_OVERFLOW: the output would have needed `length` bytes.
+pub(crate) fn overflow(length: usize) -> Failure {
+    Failure { status: STATUS_BUFFER_OVERFLOW, information: length }
+}
+
+/// A copy of the structure that the input starts with. Too short: STATUS_BUFFER_TOO_SMALL, as
+/// WdfRequestRetrieveInputBuffer says it. Wrong version: STATUS_INVALID_DEVICE_REQUEST.
+pub(crate) fn input<T: FromBytes>(request: &impl Request) -> Result<T, NTSTATUS> {
+    let bytes = request.input();
+    let (structure, _) = T::read_from_prefix(bytes).map_err(|_| STATUS_BUFFER_TOO_SMALL)?;
+    let (version, _) = u32::read_from_prefix(bytes).map_err(|_| STATUS_BUFFER_TOO_SMALL)?;
+    if version != ND_IOCTL_VERSION {
+        return Err(STATUS_INVALID_DEVICE_REQUEST);
+    }
+    Ok(structure)
+}
+
+/// `length` bytes at `offset` of the input. Outside of it: STATUS_INVALID_PARAMETER.
+pub(crate) fn range(request: &impl Request, offset: u32, length: u32) -> Result<&[u8], NTSTATUS> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    let start = offset as usize;
+    let end = start.checked_add(length as usize).ok_or(STATUS_INVALID_PARAMETER)?;
+    request.input().get(start..end).ok_or(STATUS_INVALID_PARAMETER)
+}
+
+/// The mappings of a create or modify. A provider in software needs none: their user-mode part polls and posts by
+/// control codes. Outside of the input: STATUS_INVALID_PARAMETER; any at all: STATUS_NOT_SUPPORTED.
+pub(crate) fn no_mappings(request: &impl Request, count: u32, offset: u32) -> Result<(), NTSTATUS> {
+    if count == 0 {
+        return Ok(());
+    }
+    let length = count.checked_mul(size_of::<ND_MAPPING>() as u32).ok_or(STATUS_INVALID_PARAMETER)?;
+    range(request, offset, length)?;
+    Err(STATUS_NOT_SUPPORTED)
+}
+
+/// Makes sure that a `T` will fit into the output, before anything is changed. Else STATUS_BUFFER_TOO_SMALL, as
+/// WdfRequestRetrieveOutputBuffer says it.
+pub(crate) fn room_for<T>(request: &impl Request) -> Result<(), NTSTATUS> {
+    if request.output_length() < size_of::<T>() { Err(STATUS_BUFFER_TOO_SMALL) } else { Ok(()) }
+}
+
+/// Writes the output.
+pub(crate) fn output<T: IntoBytes + Immutable>(request: &mut impl Request, value: &T) -> Reply {
+    value.write_to_prefix(request.output()).map_err(|_| STATUS_BUFFER_TOO_SMALL)?;
+    Ok(size_of::<T>())
+}

@@ -1,0 +1,148 @@
+//! From the control code to its function.
+
+use core::sync::atomic::Ordering;
+
+use ndk_abi::nd_ioctl::{
+    IOCTL_ND_ADAPTER_CLOSE, IOCTL_ND_ADAPTER_OPEN, IOCTL_ND_ADAPTER_QUERY, IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST,
+    IOCTL_ND_CONNECTOR_ACCEPT, IOCTL_ND_CONNECTOR_BIND, IOCTL_ND_CONNECTOR_CANCEL_IO,
+    IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, IOCTL_ND_CONNECTOR_CONNECT, IOCTL_ND_CONNECTOR_CREATE,
+    IOCTL_ND_CONNECTOR_DISCONNECT, IOCTL_ND_CONNECTOR_FREE, IOCTL_ND_CONNECTOR_GET_ADDRESS,
+    IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS, IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA, IOCTL_ND_CONNECTOR_GET_READ_LIMITS,
+    IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, IOCTL_ND_CONNECTOR_REJECT, IOCTL_ND_CQ_CANCEL_IO, IOCTL_ND_CQ_CREATE,
+    IOCTL_ND_CQ_FREE, IOCTL_ND_CQ_MODIFY, IOCTL_ND_CQ_NOTIFY, IOCTL_ND_LISTENER_BIND, IOCTL_ND_LISTENER_CANCEL_IO,
+    IOCTL_ND_LISTENER_CREATE, IOCTL_ND_LISTENER_FREE, IOCTL_ND_LISTENER_GET_ADDRESS,
+    IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST, IOCTL_ND_LISTENER_LISTEN, IOCTL_ND_MR_CANCEL_IO, IOCTL_ND_MR_CREATE,
+    IOCTL_ND_MR_DEREGISTER, IOCTL_ND_MR_FREE, IOCTL_ND_MR_REGISTER, IOCTL_ND_MW_CREATE, IOCTL_ND_MW_FREE,
+    IOCTL_ND_PD_CREATE, IOCTL_ND_PD_FREE, IOCTL_ND_PROVIDER_BIND_FILE, IOCTL_ND_PROVIDER_INIT,
+    IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, IOCTL_ND_QP_CREATE,
+    IOCTL_ND_QP_CREATE_WITH_SRQ, IOCTL_ND_QP_FLUSH, IOCTL_ND_QP_FREE, IOCTL_ND_SRQ_CANCEL_IO, IOCTL_ND_SRQ_CREATE,
+    IOCTL_ND_SRQ_FREE, IOCTL_ND_SRQ_MODIFY, IOCTL_ND_SRQ_NOTIFY, METHOD_BUFFERED, ND_HANDLE,
+};
+use ndk_abi::softndk_ioctl::{
+    IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST,
+    IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT,
+};
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED};
+use platform::Passive;
+
+use crate::connector::Connector;
+use crate::cq::Cq;
+use crate::decode::{Reply, input};
+use crate::file::{Space, finish};
+use crate::listener::Listener;
+use crate::mr::Mr;
+use crate::srq::Srq;
+use crate::{Host, Ref, Request, adapter, connector, cq, listener, mr, pd, post, provider, qp, srq};
+
+/// Serves a request: completes it or pends it.
+pub(crate) fn dispatch<H: Host>(space: &Ref<Space<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
+    let code = request.code();
+    match before_init(space, code, &mut request) {
+        Some(reply) => return finish(request, reply),
+        None if !space.initialised.load(Ordering::Acquire) => {
+            return finish(request, Err(STATUS_INVALID_DEVICE_STATE.into()));
+        }
+        None => {}
+    }
+    match code {
+        IOCTL_ND_CQ_NOTIFY => cq::notify(space, request),
+        IOCTL_ND_SRQ_NOTIFY => srq::notify(space, request, passive),
+        IOCTL_ND_CONNECTOR_CONNECT => connector::connect(space, request, passive),
+        IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => connector::complete_connect(space, request),
+        IOCTL_ND_CONNECTOR_ACCEPT => connector::accept(space, request),
+        IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT => connector::notify_disconnect(space, request),
+        IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(space, request),
+        IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => listener::get_connection_request(space, request),
+        _ => {
+            let reply = serve(space, code, &mut request, passive);
+            finish(request, reply)
+        }
+    }
+}
+
+/// The codes that do not need PROVIDER_INIT, and those that no user may ever send.
+fn before_init<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request) -> Option<Reply> {
+    Some(match code {
+        IOCTL_ND_PROVIDER_INIT => provider::init(space, request),
+        IOCTL_SOFTNDK_DIAGNOSTICS => provider::diagnostics(space, request),
+        IOCTL_SOFTNDK_TEST_PLANT => provider::plant(space, request),
+        _ if is_for_users(code) => return None,
+        // Unknown ones, and those of kernel callers (NDK_MR_REGISTER, all of partitions), which come by
+        // IRP_MJ_INTERNAL_DEVICE_CONTROL.
+        _ => Err(STATUS_INVALID_DEVICE_REQUEST.into()),
+    })
+}
+
+/// The codes that complete at once.
+fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    match code {
+        IOCTL_SOFTNDK_POST => post::post(space, request),
+        IOCTL_SOFTNDK_SRQ_POST => post::srq_post(space, request),
+        IOCTL_SOFTNDK_POLL => cq::poll(space, request),
+        IOCTL_SOFTNDK_FAST_MR_CREATE => mr::create_fast(space, request, passive),
+        IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST => provider::query_address_list(space, request),
+        IOCTL_ND_PROVIDER_RESOLVE_ADDRESS => provider::resolve_address(space, request),
+        IOCTL_ND_ADAPTER_OPEN => adapter::open(space, request, passive),
+        IOCTL_ND_ADAPTER_CLOSE => adapter::close(space, request, passive),
+        IOCTL_ND_ADAPTER_QUERY => adapter::query(space, request, passive),
+        IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST => adapter::query_address_list(space, request),
+        IOCTL_ND_PD_CREATE => pd::create(space, request, passive),
+        IOCTL_ND_PD_FREE => pd::free(space, request),
+        IOCTL_ND_CQ_CREATE => cq::create(space, request, passive),
+        IOCTL_ND_CQ_FREE => cq::free(space, request),
+        IOCTL_ND_CQ_CANCEL_IO => space.cancel_io::<Cq<H>>(handle(request)?),
+        IOCTL_ND_CQ_MODIFY => cq::modify(space, request, passive),
+        IOCTL_ND_MR_CREATE => mr::create(space, request, passive),
+        IOCTL_ND_MR_FREE => mr::free(space, request),
+        IOCTL_ND_MR_CANCEL_IO => space.cancel_io::<Mr<H>>(handle(request)?),
+        IOCTL_ND_MR_REGISTER => mr::register(space, request, passive),
+        IOCTL_ND_MR_DEREGISTER => mr::deregister(space, request, passive),
+        IOCTL_ND_SRQ_CREATE => srq::create(space, request, passive),
+        IOCTL_ND_SRQ_FREE => srq::free(space, request),
+        IOCTL_ND_SRQ_CANCEL_IO => space.cancel_io::<Srq<H>>(handle(request)?),
+        IOCTL_ND_SRQ_MODIFY => srq::modify(space, request, passive),
+        IOCTL_ND_CONNECTOR_CREATE => connector::create(space, request),
+        IOCTL_ND_CONNECTOR_FREE => connector::free(space, request),
+        IOCTL_ND_CONNECTOR_CANCEL_IO => space.cancel_io::<Connector<H>>(handle(request)?),
+        IOCTL_ND_CONNECTOR_BIND => connector::bind(space, request),
+        IOCTL_ND_CONNECTOR_REJECT => connector::reject(space, request),
+        IOCTL_ND_CONNECTOR_GET_READ_LIMITS => connector::get_read_limits(space, request),
+        IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA => connector::get_private_data(space, request),
+        IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS => connector::get_peer_address(space, request),
+        IOCTL_ND_CONNECTOR_GET_ADDRESS => connector::get_address(space, request),
+        IOCTL_ND_LISTENER_CREATE => listener::create(space, request, passive),
+        IOCTL_ND_LISTENER_FREE => listener::free(space, request),
+        IOCTL_ND_LISTENER_CANCEL_IO => space.cancel_io::<Listener<H>>(handle(request)?),
+        IOCTL_ND_LISTENER_BIND => listener::bind(space, request, passive),
+        IOCTL_ND_LISTENER_LISTEN => listener::listen(space, request),
+        IOCTL_ND_LISTENER_GET_ADDRESS => listener::get_address(space, request),
+        IOCTL_ND_QP_CREATE => qp::create(space, request, passive),
+        IOCTL_ND_QP_CREATE_WITH_SRQ => qp::create_with_srq(space, request, passive),
+        IOCTL_ND_QP_FREE => qp::free(space, request),
+        IOCTL_ND_QP_FLUSH => qp::flush(space, request),
+        // PROVIDER_BIND_FILE, memory windows, and affinities, which NDKPI takes but does not give back.
+        _ => Err(STATUS_NOT_SUPPORTED.into()),
+    }
+}
+
+/// Whether a user may send the code once the provider is initialised: the operations of each resource, and our own.
+fn is_for_users(code: u32) -> bool {
+    matches!(
+        code,
+        IOCTL_ND_PROVIDER_BIND_FILE..=IOCTL_ND_PROVIDER_RESOLVE_ADDRESS
+            | IOCTL_ND_ADAPTER_OPEN..=IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST
+            | IOCTL_ND_PD_CREATE..=IOCTL_ND_PD_FREE
+            | IOCTL_ND_CQ_CREATE..=IOCTL_ND_CQ_NOTIFY
+            | IOCTL_ND_MR_CREATE..=IOCTL_ND_MR_DEREGISTER
+            | IOCTL_ND_MW_CREATE..=IOCTL_ND_MW_FREE
+            | IOCTL_ND_SRQ_CREATE..=IOCTL_ND_SRQ_NOTIFY
+            | IOCTL_ND_CONNECTOR_CREATE..=IOCTL_ND_CONNECTOR_DISCONNECT
+            | IOCTL_ND_LISTENER_CREATE..=IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST
+            | IOCTL_ND_QP_CREATE..=IOCTL_ND_QP_FLUSH
+            | IOCTL_SOFTNDK_POST..=IOCTL_SOFTNDK_FAST_MR_CREATE
+    ) && code & 3 == METHOD_BUFFERED
+}
+
+fn handle(request: &impl Request) -> Result<u64, NTSTATUS> {
+    input::<ND_HANDLE>(request).map(|input| input.Handle)
+}

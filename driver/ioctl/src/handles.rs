@@ -1,0 +1,152 @@
+//! The handles of a file: typed references to its objects.
+
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_HANDLE};
+use platform::{Arc, SpinLock};
+
+use crate::connector::Connector;
+use crate::cq::Cq;
+use crate::listener::Listener;
+use crate::mr::Mr;
+use crate::ndk::Adapter;
+use crate::pd::Pd;
+use crate::qp::Qp;
+use crate::slab::Slab;
+use crate::srq::Srq;
+use crate::{Host, Ref};
+
+/// At most 64 * 128 handles a file.
+const CHUNKS: usize = 128;
+
+macro_rules! objects {
+    ($($(#[$meta:meta])* $kind:ident($object:ty),)*) => {
+        /// What a handle can name.
+        pub(crate) enum Object<H: Host> {
+            $($(#[$meta])* $kind(Arc<$object, H::Platform>),)*
+        }
+
+        $(
+            impl<H: Host> Typed<H> for $object {
+                fn wrap(object: Ref<Self, H>) -> Object<H> {
+                    Object::$kind(object)
+                }
+                fn of(object: &Object<H>) -> Option<&Ref<Self, H>> {
+                    match object {
+                        Object::$kind(object) => Some(object),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+/// A type of object that handles name.
+pub(crate) trait Typed<H: Host>: Sized {
+    fn wrap(object: Ref<Self, H>) -> Object<H>;
+    fn of(object: &Object<H>) -> Option<&Ref<Self, H>>;
+}
+
+objects! {
+    Adapter(Adapter<H::Platform>),
+    Pd(Pd<H>),
+    Cq(Cq<H>),
+    Mr(Mr<H>),
+    Srq(Srq<H>),
+    Qp(Qp<H>),
+    Connector(Connector<H>),
+    Listener(Listener<H>),
+}
+
+struct Table<H: Host> {
+    objects: Slab<Object<H>, H::Platform, CHUNKS>,
+    closed: bool,
+}
+
+/// The handle table of one file.
+pub(crate) struct Handles<H: Host> {
+    table: SpinLock<Table<H>, H::Platform>,
+}
+
+impl<H: Host> Handles<H> {
+    pub(crate) fn new() -> Self {
+        Self { table: SpinLock::<_, H::Platform>::new(Table { objects: Slab::new(), closed: false }) }
+    }
+
+    /// The object of a handle. STATUS_INVALID_HANDLE: no such handle in this file, or of another type.
+    pub(crate) fn get<T: Typed<H>>(&self, handle: u64) -> Result<Ref<T, H>, NTSTATUS> {
+        let mut table = self.table.lock();
+        let object = table.objects.get(handle).and_then(|object| T::of(object));
+        object.cloned().ok_or(STATUS_INVALID_HANDLE)
+    }
+
+    /// A handle for an object that is about to be made.
+    pub(crate) fn reserve(&self) -> Result<Reserved<'_, H>, NTSTATUS> {
+        let mut table = self.table.lock();
+        if table.closed {
+            return Err(STATUS_CANCELLED);
+        }
+        let handle = table.objects.reserve()?;
+        Ok(Reserved { handles: self, handle })
+    }
+
+    /// Takes an object from its handle.
+    pub(crate) fn remove<T: Typed<H>>(&self, handle: u64) -> Result<Ref<T, H>, NTSTATUS> {
+        let mut table = self.table.lock();
+        let object = table.objects.get(handle).and_then(|object| T::of(object)).cloned();
+        let object = object.ok_or(STATUS_INVALID_HANDLE)?;
+        let held = table.objects.remove(handle);
+        drop(table);
+        drop(held);
+        Ok(object)
+    }
+
+    /// From now on there are no new handles.
+    pub(crate) fn close(&self) {
+        self.table.lock().closed = true;
+    }
+
+    /// Takes each object that `wanted` accepts from its handle and gives it to `each`.
+    pub(crate) fn drain(&self, wanted: impl Fn(&Object<H>) -> bool, mut each: impl FnMut(Object<H>)) {
+        let mut cursor = 0;
+        loop {
+            let next = self.table.lock().objects.remove_next(&mut cursor, &wanted);
+            match next {
+                Some(object) => each(object),
+                None => return,
+            }
+        }
+    }
+}
+
+/// A handle without an object yet; it goes if none comes.
+pub(crate) struct Reserved<'a, H: Host> {
+    handles: &'a Handles<H>,
+    handle: u64,
+}
+
+impl<H: Host> Reserved<'_, H> {
+    pub(crate) fn handle(&self) -> u64 {
+        self.handle
+    }
+
+    /// Gives the handle its object.
+    pub(crate) fn fill<T: Typed<H>>(self, object: Ref<T, H>) -> Result<u64, NTSTATUS> {
+        let mut table = self.handles.table.lock();
+        if table.closed {
+            drop(table);
+            return Err(STATUS_CANCELLED);
+        }
+        table.objects.fill(self.handle, T::wrap(object));
+        drop(table);
+        let handle = self.handle;
+        core::mem::forget(self);
+        Ok(handle)
+    }
+}
+
+impl<H: Host> Drop for Reserved<'_, H> {
+    fn drop(&mut self) {
+        let held = self.handles.table.lock().objects.remove(self.handle);
+        drop(held);
+    }
+}

@@ -1,0 +1,250 @@
+//! Listeners: connection requests meet the connectors that wait for them.
+
+use core::net::SocketAddr;
+
+use ndk_abi::nd_ioctl::{ND_BIND, ND_GET_CONNECTION_REQUEST, ND_HANDLE, ND_LISTEN};
+use ndk_abi::ndkpi::{NDK_CONNECTOR, NDK_LISTENER};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE,
+    STATUS_PENDING,
+};
+use platform::{Arc, OutOfMemory, Passive, Slice, SpinLock};
+
+use crate::adapter::same_adapter;
+use crate::connector::{Connection, Connector, Link, bindable, room_for_address};
+use crate::decode::{Reply, input, output, room_for};
+use crate::file::{Space, finish};
+use crate::ndk::{Adapter, ConnectRequested, Owned};
+use crate::pd::shared;
+use crate::pended::{Event, Pended};
+use crate::{Host, Ref};
+
+/// Connection requests that wait for a connector, at most; a backlog of 0 ("no limit") means this too.
+const MAX_BACKLOG: u32 = 256;
+
+pub(crate) struct Listener<H: Host> {
+    ndk: Owned<NDK_LISTENER, ListenerEvents<H>, H::Platform>,
+}
+
+/// What the connect events of a listener need.
+pub(crate) struct ListenerEvents<H: Host> {
+    space: Ref<Space<H>, H>,
+    adapter: Ref<Adapter<H::Platform>, H>,
+    handle: u64,
+    state: SpinLock<State<H>, H::Platform>,
+}
+
+struct State<H: Host> {
+    phase: Phase,
+    /// Connection requests that no connector waits for yet.
+    waiting: Queue<Ref<Connection<H>, H>, H>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Created,
+    /// NdkListen has its address; events are refused until LISTEN.
+    Bound,
+    Listening,
+    /// Its handle is gone.
+    Ended,
+}
+
+/// A first-in first-out queue of fixed size.
+struct Queue<T, H: Host> {
+    places: Slice<Option<T>, H::Platform>,
+    first: usize,
+    length: usize,
+}
+
+impl<T, H: Host> Queue<T, H> {
+    fn push(&mut self, value: T) -> Result<(), T> {
+        let size = self.places.len();
+        if self.length >= size {
+            return Err(value);
+        }
+        let end = self.first.wrapping_add(self.length).checked_rem(size).unwrap_or(0);
+        match self.places.get_mut(end) {
+            Some(place) => *place = Some(value),
+            None => return Err(value),
+        }
+        self.length = self.length.saturating_add(1);
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let value = self.places.get_mut(self.first)?.take()?;
+        self.first = self.first.wrapping_add(1).checked_rem(self.places.len()).unwrap_or(0);
+        self.length = self.length.saturating_sub(1);
+        Some(value)
+    }
+}
+
+impl<H: Host> Listener<H> {
+    /// Its handle is gone: nobody may wait any more, and who wants to connect is refused.
+    pub(crate) fn close(&self, space: &Space<H>) {
+        let events = self.ndk.keep();
+        events.state.lock().phase = Phase::Ended;
+        space.cancel_all(|pended| pended.owner == events.handle);
+        loop {
+            let refused = events.state.lock().waiting.pop();
+            if refused.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+impl<H: Host> ListenerEvents<H> {
+    /// Brings connection requests and waiting connectors together.
+    fn match_up(&self) {
+        loop {
+            let mut state = self.state.lock();
+            if state.waiting.length == 0 {
+                return;
+            }
+            let wants = |pended: &Pended<H>| pended.owner == self.handle && pended.event == Event::ConnectionRequest;
+            let Some(pended) = self.space.pended.take_first(u64::MAX, wants) else { return };
+            let connection = state.waiting.pop();
+            drop(state);
+            let (Some(connection), Some(connector)) = (connection, &pended.connector) else {
+                return pended.cancel();
+            };
+            match Connector::take_request(connector, connection) {
+                Ok(()) => pended.succeed(),
+                Err(connection) => {
+                    // The connector was freed. The request of the peer goes to the next.
+                    pended.cancel();
+                    let unlucky = self.state.lock().waiting.push(connection);
+                    drop(unlucky);
+                }
+            }
+        }
+    }
+}
+
+impl<H: Host> ConnectRequested<H::Platform> for ListenerEvents<H> {
+    type Link = Link<H>;
+
+    fn link(&self) -> Option<Ref<Link<H>, H>> {
+        Arc::try_new(Link::new(self.space.clone(), self.adapter.clone())).ok()
+    }
+
+    fn requested(&self, connector: Owned<NDK_CONNECTOR, Link<H>, H::Platform>) {
+        let Ok(connection) = Arc::try_new(connector) else { return };
+        let mut state = self.state.lock();
+        let refused = match state.phase {
+            Phase::Listening => state.waiting.push(connection).err(),
+            _ => Some(connection),
+        };
+        drop(state);
+        drop(refused);
+        self.match_up();
+    }
+}
+
+pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
+    room_for::<u64>(request)?;
+    let slot = space.handles.reserve()?;
+    let waiting = Queue { places: Slice::empty(), first: 0, length: 0 };
+    let events = shared(ListenerEvents {
+        space: space.clone(),
+        adapter: adapter.clone(),
+        handle: slot.handle(),
+        state: SpinLock::<_, H::Platform>::new(State { phase: Phase::Created, waiting }),
+    })?;
+    let ndk = Owned::create_listener(&adapter, events, passive)?;
+    let handle = slot.fill(shared(Listener { ndk })?)?;
+    output(request, &handle)
+}
+
+pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    space.handles.remove::<Listener<H>>(input.Handle)?.close(space);
+    Ok(0)
+}
+
+/// Takes the address. NDKPI takes it and listens at once: until LISTEN, events are refused as if nobody listened.
+pub(crate) fn bind<H: Host>(space: &Space<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_BIND = input(request)?;
+    let listener: Arc<Listener<H>, _> = space.handles.get(input.Handle)?;
+    let address: SocketAddr = bindable(space, &input.Address)?;
+    let events = listener.ndk.keep();
+    let mut state = events.state.lock();
+    if state.phase != Phase::Created {
+        return Err(STATUS_ADDRESS_ALREADY_ASSOCIATED.into());
+    }
+    state.phase = Phase::Bound;
+    drop(state);
+    let result = listener.ndk.listen(&address, passive);
+    if result.is_err() {
+        let mut state = events.state.lock();
+        if state.phase == Phase::Bound {
+            state.phase = Phase::Created;
+        }
+    }
+    result?;
+    Ok(0)
+}
+
+pub(crate) fn listen<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_LISTEN = input(request)?;
+    let listener: Arc<Listener<H>, _> = space.handles.get(input.ListenerHandle)?;
+    let backlog = if input.Backlog == 0 { MAX_BACKLOG } else { input.Backlog.min(MAX_BACKLOG) };
+    let places = Slice::from_fn(backlog as usize, |_| None).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+    let mut state = listener.ndk.keep().state.lock();
+    if state.phase != Phase::Bound {
+        return Err(STATUS_INVALID_DEVICE_STATE.into());
+    }
+    state.waiting = Queue { places, first: 0, length: 0 };
+    state.phase = Phase::Listening;
+    Ok(0)
+}
+
+pub(crate) fn get_address<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    let listener: Arc<Listener<H>, _> = space.handles.get(input.Handle)?;
+    room_for_address(request)?;
+    if listener.ndk.keep().state.lock().phase == Phase::Created {
+        return Err(STATUS_INVALID_DEVICE_STATE.into());
+    }
+    let address = listener.ndk.local_address()?;
+    output(request, &address)
+}
+
+/// Pends until a peer wants to connect; the connector has its request then.
+pub(crate) fn get_connection_request<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+    let prepare = || {
+        let input: ND_GET_CONNECTION_REQUEST = input(&request)?;
+        let listener: Arc<Listener<H>, _> = space.handles.get(input.ListenerHandle)?;
+        let connector: Arc<Connector<H>, _> = space.handles.get(input.ConnectorHandle)?;
+        same_adapter::<H>(&listener.ndk.keep().adapter, &connector.adapter)?;
+        if listener.ndk.keep().state.lock().phase != Phase::Listening {
+            return Err(STATUS_INVALID_DEVICE_STATE);
+        }
+        connector.await_request()?;
+        Ok((listener, connector))
+    };
+    let (listener, connector) = match prepare() {
+        Ok(prepared) => prepared,
+        Err(status) => return finish(request, Err(NTSTATUS::into(status))),
+    };
+    let events = listener.ndk.keep();
+    let wanted = Some(connector.clone());
+    let id = match space.pended.insert(request, events.handle, Event::ConnectionRequest, wanted) {
+        Ok(id) => id,
+        Err(status) => {
+            connector.abandon(Event::ConnectionRequest);
+            return status;
+        }
+    };
+    // Freed in between: those who were to cancel the request may not have found it.
+    let ended = events.state.lock().phase != Phase::Listening;
+    if ended && let Some(pended) = space.pended.take(id) {
+        pended.cancel();
+    }
+    events.match_up();
+    STATUS_PENDING
+}

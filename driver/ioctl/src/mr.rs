@@ -1,0 +1,161 @@
+//! Memory regions over the user's memory: registered, and fast-register ones.
+
+use ndk_abi::nd_ioctl::{
+    ND_HANDLE, ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE,
+    ND_MR_FLAG_DO_NOT_SECURE_VM, ND_MR_FLAG_RDMA_READ_SINK, ND_MR_REGISTER,
+};
+use ndk_abi::ndkpi::NDK_MR;
+use ndk_abi::softndk_ioctl::{SOFTNDK_FAST_MR, SOFTNDK_FAST_MR_CREATE, SOFTNDK_MR_TOKENS};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_DEVICE_STATE,
+    STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
+};
+use platform::{Arc, Passive, SpinLock};
+
+use crate::decode::{Reply, input, output, room_for};
+use crate::file::Space;
+use crate::ndk::{Lam, Owned};
+use crate::pd::{Pd, shared};
+use crate::{Host, Ref};
+
+pub(crate) struct Mr<H: Host> {
+    pub(crate) ndk: Owned<NDK_MR, Memory<H>, H::Platform>,
+}
+
+/// The memory of a region, and its PD. It is unlocked when the close of the region has completed, at the latest.
+pub(crate) struct Memory<H: Host> {
+    pub(crate) pd: Ref<Pd<H>, H>,
+    registration: SpinLock<Registration<H::Pinned>, H::Platform>,
+    pub(crate) fast: Option<FastMemory<H>>,
+}
+
+enum Registration<M> {
+    None,
+    /// A thread is registering or deregistering.
+    Changing,
+    Done(M),
+}
+
+/// The memory of a fast-register region.
+pub(crate) struct FastMemory<H: Host> {
+    /// Released before the memory is unlocked.
+    pub(crate) lam: Lam<H::Platform>,
+    pub(crate) length: usize,
+    _pinned: H::Pinned,
+}
+
+impl<H: Host> Memory<H> {
+    /// Replaces the state, which must be as `expected` says. STATUS_INVALID_DEVICE_STATE: it is not.
+    fn change(
+        &self,
+        expected: impl Fn(&Registration<H::Pinned>) -> bool,
+        new: Registration<H::Pinned>,
+    ) -> Result<Registration<H::Pinned>, NTSTATUS> {
+        let mut registration = self.registration.lock();
+        if !expected(&registration) {
+            return Err(STATUS_INVALID_DEVICE_STATE);
+        }
+        Ok(core::mem::replace(&mut registration, new))
+    }
+}
+
+pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    let pd: Arc<Pd<H>, _> = space.handles.get(input.Handle)?;
+    room_for::<u64>(request)?;
+    let slot = space.handles.reserve()?;
+    let memory =
+        Memory::<H> { pd: pd.clone(), registration: SpinLock::<_, H::Platform>::new(Registration::None), fast: None };
+    let ndk = Owned::create_mr(&pd.ndk, false, shared(memory)?, passive)?;
+    let handle = slot.fill(shared(Mr { ndk })?)?;
+    output(request, &handle)
+}
+
+pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    space.handles.remove::<Mr<H>>(input.Handle)?;
+    Ok(0)
+}
+
+pub(crate) fn register<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_MR_REGISTER = input(request)?;
+    let mr: Arc<Mr<H>, _> = space.handles.get(input.Header.MrHandle)?;
+    room_for::<SOFTNDK_MR_TOKENS>(request)?;
+    let write = ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_WRITE | ND_MR_FLAG_RDMA_READ_SINK;
+    // The kernel locks the pages, so it makes no difference what the user promises about its mappings.
+    let flags = input.Header.Flags & !ND_MR_FLAG_DO_NOT_SECURE_VM;
+    if flags & !(write | ND_MR_FLAG_ALLOW_REMOTE_READ) != 0 {
+        return Err(STATUS_INVALID_PARAMETER.into());
+    }
+    let length = range(input.Address, input.Header.CbLength)?;
+    if input.Header.TargetAddress != input.Address {
+        return Err(STATUS_NOT_SUPPORTED.into());
+    }
+    let memory = mr.ndk.keep();
+    if memory.fast.is_some() {
+        return Err(STATUS_INVALID_DEVICE_STATE.into());
+    }
+    memory.change(|registration| matches!(registration, Registration::None), Registration::Changing)?;
+    let attempt = || {
+        let pinned = space.device.host.pin(request, input.Address, length, flags & write != 0, passive)?;
+        mr.ndk.register(&pinned, length, flags, passive)?;
+        Ok::<_, NTSTATUS>(pinned)
+    };
+    let (result, state) = match attempt() {
+        Ok(pinned) => (Ok(()), Registration::Done(pinned)),
+        Err(status) => (Err(status), Registration::None),
+    };
+    *memory.registration.lock() = state;
+    result?;
+    output(request, &SOFTNDK_MR_TOKENS { LocalToken: mr.ndk.local_token(), RemoteToken: mr.ndk.remote_token() })
+}
+
+pub(crate) fn deregister<H: Host>(space: &Space<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    let mr: Arc<Mr<H>, _> = space.handles.get(input.Handle)?;
+    let memory = mr.ndk.keep();
+    let done = |registration: &Registration<_>| matches!(registration, Registration::Done(_));
+    let before = memory.change(done, Registration::Changing)?;
+    let result = mr.ndk.deregister(passive);
+    // Refused (STATUS_DEVICE_BUSY: windows are bound): still registered. Else the memory is unlocked, without the lock.
+    let (state, unlocked) = if result.is_err() { (before, None) } else { (Registration::None, Some(before)) };
+    *memory.registration.lock() = state;
+    drop(unlocked);
+    result?;
+    Ok(0)
+}
+
+/// Makes a fast-register region and locks memory for it.
+pub(crate) fn create_fast<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: SOFTNDK_FAST_MR_CREATE = input(request)?;
+    let pd: Arc<Pd<H>, _> = space.handles.get(input.PdHandle)?;
+    room_for::<SOFTNDK_FAST_MR>(request)?;
+    let length = range(input.Address, input.Length)?;
+    if input.RemoteAccess > 1 {
+        return Err(STATUS_INVALID_PARAMETER.into());
+    }
+    let slot = space.handles.reserve()?;
+    // Which access a fast register will ask for is not known yet.
+    let pinned = space.device.host.pin(request, input.Address, length, true, passive)?;
+    let lam = Lam::build(pd.adapter(), &pinned, length, passive)?;
+    let pages = lam.page_count();
+    let fast = Some(FastMemory { lam, length, _pinned: pinned });
+    let memory =
+        Memory::<H> { pd: pd.clone(), registration: SpinLock::<_, H::Platform>::new(Registration::None), fast };
+    let ndk = Owned::create_mr(&pd.ndk, true, shared(memory)?, passive)?;
+    ndk.initialize_fast_register(pages, input.RemoteAccess != 0, passive)?;
+    let (local, remote) = (ndk.local_token(), ndk.remote_token());
+    let handle = slot.fill(shared(Mr { ndk })?)?;
+    output(request, &SOFTNDK_FAST_MR { MrHandle: handle, LocalToken: local, RemoteToken: remote })
+}
+
+/// The length of a range of user memory that is worth a look.
+fn range(address: u64, length: u64) -> Result<usize, NTSTATUS> {
+    match (address, length) {
+        (0, 0) => return Err(STATUS_INVALID_PARAMETER),
+        (_, 0) => return Err(STATUS_INVALID_BUFFER_SIZE),
+        _ => {}
+    }
+    address.checked_add(length).ok_or(STATUS_ACCESS_VIOLATION)?;
+    usize::try_from(length).map_err(|_| STATUS_ACCESS_VIOLATION)
+}

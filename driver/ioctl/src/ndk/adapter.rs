@@ -1,0 +1,213 @@
+//! NDK_ADAPTER: the root, which NDIS opens and closes. And NDK_PD, which has nothing of its own.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use ndk_abi::describe::ZeroInit;
+use ndk_abi::ndkpi::{
+    NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NDK_PD,
+    NDK_VERSION,
+};
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER};
+use ndk_abi::wdm::PAGE_SIZE;
+use platform::{Arc, Event, OutOfMemory, Passive, Platform, Slice, SpinLock};
+
+use super::{Owned, check, request};
+use crate::{Host, Pinned};
+
+/// The lowest version that has what is used here (`NdkGetCqResultsEx`, `NdkSendAndInvalidate`: 1.2) with the major number
+/// of the provider: OPEN_NDK_ADAPTER_HANDLER is asked for the lowest minor a consumer can live with.
+const VERSION: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 0 };
+
+/// A reference to an open NDK adapter: all objects on it and all calls to it hold it.
+///
+/// The last reference may go at DISPATCH_LEVEL, where an adapter can't be closed: [`OpenAdapters`] does that afterwards.
+pub(crate) struct Adapter<P: Platform>(Arc<Open<P>, P>);
+
+/// An open NDK adapter.
+struct Open<P: Platform> {
+    object: NonNull<NDK_ADAPTER>,
+    /// Nothing refers to it any more.
+    unused: AtomicBool,
+    /// Set with `unused`.
+    event: Arc<Event<P>, P>,
+}
+
+// SAFETY: NDKPI functions may be called from any thread.
+unsafe impl<P: Platform> Send for Open<P> {}
+// SAFETY: as for Send.
+unsafe impl<P: Platform> Sync for Open<P> {}
+
+impl<P: Platform> Adapter<P> {
+    pub(super) fn as_ptr(&self) -> *mut NDK_ADAPTER {
+        self.0.object.as_ptr()
+    }
+
+    pub(super) fn table(&self) -> &NDK_ADAPTER_DISPATCH {
+        // SAFETY: open while this lives.
+        let object = unsafe { self.0.object.as_ref() };
+        // SAFETY: an open adapter has a dispatch table, which outlives it.
+        unsafe { &*object.Dispatch }
+    }
+
+    /// NdkQueryAdapterInfo.
+    pub(crate) fn info(&self, _passive: &Passive<'_>) -> Result<NDK_ADAPTER_INFO, NTSTATUS> {
+        let mut info = NDK_ADAPTER_INFO::ZERO;
+        let mut size = size_of::<NDK_ADAPTER_INFO>() as u32;
+        // SAFETY: an open adapter; `info` has `size` bytes.
+        check(unsafe { (self.table().NdkQueryAdapterInfo)(self.as_ptr(), &raw mut info, &raw mut size) })?;
+        Ok(info)
+    }
+
+    /// NdkCreatePd.
+    pub(crate) fn create_pd(this: &Arc<Self, P>, passive: &Passive<'_>) -> Result<Owned<NDK_PD, Self, P>, NTSTATUS> {
+        let create = this.table().NdkCreatePd;
+        // SAFETY: an open adapter; the arguments belong together.
+        let call = |completion, context, out| unsafe { create(this.as_ptr(), completion, context, out) };
+        // SAFETY: NdkCreatePd makes a PD, which has no callbacks.
+        unsafe { Owned::create(this.clone(), passive, call) }
+    }
+}
+
+impl<P: Platform> Drop for Adapter<P> {
+    fn drop(&mut self) {
+        self.0.unused.store(true, Ordering::Release);
+        self.0.event.set();
+    }
+}
+
+/// NDK adapters a file may have open at a time.
+const ADAPTERS: usize = 8;
+
+/// The NDK adapters that a file has open.
+pub(crate) struct OpenAdapters<P: Platform>(SpinLock<Slots<P>, P>);
+
+struct Slots<P: Platform> {
+    open: [Option<Arc<Open<P>, P>>; ADAPTERS],
+    closed: bool,
+}
+
+impl<P: Platform> OpenAdapters<P> {
+    pub(crate) fn new() -> Self {
+        Self(SpinLock::<_, P>::new(Slots { open: [const { None }; ADAPTERS], closed: false }))
+    }
+
+    /// Opens an NDK adapter. STATUS_INSUFFICIENT_RESOURCES: the file has too many.
+    pub(crate) fn open<H: Host<Platform = P>>(
+        &self,
+        host: &H,
+        passive: &Passive<'_>,
+    ) -> Result<Arc<Adapter<P>, P>, NTSTATUS> {
+        self.close_unused(host, passive);
+        let event = Event::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+        let object = host.open_adapter(VERSION, passive)?;
+        match self.admit(object, event) {
+            Ok(adapter) => Ok(adapter),
+            Err(status) => {
+                // SAFETY: opened above; nothing was made on it.
+                unsafe { host.close_adapter(object, passive) };
+                Err(status)
+            }
+        }
+    }
+
+    fn admit(&self, object: NonNull<NDK_ADAPTER>, event: Arc<Event<P>, P>) -> Result<Arc<Adapter<P>, P>, NTSTATUS> {
+        let open = Open { object, unused: AtomicBool::new(false), event };
+        let open = Arc::try_new(open).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+        let adapter = Arc::try_new(Adapter(open.clone())).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+        let mut slots = self.0.lock();
+        if slots.closed {
+            return Err(STATUS_CANCELLED);
+        }
+        let free = slots.open.iter_mut().find(|slot| slot.is_none()).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        *free = Some(open);
+        drop(slots);
+        Ok(adapter)
+    }
+
+    /// Closes the adapters that nothing refers to.
+    pub(crate) fn close_unused<H: Host<Platform = P>>(&self, host: &H, passive: &Passive<'_>) {
+        while let Some(open) = self.take(|open| open.unused.load(Ordering::Acquire)) {
+            // SAFETY: every object and every call held a reference, and the last one went.
+            unsafe { host.close_adapter(open.object, passive) };
+        }
+    }
+
+    /// Closes all adapters, and waits for that. What refers to them must be about to go. Later opens fail.
+    pub(crate) fn close_all<H: Host<Platform = P>>(&self, host: &H, passive: &Passive<'_>) {
+        self.0.lock().closed = true;
+        while let Some(open) = self.take(|_| true) {
+            open.event.wait(passive);
+            // SAFETY: as in close_unused.
+            unsafe { host.close_adapter(open.object, passive) };
+        }
+    }
+
+    fn take(&self, wanted: impl Fn(&Open<P>) -> bool) -> Option<Arc<Open<P>, P>> {
+        let mut slots = self.0.lock();
+        let slot = slots.open.iter_mut().find(|slot| slot.as_ref().is_some_and(|open| wanted(open)))?;
+        slot.take()
+    }
+}
+
+/// A logical address mapping of locked memory.
+pub(crate) struct Lam<P: Platform> {
+    /// An NDK_LOGICAL_ADDRESS_MAPPING with room for all pages.
+    memory: Slice<u64, P>,
+    /// Offset of the first byte in the first page.
+    first_byte_offset: u32,
+    adapter: Arc<Adapter<P>, P>,
+}
+
+impl<P: Platform> Lam<P> {
+    /// NdkBuildLAM over the `length` bytes of `pinned`, which must outlive the mapping.
+    pub(crate) fn build(
+        adapter: &Arc<Adapter<P>, P>,
+        pinned: &impl Pinned,
+        length: usize,
+        passive: &Passive<'_>,
+    ) -> Result<Self, NTSTATUS> {
+        // One page more than the length fills, for a start inside a page.
+        let pages = length.div_ceil(PAGE_SIZE).checked_add(1).ok_or(STATUS_INVALID_PARAMETER)?;
+        let size = NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages).ok_or(STATUS_INVALID_PARAMETER)?;
+        let mut lam_size = u32::try_from(size).map_err(|_| STATUS_INVALID_PARAMETER)?;
+        let mut memory = Slice::filled(size.div_ceil(size_of::<u64>()), 0u64)
+            .map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+        let lam = memory.as_mut_ptr().cast();
+        let build = adapter.table().NdkBuildLAM;
+        let mut offset = 0u32;
+        check(request::<P>(passive, |completion, context| {
+            let mdl = pinned.mdl().as_ptr();
+            let (size, offset) = (&raw mut lam_size, &raw mut offset);
+            // SAFETY: an open adapter, a locked MDL chain, and `lam_size` bytes aligned for a mapping; all of them outlive
+            // the request, which is waited for.
+            unsafe { build(adapter.as_ptr(), mdl, length, Some(completion), context, lam, size, offset) }
+        }))?;
+        Ok(Self { memory, first_byte_offset: offset, adapter: adapter.clone() })
+    }
+
+    pub(crate) fn first_byte_offset(&self) -> u32 {
+        self.first_byte_offset
+    }
+
+    /// Pages of the mapping.
+    pub(crate) fn page_count(&self) -> u32 {
+        // SAFETY: the memory holds a mapping, filled in by NdkBuildLAM.
+        let mapping = unsafe { &*self.memory.as_ptr().cast::<NDK_LOGICAL_ADDRESS_MAPPING>() };
+        mapping.AdapterPageCount
+    }
+
+    /// The addresses of its pages.
+    pub(super) fn pages(&self) -> *const NDK_LOGICAL_ADDRESS {
+        let array = core::mem::offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray);
+        self.memory.as_ptr().wrapping_byte_add(array).cast()
+    }
+}
+
+impl<P: Platform> Drop for Lam<P> {
+    fn drop(&mut self) {
+        let release = self.adapter.table().NdkReleaseLAM;
+        // SAFETY: built on this adapter and released once, when nothing uses it any more: its region is closed.
+        unsafe { release(self.adapter.as_ptr(), self.memory.as_mut_ptr().cast()) };
+    }
+}

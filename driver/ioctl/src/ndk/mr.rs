@@ -1,0 +1,76 @@
+//! NDK_MR.
+
+use ndk_abi::ndkpi::{NDK_MR, NDK_PD};
+use ndk_abi::status::NTSTATUS;
+use ndk_abi::wdm::BOOLEAN;
+use platform::{Arc, Passive, Platform};
+
+use super::{Owned, check, request};
+use crate::Pinned;
+
+impl<K: Send + Sync, P: Platform> Owned<NDK_MR, K, P> {
+    /// NdkCreateMr.
+    pub(crate) fn create_mr<J: Send + Sync>(
+        pd: &Owned<NDK_PD, J, P>,
+        fast_register: bool,
+        keep: Arc<K, P>,
+        passive: &Passive<'_>,
+    ) -> Result<Self, NTSTATUS> {
+        let create = pd.table().NdkCreateMr;
+        let call = |completion, context, out| {
+            // SAFETY: an open PD; the arguments belong together.
+            unsafe { create(pd.as_ptr(), BOOLEAN::from(fast_register), completion, context, out) }
+        };
+        // SAFETY: NdkCreateMr makes an MR, which has no callbacks.
+        unsafe { Self::create(keep, passive, call) }
+    }
+
+    /// NdkRegisterMr over the `length` bytes of `pinned`, which must outlive the registration.
+    pub(crate) fn register(
+        &self,
+        pinned: &impl Pinned,
+        length: usize,
+        flags: u32,
+        passive: &Passive<'_>,
+    ) -> Result<(), NTSTATUS> {
+        let register = self.table().NdkRegisterMr;
+        let mdl = pinned.mdl().as_ptr();
+        check(request::<P>(passive, |completion, context| {
+            // SAFETY: an open MR and a locked MDL chain that outlives its registration.
+            unsafe { register(self.as_ptr(), mdl, length, flags, completion, context) }
+        }))
+    }
+
+    /// NdkDeregisterMr: when it returns, nothing uses the memory any more.
+    pub(crate) fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+        let deregister = self.table().NdkDeregisterMr;
+        // SAFETY: an open MR; the completion and its context belong together.
+        check(request::<P>(passive, |completion, context| unsafe { deregister(self.as_ptr(), completion, context) }))
+    }
+
+    /// NdkInitializeFastRegisterMr.
+    pub(crate) fn initialize_fast_register(
+        &self,
+        pages: u32,
+        remote_access: bool,
+        passive: &Passive<'_>,
+    ) -> Result<(), NTSTATUS> {
+        let initialize = self.table().NdkInitializeFastRegisterMr;
+        check(request::<P>(passive, |completion, context| {
+            // SAFETY: an open MR; the completion and its context belong together.
+            unsafe { initialize(self.as_ptr(), pages, BOOLEAN::from(remote_access), completion, context) }
+        }))
+    }
+
+    /// NdkGetLocalTokenFromMr. Of a registered or initialised region.
+    pub(crate) fn local_token(&self) -> u32 {
+        // SAFETY: an open MR.
+        unsafe { (self.table().NdkGetLocalTokenFromMr)(self.as_ptr()) }
+    }
+
+    /// NdkGetRemoteTokenFromMr. Of a registered or initialised region.
+    pub(crate) fn remote_token(&self) -> u32 {
+        // SAFETY: an open MR.
+        unsafe { (self.table().NdkGetRemoteTokenFromMr)(self.as_ptr()) }
+    }
+}

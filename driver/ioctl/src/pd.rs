@@ -1,0 +1,42 @@
+//! Protection domains.
+
+use ndk_abi::nd_ioctl::ND_HANDLE;
+use ndk_abi::ndkpi::NDK_PD;
+use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
+use platform::{Arc, OutOfMemory, Passive, Platform};
+
+use crate::decode::{Reply, input, output, room_for};
+use crate::file::Space;
+use crate::ndk::{Adapter, Owned};
+use crate::{Host, Ref};
+
+pub(crate) struct Pd<H: Host> {
+    pub(crate) ndk: Owned<NDK_PD, Adapter<H::Platform>, H::Platform>,
+}
+
+impl<H: Host> Pd<H> {
+    pub(crate) fn adapter(&self) -> &Ref<Adapter<H::Platform>, H> {
+        self.ndk.keep()
+    }
+}
+
+pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
+    room_for::<u64>(request)?;
+    let slot = space.handles.reserve()?;
+    let ndk = Adapter::create_pd(&adapter, passive)?;
+    let handle = slot.fill(shared(Pd::<H> { ndk })?)?;
+    output(request, &handle)
+}
+
+pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    space.handles.remove::<Pd<H>>(input.Handle)?;
+    Ok(0)
+}
+
+/// Moves a value to pool.
+pub(crate) fn shared<T, P: Platform>(value: T) -> Result<Arc<T, P>, NTSTATUS> {
+    Arc::try_new(value).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
+}

@@ -1,0 +1,94 @@
+//! The provider: what comes before an adapter is open.
+
+use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::Ordering;
+
+use ndk_abi::describe::ZeroInit;
+use ndk_abi::nd_ioctl::{ND_HANDLE, ND_RESOLVE_ADDRESS};
+use ndk_abi::sockaddr::SOCKADDR_INET;
+use ndk_abi::softndk_ioctl::{
+    SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PLANT,
+};
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS};
+use zerocopy::IntoBytes;
+
+use crate::decode::{Reply, input, output, overflow, room_for};
+use crate::file::Space;
+use crate::{Host, Request};
+
+/// Makes the file one of the protocol.
+pub(crate) fn init<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    input::<ND_HANDLE>(request)?;
+    if space.initialised.swap(true, Ordering::AcqRel) {
+        return Err(STATUS_INVALID_DEVICE_STATE.into());
+    }
+    Ok(0)
+}
+
+pub(crate) fn query_address_list<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    input::<ND_HANDLE>(request)?;
+    addresses(space, request)
+}
+
+/// The local addresses of the adapter as SOCKADDR_INET array, all or none.
+pub(crate) fn addresses<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let host = &space.device.host;
+    let list = (0..).map_while(|index| host.address(index));
+    let needed = list.clone().count().saturating_mul(size_of::<SOCKADDR_INET>());
+    if needed > request.output_length() {
+        return Err(overflow(needed));
+    }
+    let mut written = 0usize;
+    // Counted anew: should the list have changed, it is cut off rather than overrun.
+    for (place, address) in request.output().chunks_exact_mut(size_of::<SOCKADDR_INET>()).zip(list) {
+        place.copy_from_slice(SOCKADDR_INET::new(SocketAddr::new(address, 0)).as_bytes());
+        written = written.saturating_add(size_of::<SOCKADDR_INET>());
+    }
+    Ok(written)
+}
+
+/// The adapter that owns a local address; the port does not matter.
+pub(crate) fn resolve_address<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let input: ND_RESOLVE_ADDRESS = input(request)?;
+    room_for::<u64>(request)?;
+    let address = input.Address.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?.ip();
+    if !is_local(space, address) {
+        return Err(STATUS_INVALID_ADDRESS.into());
+    }
+    output(request, &space.device.host.adapter_id())
+}
+
+/// Whether an address is one of the adapter's.
+pub(crate) fn is_local<H: Host>(space: &Space<H>, address: IpAddr) -> bool {
+    let host = &space.device.host;
+    (0..).map_while(|index| host.address(index)).any(|local| local == address)
+}
+
+/// An address of the adapter, of the family of `like`.
+pub(crate) fn local_address<H: Host>(space: &Space<H>, like: IpAddr) -> Option<IpAddr> {
+    let host = &space.device.host;
+    (0..).map_while(|index| host.address(index)).find(|local| local.is_ipv4() == like.is_ipv4())
+}
+
+/// What is alive in the driver.
+pub(crate) fn diagnostics<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
+    room_for::<SOFTNDK_DIAGNOSTICS>(request)?;
+    let device = &space.device;
+    let mut diagnostics = SOFTNDK_DIAGNOSTICS::ZERO;
+    device.host.diagnose(&mut diagnostics);
+    diagnostics.Version = SOFTNDK_IOCTL_VERSION;
+    diagnostics.Size = size_of::<SOFTNDK_DIAGNOSTICS>() as u32;
+    diagnostics.Files = device.files.load(Ordering::Relaxed);
+    diagnostics.PendedRequests = device.pended.load(Ordering::Relaxed);
+    output(request, &diagnostics)
+}
+
+/// A planted fault, in builds made to be caught.
+pub(crate) fn plant<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: SOFTNDK_TEST_PLANT = input(request)?;
+    match space.device.host.plant(input.Kind) {
+        STATUS_SUCCESS => Ok(0),
+        status => Err(NTSTATUS::into(status)),
+    }
+}

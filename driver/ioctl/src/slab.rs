@@ -1,0 +1,134 @@
+//! Slots behind untrusted 64-bit identifiers.
+//!
+//! An identifier is an index and a generation. Generations come from one counter for all slabs, so an identifier that
+//! was removed, or that belongs to another file, names nothing. Memory grows by chunks and goes with the slab: neither
+//! insertion nor removal moves an element, and both take constant time.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
+use platform::{Platform, Slice};
+
+/// Slots of a chunk.
+const CHUNK: u32 = 64;
+
+static NEXT_GENERATION: AtomicU32 = AtomicU32::new(1);
+
+/// At most `CHUNKS` * 64 slots.
+pub(crate) struct Slab<T, P: Platform, const CHUNKS: usize> {
+    /// Empty where nothing is allocated yet.
+    chunks: [Slice<Slot<T>, P>; CHUNKS],
+    /// Chunks with memory: the first ones.
+    allocated: u32,
+    /// Head of the list of free slots.
+    free: Option<u32>,
+}
+
+struct Slot<T> {
+    generation: u32,
+    content: Content<T>,
+}
+
+enum Content<T> {
+    Free { next: Option<u32> },
+    Reserved,
+    Full(T),
+}
+
+impl<T, P: Platform, const CHUNKS: usize> Slab<T, P, CHUNKS> {
+    pub(crate) fn new() -> Self {
+        Self { chunks: [const { Slice::empty() }; CHUNKS], allocated: 0, free: None }
+    }
+
+    /// Takes a free slot, for [`Slab::fill`] or [`Slab::remove`]. May allocate.
+    pub(crate) fn reserve(&mut self) -> Result<u64, NTSTATUS> {
+        if self.free.is_none() {
+            self.grow()?;
+        }
+        let index = self.free.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let slot = self.slot(index).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let Content::Free { next } = slot.content else { return Err(STATUS_INSUFFICIENT_RESOURCES) };
+        // Generation 0 is never given out: no identifier is 0.
+        let generation = match NEXT_GENERATION.fetch_add(1, Ordering::Relaxed) {
+            0 => NEXT_GENERATION.fetch_add(1, Ordering::Relaxed),
+            generation => generation,
+        };
+        slot.content = Content::Reserved;
+        slot.generation = generation;
+        self.free = next;
+        Ok(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    /// Puts a value into a reserved slot.
+    pub(crate) fn fill(&mut self, id: u64, value: T) {
+        if let Some(slot) = self.find(id) {
+            slot.content = Content::Full(value);
+        }
+    }
+
+    pub(crate) fn get(&mut self, id: u64) -> Option<&mut T> {
+        match &mut self.find(id)?.content {
+            Content::Full(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Frees a slot. `None`: there is no such slot, or it was reserved only.
+    pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
+        let free = self.free;
+        let slot = self.find(id)?;
+        slot.generation = 0;
+        let content = core::mem::replace(&mut slot.content, Content::Free { next: free });
+        self.free = Some(index_of(id));
+        match content {
+            Content::Full(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Removes the first value from slot `cursor` on that `wanted` accepts, and moves the cursor past it.
+    pub(crate) fn remove_next(&mut self, cursor: &mut u32, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        while let Some(slot) = self.slot(*cursor) {
+            let id = u64::from(slot.generation) << 32 | u64::from(*cursor);
+            *cursor = cursor.saturating_add(1);
+            if matches!(&slot.content, Content::Full(value) if wanted(value)) {
+                return self.remove(id);
+            }
+        }
+        None
+    }
+
+    fn slot(&mut self, index: u32) -> Option<&mut Slot<T>> {
+        let chunk = usize::try_from(index / CHUNK).ok()?;
+        let position = usize::try_from(index % CHUNK).ok()?;
+        self.chunks.get_mut(chunk)?.get_mut(position)
+    }
+
+    fn find(&mut self, id: u64) -> Option<&mut Slot<T>> {
+        let generation = generation_of(id);
+        self.slot(index_of(id)).filter(|slot| generation != 0 && slot.generation == generation)
+    }
+
+    fn grow(&mut self) -> Result<(), NTSTATUS> {
+        let first = self.allocated.saturating_mul(CHUNK);
+        let place = usize::try_from(self.allocated).ok().and_then(|chunk| self.chunks.get_mut(chunk));
+        let place = place.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let slot = |position: usize| {
+            let next = u32::try_from(position).ok().and_then(|position| position.checked_add(1));
+            let next = next.filter(|next| *next < CHUNK).and_then(|next| first.checked_add(next));
+            Slot { generation: 0, content: Content::Free { next } }
+        };
+        *place = Slice::from_fn(CHUNK as usize, slot).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+        self.allocated = self.allocated.saturating_add(1);
+        self.free = Some(first);
+        Ok(())
+    }
+}
+
+fn index_of(id: u64) -> u32 {
+    (id & u64::from(u32::MAX)) as u32
+}
+
+fn generation_of(id: u64) -> u32 {
+    (id >> 32) as u32
+}
