@@ -1,8 +1,8 @@
 //! SoftNDK, the kernel driver: an NDIS miniport with KMDF that offers a virtual RDMA device to kernel consumers (NDKPI)
 //! and to programs (`\\.\SoftNdk`).
 //!
-//! This crate is glue: it gives the portable crates a kernel ([`platform`], [`irp`], [`pin`]), and the kernel's
-//! frameworks ([`entry`], [`adapter`], [`oid`], [`control`]) their handlers. It is the only one that names Windows.
+//! This crate is glue: it gives the portable crates a kernel (`platform`, `irp`, `pin`), and the kernel's frameworks
+//! their handlers (`entry`, `adapter`, `oid`, `control`). It is the only one that names Windows.
 #![no_std]
 #![deny(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
