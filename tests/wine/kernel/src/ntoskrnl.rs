@@ -20,6 +20,8 @@ unsafe extern "system" {
     pub fn SoftNdkStandInObject(kind: *const c_char, delta: i32);
     pub fn SoftNdkStandInViolation(message: *const c_char);
     pub fn SoftNdkStandInReport();
+    pub fn SoftNdkStandInIrp(irp: *mut IRP) -> u64;
+    pub fn SoftNdkStandInHasIrp(irp: *mut IRP, number: u64) -> u8;
 
     pub fn KeGetCurrentIrql() -> u8;
     pub fn KfRaiseIrql(level: u8) -> u8;

@@ -1,6 +1,13 @@
 //! I/O requests, device objects, cancel-safe queues.
 
-use std::ffi::c_void;
+use std::{
+    collections::BTreeMap,
+    ffi::c_void,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use crate::{
     base::{self, status},
@@ -57,6 +64,27 @@ thread_local! {
     static HOLDS_CANCEL_LOCK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
+/// IRPs that were given to the driver and that it has not completed yet, each with a number of its own: addresses are used again.
+static IRPS: Mutex<BTreeMap<usize, u64>> = Mutex::new(BTreeMap::new());
+static LAST_IRP: AtomicU64 = AtomicU64::new(0);
+/// Kind of object in the report.
+const IRP_OBJECT: &str = "IRP not completed";
+
+/// Records that `irp` is given to the driver: from now on it is an object that has to go. Returns its number.
+#[unsafe(no_mangle)]
+extern "system" fn SoftNdkStandInIrp(irp: *mut Irp) -> u64 {
+    let number = LAST_IRP.fetch_add(1, Ordering::Relaxed) + 1;
+    report::lock(&IRPS).insert(irp as usize, number);
+    report::object(IRP_OBJECT, 1);
+    number
+}
+
+/// Whether the IRP of this number has not been completed.
+#[unsafe(no_mangle)]
+extern "system" fn SoftNdkStandInHasIrp(irp: *mut Irp, number: u64) -> u8 {
+    (report::lock(&IRPS).get(&(irp as usize)) == Some(&number)).into()
+}
+
 mod export {
     use super::*;
 
@@ -75,6 +103,9 @@ mod export {
         if object.current_location > object.stack_count + 1 {
             violation("IoCompleteRequest: the IRP has been completed already");
             return;
+        }
+        if report::lock(&IRPS).remove(&(irp as usize)).is_some() {
+            report::object(IRP_OBJECT, -1);
         }
         // SAFETY: the caller keeps the contract.
         unsafe { super::IofCompleteRequest(irp, boost) };
@@ -195,7 +226,7 @@ const SL_PENDING_RETURNED: u8 = 1;
 fn set_cancel_routine(irp: *mut Irp, routine: usize) -> usize {
     // SAFETY: a queued IRP is valid, and the field is only exchanged atomically.
     let word = unsafe { std::sync::atomic::AtomicUsize::from_ptr(&raw mut (*irp).cancel_routine) };
-    word.swap(routine, std::sync::atomic::Ordering::AcqRel)
+    word.swap(routine, Ordering::AcqRel)
 }
 
 /// Calls the queue's lock and unlock routines around `work`.

@@ -1,0 +1,274 @@
+//! Control devices (NdisRegisterDeviceEx), and the dispatch of their IRPs.
+//!
+//! Wine calls dispatch routines one at a time, on one thread, so requests are handed to a pool of threads. Wine sends no
+//! IRP_MJ_CLEANUP: it is sent from here just before IRP_MJ_CLOSE. What is missing is the case of a handle closed with requests
+//! pending: Wine delivers the close only after they have ended.
+
+use std::{
+    collections::BTreeMap,
+    ffi::c_void,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+};
+
+use kernel::{DEVICE_OBJECT, IRP, PASSIVE_LEVEL, Shared, UNICODE_STRING, ntoskrnl, status, violation};
+use ndk_abi::{ndis::*, status::*};
+use windows_sys::Win32::{
+    Foundation::LocalFree,
+    Security::Authorization::{ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1},
+};
+
+use crate::{
+    check_header,
+    driver::{self, Driver},
+    irp::{
+        self, Dispatch, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE,
+        Job,
+    },
+    lock, pnp,
+};
+
+const FILE_DEVICE_NETWORK: u32 = 0x12;
+const DO_DEVICE_INITIALIZING: u32 = 0x80;
+/// Where the driver's part of the device extension begins.
+const RESERVED_EXTENSION: usize = 16;
+/// Kinds of object in the report.
+const DEVICE: &str = "NDIS control device";
+const FILE: &str = "open file of the control device";
+
+struct Control {
+    device: Shared<DEVICE_OBJECT>,
+    link: String,
+    major_functions: [Option<Dispatch>; 28],
+    /// Deregistered; files opened before are still served.
+    gone: AtomicBool,
+    files: AtomicI64,
+}
+
+static CONTROLS: Mutex<BTreeMap<usize, Arc<Control>>> = Mutex::new(BTreeMap::new());
+
+/// Control devices that are registered.
+pub(crate) fn count() -> usize {
+    lock(&CONTROLS).values().filter(|control| !control.gone.load(Ordering::Acquire)).count()
+}
+
+/// Whether a security descriptor string is one.
+fn check_sddl(sddl: *const UNICODE_STRING) {
+    // SAFETY: the driver gives null or a counted string.
+    let text = unsafe { kernel::unicode(sddl) };
+    if text.is_empty() {
+        violation("NdisRegisterDeviceEx: no DefaultSDDLString (what applies then is not documented)");
+        return;
+    }
+    let wide: Vec<u16> = text.encode_utf16().chain([0]).collect();
+    let mut descriptor = std::ptr::null_mut();
+    // SAFETY: a NUL-terminated string and a place for the result.
+    let valid = unsafe {
+        ConvertStringSecurityDescriptorToSecurityDescriptorW(
+            wide.as_ptr(),
+            SDDL_REVISION_1,
+            &mut descriptor,
+            std::ptr::null_mut(),
+        )
+    };
+    if valid == 0 {
+        violation(&format!("NdisRegisterDeviceEx: invalid DefaultSDDLString {text:?}"));
+        return;
+    }
+    // SAFETY: allocated by the function above.
+    unsafe { LocalFree(descriptor) };
+}
+
+/// ndis/nf-ndis-ndisregisterdeviceex: PASSIVE_LEVEL; the handle is that of the driver.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn NdisRegisterDeviceEx(
+    handle: NDIS_HANDLE,
+    attributes: *const NDIS_DEVICE_OBJECT_ATTRIBUTES,
+    device: *mut *mut DEVICE_OBJECT,
+    device_handle: *mut NDIS_HANDLE,
+) -> NDIS_STATUS {
+    const WHAT: &str = "NDIS_DEVICE_OBJECT_ATTRIBUTES";
+    kernel::at_most(PASSIVE_LEVEL, "NdisRegisterDeviceEx");
+    let Some(driver) = driver::from_handle(handle) else {
+        violation("NdisRegisterDeviceEx: not the driver's handle");
+        return NDIS_STATUS_INVALID_PARAMETER;
+    };
+    let sizes = [NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1];
+    // SAFETY: the caller gives attributes.
+    if let Err(status) =
+        unsafe { check_header(attributes.cast(), WHAT, NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES, &sizes) }
+    {
+        return status;
+    }
+    if lock(&driver.adapter).is_none() {
+        violation("NdisRegisterDeviceEx: before the first adapter; the driver could not be unloaded");
+    }
+    // SAFETY: the size has been checked.
+    let attributes = unsafe { &*attributes };
+    // SAFETY: the caller gives counted strings.
+    let (name, link) =
+        unsafe { (kernel::unicode(attributes.DeviceName.cast()), kernel::unicode(attributes.SymbolicName.cast())) };
+    if name.is_empty() || link.is_empty() || attributes.MajorFunctions.is_null() {
+        violation(&format!("{WHAT}: name, symbolic name or major functions missing"));
+        return NDIS_STATUS_INVALID_PARAMETER;
+    }
+    check_sddl(attributes.DefaultSDDLString.cast());
+    match create(&driver, attributes, &name, link) {
+        Ok(object) => {
+            // SAFETY: the caller gives places for both.
+            unsafe {
+                device.write(object);
+                device_handle.write(object.cast());
+            }
+            NDIS_STATUS_SUCCESS
+        }
+        Err(status) => NTSTATUS(status),
+    }
+}
+
+fn create(
+    driver: &Driver,
+    attributes: &NDIS_DEVICE_OBJECT_ATTRIBUTES,
+    name: &str,
+    link: String,
+) -> Result<*mut DEVICE_OBJECT, i32> {
+    let mut object = std::ptr::null_mut();
+    let device_name = kernel::UnicodeBuffer::new(name);
+    let extension = RESERVED_EXTENSION as u32 + attributes.ExtensionSize;
+    // SAFETY: the registered driver's object, a counted name, a place for the result.
+    let created = unsafe {
+        ntoskrnl::IoCreateDevice(
+            driver.object.get(),
+            extension,
+            &device_name.as_unicode_string(),
+            FILE_DEVICE_NETWORK,
+            0,
+            0,
+            &mut object,
+        )
+    };
+    if created < 0 {
+        return Err(created);
+    }
+    // SAFETY: the driver gives 28 entries; both types of function pointer have the same prototype.
+    let major_functions = unsafe { attributes.MajorFunctions.cast::<[Option<Dispatch>; 28]>().read() };
+    let symbolic_link = kernel::UnicodeBuffer::new(&link);
+    let control = Control {
+        device: Shared(object),
+        link,
+        major_functions,
+        gone: AtomicBool::new(false),
+        files: AtomicI64::new(0),
+    };
+    lock(&CONTROLS).insert(object as usize, Arc::new(control));
+    // SAFETY: two counted strings.
+    let linked =
+        unsafe { ntoskrnl::IoCreateSymbolicLink(&symbolic_link.as_unicode_string(), &device_name.as_unicode_string()) };
+    if linked < 0 {
+        lock(&CONTROLS).remove(&(object as usize));
+        // SAFETY: created above and not handed out.
+        unsafe { ntoskrnl::IoDeleteDevice(object) };
+        return Err(linked);
+    }
+    // SAFETY: the new device; I/O may come from here on.
+    unsafe { (*object).Flags &= !DO_DEVICE_INITIALIZING };
+    kernel::object(DEVICE, 1);
+    Ok(object)
+}
+
+/// ndis/nf-ndis-ndisderegisterdeviceex: PASSIVE_LEVEL; the symbolic link goes too. Open files are still served.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn NdisDeregisterDeviceEx(handle: NDIS_HANDLE) {
+    kernel::at_most(PASSIVE_LEVEL, "NdisDeregisterDeviceEx");
+    let found = lock(&CONTROLS).get(&(handle as usize)).cloned();
+    let Some(control) = found.filter(|control| !control.gone.swap(true, Ordering::AcqRel)) else {
+        violation("NdisDeregisterDeviceEx: not a registered device");
+        return;
+    };
+    let link = kernel::UnicodeBuffer::new(&control.link);
+    // SAFETY: a counted string; the device was created by NdisRegisterDeviceEx and is deleted once.
+    unsafe {
+        ntoskrnl::IoDeleteSymbolicLink(&link.as_unicode_string());
+        ntoskrnl::IoDeleteDevice(control.device.get());
+    }
+    kernel::object(DEVICE, -1);
+}
+
+/// ndis/nf-ndis-ndisgetdevicereservedextension: any IRQL.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn NdisGetDeviceReservedExtension(device: *mut DEVICE_OBJECT) -> *mut c_void {
+    if !lock(&CONTROLS).contains_key(&(device as usize)) {
+        violation("NdisGetDeviceReservedExtension: not a control device");
+        return std::ptr::null_mut();
+    }
+    // SAFETY: a control device, whose extension is longer than the offset.
+    unsafe { (*device).DeviceExtension.add(RESERVED_EXTENSION) }
+}
+
+/// All of the driver's IRPs come here.
+pub(crate) unsafe extern "system" fn dispatch(device: *const DEVICE_OBJECT, irp: *mut IRP) -> i32 {
+    let control = lock(&CONTROLS).get(&(device as usize)).cloned();
+    match control {
+        // SAFETY: the I/O manager gives a live IRP for this device.
+        Some(control) => unsafe { control.dispatch(irp) },
+        // SAFETY: as above.
+        None => unsafe { pnp::dispatch(device.cast_mut(), irp) },
+    }
+}
+
+impl Control {
+    /// # Safety
+    /// `irp` is an IRP for this device that the caller owns.
+    unsafe fn dispatch(&self, irp: *mut IRP) -> i32 {
+        // SAFETY: passed on to the caller.
+        let (major, file) = unsafe {
+            let location = irp::current_location(irp);
+            ((*location).MajorFunction, (*location).FileObject)
+        };
+        let handler = |code: u8| self.major_functions.get(usize::from(code)).copied().flatten();
+        if major == IRP_MJ_CREATE && self.gone.load(Ordering::Acquire) {
+            // SAFETY: the caller owns the IRP.
+            return unsafe { irp::complete(irp, status::DELETE_PENDING) };
+        }
+        if major == IRP_MJ_CLOSE
+            && let Some(cleanup) = handler(IRP_MJ_CLEANUP)
+        {
+            // SAFETY: the CLOSE request's own device and file, before the driver sees the close.
+            unsafe { irp::in_requestor(irp, || irp::send_cleanup(self.device.get(), file, irp, cleanup)) };
+        }
+        let Some(routine) = handler(major) else {
+            // SAFETY: the caller owns the IRP.
+            return unsafe { irp::complete(irp, status::INVALID_DEVICE_REQUEST) };
+        };
+        // SAFETY: only the address is recorded.
+        let number = unsafe { ntoskrnl::SoftNdkStandInIrp(irp) };
+        if [IRP_MJ_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE].contains(&major) {
+            // SAFETY: the caller owns the IRP, and gives it away with STATUS_PENDING.
+            unsafe { irp::mark_pending(irp) };
+            let job = Job { device: self.device, irp: Shared(irp), number, handler: routine };
+            kernel::workers::submit("a dispatch routine", move || job.run());
+            return status::PENDING;
+        }
+        // SAFETY: the driver's routine, called with a live IRP.
+        let call = || kernel::balanced("a dispatch routine", || unsafe { routine(self.device.get(), irp) });
+        // SAFETY: the caller owns the IRP.
+        let result = unsafe { irp::in_requestor(irp, call) };
+        self.count_files(major, result);
+        result
+    }
+
+    fn count_files(&self, major: u8, result: i32) {
+        let delta = match major {
+            IRP_MJ_CREATE if result == status::SUCCESS => 1,
+            IRP_MJ_CLOSE => -1,
+            _ => return,
+        };
+        kernel::object(FILE, delta);
+        let open = self.files.fetch_add(delta.into(), Ordering::AcqRel) + i64::from(delta);
+        if open == 0 && self.gone.load(Ordering::Acquire) {
+            lock(&CONTROLS).remove(&(self.device.get() as usize));
+        }
+    }
+}

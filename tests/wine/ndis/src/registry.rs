@@ -1,0 +1,96 @@
+//! The driver's configuration in the registry.
+
+use windows_sys::Win32::{
+    Foundation::ERROR_SUCCESS,
+    System::Registry::{
+        HKEY, HKEY_LOCAL_MACHINE, KEY_READ, RegCloseKey, RegEnumKeyExW, RegOpenKeyExW, RegQueryValueExW,
+    },
+};
+
+/// An open key.
+struct Key(HKEY);
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        // SAFETY: opened by `open`, closed once.
+        unsafe { RegCloseKey(self.0) };
+    }
+}
+
+fn wide(text: &str) -> Vec<u16> {
+    text.encode_utf16().chain([0]).collect()
+}
+
+impl Key {
+    fn open(parent: HKEY, path: &str) -> Option<Self> {
+        let mut key = std::ptr::null_mut();
+        // SAFETY: a NUL-terminated path and a place for the key.
+        let result = unsafe { RegOpenKeyExW(parent, wide(path).as_ptr(), 0, KEY_READ, &mut key) };
+        (result == ERROR_SUCCESS).then_some(Self(key))
+    }
+
+    /// Type and bytes of a value.
+    fn value(&self, name: &str) -> Option<(u32, Vec<u8>)> {
+        let name = wide(name);
+        let (mut kind, mut length) = (0, 0);
+        // SAFETY: a NUL-terminated name; without a buffer only the length is stored.
+        let result = unsafe {
+            RegQueryValueExW(self.0, name.as_ptr(), std::ptr::null(), &mut kind, std::ptr::null_mut(), &mut length)
+        };
+        if result != ERROR_SUCCESS {
+            return None;
+        }
+        let mut data = vec![0; length as usize];
+        // SAFETY: the buffer has `length` bytes.
+        let result = unsafe {
+            RegQueryValueExW(self.0, name.as_ptr(), std::ptr::null(), &mut kind, data.as_mut_ptr(), &mut length)
+        };
+        data.truncate(length as usize);
+        (result == ERROR_SUCCESS).then_some((kind, data))
+    }
+
+    fn children(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        loop {
+            let mut name = [0_u16; 256];
+            let mut length = name.len() as u32;
+            // SAFETY: the buffer has `length` characters; nothing else is asked for.
+            let result = unsafe {
+                RegEnumKeyExW(
+                    self.0,
+                    names.len() as u32,
+                    name.as_mut_ptr(),
+                    &mut length,
+                    std::ptr::null(),
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                )
+            };
+            if result != ERROR_SUCCESS {
+                return names;
+            }
+            names.push(String::from_utf16_lossy(name.get(..length as usize).unwrap_or_default()));
+        }
+    }
+}
+
+/// A value of the service's `Parameters` key: type and bytes.
+pub(crate) fn parameter(service: &str, name: &str) -> Option<(u32, Vec<u8>)> {
+    let path = format!(r"System\CurrentControlSet\Services\{service}\Parameters");
+    Key::open(HKEY_LOCAL_MACHINE, &path)?.value(name)
+}
+
+/// Whether a root-enumerated device is installed for the service.
+pub(crate) fn has_device_node(service: &str) -> bool {
+    const ROOT: &str = r"System\CurrentControlSet\Enum\ROOT";
+    let wanted: Vec<u8> = service.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
+    let Some(root) = Key::open(HKEY_LOCAL_MACHINE, ROOT) else { return false };
+    root.children().iter().filter_map(|class| Key::open(root.0, class)).any(|class| {
+        class
+            .children()
+            .iter()
+            .filter_map(|instance| Key::open(class.0, instance))
+            .any(|instance| instance.value("Service").is_some_and(|(_, data)| data.eq_ignore_ascii_case(&wanted)))
+    })
+}
