@@ -1,0 +1,20 @@
+//! What the SoftNDK device promises over its IOCTLs, as cases that run on every front end.
+//!
+//! * [`Transport`]: the way to a device. The simulated kernel's is in this crate ([`sim`]), the real driver's in `ndharness`.
+//! * [`client`]: typed requests. [`pair`]: connected queue pairs.
+//! * [`CASES`]: the cases. Each is a function that gets a [`Bench`] and returns an error when the device does not keep a
+//!   promise. Nothing waits without a limit, and nothing sleeps.
+mod bench;
+mod cases;
+pub mod client;
+mod complaints;
+pub mod error;
+pub mod memory;
+pub mod pair;
+pub mod sim;
+mod transport;
+
+pub use bench::{Bench, Case, Skipped, run};
+pub use cases::CASES;
+pub use complaints::Complaints;
+pub use transport::{Completion, File, Pending, Transport};

@@ -1,0 +1,130 @@
+//! What a case gets to work with, and how it is run.
+
+use std::{net::SocketAddr, sync::Arc, thread, time::Duration, time::Instant};
+
+use anyhow::{Context as _, anyhow};
+use ndk_abi::softndk_ioctl::SOFTNDK_DIAGNOSTICS;
+
+use crate::{
+    Transport,
+    client::Client,
+    complaints::Complaints,
+    error,
+};
+
+/// A promise of the device, and the function that checks it.
+pub struct Case {
+    /// `group::case`.
+    pub name: &'static str,
+    /// One line, for people.
+    pub shows: &'static str,
+    /// The check.
+    pub run: fn(&Bench<'_>) -> anyhow::Result<()>,
+}
+
+/// The case cannot be tried on this device.
+#[derive(Debug, thiserror::Error)]
+#[error("skipped: {0}")]
+pub struct Skipped(pub &'static str);
+
+/// Runs a case on a fresh front end; afterwards nothing of it may be left in the driver.
+///
+/// `patience`: how long to wait for anything that should happen.
+pub fn run(case: &Case, transport: Box<dyn Transport>, patience: Duration) -> anyhow::Result<()> {
+    let bench = Bench::new(&*transport, patience);
+    let result = (case.run)(&bench);
+    let mut complaints = bench.complaints.take();
+    if let Err(error) = bench.all_freed() {
+        complaints.push(format!("{error:#}"));
+    }
+    complaints.extend(transport.close());
+    if complaints.is_empty() {
+        return result;
+    }
+    let complaints = complaints.join("\n");
+    Err(match result {
+        Ok(()) => anyhow!("{complaints}"),
+        Err(error) => anyhow!("{error:#}\n{complaints}"),
+    })
+}
+
+/// A device to run cases on.
+pub struct Bench<'t> {
+    transport: &'t dyn Transport,
+    patience: Duration,
+    complaints: Complaints,
+}
+
+impl<'t> Bench<'t> {
+    /// `patience`: how long to wait for anything that should happen.
+    #[must_use]
+    pub fn new(transport: &'t dyn Transport, patience: Duration) -> Self {
+        Self { transport, patience, complaints: Complaints::default() }
+    }
+
+    /// A new file of the device, ready for requests.
+    pub fn client(&self) -> error::Result<Arc<Client>> {
+        Client::open(self.transport, self.patience, self.complaints.clone())
+    }
+
+    /// A new file of the device to which nothing was sent yet.
+    pub fn bare_client(&self) -> error::Result<Arc<Client>> {
+        Client::open_bare(self.transport, self.patience, self.complaints.clone())
+    }
+
+    /// A local IPv4 address of the device, with port 0.
+    pub fn address(&self, client: &Client) -> anyhow::Result<SocketAddr> {
+        let addresses = client.addresses()?;
+        let address = addresses.iter().find(|address| address.is_ipv4()).context("the device has no IPv4 address")?;
+        Ok(SocketAddr::new(address.ip(), 0))
+    }
+
+    /// Closing a file frees what is behind it, but on some systems not before the close has returned.
+    fn all_freed(&self) -> anyhow::Result<()> {
+        let client = self.bare_client()?;
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let left = left_over(&client.diagnostics()?);
+            if left.is_empty() {
+                return Ok(());
+            }
+            anyhow::ensure!(Instant::now() < deadline, "left in the driver after the case: {}", left.join(", "));
+            thread::yield_now();
+        }
+    }
+}
+
+/// Everything in the driver but the one file that asks.
+fn left_over(diagnostics: &SOFTNDK_DIAGNOSTICS) -> Vec<String> {
+    let counts = [
+        ("files", diagnostics.Files.saturating_sub(1).into()),
+        ("adapters", diagnostics.Adapters.into()),
+        ("PDs", diagnostics.Pds.into()),
+        ("CQs", diagnostics.Cqs.into()),
+        ("MRs", diagnostics.Mrs.into()),
+        ("MWs", diagnostics.Mws.into()),
+        ("SRQs", diagnostics.Srqs.into()),
+        ("QPs", diagnostics.Qps.into()),
+        ("connectors", diagnostics.Connectors.into()),
+        ("listeners", diagnostics.Listeners.into()),
+        ("shared endpoints", diagnostics.SharedEndpoints.into()),
+        ("pended requests", diagnostics.PendedRequests.into()),
+        ("pinned bytes", diagnostics.PinnedBytes),
+    ];
+    counts.iter().filter(|(_, count)| *count != 0).map(|(what, count): &(&str, u64)| format!("{count} {what}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ndk_abi::describe::ZeroInit as _;
+
+    use super::*;
+
+    #[test]
+    fn the_asking_file_is_not_a_left_over_anything_else_is() {
+        let clean = SOFTNDK_DIAGNOSTICS { Files: 1, ..SOFTNDK_DIAGNOSTICS::ZERO };
+        assert!(left_over(&clean).is_empty());
+        let dirty = SOFTNDK_DIAGNOSTICS { Files: 2, Qps: 3, PinnedBytes: 4096, ..clean };
+        assert_eq!(left_over(&dirty), ["1 files", "3 QPs", "4096 pinned bytes"]);
+    }
+}

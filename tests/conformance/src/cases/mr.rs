@@ -1,0 +1,136 @@
+//! Memory regions.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use ndk_abi::{
+    nd_ioctl::{
+        IOCTL_ND_MR_CREATE, IOCTL_ND_MR_DEREGISTER, IOCTL_ND_MR_FREE, IOCTL_ND_MR_REGISTER,
+        ND_MR_FLAG_ALLOW_REMOTE_READ, ND_IOCTL_VERSION, ND_MR_REGISTER, ND_MR_REGISTER_HDR,
+    },
+    ndkpi::NdkOperationTypeReceive,
+    softndk_ioctl::SOFTNDK_MR_TOKENS,
+    status::{
+        STATUS_ACCESS_VIOLATION, STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_DEVICE_STATE,
+        STATUS_INVALID_PARAMETER,
+    },
+};
+
+use crate::{
+    bench::Bench,
+    client::{Mr, nd_handle},
+    error,
+    memory::{Memory, PAGE_SIZE},
+    pair::{ALL_RIGHTS, Pair, Site, expect, refused},
+};
+
+/// A region by hand: `length` bytes at `address`.
+fn register(site: &Site, handle: u64, address: u64, length: u64) -> error::Result<SOFTNDK_MR_TOKENS> {
+    let request = ND_MR_REGISTER {
+        Header: ND_MR_REGISTER_HDR {
+            Version: ND_IOCTL_VERSION,
+            Flags: ALL_RIGHTS,
+            CbLength: length,
+            TargetAddress: address,
+            MrHandle: handle,
+        },
+        Address: address,
+    };
+    site.client.query(IOCTL_ND_MR_REGISTER, &request)
+}
+
+pub(super) fn tokens(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let site = Site::new(bench)?;
+    let memory = Arc::new(Memory::new(3 * PAGE_SIZE));
+    let regions =
+        (0..4).map(|_| Mr::register(&site.pd, memory.clone(), ALL_RIGHTS)).collect::<error::Result<Vec<_>>>()?;
+    let mut tokens: Vec<_> = regions.iter().map(|mr| mr.remote(0).token).collect();
+    ensure!(tokens.iter().all(|token| *token != 0), "a token is 0: {tokens:x?}");
+    tokens.sort_unstable();
+    tokens.dedup();
+    ensure!(tokens.len() == 4, "four regions share tokens");
+    drop(regions);
+    // One object, registered twice, with a part of a page.
+    let handle = site.client.query(IOCTL_ND_MR_CREATE, &nd_handle(site.pd.handle()))?;
+    let first = register(&site, handle, memory.address(100), 5000)?;
+    site.client.call(IOCTL_ND_MR_DEREGISTER, &nd_handle(handle))?;
+    let second = register(&site, handle, memory.address(0), 1)?;
+    ensure!(first.RemoteToken != second.RemoteToken, "the new registration has the old token");
+    site.client.call(IOCTL_ND_MR_DEREGISTER, &nd_handle(handle))?;
+    site.client.call(IOCTL_ND_MR_FREE, &nd_handle(handle))?;
+    Ok(())
+}
+
+pub(super) fn bad_ranges(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let site = Site::new(bench)?;
+    let memory = Memory::new(PAGE_SIZE);
+    let handle: u64 = site.client.query(IOCTL_ND_MR_CREATE, &nd_handle(site.pd.handle()))?;
+    let start = memory.address(0);
+    let before = site.client.diagnostics()?.PinnedBytes;
+    for (what, address, length, status) in [
+        // What IND2MemoryRegion::Register is relied on to say.
+        ("nothing at 0", 0, 0, STATUS_INVALID_PARAMETER),
+        ("nothing somewhere", start, 0, STATUS_INVALID_BUFFER_SIZE),
+        ("a page at 0", 0, 4096, STATUS_ACCESS_VIOLATION),
+        ("the last page of user space and more", 0x7fff_ffff_0000, 0x2_0000, STATUS_ACCESS_VIOLATION),
+        ("kernel memory", 0xffff_8000_0000_0000, 4096, STATUS_ACCESS_VIOLATION),
+    ] {
+        refused(register(&site, handle, address, length), status, what)?;
+    }
+    for (what, address, length) in [("a range that wraps", u64::MAX - 4096, 8192), ("everything", start, u64::MAX)] {
+        let error = register(&site, handle, address, length).err().with_context(|| format!("{what}: registered"))?;
+        ensure!(
+            [Some(STATUS_INVALID_PARAMETER), Some(STATUS_ACCESS_VIOLATION)].contains(&error.status()),
+            "{what}: {error}"
+        );
+    }
+    let pinned = site.client.diagnostics()?.PinnedBytes - before;
+    ensure!(pinned == 0, "{pinned} bytes stayed pinned after refusals");
+    // The object is as it was.
+    register(&site, handle, start, 4096).context("a good range after the bad ones")?;
+    site.client.call(IOCTL_ND_MR_DEREGISTER, &nd_handle(handle))?;
+    site.client.call(IOCTL_ND_MR_FREE, &nd_handle(handle))?;
+    Ok(())
+}
+
+pub(super) fn states(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let site = Site::new(bench)?;
+    let memory = Memory::new(PAGE_SIZE);
+    let handle: u64 = site.client.query(IOCTL_ND_MR_CREATE, &nd_handle(site.pd.handle()))?;
+    let deregister = || site.client.call(IOCTL_ND_MR_DEREGISTER, &nd_handle(handle));
+    refused(deregister(), STATUS_INVALID_DEVICE_STATE, "deregistering before registering")?;
+    register(&site, handle, memory.address(0), 4096)?;
+    let again = register(&site, handle, memory.address(0), 4096);
+    refused(again, STATUS_INVALID_DEVICE_STATE, "registering twice")?;
+    deregister()?;
+    refused(deregister(), STATUS_INVALID_DEVICE_STATE, "deregistering twice")?;
+    // Freeing a registered region ends its registration; the bench checks that nothing stays pinned.
+    register(&site, handle, memory.address(0), 4096)?;
+    site.client.call(IOCTL_ND_MR_FREE, &nd_handle(handle))?;
+    Ok(())
+}
+
+pub(super) fn deregistered(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let pair = Pair::new(bench)?;
+    let (local, target) = (pair.a.site.buffer(4096)?, pair.b.site.buffer(4096)?);
+    let stale = target.remote(0);
+    target.deregister()?;
+    pair.a.qp.write(1, &[local.sge(0..64)], stale, 0)?;
+    let result = pair.a.initiated()?;
+    ensure!(result.Status == STATUS_ACCESS_VIOLATION, "writing by a stale token: {}", result.Status);
+    target.free()?;
+    // A new region in its place has another token.
+    let next = pair.b.site.buffer(4096)?;
+    ensure!(next.remote(0).token != stale.token, "the token of a deregistered region is used again at once");
+    Ok(())
+}
+
+pub(super) fn local_rights(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let pair = Pair::new(bench)?;
+    let target = Mr::new(&pair.b.site.pd, 4096, ND_MR_FLAG_ALLOW_REMOTE_READ)?;
+    pair.b.qp.receive(1, &[target.sge(0..4096)])?;
+    pair.a.qp.send_inline(2, b"no", 0)?;
+    expect(&pair.b.received()?, NdkOperationTypeReceive, 1, STATUS_ACCESS_VIOLATION)?;
+    ensure!(target.memory().read(0..2) == [0, 0], "the region was written");
+    Ok(())
+}

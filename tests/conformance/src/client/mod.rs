@@ -1,0 +1,265 @@
+//! A client of the ND IOCTL protocol and of SoftNDK's additions: what a NetworkDirect provider DLL would send, typed.
+//!
+//! Each object is freed when the last handle to it is dropped, children before parents. Frees that fail do not get lost:
+//! they are noted in the client's [`Complaints`].
+
+mod adapter;
+mod connector;
+mod cq;
+mod listener;
+mod mr;
+mod qp;
+mod srq;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use adapter::{Adapter, Pd};
+pub use connector::{Connector, ReadLimits};
+pub use cq::{Arm, Cq};
+pub use listener::Listener;
+pub use mr::{FastMr, Mr, Remote};
+use ndk_abi::{
+    describe,
+    nd_ioctl::{IOCTL_ND_PROVIDER_INIT, ND_HANDLE, ND_IOCTL_VERSION},
+    softndk_ioctl::{
+        IOCTL_SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION,
+    },
+    status::{NTSTATUS, STATUS_SUCCESS},
+};
+pub use qp::{Qp, QpSize};
+pub use srq::Srq;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::{
+    Transport,
+    complaints::Complaints,
+    error::{Error, Result},
+    transport::{Completion, File, Pending},
+};
+
+/// An open file of the device and its handle space.
+pub struct Client {
+    file: Box<dyn File>,
+    patience: Duration,
+    complaints: Complaints,
+    abandoned: AtomicBool,
+}
+
+impl Client {
+    /// Opens the device without sending anything.
+    pub fn open_bare(transport: &dyn Transport, patience: Duration, complaints: Complaints) -> Result<Arc<Self>> {
+        let file = transport.open().map_err(|status| Error::Refused { request: "opening the device", status })?;
+        Ok(Arc::new(Self { file, patience, complaints, abandoned: AtomicBool::new(false) }))
+    }
+
+    /// Opens the device and makes the file a provider context: IOCTL_ND_PROVIDER_INIT.
+    pub fn open(transport: &dyn Transport, patience: Duration, complaints: Complaints) -> Result<Arc<Self>> {
+        let client = Self::open_bare(transport, patience, complaints)?;
+        client.call(IOCTL_ND_PROVIDER_INIT, &nd_handle(0))?;
+        Ok(client)
+    }
+
+    /// How long to wait for anything that should happen.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// From now on objects are dropped without being freed, as by a process that dies.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Begins a request and does not wait for it.
+    #[must_use]
+    pub fn begin(&self, code: u32, input: &[u8], output_length: usize) -> Request {
+        Request {
+            pending: self.file.submit(code, input, output_length),
+            name: code_name(code),
+            patience: self.patience,
+        }
+    }
+
+    /// A request without output.
+    pub fn call(&self, code: u32, input: &(impl IntoBytes + Immutable + ?Sized)) -> Result<()> {
+        self.begin(code, input.as_bytes(), 0).finish().map(drop)
+    }
+
+    /// A request that returns one structure.
+    pub fn query<O: FromBytes>(&self, code: u32, input: &(impl IntoBytes + Immutable + ?Sized)) -> Result<O> {
+        let expected = size_of::<O>();
+        let completion = self.begin(code, input.as_bytes(), expected).finish()?;
+        O::read_from_bytes(&completion.output).map_err(|_| Error::WrongLength {
+            request: code_name(code),
+            returned: completion.output.len(),
+            expected,
+        })
+    }
+
+    /// What lives in the driver: IOCTL_SOFTNDK_DIAGNOSTICS.
+    pub fn diagnostics(&self) -> Result<SOFTNDK_DIAGNOSTICS> {
+        let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+        self.query(IOCTL_SOFTNDK_DIAGNOSTICS, &query)
+    }
+
+    /// Waits until `count` requests are pended in the whole driver. Windows runs the dispatch routine before the call that
+    /// began a request returns; a front end that does it on another thread may still be on the way.
+    pub fn pended(&self, count: u32) -> Result<()> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let pended = self.diagnostics()?.PendedRequests;
+            if pended == count {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let awaited = format!("{count} requests to be pended, {pended} are");
+                return Err(Error::Stalled { awaited, after: self.patience });
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+/// A request on its way; dropping it cancels it.
+pub struct Request {
+    pending: Box<dyn Pending>,
+    name: &'static str,
+    patience: Duration,
+}
+
+impl Request {
+    /// Waits for the end of the request, whatever its status.
+    pub fn completion(&mut self) -> Result<Completion> {
+        self.pending.wait(self.patience).ok_or_else(|| Error::Stalled {
+            awaited: format!("{} to complete", self.name),
+            after: self.patience,
+        })
+    }
+
+    /// Waits for the end of the request and returns its status.
+    pub fn status(&mut self) -> Result<NTSTATUS> {
+        self.completion().map(|completion| completion.status)
+    }
+
+    /// Waits for the end of the request, which must be STATUS_SUCCESS.
+    pub fn finish(mut self) -> Result<Completion> {
+        let completion = self.completion()?;
+        if completion.status == STATUS_SUCCESS {
+            Ok(completion)
+        } else {
+            Err(Error::Refused { request: self.name, status: completion.status })
+        }
+    }
+
+    /// Whether it is over by now.
+    pub fn is_over(&mut self) -> bool {
+        self.pending.wait(Duration::ZERO).is_some()
+    }
+
+    /// Asks for its cancellation; it still ends by itself, mostly with STATUS_CANCELLED.
+    pub fn cancel(&self) {
+        self.pending.cancel();
+    }
+}
+
+/// An object of the device behind a handle, with what it was made from.
+pub(crate) struct Object {
+    client: Arc<Client>,
+    handle: u64,
+    free_code: u32,
+    freed: AtomicBool,
+    /// Freed after this object, if nothing else holds them.
+    _parents: Vec<Arc<Object>>,
+}
+
+impl Object {
+    fn new(client: &Arc<Client>, handle: u64, free_code: u32, parents: &[&Arc<Object>]) -> Arc<Self> {
+        Arc::new(Self {
+            client: client.clone(),
+            handle,
+            free_code,
+            freed: AtomicBool::new(false),
+            _parents: parents.iter().map(|parent| Arc::clone(parent)).collect(),
+        })
+    }
+
+    /// Frees the object now, instead of on drop.
+    fn free(&self) -> Result<()> {
+        if self.freed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.call(self.free_code)
+    }
+
+    /// Whether there is nothing to do on drop.
+    fn is_gone(&self) -> bool {
+        self.freed.load(Ordering::Relaxed) || self.client.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// A request whose input is just the handle.
+    fn call(&self, code: u32) -> Result<()> {
+        self.client.call(code, &nd_handle(self.handle))
+    }
+
+    /// As `call`, for a request that stays pending.
+    fn begin(&self, code: u32) -> Request {
+        self.client.begin(code, nd_handle(self.handle).as_bytes(), 0)
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        if self.is_gone() {
+            return;
+        }
+        if let Err(error) = self.free() {
+            self.client.complaints.note(format!("freeing handle {:#x}: {error}", self.handle));
+        }
+    }
+}
+
+/// The methods that every object has.
+macro_rules! object {
+    ($name:ident) => {
+        impl $name {
+            /// The handle, for requests by hand.
+            #[must_use]
+            pub fn handle(&self) -> u64 {
+                self.object.handle
+            }
+
+            /// Frees the object now, so that its status can be seen; dropping it does nothing more then.
+            pub fn free(&self) -> crate::error::Result<()> {
+                self.object.free()
+            }
+        }
+    };
+}
+use object;
+
+/// The input of a request that names one object.
+#[must_use]
+pub const fn nd_handle(handle: u64) -> ND_HANDLE {
+    ND_HANDLE { Version: ND_IOCTL_VERSION, Reserved: 0, Handle: handle }
+}
+
+/// The name of a control code.
+fn code_name(code: u32) -> &'static str {
+    describe::NUMBERS
+        .iter()
+        .flat_map(|numbers| numbers.iter())
+        .find(|number| number.value == u64::from(code) && number.name.starts_with("IOCTL_"))
+        .map_or("an unknown control code", |number| number.name)
+}
+
+/// A structure and the bytes that follow it in the same buffer.
+fn followed_by(header: &(impl IntoBytes + Immutable), tail: &[u8]) -> Vec<u8> {
+    [header.as_bytes(), tail].concat()
+}

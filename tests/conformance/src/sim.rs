@@ -1,0 +1,243 @@
+//! The simulated kernel's front end: the control device and the NDK provider in this process, over [`simkernel`].
+//!
+//! Requests are dispatched at PASSIVE_LEVEL on a thread of their own, as the I/O manager would in the caller's context;
+//! the caller waits until the dispatch routine has returned.
+#![expect(unsafe_code, reason = "implements nd-ioctl's unsafe traits: adapters and pinned memory go by pointer")]
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use nd_ioctl::{Device, Host, Pinned};
+use ndk_abi::{
+    ndkpi::{NDK_ADAPTER, NDK_VERSION},
+    softndk_ioctl::SOFTNDK_DIAGNOSTICS,
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION},
+    wdm::MDL,
+};
+use ndk_provider::Provider;
+use platform::Passive;
+use simkernel::{Mdl, Session, SimKernel};
+
+use crate::{
+    Transport,
+    complaints::Complaints,
+    memory::Region,
+    transport::{self, Completion, Pending},
+};
+
+mod request;
+
+use request::{Call, SimRequest};
+
+/// The addresses of the simulated adapter, of the documentation prefixes (RFC 5737, RFC 3849).
+const ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+/// The NET_LUID of the simulated network interface.
+const ADAPTER_ID: u64 = 0x0006_0080_0000_0000;
+
+/// How long a dispatch or cleanup routine may block before the front end stops waiting for it.
+const STALLED: Duration = Duration::from_secs(20);
+
+/// A booted simulated kernel with one SoftNDK device. There is one at a time in a process.
+pub struct Simulated {
+    device: Device<SimHost>,
+    complaints: Complaints,
+    /// Ends last, and then looks for what was left.
+    session: Session,
+}
+
+impl Simulated {
+    /// Boots; waits until another one in the process is gone.
+    ///
+    /// # Panics
+    /// When the device cannot be made.
+    #[must_use]
+    pub fn boot() -> Self {
+        let session = simkernel::boot();
+        let provider = Provider::new(&ADDRESSES).expect("memory for a simulated adapter");
+        let host = SimHost { provider, pinned: Arc::new(AtomicU64::new(0)) };
+        let device = Device::new(host).expect("memory for a control device");
+        Self { device, complaints: Complaints::default(), session }
+    }
+}
+
+impl Transport for Simulated {
+    fn front_end(&self) -> String {
+        "simulated kernel, in process".to_owned()
+    }
+
+    fn open(&self) -> Result<Box<dyn transport::File>, NTSTATUS> {
+        let file = self.device.open()?;
+        Ok(Box::new(SimFile { file: Arc::new(file), complaints: self.complaints.clone() }))
+    }
+
+    fn close(self: Box<Self>) -> Vec<String> {
+        let Self { device, complaints, session } = *self;
+        drop(device);
+        let ledger = session.finish();
+        let mut complaints = complaints.take();
+        if !ledger.is_clean() {
+            complaints.push(format!("the simulated kernel is not clean:\n{ledger}"));
+        }
+        complaints
+    }
+}
+
+/// What the control device needs of the simulated kernel.
+struct SimHost {
+    provider: Provider<SimKernel>,
+    /// Bytes.
+    pinned: Arc<AtomicU64>,
+}
+
+// SAFETY: the provider obeys NDKPI and calls back from DPCs; a pin describes the range that was asked for.
+unsafe impl Host for SimHost {
+    type Platform = SimKernel;
+    type Request = SimRequest;
+    type Pinned = SimPinned;
+
+    fn adapter_id(&self) -> u64 {
+        ADAPTER_ID
+    }
+
+    fn address(&self, index: usize) -> Option<IpAddr> {
+        ADDRESSES.get(index).copied()
+    }
+
+    fn open_adapter(&self, version: NDK_VERSION, _: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        self.provider.open(version)
+    }
+
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+        // SAFETY: the caller's contract is the same.
+        unsafe { Provider::<SimKernel>::close(adapter, passive) };
+    }
+
+    fn pin(
+        &self,
+        _: &SimRequest,
+        address: u64,
+        length: usize,
+        _write: bool,
+        _: &Passive<'_>,
+    ) -> Result<SimPinned, NTSTATUS> {
+        // Test buffers are all the user memory there is. All of them can be written.
+        let (region, bytes) = Region::find(address, length).ok_or(STATUS_ACCESS_VIOLATION)?;
+        // SAFETY: the pin keeps the region, which is readable and writable, for longer than the MDL.
+        let mdl = unsafe { Mdl::lock(bytes, length) };
+        self.pinned.fetch_add(length as u64, Ordering::Relaxed);
+        Ok(SimPinned { mdl, length, total: self.pinned.clone(), _region: region })
+    }
+
+    fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
+        let counts = self.provider.object_counts();
+        diagnostics.Adapters = counts.adapters;
+        diagnostics.Pds = counts.pds;
+        diagnostics.Cqs = counts.cqs;
+        diagnostics.Mrs = counts.mrs;
+        diagnostics.Mws = counts.mws;
+        diagnostics.Srqs = counts.srqs;
+        diagnostics.Qps = counts.qps;
+        diagnostics.Connectors = counts.connectors;
+        diagnostics.Listeners = counts.listeners;
+        diagnostics.SharedEndpoints = counts.shared_endpoints;
+        diagnostics.PinnedBytes = self.pinned.load(Ordering::Relaxed);
+        diagnostics.PoolBytes = simkernel::Ledger::now().pool_bytes() as u64;
+    }
+}
+
+/// Locked memory of a test.
+struct SimPinned {
+    mdl: Mdl,
+    length: usize,
+    total: Arc<AtomicU64>,
+    _region: Arc<Region>,
+}
+
+// SAFETY: the MDL lives as long as this, and its pages as long as the region.
+unsafe impl Pinned for SimPinned {
+    fn mdl(&self) -> NonNull<MDL> {
+        NonNull::new(self.mdl.as_ptr()).expect("an MDL has an address")
+    }
+}
+
+impl Drop for SimPinned {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.length as u64, Ordering::Relaxed);
+    }
+}
+
+/// An open file. Requests in flight hold the inner one, as they hold a FILE_OBJECT.
+struct SimFile {
+    file: Arc<nd_ioctl::File<SimHost>>,
+    complaints: Complaints,
+}
+
+impl transport::File for SimFile {
+    fn submit(&self, code: u32, input: &[u8], output_length: usize) -> Box<dyn Pending> {
+        let (request, call) = Call::new(code, input, output_length);
+        let file = self.file.clone();
+        let dispatched = call.clone();
+        thread::spawn(move || {
+            file.dispatch(request, &simkernel::passive());
+            // Before the caller goes on, as it may look for what is left of the file.
+            drop(file);
+            dispatched.dispatched();
+        });
+        if !call.wait_for_dispatch(STALLED) {
+            self.complaints.note(format!("the dispatch routine did not return for code {code:#x}"));
+        }
+        Box::new(InFlight { call, file: self.file.clone() })
+    }
+}
+
+impl Drop for SimFile {
+    /// The last handle is closed: IRP_MJ_CLEANUP, waited for as the I/O manager does.
+    fn drop(&mut self) {
+        let file = self.file.clone();
+        let (done, ended) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            file.cleanup(&simkernel::passive());
+            drop(file);
+            let _ended = done.send(());
+        });
+        if ended.recv_timeout(STALLED).is_err() {
+            self.complaints.note(format!("closing a file did not end:\n{}", simkernel::Ledger::now()));
+        }
+    }
+}
+
+/// A request that was submitted.
+struct InFlight {
+    call: Arc<Call>,
+    file: Arc<nd_ioctl::File<SimHost>>,
+}
+
+impl Pending for InFlight {
+    fn wait(&mut self, timeout: Duration) -> Option<Completion> {
+        self.call.wait(timeout)
+    }
+
+    fn cancel(&self) {
+        if let Some(id) = self.call.begin_cancel() {
+            self.file.cancel(id);
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
