@@ -4,7 +4,7 @@
 //! driver is unloaded and the service deleted. One process stays for a whole scenario because Wine stops every service when the
 //! last ordinary process ends.
 
-mod plant;
+mod device;
 mod service;
 
 use std::io::{BufRead, Write};
@@ -34,10 +34,10 @@ fn serve(driver: &str, addresses: &str) -> std::io::Result<()> {
     let mut loaded = false;
     for line in std::io::stdin().lock().lines() {
         let answer = match line?.trim() {
-            "load" => service.start().map(|()| loaded = true),
+            "load" => service.start().map(|()| loaded = true).and_then(|()| device::wait()),
             "unload" => service.stop().map(|()| loaded = false),
-            "plant leak" => plant::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
-            "plant irql" => plant::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
+            "plant leak" => device::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
+            "plant irql" => device::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
             other => Err(std::io::Error::other(format!("unknown command {other:?}"))),
         };
         let mut output = std::io::stdout();

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use windows_sys::Win32::Foundation::ERROR_SERVICE_EXISTS;
 use windows_sys::Win32::System::Registry::{HKEY_LOCAL_MACHINE, REG_SZ, RegSetKeyValueW};
 use windows_sys::Win32::System::Services::{
-    CloseServiceHandle, ControlService, CreateServiceW, DeleteService, OpenSCManagerW, OpenServiceW,
-    QueryServiceStatus, SC_HANDLE, SC_MANAGER_ALL_ACCESS, SERVICE_ALL_ACCESS, SERVICE_CONTROL_STOP,
-    SERVICE_DEMAND_START, SERVICE_ERROR_NORMAL, SERVICE_KERNEL_DRIVER, SERVICE_STATUS, SERVICE_STOPPED, StartServiceW,
+    ChangeServiceConfigW, CloseServiceHandle, ControlService, CreateServiceW, DeleteService, OpenSCManagerW,
+    OpenServiceW, QueryServiceStatus, SC_HANDLE, SC_MANAGER_ALL_ACCESS, SERVICE_ALL_ACCESS, SERVICE_CONTROL_STOP,
+    SERVICE_DEMAND_START, SERVICE_ERROR_NORMAL, SERVICE_KERNEL_DRIVER, SERVICE_NO_CHANGE, SERVICE_STATUS,
+    SERVICE_STOPPED, StartServiceW,
 };
 
 const NAME: &str = "softndk";
@@ -46,12 +47,35 @@ impl Service {
             Err(error) if error.raw_os_error() == Some(ERROR_SERVICE_EXISTS as i32) => {
                 // SAFETY: the manager is open and the name NUL-terminated.
                 check_handle(unsafe { OpenServiceW(manager, name.as_ptr(), SERVICE_ALL_ACCESS) })
+                    .map(Self)
+                    .and_then(|service| service.set_driver(&path).map(|()| service))
             }
-            other => other,
+            other => other.map(Self),
         };
         // SAFETY: the manager was opened above and is not used again.
         unsafe { CloseServiceHandle(manager) };
-        service.map(Self)
+        service
+    }
+
+    /// Makes the service load the driver at `path`, a NUL-terminated string.
+    fn set_driver(&self, path: &[u16]) -> Result<()> {
+        let same = SERVICE_NO_CHANGE;
+        // SAFETY: the service is open and the path NUL-terminated; a null pointer leaves a setting as it is.
+        check(unsafe {
+            ChangeServiceConfigW(
+                self.0,
+                same,
+                same,
+                same,
+                path.as_ptr(),
+                null(),
+                null_mut(),
+                null(),
+                null(),
+                null(),
+                null(),
+            )
+        })
     }
 
     /// Writes a string value into the service's `Parameters` key.

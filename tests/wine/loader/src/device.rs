@@ -1,18 +1,37 @@
-//! Asks a driver that was built to be caught to break a rule.
+//! The driver's control device.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Error, Result};
 use std::os::windows::io::AsRawHandle;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use ndk_abi::softndk_ioctl::{
     IOCTL_SOFTNDK_TEST_PLANT, SOFTNDK_DEVICE_PATH, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PLANT,
 };
 use windows_sys::Win32::System::IO::DeviceIoControl;
 
-/// Plants a fault of this kind; a driver as it is shipped refuses.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Waits for the device: the adapter that makes it starts some time after DriverEntry has returned.
+pub fn wait() -> Result<()> {
+    let start = Instant::now();
+    loop {
+        match open() {
+            Ok(_) => return Ok(()),
+            Err(error) if start.elapsed() > START_LIMIT => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn open() -> Result<File> {
+    OpenOptions::new().read(true).write(true).open(SOFTNDK_DEVICE_PATH)
+}
+
+/// Asks a driver that was built to be caught to break a rule; one as it is shipped refuses.
 pub fn plant(kind: u32) -> Result<()> {
-    let device = OpenOptions::new().read(true).write(true).open(SOFTNDK_DEVICE_PATH)?;
+    let device = open()?;
     let request = SOFTNDK_TEST_PLANT { Version: SOFTNDK_IOCTL_VERSION, Kind: kind };
     let mut returned = 0;
     // SAFETY: the device is open, the input is a structure of the size given, and there is no output.
