@@ -5,12 +5,7 @@ use std::{net::SocketAddr, sync::Arc, thread, time::Duration, time::Instant};
 use anyhow::{Context as _, anyhow};
 use ndk_abi::softndk_ioctl::SOFTNDK_DIAGNOSTICS;
 
-use crate::{
-    Transport,
-    client::Client,
-    complaints::Complaints,
-    error,
-};
+use crate::{Transport, client::Client, complaints::Complaints, error};
 
 /// A promise of the device, and the function that checks it.
 pub struct Case {
@@ -111,7 +106,11 @@ fn left_over(diagnostics: &SOFTNDK_DIAGNOSTICS) -> Vec<String> {
         ("pended requests", diagnostics.PendedRequests.into()),
         ("pinned bytes", diagnostics.PinnedBytes),
     ];
-    counts.iter().filter(|(_, count)| *count != 0).map(|(what, count): &(&str, u64)| format!("{count} {what}")).collect()
+    counts
+        .iter()
+        .filter(|(_, count)| *count != 0)
+        .map(|(what, count): &(&str, u64)| format!("{count} {what}"))
+        .collect()
 }
 
 #[cfg(test)]

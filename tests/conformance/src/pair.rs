@@ -17,8 +17,7 @@ use crate::{
 };
 
 /// All rights that a region can give.
-pub const ALL_RIGHTS: u32 =
-    ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_READ | ND_MR_FLAG_ALLOW_REMOTE_WRITE;
+pub const ALL_RIGHTS: u32 = ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_READ | ND_MR_FLAG_ALLOW_REMOTE_WRITE;
 
 /// What a consumer sets up once: a file, the adapter, a protection domain, completion queues.
 #[derive(Clone)]
@@ -205,12 +204,9 @@ pub fn ensure_same(found: &[u8], sent: &[u8]) -> anyhow::Result<()> {
     ensure!(found.len() == sent.len(), "{} bytes instead of {}", found.len(), sent.len());
     match found.iter().zip(sent).position(|(found, sent)| found != sent) {
         None => Ok(()),
-        Some(at) => Err(anyhow::anyhow!(
-            "byte {at} of {} is {:#04x}, {:#04x} was sent",
-            sent.len(),
-            found[at],
-            sent[at]
-        )),
+        Some(at) => {
+            Err(anyhow::anyhow!("byte {at} of {} is {:#04x}, {:#04x} was sent", sent.len(), found[at], sent[at]))
+        }
     }
 }
 

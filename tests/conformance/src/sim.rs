@@ -38,10 +38,8 @@ mod request;
 use request::{Call, SimRequest};
 
 /// The addresses of the simulated adapter, of the documentation prefixes (RFC 5737, RFC 3849).
-const ADDRESSES: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
-    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
-];
+const ADDRESSES: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
 /// The NET_LUID of the simulated network interface.
 const ADAPTER_ID: u64 = 0x0006_0080_0000_0000;

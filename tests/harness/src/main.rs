@@ -1,1 +1,107 @@
-fn main() {}
+//! `ndharness`: runs the conformance cases against a SoftNDK device.
+//!
+//! Two front ends carry the same cases: the simulated kernel in this very process, and `softndk.sys` through its control
+//! device (on Windows, or under Wine).
+
+mod diagnostics;
+mod front_end;
+#[cfg(windows)]
+mod ioctl;
+mod report;
+mod run;
+mod stuck;
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use front_end::FrontEnd;
+
+/// Drives the SoftNDK RDMA device by IOCTLs and checks what it does against the documentation.
+///
+/// Without a command: `run`, every case, on the simulated kernel.
+#[derive(Parser)]
+#[command(version, after_help = "Exit status: 0 when every case passed, 1 when one failed, 2 for a wrong command line.")]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the cases and what each of them shows.
+    List,
+    /// Run cases and print a table of the results.
+    Run(RunOptions),
+    /// Print how many objects of each kind live in the driver, over all its open files.
+    Diagnostics {
+        #[command(flatten)]
+        device: Device,
+        /// Print JSON instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Connect queue pairs, keep traffic and pended requests going, print "ready", and wait to be killed.
+    ///
+    /// For tests of what the driver does when a process dies: everything it had open must be gone afterwards.
+    Stuck {
+        #[command(flatten)]
+        device: Device,
+        /// Give up and exit by itself after so many seconds.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// How many connected queue pairs to keep busy.
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+        pairs: u8,
+    },
+}
+
+#[derive(Args)]
+struct Device {
+    /// Where the device is.
+    #[arg(long, value_enum, default_value_t = FrontEnd::Sim)]
+    front_end: FrontEnd,
+}
+
+#[derive(Args)]
+struct RunOptions {
+    /// Cases to run, by name ("qp::one_byte") or by the beginning of it ("qp"). All of them if none is given.
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+    #[command(flatten)]
+    device: Device,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Seconds to wait for anything that should happen before the case fails.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    patience: u64,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { cases: Vec::new(), device: Device { front_end: FrontEnd::Sim }, json: false, patience: 10 }
+    }
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match CommandLine::parse().command.unwrap_or_else(|| Command::Run(RunOptions::default())) {
+        Command::List => report::list(),
+        Command::Run(options) => {
+            let patience = Duration::from_secs(options.patience);
+            let report = run::run(options.device.front_end, &options.cases, patience)?;
+            if options.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{report}");
+            }
+            if report.failed > 0 {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
+        Command::Stuck { device, seconds, pairs } => {
+            stuck::run(&*device.front_end.transport()?, Duration::from_secs(seconds), pairs)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -153,9 +153,7 @@ pub(super) fn overrun(bench: &Bench<'_>) -> anyhow::Result<()> {
 pub(super) fn two_queues(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let shared = Cq::new(&site.adapter, 64)?;
-    let end = || -> anyhow::Result<_> {
-        Ok(site.end_with(Qp::new(&site.pd, &shared, &shared, QpSize::default())?)?)
-    };
+    let end = || -> anyhow::Result<_> { Ok(site.end_with(Qp::new(&site.pd, &shared, &shared, QpSize::default())?)?) };
     // Both ends in one file, on one CQ.
     let pair = Pair::connect(end()?, end()?)?;
     pair.a.qp.receive(1, &[])?;

@@ -57,6 +57,12 @@ pub(super) fn posts_fail_after(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.a.site.client.pended(1)?;
     pair.a.connector.disconnect().finish()?;
     told.finish()?;
+    refused(pair.b.qp.send(1, &[], 0), STATUS_CONNECTION_INVALID, "the peer sends")?;
+    // The peer's queues live until it flushes: its receives are still taken, if only to be flushed.
+    if pair.b.qp.receive(7, &[]).is_ok() {
+        pair.b.connector.disconnect().finish().context("the peer disconnects too")?;
+        expect(&pair.b.received()?, NdkOperationTypeReceive, 7, STATUS_CANCELLED)?;
+    }
     for (side, end) in [("the side that disconnected", &pair.a), ("its peer", &pair.b)] {
         let mr = end.site.buffer(64)?;
         for (what, result) in [

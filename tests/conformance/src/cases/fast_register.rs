@@ -133,7 +133,8 @@ pub(super) fn too_long(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 pub(super) fn not_valid_yet(bench: &Bench<'_>) -> anyhow::Result<()> {
-    let addresses: [(&str, fn(&FastMr) -> u64); 3] = [
+    type Address = fn(&FastMr) -> u64;
+    let addresses: [(&str, Address); 3] = [
         ("where it may be one day", |_| BASE),
         ("where its memory is", |fast| fast.memory().address(0)),
         ("at 0", |_| 0),

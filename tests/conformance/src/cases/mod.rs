@@ -141,7 +141,7 @@ macro_rules! for_each_case {
                 not_local: "an address of another machine is refused",
                 states: "bind twice, listen before bind, ask before listening: refused",
                 cancelled: "cancelling and freeing end waiting requests",
-                queued: "requests that come before anybody asks are kept, in order",
+                queued: "requests that come before anybody asks are kept, none is lost",
             }
             connector {
                 connects: "addresses and private data arrive on both sides",

@@ -7,7 +7,7 @@ use ndk_abi::{
     ndkpi::{NDK_OP_FLAG_INLINE, NdkOperationTypeSend},
     softndk_ioctl::*,
     status::{
-        NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_BUFFER_SIZE,
+        NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_DATA_OVERRUN, STATUS_INVALID_BUFFER_SIZE,
         STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER,
         STATUS_NOT_SUPPORTED,
     },
@@ -132,7 +132,7 @@ pub(super) fn unknown_codes(bench: &Bench<'_>) -> anyhow::Result<()> {
         IOCTL_ND_PD_CREATE | 3,
         IOCTL_SOFTNDK_POLL | 1,
         0,
-        u32::MAX & !3,
+        !3,
     ];
     for code in kernel_only.into_iter().chain(unknown) {
         let mut request = client.begin(code, &blank(1, 256), ROOM);
@@ -359,21 +359,29 @@ pub(super) fn offsets_and_counts(bench: &Bench<'_>) -> anyhow::Result<()> {
     let end = site.end()?;
     let qp: &Qp = &end.qp;
     end.connector.bind(site.address)?;
-    let extremes = [1, 0x1000, 0x7fff_ffff, 0x8000_0000, 0xffff_fff0, u32::MAX];
+    // Past the limit of an adapter, a count may be refused for that, before it is compared with the input.
+    let extremes = [
+        (1, STATUS_INVALID_PARAMETER),
+        (16, STATUS_INVALID_PARAMETER),
+        (0x1000, STATUS_DATA_OVERRUN),
+        (0x1000_0000, STATUS_DATA_OVERRUN),
+        (0x8000_0000, STATUS_DATA_OVERRUN),
+        (0xffff_fff0, STATUS_DATA_OVERRUN),
+        (u32::MAX, STATUS_DATA_OVERRUN),
+    ];
 
     // Scatter/gather counts and inline lengths beyond the input.
     let post = qp.request(NdkOperationTypeSend, 1, 0);
-    for count in extremes {
+    for (count, status) in extremes {
         let sges = SOFTNDK_POST { SgeCount: count, ..post };
-        send(client, IOCTL_SOFTNDK_POST, sges.as_bytes(), 0, STATUS_INVALID_PARAMETER).context("SgeCount")?;
+        send(client, IOCTL_SOFTNDK_POST, sges.as_bytes(), 0, status).context("SgeCount")?;
         let inline = SOFTNDK_POST { InlineLength: count, Flags: NDK_OP_FLAG_INLINE, ..post };
         send(client, IOCTL_SOFTNDK_POST, inline.as_bytes(), 0, STATUS_INVALID_PARAMETER).context("InlineLength")?;
     }
     let srq = Srq::new(&site.pd, 1, 1, 0)?;
-    for count in extremes {
-        let post =
-            SOFTNDK_SRQ_POST { Version: 1, SgeCount: count, SrqHandle: srq.handle(), ..SOFTNDK_SRQ_POST::ZERO };
-        send(client, IOCTL_SOFTNDK_SRQ_POST, post.as_bytes(), 0, STATUS_INVALID_PARAMETER)?;
+    for (count, status) in extremes {
+        let post = SOFTNDK_SRQ_POST { Version: 1, SgeCount: count, SrqHandle: srq.handle(), ..SOFTNDK_SRQ_POST::ZERO };
+        send(client, IOCTL_SOFTNDK_SRQ_POST, post.as_bytes(), 0, status).context("SgeCount of an SRQ")?;
     }
 
     // Mappings: outside of the input, or inside, which a driver without user-mode queues does not support.

@@ -5,8 +5,7 @@ use ndk_abi::{
     ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SILENT_SUCCESS, NdkOperationTypeReceive, NdkOperationTypeSend},
     softndk_ioctl::SOFTNDK_SGE,
     status::{
-        STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_DATA_ERROR, STATUS_INVALID_PARAMETER_4,
-        STATUS_SUCCESS,
+        STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_DATA_ERROR, STATUS_INVALID_PARAMETER_4, STATUS_SUCCESS,
     },
 };
 
@@ -210,11 +209,12 @@ pub(super) fn too_small(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 pub(super) fn bad_local_token(bench: &Bench<'_>) -> anyhow::Result<()> {
+    type Entry = fn(&Mr, &Mr) -> SOFTNDK_SGE;
     let good = |mr: &Mr| mr.sge(0..64);
     // An entry made from an own region and one of the peer's protection domain.
-    let bad: [(&str, fn(&Mr, &Mr) -> SOFTNDK_SGE); 5] = [
+    let bad: [(&str, Entry); 5] = [
         ("a token that never was", |own, _| SOFTNDK_SGE { Token: !own.local_token(), ..own.sge(0..64) }),
-        ("one byte past the end", |own, _| SOFTNDK_SGE { Length: 4097, ..own.sge(0..64) }),
+        ("one byte past the end", |own, _| SOFTNDK_SGE { Address: own.memory().address(4033), ..own.sge(0..64) }),
         ("one byte before the start", |own, _| SOFTNDK_SGE { Address: own.memory().address(0) - 1, ..own.sge(0..64) }),
         ("an address that wraps", |own, _| SOFTNDK_SGE { Address: u64::MAX - 8, ..own.sge(0..64) }),
         ("another protection domain's region", |_, foreign| foreign.sge(0..64)),
@@ -232,7 +232,7 @@ pub(super) fn bad_local_token(bench: &Bench<'_>) -> anyhow::Result<()> {
         let pair = Pair::new(bench)?;
         let (foreign, target) = (pair.a.site.buffer(4096)?, pair.b.site.buffer(4096)?);
         pair.b.qp.receive(1, &[good(&target), entry(&target, &foreign)])?;
-        pair.a.qp.send_inline(2, &[1; 100], 0)?;
+        pair.a.qp.send_inline(2, &[1; 128], 0)?;
         expect(&pair.b.received()?, NdkOperationTypeReceive, 1, STATUS_ACCESS_VIOLATION)
             .with_context(|| format!("receiving into {what}"))?;
         let result = pair.a.initiated()?;

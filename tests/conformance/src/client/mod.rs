@@ -28,9 +28,7 @@ pub use mr::{FastMr, Mr, Remote};
 use ndk_abi::{
     describe,
     nd_ioctl::{IOCTL_ND_PROVIDER_INIT, ND_HANDLE, ND_IOCTL_VERSION},
-    softndk_ioctl::{
-        IOCTL_SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION,
-    },
+    softndk_ioctl::{IOCTL_SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION},
     status::{NTSTATUS, STATUS_SUCCESS},
 };
 pub use qp::{Qp, QpSize};
@@ -137,10 +135,9 @@ pub struct Request {
 impl Request {
     /// Waits for the end of the request, whatever its status.
     pub fn completion(&mut self) -> Result<Completion> {
-        self.pending.wait(self.patience).ok_or_else(|| Error::Stalled {
-            awaited: format!("{} to complete", self.name),
-            after: self.patience,
-        })
+        self.pending
+            .wait(self.patience)
+            .ok_or_else(|| Error::Stalled { awaited: format!("{} to complete", self.name), after: self.patience })
     }
 
     /// Waits for the end of the request and returns its status.

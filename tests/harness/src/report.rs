@@ -1,0 +1,138 @@
+//! What a run found, for people and for programs.
+
+use std::{fmt, time::Duration};
+
+use conformance::{CASES, Case, Skipped};
+use serde::Serialize;
+
+/// A whole run.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    /// What the cases ran on.
+    front_end: String,
+    /// How many cases passed.
+    passed: usize,
+    /// How many did not.
+    pub(crate) failed: usize,
+    /// How many could not be tried.
+    skipped: usize,
+    /// Wall-clock time of all cases, in seconds.
+    seconds: f64,
+    /// In the order they ran.
+    cases: Vec<Outcome>,
+}
+
+/// One case.
+#[derive(Serialize)]
+pub(crate) struct Outcome {
+    name: &'static str,
+    shows: &'static str,
+    result: Verdict,
+    seconds: f64,
+    /// Why it failed, the error and what led to it; or why it was skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+impl Outcome {
+    pub(crate) fn new(case: &'static Case, duration: Duration, result: anyhow::Result<()>) -> Self {
+        Self {
+            name: case.name,
+            shows: case.shows,
+            result: match &result {
+                Ok(()) => Verdict::Passed,
+                Err(error) if error.is::<Skipped>() => Verdict::Skipped,
+                Err(_) => Verdict::Failed,
+            },
+            seconds: duration.as_secs_f64(),
+            failure: result.err().map(|error| format!("{error:#}")),
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn new(front_end: String, cases: Vec<Outcome>) -> Self {
+        let count = |verdict| cases.iter().filter(|case| case.result == verdict).count();
+        Self {
+            front_end,
+            passed: count(Verdict::Passed),
+            failed: count(Verdict::Failed),
+            skipped: count(Verdict::Skipped),
+            seconds: cases.iter().map(|case| case.seconds).sum(),
+            cases,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.cases.iter().map(|case| case.name.len()).max().unwrap_or_default().max(4);
+        writeln!(f, "front end: {}\n", self.front_end)?;
+        writeln!(f, "{:width$}  result        ms  shows", "case")?;
+        for case in &self.cases {
+            let result = match case.result {
+                Verdict::Passed => "pass",
+                Verdict::Failed => "FAIL",
+                Verdict::Skipped => "skip",
+            };
+            writeln!(f, "{:width$}  {result}  {:>10.1}  {}", case.name, case.seconds * 1000.0, case.shows)?;
+            if let Some(failure) = &case.failure {
+                writeln!(f, "{:width$}        {}", "", failure.replace('\n', "\n        "))?;
+            }
+        }
+        writeln!(f, "\n{} passed, {} failed, {} skipped, {:.1} s", self.passed, self.failed, self.skipped, self.seconds)
+    }
+}
+
+/// Prints the table of cases.
+pub(crate) fn list() {
+    let width = CASES.iter().map(|case| case.name.len()).max().unwrap_or_default();
+    for case in CASES {
+        println!("{:width$}  {}", case.name, case.shows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static CASE: Case = Case { name: "group::one", shows: "a thing", run: |_| Ok(()) };
+
+    fn report() -> Report {
+        let outcomes = vec![
+            Outcome::new(&CASE, Duration::from_millis(5), Ok(())),
+            Outcome::new(&CASE, Duration::from_millis(7), Err(anyhow::anyhow!("cause").context("what failed"))),
+            Outcome::new(&CASE, Duration::from_millis(9), Err(Skipped("not here").into())),
+        ];
+        Report::new("a front end".to_owned(), outcomes)
+    }
+
+    #[test]
+    fn the_table_tells_both_results_and_the_cause() {
+        let table = report().to_string();
+        assert!(table.starts_with("front end: a front end\n"), "{table}");
+        assert!(table.contains("group::one  pass         5.0  a thing"), "{table}");
+        assert!(table.contains("group::one  FAIL         7.0  a thing"), "{table}");
+        assert!(table.contains("what failed: cause"), "{table}");
+        assert!(table.contains("group::one  skip         9.0  a thing"), "{table}");
+        assert!(table.ends_with("1 passed, 1 failed, 1 skipped, 0.0 s\n"), "{table}");
+    }
+
+    #[test]
+    fn json_says_the_same() {
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["front_end"], "a front end");
+        assert_eq!((&json["passed"], &json["failed"], &json["skipped"]), (&1.into(), &1.into(), &1.into()));
+        assert_eq!((&json["cases"][0]["result"], &json["cases"][1]["result"]), (&"passed".into(), &"failed".into()));
+        assert_eq!(json["cases"][1]["failure"], "what failed: cause");
+        assert!(json["cases"][0].get("failure").is_none());
+    }
+}
