@@ -103,8 +103,8 @@ pub trait Request: Send + Sized + 'static {
     fn complete(self, status: NTSTATUS, information: usize);
 
     /// Marks the request pending (IoMarkIrpPending) and lets it be cancelled (IoSetCancelRoutine): its cancel routine
-    /// calls [`crate::File::cancel`] with `id`. False: it was cancelled before and no cancel routine will run; the caller
-    /// still owns it, and completes it.
+    /// calls [`crate::File::cancel`] with `id`. False: it was cancelled before and no cancel routine will run; it is not
+    /// marked, the caller still owns it, and completes it.
     fn pend(&mut self, id: u64) -> bool;
 
     /// Takes the request back from its cancel routine (IoSetCancelRoutine(NULL)). False: the cancel routine runs or ran,

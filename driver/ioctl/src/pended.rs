@@ -5,7 +5,7 @@
 
 use core::sync::atomic::Ordering;
 
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS};
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 use platform::SpinLock;
 
 use crate::connector::Connector;
@@ -114,8 +114,7 @@ impl<H: Host> PendedRequests<H> {
             self.count_out();
             pended.request.complete(STATUS_CANCELLED, 0);
         }
-        // It was marked pending, so this is what the dispatch routine has to return.
-        Err(STATUS_PENDING)
+        Err(STATUS_CANCELLED)
     }
 
     /// Takes a request by its identifier, to complete it. `None`: it was completed, or its cancel routine has begun.

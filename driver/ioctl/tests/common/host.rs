@@ -1,0 +1,265 @@
+//! The host: the provider's device, requests with a cancel routine, locked user memory.
+#![allow(unsafe_code, reason = "implements the unsafe traits of the host, and closes NDK adapters")]
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ptr::NonNull,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use nd_ioctl::{Device, File, Host, Pinned, Request};
+use ndk_abi::{
+    ndkpi::{NDK_ADAPTER, NDK_VERSION},
+    softndk_ioctl::SOFTNDK_DIAGNOSTICS,
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW},
+    wdm::MDL,
+};
+use ndk_provider::Provider;
+use platform::Passive;
+use simkernel::{Mdl, Pages, SimKernel};
+
+pub(crate) const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
+pub(crate) const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) struct TestHost {
+    provider: Provider<SimKernel>,
+    /// The memory of the user's process.
+    pages: Mutex<Vec<Pages>>,
+    pinned: Arc<AtomicUsize>,
+}
+
+/// A device with the real provider behind it.
+pub(crate) fn start() -> Device<TestHost> {
+    let provider = Provider::new(&ADDRESSES).unwrap();
+    let host = TestHost { provider, pages: Mutex::default(), pinned: Arc::default() };
+    Device::new(host).unwrap_or_else(|_| panic!("out of memory"))
+}
+
+impl TestHost {
+    /// New memory of the user's process.
+    pub(crate) fn map(&self, pages: usize) -> Pages {
+        let pages = Pages::new(pages);
+        locked(&self.pages).push(pages.clone());
+        pages
+    }
+
+    pub(crate) fn provider(&self) -> &Provider<SimKernel> {
+        &self.provider
+    }
+
+    /// Ranges that are locked now.
+    pub(crate) fn pinned(&self) -> usize {
+        self.pinned.load(Ordering::SeqCst)
+    }
+}
+
+// SAFETY: the provider obeys NDKPI and calls back from DPCs; the MDLs of simkernel are what they say.
+unsafe impl Host for TestHost {
+    type Platform = SimKernel;
+    type Request = TestRequest;
+    type Pinned = Locked;
+
+    fn adapter_id(&self) -> u64 {
+        ADAPTER_ID
+    }
+
+    fn address(&self, index: usize) -> Option<IpAddr> {
+        ADDRESSES.get(index).copied()
+    }
+
+    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        self.provider.open(version)
+    }
+
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+        // SAFETY: the caller's promise.
+        unsafe { Provider::<SimKernel>::close(adapter, passive) };
+    }
+
+    fn pin(
+        &self,
+        _request: &TestRequest,
+        address: u64,
+        length: usize,
+        _write: bool,
+        _passive: &Passive<'_>,
+    ) -> Result<Locked, NTSTATUS> {
+        for pages in locked(&self.pages).iter() {
+            let base = pages.address(0).addr().get() as u64;
+            let Some(offset) = address.checked_sub(base) else { continue };
+            let end = offset.checked_add(length as u64);
+            if end.is_some_and(|end| end <= pages.size() as u64) {
+                self.pinned.fetch_add(1, Ordering::SeqCst);
+                let mdl = pages.mdl(offset as usize, length, base);
+                return Ok(Locked { mdl, count: self.pinned.clone() });
+            }
+        }
+        Err(STATUS_ACCESS_VIOLATION)
+    }
+
+    fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
+        diagnostics.Qps = self.provider.object_counts().qps;
+        diagnostics.PinnedBytes = self.pinned() as u64;
+    }
+}
+
+pub(crate) struct Locked {
+    mdl: Mdl,
+    count: Arc<AtomicUsize>,
+}
+
+// SAFETY: simkernel's MDLs live until they are dropped.
+unsafe impl Pinned for Locked {
+    fn mdl(&self) -> NonNull<MDL> {
+        NonNull::new(self.mdl.as_ptr()).unwrap()
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What the user's side and the kernel's side of a request share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The identifier the cancel routine is to be called with, while there is a cancel routine.
+    routine: Option<u64>,
+    cancelled: bool,
+    marked_pending: bool,
+    result: Option<(NTSTATUS, usize, Vec<u8>)>,
+    /// Which of all completions this was.
+    order: usize,
+}
+
+static ORDER: AtomicUsize = AtomicUsize::new(0);
+
+impl Shared {
+    /// CancelIoEx.
+    pub(crate) fn cancel(&self, file: &File<TestHost>) {
+        let mut state = locked(&self.state);
+        state.cancelled = true;
+        let routine = state.routine.take();
+        drop(state);
+        if let Some(id) = routine {
+            file.cancel(id);
+        }
+    }
+
+    /// The cancel routine of the I/O manager begins, but does not get on: gives what it will call `cancel` with.
+    pub(crate) fn begin_cancel(&self) -> Option<u64> {
+        let mut state = locked(&self.state);
+        state.cancelled = true;
+        state.routine.take()
+    }
+
+    pub(crate) fn cancel_before_it_is_sent(&self) {
+        locked(&self.state).cancelled = true;
+    }
+
+    pub(crate) fn result(&self) -> Option<(NTSTATUS, usize, Vec<u8>)> {
+        locked(&self.state).result.clone()
+    }
+
+    pub(crate) fn order(&self) -> usize {
+        locked(&self.state).order
+    }
+
+    pub(crate) fn was_marked_pending(&self) -> bool {
+        locked(&self.state).marked_pending
+    }
+
+    pub(crate) fn wait(&self, limit: Duration) -> Option<(NTSTATUS, usize, Vec<u8>)> {
+        let state = locked(&self.state);
+        let waited = self.changed.wait_timeout_while(state, limit, |state| state.result.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.result.clone()
+    }
+}
+
+pub(crate) struct TestRequest {
+    code: u32,
+    input: usize,
+    output: usize,
+    /// Input and output share it, as with METHOD_BUFFERED.
+    buffer: Vec<u8>,
+    shared: Arc<Shared>,
+    completed: bool,
+}
+
+impl TestRequest {
+    pub(crate) fn new(code: u32, input: &[u8], output: usize, shared: Arc<Shared>) -> Self {
+        let mut buffer = input.to_vec();
+        buffer.resize(input.len().max(output), 0);
+        Self { code, input: input.len(), output, buffer, shared, completed: false }
+    }
+}
+
+impl Request for TestRequest {
+    fn code(&self) -> u32 {
+        self.code
+    }
+
+    fn input(&self) -> &[u8] {
+        &self.buffer[..self.input]
+    }
+
+    fn output(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.output]
+    }
+
+    fn output_length(&self) -> usize {
+        self.output
+    }
+
+    fn complete(mut self, status: NTSTATUS, information: usize) {
+        assert_eq!(simkernel::held_locks(), [0usize; 0], "completed with a lock held");
+        assert!(information <= self.output || status == STATUS_BUFFER_OVERFLOW, "{information} of {}", self.output);
+        let returned = self.buffer[..information.min(self.output)].to_vec();
+        let mut state = locked(&self.shared.state);
+        assert!(state.routine.is_none(), "completed with its cancel routine set");
+        assert!(state.result.is_none(), "completed twice");
+        state.result = Some((status, information, returned));
+        state.order = ORDER.fetch_add(1, Ordering::SeqCst);
+        drop(state);
+        self.completed = true;
+        self.shared.changed.notify_all();
+    }
+
+    fn pend(&mut self, id: u64) -> bool {
+        let mut state = locked(&self.shared.state);
+        if state.cancelled {
+            return false;
+        }
+        state.marked_pending = true;
+        state.routine = Some(id);
+        true
+    }
+
+    fn unpend(&mut self) -> bool {
+        locked(&self.shared.state).routine.take().is_some()
+    }
+}
+
+impl Drop for TestRequest {
+    fn drop(&mut self) {
+        if !self.completed && !std::thread::panicking() {
+            eprintln!("a request was lost");
+            std::process::abort();
+        }
+    }
+}

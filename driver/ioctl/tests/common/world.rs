@@ -1,0 +1,160 @@
+//! One object of each kind, and a valid input for each code.
+
+use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::NdkOperationTypeSend, softndk_ioctl::*};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::{
+    User,
+    host::ADAPTER_ID,
+    user::{bind, handle, inet, registration, work},
+};
+
+pub(crate) struct World {
+    pub(crate) adapter: u64,
+    pub(crate) pd: u64,
+    pub(crate) cq: u64,
+    pub(crate) mr: u64,
+    pub(crate) srq: u64,
+    pub(crate) qp: u64,
+    pub(crate) connector: u64,
+    pub(crate) listener: u64,
+    pub(crate) pages: simkernel::Pages,
+}
+
+/// A code, an input that is valid as far as it goes, where in it the handles are, and the size of the output.
+pub(crate) struct Case {
+    pub(crate) code: u32,
+    pub(crate) input: Vec<u8>,
+    pub(crate) handles: &'static [usize],
+    pub(crate) output: usize,
+}
+
+impl World {
+    pub(crate) fn new(user: &User<'_>) -> Self {
+        let adapter = user.adapter();
+        let pd = user.create(IOCTL_ND_PD_CREATE, adapter);
+        let cq = user.cq(adapter, 8);
+        Self {
+            adapter,
+            pd,
+            cq,
+            mr: user.create(IOCTL_ND_MR_CREATE, pd),
+            srq: user.srq(pd, 8, 0),
+            qp: user.qp(pd, cq),
+            connector: user.create(IOCTL_ND_CONNECTOR_CREATE, adapter),
+            listener: user.create(IOCTL_ND_LISTENER_CREATE, adapter),
+            pages: user.device.host().map(2),
+        }
+    }
+
+    pub(crate) fn handles(&self) -> [u64; 8] {
+        [self.adapter, self.pd, self.cq, self.mr, self.srq, self.qp, self.connector, self.listener]
+    }
+
+    /// All codes that take a handle, with handles of this world. Those that free come last.
+    pub(crate) fn cases(&self, user: &User<'_>) -> Vec<Case> {
+        let one = |code, object: u64, output| case(code, &handle(object), &[8], output);
+        let create_cq = ND_CREATE_CQ { Version: 1, QueueDepth: 4, AdapterHandle: self.adapter, ..ZeroInit::ZERO };
+        let create_srq =
+            ND_CREATE_SRQ { Version: 1, QueueDepth: 4, MaxRequestSge: 1, PdHandle: self.pd, ..ZeroInit::ZERO };
+        let header = user.qp_header(self.pd, self.cq);
+        let create_qp = ND_CREATE_QP { Header: header, ReceiveQueueDepth: 4, MaxReceiveRequestSge: 1 };
+        let create_qp_with_srq = ND_CREATE_QP_WITH_SRQ { Header: header, SrqHandle: self.srq };
+        let cq_modify = ND_CQ_MODIFY { Version: 1, QueueDepth: 9, CqHandle: self.cq, ..ZeroInit::ZERO };
+        let srq_modify = ND_SRQ_MODIFY { Version: 1, QueueDepth: 9, SrqHandle: self.srq, ..ZeroInit::ZERO };
+        let query = ND_ADAPTER_QUERY { Version: 1, InfoVersion: ND_VERSION_2, AdapterHandle: self.adapter };
+        let notify = ND_CQ_NOTIFY { Version: 1, Type: ND_CQ_NOTIFY_ANY, CqHandle: self.cq };
+        let connect = ND_CONNECT {
+            Version: 1,
+            ConnectorHandle: self.connector,
+            QpHandle: self.qp,
+            DestinationAddress: inet("10.1.2.3:9"),
+            ..ZeroInit::ZERO
+        };
+        let accept = ND_ACCEPT { Version: 1, ConnectorHandle: self.connector, QpHandle: self.qp, ..ZeroInit::ZERO };
+        let reject = ND_REJECT { Version: 1, ConnectorHandle: self.connector, ..ZeroInit::ZERO };
+        let listen = ND_LISTEN { Version: 1, Backlog: 1, ListenerHandle: self.listener };
+        let get = ND_GET_CONNECTION_REQUEST {
+            Version: 1,
+            Reserved: 0,
+            ListenerHandle: self.listener,
+            ConnectorHandle: self.connector,
+        };
+        let fast = SOFTNDK_FAST_MR_CREATE {
+            Version: 1,
+            RemoteAccess: 0,
+            PdHandle: self.pd,
+            Address: self.pages.address(0).addr().get() as u64,
+            Length: 4096,
+        };
+        let srq_post = SOFTNDK_SRQ_POST { Version: 1, SgeCount: 0, SrqHandle: self.srq, RequestContext: 1 };
+        let poll = SOFTNDK_POLL { Version: 1, MaxResults: 4, CqHandle: self.cq };
+        let descriptor = size_of::<ND_RESOURCE_DESCRIPTOR>();
+        vec![
+            case(IOCTL_ND_ADAPTER_QUERY, &query, &[8], size_of::<ND2_ADAPTER_INFO>()),
+            one(IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST, self.adapter, 2 * 28),
+            one(IOCTL_ND_PD_CREATE, self.adapter, 8),
+            case(IOCTL_ND_CQ_CREATE, &create_cq, &[16], descriptor),
+            one(IOCTL_ND_CQ_CANCEL_IO, self.cq, 0),
+            case(IOCTL_ND_CQ_MODIFY, &cq_modify, &[16], descriptor),
+            case(IOCTL_ND_CQ_NOTIFY, &notify, &[8], 0),
+            one(IOCTL_ND_MR_CREATE, self.pd, 8),
+            one(IOCTL_ND_MR_CANCEL_IO, self.mr, 0),
+            case(IOCTL_ND_MR_REGISTER, &registration(self.mr, &self.pages, ND_MR_FLAG_ALLOW_REMOTE_READ), &[24], 8),
+            one(IOCTL_ND_MR_DEREGISTER, self.mr, 0),
+            case(IOCTL_ND_SRQ_CREATE, &create_srq, &[24], descriptor),
+            one(IOCTL_ND_SRQ_CANCEL_IO, self.srq, 0),
+            case(IOCTL_ND_SRQ_MODIFY, &srq_modify, &[24], descriptor),
+            one(IOCTL_ND_SRQ_NOTIFY, self.srq, 0),
+            one(IOCTL_ND_CONNECTOR_CREATE, self.adapter, 8),
+            one(IOCTL_ND_CONNECTOR_CANCEL_IO, self.connector, 0),
+            case(IOCTL_ND_CONNECTOR_BIND, &bind(self.connector, "10.1.2.3:0"), &[8], 0),
+            case(IOCTL_ND_CONNECTOR_CONNECT, &connect, &[24, 32], 0),
+            one(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, self.connector, 0),
+            case(IOCTL_ND_CONNECTOR_ACCEPT, &accept, &[24, 32], 0),
+            case(IOCTL_ND_CONNECTOR_REJECT, &reject, &[16], 0),
+            one(IOCTL_ND_CONNECTOR_GET_READ_LIMITS, self.connector, 8),
+            one(IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA, self.connector, 508),
+            one(IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS, self.connector, 28),
+            one(IOCTL_ND_CONNECTOR_GET_ADDRESS, self.connector, 28),
+            one(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, self.connector, 0),
+            one(IOCTL_ND_CONNECTOR_DISCONNECT, self.connector, 0),
+            one(IOCTL_ND_LISTENER_CREATE, self.adapter, 8),
+            one(IOCTL_ND_LISTENER_CANCEL_IO, self.listener, 0),
+            case(IOCTL_ND_LISTENER_BIND, &bind(self.listener, "[::1]:0"), &[8], 0),
+            case(IOCTL_ND_LISTENER_LISTEN, &listen, &[8], 0),
+            one(IOCTL_ND_LISTENER_GET_ADDRESS, self.listener, 28),
+            case(IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST, &get, &[8, 16], 0),
+            case(IOCTL_ND_QP_CREATE, &create_qp, &[24, 32, 40], descriptor),
+            case(IOCTL_ND_QP_CREATE_WITH_SRQ, &create_qp_with_srq, &[24, 32, 40, 48], descriptor),
+            one(IOCTL_ND_QP_FLUSH, self.qp, 0),
+            case(IOCTL_SOFTNDK_POST, &work(NdkOperationTypeSend, self.qp, 1), &[8], 0),
+            case(IOCTL_SOFTNDK_SRQ_POST, &srq_post, &[8], 0),
+            case(IOCTL_SOFTNDK_POLL, &poll, &[8], 4 * size_of::<SOFTNDK_RESULT>()),
+            case(IOCTL_SOFTNDK_FAST_MR_CREATE, &fast, &[8], size_of::<SOFTNDK_FAST_MR>()),
+            one(IOCTL_ND_LISTENER_FREE, self.listener, 0),
+            one(IOCTL_ND_CONNECTOR_FREE, self.connector, 0),
+            one(IOCTL_ND_QP_FREE, self.qp, 0),
+            one(IOCTL_ND_SRQ_FREE, self.srq, 0),
+            one(IOCTL_ND_MR_FREE, self.mr, 0),
+            one(IOCTL_ND_CQ_FREE, self.cq, 0),
+            one(IOCTL_ND_PD_FREE, self.pd, 0),
+            one(IOCTL_ND_ADAPTER_CLOSE, self.adapter, 0),
+        ]
+    }
+
+    /// The codes that take none.
+    pub(crate) fn provider_cases() -> Vec<Case> {
+        let resolve = ND_RESOLVE_ADDRESS { Version: 1, Reserved: 0, Address: inet("10.1.2.3:0") };
+        let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: ADAPTER_ID, ..ZeroInit::ZERO };
+        vec![
+            case(IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, &handle(0), &[], 2 * 28),
+            case(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, &resolve, &[], 8),
+            case(IOCTL_ND_ADAPTER_OPEN, &open, &[], size_of::<ND_RESOURCE_DESCRIPTOR>()),
+        ]
+    }
+}
+
+fn case<T: IntoBytes + Immutable>(code: u32, input: &T, handles: &'static [usize], output: usize) -> Case {
+    Case { code, input: input.as_bytes().to_vec(), handles, output }
+}

@@ -1,0 +1,382 @@
+//! What a user can send wrong: the documented status, and nothing changes. The simulated kernel's ledger, checked at the
+//! end of each session, says whether anything leaked.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{
+    User, World, start,
+    user::{bind, handle, inet, registration, work},
+};
+use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use ndk_provider::ObjectCounts;
+use simkernel::{boot, watchdog};
+use zerocopy::IntoBytes;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn counts(user: &User<'_>) -> (ObjectCounts, usize) {
+    (user.device.host().provider().object_counts(), user.device.host().pinned())
+}
+
+#[test]
+fn nothing_works_before_provider_init() {
+    let _session = boot();
+    let device = start();
+    let owner = User::new(&device);
+    let world = World::new(&owner);
+    let stranger = User::stranger(&device);
+    for case in world.cases(&owner).iter().chain(&World::provider_cases()) {
+        let answer = stranger.send_bytes(case.code, &case.input, case.output);
+        assert_eq!(answer.wait(), STATUS_INVALID_DEVICE_STATE, "{:#x}", case.code);
+    }
+    assert_eq!(owner.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_INVALID_DEVICE_STATE);
+}
+
+#[test]
+fn short_inputs_and_wrong_versions_are_refused() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let before = counts(&user);
+    let mut tried = 0;
+    for mut case in world.cases(&user).into_iter().chain(World::provider_cases()) {
+        for length in 0..case.input.len() {
+            let answer = user.send_bytes(case.code, &case.input[..length], case.output);
+            assert_eq!(answer.wait(), STATUS_BUFFER_TOO_SMALL, "{:#x}, {length} bytes", case.code);
+            tried += 1;
+        }
+        for version in [0, 2, u32::MAX] {
+            case.input[..4].copy_from_slice(&version.to_le_bytes());
+            let answer = user.send_bytes(case.code, &case.input, case.output);
+            assert_eq!(answer.wait(), STATUS_INVALID_DEVICE_REQUEST, "{:#x}, version {version}", case.code);
+        }
+    }
+    assert!(tried > 1000);
+    assert_eq!(counts(&user), before);
+}
+
+#[test]
+fn short_outputs_are_refused_before_anything_is_made() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let before = counts(&user);
+    // Fewer bytes are a partial answer here, not an error.
+    let partial = [IOCTL_SOFTNDK_POLL, IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA];
+    for case in world.cases(&user).into_iter().chain(World::provider_cases()) {
+        for length in (0..case.output).filter(|_| !partial.contains(&case.code)) {
+            let answer = user.send_bytes(case.code, &case.input, length);
+            let status = answer.wait();
+            let (_, information, _) = answer.shared.result().unwrap();
+            match status {
+                STATUS_BUFFER_OVERFLOW => assert_eq!(information, case.output),
+                status => assert_eq!((status, information), (STATUS_BUFFER_TOO_SMALL, 0), "{:#x}", case.code),
+            }
+        }
+    }
+    assert_eq!(counts(&user), before);
+}
+
+#[test]
+fn handles_that_are_not_of_this_file_type_and_time_are_refused() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let other = User::new(&device);
+    let world = World::new(&user);
+    let foreign = World::new(&other);
+    let stale = World::new(&user);
+    for case in stale.cases(&user).iter().rev().take(8).rev() {
+        assert_eq!(user.send_bytes(case.code, &case.input, 0).wait(), STATUS_SUCCESS);
+        assert_eq!(user.send_bytes(case.code, &case.input, 0).wait(), STATUS_INVALID_HANDLE, "freed twice");
+    }
+    let before = counts(&user);
+    let mut tried = 0;
+    for case in world.cases(&user) {
+        for place in case.handles {
+            let right = u64::from_le_bytes(case.input[*place..place + 8].try_into().unwrap());
+            let mut wrong = vec![0, 1, u64::MAX, right ^ 1 << 63, right ^ 1 << 32, right + 1, right | 1 << 31];
+            wrong.extend(foreign.handles());
+            wrong.extend(stale.handles());
+            wrong.extend(world.handles().into_iter().filter(|other| *other != right));
+            // The neighbour is a handle of the same type now and then.
+            let is_valid = |handle: &u64| world.handles().contains(handle) && same_kind(&world, *handle, right);
+            for wrong in wrong.into_iter().filter(|wrong| !is_valid(wrong)) {
+                let mut input = case.input.clone();
+                input[*place..place + 8].copy_from_slice(&wrong.to_le_bytes());
+                let answer = user.send_bytes(case.code, &input, case.output);
+                assert_eq!(answer.wait(), STATUS_INVALID_HANDLE, "{:#x} with {wrong:#x} at {place}", case.code);
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 1000);
+    assert_eq!(counts(&user), before);
+}
+
+fn same_kind(world: &World, one: u64, other: u64) -> bool {
+    let position = |handle| world.handles().iter().position(|known| *known == handle);
+    position(one) == position(other)
+}
+
+#[test]
+fn codes_for_others_and_for_later_are_refused() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let zeros = [0; 256];
+    let refused = [
+        IOCTL_NDK_MR_REGISTER,
+        IOCTL_NDV_PARTITION_RESOLVE_ADAPTER_ID,
+        IOCTL_NDV_PARTITION_CREATE,
+        IOCTL_NDV_PARTITION_FREE,
+        IOCTL_NDV_PARTITION_BIND,
+        IOCTL_NDV_PARTITION_UNBIND,
+        IOCTL_NDV_PARTITION_BIND_LUID,
+        IOCTL_ND_PROVIDER_RESOLVE_ADDRESS + 4,
+        IOCTL_ND_QP_FLUSH + 4,
+        IOCTL_ND_QP_FLUSH | 3,
+        0,
+        u32::MAX,
+    ];
+    for code in refused {
+        assert_eq!(user.send_bytes(code, &zeros, 256).wait(), STATUS_INVALID_DEVICE_REQUEST, "{code:#x}");
+    }
+    let later = [
+        IOCTL_ND_PROVIDER_BIND_FILE,
+        IOCTL_ND_CQ_GET_AFFINITY,
+        IOCTL_ND_SRQ_GET_AFFINITY,
+        IOCTL_ND_MW_CREATE,
+        IOCTL_ND_MW_FREE,
+    ];
+    for code in later {
+        assert_eq!(user.send_bytes(code, &zeros, 256).wait(), STATUS_NOT_SUPPORTED, "{code:#x}");
+    }
+    let plant = SOFTNDK_TEST_PLANT { Version: 1, Kind: SOFTNDK_TEST_PLANT_LEAK_POOL };
+    assert_eq!(user.call(IOCTL_SOFTNDK_TEST_PLANT, &plant), STATUS_NOT_SUPPORTED);
+}
+
+#[test]
+fn offsets_and_counts_are_checked() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let cq = ND_CREATE_CQ { Version: 1, QueueDepth: 4, AdapterHandle: world.adapter, ..ZeroInit::ZERO };
+    let mappings = |count, offset| {
+        let cq = ND_CREATE_CQ { CeMappingCount: count, CbMappingsOffset: offset, ..cq };
+        user.send_bytes(IOCTL_ND_CQ_CREATE, &[cq.as_bytes(), &[0; 32]].concat(), 16).wait()
+    };
+    assert_eq!(mappings(1, 40), STATUS_NOT_SUPPORTED);
+    for (count, offset) in [(1, 41), (2, 40), (u32::MAX, 40), (0x0800_0000, 40), (1, u32::MAX), (1, u32::MAX - 31)] {
+        assert_eq!(mappings(count, offset), STATUS_INVALID_PARAMETER, "{count} at {offset}");
+    }
+    assert_eq!(mappings(0, u32::MAX), STATUS_SUCCESS);
+
+    let connect = |length, offset, bytes: usize| {
+        let connect = ND_CONNECT {
+            Version: 1,
+            CbPrivateDataLength: length,
+            CbPrivateDataOffset: offset,
+            ConnectorHandle: world.connector,
+            QpHandle: world.qp,
+            DestinationAddress: inet("10.1.2.3:9"),
+            ..ZeroInit::ZERO
+        };
+        user.send_bytes(IOCTL_ND_CONNECTOR_CONNECT, &[connect.as_bytes(), &vec![0; bytes]].concat(), 0).wait()
+    };
+    for (length, offset) in [(1, 112), (9, 104), (u32::MAX, 104), (1, u32::MAX), (u32::MAX, u32::MAX)] {
+        assert_eq!(connect(length, offset, 8), STATUS_INVALID_PARAMETER, "{length} at {offset}");
+    }
+    assert_eq!(connect(509, 104, 509), STATUS_INVALID_BUFFER_SIZE);
+    assert_eq!(connect(5000, 104, 5000), STATUS_INVALID_BUFFER_SIZE);
+    assert_eq!(connect(8, 104, 8), STATUS_CONNECTION_REFUSED);
+    assert_eq!(connect(0, u32::MAX, 0), STATUS_CONNECTION_REFUSED);
+
+    let send = work(NdkOperationTypeSend, world.qp, 1);
+    for count in [1, 64] {
+        assert_eq!(user.post(&SOFTNDK_POST { SgeCount: count, ..send }, &[], b""), STATUS_INVALID_PARAMETER);
+    }
+    for count in [65, 0x1000_0000, u32::MAX] {
+        assert_eq!(user.post(&SOFTNDK_POST { SgeCount: count, ..send }, &[], b""), STATUS_DATA_OVERRUN);
+    }
+    let inline = SOFTNDK_POST { Flags: NDK_OP_FLAG_INLINE, ..send };
+    for length in [1, u32::MAX, u32::MAX - 79] {
+        assert_eq!(user.post(&SOFTNDK_POST { InlineLength: length, ..inline }, &[], b""), STATUS_INVALID_PARAMETER);
+    }
+    let post = SOFTNDK_SRQ_POST { Version: 1, SgeCount: u32::MAX, SrqHandle: world.srq, RequestContext: 0 };
+    assert_eq!(user.call(IOCTL_SOFTNDK_SRQ_POST, &post), STATUS_DATA_OVERRUN);
+}
+
+/// With NDK_OP_FLAG_INLINE a provider follows the addresses of the entries: they must never be the user's.
+#[test]
+fn inline_never_follows_an_address_of_the_user() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let secret = Box::new(*b"of the kernel");
+    let sge = SOFTNDK_SGE { Address: secret.as_ptr().addr() as u64, Length: 13, Token: 0 };
+    let operations = [
+        NdkOperationTypeSend,
+        NdkOperationTypeWrite,
+        NdkOperationTypeRead,
+        NdkOperationTypeReceive,
+        NDK_OPERATION_TYPE(SOFTNDK_POST_SEND_AND_INVALIDATE as i32),
+    ];
+    for operation in operations {
+        let post = SOFTNDK_POST { Flags: NDK_OP_FLAG_INLINE, SgeCount: 1, ..work(operation, world.qp, 1) };
+        assert_eq!(user.post(&post, &[sge], b""), STATUS_INVALID_PARAMETER, "{operation:?}");
+    }
+    let others = [
+        NdkOperationTypeRead,
+        NdkOperationTypeReceive,
+        NdkOperationTypeFastRegister,
+        NdkOperationTypeInvalidate,
+        NdkOperationTypeBind,
+        NDK_OPERATION_TYPE(0),
+        NDK_OPERATION_TYPE(-1),
+    ];
+    for operation in others {
+        let post = SOFTNDK_POST { Flags: NDK_OP_FLAG_INLINE, ..work(operation, world.qp, 1) };
+        assert_eq!(user.post(&post, &[], b""), STATUS_INVALID_PARAMETER_4, "{operation:?}");
+    }
+    assert_eq!(user.post(&work(NdkOperationTypeBind, world.qp, 1), &[], b""), STATUS_NOT_SUPPORTED);
+    assert_eq!(user.post(&work(NDK_OPERATION_TYPE(3), world.qp, 1), &[], b""), STATUS_INVALID_PARAMETER);
+}
+
+#[test]
+fn memory_that_is_not_the_users_is_refused() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let good = registration(world.mr, &world.pages, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+    let register = |address, length, target| {
+        let header = ND_MR_REGISTER_HDR { CbLength: length, TargetAddress: target, ..good.Header };
+        user.ask::<_, SOFTNDK_MR_TOKENS>(IOCTL_ND_MR_REGISTER, &ND_MR_REGISTER { Header: header, Address: address })
+    };
+    let at = good.Address;
+    assert_eq!(register(0, 0, 0), Err(STATUS_INVALID_PARAMETER));
+    assert_eq!(register(at, 0, at), Err(STATUS_INVALID_BUFFER_SIZE));
+    assert_eq!(register(at, u64::MAX, at), Err(STATUS_ACCESS_VIOLATION));
+    assert_eq!(register(u64::MAX, 1, u64::MAX), Err(STATUS_ACCESS_VIOLATION));
+    assert_eq!(register(at, 8193, at), Err(STATUS_ACCESS_VIOLATION));
+    assert_eq!(register(at, 8192, at + 1), Err(STATUS_NOT_SUPPORTED));
+    let flags = ND_MR_REGISTER { Header: ND_MR_REGISTER_HDR { Flags: 0x10, ..good.Header }, ..good };
+    assert_eq!(user.ask::<_, SOFTNDK_MR_TOKENS>(IOCTL_ND_MR_REGISTER, &flags), Err(STATUS_INVALID_PARAMETER));
+    assert_eq!(user.call(IOCTL_ND_MR_DEREGISTER, &handle(world.mr)), STATUS_INVALID_DEVICE_STATE);
+    assert_eq!(device.host().pinned(), 0);
+    assert!(register(at, 8192, at).is_ok());
+    assert_eq!(register(at, 8192, at), Err(STATUS_INVALID_DEVICE_STATE));
+    assert_eq!(device.host().pinned(), 1);
+    assert_eq!(user.call(IOCTL_ND_MR_DEREGISTER, &handle(world.mr)), STATUS_SUCCESS);
+    assert_eq!(device.host().pinned(), 0);
+    assert!(register(at, 100, at).is_ok());
+    assert_eq!(user.call(IOCTL_ND_MR_FREE, &handle(world.mr)), STATUS_SUCCESS);
+    assert_eq!(device.host().pinned(), 0);
+}
+
+#[test]
+fn objects_of_two_adapters_do_not_mix() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let one = World::new(&user);
+    let two = World::new(&user);
+    let qp = ND_CREATE_QP { Header: user.qp_header(one.pd, two.cq), ReceiveQueueDepth: 1, MaxReceiveRequestSge: 1 };
+    let create = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_QP_CREATE, &qp);
+    assert_eq!(create.map(|_| ()), Err(STATUS_INVALID_PARAMETER_MIX));
+    assert_eq!(user.connect(one.connector, two.qp, inet("10.1.2.3:9"), b"").wait(), STATUS_INVALID_PARAMETER_MIX);
+    assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind(one.listener, "10.1.2.3:0")), STATUS_SUCCESS);
+    assert_eq!(user.get_request(one.listener, two.connector).wait(), STATUS_INVALID_PARAMETER_MIX);
+}
+
+#[test]
+fn one_file_can_not_take_everything() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let adapter = user.adapter();
+        let mut connectors = 0;
+        let refused = loop {
+            match user.ask::<_, u64>(IOCTL_ND_CONNECTOR_CREATE, &handle(adapter)) {
+                Ok(_) => connectors += 1,
+                Err(status) => break status,
+            }
+            assert!(connectors < 100_000);
+        };
+        assert_eq!((connectors, refused), (8191, STATUS_INSUFFICIENT_RESOURCES));
+    });
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let adapter = user.adapter();
+        let cq = user.cq(adapter, 1);
+        let pended: Vec<_> = (0..1024).map(|_| user.notify(cq, ND_CQ_NOTIFY_ANY)).collect();
+        assert!(pended.iter().all(|one| one.is_pending()));
+        assert_eq!(user.notify(cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_INSUFFICIENT_RESOURCES);
+        for _ in 1..8 {
+            user.adapter();
+        }
+        let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: common::host::ADAPTER_ID, ..ZeroInit::ZERO };
+        let one_more = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, &open);
+        assert_eq!(one_more.map(|_| ()), Err(STATUS_INSUFFICIENT_RESOURCES));
+    });
+}
+
+/// Random damage to valid inputs.
+#[test]
+fn garbage_changes_nothing_that_cleanup_does_not_undo() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let mut random = Random(0x9E37_79B9_7F4A_7C15);
+        for _ in 0..40 {
+            let user = User::new(&device);
+            let world = World::new(&user);
+            let cases = world.cases(&user);
+            let mut answers = Vec::new();
+            for _ in 0..200 {
+                let case = &cases[random.below(cases.len())];
+                let mut input = case.input.clone();
+                for _ in 0..random.below(4) {
+                    let place = random.below(input.len());
+                    input[place] = random.next() as u8;
+                }
+                let output = if random.below(4) == 0 { random.below(600) } else { case.output };
+                input.truncate(if random.below(8) == 0 { random.below(input.len()) } else { input.len() });
+                answers.push(user.send_bytes(case.code, &input, output));
+            }
+            drop(user);
+            for answer in answers {
+                answer.wait();
+            }
+        }
+        let diagnostics = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
+        let user = User::stranger(&device);
+        let left: SOFTNDK_DIAGNOSTICS = user.ask(IOCTL_SOFTNDK_DIAGNOSTICS, &diagnostics).unwrap();
+        assert_eq!((left.Files, left.PendedRequests, left.Qps, left.PinnedBytes), (1, 0, 0, 0));
+    });
+    assert_eq!(device.host().provider().object_counts(), ObjectCounts::default());
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.next() as usize % end.max(1)
+    }
+}
