@@ -23,7 +23,7 @@ mod wine_tests;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
 /// The driver's target, which Windows builds use too.
@@ -75,6 +75,9 @@ fn main() -> ExitCode {
 }
 
 fn perform(task: Task) -> Result<ExitCode> {
+    if cfg!(windows) && !matches!(task, Task::Setup) {
+        bail!("only `setup` is for Windows; there, `cargo make` builds the driver and `cargo test` runs the tests");
+    }
     match task {
         Task::Setup => setup::setup()?,
         Task::Build => dist::build()?,

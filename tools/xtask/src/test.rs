@@ -59,7 +59,7 @@ fn lints(root: &Path, tally: &mut Tally) {
     const DENY: [&str; 3] = ["--", "-D", "warnings"];
     let clippy = || run(cargo(root).args(["clippy", "--workspace", "--all-targets"]).args(DENY));
     tally.check("clippy on the workspace", step("clippy on the workspace", clippy));
-    let clippy = || run(cross::command("clippy")?.arg("--release").args(DENY));
+    let clippy = || run(cross::command("clippy")?.args(["--release", "--all-features"]).args(DENY));
     tally.check("clippy on the driver", step("clippy on the driver", clippy));
     for (what, package) in [("the harness for Windows", dist::HARNESS), ("the stand-ins", dist::STAND_INS)] {
         let clippy = || run(dist::windows_cargo("clippy", &package)?.args(DENY));

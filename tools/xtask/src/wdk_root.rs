@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
+#[cfg(windows)]
+use std::os::windows::fs::symlink_dir as symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
