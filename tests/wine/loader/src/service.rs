@@ -4,7 +4,7 @@ use std::io::{Error, Result};
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
-use windows_sys::Win32::Foundation::ERROR_SERVICE_EXISTS;
+use windows_sys::Win32::Foundation::{ERROR_INTERNAL_ERROR, ERROR_SERVICE_EXISTS};
 use windows_sys::Win32::System::Registry::{HKEY_LOCAL_MACHINE, REG_SZ, RegSetKeyValueW};
 use windows_sys::Win32::System::Services::{
     ChangeServiceConfigW, CloseServiceHandle, ControlService, CreateServiceW, DeleteService, OpenSCManagerW,
@@ -93,7 +93,12 @@ impl Service {
     /// Loads the driver; its DriverEntry has returned when this does.
     pub fn start(&self) -> Result<()> {
         // SAFETY: the service is open; a driver takes no arguments.
-        check(unsafe { StartServiceW(self.0, 0, null()) })
+        let start = || check(unsafe { StartServiceW(self.0, 0, null()) });
+        match start() {
+            // Wine 8 says this about once in a thousand starts, before it loads anything.
+            Err(error) if error.raw_os_error() == Some(ERROR_INTERNAL_ERROR as i32) => start(),
+            result => result,
+        }
     }
 
     /// Unloads the driver and waits until it is gone.
