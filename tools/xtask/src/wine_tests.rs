@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -18,7 +18,8 @@ use crate::tally::Tally;
 use crate::{dist, paths, prefix, run, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
-const CASE_LIMIT: Duration = Duration::from_secs(60);
+const RUN_LIMIT: Duration = Duration::from_secs(300);
+const FREE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs them all.
 pub(crate) fn run(tally: &mut Tally) {
@@ -84,6 +85,7 @@ fn planted_fault(fault: &str, caught: impl Fn(&StandInReport) -> bool) -> Result
 fn killed_in_traffic() -> Result<()> {
     let mut session = Session::start(&session::addresses(&[])?)?;
     session.load()?;
+    let idle = diagnostics(&session)?;
     let mut victim = session
         .program(r"C:\softndk\ndharness.exe")
         .args(["stuck", "--front-end", "ioctl"])
@@ -93,28 +95,32 @@ fn killed_in_traffic() -> Result<()> {
     let (sender, ready) = channel();
     std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let line = ready.recv_timeout(READY_LIMIT);
-    let before = run::harness(&session, &["diagnostics", "--json"], CASE_LIMIT);
+    let busy = diagnostics(&session);
     victim.kill()?;
     victim.wait()?;
     ensure!(line.as_deref().map(str::trim) == Ok("ready"), "the harness said {line:?}\n{}", session.log_tail());
-    let before = before?;
-    ensure!(objects(&before) > 0, "the harness had nothing open when it was killed: {before}");
+    let busy = busy?;
+    for count in ["files", "qps", "pended_requests", "pinned_bytes"] {
+        let alive = busy[count].as_u64() > idle[count].as_u64();
+        ensure!(alive, "the harness had no {count} when it was killed: {busy}");
+    }
 
-    let after = run::harness(&session, &["diagnostics", "--json"], CASE_LIMIT)?;
-    ensure!(objects(&after) == 0, "still alive after the process: {after}");
-    let outcome = run::harness(&session, &["run", "--json"], CASE_LIMIT)?;
+    // The death of the process reaches the driver by way of the server.
+    let killed = Instant::now();
+    let mut after = diagnostics(&session)?;
+    while after != idle && killed.elapsed() < FREE_LIMIT {
+        std::thread::sleep(Duration::from_millis(100));
+        after = diagnostics(&session)?;
+    }
+    ensure!(after == idle, "still alive after the process: {after}\nalive before it: {idle}");
+    let outcome = run::harness(&session, &["run", "--json"], RUN_LIMIT)?;
     ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "the next run failed: {}", outcome["cases"]);
     let report = session.unload()?;
     ensure!(report.is_clean(), "left behind: {report}");
     Ok(())
 }
 
-/// The sum of all numbers in the harness's diagnostics, which count live objects of each kind.
-fn objects(diagnostics: &Value) -> u64 {
-    match diagnostics {
-        Value::Number(number) => number.as_u64().unwrap_or(0),
-        Value::Object(fields) => fields.values().map(objects).sum(),
-        Value::Array(items) => items.iter().map(objects).sum(),
-        _ => 0,
-    }
+/// What is alive in the driver, by kind.
+fn diagnostics(session: &Session) -> Result<Value> {
+    run::harness(session, &["diagnostics", "--json"], READY_LIMIT)
 }
