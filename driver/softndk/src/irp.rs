@@ -12,7 +12,7 @@ use core::{
     sync::atomic::{AtomicPtr, AtomicU8, Ordering},
 };
 
-use ndk_abi::status::{NTSTATUS, STATUS_BUFFER_OVERFLOW};
+use ndk_abi::status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_SUCCESS};
 use wdk_sys::{
     FILE_OBJECT,
     ntddk::{IoIs32bitProcess, IoReleaseCancelSpinLock, IofCompleteRequest},
@@ -26,10 +26,20 @@ const PENDING_RETURNED: u8 = 1;
 /// `IO_NO_INCREMENT` of wdm.h.
 const NO_PRIORITY_BOOST: i8 = 0;
 
+/// `IRP_INPUT_OPERATION` of wdm.h: at completion the I/O manager copies the system buffer to the user's.
+const INPUT_OPERATION: u32 = 0x40;
+
+unsafe extern "C" {
+    /// Copies to user memory; its structured exception becomes a status (seh.c).
+    fn softndk_copy_to_user(to: *mut u8, from: *const u8, length: usize) -> i32;
+}
+
 /// The used part of an IRP.
 #[repr(C)]
 struct Header {
-    _type_to_flags: [u8; 0x18],
+    _type_to_mdl_address: [u8; 0x10],
+    flags: u32,
+    _align: u32,
     system_buffer: *mut u8,
     _thread_list_entry: [usize; 2],
     status: NTSTATUS,
@@ -39,7 +49,7 @@ struct Header {
     cancel_irql: u8,
     _apc_environment_to_overlay: [u8; 0x22],
     cancel_routine: AtomicPtr<c_void>,
-    _user_buffer: *mut c_void,
+    user_buffer: *mut u8,
     driver_context: [u64; 4],
     _thread_to_list_entry: [u8; 0x20],
     current_stack_location: *mut StackLocation,
@@ -63,12 +73,14 @@ struct StackLocation {
 }
 
 const _: () = {
+    assert!(offset_of!(Header, flags) == 0x10);
     assert!(offset_of!(Header, system_buffer) == 0x18);
     assert!(offset_of!(Header, status) == 0x30);
     assert!(offset_of!(Header, information) == 0x38);
     assert!(offset_of!(Header, cancel) == 0x44);
     assert!(offset_of!(Header, cancel_irql) == 0x45);
     assert!(offset_of!(Header, cancel_routine) == 0x68);
+    assert!(offset_of!(Header, user_buffer) == 0x70);
     assert!(offset_of!(Header, driver_context) == 0x78);
     assert!(offset_of!(Header, current_stack_location) == 0xB8);
     assert!(offset_of!(StackLocation, control) == 0x03);
@@ -173,6 +185,27 @@ impl ControlRequest {
         let buffer = unsafe { (*self.irp.as_ptr()).system_buffer };
         if buffer.is_null() { NonNull::dangling().as_ptr() } else { buffer }
     }
+
+    /// Completes a request whose output buffer is too short, telling the length needed.
+    ///
+    /// The I/O manager would copy that many bytes, from beyond the system buffer to beyond the user's. So what fits is
+    /// copied here, and the I/O manager has nothing left to copy: the flag is the one by which file systems ask for it.
+    fn complete_short(self, status: NTSTATUS, needed: usize) {
+        debug_assert!(status == STATUS_BUFFER_OVERFLOW, "more output than room");
+        let irp = self.irp.as_ptr();
+        // SAFETY: the IRP is owned.
+        let user_buffer = unsafe { (*irp).user_buffer };
+        let copied = if self.output == 0 {
+            STATUS_SUCCESS
+        } else {
+            // SAFETY: from the system buffer; the I/O manager has probed the other, which is of the current process: only
+            // requests that were never pended come here, in their dispatch routine.
+            NTSTATUS(unsafe { softndk_copy_to_user(user_buffer, self.buffer(), self.output) })
+        };
+        // SAFETY: the IRP is owned.
+        unsafe { (*irp).flags &= !INPUT_OPERATION };
+        if copied == STATUS_SUCCESS { self.irp.complete(status, needed) } else { self.irp.complete(copied, 0) }
+    }
 }
 
 impl nd_ioctl::Request for ControlRequest {
@@ -196,10 +229,11 @@ impl nd_ioctl::Request for ControlRequest {
     }
 
     fn complete(self, status: NTSTATUS, information: usize) {
-        // The I/O manager would copy as many bytes as it is told, even beyond the buffer.
-        debug_assert!(information <= self.output || status == STATUS_BUFFER_OVERFLOW);
-        let information = information.min(self.output);
-        self.irp.complete(status, information);
+        if information <= self.output {
+            self.irp.complete(status, information);
+        } else {
+            self.complete_short(status, information);
+        }
     }
 
     fn pend(&mut self, id: u64) -> bool {

@@ -1,5 +1,5 @@
-/* MmProbeAndLockPages reports failure by raising a structured exception, which must not unwind through Rust frames.
- * Here no Rust frame lies between the raise and the handler. Declarations by hand: this file needs no WDK header. */
+/* What reports failure by raising a structured exception, which must not unwind through Rust frames. Here no Rust frame
+ * lies between the raise and the handler. Declarations by hand: this file needs no WDK header. */
 typedef long NTSTATUS;
 typedef struct _MDL *PMDL;
 
@@ -10,6 +10,21 @@ unsigned long _exception_code(void);
 NTSTATUS softndk_probe_and_lock_pages(PMDL mdl, int access_mode, int operation) {
     __try {
         MmProbeAndLockPages(mdl, (char)access_mode, operation);
+    } __except (1 /* EXCEPTION_EXECUTE_HANDLER */) {
+        return (NTSTATUS)_exception_code();
+    }
+    return 0;
+}
+
+void *memmove(void *to, const void *from, unsigned long long length);
+/* Volatile: a compiler that knew the callee would take it to raise nothing, and drop the handler. */
+static void *(*volatile move)(void *, const void *, unsigned long long) = memmove;
+
+/* Copies to user memory that the I/O manager has probed. IRQL <= APC_LEVEL, in the context of its process.
+ * STATUS_SUCCESS, or the code raised. */
+NTSTATUS softndk_copy_to_user(void *to, const void *from, unsigned long long length) {
+    __try {
+        move(to, from, length);
     } __except (1 /* EXCEPTION_EXECUTE_HANDLER */) {
         return (NTSTATUS)_exception_code();
     }
