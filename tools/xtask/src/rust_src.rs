@@ -53,8 +53,10 @@ pub(crate) fn find(target: &str) -> Result<Std> {
     {
         return Ok(Std::Source(library));
     }
-    if let Some(key) = from_debian(&version)? {
-        return noted(&note, &key);
+    match from_debian(&version) {
+        Ok(Some(key)) => return noted(&note, &key),
+        Ok(None) => {}
+        Err(error) => eprintln!("   Debian's rust-src is not to be had: {error:#}"),
     }
     let archive = match named {
         Some(path) => PathBuf::from(path),
