@@ -69,12 +69,12 @@ macro_rules! for_each_case {
                 bad_type: "an unknown arm type is refused",
             }
             qp {
+                order: "completions come in the order of the requests, queue by queue",
                 sizes: "queue pairs beyond any limit are refused",
                 not_connected: "initiator requests need a connection, receives do not",
                 full: "a full queue refuses, and goes on when there is room",
                 bad_requests: "too many entries, too long, bad flags, unknown operations: refused, connection unharmed",
                 flush: "flush completes everything posted, once each, also on a queue pair never connected",
-                order: "completions come in the order of the requests, queue by queue",
             }
             send {
                 empty: "0 bytes",

@@ -1,0 +1,238 @@
+//! The front end of the real driver: `\\.\SoftNdk`, by the native calls, which show each NTSTATUS as the driver gave it.
+#![expect(unsafe_code, reason = "calls into ntdll and kernel32, with buffers that the kernel writes later")]
+
+use std::{
+    ffi::{CStr, c_char},
+    mem, ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use conformance::{Complaints, Completion, File, Pending, Transport};
+use ndk_abi::{
+    softndk_ioctl::SOFTNDK_DEVICE_PATH,
+    status::{NTSTATUS, STATUS_PENDING},
+};
+use windows_sys::{
+    Wdk::{
+        Foundation::OBJECT_ATTRIBUTES,
+        Storage::FileSystem::{NtCancelIoFileEx, NtOpenFile},
+        System::IO::NtDeviceIoControlFile,
+    },
+    Win32::{
+        Foundation::{
+            CloseHandle, GENERIC_READ, GENERIC_WRITE, HANDLE, OBJ_CASE_INSENSITIVE, UNICODE_STRING, WAIT_OBJECT_0,
+        },
+        Storage::FileSystem::{FILE_SHARE_READ, FILE_SHARE_WRITE},
+        System::{
+            IO::IO_STATUS_BLOCK,
+            LibraryLoader::{GetModuleHandleW, GetProcAddress},
+            Threading::{CreateEventW, WaitForSingleObject},
+        },
+    },
+    core::w,
+};
+
+/// How long a cancelled request may take to end before its buffers are given up.
+const CANCEL_LIMIT: Duration = Duration::from_secs(10);
+
+/// The loaded driver.
+#[derive(Default)]
+pub(crate) struct Device {
+    complaints: Complaints,
+}
+
+impl Transport for Device {
+    fn front_end(&self) -> String {
+        let system = wine_version().map_or_else(|| "Windows".to_owned(), |version| format!("Wine {version}"));
+        format!(r"softndk.sys through {SOFTNDK_DEVICE_PATH}, under {system}")
+    }
+
+    fn open(&self) -> Result<Box<dyn File>, NTSTATUS> {
+        let handle = open_device()?;
+        Ok(Box::new(OpenFile { handle: Arc::new(handle), complaints: self.complaints.clone() }))
+    }
+
+    fn close(self: Box<Self>) -> Vec<String> {
+        self.complaints.take()
+    }
+}
+
+/// What ntdll says of itself if it is Wine's.
+fn wine_version() -> Option<String> {
+    // SAFETY: a constant, terminated string; every process has ntdll.
+    let ntdll = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
+    // SAFETY: a module handle that stays valid, and a constant, terminated string.
+    let found = unsafe { GetProcAddress(ntdll, c"wine_get_version".as_ptr().cast()) }?;
+    // SAFETY: Wine documents it as `const char *wine_get_version(void)`.
+    let wine_get_version: extern "C" fn() -> *const c_char = unsafe { mem::transmute(found) };
+    // SAFETY: it returns a constant, terminated string.
+    let version = unsafe { CStr::from_ptr(wine_get_version()) };
+    Some(version.to_string_lossy().into_owned())
+}
+
+/// A kernel handle.
+struct Handle(HANDLE);
+
+// SAFETY: kernel handles belong to the process, not to a thread.
+unsafe impl Send for Handle {}
+// SAFETY: as for Send.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: owned by self, and not used again.
+        unsafe { CloseHandle(self.0) };
+    }
+}
+
+fn result(status: i32) -> Result<(), NTSTATUS> {
+    if status >= 0 { Ok(()) } else { Err(NTSTATUS(status)) }
+}
+
+/// Opens the device for overlapped requests.
+fn open_device() -> Result<Handle, NTSTATUS> {
+    let native = SOFTNDK_DEVICE_PATH.replacen(r"\\.\", r"\??\", 1);
+    let mut path: Vec<u16> = native.encode_utf16().collect();
+    let bytes = (path.len() * size_of::<u16>()) as u16;
+    let name = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: path.as_mut_ptr() };
+    let attributes = OBJECT_ATTRIBUTES {
+        Length: size_of::<OBJECT_ATTRIBUTES>() as u32,
+        RootDirectory: ptr::null_mut(),
+        ObjectName: &raw const name,
+        Attributes: OBJ_CASE_INSENSITIVE,
+        SecurityDescriptor: ptr::null(),
+        SecurityQualityOfService: ptr::null(),
+    };
+    let mut handle = ptr::null_mut();
+    let mut block = IO_STATUS_BLOCK::default();
+    let share = FILE_SHARE_READ | FILE_SHARE_WRITE;
+    // SAFETY: all pointers are to locals that outlive the call.
+    let status = unsafe {
+        NtOpenFile(&raw mut handle, GENERIC_READ | GENERIC_WRITE, &raw const attributes, &raw mut block, share, 0)
+    };
+    result(status)?;
+    Ok(Handle(handle))
+}
+
+/// An open file of the device. Requests hold the handle too: closing it with requests in flight would leave them hanging
+/// where the system sends no cleanup (Wine).
+struct OpenFile {
+    handle: Arc<Handle>,
+    complaints: Complaints,
+}
+
+impl File for OpenFile {
+    fn submit(&self, code: u32, input: &[u8], output_length: usize) -> Box<dyn Pending> {
+        let operation = Arc::new(Operation {
+            block: Block::default(),
+            input: input.into(),
+            output: (0..output_length).map(|_| AtomicU8::new(0)).collect(),
+        });
+        // SAFETY: no attributes and no name; a manual-reset event, not signalled.
+        let event = Handle(unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) });
+        // SAFETY: the buffers have the lengths given. They and the status block may be written until the request is over;
+        // they are atomics, in an Arc that InFlight keeps for that long.
+        let status = unsafe {
+            NtDeviceIoControlFile(
+                self.handle.0,
+                event.0,
+                None,
+                ptr::null(),
+                operation.block_address().cast_mut(),
+                code,
+                operation.input.as_ptr().cast(),
+                operation.input.len() as u32,
+                operation.output.as_ptr().cast_mut().cast(),
+                operation.output.len() as u32,
+            )
+        };
+        let status = NTSTATUS(status);
+        let completion = (status != STATUS_PENDING).then(|| operation.completion(status));
+        let (file, complaints) = (self.handle.clone(), self.complaints.clone());
+        Box::new(InFlight { operation, event, file, complaints, completion, code })
+    }
+}
+
+/// IO_STATUS_BLOCK, as something that may change at any time.
+#[derive(Default)]
+#[repr(C)]
+struct Block {
+    status: AtomicI32,
+    _union: u32,
+    information: AtomicUsize,
+}
+
+const _: () = assert!(size_of::<Block>() == size_of::<IO_STATUS_BLOCK>());
+const _: () = assert!(mem::offset_of!(Block, information) == mem::offset_of!(IO_STATUS_BLOCK, Information));
+
+/// What the kernel reads and writes while a request is in flight.
+struct Operation {
+    block: Block,
+    input: Box<[u8]>,
+    output: Box<[AtomicU8]>,
+}
+
+impl Operation {
+    fn block_address(&self) -> *const IO_STATUS_BLOCK {
+        (&raw const self.block).cast()
+    }
+
+    /// The end of the request. `status`: what it ended with, if the request was over when the call returned; a status block
+    /// is written for successes and warnings then, but not for errors.
+    fn completion(&self, status: NTSTATUS) -> Completion {
+        let is_error = status.to_u32() >> 30 == 3;
+        let information = if is_error { 0 } else { self.block.information.load(Ordering::Acquire) };
+        let returned = information.min(self.output.len());
+        let output = self.output[..returned].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+        Completion { status, information, output }
+    }
+}
+
+/// A request that was submitted.
+struct InFlight {
+    operation: Arc<Operation>,
+    event: Handle,
+    file: Arc<Handle>,
+    complaints: Complaints,
+    /// How it ended, once that was seen.
+    completion: Option<Completion>,
+    code: u32,
+}
+
+impl Pending for InFlight {
+    fn wait(&mut self, timeout: Duration) -> Option<Completion> {
+        if self.completion.is_none() {
+            let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX - 1);
+            // SAFETY: the event is open as long as self.
+            if unsafe { WaitForSingleObject(self.event.0, milliseconds) } == WAIT_OBJECT_0 {
+                let status = NTSTATUS(self.operation.block.status.load(Ordering::Acquire));
+                self.completion = Some(self.operation.completion(status));
+            }
+        }
+        self.completion.clone()
+    }
+
+    fn cancel(&self) {
+        let mut block = IO_STATUS_BLOCK::default();
+        // SAFETY: the first block is only compared with those of requests in flight, the second one outlives the call.
+        unsafe { NtCancelIoFileEx(self.file.0, self.operation.block_address(), &raw mut block) };
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.wait(Duration::ZERO).is_some() {
+            return;
+        }
+        self.cancel();
+        if self.wait(CANCEL_LIMIT).is_none() {
+            self.complaints.note(format!("the request with code {:#x} did not end after it was cancelled", self.code));
+            // The kernel may still write to it.
+            mem::forget(self.operation.clone());
+        }
+    }
+}
