@@ -1,0 +1,368 @@
+//! What the stand-ins promise, group by group, in the order of `protocol::CHECKS`.
+
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    mem::MaybeUninit,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED, MDL_PARTIAL, MDL_SOURCE_IS_NONPAGED_POOL};
+
+use crate::{imports::*, kmdf, miniport, text::Text};
+
+pub(crate) const TAG: u32 = u32::from_le_bytes(*b"Self");
+pub(crate) const NON_PAGED: u64 = 0x40;
+pub(crate) const PAGED: u64 = 0x100;
+const STATUS_TIMEOUT: i32 = 0x102;
+
+/// Storage of kernel objects that outlives the call; each check uses its own.
+pub(crate) struct Storage<T>(UnsafeCell<MaybeUninit<T>>);
+// SAFETY: the kernel's functions synchronise; checks run one at a time.
+unsafe impl<T> Sync for Storage<T> {}
+
+impl<T> Storage<T> {
+    pub(crate) const fn new() -> Self {
+        Self(UnsafeCell::new(MaybeUninit::uninit()))
+    }
+
+    pub(crate) fn get(&self) -> *mut T {
+        self.0.get().cast()
+    }
+}
+
+/// Sleeps that many milliseconds, at PASSIVE_LEVEL.
+pub(crate) fn sleep(milliseconds: i64) {
+    let interval = milliseconds * -10_000;
+    // SAFETY: kernel mode, a relative time.
+    unsafe { KeDelayExecutionThread(0, 0, &interval) };
+}
+
+pub(crate) fn irql() -> u8 {
+    // SAFETY: no preconditions.
+    unsafe { KeGetCurrentIrql() }
+}
+
+/// Runs one group.
+pub(crate) fn run(group: u32, text: &mut Text<'_>) {
+    // SAFETY: no preconditions.
+    let before = unsafe { SoftNdkStandInViolationCount() };
+    // SAFETY: each group calls documented functions with valid arguments at valid levels.
+    unsafe {
+        match group {
+            0 => check_irql(text),
+            1 => check_cr8(text),
+            2 => check_spin_locks(text),
+            3 => check_pool(text),
+            4 => check_dpc(text),
+            5 => check_timers(text),
+            6 => check_work_items(text),
+            7 => check_mdl(text),
+            8 => check_rundown(text),
+            9 => check_push_locks(text),
+            10 => check_waits(text),
+            11 => kmdf::check(text),
+            _ => text.check(false, "no such group"),
+        }
+    }
+    // SAFETY: no preconditions.
+    let after = unsafe { SoftNdkStandInViolationCount() };
+    text.check(after == before, "violations were counted");
+    text.check(irql() == 0, "IRQL is not PASSIVE_LEVEL afterwards");
+}
+
+unsafe fn check_irql(text: &mut Text<'_>) {
+    // SAFETY: raised and lowered in pairs.
+    unsafe {
+        text.check(irql() == 0, "a dispatch routine does not run at PASSIVE_LEVEL");
+        text.check(KfRaiseIrql(1) == 0, "KfRaiseIrql does not return the old level");
+        text.check(KfRaiseIrql(2) == 1, "KfRaiseIrql does not return the old level");
+        text.check(irql() == 2, "KfRaiseIrql has no effect");
+        KeLowerIrql(1);
+        text.check(irql() == 1, "KeLowerIrql has no effect");
+        KeLowerIrql(0);
+    }
+}
+
+/// `mov` from and to CR8, with registers that need the REX prefix's B bit and that do not.
+unsafe fn check_cr8(text: &mut Text<'_>) {
+    let (mut low, mut high): (u64, u64);
+    // SAFETY: privileged instructions, emulated by the stand-in; they change the IRQL only.
+    unsafe {
+        core::arch::asm!("mov {low}, cr8", low = out(reg) low);
+        text.check(low == 0, "CR8 is not 0 at PASSIVE_LEVEL");
+        core::arch::asm!("mov r9, 2", "mov cr8, r9", "mov r10, cr8", out("r9") _, out("r10") high);
+        text.check(high == 2 && irql() == 2, "a write to CR8 does not raise");
+        core::arch::asm!("mov cr8, {zero}", zero = in(reg) 0_u64);
+        text.check(irql() == 0, "a write to CR8 does not lower");
+    }
+}
+
+unsafe fn check_spin_locks(text: &mut Text<'_>) {
+    let mut lock = 0;
+    let mut handle = QueueHandle([0; 3]);
+    let (lock, handle) = (&raw mut lock, &raw mut handle);
+    // SAFETY: an initialised lock, taken and released in pairs.
+    unsafe {
+        let old = KeAcquireSpinLockRaiseToDpc(lock);
+        text.check(old == 0 && irql() == 2, "KeAcquireSpinLockRaiseToDpc");
+        text.check(KeTryToAcquireSpinLockAtDpcLevel(lock) == 0, "a held lock was taken");
+        KeReleaseSpinLock(lock, old);
+        text.check(irql() == 0, "KeReleaseSpinLock does not lower");
+        KfRaiseIrql(2);
+        KeAcquireSpinLockAtDpcLevel(lock);
+        KeReleaseSpinLockFromDpcLevel(lock);
+        text.check(KeTryToAcquireSpinLockAtDpcLevel(lock) == 1, "a free lock was not taken");
+        KeReleaseSpinLockFromDpcLevel(lock);
+        KeLowerIrql(0);
+        KeAcquireInStackQueuedSpinLock(lock, handle);
+        text.check(irql() == 2, "KeAcquireInStackQueuedSpinLock does not raise");
+        KeReleaseInStackQueuedSpinLock(handle);
+        text.check(irql() == 0, "KeReleaseInStackQueuedSpinLock does not lower");
+    }
+}
+
+unsafe fn check_pool(text: &mut Text<'_>) {
+    // SAFETY: blocks are used within their size and freed once.
+    unsafe {
+        for size in [1, 16, 100, 4000, 4096, 5000] {
+            let block = ExAllocatePool2(NON_PAGED, size, TAG);
+            let zeroed = (0..size).all(|i| block.add(i).read() == 0);
+            text.check(zeroed, "ExAllocatePool2 does not zero");
+            let alignment = if size >= 4096 { 4096 } else { 16 };
+            text.check(block.addr().is_multiple_of(alignment), "alignment of a pool block");
+            text.check(size >= 4096 || block.addr() / 4096 == (block.addr() + size - 1) / 4096, "a block across pages");
+            block.write_bytes(1, size);
+            ExFreePoolWithTag(block, TAG);
+        }
+        text.check(ExAllocatePool2(NON_PAGED, 16, 0).is_null(), "a tag of 0 was accepted");
+        text.check(ExAllocatePool2(NON_PAGED | PAGED, 16, TAG).is_null(), "two pools at once were accepted");
+        text.check(ExAllocatePool2(NON_PAGED | 0x10, 16, TAG).is_null(), "an unknown flag was accepted");
+        text.check(ExAllocatePool2(0, 16, TAG).is_null(), "no pool was accepted");
+        KfRaiseIrql(2);
+        let block = ExAllocatePool2(NON_PAGED, 64, TAG);
+        ExFreePoolWithTag(block, TAG);
+        KeLowerIrql(0);
+    }
+}
+
+static DPC: Storage<Kdpc> = Storage::new();
+static EVENT: Storage<Kevent> = Storage::new();
+static RAN: AtomicU32 = AtomicU32::new(0);
+static LEVEL: AtomicU32 = AtomicU32::new(0);
+static PROCESSOR: AtomicU32 = AtomicU32::new(0);
+static ARGUMENTS: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "system" fn dpc_routine(_: *mut Kdpc, context: *mut c_void, first: *mut c_void, second: *mut c_void) {
+    LEVEL.store(irql().into(), Ordering::Relaxed);
+    // SAFETY: no number is asked for.
+    PROCESSOR.store(unsafe { KeGetCurrentProcessorNumberEx(core::ptr::null_mut()) }, Ordering::Relaxed);
+    ARGUMENTS.store((context.addr() + first.addr() * 10 + second.addr() * 100) as u64, Ordering::Relaxed);
+    RAN.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: an initialised event.
+    unsafe { KeSetEvent(EVENT.get(), 0, 0) };
+}
+
+unsafe fn wait_for_event() -> i32 {
+    let second = -10_000_000;
+    // SAFETY: an initialised event.
+    unsafe { KeWaitForSingleObject(EVENT.get().cast(), 0, 0, 0, &second) }
+}
+
+unsafe fn check_dpc(text: &mut Text<'_>) {
+    let (dpc, none) = (DPC.get(), core::ptr::null_mut());
+    // SAFETY: a DPC in static storage, flushed at the end.
+    unsafe {
+        KeInitializeEvent(EVENT.get(), 1, 0);
+        KeInitializeDpc(dpc, dpc_routine, 1 as *mut c_void);
+        RAN.store(0, Ordering::Relaxed);
+        text.check(KeInsertQueueDpc(dpc, 2 as *mut c_void, 3 as *mut c_void) == 1, "KeInsertQueueDpc");
+        text.check(wait_for_event() == 0, "a DPC did not run");
+        text.check(LEVEL.load(Ordering::Relaxed) == 2, "a DPC does not run at DISPATCH_LEVEL");
+        text.check(ARGUMENTS.load(Ordering::Relaxed) == 321, "a DPC's arguments");
+
+        // While this thread has the processor, a DPC queued on it waits: twice is once, and it can be removed.
+        KfRaiseIrql(2);
+        let here = KeGetCurrentProcessorNumberEx(core::ptr::null_mut());
+        text.check(KeInsertQueueDpc(dpc, none, none) == 1, "KeInsertQueueDpc at DISPATCH_LEVEL");
+        text.check(KeInsertQueueDpc(dpc, none, none) == 0, "a queued DPC was queued again");
+        text.check(RAN.load(Ordering::Relaxed) == 1, "a DPC ran on a processor that is at DISPATCH_LEVEL");
+        text.check(KeRemoveQueueDpc(dpc) == 1, "a queued DPC was not removed");
+        text.check(KeRemoveQueueDpc(dpc) == 0, "a DPC was removed twice");
+        KeLowerIrql(0);
+
+        // Aimed at each processor in turn.
+        let count = KeQueryActiveProcessorCountEx(0xFFFF);
+        text.check(count >= 2, "fewer than two processors");
+        for target in 0..count {
+            let number = [0, 0, target as u8, 0];
+            text.check(KeSetTargetProcessorDpcEx(dpc, &number) == 0, "KeSetTargetProcessorDpcEx");
+            KeInsertQueueDpc(dpc, none, none);
+            text.check(wait_for_event() == 0, "a targeted DPC did not run");
+            text.check(PROCESSOR.load(Ordering::Relaxed) == target, "a DPC ran on the wrong processor");
+        }
+        text.check(KeSetTargetProcessorDpcEx(dpc, &[0, 0, 200, 0]) < 0, "a processor that does not exist was accepted");
+        text.check(here < count, "KeGetCurrentProcessorNumberEx");
+        RAN.store(0, Ordering::Relaxed);
+        KeInsertQueueDpc(dpc, none, none);
+        KeFlushQueuedDpcs();
+        text.check(RAN.load(Ordering::Relaxed) == 1, "KeFlushQueuedDpcs returned too early");
+    }
+}
+
+static TIMER: Storage<Ktimer> = Storage::new();
+
+unsafe extern "system" fn ex_timer_routine(_timer: *mut c_void, context: *mut c_void) {
+    LEVEL.store(irql().into(), Ordering::Relaxed);
+    RAN.fetch_add(context.addr() as u32, Ordering::Relaxed);
+}
+
+unsafe fn check_timers(text: &mut Text<'_>) {
+    let (timer, dpc) = (TIMER.get(), DPC.get());
+    // SAFETY: timer and DPC in static storage, cancelled and flushed at the end.
+    unsafe {
+        KeInitializeEvent(EVENT.get(), 1, 0);
+        KeInitializeTimerEx(timer, 0);
+        KeInitializeDpc(dpc, dpc_routine, core::ptr::null_mut());
+        LEVEL.store(9, Ordering::Relaxed);
+        text.check(KeSetTimerEx(timer, -50_000, 0, dpc) == 0, "KeSetTimer says it was set");
+        text.check(wait_for_event() == 0, "a timer's DPC did not run");
+        text.check(LEVEL.load(Ordering::Relaxed) == 2, "a timer's DPC does not run at DISPATCH_LEVEL");
+        text.check(KeCancelTimer(timer) == 0, "an expired timer was cancelled");
+        text.check(KeSetTimerEx(timer, -600_000_000, 0, dpc) == 0, "KeSetTimer says it was set");
+        text.check(KeSetTimerEx(timer, -600_000_000, 0, dpc) == 1, "KeSetTimer says it was not set");
+        text.check(KeCancelTimer(timer) == 1, "a timer was not cancelled");
+        RAN.store(0, Ordering::Relaxed);
+        KeSetTimerEx(timer, -10_000, 5, dpc);
+        sleep(200);
+        KeCancelTimer(timer);
+        KeFlushQueuedDpcs();
+        let ran = RAN.load(Ordering::Relaxed);
+        text.check((3..=40).contains(&ran), "a periodic timer");
+        sleep(30);
+        text.check(RAN.load(Ordering::Relaxed) == ran, "a cancelled timer goes on");
+
+        RAN.store(0, Ordering::Relaxed);
+        let ex = ExAllocateTimer(ex_timer_routine, 7 as *mut c_void, 0);
+        ExSetTimer(ex, -10_000, 0, core::ptr::null());
+        sleep(100);
+        text.check(RAN.load(Ordering::Relaxed) == 7, "an EX_TIMER did not fire once");
+        ExSetTimer(ex, -600_000_000, 0, core::ptr::null());
+        text.check(ExDeleteTimer(ex, 1, 1, core::ptr::null()) == 1, "ExDeleteTimer did not cancel");
+    }
+}
+
+unsafe extern "system" fn work_routine(_device: *mut c_void, context: *mut c_void) {
+    LEVEL.store(irql().into(), Ordering::Relaxed);
+    // SAFETY: the item is freed once, in its own routine.
+    unsafe {
+        IoFreeWorkItem(context);
+        KeSetEvent(EVENT.get(), 0, 0);
+    }
+}
+
+unsafe fn check_work_items(text: &mut Text<'_>) {
+    // SAFETY: an item of the adapter's device, freed in its routine.
+    unsafe {
+        KeInitializeEvent(EVENT.get(), 1, 0);
+        LEVEL.store(9, Ordering::Relaxed);
+        KfRaiseIrql(2);
+        let item = IoAllocateWorkItem(miniport::device_object());
+        IoQueueWorkItem(item, work_routine, 1, item);
+        KeLowerIrql(0);
+        text.check(wait_for_event() == 0, "a work item did not run");
+        text.check(LEVEL.load(Ordering::Relaxed) == 0, "a work item does not run at PASSIVE_LEVEL");
+    }
+}
+
+unsafe fn check_mdl(text: &mut Text<'_>) {
+    const SIZE: usize = 3 * 4096;
+    let none = core::ptr::null_mut();
+    // SAFETY: descriptors of one pool block, freed before it.
+    unsafe {
+        let block = ExAllocatePool2(NON_PAGED, SIZE, TAG);
+        let start = block.add(100);
+        let mdl = IoAllocateMdl(start.cast(), 5000, 0, 0, none);
+        text.check((*mdl).ByteOffset == 100 && (*mdl).ByteCount == 5000, "IoAllocateMdl: offset or count");
+        text.check((*mdl).StartVa == block.cast(), "IoAllocateMdl: StartVa");
+        MmBuildMdlForNonPagedPool(mdl);
+        let built = (*mdl).MdlFlags & MDL_SOURCE_IS_NONPAGED_POOL != 0 && (*mdl).MappedSystemVa == start.cast();
+        text.check(built, "MmBuildMdlForNonPagedPool");
+
+        let part = IoAllocateMdl(start.cast(), 5000, 0, 0, none);
+        IoBuildPartialMdl(mdl, part, start.add(4000).cast(), 0);
+        let partial: &MDL = &*part;
+        text.check(partial.MdlFlags & MDL_PARTIAL != 0 && partial.ByteCount == 1000, "IoBuildPartialMdl");
+        text.check(partial.MappedSystemVa == start.add(4000).cast(), "IoBuildPartialMdl: mapping");
+        IoFreeMdl(part);
+        IoFreeMdl(mdl);
+
+        let mdl = IoAllocateMdl(block.cast(), SIZE as u32, 0, 0, none);
+        MmProbeAndLockPages(mdl, 0, 1);
+        text.check((*mdl).MdlFlags & MDL_PAGES_LOCKED != 0, "MmProbeAndLockPages");
+        let mapped = MmMapLockedPagesSpecifyCache(mdl, 0, 1, none, 0, 16).cast::<u8>();
+        text.check((*mdl).MdlFlags & MDL_MAPPED_TO_SYSTEM_VA != 0, "MmMapLockedPagesSpecifyCache");
+        mapped.add(4096).write(0x5A);
+        text.check(block.add(4096).read() == 0x5A, "a locked page is not the same memory");
+        MmUnlockPages(mdl);
+        text.check((*mdl).MdlFlags & (MDL_PAGES_LOCKED | MDL_MAPPED_TO_SYSTEM_VA) == 0, "MmUnlockPages");
+        IoFreeMdl(mdl);
+        ExFreePoolWithTag(block, TAG);
+    }
+}
+
+static REFERENCE: Storage<usize> = Storage::new();
+
+unsafe extern "system" fn release_later(_context: *mut c_void) {
+    sleep(30);
+    RAN.fetch_add(1, Ordering::Release);
+    // SAFETY: acquired by the check that started this thread.
+    unsafe { ExReleaseRundownProtection(REFERENCE.get()) };
+}
+
+unsafe fn check_rundown(text: &mut Text<'_>) {
+    let (reference, none) = (REFERENCE.get(), core::ptr::null_mut());
+    // SAFETY: protection in static storage.
+    unsafe {
+        ExInitializeRundownProtection(reference);
+        text.check(ExAcquireRundownProtection(reference) == 1, "ExAcquireRundownProtection");
+        RAN.store(0, Ordering::Relaxed);
+        let mut thread = 0;
+        PsCreateSystemThread(&mut thread, 0x1F_FFFF, none, 0, none, release_later, none);
+        ZwClose(thread);
+        ExWaitForRundownProtectionRelease(reference);
+        text.check(RAN.load(Ordering::Acquire) == 1, "rundown did not wait for the holder");
+        text.check(ExAcquireRundownProtection(reference) == 0, "acquired after rundown");
+    }
+}
+
+unsafe fn check_push_locks(text: &mut Text<'_>) {
+    let mut lock = 0;
+    let lock = &raw mut lock;
+    // SAFETY: taken and released in pairs, in a critical region.
+    unsafe {
+        KeEnterCriticalRegion();
+        ExAcquirePushLockSharedEx(lock, 0);
+        ExAcquirePushLockSharedEx(lock, 0);
+        ExReleasePushLockSharedEx(lock, 0);
+        ExReleasePushLockSharedEx(lock, 0);
+        ExAcquirePushLockExclusiveEx(lock, 0);
+        ExReleasePushLockExclusiveEx(lock, 0);
+        KeLeaveCriticalRegion();
+        text.check(*lock == 0, "a push lock is not free after its release");
+    }
+}
+
+unsafe fn check_waits(text: &mut Text<'_>) {
+    let zero = 0;
+    // SAFETY: an initialised event.
+    unsafe {
+        KeInitializeEvent(EVENT.get(), 1, 0);
+        KfRaiseIrql(2);
+        let polled = KeWaitForSingleObject(EVENT.get().cast(), 0, 0, 0, &zero);
+        text.check(polled == STATUS_TIMEOUT, "polling an event at DISPATCH_LEVEL");
+        text.check(KeSetEvent(EVENT.get(), 0, 0) == 0, "KeSetEvent: previous state");
+        KeLowerIrql(0);
+        text.check(wait_for_event() == 0, "a set event");
+    }
+}

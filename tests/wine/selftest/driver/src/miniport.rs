@@ -1,0 +1,364 @@
+//! The miniport: as little as NDIS accepts.
+
+use core::{
+    ffi::c_void,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use ndk_abi::{describe::ZeroInit, ndis::*, ndkpi::*, status::*, wdm::UNICODE_STRING};
+
+use crate::{
+    control,
+    imports::{self, NdisMRegisterMiniportDriver, NdisMSetMiniportAttributes},
+    kmdf, oid,
+};
+
+static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static ADAPTER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static FUNCTIONAL_DEVICE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// What the driver hands out as adapter context: any non-null address of its own.
+static CONTEXT: u8 = 0;
+
+pub(crate) fn driver_handle() -> NDIS_HANDLE {
+    DRIVER.load(Ordering::Relaxed)
+}
+
+pub(crate) fn adapter_handle() -> NDIS_HANDLE {
+    ADAPTER.load(Ordering::Relaxed)
+}
+
+/// A device object that work items can be allocated for.
+pub(crate) fn device_object() -> *mut c_void {
+    FUNCTIONAL_DEVICE.load(Ordering::Relaxed)
+}
+
+/// Registers with NDIS.
+///
+/// # Safety
+/// The arguments of DriverEntry.
+pub(crate) unsafe fn register(driver: *mut c_void, path: *mut UNICODE_STRING) -> i32 {
+    let mut characteristics = NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
+            NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
+            NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
+        ),
+        MajorNdisVersion: 6,
+        MinorNdisVersion: 60,
+        SetOptionsHandler: Some(set_options),
+        InitializeHandlerEx: Some(initialize),
+        HaltHandlerEx: Some(halt),
+        UnloadHandler: Some(unload),
+        PauseHandler: Some(pause),
+        RestartHandler: Some(restart),
+        OidRequestHandler: Some(oid::request),
+        SendNetBufferListsHandler: Some(send),
+        ReturnNetBufferListsHandler: Some(returned),
+        CancelSendHandler: Some(cancel),
+        DevicePnPEventNotifyHandler: Some(device_event),
+        ShutdownHandlerEx: Some(shutdown),
+        CancelOidRequestHandler: Some(cancel),
+        DirectOidRequestHandler: Some(oid::direct),
+        CancelDirectOidRequestHandler: Some(cancel),
+        ..NDIS_MINIPORT_DRIVER_CHARACTERISTICS::ZERO
+    };
+    let mut handle = core::ptr::null_mut();
+    // SAFETY: as documented.
+    let status =
+        unsafe { NdisMRegisterMiniportDriver(driver, path, core::ptr::null_mut(), &mut characteristics, &mut handle) };
+    DRIVER.store(handle, Ordering::Relaxed);
+    status
+}
+
+unsafe extern "system" fn set_options(handle: NDIS_HANDLE, _context: NDIS_HANDLE) -> NDIS_STATUS {
+    let provider = NDIS_NDK_PROVIDER_CHARACTERISTICS {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS,
+            NDIS_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
+            NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
+        ),
+        Flags: 0,
+        OpenNDKAdapterHandler: Some(open_ndk),
+        CloseNDKAdapterHandler: Some(close_ndk),
+    };
+    // SAFETY: as documented.
+    NTSTATUS(unsafe { imports::NdisSetOptionalHandlers(handle, (&raw const provider).cast()) })
+}
+
+const OIDS: [u32; 21] = [
+    OID_GEN_CURRENT_LOOKAHEAD,
+    OID_GEN_CURRENT_PACKET_FILTER,
+    OID_GEN_INTERRUPT_MODERATION,
+    OID_GEN_LINK_PARAMETERS,
+    OID_GEN_MAXIMUM_TOTAL_SIZE,
+    OID_GEN_RECEIVE_BLOCK_SIZE,
+    OID_GEN_RECEIVE_BUFFER_SPACE,
+    OID_GEN_STATISTICS,
+    OID_GEN_TRANSMIT_BLOCK_SIZE,
+    OID_GEN_TRANSMIT_BUFFER_SPACE,
+    OID_GEN_VENDOR_DESCRIPTION,
+    OID_GEN_VENDOR_DRIVER_VERSION,
+    OID_GEN_VENDOR_ID,
+    OID_GEN_XMIT_OK,
+    OID_GEN_RCV_OK,
+    OID_802_3_PERMANENT_ADDRESS,
+    OID_802_3_CURRENT_ADDRESS,
+    OID_NDK_SET_STATE,
+    OID_NDK_STATISTICS,
+    OID_NDK_CONNECTIONS,
+    OID_NDK_LOCAL_ENDPOINTS,
+];
+
+pub(crate) const PACKET_FILTERS: u32 =
+    NDIS_PACKET_TYPE_DIRECTED | NDIS_PACKET_TYPE_MULTICAST | NDIS_PACKET_TYPE_BROADCAST;
+
+fn registration() -> NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
+    NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
+            NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
+            NDIS_SIZEOF_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
+        ),
+        MiniportAdapterContext: (&raw const CONTEXT).cast_mut().cast(),
+        AttributeFlags: NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM | NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK,
+        CheckForHangTimeInSeconds: 0,
+        InterfaceType: NdisInterfacePNPBus,
+    }
+}
+
+fn general() -> NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
+    let mut address = [0; 32];
+    if let Some(bytes) = address.first_chunk_mut() {
+        *bytes = [0x02, 0x53, 0x4F, 0x46, 0x54, 0x01];
+    }
+    NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
+            NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+            NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        ),
+        PhysicalMediumType: NdisPhysicalMediumUnspecified,
+        MtuSize: 1500,
+        MaxXmitLinkSpeed: 1_000_000_000,
+        XmitLinkSpeed: 1_000_000_000,
+        MaxRcvLinkSpeed: 1_000_000_000,
+        RcvLinkSpeed: 1_000_000_000,
+        MediaConnectState: MediaConnectStateConnected,
+        MediaDuplexState: MediaDuplexStateFull,
+        LookaheadSize: 1500,
+        MacOptions: NDIS_MAC_OPTION_NO_LOOPBACK,
+        SupportedPacketFilters: PACKET_FILTERS,
+        MaxMulticastListSize: 32,
+        MacAddressLength: 6,
+        PermanentMacAddress: address,
+        CurrentMacAddress: address,
+        AccessType: NET_IF_ACCESS_BROADCAST,
+        DirectionType: NET_IF_DIRECTION_SENDRECEIVE,
+        ConnectionType: NET_IF_CONNECTION_DEDICATED,
+        IfType: IF_TYPE_ETHERNET_CSMACD,
+        SupportedOidList: OIDS.as_ptr().cast_mut(),
+        SupportedOidListLength: size_of_val(&OIDS) as u32,
+        ..NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES::ZERO
+    }
+}
+
+fn adapter_info() -> NDK_ADAPTER_INFO {
+    NDK_ADAPTER_INFO {
+        Version: VERSION,
+        MaxRegistrationSize: 1 << 30,
+        FRMRPageCount: 16,
+        MaxInitiatorRequestSge: 4,
+        MaxReceiveRequestSge: 4,
+        MaxReadRequestSge: 4,
+        MaxTransferLength: 1 << 20,
+        MaxReceiveQueueDepth: 16,
+        MaxInitiatorQueueDepth: 16,
+        MaxSrqDepth: 16,
+        MaxCqDepth: 16,
+        ..NDK_ADAPTER_INFO::ZERO
+    }
+}
+
+/// ndis/nc-ndis-miniport_initialize.
+unsafe extern "system" fn initialize(
+    handle: NDIS_HANDLE,
+    _driver: NDIS_HANDLE,
+    parameters: *mut NDIS_MINIPORT_INIT_PARAMETERS,
+) -> NDIS_STATUS {
+    let mut info = adapter_info();
+    let mut capabilities = NDIS_NDK_CAPABILITIES {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_DEFAULT,
+            NDIS_NDK_CAPABILITIES_REVISION_1,
+            NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1,
+        ),
+        MaxQpCount: 1,
+        MaxCqCount: 1,
+        MaxMrCount: 1,
+        MaxPdCount: 1,
+        NdkInfo: &mut info,
+        ..NDIS_NDK_CAPABILITIES::ZERO
+    };
+    let ndk = NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES,
+            NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+            NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+        ),
+        Enabled: 1,
+        NdkCapabilities: &mut capabilities,
+    };
+    let (first, second) = (registration(), general());
+    let mut devices = [core::ptr::null_mut(); 3];
+    // SAFETY: as documented; NDIS's parameters are valid for the call.
+    unsafe {
+        if (*parameters).Header.Type != NDIS_OBJECT_TYPE_MINIPORT_INIT_PARAMETERS {
+            return NDIS_STATUS_INVALID_PARAMETER;
+        }
+        let all: [*const c_void; 3] = [(&raw const first).cast(), (&raw const second).cast(), (&raw const ndk).cast()];
+        for attributes in all {
+            let status = NdisMSetMiniportAttributes(handle, attributes);
+            if status != 0 {
+                return NTSTATUS(status);
+            }
+        }
+        let [physical, functional, next] = &mut devices;
+        let none = core::ptr::null_mut();
+        imports::NdisMGetDeviceProperty(handle, physical, functional, next, none, none);
+        let created = kmdf::create_device(devices[1], devices[2], devices[0]);
+        if created < 0 {
+            return NTSTATUS(created);
+        }
+        ADAPTER.store(handle, Ordering::Relaxed);
+        FUNCTIONAL_DEVICE.store(devices[1], Ordering::Relaxed);
+        NTSTATUS(control::create())
+    }
+}
+
+/// ndis/nc-ndis-miniport_halt.
+unsafe extern "system" fn halt(_context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
+    // SAFETY: made in MiniportInitializeEx.
+    unsafe {
+        control::delete();
+        kmdf::delete_device();
+    }
+}
+
+unsafe extern "system" fn unload(_driver: *mut c_void) {
+    // SAFETY: the last calls of this driver, in the documented order.
+    unsafe {
+        imports::NdisMDeregisterMiniportDriver(driver_handle());
+        kmdf::unload();
+    }
+}
+
+unsafe extern "system" fn pause(
+    _context: NDIS_HANDLE,
+    _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS,
+) -> NDIS_STATUS {
+    NDIS_STATUS_SUCCESS
+}
+
+unsafe extern "system" fn restart_later(item: *mut c_void, work_item: NDIS_HANDLE) {
+    let _ = item;
+    // SAFETY: the adapter is restarting and waits for this.
+    unsafe {
+        imports::NdisFreeIoWorkItem(work_item);
+        imports::NdisMRestartComplete(adapter_handle(), 0);
+    }
+}
+
+/// Pends, and completes from a work item.
+unsafe extern "system" fn restart(
+    _context: NDIS_HANDLE,
+    _parameters: *mut NDIS_MINIPORT_RESTART_PARAMETERS,
+) -> NDIS_STATUS {
+    // SAFETY: the item is freed in its routine.
+    unsafe {
+        let item = imports::NdisAllocateIoWorkItem(adapter_handle());
+        imports::NdisQueueIoWorkItem(item, restart_later, core::ptr::null_mut());
+    }
+    NDIS_STATUS_PENDING
+}
+
+/// Sends nowhere, and says so.
+unsafe extern "system" fn send(_context: NDIS_HANDLE, lists: *mut NET_BUFFER_LIST, _port: u32, flags: u32) {
+    let mut list = lists;
+    // SAFETY: NDIS gives a chain of lists, which go back unchanged but for their status.
+    unsafe {
+        while !list.is_null() {
+            (*list).Status = NDIS_STATUS_SUCCESS;
+            list = (*list).Next;
+        }
+        imports::NdisMSendNetBufferListsComplete(adapter_handle(), lists, flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL);
+    }
+}
+
+unsafe extern "system" fn returned(_context: NDIS_HANDLE, _lists: *mut NET_BUFFER_LIST, _flags: u32) {}
+unsafe extern "system" fn cancel(_context: NDIS_HANDLE, _id: *mut c_void) {}
+unsafe extern "system" fn device_event(_context: NDIS_HANDLE, _event: *mut NET_DEVICE_PNP_EVENT) {}
+unsafe extern "system" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}
+
+const VERSION: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 1 };
+
+/// An NDK adapter that can be opened, queried and closed; this driver makes no other objects.
+struct Shared(NDK_ADAPTER);
+// SAFETY: never written.
+unsafe impl Sync for Shared {}
+
+static NDK: Shared = Shared(NDK_ADAPTER {
+    Header: NDK_OBJECT_HEADER { Version: VERSION, ObjectType: NdkObjectTypeAdapter, ..NDK_OBJECT_HEADER::ZERO },
+    Dispatch: (&raw const DISPATCH).cast(),
+});
+
+/// The head of NDK_ADAPTER_DISPATCH: the two entries that are called.
+#[repr(C)]
+struct Dispatch {
+    extension: usize,
+    query: NDK_FN_QUERY_ADAPTER_INFO,
+    rest: [usize; 7],
+}
+static DISPATCH: Dispatch = Dispatch { extension: 0, query: query_info, rest: [0; 7] };
+
+unsafe extern "system" fn query_info(
+    _adapter: *mut NDK_ADAPTER,
+    info: *mut NDK_ADAPTER_INFO,
+    size: *mut u32,
+) -> NTSTATUS {
+    let needed = size_of::<NDK_ADAPTER_INFO>() as u32;
+    // SAFETY: the caller gives a size, and a buffer of that size.
+    unsafe {
+        let given = size.replace(needed);
+        if given < needed {
+            return STATUS_BUFFER_TOO_SMALL;
+        }
+        info.write(adapter_info());
+    }
+    STATUS_SUCCESS
+}
+
+unsafe extern "system" fn open_ndk(
+    _context: NDIS_HANDLE,
+    parameters: *mut NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
+    adapter: *mut *mut NDK_ADAPTER,
+) -> NDIS_STATUS {
+    // SAFETY: NDIS gives parameters and a place for the adapter.
+    unsafe {
+        let asked = (*parameters).Version;
+        if asked.Major != VERSION.Major || asked.Minor > VERSION.Minor {
+            return NDIS_STATUS_BAD_VERSION;
+        }
+        adapter.write((&raw const NDK.0).cast_mut());
+    }
+    NDIS_STATUS_SUCCESS
+}
+
+unsafe extern "system" fn close_ndk(_context: NDIS_HANDLE, _adapter: *mut NDK_ADAPTER) {}
+
+/// NdisMSetMiniportAttributes at a wrong time.
+pub(crate) fn set_attributes_late() {
+    let attributes = registration();
+    // SAFETY: as documented, but for the time.
+    unsafe { NdisMSetMiniportAttributes(adapter_handle(), (&raw const attributes).cast()) };
+}

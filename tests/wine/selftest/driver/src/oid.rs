@@ -1,0 +1,111 @@
+//! OID requests.
+
+use core::ffi::c_void;
+
+use ndk_abi::{describe::ZeroInit, ndis::*, status::*};
+
+use crate::{
+    imports::{NdisAllocateIoWorkItem, NdisFreeIoWorkItem, NdisMNetPnPEvent, NdisQueueIoWorkItem},
+    miniport::{PACKET_FILTERS, adapter_handle},
+};
+
+/// Serves a regular request (ndis/nc-ndis-miniport_oid_request).
+pub(crate) unsafe extern "system" fn request(_context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+    // SAFETY: NDIS gives a request that is this driver's until it returns.
+    let request = unsafe { &mut *request };
+    // SAFETY: both members have the same layout.
+    let data = unsafe { &mut request.DATA.QUERY_INFORMATION };
+    if request.RequestType == NdisRequestQueryInformation { query(data) } else { set(data) }
+}
+
+/// Serves a direct request (ndis/nc-ndis-miniport_direct_oid_request).
+pub(crate) unsafe extern "system" fn direct(context: NDIS_HANDLE, oid: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+    // SAFETY: as for a regular request.
+    unsafe { request(context, oid) }
+}
+
+fn header(size: u16) -> [u8; 4] {
+    let [low, high] = size.to_le_bytes();
+    [NDIS_OBJECT_TYPE_DEFAULT, 1, low, high]
+}
+
+fn query(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
+    let mut answer = [0_u8; 0x100];
+    let length: u16 = match data.Oid {
+        OID_GEN_VENDOR_DESCRIPTION => 9,
+        OID_GEN_STATISTICS => NDIS_SIZEOF_STATISTICS_INFO_REVISION_1,
+        OID_GEN_INTERRUPT_MODERATION => NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
+        OID_NDK_STATISTICS => NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1,
+        OID_NDK_CONNECTIONS | OID_NDK_LOCAL_ENDPOINTS => 0x10,
+        OID_GEN_XMIT_OK | OID_GEN_RCV_OK => 8,
+        OID_GEN_MAXIMUM_TOTAL_SIZE
+        | OID_GEN_RECEIVE_BLOCK_SIZE
+        | OID_GEN_RECEIVE_BUFFER_SPACE
+        | OID_GEN_TRANSMIT_BLOCK_SIZE
+        | OID_GEN_TRANSMIT_BUFFER_SPACE
+        | OID_GEN_VENDOR_ID
+        | OID_GEN_VENDOR_DRIVER_VERSION => 4,
+        _ => return NDIS_STATUS_NOT_SUPPORTED,
+    };
+    if length > 8 {
+        let text = if data.Oid == OID_GEN_VENDOR_DESCRIPTION { *b"self" } else { header(length) };
+        if let Some(head) = answer.first_chunk_mut() {
+            *head = text;
+        }
+    }
+    if data.InformationBufferLength < length.into() {
+        data.BytesNeeded = length.into();
+        return NDIS_STATUS_BUFFER_TOO_SHORT;
+    }
+    // SAFETY: the buffer has at least that many bytes.
+    unsafe { data.InformationBuffer.cast::<u8>().copy_from(answer.as_ptr(), length.into()) };
+    data.BytesWritten = length.into();
+    NDIS_STATUS_SUCCESS
+}
+
+fn set(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
+    let length = match data.Oid {
+        OID_GEN_CURRENT_LOOKAHEAD | OID_GEN_CURRENT_PACKET_FILTER => 4,
+        OID_NDK_SET_STATE => 1,
+        _ => return NDIS_STATUS_NOT_SUPPORTED,
+    };
+    if data.InformationBufferLength < length {
+        data.BytesNeeded = length;
+        return NDIS_STATUS_INVALID_LENGTH;
+    }
+    if data.Oid == OID_GEN_CURRENT_PACKET_FILTER {
+        // SAFETY: the buffer has four bytes.
+        let filter = unsafe { data.InformationBuffer.cast::<u32>().read_unaligned() };
+        if filter & !PACKET_FILTERS != 0 {
+            return NDIS_STATUS_NOT_SUPPORTED;
+        }
+    }
+    data.BytesWritten = length; // BytesRead, in a set.
+    if data.Oid == OID_NDK_SET_STATE {
+        // SAFETY: the buffer has one byte; the item is freed in its routine.
+        unsafe {
+            let enable = data.InformationBuffer.cast::<u8>().read();
+            let item = NdisAllocateIoWorkItem(adapter_handle());
+            NdisQueueIoWorkItem(item, raise_event, usize::from(enable != 0) as *mut c_void);
+        }
+    }
+    NDIS_STATUS_SUCCESS
+}
+
+/// Raises NetEventNDKEnable or NetEventNDKDisable, away from the request handler.
+unsafe extern "system" fn raise_event(enable: *mut c_void, item: NDIS_HANDLE) {
+    let mut event = NET_PNP_EVENT_NOTIFICATION {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_DEFAULT,
+            NET_PNP_EVENT_NOTIFICATION_REVISION_1,
+            NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_1,
+        ),
+        ..NET_PNP_EVENT_NOTIFICATION::ZERO
+    };
+    event.NetPnPEvent.NetEvent = if enable.is_null() { NetEventNDKDisable } else { NetEventNDKEnable };
+    // SAFETY: as documented.
+    unsafe {
+        NdisMNetPnPEvent(adapter_handle(), &event);
+        NdisFreeIoWorkItem(item);
+    }
+}

@@ -1,0 +1,172 @@
+//! What a driver must not do: committed on purpose, in the order of `protocol::PLANTED`, to see it caught.
+
+use core::ffi::c_void;
+
+use crate::{
+    checks::{NON_PAGED, PAGED, Storage, TAG, irql, sleep},
+    imports::*,
+    kmdf, miniport,
+    text::Text,
+};
+
+/// Commits one violation. Says so if it was not counted.
+pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
+    // SAFETY: no preconditions.
+    let before = unsafe { SoftNdkStandInViolationCount() };
+    // SAFETY: wrong on purpose; the stand-ins survive each of these.
+    unsafe {
+        match number {
+            0 => wait_at_dispatch(),
+            1 => release_free_lock(),
+            2 => take_lock_twice(),
+            3 => lower_with_lock(),
+            4 => paged_at_dispatch(),
+            5 => free_twice(),
+            6 => free_with_wrong_tag(),
+            7 => write_beyond(),
+            8 => raise_to_lower(),
+            9 => unbalanced_dpc(),
+            10 => free_locked_mdl(),
+            11 => miniport::set_attributes_late(),
+            12 => kmdf::call_missing(),
+            13 => free_with_timer(),
+            _ => text.check(false, "no such violation"),
+        }
+    }
+    // SAFETY: no preconditions.
+    let after = unsafe { SoftNdkStandInViolationCount() };
+    text.check(after > before, "was not caught");
+    text.check(irql() == 0, "IRQL is not PASSIVE_LEVEL afterwards");
+}
+
+/// 100 bytes of pool and an MDL that nothing frees.
+pub(crate) fn leak() {
+    // SAFETY: allocations without preconditions.
+    unsafe {
+        let block = ExAllocatePool2(NON_PAGED, 100, TAG);
+        IoAllocateMdl(block.cast(), 100, 0, 0, core::ptr::null_mut());
+    }
+}
+
+static EVENT: Storage<Kevent> = Storage::new();
+static DPC: Storage<Kdpc> = Storage::new();
+
+unsafe fn wait_at_dispatch() {
+    let timeout = -10_000;
+    // SAFETY: see `commit`.
+    unsafe {
+        KeInitializeEvent(EVENT.get(), 0, 0);
+        KfRaiseIrql(2);
+        KeWaitForSingleObject(EVENT.get().cast(), 0, 0, 0, &timeout);
+        KeLowerIrql(0);
+    }
+}
+
+unsafe fn release_free_lock() {
+    let mut lock = 0;
+    // SAFETY: see `commit`.
+    unsafe {
+        let old = KfRaiseIrql(2);
+        KeReleaseSpinLock(&mut lock, old);
+    }
+}
+
+unsafe fn take_lock_twice() {
+    let mut lock = 0;
+    // SAFETY: see `commit`.
+    unsafe {
+        let old = KeAcquireSpinLockRaiseToDpc(&mut lock);
+        KeAcquireSpinLockAtDpcLevel(&mut lock);
+        KeReleaseSpinLockFromDpcLevel(&mut lock);
+        KeReleaseSpinLock(&mut lock, old);
+    }
+}
+
+unsafe fn lower_with_lock() {
+    let mut lock = 0;
+    // SAFETY: see `commit`.
+    unsafe {
+        KeAcquireSpinLockRaiseToDpc(&mut lock);
+        KeLowerIrql(0);
+        KfRaiseIrql(2);
+        KeReleaseSpinLock(&mut lock, 0);
+    }
+}
+
+unsafe fn paged_at_dispatch() {
+    // SAFETY: see `commit`.
+    unsafe {
+        KfRaiseIrql(2);
+        let block = ExAllocatePool2(PAGED, 16, TAG);
+        KeLowerIrql(0);
+        ExFreePoolWithTag(block, TAG);
+    }
+}
+
+unsafe fn free_twice() {
+    // SAFETY: see `commit`.
+    unsafe {
+        let block = ExAllocatePool2(NON_PAGED, 16, TAG);
+        ExFreePoolWithTag(block, TAG);
+        ExFreePoolWithTag(block, TAG);
+    }
+}
+
+unsafe fn free_with_wrong_tag() {
+    // SAFETY: see `commit`.
+    unsafe { ExFreePoolWithTag(ExAllocatePool2(NON_PAGED, 16, TAG), TAG + 1) };
+}
+
+unsafe fn write_beyond() {
+    // SAFETY: see `commit`.
+    unsafe {
+        let block = ExAllocatePool2(NON_PAGED, 20, TAG);
+        block.add(20).write(0);
+        ExFreePoolWithTag(block, TAG);
+    }
+}
+
+unsafe fn raise_to_lower() {
+    // SAFETY: see `commit`.
+    unsafe {
+        KfRaiseIrql(2);
+        KfRaiseIrql(1);
+        KeLowerIrql(0);
+    }
+}
+
+unsafe extern "system" fn lowering_dpc(_: *mut Kdpc, _: *mut c_void, _: *mut c_void, _: *mut c_void) {
+    // SAFETY: see `commit`.
+    unsafe { KeLowerIrql(0) };
+}
+
+unsafe fn unbalanced_dpc() {
+    // SAFETY: see `commit`.
+    unsafe {
+        KeInitializeDpc(DPC.get(), lowering_dpc, core::ptr::null_mut());
+        KeInsertQueueDpc(DPC.get(), core::ptr::null_mut(), core::ptr::null_mut());
+        KeFlushQueuedDpcs();
+    }
+    sleep(1);
+}
+
+unsafe fn free_locked_mdl() {
+    // SAFETY: see `commit`.
+    unsafe {
+        let block = ExAllocatePool2(NON_PAGED, 64, TAG);
+        let mdl = IoAllocateMdl(block.cast(), 64, 0, 0, core::ptr::null_mut());
+        MmProbeAndLockPages(mdl, 0, 1);
+        IoFreeMdl(mdl);
+        ExFreePoolWithTag(block, TAG);
+    }
+}
+
+unsafe fn free_with_timer() {
+    // SAFETY: see `commit`. The timer is cancelled in memory that is still mapped, although it has been given back.
+    unsafe {
+        let block = ExAllocatePool2(NON_PAGED, 4096, TAG).cast::<Ktimer>();
+        KeInitializeTimerEx(block, 0);
+        KeSetTimerEx(block, -600_000_000, 0, core::ptr::null_mut());
+        ExFreePoolWithTag(block.cast(), TAG);
+    }
+}

@@ -1,0 +1,71 @@
+//! What the test driver and its runner agree on.
+
+/// METHOD_BUFFERED, FILE_ANY_ACCESS, of device type FILE_DEVICE_NETWORK.
+const fn code(function: u32) -> u32 {
+    0x12 << 16 | (0x800 + function) << 2
+}
+
+/// Runs one group of checks: in, its number (u32); out, text that says what failed, empty if nothing did.
+pub const RUN: u32 = code(1);
+/// Pends for ever, until cancelled.
+pub const PEND: u32 = code(2);
+/// Locks user memory: in, [`Memory`]; out, the first eight bytes of it. Then adds one to the u64 at its start until unlocked.
+pub const LOCK: u32 = code(3);
+/// Unlocks it: in, the slot (u32).
+pub const UNLOCK: u32 = code(4);
+/// Out: how often IRP_MJ_CLEANUP came, how often IRP_MJ_CLOSE, and how many requests are pended (three u32).
+pub const CLOSES: u32 = code(5);
+/// Blocks in the dispatch routine: in, milliseconds (u32).
+pub const BLOCK: u32 = code(6);
+
+/// Name of the device.
+pub const DEVICE: &str = "SoftNdkSelfTest";
+
+/// Memory of the caller.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Memory {
+    pub address: u64,
+    pub length: u32,
+    /// 0 or 1.
+    pub slot: u32,
+}
+
+/// Groups of checks that must pass, in order.
+pub const CHECKS: [&str; 12] = [
+    "irql",
+    "cr8",
+    "spin locks",
+    "pool",
+    "dpc",
+    "timers",
+    "work items",
+    "mdl",
+    "rundown",
+    "push locks",
+    "waits",
+    "kmdf",
+];
+
+/// Violations that must be caught: each is committed by the driver and must be counted.
+pub const PLANTED: [&str; 14] = [
+    "waiting at DISPATCH_LEVEL",
+    "releasing a spin lock not held",
+    "taking a spin lock twice",
+    "lowering IRQL with a spin lock held",
+    "paged pool at DISPATCH_LEVEL",
+    "freeing pool twice",
+    "freeing pool with the wrong tag",
+    "writing beyond a pool block",
+    "raising to a lower level",
+    "a DPC routine that returns at another level",
+    "freeing an MDL with its pages locked",
+    "setting attributes outside MiniportInitializeEx",
+    "an unfilled KMDF function",
+    "freeing pool with a timer in it that is set",
+];
+
+/// Number of the request that leaks: 100 bytes of pool, one MDL.
+pub const LEAK: u32 = 1000;
+/// Numbers of planted violations start here.
+pub const FIRST_PLANTED: u32 = 100;

@@ -1,0 +1,126 @@
+//! `selftest.exe DRIVER.SYS`: tests the stand-ins with a driver made for it.
+//!
+//! First everything that must work, after which the report of the stand-ins must be clean; then everything that must be caught,
+//! after which the report must say so. The driver lies beside the ndis and wdfldr stand-ins.
+
+mod device;
+mod memory;
+#[path = "../../protocol.rs"]
+#[expect(missing_docs, unreachable_pub, reason = "shared with the driver")]
+mod protocol;
+mod report;
+mod service;
+
+use std::{process::ExitCode, time::Duration};
+
+use device::Device;
+use protocol::{BLOCK, CHECKS, FIRST_PLANTED, LEAK, PLANTED};
+use report::Report;
+use service::Service;
+
+/// Argument with which this program starts itself to be killed.
+const VICTIM: &str = "--victim";
+
+/// Counts and prints.
+#[derive(Default)]
+struct Tally {
+    passed: u32,
+    failed: u32,
+}
+
+impl Tally {
+    fn check(&mut self, name: &str, result: Result<(), String>) {
+        match result {
+            Ok(()) => {
+                println!("ok    {name}");
+                self.passed += 1;
+            }
+            Err(problem) => {
+                println!("FAIL  {name}: {problem}");
+                self.failed += 1;
+            }
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(argument) = std::env::args().nth(1) else {
+        eprintln!("usage: selftest DRIVER.SYS");
+        return ExitCode::FAILURE;
+    };
+    if argument == VICTIM {
+        return memory::be_killed();
+    }
+    let mut tally = Tally::default();
+    let result = must_work(&argument, &mut tally).and_then(|()| must_be_caught(&argument, &mut tally));
+    if let Err(error) = result {
+        tally.check("run", Err(error));
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    if tally.failed == 0 && tally.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Loads the driver, runs `work` with its device, unloads it, and reads the report.
+fn loaded(driver: &str, work: impl FnOnce() -> Result<(), String>) -> Result<Report, String> {
+    let report = Report::begin();
+    let service = Service::create(driver)?;
+    service.start()?;
+    let result = Device::wait().and_then(|_| work());
+    service.stop()?;
+    service.delete()?;
+    result?;
+    report.end()
+}
+
+fn must_work(driver: &str, tally: &mut Tally) -> Result<(), String> {
+    let report = loaded(driver, || {
+        // The stand-in goes on checking the adapter after the device has appeared.
+        std::thread::sleep(Duration::from_millis(300));
+        let device = Device::open()?;
+        for (number, name) in (0..).zip(CHECKS) {
+            tally.check(name, device.run(number));
+        }
+        tally.check("requests run at the same time", concurrency(&device));
+        tally.check("a pended request is cancelled", device::cancel());
+        tally.check("shared memory", memory::shared(&device));
+        tally.check("overlapping locks", memory::overlapping(&device));
+        tally.check("copied memory", memory::copied(&device));
+        tally.check("bad addresses", memory::bad(&device));
+        tally.check("cleanup before close", device::cleanup(&device));
+        tally.check("a process that is killed", memory::kill(&device));
+        Ok(())
+    })?;
+    tally.check("report: no pool", report.expect("pool 0 bytes in 0 allocations"));
+    tally.check("report: no objects", report.expect("objects 0"));
+    tally.check("report: no violations", report.expect("irql violations 0"));
+    Ok(())
+}
+
+fn must_be_caught(driver: &str, tally: &mut Tally) -> Result<(), String> {
+    let report = loaded(driver, || {
+        std::thread::sleep(Duration::from_millis(300));
+        let device = Device::open()?;
+        for (number, name) in (FIRST_PLANTED..).zip(PLANTED) {
+            tally.check(&format!("caught: {name}"), device.run(number));
+        }
+        device.run(LEAK)
+    })?;
+    tally.check("report: the leak", report.expect("pool 100 bytes in 1 allocations"));
+    tally.check("report: its tag", report.expect("  tag Self 100 bytes in 1 allocations"));
+    tally.check("report: the objects", report.expect("  MDL 1"));
+    let count = report.violations();
+    let enough = count >= PLANTED.len();
+    tally.check("report: the violations", if enough { Ok(()) } else { Err(format!("{count} only")) });
+    Ok(())
+}
+
+/// Wine delivers requests one at a time: the stand-in must not.
+fn concurrency(device: &Device) -> Result<(), String> {
+    let blocked = std::thread::spawn(|| Device::open()?.call(BLOCK, &500_u32.to_le_bytes(), 0).map(drop));
+    std::thread::sleep(Duration::from_millis(100));
+    let start = std::time::Instant::now();
+    device.call(BLOCK, &0_u32.to_le_bytes(), 0)?;
+    let waited = start.elapsed();
+    blocked.join().map_err(|_| "a thread panicked")??;
+    if waited < Duration::from_millis(250) { Ok(()) } else { Err(format!("a request waited for {waited:?}")) }
+}

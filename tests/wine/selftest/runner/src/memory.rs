@@ -1,0 +1,174 @@
+//! Memory of a process, locked by the driver, which counts in the first word of what it has locked.
+
+use std::{
+    process::{Command, ExitCode},
+    time::{Duration, Instant},
+};
+
+use windows_sys::Win32::System::Memory::{
+    MEM_COMMIT, MEM_RESERVE, PAGE_READONLY, PAGE_READWRITE, VirtualAlloc, VirtualProtect,
+};
+
+use crate::{
+    VICTIM,
+    device::Device,
+    protocol::{LOCK, Memory, PEND, UNLOCK},
+};
+
+const SIZE: usize = 1 << 20;
+const START: u64 = 0xBEEF;
+
+/// `length` bytes of new pages. Never freed: the driver's section may be there in their place.
+fn pages(length: usize) -> Result<*mut u64, String> {
+    // SAFETY: any address will do.
+    let pages = unsafe { VirtualAlloc(std::ptr::null(), length, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE) };
+    if pages.is_null() { Err("VirtualAlloc failed".into()) } else { Ok(pages.cast()) }
+}
+
+fn read(word: *mut u64) -> u64 {
+    // SAFETY: callers give words of live memory, which the driver writes to at any time.
+    unsafe { word.read_volatile() }
+}
+
+fn write(word: *mut u64, value: u64) {
+    // SAFETY: as in `read`.
+    unsafe { word.write_volatile(value) };
+}
+
+fn lock(device: &Device, word: *mut u64, length: usize, slot: u32) -> Result<u64, String> {
+    let mut input = Vec::with_capacity(size_of::<Memory>());
+    input.extend((word as u64).to_le_bytes());
+    input.extend((length as u32).to_le_bytes());
+    input.extend(slot.to_le_bytes());
+    let found = device.call(LOCK, &input, 16)?;
+    let bytes = found.first_chunk().ok_or("short answer")?;
+    Ok(u64::from_le_bytes(*bytes))
+}
+
+fn unlock(device: &Device, slot: u32) -> Result<(), String> {
+    device.call(UNLOCK, &slot.to_le_bytes(), 0).map(drop)
+}
+
+/// Waits until the driver has counted beyond `from`.
+fn await_counting(word: *mut u64, from: u64) -> Result<(), String> {
+    let limit = Instant::now() + Duration::from_secs(5);
+    while read(word) <= from {
+        if Instant::now() > limit {
+            return Err(format!("the driver's writes are not seen: the word is {:#x}", read(word)));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// The driver's writes are seen here at once, and this process's writes there.
+pub(crate) fn shared(device: &Device) -> Result<(), String> {
+    let word = pages(SIZE)?;
+    let last = word.wrapping_add(SIZE / 8 - 1);
+    write(word, START);
+    write(last, 77);
+    let found = lock(device, word, SIZE, 0)?;
+    if found != START {
+        return Err(format!("the driver found {found:#x}"));
+    }
+    await_counting(word, START)?;
+    if read(last) != 77 {
+        return Err("the end of the region was lost".into());
+    }
+    write(word, START * 100);
+    await_counting(word, START * 100)?;
+    unlock(device, 0)?;
+    let after = read(word);
+    std::thread::sleep(Duration::from_millis(20));
+    if read(word) != after { Err("the driver goes on after unlocking".into()) } else { Ok(()) }
+}
+
+/// Two locks of overlapping ranges see the same memory.
+pub(crate) fn overlapping(device: &Device) -> Result<(), String> {
+    let first = pages(SIZE)?;
+    let second = first.wrapping_add(1024);
+    write(first, START);
+    write(second, START);
+    lock(device, first, SIZE, 0)?;
+    let found = lock(device, second, 4096, 1)?;
+    if found != START {
+        return Err(format!("the second lock found {found:#x}"));
+    }
+    await_counting(second, START)?;
+    await_counting(first, START + 1)?;
+    unlock(device, 0)?;
+    await_counting(second, read(second))?;
+    unlock(device, 1)
+}
+
+/// Memory that cannot be shared is copied when locked and copied back when unlocked.
+pub(crate) fn copied(device: &Device) -> Result<(), String> {
+    let mut heap = vec![START; 64];
+    let word = heap.as_mut_ptr();
+    let found = lock(device, word, 512, 0)?;
+    if found != START {
+        return Err(format!("the driver found {found:#x}"));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    unlock(device, 0)?;
+    if read(word) > START { Ok(()) } else { Err("the driver's writes did not come back".into()) }
+}
+
+/// Memory that is not there, or only for reading, makes MmProbeAndLockPages raise an exception.
+pub(crate) fn bad(device: &Device) -> Result<(), String> {
+    const ERROR_NOACCESS: &str = "error 998";
+    let read_only = pages(4096)?;
+    let mut old = 0;
+    // SAFETY: a page of this process.
+    unsafe { VirtualProtect(read_only.cast(), 4096, PAGE_READONLY, &mut old) };
+    let short = pages(4096)?;
+    let cases = [("unmapped", 0x1_0000 as *mut u64, 8), ("read-only", read_only, 8), ("too long", short, 1 << 28)];
+    for (name, word, length) in cases {
+        match lock(device, word, length, 0) {
+            Err(error) if error.ends_with(ERROR_NOACCESS) => {}
+            other => return Err(format!("{name}: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// A process that is killed with locked memory and pended requests: everything comes back to the driver.
+pub(crate) fn kill(device: &Device) -> Result<(), String> {
+    let [cleanups, closes, _] = device.counts()?;
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut victim = Command::new(own).arg(VICTIM).spawn().map_err(|error| error.to_string())?;
+    let limit = Instant::now() + Duration::from_secs(10);
+    while device.counts()?[2] != 4 {
+        if Instant::now() > limit {
+            return Err("the victim's requests did not arrive".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    victim.kill().and_then(|()| victim.wait()).map_err(|error| error.to_string())?;
+    let limit = Instant::now() + Duration::from_secs(10);
+    loop {
+        let now = device.counts()?;
+        if now == [cleanups + 1, closes + 1, 0] {
+            return Ok(());
+        }
+        if Instant::now() > limit {
+            return Err(format!("cleanups and closes went from {cleanups}, {closes} to {now:?} with requests pended"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The other side of `kill`.
+pub(crate) fn be_killed() -> ExitCode {
+    let work = || -> Result<(), String> {
+        let device = Device::open()?;
+        lock(&device, pages(SIZE)?, SIZE, 2)?;
+        let _pending: Vec<_> = (0..4).map(|_| device.begin(PEND, &[0; 4], 0)).collect();
+        std::thread::sleep(Duration::from_secs(60));
+        Ok(())
+    };
+    if let Err(error) = work() {
+        println!("victim: {error}");
+    }
+    ExitCode::FAILURE
+}
