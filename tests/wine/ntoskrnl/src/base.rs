@@ -5,11 +5,14 @@ use std::{
     sync::OnceLock,
 };
 
-use windows_sys::Win32::System::{
-    Diagnostics::Debug::RtlCaptureStackBackTrace,
-    LibraryLoader::{
-        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleFileNameW,
-        GetModuleHandleExW, GetProcAddress, LoadLibraryA,
+use windows_sys::Win32::{
+    Foundation::HMODULE,
+    System::{
+        Diagnostics::Debug::RtlCaptureStackBackTrace,
+        LibraryLoader::{
+            GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleFileNameW,
+            GetModuleHandleExW, GetProcAddress, LoadLibraryA,
+        },
     },
 };
 
@@ -21,7 +24,8 @@ pub(crate) mod status {
     pub(crate) const INVALID_PARAMETER: i32 = 0xC000_000D_u32 as i32;
 }
 
-#[link(name = "ntosbase.exe", kind = "raw-dylib", modifiers = "+verbatim")]
+// ntdll's, which is the same: a name that two modules export cannot be imported from both.
+#[link(name = "ntdll.dll", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "C" {
     fn DbgPrint(format: *const c_char, ...) -> i32;
 }
@@ -32,14 +36,18 @@ pub(crate) fn debug_print(text: &CStr) {
     unsafe { DbgPrint(c"%s".as_ptr(), text.as_ptr()) };
 }
 
+/// Loads Wine's ntoskrnl, under the name that the runner has given it.
+pub(crate) fn load() -> HMODULE {
+    // SAFETY: a NUL-terminated name. The module's entry point may run under the loader lock, as any dependency's does.
+    unsafe { LoadLibraryA(c"ntosbase.exe".as_ptr().cast()) }
+}
+
 /// Address of a function of Wine's ntoskrnl. Looked up by name, since a static import of a name that this module exports too
 /// would bind to itself.
 pub(crate) fn lookup(cell: &'static OnceLock<usize>, name: &'static CStr) -> usize {
     *cell.get_or_init(|| {
-        // SAFETY: both strings are NUL-terminated; the module is already loaded because this one imports from it.
-        let module = unsafe { LoadLibraryA(c"ntosbase.exe".as_ptr().cast()) };
-        // SAFETY: `module` is a module handle or null, which makes the call fail.
-        let function = unsafe { GetProcAddress(module, name.as_ptr().cast()) };
+        // SAFETY: a module handle, or null, which makes the call fail, and a NUL-terminated name.
+        let function = unsafe { GetProcAddress(load(), name.as_ptr().cast()) };
         function.map_or_else(|| panic!("Wine's ntoskrnl has no {name:?}"), |f| f as usize)
     })
 }

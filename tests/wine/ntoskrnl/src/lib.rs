@@ -21,6 +21,7 @@ mod process;
 mod pushlock;
 mod report;
 mod rundown;
+mod seh;
 mod spinlock;
 mod time;
 mod timer;
@@ -36,6 +37,8 @@ const DLL_PROCESS_ATTACH: u32 = 1;
 #[unsafe(no_mangle)]
 extern "system" fn DllMain(_instance: *mut c_void, reason: u32, _reserved: *mut c_void) -> i32 {
     if reason == DLL_PROCESS_ATTACH {
+        // First, so that its exception handler comes after the one installed here: it knows CR8 too, as always 0.
+        base::load();
         cr8::install();
     }
     1

@@ -92,7 +92,8 @@ unsafe fn check_cr8(text: &mut Text<'_>) {
         core::arch::asm!("mov {low}, cr8", low = out(reg) low);
         text.check(low == 0, "CR8 is not 0 at PASSIVE_LEVEL");
         core::arch::asm!("mov r9, 2", "mov cr8, r9", "mov r10, cr8", out("r9") _, out("r10") high);
-        text.check(high == 2 && irql() == 2, "a write to CR8 does not raise");
+        text.check(irql() == 2, "a write to CR8 does not raise");
+        text.check(high == 2, "CR8 is not what was written");
         core::arch::asm!("mov cr8, {zero}", zero = in(reg) 0_u64);
         text.check(irql() == 0, "a write to CR8 does not lower");
     }
@@ -238,7 +239,7 @@ unsafe fn check_timers(text: &mut Text<'_>) {
         KeCancelTimer(timer);
         KeFlushQueuedDpcs();
         let ran = RAN.load(Ordering::Relaxed);
-        text.check((3..=40).contains(&ran), "a periodic timer");
+        text.check((3..=100).contains(&ran), "a periodic timer");
         sleep(30);
         text.check(RAN.load(Ordering::Relaxed) == ran, "a cancelled timer goes on");
 

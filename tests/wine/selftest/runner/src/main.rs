@@ -6,7 +6,7 @@
 mod device;
 mod memory;
 #[path = "../../protocol.rs"]
-#[expect(missing_docs, unreachable_pub, reason = "shared with the driver")]
+#[expect(unreachable_pub, reason = "shared with the driver")]
 mod protocol;
 mod report;
 mod service;
