@@ -103,6 +103,15 @@ impl End {
     pub fn received(&self) -> error::Result<SOFTNDK_RESULT> {
         self.site.receive_cq.take_one()
     }
+
+    /// Checks that both queues are empty: everything completed once.
+    pub fn quiet(&self) -> anyhow::Result<()> {
+        for (what, cq) in [("initiator", &self.site.initiator_cq), ("receive", &self.site.receive_cq)] {
+            let more = cq.poll(64)?.len();
+            ensure!(more == 0, "{more} completions too many in the {what} CQ");
+        }
+        Ok(())
+    }
 }
 
 /// Two connected ends, each on a file of its own.
@@ -124,6 +133,12 @@ impl Pair {
     /// Two ends with queue pairs of a given size.
     pub fn sized(bench: &Bench<'_>, size: QpSize) -> anyhow::Result<Self> {
         Self::connect(Site::new(bench)?.sized_end(size)?, Site::new(bench)?.sized_end(size)?)
+    }
+
+    /// Checks that all queues are empty.
+    pub fn quiet(&self) -> anyhow::Result<()> {
+        self.a.quiet().context("at the initiator")?;
+        self.b.quiet().context("at the listener")
     }
 
     /// Connects two ends.

@@ -20,7 +20,10 @@ use front_end::FrontEnd;
 ///
 /// Without a command: `run`, every case, on the simulated kernel.
 #[derive(Parser)]
-#[command(version, after_help = "Exit status: 0 when every case passed, 1 when one failed, 2 for a wrong command line.")]
+#[command(
+    version,
+    after_help = "Exit status: 0 when every case passed, 1 when one failed, 2 for a wrong command line."
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,

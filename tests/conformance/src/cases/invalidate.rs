@@ -93,7 +93,7 @@ pub(super) fn reported(bench: &Bench<'_>) -> anyhow::Result<()> {
         fixture.sent(4)?;
         open(&fixture.pair, &fixture.fast).context("registering again")?;
     }
-    Ok(())
+    fixture.pair.quiet()
 }
 
 pub(super) fn access_ends(bench: &Bench<'_>) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! Queue pairs: sizes, full queues, refused posts, flush, order.
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use ndk_abi::{
     ndkpi::{
         NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_RDMA_READ_SINK, NDK_OPERATION_TYPE, NdkOperationTypeRead,
@@ -65,9 +65,7 @@ pub(super) fn not_connected(bench: &Bench<'_>) -> anyhow::Result<()> {
     ] {
         refused(result, STATUS_CONNECTION_INVALID, what)?;
     }
-    let none = site.initiator_cq.poll(8)?.len();
-    ensure!(none == 0, "{none} completions of requests that were refused");
-    Ok(())
+    end.quiet().context("all of them were refused")
 }
 
 pub(super) fn full(bench: &Bench<'_>) -> anyhow::Result<()> {
@@ -95,7 +93,7 @@ pub(super) fn full(bench: &Bench<'_>) -> anyhow::Result<()> {
             expect(&pair.a.initiated()?, NdkOperationTypeSend, context, STATUS_SUCCESS)?;
         }
     }
-    Ok(())
+    pair.quiet()
 }
 
 pub(super) fn bad_requests(bench: &Bench<'_>) -> anyhow::Result<()> {
@@ -136,9 +134,7 @@ pub(super) fn bad_requests(bench: &Bench<'_>) -> anyhow::Result<()> {
     }
     // An inline failure leaves the queue pair usable (IND2QueuePair).
     exchange(&pair.a, &pair.b, &pattern(1, 3000)).context("after the refusals")?;
-    let more = pair.a.site.initiator_cq.poll(8)?.len() + pair.b.site.receive_cq.poll(8)?.len();
-    ensure!(more == 0, "{more} completions of requests that were refused");
-    Ok(())
+    pair.quiet().context("after the refusals")
 }
 
 pub(super) fn flush(bench: &Bench<'_>) -> anyhow::Result<()> {
@@ -161,9 +157,7 @@ pub(super) fn flush(bench: &Bench<'_>) -> anyhow::Result<()> {
         expect(&pair.a.received()?, NdkOperationTypeReceive, context, STATUS_CANCELLED).context("receives")?;
         expect(&pair.a.initiated()?, NdkOperationTypeSend, context, STATUS_CANCELLED).context("waiting sends")?;
     }
-    let more = pair.a.site.initiator_cq.poll(8)?.len() + pair.a.site.receive_cq.poll(8)?.len();
-    ensure!(more == 0, "{more} completions too many");
-    Ok(())
+    pair.quiet()
 }
 
 pub(super) fn order(bench: &Bench<'_>) -> anyhow::Result<()> {
@@ -186,5 +180,5 @@ pub(super) fn order(bench: &Bench<'_>) -> anyhow::Result<()> {
     for context in 0..10 {
         expect(&pair.b.received()?, NdkOperationTypeReceive, context, STATUS_SUCCESS)?;
     }
-    Ok(())
+    pair.quiet()
 }

@@ -71,7 +71,8 @@ pub(super) fn two_queue_pairs(bench: &Bench<'_>) -> anyhow::Result<()> {
         ensure_same(&target.memory().read(at..at + data.len()), &data).with_context(|| format!("round {round}"))?;
         expect(&pair.a.initiated()?, NdkOperationTypeSend, round, STATUS_SUCCESS)?;
     }
-    Ok(())
+    shared.first.quiet()?;
+    shared.second.quiet()
 }
 
 pub(super) fn holds_sends(bench: &Bench<'_>) -> anyhow::Result<()> {
