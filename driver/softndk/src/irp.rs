@@ -12,7 +12,10 @@ use core::{
     sync::atomic::{AtomicPtr, AtomicU8, Ordering},
 };
 
-use ndk_abi::status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_SUCCESS};
+use ndk_abi::{
+    nd_ioctl::METHOD_BUFFERED,
+    status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_SUCCESS},
+};
 use wdk_sys::{
     FILE_OBJECT,
     ntddk::{IoIs32bitProcess, IoReleaseCancelSpinLock, IofCompleteRequest},
@@ -22,6 +25,9 @@ use crate::control;
 
 /// `SL_PENDING_RETURNED` of wdm.h: what IoMarkIrpPending sets.
 const PENDING_RETURNED: u8 = 1;
+
+/// The bits of a control code that say how buffers are passed (`METHOD_*` of wdm.h).
+const METHOD_MASK: u32 = 3;
 
 /// `IO_NO_INCREMENT` of wdm.h.
 const NO_PRIORITY_BOOST: i8 = 0;
@@ -138,7 +144,8 @@ impl Irp {
         unsafe { IofCompleteRequest(irp.cast(), NO_PRIORITY_BOOST) };
     }
 
-    /// An IRP_MJ_DEVICE_CONTROL, buffered, as a request of the control device.
+    /// An IRP_MJ_DEVICE_CONTROL as a request of the control device. With a code whose method is not METHOD_BUFFERED it has
+    /// no buffers: there the system buffer is shorter, or missing.
     pub(crate) fn into_request(self) -> ControlRequest {
         let stack = self.stack();
         // SAFETY: an owned IRP has a current stack location, here with the parameters of its major function.
@@ -147,9 +154,12 @@ impl Irp {
         let output = unsafe { (*stack).output_length } as usize;
         // SAFETY: the IRP is owned.
         let buffer = unsafe { (*self.as_ptr()).system_buffer };
-        let (input, output) = if buffer.is_null() { (0, 0) } else { (input, output) };
+        // SAFETY: an owned IRP has a current stack location.
+        let code = unsafe { (*stack).code };
+        let buffered = code & METHOD_MASK == METHOD_BUFFERED && !buffer.is_null();
+        let (input, output) = if buffered { (input, output) } else { (0, 0) };
         // The I/O manager fills the input only: what lies beyond must not show up in the output.
-        if let Some(beyond) = output.checked_sub(input) {
+        if let Some(beyond) = output.checked_sub(input).filter(|beyond| *beyond != 0) {
             // SAFETY: the buffer has room for the longer of the two.
             let tail = unsafe { buffer.add(input) };
             // SAFETY: the same.
