@@ -3,7 +3,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
     time::Duration,
 };
 
@@ -186,9 +189,9 @@ impl FaultyRequest {
                     let sge = state.receives.get(&(result.QpHandle, result.RequestContext));
                     if let Some(sge) = sge.filter(|sge| length > 0 && length < u64::from(sge.Length)) {
                         let at = sge.Address + length - u64::from(self.fault == Fault::DataChanged);
-                        let byte = at as *mut u8;
                         // SAFETY: inside the buffer of a receive that just completed, so nobody else's at the moment.
-                        unsafe { *byte = (*byte).wrapping_add(1) };
+                        let byte = unsafe { AtomicU8::from_ptr(at as *mut u8) };
+                        byte.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 Fault::CompletionLost if fifth => continue,
