@@ -80,9 +80,9 @@ impl<P: Platform> Adapter<P> {
     /// Opens the device for a consumer of the given interface version. IRQL <= DISPATCH.
     pub fn open(device: &Arc<Device<P>, P>, version: (u16, u16)) -> Result<Arc<Self, P>, Error> {
         let gone = Event::new()?;
-        let adapter = Arc::try_new(Self { version, device: device.clone(), gone })?;
         device.open_adapters.fetch_add(1, Ordering::Relaxed);
-        Ok(adapter)
+        // Dropping it counts down, also if the allocation fails.
+        Ok(Arc::try_new(Self { version, device: device.clone(), gone })?)
     }
 
     /// Gives the consumer's reference up and waits until every object made through it is gone, and every callback has

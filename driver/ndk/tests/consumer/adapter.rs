@@ -1,0 +1,195 @@
+//! NDK_ADAPTER: opening, information, logical address mappings.
+
+use ndk_abi::{
+    ndkpi::{
+        NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
+        NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED,
+        NDK_ADAPTER_INFO, NDK_VERSION, NdkObjectTypeAdapter, NdkUndefined,
+    },
+    status::{
+        NDIS_STATUS_BAD_VERSION, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
+        STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
+    },
+    wdm::PAGE_SIZE,
+};
+use simkernel::Pages;
+
+use crate::kit::{Buffer, World, adapter_info_sized, mapping};
+
+/// OPEN_NDK_ADAPTER_HANDLER: the lowest minor that the consumer can live with is asked for, the highest is served.
+#[test]
+fn open_serves_the_highest_minor_of_the_major() {
+    let world = World::new();
+    let served = [((1, 0), (1, 2)), ((1, 1), (1, 2)), ((1, 2), (1, 2)), ((2, 0), (2, 1)), ((2, 1), (2, 1))];
+    for ((major, minor), (served_major, served_minor)) in served {
+        let adapter = world.open(major, minor).expect("an adapter");
+        let version = NDK_VERSION { Major: served_major, Minor: served_minor };
+        assert_eq!(adapter.header().Version, version);
+        assert_eq!(adapter.header().ObjectType, NdkObjectTypeAdapter);
+        // Objects carry the version that their adapter was opened with.
+        let pd = adapter.create_pd().expect("a PD");
+        assert_eq!(pd.header().Version, version);
+        pd.close_now();
+        world.close_adapter(adapter);
+    }
+}
+
+#[test]
+fn open_refuses_versions_above_and_unknown() {
+    let world = World::new();
+    for (major, minor) in [(0, 0), (1, 3), (2, 2), (3, 0), (u16::MAX, u16::MAX)] {
+        assert_eq!(world.open(major, minor).err(), Some(NDIS_STATUS_BAD_VERSION), "{major}.{minor}");
+    }
+}
+
+#[test]
+fn open_without_memory_leaves_no_trace() {
+    let world = World::new();
+    for nth in 1.. {
+        let fault = world.session.fail_allocation(nth);
+        let opened = world.open(2, 0);
+        if !fault.happened() {
+            drop(fault);
+            world.close_adapter(opened.expect("an adapter"));
+            assert!(nth > 2, "at least the adapter and its head are allocated");
+            break;
+        }
+        assert_eq!(opened.err(), Some(STATUS_INSUFFICIENT_RESOURCES));
+        drop(fault);
+        assert_eq!(world.provider.object_counts().adapters, 1, "allocation {nth}");
+    }
+}
+
+#[test]
+fn info_of_version_2_is_0x68_bytes() {
+    let world = World::new();
+    let (status, size, written) = adapter_info_sized(&world.adapter, None);
+    assert_eq!((status, size), (STATUS_BUFFER_TOO_SMALL, 0x68));
+    assert!(written.is_empty());
+    let (status, size, written) = adapter_info_sized(&world.adapter, Some(0x67));
+    assert_eq!((status, size), (STATUS_BUFFER_TOO_SMALL, 0x68));
+    assert!(written.is_empty());
+    let (status, size, written) = adapter_info_sized(&world.adapter, Some(0x80));
+    assert_eq!((status, size, written.len()), (STATUS_SUCCESS, 0x68, 0x68));
+    assert_ne!(world.adapter.info().RdmaTechnology, NdkUndefined);
+}
+
+/// The structure ended before RdmaTechnology until NDKPI 2.0.
+#[test]
+fn info_of_version_1_is_0x60_bytes() {
+    let world = World::new();
+    let adapter = world.open(1, 1).expect("an adapter");
+    let (status, size, written) = adapter_info_sized(&adapter, Some(0x5F));
+    assert_eq!((status, size), (STATUS_BUFFER_TOO_SMALL, 0x60));
+    assert!(written.is_empty());
+    for room in [0x60, 0x68] {
+        let (status, size, written) = adapter_info_sized(&adapter, Some(room));
+        assert_eq!((status, size), (STATUS_SUCCESS, 0x60));
+        assert!(written.len() <= 0x60, "nothing is written past the old structure");
+        assert_eq!(written[..4], [1, 0, 2, 0], "version 1.2");
+    }
+    world.close_adapter(adapter);
+}
+
+#[test]
+fn info_is_plausible() {
+    let world = World::new();
+    let info: NDK_ADAPTER_INFO = world.adapter.info();
+    assert_eq!(info.Version, NDK_VERSION { Major: 2, Minor: 1 });
+    // What SMB Direct needs.
+    assert!(info.FRMRPageCount >= 16 && info.MaxReadRequestSge >= 1 && info.MaxInitiatorRequestSge >= 6);
+    assert!(info.MaxReceiveQueueDepth >= 256 && info.MaxInitiatorQueueDepth >= 511 && info.MaxCqDepth >= 512);
+    assert!(info.MaxInboundReadLimit >= 32 && info.MaxOutboundReadLimit >= 8);
+    // What is advertised, and what is not.
+    assert_ne!(info.AdapterFlags & NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, 0);
+    assert_ne!(info.AdapterFlags & NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, 0);
+    assert_eq!(info.AdapterFlags & NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, 0);
+    assert_eq!(info.AdapterFlags & NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, 0);
+}
+
+#[test]
+fn every_object_refuses_unknown_extensions() {
+    let world = World::new();
+    let adapter = &world.adapter;
+    let pd = adapter.create_pd().expect("a PD");
+    let cq = adapter.create_cq(1).expect("a CQ");
+    let mr = pd.create_mr(false).expect("an MR");
+    let srq = pd.create_srq(1, 1, 0).expect("an SRQ");
+    let qp = pd.create_qp(&cq, &cq, 0, crate::kit::QpSizes::default()).expect("a QP");
+    let connector = adapter.create_connector().expect("a connector");
+    let listener = adapter.create_listener().expect("a listener");
+    let answers = [
+        adapter.query_extension(),
+        pd.query_extension(),
+        cq.query_extension(),
+        mr.query_extension(),
+        srq.query_extension(),
+        qp.query_extension(),
+        connector.query_extension(),
+        listener.query_extension(),
+    ];
+    assert_eq!(answers, [STATUS_NOT_SUPPORTED; 8]);
+    listener.close_now();
+    connector.close_now();
+    qp.close_now();
+    srq.close_now();
+    mr.close_now();
+    cq.close_now();
+    pd.close_now();
+}
+
+/// NDK_FN_BUILD_LAM: every page of the range, and where in the first one it begins.
+#[test]
+fn lam_names_each_page_once() {
+    let world = World::new();
+    let pages = Pages::new(4);
+    let address = |page: usize| pages.address(page * PAGE_SIZE).addr().get() as i64;
+    for (offset, length, expected) in [
+        (0, 1, 0..1),
+        (0, PAGE_SIZE, 0..1),
+        (0, PAGE_SIZE + 1, 0..2),
+        (100, PAGE_SIZE - 100, 0..1),
+        (100, PAGE_SIZE - 99, 0..2),
+        (PAGE_SIZE - 1, 2, 0..2),
+        (PAGE_SIZE, 3 * PAGE_SIZE, 1..4),
+        (PAGE_SIZE + 5, 2 * PAGE_SIZE, 1..4),
+    ] {
+        let mdl = pages.mdl(offset, length, Buffer::INDEX);
+        let lam = mapping(&world.adapter, &mdl, length).expect("a mapping");
+        let found: Vec<i64> = lam.pages.iter().map(|page| page.QuadPart).collect();
+        assert_eq!(found, expected.map(address).collect::<Vec<_>>(), "{length} bytes at {offset}");
+        assert_eq!(lam.first_byte_offset as usize, offset % PAGE_SIZE);
+    }
+}
+
+#[test]
+fn lam_of_a_chain_joins_pages_that_two_mdls_share() {
+    let world = World::new();
+    let pages = Pages::new(3);
+    let address = |page: usize| pages.address(page * PAGE_SIZE).addr().get() as i64;
+    let middle = PAGE_SIZE + 700;
+    let chain = pages.mdl(50, middle - 50, Buffer::INDEX).chain(pages.mdl(middle, 0, Buffer::INDEX));
+    let chain = chain.chain(pages.mdl(middle, pages.size() - middle, Buffer::INDEX));
+    let lam = mapping(&world.adapter, &chain, pages.size() - 50).expect("a mapping");
+    let found: Vec<i64> = lam.pages.iter().map(|page| page.QuadPart).collect();
+    assert_eq!(found, (0..3).map(address).collect::<Vec<_>>());
+    assert_eq!(lam.first_byte_offset, 50);
+    // Only as much as was asked for.
+    let lam = mapping(&world.adapter, &chain, PAGE_SIZE - 50).expect("a mapping");
+    assert_eq!(lam.pages.len(), 1);
+}
+
+#[test]
+fn lam_refuses_what_it_cannot_map() {
+    let world = World::new();
+    let pages = Pages::new(3);
+    let whole = pages.mdl(0, pages.size(), Buffer::INDEX);
+    assert_eq!(mapping(&world.adapter, &whole, 0).err(), Some(STATUS_INVALID_PARAMETER));
+    assert_eq!(mapping(&world.adapter, &whole, pages.size() + 1).err(), Some(STATUS_INVALID_PARAMETER));
+    let hole = pages.mdl(0, PAGE_SIZE, Buffer::INDEX).chain(pages.mdl(2 * PAGE_SIZE, PAGE_SIZE, Buffer::INDEX));
+    assert_eq!(mapping(&world.adapter, &hole, 2 * PAGE_SIZE).err(), Some(STATUS_INVALID_PARAMETER));
+    let fault = world.session.fail_mapping(1);
+    let fresh = pages.mdl(0, PAGE_SIZE, Buffer::INDEX);
+    assert_eq!(mapping(&world.adapter, &fresh, PAGE_SIZE).err(), Some(STATUS_INSUFFICIENT_RESOURCES));
+    assert!(fault.happened());
+}

@@ -1,0 +1,24 @@
+//! What a kernel consumer of NDK is made of: it reaches the provider through the dispatch tables only.
+
+mod call;
+mod gate;
+mod hold;
+mod memory;
+mod objects;
+mod pair;
+mod transport;
+mod waiter;
+mod world;
+
+pub(crate) use gate::Gate;
+pub(crate) use hold::HeldProcessors;
+pub(crate) use memory::{Buffer, FastRegion, Lam, mapping, pattern, sge};
+pub(crate) use objects::{Adapter, Connector, Cq, Listener, Mr, Pd, Qp, QpSizes, Srq, adapter_info_sized};
+pub(crate) use pair::{Options, Pair, Side, Unconnected, connect, loopback};
+pub(crate) use waiter::{Request, Waiter};
+pub(crate) use world::{World, addresses};
+
+use std::time::Duration;
+
+/// How long anything may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);

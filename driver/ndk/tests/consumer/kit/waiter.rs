@@ -1,0 +1,204 @@
+//! Contexts of callbacks: they count, keep and time the calls, and check what a consumer may rely on.
+#![expect(unsafe_code, reason = "callbacks of a C interface")]
+
+use std::{
+    ffi::c_void,
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use ndk_abi::{
+    ndkpi::{NDK_CONNECTOR, NDK_OBJECT_HEADER},
+    status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
+};
+use platform::Platform;
+use simkernel::SimKernel;
+
+use super::LIMIT;
+
+/// Orders all calls of a session.
+static CLOCK: AtomicU64 = AtomicU64::new(1);
+/// What callbacks saw that they must not see. A callback cannot panic: it would unwind into the driver.
+static COMPLAINTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The present time, for comparison with that of calls.
+pub(crate) fn now() -> u64 {
+    CLOCK.fetch_add(1, Ordering::SeqCst)
+}
+
+/// Notes what must not be, and fails the test when its world ends.
+pub(crate) fn complain(complaint: String) {
+    lock(&COMPLAINTS).push(complaint);
+}
+
+pub(crate) fn take_complaints() -> Vec<String> {
+    std::mem::take(&mut *lock(&COMPLAINTS))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One call of a callback.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) status: NTSTATUS,
+    /// The object or the reason, of callbacks that have one.
+    pub(crate) value: usize,
+    pub(crate) begun: u64,
+    pub(crate) ended: Option<u64>,
+}
+
+type Hook = Box<dyn FnMut(Call) + Send>;
+
+/// The context of a callback. Contexts are never freed, so that a call that comes too late is seen, not suffered.
+pub(crate) struct Waiter {
+    name: &'static str,
+    calls: Mutex<Vec<Call>>,
+    ended: Condvar,
+    hook: Mutex<Option<Hook>>,
+    running: AtomicUsize,
+    taken: AtomicUsize,
+}
+
+impl Waiter {
+    pub(crate) fn new(name: &'static str) -> &'static Self {
+        Box::leak(Box::new(Self {
+            name,
+            calls: Mutex::default(),
+            ended: Condvar::new(),
+            hook: Mutex::default(),
+            running: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Has `hook` run inside of each call.
+    pub(crate) fn on_call(&self, hook: impl FnMut(Call) + Send + 'static) {
+        *lock(&self.hook) = Some(Box::new(hook));
+    }
+
+    pub(crate) fn context(&'static self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    fn called(&self, status: NTSTATUS, value: usize) {
+        if SimKernel::irql() > platform::DISPATCH_LEVEL {
+            complain(format!("{} called above DISPATCH_LEVEL", self.name));
+        }
+        if !simkernel::held_locks().is_empty() {
+            complain(format!("{} called with a spin lock held", self.name));
+        }
+        if self.running.fetch_add(1, Ordering::SeqCst) != 0 {
+            complain(format!("{} called twice at once", self.name));
+        }
+        let call = Call { status, value, begun: now(), ended: None };
+        let index = {
+            let mut calls = lock(&self.calls);
+            calls.push(call);
+            calls.len() - 1
+        };
+        let hook = lock(&self.hook).take();
+        if let Some(mut hook) = hook {
+            hook(call);
+            lock(&self.hook).get_or_insert(hook);
+        }
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        lock(&self.calls)[index].ended = Some(now());
+        self.ended.notify_all();
+    }
+
+    /// The calls so far.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        lock(&self.calls).clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.calls).len()
+    }
+
+    /// Waits until `count` calls have ended.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, count: usize) -> Vec<Call> {
+        let deadline = Instant::now() + LIMIT;
+        let mut calls = lock(&self.calls);
+        while calls.iter().filter(|call| call.ended.is_some()).count() < count {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "{}: {} of {count} calls: {calls:?}", self.name, calls.len());
+            calls = self.ended.wait_timeout(calls, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        calls.clone()
+    }
+
+    /// Waits for the next call that was not taken yet.
+    #[track_caller]
+    pub(crate) fn take(&self) -> Call {
+        let index = self.taken.fetch_add(1, Ordering::SeqCst);
+        self.wait_for(index + 1)[index]
+    }
+}
+
+/// An asynchronous call: what it returned, and its completion.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) returned: NTSTATUS,
+    pub(crate) completion: &'static Waiter,
+}
+
+impl Request {
+    pub(crate) fn pended(&self) -> bool {
+        self.returned == STATUS_PENDING
+    }
+
+    /// Whether it is over.
+    pub(crate) fn is_done(&self) -> bool {
+        !self.pended() || self.completion.count() > 0
+    }
+
+    /// The outcome, inline or by callback.
+    #[track_caller]
+    pub(crate) fn wait(&self) -> NTSTATUS {
+        if self.pended() {
+            return self.completion.wait_for(1)[0].status;
+        }
+        assert_eq!(self.completion.count(), 0, "{} called although the answer was inline", self.completion.name);
+        self.returned
+    }
+
+    #[track_caller]
+    pub(crate) fn succeed(&self) {
+        assert_eq!(self.wait(), STATUS_SUCCESS, "{}", self.completion.name);
+    }
+}
+
+fn waiter(context: *mut c_void) -> &'static Waiter {
+    // SAFETY: contexts come from `Waiter::context` and are never freed.
+    unsafe { &*context.cast::<Waiter>() }
+}
+
+pub(crate) unsafe extern "system" fn completed(context: *mut c_void, status: NTSTATUS) {
+    waiter(context).called(status, 0);
+}
+
+pub(crate) unsafe extern "system" fn closed(context: *mut c_void) {
+    waiter(context).called(STATUS_SUCCESS, 0);
+}
+
+pub(crate) unsafe extern "system" fn created(context: *mut c_void, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
+    waiter(context).called(status, object.expose_provenance());
+}
+
+pub(crate) unsafe extern "system" fn disconnected(context: *mut c_void) {
+    waiter(context).called(STATUS_SUCCESS, usize::MAX);
+}
+
+pub(crate) unsafe extern "system" fn disconnected_ex(context: *mut c_void, reason: u32) {
+    waiter(context).called(STATUS_SUCCESS, reason as usize);
+}
+
+pub(crate) unsafe extern "system" fn connect_event(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
+    waiter(context).called(STATUS_SUCCESS, connector.expose_provenance());
+}

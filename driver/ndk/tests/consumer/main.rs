@@ -1,0 +1,9 @@
+//! A kernel consumer of NDK against the provider, over the simulated kernel: one module for each object, and some for what
+//! concerns several. Each test is a session of the simulated kernel and ends with a clean ledger.
+
+mod kit;
+
+mod adapter;
+mod cq;
+mod mr;
+mod pd;
