@@ -14,8 +14,9 @@ use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::{Host, Ref};
 
-/// At most 64 * 128 handles a file.
-const CHUNKS: usize = 128;
+/// At most 8192 handles a file.
+const CHUNK: u32 = 256;
+const CHUNKS: usize = 32;
 
 macro_rules! objects {
     ($($(#[$meta:meta])* $kind:ident($object:ty),)*) => {
@@ -58,7 +59,7 @@ objects! {
 }
 
 struct Table<H: Host> {
-    objects: Slab<Object<H>, H::Platform, CHUNKS>,
+    objects: Slab<Object<H>, H::Platform, CHUNK, CHUNKS>,
     closed: bool,
 }
 

@@ -13,8 +13,9 @@ use crate::device::Shared;
 use crate::slab::Slab;
 use crate::{Host, Ref, Request};
 
-/// At most 64 * 16 requests of a file wait at a time.
-const CHUNKS: usize = 16;
+/// At most 1024 requests of a file wait at a time.
+const CHUNK: u32 = 32;
+const CHUNKS: usize = 32;
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ struct Entry<H: Host> {
 }
 
 struct Table<H: Host> {
-    entries: Slab<Entry<H>, H::Platform, CHUNKS>,
+    entries: Slab<Entry<H>, H::Platform, CHUNK, CHUNKS>,
     first: Option<u64>,
     last: Option<u64>,
     next_sequence: u64,

@@ -9,13 +9,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
 use platform::{Platform, Slice};
 
-/// Slots of a chunk.
-const CHUNK: u32 = 64;
-
 static NEXT_GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// At most `CHUNKS` * 64 slots.
-pub(crate) struct Slab<T, P: Platform, const CHUNKS: usize> {
+/// At most `CHUNKS` chunks of `CHUNK` slots.
+pub(crate) struct Slab<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> {
     /// Empty where nothing is allocated yet.
     chunks: [Slice<Slot<T>, P>; CHUNKS],
     /// Chunks with memory: the first ones.
@@ -35,7 +32,7 @@ enum Content<T> {
     Full(T),
 }
 
-impl<T, P: Platform, const CHUNKS: usize> Slab<T, P, CHUNKS> {
+impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CHUNKS> {
     pub(crate) fn new() -> Self {
         Self { chunks: [const { Slice::empty() }; CHUNKS], allocated: 0, free: None }
     }

@@ -1,0 +1,282 @@
+//! Who completes a pended request: the event, `*_CANCEL_IO`, the free of the object, cleanup, or the cancel routine; once.
+
+mod common;
+
+use std::{sync::Arc, thread, time::Duration};
+
+use common::{
+    User, World,
+    host::Shared,
+    start,
+    user::{Answer, handle, work},
+};
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use simkernel::{boot, watchdog};
+use zerocopy::IntoBytes;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A listening world, for requests that pend.
+fn listening(user: &User<'_>) -> World {
+    let world = World::new(user);
+    assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &common::user::bind(world.listener, "10.1.2.3:0")), STATUS_SUCCESS);
+    let listen = ND_LISTEN { Version: 1, Backlog: 2, ListenerHandle: world.listener };
+    assert_eq!(user.call(IOCTL_ND_LISTENER_LISTEN, &listen), STATUS_SUCCESS);
+    world
+}
+
+/// One pended request of each kind that needs no connection; which code cancels it, which frees its object, and of what.
+fn pend_each(user: &User<'_>, world: &World) -> Vec<(Answer, u32, u32, u64)> {
+    let srq = user.send(IOCTL_ND_SRQ_NOTIFY, &handle(world.srq));
+    vec![
+        (user.notify(world.cq, ND_CQ_NOTIFY_ANY), IOCTL_ND_CQ_CANCEL_IO, IOCTL_ND_CQ_FREE, world.cq),
+        (user.notify(world.cq, ND_CQ_NOTIFY_ERRORS), IOCTL_ND_CQ_CANCEL_IO, IOCTL_ND_CQ_FREE, world.cq),
+        (srq, IOCTL_ND_SRQ_CANCEL_IO, IOCTL_ND_SRQ_FREE, world.srq),
+        (
+            user.get_request(world.listener, world.connector),
+            IOCTL_ND_LISTENER_CANCEL_IO,
+            IOCTL_ND_LISTENER_FREE,
+            world.listener,
+        ),
+    ]
+}
+
+#[test]
+fn the_cancel_routine_completes_any_pended_request() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = listening(&user);
+    for (answer, ..) in pend_each(&user, &world) {
+        assert!(answer.is_pending());
+        answer.shared.cancel(&user.file);
+        assert_eq!(answer.wait(), STATUS_CANCELLED);
+        // Late and made-up ones find nothing.
+        answer.shared.cancel(&user.file);
+        user.file.cancel(0x1234_0000_0000);
+    }
+    // The connector waits no more, so it can again.
+    assert!(user.get_request(world.listener, world.connector).is_pending());
+}
+
+#[test]
+fn a_request_cancelled_before_it_is_sent_does_not_pend() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = listening(&user);
+    let shared = Arc::new(Shared::default());
+    shared.cancel_before_it_is_sent();
+    let notify = ND_CQ_NOTIFY { Version: 1, Type: ND_CQ_NOTIFY_ANY, CqHandle: world.cq };
+    let answer = user.send_shared(IOCTL_ND_CQ_NOTIFY, notify.as_bytes(), 0, shared);
+    assert_eq!((answer.returned, answer.wait()), (STATUS_CANCELLED, STATUS_CANCELLED));
+    let shared = Arc::new(Shared::default());
+    shared.cancel_before_it_is_sent();
+    let get = ND_GET_CONNECTION_REQUEST {
+        Version: 1,
+        Reserved: 0,
+        ListenerHandle: world.listener,
+        ConnectorHandle: world.connector,
+    };
+    let answer = user.send_shared(IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST, get.as_bytes(), 0, shared);
+    assert_eq!(answer.wait(), STATUS_CANCELLED);
+    assert!(user.get_request(world.listener, world.connector).is_pending(), "the connector is free again");
+}
+
+#[test]
+fn cancel_io_and_free_complete_in_order_of_issue() {
+    let _session = boot();
+    let device = start();
+    for free in [false, true] {
+        let user = User::new(&device);
+        let world = listening(&user);
+        let more = pend_each(&user, &world);
+        let notifies: Vec<_> = (0..50).map(|kind| user.notify(world.cq, kind % 3)).collect();
+        for (_, cancel, close, object) in &more {
+            // The second request of an object finds it cancelled, or gone.
+            user.call(if free { *close } else { *cancel }, &handle(*object));
+        }
+        assert!(more.iter().all(|(answer, ..)| answer.wait() == STATUS_CANCELLED));
+        assert!(notifies.iter().all(|answer| answer.wait() == STATUS_CANCELLED));
+        assert!(notifies.iter().map(|answer| answer.shared.order()).is_sorted());
+    }
+}
+
+#[test]
+fn cleanup_leaves_to_the_cancel_routine_what_it_has_begun() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = listening(&user);
+    let pended = pend_each(&user, &world);
+    let begun: Vec<_> = pended.iter().map(|(answer, ..)| answer.shared.begin_cancel()).collect();
+    // Everybody else passes them over.
+    assert_eq!(user.call(IOCTL_ND_CQ_CANCEL_IO, &handle(world.cq)), STATUS_SUCCESS);
+    assert_eq!(user.call(IOCTL_ND_SRQ_FREE, &handle(world.srq)), STATUS_SUCCESS);
+    thread::scope(|scope| {
+        // It may wait for the cancel routines, but completes nothing of theirs.
+        let cleanup = scope.spawn(|| user.file.cleanup(&simkernel::passive()));
+        thread::sleep(Duration::from_millis(20));
+        for ((answer, ..), id) in pended.iter().zip(begun) {
+            assert!(answer.is_pending());
+            user.file.cancel(id.expect("it was pended"));
+            assert_eq!(answer.wait(), STATUS_CANCELLED);
+        }
+        cleanup.join().unwrap();
+    });
+    // After cleanup there is nothing to work with.
+    assert_eq!(user.notify(world.cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_INVALID_HANDLE);
+    let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: common::host::ADAPTER_ID, ..ndk_abi::describe::ZeroInit::ZERO };
+    let open = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, &open);
+    assert_eq!(open.map(|_| ()), Err(STATUS_CANCELLED));
+}
+
+#[test]
+fn an_event_and_a_cancel_race_for_each_request() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let adapter = user.adapter();
+        let pd = user.create(IOCTL_ND_PD_CREATE, adapter);
+        let cq = user.cq(adapter, 256);
+        let qp = user.qp(pd, cq);
+        let mut ends = [0, 0];
+        for context in 0..200 {
+            assert_eq!(user.post(&work(NdkOperationTypeReceive, qp, context), &[], b""), STATUS_SUCCESS);
+            let answers = [0; 4].map(|_| user.notify(cq, ND_CQ_NOTIFY_ANY));
+            thread::scope(|scope| {
+                for answer in &answers[1..3] {
+                    scope.spawn(|| answer.shared.cancel(&user.file));
+                }
+                scope.spawn(|| user.call(IOCTL_ND_QP_FLUSH, &handle(qp)));
+                scope.spawn(|| user.call(IOCTL_ND_CQ_CANCEL_IO, &handle(cq)));
+            });
+            for answer in answers {
+                match answer.wait() {
+                    STATUS_SUCCESS => ends[0] += 1,
+                    STATUS_CANCELLED => ends[1] += 1,
+                    status => panic!("{status}"),
+                }
+            }
+            assert_eq!(user.completions(cq, 1)[0].Status, STATUS_CANCELLED);
+        }
+        assert!(ends[1] > 0, "{ends:?}");
+    });
+}
+
+#[test]
+fn a_cancelled_connect_leaves_no_connection_behind() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = listening(&user);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+        let qp = user.qp(world.pd, world.cq);
+        for by_routine in [true, false] {
+            let connect = user.connect(active, qp, address, b"");
+            assert!(connect.is_pending());
+            assert_eq!(user.connect(active, qp, address, b"").wait(), STATUS_CONNECTION_ACTIVE);
+            if by_routine {
+                connect.shared.cancel(&user.file);
+            } else {
+                assert_eq!(user.call(IOCTL_ND_CONNECTOR_CANCEL_IO, &handle(active)), STATUS_SUCCESS);
+            }
+            assert_eq!(connect.wait(), STATUS_CANCELLED);
+        }
+        // The connector connects again, and meets the two requests nobody stands behind any more first.
+        let requested = user.get_request(world.listener, world.connector);
+        assert_eq!(requested.wait(), STATUS_SUCCESS);
+        let accept = user.accept(world.connector, world.qp, b"");
+        assert!(matches!(accept.wait(), STATUS_CONNECTION_ABORTED | STATUS_CONNECTION_REFUSED), "{}", accept.wait());
+    });
+}
+
+#[test]
+fn above_the_backlog_requests_are_refused() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = listening(&user);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let connects: Vec<_> = (0..5)
+            .map(|_| {
+                let connector = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+                user.connect(connector, user.qp(world.pd, world.cq), address, b"")
+            })
+            .collect();
+        for refused in &connects[2..] {
+            assert_eq!(refused.wait(), STATUS_CONNECTION_REFUSED);
+        }
+        assert!(connects[..2].iter().all(Answer::is_pending), "a backlog of 2");
+        // Free refuses who waits.
+        assert_eq!(user.call(IOCTL_ND_LISTENER_FREE, &handle(world.listener)), STATUS_SUCCESS);
+        assert!(connects[..2].iter().all(|connect| connect.wait() == STATUS_CONNECTION_REFUSED));
+    });
+}
+
+#[test]
+fn a_listener_that_is_only_bound_refuses() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = World::new(&user);
+        let bind = common::user::bind(world.listener, "10.1.2.3:0");
+        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_SUCCESS);
+        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_ADDRESS_ALREADY_ASSOCIATED);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let refused = user.connect(world.connector, world.qp, address, b"");
+        assert_eq!(refused.wait(), STATUS_CONNECTION_REFUSED);
+        assert_eq!(user.get_request(world.listener, world.connector).wait(), STATUS_INVALID_DEVICE_STATE);
+    });
+}
+
+#[test]
+fn a_process_that_dies_in_mid_traffic_leaves_nothing() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        for round in 0..20 {
+            let user = User::new(&device);
+            let world = listening(&user);
+            let memory = user.memory(world.pd, 4);
+            let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+            let requested = user.get_request(world.listener, world.connector);
+            let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+            let cq = user.cq(world.adapter, 256);
+            let qp = user.qp(world.pd, cq);
+            let connect = user.connect(active, qp, address, b"");
+            requested.wait();
+            let accept = user.accept(world.connector, world.qp, b"");
+            connect.wait();
+            let complete = user.send(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active));
+            if round % 2 == 0 {
+                complete.wait();
+                for context in 0..16 {
+                    let post = SOFTNDK_POST { SgeCount: 1, ..work(NdkOperationTypeSend, qp, context) };
+                    user.post(&post, &[memory.sge(0, 4096)], b"");
+                }
+                for context in 0..8 {
+                    let post = SOFTNDK_POST { SgeCount: 1, ..work(NdkOperationTypeReceive, world.qp, context) };
+                    user.post(&post, &[memory.sge(8192, 4096)], b"");
+                }
+            }
+            let pended = [
+                user.notify(cq, ND_CQ_NOTIFY_ERRORS),
+                user.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(active)),
+                accept,
+                complete,
+            ];
+            drop(user);
+            for answer in pended {
+                answer.wait();
+            }
+            assert_eq!(device.host().pinned(), 0);
+            assert_eq!(device.host().provider().object_counts(), ndk_provider::ObjectCounts::default());
+        }
+    });
+}
