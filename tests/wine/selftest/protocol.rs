@@ -21,6 +21,9 @@ pub const BLOCK: u32 = code(6);
 /// Name of the device.
 pub const DEVICE: &str = "SoftNdkSelfTest";
 
+/// Parameter of the service: 1 asks for attributes to be set in the wrong order.
+pub const WRONG_ORDER: &str = "WrongOrder";
+
 /// Memory of the caller.
 #[repr(C)]
 #[derive(Clone, Copy)]

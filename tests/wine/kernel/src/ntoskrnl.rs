@@ -1,5 +1,5 @@
 //! Exports of the ntoskrnl stand-in: its own and Wine's behind it. Contracts are those of the WDK pages of the same names.
-#![expect(missing_docs, clippy::missing_safety_doc, reason = "documented in the WDK under the same names")]
+#![expect(missing_docs, reason = "documented in the WDK under the same names")]
 
 use std::ffi::{c_char, c_void};
 

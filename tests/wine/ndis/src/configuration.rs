@@ -148,7 +148,7 @@ unsafe extern "system" fn NdisReadNetworkAddress(
         .chars()
         .filter(char::is_ascii_hexdigit)
         .collect();
-    let bytes: Vec<u8> = digits.as_bytes().chunks_exact(2).filter_map(|pair| hexadecimal(pair)).collect();
+    let bytes: Vec<u8> = digits.as_bytes().chunks_exact(2).filter_map(hexadecimal).collect();
     let found = convert(NdisParameterBinary, REG_SZ, &bytes).filter(|_| !bytes.is_empty());
     let (status, pointer) = match found {
         Some(found) => {

@@ -97,9 +97,8 @@ unsafe extern "system" fn NdisRegisterDeviceEx(
     };
     let sizes = [NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1];
     // SAFETY: the caller gives attributes.
-    if let Err(status) =
-        unsafe { check_header(attributes.cast(), WHAT, NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES, &sizes) }
-    {
+    let checked = unsafe { check_header(attributes.cast(), WHAT, NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES, &sizes) };
+    if let Err(status) = checked {
         return status;
     }
     if lock(&driver.adapter).is_none() {

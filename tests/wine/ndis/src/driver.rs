@@ -81,7 +81,7 @@ unsafe fn read_characteristics(
     unsafe { (&raw mut copy).cast::<u8>().copy_from(characteristics.cast(), size.into()) };
 
     let version = (copy.MajorNdisVersion, copy.MinorNdisVersion);
-    if version < (6, 30) || version > (6, 85) {
+    if !((6, 30)..=(6, 85)).contains(&version) {
         violation(&format!("{WHAT}: NDIS {}.{} (NDK needs 6.30, this is 6.85)", version.0, version.1));
         return Err(NDIS_STATUS_BAD_VERSION);
     }
@@ -155,10 +155,10 @@ unsafe extern "system" fn NdisMRegisterMiniportDriver(
     kernel::object(REGISTRATION, 1);
 
     let status = match characteristics.SetOptionsHandler {
-        // SAFETY: the driver's handler, called as documented.
-        Some(set_options) => {
-            kernel::balanced("MiniportSetOptions", || unsafe { set_options(driver.handle(), context) })
-        }
+        Some(set_options) => kernel::balanced("MiniportSetOptions", || {
+            // SAFETY: the driver's handler, called as documented.
+            unsafe { set_options(driver.handle(), context) }
+        }),
         None => NDIS_STATUS_SUCCESS,
     };
     driver.in_set_options.store(false, Ordering::Release);
@@ -211,8 +211,8 @@ unsafe extern "system" fn NdisSetOptionalHandlers(handle: NDIS_HANDLE, handlers:
     }
     let sizes = [NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1];
     // SAFETY: the caller gives a structure that begins with a header.
-    if let Err(status) = unsafe { check_header(handlers, WHAT, NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS, &sizes) }
-    {
+    let checked = unsafe { check_header(handlers, WHAT, NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS, &sizes) };
+    if let Err(status) = checked {
         return status;
     }
     // SAFETY: type and size have been checked.

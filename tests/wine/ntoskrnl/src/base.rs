@@ -74,20 +74,41 @@ macro_rules! wine {
 }
 pub(crate) use wine;
 
-/// The first return address outside this module, as `module+offset`: the place in the driver that called a function.
+/// Modules between the driver and the report: the stand-ins, and Windows's own below a thread.
+const NOT_THE_DRIVER: [&str; 8] = [
+    "ntoskrnl.exe",
+    "ndis.sys",
+    "wdfldr.sys",
+    "ntosbase.exe",
+    "ntdll.dll",
+    "kernelbase.dll",
+    "kernel32.dll",
+    "winedevice.exe",
+];
+
+/// The first return address in the driver, as `module+offset`: the place from where a function was called.
 pub(crate) fn caller() -> String {
-    let own = module_of(caller as *const () as *const c_void).map(|(base, _)| base);
-    let mut frames = [std::ptr::null_mut::<c_void>(); 32];
+    let mut frames = [std::ptr::null_mut::<c_void>(); 48];
     // SAFETY: `frames` has room for the number of entries given.
     let count = unsafe { RtlCaptureStackBackTrace(0, frames.len() as u32, frames.as_mut_ptr(), std::ptr::null_mut()) };
-    for frame in frames.iter().take(count.into()) {
-        if let Some((base, name)) = module_of(*frame)
-            && Some(base) != own
-        {
-            return format!("{name}+{:#x}", (*frame as usize).wrapping_sub(base));
+    let driver = frames.iter().take(count.into()).find_map(|frame| {
+        let (base, name) = module_of(*frame)?;
+        let foreign = !NOT_THE_DRIVER.iter().any(|own| name.eq_ignore_ascii_case(own));
+        foreign.then(|| format!("{name}+{:#x}", *frame as usize - base))
+    });
+    driver.unwrap_or_else(|| "outside the driver".into())
+}
+
+/// An address of code, shown as `module+offset`.
+pub(crate) struct Place(pub(crate) usize);
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match module_of(self.0 as *const c_void) {
+            Some((base, name)) => write!(f, "{name}+{:#x}", self.0 - base),
+            None => write!(f, "{:#x}", self.0),
         }
     }
-    "unknown".into()
 }
 
 /// Base address and file name of the module that contains `address`.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    base::status,
+    base::{self, status},
     irql::{self, DISPATCH_LEVEL, PASSIVE_LEVEL},
     report::{self, violation},
 };
@@ -96,8 +96,11 @@ fn run(queues: &Queues, processor: usize) {
         };
         drop(entries);
         if let Some((dpc, Some(routine), context, argument1, argument2)) = call {
+            let place = base::Place(routine as usize);
             // SAFETY: the driver gave this routine for these arguments. The KDPC may be freed by the routine: it is not used again.
-            irql::balanced("a DPC routine", || unsafe { routine(dpc, context, argument1, argument2) });
+            irql::balanced(format_args!("the DPC routine at {place}"), || unsafe {
+                routine(dpc, context, argument1, argument2);
+            });
         }
         irql::set(PASSIVE_LEVEL, true);
     }

@@ -164,7 +164,7 @@ pub(crate) fn at_least(minimum: u8, function: &str) {
 }
 
 /// Runs a callback of the driver and reports it if it returns at another IRQL than it was called at.
-pub(crate) fn balanced<T>(what: &str, callback: impl FnOnce() -> T) -> T {
+pub(crate) fn balanced<T>(what: impl std::fmt::Display, callback: impl FnOnce() -> T) -> T {
     let before = current();
     let result = callback();
     let after = current();

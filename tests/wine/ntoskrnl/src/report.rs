@@ -44,7 +44,7 @@ pub(crate) fn violation(text: &str) {
     let level = irql::current();
     let caller = base::caller();
     lock(&STATE).violations += 1;
-    emit(&format!("violation: {text} (IRQL {level}, from {caller})"));
+    emit(&format!("violation: {text} (IRQL {level}, {caller})"));
 }
 
 /// Adds `delta` to the number of live objects of one kind.

@@ -175,12 +175,12 @@ unsafe fn check_dpc(text: &mut Text<'_>) {
     // SAFETY: a DPC in static storage, flushed at the end.
     unsafe {
         KeInitializeEvent(EVENT.get(), 1, 0);
-        KeInitializeDpc(dpc, dpc_routine, 1 as *mut c_void);
+        KeInitializeDpc(dpc, dpc_routine, 4 as *mut c_void);
         RAN.store(0, Ordering::Relaxed);
         text.check(KeInsertQueueDpc(dpc, 2 as *mut c_void, 3 as *mut c_void) == 1, "KeInsertQueueDpc");
         text.check(wait_for_event() == 0, "a DPC did not run");
         text.check(LEVEL.load(Ordering::Relaxed) == 2, "a DPC does not run at DISPATCH_LEVEL");
-        text.check(ARGUMENTS.load(Ordering::Relaxed) == 321, "a DPC's arguments");
+        text.check(ARGUMENTS.load(Ordering::Relaxed) == 324, "a DPC's arguments");
 
         // While this thread has the processor, a DPC queued on it waits: twice is once, and it can be removed.
         KfRaiseIrql(2);

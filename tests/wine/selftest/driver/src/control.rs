@@ -67,7 +67,7 @@ const INVALID_DEVICE_REQUEST: i32 = 0xC000_0010_u32.cast_signed();
 const BUFFER_TOO_SMALL: i32 = 0xC000_0023_u32.cast_signed();
 
 /// A counted string of ASCII characters.
-fn unicode(text: &str, buffer: &mut [u16; 64]) -> UNICODE_STRING {
+pub(crate) fn unicode(text: &str, buffer: &mut [u16; 64]) -> UNICODE_STRING {
     let mut length = 0;
     for (place, character) in buffer.iter_mut().zip(text.encode_utf16()) {
         *place = character;

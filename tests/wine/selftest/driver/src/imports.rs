@@ -4,8 +4,8 @@ use core::ffi::c_void;
 
 use ndk_abi::{
     ndis::{
-        NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE, NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NET_BUFFER_LIST,
-        NET_PNP_EVENT_NOTIFICATION,
+        NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE,
+        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_PARAMETER_TYPE, NET_BUFFER_LIST, NET_PNP_EVENT_NOTIFICATION,
     },
     wdm::{MDL, UNICODE_STRING},
 };
@@ -144,6 +144,18 @@ unsafe extern "system" {
         device_handle: *mut NDIS_HANDLE,
     ) -> i32;
     pub(crate) fn NdisDeregisterDeviceEx(handle: NDIS_HANDLE);
+    pub(crate) fn NdisOpenConfigurationEx(
+        object: *const NDIS_CONFIGURATION_OBJECT,
+        configuration: *mut NDIS_HANDLE,
+    ) -> i32;
+    pub(crate) fn NdisReadConfiguration(
+        status: *mut i32,
+        value: *mut *mut NDIS_CONFIGURATION_PARAMETER,
+        configuration: NDIS_HANDLE,
+        keyword: *const UNICODE_STRING,
+        kind: NDIS_PARAMETER_TYPE,
+    );
+    pub(crate) fn NdisCloseConfiguration(configuration: NDIS_HANDLE);
     pub(crate) fn NdisMGetDeviceProperty(
         handle: NDIS_HANDLE,
         physical: *mut *mut c_void,

@@ -11,6 +11,7 @@ use crate::{
     control,
     imports::{self, NdisMRegisterMiniportDriver, NdisMSetMiniportAttributes},
     kmdf, oid,
+    protocol::WRONG_ORDER,
 };
 
 static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -180,6 +181,35 @@ fn adapter_info() -> NDK_ADAPTER_INFO {
     }
 }
 
+/// Whether the configuration asks for attributes in the wrong order. Also: a value that is not there, and the default of another.
+fn plants_wrong_order(handle: NDIS_HANDLE) -> bool {
+    let object = NDIS_CONFIGURATION_OBJECT {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT,
+            NDIS_CONFIGURATION_OBJECT_REVISION_1,
+            NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1,
+        ),
+        NdisHandle: handle,
+        Flags: 0,
+    };
+    let mut configuration = core::ptr::null_mut();
+    // SAFETY: as documented.
+    unsafe {
+        if imports::NdisOpenConfigurationEx(&object, &mut configuration) != 0 {
+            return false;
+        }
+        let read = |keyword: &str| {
+            let (mut status, mut value, mut buffer) = (0, core::ptr::null_mut(), [0; 64]);
+            let keyword = control::unicode(keyword, &mut buffer);
+            imports::NdisReadConfiguration(&mut status, &mut value, configuration, &keyword, NdisParameterInteger);
+            (status == 0).then(|| (*value).ParameterData.IntegerData)
+        };
+        let (planted, enabled, absent) = (read(WRONG_ORDER), read("*NetworkDirect"), read("NoSuchKeyword"));
+        imports::NdisCloseConfiguration(configuration);
+        planted == Some(1) && enabled == Some(1) && absent.is_none()
+    }
+}
+
 /// ndis/nc-ndis-miniport_initialize.
 unsafe extern "system" fn initialize(
     handle: NDIS_HANDLE,
@@ -215,6 +245,13 @@ unsafe extern "system" fn initialize(
     unsafe {
         if (*parameters).Header.Type != NDIS_OBJECT_TYPE_MINIPORT_INIT_PARAMETERS {
             return NDIS_STATUS_INVALID_PARAMETER;
+        }
+        if plants_wrong_order(handle) {
+            // All of these must be refused, and counted.
+            let (late, early): (*const c_void, *const c_void) = ((&raw const ndk).cast(), (&raw const second).cast());
+            if NdisMSetMiniportAttributes(handle, late) == 0 || NdisMSetMiniportAttributes(handle, early) == 0 {
+                return NDIS_STATUS_FAILURE;
+            }
         }
         let all: [*const c_void; 3] = [(&raw const first).cast(), (&raw const second).cast(), (&raw const ndk).cast()];
         for attributes in all {

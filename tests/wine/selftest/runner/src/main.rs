@@ -14,7 +14,7 @@ mod service;
 use std::{process::ExitCode, time::Duration};
 
 use device::Device;
-use protocol::{BLOCK, CHECKS, FIRST_PLANTED, LEAK, PLANTED};
+use protocol::{BLOCK, CHECKS, FIRST_PLANTED, LEAK, PLANTED, WRONG_ORDER};
 use report::Report;
 use service::Service;
 
@@ -61,9 +61,10 @@ fn main() -> ExitCode {
 }
 
 /// Loads the driver, runs `work` with its device, unloads it, and reads the report.
-fn loaded(driver: &str, work: impl FnOnce() -> Result<(), String>) -> Result<Report, String> {
+fn loaded(driver: &str, wrong_order: bool, work: impl FnOnce() -> Result<(), String>) -> Result<Report, String> {
     let report = Report::begin();
     let service = Service::create(driver)?;
+    service.set_parameter(WRONG_ORDER, wrong_order.into())?;
     service.start()?;
     let result = Device::wait().and_then(|_| work());
     service.stop()?;
@@ -73,7 +74,7 @@ fn loaded(driver: &str, work: impl FnOnce() -> Result<(), String>) -> Result<Rep
 }
 
 fn must_work(driver: &str, tally: &mut Tally) -> Result<(), String> {
-    let report = loaded(driver, || {
+    let report = loaded(driver, false, || {
         // The stand-in goes on checking the adapter after the device has appeared.
         std::thread::sleep(Duration::from_millis(300));
         let device = Device::open()?;
@@ -97,7 +98,7 @@ fn must_work(driver: &str, tally: &mut Tally) -> Result<(), String> {
 }
 
 fn must_be_caught(driver: &str, tally: &mut Tally) -> Result<(), String> {
-    let report = loaded(driver, || {
+    let report = loaded(driver, true, || {
         std::thread::sleep(Duration::from_millis(300));
         let device = Device::open()?;
         for (number, name) in (FIRST_PLANTED..).zip(PLANTED) {
@@ -108,6 +109,10 @@ fn must_be_caught(driver: &str, tally: &mut Tally) -> Result<(), String> {
     tally.check("report: the leak", report.expect("pool 100 bytes in 1 allocations"));
     tally.check("report: its tag", report.expect("  tag Self 100 bytes in 1 allocations"));
     tally.check("report: the objects", report.expect("  MDL 1"));
+    for attributes in ["NDK attributes before general attributes", "general attributes before registration attributes"]
+    {
+        tally.check(&format!("caught: {attributes}"), report.expect_violation(attributes));
+    }
     let count = report.violations();
     let enough = count >= PLANTED.len();
     tally.check("report: the violations", if enough { Ok(()) } else { Err(format!("{count} only")) });

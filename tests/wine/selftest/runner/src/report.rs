@@ -27,6 +27,12 @@ impl Report {
         }
     }
 
+    /// Whether the report has a violation with this text.
+    pub(crate) fn expect_violation(&self, text: &str) -> Result<(), String> {
+        let found = self.lines.iter().any(|line| line.starts_with("violation: ") && line.contains(text));
+        if found { Ok(()) } else { Err(format!("the report says {:?}", self.lines)) }
+    }
+
     pub(crate) fn violations(&self) -> usize {
         self.lines
             .iter()

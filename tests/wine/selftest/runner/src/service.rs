@@ -4,11 +4,14 @@ use std::time::{Duration, Instant};
 
 use windows_sys::Win32::{
     Foundation::GetLastError,
-    System::Services::{
-        CloseServiceHandle, ControlService, CreateServiceW, DeleteService, OpenSCManagerW, OpenServiceW,
-        QueryServiceStatus, SC_HANDLE, SC_MANAGER_ALL_ACCESS, SERVICE_ALL_ACCESS, SERVICE_CONTROL_STOP,
-        SERVICE_DEMAND_START, SERVICE_ERROR_NORMAL, SERVICE_KERNEL_DRIVER, SERVICE_STATUS, SERVICE_STOPPED,
-        StartServiceW,
+    System::{
+        Registry::{HKEY_LOCAL_MACHINE, REG_DWORD, RegSetKeyValueW},
+        Services::{
+            CloseServiceHandle, ControlService, CreateServiceW, DeleteService, OpenSCManagerW, OpenServiceW,
+            QueryServiceStatus, SC_HANDLE, SC_MANAGER_ALL_ACCESS, SERVICE_ALL_ACCESS, SERVICE_CONTROL_STOP,
+            SERVICE_DEMAND_START, SERVICE_ERROR_NORMAL, SERVICE_KERNEL_DRIVER, SERVICE_STATUS, SERVICE_STOPPED,
+            StartServiceW,
+        },
     },
 };
 
@@ -61,6 +64,24 @@ impl Service {
             service
         };
         if service.is_null() { Err(last_error("CreateService")) } else { Ok(Self(service)) }
+    }
+
+    /// Sets a number in the service's `Parameters` key.
+    pub(crate) fn set_parameter(&self, name: &str, value: u32) -> Result<(), String> {
+        let key = wide(&format!(r"System\CurrentControlSet\Services\{NAME}\Parameters"));
+        let name = wide(name);
+        // SAFETY: NUL-terminated strings and the bytes of a number.
+        let result = unsafe {
+            RegSetKeyValueW(
+                HKEY_LOCAL_MACHINE,
+                key.as_ptr(),
+                name.as_ptr(),
+                REG_DWORD,
+                (&raw const value).cast(),
+                size_of_val(&value) as u32,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(format!("RegSetKeyValue: error {result}")) }
     }
 
     pub(crate) fn start(&self) -> Result<(), String> {
