@@ -23,12 +23,14 @@ pub(crate) const STAND_INS: Package =
     Package { selection: ["--manifest-path", "tests/wine/Cargo.toml"], target: "target/wine/build" };
 
 /// What tests/wine builds, and the names it goes by in target/dist/wine.
-const STAND_IN_FILES: [(&str, &str); 5] = [
+const STAND_IN_FILES: [(&str, &str); 7] = [
     ("ntoskrnl.dll", "ntoskrnl.exe"),
     ("ndis.dll", "ndis.sys"),
     ("wdfldr.dll", "wdfldr.sys"),
     ("bcryptprimitives.dll", "bcryptprimitives.dll"),
     ("loader.exe", "loader.exe"),
+    ("selftest.exe", "selftest.exe"),
+    ("selftest_driver.dll", "selftest.sys"),
 ];
 
 /// Builds softndk.sys, ndharness.exe and the stand-ins, and checks every import.

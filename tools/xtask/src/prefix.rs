@@ -18,12 +18,14 @@ pub(crate) const PLANTED: &str = "softndk-planted.sys";
 
 /// What lies beside the driver in `C:\softndk`. The loader looks for the modules a driver imports in the driver's own
 /// folder before system32, and Wine's own ndis.sys must stay where it is: it starts with every prefix.
-const BESIDE_THE_DRIVER: [(&str, &str); 5] = [
+const BESIDE_THE_DRIVER: [(&str, &str); 7] = [
     ("softndk.sys", "softndk.sys"),
     ("ndharness.exe", "ndharness.exe"),
     ("wine/ndis.sys", "ndis.sys"),
     ("wine/wdfldr.sys", "wdfldr.sys"),
     ("wine/loader.exe", "loader.exe"),
+    ("wine/selftest.exe", "selftest.exe"),
+    ("wine/selftest.sys", "selftest.sys"),
 ];
 const IN_SYSTEM32: [(&str, &str); 2] =
     [("wine/ntoskrnl.exe", "ntoskrnl.exe"), ("wine/bcryptprimitives.dll", "bcryptprimitives.dll")];

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::command::step;
+use crate::command::{step, wait};
 use crate::imports::Provided;
 use crate::pe::Module;
 use crate::report::StandInReport;
@@ -24,6 +24,8 @@ const FREE_LIMIT: Duration = Duration::from_secs(20);
 /// Runs them all.
 pub(crate) fn run(tally: &mut Tally) {
     tally.check("a planted import that nobody provides is caught", planted_import());
+    let tested = step("testing the stand-ins", || stand_ins(tally));
+    tally.check("the stand-ins pass their own test", tested);
     match run::cases() {
         Ok(outcome) => count_cases(&outcome, tally),
         Err(error) => tally.check("the cases run on softndk.sys under Wine", Err(error)),
@@ -39,6 +41,27 @@ pub(crate) fn run(tally: &mut Tally) {
     }
     let killed = step("killing the harness in mid-traffic", killed_in_traffic);
     tally.check("the driver frees all that a killed process had", killed);
+}
+
+/// The stand-ins' own test, which loads its own driver: what must work works, what must be caught is caught.
+fn stand_ins(tally: &mut Tally) -> Result<()> {
+    let prefix = prefix::prepare()?;
+    let mut selftest = wine::wine(&prefix);
+    selftest.args([r"C:\softndk\selftest.exe", r"C:\softndk\selftest.sys"]).stdout(Stdio::piped());
+    let mut child = selftest.current_dir(prefix::driver_folder(&prefix)).spawn()?;
+    let mut output = child.stdout.take().context("the test has no output")?;
+    let reader = std::thread::spawn(move || std::io::read_to_string(&mut output));
+    let status = wait(&mut child, RUN_LIMIT);
+    // Also ends what may still hold the other end of the output.
+    wine::end(&prefix)?;
+    let text = reader.join().map_err(|_| anyhow::anyhow!("reading the test's output failed"))??;
+    let (passed, failed) = text.lines().fold((0, 0), |(passed, failed), line| {
+        (passed + u64::from(line.starts_with("ok ")), failed + u64::from(line.starts_with("FAIL ")))
+    });
+    tally.add(passed, failed);
+    let status = status?;
+    ensure!(status.success() && passed > 0, "it ended with {status}:\n{text}");
+    Ok(())
 }
 
 /// Each case counts, and so does the driver's leaving nothing behind.
