@@ -5,5 +5,7 @@ mod kit;
 
 mod adapter;
 mod cq;
+mod fast_register;
+mod invalidate;
 mod mr;
 mod pd;
