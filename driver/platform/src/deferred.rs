@@ -24,7 +24,7 @@ pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
     fn deferred(&self) -> &Deferred<P>;
 
     /// Does what is due. Never runs twice at once for one object; runs again, later, if it was scheduled meanwhile. It must
-    /// be bounded: what is left over is for another `schedule`. IRQL <= DISPATCH ([`Deferred::run_now`]), mostly DISPATCH.
+    /// be bounded: what is left over is for another `schedule`. DISPATCH_LEVEL.
     fn run(this: &Arc<Self, P>);
 }
 
@@ -53,29 +53,19 @@ impl<P: Platform> Deferred<P> {
 
     /// Has `T::run` called soon, at `DISPATCH_LEVEL`. Callable with locks held, at any IRQL <= DISPATCH.
     pub fn schedule<T: RunDeferred<P>>(object: &Arc<T, P>) {
-        if object.deferred().request(QUEUED) {
+        if object.deferred().request() {
             queue(object.clone());
         }
     }
 
-    /// Calls `T::run` here and now if it is not running or queued, else as [`Deferred::schedule`]. No lock may be held.
-    pub fn run_now<T: RunDeferred<P>>(object: &Arc<T, P>) {
-        if object.deferred().request(RUNNING) {
-            T::run(object);
-            if object.deferred().finish() {
-                queue(object.clone());
-            }
-        }
-    }
-
-    /// Asks for a run. True: it was idle, is now in the state `begin`, and the caller has to begin it.
+    /// Asks for a run. True: it was idle, is now in the state QUEUED, and the caller has to queue it.
     ///
     /// The state is written even if it stays the same: only a write that the coming run reads orders what the caller did
     /// before with that run. With a mere load here, and a store at the start of the run, both could miss the other's.
-    fn request(&self, begin: u8) -> bool {
+    fn request(&self) -> bool {
         let next = |state| {
             Some(match state {
-                IDLE => begin,
+                IDLE => QUEUED,
                 RUNNING => AGAIN,
                 asked => asked,
             })

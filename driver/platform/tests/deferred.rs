@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use platform::{Arc, DISPATCH_LEVEL, Deferred, PASSIVE_LEVEL, Platform, RunDeferred};
-use simkernel::{SimKernel, at_dispatch, boot, watchdog};
+use platform::{Arc, DISPATCH_LEVEL, Deferred, Platform, RunDeferred};
+use simkernel::{SimKernel, boot, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -73,25 +73,13 @@ fn schedule_runs_once_at_dispatch_level() {
 }
 
 #[test]
-fn run_now_runs_here() {
-    let _kernel = boot();
-    let worker = Worker::new();
-    Deferred::run_now(&worker);
-    assert_eq!((worker.runs(), worker.irql.load(Ordering::Relaxed)), (1, PASSIVE_LEVEL.into()));
-    at_dispatch(|_| Deferred::run_now(&worker));
-    assert_eq!((worker.runs(), worker.irql.load(Ordering::Relaxed)), (2, DISPATCH_LEVEL.into()));
-}
-
-#[test]
 fn what_a_run_schedules_runs_later() {
     let kernel = boot();
-    for run in [Deferred::schedule::<Worker>, Deferred::run_now::<Worker>] {
-        let worker = Worker::new();
-        worker.again.store(5, Ordering::Relaxed);
-        run(&worker);
-        kernel.flush_dpcs();
-        assert_eq!((worker.runs(), worker.overlaps.load(Ordering::Relaxed)), (6, 0));
-    }
+    let worker = Worker::new();
+    worker.again.store(5, Ordering::Relaxed);
+    Deferred::schedule(&worker);
+    kernel.flush_dpcs();
+    assert_eq!((worker.runs(), worker.overlaps.load(Ordering::Relaxed)), (6, 0));
 }
 
 #[test]
@@ -135,17 +123,13 @@ fn many_threads_share_a_deferred_call() {
     let start = Barrier::new(THREADS as usize);
     watchdog(LIMIT, || {
         thread::scope(|scope| {
-            for number in 0..THREADS {
+            for _ in 0..THREADS {
                 let (worker, start) = (worker.clone(), &start);
                 scope.spawn(move || {
                     start.wait();
-                    for round in 0..ROUNDS {
+                    for _ in 0..ROUNDS {
                         worker.asked.fetch_add(1, Ordering::Relaxed);
-                        if (round + number).is_multiple_of(3) {
-                            Deferred::run_now(&worker);
-                        } else {
-                            Deferred::schedule(&worker);
-                        }
+                        Deferred::schedule(&worker);
                     }
                 });
             }

@@ -47,11 +47,12 @@ pub(crate) struct PrivateData {
 impl PrivateData {
     const EMPTY: Self = Self { bytes: [0; limits::PRIVATE_DATA], length: 0 };
 
-    fn set(&mut self, data: &[u8]) {
-        if let Some(bytes) = self.bytes.get_mut(..data.len()) {
-            bytes.copy_from_slice(data);
-            self.length = data.len();
-        }
+    /// A copy, taken before a lock raises the IRQL: the consumer's buffer may be pageable at PASSIVE_LEVEL.
+    fn copy_of(data: &[u8]) -> Result<Self, Error> {
+        let mut copy = Self::EMPTY;
+        copy.bytes.get_mut(..data.len()).ok_or(Error::InvalidBufferSize)?.copy_from_slice(data);
+        copy.length = data.len();
+        Ok(copy)
     }
 
     fn as_slice(&self) -> &[u8] {
@@ -159,9 +160,7 @@ impl<P: Platform> Connector<P> {
     }
 
     fn start_connect(this: &Arc<Self, P>, request: &Connect<'_, P>, done: Callback<Status>) -> Result<(), Error> {
-        if request.private_data.len() > limits::PRIVATE_DATA {
-            return Err(Error::InvalidBufferSize);
-        }
+        let private_data = PrivateData::copy_of(request.private_data)?;
         let device = this.adapter().device();
         if request.local.is_ipv4() != request.remote.is_ipv4() {
             return Err(Error::InvalidAddress);
@@ -183,12 +182,11 @@ impl<P: Platform> Connector<P> {
         incoming.remote = Some(endpoint.local());
         incoming.endpoint = Some(peer_endpoint);
         incoming.limits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.agree(request.limits);
-        incoming.private_data.set(request.private_data);
+        incoming.private_data = private_data;
         incoming.handle = Some(peer.clone());
         drop(incoming);
 
         let mut state = this.state.lock();
-        state.phase = Phase::Connecting;
         state.active = true;
         state.peer = Some(Arc::downgrade(&peer));
         state.local = Some(endpoint.local());
@@ -203,13 +201,15 @@ impl<P: Platform> Connector<P> {
         Ok(())
     }
 
-    /// Checks that nothing is under way and reserves the queue pair.
+    /// Begins a connect, if nothing is under way on the connector and on the queue pair.
     fn claim(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<(), Error> {
-        let state = self.state.lock();
-        if state.phase != Phase::Idle {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Idle || state.finished.is_some() {
             return Err(Error::ConnectionActive);
         }
-        queue_pair.reserve()
+        queue_pair.reserve()?;
+        state.phase = Phase::Connecting;
+        Ok(())
     }
 
     /// Completes a connect that the peer has accepted. IRQL <= DISPATCH.
@@ -229,23 +229,29 @@ impl<P: Platform> Connector<P> {
         drop(state);
         let queue_pair = queue_pair.ok_or(Error::InternalError)?;
         let peer = peer.as_ref().and_then(Weak::upgrade);
-        let accepted = peer.and_then(|peer| Self::peer_completes(&peer, &queue_pair));
+        let accepted = peer.as_ref().and_then(|peer| Self::peer_completes(peer, &queue_pair));
 
         let mut state = this.state.lock();
-        let peer_queue_pair = match accepted {
-            Some(queue_pair) if state.phase == Phase::Completing => queue_pair,
+        match accepted {
+            Some(peer_queue_pair) if state.phase == Phase::Completing => {
+                this.adapter().device().counters().connected(true);
+                let limits = state.limits;
+                state.phase = Phase::Connected;
+                drop(state);
+                queue_pair.connect(peer_queue_pair, Arc::downgrade(this), limits);
+                Ok(Outcome::Done)
+            }
             _ => {
                 state.phase = Phase::Closed;
                 drop(state);
                 QueuePair::terminate(&queue_pair);
-                return Err(Error::ConnectionAborted);
+                // It may be connected already, if our own close has crossed this.
+                if let Some(peer) = &peer {
+                    Self::peer_disconnects(peer, 1);
+                }
+                Err(Error::ConnectionAborted)
             }
-        };
-        state.phase = Phase::Connected;
-        drop(state);
-        this.adapter().device().counters().connected(true);
-        queue_pair.connect(peer_queue_pair, Arc::downgrade(this));
-        Ok(Outcome::Done)
+        }
     }
 
     /// Message to a passive side: the active one completes. Its queue pair is connected, and the answer is a reference to it.
@@ -255,20 +261,19 @@ impl<P: Platform> Connector<P> {
             return None;
         }
         let queue_pair = state.queue_pair.clone()?;
+        this.adapter().device().counters().connected(false);
         state.phase = Phase::Connected;
         state.finish(Ok(()));
+        let limits = state.limits;
         drop(state);
-        this.adapter().device().counters().connected(false);
-        queue_pair.connect(Arc::downgrade(peer), Arc::downgrade(this));
+        queue_pair.connect(Arc::downgrade(peer), Arc::downgrade(this), limits);
         Deferred::schedule(this);
         Some(Arc::downgrade(&queue_pair))
     }
 
     /// Accepts a request; `done` is called when the peer has completed. IRQL <= DISPATCH.
     pub fn accept(this: &Arc<Self, P>, request: Accept<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
-        if request.private_data.len() > limits::PRIVATE_DATA {
-            return Err(Error::InvalidBufferSize);
-        }
+        let private_data = PrivateData::copy_of(request.private_data)?;
         let mut state = this.state.lock();
         match state.phase {
             Phase::Incoming => {}
@@ -288,27 +293,31 @@ impl<P: Platform> Connector<P> {
         let (peer, limits) = (state.peer.clone(), state.limits);
         drop(state);
         let peer = peer.as_ref().and_then(Weak::upgrade);
-        if peer.is_some_and(|peer| Self::peer_accepts(&peer, limits, request.private_data)) {
+        if peer.is_some_and(|peer| Self::peer_accepts(&peer, limits, private_data)) {
             return Ok(Outcome::Pending);
         }
         // The peer gave up. If its message has come already, the request is reported; else it ends here.
         let mut state = this.state.lock();
-        let ours = state.request.take().is_some();
+        if state.request.take().is_none() {
+            return Ok(Outcome::Pending);
+        }
         state.phase = Phase::Closed;
+        let queue_pair = state.queue_pair.take();
         drop(state);
+        drop(queue_pair);
         request.queue_pair.unreserve();
-        if ours { Err(Error::ConnectionAborted) } else { Ok(Outcome::Pending) }
+        Err(Error::ConnectionAborted)
     }
 
     /// Message to an active side: the peer accepts. False: it has given up.
-    fn peer_accepts(this: &Arc<Self, P>, peer: ReadLimits, private_data: &[u8]) -> bool {
+    fn peer_accepts(this: &Arc<Self, P>, peer: ReadLimits, private_data: PrivateData) -> bool {
         let mut state = this.state.lock();
         if state.phase != Phase::Connecting {
             return false;
         }
         state.phase = Phase::Accepted;
         state.limits = state.limits.agree(peer);
-        state.private_data.set(private_data);
+        state.private_data = private_data;
         state.finish(Ok(()));
         drop(state);
         Deferred::schedule(this);
@@ -317,9 +326,7 @@ impl<P: Platform> Connector<P> {
 
     /// Rejects: the passive side a request, the active side an acceptance. IRQL <= DISPATCH.
     pub fn reject(this: &Arc<Self, P>, private_data: &[u8]) -> Result<(), Error> {
-        if private_data.len() > limits::PRIVATE_DATA {
-            return Err(Error::InvalidBufferSize);
-        }
+        let private_data = PrivateData::copy_of(private_data)?;
         let mut state = this.state.lock();
         match state.phase {
             Phase::Incoming | Phase::Accepted => {}
@@ -339,13 +346,13 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Message: the peer rejects, or closes before the connection was established.
-    fn peer_rejects(this: &Arc<Self, P>, private_data: &[u8]) {
+    fn peer_rejects(this: &Arc<Self, P>, private_data: PrivateData) {
         let mut state = this.state.lock();
         let mut unused = None;
         match state.phase {
             Phase::Connecting => {
                 // The attempt failed; connector and queue pair are as they were (IND2Connector::Connect).
-                state.private_data.set(private_data);
+                state.private_data = private_data;
                 state.phase = Phase::Idle;
                 unused = state.queue_pair.take();
                 state.finish(Err(Error::ConnectionRefused));
@@ -355,7 +362,11 @@ impl<P: Platform> Connector<P> {
                 unused = state.queue_pair.take();
                 state.finish(Err(Error::ConnectionAborted));
             }
-            Phase::Incoming | Phase::Accepted | Phase::Completing => state.phase = Phase::Closed,
+            Phase::Accepted => {
+                state.phase = Phase::Closed;
+                unused = state.queue_pair.take();
+            }
+            Phase::Incoming | Phase::Completing => state.phase = Phase::Closed,
             _ => {}
         }
         let endpoint = if state.phase == Phase::Idle { state.endpoint.take() } else { None };
@@ -375,7 +386,8 @@ impl<P: Platform> Connector<P> {
     pub fn disconnect(this: &Arc<Self, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let mut state = this.state.lock();
         let established = state.phase == Phase::Connected;
-        if !established && state.phase != Phase::PeerGone {
+        // Not while the accept that established it is still to be reported.
+        if !established && state.phase != Phase::PeerGone || state.finished.is_some() {
             return Err(Error::ConnectionInvalid);
         }
         state.phase = Phase::Disconnecting;
@@ -469,7 +481,9 @@ impl<P: Platform> Connector<P> {
     /// The effective read limits and the peer's private data. IRQL <= DISPATCH.
     pub fn connection_data<R>(&self, read: impl FnOnce(ReadLimits, &[u8]) -> R) -> R {
         let state = self.state.lock();
-        read(state.limits, state.private_data.as_slice())
+        let (limits, private_data) = (state.limits, state.private_data);
+        drop(state);
+        read(limits, private_data.as_slice())
     }
 
     /// The own address, once there is one. IRQL <= DISPATCH.
@@ -576,7 +590,7 @@ impl<P: Platform> Close<P> for Connector<P> {
                     queue_pair.unreserve();
                 }
                 if let Some(peer) = peer.as_ref().and_then(Weak::upgrade) {
-                    Self::peer_rejects(&peer, &[]);
+                    Self::peer_rejects(&peer, PrivateData::EMPTY);
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Completion queues: a ring, an arm, and one serialised notification.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock};
 
 use crate::{
@@ -8,6 +10,9 @@ use crate::{
     limits,
     ring::Ring,
 };
+
+/// Completions taken from the ring at a time.
+const POLL_BATCH: usize = 16;
 
 /// What an armed queue waits for. NDK_CQ_NOTIFY_*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +30,8 @@ pub struct CompletionQueue<P: Platform> {
     on_close: OnClose<P>,
     deferred: Deferred<P>,
     state: SpinLock<State<P>, P>,
+    /// As `State::failed`, for posts to see without the lock.
+    dead: AtomicBool,
     notify: Callback<Status>,
     _count: Count<P>,
 }
@@ -85,6 +92,7 @@ impl<P: Platform> CompletionQueue<P> {
             on_close: OnClose::default(),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
+            dead: AtomicBool::new(false),
             notify,
             _count: Count::new(adapter, Kind::Cq)?,
         })?;
@@ -101,6 +109,7 @@ impl<P: Platform> CompletionQueue<P> {
         if state.ring.push(completion).is_err() {
             // NDK_FN_CQ_NOTIFICATION_CALLBACK: an overrun kills the queue and every queue pair on it. Any arm reports it.
             state.failed = Some(Error::BufferOverflow);
+            this.dead.store(true, Ordering::Relaxed);
             this._count.adapter().device().counters().cq_error();
             Self::notify_if_due(this, &mut state);
             return Err(Error::BufferOverflow);
@@ -134,16 +143,33 @@ impl<P: Platform> CompletionQueue<P> {
     }
 
     /// Takes up to `results` completions, oldest first, and hands each to `take`; the number taken. IRQL <= DISPATCH.
+    ///
+    /// `take` runs without the lock, since the consumer's array may be pageable at PASSIVE_LEVEL. Consumers do not poll a
+    /// queue from two threads at once (NDKPI completion handling requirements), so the order is kept.
     pub fn poll(&self, results: usize, mut take: impl FnMut(usize, Completion)) -> usize {
-        let mut state = self.state.lock();
-        let mut taken = 0;
-        while taken < results {
-            let Some(completion) = state.ring.pop() else { break };
-            state.taken = state.taken.wrapping_add(1);
-            take(taken, completion);
-            taken = taken.saturating_add(1);
+        let mut taken = 0usize;
+        loop {
+            let mut batch = [None; POLL_BATCH];
+            let mut state = self.state.lock();
+            for place in batch.iter_mut().take(results.saturating_sub(taken)) {
+                *place = state.ring.pop();
+            }
+            let found = batch.iter().flatten().count();
+            state.taken = state.taken.wrapping_add(found as u64);
+            drop(state);
+            for completion in batch.into_iter().flatten() {
+                take(taken, completion);
+                taken = taken.saturating_add(1);
+            }
+            if found < POLL_BATCH {
+                return taken;
+            }
         }
-        taken
+    }
+
+    /// Whether the queue is dead.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
     }
 
     /// Changes the depth; traffic goes on meanwhile and nothing is lost. Less than what is queued: `BufferOverflow`, and the
@@ -161,6 +187,7 @@ impl<P: Platform> CompletionQueue<P> {
         while let Some(completion) = state.ring.pop() {
             if ring.push(completion).is_err() {
                 state.failed = Some(Error::InternalError);
+                self.dead.store(true, Ordering::Relaxed);
                 break;
             }
         }

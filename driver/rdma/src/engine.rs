@@ -1,7 +1,7 @@
 //! How initiator requests are carried out: in order, one at a time, in bounded steps, without holding a lock while data moves.
 //!
-//! The engine of a queue pair is its deferred call. A post runs it at once, on the poster's thread; what the burst limit
-//! leaves over, and whatever has to wait for the peer, goes on in a DPC.
+//! The engine of a queue pair is its deferred call, so it always runs at DISPATCH_LEVEL and never on a consumer's stack.
+//! What the burst limit leaves over goes on in another DPC.
 
 use platform::{Arc, Deferred, Platform, RunDeferred, Weak};
 

@@ -34,13 +34,14 @@ impl<P: Platform> ProtectionDomain<P> {
     /// The token that gives local read and write over logical addresses, never remotely
     /// (NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN). IRQL <= DISPATCH.
     pub fn privileged_token(this: &Arc<Self, P>) -> Result<u32, Error> {
+        let mut token = Some(Token::new(this.adapter().device(), Target::Privileged(Arc::downgrade(this)))?);
         let mut privileged = this.privileged.lock();
-        if let Some(token) = &*privileged {
-            return Ok(token.value());
+        if privileged.is_none() {
+            core::mem::swap(&mut *privileged, &mut token);
         }
-        let token = Token::new(this.adapter().device(), Target::Privileged(Arc::downgrade(this)))?;
-        let value = token.value();
-        *privileged = Some(token);
+        let value = privileged.as_ref().map_or(0, Token::value);
+        drop(privileged);
+        drop(token);
         Ok(value)
     }
 }

@@ -122,16 +122,17 @@ impl<P: Platform> Ports<P> {
         if local.port() != 0 {
             return if in_use(local) { Err(Error::SharingViolation) } else { Ok(local) };
         }
-        let start = self.next.fetch_add(1, Ordering::Relaxed);
+        let start = self.next.load(Ordering::Relaxed);
         let candidates = (0..EPHEMERAL_PORTS).map(|distance| {
             let port = FIRST_EPHEMERAL.saturating_add(start.wrapping_add(distance) % EPHEMERAL_PORTS);
             SocketAddr::new(local.ip(), port)
         });
         // At most one more candidate than there are entries is looked at.
-        candidates
-            .take(table.len().saturating_add(1))
-            .find(|&candidate| !in_use(candidate))
-            .ok_or(Error::TooManyAddresses)
+        let mut candidates = candidates.take(table.len().saturating_add(1));
+        let chosen = candidates.find(|&candidate| !in_use(candidate)).ok_or(Error::TooManyAddresses)?;
+        // The search goes on behind it, so that a run of used ports is passed once, not at every bind.
+        self.next.store(chosen.port().wrapping_sub(FIRST_EPHEMERAL).wrapping_add(1), Ordering::Relaxed);
+        Ok(chosen)
     }
 
     /// Who listens on `remote`.

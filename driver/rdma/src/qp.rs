@@ -3,12 +3,12 @@
 use platform::{Arc, Deferred, Platform, Slice, SpinLock, SpinLockGuard, Weak};
 
 use crate::{
-    Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, Post, ProtectionDomain, Sge,
-    SharedReceiveQueue, Status,
+    Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, Post, ProtectionDomain,
+    ReadLimits, Sge, SharedReceiveQueue, Status,
     counts::{Count, Kind},
     limits, memory,
     receive_queue::ReceiveQueue,
-    request::{Cursor, InitiatorRequest, Operation, Receive, total},
+    request::{Cursor, InitiatorRequest, Operation, Receive, SgeList, total},
     ring::Ring,
     srq::Attachment,
 };
@@ -68,6 +68,8 @@ pub(crate) struct State<P: Platform> {
     pub(crate) phase: Phase,
     pub(crate) peer: Option<Weak<QueuePair<P>, P>>,
     pub(crate) connector: Option<Weak<Connector<P>, P>>,
+    /// The agreed outbound read limit is not 0. More is not needed: reads run one after the other.
+    may_read: bool,
     pub(crate) requests: Ring<InitiatorRequest<P>, P>,
     sges: Slice<Sge, P>,
     inline: Slice<u8, P>,
@@ -132,6 +134,7 @@ impl<P: Platform> QueuePair<P> {
             phase: Phase::Idle,
             peer: None,
             connector: None,
+            may_read: false,
             requests: Ring::new(depth)?,
             sges: Slice::filled(slots(sizes.sges)?, Sge::default())?,
             inline: Slice::filled(slots(sizes.inline_data)?, 0)?,
@@ -172,8 +175,9 @@ impl<P: Platform> QueuePair<P> {
         post: Post<'_, P>,
     ) -> Result<(), Error> {
         let result = this.enqueue(context, sges, flags, post);
+        // Not carried out here: what it completes or releases may call other consumers back, and the poster may hold locks.
         if result.is_err() || !flags.contains(Flags::DEFER) {
-            Deferred::run_now(this);
+            Deferred::schedule(this);
         }
         result
     }
@@ -183,12 +187,18 @@ impl<P: Platform> QueuePair<P> {
             return Err(Error::InvalidFlags);
         }
         let inline = flags.contains(Flags::INLINE);
+        if !inline && sges.len() > self.sizes.sges as usize {
+            return Err(Error::TooManySges);
+        }
         let length = total(sges);
         if inline && length > u64::from(self.sizes.inline_data) {
             return Err(Error::InvalidFlags);
         }
-        if !inline && sges.len() > self.sizes.sges as usize {
-            return Err(Error::TooManySges);
+        // Of inline requests the list stays where it is: what it names is readable at DISPATCH_LEVEL, so it is not pageable.
+        let list = SgeList::copy_of(if inline { &[] } else { sges })?;
+        let sges = if inline { sges } else { list.as_slice() };
+        if self.initiator_cq.has_failed() || self.receive_cq.has_failed() {
+            return Err(Error::ConnectionInvalid);
         }
         let length = u32::try_from(length).ok().filter(|&length| length <= limits::TRANSFER_LENGTH);
         let length = length.ok_or(Error::BufferOverflow)?;
@@ -214,11 +224,12 @@ impl<P: Platform> QueuePair<P> {
 
     /// Posts a receive; allowed before the queue pair is connected. IRQL <= DISPATCH.
     pub fn post_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
+        let list = SgeList::copy_of(sges)?;
         let mut state = self.state.lock();
-        if state.phase == Phase::Dead {
+        if state.phase == Phase::Dead || self.receive_cq.has_failed() {
             return Err(Error::ConnectionInvalid);
         }
-        state.own_receives.as_mut().ok_or(Error::InvalidDeviceRequest)?.post(context, sges)?;
+        state.own_receives.as_mut().ok_or(Error::InvalidDeviceRequest)?.post(context, list.as_slice())?;
         let sender = state.take_waiting_sender();
         drop(state);
         wake(sender);
@@ -255,7 +266,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// The connection is established.
-    pub(crate) fn connect(&self, peer: Weak<Self, P>, connector: Weak<Connector<P>, P>) {
+    pub(crate) fn connect(&self, peer: Weak<Self, P>, connector: Weak<Connector<P>, P>, limits: ReadLimits) {
         let mut state = self.state.lock();
         if state.phase != Phase::Connecting {
             return;
@@ -263,6 +274,7 @@ impl<P: Platform> QueuePair<P> {
         state.phase = Phase::Connected;
         state.peer = Some(peer);
         state.connector = Some(connector);
+        state.may_read = limits.outbound > 0;
         let sender = state.take_waiting_sender();
         drop(state);
         wake(sender);
@@ -271,7 +283,8 @@ impl<P: Platform> QueuePair<P> {
     /// The peer has disconnected. Nothing is flushed: that is the consumer's to do (networkdirect-disconnect-scheme).
     pub(crate) fn peer_gone(&self) {
         let mut state = self.state.lock();
-        if state.phase == Phase::Connected {
+        // Connecting: the peer is gone before our own side has become connected.
+        if matches!(state.phase, Phase::Connecting | Phase::Connected) {
             state.phase = Phase::PeerGone;
         }
     }
@@ -289,6 +302,7 @@ impl<P: Platform> QueuePair<P> {
     /// whose close callback then runs.
     pub(crate) fn settle<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
         let mut after = After::default();
+        let flushed = state.flush_requests > 0;
         while !state.executing && state.flush_requests > 0 {
             after.fatal |= state.done > 0;
             state.restart();
@@ -316,7 +330,7 @@ impl<P: Platform> QueuePair<P> {
         if state.phase == Phase::Dead {
             after.fatal = false;
             after.quiet = !flushing && !state.executing && !state.placing;
-        } else if !flushing && !state.executing && state.requests.len() > 0 {
+        } else if flushed && !flushing && state.requests.len() > 0 {
             // The engine stood still for the flush.
             Deferred::schedule(this);
         }
@@ -346,6 +360,8 @@ impl<P: Platform> QueuePair<P> {
             None => {
                 let receive = state.own_receives.as_mut().and_then(ReceiveQueue::pop);
                 state.sender_waits = receive.is_none();
+                // A flush under way counts the oldest ones; this was one of them.
+                state.flush_receives = state.flush_receives.saturating_sub(1);
                 receive
             }
         }
@@ -411,6 +427,9 @@ impl<P: Platform> State<P> {
         if self.phase != Phase::Connected {
             return Err((Error::ConnectionInvalid, request));
         }
+        if matches!(request.operation, Operation::Read(_)) && !self.may_read {
+            return Err((Error::InvalidDeviceRequest, request));
+        }
         let Some(slot) = self.requests.next_slot() else { return Err((Error::QueueFull, request)) };
         let stored = if request.flags.contains(Flags::INLINE) {
             self.store_inline(slot, sizes, sges)
@@ -473,7 +492,9 @@ impl<P: Platform> State<P> {
 
     /// The peer, if its engine waits for something that has just come.
     fn take_waiting_sender(&mut self) -> Option<Weak<QueuePair<P>, P>> {
-        if core::mem::take(&mut self.sender_waits) { self.peer.clone() } else { None }
+        // Without a peer the flag stays: `connect` looks at it again.
+        let peer = self.peer.clone()?;
+        core::mem::take(&mut self.sender_waits).then_some(peer)
     }
 }
 

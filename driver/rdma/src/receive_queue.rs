@@ -49,7 +49,7 @@ impl<P: Platform> ReceiveQueue<P> {
         let request = self.ring.pop()?;
         let first = slot.checked_mul(self.sges_per_request)?;
         let sges = self.sges.get(first..first.checked_add(request.sges)?)?;
-        let list = SgeList::copy_of(sges);
+        let list = SgeList::copy_of(sges).ok()?;
         Some(Receive { context: request.context, room: total(sges), sges: list, cursor: Cursor::default() })
     }
 

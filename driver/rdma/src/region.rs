@@ -199,13 +199,25 @@ impl<P: Platform> MemoryRegion<P> {
         }
         let unused = |spare: &mut Option<Arc<Mapping<P>, P>>| spare.as_mut().is_some_and(|m| Arc::get_mut(m).is_some());
         let index = state.spares.iter_mut().position(unused).ok_or(Error::InsufficientResources)?;
-        let spare = state.spares.get_mut(index).ok_or(Error::InternalError)?;
-        let mapping = spare.as_mut().and_then(Arc::get_mut).ok_or(Error::InternalError)?;
-        request.fill(&mut mapping.runs)?;
-        mapping.base = request.base;
-        mapping.length = request.length;
-        mapping.access = request.access;
-        spare.take().ok_or(Error::InternalError)
+        let spare = state.spares.get_mut(index).and_then(Option::take);
+        drop(state);
+        // Filled without the lock: the consumer's array may be pageable at PASSIVE_LEVEL.
+        let mut spare = spare.ok_or(Error::InternalError)?;
+        let filled = match Arc::get_mut(&mut spare) {
+            Some(mapping) => request.fill(&mut mapping.runs).map(|()| {
+                mapping.base = request.base;
+                mapping.length = request.length;
+                mapping.access = request.access;
+            }),
+            None => Err(Error::InternalError),
+        };
+        match filled {
+            Ok(()) => Ok(spare),
+            Err(error) => {
+                self.unstage(spare);
+                Err(error)
+            }
+        }
     }
 
     /// Takes back a staged mapping whose request did not run.
@@ -216,7 +228,8 @@ impl<P: Platform> MemoryRegion<P> {
     /// Carries a fast registration out. On a region that is valid already it is an error, as on InfiniBand.
     pub(crate) fn install(&self, mapping: Arc<Mapping<P>, P>) -> Result<(), Error> {
         let mut state = self.state.lock();
-        if state.mapping.is_some() {
+        // Beside one that is leaving, an invalidation could end the wrong one.
+        if state.mapping.is_some() || state.leaving.is_some() {
             state.keep_spare(mapping);
             return Err(Error::InvalidDeviceRequest);
         }

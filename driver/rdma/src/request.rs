@@ -2,7 +2,7 @@
 
 use platform::{Arc, Platform};
 
-use crate::{FastRegistration, Mapping, MemoryRegion, OperationKind, limits};
+use crate::{Error, FastRegistration, Mapping, MemoryRegion, OperationKind, limits};
 
 /// A scatter/gather entry. The layout is NDK_SGE's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +28,8 @@ bitflags::bitflags! {
         const SOLICIT = 0x4;
         /// The data is copied before the post returns (sends and writes).
         const INLINE = 0x40;
-        /// Success invalidates the token of the first SGE (reads).
+        /// Success may invalidate the token of the first SGE (reads). Without
+        /// NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, as here, it does not.
         const LOCAL_INVALIDATE = 0x100;
         /// A hint that another request follows.
         const DEFER = 0x200;
@@ -139,13 +140,11 @@ pub(crate) struct SgeList {
 }
 
 impl SgeList {
-    pub(crate) fn copy_of(sges: &[Sge]) -> Self {
+    /// A copy, taken before a lock raises the IRQL: the consumer's list may be pageable at PASSIVE_LEVEL.
+    pub(crate) fn copy_of(sges: &[Sge]) -> Result<Self, Error> {
         let mut entries = [Sge::default(); limits::SGES as usize];
-        let used = sges.len().min(entries.len());
-        for (entry, sge) in entries.iter_mut().zip(sges) {
-            *entry = *sge;
-        }
-        Self { entries, used }
+        entries.get_mut(..sges.len()).ok_or(Error::TooManySges)?.copy_from_slice(sges);
+        Ok(Self { entries, used: sges.len() })
     }
 
     pub(crate) fn as_slice(&self) -> &[Sge] {

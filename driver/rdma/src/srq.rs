@@ -7,7 +7,7 @@ use crate::{
     counts::{Count, Kind},
     limits,
     receive_queue::ReceiveQueue,
-    request::Receive,
+    request::{Receive, SgeList},
 };
 
 /// Room for queue pairs that the first one makes.
@@ -93,8 +93,9 @@ impl<P: Platform> SharedReceiveQueue<P> {
 
     /// Posts a receive. IRQL <= DISPATCH.
     pub fn post(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
+        let list = SgeList::copy_of(sges)?;
         let mut state = self.state.lock();
-        state.queue.post(context, sges)?;
+        state.queue.post(context, list.as_slice())?;
         let waiting = state.waiting > 0;
         drop(state);
         if waiting {
@@ -109,6 +110,9 @@ impl<P: Platform> SharedReceiveQueue<P> {
         let mut index = 0;
         loop {
             let mut state = self.state.lock();
+            if state.waiting == 0 {
+                return;
+            }
             let Some(taker) = state.takers.get_mut(index) else { return };
             let sender = taker.sender.take();
             if sender.is_some() {
