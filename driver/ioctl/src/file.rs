@@ -58,11 +58,12 @@ impl<H: Host> File<H> {
     }
 
     /// The last handle is closed (IRP_MJ_CLEANUP): cancels what is pended, closes all objects, waits until they are gone.
-    /// Requests may still be in progress; later ones fail. To be called once at least.
+    /// Requests may still be in progress; later ones get STATUS_DEVICE_REMOVED. To be called once at least, and before
+    /// that when the device goes.
     pub fn cleanup(&self, passive: &Passive<'_>) {
         let space = &self.space;
         space.handles.close();
-        space.pended.close();
+        // In order of issue; a request that is being pended now ends with its object, below.
         space.cancel_all(|_| true);
         // Connections end before the queues they feed.
         space.close_objects(|object| matches!(object, Object::Connector(_) | Object::Listener(_)));

@@ -1,6 +1,6 @@
 //! The handles of a file: typed references to its objects.
 
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_HANDLE};
+use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_HANDLE};
 use platform::{Arc, SpinLock};
 
 use crate::connector::Connector;
@@ -68,23 +68,31 @@ pub(crate) struct Handles<H: Host> {
     table: SpinLock<Table<H>, H::Platform>,
 }
 
+impl<H: Host> Table<H> {
+    fn find<T: Typed<H>>(&mut self, handle: u64) -> Result<&Ref<T, H>, NTSTATUS> {
+        if self.closed {
+            return Err(STATUS_DEVICE_REMOVED);
+        }
+        self.objects.get(handle).and_then(|object| T::of(object)).ok_or(STATUS_INVALID_HANDLE)
+    }
+}
+
 impl<H: Host> Handles<H> {
     pub(crate) fn new() -> Self {
         Self { table: SpinLock::<_, H::Platform>::new(Table { objects: Slab::new(), closed: false }) }
     }
 
     /// The object of a handle. STATUS_INVALID_HANDLE: no such handle in this file, or of another type.
+    /// STATUS_DEVICE_REMOVED: the table is closed.
     pub(crate) fn get<T: Typed<H>>(&self, handle: u64) -> Result<Ref<T, H>, NTSTATUS> {
-        let mut table = self.table.lock();
-        let object = table.objects.get(handle).and_then(|object| T::of(object));
-        object.cloned().ok_or(STATUS_INVALID_HANDLE)
+        self.table.lock().find(handle).cloned()
     }
 
     /// A handle for an object that is about to be made.
     pub(crate) fn reserve(&self) -> Result<Reserved<'_, H>, NTSTATUS> {
         let mut table = self.table.lock();
         if table.closed {
-            return Err(STATUS_CANCELLED);
+            return Err(STATUS_DEVICE_REMOVED);
         }
         let handle = table.objects.reserve()?;
         Ok(Reserved { handles: self, handle })
@@ -93,8 +101,7 @@ impl<H: Host> Handles<H> {
     /// Takes an object from its handle.
     pub(crate) fn remove<T: Typed<H>>(&self, handle: u64) -> Result<Ref<T, H>, NTSTATUS> {
         let mut table = self.table.lock();
-        let object = table.objects.get(handle).and_then(|object| T::of(object)).cloned();
-        let object = object.ok_or(STATUS_INVALID_HANDLE)?;
+        let object = table.find::<T>(handle)?.clone();
         let held = table.objects.remove(handle);
         drop(table);
         drop(held);
@@ -135,7 +142,7 @@ impl<H: Host> Reserved<'_, H> {
         let mut table = self.handles.table.lock();
         if table.closed {
             drop(table);
-            return Err(STATUS_CANCELLED);
+            return Err(STATUS_DEVICE_REMOVED);
         }
         table.objects.fill(self.handle, T::wrap(object));
         drop(table);

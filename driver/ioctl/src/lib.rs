@@ -7,7 +7,13 @@
 //! Nothing a user sends is trusted: handles are checked for file, age and type, structures are copied before they are
 //! looked at, and all offsets and counts are checked before anything changes.
 #![no_std]
-#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 
 mod adapter;
 mod connector;

@@ -61,7 +61,6 @@ struct Table<H: Host> {
     first: Option<u64>,
     last: Option<u64>,
     next_sequence: u64,
-    closed: bool,
 }
 
 /// The table of one file.
@@ -72,7 +71,7 @@ pub(crate) struct PendedRequests<H: Host> {
 
 impl<H: Host> PendedRequests<H> {
     pub(crate) fn new(device: Ref<Shared<H>, H>) -> Self {
-        let table = Table { entries: Slab::new(), first: None, last: None, next_sequence: 0, closed: false };
+        let table = Table { entries: Slab::new(), first: None, last: None, next_sequence: 0 };
         Self { table: SpinLock::<_, H::Platform>::new(table), device }
     }
 
@@ -87,8 +86,7 @@ impl<H: Host> PendedRequests<H> {
     ) -> Result<u64, NTSTATUS> {
         let pended = Pended { request, owner, event, connector };
         let mut table = self.table.lock();
-        let reserved = if table.closed { Err(STATUS_CANCELLED) } else { table.entries.reserve() };
-        let id = match reserved {
+        let id = match table.entries.reserve() {
             Ok(id) => id,
             Err(status) => {
                 drop(table);
@@ -173,11 +171,6 @@ impl<H: Host> PendedRequests<H> {
         let taken = self.table.lock().unlink(id)?;
         self.count_out();
         Some(taken)
-    }
-
-    /// From now on nothing can be pended.
-    pub(crate) fn close(&self) {
-        self.table.lock().closed = true;
     }
 
     fn count_out(&self) {

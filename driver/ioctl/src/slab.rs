@@ -96,8 +96,8 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
     }
 
     fn slot(&mut self, index: u32) -> Option<&mut Slot<T>> {
-        let chunk = usize::try_from(index / CHUNK).ok()?;
-        let position = usize::try_from(index % CHUNK).ok()?;
+        let chunk = usize::try_from(index.checked_div(CHUNK)?).ok()?;
+        let position = usize::try_from(index.checked_rem(CHUNK)?).ok()?;
         self.chunks.get_mut(chunk)?.get_mut(position)
     }
 

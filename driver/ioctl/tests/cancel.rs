@@ -2,7 +2,11 @@
 
 mod common;
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    sync::{Arc, Barrier},
+    thread,
+    time::Duration,
+};
 
 use common::{
     User, World,
@@ -125,10 +129,10 @@ fn cleanup_leaves_to_the_cancel_routine_what_it_has_begun() {
         cleanup.join().unwrap();
     });
     // After cleanup there is nothing to work with.
-    assert_eq!(user.notify(world.cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_INVALID_HANDLE);
+    assert_eq!(user.notify(world.cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_DEVICE_REMOVED);
     let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: common::host::ADAPTER_ID, ..ndk_abi::describe::ZeroInit::ZERO };
     let open = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, &open);
-    assert_eq!(open.map(|_| ()), Err(STATUS_CANCELLED));
+    assert_eq!(open.map(|_| ()), Err(STATUS_DEVICE_REMOVED));
 }
 
 #[test]
@@ -166,6 +170,49 @@ fn an_event_and_a_cancel_race_for_each_request() {
 }
 
 #[test]
+fn a_request_that_races_with_the_free_of_its_object_ends() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let adapter = user.adapter();
+        let pd = user.create(IOCTL_ND_PD_CREATE, adapter);
+        for _ in 0..300 {
+            let cq = user.cq(adapter, 1);
+            let srq = user.srq(pd, 1, 0);
+            let (listener, _) = user.listener(adapter, "10.1.2.3:0", 1);
+            let connector = user.create(IOCTL_ND_CONNECTOR_CREATE, adapter);
+            let barrier = Barrier::new(4);
+            let (barrier, user) = (&barrier, &user);
+            let together = move |begin: Box<dyn FnOnce() -> Answer + Send>| {
+                barrier.wait();
+                begin()
+            };
+            let answers = thread::scope(|scope| {
+                let requests: [Box<dyn FnOnce() -> Answer + Send>; 3] = [
+                    Box::new(move || user.notify(cq, ND_CQ_NOTIFY_ANY)),
+                    Box::new(move || user.send(IOCTL_ND_SRQ_NOTIFY, &handle(srq))),
+                    Box::new(move || user.get_request(listener, connector)),
+                ];
+                let requests = requests.map(|request| scope.spawn(move || together(request)));
+                barrier.wait();
+                user.call(IOCTL_ND_CQ_FREE, &handle(cq));
+                user.call(IOCTL_ND_SRQ_FREE, &handle(srq));
+                user.call(IOCTL_ND_LISTENER_FREE, &handle(listener));
+                requests.map(|request| request.join().unwrap())
+            });
+            for answer in answers {
+                assert!(matches!(
+                    answer.wait(),
+                    STATUS_CANCELLED | STATUS_INVALID_HANDLE | STATUS_INVALID_DEVICE_STATE
+                ));
+            }
+            assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(connector)), STATUS_SUCCESS);
+        }
+    });
+}
+
+#[test]
 fn a_cancelled_connect_leaves_no_connection_behind() {
     let _session = boot();
     let device = start();
@@ -186,11 +233,13 @@ fn a_cancelled_connect_leaves_no_connection_behind() {
             }
             assert_eq!(connect.wait(), STATUS_CANCELLED);
         }
-        // The connector connects again, and meets the two requests nobody stands behind any more first.
-        let requested = user.get_request(world.listener, world.connector);
-        assert_eq!(requested.wait(), STATUS_SUCCESS);
-        let accept = user.accept(world.connector, world.qp, b"");
-        assert!(matches!(accept.wait(), STATUS_CONNECTION_ABORTED | STATUS_CONNECTION_REFUSED), "{}", accept.wait());
+        // The requests are still there, but nobody stands behind them any more.
+        for _ in 0..2 {
+            let passive = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+            assert_eq!(user.get_request(world.listener, passive).wait(), STATUS_SUCCESS);
+            let accept = user.accept(passive, user.qp(world.pd, world.cq), b"").wait();
+            assert!(matches!(accept, STATUS_CONNECTION_ABORTED | STATUS_CONNECTION_REFUSED), "{accept}");
+        }
     });
 }
 

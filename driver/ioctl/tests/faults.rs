@@ -141,7 +141,7 @@ fn threads_that_share_a_file_race_with_its_cleanup() {
             for answer in answers {
                 answer.wait();
             }
-            assert_eq!(user.call(IOCTL_ND_QP_FREE, &handle(world.qp)), STATUS_INVALID_HANDLE);
+            assert_eq!(user.call(IOCTL_ND_QP_FREE, &handle(world.qp)), STATUS_DEVICE_REMOVED);
         }
     });
     assert_eq!(device.host().provider().object_counts(), ndk_provider::ObjectCounts::default());

@@ -297,6 +297,32 @@ fn objects_of_two_adapters_do_not_mix() {
 }
 
 #[test]
+fn a_region_of_another_domain_can_not_be_registered_or_invalidated() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let create = SOFTNDK_FAST_MR_CREATE {
+        Version: 1,
+        RemoteAccess: 1,
+        PdHandle: user.create(IOCTL_ND_PD_CREATE, world.adapter),
+        Address: world.pages.address(0).addr().get() as u64,
+        Length: 4096,
+    };
+    let foreign: SOFTNDK_FAST_MR = user.ask(IOCTL_SOFTNDK_FAST_MR_CREATE, &create).unwrap();
+    let own = SOFTNDK_FAST_MR_CREATE { PdHandle: world.pd, ..create };
+    let own: SOFTNDK_FAST_MR = user.ask(IOCTL_SOFTNDK_FAST_MR_CREATE, &own).unwrap();
+    for operation in [NdkOperationTypeFastRegister, NdkOperationTypeInvalidate] {
+        let work = work(operation, world.qp, 1);
+        let base = create.Address;
+        let post = SOFTNDK_POST { ObjectHandle: foreign.MrHandle, BaseVirtualAddress: base, Length: 4096, ..work };
+        assert_eq!(user.post(&post, &[], b""), STATUS_INVALID_HANDLE, "{operation:?}");
+        let post = SOFTNDK_POST { ObjectHandle: own.MrHandle, ..post };
+        assert_eq!(user.post(&post, &[], b""), STATUS_CONNECTION_INVALID, "{operation:?}");
+    }
+}
+
+#[test]
 fn one_file_can_not_take_everything() {
     let _session = boot();
     let device = start();

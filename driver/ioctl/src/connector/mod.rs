@@ -11,6 +11,7 @@ pub(crate) use requests::{
 };
 
 use core::net::SocketAddr;
+use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use ndk_abi::ndkpi::NDK_CONNECTOR;
@@ -119,16 +120,20 @@ impl<H: Host> Completed<H::Platform> for Link<H> {
 
 impl<H: Host> Disconnected for Link<H> {
     fn disconnected(&self) {
-        if let Some(connector) = self.connector() {
-            connector.state.lock().peer_gone = true;
+        let Some(connector) = self.connector() else { return };
+        let mut state = connector.state.lock();
+        let current = state.is_current(self);
+        state.peer_gone |= current;
+        drop(state);
+        if current {
             self.tell_disconnected(&connector);
         }
     }
 }
 
 impl<H: Host> State<H> {
-    fn is_current(&self, link: &Ref<Link<H>, H>) -> bool {
-        self.connection.as_ref().is_some_and(|connection| Arc::ptr_eq(connection.keep(), link))
+    fn is_current(&self, link: &Link<H>) -> bool {
+        self.connection.as_ref().is_some_and(|connection| ptr::eq(Arc::as_ptr(connection.keep()), link))
     }
 }
 
@@ -206,7 +211,7 @@ impl<H: Host> Connector<H> {
     }
 
     /// Goes back to a phase: the operation did not begin.
-    fn retreat(&self, link: &Ref<Link<H>, H>, from: Phase, to: Phase) {
+    fn retreat(&self, link: &Link<H>, from: Phase, to: Phase) {
         let mut state = self.state.lock();
         if state.phase == from && state.is_current(link) {
             state.phase = to;
@@ -214,7 +219,7 @@ impl<H: Host> Connector<H> {
     }
 
     /// The operation in progress has ended. True: so has the connection.
-    fn advance(&self, link: &Ref<Link<H>, H>, status: NTSTATUS) -> bool {
+    fn advance(&self, link: &Link<H>, status: NTSTATUS) -> bool {
         let mut state = self.state.lock();
         if !state.is_current(link) {
             return false;
@@ -255,8 +260,13 @@ impl<H: Host> Connector<H> {
             }
             _ => None,
         };
+        let ended = state.phase == Phase::Ended;
         drop(state);
-        drop(connection);
+        if let Some(connection) = connection
+            && ended
+        {
+            connection.keep().tell_disconnected(self);
+        }
     }
 
     /// Its handle is gone.

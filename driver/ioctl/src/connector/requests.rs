@@ -207,6 +207,7 @@ pub(crate) fn reject<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
         connector.retreat(connection.keep(), Phase::Ended, before);
         return Err(status.into());
     }
+    connection.keep().tell_disconnected(&connector);
     Ok(0)
 }
 

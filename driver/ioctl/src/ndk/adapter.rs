@@ -8,7 +8,7 @@ use ndk_abi::ndkpi::{
     NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NDK_PD,
     NDK_VERSION,
 };
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER};
+use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER};
 use ndk_abi::wdm::PAGE_SIZE;
 use platform::{Arc, Event, OutOfMemory, Passive, Platform, Slice, SpinLock};
 
@@ -117,7 +117,7 @@ impl<P: Platform> OpenAdapters<P> {
         let adapter = Arc::try_new(Adapter(open.clone())).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         let mut slots = self.0.lock();
         if slots.closed {
-            return Err(STATUS_CANCELLED);
+            return Err(STATUS_DEVICE_REMOVED);
         }
         let free = slots.open.iter_mut().find(|slot| slot.is_none()).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         *free = Some(open);
