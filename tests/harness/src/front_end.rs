@@ -18,7 +18,7 @@ impl FrontEnd {
         match self {
             Self::Sim => Ok(Box::new(conformance::sim::Simulated::boot())),
             #[cfg(windows)]
-            Self::Ioctl => Ok(Box::new(crate::ioctl::Device::default())),
+            Self::Ioctl => Ok(Box::new(crate::ioctl::Device::new())),
             #[cfg(not(windows))]
             Self::Ioctl => anyhow::bail!(
                 "the ioctl front end needs Windows: `cargo xtask run` builds the driver and runs this program under Wine"

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "calls into ntdll and kernel32, with buffers that the kernel writes later")]
 
 use std::{
-    ffi::{CStr, c_char},
+    ffi::{CStr, c_char, c_void},
     mem, ptr,
     sync::{
         Arc,
@@ -19,7 +19,7 @@ use ndk_abi::{
 use windows_sys::{
     Wdk::{
         Foundation::OBJECT_ATTRIBUTES,
-        Storage::FileSystem::{NtCancelIoFileEx, NtOpenFile},
+        Storage::FileSystem::{NtCancelIoFileEx, NtFsControlFile, NtOpenFile},
         System::IO::NtDeviceIoControlFile,
     },
     Win32::{
@@ -28,7 +28,7 @@ use windows_sys::{
         },
         Storage::FileSystem::{FILE_SHARE_READ, FILE_SHARE_WRITE},
         System::{
-            IO::IO_STATUS_BLOCK,
+            IO::{IO_STATUS_BLOCK, PIO_APC_ROUTINE},
             LibraryLoader::{GetModuleHandleW, GetProcAddress},
             Threading::{CreateEventW, WaitForSingleObject},
         },
@@ -39,21 +39,52 @@ use windows_sys::{
 /// How long a cancelled request may take to end before its buffers are given up.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
 
+/// How requests are sent. Both calls have the same parameters.
+type ControlCall = unsafe extern "system" fn(
+    HANDLE,
+    HANDLE,
+    PIO_APC_ROUTINE,
+    *const c_void,
+    *mut IO_STATUS_BLOCK,
+    u32,
+    *const c_void,
+    u32,
+    *mut c_void,
+    u32,
+) -> i32;
+
 /// The loaded driver.
-#[derive(Default)]
 pub(crate) struct Device {
+    wine: Option<String>,
     complaints: Complaints,
+}
+
+impl Device {
+    pub(crate) fn new() -> Self {
+        Self { wine: wine_version(), complaints: Complaints::default() }
+    }
+
+    /// Wine's ntdll takes device controls of FILE_DEVICE_NETWORK for those of its own sockets, whose numbers are among the
+    /// ND protocol's: 0x00120400 ends with STATUS_INVALID_PARAMETER before it is seen that the file is no socket. File
+    /// system controls go to the same dispatch routine of a driver there (dlls/ntdll/unix/file.c of Wine 8).
+    fn control_call(&self) -> ControlCall {
+        match self.wine {
+            Some(_) => NtFsControlFile,
+            None => NtDeviceIoControlFile,
+        }
+    }
 }
 
 impl Transport for Device {
     fn front_end(&self) -> String {
-        let system = wine_version().map_or_else(|| "Windows".to_owned(), |version| format!("Wine {version}"));
+        let system = self.wine.as_ref().map_or_else(|| "Windows".to_owned(), |version| format!("Wine {version}"));
         format!(r"softndk.sys through {SOFTNDK_DEVICE_PATH}, under {system}")
     }
 
     fn open(&self) -> Result<Box<dyn File>, NTSTATUS> {
         let handle = open_device()?;
-        Ok(Box::new(OpenFile { handle: Arc::new(handle), complaints: self.complaints.clone() }))
+        let call = self.control_call();
+        Ok(Box::new(OpenFile { handle: Arc::new(handle), call, complaints: self.complaints.clone() }))
     }
 
     fn close(self: Box<Self>) -> Vec<String> {
@@ -122,6 +153,7 @@ fn open_device() -> Result<Handle, NTSTATUS> {
 /// where the system sends no cleanup (Wine).
 struct OpenFile {
     handle: Arc<Handle>,
+    call: ControlCall,
     complaints: Complaints,
 }
 
@@ -137,7 +169,7 @@ impl File for OpenFile {
         // SAFETY: the buffers have the lengths given. They and the status block may be written until the request is over;
         // they are atomics, in an Arc that InFlight keeps for that long.
         let status = unsafe {
-            NtDeviceIoControlFile(
+            (self.call)(
                 self.handle.0,
                 event.0,
                 None,
