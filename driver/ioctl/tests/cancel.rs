@@ -244,6 +244,56 @@ fn a_cancelled_connect_leaves_no_connection_behind() {
 }
 
 #[test]
+fn a_connector_connects_right_after_a_cancelled_connect() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = listening(&user);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        for _ in 0..50 {
+            let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+            let passive = [0; 2].map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter));
+            let qp = [0; 3].map(|_| user.qp(world.pd, world.cq));
+            let first = user.connect(active, qp[0], address, b"");
+            first.shared.cancel(&user.file);
+            let second = user.connect(active, qp[1], address, b"");
+            assert_eq!(first.wait(), STATUS_CANCELLED);
+            assert_eq!(user.get_request(world.listener, passive[0]).wait(), STATUS_SUCCESS, "of the first");
+            assert_eq!(user.get_request(world.listener, passive[1]).wait(), STATUS_SUCCESS, "of the second");
+            let accept = user.accept(passive[1], qp[2], b"");
+            assert_eq!(second.wait(), STATUS_SUCCESS);
+            assert_eq!(user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active)), STATUS_SUCCESS);
+            assert_eq!(accept.wait(), STATUS_SUCCESS);
+        }
+    });
+}
+
+#[test]
+fn a_cancelled_accept_ends_the_connection_for_all_who_wait() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = listening(&user);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+        let requested = user.get_request(world.listener, world.connector);
+        let connect = user.connect(active, user.qp(world.pd, world.cq), address, b"");
+        assert_eq!(requested.wait(), STATUS_SUCCESS);
+        let accept = user.accept(world.connector, world.qp, b"");
+        let told = user.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(world.connector));
+        assert_eq!(connect.wait(), STATUS_SUCCESS);
+        assert!(accept.is_pending() && told.is_pending());
+        accept.shared.cancel(&user.file);
+        assert_eq!((accept.wait(), told.wait()), (STATUS_CANCELLED, STATUS_SUCCESS));
+        assert_eq!(user.accept(world.connector, world.qp, b"").wait(), STATUS_CONNECTION_INVALID);
+        let complete = user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active));
+        assert!(matches!(complete, STATUS_CONNECTION_ABORTED | STATUS_CONNECTION_INVALID), "{complete}");
+    });
+}
+
+#[test]
 fn above_the_backlog_requests_are_refused() {
     let _session = boot();
     let device = start();
