@@ -4,8 +4,13 @@
 mod kit;
 
 mod adapter;
+mod connector;
 mod cq;
+mod disconnect;
 mod fast_register;
 mod invalidate;
 mod mr;
 mod pd;
+mod qp;
+mod srq;
+mod transfer;
