@@ -6,6 +6,9 @@
 //!
 //! Nothing a user sends is trusted: handles are checked for file, age and type, structures are copied before they are
 //! looked at, and all offsets and counts are checked before anything changes.
+//!
+//! Locks are spin locks. Order, outermost first: listener, pended requests; connector, link. All others are taken alone. Only
+//! the *turns* (of a CQ, an SRQ, the queues of a QP) are held over a call into the provider, which does not call back in it.
 #![no_std]
 #![deny(
     clippy::unwrap_used,

@@ -129,3 +129,83 @@ fn index_of(id: u64) -> u32 {
 fn generation_of(id: u64) -> u32 {
     (id >> 32) as u32
 }
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::arithmetic_side_effects, reason = "a test may panic")]
+mod tests {
+    use ndk_abi::status::STATUS_INSUFFICIENT_RESOURCES;
+    use simkernel::{SimKernel, boot};
+
+    use super::Slab;
+
+    type Small = Slab<u32, SimKernel, 4, 2>;
+
+    fn insert(slab: &mut Small, value: u32) -> u64 {
+        let id = slab.reserve().expect("room");
+        slab.fill(id, value);
+        id
+    }
+
+    #[test]
+    fn an_identifier_dies_with_its_value() {
+        let _session = boot();
+        let (mut slab, mut other) = (Small::new(), Small::new());
+        let first = insert(&mut slab, 1);
+        assert_eq!(slab.get(first), Some(&mut 1));
+        assert_eq!(slab.remove(first), Some(1));
+        let second = insert(&mut slab, 2);
+        assert_eq!(first & 0xFFFF_FFFF, second & 0xFFFF_FFFF, "the slot is used again");
+        assert_eq!(slab.get(first), None);
+        assert_eq!(slab.remove(first), None);
+        slab.fill(first, 3);
+        assert_eq!(slab.get(second), Some(&mut 2));
+        let foreign = insert(&mut other, 4);
+        assert_eq!(slab.get(foreign), None);
+        assert_eq!(slab.get(0), None);
+        assert_eq!(slab.get(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_reserved_slot_has_no_value_yet() {
+        let _session = boot();
+        let mut slab = Small::new();
+        let id = slab.reserve().expect("room");
+        assert_eq!(slab.get(id), None);
+        assert_eq!(slab.remove(id), None);
+        slab.fill(id, 1);
+        assert_eq!(slab.get(id), None, "given back");
+    }
+
+    #[test]
+    fn it_grows_to_its_limit_and_gives_out_each_slot_once() {
+        let _session = boot();
+        let mut slab = Small::new();
+        let ids: [u64; 8] = core::array::from_fn(|value| insert(&mut slab, value as u32));
+        assert_eq!(slab.reserve(), Err(STATUS_INSUFFICIENT_RESOURCES));
+        for (value, id) in ids.into_iter().enumerate() {
+            assert_eq!(slab.get(id), Some(&mut (value as u32)));
+        }
+        let mut cursor = 0;
+        let mut odd = 0;
+        while let Some(value) = slab.remove_next(&mut cursor, |value| value % 2 == 1) {
+            assert_eq!(value, odd * 2 + 1);
+            odd += 1;
+        }
+        assert_eq!(odd, 4);
+        for value in 0..4 {
+            insert(&mut slab, value);
+        }
+        assert!(slab.reserve().is_err());
+    }
+
+    #[test]
+    fn without_memory_it_stays_as_it_was() {
+        let session = boot();
+        let mut slab = Small::new();
+        let fault = session.fail_allocation(1);
+        assert_eq!(slab.reserve(), Err(STATUS_INSUFFICIENT_RESOURCES));
+        assert!(fault.happened());
+        drop(fault);
+        assert!(slab.reserve().is_ok());
+    }
+}

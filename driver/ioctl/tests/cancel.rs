@@ -177,7 +177,7 @@ fn a_request_that_races_with_the_free_of_its_object_ends() {
         let user = User::new(&device);
         let adapter = user.adapter();
         let pd = user.create(IOCTL_ND_PD_CREATE, adapter);
-        for _ in 0..300 {
+        for round in 0..300 {
             let cq = user.cq(adapter, 1);
             let srq = user.srq(pd, 1, 0);
             let (listener, _) = user.listener(adapter, "10.1.2.3:0", 1);
@@ -196,9 +196,11 @@ fn a_request_that_races_with_the_free_of_its_object_ends() {
                 ];
                 let requests = requests.map(|request| scope.spawn(move || together(request)));
                 barrier.wait();
-                user.call(IOCTL_ND_CQ_FREE, &handle(cq));
-                user.call(IOCTL_ND_SRQ_FREE, &handle(srq));
-                user.call(IOCTL_ND_LISTENER_FREE, &handle(listener));
+                let mut frees = [(IOCTL_ND_CQ_FREE, cq), (IOCTL_ND_SRQ_FREE, srq), (IOCTL_ND_LISTENER_FREE, listener)];
+                frees.rotate_left(round % 3);
+                for (free, object) in frees {
+                    user.call(free, &handle(object));
+                }
                 requests.map(|request| request.join().unwrap())
             });
             for answer in answers {
