@@ -74,11 +74,10 @@ pub unsafe trait Pinned: Send + Sync + 'static {
 
 /// One IOCTL request of a user, owned by whoever is to complete it.
 ///
-/// Exactly one of three parties completes a request that was pended:
-/// * the control device, after [`Request::unpend`] returned true;
-/// * the control device inside [`crate::File::cancel`], which the host calls once for each request whose cancel routine
-///   runs: from then on `unpend` returns false;
-/// * nobody else. Cleanup, `*_CANCEL_IO` and events all go through `unpend`.
+/// A request that was pended is completed once, in one of two ways:
+/// * after [`Request::unpend`] returned true: by an event, by `*_CANCEL_IO`, by the free of the object, by cleanup;
+/// * inside [`crate::File::cancel`], which the host calls once for each request whose cancel routine runs. From then on
+///   `unpend` returns false.
 ///
 /// `pend` and `unpend` are called with a spin lock held that [`crate::File::cancel`] takes too. So a cancel routine waits
 /// until the request is in the control device's table; it must hold no lock when it calls `cancel`.
@@ -98,8 +97,8 @@ pub trait Request: Send + Sized + 'static {
     /// Completes the request. IRQL <= DISPATCH, no lock held.
     ///
     /// `information` is the number of bytes to copy out. It is more than [`Request::output_length`] only with
-    /// STATUS_BUFFER_OVERFLOW, where it tells the user the length needed: a host must then report it but copy nothing
-    /// beyond the buffer.
+    /// STATUS_BUFFER_OVERFLOW, where it is the length needed. A host copies nothing beyond the buffer then; whether it can
+    /// report the number depends (the I/O manager copies as many bytes as are reported, so an IRP must not say more).
     fn complete(self, status: NTSTATUS, information: usize);
 
     /// Marks the request pending (IoMarkIrpPending) and lets it be cancelled (IoSetCancelRoutine): its cancel routine
