@@ -16,7 +16,7 @@ pub(crate) fn test() -> Result<ExitCode> {
     let mut tally = Tally::default();
     let root = paths::root();
     let tests = step("testing the workspace", || cargo_tests(&root, &mut tally));
-    tally.check("cargo test", tests);
+    tally.check("the workspace's tests build and run", tests);
     formatting(&root, &mut tally);
     let built = dist::build();
     let is_built = built.is_ok();
@@ -29,21 +29,23 @@ pub(crate) fn test() -> Result<ExitCode> {
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Passes cargo's output on, and counts the tests in it.
+/// Passes cargo's output on, and counts the tests in it. An error is one that no test counts, as when one does not build.
 fn cargo_tests(root: &Path, tally: &mut Tally) -> Result<()> {
     let mut command = cargo(root);
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot start cargo")?;
     let output = child.stdout.take().context("cargo has no output")?;
+    let mut failures = 0;
     for line in BufReader::new(output).lines() {
         let line = line?;
         if let Some((passed, failed)) = counted(&line) {
             tally.add(passed, failed);
+            failures += failed;
         }
         println!("{line}");
     }
     let status = child.wait()?;
-    ensure!(status.success(), "cargo test ended with {status}");
+    ensure!(status.success() || failures > 0, "cargo test ended with {status}");
     Ok(())
 }
 

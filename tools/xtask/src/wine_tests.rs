@@ -25,7 +25,7 @@ const FREE_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) fn run(tally: &mut Tally) {
     tally.check("a planted import that nobody provides is caught", planted_import());
     let tested = step("testing the stand-ins", || stand_ins(tally));
-    tally.check("the stand-ins pass their own test", tested);
+    tally.check("the stand-ins' own test runs", tested);
     match run::cases() {
         Ok(outcome) => count_cases(&outcome, tally),
         Err(error) => tally.check("the cases run on softndk.sys under Wine", Err(error)),
@@ -43,7 +43,8 @@ pub(crate) fn run(tally: &mut Tally) {
     tally.check("the driver frees all that a killed process had", killed);
 }
 
-/// The stand-ins' own test, which loads its own driver: what must work works, what must be caught is caught.
+/// The stand-ins' own test, which loads its own driver: what must work works, what must be caught is caught. An error is
+/// one that the test does not count.
 fn stand_ins(tally: &mut Tally) -> Result<()> {
     let prefix = prefix::prepare()?;
     let mut selftest = wine::wine(&prefix);
@@ -60,7 +61,10 @@ fn stand_ins(tally: &mut Tally) -> Result<()> {
     });
     tally.add(passed, failed);
     let status = status?;
-    ensure!(status.success() && passed > 0, "it ended with {status}:\n{text}");
+    if failed > 0 {
+        println!("{text}");
+    }
+    ensure!(failed > 0 || status.success() && passed > 0, "it ended with {status}:\n{text}");
     Ok(())
 }
 
