@@ -317,6 +317,28 @@ fn a_disconnect_is_told_and_ends_the_connection() {
 }
 
 #[test]
+fn a_freed_queue_pair_touches_no_memory_any_more() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let pair = pair(&user);
+        let memory = user.memory(pair.pd, 1);
+        let receive = SOFTNDK_POST { SgeCount: 1, ..work(NdkOperationTypeReceive, pair.qp[1], 9) };
+        assert_eq!(user.post(&receive, &[memory.sge(0, 100)], b""), STATUS_SUCCESS);
+        // Its connector is still there.
+        assert_eq!(user.call(IOCTL_ND_QP_FREE, &handle(pair.qp[1])), STATUS_SUCCESS);
+        let got = user.completions(pair.cq[1], 1);
+        assert_eq!((got[0].Status, got[0].RequestContext), (STATUS_CANCELLED, 9));
+        let send =
+            SOFTNDK_POST { Flags: NDK_OP_FLAG_INLINE, InlineLength: 4, ..work(NdkOperationTypeSend, pair.qp[0], 1) };
+        user.post(&send, &[], b"late");
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(memory.pages.read(0, 4), [0; 4]);
+    });
+}
+
+#[test]
 fn objects_may_be_freed_in_any_order() {
     let _session = boot();
     let device = start();
