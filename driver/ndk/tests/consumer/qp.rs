@@ -1,6 +1,6 @@
 //! NDK_QP: sends and receives, limits, order, flags, flush.
 
-use std::thread;
+use std::{hint::black_box, thread};
 
 use ndk_abi::{
     ndkpi::{
@@ -177,10 +177,12 @@ fn a_receive_that_is_too_small() {
     for (room, length) in [(0, 1), (99, 100), (100, 65_537)] {
         let pair = Pair::new(&world.adapter);
         let (source, target) = (Buffer::full(&pair.active.pd, 17), Buffer::full(&pair.passive.pd, 17));
+        let held = HeldProcessors::new();
         assert_eq!(pair.passive.qp.receive(1, &[target.sge(0, room)]), STATUS_SUCCESS);
         assert_eq!(pair.passive.qp.receive(2, &[target.sge(0, 17 * PAGE_SIZE)]), STATUS_SUCCESS);
         assert_eq!(pair.active.qp.send(3, &[source.sge(0, length)], 0), STATUS_SUCCESS);
         assert_eq!(pair.active.qp.send(4, &[source.sge(0, length)], SILENT), STATUS_SUCCESS);
+        drop(held);
         pair.passive.expect_receive(1, STATUS_BUFFER_OVERFLOW);
         pair.passive.expect_receive(2, STATUS_CANCELLED);
         pair.active.expect(3, STATUS_DATA_ERROR);
@@ -335,13 +337,16 @@ fn lists_and_inline_data_are_copied() {
     let mut list = [target.sge(0, 5)];
     assert_eq!(pair.passive.qp.receive(1, &list), STATUS_SUCCESS);
     list[0] = target.sge(100, 5);
+    black_box(&list);
     assert_eq!(pair.passive.qp.receive(2, &[target.sge(200, 6)]), STATUS_SUCCESS);
     let mut list = [source.sge(0, 5)];
     assert_eq!(pair.active.qp.send(3, &list, 0), STATUS_SUCCESS);
     list[0] = source.sge(100, 5);
+    black_box(&list);
     let mut list = [sge(address, 6, 0)];
     assert_eq!(pair.active.qp.send(4, &list, NDK_OP_FLAG_INLINE), STATUS_SUCCESS);
     list[0] = source.sge(100, 5);
+    black_box(&list);
     inline.fill(b'!');
     let mut token = 77u64.to_le_bytes();
     let list = [sge(token.as_mut_ptr().expose_provenance() as u64, 8, 0)];

@@ -46,6 +46,24 @@ macro_rules! handle {
                 status
             }
 
+            /// Does with the head what consumers may: interposes a dispatch table, here a copy, and uses the reserved words.
+            pub(crate) fn take_head(&self) -> Head {
+                let object = self.raw.as_ptr();
+                // SAFETY: the consumer's open object.
+                let dispatch = unsafe { &raw mut (*object).Dispatch };
+                // SAFETY: the consumer's to read.
+                let original = unsafe { dispatch.read() };
+                // SAFETY: a table.
+                let table = Box::leak(Box::new(unsafe { *original }));
+                // SAFETY: the consumer's to write.
+                unsafe { dispatch.write(table) };
+                // SAFETY: the consumer's open object.
+                let reserved = unsafe { &raw mut (*object).Header.NdkReserved.rf };
+                let head = Head::new(dispatch.cast(), reserved);
+                head.mark();
+                head
+            }
+
             /// Closes the object.
             pub(crate) fn close(self) -> Request {
                 let completion = Waiter::new(concat!("close completion of ", stringify!($name)));

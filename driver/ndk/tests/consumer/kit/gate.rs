@@ -72,7 +72,9 @@ impl Drop for Gate {
 
 extern "C" fn fault(_signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel's information about this fault.
-    let address = unsafe { (*info).si_addr() }.addr();
+    let info = unsafe { &*info };
+    // SAFETY: SIGSEGV comes with an address.
+    let address = unsafe { info.si_addr() }.addr();
     let mut waited = false;
     while SHUT.load(Ordering::SeqCst) == address & !(PAGE_SIZE - 1) {
         waited = true;

@@ -47,6 +47,37 @@ handle!(
     /// A listener; `events` gets its connectors.
     Listener(NDK_LISTENER, NdkObjectTypeListener) { events: &'static Waiter }, NdkCloseListener);
 
+/// The words of an object's head that belong to the consumer.
+pub(crate) struct Head {
+    dispatch: *mut *const c_void,
+    interposed: *const c_void,
+    reserved: *mut [*mut c_void; 4],
+}
+
+impl Head {
+    const MARKS: [usize; 4] = [1, 2, 3, 4];
+
+    fn new(dispatch: *mut *const c_void, reserved: *mut [*mut c_void; 4]) -> Self {
+        // SAFETY: in an open object.
+        let interposed = unsafe { dispatch.read() };
+        Self { dispatch, interposed, reserved }
+    }
+
+    fn mark(&self) {
+        // SAFETY: in an open object, the consumer's to write.
+        unsafe { self.reserved.write(Self::MARKS.map(number)) };
+    }
+
+    /// Whether they are still what the consumer made of them; the object is open.
+    pub(crate) fn is_ours(&self) -> bool {
+        // SAFETY: in an open object.
+        let dispatch = unsafe { self.dispatch.read() };
+        // SAFETY: in an open object.
+        let reserved = unsafe { self.reserved.read() };
+        dispatch == self.interposed && reserved.map(|word| word.addr()) == Self::MARKS
+    }
+}
+
 /// An adapter, which NDIS closes.
 #[derive(Clone, Copy)]
 pub(crate) struct Adapter(pub(crate) NonNull<NDK_ADAPTER>);
@@ -137,7 +168,8 @@ impl Adapter {
     }
 
     pub(crate) fn create_listener(&self) -> Result<Listener, NTSTATUS> {
-        let events = Waiter::new("connect event");
+        // Requests of different peers are independent.
+        let events = Waiter::concurrent("connect event");
         let completion = Waiter::new("create completion of a listener");
         let mut out = null_mut();
         let returned = call!(

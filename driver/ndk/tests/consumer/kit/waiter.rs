@@ -57,6 +57,8 @@ type Hook = Box<dyn FnMut(Call) + Send>;
 /// The context of a callback. Contexts are never freed, so that a call that comes too late is seen, not suffered.
 pub(crate) struct Waiter {
     name: &'static str,
+    /// Whether the next call comes after the last one has returned only.
+    serialised: bool,
     calls: Mutex<Vec<Call>>,
     ended: Condvar,
     hook: Mutex<Option<Hook>>,
@@ -66,8 +68,18 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     pub(crate) fn new(name: &'static str) -> &'static Self {
+        Self::leak(name, true)
+    }
+
+    /// For callbacks of which several may run at once.
+    pub(crate) fn concurrent(name: &'static str) -> &'static Self {
+        Self::leak(name, false)
+    }
+
+    fn leak(name: &'static str, serialised: bool) -> &'static Self {
         Box::leak(Box::new(Self {
             name,
+            serialised,
             calls: Mutex::default(),
             ended: Condvar::new(),
             hook: Mutex::default(),
@@ -76,7 +88,7 @@ impl Waiter {
         }))
     }
 
-    /// Has `hook` run inside of each call.
+    /// Has `hook` run inside of each call, never twice at once.
     pub(crate) fn on_call(&self, hook: impl FnMut(Call) + Send + 'static) {
         *lock(&self.hook) = Some(Box::new(hook));
     }
@@ -92,7 +104,7 @@ impl Waiter {
         if !simkernel::held_locks().is_empty() {
             complain(format!("{} called with a spin lock held", self.name));
         }
-        if self.running.fetch_add(1, Ordering::SeqCst) != 0 {
+        if self.running.fetch_add(1, Ordering::SeqCst) != 0 && self.serialised {
             complain(format!("{} called twice at once", self.name));
         }
         let call = Call { status, value, begun: now(), ended: None };
@@ -101,10 +113,8 @@ impl Waiter {
             calls.push(call);
             calls.len() - 1
         };
-        let hook = lock(&self.hook).take();
-        if let Some(mut hook) = hook {
+        if let Some(hook) = &mut *lock(&self.hook) {
             hook(call);
-            lock(&self.hook).get_or_insert(hook);
         }
         self.running.fetch_sub(1, Ordering::SeqCst);
         lock(&self.calls)[index].ended = Some(now());
