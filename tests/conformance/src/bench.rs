@@ -28,10 +28,7 @@ pub struct Skipped(pub &'static str);
 pub fn run(case: &Case, transport: Box<dyn Transport>, patience: Duration) -> anyhow::Result<()> {
     let bench = Bench::new(&*transport, patience);
     let result = (case.run)(&bench);
-    let mut complaints = bench.complaints.take();
-    if let Err(error) = bench.all_freed() {
-        complaints.push(format!("{error:#}"));
-    }
+    let mut complaints = bench.left_behind();
     complaints.extend(transport.close());
     if complaints.is_empty() {
         return result;
@@ -72,6 +69,16 @@ impl<'t> Bench<'t> {
         let addresses = client.addresses()?;
         let address = addresses.iter().find(|address| address.is_ipv4()).context("the device has no IPv4 address")?;
         Ok(SocketAddr::new(address.ip(), 0))
+    }
+
+    /// What went wrong when the case cleaned up, and what it left in the driver.
+    #[must_use]
+    pub fn left_behind(&self) -> Vec<String> {
+        let mut complaints = self.complaints.take();
+        if let Err(error) = self.all_freed() {
+            complaints.push(format!("{error:#}"));
+        }
+        complaints
     }
 
     /// Closing a file frees what is behind it, but on some systems not before the close has returned.

@@ -153,8 +153,8 @@ impl Pair {
 pub fn connect(a: &End, b: &End, listener: &Listener, address: SocketAddr) -> anyhow::Result<()> {
     let request = listener.connection_request(&b.connector);
     a.connector.bind(a.site.address)?;
-    let connect = a.connector.connect(&a.qp, address, ReadLimits::default(), &[]);
-    request.finish().context("waiting for the connection request")?;
+    let mut connect = a.connector.connect(&a.qp, address, ReadLimits::default(), &[]);
+    request.finish_unless_failed(&mut connect).context("waiting for the connection request")?;
     let accept = b.connector.accept(&b.qp, ReadLimits::default(), &[]);
     connect.finish().context("connecting")?;
     a.connector.complete_connect().finish().context("completing the connection")?;

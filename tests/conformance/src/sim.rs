@@ -68,6 +68,12 @@ impl Simulated {
         let device = Device::new(host).expect("memory for a control device");
         Self { device, complaints: Complaints::default(), session }
     }
+
+    /// The simulated kernel, to plant faults in.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
 }
 
 impl Transport for Simulated {

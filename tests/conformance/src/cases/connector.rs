@@ -31,8 +31,8 @@ impl Asked {
         let (listener, address) = b.site.listener()?;
         let request = listener.connection_request(&b.connector);
         a.connector.bind(a.site.address)?;
-        let connect = a.connector.connect(&a.qp, address, limits, private_data);
-        request.finish().context("the connection request")?;
+        let mut connect = a.connector.connect(&a.qp, address, limits, private_data);
+        request.finish_unless_failed(&mut connect).context("the connection request")?;
         Ok(Self { a, b, connect, _listener: listener })
     }
 }
@@ -55,8 +55,8 @@ fn connects_on(bench: &Bench<'_>, ip: SocketAddr) -> anyhow::Result<()> {
     let (listener, address) = b.site.listener()?;
     let request = listener.connection_request(&b.connector);
     a.connector.bind(a.site.address)?;
-    let connect = a.connector.connect(&a.qp, address, ReadLimits::default(), b"from the initiator");
-    request.finish().context("the connection request")?;
+    let mut connect = a.connector.connect(&a.qp, address, ReadLimits::default(), b"from the initiator");
+    request.finish_unless_failed(&mut connect).context("the connection request")?;
     ensure_private_data(&b.connector, b"from the initiator").context("at the listener")?;
     let from = b.connector.peer_address()?.context("the peer has no address")?;
     ensure!(from.ip() == ip.ip() && from.port() != 0, "the request comes from {from}");
@@ -119,8 +119,8 @@ pub(super) fn private_data(bench: &Bench<'_>) -> anyhow::Result<()> {
     a.connector.bind(a.site.address)?;
     let connect = |data| a.connector.connect(&a.qp, address, ReadLimits::default(), data);
     refused(connect(&long).finish(), STATUS_INVALID_BUFFER_SIZE, "connecting with 509 bytes")?;
-    let pending = connect(&long[..LIMIT]);
-    request.finish().context("connecting with 508 bytes after 509 were refused")?;
+    let mut pending = connect(&long[..LIMIT]);
+    request.finish_unless_failed(&mut pending).context("connecting with 508 bytes after 509 were refused")?;
     ensure_private_data(&b.connector, &long[..LIMIT])?;
     for room in [0, 1, LIMIT - 1] {
         let completion = b.connector.private_data(room)?;
@@ -154,8 +154,8 @@ pub(super) fn nobody_listens(bench: &Bench<'_>) -> anyhow::Result<()> {
     again.bind(address)?;
     again.listen(0)?;
     let request = again.connection_request(&b.connector);
-    let connect = a.connector.connect(&a.qp, address, ReadLimits::default(), &[]);
-    request.finish()?;
+    let mut connect = a.connector.connect(&a.qp, address, ReadLimits::default(), &[]);
+    request.finish_unless_failed(&mut connect)?;
     let accept = b.connector.accept(&b.qp, ReadLimits::default(), &[]);
     connect.finish().context("when somebody listens")?;
     a.connector.complete_connect().finish()?;
@@ -218,8 +218,8 @@ pub(super) fn used_queue_pair(bench: &Bench<'_>) -> anyhow::Result<()> {
     refused(connect_with(&pair.a).finish(), STATUS_CONNECTION_ACTIVE, "connecting a connected queue pair")?;
     let fourth = pair.b.site.end()?;
     let request = listener.connection_request(&fourth.connector);
-    let pending = connect_with(&third);
-    request.finish()?;
+    let mut pending = connect_with(&third);
+    request.finish_unless_failed(&mut pending)?;
     let accept = fourth.connector.accept(&pair.b.qp, ReadLimits::default(), &[]);
     refused(accept.finish(), STATUS_CONNECTION_ACTIVE, "accepting with a connected queue pair")?;
     // The request can still be accepted.

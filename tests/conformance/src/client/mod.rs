@@ -155,6 +155,21 @@ impl Request {
         }
     }
 
+    /// As [`Request::finish`], for a request that will not end if `cause` fails; then that is the error.
+    pub fn finish_unless_failed(mut self, cause: &mut Self) -> Result<Completion> {
+        let deadline = Instant::now() + self.patience;
+        while Instant::now() < deadline && !self.is_over() {
+            // Not long, but for waiting on two things at once.
+            if let Some(ended) = cause.pending.wait(Duration::from_millis(1))
+                && ended.status != STATUS_SUCCESS
+                && !self.is_over()
+            {
+                return Err(Error::Refused { request: cause.name, status: ended.status });
+            }
+        }
+        self.finish()
+    }
+
     /// Whether it is over by now.
     pub fn is_over(&mut self) -> bool {
         self.pending.wait(Duration::ZERO).is_some()
