@@ -35,7 +35,7 @@ pub struct Memory {
 }
 
 /// Groups of checks that must pass, in order.
-pub const CHECKS: [&str; 12] = [
+pub const CHECKS: [&str; 13] = [
     "irql",
     "cr8",
     "spin locks",
@@ -48,6 +48,7 @@ pub const CHECKS: [&str; 12] = [
     "push locks",
     "waits",
     "kmdf",
+    "mutexes",
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.

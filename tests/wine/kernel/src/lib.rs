@@ -2,6 +2,9 @@
 
 use std::ffi::{CString, c_char, c_void};
 
+use windows_sys::Win32::System::LibraryLoader::{
+    GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
+};
 pub use windows_sys::{
     Wdk::Foundation::{DEVICE_OBJECT, DRIVER_OBJECT, FILE_OBJECT, IO_STACK_LOCATION, IRP},
     Win32::Foundation::UNICODE_STRING,
@@ -52,6 +55,15 @@ pub fn object(kind: &str, delta: i32) {
 pub fn trace(text: &str) {
     // SAFETY: the format consumes exactly one NUL-terminated string.
     unsafe { ntoskrnl::DbgPrint(c"%s\n".as_ptr(), c_string(text).as_ptr()) };
+}
+
+/// Keeps the module of the caller's crate in memory for as long as the process lives. A stand-in goes with the last driver that
+/// imports it, but threads of its own are still waiting in it then.
+pub fn pin() {
+    let mut module = std::ptr::null_mut();
+    let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN;
+    // SAFETY: with FROM_ADDRESS the second parameter is any address in the module: this function is linked into it.
+    unsafe { GetModuleHandleExW(flags, (pin as *const ()).cast(), &mut module) };
 }
 
 /// The calling thread's IRQL.

@@ -8,8 +8,8 @@ use std::{
     collections::BTreeMap,
     ffi::c_void,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -21,6 +21,7 @@ use windows_sys::Win32::{
 };
 
 use crate::{
+    adapter::PATIENCE,
     check_header,
     driver::{self, Driver},
     irp::{
@@ -44,10 +45,30 @@ struct Control {
     major_functions: [Option<Dispatch>; 28],
     /// Deregistered; files opened before are still served.
     gone: AtomicBool,
-    files: AtomicI64,
 }
 
 static CONTROLS: Mutex<BTreeMap<usize, Arc<Control>>> = Mutex::new(BTreeMap::new());
+
+/// Open files of all control devices.
+static FILES: Mutex<u32> = Mutex::new(0);
+static FILE_CLOSED: Condvar = Condvar::new();
+
+/// Waits until no file is open: the I/O manager unloads no driver that has open files. False if that takes too long. A handle may
+/// have been closed long before its IRP_MJ_CLOSE comes: Wine's server delivers it at its leisure.
+pub(crate) fn wait_for_files() -> bool {
+    let (files, _) = FILE_CLOSED
+        .wait_timeout_while(lock(&FILES), PATIENCE, |files| *files > 0)
+        .unwrap_or_else(PoisonError::into_inner);
+    *files == 0
+}
+
+/// Set when the driver is about to be unloaded: no file is opened any more.
+static UNLOADING: AtomicBool = AtomicBool::new(false);
+
+/// Refuses all further opens.
+pub(crate) fn refuse_opens() {
+    UNLOADING.store(true, Ordering::Release);
+}
 
 /// Control devices that are registered.
 pub(crate) fn count() -> usize {
@@ -154,13 +175,7 @@ fn create(
     // SAFETY: the driver gives 28 entries; both types of function pointer have the same prototype.
     let major_functions = unsafe { attributes.MajorFunctions.cast::<[Option<Dispatch>; 28]>().read() };
     let symbolic_link = kernel::UnicodeBuffer::new(&link);
-    let control = Control {
-        device: Shared(object),
-        link,
-        major_functions,
-        gone: AtomicBool::new(false),
-        files: AtomicI64::new(0),
-    };
+    let control = Control { device: Shared(object), link, major_functions, gone: AtomicBool::new(false) };
     lock(&CONTROLS).insert(object as usize, Arc::new(control));
     // SAFETY: two counted strings.
     let linked =
@@ -227,7 +242,7 @@ impl Control {
             ((*location).MajorFunction, (*location).FileObject)
         };
         let handler = |code: u8| self.major_functions.get(usize::from(code)).copied().flatten();
-        if major == IRP_MJ_CREATE && self.gone.load(Ordering::Acquire) {
+        if major == IRP_MJ_CREATE && (self.gone.load(Ordering::Acquire) || UNLOADING.load(Ordering::Acquire)) {
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::DELETE_PENDING) };
         }
@@ -250,24 +265,24 @@ impl Control {
             kernel::workers::submit("a dispatch routine", move || job.run());
             return status::PENDING;
         }
+        if major == IRP_MJ_CREATE {
+            // Before the driver completes it: whoever opened the file may then unload the driver before this thread goes on.
+            count_files(1);
+        }
         // SAFETY: the driver's routine, called with a live IRP.
         let call = || kernel::balanced("a dispatch routine", || unsafe { routine(self.device.get(), irp) });
         // SAFETY: the caller owns the IRP.
         let result = unsafe { irp::in_requestor(irp, call) };
-        self.count_files(major, result);
+        if major == IRP_MJ_CLOSE || (major == IRP_MJ_CREATE && result != status::SUCCESS) {
+            count_files(-1);
+        }
         result
     }
+}
 
-    fn count_files(&self, major: u8, result: i32) {
-        let delta = match major {
-            IRP_MJ_CREATE if result == status::SUCCESS => 1,
-            IRP_MJ_CLOSE => -1,
-            _ => return,
-        };
-        kernel::object(FILE, delta);
-        let open = self.files.fetch_add(delta.into(), Ordering::AcqRel) + i64::from(delta);
-        if open == 0 && self.gone.load(Ordering::Acquire) {
-            lock(&CONTROLS).remove(&(self.device.get() as usize));
-        }
-    }
+fn count_files(delta: i8) {
+    let mut files = lock(&FILES);
+    *files = files.saturating_add_signed(delta.into());
+    kernel::object(FILE, delta.into());
+    FILE_CLOSED.notify_all();
 }

@@ -14,7 +14,10 @@ use ndk_abi::{
     status::{NDIS_STATUS, NDIS_STATUS_BAD_VERSION, NDIS_STATUS_INVALID_PARAMETER, NDIS_STATUS_SUCCESS},
 };
 
-use crate::{adapter::Adapter, check_header, device, lock, pnp};
+use crate::{
+    adapter::{Adapter, PATIENCE},
+    check_header, device, lock, pnp,
+};
 
 /// The registered miniport driver.
 pub(crate) struct Driver {
@@ -131,6 +134,7 @@ unsafe extern "system" fn NdisMRegisterMiniportDriver(
     handle: *mut NDIS_HANDLE,
 ) -> NDIS_STATUS {
     kernel::at_most(PASSIVE_LEVEL, "NdisMRegisterMiniportDriver");
+    kernel::pin();
     // SAFETY: the caller gives its characteristics.
     let characteristics = match unsafe { read_characteristics(characteristics) } {
         Ok(characteristics) => characteristics,
@@ -232,6 +236,10 @@ unsafe extern "system" fn NdisSetOptionalHandlers(handle: NDIS_HANDLE, handlers:
 unsafe extern "system" fn unload(object: *const DRIVER_OBJECT) {
     if let Some(driver) = registered() {
         pnp::wait_for_start();
+        device::refuse_opens();
+        if !device::wait_for_files() {
+            violation("the driver is unloaded with open files: Windows would not");
+        }
         let adapter = lock(&driver.adapter).clone();
         if let Some(adapter) = adapter {
             adapter.stop(NdisHaltDeviceDisabled);
@@ -242,6 +250,10 @@ unsafe extern "system" fn unload(object: *const DRIVER_OBJECT) {
         if let Some(handler) = driver.characteristics.UnloadHandler {
             // SAFETY: the driver's handler, called as documented.
             kernel::balanced("MiniportDriverUnload", || unsafe { handler(object.cast_mut().cast()) });
+        }
+        // A queued work item keeps its driver in memory (wdm/nf-wdm-ioallocateworkitem): the last ones may be returning now.
+        if !kernel::workers::wait_idle(PATIENCE) {
+            violation("a work item or dispatch routine of the unloaded driver has not returned");
         }
         if !driver.is_deregistered() {
             violation("MiniportDriverUnload did not call NdisMDeregisterMiniportDriver");

@@ -16,6 +16,7 @@ mod irp;
 mod irql;
 mod lookaside;
 mod mdl;
+mod mutex;
 mod pool;
 mod process;
 mod pushlock;

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{base, irql, pool};
+use crate::{base, irql, pool, work};
 
 /// Where `SoftNdkStandInReport` appends, inside the Wine prefix.
 const FILE: &str = r"C:\softndk\standin-report.txt";
@@ -98,6 +98,7 @@ extern "system" fn SoftNdkStandInObjectCount(kind: *const c_char) -> i64 {
 /// Writes the summary: pool in use, live objects, violations. Called once the driver's unload routine has done its work.
 #[unsafe(no_mangle)]
 pub(crate) extern "system" fn SoftNdkStandInReport() {
+    work::wait_idle();
     let usage = pool::usage();
     let (violations, objects) = {
         let state = lock(&STATE);

@@ -5,6 +5,8 @@ use std::ffi::c_void;
 use crate::{
     base::{self, status},
     irql::{self, APC_LEVEL, DISPATCH_LEVEL, PASSIVE_LEVEL},
+    mutex,
+    report::violation,
 };
 
 base::wine! {
@@ -56,6 +58,12 @@ mod export {
         if unsafe { forbidden(timeout, "KeWaitForSingleObject") } {
             return status::UNSUCCESSFUL;
         }
+        // SAFETY: the caller gives a dispatcher object, and null or a timeout.
+        unsafe {
+            if mutex::is_mutex(object) {
+                return mutex::wait(object, timeout.as_ref().copied());
+            }
+        }
         // SAFETY: the caller keeps the contract.
         unsafe { super::KeWaitForSingleObject(object, reason, mode, alertable, timeout) }
     }
@@ -85,6 +93,13 @@ mod export {
         timeout: *const i64,
         blocks: *mut c_void,
     ) -> i32 {
+        for index in 0..count as usize {
+            // SAFETY: the caller gives that many dispatcher objects.
+            if unsafe { mutex::is_mutex(*objects.add(index)) } {
+                violation("KeWaitForMultipleObjects: waiting for a mutex together with other objects is not simulated");
+                return status::UNSUCCESSFUL;
+            }
+        }
         // SAFETY: the caller gives null or a timeout.
         if unsafe { forbidden(timeout, "KeWaitForMultipleObjects") } {
             return status::UNSUCCESSFUL;

@@ -7,6 +7,7 @@ use std::{
         Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use crate::{
@@ -25,10 +26,14 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Pool {
     jobs: VecDeque<Job>,
     idle: usize,
+    busy: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { jobs: VecDeque::new(), idle: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool { jobs: VecDeque::new(), idle: 0, busy: 0 });
 static WAKE: Condvar = Condvar::new();
+static DONE: Condvar = Condvar::new();
+/// How long an unloaded driver's last work items may take to return.
+const PATIENCE: Duration = Duration::from_secs(12);
 
 /// Runs `job` on a thread of the pool.
 fn submit(job: Job) {
@@ -45,13 +50,28 @@ fn work() {
     let mut pool = report::lock(&POOL);
     loop {
         while let Some(job) = pool.jobs.pop_front() {
+            pool.busy += 1;
             drop(pool);
             irql::balanced("a work item", job);
             pool = report::lock(&POOL);
+            pool.busy -= 1;
+            DONE.notify_all();
         }
         pool.idle += 1;
         pool = WAKE.wait(pool).unwrap_or_else(PoisonError::into_inner);
         pool.idle -= 1;
+    }
+}
+
+/// Waits for the work items that are queued or running: each keeps its driver in memory until its routine has returned.
+pub(crate) fn wait_idle() {
+    let (pool, _) = DONE
+        .wait_timeout_while(report::lock(&POOL), PATIENCE, |pool| pool.busy > 0 || !pool.jobs.is_empty())
+        .unwrap_or_else(PoisonError::into_inner);
+    let left = pool.busy + pool.jobs.len();
+    drop(pool);
+    if left > 0 {
+        violation(&format!("{left} work items of the unloaded driver have not returned"));
     }
 }
 

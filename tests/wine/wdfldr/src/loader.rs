@@ -58,6 +58,7 @@ unsafe extern "system" fn WdfVersionBind(
     globals: *mut *mut Globals,
 ) -> i32 {
     kernel::at_most(PASSIVE_LEVEL, "WdfVersionBind");
+    kernel::pin();
     if info.is_null() || globals.is_null() {
         return status::INVALID_PARAMETER;
     }

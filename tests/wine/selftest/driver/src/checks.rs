@@ -62,6 +62,7 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             9 => check_push_locks(text),
             10 => check_waits(text),
             11 => kmdf::check(text),
+            12 => check_mutex(text),
             _ => text.check(false, "no such group"),
         }
     }
@@ -351,6 +352,50 @@ unsafe fn check_push_locks(text: &mut Text<'_>) {
         ExReleasePushLockExclusiveEx(lock, 0);
         KeLeaveCriticalRegion();
         text.check(*lock == 0, "a push lock is not free after its release");
+    }
+}
+
+static MUTEX: Storage<[u64; 7]> = Storage::new();
+
+/// Adds to a counter that only the mutex protects.
+unsafe extern "system" fn contend(counter: *mut c_void) {
+    // SAFETY: an initialised mutex; the counter outlives the threads, which are waited for.
+    unsafe {
+        for _ in 0..2000 {
+            KeWaitForSingleObject(MUTEX.get().cast(), 0, 0, 0, core::ptr::null());
+            let counter = counter.cast::<u32>();
+            counter.write_volatile(counter.read_volatile() + 1);
+            KeReleaseMutex(MUTEX.get(), 0);
+        }
+    }
+    RAN.fetch_add(1, Ordering::Release);
+}
+
+unsafe fn check_mutex(text: &mut Text<'_>) {
+    let (mutex, none, zero) = (MUTEX.get(), core::ptr::null_mut(), 0);
+    let mut counter = 0_u32;
+    // SAFETY: an initialised mutex, taken and released in pairs.
+    unsafe {
+        KeInitializeMutex(mutex, 0);
+        KeWaitForSingleObject(mutex.cast(), 0, 0, 0, core::ptr::null());
+        text.check(KeWaitForSingleObject(mutex.cast(), 0, 0, 0, &zero) == 0, "a mutex is not recursive");
+        text.check(KeReleaseMutex(mutex, 0) != 0, "a mutex is free after its first release of two");
+        RAN.store(0, Ordering::Relaxed);
+        for _ in 0..3 {
+            let mut thread = 0;
+            PsCreateSystemThread(&mut thread, 0x1F_FFFF, none, 0, none, contend, (&raw mut counter).cast());
+            ZwClose(thread);
+        }
+        sleep(20);
+        text.check((&raw const counter).read_volatile() == 0, "a held mutex was taken");
+        text.check(KeReleaseMutex(mutex, 0) == 0, "a mutex is not free after its last release");
+        for _ in 0..5000 {
+            if RAN.load(Ordering::Acquire) == 3 {
+                break;
+            }
+            sleep(1);
+        }
+        text.check((&raw const counter).read_volatile() == 6000, "a mutex does not exclude");
     }
 }
 

@@ -71,6 +71,8 @@ unsafe extern "system" {
         alertable: u8,
         timeout: *const i64,
     ) -> i32;
+    pub(crate) fn KeInitializeMutex(mutex: *mut [u64; 7], level: u32);
+    pub(crate) fn KeReleaseMutex(mutex: *mut [u64; 7], wait: u8) -> i32;
     pub(crate) fn KeDelayExecutionThread(mode: i8, alertable: u8, interval: *const i64) -> i32;
 
     pub(crate) fn IoAllocateWorkItem(device: *mut c_void) -> *mut c_void;
