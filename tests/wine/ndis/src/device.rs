@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     ffi::c_void,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -21,9 +21,9 @@ use windows_sys::Win32::{
 };
 
 use crate::{
-    adapter::PATIENCE,
     check_header,
     driver::{self, Driver},
+    files,
     irp::{
         self, Dispatch, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE,
         Job,
@@ -35,9 +35,8 @@ const FILE_DEVICE_NETWORK: u32 = 0x12;
 const DO_DEVICE_INITIALIZING: u32 = 0x80;
 /// Where the driver's part of the device extension begins.
 const RESERVED_EXTENSION: usize = 16;
-/// Kinds of object in the report.
+/// Kind of object in the report.
 const DEVICE: &str = "NDIS control device";
-const FILE: &str = "open file of the control device";
 
 struct Control {
     device: Shared<DEVICE_OBJECT>,
@@ -48,27 +47,6 @@ struct Control {
 }
 
 static CONTROLS: Mutex<BTreeMap<usize, Arc<Control>>> = Mutex::new(BTreeMap::new());
-
-/// Open files of all control devices.
-static FILES: Mutex<u32> = Mutex::new(0);
-static FILE_CLOSED: Condvar = Condvar::new();
-
-/// Waits until no file is open: the I/O manager unloads no driver that has open files. False if that takes too long. A handle may
-/// have been closed long before its IRP_MJ_CLOSE comes: Wine's server delivers it at its leisure.
-pub(crate) fn wait_for_files() -> bool {
-    let (files, _) = FILE_CLOSED
-        .wait_timeout_while(lock(&FILES), PATIENCE, |files| *files > 0)
-        .unwrap_or_else(PoisonError::into_inner);
-    *files == 0
-}
-
-/// Set when the driver is about to be unloaded: no file is opened any more.
-static UNLOADING: AtomicBool = AtomicBool::new(false);
-
-/// Refuses all further opens.
-pub(crate) fn refuse_opens() {
-    UNLOADING.store(true, Ordering::Release);
-}
 
 /// Control devices that are registered.
 pub(crate) fn count() -> usize {
@@ -242,9 +220,14 @@ impl Control {
             ((*location).MajorFunction, (*location).FileObject)
         };
         let handler = |code: u8| self.major_functions.get(usize::from(code)).copied().flatten();
-        if major == IRP_MJ_CREATE && (self.gone.load(Ordering::Acquire) || UNLOADING.load(Ordering::Acquire)) {
+        let file_id = file as usize;
+        if major == IRP_MJ_CREATE && (self.gone.load(Ordering::Acquire) || !files::opening(file_id)) {
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::DELETE_PENDING) };
+        }
+        if major == IRP_MJ_CLOSE && !files::is_open(file_id) {
+            // SAFETY: the caller owns the IRP.
+            return unsafe { irp::complete(irp, status::SUCCESS) };
         }
         if major == IRP_MJ_CLOSE
             && let Some(cleanup) = handler(IRP_MJ_CLEANUP)
@@ -253,6 +236,9 @@ impl Control {
             unsafe { irp::in_requestor(irp, || irp::send_cleanup(self.device.get(), file, irp, cleanup)) };
         }
         let Some(routine) = handler(major) else {
+            if [IRP_MJ_CREATE, IRP_MJ_CLOSE].contains(&major) {
+                files::closed(file_id);
+            }
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::INVALID_DEVICE_REQUEST) };
         };
@@ -265,24 +251,13 @@ impl Control {
             kernel::workers::submit("a dispatch routine", move || job.run());
             return status::PENDING;
         }
-        if major == IRP_MJ_CREATE {
-            // Before the driver completes it: whoever opened the file may then unload the driver before this thread goes on.
-            count_files(1);
-        }
         // SAFETY: the driver's routine, called with a live IRP.
         let call = || kernel::balanced("a dispatch routine", || unsafe { routine(self.device.get(), irp) });
         // SAFETY: the caller owns the IRP.
         let result = unsafe { irp::in_requestor(irp, call) };
-        if major == IRP_MJ_CLOSE || (major == IRP_MJ_CREATE && result != status::SUCCESS) {
-            count_files(-1);
+        if major == IRP_MJ_CLOSE || (major == IRP_MJ_CREATE && result < status::SUCCESS) {
+            files::closed(file_id);
         }
         result
     }
-}
-
-fn count_files(delta: i8) {
-    let mut files = lock(&FILES);
-    *files = files.saturating_add_signed(delta.into());
-    kernel::object(FILE, delta.into());
-    FILE_CLOSED.notify_all();
 }

@@ -16,7 +16,7 @@ use ndk_abi::{
 
 use crate::{
     adapter::{Adapter, PATIENCE},
-    check_header, device, lock, pnp,
+    check_header, device, files, lock, pnp,
 };
 
 /// The registered miniport driver.
@@ -236,8 +236,7 @@ unsafe extern "system" fn NdisSetOptionalHandlers(handle: NDIS_HANDLE, handlers:
 unsafe extern "system" fn unload(object: *const DRIVER_OBJECT) {
     if let Some(driver) = registered() {
         pnp::wait_for_start();
-        device::refuse_opens();
-        if !device::wait_for_files() {
+        if !files::wait_until_closed() {
             violation("the driver is unloaded with open files: Windows would not");
         }
         let adapter = lock(&driver.adapter).clone();

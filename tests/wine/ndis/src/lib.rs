@@ -10,6 +10,7 @@ mod attributes;
 mod configuration;
 mod device;
 mod driver;
+mod files;
 mod irp;
 mod misc;
 mod ndk;
