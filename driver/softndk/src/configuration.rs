@@ -100,8 +100,9 @@ impl Key {
         if Buffer.is_null() {
             return &[];
         }
+        let characters = usize::from(Length) / 2;
         // SAFETY: a counted string of NDIS, which lives until the key is closed; `self` is borrowed that long.
-        unsafe { slice::from_raw_parts(Buffer, usize::from(Length) / size_of::<u16>()) }
+        unsafe { slice::from_raw_parts(Buffer, characters) }
     }
 }
 

@@ -16,7 +16,7 @@ use ndk_abi::{
     },
     status::{
         NDIS_STATUS, NDIS_STATUS_RESOURCES, NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
-        STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+        STATUS_INVALID_HANDLE, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
     },
 };
 use platform::{Arc, Passive};
@@ -180,16 +180,29 @@ fn open(irp: &Irp) -> Result<(), NTSTATUS> {
     Ok(())
 }
 
-/// The open file behind a file object, kept.
+/// The open file behind a file object, kept. `None`: its create failed; Windows sends such a file nothing, Wine does.
 ///
 /// # Safety
-/// `create` succeeded for this file object, and `close` has not ended.
-unsafe fn open_file(file_object: *mut FILE_OBJECT) -> Arc<OpenFile, Windows> {
+/// `file_object` is this device's, and its `close` has not begun.
+unsafe fn open_file(file_object: *mut FILE_OBJECT) -> Option<Arc<OpenFile, Windows>> {
+    // SAFETY: valid, by contract.
+    let left = unsafe { left_reference(file_object) }?;
+    Some(Arc::clone(&left))
+}
+
+/// The reference that `open` left in a file object.
+///
+/// # Safety
+/// As for `open_file`; the reference is taken out of its wrapper by `close` only, once.
+unsafe fn left_reference(file_object: *mut FILE_OBJECT) -> Option<ManuallyDrop<Arc<OpenFile, Windows>>> {
     // SAFETY: valid, by contract.
     let context = unsafe { (*file_object).FsContext };
-    // SAFETY: `open` left a reference there, which stays.
-    let left = unsafe { Arc::<OpenFile, Windows>::from_raw(context.cast_const().cast()) };
-    Arc::clone(&ManuallyDrop::new(left))
+    if context.is_null() {
+        return None;
+    }
+    // SAFETY: `open` left a reference there.
+    let left = unsafe { Arc::from_raw(context.cast_const().cast()) };
+    Some(ManuallyDrop::new(left))
 }
 
 /// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL, in the requestor's process.
@@ -198,9 +211,14 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
     let passive = unsafe { Passive::assume::<Windows>() };
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
-    // SAFETY: a request of an open file. It is kept beyond the request's completion, with which the file may go.
-    let open = unsafe { open_file(irp.file_object()) };
-    open.file.dispatch(irp.into_request(), &passive)
+    // SAFETY: a request of the file. It is kept beyond the request's completion, with which it may go.
+    match unsafe { open_file(irp.file_object()) } {
+        Some(open) => open.file.dispatch(irp.into_request(), &passive),
+        None => {
+            irp.complete(STATUS_INVALID_HANDLE, 0);
+            STATUS_INVALID_HANDLE
+        }
+    }
 }
 
 /// The cancel routine of a request that [`device_control`] pended. <= DISPATCH_LEVEL, no lock held.
@@ -209,8 +227,9 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
 /// `file_object` is the request's, and the request is still in progress.
 pub(crate) unsafe fn cancel_request(file_object: *mut FILE_OBJECT, id: u64) {
     // SAFETY: a request in progress keeps its file. It is kept beyond the request's completion, with which it may go.
-    let open = unsafe { open_file(file_object) };
-    open.file.cancel(id);
+    if let Some(open) = unsafe { open_file(file_object) } {
+        open.file.cancel(id);
+    }
 }
 
 /// IRP_MJ_CLEANUP: the last handle is closed, requests may be in progress. PASSIVE_LEVEL.
@@ -219,9 +238,10 @@ unsafe extern "system" fn cleanup(_device: *mut c_void, irp: *mut c_void) -> NTS
     let passive = unsafe { Passive::assume::<Windows>() };
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
-    // SAFETY: a request of an open file.
-    let open = unsafe { open_file(irp.file_object()) };
-    open.file.cleanup(&passive);
+    // SAFETY: a request of the file.
+    if let Some(open) = unsafe { open_file(irp.file_object()) } {
+        open.file.cleanup(&passive);
+    }
     irp.complete(STATUS_SUCCESS, 0);
     STATUS_SUCCESS
 }
@@ -230,15 +250,15 @@ unsafe extern "system" fn cleanup(_device: *mut c_void, irp: *mut c_void) -> NTS
 unsafe extern "system" fn close(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
-    // SAFETY: the file object of an IRP in progress.
-    let context = unsafe { (*irp.file_object()).FsContext };
-    // SAFETY: the reference that `open` left there, taken back once.
-    let open = unsafe { Arc::<OpenFile, Windows>::from_raw(context.cast_const().cast()) };
-    let mut control = CONTROL.lock();
-    control.files.remove(&open);
-    control.files.shrink();
-    drop(control);
-    drop(open);
+    // SAFETY: the last request of the file; the reference is taken here, once.
+    if let Some(open) = unsafe { left_reference(irp.file_object()) } {
+        let open = ManuallyDrop::into_inner(open);
+        let mut control = CONTROL.lock();
+        control.files.remove(&open);
+        control.files.shrink();
+        drop(control);
+        drop(open);
+    }
     irp.complete(STATUS_SUCCESS, 0);
     STATUS_SUCCESS
 }

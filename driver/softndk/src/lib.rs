@@ -5,7 +5,13 @@
 //! their handlers (`entry`, `adapter`, `oid`, `control`). It is the only one that names Windows.
 #![no_std]
 #![deny(unsafe_code)]
-#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 
 extern crate wdk_panic;
 

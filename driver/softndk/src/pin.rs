@@ -53,7 +53,7 @@ impl PinnedMemory {
         let mut place = &raw mut pinned.first;
         let mut next = address;
         while next < end {
-            let length = (end - next).min(MDL_BYTES as u64) as u32;
+            let length = end.saturating_sub(next).min(MDL_BYTES as u64) as u32;
             // SAFETY: describes the range only; no IRP is involved.
             let mdl = unsafe { IoAllocateMdl(next as *mut _, length, 0, 0, null_mut()) }.cast::<MDL>();
             if mdl.is_null() {
