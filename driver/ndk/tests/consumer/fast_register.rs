@@ -369,41 +369,6 @@ fn initialize_again_while_registered_is_refused() {
     pair.close();
 }
 
-/// Logical addresses under the privileged token: local read and write, never remote
-/// (NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN).
-#[test]
-fn the_privileged_token_is_local_only() {
-    let world = World::new();
-    let pair = Pair::new(&world.adapter);
-    let remote = Buffer::full(&pair.passive.pd, 1);
-    let region = FastRegion::new(&world.adapter, &pair.active.pd, 1, true);
-    let token = pair.active.pd.privileged_token();
-    let logical = region.lam.pages[0].QuadPart.cast_unsigned();
-    region.pages.write(0, b"privileged");
-    let sges = [crate::kit::sge(logical, 10, token)];
-    assert_eq!(pair.active.qp.write(1, &sges, remote.base, remote.token, 0), STATUS_SUCCESS);
-    pair.active.expect(1, STATUS_SUCCESS);
-    assert_eq!(remote.pages.read(0, 10), b"privileged");
-    let sges = [crate::kit::sge(logical + 100, 10, token)];
-    assert_eq!(pair.active.qp.read(2, &sges, remote.base, remote.token, 0), STATUS_SUCCESS);
-    pair.active.expect(2, STATUS_SUCCESS);
-    assert_eq!(region.pages.read(100, 10), b"privileged");
-    // The peer names it, and is refused.
-    assert_eq!(pair.passive.qp.read(3, &[remote.sge(0, 10)], logical, token, 0), STATUS_SUCCESS);
-    pair.passive.expect(3, STATUS_ACCESS_VIOLATION);
-    region.close();
-    remote.close();
-    pair.close();
-    // Another domain's is refused locally.
-    let pair = Pair::new(&world.adapter);
-    let remote = Buffer::full(&pair.passive.pd, 1);
-    let sges = [crate::kit::sge(logical, 10, pair.passive.pd.privileged_token())];
-    assert_eq!(pair.active.qp.write(1, &sges, remote.base, remote.token, 0), STATUS_SUCCESS);
-    pair.active.expect(1, STATUS_ACCESS_VIOLATION);
-    remote.close();
-    pair.close();
-}
-
 /// Registering and invalidating allocate nothing.
 #[test]
 fn the_cycle_allocates_nothing() {

@@ -217,6 +217,7 @@ fn a_passive_side_that_lives_in_callbacks() {
     });
     scene.connect().succeed();
     scene.connector.complete(None).succeed();
+    scene.listener.events.wait_for(1);
     let accept = accept.lock().expect("no panic").expect("accepted");
     accept.succeed();
     scene.connector.disconnect().succeed();

@@ -1,8 +1,10 @@
 //! NDK_PD: the creations, their limits, and what a domain keeps apart.
 
-use ndk_abi::status::{STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER};
+use ndk_abi::status::{
+    STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS,
+};
 
-use crate::kit::{QpSizes, World};
+use crate::kit::{Buffer, FastRegion, Pair, QpSizes, World};
 
 #[test]
 fn create_and_close() {
@@ -107,4 +109,39 @@ fn the_number_of_domains_is_limited() {
     assert_eq!(world.provider.object_counts().pds, most);
     pds.into_iter().for_each(|pd| pd.close_now());
     world.adapter.create_pd().expect("a PD").close_now();
+}
+
+/// Logical addresses under the privileged token: local read and write, never remote
+/// (NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN).
+#[test]
+fn the_privileged_token_is_local_only() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let remote = Buffer::full(&pair.passive.pd, 1);
+    let region = FastRegion::new(&world.adapter, &pair.active.pd, 1, true);
+    let token = pair.active.pd.privileged_token();
+    let logical = region.lam.pages[0].QuadPart.cast_unsigned();
+    region.pages.write(0, b"privileged");
+    let sges = [crate::kit::sge(logical, 10, token)];
+    assert_eq!(pair.active.qp.write(1, &sges, remote.base, remote.token, 0), STATUS_SUCCESS);
+    pair.active.expect(1, STATUS_SUCCESS);
+    assert_eq!(remote.pages.read(0, 10), b"privileged");
+    let sges = [crate::kit::sge(logical + 100, 10, token)];
+    assert_eq!(pair.active.qp.read(2, &sges, remote.base, remote.token, 0), STATUS_SUCCESS);
+    pair.active.expect(2, STATUS_SUCCESS);
+    assert_eq!(region.pages.read(100, 10), b"privileged");
+    // The peer names it, and is refused.
+    assert_eq!(pair.passive.qp.read(3, &[remote.sge(0, 10)], logical, token, 0), STATUS_SUCCESS);
+    pair.passive.expect(3, STATUS_ACCESS_VIOLATION);
+    region.close();
+    remote.close();
+    pair.close();
+    // Another domain's is refused locally.
+    let pair = Pair::new(&world.adapter);
+    let remote = Buffer::full(&pair.passive.pd, 1);
+    let sges = [crate::kit::sge(logical, 10, pair.passive.pd.privileged_token())];
+    assert_eq!(pair.active.qp.write(1, &sges, remote.base, remote.token, 0), STATUS_SUCCESS);
+    pair.active.expect(1, STATUS_ACCESS_VIOLATION);
+    remote.close();
+    pair.close();
 }

@@ -187,7 +187,7 @@ fn connection(world: &World, listener: &Listener, seed: u64) {
                 end(&sides[index], way, &mut random);
             })
         });
-        enders.map(|ender| ender.join().expect("an end"));
+        enders.into_iter().for_each(|ender| ender.join().expect("an end"));
         stop.store(true, Ordering::SeqCst);
         (posters.map(|poster| poster.join().expect("a poster")), receivers.map(|one| one.join().expect("a receiver")))
     });
@@ -195,9 +195,9 @@ fn connection(world: &World, listener: &Listener, seed: u64) {
     let mut random = Random::new(seed * 10 + 6);
     let early = random.below(2) == 0;
     let closes: Vec<_> = if early { sides.map(|side| side.qp.close()).into() } else { Vec::new() };
-    targets.map(|target| target.mr.close().succeed());
-    memory.map(|memory| memory.local.mr.close().succeed());
-    sides.map(|side| side.connector.close_now());
+    targets.into_iter().for_each(|target| target.mr.close().succeed());
+    memory.into_iter().for_each(|memory| memory.local.mr.close().succeed());
+    sides.iter().for_each(|side| side.connector.close_now());
     let late: Vec<_> = if early { Vec::new() } else { sides.map(|side| side.qp.close()).into() };
     closes.into_iter().chain(late).for_each(|close| close.succeed());
     for (index, side) in sides.iter().enumerate() {
@@ -223,7 +223,7 @@ fn connections_end_while_everything_is_posted() {
             scope.spawn(move || (0..60).for_each(|round| connection(world, listener, 1000 * number as u64 + round)));
         }
     });
-    listeners.map(|listener| listener.close_now());
+    listeners.into_iter().for_each(|listener| listener.close_now());
     world.settle();
     assert_eq!(world.provider.counters().ActiveConnection, 0);
 }
@@ -301,7 +301,7 @@ fn set_up(world: &World, seed: u64) {
         request.wait();
     });
     closing.succeed();
-    sides.map(|side| side.close());
+    sides.iter().for_each(|side| side.close());
 }
 
 /// Fast registration, use and invalidation on several connections that share a domain.

@@ -1,0 +1,254 @@
+//! NDK_QP: what posting refuses, its flags, flush. `qp.rs` has the transfers.
+
+use std::hint::black_box;
+
+use ndk_abi::{
+    ndkpi::{
+        NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
+        NDK_OP_FLAG_READ_FENCE, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT,
+    },
+    status::{
+        STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_DATA_OVERRUN,
+        STATUS_INVALID_PARAMETER_4, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+    },
+    wdm::PAGE_SIZE,
+};
+
+use crate::kit::{Buffer, Gate, HeldProcessors, Options, Pair, QpSizes, Unconnected, World, sge};
+use crate::qp::SILENT;
+
+/// Section 1.7b and user-mode ND: the inline statuses of limits; the queue pair stays usable after each.
+#[test]
+fn limits_are_refused_inline() {
+    let world = World::new();
+    let sizes = QpSizes { receives: 4, requests: 4, receive_sges: 2, request_sges: 3, inline: 16 };
+    let pair = Pair::with(&world.adapter, Options { sizes, ..Options::default() });
+    let (local, remote) = (Buffer::full(&pair.active.pd, 1), Buffer::full(&pair.passive.pd, 1));
+    let qp = &pair.active.qp;
+    let sges = |count: usize| vec![local.sge(0, 1); count];
+    let (base, token) = (remote.base, remote.token);
+    assert_eq!(qp.send(1, &sges(4), 0), STATUS_DATA_OVERRUN);
+    assert_eq!(qp.read(1, &sges(4), base, token, 0), STATUS_DATA_OVERRUN);
+    assert_eq!(qp.write(1, &sges(4), base, token, 0), STATUS_DATA_OVERRUN);
+    assert_eq!(pair.passive.qp.receive(1, &[remote.sge(0, 1); 3]), STATUS_DATA_OVERRUN);
+
+    let most = world.adapter.info().MaxTransferLength as usize;
+    let long = [local.sge(0, most), local.sge(0, 1)];
+    assert_eq!(qp.send(1, &long, 0), STATUS_BUFFER_OVERFLOW);
+    assert_eq!(qp.read(1, &long, base, token, 0), STATUS_BUFFER_OVERFLOW);
+    assert_eq!(qp.write(1, &long, base, token, 0), STATUS_BUFFER_OVERFLOW);
+    assert_eq!(qp.receive(1, &long), STATUS_BUFFER_OVERFLOW);
+    // Lengths whose sum does not fit into 32 bits.
+    let wrapping = [local.sge(0, u32::MAX as usize), local.sge(0, 2)];
+    assert_eq!(qp.send(1, &wrapping, 0), STATUS_BUFFER_OVERFLOW);
+    assert_eq!(qp.receive(1, &wrapping), STATUS_BUFFER_OVERFLOW);
+
+    let inline = NDK_OP_FLAG_INLINE;
+    assert_eq!(qp.send(1, &[local.sge(0, 17)], inline), STATUS_INVALID_PARAMETER_4);
+    assert_eq!(qp.write(1, &[local.sge(0, 17)], base, token, inline), STATUS_INVALID_PARAMETER_4);
+    assert_eq!(qp.send(1, &wrapping, inline), STATUS_INVALID_PARAMETER_4);
+    let strange = 0x1000_0000;
+    assert_eq!(qp.send(1, &[], strange), STATUS_INVALID_PARAMETER_4);
+    assert_eq!(qp.read(1, &[], base, token, strange), STATUS_INVALID_PARAMETER_4);
+    assert_eq!(qp.read(1, &[], base, token, inline), STATUS_INVALID_PARAMETER_4);
+    assert_eq!(qp.write(1, &[], base, token, strange), STATUS_INVALID_PARAMETER_4);
+    assert_eq!(qp.write(1, &[], base, token, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT), STATUS_INVALID_PARAMETER_4);
+    assert_eq!(qp.send(1, &[], NDK_OP_FLAG_ALLOW_LOCAL_WRITE), STATUS_INVALID_PARAMETER_4);
+    // What is allowed together.
+    let all = SILENT | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE;
+    assert_eq!(qp.read(1, &[], base, token, all), STATUS_SUCCESS);
+
+    for context in 0..4 {
+        assert_eq!(qp.send(context, &sges(3), 0), STATUS_SUCCESS);
+        world.settle();
+    }
+    assert_eq!(qp.send(4, &[], 0), STATUS_NO_MORE_ENTRIES);
+    assert_eq!(qp.write(4, &[], base, token, 0), STATUS_NO_MORE_ENTRIES);
+    (0..4).for_each(|context| {
+        assert_eq!(pair.passive.qp.receive(context, &[remote.sge(0, 2), remote.sge(2, 2)]), STATUS_SUCCESS);
+        pair.active.expect(context, STATUS_SUCCESS);
+        pair.passive.expect_receive(context, STATUS_SUCCESS);
+    });
+    (0..4).for_each(|context| assert_eq!(qp.receive(context, &[]), STATUS_SUCCESS));
+    assert_eq!(qp.receive(4, &[]), STATUS_NO_MORE_ENTRIES);
+    assert_eq!(pair.active.disconnected.count(), 0);
+    world.assert_empty(&pair.active.initiator_cq);
+    local.close();
+    remote.close();
+    pair.close();
+}
+
+#[test]
+fn initiator_requests_need_a_connection() {
+    let world = World::new();
+    let side = Unconnected::new(&world.adapter, 1, Options::default());
+    assert_eq!(side.qp.send(1, &[], 0), STATUS_CONNECTION_INVALID);
+    assert_eq!(side.qp.read(1, &[], 0, 0, 0), STATUS_CONNECTION_INVALID);
+    assert_eq!(side.qp.write(1, &[], 0, 0, 0), STATUS_CONNECTION_INVALID);
+    // Receives do not.
+    assert_eq!(side.qp.receive(2, &[]), STATUS_SUCCESS);
+    world.assert_empty(&side.initiator_cq);
+    world.assert_empty(&side.receive_cq);
+    side.close();
+}
+
+/// A visible completion implies that earlier silent requests have finished.
+#[test]
+fn silent_success() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let (local, remote) = (Buffer::full(&pair.active.pd, 1), Buffer::full(&pair.passive.pd, 1));
+    for round in 0..20u8 {
+        local.pages.write(0, &[round; 10]);
+        for index in 0..10 {
+            let (from, to) = ([local.sge(index, 1)], remote.address(index));
+            assert_eq!(pair.active.qp.write(1, &from, to, remote.token, SILENT), STATUS_SUCCESS);
+        }
+        assert_eq!(pair.active.qp.write(2, &[], 0, 0, 0), STATUS_SUCCESS);
+        pair.active.expect(2, STATUS_SUCCESS);
+        assert_eq!(remote.pages.read(0, 10), [round; 10]);
+    }
+    world.assert_empty(&pair.active.initiator_cq);
+    local.close();
+    remote.close();
+    pair.close();
+}
+
+/// The list of SGEs is only used during the call; with the inline flag, so is the memory.
+#[test]
+fn lists_and_inline_data_are_copied() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let (source, target) = (Buffer::full(&pair.active.pd, 1), Buffer::full(&pair.passive.pd, 1));
+    source.pages.write(0, b"right");
+    source.pages.write(100, b"wrong");
+    let mut inline = *b"inline";
+    let address = inline.as_mut_ptr().expose_provenance() as u64;
+    let held = HeldProcessors::new();
+    let mut list = [target.sge(0, 5)];
+    assert_eq!(pair.passive.qp.receive(1, &list), STATUS_SUCCESS);
+    list[0] = target.sge(100, 5);
+    black_box(&list);
+    assert_eq!(pair.passive.qp.receive(2, &[target.sge(200, 6)]), STATUS_SUCCESS);
+    let mut list = [source.sge(0, 5)];
+    assert_eq!(pair.active.qp.send(3, &list, 0), STATUS_SUCCESS);
+    list[0] = source.sge(100, 5);
+    black_box(&list);
+    let mut list = [sge(address, 6, 0)];
+    assert_eq!(pair.active.qp.send(4, &list, NDK_OP_FLAG_INLINE), STATUS_SUCCESS);
+    list[0] = source.sge(100, 5);
+    black_box(&list);
+    inline.fill(b'!');
+    let mut token = 77u64.to_le_bytes();
+    let list = [sge(token.as_mut_ptr().expose_provenance() as u64, 8, 0)];
+    let written = pair.active.qp.write(5, &list, target.address(300), target.token, NDK_OP_FLAG_INLINE);
+    assert_eq!(written, STATUS_SUCCESS);
+    token.fill(0);
+    drop(held);
+    (3..6).for_each(|context| {
+        pair.active.expect(context, STATUS_SUCCESS);
+    });
+    assert_eq!(target.pages.read(0, 5), b"right");
+    assert_eq!(target.pages.read(200, 6), b"inline");
+    assert_eq!(target.pages.read(300, 8), 77u64.to_le_bytes());
+    assert_eq!((inline, token), (*b"!!!!!!", [0; 8]));
+    source.close();
+    target.close();
+    pair.close();
+}
+
+/// NDKPI Deferred Processing Scheme: what was deferred starts with the end of its chain or with an inline failure.
+#[test]
+fn deferred_requests_start_with_the_chain_or_a_failure() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let qp = &pair.active.qp;
+    assert_eq!(qp.write(1, &[], 0, 0, NDK_OP_FLAG_DEFER), STATUS_SUCCESS);
+    assert_eq!(qp.write(2, &[], 0, 0, NDK_OP_FLAG_DEFER), STATUS_SUCCESS);
+    assert_eq!(qp.write(3, &[], 0, 0, 0), STATUS_SUCCESS);
+    let order: Vec<_> = pair.active.initiator_cq.wait(3).iter().map(|r| r.RequestContext.addr()).collect();
+    assert_eq!(order, [1, 2, 3]);
+    for failure in [NDK_OP_FLAG_DEFER | 0x1000_0000, 0x1000_0000] {
+        assert_eq!(qp.write(4, &[], 0, 0, NDK_OP_FLAG_DEFER), STATUS_SUCCESS);
+        assert_eq!(qp.write(5, &[], 0, 0, failure), STATUS_INVALID_PARAMETER_4);
+        pair.active.expect(4, STATUS_SUCCESS);
+    }
+    // A flush is no doorbell: it cancels.
+    assert_eq!(qp.write(6, &[], 0, 0, NDK_OP_FLAG_DEFER), STATUS_SUCCESS);
+    qp.flush();
+    pair.active.expect(6, STATUS_CANCELLED);
+    pair.close();
+}
+
+/// NDK_FN_FLUSH: all pending requests of both queues complete CANCELLED; the connection lives if nothing was half done.
+#[test]
+fn flush_cancels_both_queues() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let side = &pair.active;
+    (1..4).for_each(|context| assert_eq!(side.qp.receive(context, &[]), STATUS_SUCCESS));
+    (1..4).for_each(|context| assert_eq!(side.qp.send(context, &[], SILENT), STATUS_SUCCESS));
+    world.settle();
+    side.qp.flush();
+    (1..4).for_each(|context| {
+        side.expect_receive(context, STATUS_CANCELLED);
+        side.expect(context, STATUS_CANCELLED);
+    });
+    // The waiting sends are gone for the peer too, and new ones work, both ways.
+    assert_eq!(pair.passive.qp.receive(5, &[]), STATUS_SUCCESS);
+    world.assert_empty(&pair.passive.receive_cq);
+    assert_eq!(side.qp.send(6, &[], 0), STATUS_SUCCESS);
+    side.expect(6, STATUS_SUCCESS);
+    pair.passive.expect_receive(5, STATUS_SUCCESS);
+    pair.swapped().message(7, false);
+    side.expect_receive(7, STATUS_SUCCESS);
+    assert_eq!(side.disconnected.count(), 0);
+    pair.close();
+}
+
+#[test]
+fn flush_of_an_unconnected_queue_pair_gives_the_receives_back() {
+    let world = World::new();
+    let side = Unconnected::new(&world.adapter, 1, Options::default());
+    side.qp.flush();
+    (0..64).for_each(|context| assert_eq!(side.qp.receive(context, &[]), STATUS_SUCCESS));
+    side.qp.flush();
+    (0..64).for_each(|context| {
+        let result = side.receive_cq.wait_one();
+        assert_eq!((result.Status, result.RequestContext.addr()), (STATUS_CANCELLED, context));
+    });
+    // The queue is empty and usable.
+    (0..64).for_each(|context| assert_eq!(side.qp.receive(context, &[]), STATUS_SUCCESS));
+    side.close();
+}
+
+/// A send that is half done cannot be taken back: a flush on either side ends the connection.
+#[test]
+fn flush_in_the_middle_of_a_send_ends_the_connection() {
+    const BYTES: usize = 256 * 1024;
+    for flush_the_sender in [true, false] {
+        let world = World::new();
+        let pair = Pair::new(&world.adapter);
+        let pages = BYTES / PAGE_SIZE;
+        let (source, target) = (Buffer::full(&pair.active.pd, pages), Buffer::full(&pair.passive.pd, pages));
+        assert_eq!(pair.passive.qp.receive(1, &[target.sge(0, BYTES)]), STATUS_SUCCESS);
+        let gate = Gate::shut(&target.pages, pages / 2);
+        assert_eq!(pair.active.qp.send(2, &[source.sge(0, BYTES)], 0), STATUS_SUCCESS);
+        gate.reached();
+        // The access goes on, so nothing of it may complete yet.
+        if flush_the_sender {
+            pair.active.qp.flush()
+        } else {
+            pair.passive.qp.flush()
+        }
+        assert!(pair.active.initiator_cq.poll(1).is_empty());
+        assert!(pair.passive.receive_cq.poll(1).is_empty());
+        gate.open();
+        pair.active.expect(2, STATUS_CANCELLED);
+        pair.passive.expect_receive(1, STATUS_CANCELLED);
+        pair.assert_aborted();
+        source.close();
+        target.close();
+        pair.close();
+    }
+}
