@@ -11,16 +11,14 @@ use crate::imports::Provided;
 use crate::pe::Module;
 use crate::{TARGET_PROGRAMS, cross, paths, prefix, rust_src, wine};
 
-/// Something to build for Windows, seen from the root of the tree.
-pub(crate) struct Package {
-    selection: [&'static str; 2],
-    /// Its own: the variables that build-std needs would make cargo build the host's crates again and again.
-    target: &'static str,
-}
+/// What to build for Windows, as arguments to cargo at the root of the tree.
+pub(crate) type Package = [&'static str; 2];
 
-pub(crate) const HARNESS: Package = Package { selection: ["--package", "ndharness"], target: "target/windows" };
-pub(crate) const STAND_INS: Package =
-    Package { selection: ["--manifest-path", "tests/wine/Cargo.toml"], target: "target/wine/build" };
+pub(crate) const HARNESS: Package = ["--package", "ndharness"];
+pub(crate) const STAND_INS: Package = ["--manifest-path", "tests/wine/Cargo.toml"];
+
+/// Apart from the host's: the variables that build-std needs would make cargo build the host's crates again and again.
+const WINDOWS: &str = "target/windows";
 
 /// What tests/wine builds, and the names it goes by in target/dist/wine.
 const STAND_IN_FILES: [(&str, &str); 7] = [
@@ -39,9 +37,9 @@ pub(crate) fn build() -> Result<()> {
     fs::create_dir_all(dist.join("wine"))?;
     let driver = step("building softndk.sys", || cross::build(""))?;
     copy(&driver, &dist.join("softndk.sys"))?;
-    let programs = step("building ndharness.exe", || windows_build(&HARNESS))?;
+    let programs = step("building ndharness.exe", || windows_build(HARNESS))?;
     copy(&programs.join("ndharness.exe"), &dist.join("ndharness.exe"))?;
-    let stand_ins = step("building the stand-ins", || windows_build(&STAND_INS))?;
+    let stand_ins = step("building the stand-ins", || windows_build(STAND_INS))?;
     for (built, name) in STAND_IN_FILES {
         copy(&stand_ins.join(built), &dist.join("wine").join(name))?;
     }
@@ -55,16 +53,17 @@ pub(crate) fn build_planted() -> Result<()> {
 }
 
 /// Builds `package` and returns the folder where the binaries lie.
-fn windows_build(package: &Package) -> Result<PathBuf> {
+fn windows_build(package: Package) -> Result<PathBuf> {
     run(&mut windows_cargo("build", package)?)?;
-    Ok(paths::root().join(package.target).join(TARGET_PROGRAMS).join("release"))
+    Ok(paths::root().join(WINDOWS).join(TARGET_PROGRAMS).join("release"))
 }
 
 /// A cargo that does something with `package` for Windows.
-pub(crate) fn windows_cargo(subcommand: &str, package: &Package) -> Result<Command> {
+pub(crate) fn windows_cargo(subcommand: &str, package: Package) -> Result<Command> {
     let mut command = cargo(&paths::root());
-    command.args([subcommand, "--release", "--target", TARGET_PROGRAMS, "--target-dir", package.target]);
-    command.args(package.selection);
+    command.args([subcommand, "--release", "--target", TARGET_PROGRAMS, "--target-dir", WINDOWS]);
+    // With the panic strategy of the stand-ins everywhere, one standard library serves all.
+    command.args(package).env("CARGO_PROFILE_RELEASE_PANIC", "abort");
     rust_src::find(TARGET_PROGRAMS)?.apply(&mut command, "std,panic_abort");
     // The kernel stand-in forwards what it does not have to the Wine that is installed.
     command.env("SOFTNDK_WINE_NTOSKRNL", wine::modules().join("ntoskrnl.exe"));

@@ -65,7 +65,7 @@ fn lints(root: &Path, tally: &mut Tally) {
     for (what, package) in [("the harness for Windows", dist::HARNESS), ("the stand-ins", dist::STAND_INS)] {
         // For Windows this lint also reports initializers that are const.
         let allow = ["-A", "clippy::missing_const_for_thread_local"];
-        let clippy = || run(dist::windows_cargo("clippy", &package)?.args(DENY).args(allow));
+        let clippy = || run(dist::windows_cargo("clippy", package)?.args(DENY).args(allow));
         tally.check(&format!("clippy on {what}"), step(&format!("clippy on {what}"), clippy));
     }
     let document = || run(cargo(root).args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
