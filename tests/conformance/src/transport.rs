@@ -26,7 +26,7 @@ pub trait File: Send + Sync {
 }
 
 /// A request on its way. Dropping one that has not completed cancels it.
-pub trait Pending: Send {
+pub trait Pending: Send + Sync {
     /// Waits until the request has completed. `None` after `timeout`; it can then be waited for again.
     fn wait(&mut self, timeout: Duration) -> Option<Completion>;
 

@@ -10,6 +10,7 @@ mod invalidate;
 mod listener;
 mod mr;
 mod qp;
+mod races;
 mod rdma;
 mod requests;
 mod send;
@@ -164,6 +165,13 @@ macro_rules! for_each_case {
                 free_without: "freeing connector and queue pair without disconnecting ends the connection",
                 file_closed: "closing the file of one side ends the connection of the other",
                 notify_cancelled: "a disconnect notification can be cancelled",
+            }
+            races {
+                pairs: "four threads move checked data over four connections of the same two files",
+                teardown: "posting and polling on two threads while a third disconnects, flushes and frees",
+                cancel_against_event: "a cancellation and a completion at once: the request ends once, nothing is lost",
+                connects: "four threads connect to one listener at once",
+                disconnect_against_connect: "a connector is freed or cancelled while it connects",
             }
         }
     };

@@ -110,11 +110,23 @@ impl Client {
     /// Waits until `count` requests are pended in the whole driver. Windows runs the dispatch routine before the call that
     /// began a request returns; a front end that does it on another thread may still be on the way.
     pub fn pended(&self, count: u32) -> Result<()> {
+        self.pended_unless(count, || false).map(drop)
+    }
+
+    /// As [`Client::pended`], for a `request` that may be over instead. False: it is.
+    pub fn pends(&self, request: &mut Request, count: u32) -> Result<bool> {
+        self.pended_unless(count, || request.is_over())
+    }
+
+    fn pended_unless(&self, count: u32, mut over: impl FnMut() -> bool) -> Result<bool> {
         let deadline = Instant::now() + self.patience;
         loop {
+            if over() {
+                return Ok(false);
+            }
             let pended = self.diagnostics()?.PendedRequests;
             if pended == count {
-                return Ok(());
+                return Ok(true);
             }
             if Instant::now() > deadline {
                 let awaited = format!("{count} requests to be pended, {pended} are");
