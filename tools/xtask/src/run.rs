@@ -136,7 +136,7 @@ pub(crate) fn table(outcome: &Value) -> Result<String> {
     }
     let left = &outcome["left_behind"];
     lines.push(String::new());
-    lines.push(format!("{} passed, {} failed", outcome["passed"], outcome["failed"]));
+    lines.push(format!("{} passed, {} failed, {} skipped", outcome["passed"], outcome["failed"], outcome["skipped"]));
     lines.push(format!(
         "left behind at unload: {} bytes of pool in {} allocations, {} objects; {} IRQL violations",
         left["pool_bytes"], left["pool_allocations"], left["objects"], left["irql_violations"]
