@@ -34,6 +34,9 @@ impl<P: Platform> ProtectionDomain<P> {
     /// The token that gives local read and write over logical addresses, never remotely
     /// (NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN). IRQL <= DISPATCH.
     pub fn privileged_token(this: &Arc<Self, P>) -> Result<u32, Error> {
+        if let Some(token) = &*this.privileged.lock() {
+            return Ok(token.value());
+        }
         let mut token = Some(Token::new(this.adapter().device(), Target::Privileged(Arc::downgrade(this)))?);
         let mut privileged = this.privileged.lock();
         if privileged.is_none() {

@@ -95,7 +95,12 @@ fn the_privileged_token_without_memory_is_none() {
     assert_eq!(pd.privileged_token(), 0);
     assert!(fault.happened());
     drop(fault);
-    assert_ne!(pd.privileged_token(), 0);
+    let token = pd.privileged_token();
+    assert_ne!(token, 0);
+    // The domain has it from here on.
+    let fault = world.session.fail_allocation(1);
+    assert_eq!(pd.privileged_token(), token);
+    drop(fault);
     pd.close_now();
 }
 

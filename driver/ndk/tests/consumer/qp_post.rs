@@ -1,6 +1,6 @@
 //! NDK_QP: what posting refuses, its flags, flush. `qp.rs` has the transfers.
 
-use std::hint::black_box;
+use std::{hint::black_box, thread, time::Duration};
 
 use ndk_abi::{
     ndkpi::{
@@ -14,7 +14,7 @@ use ndk_abi::{
     wdm::PAGE_SIZE,
 };
 
-use crate::kit::{Buffer, Gate, HeldProcessors, Options, Pair, QpSizes, Unconnected, World, sge};
+use crate::kit::{Buffer, FastRegion, Gate, HeldProcessors, Options, Pair, QpSizes, Unconnected, World, complain, sge};
 use crate::qp::SILENT;
 
 /// Section 1.7b and user-mode ND: the inline statuses of limits; the queue pair stays usable after each.
@@ -251,4 +251,33 @@ fn flush_in_the_middle_of_a_send_ends_the_connection() {
         target.close();
         pair.close();
     }
+}
+
+/// What is posted while a flush is under way, here by the close callback of a region that a flushed request held, is not
+/// flushed, and starts.
+#[test]
+fn a_post_inside_of_a_flush_is_carried_out() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let region = FastRegion::new(&world.adapter, &pair.active.pd, 1, true);
+    let qp = pair.active.qp;
+    assert_eq!(qp.send(1, &[], 0), STATUS_SUCCESS);
+    assert_eq!(region.post(&pair.active, 2, 0), STATUS_SUCCESS);
+    assert_eq!(qp.send(3, &[], 0), STATUS_SUCCESS);
+    world.settle();
+    let close = region.mr.close();
+    close.completion.on_call(move |_| {
+        if qp.write(4, &[], 0, 0, 0) != STATUS_SUCCESS {
+            complain("the post was refused".to_owned());
+        }
+        // The engine looks, and finds the flush.
+        thread::sleep(Duration::from_millis(20));
+    });
+    qp.flush();
+    (1..4).for_each(|context| {
+        pair.active.expect(context, STATUS_CANCELLED);
+    });
+    pair.active.expect(4, STATUS_SUCCESS);
+    close.succeed();
+    pair.close();
 }
