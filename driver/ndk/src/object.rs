@@ -1,18 +1,18 @@
 //! What all objects have in common: the head, the way to the device's object, close and query-extension.
 #![expect(unsafe_code, reason = "turns the consumer's object pointers into references")]
 
-use core::ffi::c_void;
+use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop};
 
 use ndk_abi::{
     ndkpi::{
         NDK_EXTENSION_INTERFACE, NDK_FN_CLOSE_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_HEADER_RESERVED_BLOCK,
         NDK_OBJECT_TYPE, NDK_VERSION,
     },
-    status::{NTSTATUS, STATUS_INTERNAL_ERROR, STATUS_NOT_SUPPORTED},
+    status::{NTSTATUS, STATUS_NOT_SUPPORTED},
     wdm::GUID,
 };
 use platform::{Arc, OutOfMemory, Platform};
-use soft_rdma::{Adapter, Close, Outcome};
+use soft_rdma::{Adapter, Callback, Close, Outcome};
 
 use crate::{callback, status};
 
@@ -21,10 +21,14 @@ use crate::{callback, status};
 pub(crate) struct Object<T, P: Platform> {
     header: NDK_OBJECT_HEADER,
     dispatch: *const c_void,
-    object: Arc<T, P>,
+    /// Moved out by the close. What is left then is the head.
+    object: ManuallyDrop<Arc<T, P>>,
+    /// The completion of the close under way.
+    closed: UnsafeCell<Option<Callback<()>>>,
 }
 
-// SAFETY: the head is written once, before the object is shared, and not touched by us after that.
+// SAFETY: the head is written once, before the object is shared, and not touched by us after that; `closed` belongs to the
+// one close.
 unsafe impl<T: Send + Sync, P: Platform> Send for Object<T, P> {}
 // SAFETY: as for Send.
 unsafe impl<T: Send + Sync, P: Platform> Sync for Object<T, P> {}
@@ -43,7 +47,14 @@ impl<T, P: Platform> Object<T, P> {
             ObjectType: object_type,
             NdkReserved: NDK_OBJECT_HEADER_RESERVED_BLOCK { rf: [core::ptr::null_mut(); 4] },
         };
-        let head = Arc::<_, P>::try_new(Self { header, dispatch: (&raw const *dispatch).cast(), object })?;
+        let dispatch = (&raw const *dispatch).cast();
+        // Made only once there is memory for it: without, `object` is dropped as it is.
+        let head = Arc::<_, P>::try_new_cyclic(move |_| Self {
+            header,
+            dispatch,
+            object: ManuallyDrop::new(object),
+            closed: UnsafeCell::new(None),
+        })?;
         Ok(Arc::into_raw(head).cast_mut().cast())
     }
 
@@ -57,18 +68,61 @@ impl<T, P: Platform> Object<T, P> {
         unsafe { &(*object).object }
     }
 
+    /// Takes the consumer's reference to the device's object back, and leaves the head.
+    ///
+    /// # Safety
+    /// As for [`Object::of`]; the object is not used again.
+    unsafe fn take<H>(pointer: *mut H) -> Arc<T, P> {
+        // SAFETY: the caller's contract.
+        let object: *const Arc<T, P> = unsafe { Self::of(pointer) };
+        // SAFETY: read out once, as the caller does not use it again; dropping the head does not drop it.
+        unsafe { object.read() }
+    }
+
+    /// Frees the head.
+    ///
+    /// # Safety
+    /// `pointer` came from [`Object::hand_out`], `take` was called, and nobody uses it any more.
+    unsafe fn free<H>(pointer: *mut H) {
+        // SAFETY: by contract, the pointer that `hand_out` got from `into_raw`.
+        drop(unsafe { Arc::<Self, P>::from_raw(pointer.cast_const().cast()) });
+    }
+
     /// Takes the consumer's reference back and frees the head.
     ///
     /// # Safety
     /// As for [`Object::of`]; the pointer is not used again.
-    pub(crate) unsafe fn take_back<H>(pointer: *mut H) -> Option<Arc<T, P>> {
-        // SAFETY: by contract, the pointer that `hand_out` got from `into_raw`.
-        let head = unsafe { Arc::<Self, P>::from_raw(pointer.cast_const().cast()) };
-        Arc::into_inner(head).map(|head| head.object)
+    pub(crate) unsafe fn take_back<H>(pointer: *mut H) -> Arc<T, P> {
+        // SAFETY: the caller's contract.
+        let object = unsafe { Self::take(pointer) };
+        // SAFETY: the caller's contract.
+        unsafe { Self::free(pointer) };
+        object
+    }
+
+    /// Completes a pending close: calls the consumer, whose head it is until then, and frees the head.
+    ///
+    /// # Safety
+    /// `head` is what [`close`] put here.
+    unsafe fn complete_close(_function: *const (), head: *mut c_void, _argument: ()) {
+        let object: *const Self = head.cast();
+        // SAFETY: the head lives until it is freed below.
+        let closed = unsafe { &raw const (*object).closed };
+        // SAFETY: as above.
+        let closed = unsafe { &*closed }.get();
+        // SAFETY: this is the one completion of the one close.
+        if let Some(done) = unsafe { closed.replace(None) } {
+            done.call(());
+        }
+        // SAFETY: the object was taken by `close`, and its close has been completed.
+        unsafe { Self::free(head) };
     }
 }
 
 /// The close entry of nine tables (NDK_FN_CLOSE_OBJECT). IRQL <= DISPATCH; cannot fail.
+///
+/// The head lives until the close is complete. A layer that has replaced the dispatch pointer (as Windows does) keeps what
+/// it needs for its own close completion in the reserved words of the head.
 ///
 /// # Safety
 /// NDK_FN_CLOSE_OBJECT: the consumer's open object of this kind, not used again.
@@ -78,8 +132,22 @@ pub(crate) unsafe extern "system" fn close<T: Close<P>, P: Platform>(
     context: *mut c_void,
 ) -> NTSTATUS {
     // SAFETY: the caller's contract.
-    let Some(object) = (unsafe { Object::<T, P>::take_back(object) }) else { return STATUS_INTERNAL_ERROR };
-    status::outcome(Ok::<Outcome, _>(soft_rdma::close(object, callback::closed(completion, context))))
+    let taken = unsafe { Object::<T, P>::take(object) };
+    let head: *mut Object<T, P> = object.cast();
+    // SAFETY: the head lives.
+    let closed = unsafe { &raw const (*head).closed };
+    // SAFETY: as above.
+    let closed = unsafe { &*closed }.get();
+    // SAFETY: nobody but this close uses the field.
+    unsafe { closed.write(Some(callback::closed(completion, context))) };
+    // SAFETY: `complete_close` gets the head, which lives until then.
+    let done = unsafe { Callback::new(Object::<T, P>::complete_close, core::ptr::null(), head.cast()) };
+    let outcome = soft_rdma::close(taken, done);
+    if outcome == Outcome::Done {
+        // SAFETY: taken above, and there will be no completion.
+        unsafe { Object::<T, P>::free(head) };
+    }
+    status::outcome(Ok(outcome))
 }
 
 /// The query-extension entry of all ten tables. There is no extension: neither does NDKPI define one.

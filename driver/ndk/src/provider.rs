@@ -73,9 +73,8 @@ impl<P: Platform> Provider<P> {
     /// it made through it (it may have begun to, or do so from another thread).
     pub unsafe fn close(adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
         // SAFETY: the caller's contract.
-        if let Some(adapter) = unsafe { Object::<Adapter<P>, P>::take_back(adapter.as_ptr()) } {
-            Adapter::close(adapter, passive);
-        }
+        let adapter = unsafe { Object::<Adapter<P>, P>::take_back(adapter.as_ptr()) };
+        Adapter::close(adapter, passive);
     }
 
     /// The addresses of the device.

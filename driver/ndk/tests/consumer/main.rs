@@ -11,6 +11,7 @@ mod disconnect;
 mod fast_register;
 mod faults;
 mod give_up;
+mod head;
 mod invalidate;
 mod invalidate_outcome;
 mod lifetime;

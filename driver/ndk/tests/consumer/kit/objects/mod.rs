@@ -49,11 +49,15 @@ handle!(
     Listener(NDK_LISTENER, NdkObjectTypeListener) { events: &'static Waiter }, NdkCloseListener);
 
 /// The words of an object's head that belong to the consumer.
+#[derive(Clone, Copy)]
 pub(crate) struct Head {
     dispatch: *mut *const c_void,
     interposed: *const c_void,
     reserved: *mut [*mut c_void; 4],
 }
+
+// SAFETY: the consumer's words, on any thread.
+unsafe impl Send for Head {}
 
 impl Head {
     const MARKS: [usize; 4] = [1, 2, 3, 4];
