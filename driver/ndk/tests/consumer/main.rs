@@ -20,6 +20,7 @@ mod mr;
 mod pd;
 mod qp;
 mod qp_post;
+mod smb_direct;
 mod srq;
 mod stress;
 mod transfer;
