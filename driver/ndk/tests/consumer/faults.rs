@@ -164,3 +164,11 @@ fn every_mapping_fails_once() {
         assert_eq!(outcome, Err(STATUS_INSUFFICIENT_RESOURCES));
     }
 }
+
+/// All NDKPI functions but NdkQueryAdapterInfo may be called at DISPATCH_LEVEL (ndkpi.md, section 4.10): the simulated kernel
+/// notes what waits or asks for a lower level.
+#[test]
+fn the_whole_life_at_dispatch_level() {
+    let world = World::new();
+    simkernel::at_dispatch(|_| scenario(&world)).expect("without a fault");
+}
