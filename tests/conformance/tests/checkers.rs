@@ -250,7 +250,7 @@ caught! {
     never_notified: NeverNotified by "arm::race" "arm::all_waiters", "still waiting after 500ms for";
     never_notified_srq: NeverNotified by "srq::below_already", "still waiting after 500ms for";
     always_notified: AlwaysNotified by "arm::any" "arm::solicited" "arm::errors" "arm::merge" "arm::drained", "pended";
-    unchecked_handles: HandlesNotChecked by "requests::stale_handles" "requests::wrong_kinds", "STATUS_INVALID_HANDLE";
+    unchecked_handles: HandlesNotChecked by "handles::stale" "handles::wrong_kinds", "STATUS_INVALID_HANDLE";
     ignored_resize: ResizeIgnored by "cq::resize_refuses", "succeeded instead of";
     ignored_free: FreeIgnored by "listener::in_use" "connector::nobody_listens", "STATUS_";
     left_file: FileLeft by "adapter::limits", "left in the driver after the case: 1 files";

@@ -22,7 +22,7 @@ use front_end::FrontEnd;
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Exit status: 0 when every case passed, 1 when one failed, 2 for a wrong command line."
+    after_help = "Exit status: 0 when every case passed, 1 when one failed, 2 when nothing could be run."
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -86,7 +86,14 @@ impl Default for RunOptions {
     }
 }
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
+    execute().unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn execute() -> anyhow::Result<ExitCode> {
     match CommandLine::parse().command.unwrap_or_else(|| Command::Run(RunOptions::default())) {
         Command::List => report::list(),
         Command::Run(options) => {

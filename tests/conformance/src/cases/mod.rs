@@ -6,6 +6,7 @@ mod connector;
 mod cq;
 mod disconnect;
 mod fast_register;
+mod handles;
 mod invalidate;
 mod listener;
 mod mr;
@@ -36,10 +37,12 @@ macro_rules! for_each_case {
                 versions: "another protocol version is refused for every request",
                 short_inputs: "inputs of every shorter length are refused and make nothing",
                 short_outputs: "a create without room for its answer is refused and makes nothing",
-                stale_handles: "the handle of a freed object is refused, also after its slot was used again",
-                foreign_handles: "the handle of another file's object is refused",
-                wrong_kinds: "a handle to an object of another kind is refused",
                 offsets_and_counts: "counts and offsets that reach beyond the input, or overflow, are refused",
+            }
+            handles {
+                stale: "the handle of a freed object is refused, also after its slot was used again",
+                foreign: "the handle of another file's object is refused",
+                wrong_kinds: "a handle to an object of another kind is refused",
             }
             mr {
                 tokens: "a registered region has tokens, and new ones when it is registered again",

@@ -79,7 +79,7 @@ pub(super) fn pairs(bench: &Bench<'_>) -> anyhow::Result<()> {
             .zip(1..)
             .map(|(pair, seed)| {
                 Box::new(move || {
-                    for round in 0..20 {
+                    for round in 0..8 {
                         exchange(&pair.a, &pair.b, &pattern(seed * 1000 + round, 5000))?;
                         exchange(&pair.b, &pair.a, &pattern(seed * 2000 + round, 5000))?;
                     }
