@@ -281,3 +281,17 @@ fn a_post_inside_of_a_flush_is_carried_out() {
     close.succeed();
     pair.close();
 }
+
+/// A close starts the flush it needs: the receives of a queue pair that was never connected come back.
+#[test]
+fn close_of_an_unconnected_queue_pair_gives_the_receives_back() {
+    let world = World::new();
+    let side = Unconnected::new(&world.adapter, 1, Options::default());
+    (0..3).for_each(|context| assert_eq!(side.qp.receive(context, &[]), STATUS_SUCCESS));
+    side.qp.close_now();
+    let seen: Vec<_> = side.receive_cq.poll(8).iter().map(|r| (r.RequestContext.addr(), r.Status)).collect();
+    assert_eq!(seen, [(0, STATUS_CANCELLED), (1, STATUS_CANCELLED), (2, STATUS_CANCELLED)]);
+    side.receive_cq.close_now();
+    side.initiator_cq.close_now();
+    side.pd.close_now();
+}
