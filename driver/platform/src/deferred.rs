@@ -4,7 +4,7 @@
 use core::{
     cell::UnsafeCell,
     ffi::c_void,
-    sync::atomic::{AtomicU8, Ordering},
+    sync::atomic::{AtomicU8, AtomicU32, Ordering},
 };
 
 use crate::{Arc, Platform};
@@ -17,6 +17,10 @@ const QUEUED: u8 = 1;
 const RUNNING: u8 = 2;
 /// `run` is executing and was asked for again.
 const AGAIN: u8 = 3;
+
+/// Every so many runs of an object come from a thread. Windows runs DPCs until none is queued, so objects that schedule
+/// themselves or each other would keep threads from running for as long as there is work (bug check 0x133).
+const RUNS_PER_TURN: u32 = 64;
 
 /// An object with a deferred call.
 pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
@@ -31,6 +35,8 @@ pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
 /// The state of an object's deferred call. While it is queued or running it holds a reference to the object.
 pub struct Deferred<P: Platform> {
     state: AtomicU8,
+    /// Runs asked for, wrapping.
+    runs: AtomicU32,
     dpc: UnsafeCell<P::Dpc>,
 }
 
@@ -39,7 +45,7 @@ unsafe impl<P: Platform> Sync for Deferred<P> {}
 
 impl<P: Platform> Default for Deferred<P> {
     fn default() -> Self {
-        Self { state: AtomicU8::new(IDLE), dpc: UnsafeCell::new(P::new_dpc()) }
+        Self { state: AtomicU8::new(IDLE), runs: AtomicU32::new(0), dpc: UnsafeCell::new(P::new_dpc()) }
     }
 }
 
@@ -83,10 +89,16 @@ impl<P: Platform> Deferred<P> {
 /// Queues the DPC of an object in state QUEUED; the reference goes with it.
 fn queue<T: RunDeferred<P>, P: Platform>(object: Arc<T, P>) {
     let dpc = object.deferred().dpc.get();
+    let run = object.deferred().runs.fetch_add(1, Ordering::Relaxed);
     let _kept_by_dpc = Arc::into_raw(object);
-    // SAFETY: initialised by contract of `initialize`; the reference just leaked keeps the DPC and its object until
-    // dpc_routine takes it back. The state QUEUED is entered once a run, so the DPC is not in the queue already.
-    unsafe { P::queue_dpc(dpc) };
+    if run % RUNS_PER_TURN == RUNS_PER_TURN - 1 {
+        // SAFETY: as below.
+        unsafe { P::queue_dpc_in_turn(dpc) };
+    } else {
+        // SAFETY: initialised by contract of `initialize`; the reference just leaked keeps the DPC and its object until
+        // dpc_routine takes it back. The state QUEUED is entered once a run, so the DPC is not in the queue already.
+        unsafe { P::queue_dpc(dpc) };
+    }
 }
 
 /// The DPC of an object: `context` is the object, with the reference that `queue` left.

@@ -82,6 +82,18 @@ fn what_a_run_schedules_runs_later() {
     assert_eq!((worker.runs(), worker.overlaps.load(Ordering::Relaxed)), (6, 0));
 }
 
+/// Windows runs DPCs until none is queued: an object that never stops must let threads in between.
+#[test]
+fn endless_work_takes_turns() {
+    let kernel = boot();
+    let worker = Worker::new();
+    worker.again.store(639, Ordering::Relaxed);
+    let before = kernel.ledger().dpc_turns;
+    Deferred::schedule(&worker);
+    kernel.flush_dpcs();
+    assert_eq!((worker.runs(), kernel.ledger().dpc_turns - before), (640, 10), "one run of 64 is in turn");
+}
+
 #[test]
 fn a_queued_call_keeps_its_object() {
     let kernel = boot();

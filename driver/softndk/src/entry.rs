@@ -18,7 +18,7 @@ use ndk_abi::{
         NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
         NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
     },
-    status::NDIS_STATUS,
+    status::{NDIS_STATUS, STATUS_NOT_SUPPORTED},
 };
 use wdk_sys::{
     _WDF_DRIVER_INIT_FLAGS::WdfDriverInitNoDispatchOverride, DRIVER_OBJECT, NT_SUCCESS, NTSTATUS, PCUNICODE_STRING,
@@ -26,7 +26,7 @@ use wdk_sys::{
     call_unsafe_wdf_function_binding, ntddk::KeFlushQueuedDpcs,
 };
 
-use crate::{adapter, control, datapath, ndis, ndk, oid};
+use crate::{adapter, control, datapath, ndis, ndk, oid, platform};
 
 /// The oldest NDIS with all that is used here: that of Windows Server 2016.
 const NDIS_VERSION: (u8, u8) = (6, 60);
@@ -63,6 +63,9 @@ pub(crate) fn ndis_driver() -> NDIS_HANDLE {
 #[unsafe(export_name = "DriverEntry")]
 unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> NTSTATUS {
     control::initialize();
+    if !platform::initialize(driver.cast()) {
+        return STATUS_NOT_SUPPORTED.0;
+    }
     let mut config = WDF_DRIVER_CONFIG {
         Size: size_of::<WDF_DRIVER_CONFIG>() as u32,
         // EvtDriverUnload stays null: with one, the stub would displace DriverObject->DriverUnload, which is NDIS's.

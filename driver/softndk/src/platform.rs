@@ -7,7 +7,7 @@ use core::{
     cell::UnsafeCell,
     ffi::c_void,
     ptr::{NonNull, null_mut},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
 };
 
 use lock_api::{GuardNoSend, RawMutex};
@@ -20,8 +20,10 @@ use wdk_sys::{
     _MEMORY_CACHING_TYPE::MmCached,
     _MM_PAGE_PRIORITY::NormalPagePriority,
     _MODE::KernelMode,
-    KDPC, KEVENT, KIRQL, KSPIN_LOCK, PVOID,
+    _WORK_QUEUE_TYPE::DelayedWorkQueue,
+    KDPC, KEVENT, KIRQL, KSPIN_LOCK, PIO_WORKITEM, PVOID,
     ntddk::{
+        IoInitializeWorkItem, IoQueueWorkItemEx, IoSizeofWorkItem, IoUninitializeWorkItem,
         KeAcquireSpinLockRaiseToDpc, KeInitializeDpc, KeInitializeEvent, KeInsertQueueDpc, KeReleaseSpinLock,
         KeSetEvent, KeTryToAcquireSpinLockAtDpcLevel, KeWaitForSingleObject, MmMapLockedPagesSpecifyCache,
     },
@@ -92,11 +94,31 @@ unsafe impl RawMutex for KernelSpinLock {
     }
 }
 
-/// A KDPC with the routine it stands for.
+/// Room for an IO_WORKITEM, whose size only the kernel knows.
+const WORK_ITEM_BYTES: usize = 128;
+
+/// A KDPC with the routine it stands for, and a work item for when it runs in turn.
+#[repr(C)]
 pub(crate) struct Dpc {
     kernel: KDPC,
+    work: WorkItem,
     routine: Option<DpcRoutine>,
     context: *mut c_void,
+}
+
+/// Storage of an IO_WORKITEM. It is initialised for each use, so that it needs no end of its own.
+#[repr(C, align(16))]
+struct WorkItem([u8; WORK_ITEM_BYTES]);
+
+/// The driver object: work items keep it, and with it this image, until their routines have returned.
+static DRIVER_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Prepares for work items. Once, in DriverEntry. False: this kernel's are larger than there is room for.
+pub(crate) fn initialize(driver: *mut c_void) -> bool {
+    DRIVER_OBJECT.store(driver, Ordering::Release);
+    // SAFETY: a constant of the kernel.
+    let needed = unsafe { IoSizeofWorkItem() };
+    needed as usize <= WORK_ITEM_BYTES
 }
 
 // SAFETY: plain storage; it is used only through the platform's calls, under their contracts.
@@ -124,6 +146,16 @@ unsafe extern "C" fn run_dpc(_dpc: *mut KDPC, dpc: PVOID, _argument1: PVOID, _ar
     }
 }
 
+/// The routine of a [`Dpc`] that runs in turn: on a system thread, at PASSIVE_LEVEL.
+unsafe extern "C" fn run_in_turn(_driver: PVOID, dpc: PVOID, item: PIO_WORKITEM) {
+    // SAFETY: initialised before it was queued; IoQueueWorkItemEx leaves it to its routine.
+    unsafe { IoUninitializeWorkItem(item) };
+    let irql = raise_irql(DISPATCH_LEVEL);
+    // SAFETY: queue_dpc_in_turn made the Dpc the context, and its owner keeps it until the routine is entered.
+    unsafe { run_dpc(null_mut(), dpc, null_mut(), null_mut()) };
+    raise_irql(irql);
+}
+
 /// `KeGetCurrentIrql`, which is inline on x64: the task priority register.
 fn current_irql() -> u8 {
     let irql: u64;
@@ -135,7 +167,7 @@ fn current_irql() -> u8 {
 /// `KeRaiseIrql` and `KeLowerIrql`, which are inline on x64: sets the IRQL and returns the one before.
 fn raise_irql(irql: u8) -> u8 {
     let before = current_irql();
-    // SAFETY: only try_lock calls this, to raise and then to restore. Memory accesses stay on their side of the change.
+    // SAFETY: callers raise and then restore. Memory accesses stay on their side of the change.
     unsafe { asm!("mov cr8, {}", in(reg) u64::from(irql), options(nostack, preserves_flags)) };
     before
 }
@@ -169,7 +201,7 @@ unsafe impl Platform for Windows {
     }
 
     fn new_dpc() -> Dpc {
-        Dpc { kernel: KDPC::default(), routine: None, context: null_mut() }
+        Dpc { kernel: KDPC::default(), work: WorkItem([0; WORK_ITEM_BYTES]), routine: None, context: null_mut() }
     }
 
     unsafe fn initialize_dpc(dpc: *mut Dpc, routine: DpcRoutine, context: *mut c_void) {
@@ -186,6 +218,15 @@ unsafe impl Platform for Windows {
         let kernel = unsafe { &raw mut (*dpc).kernel };
         // SAFETY: the same.
         unsafe { KeInsertQueueDpc(kernel, null_mut(), null_mut()) != 0 }
+    }
+
+    unsafe fn queue_dpc_in_turn(dpc: *mut Dpc) {
+        // SAFETY: initialised and kept, by contract.
+        let item = unsafe { &raw mut (*dpc).work }.cast();
+        // SAFETY: enough storage (`initialize`), not in use: the last run uninitialised it.
+        unsafe { IoInitializeWorkItem(DRIVER_OBJECT.load(Ordering::Acquire), item) };
+        // SAFETY: just initialised; kept, with its context, until the routine is entered.
+        unsafe { IoQueueWorkItemEx(item, Some(run_in_turn), DelayedWorkQueue, dpc.cast()) };
     }
 
     fn new_event() -> Event {

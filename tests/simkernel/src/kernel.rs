@@ -62,6 +62,15 @@ unsafe impl Platform for SimKernel {
         unsafe { processors::queue(dpc) }
     }
 
+    unsafe fn queue_dpc_in_turn(dpc: *mut Dpc) {
+        // SAFETY: the caller's pointer is valid, so not null.
+        let dpc = unsafe { NonNull::new_unchecked(dpc) };
+        // Processors are threads here, and threads of the test run beside them: every run is in turn.
+        // SAFETY: the caller keeps it valid until the routine is entered.
+        let _queued = unsafe { processors::queue(dpc) };
+        processors::count_turn();
+    }
+
     fn new_event() -> Event {
         Event::default()
     }

@@ -62,6 +62,8 @@ pub struct Ledger {
     pub running_dpcs: usize,
     /// DPCs that have run, in all sessions.
     pub dpc_runs: u64,
+    /// DPCs that were queued in turn with other threads, ever.
+    pub dpc_turns: u64,
     /// Threads that wait.
     pub waiting: Vec<Waiting>,
 }
@@ -80,6 +82,7 @@ impl Ledger {
             queued_dpcs,
             running_dpcs,
             dpc_runs,
+            dpc_turns: processors::turns(),
             waiting: waiters::list(),
         }
     }

@@ -19,7 +19,7 @@ use crate::{irql, ledger, lock_table, violation::Breach, waiters, watchdog};
 /// The number of processor threads. More than small machines have cores, for the sake of preemption.
 pub const PROCESSOR_COUNT: usize = 4;
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { queued: VecDeque::new(), running: 0, runs: 0 });
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { queued: VecDeque::new(), running: 0, runs: 0, turns: 0 });
 static WORK: Condvar = Condvar::new();
 static IDLE: Condvar = Condvar::new();
 static START: Once = Once::new();
@@ -41,6 +41,7 @@ struct Queue {
     queued: VecDeque<Queued>,
     running: usize,
     runs: u64,
+    turns: u64,
 }
 
 struct Queued(NonNull<Dpc>);
@@ -78,6 +79,16 @@ pub(crate) unsafe fn queue(dpc: NonNull<Dpc>) -> bool {
     queue.queued.push_back(Queued(dpc));
     WORK.notify_one();
     true
+}
+
+/// Notes a DPC that was queued in turn.
+pub(crate) fn count_turn() {
+    lock_table(&QUEUE).turns += 1;
+}
+
+/// DPCs queued in turn, ever.
+pub(crate) fn turns() -> u64 {
+    lock_table(&QUEUE).turns
 }
 
 fn start() {
