@@ -1,11 +1,13 @@
 //! NdkSendAndInvalidate, statement by statement of its page (`nc-ndkpi-ndk_fn_send_and_invalidate`).
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
     ndkpi::{
-        NDK_OP_FLAG_DEFER, NDK_OP_FLAG_READ_FENCE, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
-        NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
-        NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend,
+        NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_DEFER, NDK_OP_FLAG_READ_FENCE, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT,
+        NDK_OP_FLAG_SILENT_SUCCESS, NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead,
+        NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend,
     },
     softndk_ioctl::SOFTNDK_RESULT,
     status::{
@@ -17,7 +19,7 @@ use super::fast_register::{access_refused, open, use_it};
 use crate::{
     bench::Bench,
     client::{Arm, FastMr, QpSize, Remote},
-    memory::PAGE_SIZE,
+    memory::{Memory, PAGE_SIZE},
     pair::{Pair, Site, ensure_length, ensure_same, expect, pattern, refused},
 };
 
@@ -129,6 +131,15 @@ pub(super) fn ordinary_region(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     let region = fixture.pair.b.site.buffer(4096)?;
     fixture.aborts(region.remote(0).token, 0)
+}
+
+pub(super) fn private_region(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let fixture = Fixture::new(bench)?;
+    let b = &fixture.pair.b;
+    let private = FastMr::pin(&b.site.pd, Arc::new(Memory::new(PAGE_SIZE)), false)?;
+    b.qp.fast_register(1, &private, 0x1000, 4096, NDK_OP_FLAG_ALLOW_LOCAL_WRITE)?;
+    expect(&b.initiated()?, NdkOperationTypeFastRegister, 1, STATUS_SUCCESS)?;
+    fixture.aborts(private.remote_token(), 0)
 }
 
 pub(super) fn inline_data(bench: &Bench<'_>) -> anyhow::Result<()> {

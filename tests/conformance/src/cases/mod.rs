@@ -131,6 +131,7 @@ macro_rules! for_each_case {
                 wrong_token: "a token that never was aborts the connection",
                 twice: "a token invalidated before aborts the connection",
                 ordinary_region: "the token of a region that was not fast-registered aborts the connection",
+                private_region: "the token of a fast region that is closed to peers aborts the connection",
                 inline_data: "inline data, and the limit of it",
                 deferred: "deferred, ended by a send that is not",
                 silent: "silent success: no completion; failure: a completion",

@@ -118,9 +118,21 @@ pub(super) fn deregistered(bench: &Bench<'_>) -> anyhow::Result<()> {
     let result = pair.a.initiated()?;
     ensure!(result.Status == STATUS_ACCESS_VIOLATION, "writing by a stale token: {}", result.Status);
     target.free()?;
-    // A new region in its place has another token.
-    let next = pair.b.site.buffer(4096)?;
-    ensure!(next.remote(0).token != stale.token, "the token of a deregistered region is used again at once");
+    // Whatever is registered in its place, even over the same memory, has another token.
+    let pair = Pair::new(bench)?;
+    let local = pair.a.site.buffer(4096)?;
+    let memory = Arc::new(Memory::new(4096));
+    let target = Mr::register(&pair.b.site.pd, memory.clone(), ALL_RIGHTS)?;
+    let stale = target.remote(0);
+    drop(target);
+    let register = |_| Mr::register(&pair.b.site.pd, memory.clone(), ALL_RIGHTS);
+    let regions = (0..130).map(register).collect::<error::Result<Vec<_>>>()?;
+    ensure!(regions.iter().all(|mr| mr.remote(0).token != stale.token), "a token is used again at once");
+    local.memory().write(0, &[1; 64]);
+    pair.a.qp.write(2, &[local.sge(0..64)], stale, 0)?;
+    let result = pair.a.initiated()?;
+    ensure!(result.Status == STATUS_ACCESS_VIOLATION, "by a stale token, with new regions: {}", result.Status);
+    ensure!(memory.read(0..64) == [0; 64], "the memory was written by a stale token");
     Ok(())
 }
 
