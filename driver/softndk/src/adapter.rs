@@ -79,6 +79,14 @@ impl Adapter {
         self.parts.lock().as_ref().map(|parts| parts.provider.clone())
     }
 
+    /// Closes what programs opened on it through the control device.
+    pub(crate) fn close_files(&self, passive: &Passive<'_>) {
+        let control = self.parts.lock().as_ref().map(|parts| parts.control.clone());
+        if let Some(control) = control {
+            control::close_files(&control, passive);
+        }
+    }
+
     /// Builds an adapter.
     fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<Self, Windows>, NDIS_STATUS> {
         let adapter = Arc::try_new(Self {

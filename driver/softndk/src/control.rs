@@ -71,7 +71,8 @@ struct Control {
 static CONTROL: Mutex<Control> =
     Mutex::new(Control { handle: None, adapters: Registry::new(), files: Registry::new() });
 
-/// An adapter's part of the control device, to be given to [`remove`].
+/// An adapter's part of the control device, to be given to [`remove`] once.
+#[derive(Clone)]
 pub(crate) struct Registration(Arc<ControlDevice, Windows>);
 
 /// Once, in DriverEntry, before anything else here.
@@ -98,14 +99,22 @@ pub(crate) fn add(host: KernelHost, passive: &Passive<'_>) -> Result<Registratio
     Ok(Registration(device))
 }
 
-/// Takes an adapter away, closing all that files opened on it. They stay open, but every request fails.
-pub(crate) fn remove(Registration(device): Registration, passive: &Passive<'_>) {
-    let mut control = CONTROL.lock();
-    control.adapters.remove(&device);
-    control.adapters.shrink();
-    for open in control.files.iter().filter(|open| Arc::ptr_eq(&open.device, &device)) {
+/// Closes all that files opened on an adapter. They stay open, but every request fails.
+pub(crate) fn close_files(Registration(device): &Registration, passive: &Passive<'_>) {
+    let control = CONTROL.lock();
+    for open in control.files.iter().filter(|open| Arc::ptr_eq(&open.device, device)) {
         open.file.cleanup(passive);
     }
+}
+
+/// Takes an adapter away, and closes its files.
+pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
+    let mut control = CONTROL.lock();
+    control.adapters.remove(&registration.0);
+    control.adapters.shrink();
+    drop(control);
+    close_files(&registration, passive);
+    let mut control = CONTROL.lock();
     if control.adapters.iter().next().is_none()
         && let Some(Handle(handle)) = control.handle.take()
     {

@@ -189,7 +189,7 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             if enable && !configuration::network_direct(adapter.miniport(), passive)? {
                 return Err(NDIS_STATUS_NOT_SUPPORTED);
             }
-            adapter.rdma().set(enable)
+            adapter.rdma().set(adapter, enable)
         }
         // The link is what it is, and no interrupt is there to moderate.
         OID_GEN_LINK_PARAMETERS | OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_NOT_SUPPORTED),

@@ -23,6 +23,7 @@ use ndk_abi::{
 use platform::{Arc, Event, Passive, SpinLock};
 
 use crate::{
+    adapter::Adapter,
     ndis::{self, Handle},
     platform::Windows,
 };
@@ -75,8 +76,8 @@ impl RdmaState {
         &self.enabled
     }
 
-    /// Has RDMA turned on or off, soon. `self` must be an adapter's, at its final address.
-    pub(crate) fn set(&self, enabled: bool) -> Result<(), NDIS_STATUS> {
+    /// Has RDMA turned on or off, soon. `self` is that of `adapter`.
+    pub(crate) fn set(&self, adapter: &Adapter, enabled: bool) -> Result<(), NDIS_STATUS> {
         let finished = Event::new().map_err(|_| NDIS_STATUS_RESOURCES)?;
         let mut state = self.state.lock();
         self.enabled.store(enabled, Ordering::Relaxed);
@@ -85,8 +86,8 @@ impl RdmaState {
         }
         state.worker = Some(finished);
         drop(state);
-        // SAFETY: not queued (there was no worker); `stop` keeps `self` until the routine has ended.
-        unsafe { ndis::NdisQueueIoWorkItem(self.work_item.0, announce, from_ref(self).cast_mut().cast()) };
+        // SAFETY: not queued (there was no worker); `stop` keeps the adapter until the routine has ended.
+        unsafe { ndis::NdisQueueIoWorkItem(self.work_item.0, announce, from_ref(adapter).cast_mut().cast()) };
         Ok(())
     }
 
@@ -98,8 +99,8 @@ impl RdmaState {
         }
     }
 
-    /// Tells NDIS what is wanted until it is what NDIS knows.
-    fn announce_all(&self, passive: &Passive<'_>) {
+    /// Tells NDIS what is wanted until it is what NDIS knows. Programs, of which NDIS does not know, lose what they opened.
+    fn announce_all(&self, adapter: &Adapter, passive: &Passive<'_>) {
         loop {
             let mut state = self.state.lock();
             let wanted = self.enabled.load(Ordering::Relaxed);
@@ -113,6 +114,9 @@ impl RdmaState {
             }
             state.announced = wanted;
             drop(state);
+            if !wanted {
+                adapter.close_files(passive);
+            }
             self.announce(wanted, passive);
         }
     }
@@ -147,7 +151,7 @@ impl Drop for RdmaState {
 unsafe extern "system" fn announce(context: *mut c_void, _work_item: NDIS_HANDLE) {
     // SAFETY: NDIS runs work items at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
-    // SAFETY: `set` passed the state itself, which `stop` keeps until this routine is done with it.
-    let state = unsafe { &*context.cast::<RdmaState>() };
-    state.announce_all(&passive);
+    // SAFETY: `set` passed the adapter itself, which `stop` keeps until this routine is done with it.
+    let adapter = unsafe { &*context.cast::<Adapter>() };
+    adapter.rdma().announce_all(adapter, &passive);
 }
