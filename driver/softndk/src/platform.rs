@@ -23,9 +23,9 @@ use wdk_sys::{
     _WORK_QUEUE_TYPE::DelayedWorkQueue,
     KDPC, KEVENT, KIRQL, KSPIN_LOCK, PIO_WORKITEM, PVOID,
     ntddk::{
-        IoInitializeWorkItem, IoQueueWorkItemEx, IoSizeofWorkItem, IoUninitializeWorkItem,
-        KeAcquireSpinLockRaiseToDpc, KeInitializeDpc, KeInitializeEvent, KeInsertQueueDpc, KeReleaseSpinLock,
-        KeSetEvent, KeTryToAcquireSpinLockAtDpcLevel, KeWaitForSingleObject, MmMapLockedPagesSpecifyCache,
+        IoInitializeWorkItem, IoQueueWorkItemEx, IoSizeofWorkItem, IoUninitializeWorkItem, KeAcquireSpinLockRaiseToDpc,
+        KeInitializeDpc, KeInitializeEvent, KeInsertQueueDpc, KeReleaseSpinLock, KeSetEvent,
+        KeTryToAcquireSpinLockAtDpcLevel, KeWaitForSingleObject, MmMapLockedPagesSpecifyCache,
     },
 };
 
