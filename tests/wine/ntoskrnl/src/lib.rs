@@ -10,6 +10,7 @@
 mod base;
 mod bugcheck;
 mod cr8;
+mod crash;
 mod dpc;
 mod etw;
 mod irp;
@@ -41,6 +42,7 @@ extern "system" fn DllMain(_instance: *mut c_void, reason: u32, _reserved: *mut 
         // First, so that its exception handler comes after the one installed here: it knows CR8 too, as always 0.
         base::load();
         cr8::install();
+        crash::install();
     }
     1
 }

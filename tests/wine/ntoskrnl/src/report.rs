@@ -26,7 +26,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Appends one line to the report file and prints it on the debug channel.
-fn emit(line: &str) {
+pub(crate) fn emit(line: &str) {
     if let Ok(text) = CString::new(format!("softndk-standin: {line}\n")) {
         base::debug_print(&text);
         if let Some(folder) = std::path::Path::new(FILE).parent() {
