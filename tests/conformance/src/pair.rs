@@ -151,11 +151,22 @@ impl Pair {
 
 /// Connects `a` to `b`, which listens with `listener` on `address`.
 pub fn connect(a: &End, b: &End, listener: &Listener, address: SocketAddr) -> anyhow::Result<()> {
+    connect_with(a, b, listener, address, [ReadLimits::default(); 2])
+}
+
+/// As [`connect`], with the limits that `a` and `b` ask for.
+pub fn connect_with(
+    a: &End,
+    b: &End,
+    listener: &Listener,
+    address: SocketAddr,
+    limits: [ReadLimits; 2],
+) -> anyhow::Result<()> {
     let request = listener.connection_request(&b.connector);
     a.connector.bind(a.site.address)?;
-    let mut connect = a.connector.connect(&a.qp, address, ReadLimits::default(), &[]);
+    let mut connect = a.connector.connect(&a.qp, address, limits[0], &[]);
     request.finish_unless_failed(&mut connect).context("waiting for the connection request")?;
-    let accept = b.connector.accept(&b.qp, ReadLimits::default(), &[]);
+    let accept = b.connector.accept(&b.qp, limits[1], &[]);
     connect.finish().context("connecting")?;
     a.connector.complete_connect().finish().context("completing the connection")?;
     accept.finish().context("accepting")?;

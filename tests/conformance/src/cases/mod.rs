@@ -115,6 +115,7 @@ macro_rules! for_each_case {
                 out_of_range: "access across either end of the region, or wrapping: refused, nothing is written",
                 missing_right: "writing where only reading is allowed, and the reverse: refused",
                 read_sink: "a read into memory without local write access fails",
+                no_reads: "with a read limit of 0 reads are refused that way, and only that way",
                 many_reads: "more reads than the read limit: all complete, in order",
             }
             fast_register {

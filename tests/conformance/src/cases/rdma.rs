@@ -13,8 +13,8 @@ use ndk_abi::{
 
 use crate::{
     bench::Bench,
-    client::{Mr, Remote},
-    pair::{Pair, ensure_same, expect, pattern},
+    client::{Mr, ReadLimits, Remote},
+    pair::{Pair, Site, connect_with, ensure_same, exchange, expect, pattern},
 };
 
 const LENGTHS: [usize; 6] = [0, 1, 513, 4096, 65_537, 1 << 20];
@@ -205,6 +205,22 @@ pub(super) fn read_sink(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.a.qp.read(1, &[sink.sge(0..64)], source.remote(0), 0)?;
     expect(&pair.a.initiated()?, NdkOperationTypeRead, 1, STATUS_ACCESS_VIOLATION)?;
     ensure!(sink.memory().read(0..64).iter().all(|byte| *byte == 0), "the sink was written");
+    Ok(())
+}
+
+/// nc-ndkpi-ndk_fn_connect: a limit of 0 means no reads that way. With which status they are refused is left open.
+pub(super) fn no_reads(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let none = ReadLimits { inbound: 0, outbound: 8 };
+    let (a, b) = (Site::new(bench)?.end()?, Site::new(bench)?.end()?);
+    let (listener, address) = b.site.listener()?;
+    connect_with(&a, &b, &listener, address, [ReadLimits::default(), none])?;
+    let (here, there) = (a.site.buffer(64)?, b.site.buffer(64)?);
+    let refused = a.qp.read(1, &[here.sge(0..64)], there.remote(0), 0);
+    ensure!(refused.as_ref().is_err_and(|error| error.status().is_some()), "a read with no reads allowed: {refused:?}");
+    b.qp.read(2, &[there.sge(0..64)], here.remote(0), 0)?;
+    expect(&b.initiated()?, NdkOperationTypeRead, 2, STATUS_SUCCESS).context("the other way")?;
+    exchange(&a, &b, b"it still works")?;
+    drop((a, b));
     Ok(())
 }
 
