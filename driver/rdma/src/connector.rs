@@ -97,8 +97,8 @@ struct State<P: Platform> {
     private_data: PrivateData,
     /// The request under way.
     request: Option<Callback<Status>>,
-    /// The request that has ended and is to be reported.
-    finished: Option<(Callback<Status>, Status)>,
+    /// Requests that have ended and are to be reported, in this order. Two at most: an accept, and a disconnect behind it.
+    finished: [Option<(Callback<Status>, Status)>; 2],
     disconnect_event: Option<Callback<DisconnectReason>>,
     disconnect_due: Option<DisconnectReason>,
     /// Passive: the consumer's reference, until the connect event hands it over.
@@ -133,7 +133,7 @@ impl<P: Platform> Connector<P> {
             limits: ReadLimits::default(),
             private_data: PrivateData::EMPTY,
             request: None,
-            finished: None,
+            finished: [None, None],
             disconnect_event: None,
             disconnect_due: None,
             handle: None,
@@ -204,7 +204,7 @@ impl<P: Platform> Connector<P> {
     /// Begins a connect, if nothing is under way on the connector and on the queue pair.
     fn claim(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<(), Error> {
         let mut state = self.state.lock();
-        if state.phase != Phase::Idle || state.finished.is_some() {
+        if state.phase != Phase::Idle || state.finished.iter().any(Option::is_some) {
             return Err(Error::ConnectionActive);
         }
         queue_pair.reserve()?;
@@ -386,8 +386,7 @@ impl<P: Platform> Connector<P> {
     pub fn disconnect(this: &Arc<Self, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let mut state = this.state.lock();
         let established = state.phase == Phase::Connected;
-        // Not while the accept that established it is still to be reported.
-        if !established && state.phase != Phase::PeerGone || state.finished.is_some() {
+        if !established && state.phase != Phase::PeerGone {
             return Err(Error::ConnectionInvalid);
         }
         state.phase = Phase::Disconnecting;
@@ -505,8 +504,10 @@ impl<P: Platform> Connector<P> {
 impl<P: Platform> State<P> {
     /// Ends the request under way, to be reported by the deferred call.
     fn finish(&mut self, status: Status) {
-        if let Some(request) = self.request.take() {
-            self.finished = Some((request, status));
+        if let Some(request) = self.request.take()
+            && let Some(place) = self.finished.iter_mut().find(|place| place.is_none())
+        {
+            *place = Some((request, status));
         }
     }
 }
@@ -545,7 +546,7 @@ impl<P: Platform> RunDeferred<P> for Connector<P> {
     fn run(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         let handle = state.handle.take();
-        let finished = state.finished.take();
+        let finished = core::mem::take(&mut state.finished);
         let event = match state.disconnect_due.take() {
             Some(reason) => state.disconnect_event.take().map(|event| (event, reason)),
             None => None,
@@ -554,7 +555,7 @@ impl<P: Platform> RunDeferred<P> for Connector<P> {
         if let (Some(handle), Some(listener)) = (handle, &this.listener) {
             listener.hand_over(handle);
         }
-        if let Some((request, status)) = finished {
+        for (request, status) in finished.into_iter().flatten() {
             request.call(status);
         }
         if let Some((event, reason)) = event {
