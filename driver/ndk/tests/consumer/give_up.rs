@@ -1,8 +1,6 @@
 //! NDK_CONNECTOR: set-ups that are rejected, or closed in any phase.
 
-use ndk_abi::status::{
-    STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_SUCCESS,
-};
+use ndk_abi::status::{STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED, STATUS_SUCCESS};
 
 use crate::connector::Scene;
 use crate::kit::{HeldProcessors, Waiter, World, pattern};
