@@ -1,6 +1,10 @@
-//! Queue pairs: posting, flushing, connecting. `engine.rs` carries the requests out.
+//! Queue pairs: posting and connecting. `engine.rs` carries the requests out, `qp/flush.rs` cancels them.
 
-use platform::{Arc, Deferred, Platform, Slice, SpinLock, SpinLockGuard, Weak};
+mod flush;
+
+pub(crate) use flush::After;
+
+use platform::{Arc, Deferred, Platform, Slice, SpinLock, Weak};
 
 use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, Post, ProtectionDomain,
@@ -90,16 +94,6 @@ pub(crate) struct State<P: Platform> {
     flush_receive: bool,
     /// The peer's engine waits for a receive, or for this side to be connected.
     pub(crate) sender_waits: bool,
-}
-
-/// What must be done once the lock of a queue pair is free again.
-#[must_use]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct After {
-    /// The connection cannot go on.
-    pub(crate) fatal: bool,
-    /// The queue pair is dead and nothing of it is under way any more.
-    pub(crate) quiet: bool,
 }
 
 impl<P: Platform> QueuePair<P> {
@@ -236,15 +230,6 @@ impl<P: Platform> QueuePair<P> {
         Ok(())
     }
 
-    /// Cancels everything that is outstanding (NDK_FN_FLUSH). A send, read or write that is half done cannot be taken back
-    /// from the peer: then the connection ends. IRQL <= DISPATCH.
-    pub fn flush(this: &Arc<Self, P>) {
-        let mut state = this.state.lock();
-        state.request_flush();
-        let after = Self::settle(this, state);
-        this.finish(after);
-    }
-
     /// Claims the queue pair for a connector.
     pub(crate) fn reserve(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
@@ -286,70 +271,6 @@ impl<P: Platform> QueuePair<P> {
         // Connecting: the peer is gone before our own side has become connected.
         if matches!(state.phase, Phase::Connecting | Phase::Connected) {
             state.phase = Phase::PeerGone;
-        }
-    }
-
-    /// Ends the connection on this side and flushes. True: nothing is under way any more; else the connector is told later.
-    pub(crate) fn terminate(this: &Arc<Self, P>) -> bool {
-        let mut state = this.state.lock();
-        state.phase = Phase::Dead;
-        state.request_flush();
-        Self::settle(this, state).quiet
-    }
-
-    /// Carries out the flushes that are asked for, as far as nothing is under way, and frees the lock. Bounded by the depths
-    /// of the queues. Each cancelled request is dropped without the lock: it may hold the last reference to a closed region,
-    /// whose close callback then runs.
-    pub(crate) fn settle<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
-        let mut after = After::default();
-        let flushed = state.flush_requests > 0;
-        while !state.executing && state.flush_requests > 0 {
-            after.fatal |= state.done > 0;
-            state.restart();
-            state.flush_requests = state.flush_requests.saturating_sub(1);
-            let Some(request) = state.requests.pop() else { continue };
-            after.fatal |= this.complete_request(&request, Err(Error::Canceled)).is_err();
-            drop(state);
-            drop(request);
-            state = this.state.lock();
-        }
-        if !state.placing
-            && core::mem::take(&mut state.flush_receive)
-            && let Some(receive) = state.receive.take()
-        {
-            after.fatal = true;
-            let _fatal_anyway = this.complete_receive(&receive, Err(Error::Canceled), 0, None, false);
-        }
-        while !state.placing && state.flush_receives > 0 {
-            state.flush_receives = state.flush_receives.saturating_sub(1);
-            if let Some(receive) = state.own_receives.as_mut().and_then(ReceiveQueue::pop) {
-                after.fatal |= this.complete_receive(&receive, Err(Error::Canceled), 0, None, false).is_err();
-            }
-        }
-        let flushing = state.flush_requests > 0 || state.flush_receives > 0 || state.flush_receive;
-        if state.phase == Phase::Dead {
-            after.fatal = false;
-            after.quiet = !flushing && !state.executing && !state.placing;
-        } else if flushed && !flushing && state.requests.len() > 0 {
-            // The engine stood still for the flush.
-            Deferred::schedule(this);
-        }
-        after
-    }
-
-    /// Tells the connector what the last change of state means for it. No lock may be held.
-    pub(crate) fn finish(&self, after: After) {
-        if !after.fatal && !after.quiet {
-            return;
-        }
-        let connector = self.state.lock().connector.clone();
-        if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
-            if after.fatal {
-                Connector::abort(&connector);
-            }
-            if after.quiet {
-                Connector::queue_pair_quiet(&connector);
-            }
         }
     }
 
@@ -408,16 +329,6 @@ impl<P: Platform> QueuePair<P> {
 }
 
 impl<P: Platform> State<P> {
-    fn request_flush(&mut self) {
-        self.flush_requests = self.requests.len();
-        self.flush_receives = self.own_receives.as_ref().map_or(0, ReceiveQueue::len);
-        self.flush_receive = true;
-    }
-
-    pub(crate) fn flushing_requests(&self) -> bool {
-        self.flush_requests > 0
-    }
-
     fn enqueue(
         &mut self,
         sizes: &InitiatorSizes,

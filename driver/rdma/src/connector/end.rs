@@ -1,0 +1,197 @@
+//! How connections, and attempts at one, end.
+
+use platform::{Arc, Deferred, Platform, Weak};
+
+use super::{Connector, DisconnectReason, Phase, PrivateData};
+use crate::{Callback, Close, Error, OnClose, Outcome, QueuePair, Status};
+
+impl<P: Platform> Connector<P> {
+    /// Rejects: the passive side a request, the active side an acceptance. IRQL <= DISPATCH.
+    pub fn reject(this: &Arc<Self, P>, private_data: &[u8]) -> Result<(), Error> {
+        let private_data = PrivateData::copy_of(private_data)?;
+        let mut state = this.state.lock();
+        match state.phase {
+            Phase::Incoming | Phase::Accepted => {}
+            Phase::Closed => return Err(Error::ConnectionAborted),
+            _ => return Err(Error::ConnectionInvalid),
+        }
+        state.phase = Phase::Closed;
+        let (peer, queue_pair) = (state.peer.take(), state.queue_pair.take());
+        drop(state);
+        if let Some(queue_pair) = queue_pair {
+            queue_pair.unreserve();
+        }
+        if let Some(peer) = peer.as_ref().and_then(Weak::upgrade) {
+            Self::peer_rejects(&peer, private_data);
+        }
+        Ok(())
+    }
+
+    /// Message: the peer rejects, or closes before the connection was established.
+    fn peer_rejects(this: &Arc<Self, P>, private_data: PrivateData) {
+        let mut state = this.state.lock();
+        let mut unused = None;
+        match state.phase {
+            Phase::Connecting => {
+                // The attempt failed; connector and queue pair are as they were (IND2Connector::Connect).
+                state.private_data = private_data;
+                state.phase = Phase::Idle;
+                unused = state.queue_pair.take();
+                state.finish(Err(Error::ConnectionRefused));
+            }
+            Phase::Accepting => {
+                state.phase = Phase::Closed;
+                unused = state.queue_pair.take();
+                state.finish(Err(Error::ConnectionAborted));
+            }
+            Phase::Accepted => {
+                state.phase = Phase::Closed;
+                unused = state.queue_pair.take();
+            }
+            Phase::Incoming | Phase::Completing => state.phase = Phase::Closed,
+            _ => {}
+        }
+        let endpoint = if state.phase == Phase::Idle { state.endpoint.take() } else { None };
+        drop(state);
+        drop(endpoint);
+        if let Some(queue_pair) = unused {
+            queue_pair.unreserve();
+            if this.listener.is_none() {
+                this.adapter().device().counters().connect_failed();
+            }
+        }
+        Deferred::schedule(this);
+    }
+
+    /// Disconnects and flushes the queue pair. Done when nothing of it is under way any more; the peer's provider
+    /// acknowledges by itself. Also right after the peer disconnected. IRQL <= DISPATCH.
+    pub fn disconnect(this: &Arc<Self, P>, done: Callback<Status>) -> Result<Outcome, Error> {
+        let mut state = this.state.lock();
+        let established = state.phase == Phase::Connected;
+        if !established && state.phase != Phase::PeerGone {
+            return Err(Error::ConnectionInvalid);
+        }
+        state.phase = Phase::Disconnecting;
+        state.request = Some(done);
+        let (peer, queue_pair) = (state.peer.take(), state.queue_pair.clone());
+        drop(state);
+        let quiet = this.end_connection(established, peer, queue_pair);
+        if !quiet {
+            return Ok(Outcome::Pending);
+        }
+        let mut state = this.state.lock();
+        state.phase = Phase::Closed;
+        // The engine may have told us first: then the request is being reported.
+        Ok(if state.request.take().is_some() { Outcome::Done } else { Outcome::Pending })
+    }
+
+    /// Tells the peer and flushes our queue pair. True: nothing of it is under way any more.
+    fn end_connection(
+        &self,
+        established: bool,
+        peer: Option<Weak<Self, P>>,
+        queue_pair: Option<Arc<QueuePair<P>, P>>,
+    ) -> bool {
+        if established {
+            self.adapter().device().counters().disconnected();
+        }
+        let quiet = queue_pair.is_none_or(|queue_pair| QueuePair::terminate(&queue_pair));
+        if let Some(peer) = peer.as_ref().and_then(Weak::upgrade) {
+            Self::peer_disconnects(&peer, 0);
+        }
+        quiet
+    }
+
+    /// Message: the peer has disconnected (reason 0) or the connection is aborted (1).
+    pub(super) fn peer_disconnects(this: &Arc<Self, P>, reason: DisconnectReason) {
+        let mut state = this.state.lock();
+        match state.phase {
+            Phase::Connected => {}
+            // The active side has told us, but is not connected itself yet.
+            Phase::Completing => {
+                state.phase = Phase::Closed;
+                return;
+            }
+            _ => return,
+        }
+        state.phase = Phase::PeerGone;
+        state.disconnect_due = Some(reason);
+        let queue_pair = state.queue_pair.clone();
+        drop(state);
+        this.adapter().device().counters().disconnected();
+        if let Some(queue_pair) = queue_pair {
+            if reason == 0 {
+                queue_pair.peer_gone();
+            } else {
+                QueuePair::terminate(&queue_pair);
+            }
+        }
+        Deferred::schedule(this);
+    }
+
+    /// A fatal error on our queue pair: both sides are told.
+    pub(crate) fn abort(this: &Arc<Self, P>) {
+        let state = this.state.lock();
+        let peer = if state.phase == Phase::Connected { state.peer.clone() } else { None };
+        drop(state);
+        if let Some(peer) = &peer {
+            this.adapter().device().counters().connection_error();
+            Self::peer_disconnects(this, 1);
+            if let Some(peer) = peer.upgrade() {
+                Self::peer_disconnects(&peer, 1);
+            }
+        }
+    }
+
+    /// Our queue pair is quiet: a disconnect that waited for it is over.
+    pub(crate) fn queue_pair_quiet(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        if state.phase == Phase::Disconnecting {
+            state.phase = Phase::Closed;
+            state.finish(Ok(()));
+            drop(state);
+            Deferred::schedule(this);
+        }
+    }
+
+    /// The consumer cannot take this connector over: the peer sees a reject.
+    pub fn give_up(this: &Arc<Self, P>) {
+        Self::begin_close(this);
+    }
+}
+
+impl<P: Platform> Close<P> for Connector<P> {
+    fn on_close(&self) -> &OnClose<P> {
+        &self.on_close
+    }
+
+    fn begin_close(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        let phase = state.phase;
+        state.phase = Phase::Closed;
+        state.finish(Err(Error::Canceled));
+        // Closing is the consumer's own act: no event about it, or about anything that crosses it.
+        state.disconnect_due = None;
+        state.disconnect_event = None;
+        let peer = state.peer.take();
+        let queue_pair = state.queue_pair.take();
+        let endpoint = state.endpoint.take();
+        drop(state);
+        match phase {
+            Phase::Connected | Phase::PeerGone | Phase::Disconnecting => {
+                this.end_connection(phase == Phase::Connected, peer, queue_pair);
+            }
+            Phase::Idle | Phase::Closed => drop(queue_pair),
+            Phase::Connecting | Phase::Accepted | Phase::Completing | Phase::Incoming | Phase::Accepting => {
+                if let Some(queue_pair) = queue_pair {
+                    queue_pair.unreserve();
+                }
+                if let Some(peer) = peer.as_ref().and_then(Weak::upgrade) {
+                    Self::peer_rejects(&peer, PrivateData::EMPTY);
+                }
+            }
+        }
+        drop(endpoint);
+        Deferred::schedule(this);
+    }
+}

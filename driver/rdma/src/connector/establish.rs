@@ -1,0 +1,214 @@
+//! From connect to connected, on both sides.
+
+use core::net::SocketAddr;
+
+use platform::{Arc, Deferred, Platform, Weak};
+
+use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits};
+use crate::{
+    Callback, Error, Outcome, QueuePair, Status,
+    ports::{Endpoint, Wildcard},
+};
+
+/// A connect.
+pub struct Connect<'a, P: Platform> {
+    /// The queue pair to connect.
+    pub queue_pair: &'a Arc<QueuePair<P>, P>,
+    /// An address of the adapter; port 0 picks one.
+    pub local: SocketAddr,
+    /// Where the listener is.
+    pub remote: SocketAddr,
+    /// Too large values are capped.
+    pub limits: ReadLimits,
+    /// Handed to the listener's consumer; at most [`crate::limits::PRIVATE_DATA`] bytes.
+    pub private_data: &'a [u8],
+}
+
+/// An accept.
+pub struct Accept<'a, P: Platform> {
+    /// The queue pair to connect.
+    pub queue_pair: &'a Arc<QueuePair<P>, P>,
+    /// Too large values are capped.
+    pub limits: ReadLimits,
+    /// Handed to the connecting consumer; at most [`crate::limits::PRIVATE_DATA`] bytes.
+    pub private_data: &'a [u8],
+    /// Called once if the connection ends for another reason than this side's disconnect or close.
+    pub disconnect_event: Option<Callback<DisconnectReason>>,
+}
+
+impl<P: Platform> Connector<P> {
+    /// Asks the listener at `remote` for a connection; `done` is called when the peer has answered. On an error neither the
+    /// connector nor the queue pair has changed. IRQL <= DISPATCH.
+    pub fn connect(this: &Arc<Self, P>, request: Connect<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
+        let result = Self::start_connect(this, &request, done);
+        if result.is_err() {
+            this.adapter().device().counters().connect_failed();
+        }
+        result.map(|()| Outcome::Pending)
+    }
+
+    fn start_connect(this: &Arc<Self, P>, request: &Connect<'_, P>, done: Callback<Status>) -> Result<(), Error> {
+        let private_data = PrivateData::copy_of(request.private_data)?;
+        let device = this.adapter().device();
+        if request.local.is_ipv4() != request.remote.is_ipv4() {
+            return Err(Error::InvalidAddress);
+        }
+        let endpoint = Endpoint::bind(device, request.local, Wildcard::Refused)?;
+        if !device.addresses().contains(&request.remote.ip()) {
+            return Err(Error::NetworkUnreachable);
+        }
+        let listener = device.ports().listener(request.remote).ok_or(Error::ConnectionRefused)?;
+        let peer_endpoint = listener.admit().ok_or(Error::ConnectionRefused)?;
+        let peer = Self::make(listener.adapter(), Some(listener.clone()))?;
+        this.claim(request.queue_pair)?;
+
+        let mut incoming = peer.state.lock();
+        incoming.phase = Phase::Incoming;
+        incoming.active = false;
+        incoming.peer = Some(Arc::downgrade(this));
+        incoming.local = Some(request.remote);
+        incoming.remote = Some(endpoint.local());
+        incoming.endpoint = Some(peer_endpoint);
+        incoming.limits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.agree(request.limits);
+        incoming.private_data = private_data;
+        incoming.handle = Some(peer.clone());
+        drop(incoming);
+
+        let mut state = this.state.lock();
+        state.active = true;
+        state.peer = Some(Arc::downgrade(&peer));
+        state.local = Some(endpoint.local());
+        state.remote = Some(request.remote);
+        state.limits = request.limits.capped();
+        state.request = Some(done);
+        let old_queue_pair = state.queue_pair.replace(request.queue_pair.clone());
+        let old_endpoint = state.endpoint.replace(endpoint);
+        drop(state);
+        drop((old_queue_pair, old_endpoint));
+        Deferred::schedule(&peer);
+        Ok(())
+    }
+
+    /// Begins a connect, if nothing is under way on the connector and on the queue pair.
+    fn claim(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Idle || state.finished.iter().any(Option::is_some) {
+            return Err(Error::ConnectionActive);
+        }
+        queue_pair.reserve()?;
+        state.phase = Phase::Connecting;
+        Ok(())
+    }
+
+    /// Completes a connect that the peer has accepted. IRQL <= DISPATCH.
+    pub fn complete_connect(
+        this: &Arc<Self, P>,
+        disconnect_event: Option<Callback<DisconnectReason>>,
+    ) -> Result<Outcome, Error> {
+        let mut state = this.state.lock();
+        match state.phase {
+            Phase::Accepted => {}
+            Phase::Closed => return Err(Error::ConnectionAborted),
+            _ => return Err(Error::ConnectionInvalid),
+        }
+        state.phase = Phase::Completing;
+        state.disconnect_event = disconnect_event;
+        let (peer, queue_pair) = (state.peer.clone(), state.queue_pair.clone());
+        drop(state);
+        let queue_pair = queue_pair.ok_or(Error::InternalError)?;
+        let peer = peer.as_ref().and_then(Weak::upgrade);
+        let accepted = peer.as_ref().and_then(|peer| Self::peer_completes(peer, &queue_pair));
+
+        let mut state = this.state.lock();
+        match accepted {
+            Some(peer_queue_pair) if state.phase == Phase::Completing => {
+                this.adapter().device().counters().connected(true);
+                let limits = state.limits;
+                state.phase = Phase::Connected;
+                drop(state);
+                queue_pair.connect(peer_queue_pair, Arc::downgrade(this), limits);
+                Ok(Outcome::Done)
+            }
+            _ => {
+                state.phase = Phase::Closed;
+                drop(state);
+                QueuePair::terminate(&queue_pair);
+                // It may be connected already, if our own close has crossed this.
+                if let Some(peer) = &peer {
+                    Self::peer_disconnects(peer, 1);
+                }
+                Err(Error::ConnectionAborted)
+            }
+        }
+    }
+
+    /// Message to a passive side: the active one completes. Its queue pair is connected, and the answer is a reference to it.
+    fn peer_completes(this: &Arc<Self, P>, peer: &Arc<QueuePair<P>, P>) -> Option<Weak<QueuePair<P>, P>> {
+        let mut state = this.state.lock();
+        if state.phase != Phase::Accepting {
+            return None;
+        }
+        let queue_pair = state.queue_pair.clone()?;
+        this.adapter().device().counters().connected(false);
+        state.phase = Phase::Connected;
+        state.finish(Ok(()));
+        let limits = state.limits;
+        drop(state);
+        queue_pair.connect(Arc::downgrade(peer), Arc::downgrade(this), limits);
+        Deferred::schedule(this);
+        Some(Arc::downgrade(&queue_pair))
+    }
+
+    /// Accepts a request; `done` is called when the peer has completed. IRQL <= DISPATCH.
+    pub fn accept(this: &Arc<Self, P>, request: Accept<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
+        let private_data = PrivateData::copy_of(request.private_data)?;
+        let mut state = this.state.lock();
+        match state.phase {
+            Phase::Incoming => {}
+            Phase::Closed => return Err(Error::ConnectionAborted),
+            _ => return Err(Error::ConnectionInvalid),
+        }
+        request.queue_pair.reserve()?;
+        state.phase = Phase::Accepting;
+        // The offer of the peer is in `limits` since the request came.
+        state.limits = ReadLimits {
+            inbound: request.limits.inbound.min(state.limits.inbound),
+            outbound: request.limits.outbound.min(state.limits.outbound),
+        };
+        state.queue_pair = Some(request.queue_pair.clone());
+        state.disconnect_event = request.disconnect_event;
+        state.request = Some(done);
+        let (peer, limits) = (state.peer.clone(), state.limits);
+        drop(state);
+        let peer = peer.as_ref().and_then(Weak::upgrade);
+        if peer.is_some_and(|peer| Self::peer_accepts(&peer, limits, private_data)) {
+            return Ok(Outcome::Pending);
+        }
+        // The peer gave up. If its message has come already, the request is reported; else it ends here.
+        let mut state = this.state.lock();
+        if state.request.take().is_none() {
+            return Ok(Outcome::Pending);
+        }
+        state.phase = Phase::Closed;
+        let queue_pair = state.queue_pair.take();
+        drop(state);
+        drop(queue_pair);
+        request.queue_pair.unreserve();
+        Err(Error::ConnectionAborted)
+    }
+
+    /// Message to an active side: the peer accepts. False: it has given up.
+    fn peer_accepts(this: &Arc<Self, P>, peer: ReadLimits, private_data: PrivateData) -> bool {
+        let mut state = this.state.lock();
+        if state.phase != Phase::Connecting {
+            return false;
+        }
+        state.phase = Phase::Accepted;
+        state.limits = state.limits.agree(peer);
+        state.private_data = private_data;
+        state.finish(Ok(()));
+        drop(state);
+        Deferred::schedule(this);
+        true
+    }
+}
