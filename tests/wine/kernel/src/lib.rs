@@ -73,6 +73,11 @@ pub fn irql() -> u8 {
     unsafe { ntoskrnl::KeGetCurrentIrql() }
 }
 
+fn in_critical_region() -> bool {
+    // SAFETY: no preconditions.
+    unsafe { ntoskrnl::KeAreApcsDisabled() != 0 }
+}
+
 /// Reports a call of `function` above its documented maximum IRQL.
 pub fn at_most(maximum: u8, function: &str) {
     if irql() > maximum {
@@ -80,11 +85,16 @@ pub fn at_most(maximum: u8, function: &str) {
     }
 }
 
-/// Runs `callback` of the driver and reports it if it returns at another IRQL than it was called at.
+/// Runs `callback` of the driver and reports it if it returns at another IRQL than it was called at, or in a critical region
+/// that it entered.
 pub fn balanced<T>(what: &str, callback: impl FnOnce() -> T) -> T {
     let before = irql();
+    let in_region = in_critical_region();
     let result = callback();
     let after = irql();
+    if in_critical_region() != in_region {
+        violation(&format!("{what} returned in another critical region than it was called in"));
+    }
     if after != before {
         violation(&format!("{what} was called at IRQL {before} and returned at {after}"));
         restore(after, before);

@@ -26,6 +26,7 @@ unsafe extern "system" {
     pub fn KeGetCurrentIrql() -> u8;
     pub fn KfRaiseIrql(level: u8) -> u8;
     pub fn KeLowerIrql(level: u8);
+    pub fn KeAreApcsDisabled() -> u8;
 
     pub fn KeAcquireSpinLockRaiseToDpc(lock: *mut usize) -> u8;
     pub fn KeReleaseSpinLock(lock: *mut usize, irql: u8);

@@ -1,13 +1,13 @@
 //! Which process the calling thread works for.
 
-use std::{cell::RefCell, ffi::c_void};
+use std::{cell::RefCell, collections::BTreeSet, ffi::c_void, sync::Mutex};
 
 use windows_sys::Win32::System::Threading::GetCurrentProcessId;
 
 use crate::{
     base,
-    irql::{self, APC_LEVEL, DISPATCH_LEVEL},
-    report::violation,
+    irql::{self, APC_LEVEL, DISPATCH_LEVEL, PASSIVE_LEVEL},
+    report::{lock, object, violation},
 };
 
 base::wine! {
@@ -100,4 +100,27 @@ unsafe extern "system" fn IoGetRequestorProcessId(irp: *mut c_void) -> u32 {
     }
     // SAFETY: a process object that the IRP keeps alive.
     unsafe { PsGetProcessId(process) as u32 }
+}
+
+/// Routines that want to know of processes, by address.
+static NOTIFY_ROUTINES: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+/// ntddk/nf-ntddk-pssetcreateprocessnotifyroutine: PASSIVE_LEVEL. Recorded only, so that one left behind shows: no process of Wine
+/// that begins or ends is known here.
+#[unsafe(no_mangle)]
+extern "system" fn PsSetCreateProcessNotifyRoutine(routine: usize, remove: u8) -> i32 {
+    const STATUS_INVALID_PARAMETER: i32 = 0xC000_000D_u32.cast_signed();
+    const STATUS_PROCEDURE_NOT_FOUND: i32 = 0xC000_007A_u32.cast_signed();
+    irql::at_most(PASSIVE_LEVEL, "PsSetCreateProcessNotifyRoutine");
+    let mut routines = lock(&NOTIFY_ROUTINES);
+    let (changed, delta, otherwise) = match remove {
+        0 => (routines.insert(routine), 1, STATUS_INVALID_PARAMETER),
+        _ => (routines.remove(&routine), -1, STATUS_PROCEDURE_NOT_FOUND),
+    };
+    if !changed {
+        violation("PsSetCreateProcessNotifyRoutine: registered already, or not at all");
+        return otherwise;
+    }
+    object("process notify routine", delta);
+    0
 }

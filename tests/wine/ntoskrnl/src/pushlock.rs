@@ -40,6 +40,12 @@ extern "system" fn KeLeaveCriticalRegion() {
     }
 }
 
+/// ntddk/nf-ntddk-keareapcsdisabled: whether the thread is in a critical region.
+#[unsafe(no_mangle)]
+extern "system" fn KeAreApcsDisabled() -> u8 {
+    u8::from(CRITICAL_REGIONS.get() != 0)
+}
+
 /// Bit of a push lock's word that says a writer holds it; the bits above count readers.
 const EXCLUSIVE: usize = 1;
 const READER: usize = 2;
