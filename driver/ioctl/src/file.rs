@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
-use platform::{Arc, OutOfMemory, Passive};
+use platform::{Arc, Event, OutOfMemory, Passive};
 
 use crate::decode::{Failure, Reply};
 use crate::device::Shared;
@@ -18,6 +18,10 @@ use crate::{Host, Ref, Request, dispatch};
 /// be called at the same time from several threads.
 pub struct File<H: Host> {
     space: Ref<Space<H>, H>,
+    /// A cleanup has begun.
+    cleaning: AtomicBool,
+    /// It is done.
+    clean: Ref<Event<H::Platform>, H>,
 }
 
 /// What a file owns. NDK callbacks refer to it, so it may outlive the file a little.
@@ -39,8 +43,9 @@ impl<H: Host> File<H> {
             adapters: OpenAdapters::new(),
             device,
         })?;
-        space.device.files.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { space })
+        let file = Self { cleaning: AtomicBool::new(false), clean: Event::new()?, space };
+        file.space.device.files.fetch_add(1, Ordering::Relaxed);
+        Ok(file)
     }
 
     /// Serves a request: completes it or pends it. Returns what the dispatch routine has to return: the status the
@@ -58,18 +63,24 @@ impl<H: Host> File<H> {
     }
 
     /// The last handle is closed (IRP_MJ_CLEANUP): cancels what is pended, closes all objects, waits until they are gone.
-    /// Requests may still be in progress; later ones get STATUS_DEVICE_REMOVED. To be called once at least, and before
-    /// that when the device goes.
+    /// When it returns no memory of the user is locked.
+    ///
+    /// Requests may still be in progress; later ones that name or want a handle get STATUS_DEVICE_REMOVED. To be called once
+    /// at least: also before that, when the device goes or the process ends. The first call does the work, others wait for it.
     pub fn cleanup(&self, passive: &Passive<'_>) {
+        if self.cleaning.swap(true, Ordering::AcqRel) {
+            return self.clean.wait(passive);
+        }
         let space = &self.space;
         space.handles.close();
         // In order of issue; a request that is being pended now ends with its object, below.
         space.cancel_all(|_| true);
         // Connections end before the queues they feed.
-        space.close_objects(|object| matches!(object, Object::Connector(_) | Object::Listener(_)));
-        space.close_objects(|object| matches!(object, Object::Qp(_)));
-        space.close_objects(|_| true);
+        space.close_objects(|object| matches!(object, Object::Connector(_) | Object::Listener(_)), passive);
+        space.close_objects(|object| matches!(object, Object::Qp(_)), passive);
+        space.close_objects(|_| true, passive);
         space.adapters.close_all(&space.device.host, passive);
+        self.clean.set();
     }
 }
 
@@ -92,14 +103,15 @@ impl<H: Host> Space<H> {
         Ok(0)
     }
 
-    fn close_objects(&self, wanted: impl Fn(&Object<H>) -> bool) {
+    fn close_objects(&self, wanted: impl Fn(&Object<H>) -> bool, passive: &Passive<'_>) {
         self.handles.drain(wanted, |object| match object {
             Object::Connector(connector) => connector.close(self),
             Object::Listener(listener) => listener.close(self),
             Object::Qp(qp) => qp.close(),
             Object::Cq(cq) => cq.close(self),
             Object::Srq(srq) => srq.close(self),
-            Object::Adapter(_) | Object::Pd(_) | Object::Mr(_) => {}
+            Object::Mr(mr) => mr.close(passive),
+            Object::Adapter(_) | Object::Pd(_) => {}
         });
     }
 }
@@ -110,6 +122,5 @@ pub(crate) fn finish(request: impl Request, reply: Reply) -> NTSTATUS {
         Ok(length) => (STATUS_SUCCESS, length),
         Err(Failure { status, information }) => (status, information),
     };
-    request.complete(status, information);
-    status
+    request.complete(status, information)
 }

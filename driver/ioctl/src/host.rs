@@ -99,7 +99,10 @@ pub trait Request: Send + Sized + 'static {
     /// `information` is the number of bytes to copy out. It is more than [`Request::output_length`] only with
     /// STATUS_BUFFER_OVERFLOW, where it is the length needed. A host copies nothing beyond the buffer then; whether it can
     /// report the number depends (the I/O manager copies as many bytes as are reported, so an IRP must not say more).
-    fn complete(self, status: NTSTATUS, information: usize);
+    ///
+    /// Returns the status it was completed with, for the dispatch routine to return: another one than `status` if the
+    /// user's buffer could not be written.
+    fn complete(self, status: NTSTATUS, information: usize) -> NTSTATUS;
 
     /// Marks the request pending (IoMarkIrpPending) and lets it be cancelled (IoSetCancelRoutine): its cancel routine
     /// calls [`crate::File::cancel`] with `id`. False: it was cancelled before and no cancel routine will run; it is not

@@ -7,9 +7,10 @@ use ndk_abi::nd_ioctl::{
 use ndk_abi::ndkpi::NDK_MR;
 use ndk_abi::softndk_ioctl::{SOFTNDK_FAST_MR, SOFTNDK_FAST_MR_CREATE, SOFTNDK_MR_TOKENS};
 use ndk_abi::status::{
-    NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_DEVICE_STATE,
-    STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
+    NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_IMPLEMENTATION_LIMIT, STATUS_INVALID_BUFFER_SIZE,
+    STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
 };
+use ndk_abi::wdm::PAGE_SIZE;
 use platform::{Arc, Passive, SpinLock};
 
 use crate::decode::{Reply, input, output, room_for};
@@ -24,9 +25,11 @@ pub(crate) struct Mr<H: Host> {
 
 /// The memory of a region, and its PD. It is unlocked when the close of the region has completed, at the latest.
 pub(crate) struct Memory<H: Host> {
-    pub(crate) pd: Ref<Pd<H>, H>,
     registration: SpinLock<Registration<H::Pinned>, H::Platform>,
     pub(crate) fast: Option<FastMemory<H>>,
+    /// Last, so that it goes last: with it goes a reference to the adapter, for which the cleanup of the file waits. The
+    /// memory has to be unlocked by then, as the process ends next.
+    pub(crate) pd: Ref<Pd<H>, H>,
 }
 
 enum Registration<M> {
@@ -38,10 +41,31 @@ enum Registration<M> {
 
 /// The memory of a fast-register region.
 pub(crate) struct FastMemory<H: Host> {
-    /// Released before the memory is unlocked.
+    /// Before the memory, so that it is released before that is unlocked.
     pub(crate) lam: Lam<H::Platform>,
     pub(crate) length: usize,
     _pinned: H::Pinned,
+}
+
+impl<H: Host> Mr<H> {
+    /// Its handle is gone: ends the registration, waiting for accesses under way, and unlocks its memory here. A close does not
+    /// wait, and would have it unlocked at DISPATCH_LEVEL; that is left to what a fast-register region has, which is little.
+    pub(crate) fn close(&self, passive: &Passive<'_>) {
+        let _not_registered = self.deregister(passive);
+    }
+
+    /// STATUS_INVALID_DEVICE_STATE: not registered.
+    fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+        let memory = self.ndk.keep();
+        let done = |registration: &Registration<_>| matches!(registration, Registration::Done(_));
+        let before = memory.change(done, Registration::Changing)?;
+        let result = self.ndk.deregister(passive);
+        // Refused (STATUS_DEVICE_BUSY: windows are bound): still registered. Else the memory is unlocked, without the lock.
+        let (state, unlocked) = if result.is_err() { (before, None) } else { (Registration::None, Some(before)) };
+        *memory.registration.lock() = state;
+        drop(unlocked);
+        result
+    }
 }
 
 impl<H: Host> Memory<H> {
@@ -65,15 +89,15 @@ pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
     room_for::<u64>(request)?;
     let slot = space.handles.reserve()?;
     let memory =
-        Memory::<H> { pd: pd.clone(), registration: SpinLock::<_, H::Platform>::new(Registration::None), fast: None };
+        Memory::<H> { registration: SpinLock::<_, H::Platform>::new(Registration::None), fast: None, pd: pd.clone() };
     let ndk = Owned::create_mr(&pd.ndk, false, shared(memory)?, passive)?;
     let handle = slot.fill(shared(Mr { ndk })?)?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    space.handles.remove::<Mr<H>>(input.Handle)?;
+    space.handles.remove::<Mr<H>>(input.Handle)?.close(passive);
     Ok(0)
 }
 
@@ -95,6 +119,10 @@ pub(crate) fn register<H: Host>(space: &Space<H>, request: &mut H::Request, pass
     if memory.fast.is_some() {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
     }
+    // Asked before the memory is locked: to lock is the expensive part.
+    if length > memory.pd.adapter().info(passive)?.MaxRegistrationSize {
+        return Err(STATUS_INVALID_PARAMETER.into());
+    }
     memory.change(|registration| matches!(registration, Registration::None), Registration::Changing)?;
     let attempt = || {
         let pinned = space.device.host.pin(request, input.Address, length, flags & write != 0, passive)?;
@@ -106,6 +134,11 @@ pub(crate) fn register<H: Host>(space: &Space<H>, request: &mut H::Request, pass
         Err(status) => (Err(status), Registration::None),
     };
     *memory.registration.lock() = state;
+    // Freed meanwhile: the close found the registration unfinished, and left it.
+    if let Err(status) = space.handles.get::<Mr<H>>(input.Header.MrHandle) {
+        mr.close(passive);
+        return Err(status.into());
+    }
     result?;
     output(request, &SOFTNDK_MR_TOKENS { LocalToken: mr.ndk.local_token(), RemoteToken: mr.ndk.remote_token() })
 }
@@ -113,15 +146,7 @@ pub(crate) fn register<H: Host>(space: &Space<H>, request: &mut H::Request, pass
 pub(crate) fn deregister<H: Host>(space: &Space<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let mr: Arc<Mr<H>, _> = space.handles.get(input.Handle)?;
-    let memory = mr.ndk.keep();
-    let done = |registration: &Registration<_>| matches!(registration, Registration::Done(_));
-    let before = memory.change(done, Registration::Changing)?;
-    let result = mr.ndk.deregister(passive);
-    // Refused (STATUS_DEVICE_BUSY: windows are bound): still registered. Else the memory is unlocked, without the lock.
-    let (state, unlocked) = if result.is_err() { (before, None) } else { (Registration::None, Some(before)) };
-    *memory.registration.lock() = state;
-    drop(unlocked);
-    result?;
+    mr.deregister(passive)?;
     Ok(0)
 }
 
@@ -134,6 +159,11 @@ pub(crate) fn create_fast<H: Host>(space: &Space<H>, request: &mut H::Request, p
     if input.RemoteAccess > 1 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
+    // Asked before the memory is locked: to lock is the expensive part.
+    let pages = (input.Address as usize).wrapping_rem(PAGE_SIZE).saturating_add(length).div_ceil(PAGE_SIZE);
+    if pages > pd.adapter().info(passive)?.FRMRPageCount as usize {
+        return Err(STATUS_IMPLEMENTATION_LIMIT.into());
+    }
     let slot = space.handles.reserve()?;
     // Which access a fast register will ask for is not known yet.
     let pinned = space.device.host.pin(request, input.Address, length, true, passive)?;
@@ -141,7 +171,7 @@ pub(crate) fn create_fast<H: Host>(space: &Space<H>, request: &mut H::Request, p
     let pages = lam.page_count();
     let fast = Some(FastMemory { lam, length, _pinned: pinned });
     let memory =
-        Memory::<H> { pd: pd.clone(), registration: SpinLock::<_, H::Platform>::new(Registration::None), fast };
+        Memory::<H> { registration: SpinLock::<_, H::Platform>::new(Registration::None), fast, pd: pd.clone() };
     let ndk = Owned::create_mr(&pd.ndk, true, shared(memory)?, passive)?;
     ndk.initialize_fast_register(pages, input.RemoteAccess != 0, passive)?;
     let (local, remote) = (ndk.local_token(), ndk.remote_token());

@@ -90,8 +90,7 @@ impl<H: Host> PendedRequests<H> {
             Ok(id) => id,
             Err(status) => {
                 drop(table);
-                pended.request.complete(status, 0);
-                return Err(status);
+                return Err(pended.request.complete(status, 0));
             }
         };
         let sequence = table.next_sequence;

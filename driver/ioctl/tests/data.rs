@@ -114,6 +114,34 @@ fn reads_and_writes_move_data() {
 }
 
 #[test]
+fn regions_are_unlocked_by_who_frees_them_also_in_mid_traffic() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        for round in 0..40 {
+            let user = User::new(&device);
+            let world = pair(&user);
+            let [from, to] = [0; 2].map(|_| user.memory(world.pd, 256));
+            let write = SOFTNDK_POST {
+                SgeCount: 1,
+                RemoteAddress: to.address(),
+                RemoteToken: to.tokens.RemoteToken,
+                ..work(NdkOperationTypeWrite, world.qp[0], 1)
+            };
+            for _ in 0..8 {
+                assert_eq!(user.post(&write, &[from.sge(0, 256 * 4096)], b""), STATUS_SUCCESS);
+            }
+            thread::sleep(Duration::from_micros(50 * (round % 10)));
+            // The host ends the test should an access under way be what unlocks it, at DISPATCH_LEVEL.
+            for memory in [to, from] {
+                assert_eq!(user.call(IOCTL_ND_MR_FREE, &handle(memory.mr)), STATUS_SUCCESS);
+            }
+            assert_eq!(device.host().pinned(), 0);
+        }
+    });
+}
+
+#[test]
 fn a_fast_registered_region_is_invalidated_by_the_peer() {
     let _session = boot();
     let device = start();

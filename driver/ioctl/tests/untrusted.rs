@@ -262,6 +262,21 @@ fn memory_that_is_not_the_users_is_refused() {
     assert_eq!(register(at, u64::MAX, at), Err(STATUS_ACCESS_VIOLATION));
     assert_eq!(register(u64::MAX, 1, u64::MAX), Err(STATUS_ACCESS_VIOLATION));
     assert_eq!(register(at, 8193, at), Err(STATUS_ACCESS_VIOLATION));
+    // More than a region can have is refused before anything is locked: the host would say STATUS_ACCESS_VIOLATION.
+    assert_eq!(register(at, (1 << 32) + 1, at), Err(STATUS_INVALID_PARAMETER));
+    let fast = |address, length| {
+        let create = SOFTNDK_FAST_MR_CREATE {
+            Version: 1,
+            RemoteAccess: 0,
+            PdHandle: world.pd,
+            Address: address,
+            Length: length,
+        };
+        user.ask::<_, SOFTNDK_FAST_MR>(IOCTL_SOFTNDK_FAST_MR_CREATE, &create).map(|_| ())
+    };
+    assert_eq!(fast(at, 2048 * 4096), Err(STATUS_ACCESS_VIOLATION));
+    assert_eq!(fast(at + 1, 2048 * 4096), Err(STATUS_IMPLEMENTATION_LIMIT));
+    assert_eq!(fast(at, 2048 * 4096 + 1), Err(STATUS_IMPLEMENTATION_LIMIT));
     assert_eq!(register(at, 8192, at + 1), Err(STATUS_NOT_SUPPORTED));
     let flags = ND_MR_REGISTER { Header: ND_MR_REGISTER_HDR { Flags: 0x10, ..good.Header }, ..good };
     assert_eq!(user.ask::<_, SOFTNDK_MR_TOKENS>(IOCTL_ND_MR_REGISTER, &flags), Err(STATUS_INVALID_PARAMETER));

@@ -133,8 +133,8 @@ impl Irp {
         unsafe { IoIs32bitProcess(self.as_ptr().cast()) != 0 }
     }
 
-    /// Gives the IRP back to the I/O manager. <= DISPATCH_LEVEL, no lock held.
-    pub(crate) fn complete(self, status: NTSTATUS, information: usize) {
+    /// Gives the IRP back to the I/O manager. <= DISPATCH_LEVEL, no lock held. Returns the status, for the dispatch routine.
+    pub(crate) fn complete(self, status: NTSTATUS, information: usize) -> NTSTATUS {
         let irp = self.as_ptr();
         // SAFETY: the IRP is owned.
         unsafe { (*irp).status = status };
@@ -142,6 +142,7 @@ impl Irp {
         unsafe { (*irp).information = information };
         // SAFETY: the IRP is owned, and not touched after this.
         unsafe { IofCompleteRequest(irp.cast(), NO_PRIORITY_BOOST) };
+        status
     }
 
     /// An IRP_MJ_DEVICE_CONTROL as a request of the control device. With a code whose method is not METHOD_BUFFERED it has
@@ -200,7 +201,7 @@ impl ControlRequest {
     ///
     /// The I/O manager would copy that many bytes, from beyond the system buffer to beyond the user's. So what fits is
     /// copied here, and the I/O manager has nothing left to copy: the flag is the one by which file systems ask for it.
-    fn complete_short(self, status: NTSTATUS, needed: usize) {
+    fn complete_short(self, status: NTSTATUS, needed: usize) -> NTSTATUS {
         debug_assert!(status == STATUS_BUFFER_OVERFLOW, "more output than room");
         let irp = self.irp.as_ptr();
         // SAFETY: the IRP is owned.
@@ -238,11 +239,11 @@ impl nd_ioctl::Request for ControlRequest {
         self.output
     }
 
-    fn complete(self, status: NTSTATUS, information: usize) {
+    fn complete(self, status: NTSTATUS, information: usize) -> NTSTATUS {
         if information <= self.output {
-            self.irp.complete(status, information);
+            self.irp.complete(status, information)
         } else {
-            self.complete_short(status, information);
+            self.complete_short(status, information)
         }
     }
 

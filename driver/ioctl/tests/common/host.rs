@@ -13,13 +13,14 @@ use std::{
 
 use nd_ioctl::{Device, File, Host, Pinned, Request};
 use ndk_abi::{
+    nd_ioctl::IOCTL_ND_MR_REGISTER,
     ndkpi::{NDK_ADAPTER, NDK_VERSION},
     softndk_ioctl::SOFTNDK_DIAGNOSTICS,
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW},
     wdm::MDL,
 };
 use ndk_provider::Provider;
-use platform::Passive;
+use platform::{PASSIVE_LEVEL, Passive, Platform as _};
 use simkernel::{Mdl, Pages, SimKernel};
 
 pub(crate) const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
@@ -86,7 +87,7 @@ unsafe impl Host for TestHost {
 
     fn pin(
         &self,
-        _request: &TestRequest,
+        request: &TestRequest,
         address: u64,
         length: usize,
         _write: bool,
@@ -99,7 +100,8 @@ unsafe impl Host for TestHost {
             if end.is_some_and(|end| end <= pages.size() as u64) {
                 self.pinned.fetch_add(1, Ordering::SeqCst);
                 let mdl = pages.mdl(offset as usize, length, base);
-                return Ok(Locked { mdl, count: self.pinned.clone() });
+                let plain = request.code == IOCTL_ND_MR_REGISTER;
+                return Ok(Locked { mdl, plain, count: self.pinned.clone() });
             }
         }
         Err(STATUS_ACCESS_VIOLATION)
@@ -113,6 +115,8 @@ unsafe impl Host for TestHost {
 
 pub(crate) struct Locked {
     mdl: Mdl,
+    /// Of a registered region, which may be big.
+    plain: bool,
     count: Arc<AtomicUsize>,
 }
 
@@ -125,6 +129,10 @@ unsafe impl Pinned for Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
+        if self.plain && SimKernel::irql() > PASSIVE_LEVEL {
+            eprintln!("memory of a registered region is unlocked at IRQL {}", SimKernel::irql());
+            std::process::abort();
+        }
         self.count.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -226,7 +234,7 @@ impl Request for TestRequest {
         self.output
     }
 
-    fn complete(mut self, status: NTSTATUS, information: usize) {
+    fn complete(mut self, status: NTSTATUS, information: usize) -> NTSTATUS {
         assert_eq!(simkernel::held_locks(), [0usize; 0], "completed with a lock held");
         assert!(information <= self.output || status == STATUS_BUFFER_OVERFLOW, "{information} of {}", self.output);
         let returned = self.buffer[..information.min(self.output)].to_vec();
@@ -238,6 +246,7 @@ impl Request for TestRequest {
         drop(state);
         self.completed = true;
         self.shared.changed.notify_all();
+        status
     }
 
     fn pend(&mut self, id: u64) -> bool {

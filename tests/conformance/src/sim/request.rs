@@ -101,12 +101,13 @@ impl Request for SimRequest {
         self.output_length
     }
 
-    fn complete(mut self, status: NTSTATUS, information: usize) {
+    fn complete(mut self, status: NTSTATUS, information: usize) -> NTSTATUS {
         // The I/O manager copies nothing back for errors (NT_ERROR: the highest severity), but does for warnings.
         let copied = if status.to_u32() >> 30 == 3 { 0 } else { information.min(self.output_length) };
         let mut output = std::mem::take(&mut self.buffer);
         output.truncate(copied);
         self.call.change(|state| state.completion = Some(Completion { status, information, output }));
+        status
     }
 
     fn pend(&mut self, id: u64) -> bool {
