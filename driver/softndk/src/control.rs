@@ -4,6 +4,9 @@
 //! It comes with the first adapter and goes with the last: while a device object exists the driver is not unloaded.
 //! Only SYSTEM and administrators may open it, under its exact name, and only 64-bit processes (the structures of
 //! 32-bit ones would be laid out differently).
+//!
+//! A file serves the process that opened it, and ends with it: the memory it locks is that process's, which must have none
+//! locked when it is gone. The last handle may be closed later, as it can be inherited or duplicated.
 #![expect(unsafe_code, reason = "dispatch routines that the I/O manager calls, and calls into NDIS")]
 
 use core::{array, ffi::c_void, mem::ManuallyDrop, ptr::null_mut};
@@ -16,15 +19,19 @@ use ndk_abi::{
     },
     status::{
         NDIS_STATUS, NDIS_STATUS_RESOURCES, NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
-        STATUS_INVALID_HANDLE, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+        STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND,
+        STATUS_SUCCESS,
     },
 };
 use platform::{Arc, Passive};
 use wdk_sys::{
-    FILE_OBJECT, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_MAXIMUM_FUNCTION,
+    BOOLEAN, FILE_OBJECT, HANDLE, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL,
+    IRP_MJ_MAXIMUM_FUNCTION,
+    ntddk::{PsGetCurrentProcessId, PsSetCreateProcessNotifyRoutine},
 };
 
 use crate::{
+    critical_region::CriticalRegion,
     entry,
     host::KernelHost,
     irp::Irp,
@@ -54,6 +61,8 @@ type ControlDevice = nd_ioctl::Device<KernelHost>;
 
 /// An open of the device; `FileObject->FsContext` holds a reference from create to close.
 struct OpenFile {
+    /// The number of the process that opened it.
+    process: usize,
     device: Arc<ControlDevice, Windows>,
     file: nd_ioctl::File<KernelHost>,
 }
@@ -64,7 +73,7 @@ struct Control {
     handle: Option<Handle>,
     /// One for each adapter. The first serves new opens.
     adapters: Registry<ControlDevice>,
-    /// Open files, of adapters that are gone too.
+    /// Open files that are not cleaned up, of adapters that are gone too.
     files: Registry<OpenFile>,
 }
 
@@ -99,12 +108,10 @@ pub(crate) fn add(host: KernelHost, passive: &Passive<'_>) -> Result<Registratio
     Ok(Registration(device))
 }
 
-/// Closes all that files opened on an adapter. They stay open, but every request fails.
+/// Closes all that files opened on an adapter. They stay open, but have nothing to work with any more: requests that name
+/// or want a handle fail.
 pub(crate) fn close_files(Registration(device): &Registration, passive: &Passive<'_>) {
-    let control = CONTROL.lock();
-    for open in control.files.iter().filter(|open| Arc::ptr_eq(&open.device, device)) {
-        open.file.cleanup(passive);
-    }
+    clean_up_files(|open| Arc::ptr_eq(&open.device, device), passive);
 }
 
 /// Takes an adapter away, and closes its files.
@@ -121,6 +128,52 @@ pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
         // SAFETY: registered by `register`, deregistered once. File objects keep the device object as long as they need.
         unsafe { ndis::NdisDeregisterDeviceEx(handle) };
     }
+}
+
+/// Cleans up all files that `wanted` accepts, or waits until whoever does so is done. Not under the mutex: others must be able
+/// to open, close and remove meanwhile.
+fn clean_up_files(wanted: impl Fn(&OpenFile) -> bool, passive: &Passive<'_>) {
+    loop {
+        let next = CONTROL.lock().files.iter().find(|open| wanted(open)).cloned();
+        let Some(open) = next else { return };
+        clean_up(&open, passive);
+    }
+}
+
+fn clean_up(open: &Arc<OpenFile, Windows>, passive: &Passive<'_>) {
+    open.file.cleanup(passive);
+    let mut control = CONTROL.lock();
+    control.files.remove(open);
+    control.files.shrink();
+}
+
+/// Begins to watch for the end of processes; once, in DriverEntry, after [`initialize`]. PASSIVE_LEVEL.
+pub(crate) fn watch_processes() -> Result<(), NTSTATUS> {
+    // SAFETY: a routine of the right type, taken back by `ignore_processes` before it is unloaded.
+    let status = NTSTATUS(unsafe { PsSetCreateProcessNotifyRoutine(Some(process_changed), 0) });
+    if status == STATUS_SUCCESS { Ok(()) } else { Err(status) }
+}
+
+/// Ends what [`watch_processes`] began, waiting for calls in progress. PASSIVE_LEVEL.
+pub(crate) fn ignore_processes() {
+    // SAFETY: registered by `watch_processes`, taken back once.
+    let _it_was_registered = unsafe { PsSetCreateProcessNotifyRoutine(Some(process_changed), 1) };
+}
+
+/// A process begins or ends. PASSIVE_LEVEL, in a critical region; at the end in the context of its last thread, while its
+/// memory is still there (ddi: nc-ntddk-pcreate_process_notify_routine).
+unsafe extern "C" fn process_changed(_parent: HANDLE, process: HANDLE, created: BOOLEAN) {
+    if created == 0 {
+        // SAFETY: the kernel calls this at PASSIVE_LEVEL.
+        let passive = unsafe { Passive::assume::<Windows>() };
+        clean_up_files(|open| open.process == process.addr(), &passive);
+    }
+}
+
+/// The number of the current process. A number is used again only when its process is gone, and its files are by then.
+fn current_process() -> usize {
+    // SAFETY: no preconditions.
+    unsafe { PsGetCurrentProcessId() }.addr()
 }
 
 /// Makes the device.
@@ -165,8 +218,7 @@ unsafe extern "system" fn create(_device: *mut c_void, irp: *mut c_void) -> NTST
         Ok(()) => STATUS_SUCCESS,
         Err(status) => status,
     };
-    irp.complete(status, 0);
-    status
+    irp.complete(status, 0)
 }
 
 fn open(irp: &Irp) -> Result<(), NTSTATUS> {
@@ -182,7 +234,8 @@ fn open(irp: &Irp) -> Result<(), NTSTATUS> {
     let mut control = CONTROL.lock();
     let device = control.adapters.iter().next().cloned().ok_or(STATUS_DEVICE_REMOVED)?;
     let file = device.open()?;
-    let open = Arc::try_new(OpenFile { device, file }).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+    let open = Arc::try_new(OpenFile { process: current_process(), device, file })
+        .map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
     control.files.insert(open.clone()).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
     // SAFETY: this device's file objects are this driver's to put a context in; nobody reads it before the create ends.
     unsafe { (*file_object).FsContext = Arc::into_raw(open).cast_mut().cast() };
@@ -216,17 +269,18 @@ unsafe fn left_reference(file_object: *mut FILE_OBJECT) -> Option<ManuallyDrop<A
 
 /// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL, in the requestor's process.
 unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
-    // SAFETY: the I/O manager calls this at PASSIVE_LEVEL for requests of user mode, the only ones there are.
+    let _region = CriticalRegion::enter();
+    // SAFETY: the I/O manager calls this at PASSIVE_LEVEL for requests of user mode; others are refused below.
     let passive = unsafe { Passive::assume::<Windows>() };
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
     // SAFETY: a request of the file. It is kept beyond the request's completion, with which it may go.
     match unsafe { open_file(irp.file_object()) } {
-        Some(open) => open.file.dispatch(irp.into_request(), &passive),
-        None => {
-            irp.complete(STATUS_INVALID_HANDLE, 0);
-            STATUS_INVALID_HANDLE
+        Some(open) if irp.is_from_user() && open.process == current_process() => {
+            open.file.dispatch(irp.into_request(), &passive)
         }
+        Some(_) => irp.complete(STATUS_INVALID_DEVICE_REQUEST, 0),
+        None => irp.complete(STATUS_INVALID_HANDLE, 0),
     }
 }
 
@@ -243,16 +297,16 @@ pub(crate) unsafe fn cancel_request(file_object: *mut FILE_OBJECT, id: u64) {
 
 /// IRP_MJ_CLEANUP: the last handle is closed, requests may be in progress. PASSIVE_LEVEL.
 unsafe extern "system" fn cleanup(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
+    let _region = CriticalRegion::enter();
     // SAFETY: the I/O manager calls this at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
     // SAFETY: a request of the file.
     if let Some(open) = unsafe { open_file(irp.file_object()) } {
-        open.file.cleanup(&passive);
+        clean_up(&open, &passive);
     }
-    irp.complete(STATUS_SUCCESS, 0);
-    STATUS_SUCCESS
+    irp.complete(STATUS_SUCCESS, 0)
 }
 
 /// IRP_MJ_CLOSE: the last request is done, too. PASSIVE_LEVEL.
@@ -261,13 +315,7 @@ unsafe extern "system" fn close(_device: *mut c_void, irp: *mut c_void) -> NTSTA
     let irp = unsafe { Irp::from_raw(irp) };
     // SAFETY: the last request of the file; the reference is taken here, once.
     if let Some(open) = unsafe { left_reference(irp.file_object()) } {
-        let open = ManuallyDrop::into_inner(open);
-        let mut control = CONTROL.lock();
-        control.files.remove(&open);
-        control.files.shrink();
-        drop(control);
-        drop(open);
+        drop(ManuallyDrop::into_inner(open));
     }
-    irp.complete(STATUS_SUCCESS, 0);
-    STATUS_SUCCESS
+    irp.complete(STATUS_SUCCESS, 0)
 }

@@ -18,7 +18,7 @@ use ndk_abi::{
         NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
         NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
     },
-    status::{NDIS_STATUS, STATUS_NOT_SUPPORTED},
+    status::{NDIS_STATUS, STATUS_NOT_SUPPORTED, STATUS_SUCCESS},
 };
 use wdk_sys::{
     _WDF_DRIVER_INIT_FLAGS::WdfDriverInitNoDispatchOverride, DRIVER_OBJECT, NT_SUCCESS, NTSTATUS, PCUNICODE_STRING,
@@ -89,7 +89,11 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
     }
     DRIVER.store(wdf_driver.cast(), Ordering::Release);
 
-    // NDIS calls set_options inside this call. Should it fail, the stub unbinds from KMDF.
+    // Should this or what follows fail, the stub unbinds from KMDF.
+    if let Err(status) = control::watch_processes() {
+        return status.0;
+    }
+    // NDIS calls set_options inside this call.
     let mut handle = null_mut();
     let mut characteristics = characteristics();
     // SAFETY: the arguments of DriverEntry, complete characteristics, and an out parameter that outlives the call.
@@ -102,6 +106,11 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
             &raw mut handle,
         )
     };
+    if status == STATUS_SUCCESS {
+        NDIS_DRIVER.store(handle, Ordering::Release);
+    } else {
+        control::ignore_processes();
+    }
     status.0
 }
 
@@ -149,6 +158,7 @@ unsafe extern "system" fn set_options(driver: NDIS_HANDLE, _context: NDIS_HANDLE
 /// `MiniportDriverUnload`. PASSIVE_LEVEL; all adapters are halted. WDF goes last, so that none of its objects outlives
 /// the framework's binding.
 unsafe extern "system" fn unload(_driver: *mut c_void) {
+    control::ignore_processes();
     // SAFETY: registered, and not yet deregistered.
     unsafe { ndis::NdisMDeregisterMiniportDriver(ndis_driver()) };
     // Deferred calls hold no adapter back: the last ones may still be leaving this image.

@@ -16,12 +16,14 @@ use ndk_abi::{
     nd_ioctl::METHOD_BUFFERED,
     status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_SUCCESS},
 };
+use platform::DISPATCH_LEVEL;
 use wdk_sys::{
+    _MODE::UserMode,
     FILE_OBJECT,
     ntddk::{IoIs32bitProcess, IoReleaseCancelSpinLock, IofCompleteRequest},
 };
 
-use crate::control;
+use crate::{control, critical_region::CriticalRegion};
 
 /// `SL_PENDING_RETURNED` of wdm.h: what IoMarkIrpPending sets.
 const PENDING_RETURNED: u8 = 1;
@@ -50,7 +52,8 @@ struct Header {
     _thread_list_entry: [usize; 2],
     status: NTSTATUS,
     information: usize,
-    _requestor_mode_to_current_location: [u8; 4],
+    requestor_mode: i8,
+    _pending_returned_to_current_location: [u8; 3],
     cancel: AtomicU8,
     cancel_irql: u8,
     _apc_environment_to_overlay: [u8; 0x22],
@@ -83,6 +86,7 @@ const _: () = {
     assert!(offset_of!(Header, system_buffer) == 0x18);
     assert!(offset_of!(Header, status) == 0x30);
     assert!(offset_of!(Header, information) == 0x38);
+    assert!(offset_of!(Header, requestor_mode) == 0x40);
     assert!(offset_of!(Header, cancel) == 0x44);
     assert!(offset_of!(Header, cancel_irql) == 0x45);
     assert!(offset_of!(Header, cancel_routine) == 0x68);
@@ -133,6 +137,12 @@ impl Irp {
         unsafe { IoIs32bitProcess(self.as_ptr().cast()) != 0 }
     }
 
+    /// Whether it comes from user mode: then, and only then, the I/O manager has probed its buffers.
+    pub(crate) fn is_from_user(&self) -> bool {
+        // SAFETY: the IRP is valid while it is owned.
+        unsafe { (*self.as_ptr()).requestor_mode == UserMode as i8 }
+    }
+
     /// Gives the IRP back to the I/O manager. <= DISPATCH_LEVEL, no lock held. Returns the status, for the dispatch routine.
     pub(crate) fn complete(self, status: NTSTATUS, information: usize) -> NTSTATUS {
         let irp = self.as_ptr();
@@ -145,7 +155,7 @@ impl Irp {
         status
     }
 
-    /// An IRP_MJ_DEVICE_CONTROL as a request of the control device. With a code whose method is not METHOD_BUFFERED it has
+    /// An IRP_MJ_DEVICE_CONTROL of user mode as a request of the control device. With a code whose method is not METHOD_BUFFERED it has
     /// no buffers: there the system buffer is shorter, or missing.
     pub(crate) fn into_request(self) -> ControlRequest {
         let stack = self.stack();
@@ -209,8 +219,8 @@ impl ControlRequest {
         let copied = if self.output == 0 {
             STATUS_SUCCESS
         } else {
-            // SAFETY: from the system buffer; the I/O manager has probed the other, which is of the current process: only
-            // requests that were never pended come here, in their dispatch routine.
+            // SAFETY: from the system buffer; the I/O manager has probed the other, as the request is from user mode, and it is
+            // of the current process: only requests that were never pended come here, in their dispatch routine.
             NTSTATUS(unsafe { softndk_copy_to_user(user_buffer, self.buffer(), self.output) })
         };
         // SAFETY: the IRP is owned.
@@ -279,6 +289,8 @@ unsafe extern "system" fn cancel(_device: *mut c_void, irp: *mut c_void) {
     let file_object = unsafe { (*stack).file_object };
     // SAFETY: held on entry, to be released with the IRQL that the I/O manager left in the IRP.
     unsafe { IoReleaseCancelSpinLock(irql) };
+    // At DISPATCH_LEVEL nothing can suspend the thread, and a critical region can't be entered.
+    let _region = (irql < DISPATCH_LEVEL).then(CriticalRegion::enter);
     // SAFETY: the request is in progress, so the file object lives.
     unsafe { control::cancel_request(file_object, id) };
 }

@@ -19,6 +19,7 @@ mod adapter;
 mod attributes;
 mod configuration;
 mod control;
+mod critical_region;
 mod datapath;
 mod entry;
 mod host;

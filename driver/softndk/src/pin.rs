@@ -25,7 +25,11 @@ unsafe extern "C" {
     fn softndk_probe_and_lock_pages(mdl: *mut MDL, access_mode: i32, operation: i32) -> i32;
 }
 
-/// Bytes locked by the whole driver.
+/// Bytes that the whole driver locks at most. Locked pages count against no quota of their process, so without a limit a
+/// program could lock all memory; this is two regions of the greatest size.
+const MAX_PINNED_BYTES: u64 = 8 << 30;
+
+/// Bytes locked by the whole driver, or about to be.
 static PINNED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes locked now.
@@ -33,9 +37,28 @@ pub(crate) fn pinned_bytes() -> u64 {
     PINNED_BYTES.load(Ordering::Relaxed)
 }
 
+/// A part of [`MAX_PINNED_BYTES`].
+struct Reservation(u64);
+
+impl Reservation {
+    fn new(bytes: u64) -> Result<Self, NTSTATUS> {
+        let grown = |pinned: u64| pinned.checked_add(bytes).filter(|sum| *sum <= MAX_PINNED_BYTES);
+        let reserved = PINNED_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
+        reserved.map(|_| Self(bytes)).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        PINNED_BYTES.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
 /// A range of user memory, locked until this is dropped (<= DISPATCH_LEVEL): a chain of MDLs, each of them locked.
 pub(crate) struct PinnedMemory {
     first: *mut MDL,
+    /// Given back when all is unlocked.
+    _reservation: Reservation,
 }
 
 // SAFETY: locked MDLs may be used and freed from any thread.
@@ -45,11 +68,12 @@ unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
     /// Locks `length` bytes (not 0) at `address` of the current process, for reading or for reading and writing.
+    /// STATUS_INSUFFICIENT_RESOURCES: also when the driver has locked too much.
     pub(crate) fn lock(address: u64, length: usize, write: bool, _passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let operation = if write { IoModifyAccess } else { IoReadAccess };
         let end = address.checked_add(length as u64).ok_or(STATUS_ACCESS_VIOLATION)?;
         // What is locked so far is unlocked by the drop if the next piece fails.
-        let mut pinned = Self { first: null_mut() };
+        let mut pinned = Self { first: null_mut(), _reservation: Reservation::new(length as u64)? };
         let mut place = &raw mut pinned.first;
         let mut next = address;
         while next < end {
@@ -66,7 +90,6 @@ impl PinnedMemory {
                 unsafe { IoFreeMdl(mdl.cast()) };
                 return Err(status);
             }
-            PINNED_BYTES.fetch_add(u64::from(length), Ordering::Relaxed);
             // SAFETY: the end of the chain: `first`, or the link of the MDL before, all of them alive.
             unsafe { place.write(mdl) };
             // SAFETY: the MDL just linked.
@@ -82,12 +105,11 @@ impl Drop for PinnedMemory {
         let mut mdl = self.first;
         // SAFETY: the chain holds MDLs that `lock` allocated and locked, and nobody uses any more.
         while let Some(header) = unsafe { mdl.as_ref() } {
-            let (next, length) = (header.Next, header.ByteCount);
+            let next = header.Next;
             // SAFETY: locked by `lock`; this also takes the system mapping away.
             unsafe { MmUnlockPages(mdl.cast()) };
             // SAFETY: allocated by `lock`, unlocked, freed once.
             unsafe { IoFreeMdl(mdl.cast()) };
-            PINNED_BYTES.fetch_sub(u64::from(length), Ordering::Relaxed);
             mdl = next;
         }
     }
