@@ -49,7 +49,11 @@ impl Session {
         let (sender, answers) = channel();
         let output = BufReader::new(loader.stdout.take().context("the loader has no output")?);
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Ok(Self { prefix, loader, answers })
+        let mut session = Self { prefix, loader, answers };
+        // Wine's services inherit the output of the first process that runs. A program whose output is read to its end must
+        // not be that process: it would seem never to end.
+        session.answer_to("start")?;
+        Ok(session)
     }
 
     /// Loads the driver.
@@ -102,6 +106,10 @@ impl Session {
     fn order(&mut self, order: &str) -> Result<()> {
         let input = self.loader.stdin.as_mut().context("the loader has no input")?;
         writeln!(input, "{order}").and_then(|()| input.flush()).with_context(|| self.log_tail())?;
+        self.answer_to(order)
+    }
+
+    fn answer_to(&mut self, order: &str) -> Result<()> {
         match self.answers.recv_timeout(LOAD_LIMIT) {
             Ok(answer) if answer.trim() == "ok" => Ok(()),
             Ok(answer) => bail!("{order}: {answer}\n{}", self.log_tail()),

@@ -1,8 +1,8 @@
 //! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]...`: loads and unloads the driver as told, line by line, on standard input.
 //!
-//! Each line `load`, `unload`, or `plant KIND` is answered by a line `ok` or `error: REASON`. At the end of input the
-//! driver is unloaded and the service deleted. One process stays for a whole scenario because Wine stops every service when the
-//! last ordinary process ends.
+//! It says `ok` when it is ready. Each line `load`, `unload`, or `plant KIND` is answered by a line `ok` or `error: REASON`.
+//! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
+//! stops every service when the last ordinary process ends.
 
 mod device;
 mod service;
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
 fn serve(driver: &str, addresses: &str) -> std::io::Result<()> {
     let service = Service::create(driver)?;
     service.set_parameter("Addresses", addresses)?;
+    say("ok")?;
     let mut loaded = false;
     for line in std::io::stdin().lock().lines() {
         let answer = match line?.trim() {
@@ -40,15 +41,19 @@ fn serve(driver: &str, addresses: &str) -> std::io::Result<()> {
             "plant irql" => device::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
             other => Err(std::io::Error::other(format!("unknown command {other:?}"))),
         };
-        let mut output = std::io::stdout();
         match answer {
-            Ok(()) => writeln!(output, "ok")?,
-            Err(error) => writeln!(output, "error: {error}")?,
+            Ok(()) => say("ok")?,
+            Err(error) => say(&format!("error: {error}"))?,
         }
-        output.flush()?;
     }
     if loaded {
         service.stop()?;
     }
     service.delete()
+}
+
+fn say(line: &str) -> std::io::Result<()> {
+    let mut output = std::io::stdout();
+    writeln!(output, "{line}")?;
+    output.flush()
 }
