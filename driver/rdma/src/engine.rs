@@ -175,13 +175,13 @@ impl<P: Platform> QueuePair<P> {
         request.is_some_and(|request| self.complete_request(request, status).is_err())
     }
 
-    fn source(&self, part: &Part, inline: &[u8], bytes: u32) -> Result<Memory<P>, Error> {
-        match part.local {
-            Some(piece) => self.local(piece, bytes, Access::empty()),
-            None => {
-                Ok(memory::inline_source(inline.get(usize::try_from(part.done).unwrap_or(usize::MAX)..).unwrap_or(&[])))
-            }
+    /// Copies the next `bytes` of our data to `to`.
+    fn copy_to(&self, to: &Memory<P>, part: &Part, inline: &[u8], bytes: u32) -> Result<(), Error> {
+        if let Some(piece) = part.local {
+            return memory::copy(to, &self.local(piece, bytes, Access::empty())?, u64::from(bytes));
         }
+        let next = usize::try_from(part.done).ok().and_then(|done| inline.get(done..)?.get(..bytes as usize));
+        memory::copy_inline(to, next.ok_or(Error::InternalError)?)
     }
 
     fn local(&self, piece: Piece, bytes: u32, right: Access) -> Result<Memory<P>, Error> {
@@ -191,7 +191,7 @@ impl<P: Platform> QueuePair<P> {
 
     fn write(&self, peer: &Arc<Self, P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
         Self::move_remote(peer, part, remote, Access::REMOTE_WRITE, |target, bytes| {
-            memory::copy(target, &self.source(part, inline, bytes)?, u64::from(bytes))
+            self.copy_to(target, part, inline, bytes)
         })
     }
 
@@ -263,7 +263,7 @@ impl<P: Platform> QueuePair<P> {
             Ok(to) => to,
             Err(error) => return Self::fail_receive(peer, error),
         };
-        let result = this.source(part, inline, bytes).and_then(|from| memory::copy(&to, &from, u64::from(bytes)));
+        let result = this.copy_to(&to, part, inline, bytes);
         drop(to);
         if let Some(receive) = &mut peer.state.lock().receive {
             receive.cursor.advance(bytes);

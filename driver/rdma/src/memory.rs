@@ -110,7 +110,7 @@ pub(crate) enum Memory<P: Platform> {
     },
     /// A logical address under the privileged token: a system address (see NdkBuildLAM in ndk-provider).
     Privileged(NonNull<u8>),
-    /// The driver's own bytes: inline data.
+    /// The driver's own bytes, for the time of a `copy_inline`.
     Inline(NonNull<u8>, u64),
 }
 
@@ -175,11 +175,10 @@ pub(crate) fn read_inline(to: &mut [u8], address: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The driver's own bytes as the source of a copy.
-///
-/// The result must not be used after `bytes`; callers keep both in one scope.
-pub(crate) fn inline_source<P: Platform>(bytes: &[u8]) -> Memory<P> {
-    Memory::Inline(NonNull::from(bytes).cast(), bytes.len() as u64)
+/// Copies the driver's own `bytes`, inline data, to `to`. Fails as [`copy`].
+pub(crate) fn copy_inline<P: Platform>(to: &Memory<P>, bytes: &[u8]) -> Result<(), Error> {
+    let length = bytes.len() as u64;
+    copy(to, &Memory::Inline(NonNull::from(bytes).cast(), length), length)
 }
 
 impl<'a> crate::FastRegistration<'a> {
