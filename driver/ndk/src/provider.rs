@@ -49,9 +49,18 @@ pub struct ObjectCounts {
 }
 
 impl<P: Platform> Provider<P> {
-    /// A provider whose device owns `addresses`. IRQL <= DISPATCH. Errors: STATUS_INSUFFICIENT_RESOURCES.
+    /// A provider whose device owns `addresses`, of which there may be none. IRQL <= DISPATCH. Errors: as
+    /// [`Provider::add_address`].
     pub fn new(addresses: &[IpAddr]) -> Result<Self, NTSTATUS> {
-        Device::new(addresses).map(Self).map_err(status::error)
+        let provider = Self(Device::new().map_err(status::error)?);
+        addresses.iter().try_for_each(|&address| provider.add_address(address))?;
+        Ok(provider)
+    }
+
+    /// Gives the device another address, at any time; one that it has already changes nothing. IRQL <= DISPATCH.
+    /// Errors: STATUS_INVALID_ADDRESS for one that no interface can have, STATUS_INSUFFICIENT_RESOURCES.
+    pub fn add_address(&self, address: IpAddr) -> Result<(), NTSTATUS> {
+        self.0.add_address(address).map_err(status::error)
     }
 
     /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor version that
@@ -77,9 +86,9 @@ impl<P: Platform> Provider<P> {
         Adapter::close(adapter, passive);
     }
 
-    /// The addresses of the device.
-    pub fn addresses(&self) -> &[IpAddr] {
-        self.0.addresses()
+    /// The `index`th address of the device, in the order they came; `None` from their number on. IRQL <= DISPATCH.
+    pub fn address(&self, index: usize) -> Option<IpAddr> {
+        self.0.address(index)
     }
 
     /// What a consumer of `version` may do with the adapter.

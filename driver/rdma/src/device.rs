@@ -5,13 +5,13 @@ use core::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-use platform::{Arc, Event, Passive, Platform, Slice};
+use platform::{Arc, Event, Passive, Platform};
 
-use crate::{Error, Kind, counts::Counts, ports::Ports, token::Tokens};
+use crate::{Error, Kind, addresses::Addresses, counts::Counts, ports::Ports, token::Tokens};
 
 /// The device: its addresses, its ports and its memory tokens.
 pub struct Device<P: Platform> {
-    addresses: Slice<IpAddr, P>,
+    addresses: Addresses<P>,
     counts: Counts,
     counters: Counters,
     open_adapters: AtomicU32,
@@ -20,13 +20,10 @@ pub struct Device<P: Platform> {
 }
 
 impl<P: Platform> Device<P> {
-    /// Makes the device that owns `addresses`. IRQL <= DISPATCH.
-    pub fn new(addresses: &[IpAddr]) -> Result<Arc<Self, P>, Error> {
-        let addresses = Slice::from_fn(addresses.len(), |index| {
-            addresses.get(index).copied().unwrap_or(IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED))
-        })?;
+    /// Makes the device, without addresses. IRQL <= DISPATCH.
+    pub fn new() -> Result<Arc<Self, P>, Error> {
         Ok(Arc::try_new(Self {
-            addresses,
+            addresses: Addresses::default(),
             counts: Counts::default(),
             counters: Counters::default(),
             open_adapters: AtomicU32::new(0),
@@ -35,9 +32,20 @@ impl<P: Platform> Device<P> {
         })?)
     }
 
-    /// The addresses that consumers may bind to.
-    pub fn addresses(&self) -> &[IpAddr] {
-        &self.addresses
+    /// Gives the device an address that consumers may bind to; one that it has already changes nothing. IRQL <= DISPATCH.
+    /// Errors: [`Error::InvalidAddress`] for one that no interface can have, [`Error::InsufficientResources`].
+    pub fn add_address(&self, address: IpAddr) -> Result<(), Error> {
+        self.addresses.add(address)
+    }
+
+    /// The `index`th address, in the order they came; `None` from their number on. IRQL <= DISPATCH.
+    pub fn address(&self, index: usize) -> Option<IpAddr> {
+        self.addresses.get(index)
+    }
+
+    /// Whether an address is one of the device's. IRQL <= DISPATCH.
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.addresses.contains(address)
     }
 
     /// How many objects of `kind` live.

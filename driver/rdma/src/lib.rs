@@ -14,6 +14,7 @@
     clippy::arithmetic_side_effects
 )]
 
+mod addresses;
 mod callback;
 mod close;
 mod completion;

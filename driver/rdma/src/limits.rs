@@ -24,6 +24,8 @@ pub const FAST_REGISTER_PAGES: u32 = 2_048;
 pub const PRIVATE_DATA: usize = 508;
 /// Reads under way per queue pair, in either direction.
 pub const READ_LIMIT: u32 = 64;
+/// Local addresses of the device.
+pub const ADDRESSES: usize = 256;
 /// Completion queues of the device.
 pub const CQS: u32 = 8_192;
 /// Protection domains of the device.

@@ -55,7 +55,7 @@ impl<P: Platform> Endpoint<P> {
         wildcard: Wildcard,
     ) -> Result<Arc<Self, P>, Error> {
         let unspecified = local.ip().is_unspecified() && wildcard == Wildcard::Allowed;
-        if !unspecified && !device.addresses().contains(&local.ip()) {
+        if !unspecified && !device.has_address(local.ip()) {
             return Err(Error::InvalidAddress);
         }
         let (slot, local) = device.ports().take(local)?;

@@ -65,7 +65,8 @@ fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<SimKernel>>,
 
 /// Two sides, of which the passive one has accepted and the active one has not completed.
 fn accepted(kernel: &Session, pages: &Pages) -> (Side, Side) {
-    let device = Device::new(&[HOST]).unwrap();
+    let device = Device::new().unwrap();
+    device.add_address(HOST).unwrap();
     let adapter = Adapter::open(&device, (2, 1)).unwrap();
     // SAFETY: `keep` uses its last argument only.
     let event = unsafe { Callback::new(keep, std::ptr::null(), std::ptr::null_mut()) };

@@ -46,7 +46,7 @@ unsafe impl nd_ioctl::Host for KernelHost {
     }
 
     fn address(&self, index: usize) -> Option<IpAddr> {
-        self.provider.addresses().get(index).copied()
+        self.provider.address(index)
     }
 
     fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {

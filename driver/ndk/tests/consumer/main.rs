@@ -4,6 +4,7 @@
 mod kit;
 
 mod adapter;
+mod addresses;
 mod connector;
 mod cq;
 mod cq_size;

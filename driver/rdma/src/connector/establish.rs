@@ -54,7 +54,7 @@ impl<P: Platform> Connector<P> {
             return Err(Error::InvalidAddress);
         }
         let endpoint = Endpoint::bind(device, request.local, Wildcard::Refused)?;
-        if !device.addresses().contains(&request.remote.ip()) {
+        if !device.has_address(request.remote.ip()) {
             return Err(Error::NetworkUnreachable);
         }
         let listener = device.ports().listener(request.remote).ok_or(Error::ConnectionRefused)?;

@@ -1,0 +1,129 @@
+//! The addresses of the device, which come while it runs.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    thread,
+};
+
+use ndk_abi::status::{
+    STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_ADDRESS, STATUS_NETWORK_UNREACHABLE, STATUS_SUCCESS,
+};
+use ndk_provider::Provider;
+use simkernel::SimKernel;
+use soft_rdma::limits;
+
+use crate::{
+    connector::Scene,
+    kit::{World, addresses, loopback},
+};
+
+fn list(provider: &Provider<SimKernel>) -> Vec<IpAddr> {
+    (0..).map_while(|index| provider.address(index)).collect()
+}
+
+/// An address may be bound and reached from the moment that it was added; the adapter is open all the time.
+#[test]
+fn an_address_that_comes_late() {
+    let world = World::new();
+    let scene = Scene::new(&world);
+    for ip in [IpAddr::from([10, 0, 0, 77]), "fd00::77".parse().expect("an address")] {
+        let late = SocketAddr::new(ip, 5445);
+        let local = SocketAddr::new(if ip.is_ipv4() { addresses()[0] } else { addresses()[2] }, 0);
+        let listener = world.adapter.create_listener().expect("a listener");
+        assert_eq!(listener.listen(late), STATUS_INVALID_ADDRESS);
+        let connect = || scene.connector.connect(&scene.active.qp, local, late, (1, 1), &[]);
+        assert_eq!(connect().wait(), STATUS_NETWORK_UNREACHABLE);
+
+        assert_eq!(world.provider.add_address(ip), Ok(()));
+        assert_eq!(listener.listen(late), STATUS_SUCCESS);
+        let connect = connect();
+        let passive = listener.take();
+        assert_eq!((passive.local_address(), passive.peer_address()), (Ok(late), scene.connector.local_address()));
+        passive.close_now();
+        connect.wait();
+        listener.close_now();
+    }
+    scene.close(true);
+}
+
+/// A listener on the unspecified address stands for those that come later, too.
+#[test]
+fn a_wildcard_listener_gets_later_addresses() {
+    let world = World::new();
+    let scene = Scene::new(&world);
+    let any = world.adapter.create_listener().expect("a listener");
+    assert_eq!(any.listen(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 700)), STATUS_SUCCESS);
+    let late = SocketAddr::new([10, 0, 0, 77].into(), 700);
+    assert_eq!(world.provider.add_address(late.ip()), Ok(()));
+    let connect = scene.connector.connect(&scene.active.qp, loopback(0), late, (1, 1), &[]);
+    let passive = any.take();
+    assert_eq!(passive.local_address(), Ok(late));
+    passive.close_now();
+    connect.wait();
+    any.close_now();
+    scene.close(true);
+}
+
+#[test]
+fn a_list_that_starts_empty() {
+    let _session = simkernel::boot();
+    let provider = Provider::<SimKernel>::new(&[]).expect("a provider");
+    assert!(list(&provider).is_empty());
+    let [one, two, six] = addresses();
+    for ip in [one, six, one, two, six] {
+        // At DISPATCH_LEVEL as well.
+        assert_eq!(simkernel::at_dispatch(|_| provider.add_address(ip)), Ok(()));
+    }
+    assert_eq!(list(&provider), [one, six, two], "in the order they came, each once");
+}
+
+#[test]
+fn addresses_that_no_interface_has() {
+    let _session = simkernel::boot();
+    let provider = Provider::<SimKernel>::new(&[]).expect("a provider");
+    let multicast: [IpAddr; 2] = [[224, 0, 0, 1].into(), "ff02::1".parse().expect("an address")];
+    for ip in [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].into_iter().chain(multicast) {
+        assert_eq!(provider.add_address(ip), Err(STATUS_INVALID_ADDRESS), "{ip}");
+        assert_eq!(Provider::<SimKernel>::new(&[ip]).err(), Some(STATUS_INVALID_ADDRESS), "{ip}");
+    }
+    assert!(list(&provider).is_empty());
+}
+
+#[test]
+fn as_many_as_there_may_be() {
+    let session = simkernel::boot();
+    let provider = Provider::<SimKernel>::new(&[]).expect("a provider");
+    let nth = |index: usize| IpAddr::from((10 << 24 | index as u32).to_be_bytes());
+    for index in 0..limits::ADDRESSES {
+        let fault = session.fail_allocation(1);
+        assert_eq!(provider.add_address(nth(index)), Err(STATUS_INSUFFICIENT_RESOURCES));
+        drop(fault);
+        assert_eq!(provider.add_address(nth(index)), Ok(()));
+    }
+    assert_eq!(provider.add_address(nth(limits::ADDRESSES)), Err(STATUS_INSUFFICIENT_RESOURCES));
+    assert_eq!(provider.add_address(nth(0)), Ok(()), "it is there already");
+    assert_eq!(list(&provider), (0..limits::ADDRESSES).map(nth).collect::<Vec<_>>());
+}
+
+#[test]
+fn several_threads_add() {
+    let _session = simkernel::boot();
+    let provider = Provider::<SimKernel>::new(&[]).expect("a provider");
+    thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let provider = &provider;
+            scope.spawn(move || {
+                for host in 0..50 {
+                    // Half of them are everybody's.
+                    let net = if host % 2 == 0 { 9 } else { thread };
+                    assert_eq!(provider.add_address([10, 0, net, host].into()), Ok(()));
+                }
+            });
+        }
+    });
+    let mut all = list(&provider);
+    assert_eq!(all.len(), 4 * 25 + 25);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 4 * 25 + 25, "each once");
+}

@@ -1,0 +1,52 @@
+//! The local addresses of a device. On Windows they come while the adapter runs.
+
+use core::net::IpAddr;
+
+use platform::{Platform, Slice, SpinLock};
+
+use crate::{Error, limits};
+
+/// The list of a device, without doubles.
+pub(crate) struct Addresses<P: Platform>(SpinLock<Slice<IpAddr, P>, P>);
+
+impl<P: Platform> Default for Addresses<P> {
+    fn default() -> Self {
+        Self(SpinLock::<_, P>::new(Slice::empty()))
+    }
+}
+
+impl<P: Platform> Addresses<P> {
+    /// Adds an address; one that is there already stays. IRQL <= DISPATCH.
+    pub(crate) fn add(&self, address: IpAddr) -> Result<(), Error> {
+        if address.is_unspecified() || address.is_multicast() {
+            return Err(Error::InvalidAddress);
+        }
+        let mut larger = Slice::empty();
+        loop {
+            let mut list = self.0.lock();
+            let length = list.len();
+            if list.contains(&address) {
+                return Ok(());
+            }
+            if length >= limits::ADDRESSES {
+                return Err(Error::InsufficientResources);
+            }
+            if larger.len() == length.saturating_add(1) {
+                larger.iter_mut().zip(list.iter()).for_each(|(new, old)| *new = *old);
+                core::mem::swap(&mut *list, &mut larger);
+                return Ok(());
+            }
+            // Made without the lock; another address may come meanwhile.
+            drop(list);
+            larger = Slice::filled(length.saturating_add(1), address)?;
+        }
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<IpAddr> {
+        self.0.lock().get(index).copied()
+    }
+
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        self.0.lock().contains(&address)
+    }
+}
