@@ -11,6 +11,7 @@
 //! * [`Session::fail_allocation`] and [`Session::fail_mapping`] plant faults.
 //! * [`Pages`] and [`Mdl`] stand for a consumer's memory.
 //! * [`watchdog`] ends a test that stalls, and says what it is waiting for.
+//! * Fidelity is a switch: [`Unchecked`] is the same platform without any check, for benchmarks; see [`unchecked`].
 //!
 //! The choices of a schedule are made in two places only, which processor takes which DPC (`processors`) and who gets
 //! a contended lock (`lock`).
@@ -27,6 +28,7 @@ mod pages;
 mod pool;
 mod processors;
 mod session;
+pub mod unchecked;
 mod violation;
 mod waiters;
 mod watchdog;
@@ -41,6 +43,7 @@ pub use mdl::Mdl;
 pub use pages::Pages;
 pub use processors::{Dpc, PROCESSOR_COUNT};
 pub use session::{Session, boot};
+pub use unchecked::Unchecked;
 pub use violation::{Breach, Place, Violation};
 pub use waiters::Waiting;
 pub use watchdog::watchdog;

@@ -1,0 +1,220 @@
+//! The simulated kernel without checks: locks exclude, and DPCs run where and when Windows runs them.
+#![expect(unsafe_code, reason = "raw memory")]
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use platform::{Arc, DISPATCH_LEVEL, Deferred, PASSIVE_LEVEL, Platform, RunDeferred};
+use simkernel::{
+    Unchecked,
+    unchecked::{at_dispatch, passive},
+};
+
+type SpinLock<T> = platform::SpinLock<T, Unchecked>;
+type Event = platform::Event<Unchecked>;
+
+/// Notes in a common log when and where it runs.
+struct Logger<'a> {
+    deferred: Deferred<Unchecked>,
+    name: &'static str,
+    log: &'a Mutex<Vec<(&'static str, u8, thread::ThreadId)>>,
+    /// Scheduled by the run of this one.
+    next: Option<Arc<Logger<'static>, Unchecked>>,
+}
+
+impl RunDeferred<Unchecked> for Logger<'static> {
+    fn deferred(&self) -> &Deferred<Unchecked> {
+        &self.deferred
+    }
+
+    fn run(this: &Arc<Self, Unchecked>) {
+        this.log.lock().unwrap().push((this.name, Unchecked::irql(), thread::current().id()));
+        if let Some(next) = &this.next {
+            Deferred::schedule(next);
+            assert_eq!(this.log.lock().unwrap().last().unwrap().0, this.name, "not inside of another");
+        }
+    }
+}
+
+struct Log(&'static Mutex<Vec<(&'static str, u8, thread::ThreadId)>>);
+
+impl Log {
+    fn new() -> Self {
+        Self(Box::leak(Box::default()))
+    }
+
+    fn logger(
+        &self,
+        name: &'static str,
+        next: Option<Arc<Logger<'static>, Unchecked>>,
+    ) -> Arc<Logger<'static>, Unchecked> {
+        let logger = Arc::try_new(Logger { deferred: Deferred::default(), name, log: self.0, next }).unwrap();
+        Deferred::initialize(&logger);
+        logger
+    }
+
+    fn names(&self) -> String {
+        self.0.lock().unwrap().iter().map(|entry| entry.0).collect()
+    }
+}
+
+#[test]
+fn at_passive_level_a_dpc_runs_at_once_on_its_processor() {
+    let log = Log::new();
+    Deferred::schedule(&log.logger("a", None));
+    assert_eq!(*log.0.lock().unwrap(), [("a", DISPATCH_LEVEL, thread::current().id())]);
+    assert_eq!(Unchecked::irql(), PASSIVE_LEVEL);
+}
+
+#[test]
+fn above_it_runs_at_the_end_of_the_outermost_lock_in_order() {
+    let log = Log::new();
+    let [a, b] = ["a", "b"].map(|name| log.logger(name, None));
+    let c = log.logger("c", Some(log.logger("d", None)));
+    let (outer, inner) = (SpinLock::new(()), SpinLock::new(()));
+    let guard = outer.lock();
+    drop(inner.lock());
+    Deferred::schedule(&c);
+    Deferred::schedule(&a);
+    drop(inner.lock());
+    at_dispatch(|_| Deferred::schedule(&b));
+    assert_eq!((log.names().as_str(), Unchecked::irql()), ("", DISPATCH_LEVEL));
+    drop(guard);
+    assert_eq!((log.names().as_str(), Unchecked::irql()), ("cabd", PASSIVE_LEVEL));
+    at_dispatch(|_| {
+        Deferred::schedule(&a);
+        assert_eq!(log.names(), "cabd");
+    });
+    assert_eq!(log.names(), "cabda");
+}
+
+/// What never ends runs in turn now and then, and then the thread goes on.
+#[test]
+fn endless_work_lets_its_thread_go_on() {
+    struct Endless {
+        deferred: Deferred<Unchecked>,
+        runs: AtomicU64,
+        end: Arc<Event, Unchecked>,
+    }
+    impl RunDeferred<Unchecked> for Endless {
+        fn deferred(&self) -> &Deferred<Unchecked> {
+            &self.deferred
+        }
+        fn run(this: &Arc<Self, Unchecked>) {
+            if this.runs.fetch_add(1, Ordering::Relaxed) < 1000 {
+                Deferred::schedule(this);
+            } else {
+                this.end.set();
+            }
+        }
+    }
+    let end = Event::new().unwrap();
+    let endless = Endless { deferred: Deferred::default(), runs: AtomicU64::new(0), end: end.clone() };
+    let endless = Arc::<_, Unchecked>::try_new(endless).unwrap();
+    Deferred::initialize(&endless);
+    Deferred::schedule(&endless);
+    end.wait(&passive());
+    assert_eq!(endless.runs.load(Ordering::Relaxed), 1001);
+}
+
+/// A ring that one thread fills and one empties.
+struct Ring {
+    slots: SpinLock<VecDeque<[u64; 8]>>,
+    deferred: Deferred<Unchecked>,
+    /// Set by each run.
+    notified: AtomicU64,
+}
+
+impl RunDeferred<Unchecked> for Ring {
+    fn deferred(&self) -> &Deferred<Unchecked> {
+        &self.deferred
+    }
+
+    fn run(this: &Arc<Self, Unchecked>) {
+        this.notified.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[test]
+fn two_threads_pass_messages() {
+    const MESSAGES: u64 = 200_000;
+    const DEPTH: usize = 64;
+    let slots = SpinLock::new(VecDeque::with_capacity(DEPTH));
+    let ring = Ring { slots, deferred: Deferred::default(), notified: AtomicU64::new(0) };
+    let ring = Arc::<_, Unchecked>::try_new(ring).unwrap();
+    Deferred::initialize(&ring);
+    let sender = ring.clone();
+    let sender = thread::spawn(move || {
+        for number in 0..MESSAGES {
+            loop {
+                let mut slots = sender.slots.lock();
+                if slots.len() < DEPTH {
+                    slots.push_back([number; 8]);
+                    Deferred::schedule(&sender);
+                    break;
+                }
+                drop(slots);
+                thread::yield_now();
+            }
+        }
+    });
+    for number in 0..MESSAGES {
+        let message = loop {
+            if let Some(message) = ring.slots.lock().pop_front() {
+                break message;
+            }
+            thread::yield_now();
+        };
+        assert_eq!(message, [number; 8]);
+    }
+    sender.join().unwrap();
+    // Every 64th run is on the system thread, and may still be to come: then it holds a reference.
+    let mut ring = ring;
+    while at_dispatch(|_| Arc::get_mut(&mut ring).is_none()) {
+        thread::yield_now();
+    }
+    assert!((1..=MESSAGES).contains(&ring.notified.load(Ordering::Acquire)));
+    assert_eq!(Unchecked::irql(), PASSIVE_LEVEL);
+}
+
+#[test]
+fn locks_exclude() {
+    const EACH: u64 = 100_000;
+    let count = SpinLock::new(0_u64);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    let mut count = count.lock();
+                    let read = *count;
+                    *count = read + 1;
+                }
+            });
+        }
+    });
+    assert_eq!(count.into_inner(), 3 * EACH);
+}
+
+/// Whatever was in it before.
+#[test]
+fn memory_is_zeroed_and_aligned() {
+    for _ in 0..100 {
+        let mut lines = platform::Slice::<_, Unchecked>::filled(3, [0xFF_u8; 100]).unwrap();
+        lines[1].fill(7);
+        drop(lines);
+        let layout = std::alloc::Layout::from_size_align(300, 128).unwrap();
+        let memory = Unchecked::allocate(layout).unwrap();
+        assert_eq!(memory.addr().get() % 128, 0);
+        // SAFETY: 300 bytes, that nobody else uses.
+        let bytes = unsafe { std::slice::from_raw_parts(memory.as_ptr(), 300) };
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        // SAFETY: as allocated.
+        unsafe { Unchecked::free(memory, layout) };
+    }
+}
