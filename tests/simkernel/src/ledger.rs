@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -18,6 +18,7 @@ use crate::{
 };
 
 static VIOLATIONS: Mutex<Vec<Violation>> = Mutex::new(Vec::new());
+static OBSERVER: OnceLock<fn(&Violation)> = OnceLock::new();
 static IN_SESSION: AtomicBool = AtomicBool::new(false);
 
 /// More than a few repetitions of a breach tell nothing new.
@@ -153,7 +154,16 @@ pub(crate) fn breach(breach: Breach) {
     note(Violation::here(breach));
 }
 
+/// Has every violation from now on, of all sessions, shown to `observer` as it happens, on the thread that broke the rule. It
+/// must not call into the simulated kernel, whose tables may be locked. The first observer stays.
+pub fn on_violation(observer: fn(&Violation)) {
+    let _first = OBSERVER.set(observer);
+}
+
 pub(crate) fn note(violation: Violation) {
+    if let Some(observe) = OBSERVER.get() {
+        observe(&violation);
+    }
     let mut violations = lock_table(&VIOLATIONS);
     if violations.len() < VIOLATIONS_KEPT {
         violations.push(violation);

@@ -37,7 +37,7 @@ pub use event::Event;
 pub use fault::Fault;
 pub use irql::{at_dispatch, at_irql, held as held_locks, passive};
 pub use kernel::SimKernel;
-pub use ledger::{Allocation, Ledger, Purpose};
+pub use ledger::{Allocation, Ledger, Purpose, on_violation};
 pub use lock::RawSpinLock;
 pub use mdl::Mdl;
 pub use pages::Pages;
