@@ -13,9 +13,9 @@ use platform::{Arc, Passive};
 
 use crate::decode::{Reply, input, no_mappings, output, overflow, room_for};
 use crate::file::Space;
-use crate::ndk::Adapter;
 use crate::{Host, Ref};
 use crate::{Request, provider};
+use ndk_consumer::Adapter;
 
 /// The flags that mean the same in user mode (ND_ADAPTER_FLAG_* have the values of NDK_ADAPTER_FLAG_*).
 const SHARED_FLAGS: u32 = NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED

@@ -17,10 +17,10 @@ use zerocopy::IntoBytes;
 use crate::adapter::descriptor;
 use crate::decode::{Reply, input, no_mappings, room_for};
 use crate::file::{Space, finish};
-use crate::ndk::{Adapter, Notified, Owned};
 use crate::pd::shared;
 use crate::pended::{Event, Pended};
 use crate::{BackRef, Host, Ref, Request};
+use ndk_consumer::{Adapter, Notified, Owned};
 
 /// Results that are fetched with the lock held once.
 const BURST: usize = 16;

@@ -8,9 +8,9 @@ use platform::{Arc, Event, OutOfMemory, Passive};
 use crate::decode::{Failure, Reply};
 use crate::device::Shared;
 use crate::handles::{Handles, Object, Typed};
-use crate::ndk::OpenAdapters;
 use crate::pended::{Pended, PendedRequests};
 use crate::{Host, Ref, Request, dispatch};
+use ndk_consumer::OpenAdapters;
 
 /// One open of the control device.
 ///
@@ -40,7 +40,7 @@ impl<H: Host> File<H> {
             initialised: AtomicBool::new(false),
             handles: Handles::new(),
             pended: PendedRequests::new(device.clone()),
-            adapters: OpenAdapters::new(),
+            adapters: OpenAdapters::default(),
             device,
         })?;
         let file = Self { cleaning: AtomicBool::new(false), clean: Event::new()?, space };

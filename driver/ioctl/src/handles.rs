@@ -7,12 +7,12 @@ use crate::connector::Connector;
 use crate::cq::Cq;
 use crate::listener::Listener;
 use crate::mr::Mr;
-use crate::ndk::Adapter;
 use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::{Host, Ref};
+use ndk_consumer::Adapter;
 
 /// At most 8192 handles a file.
 const CHUNK: u32 = 256;

@@ -3,22 +3,18 @@
 #![allow(unsafe_code, reason = "traits whose implementers promise memory validity to an NDK provider")]
 
 use core::net::IpAddr;
-use core::ptr::NonNull;
 
-use ndk_abi::ndkpi::{NDK_ADAPTER, NDK_VERSION};
 use ndk_abi::softndk_ioctl::SOFTNDK_DIAGNOSTICS;
 use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
-use ndk_abi::wdm::MDL;
+use ndk_consumer::{AdapterSource, Pinned};
 use platform::{Passive, Platform};
 
 /// The kernel around one control device, which serves one adapter.
 ///
 /// # Safety
-/// * The adapters of [`Host::open_adapter`] obey NDKPI until they are closed. In particular `NdkGetCqResultsEx`, `NdkArmCq`
-///   and the post functions call no callback of the consumer before they return: callbacks come from DPCs.
-/// * The MDL of a [`Pinned`] describes exactly what was asked for: its pages are locked, with the access asked for, and
-///   `MmGetMdlVirtualAddress` is the user address.
-pub unsafe trait Host: Send + Sync + 'static {
+/// The MDL of a [`Pinned`] describes exactly what was asked for: its pages are locked, with the access asked for, and
+/// `MmGetMdlVirtualAddress` is the user address.
+pub unsafe trait Host: AdapterSource + Send + Sync + 'static {
     /// Memory, locks, events.
     type Platform: Platform;
     /// An IOCTL request.
@@ -31,16 +27,6 @@ pub unsafe trait Host: Send + Sync + 'static {
 
     /// The `index`th local address of the adapter; `None` from their number on. IRQL PASSIVE.
     fn address(&self, index: usize) -> Option<IpAddr>;
-
-    /// Opens the NDK adapter, as OPEN_NDK_ADAPTER_HANDLER does. Errors: `NDIS_STATUS_*`.
-    fn open_adapter(&self, version: NDK_VERSION, passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS>;
-
-    /// Closes it, as CLOSE_NDK_ADAPTER_HANDLER does: blocks until all of its objects are gone and their callbacks have
-    /// returned.
-    ///
-    /// # Safety
-    /// `adapter` came from [`Host::open_adapter`], is closed once, and the close of each of its objects has been called.
-    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>);
 
     /// Locks `length` bytes (not 0) at `address` of the process that sent `request`, for reading or for reading and
     /// writing. The range is untrusted: STATUS_ACCESS_VIOLATION if it is not the user's, or not so accessible.
@@ -61,15 +47,6 @@ pub unsafe trait Host: Send + Sync + 'static {
     fn plant(&self, _kind: u32) -> NTSTATUS {
         STATUS_NOT_SUPPORTED
     }
-}
-
-/// User memory that is locked until this is dropped, at any IRQL <= DISPATCH.
-///
-/// # Safety
-/// The MDL stays valid and unchanged, and its pages stay locked, until the drop.
-pub unsafe trait Pinned: Send + Sync + 'static {
-    /// The first MDL of the chain.
-    fn mdl(&self) -> NonNull<MDL>;
 }
 
 /// One IOCTL request of a user, owned by whoever is to complete it.

@@ -29,7 +29,6 @@ mod handles;
 mod host;
 mod listener;
 mod mr;
-mod ndk;
 mod pd;
 mod pended;
 mod post;
@@ -42,7 +41,8 @@ use platform::{Arc, SpinLock, Weak};
 
 pub use device::Device;
 pub use file::File;
-pub use host::{Host, Pinned, Request};
+pub use host::{Host, Request};
+pub use ndk_consumer::{AdapterSource, Pinned};
 
 /// A counted reference.
 pub(crate) type Ref<T, H> = Arc<T, <H as Host>::Platform>;

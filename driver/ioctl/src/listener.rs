@@ -14,10 +14,10 @@ use crate::adapter::same_adapter;
 use crate::connector::{Connection, Connector, Link, bindable, room_for_address};
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::{Space, finish};
-use crate::ndk::{Adapter, ConnectRequested, Owned};
 use crate::pd::shared;
 use crate::pended::{Event, Pended};
 use crate::{Host, Ref};
+use ndk_consumer::{Adapter, ConnectRequested, Owned};
 
 /// Connection requests that wait for a connector, at most; a backlog of 0 ("no limit") means this too.
 const MAX_BACKLOG: u32 = 256;

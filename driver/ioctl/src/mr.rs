@@ -15,9 +15,9 @@ use platform::{Arc, Passive, SpinLock};
 
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::Space;
-use crate::ndk::{Lam, Owned};
 use crate::pd::{Pd, shared};
 use crate::{Host, Ref};
+use ndk_consumer::{Lam, Owned};
 
 pub(crate) struct Mr<H: Host> {
     pub(crate) ndk: Owned<NDK_MR, Memory<H>, H::Platform>,

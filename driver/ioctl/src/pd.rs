@@ -7,8 +7,8 @@ use platform::{Arc, OutOfMemory, Passive, Platform};
 
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::Space;
-use crate::ndk::{Adapter, Owned};
 use crate::{Host, Ref};
+use ndk_consumer::{Adapter, Owned};
 
 pub(crate) struct Pd<H: Host> {
     pub(crate) ndk: Owned<NDK_PD, Adapter<H::Platform>, H::Platform>,

@@ -18,10 +18,10 @@ use zerocopy::FromBytes;
 use crate::decode::{Reply, input, range};
 use crate::file::Space;
 use crate::mr::{Memory, Mr};
-use crate::ndk::{Data, Work};
 use crate::qp::Qp;
 use crate::srq::Srq;
 use crate::{Host, Ref, Request};
+use ndk_consumer::{Data, Work};
 
 /// More scatter/gather entries than any adapter takes; they are copied to the stack.
 const MAX_SGES: usize = 64;

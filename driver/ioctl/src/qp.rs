@@ -9,10 +9,10 @@ use crate::adapter::{descriptor, same_adapter};
 use crate::cq::Cq;
 use crate::decode::{Reply, input, no_mappings, room_for};
 use crate::file::Space;
-use crate::ndk::{Adapter, Owned, QpDepths};
 use crate::pd::{Pd, shared};
 use crate::srq::Srq;
 use crate::{Host, Ref};
+use ndk_consumer::{Adapter, Owned, QpDepths};
 
 pub(crate) struct Qp<H: Host> {
     pub(crate) ndk: Owned<NDK_QP, Antecedents<H>, H::Platform>,

@@ -11,10 +11,10 @@ use crate::adapter::descriptor;
 use crate::cq::preference;
 use crate::decode::{Reply, input, no_mappings, room_for};
 use crate::file::{Space, finish};
-use crate::ndk::{Owned, SrqNotified, SrqSize};
 use crate::pd::{Pd, shared};
 use crate::pended::Event;
 use crate::{Host, Ref};
+use ndk_consumer::{Owned, SrqNotified, SrqSize};
 
 pub(crate) struct Srq<H: Host> {
     pub(crate) ndk: Owned<NDK_SRQ, SrqEvents<H>, H::Platform>,

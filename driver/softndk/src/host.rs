@@ -12,6 +12,7 @@ use ndk_abi::{
     softndk_ioctl::SOFTNDK_DIAGNOSTICS,
     status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS},
 };
+use nd_ioctl::AdapterSource;
 use ndk_provider::Provider;
 use platform::{Arc, Passive};
 
@@ -35,7 +36,22 @@ impl KernelHost {
     }
 }
 
-// SAFETY: the provider obeys NDKPI; PinnedMemory is locked as asked for.
+// SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
+unsafe impl AdapterSource for KernelHost {
+    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        if !self.enabled.load(Ordering::Relaxed) {
+            return Err(NDIS_STATUS_ADAPTER_NOT_READY);
+        }
+        self.provider.open(version)
+    }
+
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+        // SAFETY: by contract the adapter came from `open_adapter`, and is closed once.
+        unsafe { Provider::<Windows>::close(adapter, passive) };
+    }
+}
+
+// SAFETY: PinnedMemory is locked as asked for.
 unsafe impl nd_ioctl::Host for KernelHost {
     type Platform = Windows;
     type Request = ControlRequest;
@@ -47,18 +63,6 @@ unsafe impl nd_ioctl::Host for KernelHost {
 
     fn address(&self, index: usize) -> Option<IpAddr> {
         self.provider.address(index)
-    }
-
-    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        if !self.enabled.load(Ordering::Relaxed) {
-            return Err(NDIS_STATUS_ADAPTER_NOT_READY);
-        }
-        self.provider.open(version)
-    }
-
-    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
-        // SAFETY: by contract the adapter came from `open_adapter`, and is closed once.
-        unsafe { Provider::<Windows>::close(adapter, passive) };
     }
 
     /// The requestor's process is the current one: control codes are dispatched in its thread.

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use nd_ioctl::{Device, Host, Pinned};
+use nd_ioctl::{AdapterSource, Device, Host, Pinned};
 use ndk_abi::{
     ndkpi::{NDK_ADAPTER, NDK_VERSION},
     softndk_ioctl::SOFTNDK_DIAGNOSTICS,
@@ -105,7 +105,19 @@ struct SimHost {
     pinned: Arc<AtomicU64>,
 }
 
-// SAFETY: the provider obeys NDKPI and calls back from DPCs; a pin describes the range that was asked for.
+// SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
+unsafe impl AdapterSource for SimHost {
+    fn open_adapter(&self, version: NDK_VERSION, _: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        self.provider.open(version)
+    }
+
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+        // SAFETY: the caller's contract is the same.
+        unsafe { Provider::<SimKernel>::close(adapter, passive) };
+    }
+}
+
+// SAFETY: a pin describes the range that was asked for.
 unsafe impl Host for SimHost {
     type Platform = SimKernel;
     type Request = SimRequest;
@@ -117,15 +129,6 @@ unsafe impl Host for SimHost {
 
     fn address(&self, index: usize) -> Option<IpAddr> {
         ADDRESSES.get(index).copied()
-    }
-
-    fn open_adapter(&self, version: NDK_VERSION, _: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        self.provider.open(version)
-    }
-
-    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
-        // SAFETY: the caller's contract is the same.
-        unsafe { Provider::<SimKernel>::close(adapter, passive) };
     }
 
     fn pin(

@@ -22,9 +22,9 @@ use ndk_abi::status::{
 use platform::{Arc, SpinLock, Weak};
 
 use crate::file::Space;
-use crate::ndk::{Adapter, Completed, Disconnected, Owned};
 use crate::pended::{Event, Pended};
 use crate::{BackRef, Host, Ref};
+use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
 
 /// An NDK connector and its link.
 pub(crate) type Connection<H> = Owned<NDK_CONNECTOR, Link<H>, <H as Host>::Platform>;

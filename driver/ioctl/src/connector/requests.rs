@@ -15,12 +15,12 @@ use super::{Connection, Connector, FREED, Link, Phase, settle};
 use crate::adapter::same_adapter;
 use crate::decode::{Reply, input, output, overflow, range, room_for};
 use crate::file::{Space, finish};
-use crate::ndk::{Adapter, Offer, Owned};
 use crate::pd::shared;
 use crate::pended::Event;
 use crate::provider::{is_local, local_address};
 use crate::qp::Qp;
 use crate::{Host, Ref, Request};
+use ndk_consumer::{Adapter, Offer, Owned};
 
 /// More private data than any adapter takes; it is copied to the stack, since the request may be gone during the call.
 const MAX_PRIVATE_DATA: usize = 1024;

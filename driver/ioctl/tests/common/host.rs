@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use nd_ioctl::{Device, File, Host, Pinned, Request};
+use nd_ioctl::{AdapterSource, Device, File, Host, Pinned, Request};
 use ndk_abi::{
     nd_ioctl::IOCTL_ND_MR_REGISTER,
     ndkpi::{NDK_ADAPTER, NDK_VERSION},
@@ -62,7 +62,19 @@ impl TestHost {
     }
 }
 
-// SAFETY: the provider obeys NDKPI and calls back from DPCs; the MDLs of simkernel are what they say.
+// SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
+unsafe impl AdapterSource for TestHost {
+    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        self.provider.open(version)
+    }
+
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+        // SAFETY: the caller's promise.
+        unsafe { Provider::<SimKernel>::close(adapter, passive) };
+    }
+}
+
+// SAFETY: the MDLs of simkernel are what they say.
 unsafe impl Host for TestHost {
     type Platform = SimKernel;
     type Request = TestRequest;
@@ -74,15 +86,6 @@ unsafe impl Host for TestHost {
 
     fn address(&self, index: usize) -> Option<IpAddr> {
         ADDRESSES.get(index).copied()
-    }
-
-    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        self.provider.open(version)
-    }
-
-    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
-        // SAFETY: the caller's promise.
-        unsafe { Provider::<SimKernel>::close(adapter, passive) };
     }
 
     fn pin(

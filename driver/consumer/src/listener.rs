@@ -10,11 +10,11 @@ use ndk_abi::sockaddr::SOCKADDR_INET;
 use ndk_abi::status::NTSTATUS;
 use platform::{Arc, Passive, Platform};
 
-use super::connector::{checked, sockaddr};
-use super::{Adapter, Owned, check, request};
+use crate::connector::{checked, sockaddr};
+use crate::{Adapter, Owned, check, request};
 
 /// What hears of connection requests.
-pub(crate) trait ConnectRequested<P: Platform>: Send + Sync + 'static {
+pub trait ConnectRequested<P: Platform>: Send + Sync + 'static {
     /// What is kept with the connector of a request.
     type Link: Send + Sync + 'static;
 
@@ -27,11 +27,7 @@ pub(crate) trait ConnectRequested<P: Platform>: Send + Sync + 'static {
 
 impl<K: ConnectRequested<P>, P: Platform> Owned<NDK_LISTENER, K, P> {
     /// NdkCreateListener.
-    pub(crate) fn create_listener(
-        adapter: &Adapter<P>,
-        events: Arc<K, P>,
-        passive: &Passive<'_>,
-    ) -> Result<Self, NTSTATUS> {
+    pub fn create_listener(adapter: &Adapter<P>, events: Arc<K, P>, passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let create = adapter.table().NdkCreateListener;
         let callback_context = Arc::as_ptr(&events).cast_mut().cast();
         let call = |completion, context, out| {
@@ -43,7 +39,7 @@ impl<K: ConnectRequested<P>, P: Platform> Owned<NDK_LISTENER, K, P> {
     }
 
     /// NdkListen.
-    pub(crate) fn listen(&self, address: &SocketAddr, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    pub fn listen(&self, address: &SocketAddr, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let listen = self.table().NdkListen;
         let (address, length) = sockaddr(address);
         check(request::<P>(passive, |completion, context| {
@@ -53,7 +49,7 @@ impl<K: ConnectRequested<P>, P: Platform> Owned<NDK_LISTENER, K, P> {
     }
 
     /// NdkGetLocalAddress.
-    pub(crate) fn local_address(&self) -> Result<SOCKADDR_INET, NTSTATUS> {
+    pub fn local_address(&self) -> Result<SOCKADDR_INET, NTSTATUS> {
         let mut address = SOCKADDR_INET::ZERO;
         let mut length = size_of::<SOCKADDR_INET>() as u32;
         let get = self.table().NdkGetLocalAddress;

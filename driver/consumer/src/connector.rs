@@ -8,35 +8,34 @@ use ndk_abi::sockaddr::{AF_INET, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET};
 use ndk_abi::status::{NTSTATUS, STATUS_INTERNAL_ERROR, STATUS_PENDING};
 use platform::{Arc, Passive, Platform};
 
-use super::{Adapter, Owned, check};
+use crate::{Adapter, Owned, check};
 use ndk_abi::describe::ZeroInit;
 
 /// What hears of the end of connect, complete, accept and disconnect. One of them at a time.
-pub(crate) trait Completed<P: Platform>: Send + Sync + Sized + 'static {
+pub trait Completed<P: Platform>: Send + Sync + Sized + 'static {
     /// IRQL <= DISPATCH; possibly before the call that started the operation has returned.
     fn completed(this: &Arc<Self, P>, status: NTSTATUS);
 }
 
 /// What hears of a disconnect by the peer.
-pub(crate) trait Disconnected: Send + Sync + 'static {
+pub trait Disconnected: Send + Sync + 'static {
     /// IRQL <= DISPATCH, once.
     fn disconnected(&self);
 }
 
 /// What a connection is asked for with.
-pub(crate) struct Offer<'a> {
-    pub(crate) inbound_reads: u32,
-    pub(crate) outbound_reads: u32,
-    pub(crate) private_data: &'a [u8],
+pub struct Offer<'a> {
+    /// Reads that the peer may have under way; capped by the provider.
+    pub inbound_reads: u32,
+    /// Reads of ours under way; capped by the provider.
+    pub outbound_reads: u32,
+    /// For the peer's consumer.
+    pub private_data: &'a [u8],
 }
 
 impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     /// NdkCreateConnector.
-    pub(crate) fn create_connector(
-        adapter: &Adapter<P>,
-        events: Arc<K, P>,
-        passive: &Passive<'_>,
-    ) -> Result<Self, NTSTATUS> {
+    pub fn create_connector(adapter: &Adapter<P>, events: Arc<K, P>, passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let create = adapter.table().NdkCreateConnector;
         // SAFETY: an open adapter; the arguments belong together.
         let call = |completion, context, out| unsafe { create(adapter.as_ptr(), completion, context, out) };
@@ -56,7 +55,7 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     }
 
     /// NdkConnect.
-    pub(crate) fn connect<Q: Send + Sync>(
+    pub fn connect<Q: Send + Sync>(
         &self,
         qp: &Owned<NDK_QP, Q, P>,
         source: &SocketAddr,
@@ -90,7 +89,7 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     }
 
     /// NdkCompleteConnect.
-    pub(crate) fn complete_connect(&self) -> NTSTATUS {
+    pub fn complete_connect(&self) -> NTSTATUS {
         let complete = self.table().NdkCompleteConnect;
         let events = Arc::as_ptr(self.keep()).cast_mut().cast();
         self.start(|completion, context| {
@@ -100,7 +99,7 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     }
 
     /// NdkAccept.
-    pub(crate) fn accept<Q: Send + Sync>(&self, qp: &Owned<NDK_QP, Q, P>, offer: &Offer<'_>) -> NTSTATUS {
+    pub fn accept<Q: Send + Sync>(&self, qp: &Owned<NDK_QP, Q, P>, offer: &Offer<'_>) -> NTSTATUS {
         let accept = self.table().NdkAccept;
         let events = Arc::as_ptr(self.keep()).cast_mut().cast();
         let (data, data_length) = private_data(offer.private_data);
@@ -124,21 +123,21 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     }
 
     /// NdkDisconnect.
-    pub(crate) fn disconnect(&self) -> NTSTATUS {
+    pub fn disconnect(&self) -> NTSTATUS {
         let disconnect = self.table().NdkDisconnect;
         // SAFETY: an open connector; the completion and its context belong together.
         self.start(|completion, context| unsafe { disconnect(self.as_ptr(), completion, context) })
     }
 
     /// NdkReject.
-    pub(crate) fn reject(&self, data: &[u8]) -> Result<(), NTSTATUS> {
+    pub fn reject(&self, data: &[u8]) -> Result<(), NTSTATUS> {
         let (data, length) = private_data(data);
         // SAFETY: an open connector and `length` readable bytes.
         check(unsafe { (self.table().NdkReject)(self.as_ptr(), data, length) })
     }
 
     /// NdkGetConnectionData: the inbound and outbound read limits.
-    pub(crate) fn read_limits(&self) -> Result<(u32, u32), NTSTATUS> {
+    pub fn read_limits(&self) -> Result<(u32, u32), NTSTATUS> {
         let (mut inbound, mut outbound, mut length) = (0, 0, 0);
         let get = self.table().NdkGetConnectionData;
         let (inbound_out, outbound_out, length_out) = (&raw mut inbound, &raw mut outbound, &raw mut length);
@@ -148,7 +147,7 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     }
 
     /// NdkGetConnectionData: copies what fits of the peer's private data, and returns its whole length.
-    pub(crate) fn private_data(&self, buffer: &mut [u8]) -> Result<usize, NTSTATUS> {
+    pub fn private_data(&self, buffer: &mut [u8]) -> Result<usize, NTSTATUS> {
         let mut length = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         let data = if buffer.is_empty() { core::ptr::null_mut() } else { buffer.as_mut_ptr().cast() };
         let get = self.table().NdkGetConnectionData;
@@ -163,14 +162,14 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     }
 
     /// NdkGetLocalAddress.
-    pub(crate) fn local_address(&self) -> Result<SOCKADDR_INET, NTSTATUS> {
+    pub fn local_address(&self) -> Result<SOCKADDR_INET, NTSTATUS> {
         let get = self.table().NdkGetLocalAddress;
         // SAFETY: an open connector and a function of its table, which is called with room for an address.
         unsafe { address(self.as_ptr(), get) }
     }
 
     /// NdkGetPeerAddress.
-    pub(crate) fn peer_address(&self) -> Result<SOCKADDR_INET, NTSTATUS> {
+    pub fn peer_address(&self) -> Result<SOCKADDR_INET, NTSTATUS> {
         let get = self.table().NdkGetPeerAddress;
         // SAFETY: as for local_address; both functions have one type.
         unsafe { address(self.as_ptr(), get) }
@@ -180,13 +179,13 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
 impl<K: Send + Sync, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     /// # Safety
     /// `object` is an open connector of a connect event, which belongs to the caller.
-    pub(super) unsafe fn adopt(object: core::ptr::NonNull<NDK_CONNECTOR>, keep: Arc<K, P>) -> Self {
+    pub(crate) unsafe fn adopt(object: core::ptr::NonNull<NDK_CONNECTOR>, keep: Arc<K, P>) -> Self {
         Self { object, keep }
     }
 }
 
 /// A socket address as bytes with its real length.
-pub(super) fn sockaddr(address: &SocketAddr) -> (SOCKADDR_INET, u32) {
+pub(crate) fn sockaddr(address: &SocketAddr) -> (SOCKADDR_INET, u32) {
     let length = if address.is_ipv4() { size_of::<SOCKADDR_IN>() } else { size_of::<SOCKADDR_IN6>() };
     (SOCKADDR_INET::new(*address), length as u32)
 }
@@ -208,7 +207,7 @@ unsafe fn address(connector: *mut NDK_CONNECTOR, get: NDK_FN_GET_LOCAL_ADDRESS) 
 }
 
 /// Makes what the provider wrote canonical: nothing after an IPv4 address.
-pub(super) fn checked(address: SOCKADDR_INET) -> Result<SOCKADDR_INET, NTSTATUS> {
+pub(crate) fn checked(address: SOCKADDR_INET) -> Result<SOCKADDR_INET, NTSTATUS> {
     if address.si_family() == AF_INET {
         return Ok(SOCKADDR_INET::from_ipv4(address.Ipv4()));
     }

@@ -7,17 +7,17 @@ use ndk_abi::status::NTSTATUS;
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Passive, Platform};
 
-use super::{Adapter, Owned, check, request};
+use crate::{Adapter, Owned, check, request};
 
 /// What a CQ notifies.
-pub(crate) trait Notified: Send + Sync + 'static {
+pub trait Notified: Send + Sync + 'static {
     /// The CQ was armed, and something came, or the CQ failed. IRQL <= DISPATCH, never twice at once.
     fn notified(&self, status: NTSTATUS);
 }
 
 impl<K: Notified, P: Platform> Owned<NDK_CQ, K, P> {
     /// NdkCreateCq.
-    pub(crate) fn create_cq(
+    pub fn create_cq(
         adapter: &Adapter<P>,
         depth: u32,
         affinity: Option<GROUP_AFFINITY>,
@@ -38,13 +38,13 @@ impl<K: Notified, P: Platform> Owned<NDK_CQ, K, P> {
     }
 
     /// NdkArmCq. Not to overlap with itself or [`Self::results`].
-    pub(crate) fn arm(&self, kind: u32) {
+    pub fn arm(&self, kind: u32) {
         // SAFETY: an open CQ.
         unsafe { (self.table().NdkArmCq)(self.as_ptr(), kind) };
     }
 
     /// NdkGetCqResultsEx: the number of results filled in. Not to overlap with itself or [`Self::arm`].
-    pub(crate) fn results(&self, results: &mut [NDK_RESULT_EX]) -> usize {
+    pub fn results(&self, results: &mut [NDK_RESULT_EX]) -> usize {
         let room = u32::try_from(results.len()).unwrap_or(u32::MAX);
         // SAFETY: an open CQ and room for `room` results.
         let count = unsafe { (self.table().NdkGetCqResultsEx)(self.as_ptr(), results.as_mut_ptr(), room) };
@@ -52,7 +52,7 @@ impl<K: Notified, P: Platform> Owned<NDK_CQ, K, P> {
     }
 
     /// NdkResizeCq.
-    pub(crate) fn resize(&self, depth: u32, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    pub fn resize(&self, depth: u32, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let resize = self.table().NdkResizeCq;
         // SAFETY: an open CQ; the completion and its context belong together.
         check(request::<P>(passive, |completion, context| unsafe { resize(self.as_ptr(), depth, completion, context) }))

@@ -5,18 +5,19 @@ use ndk_abi::ndkpi::{NDK_CQ, NDK_MR, NDK_PD, NDK_QP, NDK_SGE, NDK_SGE_ADDRESS, N
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER_4};
 use platform::{Arc, Passive, Platform};
 
-use super::{Lam, Owned, opaque};
+use crate::{Lam, Owned, opaque};
 
 /// Sizes of a queue pair.
-pub(crate) struct QpDepths {
-    pub(crate) initiator_depth: u32,
-    pub(crate) initiator_sges: u32,
-    pub(crate) inline_bytes: u32,
+#[allow(missing_docs, reason = "named as the parameters of NdkCreateQp")]
+pub struct QpDepths {
+    pub initiator_depth: u32,
+    pub initiator_sges: u32,
+    pub inline_bytes: u32,
 }
 
 /// The data of a send or a write.
 #[derive(Clone, Copy)]
-pub(crate) enum Data<'a> {
+pub enum Data<'a> {
     /// In registered regions.
     Regions(&'a [NDK_SGE]),
     /// Copied by the provider before the call returns.
@@ -24,7 +25,8 @@ pub(crate) enum Data<'a> {
 }
 
 /// An initiator work request.
-pub(crate) enum Work<'a, K: Send + Sync, P: Platform> {
+#[allow(missing_docs, reason = "named as the functions and parameters of NDK_QP_DISPATCH")]
+pub enum Work<'a, K: Send + Sync, P: Platform> {
     Send(Data<'a>),
     SendAndInvalidate { data: Data<'a>, token: u32 },
     Write { data: Data<'a>, address: u64, token: u32 },
@@ -36,7 +38,7 @@ pub(crate) enum Work<'a, K: Send + Sync, P: Platform> {
 impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
     /// NdkCreateQp. `handle` is the `QPContext` of its completions.
     #[expect(clippy::too_many_arguments, reason = "those of NdkCreateQp")]
-    pub(crate) fn create_qp<J: Send + Sync, C: Send + Sync>(
+    pub fn create_qp<J: Send + Sync, C: Send + Sync>(
         pd: &Owned<NDK_PD, J, P>,
         receive_cq: &Owned<NDK_CQ, C, P>,
         initiator_cq: &Owned<NDK_CQ, C, P>,
@@ -74,7 +76,7 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
 
     /// NdkCreateQpWithSrq. `handle` is the `QPContext` of its completions.
     #[expect(clippy::too_many_arguments, reason = "those of NdkCreateQpWithSrq")]
-    pub(crate) fn create_qp_with_srq<J: Send + Sync, C: Send + Sync, S: Send + Sync>(
+    pub fn create_qp_with_srq<J: Send + Sync, C: Send + Sync, S: Send + Sync>(
         pd: &Owned<NDK_PD, J, P>,
         receive_cq: &Owned<NDK_CQ, C, P>,
         initiator_cq: &Owned<NDK_CQ, C, P>,
@@ -110,13 +112,13 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
     }
 
     /// NdkFlush.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         // SAFETY: an open QP.
         unsafe { (self.table().NdkFlush)(self.as_ptr()) };
     }
 
     /// NdkReceive. Not to overlap with itself.
-    pub(crate) fn receive(&self, context: u64, sges: &[NDK_SGE]) -> NTSTATUS {
+    pub fn receive(&self, context: u64, sges: &[NDK_SGE]) -> NTSTATUS {
         let count = u32::try_from(sges.len()).unwrap_or(u32::MAX);
         // SAFETY: an open QP, `count` entries; what they say is checked by the provider.
         unsafe { (self.table().NdkReceive)(self.as_ptr(), opaque(context), sges.as_ptr(), count) }
@@ -126,7 +128,7 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
     ///
     /// NDK_OP_FLAG_INLINE is not for the caller to set: with it the provider follows the addresses of the entries, and
     /// those of [`Data::Regions`] are the user's.
-    pub(crate) fn post<K: Send + Sync>(&self, context: u64, work: &Work<'_, K, P>, flags: u32) -> NTSTATUS {
+    pub fn post<K: Send + Sync>(&self, context: u64, work: &Work<'_, K, P>, flags: u32) -> NTSTATUS {
         if flags & NDK_OP_FLAG_INLINE != 0 {
             return STATUS_INVALID_PARAMETER_4;
         }

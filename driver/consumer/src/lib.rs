@@ -1,9 +1,21 @@
-//! Calling an NDK provider, safely: the only code that follows the pointers of NDK objects.
+//! An NDK provider as its consumers see it, safely: the only code that follows the pointers of NDK objects.
+//!
+//! Used by the control device (`driver/ioctl`) and by the SMB Direct style test consumer (`driver/smb_direct`).
 //!
 //! [`Owned`] is an open object: dropping it closes it. What its callbacks and its successors need lives in its *keep*, which is
 //! let go when the close has completed. Keeps hold the antecedents, so objects are always closed successors first
 //! (NDKPI: object lifetime requirements).
+//!
+//! What NDKPI forbids to overlap (posts to one queue; polls and arms of one CQ) is the caller's to lock; the methods say so.
+#![no_std]
 #![expect(unsafe_code, reason = "calls through the dispatch tables of an NDK provider")]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 
 mod adapter;
 mod connector;
@@ -11,14 +23,16 @@ mod cq;
 mod listener;
 mod mr;
 mod qp;
+mod source;
 mod srq;
 
-pub(crate) use adapter::{Adapter, Lam, OpenAdapters};
-pub(crate) use connector::{Completed, Disconnected, Offer};
-pub(crate) use cq::Notified;
-pub(crate) use listener::ConnectRequested;
-pub(crate) use qp::{Data, QpDepths, Work};
-pub(crate) use srq::{SrqNotified, SrqSize};
+pub use adapter::{Adapter, Lam, OpenAdapters};
+pub use connector::{Completed, Disconnected, Offer};
+pub use cq::Notified;
+pub use listener::ConnectRequested;
+pub use qp::{Data, QpDepths, Work};
+pub use source::{AdapterSource, Pinned};
+pub use srq::{SrqNotified, SrqSize};
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -39,9 +53,12 @@ use platform::{Arc, Event, OutOfMemory, Passive, Platform};
 ///
 /// # Safety
 /// `Self` starts with an `NDK_OBJECT_HEADER`.
-pub(crate) unsafe trait Kind: 'static {
+pub unsafe trait Kind: 'static {
+    /// Its dispatch table.
     type Table: 'static;
+    /// Where the table is.
     fn dispatch(&self) -> *const Self::Table;
+    /// The close entry of the table.
     fn close(table: &Self::Table) -> NDK_FN_CLOSE_OBJECT;
 }
 
@@ -71,7 +88,7 @@ kinds! {
 }
 
 /// An open object. Dropping it, at IRQL <= DISPATCH, closes it.
-pub(crate) struct Owned<T: Kind, K: Send + Sync, P: Platform> {
+pub struct Owned<T: Kind, K: Send + Sync, P: Platform> {
     object: NonNull<T>,
     keep: Arc<K, P>,
 }
@@ -82,7 +99,8 @@ unsafe impl<T: Kind, K: Send + Sync, P: Platform> Send for Owned<T, K, P> {}
 unsafe impl<T: Kind, K: Send + Sync, P: Platform> Sync for Owned<T, K, P> {}
 
 impl<T: Kind, K: Send + Sync, P: Platform> Owned<T, K, P> {
-    pub(crate) fn keep(&self) -> &Arc<K, P> {
+    /// What its callbacks and successors need; it outlives the object.
+    pub fn keep(&self) -> &Arc<K, P> {
         &self.keep
     }
 

@@ -12,8 +12,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOU
 use ndk_abi::wdm::PAGE_SIZE;
 use platform::{Arc, Event, OutOfMemory, Passive, Platform, Slice, SpinLock};
 
-use super::{Owned, check, request};
-use crate::{Host, Pinned};
+use crate::{AdapterSource, Owned, Pinned, check, request};
 
 /// The lowest version that has what is used here (`NdkGetCqResultsEx`, `NdkSendAndInvalidate`: 1.2) with the major number
 /// of the provider: OPEN_NDK_ADAPTER_HANDLER is asked for the lowest minor a consumer can live with.
@@ -22,7 +21,7 @@ const VERSION: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 0 };
 /// A reference to an open NDK adapter: all objects on it and all calls to it hold it.
 ///
 /// The last reference may go at DISPATCH_LEVEL, where an adapter can't be closed: [`OpenAdapters`] does that afterwards.
-pub(crate) struct Adapter<P: Platform>(Arc<Open<P>, P>);
+pub struct Adapter<P: Platform>(Arc<Open<P>, P>);
 
 /// An open NDK adapter.
 struct Open<P: Platform> {
@@ -39,11 +38,11 @@ unsafe impl<P: Platform> Send for Open<P> {}
 unsafe impl<P: Platform> Sync for Open<P> {}
 
 impl<P: Platform> Adapter<P> {
-    pub(super) fn as_ptr(&self) -> *mut NDK_ADAPTER {
+    pub(crate) fn as_ptr(&self) -> *mut NDK_ADAPTER {
         self.0.object.as_ptr()
     }
 
-    pub(super) fn table(&self) -> &NDK_ADAPTER_DISPATCH {
+    pub(crate) fn table(&self) -> &NDK_ADAPTER_DISPATCH {
         // SAFETY: open while this lives.
         let object = unsafe { self.0.object.as_ref() };
         // SAFETY: an open adapter has a dispatch table, which outlives it.
@@ -51,7 +50,7 @@ impl<P: Platform> Adapter<P> {
     }
 
     /// NdkQueryAdapterInfo.
-    pub(crate) fn info(&self, _passive: &Passive<'_>) -> Result<NDK_ADAPTER_INFO, NTSTATUS> {
+    pub fn info(&self, _passive: &Passive<'_>) -> Result<NDK_ADAPTER_INFO, NTSTATUS> {
         let mut info = NDK_ADAPTER_INFO::ZERO;
         let mut size = size_of::<NDK_ADAPTER_INFO>() as u32;
         // SAFETY: an open adapter; `info` has `size` bytes.
@@ -60,7 +59,7 @@ impl<P: Platform> Adapter<P> {
     }
 
     /// NdkCreatePd.
-    pub(crate) fn create_pd(this: &Arc<Self, P>, passive: &Passive<'_>) -> Result<Owned<NDK_PD, Self, P>, NTSTATUS> {
+    pub fn create_pd(this: &Arc<Self, P>, passive: &Passive<'_>) -> Result<Owned<NDK_PD, Self, P>, NTSTATUS> {
         let create = this.table().NdkCreatePd;
         // SAFETY: an open adapter; the arguments belong together.
         let call = |completion, context, out| unsafe { create(this.as_ptr(), completion, context, out) };
@@ -76,36 +75,34 @@ impl<P: Platform> Drop for Adapter<P> {
     }
 }
 
-/// NDK adapters a file may have open at a time.
+/// NDK adapters that may be open at a time.
 const ADAPTERS: usize = 8;
 
-/// The NDK adapters that a file has open.
-pub(crate) struct OpenAdapters<P: Platform>(SpinLock<Slots<P>, P>);
+/// The NDK adapters that one user, such as a file of the control device, has open.
+pub struct OpenAdapters<P: Platform>(SpinLock<Slots<P>, P>);
 
 struct Slots<P: Platform> {
     open: [Option<Arc<Open<P>, P>>; ADAPTERS],
     closed: bool,
 }
 
-impl<P: Platform> OpenAdapters<P> {
-    pub(crate) fn new() -> Self {
+impl<P: Platform> Default for OpenAdapters<P> {
+    fn default() -> Self {
         Self(SpinLock::<_, P>::new(Slots { open: [const { None }; ADAPTERS], closed: false }))
     }
+}
 
-    /// Opens an NDK adapter. STATUS_INSUFFICIENT_RESOURCES: the file has too many.
-    pub(crate) fn open<H: Host<Platform = P>>(
-        &self,
-        host: &H,
-        passive: &Passive<'_>,
-    ) -> Result<Arc<Adapter<P>, P>, NTSTATUS> {
-        self.close_unused(host, passive);
+impl<P: Platform> OpenAdapters<P> {
+    /// Opens an NDK adapter. STATUS_INSUFFICIENT_RESOURCES: too many are open.
+    pub fn open<S: AdapterSource>(&self, source: &S, passive: &Passive<'_>) -> Result<Arc<Adapter<P>, P>, NTSTATUS> {
+        self.close_unused(source, passive);
         let event = Event::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
-        let object = host.open_adapter(VERSION, passive)?;
+        let object = source.open_adapter(VERSION, passive)?;
         match self.admit(object, event) {
             Ok(adapter) => Ok(adapter),
             Err(status) => {
                 // SAFETY: opened above; nothing was made on it.
-                unsafe { host.close_adapter(object, passive) };
+                unsafe { source.close_adapter(object, passive) };
                 Err(status)
             }
         }
@@ -126,20 +123,20 @@ impl<P: Platform> OpenAdapters<P> {
     }
 
     /// Closes the adapters that nothing refers to.
-    pub(crate) fn close_unused<H: Host<Platform = P>>(&self, host: &H, passive: &Passive<'_>) {
+    pub fn close_unused<S: AdapterSource>(&self, source: &S, passive: &Passive<'_>) {
         while let Some(open) = self.take(|open| open.unused.load(Ordering::Acquire)) {
             // SAFETY: every object and every call held a reference, and the last one went.
-            unsafe { host.close_adapter(open.object, passive) };
+            unsafe { source.close_adapter(open.object, passive) };
         }
     }
 
     /// Closes all adapters, and waits for that. What refers to them must be about to go. Later opens fail.
-    pub(crate) fn close_all<H: Host<Platform = P>>(&self, host: &H, passive: &Passive<'_>) {
+    pub fn close_all<S: AdapterSource>(&self, source: &S, passive: &Passive<'_>) {
         self.0.lock().closed = true;
         while let Some(open) = self.take(|_| true) {
             open.event.wait(passive);
             // SAFETY: as in close_unused.
-            unsafe { host.close_adapter(open.object, passive) };
+            unsafe { source.close_adapter(open.object, passive) };
         }
     }
 
@@ -151,7 +148,7 @@ impl<P: Platform> OpenAdapters<P> {
 }
 
 /// A logical address mapping of locked memory.
-pub(crate) struct Lam<P: Platform> {
+pub struct Lam<P: Platform> {
     /// An NDK_LOGICAL_ADDRESS_MAPPING with room for all pages.
     memory: Slice<u64, P>,
     /// Offset of the first byte in the first page.
@@ -161,7 +158,7 @@ pub(crate) struct Lam<P: Platform> {
 
 impl<P: Platform> Lam<P> {
     /// NdkBuildLAM over the `length` bytes of `pinned`, which must outlive the mapping.
-    pub(crate) fn build(
+    pub fn build(
         adapter: &Arc<Adapter<P>, P>,
         pinned: &impl Pinned,
         length: usize,
@@ -186,19 +183,20 @@ impl<P: Platform> Lam<P> {
         Ok(Self { memory, first_byte_offset: offset, adapter: adapter.clone() })
     }
 
-    pub(crate) fn first_byte_offset(&self) -> u32 {
+    /// Offset of the first byte in the first page.
+    pub fn first_byte_offset(&self) -> u32 {
         self.first_byte_offset
     }
 
     /// Pages of the mapping.
-    pub(crate) fn page_count(&self) -> u32 {
+    pub fn page_count(&self) -> u32 {
         // SAFETY: the memory holds a mapping, filled in by NdkBuildLAM.
         let mapping = unsafe { &*self.memory.as_ptr().cast::<NDK_LOGICAL_ADDRESS_MAPPING>() };
         mapping.AdapterPageCount
     }
 
     /// The addresses of its pages.
-    pub(super) fn pages(&self) -> *const NDK_LOGICAL_ADDRESS {
+    pub(crate) fn pages(&self) -> *const NDK_LOGICAL_ADDRESS {
         let array = core::mem::offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray);
         self.memory.as_ptr().wrapping_byte_add(array).cast()
     }

@@ -5,12 +5,11 @@ use ndk_abi::status::NTSTATUS;
 use ndk_abi::wdm::BOOLEAN;
 use platform::{Arc, Passive, Platform};
 
-use super::{Owned, check, request};
-use crate::Pinned;
+use crate::{Owned, Pinned, check, request};
 
 impl<K: Send + Sync, P: Platform> Owned<NDK_MR, K, P> {
     /// NdkCreateMr.
-    pub(crate) fn create_mr<J: Send + Sync>(
+    pub fn create_mr<J: Send + Sync>(
         pd: &Owned<NDK_PD, J, P>,
         fast_register: bool,
         keep: Arc<K, P>,
@@ -26,7 +25,7 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MR, K, P> {
     }
 
     /// NdkRegisterMr over the `length` bytes of `pinned`, which must outlive the registration.
-    pub(crate) fn register(
+    pub fn register(
         &self,
         pinned: &impl Pinned,
         length: usize,
@@ -42,14 +41,14 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MR, K, P> {
     }
 
     /// NdkDeregisterMr: when it returns, nothing uses the memory any more.
-    pub(crate) fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    pub fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let deregister = self.table().NdkDeregisterMr;
         // SAFETY: an open MR; the completion and its context belong together.
         check(request::<P>(passive, |completion, context| unsafe { deregister(self.as_ptr(), completion, context) }))
     }
 
     /// NdkInitializeFastRegisterMr.
-    pub(crate) fn initialize_fast_register(
+    pub fn initialize_fast_register(
         &self,
         pages: u32,
         remote_access: bool,
@@ -63,13 +62,13 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MR, K, P> {
     }
 
     /// NdkGetLocalTokenFromMr. Of a registered or initialised region.
-    pub(crate) fn local_token(&self) -> u32 {
+    pub fn local_token(&self) -> u32 {
         // SAFETY: an open MR.
         unsafe { (self.table().NdkGetLocalTokenFromMr)(self.as_ptr()) }
     }
 
     /// NdkGetRemoteTokenFromMr. Of a registered or initialised region.
-    pub(crate) fn remote_token(&self) -> u32 {
+    pub fn remote_token(&self) -> u32 {
         // SAFETY: an open MR.
         unsafe { (self.table().NdkGetRemoteTokenFromMr)(self.as_ptr()) }
     }

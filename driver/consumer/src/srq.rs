@@ -7,24 +7,25 @@ use ndk_abi::status::NTSTATUS;
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Passive, Platform};
 
-use super::{Owned, check, opaque, request};
+use crate::{Owned, check, opaque, request};
 
 /// What an SRQ notifies.
-pub(crate) trait SrqNotified: Send + Sync + 'static {
+pub trait SrqNotified: Send + Sync + 'static {
     /// Fewer receives than the threshold are left, or the SRQ failed. IRQL <= DISPATCH.
     fn notified(&self, status: NTSTATUS);
 }
 
 /// Size and threshold of an SRQ.
-pub(crate) struct SrqSize {
-    pub(crate) depth: u32,
-    pub(crate) sges: u32,
-    pub(crate) threshold: u32,
+#[allow(missing_docs, reason = "named as the parameters of NdkCreateSrq")]
+pub struct SrqSize {
+    pub depth: u32,
+    pub sges: u32,
+    pub threshold: u32,
 }
 
 impl<K: SrqNotified, P: Platform> Owned<NDK_SRQ, K, P> {
     /// NdkCreateSrq.
-    pub(crate) fn create_srq<J: Send + Sync>(
+    pub fn create_srq<J: Send + Sync>(
         pd: &Owned<NDK_PD, J, P>,
         size: &SrqSize,
         affinity: Option<GROUP_AFFINITY>,
@@ -49,7 +50,7 @@ impl<K: SrqNotified, P: Platform> Owned<NDK_SRQ, K, P> {
     }
 
     /// NdkModifySrq: 0 leaves a value as it is; a threshold arms the notification.
-    pub(crate) fn modify(&self, depth: u32, threshold: u32, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    pub fn modify(&self, depth: u32, threshold: u32, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let modify = self.table().NdkModifySrq;
         check(request::<P>(passive, |completion, context| {
             // SAFETY: an open SRQ; the completion and its context belong together.
@@ -58,7 +59,7 @@ impl<K: SrqNotified, P: Platform> Owned<NDK_SRQ, K, P> {
     }
 
     /// NdkSrqReceive. Not to overlap with itself.
-    pub(crate) fn receive(&self, context: u64, sges: &[NDK_SGE]) -> NTSTATUS {
+    pub fn receive(&self, context: u64, sges: &[NDK_SGE]) -> NTSTATUS {
         let count = u32::try_from(sges.len()).unwrap_or(u32::MAX);
         // SAFETY: an open SRQ, `count` entries; what they say is checked by the provider.
         unsafe { (self.table().NdkSrqReceive)(self.as_ptr(), opaque(context), sges.as_ptr(), count) }

@@ -1,0 +1,36 @@
+//! What is given to a consumer from outside: NDK adapters, and locked memory.
+#![allow(unsafe_code, reason = "traits whose implementers promise memory validity to an NDK provider")]
+
+use core::ptr::NonNull;
+
+use ndk_abi::ndkpi::{NDK_ADAPTER, NDK_VERSION};
+use ndk_abi::status::NTSTATUS;
+use ndk_abi::wdm::MDL;
+use platform::Passive;
+
+/// Where NDK adapters come from: NDIS, or whoever has the provider at hand.
+///
+/// # Safety
+/// The adapters obey NDKPI until they are closed. In particular `NdkGetCqResultsEx`, `NdkArmCq` and the post functions call no
+/// callback of the consumer before they return: callbacks come from DPCs.
+pub unsafe trait AdapterSource {
+    /// Opens the NDK adapter, as OPEN_NDK_ADAPTER_HANDLER does. Errors: `NDIS_STATUS_*`.
+    fn open_adapter(&self, version: NDK_VERSION, passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS>;
+
+    /// Closes it, as CLOSE_NDK_ADAPTER_HANDLER does: blocks until all of its objects are gone and their callbacks have
+    /// returned.
+    ///
+    /// # Safety
+    /// `adapter` came from [`AdapterSource::open_adapter`], is closed once, and the close of each of its objects has been
+    /// called.
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>);
+}
+
+/// Memory that is locked, or non-paged, until this is dropped, at any IRQL <= DISPATCH.
+///
+/// # Safety
+/// The MDL stays valid and unchanged, and its pages stay locked, until the drop.
+pub unsafe trait Pinned: Send + Sync + 'static {
+    /// The first MDL of the chain.
+    fn mdl(&self) -> NonNull<MDL>;
+}
