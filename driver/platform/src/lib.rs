@@ -1,11 +1,12 @@
 //! What the virtual RDMA device needs of a kernel, as one trait, and the small set of primitives built on it.
 //!
-//! * [`Platform`]: memory, spin locks, deferred procedure calls, events, IRQL. Implemented by the driver (Windows) and by
+//! * [`Platform`]: memory, spin locks, deferred procedure calls, timers, events, IRQL. Implemented by the driver (Windows) and by
 //!   the simulated kernel (tests). Everything is chosen at compile time: there is no virtual call on a hot path.
 //! * [`Passive`], [`Dispatch`]: proofs of the execution context, as types.
 //! * [`Arc`], [`Weak`]: fallible shared ownership. The *only* rundown primitive: an object is closed when its last strong
 //!   reference goes, see [`Arc::into_inner`].
 //! * [`Deferred`]: a serialised, coalescing deferred call embedded in an object.
+//! * [`Timer`]: a one-shot timer embedded in an object.
 //! * [`Slice`]: a fixed-length array from non-paged pool.
 //!
 //! No crate of the kernel side links `alloc`: memory that cannot be had is an error value, never a panic.
@@ -18,6 +19,7 @@ mod deferred;
 mod event;
 mod lock;
 mod slice;
+mod timer;
 
 pub use arc::{Arc, Weak};
 pub use context::{Dispatch, Passive};
@@ -25,6 +27,7 @@ pub use deferred::{Deferred, RunDeferred};
 pub use event::Event;
 pub use lock::{SpinLock, SpinLockGuard};
 pub use slice::Slice;
+pub use timer::{RunTimer, Timer};
 
 use core::{alloc::Layout, ffi::c_void, ptr::NonNull};
 
@@ -56,6 +59,9 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
 
     /// Storage of a notification event (`KEVENT`). All-zero bytes are a valid, uninitialised value.
     type Event: Send + Sync;
+
+    /// Storage of a one-shot timer and its DPC (`KTIMER`, `KDPC`). All-zero bytes are a valid, uninitialised value.
+    type Timer: Send + Sync;
 
     /// Non-paged, zeroed memory, or `None`. IRQL <= DISPATCH. `layout.size()` is not 0.
     fn allocate(layout: Layout) -> Option<NonNull<u8>>;
@@ -90,6 +96,33 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// # Safety
     /// As for [`Platform::queue_dpc`]; the DPC is not queued.
     unsafe fn queue_dpc_in_turn(dpc: *mut Self::Dpc);
+
+    /// A new, uninitialised timer: all-zero storage.
+    fn new_timer() -> Self::Timer;
+
+    /// Prepares a timer for use. IRQL <= DISPATCH.
+    ///
+    /// # Safety
+    /// `timer` stays at its address, and is not initialised again, until it is freed; it is not set.
+    unsafe fn initialize_timer(timer: *mut Self::Timer, routine: DpcRoutine, context: *mut c_void);
+
+    /// Has the routine run once at `DISPATCH_LEVEL` when `microseconds` are over, or up to [`Platform::timer_granularity`]
+    /// later. IRQL <= DISPATCH; spin locks may be held.
+    ///
+    /// # Safety
+    /// `timer` was initialised, and is not set; it and its context stay valid until the routine has been entered or
+    /// [`Platform::cancel_timer`] has returned `true`.
+    unsafe fn set_timer(timer: *mut Self::Timer, microseconds: u32);
+
+    /// Takes a set timer back. `true`: its routine will not run. `false`: it was entered, or will be. IRQL <= DISPATCH; spin
+    /// locks may be held.
+    ///
+    /// # Safety
+    /// `timer` was initialised and is valid during the call.
+    unsafe fn cancel_timer(timer: *mut Self::Timer) -> bool;
+
+    /// How much later than asked for a timer may expire, in microseconds: the time between two ticks of the clock.
+    fn timer_granularity() -> u32;
 
     /// A new, uninitialised event: all-zero storage.
     fn new_event() -> Self::Event;

@@ -21,11 +21,12 @@ use wdk_sys::{
     _MM_PAGE_PRIORITY::NormalPagePriority,
     _MODE::KernelMode,
     _WORK_QUEUE_TYPE::DelayedWorkQueue,
-    KDPC, KEVENT, KIRQL, KSPIN_LOCK, PIO_WORKITEM, PVOID,
+    KDPC, KEVENT, KIRQL, KSPIN_LOCK, KTIMER, LARGE_INTEGER, PIO_WORKITEM, PVOID,
     ntddk::{
         IoInitializeWorkItem, IoQueueWorkItemEx, IoSizeofWorkItem, IoUninitializeWorkItem, KeAcquireSpinLockRaiseToDpc,
-        KeInitializeDpc, KeInitializeEvent, KeInsertQueueDpc, KeReleaseSpinLock, KeSetEvent,
-        KeTryToAcquireSpinLockAtDpcLevel, KeWaitForSingleObject, MmMapLockedPagesSpecifyCache,
+        KeCancelTimer, KeInitializeDpc, KeInitializeEvent, KeInitializeTimer, KeInsertQueueDpc, KeQueryTimeIncrement,
+        KeReleaseSpinLock, KeSetEvent, KeSetTimer, KeTryToAcquireSpinLockAtDpcLevel, KeWaitForSingleObject,
+        MmMapLockedPagesSpecifyCache,
     },
 };
 
@@ -126,6 +127,18 @@ unsafe impl Send for Dpc {}
 // SAFETY: as for Send.
 unsafe impl Sync for Dpc {}
 
+/// A KTIMER and the DPC that it queues.
+#[repr(C)]
+pub(crate) struct Timer {
+    kernel: KTIMER,
+    dpc: Dpc,
+}
+
+// SAFETY: plain storage; it is used only through the platform's calls, under their contracts.
+unsafe impl Send for Timer {}
+// SAFETY: as for Send.
+unsafe impl Sync for Timer {}
+
 /// A KEVENT.
 #[repr(transparent)]
 pub(crate) struct Event(KEVENT);
@@ -177,6 +190,7 @@ unsafe impl Platform for Windows {
     type RawSpinLock = KernelSpinLock;
     type Dpc = Dpc;
     type Event = Event;
+    type Timer = Timer;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         // WdkAllocator ignores the alignment: what the pool does not promise is refused.
@@ -227,6 +241,44 @@ unsafe impl Platform for Windows {
         unsafe { IoInitializeWorkItem(DRIVER_OBJECT.load(Ordering::Acquire), item) };
         // SAFETY: just initialised; kept, with its context, until the routine is entered.
         unsafe { IoQueueWorkItemEx(item, Some(run_in_turn), DelayedWorkQueue, dpc.cast()) };
+    }
+
+    fn new_timer() -> Timer {
+        Timer { kernel: KTIMER::default(), dpc: Self::new_dpc() }
+    }
+
+    unsafe fn initialize_timer(timer: *mut Timer, routine: DpcRoutine, context: *mut c_void) {
+        // SAFETY: valid, by contract.
+        let kernel = unsafe { &raw mut (*timer).kernel };
+        // SAFETY: non-paged memory that stays where it is and is not in use, by contract.
+        unsafe { KeInitializeTimer(kernel) };
+        // SAFETY: valid, by contract.
+        let dpc = unsafe { &raw mut (*timer).dpc };
+        // SAFETY: the same.
+        unsafe { Self::initialize_dpc(dpc, routine, context) };
+    }
+
+    unsafe fn set_timer(timer: *mut Timer, microseconds: u32) {
+        // SAFETY: valid, by contract.
+        let kernel = unsafe { &raw mut (*timer).kernel };
+        // SAFETY: valid, by contract.
+        let dpc = unsafe { &raw mut (*timer).dpc.kernel };
+        // Negative: from now on, in units of 100 ns.
+        let due = LARGE_INTEGER { QuadPart: i64::from(microseconds) * -10 };
+        // SAFETY: initialised, not set, and kept until the routine is entered or the timer cancelled, by contract.
+        let _was_set = unsafe { KeSetTimer(kernel, due, dpc) };
+    }
+
+    unsafe fn cancel_timer(timer: *mut Timer) -> bool {
+        // SAFETY: valid, by contract.
+        let kernel = unsafe { &raw mut (*timer).kernel };
+        // SAFETY: initialised, by contract. TRUE: it was set, so its DPC was not queued.
+        unsafe { KeCancelTimer(kernel) != 0 }
+    }
+
+    fn timer_granularity() -> u32 {
+        // SAFETY: a constant of the kernel, in units of 100 ns.
+        unsafe { KeQueryTimeIncrement() }.div_ceil(10)
     }
 
     fn new_event() -> Event {

@@ -13,6 +13,7 @@ use crate::{
     lock::RawSpinLock,
     mdl, pool,
     processors::{self, Dpc},
+    timers::{self, Timer},
     violation::Breach,
 };
 
@@ -26,6 +27,7 @@ unsafe impl Platform for SimKernel {
     type RawSpinLock = RawSpinLock;
     type Dpc = Dpc;
     type Event = Event;
+    type Timer = Timer<Dpc>;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         irql::require("allocating", DISPATCH_LEVEL);
@@ -69,6 +71,38 @@ unsafe impl Platform for SimKernel {
         // SAFETY: the caller keeps it valid until the routine is entered.
         let _queued = unsafe { processors::queue(dpc) };
         processors::count_turn();
+    }
+
+    fn new_timer() -> Self::Timer {
+        Timer::default()
+    }
+
+    unsafe fn initialize_timer(timer: *mut Self::Timer, routine: DpcRoutine, context: *mut c_void) {
+        // SAFETY: the caller's timer is valid; it has no unshared parts.
+        let timer = unsafe { &*timer };
+        timer.dpc().initialize(routine, context);
+    }
+
+    unsafe fn set_timer(timer: *mut Self::Timer, microseconds: u32) {
+        irql::require("setting a timer", DISPATCH_LEVEL);
+        // SAFETY: the caller's pointer is valid, so not null.
+        let timer = unsafe { NonNull::new_unchecked(timer) };
+        let queue = |dpc: NonNull<Dpc>| {
+            // SAFETY: called once, when the timer expires: valid until its routine is entered.
+            let _queued = unsafe { processors::queue(dpc) };
+        };
+        // SAFETY: the caller keeps it valid until its routine is entered or it is cancelled.
+        unsafe { timers::set(timer, microseconds, queue) };
+    }
+
+    unsafe fn cancel_timer(timer: *mut Self::Timer) -> bool {
+        // SAFETY: valid during the call, by contract; it has no unshared parts.
+        let timer = unsafe { &*timer };
+        timers::cancel(timer)
+    }
+
+    fn timer_granularity() -> u32 {
+        0
     }
 
     fn new_event() -> Event {

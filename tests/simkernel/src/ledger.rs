@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    lock_table, mdl, pool, processors,
+    lock_table, mdl, pool, processors, timers,
     violation::{Breach, Violation},
     waiters::{self, Waiting},
 };
@@ -65,6 +65,8 @@ pub struct Ledger {
     pub dpc_runs: u64,
     /// DPCs that were queued in turn with other threads, ever.
     pub dpc_turns: u64,
+    /// Timers that are set.
+    pub set_timers: usize,
     /// Threads that wait.
     pub waiting: Vec<Waiting>,
 }
@@ -84,6 +86,7 @@ impl Ledger {
             running_dpcs,
             dpc_runs,
             dpc_turns: processors::turns(),
+            set_timers: timers::count(),
             waiting: waiters::list(),
         }
     }
@@ -108,6 +111,7 @@ impl Ledger {
             && self.live_mdls == 0
             && self.queued_dpcs == 0
             && self.running_dpcs == 0
+            && self.set_timers == 0
     }
 
     /// # Panics
@@ -139,7 +143,11 @@ impl fmt::Display for Ledger {
         for waiting in &self.waiting {
             writeln!(f, "{waiting}")?;
         }
-        write!(f, "DPCs: {} queued, {} running; ", self.queued_dpcs, self.running_dpcs)?;
+        write!(
+            f,
+            "DPCs: {} queued, {} running; timers: {} set; ",
+            self.queued_dpcs, self.running_dpcs, self.set_timers
+        )?;
         write!(f, "allocations: {} of {} live", self.live.len(), self.allocation_count)
     }
 }

@@ -8,6 +8,7 @@
 //! * Memory is zeroed, poisoned when freed, followed by a red zone, and each allocation is numbered in the ledger. With
 //!   `RUST_LIB_BACKTRACE=1` the ledger also says where it was made.
 //! * DPCs run at `DISPATCH_LEVEL` on a few processor threads.
+//! * Timers follow the real time, or a clock that the test holds and moves on: [`Session::hold_clock`].
 //! * [`Session::fail_allocation`] and [`Session::fail_mapping`] plant faults.
 //! * [`Pages`] and [`Mdl`] stand for a consumer's memory.
 //! * [`watchdog`] ends a test that stalls, and says what it is waiting for.
@@ -28,6 +29,7 @@ mod pages;
 mod pool;
 mod processors;
 mod session;
+mod timers;
 pub mod unchecked;
 mod violation;
 mod waiters;
@@ -43,6 +45,7 @@ pub use mdl::Mdl;
 pub use pages::Pages;
 pub use processors::{Dpc, PROCESSOR_COUNT};
 pub use session::{Session, boot};
+pub use timers::Timer;
 pub use unchecked::Unchecked;
 pub use violation::{Breach, Place, Violation};
 pub use waiters::Waiting;

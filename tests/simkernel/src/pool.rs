@@ -13,7 +13,7 @@ use std::{
 use crate::{
     irql,
     ledger::{self, Allocation, Purpose},
-    lock_table, order, processors,
+    lock_table, order, processors, timers,
     violation::{Breach, Place},
     waiters,
 };
@@ -107,6 +107,9 @@ pub(crate) fn free(memory: NonNull<u8>, layout: Layout) {
     let range = address..address.saturating_add(layout.size());
     if let Some(dpc) = processors::unqueue_in(&range) {
         ledger::breach(Breach::FreedQueuedDpc(dpc));
+    }
+    if let Some(timer) = timers::unset_in(&range) {
+        ledger::breach(Breach::FreedSetTimer(timer));
     }
     if let Some(object) = waiters::waited_for_in(&range) {
         ledger::breach(Breach::FreedWhileWaiting(object));

@@ -11,7 +11,7 @@ use crate::{
     fault::{Fault, Point},
     irql,
     ledger::{self, Ledger},
-    lock_table, mdl, order, pool, processors, watchdog,
+    lock_table, mdl, order, pool, processors, timers, watchdog,
 };
 
 static SESSION: Mutex<()> = Mutex::new(());
@@ -50,6 +50,7 @@ pub fn boot() -> Session {
     mdl::reset();
     order::reset();
     pool::reset();
+    timers::reset();
     ledger::begin();
     Session { _exclusive: exclusive, finished: false }
 }
@@ -96,6 +97,16 @@ impl Session {
     /// Waits until no DPC is queued or running (`KeFlushQueuedDpcs`, wdm.h). For ever, if they requeue themselves.
     pub fn flush_dpcs(&self) {
         while !processors::flush(QUIESCE_LIMIT) {}
+    }
+
+    /// Stops the clock of timers: from now on it moves by [`Session::advance`] only, until the session ends.
+    pub fn hold_clock(&self) {
+        timers::hold();
+    }
+
+    /// Moves a held clock on. The DPCs of the timers that expire are queued in the order of their times before this returns.
+    pub fn advance(&self, time: Duration) {
+        timers::advance(time);
     }
 
     /// Ends the session as dropping it does, but gives the ledger instead of panicking.

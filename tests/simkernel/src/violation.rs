@@ -58,6 +58,10 @@ pub enum Breach {
     UseAfterFree(u64),
     /// Memory was freed with a queued DPC in it.
     FreedQueuedDpc(usize),
+    /// Memory was freed with a timer in it that is set.
+    FreedSetTimer(usize),
+    /// A timer was set that is set already.
+    SetTwice(usize),
     /// Memory was freed with something in it that a thread waits for.
     FreedWhileWaiting(usize),
     /// Memory was freed with a spin lock in it that the freeing thread holds.
@@ -92,6 +96,8 @@ impl fmt::Display for Breach {
             Self::Overrun(number) => write!(f, "allocation #{number} written past its end"),
             Self::UseAfterFree(number) => write!(f, "allocation #{number} written after it was freed"),
             Self::FreedQueuedDpc(dpc) => write!(f, "freed with the queued DPC {dpc:#x} in it"),
+            Self::FreedSetTimer(timer) => write!(f, "freed with the timer {timer:#x} in it set"),
+            Self::SetTwice(timer) => write!(f, "timer {timer:#x} set twice"),
             Self::FreedWhileWaiting(object) => write!(f, "freed while a thread waits for {object:#x} in it"),
             Self::FreedHeldLock(lock) => write!(f, "freed with the held spin lock {lock:#x} in it"),
             Self::Uninitialized(object) => write!(f, "{object:#x} used before it was initialised"),

@@ -6,7 +6,7 @@
 //! * A thread is a processor. DPCs run as on Windows: a DPC runs on the processor that queued it, in the order of queueing,
 //!   as soon as the IRQL drops below `DISPATCH_LEVEL`: at once if it is lower already, else at the end of the outermost lock,
 //!   DPC or [`at_dispatch`].
-//! * DPCs in turn run on one system thread.
+//! * DPCs in turn, and those of timers, run on one system thread.
 //! * [`passive`] and [`at_dispatch`] mint the tokens; [`crate::Mdl::lock`] describes any memory.
 #![expect(unsafe_code, reason = "implements the unsafe trait Platform: kernel objects live behind raw pointers")]
 
@@ -19,7 +19,11 @@ use std::{alloc::Layout, ffi::c_void, ptr::NonNull};
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA};
 use platform::{DISPATCH_LEVEL, Dispatch, DpcRoutine, PASSIVE_LEVEL, Passive, Platform};
 
-use crate::{event::Event, mdl};
+use crate::{
+    event::Event,
+    mdl,
+    timers::{self, Timer},
+};
 
 pub use lock::RawSpinLock;
 pub use processor::Dpc;
@@ -34,6 +38,7 @@ unsafe impl Platform for Unchecked {
     type RawSpinLock = RawSpinLock;
     type Dpc = Dpc;
     type Event = Event;
+    type Timer = Timer<Dpc>;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the size is not 0, by contract.
@@ -67,6 +72,37 @@ unsafe impl Platform for Unchecked {
     unsafe fn queue_dpc_in_turn(dpc: *mut Dpc) {
         // SAFETY: the same.
         unsafe { system_thread::queue(dpc) };
+    }
+
+    fn new_timer() -> Self::Timer {
+        Timer::default()
+    }
+
+    unsafe fn initialize_timer(timer: *mut Self::Timer, routine: DpcRoutine, context: *mut c_void) {
+        // SAFETY: the caller's timer is valid; it has no unshared parts.
+        let timer = unsafe { &*timer };
+        timer.dpc().initialize(routine, context);
+    }
+
+    unsafe fn set_timer(timer: *mut Self::Timer, microseconds: u32) {
+        // SAFETY: the caller's pointer is valid, so not null.
+        let timer = unsafe { NonNull::new_unchecked(timer) };
+        let queue = |dpc: NonNull<Dpc>| {
+            // SAFETY: called once, when the timer expires: valid until its routine is entered.
+            unsafe { system_thread::queue(dpc.as_ptr()) };
+        };
+        // SAFETY: the caller keeps it valid until its routine is entered or it is cancelled.
+        unsafe { timers::set(timer, microseconds, queue) };
+    }
+
+    unsafe fn cancel_timer(timer: *mut Self::Timer) -> bool {
+        // SAFETY: valid during the call, by contract; it has no unshared parts.
+        let timer = unsafe { &*timer };
+        timers::cancel(timer)
+    }
+
+    fn timer_granularity() -> u32 {
+        0
     }
 
     fn new_event() -> Event {
