@@ -10,7 +10,7 @@ use std::{
 
 use platform::DISPATCH_LEVEL;
 
-use crate::{irql, ledger, lock_table, violation::Breach, waiters, watchdog};
+use crate::{irql, ledger, lock_table, schedule, violation::Breach, waiters, watchdog};
 
 /// One for all events: an event is nothing but its state, which may be freed as soon as a wait for it is over.
 static TABLE: Mutex<()> = Mutex::new(());
@@ -47,9 +47,15 @@ impl Event {
     pub(crate) fn set(&self) {
         irql::require("setting an event", DISPATCH_LEVEL);
         if self.usable() {
-            let _table = lock_table(&TABLE);
-            self.0.store(SIGNALLED, Ordering::Release);
-            CHANGED.notify_all();
+            let address = self.address();
+            schedule::occasion("set event", address);
+            {
+                let _table = lock_table(&TABLE);
+                self.0.store(SIGNALLED, Ordering::Release);
+                CHANGED.notify_all();
+            }
+            schedule::progress();
+            schedule::wake(address);
         }
     }
 
@@ -59,6 +65,9 @@ impl Event {
             return;
         }
         let _waiting = waiters::enter("event", self.address());
+        while schedule::is_active() && self.0.load(Ordering::Acquire) != SIGNALLED {
+            schedule::block("event", self.address());
+        }
         let mut table = lock_table(&TABLE);
         while self.0.load(Ordering::Acquire) != SIGNALLED {
             // The time is for the watchdog, which panics the stalled.

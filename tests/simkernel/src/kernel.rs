@@ -13,6 +13,7 @@ use crate::{
     lock::RawSpinLock,
     mdl, pool,
     processors::{self, Dpc},
+    schedule,
     timers::{self, Timer},
     violation::Breach,
 };
@@ -35,11 +36,13 @@ unsafe impl Platform for SimKernel {
             ledger::breach(Breach::EmptyAllocation);
             return None;
         }
+        schedule::occasion("allocate", 0);
         if fault::strikes(fault::Point::Allocation) { None } else { pool::allocate(layout, Purpose::Pool) }
     }
 
     unsafe fn free(memory: NonNull<u8>, layout: Layout) {
         irql::require("freeing", DISPATCH_LEVEL);
+        schedule::occasion("free", memory.addr().get());
         pool::free(memory, layout);
     }
 
@@ -61,7 +64,9 @@ unsafe impl Platform for SimKernel {
         // SAFETY: the caller's pointer is valid, so not null.
         let dpc = unsafe { NonNull::new_unchecked(dpc) };
         // SAFETY: the caller keeps it valid until the routine is entered.
-        unsafe { processors::queue(dpc) }
+        let queued = unsafe { processors::queue(dpc) };
+        schedule::occasion("queue DPC", dpc.addr().get());
+        queued
     }
 
     unsafe fn queue_dpc_in_turn(dpc: *mut Dpc) {
@@ -71,6 +76,7 @@ unsafe impl Platform for SimKernel {
         // SAFETY: the caller keeps it valid until the routine is entered.
         let _queued = unsafe { processors::queue(dpc) };
         processors::count_turn();
+        schedule::occasion("queue DPC in turn", dpc.addr().get());
     }
 
     fn new_timer() -> Self::Timer {
@@ -93,11 +99,13 @@ unsafe impl Platform for SimKernel {
         };
         // SAFETY: the caller keeps it valid until its routine is entered or it is cancelled.
         unsafe { timers::set(timer, microseconds, queue) };
+        schedule::occasion("set timer", timer.addr().get());
     }
 
     unsafe fn cancel_timer(timer: *mut Self::Timer) -> bool {
         // SAFETY: valid during the call, by contract; it has no unshared parts.
         let timer = unsafe { &*timer };
+        schedule::occasion("cancel timer", std::ptr::from_ref(timer).addr());
         timers::cancel(timer)
     }
 

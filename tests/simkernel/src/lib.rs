@@ -14,8 +14,8 @@
 //! * [`watchdog`] ends a test that stalls, and says what it is waiting for.
 //! * Fidelity is a switch: [`Unchecked`] is the same platform without any check, for benchmarks; see [`unchecked`].
 //!
-//! The choices of a schedule are made in two places only, which processor takes which DPC (`processors`) and who gets
-//! a contended lock (`lock`).
+//! [`boot`] leaves the schedule to the machine, and any thread may call. In a session of [`boot_seeded`] the schedule comes
+//! from a seed: which processor takes which DPC, who gets a contended lock, who is preempted where. It replays.
 
 mod event;
 mod fault;
@@ -28,6 +28,7 @@ mod order;
 mod pages;
 mod pool;
 mod processors;
+mod schedule;
 mod session;
 mod timers;
 pub mod unchecked;
@@ -44,7 +45,8 @@ pub use lock::RawSpinLock;
 pub use mdl::Mdl;
 pub use pages::Pages;
 pub use processors::{Dpc, PROCESSOR_COUNT};
-pub use session::{Session, boot};
+pub use schedule::{JoinHandle, Scope, Step, Trace, lock_paused, pause, scope};
+pub use session::{Session, boot, boot_seeded, each_seed};
 pub use timers::Timer;
 pub use unchecked::Unchecked;
 pub use violation::{Breach, Place, Violation};

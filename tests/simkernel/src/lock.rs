@@ -9,7 +9,7 @@ use std::{
 
 use platform::DISPATCH_LEVEL;
 
-use crate::{irql, ledger, order, violation::Breach, waiters, watchdog};
+use crate::{irql, ledger, order, schedule, violation::Breach, waiters, watchdog};
 
 /// A spin lock that checks its use. An all-zero one is free.
 pub struct RawSpinLock(AtomicBool);
@@ -25,6 +25,13 @@ impl RawSpinLock {
 
     /// Spins: the other processors are threads, of which the machine may have fewer, so the time slice is given up.
     fn spin(&self) {
+        if schedule::is_active() {
+            let _waiting = waiters::enter("spin lock", self.address());
+            while !self.try_acquire() {
+                schedule::block("contended lock", self.address());
+            }
+            return;
+        }
         for _ in 0..1000 {
             thread::yield_now();
             if !self.0.load(Ordering::Relaxed) && self.try_acquire() {
@@ -56,6 +63,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
             panic!("spin lock taken twice by one thread, now at {}", Location::caller());
         }
         order::check(self.address());
+        schedule::occasion("lock", self.address());
         let before = irql::raise_to_dispatch();
         if !self.try_acquire() {
             self.spin();
@@ -65,6 +73,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
 
     fn try_lock(&self) -> bool {
         irql::require("taking a spin lock", DISPATCH_LEVEL);
+        schedule::occasion("try lock", self.address());
         let before = irql::raise_to_dispatch();
         let taken = self.try_acquire();
         if taken {
@@ -77,8 +86,11 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
 
     unsafe fn unlock(&self) {
         let before = irql::pop_held(self.address());
+        let address = self.address();
         self.0.store(false, Ordering::Release);
         irql::lower_to(before);
+        schedule::wake(address);
+        schedule::occasion("unlock", address);
     }
 
     fn is_locked(&self) -> bool {

@@ -14,7 +14,7 @@ use std::{
 
 use platform::{DISPATCH_LEVEL, DpcRoutine};
 
-use crate::{irql, ledger, lock_table, violation::Breach, waiters, watchdog};
+use crate::{irql, ledger, lock_table, schedule, violation::Breach, waiters, watchdog};
 
 /// The number of processor threads. More than small machines have cores, for the sake of preemption.
 pub const PROCESSOR_COUNT: usize = 4;
@@ -65,7 +65,9 @@ impl Dpc {
 /// # Safety
 /// The DPC stays valid until its routine has been entered.
 pub(crate) unsafe fn queue(dpc: NonNull<Dpc>) -> bool {
-    START.call_once(start);
+    if !schedule::is_active() {
+        START.call_once(start);
+    }
     let mut queue = lock_table(&QUEUE);
     // SAFETY: the caller keeps it valid until its routine is entered, which cannot be while QUEUE is locked.
     let fields = unsafe { dpc.as_ref() };
@@ -77,7 +79,13 @@ pub(crate) unsafe fn queue(dpc: NonNull<Dpc>) -> bool {
         return false;
     }
     queue.queued.push_back(Queued(dpc));
-    WORK.notify_one();
+    if schedule::is_active() {
+        drop(queue);
+        schedule::progress();
+        schedule::wake_processor();
+    } else {
+        WORK.notify_one();
+    }
     true
 }
 
@@ -100,30 +108,44 @@ fn start() {
 
 /// The life of a processor.
 fn process() {
-    let mut queue = lock_table(&QUEUE);
     loop {
-        let Some(Queued(dpc)) = queue.queued.pop_front() else {
+        let mut queue = lock_table(&QUEUE);
+        while queue.queued.is_empty() || schedule::is_active() {
             queue = WORK.wait(queue).unwrap_or_else(PoisonError::into_inner);
-            continue;
-        };
-        // SAFETY: still queued, so still valid.
-        let fields = unsafe { dpc.as_ref() };
-        fields.queued.set(false);
-        let context = fields.context.get();
-        let routine = fields.routine.get();
-        queue.running += 1;
+        }
         drop(queue);
-        if let Some(routine) = routine {
-            // SAFETY: the context is the one the DPC was initialised with; the routine is called once for each queueing.
-            irql::run_at(DISPATCH_LEVEL, || unsafe { routine(context) });
-        }
-        queue = lock_table(&QUEUE);
-        queue.running -= 1;
-        queue.runs += 1;
-        if queue.running == 0 && queue.queued.is_empty() {
-            IDLE.notify_all();
-        }
+        run_any(|_| 0);
     }
+}
+
+/// Runs the DPC that `choose` names, of so many queued ones. False: there is none.
+pub(crate) fn run_any(choose: impl FnOnce(usize) -> usize) -> bool {
+    let mut queue = lock_table(&QUEUE);
+    if queue.queued.is_empty() {
+        return false;
+    }
+    let chosen = choose(queue.queued.len());
+    let Some(Queued(dpc)) = queue.queued.remove(chosen) else { return false };
+    // SAFETY: still queued, so still valid.
+    let fields = unsafe { dpc.as_ref() };
+    fields.queued.set(false);
+    let context = fields.context.get();
+    let routine = fields.routine.get();
+    queue.running += 1;
+    drop(queue);
+    schedule::progress();
+    schedule::occasion("run DPC", dpc.addr().get());
+    if let Some(routine) = routine {
+        // SAFETY: the context is the one the DPC was initialised with; the routine is called once for each queueing.
+        irql::run_at(DISPATCH_LEVEL, || unsafe { routine(context) });
+    }
+    let mut queue = lock_table(&QUEUE);
+    queue.running -= 1;
+    queue.runs += 1;
+    if queue.running == 0 && queue.queued.is_empty() {
+        IDLE.notify_all();
+    }
+    true
 }
 
 /// Waits until no DPC is queued or running. False: it was not to be within `limit`.
@@ -131,6 +153,12 @@ pub(crate) fn flush(limit: Duration) -> bool {
     irql::require("flushing DPCs", irql::WAIT_LIMIT);
     let end = Instant::now() + limit;
     let _waiting = waiters::enter("DPCs", 0);
+    while schedule::is_active() && !is_idle() {
+        if schedule::is_stalled() || Instant::now() > end {
+            return false;
+        }
+        schedule::pause();
+    }
     let mut queue = lock_table(&QUEUE);
     while queue.running != 0 || !queue.queued.is_empty() {
         if Instant::now() > end {
@@ -142,6 +170,11 @@ pub(crate) fn flush(limit: Duration) -> bool {
         }
     }
     true
+}
+
+fn is_idle() -> bool {
+    let queue = lock_table(&QUEUE);
+    queue.running == 0 && queue.queued.is_empty()
 }
 
 /// Takes DPCs out of the queue whose memory is about to go; gives the address of one.

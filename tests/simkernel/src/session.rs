@@ -11,7 +11,9 @@ use crate::{
     fault::{Fault, Point},
     irql,
     ledger::{self, Ledger},
-    lock_table, mdl, order, pool, processors, timers, watchdog,
+    lock_table, mdl, order, pool, processors,
+    schedule::{self, Processors, Trace},
+    timers, watchdog,
 };
 
 static SESSION: Mutex<()> = Mutex::new(());
@@ -33,6 +35,8 @@ pub struct Session {
     _exclusive: MutexGuard<'static, ()>,
     /// The ledger was looked at.
     finished: bool,
+    /// Of a seeded session.
+    processors: Option<Processors>,
 }
 
 /// Starts with a clean ledger, when the session before has ended.
@@ -52,7 +56,35 @@ pub fn boot() -> Session {
     pool::reset();
     timers::reset();
     ledger::begin();
-    Session { _exclusive: exclusive, finished: false }
+    Session { _exclusive: exclusive, finished: false, processors: None }
+}
+
+/// As [`boot`], with a schedule that `seed` determines: one thread or processor runs at a time, and which one is chosen by a
+/// generator wherever the driver enters the simulated kernel. `SOFTNDK_SEED` in the environment replaces the seed; a panic
+/// prints it.
+///
+/// * Threads that call the driver are started with [`crate::scope`].
+/// * Loops that wait call [`crate::pause`]. Whoever waits otherwise for another thread of the session waits for ever.
+/// * Timers expire while nobody has anything to do but to wait; [`Session::hold_clock`] ends that.
+/// * When nobody can go on, because of a deadlock or of something that never comes, that is reported at once.
+#[must_use = "the session ends when it is dropped"]
+#[track_caller]
+pub fn boot_seeded(seed: u64) -> Session {
+    let mut session = boot();
+    timers::simulate_time();
+    schedule::begin(schedule::seed_from_environment().unwrap_or(seed));
+    session.processors = Some(schedule::start_processors());
+    session
+}
+
+/// Runs `scenario` in a session of each seed; only in that of `SOFTNDK_SEED`, if it is set.
+pub fn each_seed(seeds: impl IntoIterator<Item = u64>, mut scenario: impl FnMut(&Session)) {
+    for seed in seeds {
+        scenario(&boot_seeded(seed));
+        if schedule::seed_from_environment().is_some() {
+            break;
+        }
+    }
 }
 
 impl Session {
@@ -88,6 +120,12 @@ impl Session {
         Fault::plant(Point::Mapping, nth)
     }
 
+    /// What happened so far, if the session is seeded.
+    #[must_use]
+    pub fn trace(&self) -> Option<Trace> {
+        schedule::trace()
+    }
+
     /// The state at this moment.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
@@ -119,6 +157,9 @@ impl Session {
         self.finished = true;
         irql::check_at_end();
         processors::flush(QUIESCE_LIMIT);
+        if let Some(processors) = self.processors.take() {
+            processors.stop();
+        }
         pool::release_freed();
         let ledger = Ledger::now();
         ledger::end();

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{ledger, lock_table, violation::Breach};
 
-static TIMERS: Mutex<Timers> = Mutex::new(Timers { set: BTreeMap::new(), number: 0, held: None });
+static TIMERS: Mutex<Timers> = Mutex::new(Timers { set: BTreeMap::new(), number: 0, held: None, simulated: false });
 static CHANGED: Condvar = Condvar::new();
 static START: Once = Once::new();
 
@@ -44,6 +44,8 @@ struct Timers {
     number: u64,
     /// The time at which the clock is held.
     held: Option<Duration>,
+    /// Whether the scheduler moves it on.
+    simulated: bool,
 }
 
 struct Address<D>(NonNull<Timer<D>>);
@@ -129,9 +131,28 @@ fn run() {
     }
 }
 
+/// Has the scheduler move the clock.
+pub(crate) fn simulate_time() {
+    hold();
+    lock_table(&TIMERS).simulated = true;
+}
+
+/// Moves a simulated clock on to when the first timer expires. False: it is not simulated, or there is none.
+pub(crate) fn expire_next() -> bool {
+    let mut timers = lock_table(&TIMERS);
+    let first = timers.set.first_key_value().map(|(&(due, _), _)| due);
+    let expires = timers.simulated && first.is_some();
+    if expires {
+        timers.held = timers.held.max(first);
+        timers.expire();
+    }
+    expires
+}
+
 /// Holds the clock.
 pub(crate) fn hold() {
     let mut timers = lock_table(&TIMERS);
+    timers.simulated = false;
     timers.held = Some(timers.now());
 }
 
@@ -164,4 +185,5 @@ pub(crate) fn reset() {
     let mut timers = lock_table(&TIMERS);
     timers.set.clear();
     timers.held = None;
+    timers.simulated = false;
 }

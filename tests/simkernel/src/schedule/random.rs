@@ -1,0 +1,36 @@
+//! The generator behind a schedule.
+
+use std::env;
+
+/// SplitMix64 (Steele, Lea, Flood 2014). Of our own, so that a seed means the same schedule whatever version of a crate is in.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub(super) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// The seed to replay: `SOFTNDK_SEED`.
+///
+/// # Panics
+/// If it is no number.
+pub(crate) fn seed_from_environment() -> Option<u64> {
+    let seed = env::var("SOFTNDK_SEED").ok()?;
+    match seed.parse() {
+        Ok(seed) => Some(seed),
+        Err(error) => panic!("SOFTNDK_SEED={seed}: {error}"),
+    }
+}
