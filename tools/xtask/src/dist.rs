@@ -1,4 +1,4 @@
-//! `cargo xtask build`: everything that a run needs, in target/dist.
+//! `cargo xtask build`: everything that a run needs, and the library for consumers written in C, in target/dist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ const STAND_IN_FILES: [(&str, &str); 7] = [
     ("selftest_driver.dll", "selftest.sys"),
 ];
 
-/// Builds softndk.sys, ndharness.exe and the stand-ins, and checks every import.
+/// Builds softndk.sys, ndharness.exe, the stand-ins and libsoftndk_sim.so, and checks every import.
 pub(crate) fn build() -> Result<()> {
     let dist = paths::dist();
     fs::create_dir_all(dist.join("wine"))?;
@@ -43,7 +43,17 @@ pub(crate) fn build() -> Result<()> {
     for (built, name) in STAND_IN_FILES {
         copy(&stand_ins.join(built), &dist.join("wine").join(name))?;
     }
+    step("building libsoftndk_sim.so", build_sim)?;
+    let host = paths::root().join("target/release");
+    copy(&host.join("libsoftndk_sim.so"), &dist.join("libsoftndk_sim.so"))?;
+    copy(&paths::root().join("tests/csim/include/softndk_sim.h"), &dist.join("softndk_sim.h"))?;
     check_imports(&dist)
+}
+
+/// Builds the simulated kernel with the provider, for the host.
+fn build_sim() -> Result<()> {
+    let mut command = cargo(&paths::root());
+    run(command.args(["build", "--release", "--package", "softndk-sim", "--lib", "--target-dir", "target"]))
 }
 
 /// Builds the driver that can be told to break a rule, for the negative controls.

@@ -42,7 +42,7 @@ struct Arguments {
 enum Task {
     /// Install what the build and the tests need
     Setup,
-    /// Build target/dist: softndk.sys, ndharness.exe and the stand-ins
+    /// Build target/dist: softndk.sys, ndharness.exe, the stand-ins, and libsoftndk_sim.so for consumers in C
     Build,
     /// Build, load the driver under Wine, run every case, write target/report/run.json
     Run,
