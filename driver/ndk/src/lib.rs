@@ -22,6 +22,7 @@ mod lam;
 mod listener;
 mod mdl;
 mod mr;
+mod mw;
 mod object;
 mod pd;
 mod provider;

@@ -5,22 +5,22 @@ use core::ffi::c_void;
 
 use ndk_abi::{
     ndkpi::{
-        NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_PD, NDK_PD_DISPATCH, NDK_QP,
-        NDK_SRQ,
+        NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_MW, NDK_PD, NDK_PD_DISPATCH,
+        NDK_QP, NDK_SRQ,
     },
     status::NTSTATUS,
     wdm::{BOOLEAN, GROUP_AFFINITY},
 };
 use platform::{Arc, Platform};
 use soft_rdma::{
-    CompletionQueue, Error, InitiatorSizes, MemoryRegion, ProtectionDomain, QueuePair, ReceiveSource,
+    CompletionQueue, Error, InitiatorSizes, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, ReceiveSource,
     SharedReceiveQueue,
 };
 
 use crate::{
-    callback, mr,
+    callback, mr, mw,
     object::{Object, close, created, query_extension},
-    qp, srq, unsupported,
+    qp, srq,
 };
 
 pub(crate) const fn table<P: Platform>() -> NDK_PD_DISPATCH {
@@ -28,7 +28,7 @@ pub(crate) const fn table<P: Platform>() -> NDK_PD_DISPATCH {
         NdkClosePd: close::<ProtectionDomain<P>, P>,
         NdkQueryExtension: query_extension,
         NdkCreateMr: create_mr::<P>,
-        NdkCreateMw: unsupported::create_mw,
+        NdkCreateMw: create_mw::<P>,
         NdkCreateSrq: create_srq::<P>,
         NdkCreateQp: create_qp::<P>,
         NdkCreateQpWithSrq: create_qp_with_srq::<P>,
@@ -51,6 +51,25 @@ unsafe extern "system" fn create_mr<P: Platform>(
     let pd = unsafe { Object::<ProtectionDomain<P>, P>::of(pd) };
     let object = MemoryRegion::new(pd, fast_register != 0).and_then(|mr| {
         Ok(Object::hand_out(pd.adapter(), ndk_abi::ndkpi::NdkObjectTypeMr, const { &mr::table::<P>() }, mr)?)
+    });
+    // SAFETY: the out parameter of the call.
+    unsafe { created(object, out) }
+}
+
+/// NdkCreateMw.
+///
+/// # Safety
+/// NDK_FN_CREATE_MW.
+unsafe extern "system" fn create_mw<P: Platform>(
+    pd: *mut NDK_PD,
+    _completion: NDK_FN_CREATE_COMPLETION,
+    _context: *mut c_void,
+    out: *mut *mut NDK_MW,
+) -> NTSTATUS {
+    // SAFETY: the consumer's open domain.
+    let pd = unsafe { Object::<ProtectionDomain<P>, P>::of(pd) };
+    let object = MemoryWindow::new(pd).and_then(|mw| {
+        Ok(Object::hand_out(pd.adapter(), ndk_abi::ndkpi::NdkObjectTypeMw, const { &mw::table::<P>() }, mw)?)
     });
     // SAFETY: the out parameter of the call.
     unsafe { created(object, out) }

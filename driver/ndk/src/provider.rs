@@ -9,7 +9,8 @@ use ndk_abi::{
     ndkpi::{
         NDK_ADAPTER, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED,
         NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED,
-        NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_ADAPTER_INFO, NDK_VERSION,
+        NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED,
+        NDK_ADAPTER_INFO, NDK_VERSION,
     },
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
@@ -118,6 +119,7 @@ impl<P: Platform> Provider<P> {
             AdapterFlags: NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
                 | NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED
                 | NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED
+                | NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED
                 | NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
                 | NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
             RdmaTechnology: ndk_abi::ndkpi::NdkiWarp,
@@ -131,6 +133,7 @@ impl<P: Platform> Provider<P> {
             MaxCqCount: limits::CQS,
             MaxMrCount: limits::MRS,
             MaxPdCount: limits::PDS,
+            MaxMwCount: limits::MWS,
             MaxSrqCount: limits::SRQS,
             ..NDIS_NDK_CAPABILITIES::ZERO
         }
@@ -162,7 +165,7 @@ impl<P: Platform> Provider<P> {
             pds: self.0.count(Kind::Pd),
             cqs: self.0.count(Kind::Cq),
             mrs: self.0.count(Kind::Mr),
-            mws: 0,
+            mws: self.0.count(Kind::Mw),
             srqs: self.0.count(Kind::Srq),
             qps: self.0.count(Kind::Qp),
             connectors: self.0.count(Kind::Connector),

@@ -5,17 +5,20 @@ use core::ffi::c_void;
 
 use ndk_abi::{
     ndkpi::{
-        NDK_LOGICAL_ADDRESS, NDK_MR, NDK_OBJECT_HEADER, NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ,
-        NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_QP, NDK_QP_DISPATCH, NDK_SGE,
+        NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_OP_FLAG_ALLOW_LOCAL_WRITE,
+        NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_QP,
+        NDK_QP_DISPATCH, NDK_SGE, NdkObjectTypeMr, NdkObjectTypeMw,
     },
     status::NTSTATUS,
 };
 use platform::Platform;
-use soft_rdma::{Access, Error, FastRegistration, Flags, MemoryRegion, Post, QueuePair, Remote, Sge};
+use soft_rdma::{
+    Access, Error, FastRegistration, Flags, MemoryRegion, MemoryWindow, Part, Post, QueuePair, Remote, Sge,
+};
 
 use crate::{
     object::{Object, close, query_extension},
-    status, unsupported,
+    status,
 };
 
 pub(crate) const fn table<P: Platform>() -> NDK_QP_DISPATCH {
@@ -25,7 +28,7 @@ pub(crate) const fn table<P: Platform>() -> NDK_QP_DISPATCH {
         NdkFlush: flush::<P>,
         NdkSend: send::<P>,
         NdkReceive: receive::<P>,
-        NdkBind: unsupported::bind,
+        NdkBind: bind::<P>,
         NdkFastRegister: fast_register::<P>,
         NdkInvalidate: invalidate::<P>,
         NdkRead: read::<P>,
@@ -202,7 +205,37 @@ unsafe extern "system" fn fast_register<P: Platform>(
     unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags & !rights, Post::FastRegister(mr, registration)) }
 }
 
-/// NdkInvalidate, of a memory region; there are no memory windows yet.
+/// NdkBind.
+///
+/// # Safety
+/// NDK_FN_BIND.
+unsafe extern "system" fn bind<P: Platform>(
+    qp: *mut NDK_QP,
+    context: *mut c_void,
+    mr: *mut NDK_MR,
+    mw: *mut NDK_MW,
+    address: *mut c_void,
+    length: usize,
+    flags: u32,
+) -> NTSTATUS {
+    // The flag for remote writing contains the one for local writing, which means nothing here by itself.
+    let may_write = flags & NDK_OP_FLAG_ALLOW_REMOTE_WRITE == NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
+    let may_read = flags & NDK_OP_FLAG_ALLOW_REMOTE_READ != 0;
+    let mut access = Access::empty();
+    access.set(Access::REMOTE_WRITE, may_write);
+    access.set(Access::REMOTE_READ, may_read);
+    let write = if may_write { NDK_OP_FLAG_ALLOW_REMOTE_WRITE } else { 0 };
+    let flags = flags & !(write | NDK_OP_FLAG_ALLOW_REMOTE_READ);
+    let part = Part { address: address.expose_provenance() as u64, length: length as u64, access };
+    // SAFETY: the consumer's open region.
+    let mr = unsafe { Object::<MemoryRegion<P>, P>::of(mr) };
+    // SAFETY: the consumer's open window.
+    let mw = unsafe { Object::<MemoryWindow<P>, P>::of(mw) };
+    // SAFETY: the caller's contract.
+    unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags, Post::Bind(mw, mr, part)) }
+}
+
+/// NdkInvalidate, of a region or a window: the type in the head says which.
 ///
 /// # Safety
 /// NDK_FN_INVALIDATE.
@@ -215,8 +248,17 @@ unsafe extern "system" fn invalidate<P: Platform>(
     if object.is_null() {
         return status::error(Error::InvalidParameter);
     }
-    // SAFETY: the consumer's open region.
-    let mr = unsafe { Object::<MemoryRegion<P>, P>::of(object) };
+    // SAFETY: the consumer's open object; nobody writes the type.
+    let object_type = unsafe { (*object).ObjectType };
+    let what = if object_type == NdkObjectTypeMr {
+        // SAFETY: a region, by its type.
+        Post::Invalidate(unsafe { Object::<MemoryRegion<P>, P>::of(object) })
+    } else if object_type == NdkObjectTypeMw {
+        // SAFETY: a window, by its type.
+        Post::InvalidateWindow(unsafe { Object::<MemoryWindow<P>, P>::of(object) })
+    } else {
+        return status::error(Error::InvalidParameter);
+    };
     // SAFETY: the caller's contract.
-    unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags, Post::Invalidate(mr)) }
+    unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags, what) }
 }

@@ -5,24 +5,19 @@ use core::ffi::c_void;
 
 use ndk_abi::{
     ndkpi::{
-        NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MW,
-        NDK_PD, NDK_QP, NDK_SHARED_ENDPOINT,
+        NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_QP,
+        NDK_SHARED_ENDPOINT,
     },
     sockaddr::SOCKADDR,
     status::{NTSTATUS, STATUS_NOT_SUPPORTED},
 };
 
-/// The dispatch entries, of 70, that are not implemented: table and member. Those of the two objects that cannot be made yet
-/// are among them.
+/// The dispatch entries, of 70, that are not implemented: table and member. Those of the object that cannot be made yet are
+/// among them.
 pub const UNSUPPORTED: &[(&str, &str)] = &[
     ("NDK_ADAPTER_DISPATCH", "NdkCreateSharedEndpoint"),
-    ("NDK_PD_DISPATCH", "NdkCreateMw"),
     ("NDK_CQ_DISPATCH", "NdkControlCqInterruptModeration"),
-    ("NDK_QP_DISPATCH", "NdkBind"),
     ("NDK_CONNECTOR_DISPATCH", "NdkConnectWithSharedEndpoint"),
-    ("NDK_MW_DISPATCH", "NdkCloseMw"),
-    ("NDK_MW_DISPATCH", "NdkQueryExtension"),
-    ("NDK_MW_DISPATCH", "NdkGetRemoteTokenFromMw"),
     ("NDK_SHARED_ENDPOINT_DISPATCH", "NdkCloseSharedEndpoint"),
     ("NDK_SHARED_ENDPOINT_DISPATCH", "NdkQueryExtension"),
     ("NDK_SHARED_ENDPOINT_DISPATCH", "NdkGetLocalAddress"),
@@ -39,32 +34,11 @@ pub(crate) unsafe extern "system" fn create_shared_endpoint(
     STATUS_NOT_SUPPORTED
 }
 
-pub(crate) unsafe extern "system" fn create_mw(
-    _pd: *mut NDK_PD,
-    _completion: NDK_FN_CREATE_COMPLETION,
-    _context: *mut c_void,
-    _out: *mut *mut NDK_MW,
-) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
-}
-
 /// Also the documented answer of an adapter without NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, which this one is.
 pub(crate) unsafe extern "system" fn control_interrupt_moderation(
     _cq: *mut NDK_CQ,
     _interval: u32,
     _count: u32,
-) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
-}
-
-pub(crate) unsafe extern "system" fn bind(
-    _qp: *mut NDK_QP,
-    _context: *mut c_void,
-    _mr: *mut NDK_MR,
-    _mw: *mut NDK_MW,
-    _address: *mut c_void,
-    _length: usize,
-    _flags: u32,
 ) -> NTSTATUS {
     STATUS_NOT_SUPPORTED
 }

@@ -14,6 +14,8 @@ pub enum OperationKind {
     Send = 0x2,
     /// A fast registration.
     FastRegister = 0x4,
+    /// A bind of a memory window.
+    Bind = 0x8,
     /// An invalidation.
     Invalidate = 0x10,
     /// A read.

@@ -15,6 +15,8 @@ pub enum Kind {
     Pd,
     /// Memory regions.
     Mr,
+    /// Memory windows.
+    Mw,
     /// Shared receive queues.
     Srq,
     /// Queue pairs.
@@ -26,13 +28,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    const COUNT: usize = 7;
+    const COUNT: usize = 8;
 
     const fn limit(self) -> u32 {
         match self {
             Self::Cq => limits::CQS,
             Self::Pd => limits::PDS,
             Self::Mr => limits::MRS,
+            Self::Mw => limits::MWS,
             Self::Srq => limits::SRQS,
             Self::Qp => limits::QPS,
             Self::Connector => limits::CONNECTORS,

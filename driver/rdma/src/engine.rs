@@ -6,11 +6,12 @@
 use platform::{Arc, Deferred, Platform, RunDeferred, Weak};
 
 use crate::{
-    Access, Error, Flags, Mapping, MemoryRegion, QueuePair, Remote, Status, limits,
+    Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status, limits,
     memory::{self, Memory},
     qp::{After, Phase},
     region::{Invalidation, Range},
     request::{InitiatorRequest, Operation, Piece},
+    window::Bind,
 };
 
 /// Bytes of one step: what is copied between two looks at the state of both sides.
@@ -36,7 +37,9 @@ enum Job<P: Platform> {
     Read(Remote),
     Write(Remote),
     FastRegister(Arc<MemoryRegion<P>, P>, Option<Arc<Mapping<P>, P>>),
+    Bind(Bind<P>),
     Invalidate(Arc<MemoryRegion<P>, P>),
+    InvalidateWindow(Arc<MemoryWindow<P>, P>),
 }
 
 /// How a step left the oldest request.
@@ -56,6 +59,8 @@ struct Part {
     done: u64,
     local: Option<Piece>,
     inline: bool,
+    /// The token to invalidate when all is read.
+    invalidate: Option<u32>,
 }
 
 impl<P: Platform> RunDeferred<P> for QueuePair<P> {
@@ -89,14 +94,17 @@ impl<P: Platform> QueuePair<P> {
         let done = state.done;
         let Some((slot, request)) = state.requests.front_mut() else { return Step::Idle };
         let flags = request.flags;
-        let mut part = Part { length: request.length, done, local: None, inline: flags.contains(Flags::INLINE) };
+        let inlined = flags.contains(Flags::INLINE);
+        let mut part = Part { length: request.length, done, local: None, inline: inlined, invalidate: None };
         let sges = request.sges;
         let job = match &mut request.operation {
             Operation::Send(token) => Job::Send { invalidate: *token, solicited: flags.contains(Flags::SOLICIT) },
             Operation::Read(remote) => Job::Read(*remote),
             Operation::Write(remote) => Job::Write(*remote),
             Operation::FastRegister(region, mapping) => Job::FastRegister(region.clone(), mapping.take()),
+            Operation::Bind(bind) => Job::Bind(bind.clone()),
             Operation::Invalidate(region) => Job::Invalidate(region.clone()),
+            Operation::InvalidateWindow(window) => Job::InvalidateWindow(window.clone()),
         };
         if part.inline {
             let bytes = state.inline_of(slot, part.length, this.sizes().inline_data).unwrap_or(&[]);
@@ -105,7 +113,9 @@ impl<P: Platform> QueuePair<P> {
             }
         } else {
             let mut cursor = state.cursor;
-            part.local = state.sges_of(slot, sges, this.sizes().sges).and_then(|sges| cursor.piece(sges));
+            let sges = state.sges_of(slot, sges, this.sizes().sges).unwrap_or(&[]);
+            part.local = cursor.piece(sges);
+            part.invalidate = sges.first().filter(|_| flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
             state.cursor = cursor;
         }
         let peer = state.peer.clone();
@@ -115,10 +125,9 @@ impl<P: Platform> QueuePair<P> {
         let progress = match job {
             Job::FastRegister(region, Some(mapping)) => Progress::of(region.install(mapping)),
             Job::FastRegister(_, None) => Progress::Failed(Error::InternalError),
-            Job::Invalidate(region) => match region.invalidate() {
-                Ok(Invalidation::Busy) => Progress::Busy,
-                result => Progress::of(result.map(|_| ())),
-            },
+            Job::Bind(bind) => Progress::of_invalidation(bind.run(this)),
+            Job::Invalidate(region) => Progress::of_invalidation(region.invalidate()),
+            Job::InvalidateWindow(window) => Progress::of_invalidation(window.invalidate()),
             Job::Send { .. } | Job::Read(_) | Job::Write(_) => match peer.as_ref().and_then(Weak::upgrade) {
                 None => Progress::Waiting,
                 Some(peer) => match job {
@@ -127,7 +136,9 @@ impl<P: Platform> QueuePair<P> {
                     Job::Send { invalidate, solicited } => {
                         Self::send(this, &peer, &part, &inline, invalidate, solicited)
                     }
-                    Job::FastRegister(..) | Job::Invalidate(_) => Progress::Failed(Error::InternalError),
+                    Job::FastRegister(..) | Job::Bind(_) | Job::Invalidate(_) | Job::InvalidateWindow(_) => {
+                        Progress::Failed(Error::InternalError)
+                    }
                 },
             },
         };
@@ -186,7 +197,7 @@ impl<P: Platform> QueuePair<P> {
 
     fn local(&self, piece: Piece, bytes: u32, right: Access) -> Result<Memory<P>, Error> {
         let range = Range { address: piece.address, length: u64::from(bytes) };
-        crate::ProtectionDomain::local(&self.pd, piece.token, range, right)
+        ProtectionDomain::local(&self.pd, piece.token, range, right)
     }
 
     fn write(&self, peer: &Arc<Self, P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
@@ -196,6 +207,11 @@ impl<P: Platform> QueuePair<P> {
     }
 
     fn read(&self, peer: &Arc<Self, P>, part: &Part, remote: Remote) -> Progress {
+        if part.left() == 0
+            && let Some(token) = part.invalidate
+        {
+            return Progress::of_invalidation(ProtectionDomain::invalidate(&self.pd, token));
+        }
         Self::move_remote(peer, part, remote, Access::REMOTE_READ, |source, bytes| {
             let piece = part.local.ok_or(Error::AccessViolation)?;
             memory::copy(&self.local(piece, bytes, Access::LOCAL_WRITE)?, source, u64::from(bytes))
@@ -221,7 +237,7 @@ impl<P: Platform> QueuePair<P> {
             let address = remote.address.checked_add(part.done).ok_or(Error::AccessViolation)?;
             // The whole rest is checked, so that a range that is too short fails before its first byte.
             let range = Range { address, length: part.left() };
-            let memory = crate::ProtectionDomain::remote(&peer.pd, remote.token, range, right)?;
+            let memory = Self::open_for_peer(peer, remote.token, range, right)?;
             copy(&memory, bytes)
         })();
         Self::end_placing(peer, After::default());
@@ -307,14 +323,8 @@ impl<P: Platform> QueuePair<P> {
 
     /// All data is placed: invalidates what the sender asked for, then reports the receive.
     fn end_receive(receiver: &Arc<Self, P>, length: u32, invalidate: Option<u32>, solicited: bool) -> Progress {
-        let region = invalidate.map(|token| crate::ProtectionDomain::region(&receiver.pd, token));
-        let invalidation = match region {
-            None => Ok(Invalidation::Done),
-            Some(region) => region
-                .filter(|region| region.remotely_invalidatable())
-                .ok_or(Error::InvalidDeviceRequest)
-                .and_then(|region| region.invalidate()),
-        };
+        let invalidation =
+            invalidate.map_or(Ok(Invalidation::Done), |token| Self::invalidate_for_peer(receiver, token));
         let mut after = After::default();
         let progress = match invalidation {
             Ok(Invalidation::Done) => {
@@ -346,6 +356,14 @@ enum Receiving {
 impl Progress {
     fn of(result: Status) -> Self {
         result.map_or_else(Self::Failed, |()| Self::Complete)
+    }
+
+    fn of_invalidation(result: Result<Invalidation, Error>) -> Self {
+        match result {
+            Ok(Invalidation::Done) => Self::Complete,
+            Ok(Invalidation::Busy) => Self::Busy,
+            Err(error) => Self::Failed(error),
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Error {
     DataError,
     /// The request does not fit the state of its object.
     InvalidDeviceRequest,
+    /// Memory windows are bound to the region.
+    DeviceBusy,
     /// The page list is longer than the region was initialised for.
     ImplementationLimit,
     /// The request was flushed, or its object closed.

@@ -1,10 +1,10 @@
-//! The virtual RDMA device: protection domains, memory regions, completion queues, shared receive queues, queue pairs,
-//! connectors and listeners, in software.
+//! The virtual RDMA device: protection domains, memory regions and windows, completion queues, shared receive
+//! queues, queue pairs, connectors and listeners, in software.
 //!
 //! It knows neither Windows nor NDKPI: `ndk-provider` puts the dispatch tables on top, a [`platform::Platform`] is below.
 //! Everything may be called at IRQL <= DISPATCH_LEVEL unless it takes a [`platform::Passive`]. Order of locks: tables of the
-//! device, listener, connector, queue pair, shared receive queue, completion queue, region; no callback of a consumer and no
-//! last reference to an object goes while one is held.
+//! device, listener, connector, queue pair, shared receive queue, completion queue, window, region; no callback of a consumer
+//! and no last reference to an object goes while one is held.
 #![no_std]
 #![deny(
     clippy::unwrap_used,
@@ -14,6 +14,7 @@
     clippy::arithmetic_side_effects
 )]
 
+mod access;
 mod addresses;
 mod callback;
 mod close;
@@ -36,6 +37,7 @@ mod request;
 mod ring;
 mod srq;
 mod token;
+mod window;
 
 pub use callback::Callback;
 pub use close::{Close, OnClose, close};
@@ -52,3 +54,4 @@ pub use qp::{InitiatorSizes, QueuePair, ReceiveSource};
 pub use region::{Access, FastRegistration, Mapping, MemoryRegion};
 pub use request::{Flags, Post, Remote, Sge};
 pub use srq::SharedReceiveQueue;
+pub use window::{MemoryWindow, Part};

@@ -32,6 +32,8 @@ pub const CQS: u32 = 8_192;
 pub const PDS: u32 = 4_096;
 /// Memory regions of the device.
 pub const MRS: u32 = 65_536;
+/// Memory windows of the device.
+pub const MWS: u32 = 65_536;
 /// Queue pairs of the device.
 pub const QPS: u32 = 4_096;
 /// Shared receive queues of the device.

@@ -12,7 +12,7 @@ use core::{
 
 use platform::{Arc, OutOfMemory, Platform, Slice};
 
-use crate::{Error, Mapping, MemoryRegion};
+use crate::{Error, Mapping, MemoryRegion, window::WindowAccess};
 
 /// A virtually contiguous part of a region, in system address space.
 #[derive(Clone, Copy)]
@@ -107,6 +107,8 @@ pub(crate) enum Memory<P: Platform> {
         offset: u64,
         /// Dropped after the mapping: a close waits for every access.
         _region: Arc<MemoryRegion<P>, P>,
+        /// The window it was reached through, if any.
+        _window: Option<WindowAccess<P>>,
     },
     /// A logical address under the privileged token: a system address (see NdkBuildLAM in ndk-provider).
     Privileged(NonNull<u8>),

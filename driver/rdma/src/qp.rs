@@ -7,8 +7,8 @@ pub(crate) use flush::After;
 use platform::{Arc, Deferred, Platform, Slice, SpinLock, Weak};
 
 use crate::{
-    Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, Post, ProtectionDomain,
-    ReadLimits, Sge, SharedReceiveQueue, Status,
+    Close, Completion, CompletionQueue, Connector, Error, Flags, MemoryWindow, OnClose, OperationKind, Post,
+    ProtectionDomain, ReadLimits, Sge, SharedReceiveQueue, Status,
     counts::{Count, Kind},
     limits, memory,
     receive_queue::ReceiveQueue,
@@ -201,6 +201,8 @@ impl<P: Platform> QueuePair<P> {
             Post::Read(remote) => Operation::Read(remote),
             Post::Write(remote) => Operation::Write(remote),
             Post::Invalidate(region) => Operation::Invalidate(region.clone()),
+            Post::InvalidateWindow(window) => Operation::InvalidateWindow(window.clone()),
+            Post::Bind(window, region, part) => Operation::Bind(MemoryWindow::stage(window, &self.pd, region, part)?),
             Post::FastRegister(region, registration) => {
                 Operation::FastRegister(region.clone(), Some(region.stage(&registration)?))
             }
@@ -347,10 +349,13 @@ impl<P: Platform> State<P> {
         } else {
             self.store_sges(slot, sizes, sges)
         };
-        match stored {
-            Some(()) => self.requests.push(request).map_err(|request| (Error::QueueFull, request)),
-            None => Err((Error::AccessViolation, request)),
+        if stored.is_none() {
+            return Err((Error::AccessViolation, request));
         }
+        if let Operation::Bind(bind) = &request.operation {
+            bind.announce();
+        }
+        self.requests.push(request).map_err(|request| (Error::QueueFull, request))
     }
 
     fn store_sges(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {

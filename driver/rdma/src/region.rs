@@ -8,6 +8,7 @@ use crate::{
     limits,
     memory::Memory,
     token::{Target, Token},
+    window::{Part, WindowAccess},
 };
 
 bitflags::bitflags! {
@@ -53,10 +54,10 @@ impl<P: Platform> Mapping<P> {
         &self.runs
     }
 
-    /// Offset of `[address, +length)` in the registration, if it lies inside.
-    fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
-        let offset = address.checked_sub(self.base)?;
-        let end = offset.checked_add(length)?;
+    /// Offset of `range` in the registration, if it lies inside.
+    fn offset_of(&self, range: Range) -> Option<u64> {
+        let offset = range.address.checked_sub(self.base)?;
+        let end = offset.checked_add(range.length)?;
         (end <= self.length).then_some(offset)
     }
 }
@@ -88,12 +89,21 @@ struct State<P: Platform> {
     /// of the present one.
     spares: [Option<Arc<Mapping<P>, P>>; 2],
     remote_access: bool,
+    /// Memory windows bound to it. While there are any the registration stays.
+    bindings: u32,
 }
 
 impl<P: Platform> MemoryRegion<P> {
     /// Makes an empty region; `fast` says which kind, for good. IRQL <= DISPATCH.
     pub fn new(pd: &Arc<ProtectionDomain<P>, P>, fast: bool) -> Result<Arc<Self, P>, Error> {
-        let state = State { token: None, mapping: None, leaving: None, spares: [None, None], remote_access: false };
+        let state = State {
+            token: None,
+            mapping: None,
+            leaving: None,
+            spares: [None, None],
+            remote_access: false,
+            bindings: 0,
+        };
         Ok(Arc::try_new(Self {
             on_close: OnClose::default(),
             fast,
@@ -124,12 +134,16 @@ impl<P: Platform> MemoryRegion<P> {
         Ok(())
     }
 
-    /// Ends a registration; waits, in the background, for accesses under way. IRQL <= DISPATCH.
+    /// Ends a registration; waits, in the background, for accesses under way. `DeviceBusy` while a window is bound to it, as
+    /// in user-mode ND. IRQL <= DISPATCH.
     pub fn deregister(&self, done: Callback<Status>) -> Result<Outcome, Error> {
         if self.fast {
             return Err(Error::InvalidDeviceRequest);
         }
         let mut state = self.state.lock();
+        if state.bindings > 0 {
+            return Err(Error::DeviceBusy);
+        }
         let mapping = state.mapping.take();
         let token = state.token.take();
         drop(state);
@@ -237,12 +251,16 @@ impl<P: Platform> MemoryRegion<P> {
         Ok(())
     }
 
-    /// Ends a fast registration. Only when the answer is `Done` no access is under way any more.
+    /// Ends a fast registration. Only when the answer is `Done` no access is under way any more. An error while a window is
+    /// bound to it, as on InfiniBand.
     pub(crate) fn invalidate(&self) -> Result<Invalidation, Error> {
         if !self.fast {
             return Err(Error::InvalidDeviceRequest);
         }
         let mut state = self.state.lock();
+        if state.bindings > 0 {
+            return Err(Error::InvalidDeviceRequest);
+        }
         if state.leaving.is_none() {
             state.leaving = state.mapping.take();
         }
@@ -262,21 +280,73 @@ impl<P: Platform> MemoryRegion<P> {
         self.fast && state.remote_access && (state.mapping.is_some() || state.leaving.is_some())
     }
 
-    fn open(this: Arc<Self, P>, range: Range, right: Access) -> Result<Memory<P>, Error> {
-        let state = this.state.lock();
-        let mapping = state.mapping.clone();
-        drop(state);
-        let mapping = mapping.ok_or(Error::AccessViolation)?;
+    /// Checks a bind that is being posted. A fast region may be registered by a request before it: that is seen to when the
+    /// bind runs.
+    pub(crate) fn may_bind(&self, part: Part) -> Result<(), Error> {
+        let state = self.state.lock();
+        if state.token.is_none() {
+            return Err(Error::InvalidDeviceRequest);
+        }
+        if self.fast {
+            return if state.remote_access || part.access.is_empty() { Ok(()) } else { Err(Error::AccessViolation) };
+        }
+        state.check_part(part)
+    }
+
+    /// Counts a window that is bound to a part of it.
+    pub(crate) fn begin_binding(&self, part: Part) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        state.check_part(part)?;
+        state.bindings = state.bindings.checked_add(1).ok_or(Error::InsufficientResources)?;
+        Ok(())
+    }
+
+    pub(crate) fn end_binding(&self) {
+        let mut state = self.state.lock();
+        state.bindings = state.bindings.saturating_sub(1);
+    }
+
+    /// Opens memory by the region's own token.
+    pub(crate) fn open(this: Arc<Self, P>, range: Range, right: Access) -> Result<Memory<P>, Error> {
+        let mapping = this.mapping()?;
         if !mapping.access.contains(right) {
             return Err(Error::AccessViolation);
         }
-        let past_end = if right == Access::REMOTE_READ { Error::RemoteResources } else { Error::AccessViolation };
-        let offset = mapping.offset_of(range.address, range.length).ok_or(past_end)?;
-        Ok(Memory::Region { mapping, offset, _region: this })
+        let offset = mapping.offset_of(range).ok_or(past_end(right))?;
+        Ok(Memory::Region { mapping, offset, _region: this, _window: None })
+    }
+
+    /// Opens memory that a window shows, whose rights count: those of the region were checked by the bind.
+    pub(crate) fn open_through(this: Arc<Self, P>, range: Range, window: WindowAccess<P>) -> Result<Memory<P>, Error> {
+        let mapping = this.mapping()?;
+        let offset = mapping.offset_of(range).ok_or(Error::AccessViolation)?;
+        Ok(Memory::Region { mapping, offset, _region: this, _window: Some(window) })
+    }
+
+    fn mapping(&self) -> Result<Arc<Mapping<P>, P>, Error> {
+        self.state.lock().mapping.clone().ok_or(Error::AccessViolation)
+    }
+
+    pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<P>, P> {
+        &self.pd
     }
 }
 
+/// Why an access with `right` past the end of what a token names fails.
+pub(crate) fn past_end(right: Access) -> Error {
+    if right == Access::REMOTE_READ { Error::RemoteResources } else { Error::AccessViolation }
+}
+
 impl<P: Platform> State<P> {
+    /// NDK_FN_BIND: a remote write needs a region with local write; a remote read no right at all.
+    fn check_part(&self, part: Part) -> Result<(), Error> {
+        let mapping = self.mapping.as_ref().ok_or(Error::InvalidDeviceRequest)?;
+        let may_write = mapping.access.contains(Access::LOCAL_WRITE);
+        let allowed = may_write || !part.access.contains(Access::REMOTE_WRITE);
+        let inside = mapping.offset_of(part.range()).is_some();
+        if allowed && inside { Ok(()) } else { Err(Error::AccessViolation) }
+    }
+
     fn keep_spare(&mut self, mapping: Arc<Mapping<P>, P>) {
         if let Some(place) = self.spares.iter_mut().find(|spare| spare.is_none()) {
             *place = Some(mapping);
@@ -291,7 +361,8 @@ impl<P: Platform> Close<P> for MemoryRegion<P> {
 
     fn begin_close(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        let mapping = state.mapping.take();
+        // Of a region with windows only a reference is given up: they stay usable (object lifetime requirements).
+        let mapping = if state.bindings > 0 { None } else { state.mapping.take() };
         let token = state.token.take();
         drop(state);
         drop((mapping, token));
@@ -317,33 +388,4 @@ pub struct FastRegistration<'a> {
 pub(crate) struct Range {
     pub(crate) address: u64,
     pub(crate) length: u64,
-}
-
-impl<P: Platform> ProtectionDomain<P> {
-    /// Local access: what an SGE names.
-    pub(crate) fn local(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Result<Memory<P>, Error> {
-        match this.adapter().device().tokens().find(token).ok_or(Error::AccessViolation)? {
-            Target::Region(region) => {
-                let region = region.upgrade().filter(|region| Arc::ptr_eq(&region.pd, this));
-                MemoryRegion::open(region.ok_or(Error::AccessViolation)?, range, right)
-            }
-            Target::Privileged(pd) if pd.refers_to(this) => {
-                Memory::privileged(range.address).ok_or(Error::AccessViolation)
-            }
-            Target::Privileged(_) => Err(Error::AccessViolation),
-        }
-    }
-
-    /// Remote access: what the peer names. The privileged token is never usable remotely.
-    pub(crate) fn remote(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Result<Memory<P>, Error> {
-        MemoryRegion::open(Self::region(this, token).ok_or(Error::AccessViolation)?, range, right)
-    }
-
-    /// The region of a token, if it is of this domain.
-    pub(crate) fn region(this: &Arc<Self, P>, token: u32) -> Option<Arc<MemoryRegion<P>, P>> {
-        match this.adapter().device().tokens().find(token)? {
-            Target::Region(region) => region.upgrade().filter(|region| Arc::ptr_eq(&region.pd, this)),
-            Target::Privileged(_) => None,
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use platform::{Arc, Platform};
 
-use crate::{Error, FastRegistration, Mapping, MemoryRegion, OperationKind, limits};
+use crate::{Error, FastRegistration, Mapping, MemoryRegion, MemoryWindow, OperationKind, Part, limits, window::Bind};
 
 /// A scatter/gather entry. The layout is NDK_SGE's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,8 +28,7 @@ bitflags::bitflags! {
         const SOLICIT = 0x4;
         /// The data is copied before the post returns (sends and writes).
         const INLINE = 0x40;
-        /// Success may invalidate the token of the first SGE (reads). Without
-        /// NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, as here, it does not.
+        /// Success invalidates the token of the first SGE, a fast region's (reads).
         const LOCAL_INVALIDATE = 0x100;
         /// A hint that another request follows.
         const DEFER = 0x200;
@@ -60,8 +59,12 @@ pub enum Post<'a, P: Platform> {
     Write(Remote),
     /// Register a fast region.
     FastRegister(&'a Arc<MemoryRegion<P>, P>, FastRegistration<'a>),
+    /// Bind a window to a part of a region.
+    Bind(&'a Arc<MemoryWindow<P>, P>, &'a Arc<MemoryRegion<P>, P>, Part),
     /// Invalidate a fast region.
     Invalidate(&'a Arc<MemoryRegion<P>, P>),
+    /// Invalidate a window.
+    InvalidateWindow(&'a Arc<MemoryWindow<P>, P>),
 }
 
 impl<P: Platform> Post<'_, P> {
@@ -70,7 +73,7 @@ impl<P: Platform> Post<'_, P> {
             Self::Send(_) => Flags::COMMON | Flags::SOLICIT | Flags::INLINE,
             Self::Write(_) => Flags::COMMON | Flags::INLINE,
             Self::Read(_) => Flags::COMMON | Flags::LOCAL_INVALIDATE,
-            Self::FastRegister(..) | Self::Invalidate(_) => Flags::COMMON,
+            Self::FastRegister(..) | Self::Bind(..) | Self::Invalidate(_) | Self::InvalidateWindow(_) => Flags::COMMON,
         }
     }
 }
@@ -82,7 +85,9 @@ pub(crate) enum Operation<P: Platform> {
     Write(Remote),
     /// The mapping is filled; it is taken when the request runs.
     FastRegister(Arc<MemoryRegion<P>, P>, Option<Arc<Mapping<P>, P>>),
+    Bind(Bind<P>),
     Invalidate(Arc<MemoryRegion<P>, P>),
+    InvalidateWindow(Arc<MemoryWindow<P>, P>),
 }
 
 impl<P: Platform> Operation<P> {
@@ -92,7 +97,8 @@ impl<P: Platform> Operation<P> {
             Self::Read(_) => OperationKind::Read,
             Self::Write(_) => OperationKind::Write,
             Self::FastRegister(..) => OperationKind::FastRegister,
-            Self::Invalidate(_) => OperationKind::Invalidate,
+            Self::Bind(_) => OperationKind::Bind,
+            Self::Invalidate(_) | Self::InvalidateWindow(_) => OperationKind::Invalidate,
         }
     }
 }

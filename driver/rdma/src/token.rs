@@ -4,18 +4,20 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use platform::{Arc, Platform, Slice, SpinLock, Weak};
 
-use crate::{Device, Error, MemoryRegion, ProtectionDomain};
+use crate::{Device, Error, MemoryRegion, MemoryWindow, ProtectionDomain};
 
 /// Shards of the table, so that lookups of different regions rarely meet.
 const SHARDS: usize = 64;
-/// Entries of one shard when it is full: 64 * 2048 leaves room for every region and every privileged token.
-const SHARD_ENTRIES: usize = 2048;
+/// Entries of one shard when it is full: 64 * 4096 leaves room for every region, window and privileged token.
+const SHARD_ENTRIES: usize = 4096;
 const FIRST_ENTRIES: usize = 16;
 const KEY_BITS: u32 = 8;
 
 /// What a token stands for.
 pub(crate) enum Target<P: Platform> {
     Region(Weak<MemoryRegion<P>, P>),
+    /// Whatever the key: while a bind waits the token of the binding before it is still good. The window compares the whole.
+    Window(Weak<MemoryWindow<P>, P>),
     Privileged(Weak<ProtectionDomain<P>, P>),
 }
 
@@ -23,6 +25,7 @@ impl<P: Platform> Clone for Target<P> {
     fn clone(&self) -> Self {
         match self {
             Self::Region(region) => Self::Region(region.clone()),
+            Self::Window(window) => Self::Window(window.clone()),
             Self::Privileged(pd) => Self::Privileged(pd.clone()),
         }
     }
@@ -52,7 +55,17 @@ impl<P: Platform> Tokens<P> {
         let (shard, slot, key) = split(token)?;
         let entries = self.shards.get(shard)?.lock();
         let entry = entries.get(slot)?;
-        if entry.key == key { entry.target.clone() } else { None }
+        let target = entry.target.as_ref().filter(|target| entry.key == key || matches!(target, Target::Window(_)));
+        target.cloned()
+    }
+
+    /// Gives the entry of `token`, which its owner has, a new key: the new token. Allocates nothing.
+    pub(crate) fn renew(&self, token: u32) -> Option<u32> {
+        let (shard, slot, _) = split(token)?;
+        let mut entries = self.shards.get(shard)?.lock();
+        let entry = entries.get_mut(slot)?;
+        entry.key = entry.key.wrapping_add(1);
+        join(shard, slot, entry.key).ok()
     }
 
     fn insert(&self, target: Target<P>) -> Result<u32, Error> {
@@ -94,11 +107,11 @@ impl<P: Platform> Tokens<P> {
     }
 
     fn remove(&self, token: u32) {
-        if let Some((shard, slot, key)) = split(token)
+        if let Some((shard, slot, _)) = split(token)
             && let Some(lock) = self.shards.get(shard)
         {
             let mut entries = lock.lock();
-            let target = entries.get_mut(slot).filter(|entry| entry.key == key).and_then(|entry| entry.target.take());
+            let target = entries.get_mut(slot).and_then(|entry| entry.target.take());
             drop(entries);
             drop(target);
         }

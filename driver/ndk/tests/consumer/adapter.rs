@@ -104,7 +104,8 @@ fn info_is_plausible() {
     assert_ne!(info.AdapterFlags & NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, 0);
     assert_ne!(info.AdapterFlags & NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, 0);
     assert_eq!(info.AdapterFlags & NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, 0);
-    assert_eq!(info.AdapterFlags & NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, 0);
+    assert_ne!(info.AdapterFlags & NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, 0);
+    assert_eq!(info.MaxWindowSize, info.MaxRegistrationSize);
 }
 
 #[test]
@@ -114,6 +115,7 @@ fn every_object_refuses_unknown_extensions() {
     let pd = adapter.create_pd().expect("a PD");
     let cq = adapter.create_cq(1).expect("a CQ");
     let mr = pd.create_mr(false).expect("an MR");
+    let mw = pd.create_mw().expect("an MW");
     let srq = pd.create_srq(1, 1, 0).expect("an SRQ");
     let qp = pd.create_qp(&cq, &cq, 0, crate::kit::QpSizes::default()).expect("a QP");
     let connector = adapter.create_connector().expect("a connector");
@@ -123,16 +125,18 @@ fn every_object_refuses_unknown_extensions() {
         pd.query_extension(),
         cq.query_extension(),
         mr.query_extension(),
+        mw.query_extension(),
         srq.query_extension(),
         qp.query_extension(),
         connector.query_extension(),
         listener.query_extension(),
     ];
-    assert_eq!(answers, [STATUS_NOT_SUPPORTED; 8]);
+    assert_eq!(answers, [STATUS_NOT_SUPPORTED; 9]);
     listener.close_now();
     connector.close_now();
     qp.close_now();
     srq.close_now();
+    mw.close_now();
     mr.close_now();
     cq.close_now();
     pd.close_now();

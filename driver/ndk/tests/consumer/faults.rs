@@ -4,7 +4,7 @@
 use std::{thread, time::Instant};
 
 use ndk_abi::{
-    ndkpi::{NDK_MR_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_WRITE},
+    ndkpi::{NDK_MR_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE},
     status::{NTSTATUS, STATUS_CONNECTION_REFUSED, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS},
     wdm::PAGE_SIZE,
 };
@@ -61,6 +61,7 @@ fn scenario(world: &World) -> Result<(), NTSTATUS> {
     done(mr.register(&mdl, pages.size(), NDK_MR_FLAG_ALLOW_REMOTE_WRITE).wait())?;
     let fast = make!(made, pd.create_mr(true));
     done(fast.initialize_fast(2, true).wait())?;
+    let mw = make!(made, pd.create_mw());
     let token = pd.privileged_token();
     if token == 0 {
         return Err(STATUS_INSUFFICIENT_RESOURCES);
@@ -93,7 +94,9 @@ fn scenario(world: &World) -> Result<(), NTSTATUS> {
     done(active.fast_register(3, &fast, &lam, pages.size(), base, flags))?;
     done(active.write(4, &[crate::kit::sge(base + 100, 8, fast.token())], base + PAGE_SIZE as u64, mr.token(), 0))?;
     done(active.invalidate(5, &fast, 0))?;
-    for result in cq.wait(5) {
+    done(active.bind(6, &mw, &mr, (base, 8), NDK_OP_FLAG_ALLOW_REMOTE_READ))?;
+    done(active.invalidate_window(7, &mw, 0))?;
+    for result in cq.wait(7) {
         done(result.Status)?;
     }
     done(ours.disconnect().wait())

@@ -1,10 +1,7 @@
 //! NdkRead and NdkWrite.
 
 use ndk_abi::{
-    ndkpi::{
-        NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_READ_FENCE, NDK_SGE, NdkOperationTypeRead,
-        NdkOperationTypeWrite,
-    },
+    ndkpi::{NDK_OP_FLAG_READ_FENCE, NDK_SGE, NdkOperationTypeRead, NdkOperationTypeWrite},
     status::{STATUS_ACCESS_VIOLATION, STATUS_INVALID_DEVICE_REQUEST, STATUS_SUCCESS},
     wdm::PAGE_SIZE,
 };
@@ -139,23 +136,6 @@ fn read_limits() {
     (0..40).for_each(|context| {
         pair.active.expect(context, STATUS_SUCCESS);
     });
-    local.close();
-    remote.close();
-    pair.close();
-}
-
-/// Without NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED the flag is ignored.
-#[test]
-fn read_local_invalidate_is_ignored() {
-    let world = World::new();
-    let pair = Pair::new(&world.adapter);
-    let (local, remote) = (Buffer::full(&pair.active.pd, 1), Buffer::full(&pair.passive.pd, 1));
-    for context in 0..2 {
-        let flags = NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE;
-        let posted = pair.active.qp.read(context, &[local.sge(0, 8)], remote.base, remote.token, flags);
-        assert_eq!(posted, STATUS_SUCCESS);
-        pair.active.expect(context, STATUS_SUCCESS);
-    }
     local.close();
     remote.close();
     pair.close();

@@ -13,7 +13,7 @@ mod world;
 pub(crate) use gate::Gate;
 pub(crate) use hold::HeldProcessors;
 pub(crate) use memory::{Buffer, FastRegion, Lam, mapping, pattern, sge};
-pub(crate) use objects::{Adapter, Connector, Cq, Listener, Mr, Pd, Qp, QpSizes, Srq, adapter_info_sized};
+pub(crate) use objects::{Adapter, Connector, Cq, Listener, Mr, Mw, Pd, Qp, QpSizes, Srq, adapter_info_sized};
 pub(crate) use pair::{Options, Pair, Side, Unconnected, connect, loopback};
 pub(crate) use waiter::{Request, Waiter, complain, now};
 pub(crate) use world::{World, addresses};

@@ -36,6 +36,9 @@ handle!(
     /// A memory region.
     Mr(NDK_MR, NdkObjectTypeMr) {}, NdkCloseMr);
 handle!(
+    /// A memory window.
+    Mw(NDK_MW, NdkObjectTypeMw) {}, NdkCloseMw);
+handle!(
     /// A shared receive queue; `notified` gets its notifications.
     Srq(NDK_SRQ, NdkObjectTypeSrq) { notified: &'static Waiter }, NdkCloseSrq);
 handle!(

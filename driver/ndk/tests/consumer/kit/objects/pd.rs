@@ -8,7 +8,7 @@ use simkernel::Mdl;
 
 use super::{
     super::{Request, Waiter, call::call, waiter},
-    Cq, Mr, Pd, Qp, Srq, made, number,
+    Cq, Mr, Mw, Pd, Qp, Srq, made, number,
 };
 
 /// The sizes of a queue pair.
@@ -38,10 +38,13 @@ impl Pd {
         Ok(mr)
     }
 
-    pub(crate) fn create_mw(&self) -> NTSTATUS {
+    pub(crate) fn create_mw(&self) -> Result<Mw, NTSTATUS> {
         let completion = Waiter::new("create completion of an MW");
         let mut out = null_mut();
-        call!(self.raw, NdkCreateMw(waiter::created, completion.context(), &raw mut out))
+        let returned = call!(self.raw, NdkCreateMw(waiter::created, completion.context(), &raw mut out));
+        let mw = Mw { raw: made(returned, out, completion)? };
+        mw.check_header();
+        Ok(mw)
     }
 
     pub(crate) fn create_srq(&self, depth: u32, sges: u32, threshold: u32) -> Result<Srq, NTSTATUS> {
@@ -155,5 +158,12 @@ impl Mr {
         let local = call!(self.raw, NdkGetLocalTokenFromMr());
         assert_eq!(call!(self.raw, NdkGetRemoteTokenFromMr()), local);
         local
+    }
+}
+
+impl Mw {
+    /// The remote token.
+    pub(crate) fn token(&self) -> u32 {
+        call!(self.raw, NdkGetRemoteTokenFromMw())
     }
 }

@@ -1,7 +1,7 @@
 //! What queues and queue pairs do.
 #![expect(unsafe_code, reason = "calls functions of a C interface")]
 
-use std::{ptr::null_mut, thread, time::Instant};
+use std::{thread, time::Instant};
 
 use ndk_abi::{
     describe::ZeroInit,
@@ -11,7 +11,7 @@ use ndk_abi::{
 
 use super::{
     super::{LIMIT, Lam, Request, Waiter, call::call, waiter},
-    Cq, Mr, Qp, Srq, number,
+    Cq, Mr, Mw, Qp, Srq, number,
 };
 
 impl Cq {
@@ -133,8 +133,13 @@ impl Qp {
         call!(self.raw, NdkInvalidate(number(context), mr.raw.as_ptr().cast(), flags))
     }
 
-    /// NdkBind, of a window that cannot exist.
-    pub(crate) fn bind(&self, mr: &Mr) -> NTSTATUS {
-        call!(self.raw, NdkBind(null_mut(), mr.raw.as_ptr(), null_mut(), null_mut(), 0, 0))
+    pub(crate) fn invalidate_window(&self, context: usize, mw: &Mw, flags: u32) -> NTSTATUS {
+        call!(self.raw, NdkInvalidate(number(context), mw.raw.as_ptr().cast(), flags))
+    }
+
+    /// NdkBind of `part`, address and length.
+    pub(crate) fn bind(&self, context: usize, mw: &Mw, mr: &Mr, part: (u64, usize), flags: u32) -> NTSTATUS {
+        let address = number(part.0 as usize);
+        call!(self.raw, NdkBind(number(context), mr.raw.as_ptr(), mw.raw.as_ptr(), address, part.1, flags))
     }
 }

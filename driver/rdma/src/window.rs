@@ -1,0 +1,239 @@
+//! Memory windows: parts of registered regions that the peer of one queue pair may access, opened by a bind and shut by an
+//! invalidation. They behave as InfiniBand's type 2: a window belongs to the queue pair that bound it.
+
+use platform::{Arc, Platform, SpinLock, Weak};
+
+use crate::{
+    Access, Close, Error, MemoryRegion, OnClose, ProtectionDomain, QueuePair,
+    counts::{Count, Kind},
+    memory::Memory,
+    region::{Invalidation, Range, past_end},
+    token::{Target, Token},
+};
+
+/// A memory window.
+pub struct MemoryWindow<P: Platform> {
+    on_close: OnClose<P>,
+    state: SpinLock<State<P>, P>,
+    _count: Count<P>,
+    pd: Arc<ProtectionDomain<P>, P>,
+}
+
+struct State<P: Platform> {
+    /// The place in the table of tokens. Each bind gets a new key for it.
+    place: Option<Token<P>>,
+    /// The token of the latest bind that was posted, 0 before.
+    posted: u32,
+    binding: Option<Binding<P>>,
+    /// A binding that has ended, but that accesses under way still use.
+    leaving: Option<Binding<P>>,
+    /// Accesses under way, of `binding` or of `leaving`: a new binding waits until there are none of the one before.
+    accesses: u32,
+}
+
+/// What a window is bound to. The region counts it, and lives as long.
+struct Binding<P: Platform> {
+    queue_pair: Weak<QueuePair<P>, P>,
+    region: Arc<MemoryRegion<P>, P>,
+    part: Part,
+    token: u32,
+}
+
+impl<P: Platform> Drop for Binding<P> {
+    fn drop(&mut self) {
+        self.region.end_binding();
+    }
+}
+
+/// The part of a region that a window shows, and what it allows the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The address of the first byte, as the region has it.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// The rights, remote ones only.
+    pub access: Access,
+}
+
+impl Part {
+    pub(crate) fn range(&self) -> Range {
+        Range { address: self.address, length: self.length }
+    }
+
+    fn offset_of(&self, range: Range) -> Option<u64> {
+        let offset = range.address.checked_sub(self.address)?;
+        (offset.checked_add(range.length)? <= self.length).then_some(offset)
+    }
+}
+
+/// A bind that waits in a queue.
+pub(crate) struct Bind<P: Platform> {
+    window: Arc<MemoryWindow<P>, P>,
+    region: Arc<MemoryRegion<P>, P>,
+    part: Part,
+    token: u32,
+}
+
+impl<P: Platform> Clone for Bind<P> {
+    fn clone(&self) -> Self {
+        let Self { window, region, part, token } = self;
+        Self { window: window.clone(), region: region.clone(), part: *part, token: *token }
+    }
+}
+
+impl<P: Platform> MemoryWindow<P> {
+    /// Makes a window that is not bound. IRQL <= DISPATCH.
+    pub fn new(pd: &Arc<ProtectionDomain<P>, P>) -> Result<Arc<Self, P>, Error> {
+        let state = State { place: None, posted: 0, binding: None, leaving: None, accesses: 0 };
+        let window = Arc::try_new(Self {
+            on_close: OnClose::default(),
+            state: SpinLock::<_, P>::new(state),
+            _count: Count::new(pd.adapter(), Kind::Mw)?,
+            pd: pd.clone(),
+        })?;
+        let place = Token::new(pd.adapter().device(), Target::Window(Arc::downgrade(&window)))?;
+        window.state.lock().place = Some(place);
+        Ok(window)
+    }
+
+    /// The remote token of the latest bind that was posted; 0 before the first. IRQL <= DISPATCH.
+    pub fn token(&self) -> u32 {
+        self.state.lock().posted
+    }
+
+    /// Checks a bind that is being posted by a queue pair of `pd`, and gives it a token of its own.
+    pub(crate) fn stage(
+        this: &Arc<Self, P>,
+        pd: &Arc<ProtectionDomain<P>, P>,
+        region: &Arc<MemoryRegion<P>, P>,
+        part: Part,
+    ) -> Result<Bind<P>, Error> {
+        if part.length == 0 || part.address.checked_add(part.length).is_none() {
+            return Err(Error::InvalidParameter);
+        }
+        if !Arc::ptr_eq(&this.pd, pd) || !Arc::ptr_eq(region.pd(), pd) {
+            return Err(Error::AccessViolation);
+        }
+        region.may_bind(part)?;
+        let place = this.state.lock().place.as_ref().map(Token::value).ok_or(Error::InternalError)?;
+        let token = pd.adapter().device().tokens().renew(place).ok_or(Error::InternalError)?;
+        Ok(Bind { window: this.clone(), region: region.clone(), part, token })
+    }
+
+    /// Ends the binding. Only when the answer is `Done` no access is under way any more.
+    pub(crate) fn invalidate(&self) -> Result<Invalidation, Error> {
+        self.end_binding().ok_or(Error::InvalidDeviceRequest)
+    }
+
+    /// Ends the binding that `token` names, for the peer of `queue_pair`, which must have bound it.
+    pub(crate) fn invalidate_remotely(
+        &self,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        token: u32,
+    ) -> Result<Invalidation, Error> {
+        let state = self.state.lock();
+        let mut bindings = state.binding.iter().chain(&state.leaving);
+        let is_theirs = bindings.any(|binding| binding.names(queue_pair, token));
+        drop(state);
+        if is_theirs { self.invalidate() } else { Err(Error::InvalidDeviceRequest) }
+    }
+
+    /// `None`: it was not bound.
+    fn end_binding(&self) -> Option<Invalidation> {
+        let mut state = self.state.lock();
+        if state.leaving.is_none() {
+            state.leaving = state.binding.take();
+        }
+        if state.leaving.is_some() && state.accesses > 0 {
+            return Some(Invalidation::Busy);
+        }
+        let ended = state.leaving.take();
+        drop(state);
+        ended.map(|_binding| Invalidation::Done)
+    }
+
+    /// Opens memory for the peer of `queue_pair`.
+    pub(crate) fn open(
+        this: Arc<Self, P>,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        token: u32,
+        range: Range,
+        right: Access,
+    ) -> Result<Memory<P>, Error> {
+        let mut state = this.state.lock();
+        let binding = state.binding.as_ref().filter(|binding| binding.names(queue_pair, token));
+        let found = binding.map(|binding| (binding.region.clone(), binding.part));
+        if found.is_some() {
+            state.accesses = state.accesses.saturating_add(1);
+        }
+        drop(state);
+        let (region, part) = found.ok_or(Error::AccessViolation)?;
+        let through = WindowAccess(this);
+        if !part.access.contains(right) {
+            return Err(Error::AccessViolation);
+        }
+        part.offset_of(range).ok_or(past_end(right))?;
+        MemoryRegion::open_through(region, range, through)
+    }
+}
+
+impl<P: Platform> Binding<P> {
+    fn names(&self, queue_pair: &Arc<QueuePair<P>, P>, token: u32) -> bool {
+        self.token == token && self.queue_pair.refers_to(queue_pair)
+    }
+}
+
+impl<P: Platform> Bind<P> {
+    /// The post was accepted: from here on the consumer gets the new token.
+    pub(crate) fn announce(&self) {
+        self.window.state.lock().posted = self.token;
+    }
+
+    /// Carries the bind out. A window that is bound is invalidated first; `Busy` as for an invalidation.
+    pub(crate) fn run(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<Invalidation, Error> {
+        if self.window.end_binding() == Some(Invalidation::Busy) {
+            return Ok(Invalidation::Busy);
+        }
+        self.region.begin_binding(self.part)?;
+        let binding = Binding {
+            queue_pair: Arc::downgrade(queue_pair),
+            region: self.region.clone(),
+            part: self.part,
+            token: self.token,
+        };
+        let mut state = self.window.state.lock();
+        // Another queue pair may have bound it in between.
+        if state.binding.is_some() || state.leaving.is_some() {
+            drop(state);
+            drop(binding);
+            return Err(Error::InvalidDeviceRequest);
+        }
+        state.binding = Some(binding);
+        Ok(Invalidation::Done)
+    }
+}
+
+/// An access through a window, which delays its invalidation.
+pub(crate) struct WindowAccess<P: Platform>(Arc<MemoryWindow<P>, P>);
+
+impl<P: Platform> Drop for WindowAccess<P> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.accesses = state.accesses.saturating_sub(1);
+    }
+}
+
+impl<P: Platform> Close<P> for MemoryWindow<P> {
+    fn on_close(&self) -> &OnClose<P> {
+        &self.on_close
+    }
+
+    /// Shut at once. The region goes with the window: its own close must come after this one's callback.
+    fn begin_close(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        if state.leaving.is_none() {
+            state.leaving = state.binding.take();
+        }
+    }
+}
