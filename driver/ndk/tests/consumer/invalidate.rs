@@ -9,7 +9,8 @@ use ndk_abi::{
         NDK_SGE, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend,
     },
     status::{
-        STATUS_ACCESS_VIOLATION, STATUS_CANCELLED, STATUS_DATA_ERROR, STATUS_INVALID_PARAMETER_4, STATUS_SUCCESS,
+        STATUS_ACCESS_VIOLATION, STATUS_CANCELLED, STATUS_DATA_ERROR, STATUS_DATA_OVERRUN, STATUS_INVALID_PARAMETER_4,
+        STATUS_SUCCESS,
     },
     wdm::PAGE_SIZE,
 };
@@ -114,6 +115,32 @@ fn the_buffers_are_sent() {
     let expected = [&bytes[4096..4196], &bytes[..4000], &bytes[5000..5001]].concat();
     assert_eq!(target.pages.read(0, 4101), expected);
     assert_eq!(target.pages.read(4101, 10), [0; 10]);
+    source.close();
+    target.close();
+    scene.close();
+}
+
+/// "nSge: the number of SGE structures in the array": no more are looked at, none is enough, and more than the queue pair has
+/// room for are refused ("other status codes: an error occurred").
+#[test]
+fn the_number_of_buffers() {
+    let world = World::new();
+    let sizes = QpSizes { request_sges: 2, ..QpSizes::default() };
+    let scene = Scene::with(&world, Options { sizes, ..Options::default() });
+    let pair = &scene.pair;
+    let (source, target) = (Buffer::full(&pair.active.pd, 1), Buffer::full(&pair.passive.pd, 1));
+    let sges = [source.sge(0, 10), source.sge(0, 20), sge(0, 30, 0xBAD_70CE)];
+    assert_eq!(pair.active.qp.send_and_invalidate(1, &sges, 0, scene.token), STATUS_DATA_OVERRUN);
+    world.assert_empty(&pair.active.initiator_cq);
+    for count in [2, 0] {
+        let token = scene.token;
+        assert_eq!(pair.passive.qp.receive(2, &[target.sge(0, 64)]), STATUS_SUCCESS);
+        assert_eq!(pair.active.qp.send_and_invalidate(3, &sges[..count], 0, token), STATUS_SUCCESS);
+        let received = pair.passive.expect_receive(2, STATUS_SUCCESS);
+        assert_eq!(received.BytesTransferred, if count == 2 { 30 } else { 0 });
+        pair.active.expect(3, STATUS_SUCCESS);
+        scene.region.register(&pair.passive, REMOTE);
+    }
     source.close();
     target.close();
     scene.close();

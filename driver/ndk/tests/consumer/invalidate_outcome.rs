@@ -3,9 +3,12 @@
 use std::thread;
 
 use ndk_abi::{
-    ndkpi::{NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend},
+    ndkpi::{
+        NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_DEFER, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend,
+    },
     status::{
-        STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_DATA_ERROR, STATUS_INVALID_DEVICE_REQUEST, STATUS_SUCCESS,
+        STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_DATA_ERROR, STATUS_INVALID_DEVICE_REQUEST,
+        STATUS_INVALID_PARAMETER_4, STATUS_SUCCESS,
     },
 };
 
@@ -14,7 +17,7 @@ use crate::kit::{Buffer, FastRegion, Gate, HeldProcessors, Options, Pair, Side, 
 
 /// Sends a token that must not be invalidated, and checks what the page says of it.
 #[track_caller]
-fn assert_aborts(world: &World, pair: &Pair, token: u32) {
+pub(crate) fn assert_aborts(world: &World, pair: &Pair, token: u32) {
     let (active, passive): (&Side, &Side) = (&pair.active, &pair.passive);
     (1..3).for_each(|context| assert_eq!(passive.qp.receive(context, &[]), STATUS_SUCCESS));
     assert_eq!(active.qp.send_and_invalidate(3, &[], 0, token), STATUS_SUCCESS);
@@ -205,6 +208,26 @@ fn the_receive_completes_after_the_last_access_to_the_region() {
     other.passive.qp.close_now();
     other.listener.close_now();
     Scene { pair, region, token }.close();
+}
+
+/// "Minimum supported server: Windows Server 2012 R2", which has NDKPI 1.2: a consumer of version 1 has it.
+#[test]
+fn a_consumer_of_version_1_has_it() {
+    let world = World::new();
+    let adapter = world.open(1, 2).expect("an adapter");
+    let pair = Pair::new(&adapter);
+    let region = FastRegion::new(&adapter, &pair.passive.pd, 1, true);
+    region.register(&pair.passive, REMOTE);
+    assert_eq!(pair.passive.qp.receive(1, &[]), STATUS_SUCCESS);
+    let flags = NDK_OP_FLAG_DEFER;
+    assert_eq!(pair.active.qp.send_and_invalidate(2, &[], flags, region.mr.token()), STATUS_SUCCESS);
+    assert_eq!(pair.active.qp.send_and_invalidate(3, &[], 0x4000_0000, 0), STATUS_INVALID_PARAMETER_4);
+    pair.active.expect(2, STATUS_SUCCESS);
+    let received = pair.passive.expect_receive(1, STATUS_SUCCESS);
+    assert_eq!(received.Type, NdkOperationTypeReceiveAndInvalidate);
+    region.close();
+    pair.close();
+    world.close_adapter(adapter);
 }
 
 /// "IRQL: <= DISPATCH_LEVEL", and a post does nothing but queue.

@@ -17,6 +17,7 @@ mod give_up;
 mod head;
 mod invalidate;
 mod invalidate_outcome;
+mod invalidate_window;
 mod lifetime;
 mod listener;
 mod mr;

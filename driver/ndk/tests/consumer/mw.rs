@@ -84,7 +84,7 @@ fn the_number_of_windows_is_limited() {
     pd.close_now();
 }
 
-/// Windows and regions of one domain at once: every advertised count has its tokens.
+/// Unbound, a window shows nothing; the region and the next binding are not concerned.
 #[test]
 fn invalidation_shuts_the_window() {
     let world = World::new();

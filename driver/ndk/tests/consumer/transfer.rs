@@ -6,7 +6,7 @@ use ndk_abi::{
     wdm::PAGE_SIZE,
 };
 
-use crate::kit::{Buffer, Options, Pair, World, pattern};
+use crate::kit::{Buffer, Gate, Options, Pair, Unconnected, World, loopback, pattern};
 
 const SIZES: [usize; 10] = [0, 1, 8, 4095, 4096, 65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 4096];
 
@@ -136,6 +136,79 @@ fn read_limits() {
     (0..40).for_each(|context| {
         pair.active.expect(context, STATUS_SUCCESS);
     });
+    local.close();
+    remote.close();
+    pair.close();
+}
+
+/// The limit of the other side counts too: reads by the active side need its outbound and the peer's inbound limit.
+#[test]
+fn read_limits_of_one_direction() {
+    let world = World::new();
+    for (ours, theirs, active, passive) in [
+        ((0, 8), (8, 0), true, false),
+        ((8, 0), (0, 8), false, true),
+        ((8, 8), (0, 8), false, true),
+        ((8, 8), (8, 0), true, false),
+        ((u32::MAX, u32::MAX), (u32::MAX, u32::MAX), true, true),
+    ] {
+        let one = Unconnected::new(&world.adapter, Pair::ACTIVE, Options::default());
+        let two = Unconnected::new(&world.adapter, Pair::PASSIVE, Options::default());
+        let (local, remote) = (Buffer::full(&one.pd, 1), Buffer::full(&two.pd, 1));
+        let listener = world.adapter.create_listener().expect("a listener");
+        assert_eq!(listener.listen(loopback(0)), STATUS_SUCCESS);
+        let connector = world.adapter.create_connector().expect("a connector");
+        let address = listener.local_address().expect("an address");
+        let connect = connector.connect(&one.qp, loopback(0), address, ours, &[]);
+        let event = listener.take();
+        let accept = event.accept(&two.qp, theirs, &[], None);
+        connect.succeed();
+        connector.complete(None).succeed();
+        accept.succeed();
+        for (side, may_read, to, from) in [(&one, active, &local, &remote), (&two, passive, &remote, &local)] {
+            let posted = side.qp.read(1, &[to.sge(0, 8)], from.base, from.token, 0);
+            if may_read {
+                assert_eq!(posted, STATUS_SUCCESS);
+                assert_eq!(side.initiator_cq.wait_one().Status, STATUS_SUCCESS);
+            } else {
+                assert_eq!(posted, STATUS_INVALID_DEVICE_REQUEST);
+                world.assert_empty(&side.initiator_cq);
+            }
+        }
+        connector.close_now();
+        event.close_now();
+        listener.close_now();
+        local.close();
+        remote.close();
+        one.close();
+        two.close();
+    }
+}
+
+/// Reads of one queue pair run one after the other, so that no limit but 0 is ever exceeded: a read does not touch its data
+/// while the one before is under way.
+#[test]
+fn one_read_at_a_time() {
+    let world = World::new();
+    let pair = Pair::with(&world.adapter, Options { limits: (1, 1), ..Options::default() });
+    let (local, remote) = (Buffer::full(&pair.active.pd, 2), Buffer::full(&pair.passive.pd, 2));
+    remote.pages.write(PAGE_SIZE, b"second");
+    let gate = Gate::shut(&remote.pages, 0);
+    let read = |context, offset| {
+        pair.active.qp.read(context, &[local.sge(offset, 6)], remote.address(offset), remote.token, 0)
+    };
+    assert_eq!(read(1, 0), STATUS_SUCCESS);
+    assert_eq!(read(2, PAGE_SIZE), STATUS_SUCCESS);
+    gate.reached();
+    for _ in 0..1000 {
+        assert_eq!(local.pages.read(PAGE_SIZE, 6), [0; 6]);
+        assert!(pair.active.initiator_cq.poll(1).is_empty());
+        std::thread::yield_now();
+    }
+    gate.open();
+    pair.active.expect(1, STATUS_SUCCESS);
+    pair.active.expect(2, STATUS_SUCCESS);
+    assert_eq!(local.pages.read(PAGE_SIZE, 6), b"second");
     local.close();
     remote.close();
     pair.close();
