@@ -15,7 +15,7 @@ use soft_rdma::{Arm, CompletionQueue};
 
 use crate::{
     object::{Object, close, query_extension},
-    status, unsupported,
+    status,
 };
 
 pub(crate) const fn table<P: Platform>() -> NDK_CQ_DISPATCH {
@@ -25,7 +25,7 @@ pub(crate) const fn table<P: Platform>() -> NDK_CQ_DISPATCH {
         NdkResizeCq: resize::<P>,
         NdkArmCq: arm::<P>,
         NdkGetCqResults: results::<P>,
-        NdkControlCqInterruptModeration: unsupported::control_interrupt_moderation,
+        NdkControlCqInterruptModeration: moderate::<P>,
         NdkGetCqResultsEx: results_ex::<P>,
     }
 }
@@ -41,7 +41,8 @@ unsafe extern "system" fn resize<P: Platform>(
     _context: *mut c_void,
 ) -> NTSTATUS {
     // SAFETY: the consumer's open queue.
-    status::status(unsafe { Object::<CompletionQueue<P>, P>::of(cq) }.resize(depth))
+    let cq = unsafe { Object::<CompletionQueue<P>, P>::of(cq) };
+    status::status(CompletionQueue::resize(cq, depth))
 }
 
 /// NdkArmCq. A type that does not exist cannot be refused; it waits for errors only.
@@ -56,6 +57,16 @@ unsafe extern "system" fn arm<P: Platform>(cq: *mut NDK_CQ, notify: u32) {
     };
     // SAFETY: the consumer's open queue.
     CompletionQueue::arm(unsafe { Object::<CompletionQueue<P>, P>::of(cq) }, arm);
+}
+
+/// NdkControlCqInterruptModeration.
+///
+/// # Safety
+/// NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION.
+unsafe extern "system" fn moderate<P: Platform>(cq: *mut NDK_CQ, interval: u32, count: u32) -> NTSTATUS {
+    // SAFETY: the consumer's open queue.
+    let cq = unsafe { Object::<CompletionQueue<P>, P>::of(cq) };
+    status::status(CompletionQueue::moderate(cq, interval, count))
 }
 
 /// NdkGetCqResults.

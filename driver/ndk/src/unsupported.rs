@@ -5,8 +5,7 @@ use core::ffi::c_void;
 
 use ndk_abi::{
     ndkpi::{
-        NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_QP,
-        NDK_SHARED_ENDPOINT,
+        NDK_ADAPTER, NDK_CONNECTOR, NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_QP, NDK_SHARED_ENDPOINT,
     },
     sockaddr::SOCKADDR,
     status::{NTSTATUS, STATUS_NOT_SUPPORTED},
@@ -16,7 +15,6 @@ use ndk_abi::{
 /// among them.
 pub const UNSUPPORTED: &[(&str, &str)] = &[
     ("NDK_ADAPTER_DISPATCH", "NdkCreateSharedEndpoint"),
-    ("NDK_CQ_DISPATCH", "NdkControlCqInterruptModeration"),
     ("NDK_CONNECTOR_DISPATCH", "NdkConnectWithSharedEndpoint"),
     ("NDK_SHARED_ENDPOINT_DISPATCH", "NdkCloseSharedEndpoint"),
     ("NDK_SHARED_ENDPOINT_DISPATCH", "NdkQueryExtension"),
@@ -30,15 +28,6 @@ pub(crate) unsafe extern "system" fn create_shared_endpoint(
     _completion: NDK_FN_CREATE_COMPLETION,
     _context: *mut c_void,
     _out: *mut *mut NDK_SHARED_ENDPOINT,
-) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
-}
-
-/// Also the documented answer of an adapter without NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, which this one is.
-pub(crate) unsafe extern "system" fn control_interrupt_moderation(
-    _cq: *mut NDK_CQ,
-    _interval: u32,
-    _count: u32,
 ) -> NTSTATUS {
     STATUS_NOT_SUPPORTED
 }

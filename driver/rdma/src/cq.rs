@@ -1,12 +1,15 @@
 //! Completion queues: a ring, an arm, and one serialised notification.
 
+mod moderation;
+
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock};
+use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock, Timer};
 
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
     counts::{Count, Kind},
+    cq::moderation::Moderation,
     limits,
     ring::Ring,
 };
@@ -29,6 +32,7 @@ pub enum Arm {
 pub struct CompletionQueue<P: Platform> {
     on_close: OnClose<P>,
     deferred: Deferred<P>,
+    timer: Timer<P>,
     state: SpinLock<State<P>, P>,
     /// As `State::failed`, for posts to see without the lock.
     dead: AtomicBool,
@@ -47,12 +51,17 @@ struct State<P: Platform> {
     taken: u64,
     /// `queued` when the last solicited completion had been added.
     solicited: u64,
+    /// `queued` when the last failed completion had been added.
+    error: u64,
     /// `queued` when the last notification was delivered: older ones do not satisfy a new arm.
     notified: u64,
     /// Why the queue is dead: overrun (`BufferOverflow`).
     failed: Option<Error>,
     /// The failure was reported.
     failure_notified: bool,
+    moderation: Moderation,
+    /// The timer runs, which ends the holding back of a notification: so many microseconds from when it was started.
+    held: Option<u32>,
 }
 
 impl<P: Platform> State<P> {
@@ -67,6 +76,20 @@ impl<P: Platform> State<P> {
             Arm::Solicited => self.solicited > old,
             Arm::Any => self.queued > old,
         }
+    }
+
+    /// Whether a notification is called for that is not due already.
+    fn is_satisfied(&self) -> bool {
+        !self.due && self.armed.is_some_and(|arm| self.satisfies(arm))
+    }
+
+    /// Has the deferred call deliver a notification.
+    fn notify(&mut self, this: &Arc<CompletionQueue<P>, P>) {
+        self.let_go(this);
+        // One callback for each arm: the arm is cleared first.
+        self.armed = None;
+        self.due = true;
+        Deferred::schedule(this);
     }
 }
 
@@ -84,19 +107,24 @@ impl<P: Platform> CompletionQueue<P> {
             queued: 0,
             taken: 0,
             solicited: 0,
+            error: 0,
             notified: 0,
             failed: None,
             failure_notified: false,
+            moderation: Moderation::NONE,
+            held: None,
         };
         let cq = Arc::try_new(Self {
             on_close: OnClose::default(),
             deferred: Deferred::default(),
+            timer: Timer::default(),
             state: SpinLock::<_, P>::new(state),
             dead: AtomicBool::new(false),
             notify,
             _count: Count::new(adapter, Kind::Cq)?,
         })?;
         Deferred::initialize(&cq);
+        Timer::initialize(&cq);
         Ok(cq)
     }
 
@@ -117,6 +145,9 @@ impl<P: Platform> CompletionQueue<P> {
         state.queued = state.queued.wrapping_add(1);
         if completion.solicited {
             state.solicited = state.queued;
+            if completion.status.is_err() {
+                state.error = state.queued;
+            }
         }
         Self::notify_if_due(this, &mut state);
         Ok(())
@@ -131,14 +162,8 @@ impl<P: Platform> CompletionQueue<P> {
     }
 
     fn notify_if_due(this: &Arc<Self, P>, state: &mut State<P>) {
-        if let Some(arm) = state.armed
-            && !state.due
-            && state.satisfies(arm)
-        {
-            // One callback for each arm: the arm is cleared first.
-            state.armed = None;
-            state.due = true;
-            Deferred::schedule(this);
+        if state.is_satisfied() && !state.hold_back(this) {
+            state.notify(this);
         }
     }
 
@@ -174,12 +199,12 @@ impl<P: Platform> CompletionQueue<P> {
 
     /// Changes the depth; traffic goes on meanwhile and nothing is lost. Less than what is queued: `BufferOverflow`, and the
     /// queue stays as it was. IRQL <= DISPATCH; the lock is held while the entries move, so the time is linear in the fill.
-    pub fn resize(&self, depth: u32) -> Result<(), Error> {
+    pub fn resize(this: &Arc<Self, P>, depth: u32) -> Result<(), Error> {
         if depth == 0 || depth > limits::CQ_DEPTH {
             return Err(Error::InvalidParameter);
         }
         let mut ring = Ring::new(depth as usize)?;
-        let mut state = self.state.lock();
+        let mut state = this.state.lock();
         if state.ring.len() > ring.capacity() {
             drop(state);
             return Err(Error::BufferOverflow);
@@ -187,11 +212,13 @@ impl<P: Platform> CompletionQueue<P> {
         while let Some(completion) = state.ring.pop() {
             if ring.push(completion).is_err() {
                 state.failed = Some(Error::InternalError);
-                self.dead.store(true, Ordering::Relaxed);
+                this.dead.store(true, Ordering::Relaxed);
                 break;
             }
         }
         core::mem::swap(&mut state.ring, &mut ring);
+        // It may be full now.
+        Self::notify_if_due(this, &mut state);
         drop(state);
         // The old ring is freed here, after the lock.
         drop(ring);
@@ -232,5 +259,6 @@ impl<P: Platform> Close<P> for CompletionQueue<P> {
         let mut state = this.state.lock();
         state.armed = None;
         state.due = false;
+        state.let_go(this);
     }
 }

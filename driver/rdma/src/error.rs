@@ -9,6 +9,8 @@ pub enum Error {
     InsufficientResources,
     /// A size beyond the advertised limits, or an argument that makes no sense.
     InvalidParameter,
+    /// Two arguments that make no sense together.
+    InvalidParameterMix,
     /// Flags that this request does not have, or more inline data than the queue pair was made for.
     InvalidFlags,
     /// The queue is full.

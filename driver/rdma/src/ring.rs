@@ -22,6 +22,10 @@ impl<T, P: Platform> Ring<T, P> {
         self.slots.len()
     }
 
+    pub(crate) fn is_full(&self) -> bool {
+        self.length >= self.slots.len()
+    }
+
     /// The slot that the next push takes; `None` when full.
     pub(crate) fn next_slot(&self) -> Option<usize> {
         if self.length >= self.slots.len() {

@@ -20,6 +20,7 @@ mod invalidate_outcome;
 mod invalidate_window;
 mod lifetime;
 mod listener;
+mod moderation;
 mod mr;
 mod mw;
 mod pd;

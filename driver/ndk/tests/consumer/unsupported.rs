@@ -18,7 +18,6 @@ fn unsupported_entries_say_so() {
     // Those of objects that cannot be made cannot be called.
     let reachable = [
         ("NDK_ADAPTER_DISPATCH", "NdkCreateSharedEndpoint", world.adapter.create_shared_endpoint(loopback(0))),
-        ("NDK_CQ_DISPATCH", "NdkControlCqInterruptModeration", pair.active.receive_cq.moderate(100, 16)),
         (
             "NDK_CONNECTOR_DISPATCH",
             "NdkConnectWithSharedEndpoint",
