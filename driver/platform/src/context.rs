@@ -1,12 +1,12 @@
 //! What may be called where is a type, not a comment.
 //!
 //! The tokens are zero-sized and bound to a lifetime, so that neither can be kept, nor sent to another thread. They are
-//! minted at the FFI boundary only (`assume`), by lock guards and by deferred calls.
+//! minted at the FFI boundary only (`assume`), and a spin lock's guard is one ([`AsDispatch`]).
 #![expect(unsafe_code, reason = "minting a proof of context is a claim that the compiler cannot check")]
 
 use core::marker::PhantomData;
 
-use crate::{DISPATCH_LEVEL, PASSIVE_LEVEL, Platform};
+use crate::{DISPATCH_LEVEL, PASSIVE_LEVEL, Platform, RawSpinLock};
 
 /// Proof that the thread runs at `PASSIVE_LEVEL` and may block.
 #[derive(Debug)]
@@ -17,23 +17,35 @@ pub struct Passive<'a>(PhantomData<(&'a (), *mut ())>);
 pub struct Dispatch<'a>(PhantomData<(&'a (), *mut ())>);
 
 impl Passive<'_> {
-    /// Mints the token. Debug builds check the claim against the real IRQL.
+    /// Mints the token. The claim is checked as the platform does, see [`Platform::claim_irql`].
     ///
     /// # Safety
     /// The thread is at `PASSIVE_LEVEL` and stays so while the token lives.
     pub unsafe fn assume<P: Platform>() -> Self {
-        debug_assert!(P::irql() == PASSIVE_LEVEL, "passive code above PASSIVE_LEVEL");
+        P::claim_irql(PASSIVE_LEVEL);
         Self(PhantomData)
     }
 }
 
 impl Dispatch<'_> {
-    /// Mints the token. Debug builds check the claim against the real IRQL.
+    /// Mints the token. The claim is checked as the platform does, see [`Platform::claim_irql`].
     ///
     /// # Safety
     /// The thread is at `DISPATCH_LEVEL` and stays so while the token lives.
     pub unsafe fn assume<P: Platform>() -> Self {
-        debug_assert!(P::irql() == DISPATCH_LEVEL, "dispatch code below DISPATCH_LEVEL");
+        P::claim_irql(DISPATCH_LEVEL);
         Self(PhantomData)
+    }
+}
+
+/// What proves `DISPATCH_LEVEL` by being there: the guard of a [`crate::SpinLock`].
+pub trait AsDispatch {
+    /// The proof, as long as `self` is there.
+    fn dispatch(&self) -> Dispatch<'_>;
+}
+
+impl<L: RawSpinLock, T: ?Sized> AsDispatch for lock_api::MutexGuard<'_, L, T> {
+    fn dispatch(&self) -> Dispatch<'_> {
+        Dispatch(PhantomData)
     }
 }

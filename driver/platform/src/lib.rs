@@ -22,7 +22,7 @@ mod slice;
 mod timer;
 
 pub use arc::{Arc, Weak};
-pub use context::{Dispatch, Passive};
+pub use context::{AsDispatch, Dispatch, Passive};
 pub use deferred::{Deferred, RunDeferred};
 pub use event::Event;
 pub use lock::{SpinLock, SpinLockGuard};
@@ -45,14 +45,22 @@ pub const DISPATCH_LEVEL: u8 = 2;
 /// The routine of a deferred procedure call. It runs at `DISPATCH_LEVEL`.
 pub type DpcRoutine = unsafe extern "C" fn(context: *mut c_void);
 
+/// A spin lock of a kernel.
+///
+/// # Safety
+/// `lock`, and `try_lock` if it succeeds, raise to `DISPATCH_LEVEL`, where the thread stays at least until `unlock`, which
+/// restores the IRQL that the lock was taken at.
+#[allow(unsafe_code, reason = "guards of such a lock prove the IRQL")]
+pub unsafe trait RawSpinLock: lock_api::RawMutex<GuardMarker = lock_api::GuardNoSend> + Send + Sync {}
+
 /// The services of a kernel. One implementation for each place the device runs in.
 ///
 /// # Safety
 /// The implementer promises what each item documents; the device's memory safety rests on it.
 #[allow(unsafe_code, reason = "a trait over kernel objects that live at fixed addresses")]
 pub unsafe trait Platform: Sized + Send + Sync + 'static {
-    /// A spin lock. `lock` raises to `DISPATCH_LEVEL`, `unlock` restores the IRQL it was taken at. Callable at <= DISPATCH.
-    type RawSpinLock: lock_api::RawMutex + Send + Sync;
+    /// A spin lock. Callable at <= DISPATCH.
+    type RawSpinLock: RawSpinLock;
 
     /// Storage of a deferred procedure call (`KDPC`). All-zero bytes are a valid, uninitialised value.
     type Dpc: Send + Sync;
@@ -74,6 +82,12 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
 
     /// The current IRQL.
     fn irql() -> u8;
+
+    /// Checks the claim of a context token that the thread is at `level`: debug builds panic if it is not. A platform may
+    /// note it instead.
+    fn claim_irql(level: u8) {
+        debug_assert!(Self::irql() == level, "a context token for another IRQL");
+    }
 
     /// A new, uninitialised DPC: all-zero storage.
     fn new_dpc() -> Self::Dpc;

@@ -3,8 +3,8 @@
 
 use std::thread;
 
-use platform::{Arc, Dispatch, Passive, SpinLockGuard};
-use simkernel::{SimKernel, at_dispatch, at_irql, boot, passive};
+use platform::{Arc, AsDispatch, Dispatch, Passive, Platform, SpinLockGuard};
+use simkernel::{Breach, SimKernel, Unchecked, at_dispatch, at_irql, boot, passive};
 
 type Event = platform::Event<SimKernel>;
 
@@ -16,27 +16,48 @@ fn a_proof_of_context_stays_on_its_thread() {
 }
 
 #[test]
+fn a_false_claim_is_noted() {
+    let claims = |mint: fn()| {
+        [0, 1, 2].map(|level| {
+            let kernel = boot();
+            at_irql(level, mint);
+            !kernel.finish().broke(|breach| matches!(breach, Breach::FalseClaim { .. }))
+        })
+    };
+    let passive = || {
+        // SAFETY: at worst the claim is false, and the token goes at once.
+        let _token = unsafe { Passive::assume::<SimKernel>() };
+    };
+    let dispatch = || {
+        // SAFETY: as above.
+        let _token = unsafe { Dispatch::assume::<SimKernel>() };
+    };
+    assert_eq!(claims(passive), [true, false, false]);
+    assert_eq!(claims(dispatch), [false, false, true]);
+}
+
+/// Platforms that note nothing panic in debug builds.
+#[test]
 #[cfg(debug_assertions)]
 fn debug_builds_check_the_claim() {
+    let claims = |mint: fn()| std::panic::catch_unwind(mint).is_ok();
+    assert!(claims(|| {
+        // SAFETY: threads start there.
+        let _token = unsafe { Passive::assume::<Unchecked>() };
+    }));
+    assert!(!claims(|| {
+        // SAFETY: the claim is false, and the token goes at once.
+        let _token = unsafe { Dispatch::assume::<Unchecked>() };
+    }));
+}
+
+#[test]
+fn a_guard_is_a_proof() {
     let _kernel = boot();
-    let passive_at = |level| {
-        std::panic::catch_unwind(|| {
-            at_irql(level, || {
-                // SAFETY: at worst the claim is false, and the token goes at once.
-                let _token = unsafe { Passive::assume::<SimKernel>() };
-            });
-        })
-    };
-    let dispatch_at = |level| {
-        std::panic::catch_unwind(|| {
-            at_irql(level, || {
-                // SAFETY: as above.
-                let _token = unsafe { Dispatch::assume::<SimKernel>() };
-            });
-        })
-    };
-    assert_eq!([0, 1, 2].map(|level| passive_at(level).is_ok()), [true, false, false]);
-    assert_eq!([0, 1, 2].map(|level| dispatch_at(level).is_ok()), [false, false, true]);
+    let lock = platform::SpinLock::<_, SimKernel>::new(7);
+    let guard = lock.lock();
+    let _at_dispatch: Dispatch<'_> = guard.dispatch();
+    assert_eq!(SimKernel::irql(), platform::DISPATCH_LEVEL);
 }
 
 #[test]

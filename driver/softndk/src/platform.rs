@@ -12,7 +12,7 @@ use core::{
 
 use lock_api::{GuardNoSend, RawMutex};
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_SOURCE_IS_NONPAGED_POOL, PAGE_SIZE};
-use platform::{DISPATCH_LEVEL, DpcRoutine, Passive, Platform};
+use platform::{DISPATCH_LEVEL, DpcRoutine, Passive, Platform, RawSpinLock};
 use wdk_alloc::WdkAllocator;
 use wdk_sys::{
     _EVENT_TYPE::NotificationEvent,
@@ -94,6 +94,9 @@ unsafe impl RawMutex for KernelSpinLock {
         unsafe { KeReleaseSpinLock(self.lock.get(), irql) };
     }
 }
+
+// SAFETY: KeAcquireSpinLockRaiseToDpc and KeReleaseSpinLock do that.
+unsafe impl RawSpinLock for KernelSpinLock {}
 
 /// Room for an IO_WORKITEM, whose size only the kernel knows.
 const WORK_ITEM_BYTES: usize = 128;

@@ -1,7 +1,10 @@
 //! The IRQL of each thread, and the spin locks it holds.
 #![expect(unsafe_code, reason = "minting platform::{Passive, Dispatch} is a claim about the IRQL, which is known here")]
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    ops::RangeInclusive,
+};
 
 use platform::{APC_LEVEL, DISPATCH_LEVEL, Dispatch, PASSIVE_LEVEL, Passive};
 
@@ -39,8 +42,7 @@ pub(crate) fn holds(lock: usize) -> bool {
     HELD.with_borrow(|held| held.iter().any(|held| held.lock == lock))
 }
 
-/// The spin locks that the current thread holds, by address, in the order it took them. For a callback of a consumer to
-/// check that the driver holds none.
+/// The spin locks that the current thread holds, by address, in the order it took them.
 #[must_use]
 pub fn held() -> Vec<usize> {
     HELD.with_borrow(|held| held.iter().map(|held| held.lock).collect())
@@ -102,6 +104,19 @@ pub(crate) fn run_at<R>(level: u8, code: impl FnOnce() -> R) -> R {
         ledger::breach(Breach::LockStillHeld(lock));
     }
     result
+}
+
+/// Runs `code`, which is a consumer's `callback`, after checking that the driver called it at one of `levels` and with no
+/// lock held. It has to come back at the same level, with no lock held either.
+pub fn in_callback<R>(callback: &'static str, levels: RangeInclusive<u8>, code: impl FnOnce() -> R) -> R {
+    if !levels.contains(&current()) {
+        let (lowest, highest) = levels.into_inner();
+        ledger::breach(Breach::CallbackIrql { callback, lowest, highest });
+    }
+    for lock in held() {
+        ledger::breach(Breach::CallbackUnderLock { callback, lock });
+    }
+    run_at(current(), code)
 }
 
 /// Puts a thread back in order, also when a panic passes.

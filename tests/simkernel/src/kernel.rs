@@ -50,6 +50,12 @@ unsafe impl Platform for SimKernel {
         irql::current()
     }
 
+    fn claim_irql(level: u8) {
+        if irql::current() != level {
+            ledger::breach(Breach::FalseClaim { claimed: level });
+        }
+    }
+
     fn new_dpc() -> Dpc {
         Dpc::default()
     }

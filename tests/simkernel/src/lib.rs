@@ -38,7 +38,7 @@ mod watchdog;
 
 pub use event::Event;
 pub use fault::Fault;
-pub use irql::{at_dispatch, at_irql, held as held_locks, passive};
+pub use irql::{at_dispatch, at_irql, held as held_locks, in_callback, passive};
 pub use kernel::SimKernel;
 pub use ledger::{Allocation, Ledger, Purpose, on_violation};
 pub use lock::RawSpinLock;

@@ -97,3 +97,6 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+// SAFETY: `lock` and `try_lock` raise, and `unlock` lowers. What breaks that, releasing in another order, is a breach.
+unsafe impl platform::RawSpinLock for RawSpinLock {}

@@ -15,6 +15,28 @@ pub enum Breach {
         /// The highest level it may be called at.
         limit: u8,
     },
+    /// A context token, [`platform::Passive`] or [`platform::Dispatch`], was minted at another IRQL: the driver was called at
+    /// a level it may not be called at, or claims what is not so.
+    FalseClaim {
+        /// The level that the token stands for.
+        claimed: u8,
+    },
+    /// A callback of a consumer was called outside of its documented levels.
+    CallbackIrql {
+        /// Which callback.
+        callback: &'static str,
+        /// The lowest level it may be called at.
+        lowest: u8,
+        /// The highest one.
+        highest: u8,
+    },
+    /// A callback of a consumer was called with a spin lock held.
+    CallbackUnderLock {
+        /// Which callback.
+        callback: &'static str,
+        /// The address of the lock.
+        lock: usize,
+    },
     /// A thread took a spin lock that it holds.
     LockRecursion(usize),
     /// Two spin locks were taken in both orders, if not directly then through others. One report for each order.
@@ -80,6 +102,11 @@ impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::IrqlTooHigh { call, limit } => write!(f, "{call} above IRQL {limit}"),
+            Self::FalseClaim { claimed } => write!(f, "code for IRQL {claimed} entered"),
+            Self::CallbackIrql { callback, lowest, highest } => {
+                write!(f, "{callback} called at an IRQL that is not {lowest} to {highest}")
+            }
+            Self::CallbackUnderLock { callback, lock } => write!(f, "{callback} called with spin lock {lock:#x} held"),
             Self::LockRecursion(lock) => write!(f, "spin lock {lock:#x} taken twice by one thread"),
             Self::LockCycle { held, taken } => {
                 write!(f, "spin locks taken in both orders, here first {held} then {taken}")

@@ -8,7 +8,7 @@ use std::{
 };
 
 use platform::{Arc, DISPATCH_LEVEL, PASSIVE_LEVEL, Platform};
-use simkernel::{Breach, SimKernel, at_dispatch, at_irql, boot, held_locks};
+use simkernel::{Breach, SimKernel, at_dispatch, at_irql, boot, held_locks, in_callback};
 
 type SpinLock<T> = platform::SpinLock<T, SimKernel>;
 
@@ -229,6 +229,41 @@ fn violations_of_other_threads_are_caught() {
     });
     assert!(done.into_inner());
     assert_eq!(kernel.finish().violations.len(), 1);
+}
+
+#[test]
+fn callbacks_at_a_wrong_level_are_caught() {
+    let kernel = boot();
+    in_callback("right", PASSIVE_LEVEL..=DISPATCH_LEVEL, || ());
+    at_dispatch(|_| in_callback("right", DISPATCH_LEVEL..=DISPATCH_LEVEL, || ()));
+    assert!(kernel.ledger().violations.is_empty());
+    in_callback("too low", DISPATCH_LEVEL..=DISPATCH_LEVEL, || ());
+    at_irql(DISPATCH_LEVEL + 1, || in_callback("too high", PASSIVE_LEVEL..=DISPATCH_LEVEL, || ()));
+    let breaches: Vec<_> = kernel.finish().violations.into_iter().map(|violation| violation.breach).collect();
+    let wrong = |callback, lowest| Breach::CallbackIrql { callback, lowest, highest: DISPATCH_LEVEL };
+    assert_eq!(breaches, [wrong("too low", DISPATCH_LEVEL), wrong("too high", PASSIVE_LEVEL)]);
+}
+
+#[test]
+fn callbacks_under_a_lock_are_caught() {
+    let kernel = boot();
+    let lock = SpinLock::new(());
+    let guard = lock.lock();
+    in_callback("under a lock", PASSIVE_LEVEL..=DISPATCH_LEVEL, || ());
+    drop(guard);
+    let ledger = kernel.finish();
+    assert!(ledger.broke(|breach| matches!(breach, Breach::CallbackUnderLock { callback: "under a lock", .. })));
+    assert_eq!(ledger.violations.len(), 1, "{ledger}");
+}
+
+#[test]
+fn callbacks_that_keep_a_lock_are_caught() {
+    let kernel = boot();
+    let lock = SpinLock::new(());
+    in_callback("keeps a lock", PASSIVE_LEVEL..=DISPATCH_LEVEL, || {
+        let _never_dropped = ManuallyDrop::new(lock.lock());
+    });
+    assert!(kernel.finish().broke(|breach| matches!(breach, Breach::LockStillHeld(_))));
 }
 
 #[test]

@@ -84,3 +84,6 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
         self.taken.load(Ordering::Relaxed)
     }
 }
+
+// SAFETY: `processor::raise` and `processor::lower` do that.
+unsafe impl platform::RawSpinLock for RawSpinLock {}
