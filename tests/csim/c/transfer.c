@@ -85,6 +85,7 @@ static void over(USHORT active_major, USHORT active_minor, struct address local,
     close_side(&active);
     close_side(&passive);
     softndk_sim_close_adapter(one);
+    softndk_sim_run_idle();
     CHECK_EQUAL(softndk_sim_outstanding(), 1);
     softndk_sim_close_adapter(two);
     CHECK_EQUAL(softndk_sim_outstanding(), 0);

@@ -62,7 +62,8 @@ void softndk_sim_run_idle(void);
 
 /*
  * Live NDK objects (adapters, and the objects made through them that are not gone), plus MDLs, plus, once no adapter is open,
- * bytes of the provider's memory that are still allocated. 0 when clean.
+ * bytes of the provider's memory that are still allocated. 0 when clean. What has just completed its close from a deferred call
+ * may count until that has returned: see softndk_sim_run_idle.
  */
 uint64_t softndk_sim_outstanding(void);
 

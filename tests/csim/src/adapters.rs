@@ -1,5 +1,5 @@
 //! The device, the adapters that are open, and what is left of both.
-#![expect(unsafe_code, reason = "closes adapters as NDIS does")]
+#![expect(unsafe_code, reason = "opens and closes adapters as NDIS does")]
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,10 @@ use ndk_abi::{
 use ndk_provider::{ObjectCounts, Provider};
 use simkernel::{Ledger, SimKernel};
 
-use crate::kernel::{self, lock};
+use crate::{
+    kernel::{self, lock},
+    layer,
+};
 
 /// How long a close waits while nothing moves.
 const STALL: Duration = Duration::from_secs(5);
@@ -70,6 +73,8 @@ pub(crate) fn open(version: NDK_VERSION) -> Result<NonNull<NDK_ADAPTER>, NTSTATU
         None => Provider::new(&device.addresses)?,
     };
     let adapter = provider.open(version)?;
+    // SAFETY: just opened.
+    unsafe { layer::put_over(adapter) };
     device.provider = Some(provider);
     device.open.insert(adapter.addr().get());
     device.living += 1;

@@ -13,7 +13,7 @@ use simkernel::{Session, SimKernel};
 /// The one session, which lasts as long as the process.
 static SESSION: OnceLock<&'static Session> = OnceLock::new();
 
-/// Begins every call from C: starts the kernel if it is the first, and checks the level.
+/// Begins a call from C that is for PASSIVE_LEVEL. Starts the kernel, if it is the first.
 pub(crate) fn enter(call: &str) {
     session();
     if SimKernel::irql() != PASSIVE_LEVEL {

@@ -7,6 +7,7 @@
 
 mod adapters;
 mod kernel;
+mod layer;
 mod mdls;
 
 use std::{

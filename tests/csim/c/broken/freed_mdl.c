@@ -1,4 +1,4 @@
-/* Registers memory by an MDL that was freed. */
+/* Maps a chain whose second MDL was freed. */
 #include "../consumer.h"
 
 int main(void) {

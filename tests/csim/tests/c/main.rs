@@ -18,7 +18,7 @@ macro_rules! programs {
     };
 }
 
-programs!(versions, transfer);
+programs!(close_orders, invalidate, notify, threads, transfer, versions);
 
 #[test]
 fn a_leaked_object_is_counted() {
@@ -38,9 +38,12 @@ macro_rules! broken {
 
 broken! {
     adapter_closed_twice: "is no adapter, or was closed before",
-    freed_mdl: "is not a live MDL",
-    level: "softndk_sim_close_adapter was called at IRQL 2",
+    freed_mdl: "NdkBuildLAM: ",
+    level_of_export: "softndk_sim_close_adapter was called at IRQL 2",
+    level_of_query: "NdkQueryAdapterInfo was called at IRQL 2",
+    mapped_mdl_freed: "is used by 1 regions or mappings",
     mdl_freed_twice: "is no MDL, or was freed before",
+    registered_mdl_freed: "is used by 1 regions or mappings",
 }
 
 #[test]

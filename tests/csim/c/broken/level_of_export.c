@@ -1,4 +1,4 @@
-/* Calls from a callback, which runs at DISPATCH_LEVEL, what is for PASSIVE_LEVEL. */
+/* Calls from a callback, which runs at DISPATCH_LEVEL, an export; they are for PASSIVE_LEVEL. */
 #include "../consumer.h"
 
 static void notified(void *adapter, NTSTATUS status) {
