@@ -1,6 +1,9 @@
 //! Completion queues: a ring, an arm, and one serialised notification.
 
+mod member;
 mod moderation;
+
+pub(crate) use member::Member;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,9 +12,10 @@ use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock, Timer};
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
     counts::{Count, Kind},
-    cq::moderation::Moderation,
+    cq::{member::Members, moderation::Moderation},
     limits,
     ring::Ring,
+    roster::Roster,
 };
 
 /// Completions taken from the ring at a time.
@@ -59,6 +63,9 @@ struct State<P: Platform> {
     failed: Option<Error>,
     /// The failure was reported.
     failure_notified: bool,
+    members: Members<P>,
+    /// The next of the members that the failure has to end.
+    ending: Option<usize>,
     moderation: Moderation,
     /// The timer runs, which ends the holding back of a notification: so many microseconds from when it was started.
     held: Option<u32>,
@@ -111,6 +118,8 @@ impl<P: Platform> CompletionQueue<P> {
             notified: 0,
             failed: None,
             failure_notified: false,
+            members: Roster::new(),
+            ending: None,
             moderation: Moderation::NONE,
             held: None,
         };
@@ -135,11 +144,7 @@ impl<P: Platform> CompletionQueue<P> {
             return Err(error);
         }
         if state.ring.push(completion).is_err() {
-            // NDK_FN_CQ_NOTIFICATION_CALLBACK: an overrun kills the queue and every queue pair on it. Any arm reports it.
-            state.failed = Some(Error::BufferOverflow);
-            this.dead.store(true, Ordering::Relaxed);
-            this._count.adapter().device().counters().cq_error();
-            Self::notify_if_due(this, &mut state);
+            Self::fail(this, &mut state, Error::BufferOverflow);
             return Err(Error::BufferOverflow);
         }
         state.queued = state.queued.wrapping_add(1);
@@ -159,6 +164,16 @@ impl<P: Platform> CompletionQueue<P> {
         let mut state = this.state.lock();
         state.armed = Some(state.armed.map_or(arm, |armed| armed.max(arm)));
         Self::notify_if_due(this, &mut state);
+    }
+
+    /// The queue and every queue pair on it are dead (NDK_FN_CQ_NOTIFICATION_CALLBACK). Any arm reports it.
+    fn fail(this: &Arc<Self, P>, state: &mut State<P>, error: Error) {
+        state.failed = Some(error);
+        state.ending = Some(0);
+        this.dead.store(true, Ordering::Relaxed);
+        this._count.adapter().device().counters().cq_error();
+        Self::notify_if_due(this, state);
+        Deferred::schedule(this);
     }
 
     fn notify_if_due(this: &Arc<Self, P>, state: &mut State<P>) {
@@ -211,8 +226,7 @@ impl<P: Platform> CompletionQueue<P> {
         }
         while let Some(completion) = state.ring.pop() {
             if ring.push(completion).is_err() {
-                state.failed = Some(Error::InternalError);
-                this.dead.store(true, Ordering::Relaxed);
+                Self::fail(this, &mut state, Error::InternalError);
                 break;
             }
         }
@@ -232,6 +246,14 @@ impl<P: Platform> RunDeferred<P> for CompletionQueue<P> {
     }
 
     fn run(this: &Arc<Self, P>) {
+        Self::deliver(this);
+        Self::end_members(this);
+    }
+}
+
+impl<P: Platform> CompletionQueue<P> {
+    /// Delivers the notification that is due.
+    fn deliver(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if !core::mem::take(&mut state.due) {
             return;

@@ -35,6 +35,7 @@ mod receive_queue;
 mod region;
 mod request;
 mod ring;
+mod roster;
 mod srq;
 mod token;
 mod window;

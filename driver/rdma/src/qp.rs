@@ -10,6 +10,7 @@ use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, MemoryWindow, OnClose, OperationKind, Post,
     ProtectionDomain, ReadLimits, Sge, SharedReceiveQueue, Status,
     counts::{Count, Kind},
+    cq::Member,
     limits, memory,
     receive_queue::ReceiveQueue,
     request::{Cursor, InitiatorRequest, Operation, Receive, SgeList, total},
@@ -49,8 +50,8 @@ pub struct QueuePair<P: Platform> {
     context: usize,
     sizes: InitiatorSizes,
     shared: Option<Attachment<P>>,
-    receive_cq: Arc<CompletionQueue<P>, P>,
-    initiator_cq: Arc<CompletionQueue<P>, P>,
+    receive_cq: Member<P>,
+    initiator_cq: Member<P>,
     _count: Count<P>,
     pub(crate) pd: Arc<ProtectionDomain<P>, P>,
 }
@@ -150,12 +151,15 @@ impl<P: Platform> QueuePair<P> {
             context,
             sizes,
             shared,
-            receive_cq: receive_cq.clone(),
-            initiator_cq: initiator_cq.clone(),
+            receive_cq: Member::new(receive_cq)?,
+            initiator_cq: Member::new(initiator_cq)?,
             _count: Count::new(pd.adapter(), Kind::Qp)?,
             pd: pd.clone(),
         })?;
         Deferred::initialize(&queue_pair);
+        for queue in [&queue_pair.receive_cq, &queue_pair.initiator_cq] {
+            queue.set(Arc::downgrade(&queue_pair));
+        }
         Ok(queue_pair)
     }
 
@@ -191,7 +195,7 @@ impl<P: Platform> QueuePair<P> {
         // Of inline requests the list stays where it is: what it names is readable at DISPATCH_LEVEL, so it is not pageable.
         let list = SgeList::copy_of(if inline { &[] } else { sges })?;
         let sges = if inline { sges } else { list.as_slice() };
-        if self.initiator_cq.has_failed() || self.receive_cq.has_failed() {
+        if self.has_failed_queue() {
             return Err(Error::ConnectionInvalid);
         }
         let length = u32::try_from(length).ok().filter(|&length| length <= limits::TRANSFER_LENGTH);
@@ -232,9 +236,16 @@ impl<P: Platform> QueuePair<P> {
         Ok(())
     }
 
+    fn has_failed_queue(&self) -> bool {
+        self.initiator_cq.has_failed() || self.receive_cq.has_failed()
+    }
+
     /// Claims the queue pair for a connector.
     pub(crate) fn reserve(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
+        if self.has_failed_queue() {
+            return Err(Error::InternalError);
+        }
         match state.phase {
             Phase::Idle => {
                 state.phase = Phase::Connecting;
@@ -265,6 +276,10 @@ impl<P: Platform> QueuePair<P> {
         let sender = state.take_waiting_sender();
         drop(state);
         wake(sender);
+        // It may have failed before there was a connection that `queue_failed` could end.
+        if self.has_failed_queue() {
+            self.finish(After { fatal: true, quiet: false });
+        }
     }
 
     /// The peer has disconnected. Nothing is flushed: that is the consumer's to do (networkdirect-disconnect-scheme).

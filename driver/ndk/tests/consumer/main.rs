@@ -9,6 +9,7 @@ mod bind;
 mod bind_order;
 mod connector;
 mod cq;
+mod cq_overrun;
 mod cq_size;
 mod disconnect;
 mod fast_register;

@@ -33,6 +33,26 @@ impl<P: Platform> QueuePair<P> {
         Self::settle(this, state).quiet
     }
 
+    /// One of its completion queues has failed: the connection ends, and what cannot be reported any more is dropped. No lock
+    /// may be held.
+    pub(crate) fn queue_failed(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        let after = match state.phase {
+            Phase::Connected => {
+                drop(state);
+                After { fatal: true, quiet: false }
+            }
+            Phase::Idle | Phase::PeerGone => {
+                state.phase = Phase::Dead;
+                state.request_flush();
+                Self::settle(this, state)
+            }
+            // `connect` will see it.
+            Phase::Connecting | Phase::Dead => return,
+        };
+        this.finish(after);
+    }
+
     /// Carries out the flushes that are asked for, as far as nothing is under way, and frees the lock. Bounded by the depths
     /// of the queues. Each cancelled request is dropped without the lock: it may hold the last reference to a closed region,
     /// whose close callback then runs.

@@ -1,0 +1,103 @@
+//! Members that are known by a number. Joining, leaving and looking one up take the same time however many there are.
+
+use platform::{OutOfMemory, Platform, Slice};
+
+/// Places in the first chunk; each chunk has twice as many as the one before.
+const FIRST: usize = 4;
+/// Enough chunks for 2^18 members.
+const CHUNKS: usize = 16;
+
+/// A set of members with numbers. It grows by whole chunks, which the caller allocates without the lock around it.
+pub(crate) struct Roster<T, P: Platform> {
+    chunks: [Slice<Place<T>, P>; CHUNKS],
+    /// How many chunks there are.
+    used: usize,
+    free: Option<usize>,
+}
+
+enum Place<T> {
+    /// The number of the next free place.
+    Free(Option<usize>),
+    Taken(T),
+}
+
+/// Room for more members.
+pub(crate) struct Chunk<T, P: Platform>(Slice<Place<T>, P>);
+
+/// The number of the first place of a chunk: the places of those before.
+fn base(chunk: usize) -> usize {
+    let chunks = u32::try_from(chunk).ok().and_then(|chunk| 1usize.checked_shl(chunk)).unwrap_or(0);
+    chunks.saturating_sub(1).saturating_mul(FIRST)
+}
+
+impl<T, P: Platform> Roster<T, P> {
+    pub(crate) fn new() -> Self {
+        Self { chunks: [const { Slice::empty() }; CHUNKS], used: 0, free: None }
+    }
+
+    /// How many places there are: all numbers are below.
+    pub(crate) fn places(&self) -> usize {
+        base(self.used)
+    }
+
+    /// Allocates the chunk that comes after `places` places. Without the lock.
+    pub(crate) fn chunk(places: usize) -> Result<Chunk<T, P>, OutOfMemory> {
+        let length = places.saturating_add(FIRST);
+        let next = |index: usize| Some(places.saturating_add(index).saturating_add(1));
+        Ok(Chunk(Slice::from_fn(length, |index| Place::Free(next(index)))?))
+    }
+
+    /// Adds a chunk, or gives it back if another was added since its length was asked for.
+    pub(crate) fn grow(&mut self, chunk: Chunk<T, P>) -> Option<Chunk<T, P>> {
+        let first = self.places();
+        let Chunk(mut places) = chunk;
+        let fits = places.len() == first.saturating_add(FIRST);
+        let (true, Some(room), Some(last)) = (fits, self.chunks.get_mut(self.used), places.last_mut()) else {
+            return Some(Chunk(places));
+        };
+        *last = Place::Free(self.free);
+        *room = places;
+        self.used = self.used.saturating_add(1);
+        self.free = Some(first);
+        None
+    }
+
+    fn place(&mut self, number: usize) -> Option<&mut Place<T>> {
+        let chunk = (number / FIRST).checked_add(1)?.checked_ilog2()? as usize;
+        self.chunks.get_mut(chunk)?.get_mut(number.checked_sub(base(chunk))?)
+    }
+
+    /// Adds a member; gives it back when there is no place.
+    pub(crate) fn join(&mut self, member: T) -> Result<usize, T> {
+        let Some(number) = self.free else { return Err(member) };
+        let Some(place) = self.place(number) else { return Err(member) };
+        if let Place::Free(next) = core::mem::replace(place, Place::Taken(member)) {
+            self.free = next;
+        }
+        Ok(number)
+    }
+
+    /// The member with this number.
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+        match self.place(number)? {
+            Place::Taken(member) => Some(member),
+            Place::Free(_) => None,
+        }
+    }
+
+    /// Takes the member with this number out.
+    pub(crate) fn leave(&mut self, number: usize) -> Option<T> {
+        let free = self.free;
+        let place = self.place(number)?;
+        match core::mem::replace(place, Place::Free(free)) {
+            Place::Taken(member) => {
+                self.free = Some(number);
+                Some(member)
+            }
+            was_free @ Place::Free(_) => {
+                *place = was_free;
+                None
+            }
+        }
+    }
+}
