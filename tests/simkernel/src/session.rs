@@ -60,8 +60,7 @@ pub fn boot() -> Session {
 }
 
 /// As [`boot`], with a schedule that `seed` determines: one thread or processor runs at a time, and which one is chosen by a
-/// generator wherever the driver enters the simulated kernel. `SOFTNDK_SEED` in the environment replaces the seed; a panic
-/// prints it.
+/// generator wherever the driver enters the simulated kernel. A panic prints the seed; see [`crate::seeds`].
 ///
 /// * Threads that call the driver are started with [`crate::scope`].
 /// * Loops that wait call [`crate::pause`]. Whoever waits otherwise for another thread of the session waits for ever.
@@ -72,19 +71,9 @@ pub fn boot() -> Session {
 pub fn boot_seeded(seed: u64) -> Session {
     let mut session = boot();
     timers::simulate_time();
-    schedule::begin(schedule::seed_from_environment().unwrap_or(seed));
+    schedule::begin(seed);
     session.processors = Some(schedule::start_processors());
     session
-}
-
-/// Runs `scenario` in a session of each seed; only in that of `SOFTNDK_SEED`, if it is set.
-pub fn each_seed(seeds: impl IntoIterator<Item = u64>, mut scenario: impl FnMut(&Session)) {
-    for seed in seeds {
-        scenario(&boot_seeded(seed));
-        if schedule::seed_from_environment().is_some() {
-            break;
-        }
-    }
 }
 
 impl Session {

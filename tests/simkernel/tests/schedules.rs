@@ -10,7 +10,7 @@ use std::{
 };
 
 use platform::{Arc, Deferred, RunDeferred};
-use simkernel::{Session, SimKernel, Trace, boot_seeded, each_seed, lock_paused, passive, pause, scope};
+use simkernel::{Session, SimKernel, Trace, boot_seeded, lock_paused, passive, pause, scope, seeds};
 
 type SpinLock<T> = platform::SpinLock<T, SimKernel>;
 type Event = platform::Event<SimKernel>;
@@ -196,7 +196,8 @@ fn a_deadlock_is_a_stall() {
 
 #[test]
 fn events_and_mutexes_let_others_run() {
-    each_seed(0..30, |_| {
+    for seed in seeds(30) {
+        let _kernel = boot_seeded(seed);
         let event = Event::new().unwrap();
         let mutex = Mutex::new(0);
         scope(|scope| {
@@ -211,7 +212,7 @@ fn events_and_mutexes_let_others_run() {
             event.set();
         });
         assert_eq!(mutex.into_inner().unwrap(), 3);
-    });
+    }
 }
 
 /// Simulated time goes by only while everybody waits.
@@ -229,7 +230,8 @@ fn timers_expire_in_their_order_without_waiting() {
             this.rung.store(true, Ordering::SeqCst);
         }
     }
-    each_seed(0..20, |_| {
+    for seed in seeds(20) {
+        let _kernel = boot_seeded(seed);
         let alarm = || {
             let alarm = Alarm { timer: platform::Timer::default(), rung: AtomicBool::new(false) };
             let alarm = Arc::<_, SimKernel>::try_new(alarm).unwrap();
@@ -245,7 +247,7 @@ fn timers_expire_in_their_order_without_waiting() {
         while !late.rung.load(Ordering::SeqCst) {
             pause();
         }
-    });
+    }
 }
 
 #[test]
@@ -262,7 +264,10 @@ fn threads_outside_of_the_schedule_are_refused() {
 fn a_failure_names_its_seed() {
     const FAIL: &str = "SIMKERNEL_TEST_FAIL";
     if std::env::var_os(FAIL).is_some() {
-        each_seed(7..9, |_| panic!("failed on purpose"));
+        for seed in seeds(9) {
+            let _kernel = boot_seeded(seed);
+            assert!(seed < 7, "failed on purpose");
+        }
         return;
     }
     let run = |seed: Option<&str>| {

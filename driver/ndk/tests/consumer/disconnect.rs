@@ -101,7 +101,7 @@ fn both_kinds_of_event_and_none() {
         let scene = Scene::new(&world);
         let connect = scene.connect();
         let passive = scene.listener.take();
-        let events = (Waiter::new("disconnect event, active"), Waiter::new("disconnect event, passive"));
+        let events = (Waiter::deferred("disconnect event, active"), Waiter::deferred("disconnect event, passive"));
         let accept = passive.accept(&scene.passive.qp, (1, 1), &[], Some(events.1));
         connect.succeed();
         scene.connector.complete(Some(events.0)).succeed();

@@ -151,7 +151,7 @@ fn close_before_the_accept_was_delivered() {
     let world = World::new();
     let scene = Scene::new(&world);
     let (passive, accept) = scene.accepted();
-    let event = Waiter::new("disconnect event, active");
+    let event = Waiter::deferred("disconnect event, active");
     let held = HeldProcessors::new();
     scene.connector.complete(Some(event)).succeed();
     let close = passive.close();

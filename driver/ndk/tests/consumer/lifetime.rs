@@ -203,7 +203,7 @@ fn a_passive_side_that_lives_in_callbacks() {
     let scene = Scene::new(&world);
     let closes = Closes::default();
     let (pushed, qp) = (closes.clone(), scene.passive.qp);
-    let event = Waiter::new("disconnect event, passive");
+    let event = Waiter::deferred("disconnect event, passive");
     let accept = Arc::new(Mutex::new(None));
     let accepted = accept.clone();
     scene.listener.events.on_call(move |call| {
@@ -240,7 +240,7 @@ fn an_active_side_that_lives_in_callbacks() {
     let (told, tell) = mpsc::channel();
     let (connector, qp, pushed) = (scene.connector, scene.active.qp, closes.clone());
     let passive = scene.listener;
-    let event = Waiter::new("disconnect event, active");
+    let event = Waiter::deferred("disconnect event, active");
     let pushed_in_event = closes.clone();
     event.on_call(move |_| {
         pushed_in_event.push(qp.close());

@@ -89,7 +89,7 @@ fn establish(world: &World) -> (Peer, Peer, crate::kit::Listener) {
     let connect = ours.connect(&client.qp, loopback(0), loopback(5445), (32, 0), &[]);
     let theirs = listener.take();
     assert_eq!(theirs.data().0, (0, 32));
-    let events = [Waiter::new("disconnect event, client"), Waiter::new("disconnect event, server")];
+    let events = [Waiter::deferred("disconnect event, client"), Waiter::deferred("disconnect event, server")];
     let server = Peer::new(server.with(theirs, events[1]));
     // The first receive is there before the accept.
     server.receive(0);

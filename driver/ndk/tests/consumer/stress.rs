@@ -3,19 +3,14 @@
 //! Whatever happens, each request that was accepted completes exactly once (silent ones at most once), in order, and
 //! nothing is left.
 
-use std::{
-    sync::{
-        Barrier,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ndk_abi::{
     ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_RESULT_EX},
     status::{STATUS_CANCELLED, STATUS_SUCCESS},
     wdm::PAGE_SIZE,
 };
+use simkernel::{Trace, lock_paused, pause, scope, seeds};
 
 use crate::kit::{
     Buffer, Cq, FastRegion, Listener, Options, Pair, QpSizes, Side, Unconnected, World, connect, loopback,
@@ -34,6 +29,29 @@ impl Random {
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % limit
+    }
+
+    /// Lets up to so much time go by.
+    fn delay(&mut self, most: usize) {
+        for spin in 0..self.below(most) {
+            if spin % 64 == 0 { pause() } else { std::hint::spin_loop() }
+        }
+    }
+}
+
+/// Where threads wait for each other before they go on together.
+struct Start(AtomicUsize);
+
+impl Start {
+    fn of(threads: usize) -> Self {
+        Self(AtomicUsize::new(threads))
+    }
+
+    fn wait(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+        while self.0.load(Ordering::SeqCst) != 0 {
+            pause();
+        }
     }
 }
 
@@ -90,17 +108,17 @@ struct Memory {
 }
 
 /// Posts requests of all kinds until told to stop.
-fn post_requests(side: &Side, memory: &Memory, random: &mut Random, stop: &AtomicBool) -> Posted {
+fn post_requests(side: &Side, memory: &Memory, random: &mut Random, most: usize, stop: &AtomicBool) -> Posted {
     let mut posted = Posted::default();
-    let most = memory.local.pages.size();
-    while !stop.load(Ordering::SeqCst) && posted.next() < 400 {
+    let size = memory.local.pages.size();
+    while !stop.load(Ordering::SeqCst) && posted.next() < most {
         let context = posted.next();
         let visible = random.below(3) > 0;
         let mut flags = if visible { 0 } else { NDK_OP_FLAG_SILENT_SUCCESS };
         if random.below(4) == 0 {
             flags |= NDK_OP_FLAG_DEFER;
         }
-        let length = random.below(most);
+        let length = random.below(size);
         let sges = [memory.local.sge(0, length / 2), memory.local.sge(length / 2, length - length / 2)];
         let status = match random.below(5) {
             0 => side.qp.send(context, &sges, flags),
@@ -110,20 +128,20 @@ fn post_requests(side: &Side, memory: &Memory, random: &mut Random, stop: &Atomi
         };
         posted.note(status == STATUS_SUCCESS, visible);
         if status != STATUS_SUCCESS {
-            thread::yield_now();
+            pause();
         }
     }
     posted
 }
 
 /// Posts receives until told to stop.
-fn post_receives(side: &Side, target: &Buffer, random: &mut Random, stop: &AtomicBool) -> Posted {
+fn post_receives(side: &Side, target: &Buffer, random: &mut Random, most: usize, stop: &AtomicBool) -> Posted {
     let mut posted = Posted::default();
-    while !stop.load(Ordering::SeqCst) && posted.next() < 400 {
+    while !stop.load(Ordering::SeqCst) && posted.next() < most {
         let status = side.qp.receive(posted.next(), &[target.sge(0, target.pages.size())]);
         posted.note(status == STATUS_SUCCESS, true);
         if status != STATUS_SUCCESS || random.below(8) == 0 {
-            thread::yield_now();
+            pause();
         }
     }
     posted
@@ -131,9 +149,7 @@ fn post_receives(side: &Side, target: &Buffer, random: &mut Random, stop: &Atomi
 
 /// How a side ends its connection.
 fn end(side: &Side, way: usize, random: &mut Random) {
-    for _ in 0..random.below(2000) {
-        std::hint::spin_loop();
-    }
+    random.delay(2000);
     match way {
         0 => {
             // Fails if the connection has ended by then and that is all the same.
@@ -149,7 +165,7 @@ fn end(side: &Side, way: usize, random: &mut Random) {
 }
 
 /// One connection from set-up to the end, with four posting threads and two that end it.
-fn connection(world: &World, listener: &Listener, seed: u64) {
+fn connection(world: &World, listener: &Listener, requests: usize, seed: u64) {
     let adapter = &world.adapter;
     let sizes = QpSizes { receives: 16, requests: 16, ..QpSizes::default() };
     let options = Options { cq_depth: 1024, sizes, ..Options::default() };
@@ -162,21 +178,21 @@ fn connection(world: &World, listener: &Listener, seed: u64) {
         remote: (targets[1 - index].base, targets[1 - index].token),
     });
     let stop = AtomicBool::new(false);
-    let start = Barrier::new(6);
-    let (requests, receives) = thread::scope(|scope| {
+    let start = Start::of(6);
+    let (requests, receives) = scope(|scope| {
         let (stop, start, memory, targets) = (&stop, &start, &memory, &targets);
         let posters = [0, 1].map(|index| {
             scope.spawn(move || {
                 let mut random = Random::new(seed * 10 + index as u64);
                 start.wait();
-                post_requests(&sides[index], &memory[index], &mut random, stop)
+                post_requests(&sides[index], &memory[index], &mut random, requests, stop)
             })
         });
         let receivers = [0, 1].map(|index| {
             scope.spawn(move || {
                 let mut random = Random::new(seed * 10 + 2 + index as u64);
                 start.wait();
-                post_receives(&sides[index], &targets[index], &mut random, stop)
+                post_receives(&sides[index], &targets[index], &mut random, requests, stop)
             })
         });
         let enders = [0, 1].map(|index| {
@@ -217,10 +233,12 @@ fn connections_end_while_everything_is_posted() {
         assert_eq!(listener.listen(loopback(0)), STATUS_SUCCESS);
         listener
     });
-    thread::scope(|scope| {
+    scope(|scope| {
         for (number, listener) in listeners.iter().enumerate() {
             let world = &world;
-            scope.spawn(move || (0..60).for_each(|round| connection(world, listener, 1000 * number as u64 + round)));
+            scope.spawn(move || {
+                (0..60).for_each(|round| connection(world, listener, 400, 1000 * number as u64 + round))
+            });
         }
     });
     listeners.into_iter().for_each(|listener| listener.close_now());
@@ -228,11 +246,44 @@ fn connections_end_while_everything_is_posted() {
     assert_eq!(world.provider.counters().ActiveConnection, 0);
 }
 
+/// The same with schedules that replay.
+#[test]
+fn connections_end_in_every_order() {
+    for seed in seeds(150) {
+        seeded_connection(seed);
+    }
+}
+
+fn seeded_connection(seed: u64) -> Trace {
+    let world = World::seeded(seed);
+    let listener = world.adapter.create_listener().expect("a listener");
+    assert_eq!(listener.listen(loopback(0)), STATUS_SUCCESS);
+    connection(&world, &listener, 12, seed);
+    listener.close_now();
+    world.settle();
+    world.session.trace().expect("a seeded session")
+}
+
+/// The device does nothing that depends on anything but its callers.
+#[test]
+fn connections_replay() {
+    for seed in 0..5 {
+        let (once, again) = (seeded_connection(seed), seeded_connection(seed));
+        assert_eq!(once.count, again.count, "seed {seed}");
+        let same = once.steps.iter().zip(&again.steps).take_while(|(one, other)| one == other).count();
+        assert!(
+            once == again,
+            "seed {seed} parts after {same} steps: {:?}",
+            (once.steps.get(same), again.steps.get(same))
+        );
+    }
+}
+
 /// Connects, rejects and closes cross in every phase, from both sides.
 #[test]
 fn set_ups_are_given_up_in_every_phase() {
     let world = World::new();
-    thread::scope(|scope| {
+    scope(|scope| {
         for number in 0..3 {
             let world = &world;
             scope.spawn(move || (0..150).for_each(|round| set_up(world, 1000 * number + round)));
@@ -240,6 +291,20 @@ fn set_ups_are_given_up_in_every_phase() {
     });
     world.settle();
     assert_eq!(world.provider.counters().ActiveConnection, 0);
+}
+
+/// The same with schedules that replay.
+#[test]
+fn set_ups_are_given_up_in_every_order() {
+    for seed in seeds(300) {
+        let world = World::seeded(seed);
+        scope(|scope| {
+            for number in 0..2 {
+                let world = &world;
+                scope.spawn(move || set_up(world, 2 * seed + number));
+            }
+        });
+    }
 }
 
 fn set_up(world: &World, seed: u64) {
@@ -253,7 +318,7 @@ fn set_up(world: &World, seed: u64) {
     let accepted = accepts.clone();
     listener.events.on_call(move |event| {
         let connector = crate::kit::Connector::of_event(event.value);
-        let mut accepted = accepted.lock().expect("no panic");
+        let mut accepted = lock_paused(&accepted);
         match way {
             0 => {
                 // An error if the peer has given up.
@@ -272,15 +337,13 @@ fn set_up(world: &World, seed: u64) {
         let accepted = accepts.clone();
         listener.events.on_call(move |event| {
             let connector = crate::kit::Connector::of_event(event.value);
-            accepted.lock().expect("no panic").push(connector.accept(&passive, (1, 1), &[], None));
+            lock_paused(&accepted).push(connector.accept(&passive, (1, 1), &[], None));
         });
     }
     let connector = adapter.create_connector().expect("a connector");
     let remote = listener.local_address().expect("it listens");
     let connect = connector.connect(&sides[0].qp, loopback(0), remote, (1, 1), &[]);
-    for _ in 0..random.below(20_000) {
-        std::hint::spin_loop();
-    }
+    random.delay(20_000);
     if random.below(2) == 0 {
         // Whatever comes of it.
         if connect.wait() == STATUS_SUCCESS {
@@ -297,7 +360,7 @@ fn set_up(world: &World, seed: u64) {
             crate::kit::Connector::of_event(event.value).close_now();
         }
     }
-    accepts.lock().expect("no panic").iter().for_each(|request| {
+    lock_paused(&accepts).iter().for_each(|request| {
         request.wait();
     });
     closing.succeed();
@@ -308,7 +371,7 @@ fn set_up(world: &World, seed: u64) {
 #[test]
 fn registrations_on_several_connections() {
     let world = World::new();
-    thread::scope(|scope| {
+    scope(|scope| {
         for number in 0..3u64 {
             let world = &world;
             scope.spawn(move || {
@@ -356,15 +419,15 @@ fn one_queue_for_several_connections() {
             Pair::of(&world.adapter, active, Unconnected { qp, ..passive }, (1, 1))
         })
         .collect();
-    thread::scope(|scope| {
+    scope(|scope| {
         for pair in &pairs {
             scope.spawn(move || {
                 for context in 0..EACH {
                     while pair.passive.qp.receive(context, &[]) != STATUS_SUCCESS {
-                        thread::yield_now();
+                        pause();
                     }
                     while pair.active.qp.send(context, &[], NDK_OP_FLAG_SILENT_SUCCESS) != STATUS_SUCCESS {
-                        thread::yield_now();
+                        pause();
                     }
                 }
             });

@@ -1,6 +1,6 @@
 //! The generator behind a schedule.
 
-use std::env;
+use std::{env, ops::Range};
 
 /// SplitMix64 (Steele, Lea, Flood 2014). Of our own, so that a seed means the same schedule whatever version of a crate is in.
 pub(super) struct Random(u64);
@@ -23,14 +23,18 @@ impl Random {
     }
 }
 
-/// The seed to replay: `SOFTNDK_SEED`.
+/// The seeds for a test to try: `count` of them, ten times as many if `SOFTNDK_FULL` is 1, or the one that `SOFTNDK_SEED`
+/// names, to replay it.
 ///
 /// # Panics
-/// If it is no number.
-pub(crate) fn seed_from_environment() -> Option<u64> {
-    let seed = env::var("SOFTNDK_SEED").ok()?;
+/// If that is no number.
+pub fn seeds(count: u64) -> Range<u64> {
+    let Ok(seed) = env::var("SOFTNDK_SEED") else {
+        let full = env::var("SOFTNDK_FULL").is_ok_and(|full| full == "1");
+        return 0..if full { 10 * count } else { count };
+    };
     match seed.parse() {
-        Ok(seed) => Some(seed),
+        Ok(seed) => seed..seed + 1,
         Err(error) => panic!("SOFTNDK_SEED={seed}: {error}"),
     }
 }

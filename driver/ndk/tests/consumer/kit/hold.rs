@@ -5,11 +5,10 @@ use std::{
     cell::UnsafeCell,
     ffi::c_void,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-    thread,
 };
 
 use platform::Platform;
-use simkernel::{Dpc, PROCESSOR_COUNT, SimKernel};
+use simkernel::{Dpc, PROCESSOR_COUNT, SimKernel, pause};
 
 #[derive(Default)]
 struct State {
@@ -32,7 +31,7 @@ impl HeldProcessors {
             unsafe { SimKernel::queue_dpc(dpc.get()) };
         }
         while state.running.load(Ordering::SeqCst) < PROCESSOR_COUNT {
-            thread::yield_now();
+            pause();
         }
         Self(state)
     }
@@ -49,6 +48,6 @@ unsafe extern "C" fn hold(context: *mut c_void) {
     let state = unsafe { &*context.cast::<State>() };
     state.running.fetch_add(1, Ordering::SeqCst);
     while !state.released.load(Ordering::SeqCst) {
-        thread::yield_now();
+        pause();
     }
 }

@@ -183,10 +183,10 @@ pub(crate) fn connect(
     passive: &Qp,
     limits: (u32, u32),
 ) -> (End, End) {
-    let ours = (adapter.create_connector().expect("a connector"), Waiter::new("disconnect event, active"));
+    let ours = (adapter.create_connector().expect("a connector"), Waiter::deferred("disconnect event, active"));
     let remote = listener.local_address().expect("a listening address");
     let connect = ours.0.connect(active, loopback(0), remote, limits, &[]);
-    let theirs = (listener.take(), Waiter::new("disconnect event, passive"));
+    let theirs = (listener.take(), Waiter::deferred("disconnect event, passive"));
     let accept = theirs.0.accept_ex(passive, limits, &[], Some(theirs.1));
     connect.succeed();
     ours.0.complete_ex(Some(ours.1)).succeed();

@@ -3,8 +3,9 @@
 
 use std::{
     ffi::c_void,
+    ops::RangeInclusive,
     sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Instant,
@@ -14,8 +15,8 @@ use ndk_abi::{
     ndkpi::{NDK_CONNECTOR, NDK_OBJECT_HEADER},
     status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
 };
-use platform::Platform;
-use simkernel::SimKernel;
+use platform::{DISPATCH_LEVEL, PASSIVE_LEVEL};
+use simkernel::{in_callback, lock_paused, pause};
 
 use super::LIMIT;
 
@@ -57,31 +58,38 @@ type Hook = Box<dyn FnMut(Call) + Send>;
 /// The context of a callback. Contexts are never freed, so that a call that comes too late is seen, not suffered.
 pub(crate) struct Waiter {
     name: &'static str,
+    /// The levels at which it may be called (docs/contexts.md).
+    levels: RangeInclusive<u8>,
     /// Whether the next call comes after the last one has returned only.
     serialised: bool,
     calls: Mutex<Vec<Call>>,
-    ended: Condvar,
     hook: Mutex<Option<Hook>>,
     running: AtomicUsize,
     taken: AtomicUsize,
 }
 
 impl Waiter {
+    /// For callbacks that run wherever the last user of something is.
     pub(crate) fn new(name: &'static str) -> &'static Self {
-        Self::leak(name, true)
+        Self::leak(name, PASSIVE_LEVEL..=DISPATCH_LEVEL, true)
     }
 
-    /// For callbacks of which several may run at once.
+    /// For callbacks that come from a deferred call.
+    pub(crate) fn deferred(name: &'static str) -> &'static Self {
+        Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, true)
+    }
+
+    /// For callbacks that come from deferred calls, of which several may run at once.
     pub(crate) fn concurrent(name: &'static str) -> &'static Self {
-        Self::leak(name, false)
+        Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, false)
     }
 
-    fn leak(name: &'static str, serialised: bool) -> &'static Self {
+    fn leak(name: &'static str, levels: RangeInclusive<u8>, serialised: bool) -> &'static Self {
         Box::leak(Box::new(Self {
             name,
+            levels,
             serialised,
             calls: Mutex::default(),
-            ended: Condvar::new(),
             hook: Mutex::default(),
             running: AtomicUsize::new(0),
             taken: AtomicUsize::new(0),
@@ -98,12 +106,10 @@ impl Waiter {
     }
 
     fn called(&self, status: NTSTATUS, value: usize) {
-        if SimKernel::irql() > platform::DISPATCH_LEVEL {
-            complain(format!("{} called above DISPATCH_LEVEL", self.name));
-        }
-        if !simkernel::held_locks().is_empty() {
-            complain(format!("{} called with a spin lock held", self.name));
-        }
+        in_callback(self.name, self.levels.clone(), || self.note(status, value));
+    }
+
+    fn note(&self, status: NTSTATUS, value: usize) {
         if self.running.fetch_add(1, Ordering::SeqCst) != 0 && self.serialised {
             complain(format!("{} called twice at once", self.name));
         }
@@ -113,12 +119,12 @@ impl Waiter {
             calls.push(call);
             calls.len() - 1
         };
-        if let Some(hook) = &mut *lock(&self.hook) {
+        // The driver is called in there.
+        if let Some(hook) = &mut *lock_paused(&self.hook) {
             hook(call);
         }
         self.running.fetch_sub(1, Ordering::SeqCst);
         lock(&self.calls)[index].ended = Some(now());
-        self.ended.notify_all();
     }
 
     /// The calls so far.
@@ -134,13 +140,14 @@ impl Waiter {
     #[track_caller]
     pub(crate) fn wait_for(&self, count: usize) -> Vec<Call> {
         let deadline = Instant::now() + LIMIT;
-        let mut calls = lock(&self.calls);
-        while calls.iter().filter(|call| call.ended.is_some()).count() < count {
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "{}: {} of {count} calls: {calls:?}", self.name, calls.len());
-            calls = self.ended.wait_timeout(calls, left).unwrap_or_else(PoisonError::into_inner).0;
+        loop {
+            let calls = self.calls();
+            if calls.iter().filter(|call| call.ended.is_some()).count() >= count {
+                return calls;
+            }
+            assert!(Instant::now() < deadline, "{}: {} of {count} calls: {calls:?}", self.name, calls.len());
+            pause();
         }
-        calls.clone()
     }
 
     /// Waits for the next call that was not taken yet.

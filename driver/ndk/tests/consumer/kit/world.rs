@@ -24,7 +24,17 @@ pub(crate) fn addresses() -> [IpAddr; 3] {
 impl World {
     #[track_caller]
     pub(crate) fn new() -> Self {
-        let session = simkernel::boot();
+        Self::of(simkernel::boot())
+    }
+
+    /// A world whose schedule comes from a seed.
+    #[track_caller]
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self::of(simkernel::boot_seeded(seed))
+    }
+
+    #[track_caller]
+    fn of(session: Session) -> Self {
         drop(waiter::take_complaints());
         let provider = Provider::new(&addresses()).expect("a provider");
         let adapter = open(&provider, 2, 1).expect("an adapter");

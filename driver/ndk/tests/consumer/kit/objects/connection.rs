@@ -52,7 +52,7 @@ impl Connector {
         limits: (u32, u32),
         private_data: &[u8],
     ) -> Request {
-        let completion = Waiter::new("completion of NdkConnect");
+        let completion = Waiter::deferred("completion of NdkConnect");
         let (bytes, length) = data(private_data);
         let returned = call!(
             self.raw,
@@ -94,7 +94,7 @@ impl Connector {
 
     /// NdkCompleteConnect.
     pub(crate) fn complete(&self, event: Option<&'static Waiter>) -> Request {
-        let completion = Waiter::new("completion of NdkCompleteConnect");
+        let completion = Waiter::deferred("completion of NdkCompleteConnect");
         let function = event.map(|_| waiter::disconnected as NDK_FN_DISCONNECT_EVENT_CALLBACK);
         let context = event.map_or(null_mut(), Waiter::context);
         let returned = call!(self.raw, NdkCompleteConnect(function, context, waiter::completed, completion.context()));
@@ -103,7 +103,7 @@ impl Connector {
 
     /// NdkCompleteConnectEx.
     pub(crate) fn complete_ex(&self, event: Option<&'static Waiter>) -> Request {
-        let completion = Waiter::new("completion of NdkCompleteConnectEx");
+        let completion = Waiter::deferred("completion of NdkCompleteConnectEx");
         let function = event.map(|_| waiter::disconnected_ex as NDK_FN_DISCONNECT_EVENT_CALLBACK_EX);
         let context = event.map_or(null_mut(), Waiter::context);
         let returned =
@@ -119,7 +119,7 @@ impl Connector {
         private_data: &[u8],
         event: Option<&'static Waiter>,
     ) -> Request {
-        let completion = Waiter::new("completion of NdkAccept");
+        let completion = Waiter::deferred("completion of NdkAccept");
         let function = event.map(|_| waiter::disconnected as NDK_FN_DISCONNECT_EVENT_CALLBACK);
         let context = event.map_or(null_mut(), Waiter::context);
         let (bytes, length) = data(private_data);
@@ -148,7 +148,7 @@ impl Connector {
         private_data: &[u8],
         event: Option<&'static Waiter>,
     ) -> Request {
-        let completion = Waiter::new("completion of NdkAcceptEx");
+        let completion = Waiter::deferred("completion of NdkAcceptEx");
         let function = event.map(|_| waiter::disconnected_ex as NDK_FN_DISCONNECT_EVENT_CALLBACK_EX);
         let context = event.map_or(null_mut(), Waiter::context);
         let (bytes, length) = data(private_data);
@@ -175,7 +175,7 @@ impl Connector {
     }
 
     pub(crate) fn disconnect(&self) -> Request {
-        let completion = Waiter::new("completion of NdkDisconnect");
+        let completion = Waiter::deferred("completion of NdkDisconnect");
         let returned = call!(self.raw, NdkDisconnect(waiter::completed, completion.context()));
         Request { returned, completion }
     }

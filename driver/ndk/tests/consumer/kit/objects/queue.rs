@@ -1,7 +1,7 @@
 //! What queues and queue pairs do.
 #![expect(unsafe_code, reason = "calls functions of a C interface")]
 
-use std::{thread, time::Instant};
+use std::time::Instant;
 
 use ndk_abi::{
     describe::ZeroInit,
@@ -57,7 +57,7 @@ impl Cq {
         while results.len() < count {
             assert!(Instant::now() < deadline, "{} of {count} completions: {results:?}", results.len());
             results.extend(self.poll(count - results.len()));
-            thread::yield_now();
+            simkernel::pause();
         }
         results
     }
