@@ -121,8 +121,10 @@ impl Session {
         Ledger::now()
     }
 
-    /// Waits until no DPC is queued or running (`KeFlushQueuedDpcs`, wdm.h). For ever, if they requeue themselves.
+    /// Waits until no DPC is queued or running, those of timers that are due included (`KeFlushQueuedDpcs`, wdm.h). For ever,
+    /// if they requeue themselves.
     pub fn flush_dpcs(&self) {
+        timers::expire_due();
         while !processors::flush(QUIESCE_LIMIT) {}
     }
 

@@ -111,6 +111,11 @@ pub(crate) fn cancel<D>(timer: &Timer<D>) -> bool {
     timer.key.take().is_some_and(|key| timers.set.remove(&key).is_some())
 }
 
+/// Expires what is due, without waiting for the clock's thread to get its turn.
+pub(crate) fn expire_due() {
+    lock_table(&TIMERS).expire();
+}
+
 fn start() {
     let spawned = thread::Builder::new().name("clock".to_owned()).spawn(run);
     assert!(spawned.is_ok(), "no thread for the clock");
