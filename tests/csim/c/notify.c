@@ -76,6 +76,38 @@ static void counts(void) {
     drain(1);
 }
 
+/* Moderated by count, and by time, which the clock of the machine measures. */
+static void moderated(void) {
+    const ULONG unlimited = 0xFFFFFFFF;
+    NTSTATUS mix = CALL(passive.cq, NdkControlCqInterruptModeration, unlimited, unlimited);
+    CHECK_STATUS(mix, STATUS_INVALID_PARAMETER_MIX);
+    CHECK_STATUS(CALL(passive.cq, NdkControlCqInterruptModeration, unlimited, 3), STATUS_SUCCESS);
+    unsigned expected = calls(&passive.notified);
+    arm(NDK_CQ_NOTIFY_ANY);
+    send(2, 0);
+    CALLED(0);
+    send(1, 0);
+    CALLED(1);
+    drain(3);
+
+    CHECK_STATUS(CALL(passive.cq, NdkControlCqInterruptModeration, 2000, unlimited), STATUS_SUCCESS);
+    passive.notified.taken = expected;
+    arm(NDK_CQ_NOTIFY_ANY);
+    send(4, 0);
+    CHECK_STATUS(await(&passive.notified), STATUS_SUCCESS);
+    expected++;
+    softndk_sim_run_idle();
+    CALLED(0);
+    drain(4);
+
+    /* Nor does a long time keep the queue from being closed. */
+    CHECK_STATUS(CALL(passive.cq, NdkControlCqInterruptModeration, unlimited - 1, unlimited), STATUS_SUCCESS);
+    arm(NDK_CQ_NOTIFY_ANY);
+    send(1, 0);
+    CALLED(0);
+    drain(1);
+}
+
 /* As consumers are written: the callback arms, then polls until there is nothing. */
 static atomic_uint running, callbacks, received;
 static NDK_CQ *served_cq;
@@ -129,6 +161,7 @@ int main(void) {
     open_side(&passive, adapter, 64);
     connect_sides(&active, &passive, &all[0], &all[0]);
     counts();
+    moderated();
     disconnect_sides(&active, &passive);
     close_side(&active);
     close_side(&passive);

@@ -1,10 +1,40 @@
 /* Versions, addresses, MDLs: what the library itself answers. */
 #include "consumer.h"
 
+static NTSTATUS add(struct address address) { return softndk_sim_add_address(SOCKET_ADDRESS(&address)); }
+
 static void refused(USHORT major, USHORT minor) {
     void *adapter = &adapter;
     CHECK_STATUS(softndk_sim_open_adapter(major, minor, &adapter), NDIS_STATUS_BAD_VERSION);
     CHECK(adapter == NULL);
+}
+
+/* Every entry of every table is filled, whatever the version. */
+static unsigned filled(const void *table, size_t size) {
+    for (size_t at = 0; at < size / sizeof(void *); at++) CHECK(((void *const *)table)[at] != NULL);
+    return (unsigned)(size / sizeof(void *));
+}
+#define FILLED(OBJECT) filled((OBJECT)->Dispatch, sizeof *(OBJECT)->Dispatch)
+
+static void tables(NDK_ADAPTER *adapter) {
+    struct side side;
+    struct waiter events = WAITER, done = WAITER;
+    NDK_LISTENER *listener = NULL;
+    NDK_SRQ *srq = NULL;
+    NDK_MW *mw = NULL;
+    open_side(&side, adapter, 64);
+    CREATE(adapter, NdkCreateConnector, &side.connector);
+    CREATE(adapter, NdkCreateListener, &listener, connect_event, &events);
+    CREATE(side.pd, NdkCreateSrq, &srq, 1, 1, 0, NULL, NULL, NULL);
+    CREATE(side.pd, NdkCreateMw, &mw);
+    unsigned entries = FILLED(adapter) + FILLED(side.pd) + FILLED(side.cq) + FILLED(side.mr) + FILLED(mw) + FILLED(srq) +
+        FILLED(side.qp) + FILLED(side.connector) + FILLED(listener);
+    CHECK_EQUAL(entries, 67);
+    CHECK_STATUS(CLOSE(mw, NdkCloseMw, &done), STATUS_SUCCESS);
+    CHECK_STATUS(CLOSE(srq, NdkCloseSrq, &done), STATUS_SUCCESS);
+    CHECK_STATUS(CLOSE(listener, NdkCloseListener, &done), STATUS_SUCCESS);
+    close_side(&side);
+    CHECK_EQUAL(softndk_sim_outstanding(), 1);
 }
 
 static void served(USHORT major, USHORT minor, USHORT as_minor) {
@@ -41,11 +71,10 @@ static void served(USHORT major, USHORT minor, USHORT as_minor) {
     struct waiter closed = WAITER;
     CHECK_STATUS(CLOSE(pd, NdkClosePd, &closed), STATUS_SUCCESS);
     CHECK_EQUAL(softndk_sim_outstanding(), 1);
+    tables(adapter);
     softndk_sim_close_adapter(adapter);
     CHECK_EQUAL(softndk_sim_outstanding(), 0);
 }
-
-static NTSTATUS add(struct address address) { return softndk_sim_add_address(SOCKET_ADDRESS(&address)); }
 
 /* Listens on an address, on any free port. */
 static NTSTATUS listen_on(NDK_ADAPTER *adapter, struct address address) {

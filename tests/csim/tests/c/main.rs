@@ -18,7 +18,7 @@ macro_rules! programs {
     };
 }
 
-programs!(close_orders, invalidate, notify, threads, transfer, versions);
+programs!(close_orders, invalidate, notify, srq, threads, transfer, versions, windows);
 
 #[test]
 fn a_leaked_object_is_counted() {
