@@ -6,18 +6,20 @@ use core::ffi::c_void;
 use ndk_abi::{
     ndkpi::{
         NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_CONNECTOR, NDK_CQ, NDK_FN_CONNECT_EVENT_CALLBACK,
-        NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER, NDK_PD, NDK_VERSION,
+        NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER, NDK_PD, NDK_SHARED_ENDPOINT,
+        NDK_VERSION,
     },
+    sockaddr::SOCKADDR,
     status::{NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_SUCCESS},
     wdm::GROUP_AFFINITY,
 };
 use platform::Platform;
-use soft_rdma::{Adapter, CompletionQueue, Connector, Listener, ProtectionDomain};
+use soft_rdma::{Adapter, CompletionQueue, Connector, Listener, ProtectionDomain, SharedEndpoint};
 
 use crate::{
-    Provider, callback, connector, cq, lam, listener,
+    Provider, address, callback, connector, cq, lam, listener,
     object::{Object, created, query_extension},
-    pd, unsupported,
+    pd, shared_endpoint,
 };
 
 pub(crate) const fn table<P: Platform>() -> NDK_ADAPTER_DISPATCH {
@@ -26,7 +28,7 @@ pub(crate) const fn table<P: Platform>() -> NDK_ADAPTER_DISPATCH {
         NdkQueryAdapterInfo: query_info::<P>,
         NdkCreateCq: create_cq::<P>,
         NdkCreatePd: create_pd::<P>,
-        NdkCreateSharedEndpoint: unsupported::create_shared_endpoint,
+        NdkCreateSharedEndpoint: create_shared_endpoint::<P>,
         NdkCreateConnector: create_connector::<P>,
         NdkCreateListener: create_listener::<P>,
         NdkBuildLAM: lam::build::<P>,
@@ -99,6 +101,31 @@ unsafe extern "system" fn create_pd<P: Platform>(
     let adapter = unsafe { Object::<Adapter<P>, P>::of(adapter) };
     let object = ProtectionDomain::new(adapter).and_then(|pd| {
         Ok(Object::hand_out(adapter, ndk_abi::ndkpi::NdkObjectTypePd, const { &pd::table::<P>() }, pd)?)
+    });
+    // SAFETY: the out parameter of the call.
+    unsafe { created(object, out) }
+}
+
+/// NdkCreateSharedEndpoint.
+///
+/// # Safety
+/// NDK_FN_CREATE_SHARED_ENDPOINT.
+unsafe extern "system" fn create_shared_endpoint<P: Platform>(
+    adapter: *mut NDK_ADAPTER,
+    address: *const SOCKADDR,
+    address_length: u32,
+    _completion: NDK_FN_CREATE_COMPLETION,
+    _context: *mut c_void,
+    out: *mut *mut NDK_SHARED_ENDPOINT,
+) -> NTSTATUS {
+    // SAFETY: the consumer's open adapter.
+    let adapter = unsafe { Object::<Adapter<P>, P>::of(adapter) };
+    // SAFETY: the consumer's address, for the time of the call.
+    let address = unsafe { address::read(address, address_length) };
+    let object = address.and_then(|address| {
+        let endpoint = SharedEndpoint::new(adapter, address)?;
+        let table = const { &shared_endpoint::table::<P>() };
+        Ok(Object::hand_out(adapter, ndk_abi::ndkpi::NdkObjectTypeSharedEndpoint, table, endpoint)?)
     });
     // SAFETY: the out parameter of the call.
     unsafe { created(object, out) }

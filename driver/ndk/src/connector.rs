@@ -9,18 +9,20 @@ use core::ffi::c_void;
 use ndk_abi::{
     ndkpi::{
         NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX,
-        NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_QP,
+        NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_QP, NDK_SHARED_ENDPOINT,
     },
     sockaddr::SOCKADDR,
     status::{NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_SUCCESS},
 };
 use platform::{Arc, OutOfMemory, Platform};
-use soft_rdma::{Accept, Callback, Connect, Connector, DisconnectReason, QueuePair, ReadLimits};
+use soft_rdma::{
+    Accept, Callback, Connect, Connector, DisconnectReason, QueuePair, ReadLimits, SharedEndpoint, Source,
+};
 
 use crate::{
     address, callback,
     object::{Object, close, query_extension},
-    status, unsupported,
+    status,
 };
 
 pub(crate) const fn table<P: Platform>() -> NDK_CONNECTOR_DISPATCH {
@@ -28,7 +30,7 @@ pub(crate) const fn table<P: Platform>() -> NDK_CONNECTOR_DISPATCH {
         NdkCloseConnector: close::<Connector<P>, P>,
         NdkQueryExtension: query_extension,
         NdkConnect: connect::<P>,
-        NdkConnectWithSharedEndpoint: unsupported::connect_with_shared_endpoint,
+        NdkConnectWithSharedEndpoint: connect_with_shared_endpoint::<P>,
         NdkCompleteConnect: complete_connect::<P>,
         NdkAccept: accept::<P>,
         NdkReject: reject::<P>,
@@ -87,8 +89,43 @@ unsafe extern "system" fn connect<P: Platform>(
     let private_data = unsafe { address::private_data(private_data, private_data_length) };
     let done = callback::requested(completion, context);
     status::outcome(local.and_then(|local| {
+        let (source, limits) = (Source::Address(local), ReadLimits { inbound, outbound });
+        Connector::connect(&connector, Connect { queue_pair, source, remote: remote?, limits, private_data }, done)
+    }))
+}
+
+/// NdkConnectWithSharedEndpoint.
+///
+/// # Safety
+/// NDK_FN_CONNECT_WITH_SHARED_ENDPOINT.
+#[allow(clippy::too_many_arguments, reason = "NDK_FN_CONNECT_WITH_SHARED_ENDPOINT")]
+unsafe extern "system" fn connect_with_shared_endpoint<P: Platform>(
+    connector: *mut NDK_CONNECTOR,
+    qp: *mut NDK_QP,
+    endpoint: *mut NDK_SHARED_ENDPOINT,
+    destination: *const SOCKADDR,
+    destination_length: u32,
+    inbound: u32,
+    outbound: u32,
+    private_data: *const c_void,
+    private_data_length: u32,
+    completion: NDK_FN_REQUEST_COMPLETION,
+    context: *mut c_void,
+) -> NTSTATUS {
+    // SAFETY: the consumer's open connector.
+    let connector = unsafe { Object::<Connector<P>, P>::of(connector) }.clone();
+    // SAFETY: the consumer's open queue pair.
+    let queue_pair = unsafe { Object::<QueuePair<P>, P>::of(qp) };
+    // SAFETY: the consumer's open shared endpoint.
+    let source = Source::Shared(unsafe { Object::<SharedEndpoint<P>, P>::of(endpoint) });
+    // SAFETY: the consumer's address, for the time of the call.
+    let remote = unsafe { address::read(destination, destination_length) };
+    // SAFETY: the consumer's data, for the time of the call.
+    let private_data = unsafe { address::private_data(private_data, private_data_length) };
+    let done = callback::requested(completion, context);
+    status::outcome(remote.and_then(|remote| {
         let limits = ReadLimits { inbound, outbound };
-        Connector::connect(&connector, Connect { queue_pair, local, remote: remote?, limits, private_data }, done)
+        Connector::connect(&connector, Connect { queue_pair, source, remote, limits, private_data }, done)
     }))
 }
 

@@ -27,9 +27,8 @@ mod object;
 mod pd;
 mod provider;
 mod qp;
+mod shared_endpoint;
 mod srq;
 mod status;
-mod unsupported;
 
 pub use provider::{MAX_VERSION_1, MAX_VERSION_2, ObjectCounts, Provider};
-pub use unsupported::UNSUPPORTED;

@@ -171,7 +171,7 @@ impl<P: Platform> Provider<P> {
             qps: self.0.count(Kind::Qp),
             connectors: self.0.count(Kind::Connector),
             listeners: self.0.count(Kind::Listener),
-            shared_endpoints: 0,
+            shared_endpoints: self.0.count(Kind::SharedEndpoint),
         }
     }
 }

@@ -25,10 +25,12 @@ pub enum Kind {
     Connector,
     /// Listeners.
     Listener,
+    /// Shared endpoints.
+    SharedEndpoint,
 }
 
 impl Kind {
-    const COUNT: usize = 8;
+    const COUNT: usize = Self::SharedEndpoint as usize + 1;
 
     const fn limit(self) -> u32 {
         match self {
@@ -40,6 +42,7 @@ impl Kind {
             Self::Qp => limits::QPS,
             Self::Connector => limits::CONNECTORS,
             Self::Listener => limits::LISTENERS,
+            Self::SharedEndpoint => limits::SHARED_ENDPOINTS,
         }
     }
 }

@@ -27,7 +27,7 @@ impl<P: Platform> Device<P> {
             counts: Counts::default(),
             counters: Counters::default(),
             open_adapters: AtomicU32::new(0),
-            ports: Ports::default(),
+            ports: Ports::new()?,
             tokens: Tokens::default(),
         })?)
     }

@@ -9,7 +9,9 @@ macro_rules! call {
         // SAFETY: the provider's table, which is static.
         let entry = unsafe { (*dispatch).$entry };
         // SAFETY: the documented contract of the entry, which the kit's methods keep.
-        unsafe { entry(object.cast(), $($argument),*) }
+        let answer = unsafe { entry(object.cast(), $($argument),*) };
+        $crate::kit::record::note(dispatch, stringify!($entry), &answer);
+        answer
     }};
 }
 pub(super) use call;

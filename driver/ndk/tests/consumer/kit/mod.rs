@@ -6,6 +6,7 @@ mod hold;
 mod memory;
 mod objects;
 mod pair;
+pub(crate) mod record;
 mod transport;
 mod waiter;
 mod world;
@@ -13,7 +14,9 @@ mod world;
 pub(crate) use gate::Gate;
 pub(crate) use hold::HeldProcessors;
 pub(crate) use memory::{Buffer, FastRegion, Lam, mapping, pattern, sge};
-pub(crate) use objects::{Adapter, Connector, Cq, Listener, Mr, Mw, Pd, Qp, QpSizes, Srq, adapter_info_sized};
+pub(crate) use objects::{
+    Adapter, Connector, Cq, Listener, Mr, Mw, Pd, Qp, QpSizes, SharedEndpoint, Srq, adapter_info_sized,
+};
 pub(crate) use pair::{Options, Pair, Side, Unconnected, connect, loopback};
 pub(crate) use waiter::{Request, Waiter, complain, now};
 pub(crate) use world::{World, addresses};

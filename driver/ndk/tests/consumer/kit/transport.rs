@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 
 use ndk_abi::sockaddr::{SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET};
 
+/// A pointer to an address, and its length.
+pub(crate) type RawAddress = (*const SOCKADDR, u32);
+
 /// An address with the length of its family.
 pub(crate) struct Address {
     storage: SOCKADDR_INET,

@@ -15,8 +15,13 @@ use ndk_abi::{
 use simkernel::Mdl;
 
 use super::{
-    super::{Lam, Waiter, call::call, transport::Address, waiter},
-    Adapter, Connector, Cq, Listener, Pd, made,
+    super::{
+        Lam, Waiter,
+        call::call,
+        transport::{Address, RawAddress},
+        waiter,
+    },
+    Adapter, Connector, Cq, Listener, Pd, SharedEndpoint, made,
 };
 
 impl Adapter {
@@ -98,20 +103,22 @@ impl Adapter {
         Ok(listener)
     }
 
-    pub(crate) fn create_shared_endpoint(&self, address: SocketAddr) -> NTSTATUS {
+    pub(crate) fn create_shared_endpoint(&self, address: SocketAddr) -> Result<SharedEndpoint, NTSTATUS> {
         let address = Address::new(address);
+        self.create_shared_endpoint_at((address.pointer(), address.length()))
+    }
+
+    /// NdkCreateSharedEndpoint with an address as it comes.
+    pub(crate) fn create_shared_endpoint_at(&self, address: RawAddress) -> Result<SharedEndpoint, NTSTATUS> {
         let completion = Waiter::new("create completion of a shared endpoint");
         let mut out = null_mut();
-        call!(
+        let returned = call!(
             self.0,
-            NdkCreateSharedEndpoint(
-                address.pointer(),
-                address.length(),
-                waiter::created,
-                completion.context(),
-                &raw mut out,
-            )
-        )
+            NdkCreateSharedEndpoint(address.0, address.1, waiter::created, completion.context(), &raw mut out)
+        );
+        let endpoint = SharedEndpoint { raw: made(returned, out, completion)? };
+        endpoint.check_header();
+        Ok(endpoint)
     }
 
     /// Builds a mapping in two calls, size first, and releases it: its addresses are good as long as the MDL is mapped.

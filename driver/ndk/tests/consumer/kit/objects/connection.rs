@@ -4,7 +4,7 @@
 use std::{
     ffi::c_void,
     net::SocketAddr,
-    ptr::{NonNull, null, null_mut},
+    ptr::{NonNull, null_mut},
 };
 
 use ndk_abi::{
@@ -15,8 +15,13 @@ use ndk_abi::{
 };
 
 use super::{
-    super::{Request, Waiter, call::call, transport::Address, waiter},
-    Connector, Listener, Qp,
+    super::{
+        Request, Waiter,
+        call::call,
+        transport::{Address, RawAddress},
+        waiter,
+    },
+    Connector, Listener, Qp, SharedEndpoint,
 };
 
 /// Private data as it crosses the interface.
@@ -47,8 +52,8 @@ impl Connector {
     pub(crate) fn connect_to(
         &self,
         qp: &Qp,
-        local: (*const ndk_abi::sockaddr::SOCKADDR, u32),
-        remote: (*const ndk_abi::sockaddr::SOCKADDR, u32),
+        local: RawAddress,
+        remote: RawAddress,
         limits: (u32, u32),
         private_data: &[u8],
     ) -> Request {
@@ -73,23 +78,45 @@ impl Connector {
         Request { returned, completion }
     }
 
-    pub(crate) fn connect_with_shared_endpoint(&self, qp: &Qp, remote: SocketAddr) -> NTSTATUS {
+    pub(crate) fn connect_shared(
+        &self,
+        qp: &Qp,
+        endpoint: &SharedEndpoint,
+        remote: SocketAddr,
+        limits: (u32, u32),
+        private_data: &[u8],
+    ) -> Request {
         let remote = Address::new(remote);
-        call!(
+        self.connect_shared_to(qp, endpoint, (remote.pointer(), remote.length()), limits, private_data)
+    }
+
+    /// NdkConnectWithSharedEndpoint with an address as it comes.
+    pub(crate) fn connect_shared_to(
+        &self,
+        qp: &Qp,
+        endpoint: &SharedEndpoint,
+        remote: RawAddress,
+        limits: (u32, u32),
+        private_data: &[u8],
+    ) -> Request {
+        let completion = Waiter::new("completion of NdkConnectWithSharedEndpoint");
+        let (bytes, length) = data(private_data);
+        let returned = call!(
             self.raw,
             NdkConnectWithSharedEndpoint(
                 qp.raw.as_ptr(),
-                null_mut(),
-                remote.pointer(),
-                remote.length(),
-                0,
-                0,
-                null(),
-                0,
+                endpoint.raw.as_ptr(),
+                remote.0,
+                remote.1,
+                limits.0,
+                limits.1,
+                bytes,
+                length,
                 waiter::completed,
-                null_mut(),
+                completion.context(),
             )
-        )
+        );
+        Request { returned, completion }
     }
 
     /// NdkCompleteConnect.
@@ -228,6 +255,12 @@ fn query_address(
     assert_eq!(length, needed);
     assert_eq!(query((&raw mut storage).cast(), &raw mut length), STATUS_SUCCESS);
     Ok(storage.socket_addr().expect("a known family"))
+}
+
+impl SharedEndpoint {
+    pub(crate) fn local_address(&self) -> Result<SocketAddr, NTSTATUS> {
+        query_address(|buffer, length| call!(self.raw, NdkGetLocalAddress(buffer, length)))
+    }
 }
 
 impl Listener {

@@ -50,6 +50,9 @@ handle!(
 handle!(
     /// A listener; `events` gets its connectors.
     Listener(NDK_LISTENER, NdkObjectTypeListener) { events: &'static Waiter }, NdkCloseListener);
+handle!(
+    /// A shared endpoint.
+    SharedEndpoint(NDK_SHARED_ENDPOINT, NdkObjectTypeSharedEndpoint) {}, NdkCloseSharedEndpoint);
 
 /// The words of an object's head that belong to the consumer.
 #[derive(Clone, Copy)]
