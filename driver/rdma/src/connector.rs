@@ -122,7 +122,7 @@ pub struct Connector<P: Platform> {
     on_close: OnClose<P>,
     deferred: Deferred<P>,
     state: SpinLock<State<P>, P>,
-    count: Count<P>,
+    adapter: Arc<Adapter<P>, P>,
     /// The listener that made it, which outlives it.
     listener: Option<Arc<Listener<P>, P>>,
 }
@@ -154,10 +154,10 @@ impl<P: Platform> Connector<P> {
             handle: None,
         };
         let connector = Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(adapter, Kind::Connector)?),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
-            count: Count::new(adapter, Kind::Connector)?,
+            adapter: adapter.clone(),
             listener,
         })?;
         Deferred::initialize(&connector);
@@ -184,7 +184,7 @@ impl<P: Platform> Connector<P> {
 
     /// The adapter it was made through.
     pub fn adapter(&self) -> &Arc<Adapter<P>, P> {
-        self.count.adapter()
+        &self.adapter
     }
 }
 

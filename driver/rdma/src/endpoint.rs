@@ -16,7 +16,7 @@ pub struct SharedEndpoint<P: Platform> {
     /// First, so that the address is free when the close is reported.
     endpoint: Endpoint<P>,
     on_close: OnClose<P>,
-    _count: Count<P>,
+    _adapter: Arc<Adapter<P>, P>,
 }
 
 impl<P: Platform> SharedEndpoint<P> {
@@ -24,7 +24,7 @@ impl<P: Platform> SharedEndpoint<P> {
     pub fn new(adapter: &Arc<Adapter<P>, P>, local: SocketAddr) -> Result<Arc<Self, P>, Error> {
         let count = Count::new(adapter, Kind::SharedEndpoint)?;
         let endpoint = Endpoint::bind(adapter.device(), local, Wildcard::Refused)?;
-        Ok(Arc::try_new(Self { endpoint, on_close: OnClose::default(), _count: count })?)
+        Ok(Arc::try_new(Self { endpoint, on_close: OnClose::new(count), _adapter: adapter.clone() })?)
     }
 
     /// Its address. IRQL <= DISPATCH.

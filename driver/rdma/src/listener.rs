@@ -24,7 +24,7 @@ pub struct Listener<P: Platform> {
     state: SpinLock<State<P>, P>,
     /// Requests that the consumer has not answered.
     waiting: AtomicU32,
-    count: Count<P>,
+    adapter: Arc<Adapter<P>, P>,
 }
 
 struct State<P: Platform> {
@@ -37,17 +37,17 @@ impl<P: Platform> Listener<P> {
     /// Makes a listener that does not listen yet. `event` is called at DISPATCH_LEVEL. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>, event: ConnectEvent<P>) -> Result<Arc<Self, P>, Error> {
         Ok(Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(adapter, Kind::Listener)?),
             event,
             state: SpinLock::<_, P>::new(State { endpoint: None, paused: false, closing: false }),
             waiting: AtomicU32::new(0),
-            count: Count::new(adapter, Kind::Listener)?,
+            adapter: adapter.clone(),
         })?)
     }
 
     /// Starts to listen; port 0 picks one, the unspecified address stands for all of the adapter's. IRQL <= DISPATCH.
     pub fn listen(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
-        let endpoint = Endpoint::bind(this.count.adapter().device(), local, Wildcard::Allowed)?;
+        let endpoint = Endpoint::bind(this.adapter.device(), local, Wildcard::Allowed)?;
         let endpoint = Arc::try_new(endpoint)?;
         let mut state = this.state.lock();
         if state.endpoint.is_some() || state.closing {
@@ -71,7 +71,7 @@ impl<P: Platform> Listener<P> {
     }
 
     pub(crate) fn adapter(&self) -> &Arc<Adapter<P>, P> {
-        self.count.adapter()
+        &self.adapter
     }
 
     /// Admits a connection request, if requests are taken now.

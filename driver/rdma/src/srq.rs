@@ -19,7 +19,6 @@ pub struct SharedReceiveQueue<P: Platform> {
     deferred: Deferred<P>,
     notify: Option<Callback<Status>>,
     state: SpinLock<State<P>, P>,
-    _count: Count<P>,
     _pd: Arc<ProtectionDomain<P>, P>,
 }
 
@@ -73,7 +72,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         }
         let queue = ReceiveQueue::new(depth, sges)?;
         let srq = Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Srq)?),
             deferred: Deferred::default(),
             notify,
             state: SpinLock::<_, P>::new(State {
@@ -84,7 +83,6 @@ impl<P: Platform> SharedReceiveQueue<P> {
                 takers: Slice::empty(),
                 waiting: 0,
             }),
-            _count: Count::new(pd.adapter(), Kind::Srq)?,
             _pd: pd.clone(),
         })?;
         Deferred::initialize(&srq);

@@ -20,6 +20,7 @@ mod invalidate;
 mod invalidate_outcome;
 mod invalidate_window;
 mod lifetime;
+mod limits;
 mod listener;
 mod moderation;
 mod mr;
