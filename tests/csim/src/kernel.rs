@@ -5,23 +5,30 @@ use std::{
     io::{self, Write},
     panic, process,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use platform::{PASSIVE_LEVEL, Platform};
-use simkernel::{Session, SimKernel};
+use simkernel::{Ledger, Session, SimKernel};
 
 /// The one session, which lasts as long as the process.
 static SESSION: OnceLock<&'static Session> = OnceLock::new();
 
 /// Begins a call from C that is for PASSIVE_LEVEL. Starts the kernel, if it is the first.
-pub(crate) fn enter(call: &str) {
-    session();
+pub(crate) fn enter_passive(call: &str) {
+    enter();
     if SimKernel::irql() != PASSIVE_LEVEL {
         fatal(format_args!(
             "{call} was called at IRQL {}, from a callback: it is for PASSIVE_LEVEL",
             SimKernel::irql()
         ));
     }
+}
+
+/// Begins any other call from C.
+pub(crate) fn enter() {
+    session();
 }
 
 fn session() -> &'static Session {
@@ -39,6 +46,20 @@ fn session() -> &'static Session {
 /// Waits until no deferred call is queued or running.
 pub(crate) fn run_idle() {
     session().flush_dpcs();
+}
+
+/// Lets the deferred calls return that have just told the program that something is gone: they free it after that. Not for
+/// ever, as others may be busy.
+pub(crate) fn settle() {
+    const ENOUGH: Duration = Duration::from_secs(1);
+    let start = Instant::now();
+    let busy = || {
+        let ledger = Ledger::now();
+        ledger.queued_dpcs + ledger.running_dpcs > 0
+    };
+    while SimKernel::irql() == PASSIVE_LEVEL && busy() && start.elapsed() < ENOUGH {
+        thread::yield_now();
+    }
 }
 
 /// Prints what the program has done wrong, and ends the process.

@@ -98,7 +98,7 @@ unsafe extern "system" fn query_adapter_info(
     info: *mut NDK_ADAPTER_INFO,
     size: *mut u32,
 ) -> NTSTATUS {
-    kernel::enter("NdkQueryAdapterInfo");
+    kernel::enter_passive("NdkQueryAdapterInfo");
     // SAFETY: the consumer's call.
     unsafe { (ADAPTER.below().NdkQueryAdapterInfo)(adapter, info, size) }
 }

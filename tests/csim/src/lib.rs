@@ -22,7 +22,7 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
 };
 
-/// Opens an NDK_ADAPTER.
+/// Opens an NDK_ADAPTER. PASSIVE_LEVEL.
 ///
 /// # Safety
 /// `ndk_adapter` is null or writable.
@@ -32,7 +32,7 @@ pub unsafe extern "system" fn softndk_sim_open_adapter(
     minor: u16,
     ndk_adapter: *mut *mut c_void,
 ) -> NTSTATUS {
-    kernel::enter("softndk_sim_open_adapter");
+    kernel::enter_passive("softndk_sim_open_adapter");
     if ndk_adapter.is_null() {
         return STATUS_INVALID_PARAMETER;
     }
@@ -43,13 +43,13 @@ pub unsafe extern "system" fn softndk_sim_open_adapter(
     opened.err().unwrap_or(STATUS_SUCCESS)
 }
 
-/// Closes an NDK_ADAPTER.
+/// Closes an NDK_ADAPTER. PASSIVE_LEVEL.
 ///
 /// # Safety
 /// CLOSE_NDK_ADAPTER_HANDLER.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn softndk_sim_close_adapter(ndk_adapter: *mut c_void) {
-    kernel::enter("softndk_sim_close_adapter");
+    kernel::enter_passive("softndk_sim_close_adapter");
     if let Some(adapter) = NonNull::new(ndk_adapter) {
         adapters::close(adapter.cast());
     }
@@ -61,7 +61,7 @@ pub unsafe extern "system" fn softndk_sim_close_adapter(ndk_adapter: *mut c_void
 /// The `length` bytes at `va` may be read and written until the MDL is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn softndk_sim_alloc_mdl(va: *mut c_void, length: usize) -> *mut c_void {
-    kernel::enter("softndk_sim_alloc_mdl");
+    kernel::enter();
     NonNull::new(va.cast()).map_or(null_mut(), |memory| {
         // SAFETY: the caller's contract.
         unsafe { mdls::allocate(memory, length) }
@@ -71,7 +71,7 @@ pub unsafe extern "system" fn softndk_sim_alloc_mdl(va: *mut c_void, length: usi
 /// Unlocks memory.
 #[unsafe(no_mangle)]
 pub extern "system" fn softndk_sim_free_mdl(mdl: *mut c_void) {
-    kernel::enter("softndk_sim_free_mdl");
+    kernel::enter();
     if let Some(mdl) = NonNull::new(mdl) {
         mdls::free(mdl.addr().get());
     }
@@ -83,7 +83,7 @@ pub extern "system" fn softndk_sim_free_mdl(mdl: *mut c_void) {
 /// `address` is null or a socket address, of the size that its family has.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn softndk_sim_add_address(address: *const SOCKADDR) -> NTSTATUS {
-    kernel::enter("softndk_sim_add_address");
+    kernel::enter();
     if address.is_null() {
         return STATUS_INVALID_PARAMETER;
     }
@@ -105,16 +105,16 @@ pub unsafe extern "system" fn softndk_sim_add_address(address: *const SOCKADDR) 
     adapters::add_address(address).err().unwrap_or(STATUS_SUCCESS)
 }
 
-/// Waits until nothing deferred is left to do.
+/// Waits until nothing deferred is left to do. PASSIVE_LEVEL.
 #[unsafe(no_mangle)]
 pub extern "system" fn softndk_sim_run_idle() {
-    kernel::enter("softndk_sim_run_idle");
+    kernel::enter_passive("softndk_sim_run_idle");
     kernel::run_idle();
 }
 
 /// What lives.
 #[unsafe(no_mangle)]
 pub extern "system" fn softndk_sim_outstanding() -> u64 {
-    kernel::enter("softndk_sim_outstanding");
+    kernel::enter();
     adapters::outstanding() + mdls::live()
 }
