@@ -19,7 +19,7 @@ pub const fn softndk_control_code(operation: u32) -> u32 {
 }
 
 c_consts! { SOFTNDK_CODES: u32;
-    /// In: [`SOFTNDK_POST`], its SGEs, its inline data. Out: nothing.
+    /// In: [`SOFTNDK_POST`], its SGEs, its inline data. Out: of a bind [`SOFTNDK_MW_TOKEN`], else nothing.
     IOCTL_SOFTNDK_POST = softndk_control_code(0);
     /// In: [`SOFTNDK_SRQ_POST`] and its SGEs. Out: nothing.
     IOCTL_SOFTNDK_SRQ_POST = softndk_control_code(1);
@@ -132,6 +132,13 @@ c_structs! { SOFTNDK_LAYOUTS:
     struct SOFTNDK_MR_TOKENS, size 0x8 {
         0x00 LocalToken: u32,
         0x04 RemoteToken: u32,
+    }
+
+    /// The token that a bind gave its window: the peer's from the completion of the bind on.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_MW_TOKEN, size 0x8 {
+        0x00 RemoteToken: u32,
+        0x04 Reserved: u32,
     }
 
     /// Asks for [`SOFTNDK_DIAGNOSTICS`].

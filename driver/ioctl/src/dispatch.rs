@@ -32,7 +32,7 @@ use crate::file::{Space, finish};
 use crate::listener::Listener;
 use crate::mr::Mr;
 use crate::srq::Srq;
-use crate::{Host, Ref, Request, adapter, connector, cq, listener, mr, pd, post, provider, qp, srq};
+use crate::{Host, Ref, Request, adapter, connector, cq, listener, mr, mw, pd, post, provider, qp, srq};
 
 /// Serves a request: completes it or pends it.
 pub(crate) fn dispatch<H: Host>(space: &Ref<Space<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
@@ -97,6 +97,8 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_ND_MR_CANCEL_IO => space.cancel_io::<Mr<H>>(handle(request)?),
         IOCTL_ND_MR_REGISTER => mr::register(space, request, passive),
         IOCTL_ND_MR_DEREGISTER => mr::deregister(space, request, passive),
+        IOCTL_ND_MW_CREATE => mw::create(space, request, passive),
+        IOCTL_ND_MW_FREE => mw::free(space, request),
         IOCTL_ND_SRQ_CREATE => srq::create(space, request, passive),
         IOCTL_ND_SRQ_FREE => srq::free(space, request),
         IOCTL_ND_SRQ_CANCEL_IO => space.cancel_io::<Srq<H>>(handle(request)?),
@@ -120,7 +122,7 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_ND_QP_CREATE_WITH_SRQ => qp::create_with_srq(space, request, passive),
         IOCTL_ND_QP_FREE => qp::free(space, request),
         IOCTL_ND_QP_FLUSH => qp::flush(space, request),
-        // PROVIDER_BIND_FILE, memory windows, and affinities, which NDKPI takes but does not give back.
+        // PROVIDER_BIND_FILE, and affinities, which NDKPI takes but does not give back.
         _ => Err(STATUS_NOT_SUPPORTED.into()),
     }
 }

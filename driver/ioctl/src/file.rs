@@ -78,6 +78,8 @@ impl<H: Host> File<H> {
         // Connections end before the queues they feed.
         space.close_objects(|object| matches!(object, Object::Connector(_) | Object::Listener(_)), passive);
         space.close_objects(|object| matches!(object, Object::Qp(_)), passive);
+        // Windows let go of their regions, whose memory can be unlocked here then.
+        space.close_objects(|object| matches!(object, Object::Mw(_)), passive);
         space.close_objects(|_| true, passive);
         space.adapters.close_all(&space.device.host, passive);
         self.clean.set();
@@ -111,7 +113,7 @@ impl<H: Host> Space<H> {
             Object::Cq(cq) => cq.close(self),
             Object::Srq(srq) => srq.close(self),
             Object::Mr(mr) => mr.close(passive),
-            Object::Adapter(_) | Object::Pd(_) => {}
+            Object::Adapter(_) | Object::Pd(_) | Object::Mw(_) => {}
         });
     }
 }

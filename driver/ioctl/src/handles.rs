@@ -7,6 +7,7 @@ use crate::connector::Connector;
 use crate::cq::Cq;
 use crate::listener::Listener;
 use crate::mr::Mr;
+use crate::mw::Mw;
 use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::slab::Slab;
@@ -52,6 +53,7 @@ objects! {
     Pd(Pd<H>),
     Cq(Cq<H>),
     Mr(Mr<H>),
+    Mw(Mw<H>),
     Srq(Srq<H>),
     Qp(Qp<H>),
     Connector(Connector<H>),

@@ -29,6 +29,7 @@ mod handles;
 mod host;
 mod listener;
 mod mr;
+mod mw;
 mod pd;
 mod pended;
 mod post;

@@ -49,7 +49,8 @@ pub(crate) struct FastMemory<H: Host> {
 
 impl<H: Host> Mr<H> {
     /// Its handle is gone: ends the registration, waiting for accesses under way, and unlocks its memory here. A close does not
-    /// wait, and would have it unlocked at DISPATCH_LEVEL; that is left to what a fast-register region has, which is little.
+    /// wait, and would have it unlocked at DISPATCH_LEVEL; that is left to what a fast-register region has, which is little, and
+    /// to a region with bound windows, whose memory goes with the last of them.
     pub(crate) fn close(&self, passive: &Passive<'_>) {
         let _not_registered = self.deregister(passive);
     }

@@ -10,7 +10,7 @@ use ndk_abi::ndkpi::{
 use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_SGE, SOFTNDK_SRQ_POST};
 use ndk_abi::status::{
     NTSTATUS, STATUS_DATA_OVERRUN, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_4,
-    STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
+    STATUS_SUCCESS,
 };
 use platform::Arc;
 use zerocopy::FromBytes;
@@ -18,6 +18,7 @@ use zerocopy::FromBytes;
 use crate::decode::{Reply, input, range};
 use crate::file::Space;
 use crate::mr::{Memory, Mr};
+use crate::mw::{self, Mw};
 use crate::qp::Qp;
 use crate::srq::Srq;
 use crate::{Host, Ref, Request};
@@ -28,7 +29,7 @@ const MAX_SGES: usize = 64;
 
 /// NDK_OP_FLAG_INLINE is carried out here: the data must come from the kernel's copy of the request, never from an address
 /// that the user names.
-pub(crate) fn post<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn post<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
     let input: SOFTNDK_POST = input(request)?;
     let qp: Arc<Qp<H>, _> = space.handles.get(input.QpHandle)?;
     let header = size_of::<SOFTNDK_POST>() as u32;
@@ -45,6 +46,9 @@ pub(crate) fn post<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let operation = NDK_OPERATION_TYPE(input.Operation.cast_signed());
     if inline && !takes_inline.contains(&operation) {
         return Err(STATUS_INVALID_PARAMETER_4.into());
+    }
+    if operation == NdkOperationTypeBind {
+        return mw::bind(space, request, &qp, &input);
     }
     let initiate = |work: &Work<'_, Memory<H>, H::Platform>| {
         let turn = qp.initiator_turn.lock();
@@ -78,8 +82,15 @@ pub(crate) fn post<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
             let length = length.ok_or(STATUS_INVALID_PARAMETER)?;
             initiate(&Work::FastRegister { mr: &mr.ndk, lam: &memory.lam, base: input.BaseVirtualAddress, length })
         }
-        NdkOperationTypeInvalidate => initiate(&Work::Invalidate(&region(space, &qp, input.ObjectHandle)?.ndk)),
-        NdkOperationTypeBind => Err(STATUS_NOT_SUPPORTED.into()),
+        NdkOperationTypeInvalidate => match window(space, &qp, input.ObjectHandle) {
+            Ok(mw) => {
+                let turn = qp.initiator_turn.lock();
+                let status = qp.ndk.invalidate_window(input.RequestContext, &mw.ndk, flags);
+                drop(turn);
+                done(status)
+            }
+            Err(_) => initiate(&Work::Invalidate(&region(space, &qp, input.ObjectHandle)?.ndk)),
+        },
         _ => Err(STATUS_INVALID_PARAMETER.into()),
     }
 }
@@ -94,13 +105,22 @@ pub(crate) fn srq_post<H: Host>(space: &Space<H>, request: &H::Request) -> Reply
     done(srq.receive(input.RequestContext, sges))
 }
 
-/// A fast-register region of the QP's protection domain. STATUS_INVALID_HANDLE: of another.
-fn region<H: Host>(space: &Space<H>, qp: &Qp<H>, handle: u64) -> Result<Ref<Mr<H>, H>, NTSTATUS> {
+/// A region of the QP's protection domain. STATUS_INVALID_HANDLE: of another.
+pub(crate) fn region<H: Host>(space: &Space<H>, qp: &Qp<H>, handle: u64) -> Result<Ref<Mr<H>, H>, NTSTATUS> {
     let mr: Arc<Mr<H>, _> = space.handles.get(handle)?;
     if !Arc::ptr_eq(&mr.ndk.keep().pd, &qp.ndk.keep().pd) {
         return Err(STATUS_INVALID_HANDLE);
     }
     Ok(mr)
+}
+
+/// A window of the QP's protection domain. STATUS_INVALID_HANDLE: of another, or not a window.
+pub(crate) fn window<H: Host>(space: &Space<H>, qp: &Qp<H>, handle: u64) -> Result<Ref<Mw<H>, H>, NTSTATUS> {
+    let mw: Arc<Mw<H>, _> = space.handles.get(handle)?;
+    if !Arc::ptr_eq(mw.ndk.keep(), &qp.ndk.keep().pd) {
+        return Err(STATUS_INVALID_HANDLE);
+    }
+    Ok(mw)
 }
 
 /// The scatter/gather entries at `offset` of the input. STATUS_DATA_OVERRUN: too many.

@@ -124,7 +124,7 @@ fn threads_that_share_a_file_race_with_its_cleanup() {
                                 let cases = worlds[turn % 2].cases(user);
                                 let case = &cases[turn % cases.len()];
                                 // Frees are rare, so that there is something to race for.
-                                if turn % cases.len() < cases.len() - 8 || turn % 5 == 0 {
+                                if turn % cases.len() < cases.len() - 9 || turn % 5 == 0 {
                                     answers.push(user.send_bytes(case.code, &case.input, case.output));
                                 }
                                 turn += 3;

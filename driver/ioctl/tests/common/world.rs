@@ -1,6 +1,11 @@
 //! One object of each kind, and a valid input for each code.
 
-use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::NdkOperationTypeSend, softndk_ioctl::*};
+use ndk_abi::{
+    describe::ZeroInit,
+    nd_ioctl::*,
+    ndkpi::{NdkOperationTypeBind, NdkOperationTypeSend},
+    softndk_ioctl::*,
+};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::{
@@ -14,6 +19,7 @@ pub(crate) struct World {
     pub(crate) pd: u64,
     pub(crate) cq: u64,
     pub(crate) mr: u64,
+    pub(crate) mw: u64,
     pub(crate) srq: u64,
     pub(crate) qp: u64,
     pub(crate) connector: u64,
@@ -39,6 +45,7 @@ impl World {
             pd,
             cq,
             mr: user.create(IOCTL_ND_MR_CREATE, pd),
+            mw: user.create(IOCTL_ND_MW_CREATE, pd),
             srq: user.srq(pd, 8, 0),
             qp: user.qp(pd, cq),
             connector: user.create(IOCTL_ND_CONNECTOR_CREATE, adapter),
@@ -47,8 +54,8 @@ impl World {
         }
     }
 
-    pub(crate) fn handles(&self) -> [u64; 8] {
-        [self.adapter, self.pd, self.cq, self.mr, self.srq, self.qp, self.connector, self.listener]
+    pub(crate) fn handles(&self) -> [u64; 9] {
+        [self.adapter, self.pd, self.cq, self.mr, self.mw, self.srq, self.qp, self.connector, self.listener]
     }
 
     /// All codes that take a handle, with handles of this world. Those that free come last.
@@ -87,6 +94,13 @@ impl World {
             Address: self.pages.address(0).addr().get() as u64,
             Length: 4096,
         };
+        let bound = SOFTNDK_POST {
+            ObjectHandle: self.mw,
+            MrHandle: self.mr,
+            BaseVirtualAddress: self.pages.address(0).addr().get() as u64,
+            Length: 8,
+            ..work(NdkOperationTypeBind, self.qp, 1)
+        };
         let srq_post = SOFTNDK_SRQ_POST { Version: 1, SgeCount: 0, SrqHandle: self.srq, RequestContext: 1 };
         let poll = SOFTNDK_POLL { Version: 1, MaxResults: 4, CqHandle: self.cq };
         let descriptor = size_of::<ND_RESOURCE_DESCRIPTOR>();
@@ -102,6 +116,7 @@ impl World {
             one(IOCTL_ND_MR_CANCEL_IO, self.mr, 0),
             case(IOCTL_ND_MR_REGISTER, &registration(self.mr, &self.pages, ND_MR_FLAG_ALLOW_REMOTE_READ), &[24], 8),
             one(IOCTL_ND_MR_DEREGISTER, self.mr, 0),
+            one(IOCTL_ND_MW_CREATE, self.pd, 8),
             case(IOCTL_ND_SRQ_CREATE, &create_srq, &[24], descriptor),
             one(IOCTL_ND_SRQ_CANCEL_IO, self.srq, 0),
             case(IOCTL_ND_SRQ_MODIFY, &srq_modify, &[24], descriptor),
@@ -129,6 +144,7 @@ impl World {
             case(IOCTL_ND_QP_CREATE_WITH_SRQ, &create_qp_with_srq, &[24, 32, 40, 48], descriptor),
             one(IOCTL_ND_QP_FLUSH, self.qp, 0),
             case(IOCTL_SOFTNDK_POST, &work(NdkOperationTypeSend, self.qp, 1), &[8], 0),
+            case(IOCTL_SOFTNDK_POST, &bound, &[8, 0x30, 0x38], size_of::<SOFTNDK_MW_TOKEN>()),
             case(IOCTL_SOFTNDK_SRQ_POST, &srq_post, &[8], 0),
             case(IOCTL_SOFTNDK_POLL, &poll, &[8], 4 * size_of::<SOFTNDK_RESULT>()),
             case(IOCTL_SOFTNDK_FAST_MR_CREATE, &fast, &[8], size_of::<SOFTNDK_FAST_MR>()),
@@ -136,6 +152,7 @@ impl World {
             one(IOCTL_ND_CONNECTOR_FREE, self.connector, 0),
             one(IOCTL_ND_QP_FREE, self.qp, 0),
             one(IOCTL_ND_SRQ_FREE, self.srq, 0),
+            one(IOCTL_ND_MW_FREE, self.mw, 0),
             one(IOCTL_ND_MR_FREE, self.mr, 0),
             one(IOCTL_ND_CQ_FREE, self.cq, 0),
             one(IOCTL_ND_PD_FREE, self.pd, 0),

@@ -264,6 +264,27 @@ fn close_waits_for_the_access_under_way() {
     pair.close();
 }
 
+/// Close shuts the window at once, whatever still refers to it.
+#[test]
+fn close_shuts_the_window() {
+    let world = World::new();
+    let scene = Scene::new(&world);
+    let token = scene.bind(0, 64, REMOTE);
+    let Scene { pair, region, mw, local } = scene;
+    // A bind that waits keeps the window.
+    assert_eq!(pair.passive.qp.send(1, &[], 0), STATUS_SUCCESS);
+    assert_eq!(pair.passive.qp.bind(2, &mw, &region.mr, (region.base, 8), REMOTE), STATUS_SUCCESS);
+    let closing = mw.close();
+    assert!(!closing.is_done());
+    assert_eq!(pair.active.qp.write(3, &[local.sge(0, 8)], region.base, token, 0), STATUS_SUCCESS);
+    pair.active.expect(3, STATUS_ACCESS_VIOLATION);
+    pair.passive.initiator_cq.wait(2);
+    closing.succeed();
+    region.close();
+    local.close();
+    pair.close();
+}
+
 /// A closed window's token reaches neither its region nor a window that is made after it.
 #[test]
 fn a_closed_windows_token_is_dead() {

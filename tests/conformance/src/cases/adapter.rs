@@ -8,15 +8,16 @@ use ndk_abi::{
         IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST, IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
         ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, ND_VERSION_2,
     },
+    ndkpi::{NDK_OP_FLAG_ALLOW_REMOTE_READ, NdkOperationTypeBind},
     sockaddr::SOCKADDR_INET,
-    status::{STATUS_BUFFER_OVERFLOW, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER},
+    status::{STATUS_BUFFER_OVERFLOW, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
 };
 use zerocopy::IntoBytes as _;
 
 use crate::{
     bench::Bench,
-    client::{Adapter, FastMr, Srq, nd_handle},
-    pair::{Pair, Site, refused},
+    client::{Adapter, FastMr, Mw, Srq, nd_handle},
+    pair::{Pair, Site, expect, refused},
 };
 
 pub(super) fn limits(bench: &Bench<'_>) -> anyhow::Result<()> {
@@ -104,10 +105,16 @@ pub(super) fn closes_with_children(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fast = FastMr::new(&site.pd, 1)?;
     let srq = Srq::new(&site.pd, 8, 1, 0)?;
     let (listener, _) = site.listener()?;
+    let window = Mw::new(&site.pd)?;
+    pair.a.qp.bind(1, &window, &region, 0..8, NDK_OP_FLAG_ALLOW_REMOTE_READ)?;
+    expect(&pair.a.initiated()?, NdkOperationTypeBind, 1, STATUS_SUCCESS)?;
     let live = site.client.diagnostics()?;
-    ensure!(live.Mrs >= 2 && live.Srqs >= 1 && live.Qps >= 2 && live.Listeners >= 2, "not all counted: {live:?}");
+    ensure!(
+        live.Mrs >= 2 && live.Mws >= 1 && live.Srqs >= 1 && live.Qps >= 2 && live.Listeners >= 2,
+        "not all counted: {live:?}"
+    );
     // No object is freed by itself: closing the file has to do. The bench checks that nothing is left.
     site.client.abandon();
-    drop((region, fast, srq, listener));
+    drop((region, window, fast, srq, listener));
     Ok(())
 }

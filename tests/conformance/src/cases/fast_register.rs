@@ -6,10 +6,10 @@ use anyhow::{Context as _, ensure};
 use ndk_abi::{
     ndkpi::{
         NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE,
-        NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
-        NdkOperationTypeSend, NdkOperationTypeWrite,
+        NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NdkOperationTypeFastRegister, NdkOperationTypeInvalidate,
+        NdkOperationTypeRead, NdkOperationTypeReceive, NdkOperationTypeSend, NdkOperationTypeWrite,
     },
-    status::{STATUS_ACCESS_VIOLATION, STATUS_SUCCESS},
+    status::{STATUS_ACCESS_VIOLATION, STATUS_INVALID_DEVICE_REQUEST, STATUS_SUCCESS},
 };
 
 use crate::{
@@ -130,6 +130,26 @@ pub(super) fn too_long(bench: &Bench<'_>) -> anyhow::Result<()> {
     ensure!(none == 0, "{none} completions of refused requests");
     let remote = open(&pair, &fast)?;
     use_it(&pair, &fast, remote, &local, 1)
+}
+
+pub(super) fn read_invalidates(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let pair = Pair::new(bench)?;
+    let sink = FastMr::new(&pair.a.site.pd, 2 * PAGE_SIZE)?;
+    let source = pair.b.site.buffer(2 * PAGE_SIZE)?;
+    for round in 0..4 {
+        let data = pattern(round, 2 * PAGE_SIZE);
+        source.memory().write(0, &data);
+        pair.a.qp.fast_register(1, &sink, BASE, 2 * PAGE_SIZE as u64, NDK_OP_FLAG_ALLOW_LOCAL_WRITE)?;
+        expect(&pair.a.initiated()?, NdkOperationTypeFastRegister, 1, STATUS_SUCCESS)?;
+        let sges = [sink.sge(BASE, 2 * PAGE_SIZE as u32)];
+        pair.a.qp.read(2, &sges, source.remote(0), NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE)?;
+        expect(&pair.a.initiated()?, NdkOperationTypeRead, 2, STATUS_SUCCESS)?;
+        ensure_same(&sink.memory().read(0..2 * PAGE_SIZE), &data)?;
+    }
+    pair.a.qp.invalidate(3, &sink, 0)?;
+    expect(&pair.a.initiated()?, NdkOperationTypeInvalidate, 3, STATUS_INVALID_DEVICE_REQUEST)
+        .map(drop)
+        .context("an invalidate after it")
 }
 
 pub(super) fn not_valid_yet(bench: &Bench<'_>) -> anyhow::Result<()> {

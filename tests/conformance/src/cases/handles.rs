@@ -7,7 +7,7 @@ use zerocopy::IntoBytes as _;
 use super::requests::{ROOM, send};
 use crate::{
     bench::Bench,
-    client::{Client, Cq, FastMr, Listener, Srq, nd_handle},
+    client::{Client, Cq, FastMr, Listener, Mw, Srq, nd_handle},
     pair::{Site, refused},
 };
 
@@ -38,11 +38,12 @@ pub(super) fn stale(bench: &Bench<'_>) -> anyhow::Result<()> {
 
 /// Checks that none of `handles` is taken where a handle of `client` is wanted, except where its kind is the right one.
 fn none_fits(client: &Client, handles: &[(&str, u64)]) -> anyhow::Result<()> {
-    let by_handle: [(&str, &[u32]); 8] = [
+    let by_handle: [(&str, &[u32]); 9] = [
         ("adapter", &[IOCTL_ND_ADAPTER_CLOSE, IOCTL_ND_PD_CREATE, IOCTL_ND_CONNECTOR_CREATE, IOCTL_ND_LISTENER_CREATE]),
-        ("PD", &[IOCTL_ND_PD_FREE, IOCTL_ND_MR_CREATE]),
+        ("PD", &[IOCTL_ND_PD_FREE, IOCTL_ND_MR_CREATE, IOCTL_ND_MW_CREATE]),
         ("CQ", &[IOCTL_ND_CQ_FREE, IOCTL_ND_CQ_CANCEL_IO]),
         ("MR", &[IOCTL_ND_MR_FREE, IOCTL_ND_MR_DEREGISTER, IOCTL_ND_MR_CANCEL_IO]),
+        ("MW", &[IOCTL_ND_MW_FREE]),
         ("SRQ", &[IOCTL_ND_SRQ_FREE, IOCTL_ND_SRQ_CANCEL_IO, IOCTL_ND_SRQ_NOTIFY]),
         ("QP", &[IOCTL_ND_QP_FREE, IOCTL_ND_QP_FLUSH]),
         (
@@ -75,6 +76,7 @@ pub(super) fn wrong_kinds(bench: &Bench<'_>) -> anyhow::Result<()> {
     let region = site.buffer(1)?;
     let srq = Srq::new(&site.pd, 1, 1, 0)?;
     let listener = Listener::new(&site.adapter)?;
+    let window = Mw::new(&site.pd)?;
     none_fits(
         &site.client,
         &[
@@ -82,6 +84,7 @@ pub(super) fn wrong_kinds(bench: &Bench<'_>) -> anyhow::Result<()> {
             ("PD", site.pd.handle()),
             ("CQ", site.receive_cq.handle()),
             ("MR", region.handle()),
+            ("MW", window.handle()),
             ("SRQ", srq.handle()),
             ("QP", end.qp.handle()),
             ("connector", end.connector.handle()),

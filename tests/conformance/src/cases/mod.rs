@@ -10,6 +10,7 @@ mod handles;
 mod invalidate;
 mod listener;
 mod mr;
+mod mw;
 mod qp;
 mod races;
 mod rdma;
@@ -125,6 +126,17 @@ macro_rules! for_each_case {
                 rights: "rights beyond those the region was made for are refused",
                 too_long: "more than was pinned cannot be fast-registered",
                 not_valid_yet: "before it is registered, a region gives no access",
+                read_invalidates: "a read with local invalidate ends the registration that it reads into",
+            }
+            mw {
+                access: "through a bound window the peer reads and writes a part of a region that it has no rights to",
+                ends: "one byte beyond either end of the part: refused, nothing is written",
+                rights: "reading and writing, each only where the bind allows it",
+                bind_again: "each bind gives a new token, and ends the token before",
+                invalidate: "an invalidate ends the access; a second one fails",
+                remote_invalidate: "the peer's send-and-invalidate is reported and ends the access",
+                busy: "a region with a bound window is not deregistered, and goes with the window when it is freed",
+                bad_binds: "nothing, beyond the region, without its rights, of another domain, not connected: refused",
             }
             invalidate {
                 reported: "send-and-invalidate: the receive reports the token, the send completes as a send",

@@ -8,6 +8,7 @@ mod connector;
 mod cq;
 mod listener;
 mod mr;
+mod mw;
 mod qp;
 mod srq;
 
@@ -25,6 +26,7 @@ pub use connector::{Connector, ReadLimits};
 pub use cq::{Arm, Cq};
 pub use listener::Listener;
 pub use mr::{FastMr, Mr, Remote};
+pub use mw::Mw;
 use ndk_abi::{
     describe,
     nd_ioctl::{IOCTL_ND_PROVIDER_INIT, ND_HANDLE, ND_IOCTL_VERSION},

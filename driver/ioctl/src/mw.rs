@@ -1,0 +1,57 @@
+//! Memory windows: create, free, bind.
+
+use ndk_abi::nd_ioctl::ND_HANDLE;
+use ndk_abi::ndkpi::NDK_MW;
+use ndk_abi::softndk_ioctl::{SOFTNDK_MW_TOKEN, SOFTNDK_POST};
+use ndk_abi::status::{STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
+use platform::{Arc, Passive};
+
+use crate::decode::{Reply, input, output, room_for};
+use crate::file::Space;
+use crate::pd::{Pd, shared};
+use crate::post::{region, window};
+use crate::qp::Qp;
+use crate::{Host, Ref};
+use ndk_consumer::Owned;
+
+pub(crate) struct Mw<H: Host> {
+    pub(crate) ndk: Owned<NDK_MW, Pd<H>, H::Platform>,
+}
+
+pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    let pd: Arc<Pd<H>, _> = space.handles.get(input.Handle)?;
+    room_for::<u64>(request)?;
+    let slot = space.handles.reserve()?;
+    let ndk = Owned::create_mw(&pd.ndk, pd.clone(), passive)?;
+    let handle = slot.fill(shared(Mw::<H> { ndk })?)?;
+    output(request, &handle)
+}
+
+pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    space.handles.remove::<Mw<H>>(input.Handle)?;
+    Ok(0)
+}
+
+/// Posts a bind, and answers with the window's new token.
+pub(crate) fn bind<H: Host>(
+    space: &Space<H>,
+    request: &mut H::Request,
+    qp: &Ref<Qp<H>, H>,
+    input: &SOFTNDK_POST,
+) -> Reply {
+    room_for::<SOFTNDK_MW_TOKEN>(request)?;
+    let mw = window(space, qp, input.ObjectHandle)?;
+    let mr = region(space, qp, input.MrHandle)?;
+    let length = usize::try_from(input.Length).map_err(|_| STATUS_INVALID_PARAMETER)?;
+    let part = (input.BaseVirtualAddress, length);
+    let turn = qp.initiator_turn.lock();
+    let status = qp.ndk.bind(input.RequestContext, &mw.ndk, &mr.ndk, part, input.Flags);
+    let token = mw.ndk.remote_token();
+    drop(turn);
+    if status != STATUS_SUCCESS {
+        return Err(status.into());
+    }
+    output(request, &SOFTNDK_MW_TOKEN { RemoteToken: token, Reserved: 0 })
+}
