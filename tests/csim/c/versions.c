@@ -22,14 +22,18 @@ static void tables(NDK_ADAPTER *adapter) {
     NDK_LISTENER *listener = NULL;
     NDK_SRQ *srq = NULL;
     NDK_MW *mw = NULL;
+    NDK_SHARED_ENDPOINT *endpoint = NULL;
+    struct address at = ipv4(250, 0);
     open_side(&side, adapter, 64);
     CREATE(adapter, NdkCreateConnector, &side.connector);
     CREATE(adapter, NdkCreateListener, &listener, connect_event, &events);
     CREATE(side.pd, NdkCreateSrq, &srq, 1, 1, 0, NULL, NULL, NULL);
     CREATE(side.pd, NdkCreateMw, &mw);
+    CREATE(adapter, NdkCreateSharedEndpoint, &endpoint, SOCKET_ADDRESS(&at), at.length);
     unsigned entries = FILLED(adapter) + FILLED(side.pd) + FILLED(side.cq) + FILLED(side.mr) + FILLED(mw) + FILLED(srq) +
-        FILLED(side.qp) + FILLED(side.connector) + FILLED(listener);
-    CHECK_EQUAL(entries, 67);
+        FILLED(side.qp) + FILLED(endpoint) + FILLED(side.connector) + FILLED(listener);
+    CHECK_EQUAL(entries, 70);
+    CHECK_STATUS(CLOSE(endpoint, NdkCloseSharedEndpoint, &done), STATUS_SUCCESS);
     CHECK_STATUS(CLOSE(mw, NdkCloseMw, &done), STATUS_SUCCESS);
     CHECK_STATUS(CLOSE(srq, NdkCloseSrq, &done), STATUS_SUCCESS);
     CHECK_STATUS(CLOSE(listener, NdkCloseListener, &done), STATUS_SUCCESS);
@@ -146,6 +150,7 @@ static void mdls(void) {
 int main(void) {
     CHECK_EQUAL(softndk_sim_outstanding(), 0);
     softndk_sim_run_idle();
+    CHECK_STATUS(add(ipv4(250, 0)), STATUS_SUCCESS);
     served(1, 0, 2);
     served(1, 1, 2);
     served(1, 2, 2);

@@ -18,7 +18,7 @@ macro_rules! programs {
     };
 }
 
-programs!(close_orders, invalidate, notify, srq, threads, transfer, versions, windows);
+programs!(close_orders, invalidate, notify, shared_endpoint, srq, threads, transfer, versions, windows);
 
 #[test]
 fn a_leaked_object_is_counted() {
