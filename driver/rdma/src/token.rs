@@ -4,12 +4,13 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use platform::{Arc, Platform, Slice, SpinLock, Weak};
 
-use crate::{Device, Error, MemoryRegion, MemoryWindow, ProtectionDomain};
+use crate::{Device, Error, MemoryRegion, MemoryWindow, ProtectionDomain, limits};
 
 /// Shards of the table, so that lookups of different regions rarely meet.
 const SHARDS: usize = 64;
 /// Entries of one shard when it is full: 64 * 4096 leaves room for every region, window and privileged token.
 const SHARD_ENTRIES: usize = 4096;
+const _: () = assert!(SHARDS * SHARD_ENTRIES >= (limits::MRS + limits::MWS + limits::PDS) as usize);
 const FIRST_ENTRIES: usize = 16;
 const KEY_BITS: u32 = 8;
 
