@@ -53,7 +53,7 @@ fn several_connections_from_one_address() {
     }
     // All of them at work at once.
     for (scene, passive) in scenes.iter().zip(&passives) {
-        let waiter = Waiter::new("no event");
+        let waiter = Waiter::deferred("disconnect event");
         let (active, passive) = (scene.active.with(scene.connector, waiter), scene.passive.with(*passive, waiter));
         let pair = Pair { active, passive, listener: scene.listener };
         (0..20).for_each(|context| pair.message(context, false));

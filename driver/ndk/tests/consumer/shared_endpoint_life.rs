@@ -192,7 +192,7 @@ fn the_connection_ends_as_any_other() {
         let scene = Scene::new(&world);
         let connect = connect(&scene, &shared);
         let passive = scene.listener.take();
-        let events = (Waiter::new("disconnect event, active"), Waiter::new("disconnect event, passive"));
+        let events = (Waiter::deferred("disconnect event, active"), Waiter::deferred("disconnect event, passive"));
         let accept = passive.accept_ex(&scene.passive.qp, (1, 1), &[], Some(events.1));
         connect.succeed();
         scene.connector.complete_ex(Some(events.0)).succeed();

@@ -17,14 +17,14 @@ use crate::kit::{
 };
 
 /// A small generator (xorshift64*), for different schedules that can be had again.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -32,7 +32,7 @@ impl Random {
     }
 
     /// Lets up to so much time go by.
-    fn delay(&mut self, most: usize) {
+    pub(crate) fn delay(&mut self, most: usize) {
         for spin in 0..self.below(most) {
             if spin % 64 == 0 { pause() } else { std::hint::spin_loop() }
         }

@@ -167,14 +167,15 @@ impl<P: Platform> Close<P> for Connector<P> {
         state.disconnect_due = None;
         state.disconnect_event = None;
         let peer = state.peer.take();
-        let queue_pair = state.queue_pair.take();
+        // An antecedent: it stays until the close has been reported.
+        let queue_pair = state.queue_pair.clone();
         let endpoint = state.endpoint.take();
         drop(state);
         match phase {
             Phase::Connected | Phase::PeerGone | Phase::Disconnecting => {
                 Self::end_connection(peer, queue_pair);
             }
-            Phase::Idle | Phase::Closed => drop(queue_pair),
+            Phase::Idle | Phase::Closed => {}
             Phase::Connecting | Phase::Accepted | Phase::Completing | Phase::Incoming | Phase::Accepting => {
                 if let Some(queue_pair) = queue_pair {
                     queue_pair.unreserve();

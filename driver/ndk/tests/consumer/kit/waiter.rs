@@ -55,13 +55,21 @@ pub(crate) struct Call {
 
 type Hook = Box<dyn FnMut(Call) + Send>;
 
+/// How often a callback may be called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Most {
+    Once,
+    /// The next call comes after the last one has returned.
+    OneAtATime,
+    Any,
+}
+
 /// The context of a callback. Contexts are never freed, so that a call that comes too late is seen, not suffered.
 pub(crate) struct Waiter {
     name: &'static str,
     /// The levels at which it may be called (docs/contexts.md).
     levels: RangeInclusive<u8>,
-    /// Whether the next call comes after the last one has returned only.
-    serialised: bool,
+    calls_at_most: Most,
     calls: Mutex<Vec<Call>>,
     hook: Mutex<Option<Hook>>,
     running: AtomicUsize,
@@ -69,26 +77,31 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// For callbacks that run wherever the last user of something is.
+    /// For completions that run wherever the last user of something is.
     pub(crate) fn new(name: &'static str) -> &'static Self {
-        Self::leak(name, PASSIVE_LEVEL..=DISPATCH_LEVEL, true)
+        Self::leak(name, PASSIVE_LEVEL..=DISPATCH_LEVEL, Most::Once)
     }
 
-    /// For callbacks that come from a deferred call.
+    /// For completions and disconnect events, which come from a deferred call.
     pub(crate) fn deferred(name: &'static str) -> &'static Self {
-        Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, true)
+        Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, Most::Once)
+    }
+
+    /// For notifications, which come from a deferred call.
+    pub(crate) fn notification(name: &'static str) -> &'static Self {
+        Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, Most::OneAtATime)
     }
 
     /// For callbacks that come from deferred calls, of which several may run at once.
     pub(crate) fn concurrent(name: &'static str) -> &'static Self {
-        Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, false)
+        Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, Most::Any)
     }
 
-    fn leak(name: &'static str, levels: RangeInclusive<u8>, serialised: bool) -> &'static Self {
+    fn leak(name: &'static str, levels: RangeInclusive<u8>, calls_at_most: Most) -> &'static Self {
         Box::leak(Box::new(Self {
             name,
             levels,
-            serialised,
+            calls_at_most,
             calls: Mutex::default(),
             hook: Mutex::default(),
             running: AtomicUsize::new(0),
@@ -110,13 +123,16 @@ impl Waiter {
     }
 
     fn note(&self, status: NTSTATUS, value: usize) {
-        if self.running.fetch_add(1, Ordering::SeqCst) != 0 && self.serialised {
+        if self.running.fetch_add(1, Ordering::SeqCst) != 0 && self.calls_at_most != Most::Any {
             complain(format!("{} called twice at once", self.name));
         }
         let call = Call { status, value, begun: now(), ended: None };
         let index = {
             let mut calls = lock(&self.calls);
             calls.push(call);
+            if calls.len() > 1 && self.calls_at_most == Most::Once {
+                complain(format!("{} called again: {calls:?}", self.name));
+            }
             calls.len() - 1
         };
         // The driver is called in there.

@@ -45,7 +45,7 @@ impl Adapter {
     }
 
     pub(crate) fn create_cq(&self, depth: u32) -> Result<Cq, NTSTATUS> {
-        let notified = Waiter::deferred("CQ notification");
+        let notified = Waiter::notification("CQ notification");
         let completion = Waiter::new("create completion of a CQ");
         let mut out = null_mut();
         let returned = call!(

@@ -99,7 +99,7 @@ impl Connector {
         limits: (u32, u32),
         private_data: &[u8],
     ) -> Request {
-        let completion = Waiter::new("completion of NdkConnectWithSharedEndpoint");
+        let completion = Waiter::deferred("completion of NdkConnectWithSharedEndpoint");
         let (bytes, length) = data(private_data);
         let returned = call!(
             self.raw,

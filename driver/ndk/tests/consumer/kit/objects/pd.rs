@@ -48,7 +48,7 @@ impl Pd {
     }
 
     pub(crate) fn create_srq(&self, depth: u32, sges: u32, threshold: u32) -> Result<Srq, NTSTATUS> {
-        let notified = Waiter::deferred("SRQ notification");
+        let notified = Waiter::notification("SRQ notification");
         let completion = Waiter::new("create completion of an SRQ");
         let mut out = null_mut();
         let returned = call!(
