@@ -35,6 +35,7 @@ unsafe impl<T: Send + Sync, P: Platform> Sync for Object<T, P> {}
 
 impl<T, P: Platform> Object<T, P> {
     /// Makes the head of `object` and gives the consumer's pointer, which owns the reference.
+    #[track_caller]
     pub(crate) fn hand_out<H>(
         adapter: &Adapter<P>,
         object_type: NDK_OBJECT_TYPE,

@@ -1,18 +1,36 @@
 //! Planted failures.
 
-use std::{marker::PhantomData, sync::Mutex};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    marker::PhantomData,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
 
-use crate::lock_table;
+use crate::{lock_table, session::Session, site::Site, watchdog};
 
-/// What can be made to fail.
+/// What can be made to fail: all that [`platform::Platform`] may refuse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Point {
     Allocation,
     Mapping,
 }
 
+impl Point {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Allocation => "allocation",
+            Self::Mapping => "mapping of an MDL",
+        }
+    }
+}
+
 /// The number of calls until the planted failure: 1 is the next one, 0 is over.
 static PLANTED: Mutex<[Option<u64>; 2]> = Mutex::new([None; 2]);
+/// The search for call sites, while [`each_fault`] runs its scenario.
+static SEARCH: Mutex<Option<Search>> = Mutex::new(None);
 
 /// A planted failure. It can happen as long as this lives, and happens once.
 #[must_use = "dropping it takes the fault away"]
@@ -46,6 +64,9 @@ impl Drop for Fault<'_> {
 
 /// Whether this call of `point` is the one to fail.
 pub(crate) fn strikes(point: Point) -> bool {
+    if let Some(search) = &mut *lock_table(&SEARCH) {
+        return search.strikes(Site::here(point.name()));
+    }
     match &mut lock_table(&PLANTED)[point as usize] {
         Some(left) if *left > 0 => {
             *left -= 1;
@@ -53,4 +74,96 @@ pub(crate) fn strikes(point: Point) -> bool {
         }
         _ => false,
     }
+}
+
+#[derive(Default)]
+struct Search {
+    /// The sites passed, in their order.
+    passed: Vec<Site>,
+    seen: BTreeSet<Site>,
+    /// The one to fail, once.
+    target: Option<Site>,
+    happened: bool,
+}
+
+impl Search {
+    fn strikes(&mut self, site: Site) -> bool {
+        let strikes = !self.happened && self.target.as_ref() == Some(&site);
+        self.happened |= strikes;
+        if self.seen.insert(site.clone()) {
+            self.passed.push(site);
+        }
+        strikes
+    }
+}
+
+/// The call sites that [`each_fault`] had fail.
+#[derive(Debug)]
+pub struct Faults {
+    /// Each of them, in the order in which they were first passed.
+    pub failed: Vec<Site>,
+    /// Those that were passed once, and not any more in the run in which they should have failed.
+    pub missed: Vec<Site>,
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} call sites failed once each, {} were not reached again", self.failed.len(), self.missed.len())
+    }
+}
+
+/// A session ends: its search is over, also if it ends by a panic.
+pub(crate) fn end_search() {
+    *lock_table(&SEARCH) = None;
+}
+
+/// Says which site was failing, if the thread panics.
+struct Context(Option<Site>);
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if let Some(site) = self.0.take().filter(|_| thread::panicking()) {
+            eprintln!("simkernel: the panic came when this call had failed: {site}");
+        }
+    }
+}
+
+/// Has every fallible call of `scenario` fail once per call site, and per way to it: two callers of one function are two
+/// sites. `scenario` runs once without a failure, then once for each site, in a session of its own that `boot` starts, with a
+/// watchdog, until there is no site left that was not tried. Sites that only appear after a failure are tried too.
+///
+/// `check` gets what the scenario returned, and the site that failed (none: nothing did). The end of each session checks that
+/// nothing is left.
+///
+/// In a seeded session ([`crate::boot_seeded`]) each site is passed again for sure when it is its turn to fail; else the
+/// machine's schedule may have some passed by ([`Faults::missed`]).
+///
+/// # Panics
+/// If a session does not end clean, or after `limit`.
+pub fn each_fault<T>(
+    boot: impl Fn() -> Session,
+    limit: Duration,
+    mut scenario: impl FnMut(&Session) -> T,
+    mut check: impl FnMut(Option<&Site>, T),
+) -> Faults {
+    let mut faults = Faults { failed: Vec::new(), missed: Vec::new() };
+    let mut known = BTreeSet::new();
+    let mut open = vec![None];
+    while let Some(target) = open.pop() {
+        let context = Context(target.clone());
+        let session = boot();
+        *lock_table(&SEARCH) = Some(Search { target: target.clone(), ..Search::default() });
+        let outcome = watchdog(limit, || scenario(&session));
+        let search = SEARCH.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        check(target.as_ref().filter(|_| search.happened), outcome);
+        drop(session);
+        drop(context);
+        let new = search.passed.into_iter().filter(|site| known.insert(site.clone()));
+        let new: Vec<_> = new.collect();
+        open.extend(new.into_iter().rev().map(Some));
+        if let Some(site) = target {
+            if search.happened { &mut faults.failed } else { &mut faults.missed }.push(site);
+        }
+    }
+    faults
 }

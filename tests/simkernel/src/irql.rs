@@ -1,27 +1,23 @@
-//! The IRQL of each thread, and the spin locks it holds.
+//! The IRQL of each thread.
 #![expect(unsafe_code, reason = "minting platform::{Passive, Dispatch} is a claim about the IRQL, which is known here")]
 
 use std::{
-    cell::{Cell, RefCell},
-    ops::RangeInclusive,
+    cell::Cell,
+    ops::{Range, RangeInclusive},
+    panic::Location,
 };
 
 use platform::{APC_LEVEL, DISPATCH_LEVEL, Dispatch, PASSIVE_LEVEL, Passive};
 
-use crate::{SimKernel, ledger, violation::Breach};
+use crate::{
+    SimKernel,
+    held::{self, held_locks},
+    ledger,
+    violation::Breach,
+};
 
 thread_local! {
     static IRQL: Cell<u8> = const { Cell::new(PASSIVE_LEVEL) };
-    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A spin lock that this thread holds.
-struct Held {
-    lock: usize,
-    /// The level to go back to.
-    before: u8,
-    /// The level it was taken at.
-    during: u8,
 }
 
 pub(crate) fn current() -> u8 {
@@ -38,19 +34,9 @@ pub(crate) fn require(call: &'static str, limit: u8) {
 /// What blocks may be called up to this level: KeWaitForSingleObject, wdm.h.
 pub(crate) const WAIT_LIMIT: u8 = APC_LEVEL;
 
-pub(crate) fn holds(lock: usize) -> bool {
-    HELD.with_borrow(|held| held.iter().any(|held| held.lock == lock))
-}
-
-/// The spin locks that the current thread holds, by address, in the order it took them.
-#[must_use]
-pub fn held() -> Vec<usize> {
-    HELD.with_borrow(|held| held.iter().map(|held| held.lock).collect())
-}
-
 /// The first lock held in a range of addresses.
-pub(crate) fn held_in(range: &std::ops::Range<usize>) -> Option<usize> {
-    HELD.with_borrow(|held| held.iter().map(|held| held.lock).find(|lock| range.contains(lock)))
+pub(crate) fn held_in(range: &Range<usize>) -> Option<usize> {
+    held_locks().into_iter().find(|lock| range.contains(lock))
 }
 
 /// Raises to the level of spin locks; gives the level before.
@@ -65,42 +51,27 @@ pub(crate) fn lower_to(before: u8) {
     IRQL.set(before);
 }
 
+#[track_caller]
 pub(crate) fn push_held(lock: usize, before: u8) {
-    let during = current();
-    HELD.with_borrow_mut(|held| held.push(Held { lock, before, during }));
+    held::push(lock, Location::caller(), before, current());
 }
 
 /// Takes a lock off the list; gives the level to go back to.
 pub(crate) fn pop_held(lock: usize) -> u8 {
-    let popped = HELD.with_borrow_mut(|held| {
-        let position = held.iter().rposition(|held| held.lock == lock)?;
-        let last = position + 1 == held.len();
-        Some((held.remove(position), last))
-    });
-    let Some((held, last)) = popped else {
-        ledger::breach(Breach::LockNotHeld(lock));
-        return current();
-    };
-    if !last {
-        ledger::breach(Breach::LockOrder(lock));
-    }
-    if current() != held.during {
-        ledger::breach(Breach::UnlockIrql(lock));
-    }
-    held.before
+    held::pop(lock, current(), ledger::breach)
 }
 
 /// Runs `code` at `level`, and checks that it comes back there with no more locks held than before.
 pub(crate) fn run_at<R>(level: u8, code: impl FnOnce() -> R) -> R {
     let before = current();
-    let locks = HELD.with_borrow(Vec::len);
+    let locks = held::count();
     let _restore = Restore { before, locks };
     IRQL.set(level);
     let result = code();
     if current() != level {
         ledger::breach(Breach::IrqlChanged { entered: level, left: current() });
     }
-    if let Some(lock) = HELD.with_borrow(|held| held.get(locks).map(|held| held.lock)) {
+    if let Some(&lock) = held_locks().get(locks) {
         ledger::breach(Breach::LockStillHeld(lock));
     }
     result
@@ -113,7 +84,7 @@ pub fn in_callback<R>(callback: &'static str, levels: RangeInclusive<u8>, code: 
         let (lowest, highest) = levels.into_inner();
         ledger::breach(Breach::CallbackIrql { callback, lowest, highest });
     }
-    for lock in held() {
+    for lock in held_locks() {
         ledger::breach(Breach::CallbackUnderLock { callback, lock });
     }
     run_at(current(), code)
@@ -128,7 +99,7 @@ struct Restore {
 impl Drop for Restore {
     fn drop(&mut self) {
         IRQL.set(self.before);
-        HELD.with_borrow_mut(|held| held.truncate(self.locks));
+        held::truncate(self.locks);
     }
 }
 
@@ -137,7 +108,7 @@ pub(crate) fn check_at_end() {
     if current() != PASSIVE_LEVEL {
         ledger::breach(Breach::IrqlChanged { entered: PASSIVE_LEVEL, left: current() });
     }
-    if let Some(lock) = HELD.with_borrow(|held| held.first().map(|held| held.lock)) {
+    if let Some(&lock) = held_locks().first() {
         ledger::breach(Breach::LockStillHeld(lock));
     }
     reset();
@@ -146,7 +117,7 @@ pub(crate) fn check_at_end() {
 /// A new session begins on this thread.
 pub(crate) fn reset() {
     IRQL.set(PASSIVE_LEVEL);
-    HELD.with_borrow_mut(Vec::clear);
+    held::truncate(0);
 }
 
 /// Runs `code` with the thread's IRQL raised to `level`, as a caller of the driver may be.

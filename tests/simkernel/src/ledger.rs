@@ -5,6 +5,7 @@ use std::{
     backtrace::{Backtrace, BacktraceStatus},
     collections::BTreeMap,
     fmt,
+    panic::Location,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +13,10 @@ use std::{
 };
 
 use crate::{
-    lock_table, mdl, pool, processors, timers,
+    held::{self, HeldLock},
+    lock_table, mdl, pool,
+    processors::{self, OutstandingDpc},
+    timers,
     violation::{Breach, Violation},
     waiters::{self, Waiting},
 };
@@ -42,7 +46,9 @@ pub struct Allocation {
     pub layout: Layout,
     /// What it is for.
     pub purpose: Purpose,
-    /// Where it was made, if `RUST_LIB_BACKTRACE=1`.
+    /// Where it was asked for.
+    pub place: &'static Location<'static>,
+    /// How it came to that, if `RUST_LIB_BACKTRACE=1`.
     pub backtrace: Arc<Backtrace>,
 }
 
@@ -57,16 +63,16 @@ pub struct Ledger {
     pub live: Vec<Allocation>,
     /// The MDLs that live.
     pub live_mdls: usize,
-    /// DPCs that wait for a processor.
-    pub queued_dpcs: usize,
-    /// DPCs that run.
-    pub running_dpcs: usize,
+    /// DPCs that run or wait for a processor.
+    pub dpcs: Vec<OutstandingDpc>,
     /// DPCs that have run, in all sessions.
     pub dpc_runs: u64,
     /// DPCs that were queued in turn with other threads, ever.
     pub dpc_turns: u64,
     /// Timers that are set.
     pub set_timers: usize,
+    /// Spin locks that threads hold.
+    pub held_locks: Vec<HeldLock>,
     /// Threads that wait.
     pub waiting: Vec<Waiting>,
 }
@@ -76,17 +82,17 @@ impl Ledger {
     #[must_use]
     pub fn now() -> Self {
         let (allocation_count, live) = pool::list();
-        let (queued_dpcs, running_dpcs, dpc_runs) = processors::counts();
+        let (dpcs, dpc_runs) = processors::list();
         Self {
             violations: lock_table(&VIOLATIONS).clone(),
             allocation_count,
             live,
             live_mdls: mdl::count(),
-            queued_dpcs,
-            running_dpcs,
+            dpcs,
             dpc_runs,
             dpc_turns: processors::turns(),
             set_timers: timers::count(),
+            held_locks: held::list(),
             waiting: waiters::list(),
         }
     }
@@ -109,8 +115,7 @@ impl Ledger {
         self.violations.is_empty()
             && self.live.is_empty()
             && self.live_mdls == 0
-            && self.queued_dpcs == 0
-            && self.running_dpcs == 0
+            && self.dpcs.is_empty()
             && self.set_timers == 0
     }
 
@@ -129,10 +134,10 @@ impl fmt::Display for Ledger {
         }
         let mut kinds = BTreeMap::<_, Vec<&Allocation>>::new();
         for live in &self.live {
-            kinds.entry((live.purpose, live.layout.size(), live.layout.align())).or_default().push(live);
+            kinds.entry((live.purpose, live.place, live.layout.size())).or_default().push(live);
         }
-        for ((purpose, size, align), live) in kinds {
-            write!(f, "live: {purpose:?}, {} of {size} bytes, alignment {align}: allocations", live.len())?;
+        for ((purpose, place, size), live) in kinds {
+            write!(f, "live: {purpose:?}, {} of {size} bytes from {place}: allocations", live.len())?;
             live.iter().take(8).try_for_each(|live| write!(f, " #{}", live.number))?;
             writeln!(f, "{}", if live.len() > 8 { " ..." } else { "" })?;
             live.first().map_or(Ok(()), |first| write_backtrace(f, &first.backtrace))?;
@@ -140,14 +145,10 @@ impl fmt::Display for Ledger {
         if self.live_mdls != 0 {
             writeln!(f, "live: {} MDLs", self.live_mdls)?;
         }
-        for waiting in &self.waiting {
-            writeln!(f, "{waiting}")?;
-        }
-        write!(
-            f,
-            "DPCs: {} queued, {} running; timers: {} set; ",
-            self.queued_dpcs, self.running_dpcs, self.set_timers
-        )?;
+        self.dpcs.iter().try_for_each(|dpc| writeln!(f, "{dpc}"))?;
+        self.held_locks.iter().try_for_each(|held| writeln!(f, "{held}"))?;
+        self.waiting.iter().try_for_each(|waiting| writeln!(f, "{waiting}"))?;
+        write!(f, "DPCs: {}; timers: {} set; ", self.dpcs.len(), self.set_timers)?;
         write!(f, "allocations: {} of {} live", self.live.len(), self.allocation_count)
     }
 }

@@ -9,7 +9,8 @@
 //!   `RUST_LIB_BACKTRACE=1` the ledger also says where it was made.
 //! * DPCs run at `DISPATCH_LEVEL` on a few processor threads.
 //! * Timers follow the real time, or a clock that the test holds and moves on: [`Session::hold_clock`].
-//! * [`Session::fail_allocation`] and [`Session::fail_mapping`] plant faults.
+//! * [`each_fault`] has every fallible call fail once per call site; [`Session::fail_allocation`] and
+//!   [`Session::fail_mapping`] plant a single fault.
 //! * [`Pages`] and [`Mdl`] stand for a consumer's memory.
 //! * [`watchdog`] ends a test that stalls, and says what it is waiting for.
 //! * Fidelity is a switch: [`Unchecked`] is the same platform without any check, for benchmarks; see [`unchecked`].
@@ -19,6 +20,7 @@
 
 mod event;
 mod fault;
+mod held;
 mod irql;
 mod kernel;
 mod ledger;
@@ -30,6 +32,7 @@ mod pool;
 mod processors;
 mod schedule;
 mod session;
+mod site;
 mod timers;
 pub mod unchecked;
 mod violation;
@@ -37,16 +40,18 @@ mod waiters;
 mod watchdog;
 
 pub use event::Event;
-pub use fault::Fault;
-pub use irql::{at_dispatch, at_irql, held as held_locks, in_callback, passive};
+pub use fault::{Fault, Faults, each_fault};
+pub use held::{HeldLock, held_locks};
+pub use irql::{at_dispatch, at_irql, in_callback, passive};
 pub use kernel::SimKernel;
 pub use ledger::{Allocation, Ledger, Purpose, on_violation};
 pub use lock::RawSpinLock;
 pub use mdl::Mdl;
 pub use pages::Pages;
-pub use processors::{Dpc, PROCESSOR_COUNT};
+pub use processors::{Dpc, OutstandingDpc, PROCESSOR_COUNT};
 pub use schedule::{JoinHandle, Scope, Step, Trace, lock_paused, pause, scope, seeds};
 pub use session::{Session, boot, boot_seeded};
+pub use site::Site;
 pub use timers::Timer;
 pub use unchecked::Unchecked;
 pub use violation::{Breach, Place, Violation};

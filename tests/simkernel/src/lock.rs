@@ -9,7 +9,7 @@ use std::{
 
 use platform::DISPATCH_LEVEL;
 
-use crate::{irql, ledger, order, schedule, violation::Breach, waiters, watchdog};
+use crate::{held::held_locks, irql, ledger, order, schedule, violation::Breach, waiters, watchdog};
 
 /// A spin lock that checks its use. An all-zero one is free.
 pub struct RawSpinLock(AtomicBool);
@@ -58,7 +58,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
     #[track_caller]
     fn lock(&self) {
         irql::require("taking a spin lock", DISPATCH_LEVEL);
-        if irql::holds(self.address()) {
+        if held_locks().contains(&self.address()) {
             ledger::breach(Breach::LockRecursion(self.address()));
             panic!("spin lock taken twice by one thread, now at {}", Location::caller());
         }
@@ -71,6 +71,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
         irql::push_held(self.address(), before);
     }
 
+    #[track_caller]
     fn try_lock(&self) -> bool {
         irql::require("taking a spin lock", DISPATCH_LEVEL);
         schedule::occasion("try lock", self.address());

@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, ops::Range, sync::Mutex};
 
 use crate::{
-    irql, ledger, lock_table, pool,
+    held::held_locks,
+    ledger, lock_table, pool,
     violation::{Breach, Violation},
 };
 
@@ -17,7 +18,7 @@ static ORDER: Mutex<Order> = Mutex::new(Order::new());
 ///
 /// Only locks in memory of the platform count: the address of another one may belong to a new lock by now.
 pub(crate) fn check(lock: usize) {
-    for held in irql::held() {
+    for held in held_locks() {
         let mut order = lock_table(&ORDER);
         if order.get(&held).is_some_and(|after| after.contains_key(&lock)) {
             continue;

@@ -40,11 +40,12 @@ impl Pages {
     /// # Panics
     /// If there is no memory, or `count` is 0.
     #[must_use]
+    #[track_caller]
     pub fn new(count: usize) -> Self {
         assert_ne!(count, 0, "no pages");
         let layout = count.checked_mul(PAGE_SIZE).and_then(|size| Layout::from_size_align(size, PAGE_SIZE).ok());
-        let Some((start, layout)) = layout.and_then(|layout| Some((pool::allocate(layout, Purpose::Pages)?, layout)))
-        else {
+        let Some(layout) = layout else { panic!("no memory for {count} pages") };
+        let Some(start) = pool::allocate(layout, Purpose::Pages) else {
             panic!("no memory for {count} pages");
         };
         Self(Arc::new(Memory { start, layout }))

@@ -5,6 +5,7 @@ use std::{
     alloc::Layout,
     backtrace::Backtrace,
     collections::{BTreeMap, VecDeque},
+    panic::Location,
     ptr::NonNull,
     slice,
     sync::{Arc, Mutex},
@@ -81,20 +82,22 @@ impl Block {
     }
 }
 
-/// Zeroed memory, or `None` if there is none.
+/// Zeroed memory, or `None` if there is none. The caller's place goes to the ledger.
 ///
 /// # Panics
 /// Without a session: the memory could be nobody's leak.
+#[track_caller]
 pub(crate) fn allocate(layout: Layout, purpose: Purpose) -> Option<NonNull<u8>> {
     let fenced = Block::fenced(layout)?;
     // SAFETY: the size is not 0, because of the fence.
     let memory = unsafe { std::alloc::alloc_zeroed(fenced) };
     let memory = NonNull::new(memory)?;
     let backtrace = Arc::new(Backtrace::capture());
+    let place = Location::caller();
     let mut pool = lock_table(&POOL);
     assert!(ledger::in_session(), "allocation outside of a session: call simkernel::boot() first");
     pool.last += 1;
-    let allocation = Allocation { number: pool.last, layout, purpose, backtrace };
+    let allocation = Allocation { number: pool.last, layout, purpose, place, backtrace };
     let mut block = Block { memory, session: pool.session, allocation };
     block.fence().fill(FENCE);
     pool.live.insert(memory.addr().get(), block);

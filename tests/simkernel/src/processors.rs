@@ -5,6 +5,7 @@ use std::{
     cell::Cell,
     collections::VecDeque,
     ffi::c_void,
+    fmt,
     ops::Range,
     ptr::NonNull,
     sync::{Condvar, Mutex, Once, PoisonError},
@@ -14,12 +15,12 @@ use std::{
 
 use platform::{DISPATCH_LEVEL, DpcRoutine};
 
-use crate::{irql, ledger, lock_table, schedule, violation::Breach, waiters, watchdog};
+use crate::{irql, ledger, lock_table, schedule, site, violation::Breach, waiters, watchdog};
 
 /// The number of processor threads. More than small machines have cores, for the sake of preemption.
 pub const PROCESSOR_COUNT: usize = 4;
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { queued: VecDeque::new(), running: 0, runs: 0, turns: 0 });
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { queued: VecDeque::new(), running: Vec::new(), runs: 0, turns: 0 });
 static WORK: Condvar = Condvar::new();
 static IDLE: Condvar = Condvar::new();
 static START: Once = Once::new();
@@ -39,7 +40,8 @@ unsafe impl Sync for Dpc {}
 
 struct Queue {
     queued: VecDeque<Queued>,
-    running: usize,
+    /// The routines that run, each with its thread.
+    running: Vec<(DpcRoutine, thread::Thread)>,
     runs: u64,
     turns: u64,
 }
@@ -131,7 +133,7 @@ pub(crate) fn run_any(choose: impl FnOnce(usize) -> usize) -> bool {
     fields.queued.set(false);
     let context = fields.context.get();
     let routine = fields.routine.get();
-    queue.running += 1;
+    queue.running.extend(routine.map(|routine| (routine, thread::current())));
     drop(queue);
     schedule::progress();
     schedule::occasion("run DPC", dpc.addr().get());
@@ -140,9 +142,10 @@ pub(crate) fn run_any(choose: impl FnOnce(usize) -> usize) -> bool {
         irql::run_at(DISPATCH_LEVEL, || unsafe { routine(context) });
     }
     let mut queue = lock_table(&QUEUE);
-    queue.running -= 1;
+    let own = thread::current().id();
+    queue.running.retain(|(_, thread)| thread.id() != own);
     queue.runs += 1;
-    if queue.running == 0 && queue.queued.is_empty() {
+    if queue.running.is_empty() && queue.queued.is_empty() {
         IDLE.notify_all();
     }
     true
@@ -160,7 +163,7 @@ pub(crate) fn flush(limit: Duration) -> bool {
         schedule::pause();
     }
     let mut queue = lock_table(&QUEUE);
-    while queue.running != 0 || !queue.queued.is_empty() {
+    while !queue.running.is_empty() || !queue.queued.is_empty() {
         if Instant::now() > end {
             return false;
         }
@@ -174,7 +177,7 @@ pub(crate) fn flush(limit: Duration) -> bool {
 
 fn is_idle() -> bool {
     let queue = lock_table(&QUEUE);
-    queue.running == 0 && queue.queued.is_empty()
+    queue.running.is_empty() && queue.queued.is_empty()
 }
 
 /// Takes DPCs out of the queue whose memory is about to go; gives the address of one.
@@ -185,8 +188,34 @@ pub(crate) fn unqueue_in(range: &Range<usize>) -> Option<usize> {
     Some(dangling)
 }
 
-/// DPCs queued, running, and run ever.
-pub(crate) fn counts() -> (usize, usize, u64) {
+/// A DPC that was queued and has not returned.
+#[derive(Clone, Debug)]
+pub struct OutstandingDpc {
+    /// The address of its routine.
+    pub routine: usize,
+    /// The name of the processor that runs it; none: it is queued.
+    pub processor: Option<String>,
+}
+
+impl fmt::Display for OutstandingDpc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let routine = site::function(self.routine);
+        match &self.processor {
+            None => write!(f, "queued DPC: {routine}"),
+            Some(processor) => write!(f, "running DPC on {processor}: {routine}"),
+        }
+    }
+}
+
+/// The DPCs that run or are queued, and the number of those that have run ever.
+pub(crate) fn list() -> (Vec<OutstandingDpc>, u64) {
     let queue = lock_table(&QUEUE);
-    (queue.queued.len(), queue.running, queue.runs)
+    let address = |routine: DpcRoutine| routine as *const () as usize;
+    let name = |thread: &thread::Thread| thread.name().unwrap_or("unnamed").to_owned();
+    let running = queue.running.iter().map(|(routine, thread)| (*routine, Some(name(thread))));
+    // SAFETY: queued DPCs are valid.
+    let queued = queue.queued.iter().filter_map(|Queued(dpc)| Some((unsafe { dpc.as_ref() }.routine.get()?, None)));
+    let dpcs =
+        running.chain(queued).map(|(routine, processor)| OutstandingDpc { routine: address(routine), processor });
+    (dpcs.collect(), queue.runs)
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    fault::{Fault, Point},
+    fault::{self, Fault, Point},
     irql,
     ledger::{self, Ledger},
     lock_table, mdl, order, pool, processors,
@@ -151,6 +151,7 @@ impl Session {
         if let Some(processors) = self.processors.take() {
             processors.stop();
         }
+        fault::end_search();
         pool::release_freed();
         let ledger = Ledger::now();
         ledger::end();

@@ -10,6 +10,7 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).unwrap()
 }
 
+#[track_caller]
 fn allocate(size: usize) -> NonNull<u8> {
     SimKernel::allocate(layout(size)).unwrap()
 }
@@ -50,11 +51,12 @@ fn memory_is_zeroed_and_poisoned() {
 #[test]
 fn a_leak_is_caught() {
     let kernel = boot();
-    let leak = allocate(24);
+    let (leak, line) = (allocate(24), line!());
     let ledger = kernel.finish();
     let [live] = ledger.live.as_slice() else { panic!("{ledger}") };
     assert_eq!((live.number, live.layout, live.purpose), (1, layout(24), Purpose::Pool));
-    assert!(ledger.to_string().contains("1 of 24 bytes, alignment 8: allocations #1"), "{ledger}");
+    let place = format!("1 of 24 bytes from {}:{line}:", file!());
+    assert!(ledger.to_string().contains(&place), "{ledger}");
 
     let kernel = boot();
     assert!(kernel.ledger().is_clean(), "the leak of a session is not the next one's");

@@ -79,7 +79,7 @@ struct Occupied {
 
 impl Occupied {
     /// Calls `code` meanwhile.
-    fn with(code: impl FnOnce()) {
+    fn with<R>(code: impl FnOnce() -> R) -> R {
         let occupied = Self::default();
         let dpcs: Vec<_> =
             (0..PROCESSOR_COUNT).map(|_| SharedMemory(Box::into_raw(Box::new(Dpc::default())))).collect();
@@ -92,13 +92,14 @@ impl Occupied {
         while occupied.running.load(Ordering::Acquire) != dpcs.len() as u32 {
             thread::yield_now();
         }
-        code();
+        let result = code();
         occupied.leave.store(true, Ordering::Release);
         while occupied.running.load(Ordering::Acquire) != 0 {
             thread::yield_now();
         }
         // SAFETY: made by Box::into_raw, and not queued.
         dpcs.iter().for_each(|dpc| drop(unsafe { Box::from_raw(dpc.get()) }));
+        result
     }
 }
 
@@ -303,6 +304,9 @@ fn the_watchdog_ends_a_deadlock() {
 fn the_watchdog_aborts_what_does_not_wait_in_the_kernel() {
     const STALL: &str = "SIMKERNEL_TEST_STALL";
     if std::env::var_os(STALL).is_some() {
+        let _kernel = boot();
+        let lock = SpinLock::new(());
+        let _held = lock.lock();
         watchdog(Duration::from_millis(10), || thread::sleep(LIMIT));
         return;
     }
@@ -311,7 +315,53 @@ fn the_watchdog_aborts_what_does_not_wait_in_the_kernel() {
     let output = again.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), None, "{errors}");
+    assert!(errors.contains("Outstanding:") && errors.contains("holds spin lock"), "{errors}");
     assert!(errors.contains("stalled outside of the simulated kernel"), "{errors}");
+}
+
+/// What the watchdog prints.
+#[test]
+fn the_ledger_says_what_is_outstanding() {
+    let kernel = boot();
+    let event: SharedEvent = platform::Event::new().unwrap();
+    let lock = platform::Arc::<_, SimKernel>::try_new(SpinLock::new(())).unwrap();
+    let _pages = simkernel::Pages::new(3);
+    let counting = Counting::new();
+    counting.initialize(count);
+    let seen = Occupied::with(|| {
+        assert!(counting.queue());
+        let guard = lock.lock();
+        thread::scope(|scope| {
+            let name = |name: &str| thread::Builder::new().name(name.to_owned());
+            name("the waiter").spawn_scoped(scope, || event.wait(&passive())).unwrap();
+            name("the spinner").spawn_scoped(scope, || drop(lock.lock())).unwrap();
+            while kernel.ledger().waiting.len() < 2 {
+                thread::yield_now();
+            }
+            let seen = kernel.ledger().to_string();
+            event.set();
+            drop(guard);
+            seen
+        })
+    });
+    for expected in [
+        "live: Pool, 1 of ",
+        "live: Pages, 1 of 12288 bytes from tests/simkernel/tests/waiting.rs:",
+        "running DPC on processor 0: waiting::occupy",
+        "running DPC on processor 3: waiting::occupy",
+        "queued DPC: waiting::count",
+        "the_ledger_says_what_is_outstanding holds spin lock 0x",
+        "(#2+0x10) since tests/simkernel/tests/waiting.rs:",
+        "thread the waiter waits for event 0x",
+        "thread the spinner waits for spin lock 0x",
+        "allocations: 3 of 3 live",
+    ] {
+        assert!(seen.contains(expected), "{expected:?} is not in\n{seen}");
+    }
+    let after = kernel.ledger();
+    kernel.flush_dpcs();
+    assert!(after.held_locks.is_empty() && after.waiting.is_empty(), "{after}");
+    assert!(kernel.ledger().dpcs.is_empty());
 }
 
 #[test]

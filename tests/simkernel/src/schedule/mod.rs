@@ -36,7 +36,7 @@ thread_local! {
 }
 
 /// So many pauses without anything else happening are the end: everybody waits for somebody else.
-const PAUSES: u64 = 300_000;
+const PAUSES: u64 = 100_000;
 
 /// What cannot be an address: idle processors wait here for DPCs.
 const DPCS: usize = 1;
@@ -130,6 +130,11 @@ pub(crate) fn end() -> bool {
         schedule.actors.iter().for_each(|actor| actor.turn.notify_all());
         !schedule.stalled
     })
+}
+
+/// Whether this thread is in the schedule. A processor of a session that stalled may come here when the next one runs.
+fn is_own(schedule: &Schedule) -> bool {
+    ACTOR.get().is_some_and(|(number, _)| number == schedule.number)
 }
 
 /// Whether it has turned out that nobody can go on.
@@ -281,7 +286,7 @@ fn own_actor() -> usize {
 fn await_turn(own: usize, mut locked: MutexGuard<'_, Option<Schedule>>) {
     loop {
         let Some(schedule) = locked.as_mut() else { return };
-        if schedule.over || ACTOR.get().is_none_or(|(number, _)| number != schedule.number) {
+        if schedule.over || !is_own(schedule) {
             return;
         }
         if schedule.stalled {

@@ -155,7 +155,7 @@ pub(crate) fn start_processors() -> Processors {
 fn process(actor: (u64, usize)) {
     PROCESSOR.set(true);
     let _entered = enter(actor);
-    while is_active() {
+    while schedule().as_ref().is_some_and(|schedule| !schedule.over && super::is_own(schedule)) {
         if !processors::run_any(super::choose) {
             block("a DPC", DPCS);
         }
