@@ -1,0 +1,13 @@
+//! The NDK provider against a reference model: the same operations on both, and after each of them, when nothing is under
+//! way any more, the same results, callbacks, completions and memory.
+//!
+//! [`Session`] is the executor, [`Operation`] what it executes; the random tests and the fuzz target share both.
+
+mod consumer;
+mod operation;
+mod reference;
+mod session;
+
+pub use operation::{Event, Operation, Place, Post, Request, Slot};
+pub use reference::{Mismatch, Mistake, Outcomes};
+pub use session::{Report, Session, run, run_mistaken};

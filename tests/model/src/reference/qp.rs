@@ -1,0 +1,443 @@
+//! Queue pairs: posting, carrying out, flushing (4.4, 4.6, 4.9).
+
+use std::collections::VecDeque;
+
+use ndk_abi::{
+    ndkpi::{
+        NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE,
+        NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_OP_FLAG_READ_FENCE,
+        NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE,
+        NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
+        NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeWrite,
+    },
+    status::*,
+};
+
+use super::{
+    FastRegistration, Life, Mistake, Model, Result,
+    cq::Entry,
+    memory::{Extent, Right, overlap},
+};
+
+/// The longest transfer, in bytes.
+pub(super) const LONGEST: u64 = 1 << 30;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sge {
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+    pub(crate) token: u32,
+}
+
+pub(super) fn total(sges: &[Sge]) -> u64 {
+    sges.iter().map(|sge| u64::from(sge.length)).sum()
+}
+
+/// What an initiator request does.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Send { invalidate: Option<u32> },
+    Read { address: u64, token: u32 },
+    Write { address: u64, token: u32 },
+    FastRegister { region: usize, registration: FastRegistration },
+    Invalidate { region: usize },
+}
+
+/// A request as it is posted.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) context: usize,
+    pub(crate) work: Work,
+    pub(crate) sges: Vec<Sge>,
+    /// The data of an inline request.
+    pub(crate) inline: Option<Vec<u8>>,
+    pub(crate) flags: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Receive {
+    pub(super) context: usize,
+    pub(super) sges: Vec<Sge>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    Connecting,
+    Connected,
+    /// The peer has disconnected.
+    PeerGone,
+    Dead,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpSizes {
+    pub(crate) receives: u32,
+    pub(crate) requests: u32,
+    pub(crate) receive_sges: u32,
+    pub(crate) request_sges: u32,
+    pub(crate) inline: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) life: Life,
+    pub(crate) domain: usize,
+    pub(crate) receive_cq: usize,
+    pub(crate) initiator_cq: usize,
+    pub(crate) srq: Option<usize>,
+    sizes: QpSizes,
+    pub(crate) phase: Phase,
+    pub(super) peer: Option<usize>,
+    pub(super) connector: Option<usize>,
+    pub(super) may_read: bool,
+    requests: VecDeque<Request>,
+    receives: VecDeque<Receive>,
+}
+
+/// How a request ended: one of these statuses. `None`: it waits.
+type Outcome = Option<std::result::Result<(), Vec<NTSTATUS>>>;
+
+const COMMON: u32 = NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER;
+
+impl Work {
+    fn flags(&self) -> u32 {
+        COMMON
+            | match self {
+                Self::Send { .. } => NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT | NDK_OP_FLAG_INLINE,
+                Self::Write { .. } => NDK_OP_FLAG_INLINE,
+                Self::Read { .. } => NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
+                Self::FastRegister { .. } => {
+                    NDK_OP_FLAG_ALLOW_REMOTE_READ | NDK_OP_FLAG_ALLOW_REMOTE_WRITE | NDK_OP_FLAG_RDMA_READ_SINK
+                }
+                Self::Invalidate { .. } => 0,
+            }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Send { invalidate: None } => "NdkSend",
+            Self::Send { invalidate: Some(_) } => "NdkSendAndInvalidate",
+            Self::Read { .. } => "NdkRead",
+            Self::Write { .. } => "NdkWrite",
+            Self::FastRegister { .. } => "NdkFastRegister",
+            Self::Invalidate { .. } => "NdkInvalidate",
+        }
+    }
+
+    fn kind(&self) -> NDK_OPERATION_TYPE {
+        match self {
+            Self::Send { .. } => NdkOperationTypeSend,
+            Self::Read { .. } => NdkOperationTypeRead,
+            Self::Write { .. } => NdkOperationTypeWrite,
+            Self::FastRegister { .. } => NdkOperationTypeFastRegister,
+            Self::Invalidate { .. } => NdkOperationTypeInvalidate,
+        }
+    }
+}
+
+impl Qp {
+    /// The context that the consumer gives a queue pair.
+    pub(crate) fn context(index: usize) -> usize {
+        0x5150_0000 + index
+    }
+
+    /// Whether a request that has not ended names the region.
+    pub(super) fn uses(&self, region: usize) -> bool {
+        self.requests.iter().any(|request| match request.work {
+            Work::FastRegister { region: used, .. } | Work::Invalidate { region: used } => used == region,
+            _ => false,
+        })
+    }
+
+    /// Whether there are requests that wait, as only sends do.
+    pub(super) fn waits(&self) -> bool {
+        self.phase == Phase::Connected && !self.requests.is_empty()
+    }
+
+    pub(crate) fn peer(&self) -> Option<usize> {
+        self.peer
+    }
+}
+
+impl Model {
+    pub(crate) fn create_qp(
+        &mut self,
+        domain: usize,
+        cqs: (usize, usize),
+        srq: Option<usize>,
+        sizes: QpSizes,
+    ) -> usize {
+        self.qps.push(Qp {
+            life: Life::Open,
+            domain,
+            receive_cq: cqs.0,
+            initiator_cq: cqs.1,
+            srq,
+            sizes,
+            phase: Phase::Idle,
+            peer: None,
+            connector: None,
+            may_read: false,
+            requests: VecDeque::new(),
+            receives: VecDeque::new(),
+        });
+        self.qps.len() - 1
+    }
+
+    /// A post to the initiator queue.
+    pub(crate) fn post(&mut self, qp: usize, request: &Request, actual: NTSTATUS) -> Result<()> {
+        let Request { work, sges, flags, .. } = request;
+        let (queue, is_inline) = (&self.qps[qp], flags & NDK_OP_FLAG_INLINE != 0);
+        let read = matches!(work, Work::Read { .. });
+        let too_long = is_inline && total(sges) > queue.sizes.inline.into();
+        let mut broken = vec![
+            (flags & !work.flags() != 0 || too_long, STATUS_INVALID_PARAMETER_4),
+            (!is_inline && sges.len() > queue.sizes.request_sges as usize, STATUS_DATA_OVERRUN),
+            (total(sges) > LONGEST, STATUS_BUFFER_OVERFLOW),
+            (queue.phase != Phase::Connected, STATUS_CONNECTION_INVALID),
+            (read && !queue.may_read, STATUS_INVALID_DEVICE_REQUEST),
+            (queue.requests.len() >= queue.sizes.requests as usize, STATUS_NO_MORE_ENTRIES),
+        ];
+        if let Work::FastRegister { region, registration } = work {
+            broken.extend(registration.broken(&self.regions[*region]));
+        }
+        let accepted = self.judge(work.name(), &broken, actual)?;
+        if accepted {
+            if let Work::FastRegister { region, .. } = work {
+                self.regions[*region].spares -= 1;
+            }
+            self.qps[qp].requests.push_back(request.clone());
+        }
+        if !accepted || flags & NDK_OP_FLAG_DEFER == 0 {
+            self.run();
+        }
+        Ok(())
+    }
+
+    /// NdkReceive.
+    pub(crate) fn receive(&mut self, qp: usize, context: usize, sges: &[Sge], actual: NTSTATUS) -> Result<()> {
+        let queue = &self.qps[qp];
+        let broken = [
+            (queue.srq.is_some(), STATUS_INVALID_DEVICE_REQUEST),
+            (sges.len() > queue.sizes.receive_sges as usize, STATUS_DATA_OVERRUN),
+            (total(sges) > LONGEST, STATUS_BUFFER_OVERFLOW),
+            (queue.phase == Phase::Dead, STATUS_CONNECTION_INVALID),
+            (queue.receives.len() >= queue.sizes.receives as usize, STATUS_NO_MORE_ENTRIES),
+        ];
+        if self.judge("NdkReceive", &broken, actual)? {
+            self.qps[qp].receives.push_back(Receive { context, sges: sges.to_vec() });
+            self.run();
+        }
+        Ok(())
+    }
+
+    /// Carries out what can be carried out.
+    pub(super) fn run(&mut self) {
+        while (0..self.qps.len()).any(|qp| self.step(qp)) {}
+    }
+
+    /// The oldest request of a queue pair; false if there is none, or it waits.
+    pub(super) fn step(&mut self, qp: usize) -> bool {
+        let queue = &self.qps[qp];
+        let (Phase::Connected, Some(peer), Some(request)) = (queue.phase, queue.peer, queue.requests.front()) else {
+            return false;
+        };
+        let request = request.clone();
+        let outcome = match &request.work {
+            Work::Send { invalidate } => self.send(qp, peer, &request, *invalidate),
+            Work::Read { address, token } => self.read(qp, peer, &request, (*token, *address)),
+            Work::Write { address, token } => self.write(qp, peer, &request, (*token, *address)),
+            Work::FastRegister { region, registration } => self.fast_register(*region, registration),
+            Work::Invalidate { region } => Some(self.invalidate(*region)),
+        };
+        let Some(outcome) = outcome else { return false };
+        self.qps[qp].requests.pop_front();
+        self.complete_request(qp, &request, outcome.clone().err());
+        if outcome.is_err() {
+            self.abort(qp);
+        }
+        true
+    }
+
+    fn send(&mut self, qp: usize, peer: usize, request: &Request, invalidate: Option<u32>) -> Outcome {
+        if self.qps[peer].phase != Phase::Connected {
+            return None;
+        }
+        let receive = match self.qps[peer].srq {
+            Some(srq) => self.take_from_srq(srq),
+            None => self.qps[peer].receives.pop_front(),
+        }?;
+        let length = total(&request.sges);
+        if total(&receive.sges) < length {
+            self.complete_receive(peer, &receive, vec![STATUS_BUFFER_OVERFLOW], 0, None, true);
+            return Some(Err(vec![STATUS_DATA_ERROR]));
+        }
+        let (source, readable) = self.source(qp, request);
+        let (target, writable) = self.local(self.qps[peer].domain, &receive.sges, length, Right::LocalWrite);
+        let (sent, received) = match (readable, writable) {
+            (true, true) => {
+                self.copy(&target, &source, request);
+                let invalidated = invalidate.is_none_or(|token| self.invalidate_remotely(peer, token));
+                if invalidated {
+                    let solicited = request.flags & NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT != 0;
+                    self.complete_receive(peer, &receive, vec![STATUS_SUCCESS], length as u32, invalidate, solicited);
+                    return Some(Ok(()));
+                }
+                (vec![STATUS_DATA_ERROR], vec![STATUS_CANCELLED])
+            }
+            (false, true) => (vec![STATUS_ACCESS_VIOLATION], vec![STATUS_CANCELLED]),
+            (true, false) => (vec![STATUS_DATA_ERROR], vec![STATUS_ACCESS_VIOLATION]),
+            (false, false) => {
+                (vec![STATUS_ACCESS_VIOLATION, STATUS_DATA_ERROR], vec![STATUS_CANCELLED, STATUS_ACCESS_VIOLATION])
+            }
+        };
+        self.spoil(&target);
+        self.complete_receive(peer, &receive, received, 0, None, true);
+        Some(Err(sent))
+    }
+
+    fn invalidate_remotely(&mut self, receiver: usize, token: u32) -> bool {
+        let region = self.region_of(self.qps[receiver].domain, token);
+        region.is_some_and(|region| self.regions[region].remote_access && self.invalidate(region).is_ok())
+    }
+
+    /// Where the data of a request comes from, and whether all of it may be read. Inline data comes from nowhere.
+    fn source(&self, qp: usize, request: &Request) -> (Vec<Extent>, bool) {
+        if request.inline.is_some() {
+            return (Vec::new(), true);
+        }
+        self.local(self.qps[qp].domain, &request.sges, total(&request.sges), Right::LocalRead)
+    }
+
+    fn copy(&mut self, target: &[Extent], source: &[Extent], request: &Request) {
+        let data = request.inline.clone().unwrap_or_else(|| self.gather(source));
+        self.place(target, &data);
+        // So is what comes from a place that nobody knows the content of.
+        let unknown = overlap(source, &self.undefined);
+        if unknown
+            || overlap(target, source)
+            || target.iter().enumerate().any(|(n, one)| overlap(&[*one], &target[n + 1..]))
+        {
+            self.spoil(target);
+        }
+    }
+
+    fn write(&mut self, qp: usize, peer: usize, request: &Request, (token, address): (u32, u64)) -> Outcome {
+        let length = total(&request.sges);
+        if length == 0 {
+            return Some(Ok(()));
+        }
+        let target = match self.access(self.qps[peer].domain, (token, address, length), Right::RemoteWrite) {
+            Ok(target) => target,
+            Err(status) => return Some(Err(vec![status])),
+        };
+        let (source, readable) = self.source(qp, request);
+        if !readable {
+            self.spoil(&target);
+            return Some(Err(vec![STATUS_ACCESS_VIOLATION]));
+        }
+        self.copy(&target, &source, request);
+        Some(Ok(()))
+    }
+
+    fn read(&mut self, qp: usize, peer: usize, request: &Request, (token, address): (u32, u64)) -> Outcome {
+        let length = total(&request.sges);
+        if length == 0 {
+            return Some(Ok(()));
+        }
+        let source = self.access(self.qps[peer].domain, (token, address, length), Right::RemoteRead);
+        let (target, writable) = self.local(self.qps[qp].domain, &request.sges, length, Right::LocalWrite);
+        match source {
+            Ok(source) if writable => {
+                self.copy(&target, &source, request);
+                Some(Ok(()))
+            }
+            Ok(_) => {
+                self.spoil(&target);
+                Some(Err(vec![STATUS_ACCESS_VIOLATION]))
+            }
+            Err(status) if writable => Some(Err(vec![status])),
+            Err(status) => Some(Err(vec![status, STATUS_ACCESS_VIOLATION])),
+        }
+    }
+
+    fn fast_register(&mut self, region: usize, registration: &FastRegistration) -> Outcome {
+        let region = &mut self.regions[region];
+        if region.mapping.is_some() {
+            region.give_back_spare();
+            return Some(Err(vec![STATUS_INVALID_DEVICE_REQUEST]));
+        }
+        region.mapping = Some(registration.mapping());
+        Some(Ok(()))
+    }
+
+    fn invalidate(&mut self, region: usize) -> std::result::Result<(), Vec<NTSTATUS>> {
+        let region = &mut self.regions[region];
+        if !region.fast || region.mapping.take().is_none() {
+            return Err(vec![STATUS_INVALID_DEVICE_REQUEST]);
+        }
+        region.give_back_spare();
+        Ok(())
+    }
+
+    fn complete_request(&mut self, qp: usize, request: &Request, failure: Option<Vec<NTSTATUS>>) {
+        if failure.is_none() && request.flags & NDK_OP_FLAG_SILENT_SUCCESS != 0 {
+            return;
+        }
+        let entry = Entry {
+            qp,
+            solicited: failure.is_some(),
+            status: failure.unwrap_or(vec![STATUS_SUCCESS]),
+            context: request.context,
+            kind: request.work.kind(),
+            bytes: 0,
+            token: 0,
+        };
+        self.complete(self.qps[qp].initiator_cq, entry);
+    }
+
+    fn complete_receive(
+        &mut self,
+        qp: usize,
+        receive: &Receive,
+        status: Vec<NTSTATUS>,
+        bytes: u32,
+        invalidated: Option<u32>,
+        solicited: bool,
+    ) {
+        let kind = if invalidated.is_some() { NdkOperationTypeReceiveAndInvalidate } else { NdkOperationTypeReceive };
+        let token = invalidated.unwrap_or(0);
+        let entry = Entry { qp, status, context: receive.context, kind, bytes, token, solicited };
+        self.complete(self.qps[qp].receive_cq, entry);
+    }
+
+    /// NdkFlush: all that is posted is cancelled. Receives of a shared queue are not the queue pair's.
+    pub(crate) fn flush(&mut self, qp: usize) {
+        for request in std::mem::take(&mut self.qps[qp].requests) {
+            if let Work::FastRegister { region, .. } = request.work {
+                self.regions[region].give_back_spare();
+            }
+            self.complete_request(qp, &request, Some(vec![STATUS_CANCELLED]));
+        }
+        if self.mistake == Some(Mistake::FlushKeepsReceives) {
+            return;
+        }
+        for receive in std::mem::take(&mut self.qps[qp].receives) {
+            self.complete_receive(qp, &receive, vec![STATUS_CANCELLED], 0, None, true);
+        }
+    }
+
+    /// This side has ended the connection, or it was aborted.
+    pub(super) fn terminate(&mut self, qp: usize) {
+        self.qps[qp].phase = Phase::Dead;
+        self.flush(qp);
+    }
+
+    /// A connected queue pair lives on until its connector is closed; others are flushed.
+    pub(super) fn close_qp(&mut self, qp: usize) {
+        if !matches!(self.qps[qp].phase, Phase::Connected | Phase::PeerGone) {
+            self.flush(qp);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Memory operations of a session.
+
+use ndk_abi::wdm::PAGE_SIZE;
+use simkernel::Pages;
+
+use super::{BUFFER_PAGES, COMPLETED, FAST, Memory, REGIONS, Session, context, nth};
+use crate::{
+    operation::Place,
+    reference::{Extent, Life, Result, Sge, mismatch},
+};
+
+/// MDLs give an index, not an address: nothing is mapped there.
+const INDEX: u64 = 0x7FFE_0000_0000;
+
+impl Session {
+    pub(super) fn create_buffer(&mut self, index: usize) {
+        let pages = Pages::new(BUFFER_PAGES[index]);
+        let size = pages.size();
+        let bytes: Vec<u8> = (0..size).map(|at| (at * 31 + (at >> 8) + index * 57) as u8).collect();
+        pages.write(0, &bytes);
+        self.model.create_buffer(bytes);
+        let mdl = pages.mdl(0, size, INDEX);
+        let logical = self.adapter.pages(&mdl, size);
+        self.memory.push(Memory { pages, logical, _mdl: mdl });
+    }
+
+    pub(super) fn create_mr(&mut self, slot: usize) {
+        let index = self.model.create_mr(slot % 2, slot >= FAST);
+        self.handles.mrs.push(self.domains[slot % 2].create_mr(slot >= FAST));
+        self.slots.mrs[slot] = index;
+    }
+
+    /// What a [`Place`] names in a domain. The token: of a region that is registered, of any region (24 to 27), of the other
+    /// domain's (28), one that was (29), one that never was (30), none (31). The offset lies inside of the region, unless its
+    /// highest bit is set. The length fits, unless it is one more than that (6 of 8) or its highest bit is set; it is all the
+    /// rest (7), or anything up to that.
+    pub(super) fn place(&self, domain: usize, place: Place) -> Sge {
+        let class = place.token % 32;
+        let domain = if class == 28 { 1 - domain } else { domain };
+        let open = self.slots.mrs.iter().map(|&mr| &self.model.regions[mr]).filter(|region| region.domain == domain);
+        let fits =
+            open.filter(|region| region.life == Life::Open && (24..28).contains(&class) | region.range().is_some());
+        let region = nth(class, fits);
+        let (base, length) = region.and_then(|region| region.range()).unwrap_or((INDEX, 4096));
+        let token = match class {
+            29 => self.stale.last().copied().unwrap_or(7),
+            30 => 0xBAD0_0000 | place.offset,
+            31 => 0,
+            _ => region.map_or(0, |region| region.token),
+        };
+        const WILD: u32 = 1 << 31;
+        let offset = u64::from(place.offset);
+        let offset = if place.offset & WILD != 0 { offset } else { offset % (length + 1) };
+        let rest = length.saturating_sub(offset) as u32;
+        let length = match place.length {
+            wild if wild & WILD != 0 => wild,
+            more if more % 8 == 6 => rest + 1,
+            all if all % 8 == 7 => rest,
+            some => (some / 8) % (rest + 1),
+        };
+        Sge { address: base.wrapping_add(offset), length, token }
+    }
+
+    /// Where `length` bytes are read or written: if the place is "the rest" (7), or one byte more (6), they end there.
+    pub(super) fn target(&self, domain: usize, place: Place, length: u64) -> (u64, u32) {
+        let Sge { address, length: room, token } = self.place(domain, place);
+        let from_end = matches!(place.length % 8, 6 | 7) && length <= room.into();
+        (if from_end { address + u64::from(room) - length } else { address }, token)
+    }
+
+    fn mr(&self, number: u8) -> Option<(usize, usize)> {
+        let slot = usize::from(number) % REGIONS;
+        let mr = self.slots.mrs[slot];
+        (self.model.regions[mr].life == Life::Open).then_some((slot, mr))
+    }
+
+    pub(super) fn register(&mut self, mr: u8, offset: u16, length: u32, flags: u8) -> Result<()> {
+        let Some((slot, mr)) = self.mr(mr) else { return Ok(()) };
+        let size = self.memory[slot].pages.size();
+        let start = usize::from(offset) % size;
+        let length = (length as usize).clamp(1, size - start);
+        let mdl = self.memory[slot].pages.mdl(start, length, INDEX);
+        let base = mdl.virtual_address();
+        let flags = u32::from(flags) % 16;
+        let number = self.number();
+        self.step(
+            |session| {
+                let handle = session.handles.mrs[mr];
+                let status = handle.register(&mdl, length, flags, context(COMPLETED, number));
+                (status, handle.token())
+            },
+            |session, answer| {
+                let part = Extent { buffer: slot, start, length };
+                session.model.register(mr, part, base, flags, answer)
+            },
+        )?;
+        self.mdls.push(mdl);
+        Ok(())
+    }
+
+    pub(super) fn deregister(&mut self, mr: u8) -> Result<()> {
+        let Some((_, mr)) = self.mr(mr) else { return Ok(()) };
+        if !self.model.regions[mr].fast && self.model.regions[mr].token != 0 {
+            self.stale.push(self.model.regions[mr].token);
+        }
+        self.request(
+            |session, context| session.handles.mrs[mr].deregister(context),
+            |session| session.model.deregister(mr),
+        )
+    }
+
+    pub(super) fn initialize_fast(&mut self, mr: u8, pages: u32, remote_access: bool) -> Result<()> {
+        let Some((_, mr)) = self.mr(mr) else { return Ok(()) };
+        let number = self.number();
+        self.step(
+            |session| {
+                let handle = session.handles.mrs[mr];
+                let status = handle.initialize_fast(pages, remote_access, context(COMPLETED, number));
+                (status, handle.token())
+            },
+            |session, answer| session.model.initialize_fast(mr, pages, remote_access, answer),
+        )
+    }
+
+    /// The consumer's own writes.
+    pub(super) fn scribble(&mut self, buffer: u8, offset: u16, seed: u8) -> Result<()> {
+        let buffer = usize::from(buffer) % REGIONS;
+        let size = self.memory[buffer].pages.size();
+        let start = usize::from(offset) % size;
+        let bytes: Vec<u8> = (0..(size - start).min(PAGE_SIZE)).map(|at| (at as u8).wrapping_mul(seed | 1)).collect();
+        self.memory[buffer].pages.write(start, &bytes);
+        self.model.buffers[buffer].bytes[start..][..bytes.len()].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Compares the buffers that the model has written.
+    pub(super) fn compare_memory(&mut self) -> Result<()> {
+        // What is not defined is what it is.
+        for Extent { buffer, start, length } in std::mem::take(&mut self.model.undefined) {
+            let bytes = self.memory[buffer].pages.read(start, length);
+            let model = &mut self.model.buffers[buffer];
+            model.bytes[start..][..length].copy_from_slice(&bytes);
+            model.dirty = true;
+        }
+        for index in 0..REGIONS {
+            if std::mem::take(&mut self.model.buffers[index].dirty) {
+                self.compare_buffer(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn compare_all_memory(&self) -> Result<()> {
+        (0..REGIONS).try_for_each(|index| self.compare_buffer(index))
+    }
+
+    fn compare_buffer(&self, index: usize) -> Result<()> {
+        let model = &self.model.buffers[index].bytes;
+        let actual = self.memory[index].pages.read(0, model.len());
+        if actual != *model {
+            let at = actual.iter().zip(model).position(|(actual, model)| actual != model).unwrap_or(0);
+            let last = actual.iter().zip(model).rposition(|(actual, model)| actual != model).unwrap_or(0);
+            mismatch!("buffer {index} differs from byte {at} to {last}: {} not {}", actual[at], model[at]);
+        }
+        Ok(())
+    }
+}
