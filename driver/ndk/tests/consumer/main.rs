@@ -33,7 +33,6 @@ mod qp_post;
 mod read_invalidate;
 mod shared_endpoint;
 mod shared_endpoint_life;
-mod smb_direct;
 mod srq;
 mod stress;
 mod tables;

@@ -1,0 +1,311 @@
+//! One end of an SMB Direct connection: credits, messages, fragments; what the runner asks for, and what it finds.
+//!
+//! The state has one lock, which is held over posts too: NDKPI wants the posts to each queue one after the other, and a provider
+//! calls nothing back in them. Completions are in [`completion`], messages that come in [`incoming`], that go in [`outgoing`].
+
+mod completion;
+mod incoming;
+mod initiator;
+mod negotiation;
+mod outgoing;
+mod pool;
+
+pub(crate) use completion::CqEvents;
+pub(crate) use initiator::{Completed, Purpose};
+pub(crate) use pool::Pool;
+
+use core::sync::atomic::AtomicBool;
+
+use ndk_abi::ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_OP_FLAG_SILENT_SUCCESS, NDK_SGE};
+use ndk_abi::status::{NTSTATUS, STATUS_CONNECTION_INVALID, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS};
+use ndk_consumer::{Adapter, Data, QpDepths, Work};
+use platform::{Deferred, Passive, Slice};
+
+use crate::bell::Bell;
+use crate::credits::Credits;
+use crate::queue::Queue;
+use crate::region::{Region, RegionMemory};
+use crate::report::{Failure, Figures, Step};
+use crate::settings::Settings;
+use crate::{Cq, Fifo, Kernel, Lock, Pd, PlatformOf, Qp, Ref, lock, no_memory, shared};
+use completion::Queues;
+use incoming::Assembly;
+use initiator::Initiator;
+use negotiation::Terms;
+use outgoing::Outgoing;
+use pool::FreeSlots;
+
+/// Upper messages that may wait, in either direction. Both ends ask for less.
+const MESSAGES: usize = 64;
+/// Completions that may wait for the runner.
+const COMPLETIONS: usize = 64;
+
+/// One end of a connection. Dropping it closes its objects in this order.
+pub(crate) struct Connection<K: Kernel> {
+    qp: Qp<K>,
+    cqs: Queues<Cq<K>>,
+    /// Which queues were left with completions when the budget of a callback was spent.
+    unfinished: Queues<AtomicBool>,
+    deferred: Deferred<PlatformOf<K>>,
+    state: Lock<State<K>, K>,
+    bell: Ref<Bell<PlatformOf<K>>, K>,
+    settings: Settings,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The active side waits for the response.
+    Active,
+    /// The passive side waits for the request.
+    Passive,
+    Established,
+    /// No more messages; what is posted comes back.
+    Over,
+}
+
+/// KeepaliveRequested.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keepalive {
+    None,
+    Pending,
+    Sent,
+}
+
+/// An upper message that came.
+pub(crate) struct Message<K: Kernel> {
+    pub(crate) bytes: Slice<u8, PlatformOf<K>>,
+    /// The token that one of its fragments invalidated.
+    pub(crate) invalidated: Option<u32>,
+}
+
+struct State<K: Kernel> {
+    phase: Phase,
+    /// The connection is complete on this side.
+    up: bool,
+    /// The request that came before the accept was complete: slot and length.
+    held: Option<(u32, u32)>,
+    failure: Option<Failure>,
+    terms: Terms,
+    credits: Credits,
+    free: FreeSlots<K>,
+    /// Receives posted and not back.
+    posted_receives: u32,
+    initiator: Initiator<PlatformOf<K>>,
+    outgoing: Fifo<Outgoing<K>, K>,
+    assembly: Assembly<K>,
+    inbox: Fifo<Message<K>, K>,
+    completed: Fifo<Completed, K>,
+    keepalive: Keepalive,
+    /// The peer asked for a message.
+    answer_due: bool,
+    figures: Figures,
+}
+
+impl<K: Kernel> State<K> {
+    /// Notes the first failure: it ends the connection.
+    fn fail(&mut self, failure: Failure) {
+        if self.phase != Phase::Over {
+            self.phase = Phase::Over;
+            self.failure = Some(failure);
+        }
+    }
+}
+
+impl<K: Kernel> Connection<K> {
+    /// Makes the queues of one end, posts the receive of the negotiation, and arms.
+    pub(crate) fn new(
+        adapter: &Ref<Adapter<PlatformOf<K>>, K>,
+        pd: &Ref<Pd<K>, K>,
+        bell: &Ref<Bell<PlatformOf<K>>, K>,
+        settings: Settings,
+        is_active: bool,
+        passive: &Passive<'_>,
+    ) -> Result<Ref<Self, K>, NTSTATUS> {
+        let pool = shared::<_, K>(Pool::new(pd, &settings, passive)?)?;
+        let depths = [pool.receive_slots(), settings.initiator_depth];
+        let cqs = Queues::create(adapter, depths, passive)?;
+        let sizes = QpDepths { initiator_depth: settings.initiator_depth, initiator_sges: 1, inline_bytes: 0 };
+        let receives = (pool.receive_slots(), 1);
+        let free = FreeSlots::new(pool.receive_slots())?;
+        let qp = Qp::<K>::create_qp(pd, &cqs.receive, &cqs.initiator, 0, receives, &sizes, pool, passive)?;
+        let state = State {
+            phase: if is_active { Phase::Active } else { Phase::Passive },
+            up: false,
+            held: None,
+            failure: None,
+            terms: Terms::default(),
+            credits: Credits::new(settings.credits),
+            free,
+            posted_receives: 0,
+            initiator: Initiator::new(settings.initiator_depth, settings.send_slots).map_err(no_memory)?,
+            outgoing: Queue::new(MESSAGES).map_err(no_memory)?,
+            assembly: Assembly::default(),
+            inbox: Queue::new(MESSAGES).map_err(no_memory)?,
+            completed: Queue::new(COMPLETIONS).map_err(no_memory)?,
+            keepalive: Keepalive::None,
+            answer_due: false,
+            figures: Figures::default(),
+        };
+        let connection = shared::<_, K>(Self {
+            qp,
+            cqs,
+            unfinished: Queues::default(),
+            deferred: Deferred::default(),
+            state: lock::<_, K>(state),
+            bell: bell.clone(),
+            settings,
+        })?;
+        Deferred::initialize(&connection);
+        connection.cqs.receive.keep().serve(&connection);
+        connection.cqs.initiator.keep().serve(&connection);
+        connection.post_receive(&mut connection.state.lock())?;
+        connection.cqs.receive.arm(NDK_CQ_NOTIFY_ANY);
+        connection.cqs.initiator.arm(NDK_CQ_NOTIFY_ANY);
+        Ok(connection)
+    }
+
+    pub(crate) fn qp(&self) -> &Qp<K> {
+        &self.qp
+    }
+
+    /// The connection is complete (NdkCompleteConnect, NdkAccept): the negotiation begins, or goes on with what was held.
+    pub(crate) fn connected(&self) {
+        let mut state = self.state.lock();
+        state.up = true;
+        let result = match (state.phase, state.held.take()) {
+            (Phase::Active, _) => self.request(&mut state),
+            (Phase::Passive, Some((slot, length))) => self.negotiate(&mut state, slot, length),
+            _ => Ok(()),
+        };
+        if let Err(status) = result {
+            state.fail(Failure { step: Step::Negotiate, status });
+        }
+    }
+
+    /// Why the connection is over.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.state.lock().failure
+    }
+
+    pub(crate) fn is_established(&self) -> bool {
+        self.state.lock().phase == Phase::Established
+    }
+
+    /// Bytes of one RDMA transfer that the server allows.
+    pub(crate) fn read_write_size(&self) -> u32 {
+        self.state.lock().terms.read_write_size
+    }
+
+    /// Has no more messages sent. False: something is posted to the initiator queue still.
+    pub(crate) fn quiesce(&self) -> bool {
+        let mut state = self.state.lock();
+        state.phase = Phase::Over;
+        state.initiator.is_idle()
+    }
+
+    /// Whether everything posted came back.
+    pub(crate) fn is_drained(&self) -> bool {
+        let state = self.state.lock();
+        state.posted_receives == 0 && state.initiator.is_drained()
+    }
+
+    /// Takes a message that came.
+    pub(crate) fn take_message(&self) -> Option<Message<K>> {
+        self.state.lock().inbox.pop()
+    }
+
+    /// Takes a completion of [`Self::read`] or [`Self::invalidate`].
+    pub(crate) fn take_completed(&self) -> Option<Completed> {
+        self.state.lock().completed.pop()
+    }
+
+    /// Takes what was counted.
+    pub(crate) fn take_figures(&self) -> Figures {
+        core::mem::take(&mut self.state.lock().figures)
+    }
+
+    /// Deregisters the message buffers. Nothing may be posted any more.
+    pub(crate) fn release(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+        self.qp.keep().region.deregister(passive)
+    }
+
+    /// Asks for a sign of life. It came when [`Self::keepalive_answered`].
+    pub(crate) fn keepalive(this: &Ref<Self, K>) {
+        let mut state = this.state.lock();
+        state.keepalive = Keepalive::Pending;
+        Self::pump(this, &mut state);
+    }
+
+    pub(crate) fn keepalive_answered(&self) -> bool {
+        self.state.lock().keepalive == Keepalive::None
+    }
+
+    /// Makes `length` bytes of a region the peer's until one of the ends invalidates it. Ordered before later sends.
+    pub(crate) fn register(&self, region: &Region<K>, length: usize, flags: u32) -> Result<(), NTSTATUS> {
+        let work = Work::FastRegister { mr: region.mr(), lam: region.lam(), base: region.base(), length };
+        self.post(Purpose::Register, 0, &work, flags | NDK_OP_FLAG_SILENT_SUCCESS)
+    }
+
+    /// Ends that here. Its completion has the id.
+    pub(crate) fn invalidate(&self, region: &Region<K>, id: u32) -> Result<(), NTSTATUS> {
+        self.post(Purpose::Invalidate, id, &Work::Invalidate(region.mr()), 0)
+    }
+
+    /// Reads memory of the peer. Its completion has the id.
+    pub(crate) fn read(&self, sge: NDK_SGE, address: u64, token: u32, id: u32) -> Result<(), NTSTATUS> {
+        self.post(Purpose::Read, id, &Work::Read { sges: &[sge], address, token }, 0)
+    }
+
+    /// Writes memory of the peer. The send of the answer comes after it, so it is silent.
+    pub(crate) fn write(&self, sge: NDK_SGE, address: u64, token: u32) -> Result<(), NTSTATUS> {
+        let data = Data::Regions(&[sge]);
+        self.post(Purpose::Write, 0, &Work::Write { data, address, token }, NDK_OP_FLAG_SILENT_SUCCESS)
+    }
+
+    /// STATUS_NO_MORE_ENTRIES: the queue is full, for now.
+    fn post(
+        &self,
+        purpose: Purpose,
+        id: u32,
+        work: &Work<'_, RegionMemory<K>, PlatformOf<K>>,
+        flags: u32,
+    ) -> Result<(), NTSTATUS> {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Established {
+            return Err(STATUS_CONNECTION_INVALID);
+        }
+        if !state.initiator.has_room() {
+            return Err(STATUS_NO_MORE_ENTRIES);
+        }
+        let (context, _) = state.initiator.take(purpose, id);
+        match self.qp.post(context, work, flags) {
+            STATUS_SUCCESS => {
+                if flags & NDK_OP_FLAG_SILENT_SUCCESS == 0 {
+                    state.initiator.signalled(context);
+                }
+                Ok(())
+            }
+            status => {
+                state.fail(Failure { step: Step::Transport, status });
+                Err(status)
+            }
+        }
+    }
+
+    /// Posts a free receive slot.
+    fn post_receive(&self, state: &mut State<K>) -> Result<(), NTSTATUS> {
+        let slot = state.free.take().ok_or(STATUS_NO_MORE_ENTRIES)?;
+        let sge = self.qp.keep().receive_sge(slot, self.settings.receive_size);
+        match self.qp.receive(slot.into(), &[sge]) {
+            STATUS_SUCCESS => {
+                state.posted_receives = state.posted_receives.saturating_add(1);
+                Ok(())
+            }
+            status => {
+                state.free.give_back(slot);
+                Err(status)
+            }
+        }
+    }
+}

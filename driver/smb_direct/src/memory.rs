@@ -1,0 +1,143 @@
+//! Non-paged memory with its MDL, and registered memory.
+#![expect(unsafe_code, reason = "memory that the provider reads and writes meanwhile is copied by pointer")]
+
+use core::alloc::Layout;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use ndk_abi::ndkpi::{NDK_SGE, NDK_SGE_ADDRESS};
+use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER};
+use ndk_abi::wdm::PAGE_SIZE;
+use ndk_consumer::Pinned;
+use platform::{Passive, Platform};
+
+use crate::{Kernel, Mr, Pd, PlatformOf, Ref, shared};
+
+/// Whole pages.
+struct Pages<P: Platform> {
+    start: NonNull<u8>,
+    layout: Layout,
+    _platform: PhantomData<P>,
+}
+
+impl<P: Platform> Pages<P> {
+    fn new(length: usize) -> Result<Self, NTSTATUS> {
+        let size = length.max(1).checked_next_multiple_of(PAGE_SIZE).ok_or(STATUS_INVALID_PARAMETER)?;
+        let layout = Layout::from_size_align(size, PAGE_SIZE).map_err(|_| STATUS_INVALID_PARAMETER)?;
+        let start = P::allocate(layout).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        Ok(Self { start, layout, _platform: PhantomData })
+    }
+}
+
+impl<P: Platform> Drop for Pages<P> {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with this layout; users keep the owner.
+        unsafe { P::free(self.start, self.layout) };
+    }
+}
+
+/// `length` bytes of non-paged memory, from `offset` inside a page on, and their MDL.
+pub(crate) struct Buffer<K: Kernel> {
+    /// Before the pages, so that it goes first.
+    mdl: K::Mdl,
+    start: NonNull<u8>,
+    length: usize,
+    _pages: Pages<PlatformOf<K>>,
+}
+
+// SAFETY: bytes, which are only copied in and out; the MDL is Send.
+unsafe impl<K: Kernel> Send for Buffer<K> {}
+// SAFETY: as for Send; what is copied while the provider writes is torn, as with any hardware.
+unsafe impl<K: Kernel> Sync for Buffer<K> {}
+
+impl<K: Kernel> Buffer<K> {
+    pub(crate) fn new(length: usize, offset: usize) -> Result<Self, NTSTATUS> {
+        let end = length.checked_add(offset).filter(|_| length > 0 && offset < PAGE_SIZE);
+        let pages = Pages::<PlatformOf<K>>::new(end.ok_or(STATUS_INVALID_PARAMETER)?)?;
+        // SAFETY: the offset lies inside the first page.
+        let start = unsafe { pages.start.add(offset) };
+        // SAFETY: `length` bytes from `start` on are inside the pages, which go after the MDL.
+        let mdl = unsafe { K::describe(start, length) }.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        Ok(Self { mdl, start, length, _pages: pages })
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Where `length` bytes at `offset` are. `None`: out of bounds.
+    fn place(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
+        offset.checked_add(length).filter(|end| *end <= self.length)?;
+        // SAFETY: the offset is in bounds.
+        Some(unsafe { self.start.add(offset) })
+    }
+
+    /// Copies `bytes` to `offset`. STATUS_INVALID_PARAMETER: out of bounds.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), NTSTATUS> {
+        let place = self.place(offset, bytes.len()).ok_or(STATUS_INVALID_PARAMETER)?;
+        // SAFETY: in bounds; no reference to the memory is ever given out, so they do not overlap.
+        unsafe { place.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Fills `bytes` from `offset`. STATUS_INVALID_PARAMETER: out of bounds.
+    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), NTSTATUS> {
+        let place = self.place(offset, bytes.len()).ok_or(STATUS_INVALID_PARAMETER)?;
+        // SAFETY: as in `write`.
+        unsafe { place.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// The virtual address of the first byte in the MDL.
+    fn address(&self) -> u64 {
+        self.start.addr().get() as u64
+    }
+}
+
+// SAFETY: the MDL is the buffer's for life, and so is the memory.
+unsafe impl<K: Kernel> Pinned for Buffer<K> {
+    fn mdl(&self) -> NonNull<ndk_abi::wdm::MDL> {
+        self.mdl.mdl()
+    }
+}
+
+/// What a registered region keeps until its close has completed.
+pub(crate) struct Registration<K: Kernel> {
+    pub(crate) buffer: Buffer<K>,
+    _pd: Ref<Pd<K>, K>,
+}
+
+/// A buffer registered as a whole (NdkRegisterMr).
+pub(crate) struct Registered<K: Kernel> {
+    mr: Mr<Registration<K>, K>,
+    token: u32,
+}
+
+impl<K: Kernel> Registered<K> {
+    pub(crate) fn new(pd: &Ref<Pd<K>, K>, length: usize, flags: u32, passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
+        let keep = shared::<_, K>(Registration { buffer: Buffer::new(length, 0)?, _pd: pd.clone() })?;
+        let mr = Mr::<Registration<K>, K>::create_mr(pd, false, keep, passive)?;
+        mr.register(&mr.keep().buffer, length, flags, passive)?;
+        let token = mr.local_token();
+        Ok(Self { mr, token })
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer<K> {
+        &self.mr.keep().buffer
+    }
+
+    /// An entry for `length` bytes at `offset`; the provider checks the bounds.
+    pub(crate) fn sge(&self, offset: usize, length: u32) -> NDK_SGE {
+        let address = self.buffer().address().wrapping_add(offset as u64) as usize;
+        NDK_SGE {
+            u: NDK_SGE_ADDRESS::from_virtual(core::ptr::without_provenance_mut(address)),
+            Length: length,
+            MemoryRegionToken: self.token,
+        }
+    }
+
+    /// NdkDeregisterMr: when it returns, nothing uses the memory any more.
+    pub(crate) fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+        self.mr.deregister(passive)
+    }
+}

@@ -1,0 +1,109 @@
+//! What a run says.
+
+use ndk_abi::status::NTSTATUS;
+
+/// What the runner was doing. The numbers are those of the test IOCTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Step {
+    /// All of it: the end was reached.
+    Done = 0,
+    /// Opening the adapter and making objects.
+    Prepare = 1,
+    /// NdkListen, NdkConnect, NdkAccept, NdkCompleteConnect.
+    Connect = 2,
+    /// The negotiation of MS-SMBD.
+    Negotiate = 3,
+    /// Sends, receives, credits, fragments.
+    Transport = 4,
+    /// NdkFastRegister and the request.
+    Request = 5,
+    /// The server's reads and writes.
+    Transfer = 6,
+    /// The answer to a request.
+    Answer = 7,
+    /// Whose token was invalidated, and by whom.
+    Invalidation = 8,
+    /// Data that is not what was sent.
+    Data = 9,
+    /// Disconnecting, and getting everything posted back.
+    Disconnect = 10,
+    /// Somebody stopped the run.
+    Stopped = 11,
+}
+
+/// Where and why a run ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) step: Step,
+    pub(crate) status: NTSTATUS,
+}
+
+impl Step {
+    /// For `map_err`.
+    pub(crate) fn failed(self) -> impl Fn(NTSTATUS) -> Failure {
+        move |status| Failure { step: self, status }
+    }
+}
+
+/// What was done, counted over both ends unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Bytes of the client that the server read by RDMA, checked.
+    pub bytes_written: u64,
+    /// Bytes that the server wrote to the client by RDMA, checked.
+    pub bytes_read: u64,
+    /// Bytes of upper messages that came back as they were sent.
+    pub bytes_echoed: u64,
+    /// Messages sent.
+    pub messages_sent: u64,
+    /// Messages received.
+    pub messages_received: u64,
+    /// Times that a message had to wait for a credit.
+    pub credit_stalls: u64,
+    /// Times that a message had to wait for room in the initiator queue.
+    pub queue_stalls: u64,
+    /// Keepalives that were answered.
+    pub keepalives: u64,
+    /// Tokens of the client that the server invalidated.
+    pub remote_invalidations: u64,
+    /// Tokens that the client invalidated itself.
+    pub local_invalidations: u64,
+    /// Posted requests that came back cancelled.
+    pub cancelled: u64,
+    /// Connections made.
+    pub connections: u64,
+}
+
+impl Figures {
+    /// Adds what another one counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (mine, others) in [
+            (&mut self.bytes_written, other.bytes_written),
+            (&mut self.bytes_read, other.bytes_read),
+            (&mut self.bytes_echoed, other.bytes_echoed),
+            (&mut self.messages_sent, other.messages_sent),
+            (&mut self.messages_received, other.messages_received),
+            (&mut self.credit_stalls, other.credit_stalls),
+            (&mut self.queue_stalls, other.queue_stalls),
+            (&mut self.keepalives, other.keepalives),
+            (&mut self.remote_invalidations, other.remote_invalidations),
+            (&mut self.local_invalidations, other.local_invalidations),
+            (&mut self.cancelled, other.cancelled),
+            (&mut self.connections, other.connections),
+        ] {
+            *mine = mine.saturating_add(others);
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// [`Step::Done`], or the step that failed.
+    pub step: Step,
+    /// STATUS_SUCCESS, or why.
+    pub status: NTSTATUS,
+    /// What was done until then.
+    pub figures: Figures,
+}

@@ -1,0 +1,212 @@
+//! The server: accepts, one connection at a time, and serves the file.
+
+mod operation;
+
+use core::net::SocketAddr;
+
+use ndk_abi::ndkpi::{NDK_MR_FLAG_ALLOW_LOCAL_WRITE, NDK_MR_FLAG_RDMA_READ_SINK};
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
+use ndk_consumer::{Adapter, Offer};
+use platform::Passive;
+
+use crate::bell::Bell;
+use crate::connection::Connection;
+use crate::connector::ListenerEvents;
+use crate::memory::Registered;
+use crate::report::{Failure, Figures, Step};
+use crate::settings::Settings;
+use crate::{Connector, Kernel, Listener, Pd, PlatformOf, Ref, shared};
+use operation::Operation;
+
+/// SMB Direct over iWARP (IANA).
+pub(crate) const PORT: u16 = 5445;
+/// Requests that are served at a time.
+const OPERATIONS: usize = 16;
+/// Reads under way: what ksmbd asks for.
+const OUTBOUND_READS: u32 = 8;
+
+/// How the server behaves: as it should, or in a way that the client has to notice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conduct {
+    Honest,
+    /// Changes a byte of what it reads out.
+    CorruptsData,
+    /// Invalidates the second token instead of the first.
+    InvalidatesAnother,
+    /// Disconnects once, as soon as it has posted the reads of a write.
+    DisconnectsOnce,
+}
+
+pub(crate) struct Server<K: Kernel> {
+    end: Option<End<K>>,
+    listener: Listener<K>,
+    file: Registered<K>,
+    operations: [Option<Operation>; OPERATIONS],
+    conduct: Conduct,
+    settings: Settings,
+    /// Why the last connection ended, if not by the peer's doing.
+    failure: Option<Failure>,
+    figures: Figures,
+    pd: Ref<Pd<K>, K>,
+    adapter: Ref<Adapter<PlatformOf<K>>, K>,
+    bell: Ref<Bell<PlatformOf<K>>, K>,
+}
+
+/// A connection of the server.
+struct End<K: Kernel> {
+    connector: Connector<K>,
+    connection: Ref<Connection<K>, K>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Accepting,
+    Serving,
+    /// Waits for the initiator queue, then disconnects.
+    Leaving,
+    Disconnecting,
+    /// Waits for what was posted to come back.
+    Draining,
+}
+
+impl<K: Kernel> Server<K> {
+    /// Listens, with a file of `file_size` bytes.
+    pub(crate) fn new(
+        adapter: Ref<Adapter<PlatformOf<K>>, K>,
+        bell: &Ref<Bell<PlatformOf<K>>, K>,
+        address: SocketAddr,
+        settings: Settings,
+        conduct: Conduct,
+        file_size: usize,
+        passive: &Passive<'_>,
+    ) -> Result<Self, NTSTATUS> {
+        let pd = shared::<_, K>(Adapter::create_pd(&adapter, passive)?)?;
+        // The sink right is for adapters without NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED; others ignore it.
+        let flags = NDK_MR_FLAG_ALLOW_LOCAL_WRITE | NDK_MR_FLAG_RDMA_READ_SINK;
+        let file = Registered::new(&pd, file_size, flags, passive)?;
+        let events = ListenerEvents::new(&adapter, bell)?;
+        let listener = Listener::<K>::create_listener(&adapter, events, passive)?;
+        listener.listen(&address, passive)?;
+        Ok(Self {
+            end: None,
+            listener,
+            file,
+            operations: [const { None }; OPERATIONS],
+            conduct,
+            settings,
+            failure: None,
+            figures: Figures::default(),
+            pd,
+            adapter,
+            bell: bell.clone(),
+        })
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// The connection, once it serves.
+    pub(crate) fn connection(&self) -> Option<&Ref<Connection<K>, K>> {
+        self.end.as_ref().filter(|end| end.stage == Stage::Serving).map(|end| &end.connection)
+    }
+
+    /// Why a connection ended that should not have.
+    pub(crate) fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+
+    pub(crate) fn take_figures(&mut self) -> Figures {
+        core::mem::take(&mut self.figures)
+    }
+
+    /// Refuses new connections, and gives up the memory of the file. There is no connection.
+    pub(crate) fn close(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+        self.listener.keep().close();
+        self.file.deregister(passive)
+    }
+
+    /// Does what is to be done now. Called again whenever the bell has rung.
+    pub(crate) fn work(&mut self, passive: &Passive<'_>) -> Result<(), Failure> {
+        let Some(mut end) = self.end.take() else {
+            if let Some(connector) = self.listener.keep().take() {
+                self.end = Some(self.accept(connector, passive).map_err(Step::Connect.failed())?);
+            }
+            return Ok(());
+        };
+        // Looked at once: what changes later rings the bell again.
+        let lost = end.connector.keep().lost();
+        let failure = end.connection.failure();
+        if matches!(end.stage, Stage::Accepting | Stage::Serving) {
+            if lost {
+                end.connection.quiesce();
+                end.connection.qp().flush();
+                end.stage = Stage::Draining;
+            } else if let Some(failure) = failure {
+                if failure.status != STATUS_CANCELLED {
+                    self.failure = Some(failure);
+                }
+                end.stage = Stage::Leaving;
+            }
+        }
+        if self.advance(&mut end, passive)? {
+            self.end = Some(end);
+        }
+        Ok(())
+    }
+
+    /// False: the connection is gone.
+    fn advance(&mut self, end: &mut End<K>, passive: &Passive<'_>) -> Result<bool, Failure> {
+        match end.stage {
+            Stage::Accepting => match end.connector.keep().outcome() {
+                Some(STATUS_SUCCESS) => {
+                    end.connection.connected();
+                    end.stage = Stage::Serving;
+                }
+                Some(_the_client_gave_up) => return Ok(false),
+                None => {}
+            },
+            Stage::Serving => self.serve(end)?,
+            Stage::Leaving => {
+                // A refusal is on its way; after any other failure there is nothing to wait for.
+                let refused = end.connection.failure().is_some_and(|failure| failure.step == Step::Negotiate);
+                if end.connection.quiesce() || !refused {
+                    end.connector.keep().begin(|| end.connector.disconnect());
+                    end.stage = Stage::Disconnecting;
+                    self.bell.ring();
+                }
+            }
+            Stage::Disconnecting => {
+                if end.connector.keep().outcome().is_some() {
+                    // A disconnect that succeeded has flushed already; one that came too late has not.
+                    end.connection.qp().flush();
+                    end.stage = Stage::Draining;
+                    self.bell.ring();
+                }
+            }
+            Stage::Draining => {
+                if end.connection.is_drained() {
+                    self.operations = [const { None }; OPERATIONS];
+                    self.figures.add(&end.connection.take_figures());
+                    end.connection.release(passive).map_err(Step::Disconnect.failed())?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn accept(&self, connector: Connector<K>, passive: &Passive<'_>) -> Result<End<K>, NTSTATUS> {
+        let connection = Connection::new(&self.adapter, &self.pd, &self.bell, self.settings, false, passive)?;
+        let offer = Offer { inbound_reads: 0, outbound_reads: OUTBOUND_READS, private_data: &[] };
+        connector.keep().begin(|| connector.accept(connection.qp(), &offer));
+        Ok(End { connector, connection, stage: Stage::Accepting })
+    }
+}
+
+impl<K: Kernel> Drop for Server<K> {
+    fn drop(&mut self) {
+        self.listener.keep().close();
+    }
+}

@@ -1,0 +1,36 @@
+//! The connection variables of MS-SMBD 3.1.1.1 that are chosen here.
+
+/// One end's choice.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    /// The versions it speaks: lowest, highest.
+    pub(crate) versions: (u16, u16),
+    /// ReceiveCreditMax and SendCreditTarget. At least 2: the last credit is kept for messages that grant.
+    pub(crate) credits: u16,
+    /// MaxSendSize: bytes of one message.
+    pub(crate) send_size: u32,
+    /// MaxReceiveSize: bytes of one receive.
+    pub(crate) receive_size: u32,
+    /// MaxFragmentedRecvSize: bytes of one upper message.
+    pub(crate) fragmented_size: u32,
+    /// MaxReadWriteSize: bytes of one RDMA transfer of the server.
+    pub(crate) read_write_size: u32,
+    /// Places of the initiator queue.
+    pub(crate) initiator_depth: u32,
+    /// Messages on their way at a time.
+    pub(crate) send_slots: u32,
+}
+
+impl Settings {
+    /// What Windows clients are seen with; MaxReadWriteSize is that of ksmbd.
+    pub(crate) const DEFAULT: Self = Self {
+        versions: (crate::wire::VERSION, crate::wire::VERSION),
+        credits: 255,
+        send_size: 1364,
+        receive_size: 8192,
+        fragmented_size: 1 << 20,
+        read_write_size: 8 << 20,
+        initiator_depth: 384,
+        send_slots: 64,
+    };
+}
