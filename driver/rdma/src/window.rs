@@ -201,11 +201,11 @@ impl<P: Platform> Bind<P> {
             token: self.token,
         };
         let mut state = self.window.state.lock();
-        // Another queue pair may have bound it in between.
+        // Another queue pair has bound it in between: its binding is the next to end.
         if state.binding.is_some() || state.leaving.is_some() {
             drop(state);
             drop(binding);
-            return Err(Error::InvalidDeviceRequest);
+            return Ok(Invalidation::Busy);
         }
         state.binding = Some(binding);
         Ok(Invalidation::Done)

@@ -37,3 +37,4 @@ mod srq;
 mod stress;
 mod tables;
 mod transfer;
+mod window_races;
