@@ -34,6 +34,7 @@ mod read_invalidate;
 mod shared_endpoint;
 mod shared_endpoint_life;
 mod srq;
+mod srq_line;
 mod stress;
 mod tables;
 mod transfer;
