@@ -7,7 +7,7 @@ use core::{
     sync::atomic::{AtomicU8, AtomicU32, Ordering},
 };
 
-use crate::{Arc, Platform};
+use crate::{Arc, DISPATCH_LEVEL, Platform};
 
 /// Nothing to do, nobody running.
 const IDLE: u8 = 0;
@@ -18,12 +18,17 @@ const RUNNING: u8 = 2;
 /// `run` is executing and was asked for again.
 const AGAIN: u8 = 3;
 
-/// Every so many runs of an object come from a thread. Windows runs DPCs until none is queued, so objects that schedule
-/// themselves or each other would keep threads from running for as long as there is work (bug check 0x133).
+/// Every so many runs of an object that were asked for at DISPATCH_LEVEL come from a thread. Windows runs DPCs until none is
+/// queued, so objects that schedule themselves or each other would keep threads from running for as long as there is work
+/// (bug check 0x133). A run that a thread asks for does not count: that thread has its turn.
 const RUNS_PER_TURN: u32 = 64;
 
 /// An object with a deferred call.
 pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
+    /// Whether runs can lead to runs without end, so that threads must get their turn in between. Not of an object that only
+    /// passes on what runs of others, or threads, have brought: those others take turns.
+    const TAKES_TURNS: bool = true;
+
     /// The deferred call inside `self`.
     fn deferred(&self) -> &Deferred<P>;
 
@@ -35,7 +40,7 @@ pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
 /// The state of an object's deferred call. While it is queued or running it holds a reference to the object.
 pub struct Deferred<P: Platform> {
     state: AtomicU8,
-    /// Runs asked for, wrapping.
+    /// Runs asked for at DISPATCH_LEVEL, wrapping.
     runs: AtomicU32,
     dpc: UnsafeCell<P::Dpc>,
 }
@@ -89,9 +94,11 @@ impl<P: Platform> Deferred<P> {
 /// Queues the DPC of an object in state QUEUED; the reference goes with it.
 fn queue<T: RunDeferred<P>, P: Platform>(object: Arc<T, P>) {
     let dpc = object.deferred().dpc.get();
-    let run = object.deferred().runs.fetch_add(1, Ordering::Relaxed);
+    let in_turn = T::TAKES_TURNS
+        && P::irql() >= DISPATCH_LEVEL
+        && object.deferred().runs.fetch_add(1, Ordering::Relaxed) % RUNS_PER_TURN == RUNS_PER_TURN - 1;
     let _kept_by_dpc = Arc::into_raw(object);
-    if run % RUNS_PER_TURN == RUNS_PER_TURN - 1 {
+    if in_turn {
         // SAFETY: as below.
         unsafe { P::queue_dpc_in_turn(dpc) };
     } else {

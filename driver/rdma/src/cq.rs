@@ -41,7 +41,7 @@ pub struct CompletionQueue<P: Platform> {
     /// As `State::failed`, for posts to see without the lock.
     dead: AtomicBool,
     notify: Callback<Status>,
-    adapter: Arc<Adapter<P>, P>,
+    _count: Count<P>,
 }
 
 struct State<P: Platform> {
@@ -124,13 +124,13 @@ impl<P: Platform> CompletionQueue<P> {
             held: None,
         };
         let cq = Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(adapter, Kind::Cq)?),
+            on_close: OnClose::default(),
             deferred: Deferred::default(),
             timer: Timer::default(),
             state: SpinLock::<_, P>::new(state),
             dead: AtomicBool::new(false),
             notify,
-            adapter: adapter.clone(),
+            _count: Count::new(adapter, Kind::Cq)?,
         })?;
         Deferred::initialize(&cq);
         Timer::initialize(&cq);
@@ -171,7 +171,7 @@ impl<P: Platform> CompletionQueue<P> {
         state.failed = Some(error);
         state.ending = Some(0);
         this.dead.store(true, Ordering::Relaxed);
-        this.adapter.device().counters().cq_error();
+        this._count.adapter().device().counters().cq_error();
         Self::notify_if_due(this, state);
         Deferred::schedule(this);
     }
@@ -241,6 +241,9 @@ impl<P: Platform> CompletionQueue<P> {
 }
 
 impl<P: Platform> RunDeferred<P> for CompletionQueue<P> {
+    /// Completions come from queue pairs, which take turns.
+    const TAKES_TURNS: bool = false;
+
     fn deferred(&self) -> &Deferred<P> {
         &self.deferred
     }
