@@ -6,32 +6,26 @@ use crate::{
     Access, Error, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
     memory::Memory,
     region::{Invalidation, Range},
-    token::Target,
+    token::Found,
 };
 
 impl<P: Platform> ProtectionDomain<P> {
     /// Local access: what an SGE names. A window has no local token.
     pub(crate) fn local(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Result<Memory<P>, Error> {
         match this.adapter().device().tokens().find(token).ok_or(Error::AccessViolation)? {
-            Target::Region(region) => {
-                let region = region.upgrade().filter(|region| Arc::ptr_eq(region.pd(), this));
-                MemoryRegion::open(region.ok_or(Error::AccessViolation)?, range, right)
-            }
-            Target::Privileged(pd) if pd.refers_to(this) => {
+            Found::Region(region) if Arc::ptr_eq(region.pd(), this) => MemoryRegion::open(region, range, right),
+            Found::Privileged(pd) if Arc::ptr_eq(&pd, this) => {
                 Memory::privileged(range.address).ok_or(Error::AccessViolation)
             }
-            Target::Privileged(_) | Target::Window(_) => Err(Error::AccessViolation),
+            Found::Region(_) | Found::Privileged(_) | Found::Window(_) => Err(Error::AccessViolation),
         }
     }
 
     /// Invalidates the fast region that a local token names.
     pub(crate) fn invalidate(this: &Arc<Self, P>, token: u32) -> Result<Invalidation, Error> {
         match this.adapter().device().tokens().find(token).ok_or(Error::InvalidDeviceRequest)? {
-            Target::Region(region) => {
-                let region = region.upgrade().filter(|region| Arc::ptr_eq(region.pd(), this));
-                region.ok_or(Error::InvalidDeviceRequest)?.invalidate()
-            }
-            Target::Privileged(_) | Target::Window(_) => Err(Error::InvalidDeviceRequest),
+            Found::Region(region) if Arc::ptr_eq(region.pd(), this) => region.invalidate(),
+            Found::Region(_) | Found::Privileged(_) | Found::Window(_) => Err(Error::InvalidDeviceRequest),
         }
     }
 }
@@ -45,30 +39,20 @@ impl<P: Platform> QueuePair<P> {
         right: Access,
     ) -> Result<Memory<P>, Error> {
         match this.pd.adapter().device().tokens().find(token).ok_or(Error::AccessViolation)? {
-            Target::Region(region) => {
-                let region = region.upgrade().filter(|region| Arc::ptr_eq(region.pd(), &this.pd));
-                MemoryRegion::open(region.ok_or(Error::AccessViolation)?, range, right)
-            }
-            Target::Window(window) => {
-                let window = window.upgrade().ok_or(Error::AccessViolation)?;
-                MemoryWindow::open(window, this, token, range, right)
-            }
-            Target::Privileged(_) => Err(Error::AccessViolation),
+            Found::Region(region) if Arc::ptr_eq(region.pd(), &this.pd) => MemoryRegion::open(region, range, right),
+            Found::Window(window) => MemoryWindow::open(window, this, token, range, right),
+            Found::Region(_) | Found::Privileged(_) => Err(Error::AccessViolation),
         }
     }
 
     /// Invalidates what the peer of this queue pair names: a fast region, or a window that this queue pair bound.
     pub(crate) fn invalidate_for_peer(this: &Arc<Self, P>, token: u32) -> Result<Invalidation, Error> {
         match this.pd.adapter().device().tokens().find(token).ok_or(Error::InvalidDeviceRequest)? {
-            Target::Region(region) => {
-                let region = region.upgrade().filter(|region| Arc::ptr_eq(region.pd(), &this.pd));
-                let region = region.filter(|region| region.remotely_invalidatable());
-                region.ok_or(Error::InvalidDeviceRequest)?.invalidate()
+            Found::Region(region) if Arc::ptr_eq(region.pd(), &this.pd) && region.remotely_invalidatable() => {
+                region.invalidate()
             }
-            Target::Window(window) => {
-                window.upgrade().ok_or(Error::InvalidDeviceRequest)?.invalidate_remotely(this, token)
-            }
-            Target::Privileged(_) => Err(Error::InvalidDeviceRequest),
+            Found::Window(window) => window.invalidate_remotely(this, token),
+            Found::Region(_) | Found::Privileged(_) => Err(Error::InvalidDeviceRequest),
         }
     }
 }

@@ -6,18 +6,17 @@
 mod end;
 mod establish;
 
-pub use establish::{Accept, Connect, Source};
+pub use establish::{Accept, Connect};
 
 use core::net::SocketAddr;
 
 use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock, Weak};
 
 use crate::{
-    Adapter, Callback, Error, Listener, OnClose, QueuePair, SharedEndpoint, Status,
+    Adapter, Callback, Error, Listener, OnClose, QueuePair, Status,
     counts::{Count, Kind},
     limits,
-    listener::Waiting,
-    ports::{Connection, Endpoint},
+    ports::Endpoint,
 };
 
 /// Reads under way at once. The effective limits are the smaller of what both sides and the adapter allow.
@@ -95,13 +94,7 @@ struct State<P: Platform> {
     active: bool,
     peer: Option<Weak<Connector<P>, P>>,
     queue_pair: Option<Arc<QueuePair<P>, P>>,
-    /// The own address, or the listener's. Given up as soon as the connector is closed, so that it can be bound again.
     endpoint: Option<Arc<Endpoint<P>, P>>,
-    /// The own address, if it is shared. An antecedent: it stays until the close has been reported.
-    shared: Option<Arc<SharedEndpoint<P>, P>>,
-    connection: Option<Connection<P>>,
-    /// Passive: the place in the listener's backlog.
-    waiting: Option<Waiting<P>>,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
     limits: ReadLimits,
@@ -122,7 +115,7 @@ pub struct Connector<P: Platform> {
     on_close: OnClose<P>,
     deferred: Deferred<P>,
     state: SpinLock<State<P>, P>,
-    adapter: Arc<Adapter<P>, P>,
+    count: Count<P>,
     /// The listener that made it, which outlives it.
     listener: Option<Arc<Listener<P>, P>>,
 }
@@ -140,9 +133,6 @@ impl<P: Platform> Connector<P> {
             peer: None,
             queue_pair: None,
             endpoint: None,
-            shared: None,
-            connection: None,
-            waiting: None,
             local: None,
             remote: None,
             limits: ReadLimits::default(),
@@ -154,10 +144,10 @@ impl<P: Platform> Connector<P> {
             handle: None,
         };
         let connector = Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(adapter, Kind::Connector)?),
+            on_close: OnClose::default(),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
-            adapter: adapter.clone(),
+            count: Count::new(adapter, Kind::Connector)?,
             listener,
         })?;
         Deferred::initialize(&connector);
@@ -184,25 +174,11 @@ impl<P: Platform> Connector<P> {
 
     /// The adapter it was made through.
     pub fn adapter(&self) -> &Arc<Adapter<P>, P> {
-        &self.adapter
+        self.count.adapter()
     }
 }
 
 impl<P: Platform> State<P> {
-    fn establish(&mut self) {
-        self.phase = Phase::Connected;
-        if let Some(connection) = &mut self.connection {
-            connection.establish();
-        }
-    }
-
-    /// The connection, or the attempt at one, is over.
-    fn end(&mut self, phase: Phase) {
-        self.phase = phase;
-        self.connection = None;
-        self.waiting = None;
-    }
-
     /// Ends the request under way, to be reported by the deferred call.
     fn finish(&mut self, status: Status) {
         if let Some(request) = self.request.take()

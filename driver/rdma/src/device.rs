@@ -2,18 +2,21 @@
 
 use core::{
     net::IpAddr,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
-use platform::{Arc, Event, Passive, Platform};
+use platform::{Arc, Event, Passive, Platform, Slice};
 
 use crate::{Error, Kind, addresses::Addresses, counts::Counts, ports::Ports, token::Tokens};
+
+/// Places to count traffic.
+const METERS: usize = 64;
 
 /// The device: its addresses, its ports and its memory tokens.
 pub struct Device<P: Platform> {
     addresses: Addresses<P>,
     counts: Counts,
-    counters: Counters,
+    counters: Counters<P>,
     open_adapters: AtomicU32,
     ports: Ports<P>,
     tokens: Tokens<P>,
@@ -25,10 +28,10 @@ impl<P: Platform> Device<P> {
         Ok(Arc::try_new(Self {
             addresses: Addresses::default(),
             counts: Counts::default(),
-            counters: Counters::default(),
+            counters: Counters::new()?,
             open_adapters: AtomicU32::new(0),
-            ports: Ports::new()?,
-            tokens: Tokens::default(),
+            ports: Ports::default(),
+            tokens: Tokens::new()?,
         })?)
     }
 
@@ -59,7 +62,7 @@ impl<P: Platform> Device<P> {
     }
 
     /// The performance counters.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &Counters<P> {
         &self.counters
     }
 
@@ -120,17 +123,28 @@ impl<P: Platform> Drop for Adapter<P> {
 }
 
 /// The running totals of NDIS_NDK_PERFORMANCE_COUNTERS that a software device can count.
-#[derive(Default)]
-pub struct Counters {
+pub struct Counters<P: Platform> {
     connects: AtomicU64,
     accepts: AtomicU64,
     connect_failures: AtomicU64,
     connection_errors: AtomicU64,
     active_connections: AtomicU64,
     cq_errors: AtomicU64,
+    traffic: Slice<Traffic, P>,
+    next_meter: AtomicUsize,
+}
+
+/// What some of the queue pairs have moved. On a cache line of its own: others count on other processors.
+#[derive(Default)]
+#[repr(align(64))]
+struct Traffic {
     bytes: AtomicU64,
     requests: AtomicU64,
 }
+
+/// Which [`Traffic`] a queue pair counts in.
+#[derive(Clone, Copy)]
+pub(crate) struct Meter(usize);
 
 /// A reading of [`Counters`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -153,7 +167,20 @@ pub struct CounterValues {
     pub requests: u64,
 }
 
-impl Counters {
+impl<P: Platform> Counters<P> {
+    fn new() -> Result<Self, Error> {
+        Ok(Self {
+            connects: AtomicU64::new(0),
+            accepts: AtomicU64::new(0),
+            connect_failures: AtomicU64::new(0),
+            connection_errors: AtomicU64::new(0),
+            active_connections: AtomicU64::new(0),
+            cq_errors: AtomicU64::new(0),
+            traffic: Slice::from_fn(METERS, |_| Traffic::default())?,
+            next_meter: AtomicUsize::new(0),
+        })
+    }
+
     /// The current values; each is exact, the set is not a snapshot. IRQL: any.
     pub fn read(&self) -> CounterValues {
         CounterValues {
@@ -163,8 +190,8 @@ impl Counters {
             connection_errors: self.connection_errors.load(Ordering::Relaxed),
             active_connections: self.active_connections.load(Ordering::Relaxed),
             cq_errors: self.cq_errors.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            requests: self.requests.load(Ordering::Relaxed),
+            bytes: self.sum(|traffic| &traffic.bytes),
+            requests: self.sum(|traffic| &traffic.requests),
         }
     }
 
@@ -190,11 +217,20 @@ impl Counters {
         self.cq_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn moved(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    fn sum(&self, count: impl Fn(&Traffic) -> &AtomicU64) -> u64 {
+        self.traffic.iter().map(|traffic| count(traffic).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
 
-    pub(crate) fn request_done(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+    /// A place to count for a new queue pair.
+    pub(crate) fn meter(&self) -> Meter {
+        Meter(self.next_meter.fetch_add(1, Ordering::Relaxed) % METERS)
+    }
+
+    /// Counts what a queue pair has moved, and the requests it has carried out.
+    pub(crate) fn moved(&self, meter: Meter, bytes: u64, requests: u64) {
+        if let Some(traffic) = self.traffic.get(meter.0) {
+            traffic.bytes.fetch_add(bytes, Ordering::Relaxed);
+            traffic.requests.fetch_add(requests, Ordering::Relaxed);
+        }
     }
 }

@@ -155,13 +155,13 @@ impl<P: Platform> QueuePair<P> {
             Progress::Bytes(bytes) => {
                 state.done = state.done.saturating_add(u64::from(bytes));
                 state.cursor.advance(bytes);
-                counters.moved(u64::from(bytes));
+                counters.moved(this.meter, u64::from(bytes), 0);
                 Step::Moved(bytes)
             }
             Progress::Complete => {
                 finished = state.finish_oldest();
                 fatal |= this.report(finished.as_ref(), Ok(()));
-                counters.request_done();
+                counters.moved(this.meter, 0, 1);
                 Step::Moved(0)
             }
             Progress::Failed(error) => {

@@ -27,22 +27,18 @@ pub const READ_LIMIT: u32 = 64;
 /// Local addresses of the device.
 pub const ADDRESSES: usize = 256;
 /// Completion queues of the device.
-pub const CQS: u32 = 8_192;
+pub const CQS: u32 = 32_768;
 /// Protection domains of the device.
 pub const PDS: u32 = 4_096;
 /// Memory regions of the device.
-pub const MRS: u32 = 65_536;
+pub const MRS: u32 = 1 << 20;
 /// Memory windows of the device.
 pub const MWS: u32 = 65_536;
 /// Queue pairs of the device.
-pub const QPS: u32 = 4_096;
+pub const QPS: u32 = 32_768;
 /// Shared receive queues of the device.
 pub const SRQS: u32 = 1_024;
 /// Connectors of the device: one for each queue pair, and as many on their way.
 pub const CONNECTORS: u32 = 2 * QPS;
 /// Listeners of the device.
 pub const LISTENERS: u32 = 1_024;
-/// Shared endpoints of the device: more than there are ephemeral ports, so that these give out first.
-pub const SHARED_ENDPOINTS: u32 = 32_768;
-/// Connection requests of one listener that its consumer has not answered.
-pub const BACKLOG: u32 = 1_024;

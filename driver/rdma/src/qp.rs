@@ -11,6 +11,7 @@ use crate::{
     ProtectionDomain, ReadLimits, Sge, SharedReceiveQueue, Status,
     counts::{Count, Kind},
     cq::Member,
+    device::Meter,
     limits, memory,
     receive_queue::ReceiveQueue,
     request::{Cursor, InitiatorRequest, Operation, Receive, SgeList, total},
@@ -49,9 +50,11 @@ pub struct QueuePair<P: Platform> {
     pub(crate) state: SpinLock<State<P>, P>,
     context: usize,
     sizes: InitiatorSizes,
+    pub(crate) meter: Meter,
     shared: Option<Attachment<P>>,
     receive_cq: Member<P>,
     initiator_cq: Member<P>,
+    _count: Count<P>,
     pub(crate) pd: Arc<ProtectionDomain<P>, P>,
 }
 
@@ -144,14 +147,16 @@ impl<P: Platform> QueuePair<P> {
             sender_waits: false,
         };
         let queue_pair = Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Qp)?),
+            on_close: OnClose::default(),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
             context,
             sizes,
+            meter: pd.adapter().device().counters().meter(),
             shared,
             receive_cq: Member::new(receive_cq)?,
             initiator_cq: Member::new(initiator_cq)?,
+            _count: Count::new(pd.adapter(), Kind::Qp)?,
             pd: pd.clone(),
         })?;
         Deferred::initialize(&queue_pair);

@@ -1,16 +1,19 @@
-//! Memory tokens: an index and a key. Lookup takes constant time and one shard's lock.
+//! Memory tokens: an index and a key. Finding, making and ending one takes constant time and one shard's lock.
+//!
+//! Not a [`crate::roster::Roster`]: an entry's key outlives its use.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use platform::{Arc, Platform, Slice, SpinLock, Weak};
 
-use crate::{Device, Error, MemoryRegion, MemoryWindow, ProtectionDomain, limits};
+use crate::{Device, Error, MemoryRegion, MemoryWindow, ProtectionDomain};
 
 /// Shards of the table, so that lookups of different regions rarely meet.
 const SHARDS: usize = 64;
-/// Entries of one shard when it is full: 64 * 4096 leaves room for every region, window and privileged token.
-const SHARD_ENTRIES: usize = 4096;
-const _: () = assert!(SHARDS * SHARD_ENTRIES >= (limits::MRS + limits::MWS + limits::PDS) as usize);
+/// Parts of one shard. The first has `FIRST_ENTRIES`, each further one twice as many as the one before, so that a shard grows
+/// without moving what is in it, and a place is found without a search.
+const SEGMENTS: usize = 11;
+/// 64 shards of 16 * (2^11 - 1) entries leave room for every region, window and privileged token.
 const FIRST_ENTRIES: usize = 16;
 const KEY_BITS: u32 = 8;
 
@@ -22,48 +25,83 @@ pub(crate) enum Target<P: Platform> {
     Privileged(Weak<ProtectionDomain<P>, P>),
 }
 
-impl<P: Platform> Clone for Target<P> {
-    fn clone(&self) -> Self {
+/// What a token stands for, as long as it is looked at.
+pub(crate) enum Found<P: Platform> {
+    Region(Arc<MemoryRegion<P>, P>),
+    Window(Arc<MemoryWindow<P>, P>),
+    Privileged(Arc<ProtectionDomain<P>, P>),
+}
+
+impl<P: Platform> Target<P> {
+    fn upgrade(&self) -> Option<Found<P>> {
         match self {
-            Self::Region(region) => Self::Region(region.clone()),
-            Self::Window(window) => Self::Window(window.clone()),
-            Self::Privileged(pd) => Self::Privileged(pd.clone()),
+            Self::Region(region) => region.upgrade().map(Found::Region),
+            Self::Window(window) => window.upgrade().map(Found::Window),
+            Self::Privileged(pd) => pd.upgrade().map(Found::Privileged),
         }
     }
+}
+
+enum Content<P: Platform> {
+    Used(Target<P>),
+    /// The next free entry of the shard.
+    Free(Option<u32>),
 }
 
 struct Entry<P: Platform> {
     /// Changes with every use of the entry, so that a stale token does not name the next region.
     key: u8,
-    target: Option<Target<P>>,
+    content: Content<P>,
+}
+
+type Segment<P> = Slice<Entry<P>, P>;
+
+/// A part of the table. On cache lines of its own: lookups on other processors write others.
+#[repr(align(64))]
+struct Shard<P: Platform>(SpinLock<Entries<P>, P>);
+
+struct Entries<P: Platform> {
+    segments: [Segment<P>; SEGMENTS],
+    /// How many of them there are.
+    used: usize,
+    /// The first free entry.
+    free: Option<u32>,
 }
 
 /// The table of a device.
 pub(crate) struct Tokens<P: Platform> {
-    shards: [SpinLock<Slice<Entry<P>, P>, P>; SHARDS],
+    shards: Slice<Shard<P>, P>,
     next_shard: AtomicUsize,
 }
 
-impl<P: Platform> Default for Tokens<P> {
-    fn default() -> Self {
-        Self { shards: [const { SpinLock::<_, P>::new(Slice::empty()) }; SHARDS], next_shard: AtomicUsize::new(0) }
-    }
-}
-
 impl<P: Platform> Tokens<P> {
+    /// An empty table.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let empty = |_| {
+            Shard(SpinLock::<_, P>::new(Entries {
+                segments: [const { Slice::empty() }; SEGMENTS],
+                used: 0,
+                free: None,
+            }))
+        };
+        Ok(Self { shards: Slice::from_fn(SHARDS, empty)?, next_shard: AtomicUsize::new(0) })
+    }
+
     /// What `token` stands for, if it is valid.
-    pub(crate) fn find(&self, token: u32) -> Option<Target<P>> {
+    pub(crate) fn find(&self, token: u32) -> Option<Found<P>> {
         let (shard, slot, key) = split(token)?;
-        let entries = self.shards.get(shard)?.lock();
-        let entry = entries.get(slot)?;
-        let target = entry.target.as_ref().filter(|target| entry.key == key || matches!(target, Target::Window(_)));
-        target.cloned()
+        let mut entries = self.shards.get(shard)?.0.lock();
+        let entry = entries.get_mut(slot)?;
+        match &entry.content {
+            Content::Used(target) if entry.key == key || matches!(target, Target::Window(_)) => target.upgrade(),
+            Content::Used(_) | Content::Free(_) => None,
+        }
     }
 
     /// Gives the entry of `token`, which its owner has, a new key: the new token. Allocates nothing.
     pub(crate) fn renew(&self, token: u32) -> Option<u32> {
         let (shard, slot, _) = split(token)?;
-        let mut entries = self.shards.get(shard)?.lock();
+        let mut entries = self.shards.get(shard)?.0.lock();
         let entry = entries.get_mut(slot)?;
         entry.key = entry.key.wrapping_add(1);
         join(shard, slot, entry.key).ok()
@@ -71,52 +109,102 @@ impl<P: Platform> Tokens<P> {
 
     fn insert(&self, target: Target<P>) -> Result<u32, Error> {
         let start = self.next_shard.fetch_add(1, Ordering::Relaxed);
+        let mut target = Some(target);
         for distance in 0..SHARDS {
             let shard = start.wrapping_add(distance) % SHARDS;
-            if let Some(token) = self.insert_in(shard, &target)? {
+            if let Some(token) = self.insert_in(shard, &mut target)? {
                 return Ok(token);
             }
         }
         Err(Error::InsufficientResources)
     }
 
-    fn insert_in(&self, shard: usize, target: &Target<P>) -> Result<Option<u32>, Error> {
-        let lock = self.shards.get(shard).ok_or(Error::InternalError)?;
-        let mut larger = Slice::empty();
+    /// `None`: the shard is full.
+    fn insert_in(&self, shard: usize, target: &mut Option<Target<P>>) -> Result<Option<u32>, Error> {
+        let lock = &self.shards.get(shard).ok_or(Error::InternalError)?.0;
+        let mut spare = Slice::empty();
         loop {
             let mut entries = lock.lock();
-            if let Some((slot, entry)) = entries.iter_mut().enumerate().find(|(_, entry)| entry.target.is_none()) {
+            if let Some(slot) = entries.free {
+                let entry = entries.get_mut(slot as usize).ok_or(Error::InternalError)?;
+                let Content::Free(next) = entry.content else { return Err(Error::InternalError) };
+                entry.content = Content::Used(target.take().ok_or(Error::InternalError)?);
                 entry.key = entry.key.wrapping_add(1);
-                entry.target = Some(target.clone());
-                return join(shard, slot, entry.key).map(Some);
+                let key = entry.key;
+                entries.free = next;
+                return join(shard, slot as usize, key).map(Some);
             }
-            let length = entries.len();
-            if larger.len() > length {
-                for (new, old) in larger.iter_mut().zip(entries.iter_mut()) {
-                    core::mem::swap(new, old);
-                }
-                core::mem::swap(&mut *entries, &mut larger);
-                continue;
-            }
-            drop(entries);
-            let length = length.saturating_mul(2).clamp(FIRST_ENTRIES, SHARD_ENTRIES);
-            if larger.len() >= length {
+            if entries.used >= SEGMENTS {
                 return Ok(None);
             }
-            larger = Slice::from_fn(length, |_| Entry { key: 0, target: None })?;
+            entries.grow(&mut spare);
+            let (grown, needed) = (entries.free.is_some(), entries.used);
+            drop(entries);
+            // Made, and if somebody else was faster freed, without the lock.
+            if !grown {
+                spare = new_segment(needed)?;
+            }
         }
     }
 
     fn remove(&self, token: u32) {
         if let Some((shard, slot, _)) = split(token)
-            && let Some(lock) = self.shards.get(shard)
+            && let Some(shard) = self.shards.get(shard)
+            && let Ok(number) = u32::try_from(slot)
         {
-            let mut entries = lock.lock();
-            let target = entries.get_mut(slot).and_then(|entry| entry.target.take());
+            let mut entries = shard.0.lock();
+            let rest = entries.free.replace(number);
+            let old = entries.get_mut(slot).map(|entry| core::mem::replace(&mut entry.content, Content::Free(rest)));
             drop(entries);
-            drop(target);
+            drop(old);
         }
     }
+}
+
+impl<P: Platform> Entries<P> {
+    fn get_mut(&mut self, slot: usize) -> Option<&mut Entry<P>> {
+        let (segment, index) = place(slot)?;
+        self.segments.get_mut(segment)?.get_mut(index)
+    }
+
+    /// Makes `spare` the next segment, if it is the one that comes next.
+    fn grow(&mut self, spare: &mut Segment<P>) {
+        if spare.len() == segment_length(self.used)
+            && let Some(place) = self.segments.get_mut(self.used)
+        {
+            core::mem::swap(place, spare);
+            self.free = first_slot(self.used);
+            self.used = self.used.saturating_add(1);
+        }
+    }
+}
+
+/// The entries of a segment.
+fn segment_length(segment: usize) -> usize {
+    FIRST_ENTRIES << segment
+}
+
+/// The number of a segment's first entry: that of all entries before.
+fn first_slot(segment: usize) -> Option<u32> {
+    u32::try_from(segment_length(segment).checked_sub(FIRST_ENTRIES)?).ok()
+}
+
+/// The segment of a slot, and the index in it.
+fn place(slot: usize) -> Option<(usize, usize)> {
+    let number = slot.checked_add(FIRST_ENTRIES)?;
+    let segment = number.ilog2().checked_sub(FIRST_ENTRIES.ilog2())? as usize;
+    Some((segment, number.checked_sub(segment_length(segment))?))
+}
+
+/// A segment of free entries, each linked to the next. Half a MiB at most: initialised in far less than 100 microseconds.
+fn new_segment<P: Platform>(segment: usize) -> Result<Segment<P>, Error> {
+    let length = segment_length(segment);
+    let first = first_slot(segment).ok_or(Error::InternalError)?;
+    let entry = |index: usize| {
+        let next = index.checked_add(1).filter(|&next| next < length).and_then(|next| u32::try_from(next).ok());
+        Entry { key: 0, content: Content::Free(next.and_then(|next| next.checked_add(first))) }
+    };
+    Ok(Slice::from_fn(length, entry)?)
 }
 
 /// A token in use; freed when dropped.
