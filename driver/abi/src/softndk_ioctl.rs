@@ -31,6 +31,10 @@ c_consts! { SOFTNDK_CODES: u32;
     IOCTL_SOFTNDK_DIAGNOSTICS = softndk_control_code(4);
     /// In: [`SOFTNDK_TEST_PLANT`]. Out: nothing. Only in drivers built to be caught.
     IOCTL_SOFTNDK_TEST_PLANT = softndk_control_code(5);
+    /// In: [`SOFTNDK_TEST_SMB_DIRECT`]. Out: [`SOFTNDK_TEST_SMB_DIRECT_RESULT`]. STATUS_NOT_SUPPORTED unless the adapter's
+    /// parameter `TestConsumer` is 1; STATUS_INVALID_PARAMETER: no such scenario; STATUS_DEVICE_BUSY: one is running.
+    /// Completes when the scenario is over.
+    IOCTL_SOFTNDK_TEST_SMB_DIRECT = softndk_control_code(6);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;
@@ -169,6 +173,35 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x3c PendedRequests: u32,
         0x40 PinnedBytes: u64,
         0x48 PoolBytes: u64,
+    }
+
+    /// Has the test consumer in the driver perform a scenario, against itself. Their numbers: `Scenario` of `driver/smb_direct`.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_TEST_SMB_DIRECT, size 0x8 {
+        0x00 Version: u32,
+        0x04 Scenario: u32,
+    }
+
+    /// How a scenario ended: STATUS_SUCCESS, or why the step (`Step` of `driver/smb_direct`, 0 for the end) failed; and what was
+    /// done, counted over both ends. Bytes are those that were checked.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_TEST_SMB_DIRECT_RESULT, size 0x70 {
+        0x00 Version: u32,
+        0x04 Scenario: u32,
+        0x08 Status: NTSTATUS,
+        0x0c Step: u32,
+        0x10 BytesWritten: u64,
+        0x18 BytesRead: u64,
+        0x20 BytesEchoed: u64,
+        0x28 MessagesSent: u64,
+        0x30 MessagesReceived: u64,
+        0x38 CreditStalls: u64,
+        0x40 QueueStalls: u64,
+        0x48 Keepalives: u64,
+        0x50 RemoteInvalidations: u64,
+        0x58 LocalInvalidations: u64,
+        0x60 Cancelled: u64,
+        0x68 Connections: u64,
     }
 
     /// A planted fault, for the negative controls of the leak and IRQL checks.

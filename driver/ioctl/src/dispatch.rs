@@ -20,7 +20,7 @@ use ndk_abi::nd_ioctl::{
 };
 use ndk_abi::softndk_ioctl::{
     IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST,
-    IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT,
+    IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED};
 use platform::Passive;
@@ -37,7 +37,7 @@ use crate::{Host, Ref, Request, adapter, connector, cq, listener, mr, mw, pd, po
 /// Serves a request: completes it or pends it.
 pub(crate) fn dispatch<H: Host>(space: &Ref<Space<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
     let code = request.code();
-    match before_init(space, code, &mut request) {
+    match before_init(space, code, &mut request, passive) {
         Some(reply) => return finish(request, reply),
         None if !space.initialised.load(Ordering::Acquire) => {
             return finish(request, Err(STATUS_INVALID_DEVICE_STATE.into()));
@@ -61,11 +61,17 @@ pub(crate) fn dispatch<H: Host>(space: &Ref<Space<H>, H>, mut request: H::Reques
 }
 
 /// The codes that do not need PROVIDER_INIT, and those that no user may ever send.
-fn before_init<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request) -> Option<Reply> {
+fn before_init<H: Host>(
+    space: &Ref<Space<H>, H>,
+    code: u32,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Option<Reply> {
     Some(match code {
         IOCTL_ND_PROVIDER_INIT => provider::init(space, request),
         IOCTL_SOFTNDK_DIAGNOSTICS => provider::diagnostics(space, request),
         IOCTL_SOFTNDK_TEST_PLANT => provider::plant(space, request),
+        IOCTL_SOFTNDK_TEST_SMB_DIRECT => provider::test_smb_direct(space, request, passive),
         _ if is_for_users(code) => return None,
         // Unknown ones, and those of kernel callers (NDK_MR_REGISTER, all of partitions), which come by
         // IRP_MJ_INTERNAL_DEVICE_CONTROL.

@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use ndk_abi::softndk_ioctl::SOFTNDK_DIAGNOSTICS;
+use ndk_abi::softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_TEST_SMB_DIRECT_RESULT};
 use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
 use ndk_consumer::{AdapterSource, Pinned};
 use platform::{Passive, Platform};
@@ -42,6 +42,16 @@ pub unsafe trait Host: AdapterSource + Send + Sync + 'static {
     /// Fills in what the whole driver knows: `DriverVersion`, the object counts (`Adapters` to `SharedEndpoints`),
     /// `PinnedBytes`, `PoolBytes`. IRQL PASSIVE.
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS);
+
+    /// Has the test consumer perform a scenario, and wait until it is over. STATUS_NOT_SUPPORTED where there is none, or it is
+    /// not enabled.
+    fn test_smb_direct(
+        &self,
+        _scenario: u32,
+        _passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
+        Err(STATUS_NOT_SUPPORTED)
+    }
 
     /// Plants a fault (`SOFTNDK_TEST_PLANT_*`) to be caught by the checkers. Only builds made for that do.
     fn plant(&self, _kind: u32) -> NTSTATUS {

@@ -7,9 +7,11 @@ use ndk_abi::describe::ZeroInit;
 use ndk_abi::nd_ioctl::{ND_HANDLE, ND_RESOLVE_ADDRESS};
 use ndk_abi::sockaddr::SOCKADDR_INET;
 use ndk_abi::softndk_ioctl::{
-    SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PLANT,
+    SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PLANT, SOFTNDK_TEST_SMB_DIRECT,
+    SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS};
+use platform::Passive;
 use zerocopy::IntoBytes;
 
 use crate::decode::{Reply, input, output, overflow, room_for};
@@ -82,6 +84,13 @@ pub(crate) fn diagnostics<H: Host>(space: &Space<H>, request: &mut H::Request) -
     diagnostics.Files = device.files.load(Ordering::Relaxed);
     diagnostics.PendedRequests = device.pended.load(Ordering::Relaxed);
     output(request, &diagnostics)
+}
+
+/// The test consumer.
+pub(crate) fn test_smb_direct<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: SOFTNDK_TEST_SMB_DIRECT = input(request)?;
+    room_for::<SOFTNDK_TEST_SMB_DIRECT_RESULT>(request)?;
+    output(request, &space.device.host.test_smb_direct(input.Scenario, passive)?)
 }
 
 /// A planted fault, in builds made to be caught.

@@ -1,12 +1,13 @@
 //! Running a scenario.
 
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_DEVICE_BUSY, STATUS_SUCCESS};
+use ndk_abi::softndk_ioctl::{SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_SMB_DIRECT_RESULT};
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_DEVICE_BUSY, STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
 use ndk_consumer::OpenAdapters;
 use platform::{Event, Passive};
 
 use crate::bell::Bell;
 use crate::report::{Failure, Figures, Report, Step};
-use crate::{Kernel, Lock, PlatformOf, Ref, Scenario, lock, no_memory, shared};
+use crate::{Kernel, Lock, PlatformOf, Ref, Scenario, lock, no_memory};
 
 /// The consumer of one adapter. One scenario runs at a time.
 pub struct Consumer<K: Kernel> {
@@ -55,8 +56,38 @@ impl<K: Kernel> Consumer<K> {
         Ok(Report { step, status, figures })
     }
 
+    /// As [`Self::run`], from and to the structures of IOCTL_SOFTNDK_TEST_SMB_DIRECT. STATUS_INVALID_PARAMETER: no scenario has
+    /// this number.
+    pub fn serve(
+        &self,
+        kernel: &K,
+        number: u32,
+        passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
+        let scenario = Scenario::from_number(number).ok_or(STATUS_INVALID_PARAMETER)?;
+        let Report { step, status, figures } = self.run(kernel, scenario, passive)?;
+        Ok(SOFTNDK_TEST_SMB_DIRECT_RESULT {
+            Version: SOFTNDK_IOCTL_VERSION,
+            Scenario: number,
+            Status: status,
+            Step: step as u32,
+            BytesWritten: figures.bytes_written,
+            BytesRead: figures.bytes_read,
+            BytesEchoed: figures.bytes_echoed,
+            MessagesSent: figures.messages_sent,
+            MessagesReceived: figures.messages_received,
+            CreditStalls: figures.credit_stalls,
+            QueueStalls: figures.queue_stalls,
+            Keepalives: figures.keepalives,
+            RemoteInvalidations: figures.remote_invalidations,
+            LocalInvalidations: figures.local_invalidations,
+            Cancelled: figures.cancelled,
+            Connections: figures.connections,
+        })
+    }
+
     fn begin(&self) -> Result<Running<K>, NTSTATUS> {
-        let running = Running { bell: shared::<_, K>(Bell::new())?, finished: Event::new().map_err(no_memory)? };
+        let running = Running { bell: Bell::new()?, finished: Event::new().map_err(no_memory)? };
         let mut state = self.state.lock();
         if state.closed {
             return Err(STATUS_CANCELLED);

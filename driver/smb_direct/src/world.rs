@@ -90,7 +90,7 @@ impl<'a, K: Kernel> World<'a, K> {
             if let Some(value) = ready(self)? {
                 return Ok(value);
             }
-            self.bell.wait(self.passive).map_err(step.failed())?;
+            Bell::wait(&self.bell, self.passive).map_err(step.failed())?;
         }
     }
 
