@@ -55,11 +55,13 @@ unsafe impl<T: Send + Sync, P: Platform> Sync for Weak<T, P> {}
 
 impl<T, P: Platform> Arc<T, P> {
     /// Moves `value` to non-paged pool. IRQL <= DISPATCH.
+    #[track_caller]
     pub fn try_new(value: T) -> Result<Self, OutOfMemory> {
         Self::try_new_cyclic(|_| value)
     }
 
     /// As [`Arc::try_new`], for a value that wants a weak reference to itself.
+    #[track_caller]
     pub fn try_new_cyclic(make: impl FnOnce(&Weak<T, P>) -> T) -> Result<Self, OutOfMemory> {
         let memory = P::allocate(Layout::new::<Inner<T>>()).ok_or(OutOfMemory)?.cast::<Inner<T>>();
         // No strong reference yet, so upgrading fails until there is a value.

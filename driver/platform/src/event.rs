@@ -13,6 +13,7 @@ unsafe impl<P: Platform> Sync for Event<P> {}
 
 impl<P: Platform> Event<P> {
     /// A new event, not signalled, in memory that does not move.
+    #[track_caller]
     pub fn new() -> Result<Arc<Self, P>, OutOfMemory> {
         let event = Arc::try_new(Self(UnsafeCell::new(P::new_event())))?;
         // SAFETY: the event is in the Arc's memory, where it stays until it is freed; nobody else has seen it yet.

@@ -72,6 +72,9 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     type Timer: Send + Sync;
 
     /// Non-paged, zeroed memory, or `None`. IRQL <= DISPATCH. `layout.size()` is not 0.
+    ///
+    /// Callers on the way from the driver to here are `#[track_caller]`: a platform that keeps a ledger names who asked.
+    #[track_caller]
     fn allocate(layout: Layout) -> Option<NonNull<u8>>;
 
     /// Frees what [`Platform::allocate`] gave. IRQL <= DISPATCH.

@@ -24,6 +24,7 @@ impl<T, P: Platform> Slice<T, P> {
     }
 
     /// `length` elements, each made by `make`. IRQL <= DISPATCH; the time is linear in `length`.
+    #[track_caller]
     pub fn from_fn(length: usize, mut make: impl FnMut(usize) -> T) -> Result<Self, OutOfMemory> {
         let layout = Layout::array::<T>(length).map_err(|_| OutOfMemory)?;
         let memory = match layout.size() {
@@ -42,6 +43,7 @@ impl<T, P: Platform> Slice<T, P> {
 
 impl<T: Copy, P: Platform> Slice<T, P> {
     /// `length` copies of `value`.
+    #[track_caller]
     pub fn filled(length: usize, value: T) -> Result<Self, OutOfMemory> {
         Self::from_fn(length, |_| value)
     }

@@ -5,21 +5,26 @@
 
 use platform::{Arc, Platform, SpinLock};
 
-use crate::{Callback, Outcome};
+use crate::{Callback, Outcome, counts::Count};
 
-/// The close callback of an object. As a field it is declared first: it must be dropped, and thereby report, before the
-/// references to the antecedents go, which come last.
-pub struct OnClose<P: Platform>(SpinLock<Option<Callback<()>>, P>);
+/// The close callback of an object, and its place among those of its kind, which is free when the callback is called. As a
+/// field it is declared first: it must be dropped, and thereby report, before the references to the antecedents go, which
+/// come last.
+pub struct OnClose<P: Platform> {
+    count: Option<Count<P>>,
+    done: SpinLock<Option<Callback<()>>, P>,
+}
 
-impl<P: Platform> Default for OnClose<P> {
-    fn default() -> Self {
-        Self(SpinLock::<_, P>::new(None))
+impl<P: Platform> OnClose<P> {
+    pub(crate) fn new(count: Count<P>) -> Self {
+        Self { count: Some(count), done: SpinLock::<_, P>::new(None) }
     }
 }
 
 impl<P: Platform> Drop for OnClose<P> {
     fn drop(&mut self) {
-        if let Some(done) = self.0.get_mut().take() {
+        self.count = None;
+        if let Some(done) = self.done.get_mut().take() {
             done.call(());
         }
     }
@@ -40,10 +45,10 @@ pub trait Close<P: Platform>: Sized {
 /// object's last callback. IRQL <= DISPATCH. Cannot fail (NDK_FN_CLOSE_COMPLETION).
 pub fn close<T: Close<P>, P: Platform>(object: Arc<T, P>, done: Callback<()>) -> Outcome {
     T::begin_close(&object);
-    *object.on_close().0.lock() = Some(done);
+    *object.on_close().done.lock() = Some(done);
     match Arc::into_inner(object) {
         Some(object) => {
-            let _inline = object.on_close().0.lock().take();
+            let _inline = object.on_close().done.lock().take();
             Outcome::Done
         }
         None => Outcome::Pending,

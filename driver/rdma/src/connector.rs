@@ -6,17 +6,18 @@
 mod end;
 mod establish;
 
-pub use establish::{Accept, Connect};
+pub use establish::{Accept, Connect, Source};
 
 use core::net::SocketAddr;
 
 use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock, Weak};
 
 use crate::{
-    Adapter, Callback, Error, Listener, OnClose, QueuePair, Status,
+    Adapter, Callback, Error, Listener, OnClose, QueuePair, SharedEndpoint, Status,
     counts::{Count, Kind},
     limits,
-    ports::Endpoint,
+    listener::Waiting,
+    ports::{Connection, Endpoint},
 };
 
 /// Reads under way at once. The effective limits are the smaller of what both sides and the adapter allow.
@@ -94,7 +95,13 @@ struct State<P: Platform> {
     active: bool,
     peer: Option<Weak<Connector<P>, P>>,
     queue_pair: Option<Arc<QueuePair<P>, P>>,
+    /// The own address, or the listener's. Given up as soon as the connector is closed, so that it can be bound again.
     endpoint: Option<Arc<Endpoint<P>, P>>,
+    /// The own address, if it is shared. An antecedent: it stays until the close has been reported.
+    shared: Option<Arc<SharedEndpoint<P>, P>>,
+    connection: Option<Connection<P>>,
+    /// Passive: the place in the listener's backlog.
+    waiting: Option<Waiting<P>>,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
     limits: ReadLimits,
@@ -115,7 +122,7 @@ pub struct Connector<P: Platform> {
     on_close: OnClose<P>,
     deferred: Deferred<P>,
     state: SpinLock<State<P>, P>,
-    count: Count<P>,
+    adapter: Arc<Adapter<P>, P>,
     /// The listener that made it, which outlives it.
     listener: Option<Arc<Listener<P>, P>>,
 }
@@ -133,6 +140,9 @@ impl<P: Platform> Connector<P> {
             peer: None,
             queue_pair: None,
             endpoint: None,
+            shared: None,
+            connection: None,
+            waiting: None,
             local: None,
             remote: None,
             limits: ReadLimits::default(),
@@ -144,10 +154,10 @@ impl<P: Platform> Connector<P> {
             handle: None,
         };
         let connector = Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(adapter, Kind::Connector)?),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
-            count: Count::new(adapter, Kind::Connector)?,
+            adapter: adapter.clone(),
             listener,
         })?;
         Deferred::initialize(&connector);
@@ -174,11 +184,25 @@ impl<P: Platform> Connector<P> {
 
     /// The adapter it was made through.
     pub fn adapter(&self) -> &Arc<Adapter<P>, P> {
-        self.count.adapter()
+        &self.adapter
     }
 }
 
 impl<P: Platform> State<P> {
+    fn establish(&mut self) {
+        self.phase = Phase::Connected;
+        if let Some(connection) = &mut self.connection {
+            connection.establish();
+        }
+    }
+
+    /// The connection, or the attempt at one, is over.
+    fn end(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.connection = None;
+        self.waiting = None;
+    }
+
     /// Ends the request under way, to be reported by the deferred call.
     fn finish(&mut self, status: Status) {
         if let Some(request) = self.request.take()

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use platform::{Arc, Platform};
 
-use crate::{Adapter, Error, limits};
+use crate::{Adapter, Device, Error, limits};
 
 /// The kinds of object that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +25,12 @@ pub enum Kind {
     Connector,
     /// Listeners.
     Listener,
+    /// Shared endpoints.
+    SharedEndpoint,
 }
 
 impl Kind {
-    const COUNT: usize = 8;
+    const COUNT: usize = Self::SharedEndpoint as usize + 1;
 
     const fn limit(self) -> u32 {
         match self {
@@ -40,6 +42,7 @@ impl Kind {
             Self::Qp => limits::QPS,
             Self::Connector => limits::CONNECTORS,
             Self::Listener => limits::LISTENERS,
+            Self::SharedEndpoint => limits::SHARED_ENDPOINTS,
         }
     }
 }
@@ -58,31 +61,27 @@ impl Counts {
     }
 }
 
-/// One counted object: the reference of every object to its adapter, and thereby the last field that each drops.
+/// One counted object.
 pub(crate) struct Count<P: Platform> {
-    adapter: Arc<Adapter<P>, P>,
+    device: Arc<Device<P>, P>,
     kind: Kind,
 }
 
 impl<P: Platform> Count<P> {
-    pub(crate) fn new(adapter: &Arc<Adapter<P>, P>, kind: Kind) -> Result<Self, Error> {
+    pub(crate) fn new(adapter: &Adapter<P>, kind: Kind) -> Result<Self, Error> {
         let below_limit = |count: u32| if count < kind.limit() { count.checked_add(1) } else { None };
-        let counts = adapter.device().counts();
-        let count = counts.of(kind).ok_or(Error::InternalError)?;
+        let device = adapter.device();
+        let count = device.counts().of(kind).ok_or(Error::InternalError)?;
         count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, below_limit)
             .map_err(|_| Error::InsufficientResources)?;
-        Ok(Self { adapter: adapter.clone(), kind })
-    }
-
-    pub(crate) fn adapter(&self) -> &Arc<Adapter<P>, P> {
-        &self.adapter
+        Ok(Self { device: device.clone(), kind })
     }
 }
 
 impl<P: Platform> Drop for Count<P> {
     fn drop(&mut self) {
-        if let Some(count) = self.adapter.device().counts().of(self.kind) {
+        if let Some(count) = self.device.counts().of(self.kind) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -41,7 +41,7 @@ pub struct CompletionQueue<P: Platform> {
     /// As `State::failed`, for posts to see without the lock.
     dead: AtomicBool,
     notify: Callback<Status>,
-    _count: Count<P>,
+    adapter: Arc<Adapter<P>, P>,
 }
 
 struct State<P: Platform> {
@@ -124,13 +124,13 @@ impl<P: Platform> CompletionQueue<P> {
             held: None,
         };
         let cq = Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(adapter, Kind::Cq)?),
             deferred: Deferred::default(),
             timer: Timer::default(),
             state: SpinLock::<_, P>::new(state),
             dead: AtomicBool::new(false),
             notify,
-            _count: Count::new(adapter, Kind::Cq)?,
+            adapter: adapter.clone(),
         })?;
         Deferred::initialize(&cq);
         Timer::initialize(&cq);
@@ -171,7 +171,7 @@ impl<P: Platform> CompletionQueue<P> {
         state.failed = Some(error);
         state.ending = Some(0);
         this.dead.store(true, Ordering::Relaxed);
-        this._count.adapter().device().counters().cq_error();
+        this.adapter.device().counters().cq_error();
         Self::notify_if_due(this, state);
         Deferred::schedule(this);
     }

@@ -30,7 +30,7 @@ impl<P: Platform> Device<P> {
             counts: Counts::default(),
             counters: Counters::new()?,
             open_adapters: AtomicU32::new(0),
-            ports: Ports::default(),
+            ports: Ports::new()?,
             tokens: Tokens::new()?,
         })?)
     }

@@ -47,6 +47,8 @@ pub enum Error {
     InvalidAddress,
     /// The local address is in use.
     SharingViolation,
+    /// There is a connection between the two addresses.
+    AddressAlreadyExists,
     /// Every ephemeral port is in use.
     TooManyAddresses,
     /// There is no way to the destination.

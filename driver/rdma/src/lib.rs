@@ -2,8 +2,8 @@
 //! queues, queue pairs, connectors and listeners, in software.
 //!
 //! It knows neither Windows nor NDKPI: `ndk-provider` puts the dispatch tables on top, a [`platform::Platform`] is below.
-//! Everything may be called at IRQL <= DISPATCH_LEVEL unless it takes a [`platform::Passive`]. Order of locks: tables of the
-//! device, listener, connector, queue pair, shared receive queue, completion queue, window, region; no callback of a consumer
+//! Everything may be called at IRQL <= DISPATCH_LEVEL unless it takes a [`platform::Passive`]. Order of locks: tokens,
+//! listener, connector, queue pair, shared receive queue, completion queue, window, region, ports; no callback of a consumer
 //! and no last reference to an object goes while one is held.
 #![no_std]
 #![deny(
@@ -23,6 +23,7 @@ mod connector;
 mod counts;
 mod cq;
 mod device;
+mod endpoint;
 mod engine;
 mod error;
 pub mod limits;
@@ -43,10 +44,11 @@ mod window;
 pub use callback::Callback;
 pub use close::{Close, OnClose, close};
 pub use completion::{Completion, OperationKind};
-pub use connector::{Accept, Connect, Connector, DisconnectReason, ReadLimits};
+pub use connector::{Accept, Connect, Connector, DisconnectReason, ReadLimits, Source};
 pub use counts::Kind;
 pub use cq::{Arm, CompletionQueue};
 pub use device::{Adapter, CounterValues, Counters, Device};
+pub use endpoint::SharedEndpoint;
 pub use error::{Error, Outcome, Status};
 pub use listener::{ConnectEvent, Listener};
 pub use memory::Runs;

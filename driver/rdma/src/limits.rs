@@ -42,3 +42,7 @@ pub const SRQS: u32 = 1_024;
 pub const CONNECTORS: u32 = 2 * QPS;
 /// Listeners of the device.
 pub const LISTENERS: u32 = 1_024;
+/// Shared endpoints of the device: more than there are ephemeral ports, so that these give out first.
+pub const SHARED_ENDPOINTS: u32 = 32_768;
+/// Connection requests of one listener that its consumer has not answered.
+pub const BACKLOG: u32 = 1_024;

@@ -1,12 +1,16 @@
 //! Listeners.
 
-use core::net::SocketAddr;
+use core::{
+    net::SocketAddr,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use platform::{Arc, Platform, SpinLock};
 
 use crate::{
     Adapter, Callback, Close, Connector, Error, OnClose,
     counts::{Count, Kind},
+    limits,
     ports::{Endpoint, Wildcard},
 };
 
@@ -18,7 +22,9 @@ pub struct Listener<P: Platform> {
     on_close: OnClose<P>,
     event: ConnectEvent<P>,
     state: SpinLock<State<P>, P>,
-    count: Count<P>,
+    /// Requests that the consumer has not answered.
+    waiting: AtomicU32,
+    adapter: Arc<Adapter<P>, P>,
 }
 
 struct State<P: Platform> {
@@ -31,16 +37,18 @@ impl<P: Platform> Listener<P> {
     /// Makes a listener that does not listen yet. `event` is called at DISPATCH_LEVEL. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>, event: ConnectEvent<P>) -> Result<Arc<Self, P>, Error> {
         Ok(Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(adapter, Kind::Listener)?),
             event,
             state: SpinLock::<_, P>::new(State { endpoint: None, paused: false, closing: false }),
-            count: Count::new(adapter, Kind::Listener)?,
+            waiting: AtomicU32::new(0),
+            adapter: adapter.clone(),
         })?)
     }
 
     /// Starts to listen; port 0 picks one, the unspecified address stands for all of the adapter's. IRQL <= DISPATCH.
     pub fn listen(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
-        let endpoint = Endpoint::bind(this.count.adapter().device(), local, Wildcard::Allowed)?;
+        let endpoint = Endpoint::bind(this.adapter.device(), local, Wildcard::Allowed)?;
+        let endpoint = Arc::try_new(endpoint)?;
         let mut state = this.state.lock();
         if state.endpoint.is_some() || state.closing {
             drop(state);
@@ -63,13 +71,18 @@ impl<P: Platform> Listener<P> {
     }
 
     pub(crate) fn adapter(&self) -> &Arc<Adapter<P>, P> {
-        self.count.adapter()
+        &self.adapter
     }
 
-    /// The endpoint for a new connection, if connections are taken now.
-    pub(crate) fn admit(&self) -> Option<Arc<Endpoint<P>, P>> {
-        let state = self.state.lock();
-        if state.paused || state.closing { None } else { state.endpoint.clone() }
+    /// Admits a connection request, if requests are taken now.
+    pub(crate) fn admit(this: &Arc<Self, P>) -> Option<Admission<P>> {
+        let state = this.state.lock();
+        let endpoint = if state.paused || state.closing { None } else { state.endpoint.clone() };
+        drop(state);
+        let below_limit = |waiting: u32| if waiting < limits::BACKLOG { waiting.checked_add(1) } else { None };
+        let endpoint = endpoint?;
+        this.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below_limit).ok()?;
+        Some(Admission { endpoint, place: Waiting(this.clone()) })
     }
 
     /// Hands a connector to the consumer, unless the listener is being closed.
@@ -79,6 +92,22 @@ impl<P: Platform> Listener<P> {
         } else {
             self.event.call(connector);
         }
+    }
+}
+
+/// A connection request that was let in.
+pub(crate) struct Admission<P: Platform> {
+    /// The listener's endpoint, for the connector.
+    pub(crate) endpoint: Arc<Endpoint<P>, P>,
+    pub(crate) place: Waiting<P>,
+}
+
+/// A place in a listener's backlog, until the consumer has answered.
+pub(crate) struct Waiting<P: Platform>(Arc<Listener<P>, P>);
+
+impl<P: Platform> Drop for Waiting<P> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

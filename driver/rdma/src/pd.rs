@@ -13,22 +13,22 @@ pub struct ProtectionDomain<P: Platform> {
     on_close: OnClose<P>,
     /// The privileged token, made when a consumer first asks for it: a domain whose consumer never asks has none to guess.
     privileged: SpinLock<Option<Token<P>>, P>,
-    count: Count<P>,
+    adapter: Arc<Adapter<P>, P>,
 }
 
 impl<P: Platform> ProtectionDomain<P> {
     /// Makes a domain. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>) -> Result<Arc<Self, P>, Error> {
         Ok(Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(adapter, Kind::Pd)?),
             privileged: SpinLock::<_, P>::new(None),
-            count: Count::new(adapter, Kind::Pd)?,
+            adapter: adapter.clone(),
         })?)
     }
 
     /// The adapter it was made through.
     pub fn adapter(&self) -> &Arc<Adapter<P>, P> {
-        self.count.adapter()
+        &self.adapter
     }
 
     /// The token that gives local read and write over logical addresses, never remotely

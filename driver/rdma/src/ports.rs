@@ -1,4 +1,4 @@
-//! Local addresses in use. The port space of the device is its own (IND2Connector::Bind).
+//! Local addresses and connections in use. The port space of the device is its own (IND2Connector::Bind).
 
 use core::{
     net::{IpAddr, SocketAddr},
@@ -13,23 +13,9 @@ use crate::{Device, Error, Listener};
 const FIRST_EPHEMERAL: u16 = 49_152;
 const EPHEMERAL_PORTS: u16 = u16::MAX - FIRST_EPHEMERAL + 1;
 const FIRST_ENTRIES: usize = 16;
-
-struct Entry<P: Platform> {
-    local: SocketAddr,
-    listener: Option<Weak<Listener<P>, P>>,
-}
-
-/// The table of a device.
-pub(crate) struct Ports<P: Platform> {
-    table: SpinLock<Slice<Option<Entry<P>>, P>, P>,
-    next: AtomicU16,
-}
-
-impl<P: Platform> Default for Ports<P> {
-    fn default() -> Self {
-        Self { table: SpinLock::<_, P>::new(Slice::empty()), next: AtomicU16::new(0) }
-    }
-}
+/// Chains of entries, so that looking for a free port does not take the square of their number.
+const CHAINS: usize = 4_096;
+const END: u32 = u32::MAX;
 
 /// Which addresses may be bound.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,49 +26,120 @@ pub(crate) enum Wildcard {
     Refused,
 }
 
-/// A local address in use; free again when the last reference goes.
-pub(crate) struct Endpoint<P: Platform> {
+/// What is in use.
+enum Claim<P: Platform> {
+    Address { local: SocketAddr, listener: Option<Weak<Listener<P>, P>> },
+    Connection { local: SocketAddr, remote: SocketAddr, active: bool },
+}
+
+struct Entry<P: Platform> {
+    claim: Option<Claim<P>>,
+    /// The next one of the same chain, or the next free one.
+    next: u32,
+}
+
+struct Table<P: Platform> {
+    chains: Slice<u32, P>,
+    entries: Slice<Entry<P>, P>,
+    free: u32,
+}
+
+/// The table of a device. Its lock comes last: no other is taken while it is held.
+pub(crate) struct Ports<P: Platform> {
+    table: SpinLock<Table<P>, P>,
+    next: AtomicU16,
+}
+
+/// A place in the table; free again when dropped.
+struct Place<P: Platform> {
     device: Arc<Device<P>, P>,
-    slot: usize,
+    index: u32,
+}
+
+impl<P: Platform> Drop for Place<P> {
+    fn drop(&mut self) {
+        let claim = self.device.ports().table.lock().remove(self.index);
+        drop(claim);
+    }
+}
+
+/// A local address in use.
+pub(crate) struct Endpoint<P: Platform> {
+    place: Place<P>,
     local: SocketAddr,
 }
 
 impl<P: Platform> Endpoint<P> {
     /// Takes a local address; port 0 picks an ephemeral one.
-    pub(crate) fn bind(
-        device: &Arc<Device<P>, P>,
-        local: SocketAddr,
-        wildcard: Wildcard,
-    ) -> Result<Arc<Self, P>, Error> {
+    pub(crate) fn bind(device: &Arc<Device<P>, P>, local: SocketAddr, wildcard: Wildcard) -> Result<Self, Error> {
         let unspecified = local.ip().is_unspecified() && wildcard == Wildcard::Allowed;
         if !unspecified && !device.has_address(local.ip()) {
             return Err(Error::InvalidAddress);
         }
-        let (slot, local) = device.ports().take(local)?;
-        // From here on `endpoint` gives the slot back, also if the allocation of its Arc fails.
-        Ok(Arc::try_new(Self { device: device.clone(), slot, local })?)
+        let mut bound = local;
+        let place = Place::take(device, |ports, table| {
+            bound = ports.choose_port(table, local)?;
+            Ok(Claim::Address { local: bound, listener: None })
+        })?;
+        Ok(Self { place, local: bound })
     }
 
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Has connects to this address go to `listener`; `None` ends that.
-    pub(crate) fn set_listener(&self, listener: Option<Weak<Listener<P>, P>>) {
-        let mut table = self.device.ports().table.lock();
-        let entry = table.get_mut(self.slot).and_then(Option::as_mut);
-        let old = entry.and_then(|entry| core::mem::replace(&mut entry.listener, listener));
+    /// Has connects to this address go to `new`; `None` ends that.
+    pub(crate) fn set_listener(&self, new: Option<Weak<Listener<P>, P>>) {
+        let mut table = self.place.device.ports().table.lock();
+        let old = match table.claim_mut(self.place.index) {
+            Some(Claim::Address { listener, .. }) => core::mem::replace(listener, new),
+            _ => None,
+        };
         drop(table);
         drop(old);
     }
 }
 
-impl<P: Platform> Drop for Endpoint<P> {
+/// One side of a connection, or of an attempt at one. Counted as active from when it is established until it is dropped.
+pub(crate) struct Connection<P: Platform> {
+    place: Place<P>,
+    active: bool,
+    established: bool,
+}
+
+impl<P: Platform> Connection<P> {
+    /// Enters an active side, of which there is one for each pair of addresses: [`Error::AddressAlreadyExists`].
+    pub(crate) fn active(device: &Arc<Device<P>, P>, local: SocketAddr, remote: SocketAddr) -> Result<Self, Error> {
+        let place = Place::take(device, |_, table| {
+            let exists = table.chain(chain_of_connection(local, remote)).any(|claim| match claim {
+                Claim::Connection { local: ours, remote: theirs, active: true } => (*ours, *theirs) == (local, remote),
+                _ => false,
+            });
+            if exists {
+                return Err(Error::AddressAlreadyExists);
+            }
+            Ok(Claim::Connection { local, remote, active: true })
+        })?;
+        Ok(Self { place, active: true, established: false })
+    }
+
+    /// Enters a passive side. It may outlive its active one, so it stands in the way of no other.
+    pub(crate) fn passive(device: &Arc<Device<P>, P>, local: SocketAddr, remote: SocketAddr) -> Result<Self, Error> {
+        let place = Place::take(device, |_, _| Ok(Claim::Connection { local, remote, active: false }))?;
+        Ok(Self { place, active: false, established: false })
+    }
+
+    pub(crate) fn establish(&mut self) {
+        self.established = true;
+        self.place.device.counters().connected(self.active);
+    }
+}
+
+impl<P: Platform> Drop for Connection<P> {
     fn drop(&mut self) {
-        let mut table = self.device.ports().table.lock();
-        let entry = table.get_mut(self.slot).and_then(Option::take);
-        drop(table);
-        drop(entry);
+        if self.established {
+            self.place.device.counters().disconnected();
+        }
     }
 }
 
@@ -91,44 +148,142 @@ fn overlap(a: IpAddr, b: IpAddr) -> bool {
     a.is_ipv4() == b.is_ipv4() && (a == b || a.is_unspecified() || b.is_unspecified())
 }
 
-impl<P: Platform> Ports<P> {
-    fn take(&self, local: SocketAddr) -> Result<(usize, SocketAddr), Error> {
-        let mut larger = Slice::empty();
-        loop {
-            let mut table = self.table.lock();
-            let local = self.choose_port(&table, local)?;
-            if let Some((slot, place)) = table.iter_mut().enumerate().find(|(_, entry)| entry.is_none()) {
-                *place = Some(Entry { local, listener: None });
-                return Ok((slot, local));
-            }
-            let length = table.len();
-            if larger.len() > length {
-                for (new, old) in larger.iter_mut().zip(table.iter_mut()) {
-                    core::mem::swap(new, old);
-                }
-                core::mem::swap(&mut *table, &mut larger);
-                continue;
-            }
-            drop(table);
-            larger = Slice::from_fn(length.saturating_mul(2).max(FIRST_ENTRIES), |_| None)?;
+fn chain_of_port(port: u16) -> usize {
+    usize::from(port) % CHAINS
+}
+
+/// FNV-1a, by words.
+fn chain_of_connection(local: SocketAddr, remote: SocketAddr) -> usize {
+    let words = [local, remote].map(|address| {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => u128::from(ip.to_bits()),
+            IpAddr::V6(ip) => ip.to_bits(),
+        };
+        (ip >> 64) as u64 ^ ip as u64 ^ u64::from(address.port()) << 48
+    });
+    let hash = words.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, word| {
+        let mixed = (hash ^ word).wrapping_mul(0x0100_0000_01B3);
+        // The upper bits depend on all of the word, the lower ones do not.
+        mixed ^ mixed >> 32
+    });
+    hash as usize % CHAINS
+}
+
+impl<P: Platform> Claim<P> {
+    fn chain(&self) -> usize {
+        match self {
+            Self::Address { local, .. } => chain_of_port(local.port()),
+            Self::Connection { local, remote, .. } => chain_of_connection(*local, *remote),
         }
     }
+}
 
-    fn choose_port(&self, table: &[Option<Entry<P>>], local: SocketAddr) -> Result<SocketAddr, Error> {
+impl<P: Platform> Table<P> {
+    fn claim_mut(&mut self, index: u32) -> Option<&mut Claim<P>> {
+        self.entries.get_mut(index as usize)?.claim.as_mut()
+    }
+
+    /// The claims of a chain.
+    fn chain(&self, chain: usize) -> impl Iterator<Item = &Claim<P>> {
+        let mut next = self.chains.get(chain).copied().unwrap_or(END);
+        core::iter::from_fn(move || {
+            let entry = self.entries.get(next as usize)?;
+            next = entry.next;
+            entry.claim.as_ref()
+        })
+    }
+
+    /// Puts a claim into the first free entry, if there is one.
+    fn insert(&mut self, claim: Claim<P>) -> Option<u32> {
+        let index = self.free;
+        let first = self.chains.get_mut(claim.chain())?;
+        let entry = self.entries.get_mut(index as usize)?;
+        self.free = core::mem::replace(&mut entry.next, core::mem::replace(first, index));
+        entry.claim = Some(claim);
+        Some(index)
+    }
+
+    fn remove(&mut self, index: u32) -> Option<Claim<P>> {
+        let entry = self.entries.get_mut(index as usize)?;
+        let claim = entry.claim.take()?;
+        let next = core::mem::replace(&mut entry.next, self.free);
+        self.free = index;
+        let first = self.chains.get_mut(claim.chain())?;
+        if *first == index {
+            *first = next;
+            return Some(claim);
+        }
+        let mut before = *first;
+        while let Some(entry) = self.entries.get_mut(before as usize) {
+            if entry.next == index {
+                entry.next = next;
+                break;
+            }
+            before = entry.next;
+        }
+        Some(claim)
+    }
+
+    /// Moves to `larger`, of which the entries behind those in use are chained already.
+    fn grow(&mut self, larger: &mut Slice<Entry<P>, P>) {
+        let length = self.entries.len();
+        for (new, old) in larger.iter_mut().zip(self.entries.iter_mut()) {
+            core::mem::swap(new, old);
+        }
+        core::mem::swap(&mut self.entries, larger);
+        self.free = u32::try_from(length).unwrap_or(END);
+    }
+}
+
+impl<P: Platform> Place<P> {
+    /// Enters what `claim` makes of the table.
+    fn take(
+        device: &Arc<Device<P>, P>,
+        mut claim: impl FnMut(&Ports<P>, &Table<P>) -> Result<Claim<P>, Error>,
+    ) -> Result<Self, Error> {
+        let ports = device.ports();
+        let mut larger = Slice::empty();
+        loop {
+            let mut table = ports.table.lock();
+            if table.free == END && larger.len() > table.entries.len() {
+                table.grow(&mut larger);
+            }
+            let wanted = claim(ports, &table)?;
+            if let Some(index) = table.insert(wanted) {
+                drop(table);
+                return Ok(Self { device: device.clone(), index });
+            }
+            let length = table.entries.len().saturating_mul(2).max(FIRST_ENTRIES);
+            drop(table);
+            let last = length.saturating_sub(1);
+            let next = |index: usize| if index < last { index.saturating_add(1) as u32 } else { END };
+            larger = Slice::from_fn(length, |index| Entry { claim: None, next: next(index) })?;
+        }
+    }
+}
+
+impl<P: Platform> Ports<P> {
+    /// An empty table. IRQL <= DISPATCH.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let table = Table { chains: Slice::filled(CHAINS, END)?, entries: Slice::empty(), free: END };
+        Ok(Self { table: SpinLock::<_, P>::new(table), next: AtomicU16::new(0) })
+    }
+
+    fn choose_port(&self, table: &Table<P>, local: SocketAddr) -> Result<SocketAddr, Error> {
         let in_use = |candidate: SocketAddr| {
-            let mut entries = table.iter().flatten();
-            entries.any(|entry| entry.local.port() == candidate.port() && overlap(entry.local.ip(), candidate.ip()))
+            table.chain(chain_of_port(candidate.port())).any(|claim| match claim {
+                Claim::Address { local, .. } => local.port() == candidate.port() && overlap(local.ip(), candidate.ip()),
+                Claim::Connection { .. } => false,
+            })
         };
         if local.port() != 0 {
             return if in_use(local) { Err(Error::SharingViolation) } else { Ok(local) };
         }
         let start = self.next.load(Ordering::Relaxed);
-        let candidates = (0..EPHEMERAL_PORTS).map(|distance| {
+        let mut candidates = (0..EPHEMERAL_PORTS).map(|distance| {
             let port = FIRST_EPHEMERAL.saturating_add(start.wrapping_add(distance) % EPHEMERAL_PORTS);
             SocketAddr::new(local.ip(), port)
         });
-        // At most one more candidate than there are entries is looked at.
-        let mut candidates = candidates.take(table.len().saturating_add(1));
         let chosen = candidates.find(|&candidate| !in_use(candidate)).ok_or(Error::TooManyAddresses)?;
         // The search goes on behind it, so that a run of used ports is passed once, not at every bind.
         self.next.store(chosen.port().wrapping_sub(FIRST_EPHEMERAL).wrapping_add(1), Ordering::Relaxed);
@@ -138,9 +293,13 @@ impl<P: Platform> Ports<P> {
     /// Who listens on `remote`.
     pub(crate) fn listener(&self, remote: SocketAddr) -> Option<Arc<Listener<P>, P>> {
         let table = self.table.lock();
-        let mut entries = table.iter().flatten().filter(|entry| {
-            entry.listener.is_some() && entry.local.port() == remote.port() && overlap(entry.local.ip(), remote.ip())
-        });
-        entries.next().and_then(|entry| entry.listener.as_ref()).and_then(Weak::upgrade)
+        table.chain(chain_of_port(remote.port())).find_map(|claim| match claim {
+            Claim::Address { local, listener: Some(listener) }
+                if local.port() == remote.port() && overlap(local.ip(), remote.ip()) =>
+            {
+                listener.upgrade()
+            }
+            _ => None,
+        })
     }
 }

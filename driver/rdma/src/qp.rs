@@ -54,7 +54,6 @@ pub struct QueuePair<P: Platform> {
     shared: Option<Attachment<P>>,
     receive_cq: Member<P>,
     initiator_cq: Member<P>,
-    _count: Count<P>,
     pub(crate) pd: Arc<ProtectionDomain<P>, P>,
 }
 
@@ -147,7 +146,7 @@ impl<P: Platform> QueuePair<P> {
             sender_waits: false,
         };
         let queue_pair = Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Qp)?),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
             context,
@@ -156,7 +155,6 @@ impl<P: Platform> QueuePair<P> {
             shared,
             receive_cq: Member::new(receive_cq)?,
             initiator_cq: Member::new(initiator_cq)?,
-            _count: Count::new(pd.adapter(), Kind::Qp)?,
             pd: pd.clone(),
         })?;
         Deferred::initialize(&queue_pair);

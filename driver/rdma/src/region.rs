@@ -75,7 +75,6 @@ pub struct MemoryRegion<P: Platform> {
     on_close: OnClose<P>,
     fast: bool,
     state: SpinLock<State<P>, P>,
-    _count: Count<P>,
     pd: Arc<ProtectionDomain<P>, P>,
 }
 
@@ -105,10 +104,9 @@ impl<P: Platform> MemoryRegion<P> {
             bindings: 0,
         };
         Ok(Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Mr)?),
             fast,
             state: SpinLock::<_, P>::new(state),
-            _count: Count::new(pd.adapter(), Kind::Mr)?,
             pd: pd.clone(),
         })?)
     }

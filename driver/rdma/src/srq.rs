@@ -1,17 +1,19 @@
 //! Shared receive queues.
 
-use platform::{Arc, Deferred, Platform, RunDeferred, Slice, SpinLock, Weak};
+mod takers;
+
+use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock, SpinLockGuard};
 
 use crate::{
     Callback, Close, Error, OnClose, ProtectionDomain, QueuePair, Sge, Status,
     counts::{Count, Kind},
     limits,
+    qp::wake,
     receive_queue::ReceiveQueue,
     request::{Receive, SgeList},
+    roster::Roster,
+    srq::takers::Takers,
 };
-
-/// Room for queue pairs that the first one makes.
-const FIRST_TAKERS: usize = 4;
 
 /// A shared receive queue.
 pub struct SharedReceiveQueue<P: Platform> {
@@ -19,7 +21,6 @@ pub struct SharedReceiveQueue<P: Platform> {
     deferred: Deferred<P>,
     notify: Option<Callback<Status>>,
     state: SpinLock<State<P>, P>,
-    _count: Count<P>,
     _pd: Arc<ProtectionDomain<P>, P>,
 }
 
@@ -28,23 +29,13 @@ struct State<P: Platform> {
     threshold: u32,
     armed: bool,
     due: bool,
-    /// One for each queue pair that takes its receives here.
-    takers: Slice<Taker<P>, P>,
-    /// How many takers have a sender that waits.
-    waiting: usize,
-}
-
-/// A queue pair on this queue.
-struct Taker<P: Platform> {
-    attached: bool,
-    /// The peer, when its send waits for a receive.
-    sender: Option<Weak<QueuePair<P>, P>>,
+    takers: Takers<P>,
 }
 
 /// A queue pair's place among the takers, given back when dropped.
 pub(crate) struct Attachment<P: Platform> {
     srq: Arc<SharedReceiveQueue<P>, P>,
-    index: usize,
+    number: usize,
 }
 
 impl<P: Platform> State<P> {
@@ -73,18 +64,10 @@ impl<P: Platform> SharedReceiveQueue<P> {
         }
         let queue = ReceiveQueue::new(depth, sges)?;
         let srq = Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Srq)?),
             deferred: Deferred::default(),
             notify,
-            state: SpinLock::<_, P>::new(State {
-                queue,
-                threshold,
-                armed: false,
-                due: false,
-                takers: Slice::empty(),
-                waiting: 0,
-            }),
-            _count: Count::new(pd.adapter(), Kind::Srq)?,
+            state: SpinLock::<_, P>::new(State { queue, threshold, armed: false, due: false, takers: Takers::new() }),
             _pd: pd.clone(),
         })?;
         Deferred::initialize(&srq);
@@ -96,57 +79,22 @@ impl<P: Platform> SharedReceiveQueue<P> {
         let list = SgeList::copy_of(sges)?;
         let mut state = self.state.lock();
         state.queue.post(context, list.as_slice())?;
-        let waiting = state.waiting > 0;
+        let receives = state.queue.len();
+        let called = state.takers.call(receives);
         drop(state);
-        if waiting {
-            self.wake_senders();
-        }
+        wake(called);
         Ok(())
-    }
-
-    /// Lets every sender that waits try again; who finds no receive waits again. One at a time: dropping the last reference
-    /// to a queue pair takes the lock.
-    fn wake_senders(&self) {
-        let mut index = 0;
-        loop {
-            let mut state = self.state.lock();
-            if state.waiting == 0 {
-                return;
-            }
-            let Some(taker) = state.takers.get_mut(index) else { return };
-            let sender = taker.sender.take();
-            if sender.is_some() {
-                state.waiting = state.waiting.saturating_sub(1);
-            }
-            drop(state);
-            if let Some(sender) = sender.as_ref().and_then(Weak::upgrade) {
-                Deferred::schedule(&sender);
-            }
-            index = index.saturating_add(1);
-        }
     }
 
     /// Makes room for a queue pair. IRQL <= DISPATCH.
     pub(crate) fn attach(this: &Arc<Self, P>) -> Result<Attachment<P>, Error> {
-        let mut larger = Slice::empty();
+        let mut chunk = None;
         loop {
-            let mut state = this.state.lock();
-            if let Some((index, taker)) = state.takers.iter_mut().enumerate().find(|(_, taker)| !taker.attached) {
-                taker.attached = true;
-                drop(state);
-                return Ok(Attachment { srq: this.clone(), index });
+            let joined = this.state.lock().takers.join(&mut chunk);
+            match joined {
+                Ok(number) => return Ok(Attachment { srq: this.clone(), number }),
+                Err(places) => chunk = Some(Roster::chunk(places)?),
             }
-            let length = state.takers.len();
-            if larger.len() > length {
-                for (new, old) in larger.iter_mut().zip(state.takers.iter_mut()) {
-                    core::mem::swap(new, old);
-                }
-                core::mem::swap(&mut state.takers, &mut larger);
-                continue;
-            }
-            drop(state);
-            let length = length.saturating_mul(2).max(FIRST_TAKERS);
-            larger = Slice::from_fn(length, |_| Taker { attached: false, sender: None })?;
         }
     }
 
@@ -181,33 +129,42 @@ impl<P: Platform> SharedReceiveQueue<P> {
 }
 
 impl<P: Platform> Attachment<P> {
-    /// Takes a receive, or remembers that `sender` waits for one. Callable with a queue pair's lock held.
+    /// Takes a receive, or stands in line for `sender`, which will be woken. Callable with a queue pair's lock held.
     pub(crate) fn pop_or_wait(&self, sender: &Arc<QueuePair<P>, P>) -> Option<Receive> {
         let mut state = self.srq.state.lock();
-        let receive = state.queue.pop();
+        let receives = state.queue.len();
+        let receive = if state.takers.may_take(self.number, receives) { state.queue.pop() } else { None };
         if receive.is_some() {
+            let _not_the_last = state.takers.leave_line(self.number);
             state.notify_if_due(&self.srq);
-        } else if let Some(taker) = state.takers.get_mut(self.index)
-            && taker.sender.replace(Arc::downgrade(sender)).is_none()
-        {
-            state.waiting = state.waiting.saturating_add(1);
+        } else {
+            state.takers.stand_in_line(self.number, Arc::downgrade(sender));
         }
         receive
+    }
+
+    /// The sender for which it stands in line, or was called, has nothing to send any more. No lock may be held.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.srq.state.lock();
+        let sender = state.takers.leave_line(self.number);
+        self.pass_on(state);
+        drop(sender);
+    }
+
+    /// Calls the next one for what may have been kept for this one.
+    fn pass_on(&self, mut state: SpinLockGuard<'_, State<P>, P>) {
+        let receives = state.queue.len();
+        let called = state.takers.call(receives);
+        drop(state);
+        wake(called);
     }
 }
 
 impl<P: Platform> Drop for Attachment<P> {
     fn drop(&mut self) {
         let mut state = self.srq.state.lock();
-        let mut sender = None;
-        if let Some(taker) = state.takers.get_mut(self.index) {
-            taker.attached = false;
-            sender = taker.sender.take();
-        }
-        if sender.is_some() {
-            state.waiting = state.waiting.saturating_sub(1);
-        }
-        drop(state);
+        let sender = state.takers.leave(self.number);
+        self.pass_on(state);
         drop(sender);
     }
 }

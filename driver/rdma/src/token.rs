@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use platform::{Arc, Platform, Slice, SpinLock, Weak};
 
-use crate::{Device, Error, MemoryRegion, MemoryWindow, ProtectionDomain};
+use crate::{Device, Error, MemoryRegion, MemoryWindow, ProtectionDomain, limits};
 
 /// Shards of the table, so that lookups of different regions rarely meet.
 const SHARDS: usize = 64;
@@ -15,6 +15,8 @@ const SHARDS: usize = 64;
 const SEGMENTS: usize = 11;
 /// 64 shards of 16 * (2^11 - 1) entries leave room for every region, window and privileged token.
 const FIRST_ENTRIES: usize = 16;
+const _: () =
+    assert!(SHARDS * (segment_length(SEGMENTS) - FIRST_ENTRIES) >= (limits::MRS + limits::MWS + limits::PDS) as usize);
 const KEY_BITS: u32 = 8;
 
 /// What a token stands for.
@@ -180,7 +182,7 @@ impl<P: Platform> Entries<P> {
 }
 
 /// The entries of a segment.
-fn segment_length(segment: usize) -> usize {
+const fn segment_length(segment: usize) -> usize {
     FIRST_ENTRIES << segment
 }
 

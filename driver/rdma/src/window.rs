@@ -15,7 +15,6 @@ use crate::{
 pub struct MemoryWindow<P: Platform> {
     on_close: OnClose<P>,
     state: SpinLock<State<P>, P>,
-    _count: Count<P>,
     pd: Arc<ProtectionDomain<P>, P>,
 }
 
@@ -87,9 +86,8 @@ impl<P: Platform> MemoryWindow<P> {
     pub fn new(pd: &Arc<ProtectionDomain<P>, P>) -> Result<Arc<Self, P>, Error> {
         let state = State { place: None, posted: 0, binding: None, leaving: None, accesses: 0 };
         let window = Arc::try_new(Self {
-            on_close: OnClose::default(),
+            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Mw)?),
             state: SpinLock::<_, P>::new(state),
-            _count: Count::new(pd.adapter(), Kind::Mw)?,
             pd: pd.clone(),
         })?;
         let place = Token::new(pd.adapter().device(), Target::Window(Arc::downgrade(&window)))?;
@@ -203,11 +201,11 @@ impl<P: Platform> Bind<P> {
             token: self.token,
         };
         let mut state = self.window.state.lock();
-        // Another queue pair may have bound it in between.
+        // Another queue pair has bound it in between: its binding is the next to end.
         if state.binding.is_some() || state.leaving.is_some() {
             drop(state);
             drop(binding);
-            return Err(Error::InvalidDeviceRequest);
+            return Ok(Invalidation::Busy);
         }
         state.binding = Some(binding);
         Ok(Invalidation::Done)

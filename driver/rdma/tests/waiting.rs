@@ -10,7 +10,8 @@ use std::{
 use simkernel::{Pages, Session, SimKernel, boot};
 use soft_rdma::{
     Accept, Access, Adapter, Callback, CompletionQueue, Connect, Connector, Device, Error, Flags, InitiatorSizes,
-    Listener, MemoryRegion, Outcome, Post, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource, Runs, Sge, Status,
+    Listener, MemoryRegion, Outcome, Post, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource, Runs, Sge, Source,
+    Status,
 };
 
 type Arc<T> = platform::Arc<T, SimKernel>;
@@ -74,7 +75,13 @@ fn accepted(kernel: &Session, pages: &Pages) -> (Side, Side) {
     Listener::listen(&listener, SocketAddr::new(HOST, 5445)).unwrap();
     let active = side(&adapter, Connector::new(&adapter).unwrap(), pages);
     let (local, remote) = (SocketAddr::new(HOST, 0), SocketAddr::new(HOST, 5445));
-    let connect = Connect { queue_pair: &active.queue_pair, local, remote, limits: LIMITS, private_data: &[] };
+    let connect = Connect {
+        queue_pair: &active.queue_pair,
+        source: Source::Address(local),
+        remote,
+        limits: LIMITS,
+        private_data: &[],
+    };
     assert_eq!(Connector::connect(&active.connector, connect, ignore()), Ok(Outcome::Pending));
     kernel.flush_dpcs();
     let incoming = std::ptr::with_exposed_provenance(INCOMING.swap(0, Ordering::SeqCst) as usize);

@@ -15,7 +15,7 @@ impl<P: Platform> Connector<P> {
             Phase::Closed => return Err(Error::ConnectionAborted),
             _ => return Err(Error::ConnectionInvalid),
         }
-        state.phase = Phase::Closed;
+        state.end(Phase::Closed);
         let (peer, queue_pair) = (state.peer.take(), state.queue_pair.take());
         drop(state);
         if let Some(queue_pair) = queue_pair {
@@ -35,25 +35,26 @@ impl<P: Platform> Connector<P> {
             Phase::Connecting => {
                 // The attempt failed; connector and queue pair are as they were (IND2Connector::Connect).
                 state.private_data = private_data;
-                state.phase = Phase::Idle;
+                state.end(Phase::Idle);
                 unused = state.queue_pair.take();
                 state.finish(Err(Error::ConnectionRefused));
             }
             Phase::Accepting => {
-                state.phase = Phase::Closed;
+                state.end(Phase::Closed);
                 unused = state.queue_pair.take();
                 state.finish(Err(Error::ConnectionAborted));
             }
             Phase::Accepted => {
-                state.phase = Phase::Closed;
+                state.end(Phase::Closed);
                 unused = state.queue_pair.take();
             }
-            Phase::Incoming | Phase::Completing => state.phase = Phase::Closed,
+            Phase::Incoming | Phase::Completing => state.end(Phase::Closed),
             _ => {}
         }
-        let endpoint = if state.phase == Phase::Idle { state.endpoint.take() } else { None };
+        let idle = state.phase == Phase::Idle;
+        let local = if idle { (state.endpoint.take(), state.shared.take()) } else { (None, None) };
         drop(state);
-        drop(endpoint);
+        drop(local);
         if let Some(queue_pair) = unused {
             queue_pair.unreserve();
             if this.listener.is_none() {
@@ -67,15 +68,16 @@ impl<P: Platform> Connector<P> {
     /// acknowledges by itself. Also right after the peer disconnected. IRQL <= DISPATCH.
     pub fn disconnect(this: &Arc<Self, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let mut state = this.state.lock();
-        let established = state.phase == Phase::Connected;
-        if !established && state.phase != Phase::PeerGone {
+        if !matches!(state.phase, Phase::Connected | Phase::PeerGone) {
             return Err(Error::ConnectionInvalid);
         }
-        state.phase = Phase::Disconnecting;
+        state.end(Phase::Disconnecting);
         state.request = Some(done);
+        // An event that is due but not on its way comes too late (networkdirect-disconnect-scheme).
+        state.disconnect_due = None;
         let (peer, queue_pair) = (state.peer.take(), state.queue_pair.clone());
         drop(state);
-        let quiet = this.end_connection(established, peer, queue_pair);
+        let quiet = Self::end_connection(peer, queue_pair);
         if !quiet {
             return Ok(Outcome::Pending);
         }
@@ -86,15 +88,7 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Tells the peer and flushes our queue pair. True: nothing of it is under way any more.
-    fn end_connection(
-        &self,
-        established: bool,
-        peer: Option<Weak<Self, P>>,
-        queue_pair: Option<Arc<QueuePair<P>, P>>,
-    ) -> bool {
-        if established {
-            self.adapter().device().counters().disconnected();
-        }
+    fn end_connection(peer: Option<Weak<Self, P>>, queue_pair: Option<Arc<QueuePair<P>, P>>) -> bool {
         let quiet = queue_pair.is_none_or(|queue_pair| QueuePair::terminate(&queue_pair));
         if let Some(peer) = peer.as_ref().and_then(Weak::upgrade) {
             Self::peer_disconnects(&peer, 0);
@@ -109,16 +103,15 @@ impl<P: Platform> Connector<P> {
             Phase::Connected => {}
             // The active side has told us, but is not connected itself yet.
             Phase::Completing => {
-                state.phase = Phase::Closed;
+                state.end(Phase::Closed);
                 return;
             }
             _ => return,
         }
-        state.phase = Phase::PeerGone;
+        state.end(Phase::PeerGone);
         state.disconnect_due = Some(reason);
         let queue_pair = state.queue_pair.clone();
         drop(state);
-        this.adapter().device().counters().disconnected();
         if let Some(queue_pair) = queue_pair {
             if reason == 0 {
                 queue_pair.peer_gone();
@@ -168,20 +161,21 @@ impl<P: Platform> Close<P> for Connector<P> {
     fn begin_close(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         let phase = state.phase;
-        state.phase = Phase::Closed;
+        state.end(Phase::Closed);
         state.finish(Err(Error::Canceled));
         // Closing is the consumer's own act: no event about it, or about anything that crosses it.
         state.disconnect_due = None;
         state.disconnect_event = None;
         let peer = state.peer.take();
-        let queue_pair = state.queue_pair.take();
+        // An antecedent: it stays until the close has been reported.
+        let queue_pair = state.queue_pair.clone();
         let endpoint = state.endpoint.take();
         drop(state);
         match phase {
             Phase::Connected | Phase::PeerGone | Phase::Disconnecting => {
-                this.end_connection(phase == Phase::Connected, peer, queue_pair);
+                Self::end_connection(peer, queue_pair);
             }
-            Phase::Idle | Phase::Closed => drop(queue_pair),
+            Phase::Idle | Phase::Closed => {}
             Phase::Connecting | Phase::Accepted | Phase::Completing | Phase::Incoming | Phase::Accepting => {
                 if let Some(queue_pair) = queue_pair {
                     queue_pair.unreserve();

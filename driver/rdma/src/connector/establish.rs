@@ -6,16 +6,24 @@ use platform::{Arc, Deferred, Platform, Weak};
 
 use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits};
 use crate::{
-    Callback, Error, Outcome, QueuePair, Status,
-    ports::{Endpoint, Wildcard},
+    Callback, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
+    ports::{Connection, Endpoint, Wildcard},
 };
+
+/// The own address of a connect.
+pub enum Source<'a, P: Platform> {
+    /// An address of the adapter; port 0 picks one.
+    Address(SocketAddr),
+    /// That of a shared endpoint.
+    Shared(&'a Arc<SharedEndpoint<P>, P>),
+}
 
 /// A connect.
 pub struct Connect<'a, P: Platform> {
     /// The queue pair to connect.
     pub queue_pair: &'a Arc<QueuePair<P>, P>,
-    /// An address of the adapter; port 0 picks one.
-    pub local: SocketAddr,
+    /// The own address.
+    pub source: Source<'a, P>,
     /// Where the listener is.
     pub remote: SocketAddr,
     /// Too large values are capped.
@@ -50,15 +58,24 @@ impl<P: Platform> Connector<P> {
     fn start_connect(this: &Arc<Self, P>, request: &Connect<'_, P>, done: Callback<Status>) -> Result<(), Error> {
         let private_data = PrivateData::copy_of(request.private_data)?;
         let device = this.adapter().device();
-        if request.local.is_ipv4() != request.remote.is_ipv4() {
-            return Err(Error::InvalidAddress);
-        }
-        let endpoint = Endpoint::bind(device, request.local, Wildcard::Refused)?;
-        if !device.has_address(request.remote.ip()) {
+        let remote = request.remote;
+        let (local, endpoint, shared) = match request.source {
+            Source::Address(local) => {
+                if local.is_ipv4() != remote.is_ipv4() {
+                    return Err(Error::InvalidAddress);
+                }
+                let endpoint = Arc::try_new(Endpoint::bind(device, local, Wildcard::Refused)?)?;
+                (endpoint.local(), Some(endpoint), None)
+            }
+            Source::Shared(shared) => (shared.local_address(), None, Some(shared.clone())),
+        };
+        if local.is_ipv4() != remote.is_ipv4() || !device.has_address(remote.ip()) {
             return Err(Error::NetworkUnreachable);
         }
-        let listener = device.ports().listener(request.remote).ok_or(Error::ConnectionRefused)?;
-        let peer_endpoint = listener.admit().ok_or(Error::ConnectionRefused)?;
+        let connection = Connection::active(device, local, remote)?;
+        let listener = device.ports().listener(remote).ok_or(Error::ConnectionRefused)?;
+        let admission = Listener::admit(&listener).ok_or(Error::ConnectionRefused)?;
+        let peer_connection = Connection::passive(device, remote, local)?;
         let peer = Self::make(listener.adapter(), Some(listener.clone()))?;
         this.claim(request.queue_pair)?;
 
@@ -66,9 +83,11 @@ impl<P: Platform> Connector<P> {
         incoming.phase = Phase::Incoming;
         incoming.active = false;
         incoming.peer = Some(Arc::downgrade(this));
-        incoming.local = Some(request.remote);
-        incoming.remote = Some(endpoint.local());
-        incoming.endpoint = Some(peer_endpoint);
+        incoming.local = Some(remote);
+        incoming.remote = Some(local);
+        incoming.endpoint = Some(admission.endpoint);
+        incoming.waiting = Some(admission.place);
+        incoming.connection = Some(peer_connection);
         incoming.limits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.agree(request.limits);
         incoming.private_data = private_data;
         incoming.handle = Some(peer.clone());
@@ -77,14 +96,16 @@ impl<P: Platform> Connector<P> {
         let mut state = this.state.lock();
         state.active = true;
         state.peer = Some(Arc::downgrade(&peer));
-        state.local = Some(endpoint.local());
-        state.remote = Some(request.remote);
+        state.local = Some(local);
+        state.remote = Some(remote);
+        state.connection = Some(connection);
         state.limits = request.limits.capped();
         state.request = Some(done);
-        let old_queue_pair = state.queue_pair.replace(request.queue_pair.clone());
-        let old_endpoint = state.endpoint.replace(endpoint);
+        // The last attempt took what it had with it.
+        state.queue_pair = Some(request.queue_pair.clone());
+        state.endpoint = endpoint;
+        state.shared = shared;
         drop(state);
-        drop((old_queue_pair, old_endpoint));
         Deferred::schedule(&peer);
         Ok(())
     }
@@ -122,19 +143,24 @@ impl<P: Platform> Connector<P> {
         let mut state = this.state.lock();
         match accepted {
             Some(peer_queue_pair) if state.phase == Phase::Completing => {
-                this.adapter().device().counters().connected(true);
                 let limits = state.limits;
-                state.phase = Phase::Connected;
+                state.establish();
                 drop(state);
                 queue_pair.connect(peer_queue_pair, Arc::downgrade(this), limits);
                 Ok(Outcome::Done)
             }
-            _ => {
-                state.phase = Phase::Closed;
+            accepted => {
+                state.end(Phase::Closed);
+                let taken = state.queue_pair.take();
                 drop(state);
-                QueuePair::terminate(&queue_pair);
-                // It may be connected already, if our own close has crossed this.
-                if let Some(peer) = &peer {
+                if let Some(queue_pair) = taken {
+                    match accepted {
+                        // The peer has been connected: it may have sent already.
+                        Some(_) => _ = QueuePair::terminate(&queue_pair),
+                        None => queue_pair.unreserve(),
+                    }
+                }
+                if let (Some(_), Some(peer)) = (accepted, &peer) {
                     Self::peer_disconnects(peer, 1);
                 }
                 Err(Error::ConnectionAborted)
@@ -149,8 +175,7 @@ impl<P: Platform> Connector<P> {
             return None;
         }
         let queue_pair = state.queue_pair.clone()?;
-        this.adapter().device().counters().connected(false);
-        state.phase = Phase::Connected;
+        state.establish();
         state.finish(Ok(()));
         let limits = state.limits;
         drop(state);
@@ -170,6 +195,7 @@ impl<P: Platform> Connector<P> {
         }
         request.queue_pair.reserve()?;
         state.phase = Phase::Accepting;
+        state.waiting = None;
         // The offer of the peer is in `limits` since the request came.
         state.limits = ReadLimits {
             inbound: request.limits.inbound.min(state.limits.inbound),
@@ -189,7 +215,7 @@ impl<P: Platform> Connector<P> {
         if state.request.take().is_none() {
             return Ok(Outcome::Pending);
         }
-        state.phase = Phase::Closed;
+        state.end(Phase::Closed);
         let queue_pair = state.queue_pair.take();
         drop(state);
         drop(queue_pair);

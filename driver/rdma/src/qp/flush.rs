@@ -83,11 +83,24 @@ impl<P: Platform> QueuePair<P> {
             }
         }
         let flushing = state.flush_requests > 0 || state.flush_receives > 0 || state.flush_receive;
-        if state.phase == Phase::Dead {
+        let dead = state.phase == Phase::Dead;
+        if dead {
             after.fatal = false;
             after.quiet = !flushing && !state.executing && !state.placing;
-        } else if flushed && !flushing && state.requests.len() > 0 {
-            // The engine stood still for the flush.
+        }
+        let peer = if flushed { state.peer.clone() } else { None };
+        drop(state);
+        // A send that waited in the line of a shared receive queue is gone.
+        if dead && let Some(shared) = &this.shared {
+            shared.give_up();
+        }
+        if let Some(peer) = peer.as_ref().and_then(Weak::upgrade)
+            && let Some(shared) = &peer.shared
+        {
+            shared.give_up();
+        }
+        if flushed && !dead {
+            // The engine stood still for the flush; and what was posted since may have stood in line already.
             Deferred::schedule(this);
         }
         after

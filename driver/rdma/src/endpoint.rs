@@ -1,0 +1,40 @@
+//! Shared endpoints: one local address for several connections.
+
+use core::net::SocketAddr;
+
+use platform::{Arc, Platform};
+
+use crate::{
+    Adapter, Close, Error, OnClose,
+    counts::{Count, Kind},
+    ports::{Endpoint, Wildcard},
+};
+
+/// A local address that any number of connectors may connect from, each to another peer. They outlive its close: their
+/// references keep the address.
+pub struct SharedEndpoint<P: Platform> {
+    /// First, so that the address is free when the close is reported.
+    endpoint: Endpoint<P>,
+    on_close: OnClose<P>,
+    _adapter: Arc<Adapter<P>, P>,
+}
+
+impl<P: Platform> SharedEndpoint<P> {
+    /// Takes a local address; port 0 picks one. IRQL <= DISPATCH.
+    pub fn new(adapter: &Arc<Adapter<P>, P>, local: SocketAddr) -> Result<Arc<Self, P>, Error> {
+        let count = Count::new(adapter, Kind::SharedEndpoint)?;
+        let endpoint = Endpoint::bind(adapter.device(), local, Wildcard::Refused)?;
+        Ok(Arc::try_new(Self { endpoint, on_close: OnClose::new(count), _adapter: adapter.clone() })?)
+    }
+
+    /// Its address. IRQL <= DISPATCH.
+    pub fn local_address(&self) -> SocketAddr {
+        self.endpoint.local()
+    }
+}
+
+impl<P: Platform> Close<P> for SharedEndpoint<P> {
+    fn on_close(&self) -> &OnClose<P> {
+        &self.on_close
+    }
+}
