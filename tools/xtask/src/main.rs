@@ -47,7 +47,11 @@ enum Task {
     /// Build, load the driver under Wine, run every case, write target/report/run.json
     Run,
     /// Run every test: the workspace, lints, the driver under Wine; the last line counts them
-    Test,
+    Test {
+        /// Ten times the random work
+        #[arg(long)]
+        full: bool,
+    },
     /// Run any Windows program beside the loaded driver; its exit status is passed through
     Wine {
         /// An address the adapter owns besides the host's unicast addresses
@@ -82,7 +86,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Setup => setup::setup()?,
         Task::Build => dist::build()?,
         Task::Run => run::run()?,
-        Task::Test => return test::test(),
+        Task::Test { full } => return test::test(full),
         Task::Wine { addresses, command } => {
             let (program, arguments) = command.split_first().context("no program named")?;
             return run::program(program, arguments, &addresses);

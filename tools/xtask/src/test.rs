@@ -10,12 +10,12 @@ use crate::command::{cargo, run, step};
 use crate::tally::{Tally, counted};
 use crate::{cross, dist, paths, setup, wine_tests};
 
-/// Sets up, runs everything, and prints the count as the last line.
-pub(crate) fn test() -> Result<ExitCode> {
+/// Sets up, runs everything, and prints the count as the last line; `full` is ten times the random work.
+pub(crate) fn test(full: bool) -> Result<ExitCode> {
     setup::setup()?;
     let mut tally = Tally::default();
     let root = paths::root();
-    let tests = step("testing the workspace", || cargo_tests(&root, &mut tally));
+    let tests = step("testing the workspace", || cargo_tests(&root, full, &mut tally));
     tally.check("the workspace's tests build and run", tests);
     formatting(&root, &mut tally);
     let built = dist::build();
@@ -30,9 +30,12 @@ pub(crate) fn test() -> Result<ExitCode> {
 }
 
 /// Passes cargo's output on, and counts the tests in it. An error is one that no test counts, as when one does not build.
-fn cargo_tests(root: &Path, tally: &mut Tally) -> Result<()> {
+fn cargo_tests(root: &Path, full: bool, tally: &mut Tally) -> Result<()> {
     let mut command = cargo(root);
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
+    if full {
+        command.env("SOFTNDK_FULL", "1");
+    }
     let mut child = command.spawn().context("cannot start cargo")?;
     let output = child.stdout.take().context("cargo has no output")?;
     let mut failures = 0;

@@ -16,7 +16,9 @@ impl Session {
     pub(super) fn create_buffer(&mut self, index: usize) {
         let pages = Pages::new(BUFFER_PAGES[index]);
         let size = pages.size();
-        let bytes: Vec<u8> = (0..size).map(|at| (at * 31 + (at >> 8) + index * 57) as u8).collect();
+        // 4099 is prime: no two pages are the same.
+        let pattern: Vec<u8> = (0..4_099).map(|at| (at * 31 + (at >> 8) + index * 57) as u8).collect();
+        let bytes = pattern.repeat(size.div_ceil(pattern.len()))[..size].to_vec();
         pages.write(0, &bytes);
         self.model.create_buffer(bytes);
         let mdl = pages.mdl(0, size, INDEX);

@@ -97,20 +97,20 @@ pub struct Report {
     pub outcomes: Outcomes,
 }
 
-/// Performs `operations` in a new session.
+/// Performs `operations` in a new session, whose schedule comes from `seed`.
 ///
 /// # Errors
 /// The first difference between the provider and the model, or what was left behind at the end.
-pub fn run(operations: &[Operation]) -> std::result::Result<Report, Mismatch> {
-    play(Session::new(), operations)
+pub fn run(seed: u64, operations: &[Operation]) -> std::result::Result<Report, Mismatch> {
+    play(Session::new(seed), operations)
 }
 
 /// As [`run`], with a model that makes a mistake.
 ///
 /// # Errors
 /// As [`run`]; it has to be one, if the operations come near the mistake.
-pub fn run_mistaken(mistake: Mistake, operations: &[Operation]) -> std::result::Result<Report, Mismatch> {
-    let mut session = Session::new();
+pub fn run_mistaken(seed: u64, mistake: Mistake, operations: &[Operation]) -> std::result::Result<Report, Mismatch> {
+    let mut session = Session::new(seed);
     session.model.mistake = Some(mistake);
     play(session, operations)
 }
@@ -175,8 +175,8 @@ impl Session {
     /// # Panics
     /// If something as simple as that fails.
     #[must_use]
-    pub fn new() -> Self {
-        let kernel = simkernel::boot();
+    pub fn new(seed: u64) -> Self {
+        let kernel = simkernel::boot_seeded(seed);
         drop(consumer::take_log());
         let provider = Provider::new(&[IpAddr::from([10, 0, 0, 1])]).expect("a provider");
         let adapter = Adapter(provider.open(NDK_VERSION { Major: 2, Minor: 1 }).expect("an adapter"));
@@ -472,11 +472,5 @@ impl Session {
         self.kernel.flush_dpcs();
         let left = self.close_domains();
         drop(self.finish(left.is_none()));
-    }
-}
-
-impl Default for Session {
-    fn default() -> Self {
-        Self::new()
     }
 }
