@@ -24,6 +24,7 @@ mod invalidate_window;
 mod lifetime;
 mod limits;
 mod listener;
+mod memory_limits;
 mod moderation;
 mod mr;
 mod mw;

@@ -1,0 +1,76 @@
+//! The limits of registered memory: each is reached, and more is refused.
+
+use std::collections::BTreeSet;
+
+use ndk_abi::{
+    ndkpi::{NDK_MR_FLAG_ALLOW_LOCAL_WRITE, NDK_MR_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_WRITE},
+    status::{STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
+};
+use ndk_provider::Provider;
+use simkernel::{Pages, SimKernel};
+
+use crate::kit::{Buffer, Pair, World};
+
+/// MaxMrCount and MaxMwCount of NDIS_NDK_CAPABILITIES, both at once: each region has a token of its own, and each window a
+/// place for one.
+#[test]
+fn regions_and_windows() {
+    let world = World::new();
+    let pd = world.adapter.create_pd().expect("a PD");
+    let most = Provider::<SimKernel>::capabilities();
+    let mut windows: Vec<_> = (0..most.MaxMwCount).map(|_| pd.create_mw().expect("a window")).collect();
+    let mut regions: Vec<_> = (0..most.MaxMrCount).map(|_| pd.create_mr(true).expect("a region")).collect();
+    regions.iter().for_each(|mr| mr.initialize_fast(1, true).succeed());
+    let tokens: BTreeSet<_> = regions.iter().map(|mr| mr.token()).collect();
+    assert_eq!(tokens.len(), regions.len());
+    assert!(!tokens.contains(&0) && !tokens.contains(&pd.privileged_token()));
+    assert_eq!(pd.create_mr(true).err(), Some(STATUS_INSUFFICIENT_RESOURCES));
+    assert_eq!(pd.create_mw().err(), Some(STATUS_INSUFFICIENT_RESOURCES));
+    // One goes, one comes.
+    windows.swap_remove(7).close_now();
+    regions.swap_remove(7).close_now();
+    windows.push(pd.create_mw().expect("room for one"));
+    regions.push(pd.create_mr(false).expect("room for one"));
+    windows.into_iter().for_each(|mw| mw.close_now());
+    regions.into_iter().for_each(|mr| mr.close_now());
+    pd.close_now();
+}
+
+/// MaxRegistrationSize and MaxWindowSize: all of it can be reached, over the same pages many times.
+#[test]
+fn registration_and_window_size() {
+    const LINK: usize = 64 << 20;
+    let world = World::new();
+    let info = world.adapter.info();
+    let pair = Pair::new(&world.adapter);
+    let pages = Pages::new(LINK / 4096);
+    let links = info.MaxRegistrationSize / LINK;
+    let link = |index: usize| pages.mdl(0, LINK, Buffer::INDEX + (index * LINK) as u64);
+    let chain = (1..=links).fold(link(0), |chain, index| chain.chain(link(index)));
+    let mr = pair.passive.pd.create_mr(false).expect("a region");
+    let flags = NDK_MR_FLAG_ALLOW_LOCAL_WRITE | NDK_MR_FLAG_ALLOW_REMOTE_WRITE;
+    assert_eq!(mr.register(&chain, info.MaxRegistrationSize + 1, flags).wait(), STATUS_INVALID_PARAMETER);
+    mr.register(&chain, info.MaxRegistrationSize, flags).succeed();
+
+    let (mw, local) = (pair.passive.pd.create_mw().expect("a window"), Buffer::full(&pair.active.pd, 1));
+    let bind = |length| {
+        let part = (chain.virtual_address(), length);
+        pair.passive.qp.bind(1, &mw, &mr, part, NDK_OP_FLAG_ALLOW_REMOTE_WRITE)
+    };
+    assert_eq!(bind(info.MaxWindowSize + 1), STATUS_ACCESS_VIOLATION);
+    assert_eq!(bind(info.MaxWindowSize), STATUS_SUCCESS);
+    pair.passive.expect(1, STATUS_SUCCESS);
+    let last = chain.virtual_address() + info.MaxWindowSize as u64 - 4;
+    for (token, text) in [(mr.token(), b"last"), (mw.token(), b"LAST")] {
+        local.pages.write(0, text);
+        assert_eq!(pair.active.qp.write(2, &[local.sge(0, 4)], last, token, 0), STATUS_SUCCESS);
+        pair.active.expect(2, STATUS_SUCCESS);
+        assert_eq!(pages.read(LINK - 4, 4), text);
+    }
+    assert_eq!(pair.active.qp.write(3, &[local.sge(0, 4)], last + 1, mw.token(), 0), STATUS_SUCCESS);
+    pair.active.expect(3, STATUS_ACCESS_VIOLATION);
+    mw.close_now();
+    mr.close_now();
+    local.close();
+    pair.close();
+}
