@@ -13,7 +13,7 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_SUCCESS},
     wdm::GROUP_AFFINITY,
 };
-use platform::Platform;
+use platform::{Passive, Platform};
 use soft_rdma::{Adapter, CompletionQueue, Connector, Listener, ProtectionDomain, SharedEndpoint};
 
 use crate::{
@@ -45,6 +45,8 @@ unsafe extern "system" fn query_info<P: Platform>(
     info: *mut NDK_ADAPTER_INFO,
     size: *mut u32,
 ) -> NTSTATUS {
+    // SAFETY: the caller's contract. It is what the simulated kernel checks.
+    let _passive = unsafe { Passive::assume::<P>() };
     // SAFETY: the consumer's open adapter.
     let (major, minor) = unsafe { Object::<Adapter<P>, P>::of(adapter) }.version();
     let full = size_of::<NDK_ADAPTER_INFO>();

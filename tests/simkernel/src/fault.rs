@@ -1,10 +1,10 @@
 //! Planted failures.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     fmt,
     marker::PhantomData,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     thread,
     time::Duration,
 };
@@ -81,15 +81,16 @@ struct Search {
     /// The sites passed, in their order.
     passed: Vec<Site>,
     seen: BTreeSet<Site>,
-    /// The one to fail, once.
-    target: Option<Site>,
-    happened: bool,
+    /// Those to fail, once each, in this order.
+    targets: VecDeque<Site>,
 }
 
 impl Search {
     fn strikes(&mut self, site: Site) -> bool {
-        let strikes = !self.happened && self.target.as_ref() == Some(&site);
-        self.happened |= strikes;
+        let strikes = self.targets.front() == Some(&site);
+        if strikes {
+            self.targets.pop_front();
+        }
         if self.seen.insert(site.clone()) {
             self.passed.push(site);
         }
@@ -130,7 +131,7 @@ impl Drop for Context {
 
 /// Has every fallible call of `scenario` fail once per call site, and per way to it: two callers of one function are two
 /// sites. `scenario` runs once without a failure, then once for each site, in a session of its own that `boot` starts, with a
-/// watchdog, until there is no site left that was not tried. Sites that only appear after a failure are tried too.
+/// watchdog, until there is no site left that was not tried. A site that only appears after a failure fails after that one.
 ///
 /// `check` gets what the scenario returned, and the site that failed (none: nothing did). The end of each session checks that
 /// nothing is left.
@@ -148,21 +149,24 @@ pub fn each_fault<T>(
 ) -> Faults {
     let mut faults = Faults { failed: Vec::new(), missed: Vec::new() };
     let mut known = BTreeSet::new();
-    let mut open = vec![None];
-    while let Some(target) = open.pop() {
+    let mut open = vec![VecDeque::new()];
+    // Loads what it takes to name a call, outside of any limit.
+    let _here = Site::here("");
+    while let Some(targets) = open.pop() {
+        let target = targets.back().cloned();
         let context = Context(target.clone());
         let session = boot();
-        *lock_table(&SEARCH) = Some(Search { target: target.clone(), ..Search::default() });
+        *lock_table(&SEARCH) = Some(Search { targets: targets.clone(), ..Search::default() });
         let outcome = watchdog(limit, || scenario(&session));
-        let search = SEARCH.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
-        check(target.as_ref().filter(|_| search.happened), outcome);
+        let search = lock_table(&SEARCH).take().unwrap_or_default();
+        let happened = search.targets.is_empty();
+        check(target.as_ref().filter(|_| happened), outcome);
         drop(session);
         drop(context);
-        let new = search.passed.into_iter().filter(|site| known.insert(site.clone()));
-        let new: Vec<_> = new.collect();
-        open.extend(new.into_iter().rev().map(Some));
+        let new: Vec<_> = search.passed.into_iter().filter(|site| known.insert(site.clone())).collect();
+        open.extend(new.into_iter().rev().map(|site| targets.iter().cloned().chain([site]).collect()));
         if let Some(site) = target {
-            if search.happened { &mut faults.failed } else { &mut faults.missed }.push(site);
+            if happened { &mut faults.failed } else { &mut faults.missed }.push(site);
         }
     }
     faults

@@ -1,64 +1,97 @@
 //! Call sites: how the driver came to ask for something.
 
-use std::{ffi::c_void, fmt};
+use std::{
+    collections::HashMap,
+    ffi::c_void,
+    fmt,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
-/// What may stand between the driver and what it asks for, and what a test harness is made of.
-const NOT_SAID: [&str; 9] =
-    ["simkernel::", "<simkernel::", "platform::", "<platform::", "core::", "<core::", "std::", "<std::", "backtrace::"];
+use crate::lock_table;
+
+/// What stands between the driver and what it asks for, and what a test harness is made of.
+const NOT_SAID: [&str; 10] = [
+    "simkernel::",
+    "<simkernel::",
+    "platform::",
+    "<platform::",
+    "core::",
+    "<core::",
+    "std::",
+    "<std::",
+    "backtrace::",
+    "<backtrace::",
+];
 
 /// Callers that are named: those next to the call.
 const NAMED: usize = 8;
+
+/// The calls that one return address stands for: several, where functions were inlined.
+type Calls = Arc<[Call]>;
+
+/// A call, by its place in the source: a loop that the compiler unrolled is still one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Call {
+    function: String,
+    file: String,
+    line: u32,
+    column: u32,
+}
+
+/// Finding out about an address is slow.
+static KNOWN: Mutex<Option<HashMap<usize, Calls>>> = Mutex::new(None);
 
 /// A call stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site {
     what: &'static str,
-    /// Return addresses, the innermost first.
-    stack: Vec<usize>,
+    /// The innermost first.
+    stack: Vec<Calls>,
 }
 
 impl Site {
     /// The site of the present call of `what`.
     pub(crate) fn here(what: &'static str) -> Self {
-        let mut stack = Vec::new();
+        let mut addresses = Vec::new();
         backtrace::trace(|frame| {
-            stack.push(frame.ip().addr());
+            addresses.push(frame.ip().addr());
             true
         });
-        Self { what, stack }
+        let mut known = lock_table(&KNOWN);
+        let known = known.get_or_insert_default();
+        let calls = |address: usize| known.entry(address).or_insert_with(|| calls(address)).clone();
+        Self { what, stack: addresses.into_iter().map(calls).collect() }
     }
+}
+
+/// The calls that end at a return address. (The crate looks at what is before it.)
+fn calls(address: usize) -> Calls {
+    let mut calls = Vec::new();
+    backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {
+        let file = symbol.filename().and_then(Path::file_name);
+        calls.push(Call {
+            function: symbol.name().map(|name| format!("{name:#}")).unwrap_or_default(),
+            file: file.map(|file| file.display().to_string()).unwrap_or_default(),
+            line: symbol.lineno().unwrap_or_default(),
+            column: symbol.colno().unwrap_or_default(),
+        });
+    });
+    calls.into()
+}
+
+/// The name of the function that begins at an address.
+pub(crate) fn function(address: usize) -> String {
+    calls(address.saturating_add(1)).last().map_or_else(|| format!("{address:#x}"), |call| call.function.clone())
 }
 
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.what)?;
-        let mut named = 0;
-        for &address in &self.stack {
-            let mut lines = Vec::new();
-            // The call is before the return address.
-            backtrace::resolve(std::ptr::without_provenance_mut(address.saturating_sub(1)), |symbol| {
-                let Some(name) = symbol.name().map(|name| format!("{name:#}")) else { return };
-                if NOT_SAID.iter().any(|prefix| name.starts_with(prefix)) || name.starts_with("__") {
-                    return;
-                }
-                let file = symbol.filename().and_then(|file| file.file_name()).map(|file| file.display().to_string());
-                let line = symbol.lineno().unwrap_or_default();
-                lines.push(format!("\n    in {name} ({}:{line})", file.unwrap_or_default()));
-            });
-            for line in lines.into_iter().take(NAMED - named) {
-                write!(f, "{line}")?;
-                named += 1;
-            }
-        }
-        Ok(())
+        let not_said = |name: &str| name.starts_with("__") || NOT_SAID.iter().any(|prefix| name.starts_with(prefix));
+        let calls = self.stack.iter().flat_map(|calls| calls.iter()).filter(|call| !not_said(&call.function));
+        calls
+            .take(NAMED)
+            .try_for_each(|Call { function, file, line, .. }| write!(f, "\n    in {function} ({file}:{line})"))
     }
-}
-
-/// The name of the function at an address.
-pub(crate) fn function(address: usize) -> String {
-    let mut name = None;
-    backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {
-        name = name.take().or_else(|| symbol.name().map(|name| format!("{name:#}")));
-    });
-    name.unwrap_or_else(|| format!("{address:#x}"))
 }

@@ -46,8 +46,8 @@ fn sites_behind_a_failure_are_found() {
     let fallback = || memory(100).or_else(|_| memory(1)).is_ok();
     let mut failures = 0;
     let faults = each_fault(boot, LIMIT, |_| fallback(), |_, survived| failures += usize::from(!survived));
-    assert_eq!((faults.failed.len() + faults.missed.len(), failures), (2, 0), "{faults}");
-    assert_eq!(faults.missed.len(), 1, "the second is passed only when the first has failed: one fault at a time");
+    assert_eq!((faults.failed.len(), faults.missed.len()), (2, 0), "{faults}");
+    assert_eq!(failures, 1, "the second fails after the first");
 }
 
 struct Later {
@@ -116,13 +116,15 @@ fn a_leak_after_a_failure_is_caught() {
 
 #[test]
 fn a_hang_after_a_failure_is_caught() {
-    let message = panic_of(Duration::from_millis(300), |_| {
+    let mut hangs = false;
+    let message = panic_of(Duration::from_secs(2), |_| {
         let event = Event::new().ok();
         if let (Some(event), Err(_)) = (event, memory(2)) {
+            hangs = true;
             event.wait(&passive());
         }
     });
-    assert!(message.contains("stalled"), "{message}");
+    assert!(hangs && message.contains("stalled"), "{message}");
 }
 
 #[test]

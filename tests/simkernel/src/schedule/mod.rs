@@ -16,6 +16,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use crate::{ledger::Ledger, lock_table, pool, timers};
@@ -81,6 +82,8 @@ struct Schedule {
     pauses: u64,
     /// Nobody can go on.
     stalled: bool,
+    /// That was said.
+    reported: bool,
     /// The session ends.
     over: bool,
     trace: Trace,
@@ -111,6 +114,7 @@ pub(crate) fn begin(seed: u64) {
         current: 0,
         pauses: 0,
         stalled: false,
+        reported: false,
         over: false,
         trace: Trace::default(),
     });
@@ -309,16 +313,13 @@ fn await_turn(own: usize, mut locked: MutexGuard<'_, Option<Schedule>>) {
     stop();
 }
 
-/// What becomes of a thread that cannot go on: a processor stays where it is, as a DPC cannot unwind.
+/// What becomes of threads that cannot go on: all that can unwind do. The rest runs as the machine has it, so that what the
+/// unwinding ones still want of the driver may get done.
 fn stop() {
-    if threads::is_processor() {
-        loop {
-            thread::park();
-        }
-    }
-    if !thread::panicking() {
+    if !threads::is_processor() && !thread::panicking() {
         panic!("stalled: nobody can go on, see the report");
     }
+    thread::sleep(Duration::from_millis(1));
 }
 
 impl Schedule {
@@ -367,10 +368,7 @@ impl Schedule {
 
     /// True for the one that reports the stall.
     fn take_report(&mut self) -> bool {
-        self.pauses != u64::MAX && {
-            self.pauses = u64::MAX;
-            true
-        }
+        !std::mem::replace(&mut self.reported, true)
     }
 
     fn describe(&self) -> String {

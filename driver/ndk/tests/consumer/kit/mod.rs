@@ -18,8 +18,8 @@ pub(crate) use objects::{
     Adapter, Connector, Cq, Listener, Mr, Mw, Pd, Qp, QpSizes, SharedEndpoint, Srq, adapter_info_sized,
 };
 pub(crate) use pair::{Options, Pair, Side, Unconnected, connect, loopback};
-pub(crate) use waiter::{Request, Waiter, complain, now};
-pub(crate) use world::{World, addresses};
+pub(crate) use waiter::{Request, Waiter, complain, now, take_complaints};
+pub(crate) use world::{World, addresses, close_adapter, open_adapter};
 
 use std::time::Duration;
 

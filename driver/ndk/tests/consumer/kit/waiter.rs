@@ -118,6 +118,11 @@ impl Waiter {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
+    /// As the provider calls.
+    pub(crate) fn call_now(&self) {
+        self.called(STATUS_SUCCESS, 0);
+    }
+
     fn called(&self, status: NTSTATUS, value: usize) {
         in_callback(self.name, self.levels.clone(), || self.note(status, value));
     }
@@ -150,6 +155,11 @@ impl Waiter {
 
     pub(crate) fn count(&self) -> usize {
         lock(&self.calls).len()
+    }
+
+    /// Whether there was a call that was not taken yet.
+    pub(crate) fn has_more(&self) -> bool {
+        self.count() > self.taken.load(Ordering::SeqCst)
     }
 
     /// Waits until `count` calls have ended.

@@ -37,18 +37,18 @@ impl World {
     fn of(session: Session) -> Self {
         drop(waiter::take_complaints());
         let provider = Provider::new(&addresses()).expect("a provider");
-        let adapter = open(&provider, 2, 1).expect("an adapter");
+        let adapter = open_adapter(&provider, 2, 1).expect("an adapter");
         Self { adapter, provider, session }
     }
 
     /// Opens another adapter, to be closed with [`World::close_adapter`].
     pub(crate) fn open(&self, major: u16, minor: u16) -> Result<Adapter, NTSTATUS> {
-        open(&self.provider, major, minor)
+        open_adapter(&self.provider, major, minor)
     }
 
-    /// Closes an adapter as NDIS does, which blocks until all of its objects are gone.
+    /// Closes an adapter that was opened besides the world's own.
     pub(crate) fn close_adapter(&self, adapter: Adapter) {
-        close(adapter);
+        close_adapter(adapter);
     }
 
     /// Waits until nothing deferred is left to do.
@@ -65,11 +65,12 @@ impl World {
     }
 }
 
-fn open(provider: &Provider<SimKernel>, major: u16, minor: u16) -> Result<Adapter, NTSTATUS> {
+pub(crate) fn open_adapter(provider: &Provider<SimKernel>, major: u16, minor: u16) -> Result<Adapter, NTSTATUS> {
     provider.open(NDK_VERSION { Major: major, Minor: minor }).map(Adapter)
 }
 
-pub(super) fn close(adapter: Adapter) {
+/// Closes an adapter as NDIS does, which blocks until all of its objects are gone.
+pub(crate) fn close_adapter(adapter: Adapter) {
     // SAFETY: opened by the provider and closed once; a test that keeps objects stalls here, which the watchdog ends.
     watchdog(LIMIT, || unsafe { Provider::<SimKernel>::close(adapter.0, &simkernel::passive()) });
 }
@@ -81,7 +82,7 @@ impl Drop for World {
             eprintln!("complaints: {complaints:?}");
             return;
         }
-        close(self.adapter);
+        close_adapter(self.adapter);
         self.settle();
         assert_eq!(self.provider.object_counts(), ObjectCounts::default());
         let late = waiter::take_complaints();
