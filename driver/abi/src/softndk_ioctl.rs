@@ -35,6 +35,8 @@ c_consts! { SOFTNDK_CODES: u32;
     /// parameter `TestConsumer` is 1; STATUS_INVALID_PARAMETER: no such scenario; STATUS_DEVICE_BUSY: one is running.
     /// Completes when the scenario is over.
     IOCTL_SOFTNDK_TEST_SMB_DIRECT = softndk_control_code(6);
+    /// In: [`SOFTNDK_CQ_MODERATE`]. Out: nothing. STATUS_INVALID_PARAMETER_MIX: no limit at all.
+    IOCTL_SOFTNDK_CQ_MODERATE = softndk_control_code(7);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;
@@ -96,6 +98,17 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x00 Version: u32,
         0x04 MaxResults: u32,
         0x08 CqHandle: u64,
+    }
+
+    /// Has notifications held back until `Count` completions wait or `Interval` microseconds are over; 0xFFFFFFFF is no
+    /// limit. 0 in either, or a count of 1: they are not held back, as is the default. NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_CQ_MODERATE, size 0x18 {
+        0x00 Version: u32,
+        0x04 Interval: u32,
+        0x08 CqHandle: u64,
+        0x10 Count: u32,
+        0x14 Reserved: u32,
     }
 
     /// A completion: `NDK_RESULT_EX`, with the handle of the queue pair. `Type` is an

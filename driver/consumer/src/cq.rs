@@ -57,6 +57,12 @@ impl<K: Notified, P: Platform> Owned<NDK_CQ, K, P> {
         // SAFETY: an open CQ; the completion and its context belong together.
         check(request::<P>(passive, |completion, context| unsafe { resize(self.as_ptr(), depth, completion, context) }))
     }
+
+    /// NdkControlCqInterruptModeration. Not to overlap with itself.
+    pub fn moderate(&self, interval: u32, count: u32) -> Result<(), NTSTATUS> {
+        // SAFETY: an open CQ.
+        check(unsafe { (self.table().NdkControlCqInterruptModeration)(self.as_ptr(), interval, count) })
+    }
 }
 
 /// NDK_FN_CQ_NOTIFICATION_CALLBACK.

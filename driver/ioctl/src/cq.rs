@@ -8,7 +8,7 @@ use ndk_abi::nd_ioctl::{
     ND_RESOURCE_DESCRIPTOR,
 };
 use ndk_abi::ndkpi::{NDK_CQ, NDK_RESULT_EX};
-use ndk_abi::softndk_ioctl::{SOFTNDK_POLL, SOFTNDK_RESULT};
+use ndk_abi::softndk_ioctl::{SOFTNDK_CQ_MODERATE, SOFTNDK_POLL, SOFTNDK_RESULT};
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS};
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Passive, SpinLock, Weak};
@@ -142,6 +142,18 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
     }
     cq.ndk.resize(input.QueueDepth, passive)?;
     descriptor(request, input.CqHandle)
+}
+
+/// Sets the moderation of notifications.
+pub(crate) fn moderate<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: SOFTNDK_CQ_MODERATE = input(request)?;
+    let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+    // Calls on one CQ must not overlap.
+    let turn = cq.turn.lock();
+    let result = cq.ndk.moderate(input.Interval, input.Count);
+    drop(turn);
+    result?;
+    Ok(0)
 }
 
 /// Pends until the CQ is notified.

@@ -19,8 +19,8 @@ use ndk_abi::nd_ioctl::{
     IOCTL_ND_SRQ_FREE, IOCTL_ND_SRQ_MODIFY, IOCTL_ND_SRQ_NOTIFY, METHOD_BUFFERED, ND_HANDLE,
 };
 use ndk_abi::softndk_ioctl::{
-    IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST,
-    IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
+    IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_POLL,
+    IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED};
 use platform::Passive;
@@ -85,6 +85,7 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_SOFTNDK_POST => post::post(space, request),
         IOCTL_SOFTNDK_SRQ_POST => post::srq_post(space, request),
         IOCTL_SOFTNDK_POLL => cq::poll(space, request),
+        IOCTL_SOFTNDK_CQ_MODERATE => cq::moderate(space, request),
         IOCTL_SOFTNDK_FAST_MR_CREATE => mr::create_fast(space, request, passive),
         IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST => provider::query_address_list(space, request),
         IOCTL_ND_PROVIDER_RESOLVE_ADDRESS => provider::resolve_address(space, request),
@@ -148,6 +149,7 @@ fn is_for_users(code: u32) -> bool {
             | IOCTL_ND_LISTENER_CREATE..=IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST
             | IOCTL_ND_QP_CREATE..=IOCTL_ND_QP_FLUSH
             | IOCTL_SOFTNDK_POST..=IOCTL_SOFTNDK_FAST_MR_CREATE
+            | IOCTL_SOFTNDK_CQ_MODERATE
     ) && code & 3 == METHOD_BUFFERED
 }
 

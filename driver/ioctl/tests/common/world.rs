@@ -103,6 +103,7 @@ impl World {
         };
         let srq_post = SOFTNDK_SRQ_POST { Version: 1, SgeCount: 0, SrqHandle: self.srq, RequestContext: 1 };
         let poll = SOFTNDK_POLL { Version: 1, MaxResults: 4, CqHandle: self.cq };
+        let moderate = SOFTNDK_CQ_MODERATE { Version: 1, Interval: 9, CqHandle: self.cq, Count: 9, Reserved: 0 };
         let descriptor = size_of::<ND_RESOURCE_DESCRIPTOR>();
         vec![
             case(IOCTL_ND_ADAPTER_QUERY, &query, &[8], size_of::<ND2_ADAPTER_INFO>()),
@@ -147,6 +148,7 @@ impl World {
             case(IOCTL_SOFTNDK_POST, &bound, &[8, 0x30, 0x38], size_of::<SOFTNDK_MW_TOKEN>()),
             case(IOCTL_SOFTNDK_SRQ_POST, &srq_post, &[8], 0),
             case(IOCTL_SOFTNDK_POLL, &poll, &[8], 4 * size_of::<SOFTNDK_RESULT>()),
+            case(IOCTL_SOFTNDK_CQ_MODERATE, &moderate, &[8], 0),
             case(IOCTL_SOFTNDK_FAST_MR_CREATE, &fast, &[8], size_of::<SOFTNDK_FAST_MR>()),
             one(IOCTL_ND_LISTENER_FREE, self.listener, 0),
             one(IOCTL_ND_CONNECTOR_FREE, self.connector, 0),

@@ -9,6 +9,7 @@ mod fast_register;
 mod handles;
 mod invalidate;
 mod listener;
+mod moderation;
 mod mr;
 mod mw;
 mod qp;
@@ -72,6 +73,17 @@ macro_rules! for_each_case {
                 cancelled: "cancelling one request ends that one only; cancelling all ends all; so does freeing",
                 cancelled_then_event: "a completion after a cancelled request ends the next one: no wake-up is lost",
                 bad_type: "an unknown arm type is refused",
+            }
+            moderation {
+                settings: "no limit at all is refused; a count above the depth is no limit",
+                by_count: "without an interval, every fourth completion notifies",
+                by_interval: "without a count, a completion notifies when the interval is over",
+                off: "an interval of 0 and counts of 0 and 1 hold nothing back",
+                changed: "a notification that is held back follows new settings",
+                solicited: "a SOLICITED arm waits for a solicited completion, and for the count",
+                failures: "a failed completion is not held back",
+                full: "a full queue and an overrun are not held back",
+                freed: "freeing the queue does not wait for the interval",
             }
             qp {
                 order: "completions come in the order of the requests, queue by queue",

@@ -75,6 +75,7 @@ const SHAPES: &[(u32, usize)] = &[
     (IOCTL_SOFTNDK_SRQ_POST, size_of::<SOFTNDK_SRQ_POST>()),
     (IOCTL_SOFTNDK_POLL, size_of::<SOFTNDK_POLL>()),
     (IOCTL_SOFTNDK_FAST_MR_CREATE, size_of::<SOFTNDK_FAST_MR_CREATE>()),
+    (IOCTL_SOFTNDK_CQ_MODERATE, size_of::<SOFTNDK_CQ_MODERATE>()),
 ];
 
 /// Bytes of output that every answer fits into.

@@ -9,7 +9,10 @@ use ndk_abi::{
         ND_CQ_MODIFY, ND_CQ_NOTIFY, ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_CREATE_CQ,
         ND_IOCTL_VERSION, ND_RESOURCE_DESCRIPTOR,
     },
-    softndk_ioctl::{IOCTL_SOFTNDK_POLL, SOFTNDK_IOCTL_VERSION, SOFTNDK_POLL, SOFTNDK_RESULT},
+    softndk_ioctl::{
+        IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_POLL, SOFTNDK_CQ_MODERATE, SOFTNDK_IOCTL_VERSION, SOFTNDK_POLL,
+        SOFTNDK_RESULT,
+    },
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -67,6 +70,18 @@ impl Cq {
             ..ND_CQ_MODIFY::ZERO
         };
         self.object.client.query::<ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_CQ_MODIFY, &request).map(drop)
+    }
+
+    /// Has notifications held back until `count` completions wait or `interval` microseconds are over.
+    pub fn moderate(&self, interval: u32, count: u32) -> Result<()> {
+        let request = SOFTNDK_CQ_MODERATE {
+            Version: SOFTNDK_IOCTL_VERSION,
+            Interval: interval,
+            CqHandle: self.handle(),
+            Count: count,
+            Reserved: 0,
+        };
+        self.object.client.call(IOCTL_SOFTNDK_CQ_MODERATE, &request)
     }
 
     /// Arms the queue; the request ends with the notification.
