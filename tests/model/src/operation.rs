@@ -51,10 +51,22 @@ pub enum Request {
         /// Bytes.
         length: u32,
     },
+    /// NdkBind.
+    Bind {
+        /// Which window.
+        window: u8,
+        /// The region, and which part of it.
+        part: Place,
+    },
     /// NdkInvalidate.
     Invalidate {
         /// Which region.
         region: u8,
+    },
+    /// NdkInvalidate of a window.
+    InvalidateWindow {
+        /// Which window.
+        window: u8,
     },
 }
 
@@ -68,6 +80,8 @@ pub enum Slot {
     Srq(u8),
     /// A region.
     Mr(u8),
+    /// A window.
+    Mw(u8),
     /// A queue pair.
     Qp(u8),
     /// A listener.

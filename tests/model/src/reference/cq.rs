@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use ndk_abi::{
     ndkpi::{
-        NDK_OPERATION_TYPE, NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead,
-        NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeWrite,
+        NDK_OPERATION_TYPE, NdkOperationTypeBind, NdkOperationTypeFastRegister, NdkOperationTypeInvalidate,
+        NdkOperationTypeRead, NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend,
+        NdkOperationTypeWrite,
     },
     status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
 };
@@ -68,7 +69,8 @@ pub(crate) struct Seen {
 }
 
 fn name(kind: NDK_OPERATION_TYPE) -> &'static str {
-    const NAMES: [(NDK_OPERATION_TYPE, &str); 7] = [
+    const NAMES: [(NDK_OPERATION_TYPE, &str); 8] = [
+        (NdkOperationTypeBind, "a bind"),
         (NdkOperationTypeReceive, "a receive"),
         (NdkOperationTypeReceiveAndInvalidate, "a receive that invalidates"),
         (NdkOperationTypeSend, "a send"),

@@ -6,8 +6,8 @@ use ndk_abi::{
         NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_RDMA_READ_SINK,
     },
     status::{
-        NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_IMPLEMENTATION_LIMIT, STATUS_INVALID_DEVICE_REQUEST,
-        STATUS_INVALID_PARAMETER, STATUS_REMOTE_RESOURCES,
+        NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_DEVICE_BUSY, STATUS_IMPLEMENTATION_LIMIT,
+        STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_REMOTE_RESOURCES,
     },
     wdm::PAGE_SIZE,
 };
@@ -146,8 +146,12 @@ impl FastRegistration {
 }
 
 impl Mapping {
+    pub(super) fn allows(&self, right: Right) -> bool {
+        self.rights.allow(right)
+    }
+
     /// The memory of `[address, +length)`, if it lies inside.
-    fn extents(&self, address: u64, length: u64) -> Option<Vec<Extent>> {
+    pub(super) fn extents(&self, address: u64, length: u64) -> Option<Vec<Extent>> {
         let offset = address.checked_sub(self.base)?;
         if offset.checked_add(length)? > self.length {
             return None;
@@ -188,7 +192,7 @@ impl Model {
     }
 
     /// The tokens that stand for something.
-    fn is_token(&self, token: u32) -> bool {
+    pub(super) fn is_token(&self, token: u32) -> bool {
         self.regions.iter().any(|region| region.token == token)
     }
 
@@ -225,9 +229,13 @@ impl Model {
 
     /// NdkDeregisterMr; nothing is under way. How it ends.
     pub(crate) fn deregister(&mut self, region: usize) -> NTSTATUS {
+        let bound = self.is_bound(region);
         let region = &mut self.regions[region];
         if region.fast || region.mapping.is_none() {
             return STATUS_INVALID_DEVICE_REQUEST;
+        }
+        if bound {
+            return STATUS_DEVICE_BUSY;
         }
         region.close();
         ndk_abi::status::STATUS_SUCCESS
@@ -277,10 +285,22 @@ impl Model {
         if !mapping.rights.allow(right) {
             return Err(STATUS_ACCESS_VIOLATION);
         }
-        let outside = if right == Right::RemoteRead { STATUS_REMOTE_RESOURCES } else { STATUS_ACCESS_VIOLATION };
-        let fits = mapping.extents(address, length).ok_or(outside)?;
+        let fits = mapping.extents(address, length).ok_or(past_end(right))?;
         let end = mapping.base + mapping.length == address + length;
-        if end && self.mistake == Some(Mistake::RegionsEndEarly) { Err(outside) } else { Ok(fits) }
+        if end && self.mistake == Some(Mistake::RegionsEndEarly) { Err(past_end(right)) } else { Ok(fits) }
+    }
+
+    /// The memory of a range that the peer of `qp` names, by a token of a region or of a window.
+    pub(super) fn remote_access(
+        &self,
+        qp: usize,
+        (token, address, length): (u32, u64, u64),
+        right: Right,
+    ) -> std::result::Result<Vec<Extent>, NTSTATUS> {
+        match self.window_of(qp, token) {
+            Some(window) => self.access_through(window, (address, length), right),
+            None => self.access(self.qps[qp].domain, (token, address, length), right),
+        }
     }
 
     /// The first `length` bytes of a list of SGEs: the memory that can be reached, and whether that is all.
@@ -334,6 +354,11 @@ impl Model {
     pub(super) fn spoil(&mut self, to: &[Extent]) {
         self.undefined.extend(to);
     }
+}
+
+/// Why an access fails that leaves what its token names.
+pub(super) fn past_end(right: Right) -> NTSTATUS {
+    if right == Right::RemoteRead { STATUS_REMOTE_RESOURCES } else { STATUS_ACCESS_VIOLATION }
 }
 
 /// Whether two parts of a copy meet: then what comes out depends on the steps that it is done in.

@@ -10,12 +10,16 @@ mod cq;
 mod memory;
 mod qp;
 mod srq;
+mod window;
+mod work;
 
 pub(crate) use connection::{Connector, Listener, Phase as ConnectorPhase};
 pub(crate) use cq::{Arm, Cq, Seen};
 pub(crate) use memory::{Buffer, Extent, FastRegistration, Region};
-pub(crate) use qp::{Phase, Qp, QpSizes, Request, Sge, Work};
+pub(crate) use qp::{Phase, Qp, QpSizes};
 pub(crate) use srq::Srq;
+pub(crate) use window::{Bind, Window};
+pub(crate) use work::{Request, Sge, Work};
 
 use std::{collections::BTreeMap, fmt};
 
@@ -45,6 +49,7 @@ pub(crate) enum Object {
     Cq(usize),
     Srq(usize),
     Mr(usize),
+    Mw(usize),
     Qp(usize),
     Connector(usize),
     Listener(usize),
@@ -105,6 +110,7 @@ pub(crate) struct Model {
     pub(crate) cqs: Vec<Cq>,
     pub(crate) srqs: Vec<Srq>,
     pub(crate) regions: Vec<Region>,
+    pub(crate) windows: Vec<Window>,
     pub(crate) qps: Vec<Qp>,
     pub(crate) connectors: Vec<Connector>,
     pub(crate) listeners: Vec<Listener>,
@@ -168,7 +174,10 @@ impl Model {
         match object {
             Object::Cq(cq) => self.cqs[cq].armed = None,
             Object::Srq(srq) => self.srqs[srq].armed = false,
+            // Of a region with windows only a reference is given up.
+            Object::Mr(region) if self.is_bound(region) => self.regions[region].token = 0,
             Object::Mr(region) => self.regions[region].close(),
+            Object::Mw(_) => {}
             Object::Qp(qp) => self.close_qp(qp),
             Object::Connector(connector) => self.close_connector(connector),
             Object::Listener(_) => {}
@@ -186,6 +195,7 @@ impl Model {
             Object::Cq(index) => &mut self.cqs[index].life,
             Object::Srq(index) => &mut self.srqs[index].life,
             Object::Mr(index) => &mut self.regions[index].life,
+            Object::Mw(index) => &mut self.windows[index].life,
             Object::Qp(index) => &mut self.qps[index].life,
             Object::Connector(index) => &mut self.connectors[index].life,
             Object::Listener(index) => &mut self.listeners[index].life,
@@ -199,7 +209,8 @@ impl Model {
         match object {
             Object::Cq(cq) => qps.any(|qp| qp.receive_cq == cq || qp.initiator_cq == cq),
             Object::Srq(srq) => qps.any(|qp| qp.srq == Some(srq)),
-            Object::Mr(region) => qps.any(|qp| qp.uses(region)),
+            Object::Mr(region) => qps.any(|qp| qp.uses(object)) || self.is_bound(region),
+            Object::Mw(_) => qps.any(|qp| qp.uses(object)),
             Object::Qp(qp) => connectors.any(|connector| connector.qp == Some(qp)),
             Object::Connector(_) => false,
             Object::Listener(listener) => connectors.any(|connector| connector.listener == Some(listener)),
@@ -210,7 +221,8 @@ impl Model {
         let connectors = (0..self.connectors.len()).map(Object::Connector);
         let qps = (0..self.qps.len()).map(Object::Qp);
         let cqs = (0..self.cqs.len()).map(Object::Cq);
-        let rest = (0..self.srqs.len()).map(Object::Srq).chain((0..self.regions.len()).map(Object::Mr));
+        let memory = (0..self.windows.len()).map(Object::Mw).chain((0..self.regions.len()).map(Object::Mr));
+        let rest = (0..self.srqs.len()).map(Object::Srq).chain(memory);
         connectors.chain(qps).chain(cqs).chain(rest).chain((0..self.listeners.len()).map(Object::Listener))
     }
 

@@ -4,55 +4,22 @@ use std::collections::VecDeque;
 
 use ndk_abi::{
     ndkpi::{
-        NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE,
-        NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_OP_FLAG_READ_FENCE,
-        NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE,
-        NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
-        NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeWrite,
+        NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
+        NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS, NdkOperationTypeReceive,
+        NdkOperationTypeReceiveAndInvalidate,
     },
     status::*,
 };
 
 use super::{
-    FastRegistration, Life, Mistake, Model, Result,
+    FastRegistration, Life, Mistake, Model, Object, Result,
     cq::Entry,
     memory::{Extent, Right, overlap},
+    work::{Request, Sge, Work, total, unknown_flags},
 };
 
 /// The longest transfer, in bytes.
 pub(super) const LONGEST: u64 = 1 << 30;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sge {
-    pub(crate) address: u64,
-    pub(crate) length: u32,
-    pub(crate) token: u32,
-}
-
-pub(super) fn total(sges: &[Sge]) -> u64 {
-    sges.iter().map(|sge| u64::from(sge.length)).sum()
-}
-
-/// What an initiator request does.
-#[derive(Clone, Debug)]
-pub(crate) enum Work {
-    Send { invalidate: Option<u32> },
-    Read { address: u64, token: u32 },
-    Write { address: u64, token: u32 },
-    FastRegister { region: usize, registration: FastRegistration },
-    Invalidate { region: usize },
-}
-
-/// A request as it is posted.
-#[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) context: usize,
-    pub(crate) work: Work,
-    pub(crate) sges: Vec<Sge>,
-    /// The data of an inline request.
-    pub(crate) inline: Option<Vec<u8>>,
-    pub(crate) flags: u32,
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct Receive {
@@ -98,54 +65,18 @@ pub(crate) struct Qp {
 /// How a request ended: one of these statuses. `None`: it waits.
 type Outcome = Option<std::result::Result<(), Vec<NTSTATUS>>>;
 
-const COMMON: u32 = NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER;
-
-impl Work {
-    fn flags(&self) -> u32 {
-        COMMON
-            | match self {
-                Self::Send { .. } => NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT | NDK_OP_FLAG_INLINE,
-                Self::Write { .. } => NDK_OP_FLAG_INLINE,
-                Self::Read { .. } => NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
-                Self::FastRegister { .. } => {
-                    NDK_OP_FLAG_ALLOW_REMOTE_READ | NDK_OP_FLAG_ALLOW_REMOTE_WRITE | NDK_OP_FLAG_RDMA_READ_SINK
-                }
-                Self::Invalidate { .. } => 0,
-            }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Send { invalidate: None } => "NdkSend",
-            Self::Send { invalidate: Some(_) } => "NdkSendAndInvalidate",
-            Self::Read { .. } => "NdkRead",
-            Self::Write { .. } => "NdkWrite",
-            Self::FastRegister { .. } => "NdkFastRegister",
-            Self::Invalidate { .. } => "NdkInvalidate",
-        }
-    }
-
-    fn kind(&self) -> NDK_OPERATION_TYPE {
-        match self {
-            Self::Send { .. } => NdkOperationTypeSend,
-            Self::Read { .. } => NdkOperationTypeRead,
-            Self::Write { .. } => NdkOperationTypeWrite,
-            Self::FastRegister { .. } => NdkOperationTypeFastRegister,
-            Self::Invalidate { .. } => NdkOperationTypeInvalidate,
-        }
-    }
-}
-
 impl Qp {
     /// The context that the consumer gives a queue pair.
     pub(crate) fn context(index: usize) -> usize {
         0x5150_0000 + index
     }
 
-    /// Whether a request that has not ended names the region.
-    pub(super) fn uses(&self, region: usize) -> bool {
-        self.requests.iter().any(|request| match request.work {
-            Work::FastRegister { region: used, .. } | Work::Invalidate { region: used } => used == region,
+    /// Whether a request that has not ended names the region or window.
+    pub(super) fn uses(&self, object: Object) -> bool {
+        self.requests.iter().any(|request| match &request.work {
+            Work::FastRegister { region, .. } | Work::Invalidate { region } => object == Object::Mr(*region),
+            Work::Bind(bind) => object == Object::Mr(bind.region) || object == Object::Mw(bind.window),
+            Work::InvalidateWindow { window } => object == Object::Mw(*window),
             _ => false,
         })
     }
@@ -192,7 +123,7 @@ impl Model {
         let read = matches!(work, Work::Read { .. });
         let too_long = is_inline && total(sges) > queue.sizes.inline.into();
         let mut broken = vec![
-            (flags & !work.flags() != 0 || too_long, STATUS_INVALID_PARAMETER_4),
+            (unknown_flags(work, *flags) || too_long, STATUS_INVALID_PARAMETER_4),
             (!is_inline && sges.len() > queue.sizes.request_sges as usize, STATUS_DATA_OVERRUN),
             (total(sges) > LONGEST, STATUS_BUFFER_OVERFLOW),
             (queue.phase != Phase::Connected, STATUS_CONNECTION_INVALID),
@@ -202,10 +133,16 @@ impl Model {
         if let Work::FastRegister { region, registration } = work {
             broken.extend(registration.broken(&self.regions[*region]));
         }
+        if let Work::Bind(bind) = work {
+            broken.extend(self.broken_by(qp, bind));
+        }
         let accepted = self.judge(work.name(), &broken, actual)?;
         if accepted {
             if let Work::FastRegister { region, .. } = work {
                 self.regions[*region].spares -= 1;
+            }
+            if let Work::Bind(bind) = work {
+                self.announce(bind)?;
             }
             self.qps[qp].requests.push_back(request.clone());
         }
@@ -249,7 +186,9 @@ impl Model {
             Work::Read { address, token } => self.read(qp, peer, &request, (*token, *address)),
             Work::Write { address, token } => self.write(qp, peer, &request, (*token, *address)),
             Work::FastRegister { region, registration } => self.fast_register(*region, registration),
+            Work::Bind(bind) => Some(self.bind(qp, bind)),
             Work::Invalidate { region } => Some(self.invalidate(*region)),
+            Work::InvalidateWindow { window } => Some(self.unbind(*window)),
         };
         let Some(outcome) = outcome else { return false };
         self.qps[qp].requests.pop_front();
@@ -298,6 +237,9 @@ impl Model {
     }
 
     fn invalidate_remotely(&mut self, receiver: usize, token: u32) -> bool {
+        if let Some(window) = self.window_of(receiver, token) {
+            return self.unbind(window).is_ok();
+        }
         let region = self.region_of(self.qps[receiver].domain, token);
         region.is_some_and(|region| self.regions[region].remote_access && self.invalidate(region).is_ok())
     }
@@ -328,7 +270,7 @@ impl Model {
         if length == 0 {
             return Some(Ok(()));
         }
-        let target = match self.access(self.qps[peer].domain, (token, address, length), Right::RemoteWrite) {
+        let target = match self.remote_access(peer, (token, address, length), Right::RemoteWrite) {
             Ok(target) => target,
             Err(status) => return Some(Err(vec![status])),
         };
@@ -344,14 +286,14 @@ impl Model {
     fn read(&mut self, qp: usize, peer: usize, request: &Request, (token, address): (u32, u64)) -> Outcome {
         let length = total(&request.sges);
         if length == 0 {
-            return Some(Ok(()));
+            return Some(self.invalidate_locally(qp, request));
         }
-        let source = self.access(self.qps[peer].domain, (token, address, length), Right::RemoteRead);
+        let source = self.remote_access(peer, (token, address, length), Right::RemoteRead);
         let (target, writable) = self.local(self.qps[qp].domain, &request.sges, length, Right::LocalWrite);
         match source {
             Ok(source) if writable => {
                 self.copy(&target, &source, request);
-                Some(Ok(()))
+                Some(self.invalidate_locally(qp, request))
             }
             Ok(_) => {
                 self.spoil(&target);
@@ -359,6 +301,17 @@ impl Model {
             }
             Err(status) if writable => Some(Err(vec![status])),
             Err(status) => Some(Err(vec![status, STATUS_ACCESS_VIOLATION])),
+        }
+    }
+
+    /// What a read does when all is read, if it was asked to (4.6).
+    fn invalidate_locally(&mut self, qp: usize, request: &Request) -> std::result::Result<(), Vec<NTSTATUS>> {
+        match request.sges.first().filter(|_| request.flags & NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE != 0) {
+            None => Ok(()),
+            Some(first) => match self.region_of(self.qps[qp].domain, first.token) {
+                Some(region) => self.invalidate(region),
+                None => Err(vec![STATUS_INVALID_DEVICE_REQUEST]),
+            },
         }
     }
 
@@ -373,8 +326,9 @@ impl Model {
     }
 
     fn invalidate(&mut self, region: usize) -> std::result::Result<(), Vec<NTSTATUS>> {
+        let bound = self.is_bound(region);
         let region = &mut self.regions[region];
-        if !region.fast || region.mapping.take().is_none() {
+        if bound || !region.fast || region.mapping.take().is_none() {
             return Err(vec![STATUS_INVALID_DEVICE_REQUEST]);
         }
         region.give_back_spare();

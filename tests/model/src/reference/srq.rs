@@ -9,7 +9,8 @@ use ndk_abi::status::{
 
 use super::{
     Callback, Life, Model, Phase, Result,
-    qp::{LONGEST, Receive, Sge, total},
+    qp::{LONGEST, Receive},
+    work::{Sge, total},
 };
 
 #[derive(Debug)]

@@ -12,6 +12,21 @@ use crate::{
 /// MDLs give an index, not an address: nothing is mapped there.
 const INDEX: u64 = 0x7FFE_0000_0000;
 
+/// The part of a range that a [`Place`] means; see `Session::place`.
+fn part(base: u64, length: u64, place: Place, token: u32) -> Sge {
+    const WILD: u32 = 1 << 31;
+    let offset = u64::from(place.offset);
+    let offset = if place.offset & WILD != 0 { offset } else { offset % (length + 1) };
+    let rest = u32::try_from(length.saturating_sub(offset)).unwrap_or(u32::MAX - 1);
+    let length = match place.length {
+        wild if wild & WILD != 0 => wild,
+        more if more % 8 == 6 => rest + 1,
+        all if all % 8 == 7 => rest,
+        some => (some / 8) % (rest + 1),
+    };
+    Sge { address: base.wrapping_add(offset), length, token }
+}
+
 impl Session {
     pub(super) fn create_buffer(&mut self, index: usize) {
         let pages = Pages::new(BUFFER_PAGES[index]);
@@ -32,17 +47,19 @@ impl Session {
         self.slots.mrs[slot] = index;
     }
 
+    pub(super) fn create_mw(&mut self, slot: usize) {
+        let index = self.model.create_mw(slot % 2);
+        self.handles.mws.push(self.domains[slot % 2].create_mw());
+        self.slots.mws[slot] = index;
+    }
+
     /// What a [`Place`] names in a domain. The token: of a region that is registered, of any region (24 to 27), of the other
     /// domain's (28), one that was (29), one that never was (30), none (31). The offset lies inside of the region, unless its
     /// highest bit is set. The length fits, unless it is one more than that (6 of 8) or its highest bit is set; it is all the
     /// rest (7), or anything up to that.
     pub(super) fn place(&self, domain: usize, place: Place) -> Sge {
         let class = place.token % 32;
-        let domain = if class == 28 { 1 - domain } else { domain };
-        let open = self.slots.mrs.iter().map(|&mr| &self.model.regions[mr]).filter(|region| region.domain == domain);
-        let fits =
-            open.filter(|region| region.life == Life::Open && (24..28).contains(&class) | region.range().is_some());
-        let region = nth(class, fits);
+        let region = self.region(domain, class).map(|region| &self.model.regions[region]);
         let (base, length) = region.and_then(|region| region.range()).unwrap_or((INDEX, 4096));
         let token = match class {
             29 => self.stale.last().copied().unwrap_or(7),
@@ -50,22 +67,31 @@ impl Session {
             31 => 0,
             _ => region.map_or(0, |region| region.token),
         };
-        const WILD: u32 = 1 << 31;
-        let offset = u64::from(place.offset);
-        let offset = if place.offset & WILD != 0 { offset } else { offset % (length + 1) };
-        let rest = length.saturating_sub(offset) as u32;
-        let length = match place.length {
-            wild if wild & WILD != 0 => wild,
-            more if more % 8 == 6 => rest + 1,
-            all if all % 8 == 7 => rest,
-            some => (some / 8) % (rest + 1),
+        part(base, length, place, token)
+    }
+
+    /// The region of a token class, see `place`.
+    pub(super) fn region(&self, domain: usize, class: u8) -> Option<usize> {
+        let domain = if class == 28 { 1 - domain } else { domain };
+        let fits = |&mr: &usize| {
+            let region = &self.model.regions[mr];
+            region.domain == domain
+                && region.life == Life::Open
+                && ((24..28).contains(&class) || region.range().is_some())
         };
-        Sge { address: base.wrapping_add(offset), length, token }
+        nth(class, self.slots.mrs.iter().copied().filter(fits))
     }
 
     /// Where `length` bytes are read or written: if the place is "the rest" (7), or one byte more (6), they end there.
+    /// With a token from 192 on it is a window, if one is bound.
     pub(super) fn target(&self, domain: usize, place: Place, length: u64) -> (u64, u32) {
-        let Sge { address, length: room, token } = self.place(domain, place);
+        let windows = self.slots.mws.iter().map(|&mw| &self.model.windows[mw]);
+        let bound = windows.filter(|window| window.domain == domain && window.range().is_some());
+        let window = nth(place.token, bound).filter(|_| place.token >= 192);
+        let Sge { address, length: room, token } = match window.and_then(|window| Some((window, window.range()?))) {
+            Some((window, (base, length))) => part(base, length, place, window.token),
+            None => self.place(domain, place),
+        };
         let from_end = matches!(place.length % 8, 6 | 7) && length <= room.into();
         (if from_end { address + u64::from(room) - length } else { address }, token)
     }

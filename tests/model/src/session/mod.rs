@@ -3,26 +3,28 @@
 mod connections;
 mod memory;
 mod queues;
+mod slots;
 
 use std::net::{IpAddr, SocketAddr};
 
 use ndk_abi::{
     ndkpi::{NDK_LOGICAL_ADDRESS, NDK_VERSION},
-    status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
+    status::{NTSTATUS, STATUS_PENDING},
 };
 use ndk_provider::Provider;
 use simkernel::{Mdl, Pages, SimKernel};
 
 use crate::{
     consumer::{self, Adapter, Called, Context},
-    operation::{Event, Operation, Slot},
-    reference::{Callback, Life, Mismatch, Mistake, Model, Object, Outcomes, QpSizes, Result, mismatch},
+    operation::{Event, Operation},
+    reference::{Callback, Mismatch, Mistake, Model, Outcomes, QpSizes, Result, mismatch},
 };
 
 /// Slots for objects.
 const CQS: usize = 4;
 const SRQS: usize = 2;
 const LISTENERS: usize = 2;
+const WINDOWS: usize = 4;
 /// Of the queue pairs, the last four take their receives from two shared queues.
 const QPS: usize = 8;
 const OWN_RECEIVES: usize = 4;
@@ -48,6 +50,7 @@ struct Handles {
     cqs: Vec<consumer::Cq>,
     srqs: Vec<consumer::Srq>,
     mrs: Vec<consumer::Mr>,
+    mws: Vec<consumer::Mw>,
     qps: Vec<consumer::Qp>,
     connectors: Vec<consumer::Connector>,
     listeners: Vec<consumer::Listener>,
@@ -59,6 +62,7 @@ struct Slots {
     cqs: [usize; CQS],
     srqs: [usize; SRQS],
     mrs: [usize; REGIONS],
+    mws: [usize; WINDOWS],
     qps: [usize; QPS],
     listeners: [usize; LISTENERS],
 }
@@ -138,29 +142,6 @@ const CONNECT_EVENT: usize = 5;
 /// And the following ones.
 const CLOSED: usize = 6;
 
-fn closed_context(object: Object) -> Context {
-    let (kind, index) = match object {
-        Object::Cq(index) => (0, index),
-        Object::Srq(index) => (1, index),
-        Object::Mr(index) => (2, index),
-        Object::Qp(index) => (3, index),
-        Object::Connector(index) => (4, index),
-        Object::Listener(index) => (5, index),
-    };
-    context(CLOSED + kind, index)
-}
-
-fn closed_object(kind: usize, index: usize) -> Object {
-    match kind - CLOSED {
-        0 => Object::Cq(index),
-        1 => Object::Srq(index),
-        2 => Object::Mr(index),
-        3 => Object::Qp(index),
-        4 => Object::Connector(index),
-        _ => Object::Listener(index),
-    }
-}
-
 /// The nth of what there is.
 fn nth<T>(number: impl Into<usize>, from: impl Iterator<Item = T>) -> Option<T> {
     let all: Vec<_> = from.collect();
@@ -207,6 +188,7 @@ impl Session {
         (0..CQS).for_each(|index| self.create_cq(index));
         (0..SRQS).for_each(|index| self.create_srq(index));
         (0..REGIONS).for_each(|index| self.create_mr(index));
+        (0..WINDOWS).for_each(|index| self.create_mw(index));
         (0..QPS).for_each(|index| self.create_qp(index));
         (0..LISTENERS).for_each(|index| self.create_listener(index));
         for mr in 0..REGIONS as u8 {
@@ -316,7 +298,7 @@ impl Session {
             },
             Called::Closed(context) => {
                 let (kind, index) = split(context);
-                Callback::Closed(closed_object(kind, index))
+                Callback::Closed(slots::closed_object(kind, index))
             }
             Called::Disconnected(context, reason) => Callback::Disconnected(split(context).1, reason),
             Called::ConnectEvent(context, address) => {
@@ -325,96 +307,6 @@ impl Session {
             }
             Called::Wrong(what) => mismatch!("a callback was {what}"),
         })
-    }
-
-    fn create(&mut self, slot: Slot) -> Result<()> {
-        let free = |life: Life| life != Life::Open;
-        match slot {
-            Slot::Cq(index) => {
-                let index = usize::from(index) % CQS;
-                if free(self.model.cqs[self.slots.cqs[index]].life) {
-                    self.create_cq(index);
-                }
-            }
-            Slot::Srq(index) => {
-                let index = usize::from(index) % SRQS;
-                if free(self.model.srqs[self.slots.srqs[index]].life) {
-                    self.create_srq(index);
-                }
-            }
-            Slot::Mr(index) => {
-                let index = usize::from(index) % REGIONS;
-                if free(self.model.regions[self.slots.mrs[index]].life) {
-                    self.create_mr(index);
-                }
-            }
-            Slot::Qp(index) => {
-                let index = usize::from(index) % QPS;
-                if free(self.model.qps[self.slots.qps[index]].life) {
-                    self.create_qp(index);
-                }
-            }
-            Slot::Listener(index) => {
-                let index = usize::from(index) % LISTENERS;
-                if free(self.model.listeners[self.slots.listeners[index]].life) {
-                    self.create_listener(index);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn close_slot(&mut self, slot: Slot) -> Result<()> {
-        self.close(match slot {
-            Slot::Cq(index) => Object::Cq(self.slots.cqs[usize::from(index) % CQS]),
-            Slot::Srq(index) => Object::Srq(self.slots.srqs[usize::from(index) % SRQS]),
-            Slot::Mr(index) => Object::Mr(self.slots.mrs[usize::from(index) % REGIONS]),
-            Slot::Qp(index) => Object::Qp(self.slots.qps[usize::from(index) % QPS]),
-            Slot::Listener(index) => Object::Listener(self.slots.listeners[usize::from(index) % LISTENERS]),
-        })
-    }
-
-    fn is_open(&mut self, object: Object) -> bool {
-        *self.model.life(object) == Life::Open
-    }
-
-    /// Closes an object, unless it is.
-    fn close(&mut self, object: Object) -> Result<()> {
-        if !self.is_open(object) {
-            return Ok(());
-        }
-        if let Object::Mr(index) = object
-            && self.model.regions[index].token != 0
-        {
-            self.stale.push(self.model.regions[index].token);
-        }
-        self.step(
-            |session| session.call_close(object),
-            |session, inline| {
-                session.inline.extend(inline.then_some(Callback::Closed(object)));
-                session.model.close(object);
-                Ok(())
-            },
-        )
-    }
-
-    /// True: inline.
-    fn call_close(&mut self, object: Object) -> bool {
-        let context = closed_context(object);
-        let status = match object {
-            Object::Cq(index) => self.handles.cqs[index].close(context),
-            Object::Srq(index) => self.handles.srqs[index].close(context),
-            Object::Mr(index) => self.handles.mrs[index].close(context),
-            Object::Qp(index) => self.handles.qps[index].close(context),
-            Object::Connector(index) => self.handles.connectors[index].close(context),
-            Object::Listener(index) => self.handles.listeners[index].close(context),
-        };
-        status == STATUS_SUCCESS
-    }
-
-    fn objects(&mut self) -> Vec<Object> {
-        let all: Vec<_> = self.model.objects().collect();
-        all.into_iter().filter(|&object| self.is_open(object)).collect()
     }
 
     /// Closes everything, the antecedents first, and checks that nothing is left.

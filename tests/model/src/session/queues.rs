@@ -9,8 +9,9 @@ use super::{
     BUFFER_PAGES, CQ_DEPTH, CQ_NOTIFIED, CQS, FAST, OWN_RECEIVES, SIZES, SRQ_DEPTH, SRQ_NOTIFIED, Session, context, nth,
 };
 use crate::{
+    consumer::Named,
     operation::{self, Place, Post},
-    reference::{Arm, FastRegistration, Life, Phase, Qp, Region, Request, Result, Sge, Work},
+    reference::{Arm, Bind, FastRegistration, Life, Phase, Qp, Region, Request, Result, Sge, Work},
 };
 
 impl Session {
@@ -58,24 +59,38 @@ impl Session {
         nth(number, self.slots.srqs.iter().copied().filter(|&srq| self.model.srqs[srq].life == Life::Open))
     }
 
+    /// An open window, of the domain unless the number is large; one that is `bound`, if there is one.
+    fn window(&self, domain: usize, number: u8, bound: bool) -> Option<usize> {
+        let open = self.slots.mws.iter().copied().filter(|&mw| self.model.windows[mw].life == Life::Open);
+        let fits = |&mw: &usize| number >= 240 || self.model.windows[mw].domain == domain;
+        let open: Vec<_> = open.filter(fits).collect();
+        let is_bound = |&mw: &usize| self.model.windows[mw].range().is_some();
+        let fitting = if bound { nth(number, open.iter().copied().filter(is_bound)) } else { None };
+        fitting.or_else(|| nth(number, open.iter().copied()))
+    }
+
     fn sges(&self, domain: usize, places: &[Place]) -> Vec<Sge> {
         places.iter().map(|place| self.place(domain, *place)).collect()
     }
 
     pub(super) fn post(&mut self, qp: u8, posts: &[Post]) -> Result<()> {
         let Some(qp) = self.qp(qp, |qp| qp.phase == Phase::Connected) else { return Ok(()) };
-        let count = posts.len();
-        let prepared: Vec<_> =
-            posts.iter().enumerate().filter_map(|(n, post)| self.prepare(qp, post, n + 1 < count)).collect();
+        let mut prepared: Vec<_> = posts.iter().filter_map(|post| self.prepare(qp, post)).collect();
+        let deferred = prepared.len().saturating_sub(1);
+        prepared[..deferred].iter_mut().for_each(|request| request.flags |= NDK_OP_FLAG_DEFER);
         if prepared.is_empty() {
             return Ok(());
         }
+        let calls = prepared.clone();
         self.step(
-            |session| session.call_posts(qp, &prepared),
+            |session| session.call_posts(qp, &calls),
             |session, answers| {
                 session.operations += answers.len() as u64 - 1;
                 // Only the one that was refused, or the last one, starts the chain.
-                for (request, actual) in prepared.iter().zip(answers) {
+                for (request, (actual, token)) in prepared.iter_mut().zip(answers) {
+                    if let Work::Bind(bind) = &mut request.work {
+                        bind.token = token;
+                    }
                     session.model.post(qp, request, actual)?;
                 }
                 Ok(())
@@ -83,24 +98,28 @@ impl Session {
         )
     }
 
-    /// Posts until one is refused: that starts those before it, and what is free then depends on their progress.
-    fn call_posts(&mut self, qp: usize, prepared: &[Request]) -> Vec<NTSTATUS> {
+    /// Posts until one is refused: that starts those before it, and what is free then depends on their progress. The answers,
+    /// and the tokens of windows after binds.
+    fn call_posts(&mut self, qp: usize, prepared: &[Request]) -> Vec<(NTSTATUS, u32)> {
         let mut answers = Vec::new();
         for request in prepared {
             let Request { context, work, sges, flags, .. } = request;
             let mut pages = Vec::new();
-            let region = match work {
-                Work::FastRegister { region, registration } => {
-                    pages =
-                        registration.pages.iter().map(|&(buffer, page)| self.memory[buffer].logical[page]).collect();
-                    Some(region)
+            if let Work::FastRegister { registration, .. } = work {
+                pages.extend(registration.pages.iter().map(|&(buffer, page)| self.memory[buffer].logical[page]));
+            }
+            let handles = &self.handles;
+            let named = match work {
+                Work::FastRegister { region, .. } | Work::Invalidate { region } => {
+                    Named::Region(handles.mrs[*region], &pages)
                 }
-                Work::Invalidate { region } => Some(region),
-                _ => None,
+                Work::Bind(bind) => Named::Window(handles.mws[bind.window], Some(handles.mrs[bind.region])),
+                Work::InvalidateWindow { window } => Named::Window(handles.mws[*window], None),
+                _ => Named::Nothing,
             };
-            let region = region.map(|&region| (self.handles.mrs[region], pages.as_slice()));
-            let status = self.handles.qps[qp].post(*context, work, sges, *flags, region);
-            answers.push(status);
+            let status = handles.qps[qp].post(*context, work, sges, *flags, named);
+            let token = if let Work::Bind(bind) = work { handles.mws[bind.window].token() } else { 0 };
+            answers.push((status, token));
             if status != ndk_abi::status::STATUS_SUCCESS {
                 break;
             }
@@ -108,14 +127,17 @@ impl Session {
         answers
     }
 
-    fn prepare(&mut self, qp: usize, post: &Post, defer: bool) -> Option<Request> {
+    fn prepare(&mut self, qp: usize, post: &Post) -> Option<Request> {
         let queue = &self.model.qps[qp];
         let domain = queue.domain;
         let remote = queue.peer().map_or(domain, |peer| self.model.qps[peer].domain);
-        let mut flags = post.flags & !NDK_OP_FLAG_DEFER;
+        let flags = post.flags & !NDK_OP_FLAG_DEFER;
         let mut sges = match post.request {
-            operation::Request::FastRegister { .. } | operation::Request::Invalidate { .. } => Vec::new(),
-            _ => self.sges(domain, &post.sges),
+            operation::Request::Send
+            | operation::Request::SendAndInvalidate(_)
+            | operation::Request::Read(_)
+            | operation::Request::Write(_) => self.sges(domain, &post.sges),
+            _ => Vec::new(),
         };
         let mut inline = None;
         if flags & NDK_OP_FLAG_INLINE != 0 {
@@ -152,14 +174,21 @@ impl Session {
                 let registration = FastRegistration { pages, first_byte_offset, length, base, flags };
                 Work::FastRegister { region, registration }
             }
+            operation::Request::Bind { window, part } => {
+                let window = self.window(domain, *window, false)?;
+                let region = self.region(domain, part.token % 32)?;
+                let Sge { address, length, .. } = self.place(domain, *part);
+                Work::Bind(Bind { window, region, address, length: length.into(), flags, token: 0 })
+            }
+            operation::Request::InvalidateWindow { window } => {
+                let window = self.window(domain, *window, true)?;
+                Work::InvalidateWindow { window }
+            }
             operation::Request::Invalidate { region } => {
                 let region = self.fast_region(domain, *region, |region| region.range().is_some())?;
                 Work::Invalidate { region }
             }
         };
-        if defer {
-            flags |= NDK_OP_FLAG_DEFER;
-        }
         Some(Request { context: self.number(), work, sges, inline, flags })
     }
 
@@ -176,8 +205,8 @@ impl Session {
         let fast = self.slots.mrs[FAST..].iter().map(|&mr| &self.model.regions[mr]);
         let fast = fast.filter(|region| region.domain == domain && region.range().is_some());
         match nth(place.token, fast) {
-            Some(region) if place.token < 200 => region.token,
-            _ => self.place(domain, place).token,
+            Some(region) if place.token < 128 => region.token,
+            _ => self.target(domain, place, 0).1,
         }
     }
 

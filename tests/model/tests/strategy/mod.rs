@@ -3,7 +3,8 @@
 use model::{Event, Operation, Place, Post, Request, Slot};
 use ndk_abi::ndkpi::{
     NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_INLINE,
-    NDK_OP_FLAG_RDMA_READ_SINK, NDK_OP_FLAG_READ_FENCE, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
+    NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_OP_FLAG_READ_FENCE,
+    NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -30,7 +31,7 @@ fn rest() -> impl Strategy<Value = Place> {
 
 /// Memory of the peer, mostly with a lot behind it.
 fn target() -> impl Strategy<Value = Place> {
-    let token = prop_oneof![80 => 0u8..24, 1 => 24u8..32];
+    let token = prop_oneof![60 => 0u8..24, 20 => 192u8..=255, 1 => 24u8..32];
     let offset = prop_oneof![20 => 0u32..3_000, 2 => 0u32..20_000, 1 => any::<u32>()];
     let length = prop_oneof![40 => Just(0), 20 => Just(7), 1 => Just(6)];
     (token, offset, length).prop_map(|(token, offset, length)| Place { token, offset, length })
@@ -43,14 +44,24 @@ fn sges(most: u32) -> impl Strategy<Value = Vec<Place>> {
 /// One of `flags` now and then, each.
 fn flags(flags: &'static [u32]) -> impl Strategy<Value = u32> {
     let chosen = vec(prop::bool::weighted(0.25), flags.len());
-    let chosen = chosen
-        .prop_map(move |chosen: Vec<bool>| chosen.iter().zip(flags).map(|(&yes, flag)| u32::from(yes) * flag).sum());
+    let chosen = chosen.prop_map(move |chosen: Vec<bool>| {
+        chosen.iter().zip(flags).map(|(&yes, flag)| u32::from(yes) * flag).fold(0, |all, flag| all | flag)
+    });
     prop_oneof![60 => chosen, 1 => any::<u32>()]
 }
 
 const COMMON: [u32; 2] = [NDK_OP_FLAG_SILENT_SUCCESS, NDK_OP_FLAG_READ_FENCE];
 const SEND: &[u32] = &[COMMON[0], COMMON[1], NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_INLINE];
 const WRITE: &[u32] = &[COMMON[0], COMMON[1], NDK_OP_FLAG_INLINE];
+const READ: &[u32] = &COMMON;
+const BIND: &[u32] = &[
+    COMMON[0],
+    COMMON[1],
+    NDK_OP_FLAG_ALLOW_REMOTE_READ,
+    NDK_OP_FLAG_ALLOW_REMOTE_READ,
+    NDK_OP_FLAG_ALLOW_REMOTE_WRITE,
+    NDK_OP_FLAG_ALLOW_REMOTE_WRITE,
+];
 const FAST_REGISTER: &[u32] = &[
     COMMON[0],
     COMMON[1],
@@ -68,11 +79,11 @@ fn post() -> impl Strategy<Value = Post> {
         sges,
         flags,
     });
-    let read = (target(), small(), flags(&COMMON)).prop_map(|(place, sges, flags)| Post {
-        request: Request::Read(place),
-        sges,
-        flags,
-    });
+    let read =
+        (target(), small(), flags(READ), prop::bool::weighted(0.06)).prop_map(|(place, sges, flags, invalidate)| {
+            let invalidate = if invalidate { NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE } else { 0 };
+            Post { request: Request::Read(place), sges, flags: flags | invalidate }
+        });
     let write = (target(), small(), flags(WRITE)).prop_map(|(place, sges, flags)| Post {
         request: Request::Write(place),
         sges,
@@ -94,7 +105,17 @@ fn post() -> impl Strategy<Value = Post> {
         sges: Vec::new(),
         flags,
     });
-    prop_oneof![8 => send, 1 => invalidate, 4 => read, 5 => write, 3 => fast_register, 1 => local_invalidate]
+    let bind = (any::<u8>(), place(2_000), flags(BIND)).prop_map(|(window, part, flags)| Post {
+        request: Request::Bind { window, part },
+        sges: Vec::new(),
+        flags,
+    });
+    let unbind = (any::<u8>(), flags(&COMMON)).prop_map(|(window, flags)| Post {
+        request: Request::InvalidateWindow { window },
+        sges: Vec::new(),
+        flags,
+    });
+    prop_oneof![3 => bind, 1 => unbind, 8 => send, 1 => invalidate, 4 => read, 5 => write, 3 => fast_register, 1 => local_invalidate]
 }
 
 fn slot() -> impl Strategy<Value = Slot> {
@@ -102,6 +123,7 @@ fn slot() -> impl Strategy<Value = Slot> {
         1 => any::<u8>().prop_map(Slot::Cq),
         1 => any::<u8>().prop_map(Slot::Srq),
         4 => any::<u8>().prop_map(Slot::Mr),
+        1 => any::<u8>().prop_map(Slot::Mw),
         4 => any::<u8>().prop_map(Slot::Qp),
         1 => any::<u8>().prop_map(Slot::Listener),
     ]

@@ -3,7 +3,6 @@
 
 use std::{
     ffi::c_void,
-    net::SocketAddr,
     ptr::{NonNull, null_mut},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -11,14 +10,19 @@ use std::{
 use ndk_abi::{
     describe::ZeroInit,
     ndkpi::*,
-    sockaddr::{SOCKADDR_IN, SOCKADDR_INET},
-    status::{NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_PENDING, STATUS_SUCCESS},
+    status::{NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_SUCCESS},
 };
 use ndk_provider::Provider;
 use platform::Platform as _;
 use simkernel::{Mdl, SimKernel};
 
-use crate::reference::{QpSizes, Seen, Sge, Work};
+use crate::reference::{QpSizes, Seen, Sge};
+
+mod connection;
+mod qp;
+
+pub(crate) use connection::OnDisconnect;
+pub(crate) use qp::Named;
 
 /// What a callback is for: a number of the executor's.
 pub(crate) type Context = usize;
@@ -96,6 +100,8 @@ macro_rules! call {
     }};
 }
 
+use call;
+
 /// A handle with its close function.
 macro_rules! handle {
     ($name:ident($raw:ty), $close:ident) => {
@@ -116,6 +122,7 @@ macro_rules! handle {
 handle!(Cq(NDK_CQ), NdkCloseCq);
 handle!(Pd(NDK_PD), NdkClosePd);
 handle!(Mr(NDK_MR), NdkCloseMr);
+handle!(Mw(NDK_MW), NdkCloseMw);
 handle!(Srq(NDK_SRQ), NdkCloseSrq);
 handle!(Qp(NDK_QP), NdkCloseQp);
 handle!(Connector(NDK_CONNECTOR), NdkCloseConnector);
@@ -143,18 +150,6 @@ fn list(sges: &[Sge]) -> Vec<NDK_SGE> {
         MemoryRegionToken: sge.token,
     };
     sges.iter().map(entry).collect()
-}
-
-/// Address and length of an address structure.
-fn pointer(address: &SOCKADDR_IN) -> (*const ndk_abi::sockaddr::SOCKADDR, u32) {
-    (std::ptr::from_ref(address).cast(), size_of::<SOCKADDR_IN>() as u32)
-}
-
-fn ipv4(address: SocketAddr) -> SOCKADDR_IN {
-    match address {
-        SocketAddr::V4(address) => SOCKADDR_IN::new(address),
-        SocketAddr::V6(_) => unreachable!("IPv4 only here"),
-    }
 }
 
 /// Closes an adapter as NDIS does, all of whose objects are gone.
@@ -214,6 +209,11 @@ impl Pd {
     pub(crate) fn create_mr(self, fast: bool) -> Mr {
         let mut out = null_mut();
         Mr(made(call!(self.0, NdkCreateMr(u8::from(fast), created, null_mut(), &raw mut out)), out))
+    }
+
+    pub(crate) fn create_mw(self) -> Mw {
+        let mut out = null_mut();
+        Mw(made(call!(self.0, NdkCreateMw(created, null_mut(), &raw mut out)), out))
     }
 
     pub(crate) fn create_srq(self, depth: u32, sges: u32, threshold: u32, context: Context) -> Srq {
@@ -297,6 +297,12 @@ impl Mr {
     }
 }
 
+impl Mw {
+    pub(crate) fn token(self) -> u32 {
+        call!(self.0, NdkGetRemoteTokenFromMw())
+    }
+}
+
 impl Cq {
     pub(crate) fn arm(self, notify: u32) {
         call!(self.0, NdkArmCq(notify));
@@ -341,176 +347,5 @@ impl Srq {
     pub(crate) fn receive(self, context: usize, sges: &[Sge]) -> NTSTATUS {
         let list = list(sges);
         call!(self.0, NdkSrqReceive(number(context), list.as_ptr(), list.len() as u32))
-    }
-}
-
-impl Qp {
-    pub(crate) fn flush(self) {
-        call!(self.0, NdkFlush());
-    }
-
-    pub(crate) fn receive(self, context: usize, sges: &[Sge]) -> NTSTATUS {
-        let list = list(sges);
-        call!(self.0, NdkReceive(number(context), list.as_ptr(), list.len() as u32))
-    }
-
-    /// Posts a request; a region it names is `region`, with its pages.
-    pub(crate) fn post(
-        self,
-        context: usize,
-        work: &Work,
-        sges: &[Sge],
-        flags: u32,
-        region: Option<(Mr, &[NDK_LOGICAL_ADDRESS])>,
-    ) -> NTSTATUS {
-        let (list, context) = (list(sges), number(context));
-        let (sgl, count) = (list.as_ptr(), list.len() as u32);
-        match (work, region) {
-            (Work::Send { invalidate: None }, _) => call!(self.0, NdkSend(context, sgl, count, flags)),
-            (Work::Send { invalidate: Some(token) }, _) => {
-                call!(self.0, NdkSendAndInvalidate(context, sgl, count, flags, *token))
-            }
-            (Work::Read { address, token }, _) => {
-                call!(self.0, NdkRead(context, sgl, count, *address, *token, flags))
-            }
-            (Work::Write { address, token }, _) => {
-                call!(self.0, NdkWrite(context, sgl, count, *address, *token, flags))
-            }
-            (Work::Invalidate { .. }, Some((mr, _))) => {
-                call!(self.0, NdkInvalidate(context, mr.0.as_ptr().cast(), flags))
-            }
-            (Work::FastRegister { registration, .. }, Some((mr, pages))) => call!(
-                self.0,
-                NdkFastRegister(
-                    context,
-                    mr.0.as_ptr(),
-                    pages.len() as u32,
-                    pages.as_ptr(),
-                    registration.first_byte_offset,
-                    registration.length as usize,
-                    number(registration.base as usize),
-                    flags,
-                )
-            ),
-            (Work::Invalidate { .. } | Work::FastRegister { .. }, None) => unreachable!("no region given"),
-        }
-    }
-}
-
-/// The callback for the end of a connection.
-#[derive(Clone, Copy)]
-pub(crate) enum OnDisconnect {
-    Plain(Option<Context>),
-    Ex(Context),
-}
-
-fn plain(context: Option<Context>) -> (Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>, *mut c_void) {
-    let function = context.map(|_| disconnected as NDK_FN_DISCONNECT_EVENT_CALLBACK);
-    (function, context.map_or(null_mut(), number))
-}
-
-impl Connector {
-    /// The connector that a connect event handed over.
-    pub(crate) fn of_event(address: usize) -> Self {
-        Self(NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("a connector"))
-    }
-
-    pub(crate) fn connect(
-        self,
-        qp: Qp,
-        (local, remote): (SocketAddr, SocketAddr),
-        limits: (u32, u32),
-        data: &[u8],
-        context: Context,
-    ) -> NTSTATUS {
-        let (local, remote) = (ipv4(local), ipv4(remote));
-        let (local, remote) = (pointer(&local), pointer(&remote));
-        call!(
-            self.0,
-            NdkConnect(
-                qp.0.as_ptr(),
-                local.0,
-                local.1,
-                remote.0,
-                remote.1,
-                limits.0,
-                limits.1,
-                data.as_ptr().cast(),
-                data.len() as u32,
-                completed,
-                number(context),
-            )
-        )
-    }
-
-    pub(crate) fn accept(
-        self,
-        qp: Qp,
-        limits: (u32, u32),
-        data: &[u8],
-        event: OnDisconnect,
-        context: Context,
-    ) -> NTSTATUS {
-        let (qp, bytes, length, context) = (qp.0.as_ptr(), data.as_ptr().cast(), data.len() as u32, number(context));
-        match event {
-            OnDisconnect::Plain(event) => {
-                let (function, event) = plain(event);
-                call!(self.0, NdkAccept(qp, limits.0, limits.1, bytes, length, function, event, completed, context))
-            }
-            OnDisconnect::Ex(event) => {
-                let function = Some(disconnected_ex as NDK_FN_DISCONNECT_EVENT_CALLBACK_EX);
-                let event = number(event);
-                call!(self.0, NdkAcceptEx(qp, limits.0, limits.1, bytes, length, function, event, completed, context))
-            }
-        }
-    }
-
-    pub(crate) fn complete(self, event: OnDisconnect, context: Context) -> NTSTATUS {
-        let context = number(context);
-        match event {
-            OnDisconnect::Plain(event) => {
-                let (function, event) = plain(event);
-                call!(self.0, NdkCompleteConnect(function, event, completed, context))
-            }
-            OnDisconnect::Ex(event) => {
-                let function = Some(disconnected_ex as NDK_FN_DISCONNECT_EVENT_CALLBACK_EX);
-                call!(self.0, NdkCompleteConnectEx(function, number(event), completed, context))
-            }
-        }
-    }
-
-    pub(crate) fn reject(self, data: &[u8]) -> NTSTATUS {
-        call!(self.0, NdkReject(data.as_ptr().cast(), data.len() as u32))
-    }
-
-    pub(crate) fn disconnect(self, context: Context) -> NTSTATUS {
-        call!(self.0, NdkDisconnect(completed, number(context)))
-    }
-
-    /// The status, the limits, the size, and what is in a buffer of `room` bytes.
-    pub(crate) fn data(self, room: usize) -> (NTSTATUS, (u32, u32), u32, Vec<u8>) {
-        let mut buffer = vec![0xEE; room];
-        let pointer = if room > 0 { buffer.as_mut_ptr().cast() } else { null_mut() };
-        let (mut inbound, mut outbound, mut length) = (u32::MAX, u32::MAX, room as u32);
-        let status = call!(self.0, NdkGetConnectionData(&raw mut inbound, &raw mut outbound, pointer, &raw mut length));
-        (status, (inbound, outbound), length, buffer)
-    }
-}
-
-impl Listener {
-    /// Listens on any port; the status, and where.
-    pub(crate) fn listen(self, address: SocketAddr, context: Context) -> (NTSTATUS, Option<SocketAddr>) {
-        let address = ipv4(address);
-        let address = pointer(&address);
-        let status = call!(self.0, NdkListen(address.0, address.1, completed, number(context)));
-        assert_ne!(status, STATUS_PENDING, "listening is inline");
-        let mut storage = SOCKADDR_INET::ZERO;
-        let mut length = size_of::<SOCKADDR_INET>() as u32;
-        let known = call!(self.0, NdkGetLocalAddress((&raw mut storage).cast(), &raw mut length));
-        (status, if known == STATUS_SUCCESS { storage.socket_addr() } else { None })
-    }
-
-    pub(crate) fn pause(self, pause: bool) {
-        call!(self.0, NdkControlConnectEvents(u8::from(pause)));
     }
 }

@@ -1,0 +1,96 @@
+//! What initiator requests are.
+
+use ndk_abi::ndkpi::{
+    NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE,
+    NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_OP_FLAG_READ_FENCE,
+    NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NdkOperationTypeBind,
+    NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeSend,
+    NdkOperationTypeWrite,
+};
+
+use super::{Bind, FastRegistration};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sge {
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+    pub(crate) token: u32,
+}
+
+pub(super) fn total(sges: &[Sge]) -> u64 {
+    sges.iter().map(|sge| u64::from(sge.length)).sum()
+}
+
+/// What an initiator request does.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Send { invalidate: Option<u32> },
+    Read { address: u64, token: u32 },
+    Write { address: u64, token: u32 },
+    FastRegister { region: usize, registration: FastRegistration },
+    Bind(Bind),
+    Invalidate { region: usize },
+    InvalidateWindow { window: usize },
+}
+
+/// A request as it is posted.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) context: usize,
+    pub(crate) work: Work,
+    pub(crate) sges: Vec<Sge>,
+    /// The data of an inline request.
+    pub(crate) inline: Option<Vec<u8>>,
+    pub(crate) flags: u32,
+}
+
+/// Whether flags are set that the request does not have. Remote write is two bits, and one of them alone is none; a fast
+/// registration has both.
+pub(super) fn unknown_flags(work: &Work, flags: u32) -> bool {
+    let write =
+        matches!(work, Work::Bind(_)) && flags & NDK_OP_FLAG_ALLOW_REMOTE_WRITE == NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
+    let flags = if write { flags & !NDK_OP_FLAG_ALLOW_REMOTE_WRITE } else { flags };
+    flags & !work.flags() != 0
+}
+
+const COMMON: u32 = NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER;
+
+impl Work {
+    fn flags(&self) -> u32 {
+        COMMON
+            | match self {
+                Self::Send { .. } => NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT | NDK_OP_FLAG_INLINE,
+                Self::Write { .. } => NDK_OP_FLAG_INLINE,
+                Self::Read { .. } => NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
+                Self::FastRegister { .. } => {
+                    NDK_OP_FLAG_ALLOW_REMOTE_READ | NDK_OP_FLAG_ALLOW_REMOTE_WRITE | NDK_OP_FLAG_RDMA_READ_SINK
+                }
+                Self::Bind(_) => NDK_OP_FLAG_ALLOW_REMOTE_READ,
+                Self::Invalidate { .. } | Self::InvalidateWindow { .. } => 0,
+            }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Send { invalidate: None } => "NdkSend",
+            Self::Send { invalidate: Some(_) } => "NdkSendAndInvalidate",
+            Self::Read { .. } => "NdkRead",
+            Self::Write { .. } => "NdkWrite",
+            Self::FastRegister { .. } => "NdkFastRegister",
+            Self::Bind(_) => "NdkBind",
+            Self::Invalidate { .. } => "NdkInvalidate",
+            Self::InvalidateWindow { .. } => "NdkInvalidate of a window",
+        }
+    }
+
+    pub(super) fn kind(&self) -> NDK_OPERATION_TYPE {
+        match self {
+            Self::Send { .. } => NdkOperationTypeSend,
+            Self::Read { .. } => NdkOperationTypeRead,
+            Self::Write { .. } => NdkOperationTypeWrite,
+            Self::FastRegister { .. } => NdkOperationTypeFastRegister,
+            Self::Bind(_) => NdkOperationTypeBind,
+            Self::Invalidate { .. } | Self::InvalidateWindow { .. } => NdkOperationTypeInvalidate,
+        }
+    }
+}
