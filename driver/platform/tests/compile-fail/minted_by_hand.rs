@@ -1,0 +1,7 @@
+//! Tokens have no public parts.
+use core::marker::PhantomData;
+use platform::Passive;
+
+fn main() {
+    let _passive = Passive(PhantomData);
+}

@@ -1,0 +1,6 @@
+//! Another thread has its own IRQL.
+fn on_another_thread<T: Send>(_: T) {}
+
+fn main() {
+    on_another_thread(simkernel::passive());
+}
