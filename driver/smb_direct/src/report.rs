@@ -40,6 +40,28 @@ pub(crate) struct Failure {
 }
 
 impl Step {
+    /// All of them, in the order of their numbers.
+    const ALL: [Self; 12] = [
+        Self::Done,
+        Self::Prepare,
+        Self::Connect,
+        Self::Negotiate,
+        Self::Transport,
+        Self::Request,
+        Self::Transfer,
+        Self::Answer,
+        Self::Invalidation,
+        Self::Data,
+        Self::Disconnect,
+        Self::Stopped,
+    ];
+
+    /// The step with this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| *step as u32 == number)
+    }
+
     /// For `map_err`.
     pub(crate) fn failed(self) -> impl Fn(NTSTATUS) -> Failure {
         move |status| Failure { step: self, status }

@@ -145,7 +145,7 @@ impl Scenario {
             }
             Self::Parallel => {
                 world.connect(settings, &[(MIB, 0); 4])?;
-                for round in 0..4 {
+                for round in 0..2 {
                     each_region(world, Direction::Write, round)?;
                     each_region(world, Direction::Read, round)?;
                 }

@@ -1,6 +1,6 @@
 //! What a case gets to work with, and how it is run.
 
-use std::{net::SocketAddr, sync::Arc, thread, time::Duration, time::Instant};
+use std::{cell::RefCell, net::SocketAddr, sync::Arc, thread, time::Duration, time::Instant};
 
 use anyhow::{Context as _, anyhow};
 use ndk_abi::softndk_ioctl::SOFTNDK_DIAGNOSTICS;
@@ -24,14 +24,15 @@ pub struct Skipped(pub &'static str);
 
 /// Runs a case on a fresh front end; afterwards nothing of it may be left in the driver.
 ///
-/// `patience`: how long to wait for anything that should happen.
-pub fn run(case: &Case, transport: Box<dyn Transport>, patience: Duration) -> anyhow::Result<()> {
+/// `patience`: how long to wait for anything that should happen. What the case noted is for people.
+pub fn run(case: &Case, transport: Box<dyn Transport>, patience: Duration) -> anyhow::Result<Vec<String>> {
     let bench = Bench::new(&*transport, patience);
     let result = (case.run)(&bench);
     let mut complaints = bench.left_behind();
+    let notes = bench.notes.take();
     complaints.extend(transport.close());
     if complaints.is_empty() {
-        return result;
+        return result.map(|()| notes);
     }
     let complaints = complaints.join("\n");
     Err(match result {
@@ -45,13 +46,19 @@ pub struct Bench<'t> {
     transport: &'t dyn Transport,
     patience: Duration,
     complaints: Complaints,
+    notes: RefCell<Vec<String>>,
 }
 
 impl<'t> Bench<'t> {
     /// `patience`: how long to wait for anything that should happen.
     #[must_use]
     pub fn new(transport: &'t dyn Transport, patience: Duration) -> Self {
-        Self { transport, patience, complaints: Complaints::default() }
+        Self { transport, patience, complaints: Complaints::default(), notes: RefCell::default() }
+    }
+
+    /// Says something about a case that passes.
+    pub(crate) fn note(&self, note: String) {
+        self.notes.borrow_mut().push(note);
     }
 
     /// A new file of the device, ready for requests.

@@ -18,13 +18,14 @@ use std::{
 use nd_ioctl::{AdapterSource, Device, Host, Pinned};
 use ndk_abi::{
     ndkpi::{NDK_ADAPTER, NDK_VERSION},
-    softndk_ioctl::SOFTNDK_DIAGNOSTICS,
-    status::{NTSTATUS, STATUS_ACCESS_VIOLATION},
+    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_TEST_SMB_DIRECT_RESULT},
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_NOT_SUPPORTED},
     wdm::MDL,
 };
 use ndk_provider::Provider;
 use platform::Passive;
 use simkernel::{Mdl, Session, SimKernel};
+use smb_direct::{Consumer, Kernel};
 
 use crate::{
     Transport,
@@ -62,9 +63,19 @@ impl Simulated {
     /// When the device cannot be made.
     #[must_use]
     pub fn boot() -> Self {
+        Self::boot_with(true)
+    }
+
+    /// As [`Simulated::boot`], with or without the test consumer: what the parameter `TestConsumer` of softndk.sys says.
+    ///
+    /// # Panics
+    /// When the device cannot be made.
+    #[must_use]
+    pub fn boot_with(test_consumer: bool) -> Self {
         let session = simkernel::boot();
         let provider = Provider::new(&ADDRESSES).expect("memory for a simulated adapter");
-        let host = SimHost { provider, pinned: Arc::new(AtomicU64::new(0)) };
+        let consumer = test_consumer.then(Consumer::default);
+        let host = SimHost { provider, pinned: Arc::new(AtomicU64::new(0)), consumer };
         let device = Device::new(host).expect("memory for a control device");
         Self { device, complaints: Complaints::default(), session }
     }
@@ -103,6 +114,7 @@ struct SimHost {
     provider: Provider<SimKernel>,
     /// Bytes.
     pinned: Arc<AtomicU64>,
+    consumer: Option<Consumer<Self>>,
 }
 
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
@@ -147,6 +159,14 @@ unsafe impl Host for SimHost {
         Ok(SimPinned { mdl, length, total: self.pinned.clone(), _region: region })
     }
 
+    fn test_smb_direct(
+        &self,
+        scenario: u32,
+        passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
+        self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve(self, scenario, passive)
+    }
+
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
         let counts = self.provider.object_counts();
         diagnostics.Adapters = counts.adapters;
@@ -161,6 +181,31 @@ unsafe impl Host for SimHost {
         diagnostics.SharedEndpoints = counts.shared_endpoints;
         diagnostics.PinnedBytes = self.pinned.load(Ordering::Relaxed);
         diagnostics.PoolBytes = simkernel::Ledger::now().pool_bytes() as u64;
+    }
+}
+
+// SAFETY: the MDL is of the memory that was given.
+unsafe impl Kernel for SimHost {
+    type Platform = SimKernel;
+    type Mdl = PoolMdl;
+
+    unsafe fn describe(memory: NonNull<u8>, length: usize) -> Option<PoolMdl> {
+        // SAFETY: the caller keeps the memory for longer than the MDL.
+        Some(PoolMdl(unsafe { Mdl::lock(memory, length) }))
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        ADDRESSES.first().copied()
+    }
+}
+
+/// An MDL of the test consumer.
+struct PoolMdl(Mdl);
+
+// SAFETY: the MDL lives as long as this.
+unsafe impl Pinned for PoolMdl {
+    fn mdl(&self) -> NonNull<MDL> {
+        NonNull::new(self.0.as_ptr()).expect("an MDL has an address")
     }
 }
 

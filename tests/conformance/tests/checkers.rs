@@ -217,7 +217,7 @@ fn outcome(fault: Fault, name: &str) -> Result<(), String> {
     let case = CASES.iter().find(|case| case.name == name).expect("a case of the table");
     let faulty = Faulty { inner: Box::new(Simulated::boot()), fault, left: Mutex::default() };
     let patience = Duration::from_millis(500);
-    conformance::run(case, Box::new(faulty), patience).map_err(|error| format!("{error:#}"))
+    conformance::run(case, Box::new(faulty), patience).map(drop).map_err(|error| format!("{error:#}"))
 }
 
 /// The case passes without the fault, and fails with it, saying `because`.

@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn run(name: &str) {
     let case = CASES.iter().find(|case| case.name == name).expect("a case of the table");
     match conformance::run(case, Box::new(Simulated::boot()), PATIENCE) {
-        Ok(()) => {}
+        Ok(notes) => notes.iter().for_each(|note| println!("{note}")),
         Err(error) if error.is::<Skipped>() => println!("{error}"),
         Err(error) => panic!("{}: {error:#}", case.shows),
     }
@@ -26,3 +26,14 @@ macro_rules! tests {
     };
 }
 conformance::for_each_case!(tests);
+
+/// What softndk.sys does unless the parameter `TestConsumer` of its adapter is 1: the negative control is every other run.
+#[test]
+fn the_test_consumer_is_refused_where_it_is_off() {
+    let cases: Vec<_> = CASES.iter().filter(|case| case.name.starts_with("smb_direct::")).collect();
+    assert!(!cases.is_empty());
+    for case in cases {
+        let result = conformance::run(case, Box::new(Simulated::boot_with(false)), PATIENCE);
+        assert!(result.is_err_and(|error| error.is::<Skipped>()), "{}", case.name);
+    }
+}

@@ -32,6 +32,9 @@ pub(crate) struct Outcome {
     /// Why it failed, the error and what led to it; or why it was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
+    /// What it has to say when it passed: figures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,8 +46,13 @@ enum Verdict {
 }
 
 impl Outcome {
-    pub(crate) fn new(case: &'static Case, duration: Duration, result: anyhow::Result<()>) -> Self {
+    pub(crate) fn new(case: &'static Case, duration: Duration, result: anyhow::Result<Vec<String>>) -> Self {
+        let (notes, result) = match result {
+            Ok(notes) => (notes, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
         Self {
+            notes,
             name: case.name,
             shows: case.shows,
             result: match &result {
@@ -87,6 +95,9 @@ impl fmt::Display for Report {
             if let Some(failure) = &case.failure {
                 writeln!(f, "{:width$}        {}", "", failure.replace('\n', "\n        "))?;
             }
+            for note in &case.notes {
+                writeln!(f, "{:width$}        {note}", "")?;
+            }
         }
         writeln!(f, "\n{} passed, {} failed, {} skipped, {:.1} s", self.passed, self.failed, self.skipped, self.seconds)
     }
@@ -108,7 +119,7 @@ mod tests {
 
     fn report() -> Report {
         let outcomes = vec![
-            Outcome::new(&CASE, Duration::from_millis(5), Ok(())),
+            Outcome::new(&CASE, Duration::from_millis(5), Ok(vec!["7 things".to_owned()])),
             Outcome::new(&CASE, Duration::from_millis(7), Err(anyhow::anyhow!("cause").context("what failed"))),
             Outcome::new(&CASE, Duration::from_millis(9), Err(Skipped("not here").into())),
         ];
@@ -121,6 +132,7 @@ mod tests {
         assert!(table.starts_with("front end: a front end\n"), "{table}");
         assert!(table.contains("group::one  pass         5.0  a thing"), "{table}");
         assert!(table.contains("group::one  FAIL         7.0  a thing"), "{table}");
+        assert!(table.contains("7 things\n"), "{table}");
         assert!(table.contains("what failed: cause"), "{table}");
         assert!(table.contains("group::one  skip         9.0  a thing"), "{table}");
         assert!(table.ends_with("1 passed, 1 failed, 1 skipped, 0.0 s\n"), "{table}");
@@ -134,5 +146,7 @@ mod tests {
         assert_eq!((&json["cases"][0]["result"], &json["cases"][1]["result"]), (&"passed".into(), &"failed".into()));
         assert_eq!(json["cases"][1]["failure"], "what failed: cause");
         assert!(json["cases"][0].get("failure").is_none());
+        assert_eq!(json["cases"][0]["notes"][0], "7 things");
+        assert!(json["cases"][1].get("notes").is_none());
     }
 }

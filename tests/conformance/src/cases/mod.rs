@@ -17,6 +17,7 @@ mod races;
 mod rdma;
 mod requests;
 mod send;
+mod smb_direct;
 mod srq;
 
 use crate::bench::Case;
@@ -194,6 +195,22 @@ macro_rules! for_each_case {
                 free_without: "freeing connector and queue pair without disconnecting ends the connection",
                 file_closed: "closing the file of one side ends the connection of the other",
                 notify_cancelled: "a disconnect notification can be cancelled",
+            }
+            smb_direct {
+                transfer: "8 MiB into a file and out again, the answers invalidate the client's token",
+                local_invalidation: "the client invalidates its tokens itself",
+                descriptors: "transfers over several regions that begin inside pages",
+                parallel: "four requests at a time over the same regions",
+                credits: "2000 messages each way with two credits each way",
+                fragments: "messages of one byte to many fragments",
+                send_queue: "more messages than the initiator queue holds",
+                keepalive: "keepalives, also between fragments",
+                mid_transfer: "each side disconnects in the middle of a transfer; it is done again",
+                reconnect: "connect, transfer, disconnect, five times",
+                refused: "a version and a request are refused, the next request is served",
+                corrupted: "data that was changed on either side is found",
+                wrong_token: "the invalidation of another token is found",
+                unknown_scenario: "a scenario that does not exist is refused",
             }
             races {
                 pairs: "four threads move checked data over four connections of the same two files",
