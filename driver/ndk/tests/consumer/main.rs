@@ -38,6 +38,7 @@ mod shared_endpoint;
 mod shared_endpoint_life;
 mod srq;
 mod srq_line;
+mod srq_modify;
 mod stress;
 mod tables;
 mod transfer;

@@ -20,7 +20,8 @@ struct Scene {
 
 impl Scene {
     fn new(world: &World, pairs: usize) -> Self {
-        let options = Options { cq_depth: 4096, ..Options::default() };
+        // Nothing here polls all the time.
+        let options = Options { cq_depth: world.adapter.info().MaxCqDepth, ..Options::default() };
         let (passive, active) =
             (Unconnected::new(&world.adapter, 0, options), Unconnected::new(&world.adapter, 0, options));
         [passive.qp, active.qp].into_iter().for_each(crate::kit::Qp::close_now);
@@ -230,7 +231,7 @@ fn flushes_cross_posts() {
         let (stop, pairs) = (&stop, &scene.pairs);
         let flusher = scope.spawn(move || {
             let mut sent = 0;
-            while !stop.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) && sent < 20_000 {
                 sent += usize::from(pairs[0].active.qp.send(0, &[], 0) == STATUS_SUCCESS);
                 if sent % 2 == 0 {
                     pairs[0].active.qp.flush();
@@ -264,6 +265,7 @@ fn flushes_cross_posts() {
         posted += usize::from(scene.srq.receive(posted, &[]) == STATUS_SUCCESS);
         world.settle();
     }
+    assert_eq!(world.provider.counters().CQError, 0, "an overrun would end all connections");
     assert_eq!(received[1..], sent[1..], "{posted} receives, {} sends and flushes", sent[0]);
     scene.close();
 }
