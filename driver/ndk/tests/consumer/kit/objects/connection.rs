@@ -219,6 +219,19 @@ impl Connector {
         (status, (inbound, outbound), length, buffer)
     }
 
+    /// NdkGetConnectionData without a buffer, with these out parameters: inbound limit, outbound limit, length.
+    pub(crate) fn data_in_part(&self, inbound: bool, outbound: bool, length: bool) -> (NTSTATUS, [Option<u32>; 3]) {
+        let mut values = [0; 3];
+        let wanted = [inbound, outbound, length];
+        let mut places = values
+            .iter_mut()
+            .zip(wanted)
+            .map(|(place, wanted)| if wanted { std::ptr::from_mut(place) } else { null_mut() });
+        let [inbound, outbound, length] = [(); 3].map(|()| places.next().expect("three"));
+        let status = call!(self.raw, NdkGetConnectionData(inbound, outbound, null_mut(), length));
+        (status, [0, 1, 2].map(|index| wanted[index].then_some(values[index])))
+    }
+
     /// The read limits and the peer's private data.
     #[track_caller]
     pub(crate) fn data(&self) -> ((u32, u32), Vec<u8>) {
@@ -232,9 +245,32 @@ impl Connector {
         query_address(|buffer, length| call!(self.raw, NdkGetLocalAddress(buffer, length)))
     }
 
+    pub(crate) fn local_address_sized(&self, room: Option<usize>) -> Sized {
+        query_address_sized(room, |buffer, length| call!(self.raw, NdkGetLocalAddress(buffer, length)))
+    }
+
     pub(crate) fn peer_address(&self) -> Result<SocketAddr, NTSTATUS> {
         query_address(|buffer, length| call!(self.raw, NdkGetPeerAddress(buffer, length)))
     }
+
+    pub(crate) fn peer_address_sized(&self, room: Option<usize>) -> Sized {
+        query_address_sized(room, |buffer, length| call!(self.raw, NdkGetPeerAddress(buffer, length)))
+    }
+}
+
+/// What an address query answers: its status, the size reported, and the buffer, of which 0xEE was not written.
+pub(crate) type Sized = (NTSTATUS, u32, Vec<u8>);
+
+/// Asks for an address with a buffer of `room` bytes; none: no buffer, of any size.
+fn query_address_sized(
+    room: Option<usize>,
+    query: impl Fn(*mut ndk_abi::sockaddr::SOCKADDR, *mut u32) -> NTSTATUS,
+) -> Sized {
+    let mut buffer = vec![0xEE; room.unwrap_or(0)];
+    let pointer = if room.is_some() { buffer.as_mut_ptr().cast() } else { null_mut() };
+    let mut length = room.map_or(u32::MAX, |room| room as u32);
+    let status = query(pointer, &raw mut length);
+    (status, length, buffer)
 }
 
 /// Asks for an address in two calls, size first.
@@ -261,6 +297,10 @@ impl SharedEndpoint {
     pub(crate) fn local_address(&self) -> Result<SocketAddr, NTSTATUS> {
         query_address(|buffer, length| call!(self.raw, NdkGetLocalAddress(buffer, length)))
     }
+
+    pub(crate) fn local_address_sized(&self, room: Option<usize>) -> Sized {
+        query_address_sized(room, |buffer, length| call!(self.raw, NdkGetLocalAddress(buffer, length)))
+    }
 }
 
 impl Listener {
@@ -274,6 +314,10 @@ impl Listener {
 
     pub(crate) fn local_address(&self) -> Result<SocketAddr, NTSTATUS> {
         query_address(|buffer, length| call!(self.raw, NdkGetLocalAddress(buffer, length)))
+    }
+
+    pub(crate) fn local_address_sized(&self, room: Option<usize>) -> Sized {
+        query_address_sized(room, |buffer, length| call!(self.raw, NdkGetLocalAddress(buffer, length)))
     }
 
     pub(crate) fn pause(&self, pause: bool) {
