@@ -10,7 +10,7 @@ use crate::{
     shared_endpoint::{connect, endpoint, establish},
 };
 
-/// There is one connection between two addresses: while it is being made, established, and after the peer has gone.
+/// There is one connection between two addresses, from the attempt until either side ends it.
 #[test]
 fn one_connection_for_each_pair_of_addresses() {
     let world = World::new();
@@ -32,15 +32,26 @@ fn one_connection_for_each_pair_of_addresses() {
     // To another port there is none yet.
     let second = establish(&other, &shared);
     second.close_now();
-    // When it is over the pair is free, although the peer has not closed its side.
+    // Ended by either side it is free again, although nothing has been closed.
     scene.connector.disconnect().succeed();
     let third = Scene::new(&world);
-    let connect = third.connector.connect_shared(&third.active.qp, &shared, scene.remote(), (1, 1), &[]);
-    assert!(connect.pended());
+    let (remote, limits) = (scene.remote(), (1, 1));
+    let third_connect = third.connector.connect_shared(&third.active.qp, &shared, remote, limits, &[]);
+    let third_passive = scene.listener.take();
+    let accept = third_passive.accept(&third.passive.qp, (1, 1), &[], None);
+    third_connect.succeed();
+    third.connector.complete(None).succeed();
+    accept.succeed();
+    let fourth = Scene::new(&world);
+    let attempt = || fourth.connector.connect_shared(&fourth.active.qp, &shared, remote, limits, &[]);
+    assert_eq!(attempt().wait(), STATUS_ADDRESS_ALREADY_EXISTS, "connected again");
+    third_passive.disconnect().succeed();
+    let last = attempt();
+    assert!(last.pended(), "{:?}", last.returned);
     scene.listener.take().close_now();
-    assert_eq!(connect.wait(), STATUS_CONNECTION_REFUSED);
-    passive.close_now();
-    for scene in [third, other, scene] {
+    assert_eq!(last.wait(), STATUS_CONNECTION_REFUSED);
+    [passive, third_passive].into_iter().for_each(Connector::close_now);
+    for scene in [fourth, third, other, scene] {
         scene.close(true);
     }
     shared.close_now();
