@@ -3,15 +3,20 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, ensure};
-use ndk_abi::status::{
-    STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_ACTIVE,
-    STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_INVALID_BUFFER_SIZE, STATUS_SUCCESS,
+use ndk_abi::{
+    sockaddr::SOCKADDR_INET,
+    status::{
+        STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED,
+        STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_INVALID_BUFFER_SIZE,
+        STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+    },
 };
 
 use crate::{
     bench::{Bench, Skipped},
     client::{Connector, Listener, ReadLimits, Request},
     pair::{End, Pair, Site, connect, ensure_same, exchange, pattern, refused},
+    transport::Completion,
 };
 
 const LIMIT: usize = 508;
@@ -21,7 +26,7 @@ struct Asked {
     a: End,
     b: End,
     connect: Request,
-    _listener: Listener,
+    listener: Listener,
 }
 
 impl Asked {
@@ -33,7 +38,7 @@ impl Asked {
         a.connector.bind(a.site.address)?;
         let mut connect = a.connector.connect(&a.qp, address, limits, private_data);
         request.finish_unless_failed(&mut connect).context("the connection request")?;
-        Ok(Self { a, b, connect, _listener: listener })
+        Ok(Self { a, b, connect, listener })
     }
 }
 
@@ -294,4 +299,75 @@ pub(super) fn cancelled(bench: &Bench<'_>) -> anyhow::Result<()> {
         drop((a, b));
     }
     Ok(())
+}
+
+pub(super) fn binds(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let a = Site::new(bench)?.end()?;
+    let b = Site::new(bench)?.end()?;
+    let (listener, address) = b.site.listener()?;
+    let limits = ReadLimits::default();
+    let completion = a.connector.address_sized(size_of::<SOCKADDR_INET>())?;
+    ensure!(completion.status == STATUS_CONNECTION_INVALID, "the address before a bind: {}", completion.status);
+    let connect = |connector: &Connector| connector.connect(&a.qp, address, limits, &[]);
+    // The listener's address is in use, and so the connect is refused; the connector goes on.
+    let in_use = Connector::new(&a.site.adapter)?;
+    in_use.bind(address)?;
+    refused(in_use.bind(a.site.address), STATUS_ADDRESS_ALREADY_ASSOCIATED, "binding twice")?;
+    ensure!(in_use.address()? == Some(address), "the address it is bound to");
+    refused(connect(&in_use).finish(), STATUS_SHARING_VIOLATION, "connecting from an address in use")?;
+    in_use.free()?;
+    // Bound to a port, that is where it connects from.
+    let port = {
+        let (free, local) = a.site.listener()?;
+        free.free()?;
+        local
+    };
+    a.connector.bind(port)?;
+    let request = listener.connection_request(&b.connector);
+    let mut pending = connect(&a.connector);
+    request.finish_unless_failed(&mut pending)?;
+    let peer = b.connector.peer_address()?;
+    ensure!(peer == Some(port), "bound to {port}, it connects from {peer:?}");
+    b.connector.reject(&[])?;
+    refused(pending.finish(), STATUS_CONNECTION_REFUSED, "a rejected connect")?;
+    // Without a bind the adapter picks an address and a port.
+    let free = Connector::new(&a.site.adapter)?;
+    let third = b.site.end()?;
+    let request = listener.connection_request(&third.connector);
+    let mut pending = connect(&free);
+    request.finish_unless_failed(&mut pending).context("connecting without a bind")?;
+    let picked = third.connector.peer_address()?.context("the peer has no address")?;
+    ensure!(picked.port() >= 49152, "it picked port {}", picked.port());
+    third.connector.reject(&[])?;
+    refused(pending.finish(), STATUS_CONNECTION_REFUSED, "a rejected connect")
+}
+
+pub(super) fn address_buffers(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let asked = Asked::new(bench, &[], ReadLimits::default())?;
+    let accept = asked.b.connector.accept(&asked.b.qp, ReadLimits::default(), &[]);
+    asked.connect.finish()?;
+    let needed = size_of::<SOCKADDR_INET>();
+    type Query<'a> = (&'a str, &'a dyn Fn(usize) -> crate::error::Result<Completion>);
+    let queries: [Query<'_>; 5] = [
+        ("the listener's", &|room| asked.listener.address_sized(room)),
+        ("the initiator's", &|room| asked.a.connector.address_sized(room)),
+        ("the initiator's peer's", &|room| asked.a.connector.peer_address_sized(room)),
+        ("the listener's side's", &|room| asked.b.connector.address_sized(room)),
+        ("that side's peer's", &|room| asked.b.connector.peer_address_sized(room)),
+    ];
+    for (what, query) in queries {
+        for room in [0, 1, needed - 1] {
+            let completion = query(room)?;
+            let found = (completion.status, completion.information);
+            ensure!(found == (STATUS_BUFFER_OVERFLOW, needed), "{what} address in {room} bytes: {found:?}");
+        }
+        for room in [needed, needed + 50] {
+            let completion = query(room)?;
+            let found = (completion.status, completion.information, completion.output.len());
+            ensure!(found == (STATUS_SUCCESS, needed, needed), "{what} address in {room} bytes: {found:?}");
+        }
+    }
+    asked.a.connector.complete_connect().finish()?;
+    accept.finish()?;
+    exchange(&asked.a, &asked.b, b"it works")
 }

@@ -1,5 +1,7 @@
 //! Listeners.
 
+use std::{net::SocketAddr, thread, time::Instant};
+
 use anyhow::{Context as _, ensure};
 use ndk_abi::status::{
     STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_CANCELLED, STATUS_CONNECTION_REFUSED, STATUS_INVALID_ADDRESS,
@@ -8,7 +10,7 @@ use ndk_abi::status::{
 
 use crate::{
     bench::Bench,
-    client::{Connector, Listener, ReadLimits},
+    client::{Connector, Listener, ReadLimits, Request},
     pair::{End, Site, refused},
 };
 
@@ -130,6 +132,71 @@ pub(super) fn queued(bench: &Bench<'_>) -> anyhow::Result<()> {
     }
     for connect in connects {
         refused(connect.finish(), STATUS_CONNECTION_REFUSED, "a rejected connect")?;
+    }
+    Ok(())
+}
+
+pub(super) fn backlog(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let (here, there) = (Site::new(bench)?, Site::new(bench)?);
+    let listener = Listener::new(&there.adapter)?;
+    listener.bind(there.address)?;
+    listener.listen(2)?;
+    let address = listener.address()?.context("the listener's address has an unknown family")?;
+    let ends = (0..3).map(|_| here.end()).collect::<crate::error::Result<Vec<End>>>()?;
+    let mut connects = Vec::new();
+    for end in &ends {
+        end.connector.bind(here.address)?;
+        connects.push(end.connector.connect(&end.qp, address, ReadLimits::default(), &[]));
+    }
+    // They may arrive in another order than they were sent in: one of them is too many, whichever it is.
+    let (mut refusals, deadline) = (Vec::new(), Instant::now() + here.client.patience());
+    while refusals.is_empty() {
+        ensure!(Instant::now() < deadline, "none of three connects was refused by a backlog of 2");
+        let over = |(index, connect): (usize, &mut Request)| connect.is_over().then_some(index);
+        refusals = connects.iter_mut().enumerate().filter_map(over).collect();
+        thread::yield_now();
+    }
+    ensure!(refusals.len() == 1, "connects {refusals:?} of 3 are over, with a backlog of 2");
+    let late = refusals[0];
+    refused(connects.remove(late).finish(), STATUS_CONNECTION_REFUSED, "a connect beyond the backlog")?;
+    // Taking one makes room for one.
+    let taken = there.end()?;
+    listener.connection_request(&taken.connector).finish().context("the first request of two")?;
+    let end = &ends[late];
+    connects.push(end.connector.connect(&end.qp, address, ReadLimits::default(), &[]));
+    let (second, third) = (there.end()?, there.end()?);
+    listener.connection_request(&second.connector).finish().context("the second request")?;
+    listener.connection_request(&third.connector).finish().context("the request that found room")?;
+    for end in [&taken, &second, &third] {
+        end.connector.reject(&[])?;
+    }
+    for connect in connects {
+        refused(connect.finish(), STATUS_CONNECTION_REFUSED, "a rejected connect")?;
+    }
+    Ok(())
+}
+
+pub(super) fn any_address(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let (here, there) = (Site::new(bench)?, Site::new(bench)?);
+    let all = there.client.addresses()?;
+    for any in ["0.0.0.0:0", "[::]:0"] {
+        let any: SocketAddr = any.parse()?;
+        let listener = Listener::new(&there.adapter)?;
+        listener.bind(any)?;
+        listener.listen(0)?;
+        let local = listener.address()?.context("the listener's address has an unknown family")?;
+        ensure!(local.ip() == any.ip() && local.port() >= 49152, "bound to {any}, it listens on {local}");
+        for ip in all.iter().map(SocketAddr::ip).filter(|ip| ip.is_ipv4() == any.is_ipv4()) {
+            let remote = SocketAddr::new(ip, local.port());
+            let (ours, theirs) = (here.end()?, there.end()?);
+            let request = listener.connection_request(&theirs.connector);
+            let mut connect = ours.connector.connect(&ours.qp, remote, ReadLimits::default(), &[]);
+            request.finish_unless_failed(&mut connect).with_context(|| format!("a request for {remote}"))?;
+            let found = theirs.connector.address()?;
+            ensure!(found == Some(remote), "the request for {remote} came to {found:?}");
+            theirs.connector.reject(&[])?;
+            refused(connect.finish(), STATUS_CONNECTION_REFUSED, "a rejected connect")?;
+        }
     }
     Ok(())
 }

@@ -173,6 +173,8 @@ macro_rules! for_each_case {
                 states: "bind twice, listen before bind, ask before listening: refused",
                 cancelled: "cancelling and freeing end waiting requests",
                 queued: "requests that come before anybody asks are kept, none is lost",
+                backlog: "a listener keeps as many requests as its backlog says and refuses more",
+                any_address: "a listener on the unspecified address gets requests for each of the adapter's",
             }
             connector {
                 connects: "addresses and private data arrive on both sides",
@@ -186,6 +188,8 @@ macro_rules! for_each_case {
                 used_queue_pair: "a queue pair serves one connection only",
                 states: "complete, accept, reject, disconnect and questions in the wrong state are refused",
                 cancelled: "a pending connect can be cancelled",
+                binds: "bind twice, to what is in use, to no address: refused; without a bind the adapter picks one",
+                address_buffers: "the queries for addresses take the room they need, and say so when there is less",
             }
             disconnect {
                 graceful: "the peer is told, its requests stay until it flushes or disconnects",

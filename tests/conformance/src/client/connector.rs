@@ -136,6 +136,18 @@ impl Connector {
         Ok(address.socket_addr())
     }
 
+    /// The own address, into a buffer of `room` bytes; any status.
+    pub fn address_sized(&self, room: usize) -> Result<Completion> {
+        let input = nd_handle(self.handle());
+        self.object.client.begin(IOCTL_ND_CONNECTOR_GET_ADDRESS, input.as_bytes(), room).completion()
+    }
+
+    /// The address of the peer, into a buffer of `room` bytes; any status.
+    pub fn peer_address_sized(&self, room: usize) -> Result<Completion> {
+        let input = nd_handle(self.handle());
+        self.object.client.begin(IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS, input.as_bytes(), room).completion()
+    }
+
     /// Asks to be told of the end of the connection; the request ends then.
     #[must_use]
     pub fn notify_disconnect(&self) -> Request {

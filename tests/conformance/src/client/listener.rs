@@ -13,7 +13,7 @@ use ndk_abi::{
 use zerocopy::IntoBytes as _;
 
 use super::{Adapter, Connector, Object, Request, connector::bind_request, nd_handle, object};
-use crate::error::Result;
+use crate::{error::Result, transport::Completion};
 
 /// A listener.
 #[derive(Clone)]
@@ -46,6 +46,12 @@ impl Listener {
         let address: SOCKADDR_INET =
             self.object.client.query(IOCTL_ND_LISTENER_GET_ADDRESS, &nd_handle(self.handle()))?;
         Ok(address.socket_addr())
+    }
+
+    /// The address it listens on, into a buffer of `room` bytes; any status.
+    pub fn address_sized(&self, room: usize) -> Result<Completion> {
+        let input = nd_handle(self.handle());
+        self.object.client.begin(IOCTL_ND_LISTENER_GET_ADDRESS, input.as_bytes(), room).completion()
     }
 
     /// Waits for a connection request, which goes to `connector`.
