@@ -53,10 +53,7 @@ pub(crate) fn run_idle() {
 pub(crate) fn settle() {
     const ENOUGH: Duration = Duration::from_secs(1);
     let start = Instant::now();
-    let busy = || {
-        let ledger = Ledger::now();
-        ledger.queued_dpcs + ledger.running_dpcs > 0
-    };
+    let busy = || !Ledger::now().dpcs.is_empty();
     while SimKernel::irql() == PASSIVE_LEVEL && busy() && start.elapsed() < ENOUGH {
         thread::yield_now();
     }
