@@ -36,11 +36,29 @@ struct Binding<P: Platform> {
     region: Arc<MemoryRegion<P>, P>,
     part: Part,
     token: u32,
+    counted: bool,
+}
+
+impl<P: Platform> Binding<P> {
+    /// The region does not count it any more.
+    fn end(&mut self) {
+        if core::mem::take(&mut self.counted) {
+            self.region.end_binding();
+        }
+    }
 }
 
 impl<P: Platform> Drop for Binding<P> {
     fn drop(&mut self) {
-        self.region.end_binding();
+        self.end();
+    }
+}
+
+/// Whoever is told of the window's close finds the region without it; the reference to the region goes after that.
+impl<P: Platform> Drop for MemoryWindow<P> {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        state.binding.iter_mut().chain(&mut state.leaving).for_each(Binding::end);
     }
 }
 
@@ -199,6 +217,7 @@ impl<P: Platform> Bind<P> {
             region: self.region.clone(),
             part: self.part,
             token: self.token,
+            counted: true,
         };
         let mut state = self.window.state.lock();
         // Another queue pair has bound it in between: its binding is the next to end.

@@ -1,6 +1,9 @@
 //! NDK_MW: creation, invalidation, and how windows, their regions and their queue pairs end.
 
-use std::thread;
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use ndk_abi::{
     ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NdkOperationTypeInvalidate},
@@ -264,6 +267,31 @@ fn close_shuts_the_window() {
     pair.passive.initiator_cq.wait(2);
     closing.succeed();
     region.close();
+    local.close();
+    pair.close();
+}
+
+/// Who is told that the close is complete finds the region without the window.
+#[test]
+fn the_region_is_free_when_the_close_is_reported() {
+    let world = World::new();
+    let scene = Scene::new(&world);
+    scene.bind(0, 64, REMOTE);
+    let Scene { pair, region, mw, local } = scene;
+    assert_eq!(pair.passive.qp.send(1, &[], 0), STATUS_SUCCESS);
+    assert_eq!(pair.passive.qp.bind(2, &mw, &region.mr, (region.base, 8), REMOTE), STATUS_SUCCESS);
+    // Both requests wait: the one for a receive, the other behind it. So does the close, for the bind.
+    world.settle();
+    let closing = mw.close();
+    assert!(closing.pended());
+    let (deregistered, mr) = (Arc::new(Mutex::new(None)), region.mr);
+    let done = deregistered.clone();
+    closing.completion.on_call(move |_| *done.lock().expect("no panic") = Some(mr.deregister()));
+    pair.passive.qp.flush();
+    closing.succeed();
+    deregistered.lock().expect("no panic").take().expect("called").succeed();
+    region.mr.close_now();
+    pair.passive.initiator_cq.wait(2);
     local.close();
     pair.close();
 }
