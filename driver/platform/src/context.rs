@@ -1,7 +1,7 @@
 //! What may be called where is a type, not a comment.
 //!
 //! The tokens are zero-sized and bound to a lifetime, so that neither can be kept, nor sent to another thread. They are
-//! minted at the FFI boundary only (`assume`), and a spin lock's guard is one ([`AsDispatch`]).
+//! minted at the FFI boundary only (`assume`) and lent to deferred calls; a spin lock's guard is one ([`AsDispatch`]).
 #![expect(unsafe_code, reason = "minting a proof of context is a claim that the compiler cannot check")]
 
 use core::marker::PhantomData;

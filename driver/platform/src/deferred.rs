@@ -7,7 +7,7 @@ use core::{
     sync::atomic::{AtomicU8, AtomicU32, Ordering},
 };
 
-use crate::{Arc, DISPATCH_LEVEL, Platform};
+use crate::{Arc, DISPATCH_LEVEL, Dispatch, Platform};
 
 /// Nothing to do, nobody running.
 const IDLE: u8 = 0;
@@ -34,7 +34,7 @@ pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
 
     /// Does what is due. Never runs twice at once for one object; runs again, later, if it was scheduled meanwhile. It must
     /// be bounded: what is left over is for another `schedule`. DISPATCH_LEVEL.
-    fn run(this: &Arc<Self, P>);
+    fn run(this: &Arc<Self, P>, dispatch: &Dispatch<'_>);
 }
 
 /// The state of an object's deferred call. While it is queued or running it holds a reference to the object.
@@ -114,7 +114,9 @@ unsafe extern "C" fn dpc_routine<T: RunDeferred<P>, P: Platform>(context: *mut c
     let object = unsafe { Arc::<T, P>::from_raw(context.cast_const().cast()) };
     // Reads the last request, see there.
     object.deferred().state.swap(RUNNING, Ordering::AcqRel);
-    T::run(&object);
+    // SAFETY: kernels call DPC routines at this level (Platform::queue_dpc).
+    let dispatch = unsafe { Dispatch::assume::<P>() };
+    T::run(&object, &dispatch);
     if object.deferred().finish() {
         queue(object);
     }

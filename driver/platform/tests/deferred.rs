@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use platform::{Arc, DISPATCH_LEVEL, Deferred, Platform, RunDeferred};
+use platform::{Arc, DISPATCH_LEVEL, Deferred, Dispatch, Platform, RunDeferred};
 use simkernel::{SimKernel, boot, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ impl RunDeferred<SimKernel> for Worker {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, SimKernel>) {
+    fn run(this: &Arc<Self, SimKernel>, _: &Dispatch<'_>) {
         if this.running.swap(true, Ordering::AcqRel) {
             this.overlaps.fetch_add(1, Ordering::Relaxed);
         }

@@ -3,6 +3,8 @@
 
 use core::ffi::c_void;
 
+use platform::Dispatch;
+
 /// A consumer's function and its context, with the code that knows how to call it.
 pub struct Callback<A> {
     invoke: unsafe fn(function: *const (), context: *mut c_void, argument: A),
@@ -33,6 +35,12 @@ impl<A> Callback<A> {
         context: *mut c_void,
     ) -> Self {
         Self { invoke, function, context }
+    }
+
+    /// Calls the consumer where it expects `DISPATCH_LEVEL`: notifications and events, which come from deferred calls (the
+    /// table of `docs/contexts.md`). No lock may be held.
+    pub(crate) fn call_at_dispatch(&self, _: &Dispatch<'_>, argument: A) {
+        self.call(argument);
     }
 
     /// Calls the consumer. No lock may be held.

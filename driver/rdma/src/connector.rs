@@ -10,7 +10,7 @@ pub use establish::{Accept, Connect, Source};
 
 use core::net::SocketAddr;
 
-use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock, Weak};
+use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock, Weak};
 
 use crate::{
     Adapter, Callback, Error, Listener, OnClose, QueuePair, SharedEndpoint, Status,
@@ -218,7 +218,7 @@ impl<P: Platform> RunDeferred<P> for Connector<P> {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, P>) {
+    fn run(this: &Arc<Self, P>, dispatch: &Dispatch<'_>) {
         let mut state = this.state.lock();
         let handle = state.handle.take();
         let finished = core::mem::take(&mut state.finished);
@@ -228,13 +228,13 @@ impl<P: Platform> RunDeferred<P> for Connector<P> {
         };
         drop(state);
         if let (Some(handle), Some(listener)) = (handle, &this.listener) {
-            listener.hand_over(handle);
+            listener.hand_over(handle, dispatch);
         }
         for (request, status) in finished.into_iter().flatten() {
-            request.call(status);
+            request.call_at_dispatch(dispatch, status);
         }
         if let Some((event, reason)) = event {
-            event.call(reason);
+            event.call_at_dispatch(dispatch, reason);
         }
     }
 }

@@ -7,7 +7,7 @@ pub(crate) use member::Member;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock, Timer};
+use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock, Timer};
 
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
@@ -248,15 +248,15 @@ impl<P: Platform> RunDeferred<P> for CompletionQueue<P> {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, P>) {
-        Self::deliver(this);
+    fn run(this: &Arc<Self, P>, dispatch: &Dispatch<'_>) {
+        Self::deliver(this, dispatch);
         Self::end_members(this);
     }
 }
 
 impl<P: Platform> CompletionQueue<P> {
     /// Delivers the notification that is due.
-    fn deliver(this: &Arc<Self, P>) {
+    fn deliver(this: &Arc<Self, P>, dispatch: &Dispatch<'_>) {
         let mut state = this.state.lock();
         if !core::mem::take(&mut state.due) {
             return;
@@ -270,7 +270,7 @@ impl<P: Platform> CompletionQueue<P> {
             None => Ok(()),
         };
         drop(state);
-        this.notify.call(status);
+        this.notify.call_at_dispatch(dispatch, status);
     }
 }
 

@@ -3,7 +3,7 @@
 //! The engine of a queue pair is its deferred call, so it always runs at DISPATCH_LEVEL and never on a consumer's stack.
 //! What the burst limit leaves over goes on in another DPC.
 
-use platform::{Arc, Deferred, Platform, RunDeferred, Weak};
+use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, Weak};
 
 use crate::{
     Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status, limits,
@@ -68,7 +68,7 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, P>) {
+    fn run(this: &Arc<Self, P>, _: &Dispatch<'_>) {
         let mut bytes = 0u32;
         for _ in 0..BURST_STEPS {
             match Self::step(this) {

@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use platform::{Arc, Platform, SpinLock};
+use platform::{Arc, Dispatch, Platform, SpinLock};
 
 use crate::{
     Adapter, Callback, Close, Connector, Error, OnClose,
@@ -86,11 +86,11 @@ impl<P: Platform> Listener<P> {
     }
 
     /// Hands a connector to the consumer, unless the listener is being closed.
-    pub(crate) fn hand_over(&self, connector: Arc<Connector<P>, P>) {
+    pub(crate) fn hand_over(&self, connector: Arc<Connector<P>, P>, dispatch: &Dispatch<'_>) {
         if self.state.lock().closing {
             Connector::give_up(&connector);
         } else {
-            self.event.call(connector);
+            self.event.call_at_dispatch(dispatch, connector);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod takers;
 
-use platform::{Arc, Deferred, Platform, RunDeferred, SpinLock, SpinLockGuard};
+use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock, SpinLockGuard};
 
 use crate::{
     Callback, Close, Error, OnClose, ProtectionDomain, QueuePair, Sge, Status,
@@ -174,10 +174,10 @@ impl<P: Platform> RunDeferred<P> for SharedReceiveQueue<P> {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, P>) {
+    fn run(this: &Arc<Self, P>, dispatch: &Dispatch<'_>) {
         let due = core::mem::take(&mut this.state.lock().due);
         if due && let Some(notify) = this.notify {
-            notify.call(Ok(()));
+            notify.call_at_dispatch(dispatch, Ok(()));
         }
     }
 }

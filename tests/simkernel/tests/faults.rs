@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use platform::{Arc, Deferred, OutOfMemory, RunDeferred, Slice};
+use platform::{Arc, Deferred, Dispatch, OutOfMemory, RunDeferred, Slice};
 use simkernel::{Pages, Session, SimKernel, boot, boot_seeded, each_fault, passive, pause};
 
 type Event = platform::Event<SimKernel>;
@@ -61,7 +61,7 @@ impl RunDeferred<SimKernel> for Later {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, SimKernel>) {
+    fn run(this: &Arc<Self, SimKernel>, _: &Dispatch<'_>) {
         this.allocated.store(1 + u8::from(memory(10).is_ok()), std::sync::atomic::Ordering::SeqCst);
         this.done.set();
     }

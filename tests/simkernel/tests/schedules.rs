@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use platform::{Arc, Deferred, RunDeferred};
+use platform::{Arc, Deferred, Dispatch, RunDeferred};
 use simkernel::{Session, SimKernel, Trace, boot_seeded, lock_paused, passive, pause, scope, seeds};
 
 type SpinLock<T> = platform::SpinLock<T, SimKernel>;
@@ -27,7 +27,7 @@ impl RunDeferred<SimKernel> for Adder {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, SimKernel>) {
+    fn run(this: &Arc<Self, SimKernel>, _: &Dispatch<'_>) {
         this.order.lock().push(this.number);
     }
 }
@@ -130,7 +130,7 @@ impl RunDeferred<SimKernel> for Forgetful {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, SimKernel>) {
+    fn run(this: &Arc<Self, SimKernel>, _: &Dispatch<'_>) {
         this.running.store(true, Ordering::SeqCst);
         let asked = *this.asked.lock();
         this.done.store(asked, Ordering::SeqCst);

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use platform::{Arc, DISPATCH_LEVEL, Deferred, PASSIVE_LEVEL, Platform, RunDeferred};
+use platform::{Arc, DISPATCH_LEVEL, Deferred, Dispatch, PASSIVE_LEVEL, Platform, RunDeferred};
 use simkernel::{
     Unchecked,
     unchecked::{at_dispatch, passive},
@@ -33,7 +33,7 @@ impl RunDeferred<Unchecked> for Logger<'static> {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, Unchecked>) {
+    fn run(this: &Arc<Self, Unchecked>, _: &Dispatch<'_>) {
         this.log.lock().unwrap().push((this.name, Unchecked::irql(), thread::current().id()));
         if let Some(next) = &this.next {
             Deferred::schedule(next);
@@ -106,7 +106,7 @@ fn endless_work_lets_its_thread_go_on() {
         fn deferred(&self) -> &Deferred<Unchecked> {
             &self.deferred
         }
-        fn run(this: &Arc<Self, Unchecked>) {
+        fn run(this: &Arc<Self, Unchecked>, _: &Dispatch<'_>) {
             if this.runs.fetch_add(1, Ordering::Relaxed) < 1000 {
                 Deferred::schedule(this);
             } else {
@@ -136,7 +136,7 @@ impl RunDeferred<Unchecked> for Ring {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, Unchecked>) {
+    fn run(this: &Arc<Self, Unchecked>, _: &Dispatch<'_>) {
         this.notified.fetch_add(1, Ordering::Release);
     }
 }

@@ -9,7 +9,7 @@ use ndk_abi::describe::ZeroInit;
 use ndk_abi::ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_RESULT_EX, NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate};
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INTERNAL_ERROR, STATUS_SUCCESS};
 use ndk_consumer::{Adapter, Notified};
-use platform::{Arc, Deferred, Passive, RunDeferred, Weak};
+use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, Weak};
 
 use super::{Connection, Purpose, State};
 use crate::report::{Failure, Step};
@@ -159,7 +159,7 @@ impl<K: Kernel> RunDeferred<PlatformOf<K>> for Connection<K> {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, PlatformOf<K>>) {
+    fn run(this: &Arc<Self, PlatformOf<K>>, _: &Dispatch<'_>) {
         for direction in [Direction::Receive, Direction::Initiator] {
             let unfinished: &AtomicBool = this.unfinished.of(direction);
             if unfinished.swap(false, Ordering::AcqRel) {
