@@ -105,7 +105,7 @@ impl Adapter {
         adapter.rdma.initialize(configuration.network_direct);
         let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
         let device = FrameworkDevice::create(miniport, passive)?;
-        let host = KernelHost::new(luid, provider.clone(), adapter.rdma.enabled().clone());
+        let host = KernelHost::new(luid, provider.clone(), adapter.rdma.enabled().clone(), configuration.test_consumer);
         let control = control::add(host, passive)?;
         *adapter.parts.lock() = Some(Parts { provider, _ndk: ndk, control, device });
         Ok(adapter)

@@ -32,6 +32,8 @@ const ADDRESS_LENGTH: usize = 48;
 pub(crate) struct Configuration {
     /// `*NetworkDirect`: whether the adapter offers RDMA. Default: yes, as in the INF.
     pub(crate) network_direct: bool,
+    /// `TestConsumer`: whether the control device may run the test consumer (`test_consumer`). Default: no; not in the INF.
+    pub(crate) test_consumer: bool,
     /// `Addresses`: the addresses that consumers may bind to.
     pub(crate) addresses: Slice<IpAddr, Windows>,
 }
@@ -41,7 +43,8 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
     let key = Key::open(miniport, passive)?;
     let network_direct = key.integer(wide!("*NetworkDirect"));
     let addresses = parse_addresses(key.string(wide!("Addresses")))?;
-    Ok(Configuration { network_direct: network_direct != Some(0), addresses })
+    let test_consumer = key.integer(wide!("TestConsumer")) == Some(1);
+    Ok(Configuration { network_direct: network_direct != Some(0), test_consumer, addresses })
 }
 
 /// `*NetworkDirect` alone: OID_NDK_SET_STATE asks for its present value.

@@ -111,6 +111,7 @@ pub(crate) fn add(host: KernelHost, passive: &Passive<'_>) -> Result<Registratio
 /// Closes all that files opened on an adapter. They stay open, but have nothing to work with any more: requests that name
 /// or want a handle fail.
 pub(crate) fn close_files(Registration(device): &Registration, passive: &Passive<'_>) {
+    device.host().stop_consumer(passive);
     clean_up_files(|open| Arc::ptr_eq(&open.device, device), passive);
 }
 
@@ -120,6 +121,7 @@ pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
     control.adapters.remove(&registration.0);
     control.adapters.shrink();
     drop(control);
+    registration.0.host().close_consumer(passive);
     close_files(&registration, passive);
     let mut control = CONTROL.lock();
     if control.adapters.iter().next().is_none()

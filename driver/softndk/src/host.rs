@@ -7,14 +7,15 @@ use core::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use nd_ioctl::AdapterSource;
 use ndk_abi::{
     ndkpi::{NDK_ADAPTER, NDK_VERSION},
-    softndk_ioctl::SOFTNDK_DIAGNOSTICS,
-    status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS},
+    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_TEST_SMB_DIRECT_RESULT},
+    status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_NOT_SUPPORTED},
 };
-use nd_ioctl::AdapterSource;
 use ndk_provider::Provider;
 use platform::{Arc, Passive};
+use smb_direct::Consumer;
 
 use crate::{
     entry,
@@ -28,11 +29,32 @@ pub(crate) struct KernelHost {
     luid: u64,
     provider: Provider<Windows>,
     enabled: Arc<AtomicBool, Windows>,
+    /// Where the adapter's parameters allow it.
+    consumer: Option<Consumer<Self>>,
 }
 
 impl KernelHost {
-    pub(crate) fn new(luid: u64, provider: Provider<Windows>, enabled: Arc<AtomicBool, Windows>) -> Self {
-        Self { luid, provider, enabled }
+    pub(crate) fn new(
+        luid: u64,
+        provider: Provider<Windows>,
+        enabled: Arc<AtomicBool, Windows>,
+        test_consumer: bool,
+    ) -> Self {
+        Self { luid, provider, enabled, consumer: test_consumer.then(Consumer::default) }
+    }
+
+    /// Stops the test consumer, if it runs, and waits until it has closed all.
+    pub(crate) fn stop_consumer(&self, passive: &Passive<'_>) {
+        if let Some(consumer) = &self.consumer {
+            consumer.stop(passive);
+        }
+    }
+
+    /// The same, for good: the adapter goes.
+    pub(crate) fn close_consumer(&self, passive: &Passive<'_>) {
+        if let Some(consumer) = &self.consumer {
+            consumer.close(passive);
+        }
     }
 }
 
@@ -92,6 +114,14 @@ unsafe impl nd_ioctl::Host for KernelHost {
         diagnostics.SharedEndpoints = counts.shared_endpoints;
         diagnostics.PinnedBytes = pin::pinned_bytes();
         diagnostics.PoolBytes = windows::pool_bytes();
+    }
+
+    fn test_smb_direct(
+        &self,
+        scenario: u32,
+        passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
+        self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve(self, scenario, passive)
     }
 
     #[cfg(feature = "planted-faults")]

@@ -34,4 +34,5 @@ mod planted;
 mod platform;
 mod rdma_state;
 mod registry;
+mod test_consumer;
 mod unicode;

@@ -26,19 +26,24 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts the loader for softndk.sys, whose adapter will own these addresses.
+    /// Starts the loader for softndk.sys, whose adapter will own these addresses and may run its test consumer.
     pub(crate) fn start(addresses: &[IpAddr]) -> Result<Self> {
-        Self::start_with("softndk.sys", addresses)
+        Self::start_with("softndk.sys", addresses, true)
     }
 
-    /// The same for another driver in `C:\softndk`.
-    pub(crate) fn start_with(driver: &str, addresses: &[IpAddr]) -> Result<Self> {
+    /// The same for another driver in `C:\softndk`, and with or without its test consumer.
+    pub(crate) fn start_with(driver: &str, addresses: &[IpAddr], test_consumer: bool) -> Result<Self> {
         let prefix = prefix::prepare()?;
         let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
         let log = File::create(log_file())?;
         // The first process of a prefix starts the services, so what drivers print goes where its errors go.
         let mut loader = wine::wine(&prefix)
-            .args([r"C:\softndk\loader.exe", &format!(r"C:\softndk\{driver}"), &addresses])
+            .args([
+                r"C:\softndk\loader.exe",
+                &format!(r"C:\softndk\{driver}"),
+                &addresses,
+                if test_consumer { "1" } else { "0" },
+            ])
             .env("WINEDEBUG", "-all,+err,+debugstr")
             .current_dir(prefix::driver_folder(&prefix))
             .stdin(Stdio::piped())

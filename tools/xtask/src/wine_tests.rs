@@ -39,6 +39,7 @@ pub(crate) fn run(tally: &mut Tally) {
         let caught = planted_fault("irql", |report| report.irql_violations > 0);
         tally.check("a planted IRQL violation is caught", caught);
     }
+    tally.check("the test consumer is refused where it is off", without_test_consumer());
     let killed = step("killing the harness in mid-traffic", killed_in_traffic);
     tally.check("the driver frees all that a killed process had", killed);
 }
@@ -99,11 +100,22 @@ fn planted_import() -> Result<()> {
 
 /// A driver that breaks one rule; `caught` says whether the stand-ins' report has it.
 fn planted_fault(fault: &str, caught: impl Fn(&StandInReport) -> bool) -> Result<()> {
-    let mut session = Session::start_with(prefix::PLANTED, &session::addresses(&[])?)?;
+    let mut session = Session::start_with(prefix::PLANTED, &session::addresses(&[])?, false)?;
     session.load()?;
     session.plant(fault)?;
     let report = session.unload()?;
     ensure!(caught(&report) && !report.is_clean(), "not caught: {report}");
+    Ok(())
+}
+
+/// Without its parameter the driver runs no test consumer; the cases that need it say so.
+fn without_test_consumer() -> Result<()> {
+    let mut session = Session::start_with("softndk.sys", &session::addresses(&[])?, false)?;
+    session.load()?;
+    let outcome = run::harness(&session, &["run", "smb-direct", "--json"], RUN_LIMIT)?;
+    let report = session.unload()?;
+    ensure!(outcome["passed"] == 0 && outcome["failed"] == 0 && outcome["skipped"] != 0, "{}", outcome["cases"]);
+    ensure!(report.is_clean(), "left behind: {report}");
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]...`: loads and unloads the driver as told, line by line, on standard input.
+//! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER`: loads and unloads the driver as told, line by line, on
+//! standard input. The last argument, 0 or 1, is the adapter's parameter `TestConsumer`.
 //!
 //! It says `ok` when it is ready. Each line `load`, `unload`, or `plant KIND` is answered by a line `ok` or `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
@@ -15,11 +16,12 @@ use service::Service;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (Some(driver), Some(addresses)) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: loader DRIVER.SYS ADDRESS[,ADDRESS]...");
+    let (Some(driver), Some(addresses), Some(test_consumer)) = (arguments.next(), arguments.next(), arguments.next())
+    else {
+        eprintln!("usage: loader DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER");
         return ExitCode::FAILURE;
     };
-    match serve(&driver, &addresses) {
+    match serve(&driver, &addresses, &test_consumer) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("loader: {error}");
@@ -28,9 +30,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(driver: &str, addresses: &str) -> std::io::Result<()> {
+fn serve(driver: &str, addresses: &str, test_consumer: &str) -> std::io::Result<()> {
     let service = Service::create(driver)?;
     service.set_parameter("Addresses", addresses)?;
+    service.set_parameter("TestConsumer", test_consumer)?;
     say("ok")?;
     let mut loaded = false;
     for line in std::io::stdin().lock().lines() {

@@ -1,0 +1,59 @@
+//! The SMB Direct style test consumer, in this driver: off unless the adapter's parameter `TestConsumer` is 1.
+//!
+//! It runs on the thread of the control code that asks for it, opens NDK adapters as the control device does, and uses nothing
+//! but their dispatch tables. It ends by itself; with the adapter, or when RDMA is turned off, it is stopped and waited for.
+#![expect(unsafe_code, reason = "MDLs are structures of the memory manager, used by pointer")]
+
+use core::{
+    net::IpAddr,
+    ptr::{NonNull, null_mut},
+};
+
+use nd_ioctl::Pinned;
+use ndk_abi::wdm::MDL;
+use smb_direct::Kernel;
+use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
+
+use crate::{host::KernelHost, platform::Windows};
+
+/// An MDL for non-paged pool. Freed at IRQL <= DISPATCH.
+pub(crate) struct PoolMdl(NonNull<MDL>);
+
+// SAFETY: an MDL of non-paged pool may be used and freed from any thread.
+unsafe impl Send for PoolMdl {}
+// SAFETY: as for Send; nothing changes after it was made.
+unsafe impl Sync for PoolMdl {}
+
+impl Drop for PoolMdl {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `describe`, freed once, when nobody uses it any more. It has no pages to unlock.
+        unsafe { IoFreeMdl(self.0.as_ptr().cast()) };
+    }
+}
+
+// SAFETY: the MDL stays as it was made until the drop; non-paged pool is never paged out.
+unsafe impl Pinned for PoolMdl {
+    fn mdl(&self) -> NonNull<MDL> {
+        self.0
+    }
+}
+
+// SAFETY: MmBuildMdlForNonPagedPool describes the memory that the MDL was allocated for.
+unsafe impl Kernel for KernelHost {
+    type Platform = Windows;
+    type Mdl = PoolMdl;
+
+    unsafe fn describe(memory: NonNull<u8>, length: usize) -> Option<PoolMdl> {
+        let length = u32::try_from(length).ok()?;
+        // SAFETY: describes the range only; no IRP is involved.
+        let mdl = unsafe { IoAllocateMdl(memory.as_ptr().cast(), length, 0, 0, null_mut()) };
+        let mdl = PoolMdl(NonNull::new(mdl.cast())?);
+        // SAFETY: a fresh MDL for non-paged pool: that is what the platform allocates.
+        unsafe { MmBuildMdlForNonPagedPool(mdl.0.as_ptr().cast()) };
+        Some(mdl)
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        nd_ioctl::Host::address(self, 0)
+    }
+}
