@@ -8,6 +8,8 @@ mod operation;
 mod reference;
 mod session;
 
+#[cfg(feature = "arbitrary")]
+pub use operation::decode;
 pub use operation::{Event, Operation, Place, Post, Request, Slot};
 pub use reference::{Mismatch, Mistake, Outcomes};
 pub use session::{Report, Session, run, run_mistaken};

@@ -154,3 +154,20 @@ pub enum Operation {
     /// A whole connection of two idle queue pairs: connect, accept, complete.
     Establish { active: u8, passive: u8, event: Event },
 }
+
+/// Operations out of bytes, any bytes.
+#[cfg(feature = "arbitrary")]
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Vec<Operation> {
+    /// More does not find more, and takes longer.
+    const MOST: usize = 64;
+    let mut bytes = arbitrary::Unstructured::new(bytes);
+    let mut operations = Vec::new();
+    while operations.len() < MOST
+        && !bytes.is_empty()
+        && let Ok(operation) = bytes.arbitrary()
+    {
+        operations.push(operation);
+    }
+    operations
+}

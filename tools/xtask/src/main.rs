@@ -4,6 +4,7 @@ mod command;
 mod cross;
 mod digest;
 mod dist;
+mod fuzz;
 mod imports;
 mod paths;
 mod pe;
@@ -61,6 +62,18 @@ enum Task {
         #[arg(last = true, required = true, value_name = "PROGRAM")]
         command: Vec<String>,
     },
+    /// Throw random NDK calls at the provider, on the simulated kernel
+    Fuzz {
+        /// The fuzz target, of tests/fuzz
+        #[arg(default_value = fuzz::NDK_CALLS)]
+        target: String,
+        /// Stop after so many inputs
+        #[arg(long, conflicts_with = "seconds")]
+        runs: Option<u64>,
+        /// Stop after so many seconds
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
     /// Load, run one case and unload so many times; print what was left behind
     Cycles {
         /// How many times
@@ -90,6 +103,9 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Wine { addresses, command } => {
             let (program, arguments) = command.split_first().context("no program named")?;
             return run::program(program, arguments, &addresses);
+        }
+        Task::Fuzz { target, runs, seconds } => {
+            fuzz::fuzz(&target, runs.map_or(fuzz::Limit::Seconds(seconds), fuzz::Limit::Runs))?;
         }
         Task::Cycles { count } => run::cycles(count)?,
     }

@@ -15,8 +15,9 @@ mod debian {
     use crate::command::{output, run, step};
     use crate::rust_src;
 
-    const PACKAGES: [(&str, &str); 8] = [
+    const PACKAGES: [(&str, &str); 9] = [
         ("gcc", "links programs of the host; compiles the consumers written in C"),
+        ("g++", "compiles libFuzzer"),
         ("libc6-dev", "the C library's headers, for those"),
         ("wine64", "runs the driver, its stand-ins and the harness"),
         ("gcc-mingw-w64-x86-64-win32", "links Windows programs; its ddk headers are the base of the driver's"),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{cargo, run, step};
 use crate::tally::{Tally, counted};
-use crate::{cross, dist, paths, setup, wine_tests};
+use crate::{cross, dist, fuzz, paths, setup, wine_tests};
 
 /// Sets up, runs everything, and prints the count as the last line; `full` is ten times the random work.
 pub(crate) fn test(full: bool) -> Result<ExitCode> {
@@ -22,6 +22,7 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     let is_built = built.is_ok();
     tally.check("the driver, the harness and the stand-ins build", built);
     lints(&root, &mut tally);
+    tally.check("a short run of the fuzzer", fuzz::smoke());
     if is_built {
         wine_tests::run(&mut tally);
     }

@@ -14,10 +14,10 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
 };
 
-use super::{Connector, Context, Listener, Qp, call, completed, disconnected, disconnected_ex, number};
+use super::{Connector, Context, Listener, Qp, call, completed, disconnected, disconnected_ex, number, pointer};
 
 /// Address and length of an address structure.
-fn pointer(address: &SOCKADDR_IN) -> (*const ndk_abi::sockaddr::SOCKADDR, u32) {
+fn socket(address: &SOCKADDR_IN) -> (*const ndk_abi::sockaddr::SOCKADDR, u32) {
     (std::ptr::from_ref(address).cast(), size_of::<SOCKADDR_IN>() as u32)
 }
 
@@ -55,7 +55,7 @@ impl Connector {
         context: Context,
     ) -> NTSTATUS {
         let (local, remote) = (ipv4(local), ipv4(remote));
-        let (local, remote) = (pointer(&local), pointer(&remote));
+        let (local, remote) = (socket(&local), socket(&remote));
         call!(
             self.0,
             NdkConnect(
@@ -66,7 +66,7 @@ impl Connector {
                 remote.1,
                 limits.0,
                 limits.1,
-                data.as_ptr().cast(),
+                pointer(data).cast(),
                 data.len() as u32,
                 completed,
                 number(context),
@@ -82,7 +82,7 @@ impl Connector {
         event: OnDisconnect,
         context: Context,
     ) -> NTSTATUS {
-        let (qp, bytes, length, context) = (qp.0.as_ptr(), data.as_ptr().cast(), data.len() as u32, number(context));
+        let (qp, bytes, length, context) = (qp.0.as_ptr(), pointer(data).cast(), data.len() as u32, number(context));
         match event {
             OnDisconnect::Plain(event) => {
                 let (function, event) = plain(event);
@@ -111,7 +111,7 @@ impl Connector {
     }
 
     pub(crate) fn reject(self, data: &[u8]) -> NTSTATUS {
-        call!(self.0, NdkReject(data.as_ptr().cast(), data.len() as u32))
+        call!(self.0, NdkReject(pointer(data).cast(), data.len() as u32))
     }
 
     pub(crate) fn disconnect(self, context: Context) -> NTSTATUS {
@@ -132,7 +132,7 @@ impl Listener {
     /// Listens on any port; the status, and where.
     pub(crate) fn listen(self, address: SocketAddr, context: Context) -> (NTSTATUS, Option<SocketAddr>) {
         let address = ipv4(address);
-        let address = pointer(&address);
+        let address = socket(&address);
         let status = call!(self.0, NdkListen(address.0, address.1, completed, number(context)));
         assert_ne!(status, STATUS_PENDING, "listening is inline");
         let mut storage = SOCKADDR_INET::ZERO;

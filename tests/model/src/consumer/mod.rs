@@ -152,6 +152,11 @@ fn list(sges: &[Sge]) -> Vec<NDK_SGE> {
     sges.iter().map(entry).collect()
 }
 
+/// The address of an array; null if it is empty.
+fn pointer<T>(array: &[T]) -> *const T {
+    if array.is_empty() { std::ptr::null() } else { array.as_ptr() }
+}
+
 /// Closes an adapter as NDIS does, all of whose objects are gone.
 pub(crate) fn close_adapter(adapter: Adapter) {
     // SAFETY: opened by this provider, closed once.
@@ -346,6 +351,6 @@ impl Srq {
 
     pub(crate) fn receive(self, context: usize, sges: &[Sge]) -> NTSTATUS {
         let list = list(sges);
-        call!(self.0, NdkSrqReceive(number(context), list.as_ptr(), list.len() as u32))
+        call!(self.0, NdkSrqReceive(number(context), pointer(&list), list.len() as u32))
     }
 }

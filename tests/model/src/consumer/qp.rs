@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 use ndk_abi::{ndkpi::NDK_LOGICAL_ADDRESS, status::NTSTATUS};
 
-use super::{Mr, Mw, Qp, call, list, number};
+use super::{Mr, Mw, Qp, call, list, number, pointer};
 use crate::reference::{Sge, Work};
 
 impl Qp {
@@ -15,13 +15,13 @@ impl Qp {
 
     pub(crate) fn receive(self, context: usize, sges: &[Sge]) -> NTSTATUS {
         let list = list(sges);
-        call!(self.0, NdkReceive(number(context), list.as_ptr(), list.len() as u32))
+        call!(self.0, NdkReceive(number(context), pointer(&list), list.len() as u32))
     }
 
     /// Posts a request; what it names besides the queue pair is `named`.
     pub(crate) fn post(self, context: usize, work: &Work, sges: &[Sge], flags: u32, named: Named<'_>) -> NTSTATUS {
         let (list, context) = (list(sges), number(context));
-        let (sgl, count) = (list.as_ptr(), list.len() as u32);
+        let (sgl, count) = (pointer(&list), list.len() as u32);
         match (work, named) {
             (Work::Send { invalidate: None }, _) => call!(self.0, NdkSend(context, sgl, count, flags)),
             (Work::Send { invalidate: Some(token) }, _) => {
