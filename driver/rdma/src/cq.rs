@@ -14,6 +14,7 @@ use crate::{
     counts::{Count, Kind},
     cq::{member::Members, moderation::Moderation},
     limits,
+    planted::{self, Bug},
     ring::Ring,
     roster::Roster,
 };
@@ -163,6 +164,9 @@ impl<P: Platform> CompletionQueue<P> {
     pub fn arm(this: &Arc<Self, P>, arm: Arm) {
         let mut state = this.state.lock();
         state.armed = Some(state.armed.map_or(arm, |armed| armed.max(arm)));
+        if planted::is(Bug::LostWakeUp) {
+            return;
+        }
         Self::notify_if_due(this, &mut state);
     }
 
@@ -197,6 +201,9 @@ impl<P: Platform> CompletionQueue<P> {
             let found = batch.iter().flatten().count();
             state.taken = state.taken.wrapping_add(found as u64);
             drop(state);
+            if planted::is(Bug::OutOfOrder) {
+                batch.reverse();
+            }
             for completion in batch.into_iter().flatten() {
                 take(taken, completion);
                 taken = taken.saturating_add(1);
@@ -269,6 +276,10 @@ impl<P: Platform> CompletionQueue<P> {
             }
             None => Ok(()),
         };
+        if planted::is(Bug::CallbackUnderLock) {
+            this.notify.call_at_dispatch(dispatch, status);
+            return;
+        }
         drop(state);
         this.notify.call_at_dispatch(dispatch, status);
     }

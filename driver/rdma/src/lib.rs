@@ -30,6 +30,10 @@ pub mod limits;
 mod listener;
 mod memory;
 mod pd;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
 mod ports;
 mod qp;
 mod receive_queue;

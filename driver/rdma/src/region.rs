@@ -7,6 +7,7 @@ use crate::{
     counts::{Count, Kind},
     limits,
     memory::Memory,
+    planted::{self, Bug},
     token::{Target, Token},
     window::{Part, WindowAccess},
 };
@@ -58,7 +59,8 @@ impl<P: Platform> Mapping<P> {
     fn offset_of(&self, range: Range) -> Option<u64> {
         let offset = range.address.checked_sub(self.base)?;
         let end = offset.checked_add(range.length)?;
-        (end <= self.length).then_some(offset)
+        let last = self.length.saturating_add(u64::from(planted::is(Bug::OffByOne)));
+        (end <= last).then_some(offset)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::command::{cargo, run, step};
 use crate::imports::Provided;
@@ -47,7 +47,18 @@ pub(crate) fn build() -> Result<()> {
     let host = paths::root().join("target/release");
     copy(&host.join("libsoftndk_sim.so"), &dist.join("libsoftndk_sim.so"))?;
     copy(&paths::root().join("tests/csim/include/softndk_sim.h"), &dist.join("softndk_sim.h"))?;
+    for shipped in ["softndk.sys", "libsoftndk_sim.so"] {
+        check_without_bugs(&dist.join(shipped))?;
+    }
     check_imports(&dist)
+}
+
+/// Checks that a binary was built without the bugs of `driver/rdma/src/planted.rs`, which leave a mark.
+fn check_without_bugs(binary: &Path) -> Result<()> {
+    const MARK: &[u8] = b"SoftNDK with planted bugs";
+    let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    ensure!(!bytes.windows(MARK.len()).any(|part| part == MARK), "{} has planted bugs", binary.display());
+    Ok(())
 }
 
 /// Builds the simulated kernel with the provider, for the host.

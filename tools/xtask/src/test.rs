@@ -10,13 +10,19 @@ use crate::command::{cargo, run, step};
 use crate::tally::{Tally, counted};
 use crate::{cross, dist, fuzz, paths, setup, wine_tests};
 
+/// Built alone: its dependencies have a feature that those of the others must not have.
+const PLANTED: &str = "planted";
+
 /// Sets up, runs everything, and prints the count as the last line; `full` is ten times the random work.
 pub(crate) fn test(full: bool) -> Result<ExitCode> {
     setup::setup()?;
     let mut tally = Tally::default();
     let root = paths::root();
-    let tests = step("testing the workspace", || cargo_tests(&root, full, &mut tally));
+    let workspace = ["--workspace", "--exclude", PLANTED];
+    let tests = step("testing the workspace", || cargo_tests(&root, &workspace, full, &mut tally));
     tally.check("the workspace's tests build and run", tests);
+    let tests = step("looking for planted bugs", || cargo_tests(&root, &["--package", PLANTED], full, &mut tally));
+    tally.check("the tests with planted bugs build and run", tests);
     formatting(&root, &mut tally);
     let built = dist::build();
     let is_built = built.is_ok();
@@ -30,10 +36,10 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Passes cargo's output on, and counts the tests in it. An error is one that no test counts, as when one does not build.
-fn cargo_tests(root: &Path, full: bool, tally: &mut Tally) -> Result<()> {
+/// Tests some packages: passes cargo's output on, and counts the tests in it. An error is one that no test counts, as when one does not build.
+fn cargo_tests(root: &Path, packages: &[&str], full: bool, tally: &mut Tally) -> Result<()> {
     let mut command = cargo(root);
-    command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
+    command.arg("test").args(packages).arg("--no-fail-fast").stdout(Stdio::piped());
     if full {
         command.env("SOFTNDK_FULL", "1");
     }

@@ -7,6 +7,7 @@ use platform::{Arc, Deferred, Platform, Weak};
 use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits};
 use crate::{
     Callback, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
+    planted::{self, Bug},
     ports::{Connection, Endpoint, Wildcard},
 };
 
@@ -50,6 +51,9 @@ impl<P: Platform> Connector<P> {
     pub fn connect(this: &Arc<Self, P>, request: Connect<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let result = Self::start_connect(this, &request, done);
         if result.is_err() {
+            if planted::is(Bug::LeakedReference) {
+                core::mem::forget(request.queue_pair.clone());
+            }
             this.adapter().device().counters().connect_failed();
         }
         result.map(|()| Outcome::Pending)
