@@ -7,12 +7,14 @@
 //!   reference goes, see [`Arc::into_inner`].
 //! * [`Deferred`]: a serialised, coalescing deferred call embedded in an object.
 //! * [`Timer`]: a one-shot timer embedded in an object.
+//! * [`Apart`]: a value with cache lines of its own.
 //! * [`Slice`]: a fixed-length array from non-paged pool.
 //!
 //! No crate of the kernel side links `alloc`: memory that cannot be had is an error value, never a panic.
 #![no_std]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod apart;
 mod arc;
 mod context;
 mod deferred;
@@ -21,6 +23,7 @@ mod lock;
 mod slice;
 mod timer;
 
+pub use apart::Apart;
 pub use arc::{Arc, Weak};
 pub use context::{AsDispatch, Dispatch, Passive};
 pub use deferred::{Deferred, RunDeferred};

@@ -4,7 +4,7 @@ use crate::Status;
 
 /// What kind of request completed. The numbers are those of NDK_OPERATION_TYPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u16)]
 pub enum OperationKind {
     /// A receive.
     Receive = 0x1,

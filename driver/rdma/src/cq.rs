@@ -5,9 +5,9 @@ mod moderation;
 
 pub(crate) use member::Member;
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock, Timer};
+use platform::{Apart, Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock, Timer};
 
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
@@ -38,7 +38,9 @@ pub struct CompletionQueue<P: Platform> {
     on_close: OnClose<P>,
     deferred: Deferred<P>,
     timer: Timer<P>,
-    state: SpinLock<State<P>, P>,
+    state: Apart<SpinLock<State<P>, P>>,
+    /// Completions in the ring, for polls of an empty queue to see without the lock.
+    waiting: Apart<AtomicUsize>,
     /// As `State::failed`, for posts to see without the lock.
     dead: AtomicBool,
     notify: Callback<Status>,
@@ -128,7 +130,8 @@ impl<P: Platform> CompletionQueue<P> {
             on_close: OnClose::new(Count::new(adapter, Kind::Cq)?),
             deferred: Deferred::default(),
             timer: Timer::default(),
-            state: SpinLock::<_, P>::new(state),
+            state: Apart::new(SpinLock::<_, P>::new(state)),
+            waiting: Apart::new(AtomicUsize::new(0)),
             dead: AtomicBool::new(false),
             notify,
             adapter: adapter.clone(),
@@ -140,23 +143,34 @@ impl<P: Platform> CompletionQueue<P> {
 
     /// Adds a completion; an error if the queue is dead, which an overrun makes it. Callable with QP and SRQ locks held.
     pub(crate) fn push(this: &Arc<Self, P>, completion: Completion) -> Result<(), Error> {
+        let added = Self::push_all(this, core::iter::once(completion));
+        if added > 0 { Ok(()) } else { Err(Error::BufferOverflow) }
+    }
+
+    /// Adds completions in a row, as far as the queue takes them; how many.
+    pub(crate) fn push_all(this: &Arc<Self, P>, completions: impl Iterator<Item = Completion>) -> usize {
         let mut state = this.state.lock();
-        if let Some(error) = state.failed {
-            return Err(error);
+        if state.failed.is_some() {
+            return 0;
         }
-        if state.ring.push(completion).is_err() {
-            Self::fail(this, &mut state, Error::BufferOverflow);
-            return Err(Error::BufferOverflow);
-        }
-        state.queued = state.queued.wrapping_add(1);
-        if completion.solicited {
-            state.solicited = state.queued;
-            if completion.status.is_err() {
-                state.error = state.queued;
+        let mut added = 0usize;
+        for completion in completions {
+            if state.ring.push(completion).is_err() {
+                Self::fail(this, &mut state, Error::BufferOverflow);
+                break;
+            }
+            added = added.saturating_add(1);
+            state.queued = state.queued.wrapping_add(1);
+            if completion.solicited {
+                state.solicited = state.queued;
+                if completion.status.is_err() {
+                    state.error = state.queued;
+                }
             }
         }
+        this.waiting.store(state.ring.len(), Ordering::Release);
         Self::notify_if_due(this, &mut state);
-        Ok(())
+        added
     }
 
     /// Arms the queue for one notification. A second arm before the first is satisfied keeps the wider of the two (the merge
@@ -192,14 +206,18 @@ impl<P: Platform> CompletionQueue<P> {
     /// queue from two threads at once (NDKPI completion handling requirements), so the order is kept.
     pub fn poll(&self, results: usize, mut take: impl FnMut(usize, Completion)) -> usize {
         let mut taken = 0usize;
-        loop {
+        while taken < results && self.waiting.load(Ordering::Acquire) > 0 {
             let mut batch = [None; POLL_BATCH];
             let mut state = self.state.lock();
-            for place in batch.iter_mut().take(results.saturating_sub(taken)) {
-                *place = state.ring.pop();
+            let mut found = 0usize;
+            let wanted = batch.iter_mut().take(results.saturating_sub(taken));
+            for (place, (_, completion)) in wanted.zip(state.ring.iter()) {
+                *place = Some(*completion);
+                found = found.saturating_add(1);
             }
-            let found = batch.iter().flatten().count();
+            state.ring.skip(found);
             state.taken = state.taken.wrapping_add(found as u64);
+            self.waiting.store(state.ring.len(), Ordering::Release);
             drop(state);
             if planted::is(Bug::OutOfOrder) {
                 batch.reverse();
@@ -208,10 +226,8 @@ impl<P: Platform> CompletionQueue<P> {
                 take(taken, completion);
                 taken = taken.saturating_add(1);
             }
-            if found < POLL_BATCH {
-                return taken;
-            }
         }
+        taken
     }
 
     /// Whether the queue is dead.

@@ -3,6 +3,9 @@
 //! The engine of a queue pair is its deferred call, so it always runs at DISPATCH_LEVEL and never on a consumer's stack.
 //! What the burst limit leaves over goes on in another DPC.
 
+mod batch;
+
+use batch::Batch;
 use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, Weak};
 
 use crate::{
@@ -71,7 +74,12 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
     fn run(this: &Arc<Self, P>, _: &Dispatch<'_>) {
         let mut bytes = 0u32;
         for _ in 0..BURST_STEPS {
-            match Self::step(this) {
+            let step = match Self::batch(this) {
+                Batch::Idle => Step::Idle,
+                Batch::Moved(bytes) => Step::Moved(bytes),
+                Batch::Other => Self::step(this),
+            };
+            match step {
                 Step::Idle => return,
                 Step::Busy => break,
                 Step::Moved(moved) => bytes = bytes.saturating_add(moved),

@@ -12,7 +12,7 @@ use core::{
 
 use platform::{Arc, OutOfMemory, Platform, Slice};
 
-use crate::{Error, Mapping, MemoryRegion, window::WindowAccess};
+use crate::{Error, Mapping, MemoryRegion, Sge, window::WindowAccess};
 
 /// A virtually contiguous part of a region, in system address space.
 #[derive(Clone, Copy)]
@@ -87,15 +87,20 @@ impl<P: Platform> Runs<P> {
         last.map_or(0, |run| run.offset.saturating_add(run.length))
     }
 
+    /// The run of byte `offset`: the offset of its first byte, where that is, and its bytes.
+    pub(crate) fn run(&self, offset: u64) -> Option<(u64, NonNull<u8>, u64)> {
+        let runs = self.runs.get(..self.used)?;
+        let run = runs.get(runs.partition_point(|run| run.offset <= offset).checked_sub(1)?)?;
+        Some((run.offset, run.address, run.length))
+    }
+
     /// Where byte `offset` lies, and how many bytes follow it there.
     fn piece(&self, offset: u64) -> Option<(NonNull<u8>, u64)> {
-        let runs = self.runs.get(..self.used)?;
-        let index = runs.partition_point(|run| run.offset <= offset).checked_sub(1)?;
-        let run = runs.get(index)?;
-        let inside = offset.checked_sub(run.offset)?;
-        let left = run.length.checked_sub(inside).filter(|&left| left > 0)?;
+        let (first, start, length) = self.run(offset)?;
+        let inside = offset.checked_sub(first)?;
+        let left = length.checked_sub(inside).filter(|&left| left > 0)?;
         // SAFETY: `inside` < the run's length: the same mapped object, by contract of whoever made the run.
-        let address = unsafe { run.address.add(usize::try_from(inside).ok()?) };
+        let address = unsafe { start.add(usize::try_from(inside).ok()?) };
         Some((address, left))
     }
 }
@@ -137,6 +142,49 @@ impl<P: Platform> Memory<P> {
     }
 }
 
+/// Memory under one local token that was opened once, for several accesses: it stays registered while this lives.
+pub(crate) struct Opened<P: Platform> {
+    token: u32,
+    /// The contiguous part around the access that it was opened for: the consumer's address of the first byte, the bytes, and
+    /// where they are.
+    address: u64,
+    length: u64,
+    start: NonNull<u8>,
+    _memory: Memory<P>,
+}
+
+impl<P: Platform> Opened<P> {
+    /// Keeps `memory`, which was opened for `sge`.
+    pub(crate) fn new(sge: &Sge, memory: Memory<P>) -> Option<Self> {
+        let (address, start, length) = match &memory {
+            Memory::Region { mapping, offset, .. } => mapping.contiguous(*offset)?,
+            Memory::Privileged(start) => (sge.address, *start, u64::from(sge.length)),
+            Memory::Inline(..) => return None,
+        };
+        Some(Self { token: sge.token, address, length, start, _memory: memory })
+    }
+
+    /// Where an SGE lies; `None` if it is not all in here.
+    #[inline]
+    fn find(&self, sge: &Sge) -> Option<NonNull<u8>> {
+        let offset = sge.address.wrapping_sub(self.address);
+        let room = self.length.checked_sub(offset)?;
+        if sge.token != self.token || u64::from(sge.length) > room {
+            return None;
+        }
+        // SAFETY: inside of the contiguous part, or at its end, of memory that stays registered.
+        Some(unsafe { self.start.add(usize::try_from(offset).ok()?) })
+    }
+
+    /// Copies all of `from` to the start of `to`, which is as long; false if they are not both in the memory opened.
+    #[inline]
+    pub(crate) fn copy(target: &Self, to: &Sge, source: &Self, from: &Sge) -> bool {
+        let (Some(to), Some(from_start)) = (target.find(to), source.find(from)) else { return false };
+        store(to, from_start, from.length as usize);
+        true
+    }
+}
+
 /// Copies `length` bytes. `AccessViolation` if either side ends before; the callers check ranges before, so it does not.
 pub(crate) fn copy<P: Platform>(to: &Memory<P>, from: &Memory<P>, length: u64) -> Result<(), Error> {
     let mut done = 0u64;
@@ -151,6 +199,7 @@ pub(crate) fn copy<P: Platform>(to: &Memory<P>, from: &Memory<P>, length: u64) -
 }
 
 /// Copies one contiguous piece of `bytes` > 0 bytes, its last byte last.
+#[inline]
 fn store(target: NonNull<u8>, source: NonNull<u8>, bytes: usize) {
     let Some(head) = bytes.checked_sub(1) else { return };
     // SAFETY: both pieces are `bytes` long; the tail is read before the head is written, in case they overlap.

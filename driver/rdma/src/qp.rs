@@ -4,7 +4,7 @@ mod flush;
 
 pub(crate) use flush::After;
 
-use platform::{Arc, Deferred, Platform, Slice, SpinLock, Weak};
+use platform::{Apart, Arc, Deferred, Platform, Slice, SpinLock, Weak};
 
 use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, MemoryWindow, OnClose, OperationKind, Post,
@@ -47,13 +47,13 @@ pub enum ReceiveSource<'a, P: Platform> {
 pub struct QueuePair<P: Platform> {
     on_close: OnClose<P>,
     pub(crate) deferred: Deferred<P>,
-    pub(crate) state: SpinLock<State<P>, P>,
+    pub(crate) state: Apart<SpinLock<State<P>, P>>,
     context: usize,
     sizes: InitiatorSizes,
     pub(crate) meter: Meter,
     shared: Option<Attachment<P>>,
-    receive_cq: Member<P>,
-    initiator_cq: Member<P>,
+    pub(crate) receive_cq: Member<P>,
+    pub(crate) initiator_cq: Member<P>,
     pub(crate) pd: Arc<ProtectionDomain<P>, P>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct State<P: Platform> {
     pub(crate) executing: bool,
     /// How many of the oldest requests a flush has still to cancel.
     flush_requests: usize,
-    own_receives: Option<ReceiveQueue<P>>,
+    pub(crate) own_receives: Option<ReceiveQueue<P>>,
     /// The receive that the peer's send goes to.
     pub(crate) receive: Option<Receive>,
     /// The peer's engine accesses our memory without the lock.
@@ -148,7 +148,7 @@ impl<P: Platform> QueuePair<P> {
         let queue_pair = Arc::try_new(Self {
             on_close: OnClose::new(Count::new(pd.adapter(), Kind::Qp)?),
             deferred: Deferred::default(),
-            state: SpinLock::<_, P>::new(state),
+            state: Apart::new(SpinLock::<_, P>::new(state)),
             context,
             sizes,
             meter: pd.adapter().device().counters().meter(),
@@ -194,8 +194,19 @@ impl<P: Platform> QueuePair<P> {
             return Err(Error::InvalidFlags);
         }
         // Of inline requests the list stays where it is: what it names is readable at DISPATCH_LEVEL, so it is not pageable.
-        let list = SgeList::copy_of(if inline { &[] } else { sges })?;
-        let sges = if inline { sges } else { list.as_slice() };
+        let (one, list);
+        let sges = match sges {
+            _ if inline => sges,
+            // The usual case: not worth a list.
+            [sge] => {
+                one = [*sge];
+                &one
+            }
+            _ => {
+                list = SgeList::copy_of(sges)?;
+                list.as_slice()
+            }
+        };
         if self.has_failed_queue() {
             return Err(Error::ConnectionInvalid);
         }
@@ -225,12 +236,22 @@ impl<P: Platform> QueuePair<P> {
 
     /// Posts a receive; allowed before the queue pair is connected. IRQL <= DISPATCH.
     pub fn post_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
-        let list = SgeList::copy_of(sges)?;
+        let (one, list);
+        let sges = match sges {
+            [sge] => {
+                one = [*sge];
+                &one
+            }
+            _ => {
+                list = SgeList::copy_of(sges)?;
+                list.as_slice()
+            }
+        };
         let mut state = self.state.lock();
         if state.phase == Phase::Dead || self.receive_cq.has_failed() {
             return Err(Error::ConnectionInvalid);
         }
-        state.own_receives.as_mut().ok_or(Error::InvalidDeviceRequest)?.post(context, list.as_slice())?;
+        state.own_receives.as_mut().ok_or(Error::InvalidDeviceRequest)?.post(context, sges)?;
         let sender = state.take_waiting_sender();
         drop(state);
         wake(sender);
@@ -299,10 +320,22 @@ impl<P: Platform> QueuePair<P> {
             None => {
                 let receive = state.own_receives.as_mut().and_then(ReceiveQueue::pop);
                 state.sender_waits = receive.is_none();
-                // A flush under way counts the oldest ones; this was one of them.
-                state.flush_receives = state.flush_receives.saturating_sub(1);
+                state.receives_taken(1);
                 receive
             }
+        }
+    }
+
+    /// A completion without anything special.
+    pub(crate) fn succeeded(&self, kind: OperationKind, request_context: usize) -> Completion {
+        Completion {
+            status: Ok(()),
+            bytes: 0,
+            qp_context: self.context,
+            request_context,
+            kind,
+            invalidated_token: 0,
+            solicited: false,
         }
     }
 
@@ -311,15 +344,8 @@ impl<P: Platform> QueuePair<P> {
         if status.is_ok() && request.flags.contains(Flags::SILENT_SUCCESS) {
             return Ok(());
         }
-        let completion = Completion {
-            status,
-            bytes: 0,
-            qp_context: self.context,
-            request_context: request.context,
-            kind: request.operation.kind(),
-            invalidated_token: 0,
-            solicited: status.is_err(),
-        };
+        let succeeded = self.succeeded(request.operation.kind(), request.context);
+        let completion = Completion { status, solicited: status.is_err(), ..succeeded };
         CompletionQueue::push(&self.initiator_cq, completion)
     }
 
@@ -336,11 +362,9 @@ impl<P: Platform> QueuePair<P> {
         let completion = Completion {
             status,
             bytes,
-            qp_context: self.context,
-            request_context: receive.context,
-            kind,
             invalidated_token: invalidated.unwrap_or(0),
             solicited: solicited || status.is_err(),
+            ..self.succeeded(kind, receive.context)
         };
         CompletionQueue::push(&self.receive_cq, completion)
     }
@@ -376,7 +400,9 @@ impl<P: Platform> State<P> {
 
     fn store_sges(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {
         let first = slot.checked_mul(sizes.sges as usize)?;
-        self.sges.get_mut(first..first.checked_add(sges.len())?)?.copy_from_slice(sges);
+        let places = self.sges.get_mut(first..first.checked_add(sges.len())?)?;
+        // Mostly one: not worth the call of a copy.
+        places.iter_mut().zip(sges).for_each(|(place, sge)| *place = *sge);
         Some(())
     }
 
@@ -407,6 +433,19 @@ impl<P: Platform> State<P> {
         self.placing = self.phase == Phase::Connected;
         self.sender_waits |= self.phase == Phase::Connecting;
         self.placing
+    }
+
+    /// The `count` oldest receives were taken from the queue pair's own queue.
+    pub(crate) fn receives_taken(&mut self, count: usize) {
+        // A flush under way counts the oldest ones; these were among them.
+        self.flush_receives = self.flush_receives.saturating_sub(count);
+    }
+
+    /// Removes the `count` oldest requests, sends that have ended. They hold no references: none could be the last.
+    pub(crate) fn sends_done(&mut self, count: usize) {
+        self.restart();
+        self.flush_requests = self.flush_requests.saturating_sub(count);
+        self.requests.discard(count);
     }
 
     /// Removes the oldest request, which has ended.

@@ -40,8 +40,23 @@ impl<P: Platform> ReceiveQueue<P> {
         let slot = self.ring.next_slot().ok_or(Error::QueueFull)?;
         let first = slot.checked_mul(self.sges_per_request).ok_or(Error::InternalError)?;
         let end = first.checked_add(sges.len()).ok_or(Error::InternalError)?;
-        self.sges.get_mut(first..end).ok_or(Error::InternalError)?.copy_from_slice(sges);
+        let places = self.sges.get_mut(first..end).ok_or(Error::InternalError)?;
+        // Mostly one: not worth the call of a copy.
+        places.iter_mut().zip(sges).for_each(|(place, sge)| *place = *sge);
         self.ring.push(ReceiveRequest { context, sges: sges.len() }).map_err(|_| Error::QueueFull)
+    }
+
+    /// The contexts and SGEs of what waits, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &[Sge])> {
+        self.ring.iter().map_while(|(slot, request)| {
+            let first = slot.checked_mul(self.sges_per_request)?;
+            Some((request.context, self.sges.get(first..first.checked_add(request.sges)?)?))
+        })
+    }
+
+    /// Removes the `count` oldest.
+    pub(crate) fn discard(&mut self, count: usize) {
+        self.ring.skip(count);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Receive> {

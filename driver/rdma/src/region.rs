@@ -1,5 +1,7 @@
 //! Memory regions, registered from an MDL or by fast registration, and the checks of every access to them.
 
+use core::ptr::NonNull;
+
 use platform::{Arc, Platform, SpinLock};
 
 use crate::{
@@ -53,6 +55,15 @@ impl<P: Platform> Mapping<P> {
 
     pub(crate) fn runs(&self) -> &Runs<P> {
         &self.runs
+    }
+
+    /// The contiguous part of the registration around byte `offset`: its address as the consumer has it, where it is, and its
+    /// bytes.
+    pub(crate) fn contiguous(&self, offset: u64) -> Option<(u64, NonNull<u8>, u64)> {
+        let (first, start, length) = self.runs.run(offset)?;
+        // The memory may go on behind the registration.
+        let length = length.min(self.length.checked_sub(first)?);
+        Some((self.base.checked_add(first)?, start, length))
     }
 
     /// Offset of `range` in the registration, if it lies inside.

@@ -138,7 +138,7 @@ pub(crate) struct Receive {
     pub(crate) cursor: Cursor,
 }
 
-/// The SGEs of one request, copied out of a queue.
+/// The SGEs of one request, copied out of a queue, or off a consumer's list.
 #[derive(Clone, Copy)]
 pub(crate) struct SgeList {
     entries: [Sge; limits::SGES as usize],
@@ -159,6 +159,7 @@ impl SgeList {
 }
 
 /// The bytes of a list of SGEs: at most 2^32 entries of less than 2^32 bytes, so the sum fits.
+#[inline]
 pub(crate) fn total(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.length)).sum()
 }

@@ -35,7 +35,9 @@ impl<T, P: Platform> Ring<T, P> {
     }
 
     fn slot(&self, distance: usize) -> Option<usize> {
-        self.head.checked_add(distance)?.checked_rem(self.slots.len())
+        // Both are below the capacity: no division.
+        let slot = self.head.checked_add(distance)?;
+        Some(slot.checked_sub(self.slots.len()).unwrap_or(slot))
     }
 
     /// Appends; gives the item back when full.
@@ -65,14 +67,45 @@ impl<T, P: Platform> Ring<T, P> {
         Some((self.head, self.slots.get_mut(self.head)?.as_mut()?))
     }
 
+    /// The items and their slots, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        let slots = self.slots.iter().enumerate();
+        let (behind, ahead) = (slots.clone().take(self.head), slots.skip(self.head));
+        ahead.chain(behind).take(self.length).map_while(|(slot, item)| Some((slot, item.as_ref()?)))
+    }
+
+    /// Removes the `count` oldest items.
+    pub(crate) fn discard(&mut self, count: usize) {
+        for _ in 0..count.min(self.length) {
+            if let Some(place) = self.slots.get_mut(self.head) {
+                *place = None;
+            }
+            self.advance();
+        }
+    }
+
+    fn advance(&mut self) {
+        self.head = self.slot(1).unwrap_or(0);
+        self.length = self.length.saturating_sub(1);
+    }
+
     /// Removes the oldest item.
     pub(crate) fn pop(&mut self) -> Option<T> {
         if self.length == 0 {
             return None;
         }
         let item = self.slots.get_mut(self.head)?.take();
-        self.head = self.slot(1)?;
-        self.length = self.length.saturating_sub(1);
+        self.advance();
         item
+    }
+}
+
+impl<T: Copy, P: Platform> Ring<T, P> {
+    /// Removes the `count` oldest items without writing to their slots, which whoever filled them on another processor will
+    /// fill again.
+    pub(crate) fn skip(&mut self, count: usize) {
+        let count = count.min(self.length);
+        self.head = self.slot(count).unwrap_or(0);
+        self.length = self.length.saturating_sub(count);
     }
 }

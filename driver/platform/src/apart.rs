@@ -1,0 +1,34 @@
+//! Keeping data that one processor writes off the cache lines of data that others read.
+
+use core::ops::{Deref, DerefMut};
+
+/// Bytes of a cache line, in words.
+const LINE: usize = 8;
+
+/// A value with no other data on its cache lines. By distance, not by alignment, which pools do not promise.
+#[repr(C)]
+pub struct Apart<T> {
+    _before: [u64; LINE],
+    value: T,
+    _after: [u64; LINE],
+}
+
+impl<T> Apart<T> {
+    /// Keeps `value` apart.
+    pub const fn new(value: T) -> Self {
+        Self { _before: [0; LINE], value, _after: [0; LINE] }
+    }
+}
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Apart<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
