@@ -1,11 +1,13 @@
 //! `cargo xtask`: installs what the build needs, builds the driver on Linux, runs it under Wine, runs every test.
 
+mod bench;
 mod command;
 mod cross;
 mod digest;
 mod dist;
 mod fuzz;
 mod imports;
+mod instructions;
 mod paths;
 mod pe;
 mod prefix;
@@ -52,6 +54,15 @@ enum Task {
         /// Ten times the random work
         #[arg(long)]
         full: bool,
+    },
+    /// Measure what the device costs, beside references, and count instructions; write target/report/bench.json
+    Bench {
+        /// Print JSON instead of the table
+        #[arg(long)]
+        json: bool,
+        /// Only the groups whose names contain this: messages, write, wake, threads, queue-pairs, tokens
+        #[arg(long, value_name = "NAME", default_value = "")]
+        only: String,
     },
     /// Run any Windows program beside the loaded driver; its exit status is passed through
     Wine {
@@ -100,6 +111,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Build => dist::build()?,
         Task::Run => run::run()?,
         Task::Test { full } => return test::test(full),
+        Task::Bench { json, only } => bench::bench(json, &only)?,
         Task::Wine { addresses, command } => {
             let (program, arguments) = command.split_first().context("no program named")?;
             return run::program(program, arguments, &addresses);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{cargo, run, step};
 use crate::tally::{Tally, counted};
-use crate::{cross, dist, fuzz, paths, setup, wine_tests};
+use crate::{bench, cross, dist, fuzz, instructions, paths, setup, wine_tests};
 
 /// Built alone: its dependencies have a feature that those of the others must not have.
 const PLANTED: &str = "planted";
@@ -29,6 +29,8 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     tally.check("the driver, the harness and the stand-ins build", built);
     lints(&root, &mut tally);
     tally.check("a short run of the fuzzer", fuzz::smoke());
+    let counted = bench::build().and_then(|program| instructions::check(&program));
+    tally.check("posts and polls keep their budget of instructions", counted);
     if is_built {
         wine_tests::run(&mut tally);
     }

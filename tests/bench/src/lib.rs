@@ -1,0 +1,14 @@
+//! Benchmarks of the device through its dispatch tables, on the simulated kernel without its checks.
+//!
+//! Every figure stands beside a reference that is measured in turns with it, in the same process.
+
+pub mod counted;
+pub mod figures;
+pub mod link;
+pub mod memory;
+pub mod messages;
+pub mod ndk;
+pub mod sample;
+pub mod scale;
+pub mod wake;
+pub mod write;

@@ -1,0 +1,364 @@
+//! A consumer's side of NDK: handles that close themselves, and the calls that the benchmarks make.
+#![expect(unsafe_code, reason = "calls functions of a C interface")]
+
+use std::{
+    ffi::c_void,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    ptr::{NonNull, null, null_mut, without_provenance_mut},
+    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+};
+
+use ndk_abi::{
+    describe::ZeroInit,
+    ndkpi::*,
+    sockaddr::{SOCKADDR_IN, SOCKADDR_INET},
+    status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
+};
+use ndk_provider::Provider;
+use simkernel::{Mdl, Unchecked};
+
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+/// Calls an entry of an object's dispatch table with the object as its first argument.
+macro_rules! call {
+    ($object:expr, $entry:ident($($argument:expr),* $(,)?)) => {{
+        let object = $object.as_ptr();
+        // SAFETY: an open object.
+        let dispatch = unsafe { (*object).Dispatch };
+        // SAFETY: the provider's table, which is static.
+        let entry = unsafe { (*dispatch).$entry };
+        // SAFETY: the documented contract of the entry, kept by the methods here.
+        unsafe { entry(object.cast(), $($argument),*) }
+    }};
+}
+
+macro_rules! handle {
+    ($(#[$meta:meta])* $name:ident($raw:ty), $close:ident) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        pub struct $name(NonNull<$raw>);
+
+        // SAFETY: NDK objects may be used on any thread.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                let status = call!(self.0, $close(closed, null_mut()));
+                debug_assert!(status == STATUS_SUCCESS || status == STATUS_PENDING);
+            }
+        }
+    };
+}
+
+handle!(
+    /// A completion queue.
+    Cq(NDK_CQ), NdkCloseCq);
+handle!(
+    /// A protection domain.
+    Pd(NDK_PD), NdkClosePd);
+handle!(
+    /// A memory region.
+    Mr(NDK_MR), NdkCloseMr);
+handle!(
+    /// A queue pair.
+    Qp(NDK_QP), NdkCloseQp);
+handle!(
+    /// A connector. Closing it ends its connection.
+    Connector(NDK_CONNECTOR), NdkCloseConnector);
+
+/// A listener, and the connector of its last connect event.
+#[derive(Debug)]
+pub struct Listener {
+    raw: NonNull<NDK_LISTENER>,
+    event: Box<AtomicPtr<NDK_CONNECTOR>>,
+    address: SocketAddr,
+}
+
+// SAFETY: NDK objects may be used on any thread.
+unsafe impl Send for Listener {}
+// SAFETY: as above.
+unsafe impl Sync for Listener {}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let status = call!(self.raw, NdkCloseListener(closed, null_mut()));
+        debug_assert!(status == STATUS_SUCCESS || status == STATUS_PENDING);
+    }
+}
+
+unsafe extern "system" fn closed(_context: *mut c_void) {}
+unsafe extern "system" fn created(_context: *mut c_void, _status: NTSTATUS, _object: *mut NDK_OBJECT_HEADER) {}
+unsafe extern "system" fn ignored(_context: *mut c_void, _status: NTSTATUS) {}
+
+/// Completions of requests whose context is an [`AtomicUsize`]: counts successes.
+unsafe extern "system" fn succeeded(context: *mut c_void, status: NTSTATUS) {
+    assert_eq!(status, STATUS_SUCCESS);
+    // SAFETY: the context given to the request, which waits for this.
+    unsafe { &*context.cast::<AtomicUsize>() }.fetch_add(1, Ordering::Release);
+}
+
+unsafe extern "system" fn connect_event(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
+    // SAFETY: the listener's context, which lives as long as it.
+    unsafe { &*context.cast::<AtomicPtr<NDK_CONNECTOR>>() }.store(connector, Ordering::Release);
+}
+
+fn made<T>(status: NTSTATUS, out: *mut T) -> NonNull<T> {
+    assert_eq!(status, STATUS_SUCCESS, "this provider creates inline");
+    NonNull::new(out).unwrap_or_else(|| unreachable!("no object in spite of success"))
+}
+
+/// Runs a request and waits for its success.
+fn complete(request: impl FnOnce(*mut c_void) -> NTSTATUS) {
+    let done = AtomicUsize::new(0);
+    match request((&raw const done).cast_mut().cast()) {
+        STATUS_PENDING => {
+            while done.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+        }
+        status => assert_eq!(status, STATUS_SUCCESS),
+    }
+}
+
+/// An open adapter of a provider of its own. Dropped last: its close waits for all other objects.
+#[derive(Debug)]
+pub struct Adapter(NonNull<NDK_ADAPTER>);
+
+// SAFETY: NDK objects may be used on any thread.
+unsafe impl Send for Adapter {}
+// SAFETY: as above.
+unsafe impl Sync for Adapter {}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        // SAFETY: opened below; whoever has objects of it drops them.
+        unsafe { Provider::<Unchecked>::close(self.0, &simkernel::unchecked::passive()) };
+    }
+}
+
+impl Default for Adapter {
+    fn default() -> Self {
+        let provider = Provider::<Unchecked>::new(&[ADDRESS]);
+        let adapter = provider.and_then(|provider| provider.open(NDK_VERSION { Major: 2, Minor: 0 }));
+        Self(adapter.unwrap_or_else(|status| panic!("no adapter: {status:?}")))
+    }
+}
+
+/// The sizes of a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct QpSizes {
+    /// Receives, and as many initiator requests.
+    pub depth: u32,
+    /// SGEs of each.
+    pub sges: u32,
+    /// Bytes.
+    pub inline_data: u32,
+}
+
+impl Adapter {
+    /// A completion queue without notifications.
+    #[must_use]
+    pub fn cq(&self, depth: u32) -> Cq {
+        self.cq_with(depth, ignored, &())
+    }
+
+    /// A completion queue whose notifications get `context`.
+    #[must_use]
+    pub fn cq_with<T>(&self, depth: u32, notify: NDK_FN_CQ_NOTIFICATION_CALLBACK, context: &'static T) -> Cq {
+        let context = (&raw const *context).cast_mut().cast();
+        let mut out = null_mut();
+        let status = call!(self.0, NdkCreateCq(depth, notify, context, null_mut(), created, null_mut(), &raw mut out));
+        Cq(made(status, out))
+    }
+
+    /// A protection domain.
+    #[must_use]
+    pub fn pd(&self) -> Pd {
+        let mut out = null_mut();
+        let status = call!(self.0, NdkCreatePd(created, null_mut(), &raw mut out));
+        Pd(made(status, out))
+    }
+
+    /// A listener on a port of its own.
+    #[must_use]
+    pub fn listener(&self) -> Listener {
+        let event = Box::new(AtomicPtr::new(null_mut()));
+        let mut out = null_mut();
+        let context = (&raw const *event).cast_mut().cast();
+        let status = call!(self.0, NdkCreateListener(connect_event, context, created, null_mut(), &raw mut out));
+        let raw = made(status, out);
+        let any = SOCKADDR_INET::new(SocketAddr::new(ADDRESS, 0));
+        let length = size_of::<SOCKADDR_IN>() as u32;
+        complete(|done| call!(raw, NdkListen((&raw const any).cast(), length, succeeded, done)));
+        let mut bound = SOCKADDR_INET::ZERO;
+        let mut length = size_of::<SOCKADDR_INET>() as u32;
+        assert_eq!(call!(raw, NdkGetLocalAddress((&raw mut bound).cast(), &raw mut length)), STATUS_SUCCESS);
+        let address = bound.socket_addr().unwrap_or_else(|| unreachable!("the provider's address"));
+        Listener { raw, event, address }
+    }
+
+    /// Connects two queue pairs; the connectors of both sides.
+    #[must_use]
+    pub fn connect(&self, listener: &Listener, active: &Qp, passive: &Qp) -> [Connector; 2] {
+        let mut out = null_mut();
+        let status = call!(self.0, NdkCreateConnector(created, null_mut(), &raw mut out));
+        let ours = Connector(made(status, out));
+        let local = SOCKADDR_INET::new(SocketAddr::new(ADDRESS, 0));
+        let remote = SOCKADDR_INET::new(listener.address);
+        let length = size_of::<SOCKADDR_IN>() as u32;
+        let connected = AtomicUsize::new(0);
+        let accepted = AtomicUsize::new(0);
+        let (connect_done, accept_done) = (&raw const connected, &raw const accepted);
+        let status = call!(
+            ours.0,
+            NdkConnect(
+                active.0.as_ptr(),
+                (&raw const local).cast(),
+                length,
+                (&raw const remote).cast(),
+                length,
+                0,
+                0,
+                null(),
+                0,
+                succeeded,
+                connect_done.cast_mut().cast(),
+            )
+        );
+        assert_eq!(status, STATUS_PENDING);
+        let theirs = loop {
+            let connector = listener.event.swap(null_mut(), Ordering::Acquire);
+            match NonNull::new(connector) {
+                Some(connector) => break Connector(connector),
+                None => std::thread::yield_now(),
+            }
+        };
+        let status = call!(
+            theirs.0,
+            NdkAcceptEx(
+                passive.0.as_ptr(),
+                0,
+                0,
+                null(),
+                0,
+                None,
+                null_mut(),
+                succeeded,
+                accept_done.cast_mut().cast(),
+            )
+        );
+        assert_eq!(status, STATUS_PENDING);
+        while connected.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        complete(|done| call!(ours.0, NdkCompleteConnectEx(None, null_mut(), succeeded, done)));
+        while accepted.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        [ours, theirs]
+    }
+}
+
+impl Pd {
+    /// A plain region, not registered.
+    #[must_use]
+    pub fn mr(&self) -> Mr {
+        let mut out = null_mut();
+        let status = call!(self.0, NdkCreateMr(0, created, null_mut(), &raw mut out));
+        Mr(made(status, out))
+    }
+
+    /// A queue pair; `context` comes back in its results.
+    #[must_use]
+    pub fn qp(&self, receive: &Cq, initiator: &Cq, context: usize, sizes: QpSizes) -> Qp {
+        let mut out = null_mut();
+        let status = call!(
+            self.0,
+            NdkCreateQp(
+                receive.0.as_ptr(),
+                initiator.0.as_ptr(),
+                without_provenance_mut(context),
+                sizes.depth,
+                sizes.depth,
+                sizes.sges,
+                sizes.sges,
+                sizes.inline_data,
+                created,
+                null_mut(),
+                &raw mut out,
+            )
+        );
+        Qp(made(status, out))
+    }
+}
+
+impl Mr {
+    /// Registers with all rights; the token.
+    #[must_use]
+    pub fn register(&self, mdl: &Mdl, length: usize) -> u32 {
+        let flags = NDK_MR_FLAG_ALLOW_LOCAL_WRITE | NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_REMOTE_WRITE;
+        complete(|done| call!(self.0, NdkRegisterMr(mdl.as_ptr(), length, flags, succeeded, done)));
+        call!(self.0, NdkGetLocalTokenFromMr())
+    }
+}
+
+impl Qp {
+    /// NdkSend of one SGE.
+    #[inline]
+    pub fn send(&self, context: usize, sge: &NDK_SGE, flags: u32) {
+        let status = call!(self.0, NdkSend(without_provenance_mut(context), sge, 1, flags));
+        assert_eq!(status, STATUS_SUCCESS);
+    }
+
+    /// NdkReceive into one SGE.
+    #[inline]
+    pub fn receive(&self, context: usize, sge: &NDK_SGE) {
+        let status = call!(self.0, NdkReceive(without_provenance_mut(context), sge, 1));
+        assert_eq!(status, STATUS_SUCCESS);
+    }
+
+    /// NdkWrite of one SGE.
+    #[inline]
+    pub fn write(&self, context: usize, sge: &NDK_SGE, remote: u64, token: u32) {
+        let status = call!(self.0, NdkWrite(without_provenance_mut(context), sge, 1, remote, token, 0));
+        assert_eq!(status, STATUS_SUCCESS);
+    }
+}
+
+/// Results taken by one call.
+pub const POLL: usize = 16;
+/// Room for them.
+pub type Results = [NDK_RESULT; POLL];
+/// No results yet.
+pub const NO_RESULTS: Results = [NDK_RESULT::ZERO; POLL];
+
+impl Cq {
+    /// NdkGetCqResults; panics on a failed request.
+    #[inline]
+    pub fn poll<'a>(&self, results: &'a mut Results) -> &'a [NDK_RESULT] {
+        let count = call!(self.0, NdkGetCqResults(results.as_mut_ptr(), POLL as u32));
+        let results = &results[..count as usize];
+        assert!(results.iter().all(|result| result.Status == STATUS_SUCCESS), "a request failed");
+        results
+    }
+
+    /// Polls until `count` results have come; hands each to `each`.
+    #[inline]
+    pub fn take(&self, count: usize, mut each: impl FnMut(&NDK_RESULT)) {
+        let mut results = NO_RESULTS;
+        let mut taken = 0;
+        while taken < count {
+            let results = self.poll(&mut results);
+            results.iter().for_each(&mut each);
+            taken += results.len();
+        }
+    }
+
+    /// NdkArmCq for any completion.
+    #[inline]
+    pub fn arm(&self) {
+        call!(self.0, NdkArmCq(NDK_CQ_NOTIFY_ANY));
+    }
+}

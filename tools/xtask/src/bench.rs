@@ -1,0 +1,37 @@
+//! `cargo xtask bench`: what the device costs, beside references, and how many instructions.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::command::{cargo, output, run, step};
+use crate::{instructions, paths};
+
+/// The benchmarks' program, built.
+pub(crate) fn build() -> Result<PathBuf> {
+    let root = paths::root();
+    step("building the benchmarks", || run(cargo(&root).args(["build", "--release", "--package", "softndk-bench"])))?;
+    Ok(root.join("target/release/softndk-bench"))
+}
+
+/// Measures, prints a table or JSON, and writes target/report/bench.json.
+pub(crate) fn bench(as_json: bool, only: &str) -> Result<()> {
+    let program = build()?;
+    let path = paths::root().join("target/report/bench.json");
+    fs::create_dir_all(path.parent().context("a report without a folder")?)?;
+    let mut command = std::process::Command::new(&program);
+    command.args(["--only", only, "--out"]).arg(&path);
+    let table = if as_json { output(command.arg("--json")).map(|_| None) } else { output(&mut command).map(Some) }?;
+    let figures: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
+    let counts = instructions::count(&program)?;
+    let report = json!({ "figures": figures, "instructions": counts });
+    let text = serde_json::to_string_pretty(&report)? + "\n";
+    fs::write(&path, &text)?;
+    match table {
+        None => print!("{text}"),
+        Some(table) => println!("{table}\n{}\nreport: {}", instructions::table(&counts), path.display()),
+    }
+    Ok(())
+}
