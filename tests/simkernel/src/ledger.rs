@@ -4,10 +4,10 @@ use std::{
     alloc::Layout,
     backtrace::{Backtrace, BacktraceStatus},
     collections::BTreeMap,
-    fmt,
+    env, fmt,
     panic::Location,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, LazyLock, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -151,6 +151,14 @@ impl fmt::Display for Ledger {
         write!(f, "DPCs: {}; timers: {} set; ", self.dpcs.len(), self.set_timers)?;
         write!(f, "allocations: {} of {} live", self.live.len(), self.allocation_count)
     }
+}
+
+/// The way to here, if `RUST_LIB_BACKTRACE` asks for it. `RUST_BACKTRACE` alone does not: many have it set for panics, and
+/// this takes far longer than all the rest.
+pub(crate) fn backtrace() -> Arc<Backtrace> {
+    static WANTED: LazyLock<bool> = LazyLock::new(|| env::var("RUST_LIB_BACKTRACE").is_ok_and(|value| value != "0"));
+    static NONE: LazyLock<Arc<Backtrace>> = LazyLock::new(|| Arc::new(Backtrace::disabled()));
+    if *WANTED { Arc::new(Backtrace::force_capture()) } else { NONE.clone() }
 }
 
 /// Writes a backtrace, if there is one.

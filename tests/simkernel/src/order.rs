@@ -1,7 +1,11 @@
 //! The order in which spin locks are taken. Two threads that take two locks in different orders deadlock when they meet;
 //! here it is enough that both orders occur in a session, as in Linux's lockdep.
 
-use std::{collections::BTreeMap, ops::Range, sync::Mutex};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Mutex,
+};
 
 use crate::{
     held::held_locks,
@@ -9,10 +13,15 @@ use crate::{
     violation::{Breach, Violation},
 };
 
-/// For each lock those that were taken while it was held, with what to report if that turns out to be wrong.
-type Order = BTreeMap<usize, BTreeMap<usize, Violation>>;
+#[derive(Default)]
+struct Order {
+    /// For each lock those that were taken while it was held, with what to report if that turns out to be wrong.
+    after: BTreeMap<usize, BTreeMap<usize, Violation>>,
+    /// For each lock those that it was taken after.
+    before: BTreeMap<usize, BTreeSet<usize>>,
+}
 
-static ORDER: Mutex<Order> = Mutex::new(Order::new());
+static ORDER: Mutex<Order> = Mutex::new(Order { after: BTreeMap::new(), before: BTreeMap::new() });
 
 /// The current thread is about to wait for `lock`.
 ///
@@ -20,7 +29,7 @@ static ORDER: Mutex<Order> = Mutex::new(Order::new());
 pub(crate) fn check(lock: usize) {
     for held in held_locks() {
         let mut order = lock_table(&ORDER);
-        if order.get(&held).is_some_and(|after| after.contains_key(&lock)) {
+        if order.after.get(&held).is_some_and(|after| after.contains_key(&lock)) {
             continue;
         }
         let (Some(held_place), Some(taken)) = (pool::place(held), pool::place(lock)) else { continue };
@@ -29,7 +38,8 @@ pub(crate) fn check(lock: usize) {
             ledger::note(earlier.clone());
             ledger::note(this.clone());
         }
-        order.entry(held).or_default().insert(lock, this);
+        order.after.entry(held).or_default().insert(lock, this);
+        order.before.entry(lock).or_default().insert(held);
     }
 }
 
@@ -41,7 +51,7 @@ fn first_step(order: &Order, from: usize, to: usize) -> Option<&Violation> {
             if lock == to {
                 return true;
             }
-            for next in order.get(&lock).into_iter().flat_map(BTreeMap::keys) {
+            for next in order.after.get(&lock).into_iter().flat_map(BTreeMap::keys) {
                 if !seen.contains(next) {
                     seen.push(*next);
                     open.push(*next);
@@ -50,17 +60,25 @@ fn first_step(order: &Order, from: usize, to: usize) -> Option<&Violation> {
         }
         false
     };
-    order.get(&from)?.iter().find_map(|(next, step)| reaches(*next).then_some(step))
+    order.after.get(&from)?.iter().find_map(|(next, step)| reaches(*next).then_some(step))
 }
 
 /// Forgets the locks in memory that is freed.
 pub(crate) fn forget(range: &Range<usize>) {
-    let mut order = lock_table(&ORDER);
-    order.retain(|lock, _| !range.contains(lock));
-    order.values_mut().for_each(|after| after.retain(|lock, _| !range.contains(lock)));
+    let order = &mut *lock_table(&ORDER);
+    while let Some((&lock, _)) = order.after.range(range.clone()).next() {
+        for (taken, _) in order.after.remove(&lock).into_iter().flatten() {
+            order.before.entry(taken).and_modify(|before| _ = before.remove(&lock));
+        }
+    }
+    while let Some((&lock, _)) = order.before.range(range.clone()).next() {
+        for held in order.before.remove(&lock).into_iter().flatten() {
+            order.after.entry(held).and_modify(|after| _ = after.remove(&lock));
+        }
+    }
 }
 
 /// A new session begins.
 pub(crate) fn reset() {
-    lock_table(&ORDER).clear();
+    *lock_table(&ORDER) = Order::default();
 }

@@ -3,12 +3,11 @@
 
 use std::{
     alloc::Layout,
-    backtrace::Backtrace,
     collections::{BTreeMap, VecDeque},
     panic::Location,
     ptr::NonNull,
     slice,
-    sync::{Arc, Mutex},
+    sync::Mutex,
 };
 
 use crate::{
@@ -92,7 +91,7 @@ pub(crate) fn allocate(layout: Layout, purpose: Purpose) -> Option<NonNull<u8>> 
     // SAFETY: the size is not 0, because of the fence.
     let memory = unsafe { std::alloc::alloc_zeroed(fenced) };
     let memory = NonNull::new(memory)?;
-    let backtrace = Arc::new(Backtrace::capture());
+    let backtrace = ledger::backtrace();
     let place = Location::caller();
     let mut pool = lock_table(&POOL);
     assert!(ledger::in_session(), "allocation outside of a session: call simkernel::boot() first");

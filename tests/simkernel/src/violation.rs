@@ -170,7 +170,7 @@ impl Violation {
             breach,
             thread: thread::current().name().unwrap_or("unnamed").to_owned(),
             irql: irql::current(),
-            backtrace: Arc::new(Backtrace::capture()),
+            backtrace: ledger::backtrace(),
         }
     }
 }
