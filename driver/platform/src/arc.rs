@@ -15,10 +15,13 @@ use core::{
     mem::{ManuallyDrop, MaybeUninit},
     ops::Deref,
     ptr::NonNull,
-    sync::atomic::{AtomicUsize, Ordering, fence},
 };
 
-use crate::{OutOfMemory, Platform};
+use crate::{
+    OutOfMemory, Platform,
+    atomic::{AtomicUsize, Ordering, fence},
+    hint,
+};
 
 /// The weak count while [`Arc::get_mut`] looks at the strong one.
 const LOCKED: usize = usize::MAX;
@@ -96,7 +99,7 @@ impl<T, P: Platform> Arc<T, P> {
             })
             .is_err()
         {
-            core::hint::spin_loop();
+            hint::spin_loop();
         }
         Weak { inner: this.inner, _owns: PhantomData }
     }

@@ -1,13 +1,12 @@
 //! A deferred call that belongs to an object: coalescing, never twice at once, keeping the object alive until it has run.
 #![expect(unsafe_code, reason = "kernel DPCs live at fixed addresses and carry their object by pointer")]
 
-use core::{
-    cell::UnsafeCell,
-    ffi::c_void,
-    sync::atomic::{AtomicU8, AtomicU32, Ordering},
-};
+use core::{cell::UnsafeCell, ffi::c_void};
 
-use crate::{Arc, DISPATCH_LEVEL, Dispatch, Platform};
+use crate::{
+    Arc, DISPATCH_LEVEL, Dispatch, Platform,
+    atomic::{AtomicU8, AtomicU32, Ordering},
+};
 
 /// Nothing to do, nobody running.
 const IDLE: u8 = 0;

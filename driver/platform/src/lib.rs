@@ -33,6 +33,11 @@ pub use slice::Slice;
 pub use timer::{RunTimer, Timer};
 
 use core::{alloc::Layout, ffi::c_void, ptr::NonNull};
+// Those of the models that explore this crate (tests/loom), or the real ones.
+#[cfg(not(loom))]
+use core::{hint, sync::atomic};
+#[cfg(loom)]
+use loom::{hint, sync::atomic};
 
 /// Allocation from non-paged pool failed. NTSTATUS: `STATUS_INSUFFICIENT_RESOURCES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -23,6 +23,8 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     tally.check("the workspace's tests build and run", tests);
     let tests = step("looking for planted bugs", || cargo_tests(&root, &["--package", PLANTED], full, &mut tally));
     tally.check("the tests with planted bugs build and run", tests);
+    let models = step("exploring the models", || counted_tests(&mut loom("test"), &mut tally));
+    tally.check("the models build and run", models);
     formatting(&root, &mut tally);
     let built = dist::build();
     let is_built = built.is_ok();
@@ -38,14 +40,19 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tests some packages: passes cargo's output on, and counts the tests in it. An error is one that no test counts, as when one does not build.
+/// Tests some packages.
 fn cargo_tests(root: &Path, packages: &[&str], full: bool, tally: &mut Tally) -> Result<()> {
     let mut command = cargo(root);
-    command.arg("test").args(packages).arg("--no-fail-fast").stdout(Stdio::piped());
+    command.arg("test").args(packages).arg("--no-fail-fast");
     if full {
         command.env("SOFTNDK_FULL", "1");
     }
-    let mut child = command.spawn().context("cannot start cargo")?;
+    counted_tests(&mut command, tally)
+}
+
+/// Passes cargo's output on, and counts the tests in it. An error is one that no test counts, as when one does not build.
+fn counted_tests(command: &mut Command, tally: &mut Tally) -> Result<()> {
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let output = child.stdout.take().context("cargo has no output")?;
     let mut failures = 0;
     for line in BufReader::new(output).lines() {
@@ -61,8 +68,15 @@ fn cargo_tests(root: &Path, packages: &[&str], full: bool, tally: &mut Tally) ->
     Ok(())
 }
 
+/// A cargo in tests/loom, whose own configuration says what makes the driver's atomics loom's.
+fn loom(subcommand: &str) -> Command {
+    let mut command = cargo(&paths::root().join("tests/loom"));
+    command.args([subcommand, "--workspace"]);
+    command
+}
+
 fn formatting(root: &Path, tally: &mut Tally) {
-    for folder in [".", "tools/cross", "tests/wine"] {
+    for folder in [".", "tools/cross", "tests/wine", "tests/loom"] {
         let result = run(cargo(&root.join(folder)).args(["fmt", "--check"]));
         tally.check(&format!("formatting of {folder}"), result);
     }
@@ -72,6 +86,8 @@ fn lints(root: &Path, tally: &mut Tally) {
     const DENY: [&str; 3] = ["--", "-D", "warnings"];
     let clippy = || run(cargo(root).args(["clippy", "--workspace", "--all-targets"]).args(DENY));
     tally.check("clippy on the workspace", step("clippy on the workspace", clippy));
+    let clippy = || run(loom("clippy").arg("--all-targets").args(DENY));
+    tally.check("clippy on the models", step("clippy on the models", clippy));
     let clippy = || run(cross::command("clippy")?.args(["--release", "--all-features"]).args(DENY));
     tally.check("clippy on the driver", step("clippy on the driver", clippy));
     for (what, package) in [("the harness for Windows", dist::HARNESS), ("the stand-ins", dist::STAND_INS)] {
