@@ -4,4 +4,5 @@
 mod faults;
 mod host;
 mod scenarios;
+mod schedules;
 mod stop;
