@@ -90,6 +90,7 @@ impl Model {
             (data.len() > PRIVATE_DATA, STATUS_INVALID_BUFFER_SIZE),
             (refused, STATUS_CONNECTION_REFUSED),
             (!idle, STATUS_CONNECTION_ACTIVE),
+            (self.has_failed_queue(qp), STATUS_INTERNAL_ERROR),
         ];
         let inline = if actual == STATUS_PENDING { STATUS_SUCCESS } else { actual };
         if actual == STATUS_SUCCESS {
@@ -130,6 +131,7 @@ impl Model {
             (phase == Phase::Closed, STATUS_CONNECTION_ABORTED),
             (![Phase::Incoming, Phase::Closed].contains(&phase), STATUS_CONNECTION_INVALID),
             (self.qps[qp].phase != QpPhase::Idle, STATUS_CONNECTION_ACTIVE),
+            (self.has_failed_queue(qp), STATUS_INTERNAL_ERROR),
         ];
         let inline = if actual == STATUS_PENDING { STATUS_SUCCESS } else { actual };
         if actual == STATUS_SUCCESS {
@@ -176,6 +178,18 @@ impl Model {
             let may_read = self.connectors[side].limits.1 > 0;
             let qp = &mut self.qps[qp];
             (qp.phase, qp.peer, qp.connector, qp.may_read) = (QpPhase::Connected, other, Some(side), may_read);
+        }
+        // A completion queue may have died meanwhile. The passive side, which is connected first, tells the active one.
+        let dead = |side: usize| self.connectors[side].qp.filter(|&qp| self.has_failed_queue(qp));
+        let (active, passive) = (dead(connector), dead(peer));
+        if let Some(qp) = passive {
+            self.connectors[connector].event = Event::None;
+            self.abort(qp);
+            self.connectors[connector].phase = Phase::Closed;
+            return STATUS_CONNECTION_ABORTED;
+        }
+        if let Some(qp) = active {
+            self.abort(qp);
         }
         self.run();
         STATUS_SUCCESS

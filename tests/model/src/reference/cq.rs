@@ -56,6 +56,19 @@ pub(crate) struct Cq {
     depth: usize,
     entries: VecDeque<Queued>,
     pub(super) armed: Option<Arm>,
+    overrun: Option<Overrun>,
+}
+
+/// A queue that is dead.
+#[derive(Debug)]
+struct Overrun {
+    batch: u64,
+    /// How many of its entries there are; which of those of the last operation, nobody knows.
+    left: usize,
+    /// The consumer was told.
+    told: bool,
+    /// Its queue pairs are dead too.
+    ended: bool,
 }
 
 /// A completion as it was polled; what NdkGetCqResults does not give is `None`.
@@ -115,19 +128,37 @@ impl Cq {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.overrun.as_ref().map_or(self.entries.len(), |overrun| overrun.left)
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.overrun.is_some()
     }
 }
 
 impl Model {
     pub(crate) fn create_cq(&mut self, depth: u32) -> usize {
-        self.cqs.push(Cq { life: Life::Open, depth: depth as usize, entries: VecDeque::new(), armed: None });
+        self.cqs.push(Cq {
+            life: Life::Open,
+            depth: depth as usize,
+            entries: VecDeque::new(),
+            armed: None,
+            overrun: None,
+        });
         self.cqs.len() - 1
     }
 
     pub(super) fn complete(&mut self, cq: usize, entry: Entry) {
         let batch = self.batch;
-        self.cqs[cq].entries.push_back(Queued { entry, batch, age: Age::New });
+        let queue = &mut self.cqs[cq];
+        if queue.overrun.as_ref().is_some_and(|overrun| overrun.batch != batch) {
+            return;
+        }
+        if queue.overrun.is_none() && queue.entries.len() >= queue.depth {
+            *self.outcomes.entry(("an overrun of a CQ", STATUS_BUFFER_OVERFLOW)).or_default() += 1;
+            queue.overrun = Some(Overrun { batch, left: queue.depth, told: false, ended: false });
+        }
+        queue.entries.push_back(Queued { entry, batch, age: Age::New });
     }
 
     /// NdkArmCq. What there is already counts if it came after the last callback (rule 3) and fits (rule 7).
@@ -136,8 +167,44 @@ impl Model {
         queue.armed = Some(queue.armed.map_or(arm, |armed| armed.max(arm)));
     }
 
+    /// The queue pairs of a queue that has died, once.
+    pub(super) fn qps_to_end(&mut self) -> Vec<usize> {
+        let died = self.cqs.iter().position(|cq| cq.overrun.as_ref().is_some_and(|overrun| !overrun.ended));
+        let Some(cq) = died else { return Vec::new() };
+        if let Some(overrun) = &mut self.cqs[cq].overrun {
+            overrun.ended = true;
+        }
+        let on_it = |&qp: &usize| {
+            let qp = &self.qps[qp];
+            qp.life != Life::Gone && (qp.receive_cq == cq || qp.initiator_cq == cq)
+        };
+        (0..self.qps.len()).filter(on_it).collect()
+    }
+
+    /// What an arm of a dead queue leads to (rules 8 and 9).
+    fn notify_failure(&mut self, cq: usize, called: &[Callback]) {
+        let batch = self.batch;
+        let queue = &mut self.cqs[cq];
+        let Some(overrun) = &mut queue.overrun else { return };
+        if queue.armed.is_none() || overrun.told {
+            return;
+        }
+        queue.armed = None;
+        // A completion just before may have called.
+        let before = Callback::CqNotified(cq, STATUS_SUCCESS);
+        if overrun.batch == batch && called.contains(&before) {
+            self.due.push(before);
+        } else {
+            overrun.told = true;
+            self.due.push(Callback::CqNotified(cq, STATUS_BUFFER_OVERFLOW));
+        }
+    }
+
     /// At the end of an operation: whether the arm is satisfied. `called` decides where the rules leave it open.
     pub(super) fn notify_cq(&mut self, cq: usize, called: &[Callback]) {
+        if self.cqs[cq].overrun.is_some() {
+            return self.notify_failure(cq, called);
+        }
         let batch = self.batch;
         let queue = &mut self.cqs[cq];
         let Some(arm) = queue.armed else { return };
@@ -165,8 +232,11 @@ impl Model {
     /// NdkGetCqResults and NdkGetCqResultsEx with room for `count`.
     pub(crate) fn poll(&mut self, cq: usize, count: usize, seen: &[Seen]) -> Result<()> {
         let queue = &mut self.cqs[cq];
-        if seen.len() != count.min(queue.entries.len()) {
-            mismatch!("{} of {} completions for {count}: {:?}", seen.len(), queue.entries.len(), queue.entries);
+        if seen.len() != count.min(queue.len()) {
+            mismatch!("{} of {} completions for {count}: {:?}", seen.len(), queue.len(), queue.entries);
+        }
+        if let Some(overrun) = &mut queue.overrun {
+            overrun.left -= seen.len();
         }
         for one in seen {
             let queue = &mut self.cqs[cq];
@@ -195,7 +265,7 @@ impl Model {
         let queue = &self.cqs[cq];
         let broken = [
             (depth == 0 || depth > LIMIT, STATUS_INVALID_PARAMETER),
-            ((depth as usize) < queue.entries.len(), STATUS_BUFFER_OVERFLOW),
+            ((depth as usize) < queue.len(), STATUS_BUFFER_OVERFLOW),
         ];
         if self.judge("NdkResizeCq", &broken, actual)? {
             self.cqs[cq].depth = depth as usize;

@@ -150,6 +150,7 @@ impl Model {
 
     /// The operation is over and nothing is under way: compares the callbacks that were called.
     pub(crate) fn end(&mut self, called: &[Callback]) -> Result<()> {
+        self.run();
         self.finish_closes();
         for cq in 0..self.cqs.len() {
             self.notify_cq(cq, called);

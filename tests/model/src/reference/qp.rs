@@ -126,7 +126,7 @@ impl Model {
             (unknown_flags(work, *flags) || too_long, STATUS_INVALID_PARAMETER_4),
             (!is_inline && sges.len() > queue.sizes.request_sges as usize, STATUS_DATA_OVERRUN),
             (total(sges) > LONGEST, STATUS_BUFFER_OVERFLOW),
-            (queue.phase != Phase::Connected, STATUS_CONNECTION_INVALID),
+            (queue.phase != Phase::Connected || self.has_failed_queue(qp), STATUS_CONNECTION_INVALID),
             (read && !queue.may_read, STATUS_INVALID_DEVICE_REQUEST),
             (queue.requests.len() >= queue.sizes.requests as usize, STATUS_NO_MORE_ENTRIES),
         ];
@@ -159,7 +159,7 @@ impl Model {
             (queue.srq.is_some(), STATUS_INVALID_DEVICE_REQUEST),
             (sges.len() > queue.sizes.receive_sges as usize, STATUS_DATA_OVERRUN),
             (total(sges) > LONGEST, STATUS_BUFFER_OVERFLOW),
-            (queue.phase == Phase::Dead, STATUS_CONNECTION_INVALID),
+            (queue.phase == Phase::Dead || self.cqs[queue.receive_cq].is_dead(), STATUS_CONNECTION_INVALID),
             (queue.receives.len() >= queue.sizes.receives as usize, STATUS_NO_MORE_ENTRIES),
         ];
         if self.judge("NdkReceive", &broken, actual)? {
@@ -171,7 +171,30 @@ impl Model {
 
     /// Carries out what can be carried out.
     pub(super) fn run(&mut self) {
-        while (0..self.qps.len()).any(|qp| self.step(qp)) {}
+        loop {
+            while (0..self.qps.len()).any(|qp| self.step(qp)) {}
+            let dead = self.qps_to_end();
+            if dead.is_empty() {
+                return;
+            }
+            dead.into_iter().for_each(|qp| self.queue_failed(qp));
+        }
+    }
+
+    /// One of its completion queues is dead: so is the queue pair.
+    fn queue_failed(&mut self, qp: usize) {
+        match self.qps[qp].phase {
+            Phase::Connected => self.abort(qp),
+            Phase::Idle | Phase::PeerGone => self.terminate(qp),
+            // It will be seen when it is connected.
+            Phase::Connecting | Phase::Dead => {}
+        }
+    }
+
+    /// Whether one of its completion queues is dead.
+    pub(super) fn has_failed_queue(&self, qp: usize) -> bool {
+        let qp = &self.qps[qp];
+        self.cqs[qp.receive_cq].is_dead() || self.cqs[qp.initiator_cq].is_dead()
     }
 
     /// The oldest request of a queue pair; false if there is none, or it waits.
@@ -193,7 +216,7 @@ impl Model {
         let Some(outcome) = outcome else { return false };
         self.qps[qp].requests.pop_front();
         self.complete_request(qp, &request, outcome.clone().err());
-        if outcome.is_err() {
+        if outcome.is_err() || self.has_failed_queue(qp) || self.has_failed_queue(peer) {
             self.abort(qp);
         }
         true

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ndk_abi::status::{STATUS_BUFFER_TOO_SMALL, STATUS_SUCCESS};
 
-use super::{COMPLETED, CONNECT_EVENT, DISCONNECTED, LISTENERS, QPS, Session, context, nth};
+use super::{COMPLETED, CONNECT_EVENT, CQS, DISCONNECTED, LISTENERS, QPS, Session, context, nth};
 use crate::{
     consumer::OnDisconnect,
     operation::{Event, Operation, Slot},
@@ -250,6 +250,18 @@ impl Session {
         self.complete_with(connector, event)
     }
 
+    /// Closes completion queues that are dead, and makes new ones.
+    fn renew_dead_cqs(&mut self) -> Result<()> {
+        for slot in 0..CQS {
+            let cq = self.slots.cqs[slot];
+            if self.model.cqs[cq].is_dead() {
+                self.close(Object::Cq(cq))?;
+                self.create_cq(slot);
+            }
+        }
+        Ok(())
+    }
+
     /// Sees to it that a listener listens.
     fn listening(&mut self, listener: u8) -> Result<()> {
         self.perform(&Operation::Create(Slot::Listener(listener)))?;
@@ -275,6 +287,7 @@ impl Session {
                 self.close(Object::Connector(connector))?;
             }
             self.close(Object::Qp(qp))?;
+            self.renew_dead_cqs()?;
             self.create_qp(slot);
         }
         let qp = self.slots.qps[slot];

@@ -35,6 +35,8 @@ const FAST: usize = 8;
 const BUFFER_PAGES: [usize; REGIONS] = [4, 4, 4, 4, 4, 4, 80, 80, 8, 8, 8, 8];
 const SIZES: QpSizes = QpSizes { receives: 8, requests: 8, receive_sges: 4, request_sges: 4, inline: 64 };
 const CQ_DEPTH: u32 = 4_096;
+/// Of the last completion queue, which is overrun now and then.
+const SHALLOW_CQ_DEPTH: u32 = 30;
 const SRQ_DEPTH: u32 = 12;
 
 /// A buffer of the consumer.

@@ -6,7 +6,8 @@ use ndk_abi::{
 };
 
 use super::{
-    BUFFER_PAGES, CQ_DEPTH, CQ_NOTIFIED, CQS, FAST, OWN_RECEIVES, SIZES, SRQ_DEPTH, SRQ_NOTIFIED, Session, context, nth,
+    BUFFER_PAGES, CQ_DEPTH, CQ_NOTIFIED, CQS, FAST, OWN_RECEIVES, SHALLOW_CQ_DEPTH, SIZES, SRQ_DEPTH, SRQ_NOTIFIED,
+    Session, context, nth,
 };
 use crate::{
     consumer::Named,
@@ -16,8 +17,9 @@ use crate::{
 
 impl Session {
     pub(super) fn create_cq(&mut self, slot: usize) {
-        let index = self.model.create_cq(CQ_DEPTH);
-        self.handles.cqs.push(self.adapter.create_cq(CQ_DEPTH, context(CQ_NOTIFIED, index)));
+        let depth = if slot + 1 == CQS { SHALLOW_CQ_DEPTH } else { CQ_DEPTH };
+        let index = self.model.create_cq(depth);
+        self.handles.cqs.push(self.adapter.create_cq(depth, context(CQ_NOTIFIED, index)));
         self.slots.cqs[slot] = index;
     }
 
@@ -276,12 +278,16 @@ impl Session {
 
     pub(super) fn resize_cq(&mut self, cq: u8, depth: u32) -> Result<()> {
         let Some(cq) = self.cq(cq) else { return Ok(()) };
+        if self.model.cqs[cq].is_dead() {
+            return Ok(());
+        }
         let fill = self.model.cqs[cq].len() as u32;
-        let depth = match depth % 4 {
+        let depth = match depth % 8 {
             0 => 0,
-            1 => 65_537 + depth / 4,
-            2 => CQ_DEPTH + depth % 1_000,
-            _ => fill.saturating_sub(1),
+            1 => 65_537 + depth / 8,
+            2 => fill + depth / 8 % 8,
+            3 | 4 => fill.saturating_sub(1),
+            _ => CQ_DEPTH + depth % 1_000,
         };
         let number = self.number();
         self.step(
