@@ -96,7 +96,7 @@ impl<P: Platform> QueuePair<P> {
     fn step(this: &Arc<Self, P>) -> Step {
         let mut inline = [0u8; limits::INLINE_DATA as usize];
         let mut state = this.state.lock();
-        if state.phase != Phase::Connected || state.flushing_requests() {
+        if !state.is_open() || state.flushing_requests() {
             return Step::Idle;
         }
         let done = state.done;

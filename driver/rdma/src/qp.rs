@@ -94,6 +94,9 @@ pub(crate) struct State<P: Platform> {
     /// How many of the oldest waiting receives a flush has still to cancel; the one in `receive` comes before them.
     flush_receives: usize,
     flush_receive: bool,
+    /// A message was flushed when a part of it was placed: the connection is about to end, and nothing may go on where that
+    /// message stopped.
+    pub(crate) broken: bool,
     /// The peer's engine waits for a receive, or for this side to be connected.
     pub(crate) sender_waits: bool,
 }
@@ -143,6 +146,7 @@ impl<P: Platform> QueuePair<P> {
             placing: false,
             flush_receives: 0,
             flush_receive: false,
+            broken: false,
             sender_waits: false,
         };
         let queue_pair = Arc::try_new(Self {
@@ -428,9 +432,14 @@ impl<P: Platform> State<P> {
         self.inline.get(first..first.checked_add(length as usize)?)
     }
 
+    /// Whether data may move, in either direction.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Connected && !self.broken
+    }
+
     /// Claims this side for an access by the peer's engine; false: not connected (yet, or any more).
     pub(crate) fn begin_placing(&mut self) -> bool {
-        self.placing = self.phase == Phase::Connected;
+        self.placing = self.is_open();
         self.sender_waits |= self.phase == Phase::Connecting;
         self.placing
     }

@@ -59,7 +59,7 @@ impl<P: Platform> QueuePair<P> {
     /// Carries out the sends at the front of the queue, as far as they are small.
     pub(super) fn batch(this: &Arc<Self, P>) -> Batch {
         let mut state = this.state.lock();
-        if state.phase != Phase::Connected || state.flushing_requests() || state.requests.len() == 0 {
+        if !state.is_open() || state.flushing_requests() || state.requests.len() == 0 {
             return Batch::Idle;
         }
         let mut row = Row { messages: [Message::default(); SENDS], used: 0 };
@@ -84,7 +84,7 @@ impl<P: Platform> QueuePair<P> {
     fn claim_receives(&self, row: &mut Row) {
         let mut state = self.state.lock();
         let mut claimed = 0usize;
-        if state.receive.is_none() && state.phase == Phase::Connected {
+        if state.receive.is_none() && state.is_open() {
             let receives = state.own_receives.as_ref().map(|receives| receives.iter()).into_iter().flatten();
             for (message, (context, sges)) in row.messages.iter_mut().take(row.used).zip(receives) {
                 let first = sges.first().copied().unwrap_or_default();

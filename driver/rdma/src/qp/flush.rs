@@ -60,7 +60,8 @@ impl<P: Platform> QueuePair<P> {
         let mut after = After::default();
         let flushed = state.flush_requests > 0;
         while !state.executing && state.flush_requests > 0 {
-            after.fatal |= state.done > 0;
+            state.broken |= state.done > 0;
+            after.fatal |= state.broken;
             state.restart();
             state.flush_requests = state.flush_requests.saturating_sub(1);
             let Some(request) = state.requests.pop() else { continue };
@@ -73,6 +74,7 @@ impl<P: Platform> QueuePair<P> {
             && core::mem::take(&mut state.flush_receive)
             && let Some(receive) = state.receive.take()
         {
+            state.broken = true;
             after.fatal = true;
             let _fatal_anyway = this.complete_receive(&receive, Err(Error::Canceled), 0, None, false);
         }

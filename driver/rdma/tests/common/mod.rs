@@ -1,0 +1,97 @@
+//! Two queue pairs of one device, on their way to a connection.
+#![expect(unsafe_code, reason = "callbacks and memory are promised to be valid, as a kernel consumer does")]
+
+use std::{
+    ffi::c_void,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use simkernel::{Pages, Session, SimKernel};
+use soft_rdma::{
+    Accept, Access, Adapter, Callback, Completion, CompletionQueue, Connect, Connector, Device, InitiatorSizes,
+    Listener, MemoryRegion, Outcome, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource, Runs, Sge, Source,
+};
+
+pub(crate) type Arc<T> = platform::Arc<T, SimKernel>;
+
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const LIMITS: ReadLimits = ReadLimits { inbound: 1, outbound: 1 };
+
+pub(crate) fn ignore<A>() -> Callback<A> {
+    fn nothing<A>(_function: *const (), _context: *mut c_void, _argument: A) {}
+    // SAFETY: `nothing` touches none of its arguments.
+    unsafe { Callback::new(nothing::<A>, std::ptr::null(), std::ptr::null_mut()) }
+}
+
+/// The connector that the listener handed out, as the address of its reference.
+static INCOMING: AtomicU64 = AtomicU64::new(0);
+
+fn keep(_function: *const (), _context: *mut c_void, connector: Arc<Connector<SimKernel>>) {
+    INCOMING.store(Arc::into_raw(connector).expose_provenance() as u64, Ordering::SeqCst);
+}
+
+/// One side; the region is all pages, from `BASE` on.
+#[derive(Clone)]
+pub(crate) struct Side {
+    pub(crate) connector: Arc<Connector<SimKernel>>,
+    pub(crate) queue_pair: Arc<QueuePair<SimKernel>>,
+    pub(crate) cq: Arc<CompletionQueue<SimKernel>>,
+    pub(crate) region: Arc<MemoryRegion<SimKernel>>,
+}
+
+pub(crate) const BASE: u64 = 0x1000;
+
+impl Side {
+    /// `length` bytes of the region.
+    pub(crate) fn sge(&self, offset: usize, length: u32) -> Sge {
+        Sge { address: BASE + offset as u64, length, token: self.region.token() }
+    }
+
+    pub(crate) fn completions(&self) -> Vec<Completion> {
+        let mut completions = Vec::new();
+        self.cq.poll(16, |_, completion| completions.push(completion));
+        completions
+    }
+}
+
+fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<SimKernel>>, pages: &Pages) -> Side {
+    let pd = ProtectionDomain::new(adapter).unwrap();
+    let cq = CompletionQueue::new(adapter, 16, ignore()).unwrap();
+    let sizes = InitiatorSizes { depth: 8, sges: 2, inline_data: 0 };
+    let queue_pair = QueuePair::new(&pd, &cq, &cq, 0, sizes, ReceiveSource::Own { depth: 8, sges: 2 }).unwrap();
+    let region = MemoryRegion::new(&pd, false).unwrap();
+    // SAFETY: the pages outlive the region in every test here.
+    let runs: Runs<SimKernel> = unsafe { Runs::new(1, |_| (pages.address(0), pages.size() as u64)) }.unwrap();
+    MemoryRegion::register(&region, BASE, pages.size() as u64, Access::LOCAL_WRITE, runs).unwrap();
+    Side { connector, queue_pair, cq, region }
+}
+
+/// Two sides, of which the passive one has accepted and the active one has not completed.
+pub(crate) fn accepted(kernel: &Session, pages: &Pages) -> (Side, Side) {
+    let device = Device::new().unwrap();
+    device.add_address(HOST).unwrap();
+    let adapter = Adapter::open(&device, (2, 1)).unwrap();
+    // SAFETY: `keep` uses its last argument only.
+    let event = unsafe { Callback::new(keep, std::ptr::null(), std::ptr::null_mut()) };
+    let listener = Listener::new(&adapter, event).unwrap();
+    Listener::listen(&listener, SocketAddr::new(HOST, 5445)).unwrap();
+    let active = side(&adapter, Connector::new(&adapter).unwrap(), pages);
+    let (local, remote) = (SocketAddr::new(HOST, 0), SocketAddr::new(HOST, 5445));
+    let connect = Connect {
+        queue_pair: &active.queue_pair,
+        source: Source::Address(local),
+        remote,
+        limits: LIMITS,
+        private_data: &[],
+    };
+    assert_eq!(Connector::connect(&active.connector, connect, ignore()), Ok(Outcome::Pending));
+    kernel.flush_dpcs();
+    let incoming = std::ptr::with_exposed_provenance(INCOMING.swap(0, Ordering::SeqCst) as usize);
+    // SAFETY: the reference that `keep` stored.
+    let passive = side(&adapter, unsafe { Arc::from_raw(incoming) }, pages);
+    let accept = Accept { queue_pair: &passive.queue_pair, limits: LIMITS, private_data: &[], disconnect_event: None };
+    assert_eq!(Connector::accept(&passive.connector, accept, ignore()), Ok(Outcome::Pending));
+    kernel.flush_dpcs();
+    (active, passive)
+}

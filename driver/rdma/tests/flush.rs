@@ -1,0 +1,92 @@
+//! Flushes that meet a message on its way: what is placed of it must not become part of another.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use simkernel::{Pages, SimKernel, boot_seeded, pause, scope, seeds};
+use soft_rdma::{Connector, Error, Flags, OperationKind, Outcome, Post, QueuePair, Sge};
+
+use common::{Side, accepted};
+
+/// Bytes of a message, in two entries: two steps of the engine.
+const MESSAGE: usize = 128;
+/// Where the buffers of the receiver begin; those of the sender are below.
+const RECEIVES: usize = 4096;
+
+fn entries(side: &Side, offset: usize, length: usize) -> [Sge; 2] {
+    let half = length / 2;
+    [side.sge(offset, half as u32), side.sge(offset + half, half as u32)]
+}
+
+/// Where a receive begins. It has room for more than one message.
+fn place(number: usize) -> usize {
+    RECEIVES + number * 2 * MESSAGE
+}
+
+fn receive(side: &Side, number: usize) -> Result<(), Error> {
+    side.queue_pair.post_receive(number, &entries(side, place(number), 2 * MESSAGE))
+}
+
+/// The message of bytes that are all `number + 1`.
+fn send(side: &Side, number: usize) -> Result<(), Error> {
+    let entries = entries(side, number * MESSAGE, MESSAGE);
+    QueuePair::post(&side.queue_pair, number, &entries, Flags::empty(), Post::<SimKernel>::Send(None))
+}
+
+/// Has `flusher` flush when a part of the message is placed, and somebody else call `next` once it has been told.
+fn play(seed: u64, next: impl Fn(&Side, &Side) + Sync, flusher: impl Fn(&Side, &Side) -> Side) {
+    let kernel = boot_seeded(seed);
+    let pages = Pages::new(2);
+    for number in 0..2 {
+        pages.write(number * MESSAGE, &[number as u8 + 1; MESSAGE]);
+    }
+    let (sender, receiver) = accepted(&kernel, &pages);
+    assert_eq!(Connector::complete_connect(&sender.connector, None), Ok(Outcome::Done));
+    receive(&receiver, 0).unwrap();
+    send(&sender, 0).unwrap();
+    let flusher = flusher(&sender, &receiver);
+    let mut received = Vec::new();
+    scope(|scope| {
+        scope.spawn(|| {
+            while pages.byte(RECEIVES).load(Ordering::Acquire) == 0 {
+                pause();
+            }
+            QueuePair::flush(&flusher.queue_pair);
+        });
+        let next = scope.spawn(|| {
+            let mut completions = Vec::new();
+            while completions.is_empty() {
+                pause();
+                completions = flusher.completions();
+            }
+            next(&sender, &receiver);
+            completions
+        });
+        received = next.join().unwrap();
+    });
+    kernel.flush_dpcs();
+    received.retain(|completion| completion.kind == OperationKind::Receive);
+    received.extend(receiver.completions());
+    for completion in received.iter().filter(|completion| completion.status.is_ok()) {
+        let data = pages.read(place(completion.request_context), MESSAGE);
+        let whole = (1..=2).any(|byte| data == [byte; MESSAGE]);
+        assert!(whole, "seed {seed}: a message of two: {data:?}");
+    }
+}
+
+#[test]
+fn a_message_does_not_go_on_in_the_place_of_a_flushed_one() {
+    for seed in seeds(600) {
+        // It may be refused: the connection ends.
+        play(seed, |sender, _| _ = send(sender, 1), |sender, _| sender.clone());
+    }
+}
+
+#[test]
+fn a_message_does_not_go_on_in_the_receive_after_a_flushed_one() {
+    for seed in seeds(600) {
+        // It may be refused: the connection ends.
+        play(seed, |_, receiver| _ = receive(receiver, 1), |_, receiver| receiver.clone());
+    }
+}
