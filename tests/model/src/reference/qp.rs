@@ -313,6 +313,8 @@ impl Model {
         }
         let source = self.remote_access(peer, (token, address, length), Right::RemoteRead);
         let (target, writable) = self.local(self.qps[qp].domain, &request.sges, length, Right::LocalWrite);
+        // To be compared also if nothing was to be read.
+        target.iter().for_each(|extent| self.buffers[extent.buffer].dirty = true);
         match source {
             Ok(source) if writable => {
                 self.copy(&target, &source, request);
