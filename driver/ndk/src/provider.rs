@@ -15,7 +15,7 @@ use ndk_abi::{
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
 use platform::{Arc, Passive, Platform};
-use soft_rdma::{Adapter, Device, Kind, limits};
+use soft_rdma::{Adapter, ConnectionSide, Device, Kind, LocalEndpoint, limits};
 
 use crate::{adapter, object::Object, status};
 
@@ -67,9 +67,15 @@ impl<P: Platform> Provider<P> {
     /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor version that
     /// it can live with, and is served the highest of its major. NDIS_STATUS_BAD_VERSION if there is none.
     pub fn open(&self, version: NDK_VERSION) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        self.open_for(version, None)
+    }
+
+    /// As [`Provider::open`], on behalf of the process with this number, if there is one: the lists of connections and of
+    /// local endpoints name it.
+    pub fn open_for(&self, version: NDK_VERSION, process: Option<u32>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         let served = [MAX_VERSION_1, MAX_VERSION_2].into_iter().find(|served| served.Major == version.Major);
         let served = served.filter(|served| version.Minor <= served.Minor).ok_or(NDIS_STATUS_BAD_VERSION)?;
-        let opened = Adapter::open(&self.0, (served.Major, served.Minor)).map_err(status::error)?;
+        let opened = Adapter::open_for(&self.0, (served.Major, served.Minor), process).map_err(status::error)?;
         let dispatch = const { &adapter::table::<P>() };
         let object = Object::hand_out(&opened, ndk_abi::ndkpi::NdkObjectTypeAdapter, dispatch, opened.clone());
         let object = object.map_err(|error| status::error(error.into()))?;
@@ -157,6 +163,16 @@ impl<P: Platform> Provider<P> {
             RDMAOutFrames: values.requests,
             ..NDIS_NDK_PERFORMANCE_COUNTERS::ZERO
         }
+    }
+
+    /// The connections of OID_NDK_CONNECTIONS, as [`Device::connections`]. IRQL <= DISPATCH.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionSide> {
+        self.0.connections()
+    }
+
+    /// The listeners and shared endpoints of OID_NDK_LOCAL_ENDPOINTS. IRQL <= DISPATCH.
+    pub fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
+        self.0.local_endpoints()
     }
 
     /// How many objects live now.

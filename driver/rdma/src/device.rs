@@ -7,7 +7,13 @@ use core::{
 
 use platform::{Arc, Event, Passive, Platform, Slice};
 
-use crate::{Error, Kind, addresses::Addresses, counts::Counts, ports::Ports, token::Tokens};
+use crate::{
+    Error, Kind,
+    addresses::Addresses,
+    counts::Counts,
+    ports::{ConnectionSide, LocalEndpoint, Ports},
+    token::Tokens,
+};
 
 /// Places to count traffic.
 const METERS: usize = 64;
@@ -51,6 +57,17 @@ impl<P: Platform> Device<P> {
         self.addresses.contains(address)
     }
 
+    /// The established sides of connections: two for a connection of the device with itself.
+    /// Connections that come and go meanwhile may be missing. IRQL <= DISPATCH; the time is linear in what there is.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionSide> {
+        self.ports.connections()
+    }
+
+    /// The addresses of listeners and shared endpoints, in the same way.
+    pub fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
+        self.ports.local_endpoints()
+    }
+
     /// How many objects of `kind` live.
     pub fn count(&self, kind: Kind) -> u32 {
         self.counts.get(kind)
@@ -83,17 +100,27 @@ impl<P: Platform> Device<P> {
 pub struct Adapter<P: Platform> {
     /// Major and minor version of the interface that the consumer is served.
     version: (u16, u16),
+    process: Option<u32>,
     device: Arc<Device<P>, P>,
     gone: Arc<Event<P>, P>,
 }
 
 impl<P: Platform> Adapter<P> {
-    /// Opens the device for a consumer of the given interface version. IRQL <= DISPATCH.
+    /// Opens the device for a consumer of the given interface version, which is in the kernel. IRQL <= DISPATCH.
     pub fn open(device: &Arc<Device<P>, P>, version: (u16, u16)) -> Result<Arc<Self, P>, Error> {
+        Self::open_for(device, version, None)
+    }
+
+    /// As [`Adapter::open`], on behalf of the process with this number, if there is one.
+    pub fn open_for(
+        device: &Arc<Device<P>, P>,
+        version: (u16, u16),
+        process: Option<u32>,
+    ) -> Result<Arc<Self, P>, Error> {
         let gone = Event::new()?;
         device.open_adapters.fetch_add(1, Ordering::Relaxed);
         // Dropping it counts down, also if the allocation fails.
-        Ok(Arc::try_new(Self { version, device: device.clone(), gone })?)
+        Ok(Arc::try_new(Self { version, process, device: device.clone(), gone })?)
     }
 
     /// Gives the consumer's reference up and waits until every object made through it is gone, and every callback has
@@ -102,6 +129,10 @@ impl<P: Platform> Adapter<P> {
         let gone = adapter.gone.clone();
         drop(adapter);
         gone.wait(passive);
+    }
+
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.process
     }
 
     /// The version given to [`Adapter::open`].

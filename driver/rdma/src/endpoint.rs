@@ -7,7 +7,7 @@ use platform::{Arc, Platform};
 use crate::{
     Adapter, Close, Error, OnClose,
     counts::{Count, Kind},
-    ports::{Endpoint, Wildcard},
+    ports::{Endpoint, Purpose},
 };
 
 /// A local address that any number of connectors may connect from, each to another peer. They outlive its close: their
@@ -23,7 +23,7 @@ impl<P: Platform> SharedEndpoint<P> {
     /// Takes a local address; port 0 picks one. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>, local: SocketAddr) -> Result<Arc<Self, P>, Error> {
         let count = Count::new(adapter, Kind::SharedEndpoint)?;
-        let endpoint = Endpoint::bind(adapter.device(), local, Wildcard::Refused)?;
+        let endpoint = Endpoint::bind(adapter, local, Purpose::SharedEndpoint)?;
         Ok(Arc::try_new(Self { endpoint, on_close: OnClose::new(count), _adapter: adapter.clone() })?)
     }
 

@@ -11,7 +11,7 @@ use crate::{
     Adapter, Callback, Close, Connector, Error, OnClose,
     counts::{Count, Kind},
     limits,
-    ports::{Endpoint, Wildcard},
+    ports::{Endpoint, Purpose},
 };
 
 /// Told of each connection request: the connector, which the consumer then owns.
@@ -47,7 +47,7 @@ impl<P: Platform> Listener<P> {
 
     /// Starts to listen; port 0 picks one, the unspecified address stands for all of the adapter's. IRQL <= DISPATCH.
     pub fn listen(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
-        let endpoint = Endpoint::bind(this.adapter.device(), local, Wildcard::Allowed)?;
+        let endpoint = Endpoint::bind(&this.adapter, local, Purpose::Listener)?;
         let endpoint = Arc::try_new(endpoint)?;
         let mut state = this.state.lock();
         if state.endpoint.is_some() || state.closing {

@@ -7,7 +7,7 @@ use core::{
 
 use platform::{Arc, Platform, Slice, SpinLock, Weak};
 
-use crate::{Device, Error, Listener};
+use crate::{Adapter, Device, Error, Listener};
 
 /// The first ephemeral port; the last is 65535 (NDK_FN_LISTEN).
 const FIRST_EPHEMERAL: u16 = 49_152;
@@ -17,19 +17,41 @@ const FIRST_ENTRIES: usize = 16;
 const CHAINS: usize = 4_096;
 const END: u32 = u32::MAX;
 
-/// Which addresses may be bound.
+/// What an address is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wildcard {
-    /// The unspecified address stands for all of the device's (listeners).
-    Allowed,
-    /// Only an address of the device.
-    Refused,
+pub(crate) enum Purpose {
+    Connector,
+    SharedEndpoint,
+    /// The unspecified address stands for all of the device's.
+    Listener,
+}
+
+/// A listener or shared endpoint, as OID_NDK_LOCAL_ENDPOINTS lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalEndpoint {
+    /// Address and port.
+    pub local: SocketAddr,
+    /// It is a listener; else a shared endpoint.
+    pub listener: bool,
+    /// The process that has it; none if the kernel does.
+    pub process: Option<u32>,
+}
+
+/// An established side of a connection, as OID_NDK_CONNECTIONS lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionSide {
+    /// Its own address.
+    pub local: SocketAddr,
+    /// Its peer's.
+    pub remote: SocketAddr,
+    /// The process that has it; none if the kernel does.
+    pub process: Option<u32>,
 }
 
 /// What is in use.
 enum Claim<P: Platform> {
-    Address { local: SocketAddr, listener: Option<Weak<Listener<P>, P>> },
-    Connection { local: SocketAddr, remote: SocketAddr, active: bool },
+    Address { local: SocketAddr, process: Option<u32>, purpose: Purpose, listener: Option<Weak<Listener<P>, P>> },
+    Connection { side: ConnectionSide, active: bool, established: bool },
 }
 
 struct Entry<P: Platform> {
@@ -71,15 +93,15 @@ pub(crate) struct Endpoint<P: Platform> {
 
 impl<P: Platform> Endpoint<P> {
     /// Takes a local address; port 0 picks an ephemeral one.
-    pub(crate) fn bind(device: &Arc<Device<P>, P>, local: SocketAddr, wildcard: Wildcard) -> Result<Self, Error> {
-        let unspecified = local.ip().is_unspecified() && wildcard == Wildcard::Allowed;
-        if !unspecified && !device.has_address(local.ip()) {
+    pub(crate) fn bind(adapter: &Adapter<P>, local: SocketAddr, purpose: Purpose) -> Result<Self, Error> {
+        let unspecified = local.ip().is_unspecified() && purpose == Purpose::Listener;
+        if !unspecified && !adapter.device().has_address(local.ip()) {
             return Err(Error::InvalidAddress);
         }
         let mut bound = local;
-        let place = Place::take(device, |ports, table| {
+        let place = Place::take(adapter.device(), |ports, table| {
             bound = ports.choose_port(table, local)?;
-            Ok(Claim::Address { local: bound, listener: None })
+            Ok(Claim::Address { local: bound, process: adapter.process(), purpose, listener: None })
         })?;
         Ok(Self { place, local: bound })
     }
@@ -109,28 +131,36 @@ pub(crate) struct Connection<P: Platform> {
 
 impl<P: Platform> Connection<P> {
     /// Enters an active side, of which there is one for each pair of addresses: [`Error::AddressAlreadyExists`].
-    pub(crate) fn active(device: &Arc<Device<P>, P>, local: SocketAddr, remote: SocketAddr) -> Result<Self, Error> {
-        let place = Place::take(device, |_, table| {
+    pub(crate) fn active(adapter: &Adapter<P>, local: SocketAddr, remote: SocketAddr) -> Result<Self, Error> {
+        let side = ConnectionSide { local, remote, process: adapter.process() };
+        let place = Place::take(adapter.device(), |_, table| {
             let exists = table.chain(chain_of_connection(local, remote)).any(|claim| match claim {
-                Claim::Connection { local: ours, remote: theirs, active: true } => (*ours, *theirs) == (local, remote),
+                Claim::Connection { side, active: true, .. } => (side.local, side.remote) == (local, remote),
                 _ => false,
             });
             if exists {
                 return Err(Error::AddressAlreadyExists);
             }
-            Ok(Claim::Connection { local, remote, active: true })
+            Ok(Claim::Connection { side, active: true, established: false })
         })?;
         Ok(Self { place, active: true, established: false })
     }
 
     /// Enters a passive side. It may outlive its active one, so it stands in the way of no other.
-    pub(crate) fn passive(device: &Arc<Device<P>, P>, local: SocketAddr, remote: SocketAddr) -> Result<Self, Error> {
-        let place = Place::take(device, |_, _| Ok(Claim::Connection { local, remote, active: false }))?;
+    pub(crate) fn passive(adapter: &Adapter<P>, local: SocketAddr, remote: SocketAddr) -> Result<Self, Error> {
+        let side = ConnectionSide { local, remote, process: adapter.process() };
+        let claim = |_: &Ports<P>, _: &Table<P>| Ok(Claim::Connection { side, active: false, established: false });
+        let place = Place::take(adapter.device(), claim)?;
         Ok(Self { place, active: false, established: false })
     }
 
     pub(crate) fn establish(&mut self) {
         self.established = true;
+        let mut table = self.place.device.ports().table.lock();
+        if let Some(Claim::Connection { established, .. }) = table.claim_mut(self.place.index) {
+            *established = true;
+        }
+        drop(table);
         self.place.device.counters().connected(self.active);
     }
 }
@@ -173,7 +203,7 @@ impl<P: Platform> Claim<P> {
     fn chain(&self) -> usize {
         match self {
             Self::Address { local, .. } => chain_of_port(local.port()),
-            Self::Connection { local, remote, .. } => chain_of_connection(*local, *remote),
+            Self::Connection { side, .. } => chain_of_connection(side.local, side.remote),
         }
     }
 }
@@ -290,11 +320,36 @@ impl<P: Platform> Ports<P> {
         Ok(chosen)
     }
 
+    /// The established sides of connections.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionSide> {
+        self.list(|claim| match claim {
+            Claim::Connection { side, established: true, .. } => Some(*side),
+            _ => None,
+        })
+    }
+
+    /// Listeners that listen, and shared endpoints.
+    pub(crate) fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
+        self.list(|claim| match claim {
+            Claim::Address { local, process, purpose, listener } => {
+                let listed = listener.is_some() || *purpose == Purpose::SharedEndpoint;
+                listed.then_some(LocalEndpoint { local: *local, listener: listener.is_some(), process: *process })
+            }
+            Claim::Connection { .. } => None,
+        })
+    }
+
+    /// What `pick` makes of the claims. The lock is taken for each, so they may change meanwhile.
+    fn list<T>(&self, pick: impl Fn(&Claim<P>) -> Option<T>) -> impl Iterator<Item = T> {
+        let length = self.table.lock().entries.len();
+        (0..length).filter_map(move |index| pick(self.table.lock().entries.get(index)?.claim.as_ref()?))
+    }
+
     /// Who listens on `remote`.
     pub(crate) fn listener(&self, remote: SocketAddr) -> Option<Arc<Listener<P>, P>> {
         let table = self.table.lock();
         table.chain(chain_of_port(remote.port())).find_map(|claim| match claim {
-            Claim::Address { local, listener: Some(listener) }
+            Claim::Address { local, listener: Some(listener), .. }
                 if local.port() == remote.port() && overlap(local.ip(), remote.ip()) =>
             {
                 listener.upgrade()

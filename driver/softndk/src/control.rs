@@ -173,7 +173,7 @@ unsafe extern "C" fn process_changed(_parent: HANDLE, process: HANDLE, created: 
 }
 
 /// The number of the current process. A number is used again only when its process is gone, and its files are by then.
-fn current_process() -> usize {
+pub(crate) fn current_process() -> usize {
     // SAFETY: no preconditions.
     unsafe { PsGetCurrentProcessId() }.addr()
 }

@@ -18,6 +18,7 @@ use platform::{Arc, Passive};
 use smb_direct::Consumer;
 
 use crate::{
+    control::current_process,
     entry,
     irp::ControlRequest,
     pin::{self, PinnedMemory},
@@ -64,7 +65,8 @@ unsafe impl AdapterSource for KernelHost {
         if !self.enabled.load(Ordering::Relaxed) {
             return Err(NDIS_STATUS_ADAPTER_NOT_READY);
         }
-        self.provider.open(version)
+        // ADAPTER_OPEN runs in the process that asks for it.
+        self.provider.open_for(version, u32::try_from(current_process()).ok())
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {

@@ -10,7 +10,8 @@ use core::{ffi::c_void, mem::offset_of, slice, sync::atomic::Ordering};
 use ndk_abi::{
     ndis::{
         NDIS_HANDLE, NDIS_INTERRUPT_MODERATION_PARAMETERS, NDIS_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
-        NDIS_NDK_CONNECTIONS, NDIS_NDK_CONNECTIONS_REVISION_1, NDIS_NDK_LOCAL_ENDPOINTS,
+        NDIS_NDK_CONNECTION_ENTRY, NDIS_NDK_CONNECTIONS, NDIS_NDK_CONNECTIONS_REVISION_1,
+        NDIS_NDK_LOCAL_ENDPOINT_ENTRY, NDIS_NDK_LOCAL_ENDPOINTS,
         NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, NDIS_NDK_STATISTICS_INFO, NDIS_NDK_STATISTICS_INFO_REVISION_1,
         NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_OID_REQUEST,
         NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1, NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1,
@@ -24,13 +25,15 @@ use ndk_abi::{
         OID_GEN_XMIT_OK, OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS,
         OID_PNP_QUERY_POWER, OID_PNP_SET_POWER,
     },
+    sockaddr::SOCKADDR_INET,
     status::{
-        NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH,
+        NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH,
         NDIS_STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
     },
 };
+use ndk_provider::{ConnectionSide, LocalEndpoint};
 use platform::Passive;
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::{
     adapter::Adapter,
@@ -80,6 +83,7 @@ const MAC_LENGTH: u32 = 6;
 /// Bytes of a list of connections or endpoints before its entries.
 const LIST_HEAD: usize = offset_of!(NDIS_NDK_CONNECTIONS, Connections);
 const _: () = assert!(LIST_HEAD == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, LocalEndpoints));
+const _: () = assert!(offset_of!(NDIS_NDK_CONNECTIONS, Count) == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, Count));
 
 /// `MiniportOidRequest`. PASSIVE_LEVEL, one request at a time.
 pub(crate) unsafe extern "system" fn request(context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
@@ -229,30 +233,30 @@ fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS>
     buffer.answer(statistics.as_bytes())
 }
 
-/// OID_NDK_CONNECTIONS. The provider cannot list connections yet: with any the answer is NDIS_STATUS_NOT_SUPPORTED.
+/// OID_NDK_CONNECTIONS.
 fn connections(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
     let provider = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?;
-    if provider.counters().ActiveConnection != 0 {
-        return Err(NDIS_STATUS_NOT_SUPPORTED);
-    }
-    buffer.answer(&empty_list(NDIS_NDK_CONNECTIONS_REVISION_1))
+    let entry = |side: ConnectionSide| NDIS_NDK_CONNECTION_ENTRY {
+        Local: SOCKADDR_INET::new(side.local),
+        Remote: SOCKADDR_INET::new(side.remote),
+        UserModeOwner: side.process.is_some().into(),
+        Padding0: [0; 3],
+        OwnerPid: side.process.unwrap_or(0),
+    };
+    buffer.answer_list(NDIS_NDK_CONNECTIONS_REVISION_1, || provider.connections().map(entry))
 }
 
-/// OID_NDK_LOCAL_ENDPOINTS: listeners and shared endpoints. As with connections, none can be listed yet.
+/// OID_NDK_LOCAL_ENDPOINTS: listeners and shared endpoints.
 fn local_endpoints(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
-    let counts = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?.object_counts();
-    if counts.listeners != 0 || counts.shared_endpoints != 0 {
-        return Err(NDIS_STATUS_NOT_SUPPORTED);
-    }
-    buffer.answer(&empty_list(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1))
-}
-
-/// NDIS_NDK_CONNECTIONS and NDIS_NDK_LOCAL_ENDPOINTS before their entries: header, flags, count, mapped to TCP or not.
-fn empty_list(revision: u8) -> [u8; LIST_HEAD] {
-    let mut list = [0; LIST_HEAD];
-    let header = NDIS_OBJECT_HEADER::new(NDIS_OBJECT_TYPE_DEFAULT, revision, LIST_HEAD as u16);
-    list.iter_mut().zip(header.as_bytes()).for_each(|(to, from)| *to = *from);
-    list
+    let provider = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?;
+    let entry = |endpoint: LocalEndpoint| NDIS_NDK_LOCAL_ENDPOINT_ENTRY {
+        Local: SOCKADDR_INET::new(endpoint.local),
+        UserModeOwner: endpoint.process.is_some().into(),
+        Listener: endpoint.listener.into(),
+        Padding0: [0; 2],
+        OwnerPid: endpoint.process.unwrap_or(0),
+    };
+    buffer.answer_list(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, || provider.local_endpoints().map(entry))
 }
 
 #[derive(Clone, Copy)]
@@ -320,9 +324,47 @@ impl Buffer {
     fn answer(&mut self, bytes: &[u8]) -> Result<(), NDIS_STATUS> {
         let length = bytes.len() as u32;
         self.require(length)?;
-        // SAFETY: the buffer has as many bytes, and is NDIS's, not ours.
-        unsafe { self.memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        self.put(0, bytes);
         self.used = length;
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset`, if there is room for them.
+    fn put(&mut self, offset: usize, bytes: &[u8]) -> bool {
+        let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.length as usize);
+        if fits {
+            // SAFETY: inside the buffer, as it ends later.
+            let place = unsafe { self.memory.add(offset) };
+            // SAFETY: the buffer has as many bytes from there on, and is NDIS's, not ours.
+            unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        }
+        fits
+    }
+
+    /// Answers with NDIS_NDK_CONNECTIONS or NDIS_NDK_LOCAL_ENDPOINTS. The list may change between its two readings: then it is
+    /// as long as the buffer.
+    fn answer_list<T: IntoBytes + Immutable, I: Iterator<Item = T>>(
+        &mut self,
+        revision: u8,
+        entries: impl Fn() -> I,
+    ) -> Result<(), NDIS_STATUS> {
+        let length = |count: usize| count.saturating_mul(size_of::<T>()).saturating_add(LIST_HEAD);
+        let saturated = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        self.require(saturated(length(entries().count()))).map_err(|_| NDIS_STATUS_BUFFER_TOO_SHORT)?;
+        let mut count = 0_usize;
+        for entry in entries() {
+            if !self.put(length(count), entry.as_bytes()) {
+                break;
+            }
+            count = count.saturating_add(1);
+        }
+        let size = u16::try_from(length(count)).unwrap_or(u16::MAX);
+        let header = NDIS_OBJECT_HEADER::new(NDIS_OBJECT_TYPE_DEFAULT, revision, size);
+        // Header, no flags, count, and that nothing here is a TCP connection too.
+        self.put(0, &[0; LIST_HEAD]);
+        self.put(0, header.as_bytes());
+        self.put(offset_of!(NDIS_NDK_CONNECTIONS, Count), &saturated(count).to_ne_bytes());
+        self.used = saturated(length(count));
         Ok(())
     }
 

@@ -25,6 +25,7 @@ mod invalidate_window;
 mod lifetime;
 mod limits;
 mod listener;
+mod lists;
 mod memory_limits;
 mod moderation;
 mod mr;

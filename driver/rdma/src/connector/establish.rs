@@ -8,7 +8,7 @@ use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits};
 use crate::{
     Callback, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
     planted::{self, Bug},
-    ports::{Connection, Endpoint, Wildcard},
+    ports::{Connection, Endpoint, Purpose},
 };
 
 /// The own address of a connect.
@@ -68,7 +68,7 @@ impl<P: Platform> Connector<P> {
                 if local.is_ipv4() != remote.is_ipv4() {
                     return Err(Error::InvalidAddress);
                 }
-                let endpoint = Arc::try_new(Endpoint::bind(device, local, Wildcard::Refused)?)?;
+                let endpoint = Arc::try_new(Endpoint::bind(this.adapter(), local, Purpose::Connector)?)?;
                 (endpoint.local(), Some(endpoint), None)
             }
             Source::Shared(shared) => (shared.local_address(), None, Some(shared.clone())),
@@ -76,10 +76,10 @@ impl<P: Platform> Connector<P> {
         if local.is_ipv4() != remote.is_ipv4() || !device.has_address(remote.ip()) {
             return Err(Error::NetworkUnreachable);
         }
-        let connection = Connection::active(device, local, remote)?;
+        let connection = Connection::active(this.adapter(), local, remote)?;
         let listener = device.ports().listener(remote).ok_or(Error::ConnectionRefused)?;
         let admission = Listener::admit(&listener).ok_or(Error::ConnectionRefused)?;
-        let peer_connection = Connection::passive(device, remote, local)?;
+        let peer_connection = Connection::passive(listener.adapter(), remote, local)?;
         let peer = Self::make(listener.adapter(), Some(listener.clone()))?;
         this.claim(request.queue_pair)?;
 

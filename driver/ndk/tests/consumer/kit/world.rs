@@ -46,6 +46,11 @@ impl World {
         open_adapter(&self.provider, major, minor)
     }
 
+    /// Opens another adapter on behalf of a process.
+    pub(crate) fn open_for(&self, major: u16, minor: u16, process: u32) -> Result<Adapter, NTSTATUS> {
+        self.provider.open_for(NDK_VERSION { Major: major, Minor: minor }, Some(process)).map(Adapter)
+    }
+
     /// Closes an adapter that was opened besides the world's own.
     pub(crate) fn close_adapter(&self, adapter: Adapter) {
         close_adapter(adapter);
