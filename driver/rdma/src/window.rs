@@ -139,7 +139,7 @@ impl<P: Platform> MemoryWindow<P> {
 
     /// Ends the binding. Only when the answer is `Done` no access is under way any more.
     pub(crate) fn invalidate(&self) -> Result<Invalidation, Error> {
-        self.end_binding().ok_or(Error::InvalidDeviceRequest)
+        self.end_binding(|_| true).ok_or(Error::InvalidDeviceRequest)
     }
 
     /// Ends the binding that `token` names, for the peer of `queue_pair`, which must have bound it.
@@ -148,16 +148,15 @@ impl<P: Platform> MemoryWindow<P> {
         queue_pair: &Arc<QueuePair<P>, P>,
         token: u32,
     ) -> Result<Invalidation, Error> {
-        let state = self.state.lock();
-        let mut bindings = state.binding.iter().chain(&state.leaving);
-        let is_theirs = bindings.any(|binding| binding.names(queue_pair, token));
-        drop(state);
-        if is_theirs { self.invalidate() } else { Err(Error::InvalidDeviceRequest) }
+        self.end_binding(|binding| binding.names(queue_pair, token)).ok_or(Error::InvalidDeviceRequest)
     }
 
-    /// `None`: it was not bound.
-    fn end_binding(&self) -> Option<Invalidation> {
+    /// Ends the binding if it is the one that is meant: it may be a new one by now. `None`: there is no such binding.
+    fn end_binding(&self, is_meant: impl Fn(&Binding<P>) -> bool) -> Option<Invalidation> {
         let mut state = self.state.lock();
+        if !state.binding.iter().chain(&state.leaving).any(is_meant) {
+            return None;
+        }
         if state.leaving.is_none() {
             state.leaving = state.binding.take();
         }
@@ -208,7 +207,7 @@ impl<P: Platform> Bind<P> {
 
     /// Carries the bind out. A window that is bound is invalidated first; `Busy` as for an invalidation.
     pub(crate) fn run(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<Invalidation, Error> {
-        if self.window.end_binding() == Some(Invalidation::Busy) {
+        if self.window.end_binding(|_| true) == Some(Invalidation::Busy) {
             return Ok(Invalidation::Busy);
         }
         self.region.begin_binding(self.part)?;

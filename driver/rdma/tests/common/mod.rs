@@ -1,4 +1,5 @@
 //! Two queue pairs of one device, on their way to a connection.
+#![allow(dead_code, reason = "each test uses a part")]
 #![expect(unsafe_code, reason = "callbacks and memory are promised to be valid, as a kernel consumer does")]
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
 use simkernel::{Pages, Session, SimKernel};
 use soft_rdma::{
     Accept, Access, Adapter, Callback, Completion, CompletionQueue, Connect, Connector, Device, InitiatorSizes,
-    Listener, MemoryRegion, Outcome, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource, Runs, Sge, Source,
+    Listener, MemoryRegion, Outcome, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource, Runs, Sge, Source, Status,
 };
 
 pub(crate) type Arc<T> = platform::Arc<T, SimKernel>;
@@ -31,12 +32,20 @@ fn keep(_function: *const (), _context: *mut c_void, connector: Arc<Connector<Si
     INCOMING.store(Arc::into_raw(connector).expose_provenance() as u64, Ordering::SeqCst);
 }
 
+/// Notifications of all completion queues.
+pub(crate) static NOTIFIED: AtomicU64 = AtomicU64::new(0);
+
+fn count(_function: *const (), _context: *mut c_void, _status: Status) {
+    NOTIFIED.fetch_add(1, Ordering::SeqCst);
+}
+
 /// One side; the region is all pages, from `BASE` on.
 #[derive(Clone)]
 pub(crate) struct Side {
     pub(crate) connector: Arc<Connector<SimKernel>>,
     pub(crate) queue_pair: Arc<QueuePair<SimKernel>>,
     pub(crate) cq: Arc<CompletionQueue<SimKernel>>,
+    pub(crate) pd: Arc<ProtectionDomain<SimKernel>>,
     pub(crate) region: Arc<MemoryRegion<SimKernel>>,
 }
 
@@ -57,14 +66,16 @@ impl Side {
 
 fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<SimKernel>>, pages: &Pages) -> Side {
     let pd = ProtectionDomain::new(adapter).unwrap();
-    let cq = CompletionQueue::new(adapter, 16, ignore()).unwrap();
+    // SAFETY: `count` touches none of its arguments.
+    let notify = unsafe { Callback::new(count, std::ptr::null(), std::ptr::null_mut()) };
+    let cq = CompletionQueue::new(adapter, 16, notify).unwrap();
     let sizes = InitiatorSizes { depth: 8, sges: 2, inline_data: 0 };
     let queue_pair = QueuePair::new(&pd, &cq, &cq, 0, sizes, ReceiveSource::Own { depth: 8, sges: 2 }).unwrap();
     let region = MemoryRegion::new(&pd, false).unwrap();
     // SAFETY: the pages outlive the region in every test here.
     let runs: Runs<SimKernel> = unsafe { Runs::new(1, |_| (pages.address(0), pages.size() as u64)) }.unwrap();
     MemoryRegion::register(&region, BASE, pages.size() as u64, Access::LOCAL_WRITE, runs).unwrap();
-    Side { connector, queue_pair, cq, region }
+    Side { connector, queue_pair, cq, pd, region }
 }
 
 /// Two sides, of which the passive one has accepted and the active one has not completed.
