@@ -46,6 +46,31 @@ impl Openings {
         true
     }
 
+    /// Closes what a consumer has had open while RDMA is being disabled: until then the event waits, and nobody else gets in
+    /// (network/enabling-and-disabling-ndk-functionality, ndisndk/nc-ndisndk-open_ndk_adapter_handler).
+    pub(crate) fn close_while_disabling(&self, adapter: &Adapter, consumer: *mut NDK_ADAPTER) {
+        let limit = Instant::now() + PATIENCE;
+        let mut state = lock(&self.state);
+        while !state.disabling {
+            let left = limit.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                violation("no NetEventNDKDisable while a consumer has an NDK adapter open");
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        match open(adapter, NDK_VERSION { Major: 2, Minor: 0 }) {
+            Ok(opened) => {
+                violation("an NDK adapter was opened while RDMA is disabled");
+                close(adapter, opened);
+            }
+            Err(NDIS_STATUS_ADAPTER_NOT_READY) => {}
+            Err(status) => violation(&format!("opening an NDK adapter while RDMA is disabled: {status}")),
+        }
+        close(adapter, consumer);
+    }
+
     /// Before an adapter is halted its NDK adapters are closed: consumers get the chance, then they are closed for them.
     pub(crate) fn close_all(&self, adapter: &Adapter) {
         let left = std::mem::take(&mut lock(&self.state).open);
@@ -57,7 +82,7 @@ impl Openings {
 }
 
 /// Opens an NDK adapter, as a consumer would through NDIS (ndisndk/nc-ndisndk-open_ndk_adapter_handler, PASSIVE_LEVEL).
-fn open(adapter: &Adapter, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NDIS_STATUS> {
+pub(crate) fn open(adapter: &Adapter, version: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NDIS_STATUS> {
     let Some(handler) = lock(&adapter.driver.provider).and_then(|provider| provider.OpenNDKAdapterHandler) else {
         return Err(NDIS_STATUS_NOT_SUPPORTED);
     };
@@ -205,6 +230,7 @@ unsafe extern "system" fn NdisMNetPnPEvent(
         NetEventNDKDisable => {
             state.enabled = Some(false);
             state.disabling = true;
+            openings.changed.notify_all();
             while !state.open.is_empty() {
                 state = openings
                     .changed

@@ -1,11 +1,11 @@
 //! Requests that every miniport gets, with what must be true of the answers.
 
 use kernel::violation;
-use ndk_abi::{ndis::*, status::*};
+use ndk_abi::{ndis::*, ndkpi::NDK_VERSION, status::*};
 
 use crate::{
     adapter::Adapter,
-    lock,
+    lock, ndk,
     oid::{Operation, request},
 };
 
@@ -143,13 +143,18 @@ pub(crate) fn run(adapter: &Adapter) {
 }
 
 /// Disables RDMA and enables it again, as an administrator would: OID_NDK_SET_STATE succeeds at once, the event comes later
-/// (network/oid-ndk-set-state). Done just before the adapter stops, when no consumer is there to be disturbed.
+/// (network/oid-ndk-set-state). Done just before the adapter stops, when no consumer is there to be disturbed but one of its
+/// own, which is there when RDMA is disabled.
 pub(crate) fn cycle_ndk(adapter: &Adapter) {
     if lock(&adapter.driver.provider).is_none() || !lock(&adapter.attributes).ndk_enabled {
         return;
     }
+    let mut consumer = ndk::open(adapter, NDK_VERSION { Major: 2, Minor: 0 }).ok();
     for enable in [false, true] {
         let outcome = request(adapter, Operation::Set, false, OID_NDK_SET_STATE, &[enable.into()]);
+        if let Some(consumer) = consumer.take() {
+            adapter.ndk.close_while_disabling(adapter, consumer);
+        }
         if outcome.status != NDIS_STATUS_SUCCESS {
             complain(OID_NDK_SET_STATE, &format!("set to {enable}: {}", outcome.status));
         } else if !adapter.ndk.wait_for_state(enable) {

@@ -10,7 +10,8 @@ use ndk_abi::{describe::ZeroInit, ndis::*, ndkpi::*, status::*, wdm::UNICODE_STR
 use crate::{
     control,
     imports::{self, NdisMRegisterMiniportDriver, NdisMSetMiniportAttributes},
-    kmdf, oid,
+    kmdf,
+    oid::{self, ENABLED},
     protocol::WRONG_ORDER,
 };
 
@@ -380,6 +381,9 @@ unsafe extern "system" fn open_ndk(
     parameters: *mut NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
     adapter: *mut *mut NDK_ADAPTER,
 ) -> NDIS_STATUS {
+    if !ENABLED.load(Ordering::Relaxed) {
+        return NDIS_STATUS_ADAPTER_NOT_READY;
+    }
     // SAFETY: NDIS gives parameters and a place for the adapter.
     unsafe {
         let asked = (*parameters).Version;

@@ -1,6 +1,9 @@
 //! OID requests.
 
-use core::ffi::c_void;
+use core::{
+    ffi::c_void,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use ndk_abi::{describe::ZeroInit, ndis::*, status::*};
 
@@ -63,6 +66,9 @@ fn query(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
     NDIS_STATUS_SUCCESS
 }
 
+/// What OID_NDK_SET_STATE said last.
+pub(crate) static ENABLED: AtomicBool = AtomicBool::new(true);
+
 fn set(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
     let length = match data.Oid {
         OID_GEN_CURRENT_LOOKAHEAD | OID_GEN_CURRENT_PACKET_FILTER => 4,
@@ -85,6 +91,7 @@ fn set(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
         // SAFETY: the buffer has one byte; the item is freed in its routine.
         unsafe {
             let enable = data.InformationBuffer.cast::<u8>().read();
+            ENABLED.store(enable != 0, Ordering::Relaxed);
             let item = NdisAllocateIoWorkItem(adapter_handle());
             NdisQueueIoWorkItem(item, raise_event, usize::from(enable != 0) as *mut c_void);
         }
