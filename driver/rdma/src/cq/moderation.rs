@@ -59,8 +59,8 @@ impl<P: Platform> State<P> {
 impl<P: Platform> CompletionQueue<P> {
     /// Has notifications held back until `count` completions wait or `interval` microseconds are over, whichever is first
     /// (NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION). MAXULONG, and a count above the depth, are no limit; both may not be without.
-    /// A notification that is held back already is delivered when the new settings say, but not later than under the old
-    /// ones: settings that change all the time must not delay it for ever. IRQL <= DISPATCH.
+    /// A notification that is held back already is delivered when the new settings say, at once if the interval is shorter,
+    /// and not later than under the old ones: settings that change all the time must not delay it for ever. IRQL <= DISPATCH.
     pub fn moderate(this: &Arc<Self, P>, interval: u32, count: u32) -> Result<(), Error> {
         let mut state = this.state.lock();
         let count = if count as usize > state.ring.capacity() { UNLIMITED } else { count };
@@ -72,6 +72,10 @@ impl<P: Platform> CompletionQueue<P> {
         let delay = interval.saturating_sub(early);
         state.moderation = Moderation { delay, count };
         if state.held.is_some_and(|held| delay < held) {
+            // How much of the old interval is left is not known: the new one, from now on, may end later.
+            if state.is_satisfied() {
+                state.notify(this);
+            }
             state.let_go(this);
         }
         Self::notify_if_due(this, &mut state);
