@@ -132,6 +132,18 @@ impl<T, P: Platform> Arc<T, P> {
         Some(value)
     }
 
+    /// Gives this reference up unless it is the last, which is given back.
+    pub fn release(this: Self) -> Result<(), Self> {
+        let others = |count: usize| count.checked_sub(1).filter(|&others| others > 0);
+        match this.inner().strong.fetch_update(Ordering::Release, Ordering::Relaxed, others) {
+            Ok(_) => {
+                core::mem::forget(this);
+                Ok(())
+            }
+            Err(_) => Err(this),
+        }
+    }
+
     /// The address of the object, for a C interface; the reference is kept by the pointer.
     pub fn into_raw(this: Self) -> *const T {
         let this = ManuallyDrop::new(this);

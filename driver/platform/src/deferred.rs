@@ -68,6 +68,18 @@ impl<P: Platform> Deferred<P> {
         }
     }
 
+    /// As [`Deferred::schedule`], and gives the reference up. If it is the last, the object ends after the run, not here.
+    pub fn schedule_and_release<T: RunDeferred<P>>(mut object: Arc<T, P>) {
+        while !object.deferred().request() {
+            // A run holds a reference until it is over: if this one is the last, there is none any more.
+            match Arc::release(object) {
+                Ok(()) => return,
+                Err(last) => object = last,
+            }
+        }
+        queue(object);
+    }
+
     /// Asks for a run. True: it was idle, is now in the state QUEUED, and the caller has to queue it.
     ///
     /// The state is written even if it stays the same: only a write that the coming run reads orders what the caller did

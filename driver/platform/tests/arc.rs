@@ -53,6 +53,19 @@ fn into_inner_gives_the_object_to_the_last() {
 }
 
 #[test]
+fn the_last_reference_is_not_released() {
+    let kernel = boot();
+    let drops = AtomicUsize::new(0);
+    let first = Arc::try_new(Dropped(&drops)).unwrap();
+    assert!(Arc::release(first.clone()).is_ok());
+    let Err(last) = Arc::release(first) else { panic!("the last reference is gone") };
+    assert_eq!(drops.load(Ordering::Relaxed), 0);
+    drop(last);
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
+    assert!(kernel.ledger().is_clean());
+}
+
+#[test]
 fn a_weak_reference_keeps_memory_only() {
     let kernel = boot();
     let drops = AtomicUsize::new(0);

@@ -484,10 +484,11 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// Has the engine of a queue pair run soon.
+/// Has the engine of a queue pair run soon. If the queue pair is closed meanwhile, it does not end here: a post must not call
+/// anybody back, as the poster may hold locks.
 pub(crate) fn wake<P: Platform>(queue_pair: Option<Weak<QueuePair<P>, P>>) {
     if let Some(queue_pair) = queue_pair.as_ref().and_then(Weak::upgrade) {
-        Deferred::schedule(&queue_pair);
+        Deferred::schedule_and_release(queue_pair);
     }
 }
 

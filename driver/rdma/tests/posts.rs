@@ -1,0 +1,63 @@
+//! Posts call nobody back: who posts may hold a lock of its own, which its callbacks take.
+#![expect(unsafe_code, reason = "callbacks are promised to be valid, as a kernel consumer does")]
+
+mod common;
+
+use std::{
+    cell::Cell,
+    ffi::c_void,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use simkernel::{Pages, boot_seeded, scope, seeds};
+use soft_rdma::{Callback, Close, Connector, Flags, Outcome, Post, QueuePair, close};
+
+use common::{Arc, Side, accepted, ignore};
+
+thread_local! {
+    static POSTS: Cell<bool> = const { Cell::new(false) };
+}
+
+static CLOSED: AtomicU64 = AtomicU64::new(0);
+static CLOSED_IN_A_POST: AtomicU64 = AtomicU64::new(0);
+
+fn closed(_function: *const (), _context: *mut c_void, (): ()) {
+    CLOSED.fetch_add(1, Ordering::SeqCst);
+    CLOSED_IN_A_POST.fetch_add(POSTS.get().into(), Ordering::SeqCst);
+}
+
+fn close_object<T: Close<simkernel::SimKernel>>(object: Arc<T>) {
+    // SAFETY: `closed` touches none of its arguments.
+    let closed = unsafe { Callback::new(closed, std::ptr::null(), std::ptr::null_mut()) };
+    let _pending_or_done = close(object, closed);
+}
+
+#[test]
+fn a_post_does_not_report_the_close_of_the_peer() {
+    for seed in seeds(600) {
+        let kernel = boot_seeded(seed);
+        let pages = Pages::new(1);
+        let (sender, receiver) = accepted(&kernel, &pages);
+        assert_eq!(Connector::complete_connect(&sender.connector, None), Ok(Outcome::Done));
+        // It waits for a receive, and whoever posts that has it go on.
+        QueuePair::post(&sender.queue_pair, 1, &[], Flags::empty(), Post::Send(None)).unwrap();
+        kernel.flush_dpcs();
+        let Side { connector, queue_pair, .. } = sender;
+        assert!(Connector::disconnect(&connector, ignore()).is_ok());
+        kernel.flush_dpcs();
+        scope(|scope| {
+            scope.spawn(|| {
+                close_object(connector);
+                close_object(queue_pair);
+            });
+            scope.spawn(|| {
+                POSTS.set(true);
+                receiver.queue_pair.post_receive(2, &[]).unwrap();
+                POSTS.set(false);
+            });
+        });
+        kernel.flush_dpcs();
+        assert_eq!(CLOSED_IN_A_POST.load(Ordering::SeqCst), 0, "seed {seed}");
+    }
+    assert_ne!(CLOSED.load(Ordering::SeqCst), 0, "no close crossed a post");
+}
