@@ -75,7 +75,10 @@ impl Program {
 
     /// Runs it to its end.
     pub(crate) fn run(&self) -> Ended {
-        let mut child = Command::new(&self.0).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a program");
+        let mut program = Command::new(&self.0);
+        // Cargo's search path comes before the program's own, and leads to a library that `cargo build` made some time ago.
+        program.env_remove("LD_LIBRARY_PATH");
+        let mut child = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a program");
         let mut pipe = child.stderr.take().expect("a pipe");
         let reader = thread::spawn(move || {
             let mut text = String::new();
