@@ -29,7 +29,7 @@ static void close_in(const int order[OBJECTS], NDK_ADAPTER *adapter, const struc
     open_side(&active, adapter, 64);
     open_side(&passive, adapter, 64);
     connect_sides(&active, &passive, at, at);
-    uint64_t others = softndk_sim_outstanding() - OBJECTS - 1;
+    uint64_t others = softndk_sim_outstanding() - OBJECTS;
     NDK_SGE to = sge(&passive, 0, 8);
     CHECK_STATUS(CALL(passive.qp, NdkReceive, NULL, &to, 1), STATUS_SUCCESS);
 

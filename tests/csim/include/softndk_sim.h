@@ -67,9 +67,9 @@ int32_t softndk_sim_add_address(const struct sockaddr *address);
 void softndk_sim_run_idle(void);
 
 /*
- * Live NDK objects (adapters, and the objects made through them that are not gone), plus MDLs, plus, once no
- * adapter is open, bytes of the provider's memory that are still allocated. 0 when clean. Looks when no deferred
- * call is running, as those free things last, but waits no longer than a second for that.
+ * Live NDK objects (adapters, and the objects made through them that are not gone) plus, once no adapter is open, bytes of the
+ * provider's memory that are still allocated. 0 when clean. MDLs are the program's own, and not counted.
+ * Looks when no deferred call is running, as those free things last, but waits no longer than a second for that.
  */
 uint64_t softndk_sim_outstanding(void);
 

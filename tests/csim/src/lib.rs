@@ -116,5 +116,5 @@ pub extern "system" fn softndk_sim_run_idle() {
 #[unsafe(no_mangle)]
 pub extern "system" fn softndk_sim_outstanding() -> u64 {
     kernel::enter();
-    adapters::outstanding() + mdls::live()
+    adapters::outstanding()
 }

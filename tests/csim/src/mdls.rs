@@ -79,8 +79,3 @@ pub(crate) fn end_use(used: Use) {
         }
     }
 }
-
-/// How many live.
-pub(crate) fn live() -> u64 {
-    lock(&MDLS).len() as u64
-}
