@@ -66,8 +66,14 @@ struct Entries<P: Platform> {
     segments: [Segment<P>; SEGMENTS],
     /// How many of them there are.
     used: usize,
-    /// The first free entry.
+    /// The first entry that was never used.
+    fresh: Option<u32>,
+    /// The first one that is free again after a region or a domain had it.
     free: Option<u32>,
+    /// And after a window had it. Such an entry is for windows only: their binds soon have used up all keys, so that an old
+    /// token of a region that had the entry before, or of the window, could name the region that gets it next. A window's old
+    /// token, as all of them, is good for the peer of the queue pair that bound it, and for what is bound then.
+    free_window: Option<u32>,
 }
 
 /// The table of a device.
@@ -83,7 +89,9 @@ impl<P: Platform> Tokens<P> {
             Shard(SpinLock::<_, P>::new(Entries {
                 segments: [const { Slice::empty() }; SEGMENTS],
                 used: 0,
+                fresh: None,
                 free: None,
+                free_window: None,
             }))
         };
         Ok(Self { shards: Slice::from_fn(SHARDS, empty)?, next_shard: AtomicUsize::new(0) })
@@ -124,23 +132,22 @@ impl<P: Platform> Tokens<P> {
     /// `None`: the shard is full.
     fn insert_in(&self, shard: usize, target: &mut Option<Target<P>>) -> Result<Option<u32>, Error> {
         let lock = &self.shards.get(shard).ok_or(Error::InternalError)?.0;
+        let for_window = matches!(target, Some(Target::Window(_)));
         let mut spare = Slice::empty();
         loop {
             let mut entries = lock.lock();
-            if let Some(slot) = entries.free {
+            if let Some(slot) = entries.take_free(for_window) {
                 let entry = entries.get_mut(slot as usize).ok_or(Error::InternalError)?;
-                let Content::Free(next) = entry.content else { return Err(Error::InternalError) };
                 entry.content = Content::Used(target.take().ok_or(Error::InternalError)?);
                 entry.key = entry.key.wrapping_add(1);
                 let key = entry.key;
-                entries.free = next;
                 return join(shard, slot as usize, key).map(Some);
             }
             if entries.used >= SEGMENTS {
                 return Ok(None);
             }
             entries.grow(&mut spare);
-            let (grown, needed) = (entries.free.is_some(), entries.used);
+            let (grown, needed) = (entries.fresh.is_some(), entries.used);
             drop(entries);
             // Made, and if somebody else was faster freed, without the lock.
             if !grown {
@@ -155,7 +162,9 @@ impl<P: Platform> Tokens<P> {
             && let Ok(number) = u32::try_from(slot)
         {
             let mut entries = shard.0.lock();
-            let rest = entries.free.replace(number);
+            let content = entries.get_mut(slot).map(|entry| &entry.content);
+            let of_window = matches!(content, Some(Content::Used(Target::Window(_))));
+            let rest = entries.freed(of_window).replace(number);
             let old = entries.get_mut(slot).map(|entry| core::mem::replace(&mut entry.content, Content::Free(rest)));
             drop(entries);
             drop(old);
@@ -169,13 +178,27 @@ impl<P: Platform> Entries<P> {
         self.segments.get_mut(segment)?.get_mut(index)
     }
 
+    /// The first of the free entries that windows, or others, have had.
+    fn freed(&mut self, by_window: bool) -> &mut Option<u32> {
+        if by_window { &mut self.free_window } else { &mut self.free }
+    }
+
+    /// Takes a free entry out.
+    fn take_free(&mut self, for_window: bool) -> Option<u32> {
+        let freed = *self.freed(for_window);
+        let slot = freed.or(self.fresh)?;
+        let Content::Free(next) = self.get_mut(slot as usize)?.content else { return None };
+        *(if freed.is_some() { self.freed(for_window) } else { &mut self.fresh }) = next;
+        Some(slot)
+    }
+
     /// Makes `spare` the next segment, if it is the one that comes next.
     fn grow(&mut self, spare: &mut Segment<P>) {
         if spare.len() == segment_length(self.used)
             && let Some(place) = self.segments.get_mut(self.used)
         {
             core::mem::swap(place, spare);
-            self.free = first_slot(self.used);
+            self.fresh = first_slot(self.used);
             self.used = self.used.saturating_add(1);
         }
     }

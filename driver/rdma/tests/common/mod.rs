@@ -78,6 +78,12 @@ fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<SimKernel>>,
     Side { connector, queue_pair, cq, pd, region }
 }
 
+/// Memory of a region that nothing accesses.
+pub(crate) fn runs(length: u64) -> Runs<SimKernel> {
+    // SAFETY: nothing accesses it.
+    unsafe { Runs::new(1, |_| (std::ptr::NonNull::dangling(), length)) }.unwrap()
+}
+
 /// Two sides, of which the passive one has accepted and the active one has not completed.
 pub(crate) fn accepted(kernel: &Session, pages: &Pages) -> (Side, Side) {
     let device = Device::new().unwrap();

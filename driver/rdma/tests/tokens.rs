@@ -1,0 +1,43 @@
+//! Old tokens give access to nothing.
+
+mod common;
+
+use simkernel::{Pages, SimKernel, boot};
+use soft_rdma::{Access, Connector, Flags, MemoryRegion, MemoryWindow, Outcome, Part, Post, QueuePair};
+
+use common::{Arc, BASE, Side, accepted};
+
+/// Binds the window; gives its token.
+fn bind(side: &Side, window: &Arc<MemoryWindow<SimKernel>>) -> u32 {
+    let part = Part { address: BASE, length: 64, access: Access::empty() };
+    QueuePair::post(&side.queue_pair, 1, &[], Flags::empty(), Post::Bind(window, &side.region, part)).unwrap();
+    window.token()
+}
+
+fn registered(side: &Side) -> Arc<MemoryRegion<SimKernel>> {
+    let region = MemoryRegion::new(&side.pd, false).unwrap();
+    MemoryRegion::register(&region, BASE, 64, Access::empty(), common::runs(64)).unwrap();
+    region
+}
+
+/// Each bind gives a window a new key for its place in the table, so all keys have soon been used there.
+#[test]
+fn binds_do_not_bring_back_the_token_of_a_region() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let (side, _peer) = accepted(&kernel, &pages);
+    assert_eq!(Connector::complete_connect(&side.connector, None), Ok(Outcome::Done));
+    let old = registered(&side).token();
+    // One for each shard of the table.
+    let windows: Vec<_> = (0..64).map(|_| MemoryWindow::new(&side.pd).unwrap()).collect();
+    for window in &windows {
+        for _ in 0..254 {
+            assert_ne!(bind(&side, window), old);
+            kernel.flush_dpcs();
+            assert_eq!(side.completions().len(), 1);
+        }
+    }
+    drop(windows);
+    let regions: Vec<_> = (0..64).map(|_| registered(&side)).collect();
+    assert!(regions.iter().all(|region| region.token() != old), "{old:#x} is back");
+}
