@@ -20,7 +20,7 @@ use crate::{
 /// Bytes of one step: what is copied between two looks at the state of both sides.
 const STEP_BYTES: u32 = 64 * 1024;
 /// Bytes of one run, so that a DPC stays near the 100 microseconds that the DPC watchdog documentation recommends.
-const BURST_BYTES: u32 = 4 * STEP_BYTES;
+const BURST_BYTES: u32 = 8 * STEP_BYTES;
 /// Steps of one run.
 const BURST_STEPS: u32 = 32;
 
@@ -94,7 +94,8 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
 
 impl<P: Platform> QueuePair<P> {
     fn step(this: &Arc<Self, P>) -> Step {
-        let mut inline = [0u8; limits::INLINE_DATA as usize];
+        let mut inline_data;
+        let mut inline: &[u8] = &[];
         let mut state = this.state.lock();
         if !state.is_open() || state.flushing_requests() {
             return Step::Idle;
@@ -116,8 +117,10 @@ impl<P: Platform> QueuePair<P> {
         };
         if part.inline {
             let bytes = state.inline_of(slot, part.length, this.sizes().inline_data).unwrap_or(&[]);
-            if let Some(copy) = inline.get_mut(..bytes.len()) {
+            inline_data = [0u8; limits::INLINE_DATA as usize];
+            if let Some(copy) = inline_data.get_mut(..bytes.len()) {
                 copy.copy_from_slice(bytes);
+                inline = copy;
             }
         } else {
             let mut cursor = state.cursor;
@@ -140,9 +143,9 @@ impl<P: Platform> QueuePair<P> {
                 None => Progress::Waiting,
                 Some(peer) => match job {
                     Job::Read(remote) => this.read(&peer, &part, remote),
-                    Job::Write(remote) => this.write(&peer, &part, &inline, remote),
+                    Job::Write(remote) => this.write(&peer, &part, inline, remote),
                     Job::Send { invalidate, solicited } => {
-                        Self::send(this, &peer, &part, &inline, invalidate, solicited)
+                        Self::send(this, &peer, &part, inline, invalidate, solicited)
                     }
                     Job::FastRegister(..) | Job::Bind(_) | Job::Invalidate(_) | Job::InvalidateWindow(_) => {
                         Progress::Failed(Error::InternalError)

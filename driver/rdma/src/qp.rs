@@ -479,6 +479,11 @@ impl<P: Platform> State<P> {
 }
 
 impl<P: Platform> QueuePair<P> {
+    /// Whether its receives come from a shared queue.
+    pub(crate) fn shares_receives(&self) -> bool {
+        self.shared.is_some()
+    }
+
     pub(crate) fn sizes(&self) -> &InitiatorSizes {
         &self.sizes
     }

@@ -14,7 +14,7 @@ use crate::{
     memory::{self, Opened},
     qp::{Phase, State},
     region::Range,
-    request::Operation,
+    request::{InitiatorRequest, Operation},
 };
 
 /// Sends of one step.
@@ -62,12 +62,17 @@ impl<P: Platform> QueuePair<P> {
         if !state.is_open() || state.flushing_requests() || state.requests.len() == 0 {
             return Batch::Idle;
         }
-        let mut row = Row { messages: [Message::default(); SENDS], used: 0 };
-        state.claim_sends(this.sizes().sges, &mut row);
-        if row.used == 0 {
+        if state.done > 0 || !state.requests.front().is_some_and(|(_, request)| is_small(request)) {
             return Batch::Other;
         }
         let Some(peer) = state.peer.as_ref().and_then(Weak::upgrade) else { return Batch::Other };
+        if peer.shares_receives() {
+            // Each is taken in turn with others.
+            drop(state);
+            return Batch::Other;
+        }
+        let mut row = Row { messages: [Message::default(); SENDS], used: 0 };
+        state.claim_sends(this.sizes().sges, &mut row);
         state.executing = true;
         drop(state);
 
@@ -166,15 +171,17 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
+/// Whether a request is a send that a row takes.
+fn is_small<P: Platform>(request: &InitiatorRequest<P>) -> bool {
+    let plain = matches!(request.operation, Operation::Send(None)) && !request.flags.contains(Flags::INLINE);
+    plain && request.sges <= 1 && request.length <= SEND_BYTES
+}
+
 impl<P: Platform> State<P> {
-    /// The sends at the front of the queue that are small and plain; none if the first is not, or is half done.
+    /// Finds the small sends at the front of the queue.
     fn claim_sends(&self, sges_per_request: u32, row: &mut Row) {
-        if self.done > 0 {
-            return;
-        }
         for ((slot, request), message) in self.requests.iter().zip(&mut row.messages) {
-            let plain = matches!(request.operation, Operation::Send(None)) && !request.flags.contains(Flags::INLINE);
-            if !plain || request.sges > 1 || request.length > SEND_BYTES {
+            if !is_small(request) {
                 break;
             }
             let sges = self.sges_of(slot, request.sges, sges_per_request).unwrap_or(&[]);
