@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use softndk_bench::{
     counted,
     figures::{Figure, table},
-    messages, sample, scale, wake, write,
+    messages, scale, wake, write,
 };
 
 #[derive(Parser)]
@@ -53,7 +53,6 @@ fn main() -> Result<()> {
         counted::run(batches);
         return Ok(());
     }
-    sample::pin(0);
     let mut figures = Vec::new();
     for (name, group) in GROUPS.iter().filter(|(name, _)| name.contains(&arguments.only)) {
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").context("the progress style")?;

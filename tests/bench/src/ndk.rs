@@ -17,6 +17,8 @@ use ndk_abi::{
 use ndk_provider::Provider;
 use simkernel::{Mdl, Unchecked};
 
+use crate::sample::Patience;
+
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 /// Calls an entry of an object's dispatch table with the object as its first argument.
@@ -348,9 +350,11 @@ impl Cq {
     #[inline]
     pub fn take(&self, count: usize, mut each: impl FnMut(&NDK_RESULT)) {
         let mut results = NO_RESULTS;
+        let mut patience = Patience::default();
         let mut taken = 0;
         while taken < count {
             let results = self.poll(&mut results);
+            patience.found(!results.is_empty());
             results.iter().for_each(&mut each);
             taken += results.len();
         }

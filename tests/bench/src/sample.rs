@@ -55,6 +55,21 @@ pub fn compare(bar: &ProgressBar, rounds: usize, contenders: &mut [(usize, Round
     results.into_iter().map(Cost::of).collect()
 }
 
+/// Spins, and gives the time slice up if nothing comes for long: the other side may have no processor.
+#[derive(Debug, Default)]
+pub struct Patience(u32);
+
+impl Patience {
+    /// Notes whether the last look found something.
+    #[inline]
+    pub fn found(&mut self, something: bool) {
+        self.0 = if something { 0 } else { self.0.wrapping_add(1) };
+        if self.0 > 0 {
+            if self.0.is_multiple_of(1000) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    }
+}
+
 /// Keeps this thread on one processor; false if there is no such processor.
 pub fn pin(processor: usize) -> bool {
     // Asked once: a thread that is pinned, and those that it starts, are told of their own processor only.

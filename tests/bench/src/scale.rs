@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// Messages for a queue pair before the next has its turn.
-const TURN: usize = 4;
+const TURN: usize = 16;
 /// Requests of a queue.
-const DEPTH: usize = 8;
+const DEPTH: usize = 16;
 const ROUND: usize = 40_000;
 
 /// Connected queue pairs, senders and receivers.

@@ -20,7 +20,7 @@ use crate::{
     figures::Figure,
     link::Link,
     ndk::{Adapter, Cq},
-    sample::{Round, compare},
+    sample::{Patience, Round, compare},
 };
 
 /// When the last callback began, in nanoseconds since `epoch`.
@@ -40,9 +40,10 @@ impl Called {
 
     /// Waits for the callback of something that began at `start`; how long it took.
     fn since(&self, start: u64) -> u64 {
+        let mut patience = Patience::default();
         loop {
             match self.at.swap(0, Ordering::Acquire) {
-                0 => std::hint::spin_loop(),
+                0 => patience.found(false),
                 at => return at.saturating_sub(start),
             }
         }
