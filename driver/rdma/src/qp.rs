@@ -220,10 +220,17 @@ impl<P: Platform> QueuePair<P> {
             Post::Send(invalidate) => Operation::Send(invalidate),
             Post::Read(remote) => Operation::Read(remote),
             Post::Write(remote) => Operation::Write(remote),
-            Post::Invalidate(region) => Operation::Invalidate(region.clone()),
-            Post::InvalidateWindow(window) => Operation::InvalidateWindow(window.clone()),
+            Post::Invalidate(region) => {
+                self.owns(region.pd())?;
+                Operation::Invalidate(region.clone())
+            }
+            Post::InvalidateWindow(window) => {
+                self.owns(window.pd())?;
+                Operation::InvalidateWindow(window.clone())
+            }
             Post::Bind(window, region, part) => Operation::Bind(MemoryWindow::stage(window, &self.pd, region, part)?),
             Post::FastRegister(region, registration) => {
+                self.owns(region.pd())?;
                 Operation::FastRegister(region.clone(), Some(region.stage(&registration)?))
             }
         };
@@ -236,6 +243,11 @@ impl<P: Platform> QueuePair<P> {
             drop(refused);
             error
         })
+    }
+
+    /// What a request works on is of the queue pair's own domain.
+    fn owns(&self, pd: &Arc<ProtectionDomain<P>, P>) -> Result<(), Error> {
+        if Arc::ptr_eq(pd, &self.pd) { Ok(()) } else { Err(Error::AccessViolation) }
     }
 
     /// Posts a receive; allowed before the queue pair is connected. IRQL <= DISPATCH.

@@ -118,6 +118,10 @@ impl<P: Platform> MemoryWindow<P> {
         self.state.lock().posted
     }
 
+    pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<P>, P> {
+        &self.pd
+    }
+
     /// Checks a bind that is being posted by a queue pair of `pd`, and gives it a token of its own.
     pub(crate) fn stage(
         this: &Arc<Self, P>,

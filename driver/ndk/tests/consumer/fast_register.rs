@@ -117,10 +117,12 @@ fn it_needs_a_connection_and_an_initialised_fast_region() {
         assert_eq!(refused, STATUS_INVALID_DEVICE_REQUEST);
     }
     let stranger = Unconnected::new(&world.adapter, 1, Options::default());
-    let refused = stranger.qp.fast_register(1, &region.mr, &region.lam, PAGE_SIZE, region.base, 0);
+    let theirs = FastRegion::new(&world.adapter, &stranger.pd, 1, true);
+    let refused = stranger.qp.fast_register(1, &theirs.mr, &theirs.lam, PAGE_SIZE, theirs.base, 0);
     assert_eq!(refused, STATUS_CONNECTION_INVALID);
-    assert_eq!(stranger.qp.invalidate(1, &region.mr, 0), STATUS_CONNECTION_INVALID);
+    assert_eq!(stranger.qp.invalidate(1, &theirs.mr, 0), STATUS_CONNECTION_INVALID);
     region.register(&pair.passive, REMOTE);
+    theirs.close();
     stranger.close();
     raw.close_now();
     plain.close();

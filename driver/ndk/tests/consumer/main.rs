@@ -14,6 +14,7 @@ mod cq_arm;
 mod cq_overrun;
 mod cq_size;
 mod disconnect;
+mod domains;
 mod endings;
 mod fast_register;
 mod faults;

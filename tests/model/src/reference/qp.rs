@@ -136,6 +136,14 @@ impl Model {
         if let Work::Bind(bind) = work {
             broken.extend(self.broken_by(qp, bind));
         }
+        let strange = match work {
+            Work::FastRegister { region, .. } | Work::Invalidate { region } => {
+                self.regions[*region].domain != queue.domain
+            }
+            Work::InvalidateWindow { window } => self.windows[*window].domain != queue.domain,
+            _ => false,
+        };
+        broken.push((strange, STATUS_ACCESS_VIOLATION));
         let accepted = self.judge(work.name(), &broken, actual)?;
         if accepted {
             if let Work::FastRegister { region, .. } = work {

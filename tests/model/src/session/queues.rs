@@ -194,9 +194,11 @@ impl Session {
         Some(Request { context: self.number(), work, sges, inline, flags })
     }
 
-    /// A region for a fast registration or an invalidation: a fast one that fits, or with a large number any one.
+    /// A region for a fast registration or an invalidation: a fast one that fits, or with a large number any one, with a larger
+    /// one of any domain.
     fn fast_region(&self, domain: usize, number: u8, fits: impl Fn(&Region) -> bool) -> Option<usize> {
-        let open = |&mr: &usize| self.model.regions[mr].domain == domain && self.model.regions[mr].life == Life::Open;
+        let ours = |mr: usize| number >= 250 || self.model.regions[mr].domain == domain;
+        let open = |&mr: &usize| ours(mr) && self.model.regions[mr].life == Life::Open;
         let fitting = self.slots.mrs[FAST..].iter().copied().filter(open).filter(|&mr| fits(&self.model.regions[mr]));
         let fitting = if number < 240 { nth(number, fitting) } else { None };
         fitting.or_else(|| nth(number, self.slots.mrs.iter().copied().filter(open)))
