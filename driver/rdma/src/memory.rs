@@ -56,7 +56,7 @@ impl<P: Platform> Runs<P> {
         Ok(Self { runs: Slice::filled(pages, Run { offset: 0, address: NonNull::dangling(), length: 0 })?, used: 0 })
     }
 
-    /// Takes `pages`, system addresses, as the runs, the first from byte `first_byte_offset` on.
+    /// Takes `pages`, system addresses of whole pages, as the runs, the first from byte `first_byte_offset` on.
     ///
     /// # Safety
     /// As for [`Runs::new`], with pages of `page_size` bytes.
@@ -70,6 +70,9 @@ impl<P: Platform> Runs<P> {
         let mut offset = 0u64;
         let mut skip = first_byte_offset;
         for (slot, &page) in slots.iter_mut().zip(pages) {
+            if page.checked_rem(page_size) != Some(0) {
+                return Err(Error::InvalidParameter);
+            }
             let address = page.checked_add(skip).and_then(|address| usize::try_from(address).ok());
             let address = address.and_then(|address| NonNull::new(core::ptr::with_exposed_provenance_mut(address)));
             let length = page_size.checked_sub(skip).ok_or(Error::InvalidParameter)?;

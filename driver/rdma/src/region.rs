@@ -53,6 +53,11 @@ impl<P: Platform> Mapping<P> {
         Ok(Arc::try_new(Self { on_end: OnEnd(SpinLock::<_, P>::new(None)), base, length, access, runs })?)
     }
 
+    /// One that a fast registration of up to `pages` pages can fill.
+    fn spare(pages: usize) -> Result<Arc<Self, P>, Error> {
+        Self::new(0, 0, Access::empty(), Runs::with_capacity(pages)?)
+    }
+
     pub(crate) fn runs(&self) -> &Runs<P> {
         &self.runs
     }
@@ -98,8 +103,10 @@ struct State<P: Platform> {
     /// An invalidated mapping that accesses under way still use.
     leaving: Option<Arc<Mapping<P>, P>>,
     /// Fast registration only: mappings to fill. Two, so that the next registration can be posted behind the invalidation
-    /// of the present one.
+    /// of the present one without an allocation.
     spares: [Option<Arc<Mapping<P>, P>>; 2],
+    /// Pages of a mapping to fill.
+    pages: usize,
     remote_access: bool,
     /// Memory windows bound to it. While there are any the registration stays.
     bindings: u32,
@@ -113,6 +120,7 @@ impl<P: Platform> MemoryRegion<P> {
             mapping: None,
             leaving: None,
             spares: [None, None],
+            pages: 0,
             remote_access: false,
             bindings: 0,
         };
@@ -179,8 +187,8 @@ impl<P: Platform> MemoryRegion<P> {
         if pages > limits::FAST_REGISTER_PAGES {
             return Err(Error::ImplementationLimit);
         }
-        let spare = || Mapping::new(0, 0, Access::empty(), Runs::with_capacity(pages as usize)?);
-        let mut spares = [Some(spare()?), Some(spare()?)];
+        let pages = pages as usize;
+        let mut spares = [Some(Mapping::spare(pages)?), Some(Mapping::spare(pages)?)];
         let mut token = Some(Token::new(this.pd.adapter().device(), Target::Region(Arc::downgrade(this)))?);
         let mut state = this.state.lock();
         if state.mapping.is_some() || state.leaving.is_some() {
@@ -188,6 +196,7 @@ impl<P: Platform> MemoryRegion<P> {
             return Err(Error::InvalidDeviceRequest);
         }
         core::mem::swap(&mut state.spares, &mut spares);
+        state.pages = pages;
         state.remote_access = remote_access;
         // Consumers may keep the token from here on: it stays the same over all fast registrations.
         if state.token.is_none() {
@@ -223,11 +232,13 @@ impl<P: Platform> MemoryRegion<P> {
             return Err(Error::AccessViolation);
         }
         let unused = |spare: &mut Option<Arc<Mapping<P>, P>>| spare.as_mut().is_some_and(|m| Arc::get_mut(m).is_some());
-        let index = state.spares.iter_mut().position(unused).ok_or(Error::InsufficientResources)?;
-        let spare = state.spares.get_mut(index).and_then(Option::take);
+        let place = state.spares.iter_mut().find_map(|spare| unused(spare).then_some(spare));
+        let spare = place.and_then(Option::take);
+        let pages = state.pages;
         drop(state);
+        // A longer chain of registrations and invalidations than there are spares pays for it.
+        let mut spare = spare.map_or_else(|| Mapping::spare(pages), Ok)?;
         // Filled without the lock: the consumer's array may be pageable at PASSIVE_LEVEL.
-        let mut spare = spare.ok_or(Error::InternalError)?;
         let filled = match Arc::get_mut(&mut spare) {
             Some(mapping) => request.fill(&mut mapping.runs).map(|()| {
                 mapping.base = request.base;
@@ -247,7 +258,8 @@ impl<P: Platform> MemoryRegion<P> {
 
     /// Takes back a staged mapping whose request did not run.
     pub(crate) fn unstage(&self, mapping: Arc<Mapping<P>, P>) {
-        self.state.lock().keep_spare(mapping);
+        let surplus = self.state.lock().keep_spare(mapping);
+        drop(surplus);
     }
 
     /// Carries a fast registration out. On a region that is valid already it is an error, as on InfiniBand.
@@ -255,7 +267,9 @@ impl<P: Platform> MemoryRegion<P> {
         let mut state = self.state.lock();
         // Beside one that is leaving, an invalidation could end the wrong one.
         if state.mapping.is_some() || state.leaving.is_some() {
-            state.keep_spare(mapping);
+            let surplus = state.keep_spare(mapping);
+            drop(state);
+            drop(surplus);
             return Err(Error::InvalidDeviceRequest);
         }
         state.mapping = Some(mapping);
@@ -279,9 +293,10 @@ impl<P: Platform> MemoryRegion<P> {
         if Arc::get_mut(leaving).is_none() {
             return Ok(Invalidation::Busy);
         }
-        if let Some(mapping) = state.leaving.take() {
-            state.keep_spare(mapping);
-        }
+        let ended = state.leaving.take();
+        let surplus = ended.and_then(|mapping| state.keep_spare(mapping));
+        drop(state);
+        drop(surplus);
         Ok(Invalidation::Done)
     }
 
@@ -358,9 +373,11 @@ impl<P: Platform> State<P> {
         if allowed && inside { Ok(()) } else { Err(Error::AccessViolation) }
     }
 
-    fn keep_spare(&mut self, mapping: Arc<Mapping<P>, P>) {
-        if let Some(place) = self.spares.iter_mut().find(|spare| spare.is_none()) {
-            *place = Some(mapping);
+    /// Keeps a mapping for later; if there are enough, gives it back to be freed without the lock.
+    fn keep_spare(&mut self, mapping: Arc<Mapping<P>, P>) -> Option<Arc<Mapping<P>, P>> {
+        match self.spares.iter_mut().find(|spare| spare.is_none()) {
+            Some(place) => place.replace(mapping),
+            None => Some(mapping),
         }
     }
 }

@@ -96,6 +96,9 @@ fn what_does_not_fit_is_refused_inline() {
     ] {
         assert_eq!(qp.fast_register(1, mr, &mapping, length, address, REMOTE), expected, "{length} at {address:#x}");
     }
+    let mut unaligned = lam(2, 0);
+    unaligned.pages[1].QuadPart += 8;
+    assert_eq!(qp.fast_register(1, mr, &unaligned, 2 * PAGE_SIZE, base, REMOTE), STATUS_INVALID_PARAMETER);
     assert_eq!(qp.fast_register(1, mr, &region.lam, PAGE_SIZE, base, 0x8000_0000), STATUS_INVALID_PARAMETER_4);
     region.register(&pair.passive, REMOTE);
     region.invalidate(&pair.passive);
@@ -222,6 +225,28 @@ fn a_chain_of_registrations() {
     }
     region.close();
     target.close();
+    pair.close();
+}
+
+/// As long as the queue is deep: what the region keeps for the next registration is not the limit.
+#[test]
+fn a_long_chain_of_registrations() {
+    const ROUNDS: usize = 7;
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let region = FastRegion::new(&world.adapter, &pair.active.pd, 4, true);
+    let qp = &pair.active.qp;
+    for round in 0..ROUNDS {
+        let base = FastRegion::BASE + 0x10_0000 * round as u64;
+        let status = qp.fast_register(round, &region.mr, &region.lam, 4 * PAGE_SIZE, base, NDK_OP_FLAG_DEFER | REMOTE);
+        assert_eq!(status, STATUS_SUCCESS, "round {round}");
+        let defer = if round + 1 < ROUNDS { NDK_OP_FLAG_DEFER } else { 0 };
+        assert_eq!(qp.invalidate(round, &region.mr, defer), STATUS_SUCCESS);
+    }
+    let results = pair.active.initiator_cq.wait(2 * ROUNDS);
+    assert!(results.iter().all(|result| result.Status == STATUS_SUCCESS));
+    region.register(&pair.active, REMOTE);
+    region.close();
     pair.close();
 }
 

@@ -76,8 +76,6 @@ pub(crate) struct Region {
     pub(super) mapping: Option<Mapping>,
     pub(super) remote_access: bool,
     pages: usize,
-    /// How many registrations may still be posted: a region has room for two, the valid one included.
-    pub(super) spares: u32,
 }
 
 impl Region {
@@ -88,10 +86,6 @@ impl Region {
 
     pub(super) fn close(&mut self) {
         (self.token, self.mapping) = (0, None);
-    }
-
-    pub(super) fn give_back_spare(&mut self) {
-        self.spares = (self.spares + 1).min(2);
     }
 }
 
@@ -130,7 +124,6 @@ impl FastRegistration {
             (malformed, STATUS_INVALID_PARAMETER),
             (!region.fast || region.token == 0, STATUS_INVALID_DEVICE_REQUEST),
             (remote && !region.remote_access, STATUS_ACCESS_VIOLATION),
-            (region.spares == 0, ndk_abi::status::STATUS_INSUFFICIENT_RESOURCES),
             (self.pages.len() > region.pages, STATUS_IMPLEMENTATION_LIMIT),
         ]
     }
@@ -186,7 +179,6 @@ impl Model {
             mapping: None,
             remote_access: false,
             pages: 0,
-            spares: 0,
         });
         self.regions.len() - 1
     }
@@ -261,8 +253,7 @@ impl Model {
             if token == 0 || (region.token == 0 && known) || (region.token != 0 && region.token != token) {
                 mismatch!("token {token:#x} after {:#x}", region.token);
             }
-            (region.token, region.remote_access) = (token, remote_access);
-            (region.pages, region.spares) = (pages as usize, 2);
+            (region.token, region.remote_access, region.pages) = (token, remote_access, pages as usize);
         }
         Ok(())
     }

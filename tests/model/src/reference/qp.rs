@@ -146,9 +146,6 @@ impl Model {
         broken.push((strange, STATUS_ACCESS_VIOLATION));
         let accepted = self.judge(work.name(), &broken, actual)?;
         if accepted {
-            if let Work::FastRegister { region, .. } = work {
-                self.regions[*region].spares -= 1;
-            }
             if let Work::Bind(bind) = work {
                 self.announce(bind)?;
             }
@@ -351,7 +348,6 @@ impl Model {
     fn fast_register(&mut self, region: usize, registration: &FastRegistration) -> Outcome {
         let region = &mut self.regions[region];
         if region.mapping.is_some() {
-            region.give_back_spare();
             return Some(Err(vec![STATUS_INVALID_DEVICE_REQUEST]));
         }
         region.mapping = Some(registration.mapping());
@@ -364,7 +360,6 @@ impl Model {
         if bound || !region.fast || region.mapping.take().is_none() {
             return Err(vec![STATUS_INVALID_DEVICE_REQUEST]);
         }
-        region.give_back_spare();
         Ok(())
     }
 
@@ -402,9 +397,6 @@ impl Model {
     /// NdkFlush: all that is posted is cancelled. Receives of a shared queue are not the queue pair's.
     pub(crate) fn flush(&mut self, qp: usize) {
         for request in std::mem::take(&mut self.qps[qp].requests) {
-            if let Work::FastRegister { region, .. } = request.work {
-                self.regions[region].give_back_spare();
-            }
             self.complete_request(qp, &request, Some(vec![STATUS_CANCELLED]));
         }
         if self.mistake == Some(Mistake::FlushKeepsReceives) {
