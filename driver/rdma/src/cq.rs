@@ -210,8 +210,8 @@ impl<P: Platform> CompletionQueue<P> {
             let mut batch = [None; POLL_BATCH];
             let mut state = self.state.lock();
             let mut found = 0usize;
-            let wanted = batch.iter_mut().take(results.saturating_sub(taken));
-            for (place, (_, completion)) in wanted.zip(state.ring.iter()) {
+            for place in batch.iter_mut().take(results.saturating_sub(taken)) {
+                let Some((_, completion)) = state.ring.get(found) else { break };
                 *place = Some(*completion);
                 found = found.saturating_add(1);
             }

@@ -466,7 +466,7 @@ impl<P: Platform> State<P> {
     pub(crate) fn sends_done(&mut self, count: usize) {
         self.restart();
         self.flush_requests = self.flush_requests.saturating_sub(count);
-        self.requests.discard(count);
+        self.requests.forget(count);
     }
 
     /// Removes the oldest request, which has ended.

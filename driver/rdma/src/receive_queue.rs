@@ -46,12 +46,12 @@ impl<P: Platform> ReceiveQueue<P> {
         self.ring.push(ReceiveRequest { context, sges: sges.len() }).map_err(|_| Error::QueueFull)
     }
 
-    /// The contexts and SGEs of what waits, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &[Sge])> {
-        self.ring.iter().map_while(|(slot, request)| {
-            let first = slot.checked_mul(self.sges_per_request)?;
-            Some((request.context, self.sges.get(first..first.checked_add(request.sges)?)?))
-        })
+    /// The context and the SGEs of the receive that `distance` others are ahead of.
+    #[inline]
+    pub(crate) fn get(&self, distance: usize) -> Option<(usize, &[Sge])> {
+        let (slot, request) = self.ring.get(distance)?;
+        let first = slot.checked_mul(self.sges_per_request)?;
+        Some((request.context, self.sges.get(first..first.checked_add(request.sges)?)?))
     }
 
     /// Removes the `count` oldest.

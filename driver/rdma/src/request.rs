@@ -161,7 +161,10 @@ impl SgeList {
 /// The bytes of a list of SGEs: at most 2^32 entries of less than 2^32 bytes, so the sum fits.
 #[inline]
 pub(crate) fn total(sges: &[Sge]) -> u64 {
-    sges.iter().map(|sge| u64::from(sge.length)).sum()
+    match sges {
+        [sge] => u64::from(sge.length),
+        _ => sges.iter().map(|sge| u64::from(sge.length)).sum(),
+    }
 }
 
 /// A place in a list of SGEs.

@@ -34,6 +34,7 @@ impl<T, P: Platform> Ring<T, P> {
         self.slot(self.length)
     }
 
+    #[inline]
     fn slot(&self, distance: usize) -> Option<usize> {
         // Both are below the capacity: no division.
         let slot = self.head.checked_add(distance)?;
@@ -41,6 +42,7 @@ impl<T, P: Platform> Ring<T, P> {
     }
 
     /// Appends; gives the item back when full.
+    #[inline]
     pub(crate) fn push(&mut self, item: T) -> Result<(), T> {
         let Some(slot) = self.next_slot() else { return Err(item) };
         match self.slots.get_mut(slot) {
@@ -67,19 +69,20 @@ impl<T, P: Platform> Ring<T, P> {
         Some((self.head, self.slots.get_mut(self.head)?.as_mut()?))
     }
 
-    /// The items and their slots, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        let slots = self.slots.iter().enumerate();
-        let (behind, ahead) = (slots.clone().take(self.head), slots.skip(self.head));
-        ahead.chain(behind).take(self.length).map_while(|(slot, item)| Some((slot, item.as_ref()?)))
+    /// The item that `distance` others are ahead of, and its slot.
+    #[inline]
+    pub(crate) fn get(&self, distance: usize) -> Option<(usize, &T)> {
+        if distance >= self.length {
+            return None;
+        }
+        let slot = self.slot(distance)?;
+        Some((slot, self.slots.get(slot)?.as_ref()?))
     }
 
-    /// Removes the `count` oldest items.
-    pub(crate) fn discard(&mut self, count: usize) {
+    /// Removes the `count` oldest items, which own nothing: they are not dropped.
+    pub(crate) fn forget(&mut self, count: usize) {
         for _ in 0..count.min(self.length) {
-            if let Some(place) = self.slots.get_mut(self.head) {
-                *place = None;
-            }
+            core::mem::forget(self.slots.get_mut(self.head).map(Option::take));
             self.advance();
         }
     }

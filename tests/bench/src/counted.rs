@@ -4,8 +4,8 @@
 use ndk_abi::ndkpi::NDK_OP_FLAG_DEFER;
 
 use crate::{
-    link::{BATCH, Link},
-    ndk::{Adapter, Cq, NO_RESULTS, Qp, Results},
+    link::Link,
+    ndk::{Adapter, Cq, NO_RESULTS, POLL, Qp, Results},
 };
 
 /// Posts one receive.
@@ -36,17 +36,17 @@ pub fn poll(cq: &Cq, results: &mut Results) -> usize {
 pub fn run(batches: usize) {
     let adapter = Adapter::default();
     let listener = adapter.listener();
-    let link = Link::new(&adapter, &listener, BATCH);
+    let link = Link::new(&adapter, &listener, POLL);
     let mut results = NO_RESULTS;
     for _ in 0..batches {
-        for slot in 0..BATCH {
+        for slot in 0..POLL {
             receive(&link.receiver.qp, slot, &link.receiver.buffer.message(slot));
         }
-        for slot in 0..BATCH - 1 {
+        for slot in 0..POLL - 1 {
             deferred_send(&link.sender.qp, slot, &link.sender.buffer.message(slot));
         }
-        last_send(&link.sender.qp, BATCH - 1, &link.sender.buffer.message(BATCH - 1));
-        assert_eq!(poll(&link.receiver.receive_cq, &mut results), BATCH);
-        assert_eq!(poll(&link.sender.initiator_cq, &mut results), BATCH);
+        last_send(&link.sender.qp, POLL - 1, &link.sender.buffer.message(POLL - 1));
+        assert_eq!(poll(&link.receiver.receive_cq, &mut results), POLL);
+        assert_eq!(poll(&link.sender.initiator_cq, &mut results), POLL);
     }
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Posts in one batch: all but the last are deferred.
-pub const BATCH: usize = 16;
+pub const BATCH: usize = 32;
 
 /// One side.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Sends of one step.
-const SENDS: usize = 16;
+const SENDS: usize = 32;
 /// Bytes of a send that is small: a step of them is not longer than any other.
 const SEND_BYTES: u32 = STEP_BYTES / SENDS as u32;
 
@@ -90,8 +90,9 @@ impl<P: Platform> QueuePair<P> {
         let mut state = self.state.lock();
         let mut claimed = 0usize;
         if state.receive.is_none() && state.is_open() {
-            let receives = state.own_receives.as_ref().map(|receives| receives.iter()).into_iter().flatten();
-            for (message, (context, sges)) in row.messages.iter_mut().take(row.used).zip(receives) {
+            while let Some(message) = row.messages.get_mut(claimed).filter(|_| claimed < row.used)
+                && let Some((context, sges)) = state.own_receives.as_ref().and_then(|receives| receives.get(claimed))
+            {
                 let first = sges.first().copied().unwrap_or_default();
                 if first.length < message.from.length {
                     break;
@@ -180,10 +181,10 @@ fn is_small<P: Platform>(request: &InitiatorRequest<P>) -> bool {
 impl<P: Platform> State<P> {
     /// Finds the small sends at the front of the queue.
     fn claim_sends(&self, sges_per_request: u32, row: &mut Row) {
-        for ((slot, request), message) in self.requests.iter().zip(&mut row.messages) {
-            if !is_small(request) {
+        for (distance, message) in row.messages.iter_mut().enumerate() {
+            let Some((slot, request)) = self.requests.get(distance).filter(|(_, request)| is_small(request)) else {
                 break;
-            }
+            };
             let sges = self.sges_of(slot, request.sges, sges_per_request).unwrap_or(&[]);
             *message = Message {
                 from: sges.first().copied().unwrap_or_default(),
