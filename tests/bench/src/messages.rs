@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Messages on their way at most, and slots of the ring.
-const WINDOW: usize = 256;
+const WINDOW: usize = 1024;
 const ROUND: usize = 64 * 1024;
 
 type Work<'a> = Box<dyn FnOnce() + Send + 'a>;
@@ -90,11 +90,11 @@ fn stream(link: &Link, count: usize) -> Duration {
 
 /// The same through a ring.
 fn ring_stream(count: usize) -> Duration {
-    let (mut producer, mut consumer) = RingBuffer::<Message>::new(WINDOW);
+    let (mut producer, mut consumer) = RingBuffer::<Slot>::new(WINDOW);
     let send = || {
         let mut patience = Patience::default();
         for index in 0..count as u64 {
-            let mut message = [index; 8];
+            let mut message = Slot([index; 8]);
             while let Err(PushError::Full(again)) = producer.push(message) {
                 message = again;
                 patience.found(false);
@@ -110,7 +110,7 @@ fn ring_stream(count: usize) -> Duration {
             match consumer.pop() {
                 Ok(message) => {
                     patience.found(true);
-                    sum = sum.wrapping_add(message[0]);
+                    sum = sum.wrapping_add(message.0[0]);
                     received += 1;
                 }
                 Err(_) => patience.found(false),
@@ -121,9 +121,14 @@ fn ring_stream(count: usize) -> Duration {
     both(send, receive)
 }
 
+/// A message in a ring: on one cache line, as those in the buffers are.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Slot(Message);
+
 /// A ring used by one thread.
 #[derive(Debug)]
-pub struct Ring(rtrb::Producer<Message>, rtrb::Consumer<Message>);
+pub struct Ring(rtrb::Producer<Slot>, rtrb::Consumer<Slot>);
 
 impl Default for Ring {
     fn default() -> Self {
@@ -144,11 +149,11 @@ impl Ring {
         let mut sum = 0u64;
         for first in (0..count).step_by(batch) {
             for index in first..first + batch {
-                let pushed = self.0.push([index as u64; 8]);
+                let pushed = self.0.push(Slot([index as u64; 8]));
                 debug_assert!(pushed.is_ok());
             }
             while let Ok(message) = self.1.pop() {
-                sum = sum.wrapping_add(message[0]);
+                sum = sum.wrapping_add(message.0[0]);
             }
         }
         sum
