@@ -131,6 +131,10 @@ impl Cq {
         self.overrun.as_ref().map_or(self.entries.len(), |overrun| overrun.left)
     }
 
+    pub(super) fn died_in(&self, batch: u64) -> bool {
+        self.overrun.as_ref().is_some_and(|overrun| overrun.batch == batch)
+    }
+
     pub(crate) fn is_dead(&self) -> bool {
         self.overrun.is_some()
     }

@@ -200,7 +200,7 @@ impl Model {
         let known = self.is_token(token);
         let before = &self.regions[region];
         let broken = [
-            (before.fast, STATUS_INVALID_PARAMETER),
+            (before.fast || flags & !0xF != 0, STATUS_INVALID_PARAMETER),
             (before.fast || before.mapping.is_some(), STATUS_INVALID_DEVICE_REQUEST),
         ];
         if self.judge("NdkRegisterMr", &broken, actual)? {
