@@ -37,6 +37,7 @@ mod qp_post;
 mod queries;
 mod queue_limits;
 mod read_invalidate;
+mod rows;
 mod shared_endpoint;
 mod shared_endpoint_life;
 mod srq;
