@@ -33,15 +33,20 @@ pub(crate) const fn table<P: Platform>() -> NDK_MR_DISPATCH {
     }
 }
 
+const FLAGS: u32 = NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_REMOTE_WRITE | NDK_MR_FLAG_RDMA_READ_SINK;
+
 /// The rights of NDK_MR_FLAG_*. A remote-write flag contains local write. The read sink needs nothing here
 /// (NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED): the right it stands for is local write.
-fn access(flags: u32) -> Access {
+fn access(flags: u32) -> Result<Access, Error> {
+    if flags & !FLAGS != 0 {
+        return Err(Error::InvalidParameter);
+    }
     let remote_write = NDK_MR_FLAG_ALLOW_REMOTE_WRITE & !NDK_MR_FLAG_ALLOW_LOCAL_WRITE;
     let mut access = Access::empty();
     access.set(Access::LOCAL_WRITE, flags & (NDK_MR_FLAG_ALLOW_LOCAL_WRITE | NDK_MR_FLAG_RDMA_READ_SINK) != 0);
     access.set(Access::REMOTE_READ, flags & NDK_MR_FLAG_ALLOW_REMOTE_READ != 0);
     access.set(Access::REMOTE_WRITE, flags & remote_write != 0);
-    access
+    Ok(access)
 }
 
 /// NdkRegisterMr: always inline.
@@ -62,7 +67,7 @@ unsafe extern "system" fn register<P: Platform>(
     let base = unsafe { mdl::virtual_address::<P>(chain) };
     // SAFETY: the consumer's MDL chain.
     let runs = unsafe { runs::<P>(chain, length as u64) };
-    let registered = base.and_then(|base| MemoryRegion::register(mr, base, length as u64, access(flags), runs?));
+    let registered = base.and_then(|base| MemoryRegion::register(mr, base, length as u64, access(flags)?, runs?));
     status::status(registered)
 }
 

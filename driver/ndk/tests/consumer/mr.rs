@@ -58,7 +58,7 @@ fn a_chain_is_one_region() {
 }
 
 #[test]
-fn register_refuses_what_is_not_contiguous_or_too_short() {
+fn register_refuses_what_is_not_contiguous_or_too_short_or_unknown() {
     let world = World::new();
     let pd = world.adapter.create_pd().expect("a PD");
     let mr = pd.create_mr(false).expect("an MR");
@@ -73,6 +73,9 @@ fn register_refuses_what_is_not_contiguous_or_too_short() {
     assert_eq!(mr.register(&inside, 200, 0).wait(), STATUS_INVALID_PARAMETER);
     let empty = pages.mdl(0, 0, Buffer::INDEX);
     assert_eq!(mr.register(&empty, 1, 0).wait(), STATUS_INVALID_PARAMETER);
+    for unknown in [0x10, 0x8000_0000] {
+        assert_eq!(mr.register(&whole, PAGE_SIZE, unknown).wait(), STATUS_INVALID_PARAMETER);
+    }
     // The part before the hole will do.
     mr.register(&hole, PAGE_SIZE, 0).succeed();
     mr.close_now();

@@ -109,7 +109,7 @@ impl Session {
         let length = (length as usize).clamp(1, size - start);
         let mdl = self.memory[slot].pages.mdl(start, length, INDEX);
         let base = mdl.virtual_address();
-        let flags = u32::from(flags) % 16;
+        let flags = u32::from(flags) % 32;
         let number = self.number();
         self.step(
             |session| {
