@@ -75,11 +75,7 @@ const CHECKS: [(Bug, &[Check]); 5] = [
         Bug::OffByOne,
         &[
             Check { name: "access rule of the reference model", run: read_past_the_end, says: "buffer 0 differs" },
-            Check {
-                name: "fuzz target ndk_calls, on a checked-in input",
-                run: fuzzed,
-                says: "buffer 0 differs",
-            },
+            Check { name: "fuzz target ndk_calls, on a checked-in input", run: fuzzed, says: "buffer 0 differs" },
         ],
     ),
     (Bug::LeakedReference, &[Check { name: "closes of the reference model", run: refused_connect, says: "Closed(Qp" }]),

@@ -7,6 +7,7 @@
 
 mod connection;
 mod cq;
+mod end;
 mod memory;
 mod qp;
 mod srq;

@@ -1,4 +1,4 @@
-//! Queue pairs: posting, carrying out, flushing (4.4, 4.6, 4.9).
+//! Queue pairs: posting and carrying out (4.4, 4.6). `end.rs` flushes them.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use ndk_abi::{
 };
 
 use super::{
-    FastRegistration, Life, Mistake, Model, Object, Result,
+    FastRegistration, Life, Model, Object, Result,
     cq::Entry,
     memory::{Extent, Right, overlap},
     work::{Request, Sge, Work, total, unknown_flags},
@@ -58,8 +58,8 @@ pub(crate) struct Qp {
     pub(super) peer: Option<usize>,
     pub(super) connector: Option<usize>,
     pub(super) may_read: bool,
-    requests: VecDeque<Request>,
-    receives: VecDeque<Receive>,
+    pub(super) requests: VecDeque<Request>,
+    pub(super) receives: VecDeque<Receive>,
 }
 
 /// How a request ended: one of these statuses. `None`: it waits.
@@ -184,22 +184,6 @@ impl Model {
             }
             dead.into_iter().for_each(|qp| self.queue_failed(qp));
         }
-    }
-
-    /// One of its completion queues is dead: so is the queue pair.
-    fn queue_failed(&mut self, qp: usize) {
-        match self.qps[qp].phase {
-            Phase::Connected => self.abort(qp),
-            Phase::Idle | Phase::PeerGone => self.terminate(qp),
-            // It will be seen when it is connected.
-            Phase::Connecting | Phase::Dead => {}
-        }
-    }
-
-    /// Whether one of its completion queues is dead.
-    pub(super) fn has_failed_queue(&self, qp: usize) -> bool {
-        let qp = &self.qps[qp];
-        self.cqs[qp.receive_cq].is_dead() || self.cqs[qp.initiator_cq].is_dead()
     }
 
     /// The oldest request of a queue pair; false if there is none, or it waits.
@@ -363,7 +347,7 @@ impl Model {
         Ok(())
     }
 
-    fn complete_request(&mut self, qp: usize, request: &Request, failure: Option<Vec<NTSTATUS>>) {
+    pub(super) fn complete_request(&mut self, qp: usize, request: &Request, failure: Option<Vec<NTSTATUS>>) {
         if failure.is_none() && request.flags & NDK_OP_FLAG_SILENT_SUCCESS != 0 {
             return;
         }
@@ -379,7 +363,7 @@ impl Model {
         self.complete(self.qps[qp].initiator_cq, entry);
     }
 
-    fn complete_receive(
+    pub(super) fn complete_receive(
         &mut self,
         qp: usize,
         receive: &Receive,
@@ -392,31 +376,5 @@ impl Model {
         let token = invalidated.unwrap_or(0);
         let entry = Entry { qp, status, context: receive.context, kind, bytes, token, solicited };
         self.complete(self.qps[qp].receive_cq, entry);
-    }
-
-    /// NdkFlush: all that is posted is cancelled. Receives of a shared queue are not the queue pair's.
-    pub(crate) fn flush(&mut self, qp: usize) {
-        for request in std::mem::take(&mut self.qps[qp].requests) {
-            self.complete_request(qp, &request, Some(vec![STATUS_CANCELLED]));
-        }
-        if self.mistake == Some(Mistake::FlushKeepsReceives) {
-            return;
-        }
-        for receive in std::mem::take(&mut self.qps[qp].receives) {
-            self.complete_receive(qp, &receive, vec![STATUS_CANCELLED], 0, None, true);
-        }
-    }
-
-    /// This side has ended the connection, or it was aborted.
-    pub(super) fn terminate(&mut self, qp: usize) {
-        self.qps[qp].phase = Phase::Dead;
-        self.flush(qp);
-    }
-
-    /// A connected queue pair lives on until its connector is closed; others are flushed.
-    pub(super) fn close_qp(&mut self, qp: usize) {
-        if !matches!(self.qps[qp].phase, Phase::Connected | Phase::PeerGone) {
-            self.flush(qp);
-        }
     }
 }
