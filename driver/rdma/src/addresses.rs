@@ -18,7 +18,8 @@ impl<P: Platform> Default for Addresses<P> {
 impl<P: Platform> Addresses<P> {
     /// Adds an address; one that is there already stays. IRQL <= DISPATCH.
     pub(crate) fn add(&self, address: IpAddr) -> Result<(), Error> {
-        if address.is_unspecified() || address.is_multicast() {
+        let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+        if address.is_unspecified() || address.is_multicast() || is_broadcast {
             return Err(Error::InvalidAddress);
         }
         let mut larger = Slice::empty();
