@@ -6,7 +6,10 @@
  * C function of the host. Deferred calls, and so most callbacks, run at DISPATCH_LEVEL on threads of the library;
  * all threads of the program are at PASSIVE_LEVEL. What says PASSIVE_LEVEL below is not for callbacks.
  *
- * A broken rule is printed to stderr, and the process aborts.
+ * Creates, registrations, resizes and listens finish inline; connects, accepts, disconnects and closes may be pending. Logical
+ * addresses (NdkBuildLAM) are addresses of the process. A rule of the kernel, or of the exports below, that is broken is
+ * printed to stderr, and the process aborts; a pointer that is no NDK object, or one that was closed, is not noticed, as in a
+ * kernel.
  */
 #ifndef SOFTNDK_SIM_H
 #define SOFTNDK_SIM_H
@@ -55,7 +58,7 @@ void softndk_sim_free_mdl(void *mdl);
  * in the layout of Windows: a 16-bit family first, 2 (IPv4, 16 bytes) or 23 (IPv6, 28 bytes); the port is ignored.
  *
  * An NTSTATUS: STATUS_SUCCESS; STATUS_INVALID_PARAMETER for NULL or another family; STATUS_INVALID_ADDRESS for an
- * address that no interface can have; STATUS_INSUFFICIENT_RESOURCES.
+ * address that no interface can have (unspecified, multicast, broadcast); STATUS_INSUFFICIENT_RESOURCES.
  */
 int32_t softndk_sim_add_address(const struct sockaddr *address);
 
