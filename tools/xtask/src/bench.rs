@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::command::{cargo, output, run, step};
+use crate::command::{cargo, run, step};
 use crate::{instructions, paths};
 
 /// The benchmarks' program, built.
@@ -21,17 +22,21 @@ pub(crate) fn bench(as_json: bool, only: &str) -> Result<()> {
     let program = build()?;
     let path = paths::root().join("target/report/bench.json");
     fs::create_dir_all(path.parent().context("a report without a folder")?)?;
-    let mut command = std::process::Command::new(&program);
-    command.args(["--only", only, "--out"]).arg(&path);
-    let table = if as_json { output(command.arg("--json")).map(|_| None) } else { output(&mut command).map(Some) }?;
+    let mut command = Command::new(&program);
+    // Its progress goes to the terminal, its table is passed on below.
+    command.args(["--only", only, "--out"]).arg(&path).stderr(Stdio::inherit());
+    let output = command.output().context("the benchmarks do not start")?;
+    ensure!(output.status.success(), "the benchmarks ended with {}", output.status);
     let figures: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
     let counts = instructions::count(&program)?;
     let report = json!({ "figures": figures, "instructions": counts });
     let text = serde_json::to_string_pretty(&report)? + "\n";
     fs::write(&path, &text)?;
-    match table {
-        None => print!("{text}"),
-        Some(table) => println!("{table}\n{}\nreport: {}", instructions::table(&counts), path.display()),
+    if as_json {
+        print!("{text}");
+    } else {
+        let table = String::from_utf8_lossy(&output.stdout);
+        println!("{table}\n{}\nreport: {}", instructions::table(&counts), path.display());
     }
     Ok(())
 }
