@@ -1,4 +1,4 @@
-//! The advertised limits of completion queues and shared receive queues: each is reached, and not exceeded.
+//! The advertised limits of completion queues, queue pairs and shared receive queues: each is reached, and not exceeded.
 
 use ndk_abi::{
     ndkpi::NDK_CQ_NOTIFY_ERRORS,
@@ -10,7 +10,7 @@ use ndk_abi::{
 use ndk_provider::Provider;
 use simkernel::SimKernel;
 
-use crate::kit::{Cq, Options, Pair, QpSizes, Srq, Unconnected, World, sge};
+use crate::kit::{Cq, Options, Pair, Qp, QpSizes, Srq, Unconnected, World, sge};
 
 #[test]
 fn as_many_completion_queues_as_advertised() {
@@ -21,6 +21,22 @@ fn as_many_completion_queues_as_advertised() {
     cqs.pop().into_iter().for_each(Cq::close_now);
     cqs.push(world.adapter.create_cq(1).expect("in its place"));
     cqs.into_iter().for_each(Cq::close_now);
+}
+
+#[test]
+fn as_many_queue_pairs_as_advertised() {
+    let world = World::new();
+    let most = Provider::<SimKernel>::capabilities().MaxQpCount;
+    let (pd, cq) = (world.adapter.create_pd().expect("a PD"), world.adapter.create_cq(1).expect("a CQ"));
+    let sizes = QpSizes { receives: 1, requests: 1, receive_sges: 1, request_sges: 1, inline: 0 };
+    let create = || pd.create_qp(&cq, &cq, 0, sizes);
+    let mut qps: Vec<_> = (0..most).map(|_| create().expect("a QP")).collect();
+    assert_eq!(create().err(), Some(STATUS_INSUFFICIENT_RESOURCES));
+    qps.pop().into_iter().for_each(Qp::close_now);
+    qps.push(create().expect("in its place"));
+    qps.into_iter().for_each(Qp::close_now);
+    cq.close_now();
+    pd.close_now();
 }
 
 #[test]
