@@ -90,3 +90,33 @@ fn a_message_does_not_go_on_in_the_receive_after_a_flushed_one() {
         play(seed, |_, receiver| _ = receive(receiver, 1), |_, receiver| receiver.clone());
     }
 }
+
+/// Cancels sends that wait; a receive posted once the first of them is reported is not for that flush any more.
+#[test]
+fn a_flush_leaves_the_receives_that_come_later() {
+    for seed in seeds(600) {
+        let kernel = boot_seeded(seed);
+        let pages = Pages::new(2);
+        pages.write(0, &[1; MESSAGE]);
+        let (sender, receiver) = accepted(&kernel, &pages);
+        assert_eq!(Connector::complete_connect(&sender.connector, None), Ok(Outcome::Done));
+        (0..4).for_each(|number| send(&receiver, number).unwrap());
+        send(&sender, 0).unwrap();
+        kernel.flush_dpcs();
+        let mut seen = Vec::new();
+        scope(|scope| {
+            scope.spawn(|| QueuePair::flush(&receiver.queue_pair));
+            while seen.is_empty() {
+                pause();
+                seen = receiver.completions();
+            }
+            assert_eq!(receive(&receiver, 0), Ok(()), "seed {seed}");
+        });
+        kernel.flush_dpcs();
+        seen.extend(receiver.completions());
+        let ended = |kind| seen.iter().filter(move |seen| seen.kind == kind).map(|seen| seen.status);
+        assert!(ended(OperationKind::Send).eq([Err(Error::Canceled); 4]), "seed {seed}: {seen:?}");
+        assert!(ended(OperationKind::Receive).eq([Ok(())]), "seed {seed}: {seen:?}");
+        assert_eq!(pages.read(place(0), MESSAGE), [1; MESSAGE], "seed {seed}");
+    }
+}

@@ -129,7 +129,8 @@ impl<P: Platform> State<P> {
     fn request_flush(&mut self) {
         self.flush_requests = self.requests.len();
         self.flush_receives = self.own_receives.as_ref().map_or(0, ReceiveQueue::len);
-        self.flush_receive = true;
+        // One that comes later, while the lock is free in between, is not for this flush.
+        self.flush_receive = self.receive.is_some();
     }
 
     pub(crate) fn flushing_requests(&self) -> bool {
