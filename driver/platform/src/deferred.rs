@@ -24,12 +24,14 @@ const RUNS_PER_TURN: u32 = 64;
 
 /// An object with a deferred call.
 pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
-    /// Whether runs can lead to runs without end, so that threads must get their turn in between. Not of an object that only
-    /// passes on what runs of others, or threads, have brought: those others take turns.
-    const TAKES_TURNS: bool = true;
-
     /// The deferred call inside `self`.
     fn deferred(&self) -> &Deferred<P>;
+
+    /// Whether runs lead to more runs, without end or to a great number, so that threads must get their turn in between. Not
+    /// of an object that only passes on what runs of others, or threads, have brought: those others take turns.
+    fn takes_turns(&self) -> bool {
+        true
+    }
 
     /// Does what is due. Never runs twice at once for one object; runs again, later, if it was scheduled meanwhile. It must
     /// be bounded: what is left over is for another `schedule`. DISPATCH_LEVEL.
@@ -105,7 +107,7 @@ impl<P: Platform> Deferred<P> {
 /// Queues the DPC of an object in state QUEUED; the reference goes with it.
 fn queue<T: RunDeferred<P>, P: Platform>(object: Arc<T, P>) {
     let dpc = object.deferred().dpc.get();
-    let in_turn = T::TAKES_TURNS
+    let in_turn = object.takes_turns()
         && P::irql() >= DISPATCH_LEVEL
         && object.deferred().runs.fetch_add(1, Ordering::Relaxed) % RUNS_PER_TURN == RUNS_PER_TURN - 1;
     let _kept_by_dpc = Arc::into_raw(object);

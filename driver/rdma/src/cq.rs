@@ -264,11 +264,13 @@ impl<P: Platform> CompletionQueue<P> {
 }
 
 impl<P: Platform> RunDeferred<P> for CompletionQueue<P> {
-    /// Completions come from queue pairs, which take turns.
-    const TAKES_TURNS: bool = false;
-
     fn deferred(&self) -> &Deferred<P> {
         &self.deferred
+    }
+
+    /// Completions come from queue pairs, which take turns. A dead queue has them all to end, one in each run.
+    fn takes_turns(&self) -> bool {
+        self.has_failed()
     }
 
     fn run(this: &Arc<Self, P>, dispatch: &Dispatch<'_>) {

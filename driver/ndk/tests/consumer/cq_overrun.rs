@@ -153,7 +153,7 @@ fn overrun_frees_what_is_not_reported() {
     pair.close();
 }
 
-/// All queue pairs of a dead queue, however many, in steps that stay short.
+/// All queue pairs of a dead queue, however many, in steps that stay short, and between which threads get their turn.
 #[test]
 fn overrun_ends_all_queue_pairs() {
     const PAIRS: usize = 150;
@@ -176,8 +176,10 @@ fn overrun_ends_all_queue_pairs() {
         close_half(&pairs.swap_remove(index));
     }
     let killer = Killer::new(&world, shared.receive_cq);
+    let turns = world.session.ledger().dpc_turns;
     killer.kill(&world, 4);
     pairs.iter().for_each(Pair::assert_aborted);
+    assert_ne!(world.session.ledger().dpc_turns, turns, "no queue pair alone has that many runs");
     pairs.iter().for_each(close_half);
     killer.close();
     shared.close();
