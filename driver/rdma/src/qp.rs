@@ -336,6 +336,8 @@ impl<P: Platform> QueuePair<P> {
             None => {
                 let receive = state.own_receives.as_mut().and_then(ReceiveQueue::pop);
                 state.sender_waits = receive.is_none();
+                // One of those that a flush under way has still to cancel: it comes first.
+                state.flush_receive |= state.flush_receives > 0;
                 state.receives_taken(1);
                 receive
             }
