@@ -15,9 +15,14 @@ const SHARDS: usize = 64;
 const SEGMENTS: usize = 11;
 /// 64 shards of 16 * (2^11 - 1) entries leave room for every region, window and privileged token.
 const FIRST_ENTRIES: usize = 16;
-const _: () =
-    assert!(SHARDS * (segment_length(SEGMENTS) - FIRST_ENTRIES) >= (limits::MRS + limits::MWS + limits::PDS) as usize);
+const _: () = assert!(
+    SHARDS * (segment_length(SEGMENTS) - FIRST_ENTRIES - 2 * RESTING)
+        >= (limits::MRS + limits::MWS + limits::PDS) as usize
+);
 const KEY_BITS: u32 = 8;
+/// A shard rather grows than that one of fewer freed entries than these is used again: then a token comes back only after so
+/// many times 256 others of the shard, and to a region that is registered again and again after 64 times as many.
+const RESTING: usize = 64;
 
 /// What a token stands for.
 pub(crate) enum Target<P: Platform> {
@@ -68,12 +73,20 @@ struct Entries<P: Platform> {
     used: usize,
     /// The first entry that was never used.
     fresh: Option<u32>,
-    /// The first one that is free again after a region or a domain had it.
-    free: Option<u32>,
-    /// And after a window had it. Such an entry is for windows only: their binds soon have used up all keys, so that an old
+    /// Those that are free again after a region or a domain had them.
+    freed: Freed,
+    /// And after a window had them. Such an entry is for windows only: their binds soon have used up all keys, so that an old
     /// token of a region that had the entry before, or of the window, could name the region that gets it next. A window's old
     /// token, as all of them, is good for the peer of the queue pair that bound it, and for what is bound then.
-    free_window: Option<u32>,
+    freed_by_windows: Freed,
+}
+
+/// Freed entries, linked from the one that was freed first to the one that was last.
+#[derive(Default)]
+struct Freed {
+    first: Option<u32>,
+    last: Option<u32>,
+    length: usize,
 }
 
 /// The table of a device.
@@ -90,8 +103,8 @@ impl<P: Platform> Tokens<P> {
                 segments: [const { Slice::empty() }; SEGMENTS],
                 used: 0,
                 fresh: None,
-                free: None,
-                free_window: None,
+                freed: Freed::default(),
+                freed_by_windows: Freed::default(),
             }))
         };
         Ok(Self { shards: Slice::from_fn(SHARDS, empty)?, next_shard: AtomicUsize::new(0) })
@@ -134,24 +147,31 @@ impl<P: Platform> Tokens<P> {
         let lock = &self.shards.get(shard).ok_or(Error::InternalError)?.0;
         let for_window = matches!(target, Some(Target::Window(_)));
         let mut spare = Slice::empty();
+        let mut no_memory = None;
         loop {
             let mut entries = lock.lock();
-            if let Some(slot) = entries.take_free(for_window) {
+            if let Some(slot) = entries.take_free(for_window, no_memory.is_none()) {
                 let entry = entries.get_mut(slot as usize).ok_or(Error::InternalError)?;
                 entry.content = Content::Used(target.take().ok_or(Error::InternalError)?);
                 entry.key = entry.key.wrapping_add(1);
                 let key = entry.key;
                 return join(shard, slot as usize, key).map(Some);
             }
-            if entries.used >= SEGMENTS {
+            if !entries.can_grow() {
                 return Ok(None);
+            }
+            if let Some(error) = no_memory {
+                return Err(error);
             }
             entries.grow(&mut spare);
             let (grown, needed) = (entries.fresh.is_some(), entries.used);
             drop(entries);
             // Made, and if somebody else was faster freed, without the lock.
             if !grown {
-                spare = new_segment(needed)?;
+                match new_segment(needed) {
+                    Ok(segment) => spare = segment,
+                    Err(error) => no_memory = Some(error),
+                }
             }
         }
     }
@@ -159,13 +179,9 @@ impl<P: Platform> Tokens<P> {
     fn remove(&self, token: u32) {
         if let Some((shard, slot, _)) = split(token)
             && let Some(shard) = self.shards.get(shard)
-            && let Ok(number) = u32::try_from(slot)
         {
             let mut entries = shard.0.lock();
-            let content = entries.get_mut(slot).map(|entry| &entry.content);
-            let of_window = matches!(content, Some(Content::Used(Target::Window(_))));
-            let rest = entries.freed(of_window).replace(number);
-            let old = entries.get_mut(slot).map(|entry| core::mem::replace(&mut entry.content, Content::Free(rest)));
+            let old = entries.free(slot);
             drop(entries);
             drop(old);
         }
@@ -178,18 +194,45 @@ impl<P: Platform> Entries<P> {
         self.segments.get_mut(segment)?.get_mut(index)
     }
 
-    /// The first of the free entries that windows, or others, have had.
-    fn freed(&mut self, by_window: bool) -> &mut Option<u32> {
-        if by_window { &mut self.free_window } else { &mut self.free }
+    /// The free entries that windows, or others, have had.
+    fn freed(&mut self, by_windows: bool) -> &mut Freed {
+        if by_windows { &mut self.freed_by_windows } else { &mut self.freed }
     }
 
-    /// Takes a free entry out.
-    fn take_free(&mut self, for_window: bool) -> Option<u32> {
-        let freed = *self.freed(for_window);
-        let slot = freed.or(self.fresh)?;
+    fn can_grow(&self) -> bool {
+        self.used < SEGMENTS
+    }
+
+    /// Takes a free entry out; `None`: the shard has to grow, if it `may_grow`.
+    fn take_free(&mut self, for_window: bool, may_grow: bool) -> Option<u32> {
+        let may_rest = self.fresh.is_some() || (may_grow && self.can_grow());
+        let freed = self.freed(for_window);
+        let again = !may_rest || freed.length >= RESTING;
+        let slot = if again { freed.first? } else { self.fresh? };
         let Content::Free(next) = self.get_mut(slot as usize)?.content else { return None };
-        *(if freed.is_some() { self.freed(for_window) } else { &mut self.fresh }) = next;
+        if again {
+            let freed = self.freed(for_window);
+            freed.first = next;
+            freed.last = freed.last.filter(|_| next.is_some());
+            freed.length = freed.length.saturating_sub(1);
+        } else {
+            self.fresh = next;
+        }
         Some(slot)
+    }
+
+    /// Frees an entry; gives what it was for.
+    fn free(&mut self, slot: usize) -> Option<Content<P>> {
+        let number = u32::try_from(slot).ok()?;
+        let old = core::mem::replace(&mut self.get_mut(slot)?.content, Content::Free(None));
+        let by_window = matches!(old, Content::Used(Target::Window(_)));
+        let freed = self.freed(by_window);
+        freed.length = freed.length.saturating_add(1);
+        match freed.last.replace(number) {
+            None => freed.first = Some(number),
+            Some(last) => self.get_mut(last as usize)?.content = Content::Free(Some(number)),
+        }
+        Some(old)
     }
 
     /// Makes `spare` the next segment, if it is the one that comes next.

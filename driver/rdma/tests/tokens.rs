@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::{HashMap, HashSet};
+
 use simkernel::{Pages, SimKernel, boot};
 use soft_rdma::{Access, Connector, Flags, MemoryRegion, MemoryWindow, Outcome, Part, Post, QueuePair};
 
@@ -40,4 +42,38 @@ fn binds_do_not_bring_back_the_token_of_a_region() {
     drop(windows);
     let regions: Vec<_> = (0..64).map(|_| registered(&side)).collect();
     assert!(regions.iter().all(|region| region.token() != old), "{old:#x} is back");
+}
+
+/// Places in the table that are used in turn, by a region or a window that is alone: 64 in each of 64 shards.
+const PLACES: usize = 64 * 64;
+
+/// A peer's old token gets nowhere until all keys of its place have been used, which therefore is not soon.
+#[test]
+fn freed_places_rest() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let (side, _peer) = accepted(&kernel, &pages);
+    assert_eq!(Connector::complete_connect(&side.connector, None), Ok(Outcome::Done));
+    let place = |token: u32| token >> 8;
+    let regions: Vec<_> = (0..3 * PLACES).map(|_| place(registered(&side).token())).collect();
+    let window = |_| {
+        let token = bind(&side, &MemoryWindow::new(&side.pd).unwrap());
+        kernel.flush_dpcs();
+        assert_eq!(side.completions().len(), 1);
+        place(token)
+    };
+    let windows: Vec<_> = (0..2 * PLACES).map(window).collect();
+    for places in [&regions, &windows] {
+        let mut last = HashMap::new();
+        for (now, place) in places.iter().enumerate() {
+            let before = last.insert(place, now);
+            assert!(
+                before.is_none_or(|before| now - before >= PLACES - 64),
+                "{place} again after {before:?}, at {now}"
+            );
+        }
+    }
+    let regions: HashSet<_> = regions.into_iter().collect();
+    assert!(windows.iter().all(|place| !regions.contains(place)));
+    assert!(regions.len() < 2 * PLACES, "the table does not grow without end");
 }
