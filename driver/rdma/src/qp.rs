@@ -393,7 +393,7 @@ impl<P: Platform> State<P> {
         &mut self,
         sizes: &InitiatorSizes,
         sges: &[Sge],
-        request: InitiatorRequest<P>,
+        mut request: InitiatorRequest<P>,
     ) -> Result<(), (Error, InitiatorRequest<P>)> {
         if self.phase != Phase::Connected {
             return Err((Error::ConnectionInvalid, request));
@@ -410,7 +410,7 @@ impl<P: Platform> State<P> {
         if stored.is_none() {
             return Err((Error::AccessViolation, request));
         }
-        if let Operation::Bind(bind) = &request.operation {
+        if let Operation::Bind(bind) = &mut request.operation {
             bind.announce();
         }
         self.requests.push(request).map_err(|request| (Error::QueueFull, request))

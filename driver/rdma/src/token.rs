@@ -121,15 +121,6 @@ impl<P: Platform> Tokens<P> {
         }
     }
 
-    /// Gives the entry of `token`, which its owner has, a new key: the new token. Allocates nothing.
-    pub(crate) fn renew(&self, token: u32) -> Option<u32> {
-        let (shard, slot, _) = split(token)?;
-        let mut entries = self.shards.get(shard)?.0.lock();
-        let entry = entries.get_mut(slot)?;
-        entry.key = entry.key.wrapping_add(1);
-        join(shard, slot, entry.key).ok()
-    }
-
     fn insert(&self, target: Target<P>) -> Result<u32, Error> {
         let start = self.next_shard.fetch_add(1, Ordering::Relaxed);
         let mut target = Some(target);
@@ -177,11 +168,11 @@ impl<P: Platform> Tokens<P> {
     }
 
     fn remove(&self, token: u32) {
-        if let Some((shard, slot, _)) = split(token)
+        if let Some((shard, slot, key)) = split(token)
             && let Some(shard) = self.shards.get(shard)
         {
             let mut entries = shard.0.lock();
-            let old = entries.free(slot);
+            let old = entries.free(slot, key);
             drop(entries);
             drop(old);
         }
@@ -221,10 +212,12 @@ impl<P: Platform> Entries<P> {
         Some(slot)
     }
 
-    /// Frees an entry; gives what it was for.
-    fn free(&mut self, slot: usize) -> Option<Content<P>> {
+    /// Frees an entry, of which `key` was the last; gives what it was for.
+    fn free(&mut self, slot: usize, key: u8) -> Option<Content<P>> {
         let number = u32::try_from(slot).ok()?;
-        let old = core::mem::replace(&mut self.get_mut(slot)?.content, Content::Free(None));
+        let entry = self.get_mut(slot)?;
+        entry.key = key;
+        let old = core::mem::replace(&mut entry.content, Content::Free(None));
         let by_window = matches!(old, Content::Used(Target::Window(_)));
         let freed = self.freed(by_window);
         freed.length = freed.length.saturating_add(1);
@@ -287,6 +280,14 @@ impl<P: Platform> Token<P> {
     }
 
     pub(crate) fn value(&self) -> u32 {
+        self.value
+    }
+
+    /// Takes the next key: the new token. The table learns it at the end: it looks at no window's key. Takes no lock.
+    pub(crate) fn renew(&mut self) -> u32 {
+        let [key, index @ ..] = self.value.to_le_bytes();
+        let [second, third, fourth] = index;
+        self.value = u32::from_le_bytes([key.wrapping_add(1), second, third, fourth]);
         self.value
     }
 }

@@ -89,6 +89,7 @@ pub(crate) struct Bind<P: Platform> {
     window: Arc<MemoryWindow<P>, P>,
     region: Arc<MemoryRegion<P>, P>,
     part: Part,
+    /// 0 until it is announced.
     token: u32,
 }
 
@@ -122,7 +123,7 @@ impl<P: Platform> MemoryWindow<P> {
         &self.pd
     }
 
-    /// Checks a bind that is being posted by a queue pair of `pd`, and gives it a token of its own.
+    /// Checks a bind that is being posted by a queue pair of `pd`.
     pub(crate) fn stage(
         this: &Arc<Self, P>,
         pd: &Arc<ProtectionDomain<P>, P>,
@@ -136,9 +137,7 @@ impl<P: Platform> MemoryWindow<P> {
             return Err(Error::AccessViolation);
         }
         region.may_bind(part)?;
-        let place = this.state.lock().place.as_ref().map(Token::value).ok_or(Error::InternalError)?;
-        let token = pd.adapter().device().tokens().renew(place).ok_or(Error::InternalError)?;
-        Ok(Bind { window: this.clone(), region: region.clone(), part, token })
+        Ok(Bind { window: this.clone(), region: region.clone(), part, token: 0 })
     }
 
     /// Ends the binding. Only when the answer is `Done` no access is under way any more.
@@ -204,9 +203,11 @@ impl<P: Platform> Binding<P> {
 }
 
 impl<P: Platform> Bind<P> {
-    /// The post was accepted: from here on the consumer gets the new token.
-    pub(crate) fn announce(&self) {
-        self.window.state.lock().posted = self.token;
+    /// The post is accepted: only now it uses up a key. From here on the consumer gets the new token.
+    pub(crate) fn announce(&mut self) {
+        let mut state = self.window.state.lock();
+        self.token = state.place.as_mut().map_or(0, Token::renew);
+        state.posted = self.token;
     }
 
     /// Carries the bind out. A window that is bound is invalidated first; `Busy` as for an invalidation.

@@ -5,7 +5,7 @@ mod common;
 use std::collections::{HashMap, HashSet};
 
 use simkernel::{Pages, SimKernel, boot};
-use soft_rdma::{Access, Connector, Flags, MemoryRegion, MemoryWindow, Outcome, Part, Post, QueuePair};
+use soft_rdma::{Access, Connector, Error, Flags, MemoryRegion, MemoryWindow, Outcome, Part, Post, QueuePair};
 
 use common::{Arc, BASE, Side, accepted};
 
@@ -42,6 +42,29 @@ fn binds_do_not_bring_back_the_token_of_a_region() {
     drop(windows);
     let regions: Vec<_> = (0..64).map(|_| registered(&side)).collect();
     assert!(regions.iter().all(|region| region.token() != old), "{old:#x} is back");
+}
+
+/// A bind that is not accepted uses up no key: else the token of the binding would soon come again.
+#[test]
+fn a_refused_bind_leaves_the_token_alone() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let (side, peer) = accepted(&kernel, &pages);
+    assert_eq!(Connector::complete_connect(&side.connector, None), Ok(Outcome::Done));
+    let window = MemoryWindow::new(&side.pd).unwrap();
+    let bound = bind(&side, &window);
+    kernel.flush_dpcs();
+    // They wait for receives, and fill the queue.
+    let post = |post| QueuePair::post(&side.queue_pair, 2, &[], Flags::empty(), post);
+    while post(Post::Send(None)).is_ok() {}
+    for _ in 0..255 {
+        let part = Part { address: BASE, length: 64, access: Access::empty() };
+        assert_eq!(post(Post::Bind(&window, &side.region, part)), Err(Error::QueueFull));
+        assert_eq!(window.token(), bound);
+    }
+    peer.queue_pair.post_receive(3, &[]).unwrap();
+    kernel.flush_dpcs();
+    assert_ne!(bind(&side, &window), bound);
 }
 
 /// Places in the table that are used in turn, by a region or a window that is alone: 64 in each of 64 shards.
