@@ -403,7 +403,7 @@ impl<P: Platform> State<P> {
         }
         let Some(slot) = self.requests.next_slot() else { return Err((Error::QueueFull, request)) };
         let stored = if request.flags.contains(Flags::INLINE) {
-            self.store_inline(slot, sizes, sges)
+            self.store_inline(slot, sizes, sges, request.length)
         } else {
             self.store_sges(slot, sizes, sges)
         };
@@ -424,14 +424,16 @@ impl<P: Platform> State<P> {
         Some(())
     }
 
-    fn store_inline(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {
-        let mut at = slot.checked_mul(sizes.inline_data as usize)?;
-        for sge in sges.iter().filter(|sge| sge.length > 0) {
-            let end = at.checked_add(sge.length as usize)?;
-            memory::read_inline(self.inline.get_mut(at..end)?, sge.address).ok()?;
-            at = end;
+    /// `None`, too, if the list does not have `length` bytes any more: it is the consumer's, who may write to it meanwhile.
+    fn store_inline(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge], length: u32) -> Option<()> {
+        let first = slot.checked_mul(sizes.inline_data as usize)?;
+        let mut free = self.inline.get_mut(first..first.checked_add(length as usize)?)?;
+        for Sge { address, length, .. } in sges.iter().copied().filter(|sge| sge.length > 0) {
+            let (place, rest) = free.split_at_mut_checked(length as usize)?;
+            memory::read_inline(place, address).ok()?;
+            free = rest;
         }
-        Some(())
+        free.is_empty().then_some(())
     }
 
     /// The SGEs of the request in `slot`.

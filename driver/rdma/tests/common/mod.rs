@@ -50,6 +50,8 @@ pub(crate) struct Side {
 }
 
 pub(crate) const BASE: u64 = 0x1000;
+/// Bytes of inline data per request.
+pub(crate) const INLINE: usize = 8;
 
 impl Side {
     /// `length` bytes of the region.
@@ -69,7 +71,7 @@ fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<SimKernel>>,
     // SAFETY: `count` touches none of its arguments.
     let notify = unsafe { Callback::new(count, std::ptr::null(), std::ptr::null_mut()) };
     let cq = CompletionQueue::new(adapter, 16, notify).unwrap();
-    let sizes = InitiatorSizes { depth: 8, sges: 2, inline_data: 0 };
+    let sizes = InitiatorSizes { depth: 8, sges: 2, inline_data: INLINE as u32 };
     let queue_pair = QueuePair::new(&pd, &cq, &cq, 0, sizes, ReceiveSource::Own { depth: 8, sges: 2 }).unwrap();
     let region = MemoryRegion::new(&pd, false).unwrap();
     // SAFETY: the pages outlive the region in every test here.
