@@ -267,7 +267,7 @@ unsafe impl Platform for Windows {
         // SAFETY: valid, by contract.
         let dpc = unsafe { &raw mut (*timer).dpc.kernel };
         // Negative: from now on, in units of 100 ns.
-        let due = LARGE_INTEGER { QuadPart: i64::from(microseconds) * -10 };
+        let due = LARGE_INTEGER { QuadPart: i64::from(microseconds).saturating_mul(-10) };
         // SAFETY: initialised, not set, and kept until the routine is entered or the timer cancelled, by contract.
         let _was_set = unsafe { KeSetTimer(kernel, due, dpc) };
     }
