@@ -13,8 +13,9 @@ use crate::{instructions, paths};
 /// The benchmarks' program, built.
 pub(crate) fn build() -> Result<PathBuf> {
     let root = paths::root();
-    step("building the benchmarks", || run(cargo(&root).args(["build", "--release", "--package", "softndk-bench"])))?;
-    Ok(root.join("target/release/softndk-bench"))
+    let build = ["build", "--profile", "measured", "--package", "softndk-bench"];
+    step("building the benchmarks", || run(cargo(&root).args(build)))?;
+    Ok(root.join("target/measured/softndk-bench"))
 }
 
 /// Measures, prints a table or JSON, and writes target/report/bench.json.
