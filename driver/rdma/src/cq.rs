@@ -153,20 +153,25 @@ impl<P: Platform> CompletionQueue<P> {
         if state.failed.is_some() {
             return 0;
         }
+        let queued_before = state.queued;
+        let mut overrun = false;
         let mut added = 0usize;
         for completion in completions {
-            if state.ring.push(completion).is_err() {
-                Self::fail(this, &mut state, Error::BufferOverflow);
+            overrun = state.ring.push(completion).is_err();
+            if overrun {
                 break;
             }
             added = added.saturating_add(1);
-            state.queued = state.queued.wrapping_add(1);
             if completion.solicited {
-                state.solicited = state.queued;
+                state.solicited = queued_before.wrapping_add(added as u64);
                 if completion.status.is_err() {
-                    state.error = state.queued;
+                    state.error = state.solicited;
                 }
             }
+        }
+        state.queued = queued_before.wrapping_add(added as u64);
+        if overrun {
+            Self::fail(this, &mut state, Error::BufferOverflow);
         }
         this.waiting.store(state.ring.len(), Ordering::Release);
         Self::notify_if_due(this, &mut state);
@@ -209,20 +214,17 @@ impl<P: Platform> CompletionQueue<P> {
         while taken < results && self.waiting.load(Ordering::Acquire) > 0 {
             let mut batch = [None; POLL_BATCH];
             let mut state = self.state.lock();
-            let mut found = 0usize;
-            for place in batch.iter_mut().take(results.saturating_sub(taken)) {
-                let Some((_, completion)) = state.ring.get(found) else { break };
-                *place = Some(*completion);
-                found = found.saturating_add(1);
-            }
+            let wanted = POLL_BATCH.min(results.saturating_sub(taken));
+            let found = state.ring.copy_oldest(batch.get_mut(..wanted).unwrap_or_default());
             state.ring.skip(found);
             state.taken = state.taken.wrapping_add(found as u64);
             self.waiting.store(state.ring.len(), Ordering::Release);
             drop(state);
             if planted::is(Bug::OutOfOrder) {
-                batch.reverse();
+                batch.get_mut(..found).unwrap_or_default().reverse();
             }
-            for completion in batch.into_iter().flatten() {
+            // By reference, and no further than filled: an iterator over the array itself copies all of it.
+            for &completion in batch.iter().take(found).flatten() {
                 take(taken, completion);
                 taken = taken.saturating_add(1);
             }

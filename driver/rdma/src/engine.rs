@@ -5,6 +5,8 @@
 
 mod batch;
 
+pub(crate) use batch::SMALL_SEND_BYTES;
+
 use batch::Batch;
 use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, Weak};
 
@@ -101,19 +103,21 @@ impl<P: Platform> QueuePair<P> {
             return Step::Idle;
         }
         let done = state.done;
-        let Some((slot, request)) = state.requests.front_mut() else { return Step::Idle };
+        let Some((slot, &request)) = state.requests.front() else { return Step::Idle };
         let flags = request.flags;
         let inlined = flags.contains(Flags::INLINE);
         let mut part = Part { length: request.length, done, local: None, inline: inlined, invalidate: None };
-        let sges = request.sges;
-        let job = match &mut request.operation {
-            Operation::Send(token) => Job::Send { invalidate: *token, solicited: flags.contains(Flags::SOLICIT) },
-            Operation::Read(remote) => Job::Read(*remote),
-            Operation::Write(remote) => Job::Write(*remote),
-            Operation::FastRegister(region, mapping) => Job::FastRegister(region.clone(), mapping.take()),
-            Operation::Bind(bind) => Job::Bind(bind.clone()),
-            Operation::Invalidate(region) => Job::Invalidate(region.clone()),
-            Operation::InvalidateWindow(window) => Job::InvalidateWindow(window.clone()),
+        let solicited = flags.contains(Flags::SOLICIT);
+        let job = match state.operation_mut(slot) {
+            // A small send that no row could take.
+            None => Job::Send { invalidate: None, solicited },
+            Some(Operation::Send(token)) => Job::Send { invalidate: *token, solicited },
+            Some(Operation::Read(remote)) => Job::Read(*remote),
+            Some(Operation::Write(remote)) => Job::Write(*remote),
+            Some(Operation::FastRegister(region, mapping)) => Job::FastRegister(region.clone(), mapping.take()),
+            Some(Operation::Bind(bind)) => Job::Bind(bind.clone()),
+            Some(Operation::Invalidate(region)) => Job::Invalidate(region.clone()),
+            Some(Operation::InvalidateWindow(window)) => Job::InvalidateWindow(window.clone()),
         };
         if part.inline {
             let bytes = state.inline_of(slot, part.length, this.sizes().inline_data).unwrap_or(&[]);
@@ -124,7 +128,7 @@ impl<P: Platform> QueuePair<P> {
             }
         } else {
             let mut cursor = state.cursor;
-            let sges = state.sges_of(slot, sges, this.sizes().sges).unwrap_or(&[]);
+            let sges = state.sges_of(slot, request.sges, this.sizes().sges).unwrap_or(&[]);
             part.local = cursor.piece(sges);
             part.invalidate = sges.first().filter(|_| flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
             state.cursor = cursor;
@@ -171,13 +175,13 @@ impl<P: Platform> QueuePair<P> {
             }
             Progress::Complete => {
                 finished = state.finish_oldest();
-                fatal |= this.report(finished.as_ref(), Ok(()));
+                fatal |= this.report(finished.as_ref().map(|(request, _)| request), Ok(()));
                 counters.moved(this.meter, 0, 1);
                 Step::Moved(0)
             }
             Progress::Failed(error) => {
                 finished = state.finish_oldest();
-                this.report(finished.as_ref(), Err(error));
+                this.report(finished.as_ref().map(|(request, _)| request), Err(error));
                 fatal = true;
                 Step::Idle
             }
@@ -193,7 +197,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Reports a request; true if its completion queue could not take it.
-    fn report(&self, request: Option<&InitiatorRequest<P>>, status: Status) -> bool {
+    fn report(&self, request: Option<&InitiatorRequest>, status: Status) -> bool {
         request.is_some_and(|request| self.complete_request(request, status).is_err())
     }
 

@@ -12,6 +12,7 @@ use crate::{
     counts::{Count, Kind},
     cq::Member,
     device::Meter,
+    engine::SMALL_SEND_BYTES,
     limits, memory,
     receive_queue::ReceiveQueue,
     request::{Cursor, InitiatorRequest, Operation, Receive, SgeList, total},
@@ -76,8 +77,9 @@ pub(crate) struct State<P: Platform> {
     pub(crate) connector: Option<Weak<Connector<P>, P>>,
     /// The agreed outbound read limit is not 0. More is not needed: reads run one after the other.
     may_read: bool,
-    pub(crate) requests: Ring<InitiatorRequest<P>, P>,
-    sges: Slice<Sge, P>,
+    pub(crate) requests: Ring<InitiatorRequest, P>,
+    operations: Slice<Option<Operation<P>>, P>,
+    pub(crate) sges: Slice<Sge, P>,
     inline: Slice<u8, P>,
     /// Bytes of the oldest request that are done, and where in its SGEs that is.
     pub(crate) done: u64,
@@ -135,6 +137,7 @@ impl<P: Platform> QueuePair<P> {
             connector: None,
             may_read: false,
             requests: Ring::new(depth)?,
+            operations: Slice::from_fn(depth, |_| None)?,
             sges: Slice::filled(slots(sizes.sges)?, Sge::default())?,
             inline: Slice::filled(slots(sizes.inline_data)?, 0)?,
             done: 0,
@@ -185,10 +188,20 @@ impl<P: Platform> QueuePair<P> {
         result
     }
 
+    #[inline]
     fn enqueue(&self, context: usize, sges: &[Sge], flags: Flags, post: Post<'_, P>) -> Result<(), Error> {
         if !post.allowed_flags().contains(flags) {
             return Err(Error::InvalidFlags);
         }
+        match (&post, sges) {
+            (Post::Send(None), &[sge]) if self.is_small(sge, flags) => self.enqueue_small(context, sge, flags),
+            _ => self.enqueue_other(context, sges, flags, post),
+        }
+    }
+
+    /// Posts what is not a small send. Apart, so that a small one does not pay for what this needs.
+    #[inline(never)]
+    fn enqueue_other(&self, context: usize, sges: &[Sge], flags: Flags, post: Post<'_, P>) -> Result<(), Error> {
         let inline = flags.contains(Flags::INLINE);
         if !inline && sges.len() > self.sizes.sges as usize {
             return Err(Error::TooManySges);
@@ -216,7 +229,36 @@ impl<P: Platform> QueuePair<P> {
         }
         let length = u32::try_from(length).ok().filter(|&length| length <= limits::TRANSFER_LENGTH);
         let length = length.ok_or(Error::BufferOverflow)?;
-        let operation = match post {
+        let request =
+            InitiatorRequest { context, flags, length, sges: sges.len() as u32, kind: post.kind(), small: false };
+        // Declared before the lock is taken: a refused one is given up after it, as it may hold the last reference to a region.
+        let mut operation = Some(self.stage(post)?);
+        self.state.lock().enqueue(&self.sizes, sges, request, &mut operation)
+    }
+
+    /// Whether a send without invalidation is one for a row (see `engine/batch.rs`).
+    #[inline]
+    fn is_small(&self, sge: Sge, flags: Flags) -> bool {
+        sge.length <= SMALL_SEND_BYTES && !flags.contains(Flags::INLINE) && self.sizes.sges > 0
+    }
+
+    /// Posts a small send: the usual case, which needs none of what others do.
+    #[inline]
+    fn enqueue_small(&self, context: usize, sge: Sge, flags: Flags) -> Result<(), Error> {
+        if self.has_failed_queue() {
+            return Err(Error::ConnectionInvalid);
+        }
+        let kind = OperationKind::Send;
+        let request = InitiatorRequest { context, flags, length: sge.length, sges: 1, kind, small: true };
+        let mut state = self.state.lock();
+        let slot = state.slot_for(kind)?;
+        let place = slot.checked_mul(self.sizes.sges as usize).and_then(|place| state.sges.get_mut(place));
+        *place.ok_or(Error::InternalError)? = sge;
+        state.requests.push(request).map_err(|_| Error::QueueFull)
+    }
+
+    fn stage(&self, post: Post<'_, P>) -> Result<Operation<P>, Error> {
+        Ok(match post {
             Post::Send(invalidate) => Operation::Send(invalidate),
             Post::Read(remote) => Operation::Read(remote),
             Post::Write(remote) => Operation::Write(remote),
@@ -233,15 +275,6 @@ impl<P: Platform> QueuePair<P> {
                 self.owns(region.pd())?;
                 Operation::FastRegister(region.clone(), Some(region.stage(&registration)?))
             }
-        };
-        let request = InitiatorRequest { context, flags, operation, sges: sges.len(), length };
-        let mut state = self.state.lock();
-        let result = state.enqueue(&self.sizes, sges, request);
-        drop(state);
-        result.map_err(|(error, refused)| {
-            // Given up here, without the lock: it may hold the last reference to a region.
-            drop(refused);
-            error
         })
     }
 
@@ -358,11 +391,11 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Reports a finished initiator request; silent success is not reported.
-    pub(crate) fn complete_request(&self, request: &InitiatorRequest<P>, status: Status) -> Result<(), Error> {
+    pub(crate) fn complete_request(&self, request: &InitiatorRequest, status: Status) -> Result<(), Error> {
         if status.is_ok() && request.flags.contains(Flags::SILENT_SUCCESS) {
             return Ok(());
         }
-        let succeeded = self.succeeded(request.operation.kind(), request.context);
+        let succeeded = self.succeeded(request.kind, request.context);
         let completion = Completion { status, solicited: status.is_err(), ..succeeded };
         CompletionQueue::push(&self.initiator_cq, completion)
     }
@@ -389,31 +422,38 @@ impl<P: Platform> QueuePair<P> {
 }
 
 impl<P: Platform> State<P> {
+    /// The slot that a request of this kind takes.
+    #[inline]
+    fn slot_for(&self, kind: OperationKind) -> Result<usize, Error> {
+        if self.phase != Phase::Connected {
+            return Err(Error::ConnectionInvalid);
+        }
+        if kind == OperationKind::Read && !self.may_read {
+            return Err(Error::InvalidDeviceRequest);
+        }
+        self.requests.next_slot().ok_or(Error::QueueFull)
+    }
+
     fn enqueue(
         &mut self,
         sizes: &InitiatorSizes,
         sges: &[Sge],
-        mut request: InitiatorRequest<P>,
-    ) -> Result<(), (Error, InitiatorRequest<P>)> {
-        if self.phase != Phase::Connected {
-            return Err((Error::ConnectionInvalid, request));
-        }
-        if matches!(request.operation, Operation::Read(_)) && !self.may_read {
-            return Err((Error::InvalidDeviceRequest, request));
-        }
-        let Some(slot) = self.requests.next_slot() else { return Err((Error::QueueFull, request)) };
+        request: InitiatorRequest,
+        operation: &mut Option<Operation<P>>,
+    ) -> Result<(), Error> {
+        let slot = self.slot_for(request.kind)?;
         let stored = if request.flags.contains(Flags::INLINE) {
             self.store_inline(slot, sizes, sges, request.length)
         } else {
             self.store_sges(slot, sizes, sges)
         };
-        if stored.is_none() {
-            return Err((Error::AccessViolation, request));
-        }
-        if let Operation::Bind(bind) = &mut request.operation {
+        stored.ok_or(Error::AccessViolation)?;
+        if let Some(Operation::Bind(bind)) = operation {
             bind.announce();
         }
-        self.requests.push(request).map_err(|request| (Error::QueueFull, request))
+        // The place is empty: `finish_oldest` took what was there.
+        core::mem::swap(self.operations.get_mut(slot).ok_or(Error::InternalError)?, operation);
+        self.requests.push(request).map_err(|_| Error::QueueFull)
     }
 
     fn store_sges(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {
@@ -437,9 +477,9 @@ impl<P: Platform> State<P> {
     }
 
     /// The SGEs of the request in `slot`.
-    pub(crate) fn sges_of(&self, slot: usize, sges: usize, per_request: u32) -> Option<&[Sge]> {
+    pub(crate) fn sges_of(&self, slot: usize, sges: u32, per_request: u32) -> Option<&[Sge]> {
         let first = slot.checked_mul(per_request as usize)?;
-        self.sges.get(first..first.checked_add(sges)?)
+        self.sges.get(first..first.checked_add(sges as usize)?)
     }
 
     /// The inline bytes of the request in `slot`.
@@ -466,18 +506,26 @@ impl<P: Platform> State<P> {
         self.flush_receives = self.flush_receives.saturating_sub(count);
     }
 
-    /// Removes the `count` oldest requests, sends that have ended. They hold no references: none could be the last.
+    /// What the request in `slot` does.
+    pub(crate) fn operation_mut(&mut self, slot: usize) -> Option<&mut Operation<P>> {
+        self.operations.get_mut(slot)?.as_mut()
+    }
+
+    /// Removes the `count` oldest requests, small sends that have ended.
     pub(crate) fn sends_done(&mut self, count: usize) {
         self.restart();
         self.flush_requests = self.flush_requests.saturating_sub(count);
-        self.requests.forget(count);
+        self.requests.skip(count);
     }
 
-    /// Removes the oldest request, which has ended.
-    pub(crate) fn finish_oldest(&mut self) -> Option<InitiatorRequest<P>> {
+    /// Removes the oldest request, which has ended. Its operation is to be dropped without the lock.
+    pub(crate) fn finish_oldest(&mut self) -> Option<(InitiatorRequest, Option<Operation<P>>)> {
         self.restart();
         self.flush_requests = self.flush_requests.saturating_sub(1);
-        self.requests.pop()
+        let (slot, &request) = self.requests.front()?;
+        let operation = self.operations.get_mut(slot).and_then(Option::take);
+        self.requests.skip(1);
+        Some((request, operation))
     }
 
     /// The next request starts from its first byte.
@@ -488,9 +536,11 @@ impl<P: Platform> State<P> {
 
     /// The peer, if its engine waits for something that has just come.
     fn take_waiting_sender(&mut self) -> Option<Weak<QueuePair<P>, P>> {
-        // Without a peer the flag stays: `connect` looks at it again.
-        let peer = self.peer.clone()?;
-        core::mem::take(&mut self.sender_waits).then_some(peer)
+        // Without a peer the flag stays: `connect` looks at it again. Mostly nobody waits, and the count of references, which
+        // the peer's processor writes too, is left alone.
+        let peer = self.peer.as_ref().filter(|_| self.sender_waits)?.clone();
+        self.sender_waits = false;
+        Some(peer)
     }
 }
 

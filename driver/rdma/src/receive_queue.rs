@@ -30,6 +30,7 @@ impl<P: Platform> ReceiveQueue<P> {
         self.ring.capacity()
     }
 
+    #[inline]
     pub(crate) fn post(&mut self, context: usize, sges: &[Sge]) -> Result<(), Error> {
         if sges.len() > self.sges_per_request {
             return Err(Error::TooManySges);
@@ -46,12 +47,16 @@ impl<P: Platform> ReceiveQueue<P> {
         self.ring.push(ReceiveRequest { context, sges: sges.len() }).map_err(|_| Error::QueueFull)
     }
 
-    /// The context and the SGEs of the receive that `distance` others are ahead of.
+    /// The oldest receives: the context and the first SGE of each, as far as their slots follow each other.
     #[inline]
-    pub(crate) fn get(&self, distance: usize) -> Option<(usize, &[Sge])> {
-        let (slot, request) = self.ring.get(distance)?;
-        let first = slot.checked_mul(self.sges_per_request)?;
-        Some((request.context, self.sges.get(first..first.checked_add(request.sges)?)?))
+    pub(crate) fn run(&self) -> impl Iterator<Item = (usize, Sge)> {
+        let (slot, requests) = self.ring.run();
+        let sges = slot.checked_mul(self.sges_per_request).and_then(|first| self.sges.get(first..));
+        let sges = sges.unwrap_or_default().chunks(self.sges_per_request.max(1));
+        requests.iter().zip(sges).map_while(|(request, sges)| {
+            let request = request.as_ref()?;
+            Some((request.context, sges.first().copied().filter(|_| request.sges > 0).unwrap_or_default()))
+        })
     }
 
     /// Removes the `count` oldest.

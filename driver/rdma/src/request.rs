@@ -18,7 +18,7 @@ pub struct Sge {
 
 bitflags::bitflags! {
     /// NDK_OP_FLAG_* that every initiator request may carry, and the three that only some do.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Flags: u32 {
         /// No completion if it succeeds.
         const SILENT_SUCCESS = 0x1;
@@ -68,6 +68,17 @@ pub enum Post<'a, P: Platform> {
 }
 
 impl<P: Platform> Post<'_, P> {
+    pub(crate) fn kind(&self) -> OperationKind {
+        match self {
+            Self::Send(_) => OperationKind::Send,
+            Self::Read(_) => OperationKind::Read,
+            Self::Write(_) => OperationKind::Write,
+            Self::FastRegister(..) => OperationKind::FastRegister,
+            Self::Bind(..) => OperationKind::Bind,
+            Self::Invalidate(_) | Self::InvalidateWindow(_) => OperationKind::Invalidate,
+        }
+    }
+
     pub(crate) fn allowed_flags(&self) -> Flags {
         match self {
             Self::Send(_) => Flags::COMMON | Flags::SOLICIT | Flags::INLINE,
@@ -90,36 +101,27 @@ pub(crate) enum Operation<P: Platform> {
     InvalidateWindow(Arc<MemoryWindow<P>, P>),
 }
 
-impl<P: Platform> Operation<P> {
-    pub(crate) fn kind(&self) -> OperationKind {
-        match self {
-            Self::Send(_) => OperationKind::Send,
-            Self::Read(_) => OperationKind::Read,
-            Self::Write(_) => OperationKind::Write,
-            Self::FastRegister(..) => OperationKind::FastRegister,
-            Self::Bind(_) => OperationKind::Bind,
-            Self::Invalidate(_) | Self::InvalidateWindow(_) => OperationKind::Invalidate,
-        }
-    }
-}
-
-/// A waiting initiator request. Its SGEs or inline bytes lie in the queue pair's arrays, in the same slot.
-pub(crate) struct InitiatorRequest<P: Platform> {
-    pub(crate) context: usize,
-    pub(crate) flags: Flags,
-    pub(crate) operation: Operation<P>,
-    pub(crate) sges: usize,
-    pub(crate) length: u32,
-}
-
-impl<P: Platform> Drop for InitiatorRequest<P> {
+impl<P: Platform> Drop for Operation<P> {
     fn drop(&mut self) {
-        if let Operation::FastRegister(region, mapping) = &mut self.operation
+        if let Self::FastRegister(region, mapping) = self
             && let Some(mapping) = mapping.take()
         {
             region.unstage(mapping);
         }
     }
+}
+
+/// A waiting initiator request. Its operation, and its SGEs or inline bytes, lie in the queue pair's arrays, in the same slot:
+/// this is what all requests have, and all that a small send has but its SGE.
+#[derive(Clone, Copy)]
+pub(crate) struct InitiatorRequest {
+    pub(crate) context: usize,
+    pub(crate) flags: Flags,
+    pub(crate) length: u32,
+    pub(crate) sges: u32,
+    pub(crate) kind: OperationKind,
+    /// A send of one SGE that is carried out in a row with others (see `engine/batch.rs`). It has no operation.
+    pub(crate) small: bool,
 }
 
 /// A waiting receive. Its SGEs lie in the queue's array, in the same slot.

@@ -61,30 +61,11 @@ impl<T, P: Platform> Ring<T, P> {
         Some((self.head, self.slots.get(self.head)?.as_ref()?))
     }
 
-    /// The oldest item and its slot.
-    pub(crate) fn front_mut(&mut self) -> Option<(usize, &mut T)> {
-        if self.length == 0 {
-            return None;
-        }
-        Some((self.head, self.slots.get_mut(self.head)?.as_mut()?))
-    }
-
-    /// The item that `distance` others are ahead of, and its slot.
+    /// The slot of the oldest item, and the items from there on, up to the last slot: those after it are the next run.
     #[inline]
-    pub(crate) fn get(&self, distance: usize) -> Option<(usize, &T)> {
-        if distance >= self.length {
-            return None;
-        }
-        let slot = self.slot(distance)?;
-        Some((slot, self.slots.get(slot)?.as_ref()?))
-    }
-
-    /// Removes the `count` oldest items, which own nothing: they are not dropped.
-    pub(crate) fn forget(&mut self, count: usize) {
-        for _ in 0..count.min(self.length) {
-            core::mem::forget(self.slots.get_mut(self.head).map(Option::take));
-            self.advance();
-        }
+    pub(crate) fn run(&self) -> (usize, &[Option<T>]) {
+        let slots = self.slots.get(self.head..).unwrap_or_default();
+        (self.head, slots.get(..self.length).unwrap_or(slots))
     }
 
     fn advance(&mut self) {
@@ -104,6 +85,17 @@ impl<T, P: Platform> Ring<T, P> {
 }
 
 impl<T: Copy, P: Platform> Ring<T, P> {
+    /// Copies the oldest items; how many.
+    #[inline]
+    pub(crate) fn copy_oldest(&self, items: &mut [Option<T>]) -> usize {
+        let count = items.len().min(self.length);
+        let before_end = self.slots.get(self.head..).unwrap_or_default();
+        let (first, second) = items.get_mut(..count).unwrap_or_default().split_at_mut(count.min(before_end.len()));
+        first.iter_mut().zip(before_end).for_each(|(item, slot)| *item = *slot);
+        second.iter_mut().zip(self.slots.iter()).for_each(|(item, slot)| *item = *slot);
+        count
+    }
+
     /// Removes the `count` oldest items without writing to their slots, which whoever filled them on another processor will
     /// fill again.
     pub(crate) fn skip(&mut self, count: usize) {

@@ -14,13 +14,12 @@ use crate::{
     memory::{self, Opened},
     qp::{Phase, State},
     region::Range,
-    request::{InitiatorRequest, Operation},
 };
 
 /// Sends of one step.
 const SENDS: usize = 32;
 /// Bytes of a send that is small: a step of them is not longer than any other.
-const SEND_BYTES: u32 = STEP_BYTES / SENDS as u32;
+pub(crate) const SMALL_SEND_BYTES: u32 = STEP_BYTES / SENDS as u32;
 
 /// What became of a row of sends.
 pub(super) enum Batch {
@@ -39,8 +38,7 @@ struct Message {
     to: Sge,
     send_context: usize,
     receive_context: usize,
-    silent: bool,
-    solicited: bool,
+    flags: Flags,
 }
 
 /// A row of sends.
@@ -51,7 +49,11 @@ struct Row {
 
 impl Row {
     fn messages(&self) -> &[Message] {
-        self.messages.get(..self.used).unwrap_or(&[])
+        self.messages.get(..self.used).unwrap_or_default()
+    }
+
+    fn messages_mut(&mut self) -> &mut [Message] {
+        self.messages.get_mut(..self.used).unwrap_or_default()
     }
 }
 
@@ -62,7 +64,7 @@ impl<P: Platform> QueuePair<P> {
         if !state.is_open() || state.flushing_requests() || state.requests.len() == 0 {
             return Batch::Idle;
         }
-        if state.done > 0 || !state.requests.front().is_some_and(|(_, request)| is_small(request)) {
+        if state.done > 0 || !state.requests.front().is_some_and(|(_, request)| request.small) {
             return Batch::Other;
         }
         let Some(peer) = state.peer.as_ref().and_then(Weak::upgrade) else { return Batch::Other };
@@ -89,11 +91,11 @@ impl<P: Platform> QueuePair<P> {
     fn claim_receives(&self, row: &mut Row) {
         let mut state = self.state.lock();
         let mut claimed = 0usize;
-        if state.receive.is_none() && state.is_open() {
-            while let Some(message) = row.messages.get_mut(claimed).filter(|_| claimed < row.used)
-                && let Some((context, sges)) = state.own_receives.as_ref().and_then(|receives| receives.get(claimed))
-            {
-                let first = sges.first().copied().unwrap_or_default();
+        if state.receive.is_none()
+            && state.is_open()
+            && let Some(receives) = &state.own_receives
+        {
+            for (message, (context, first)) in row.messages_mut().iter_mut().zip(receives.run()) {
                 if first.length < message.from.length {
                     break;
                 }
@@ -108,7 +110,14 @@ impl<P: Platform> QueuePair<P> {
     /// Copies, in order; how many messages have arrived.
     fn place(&self, peer: &Self, messages: &[Message]) -> usize {
         let mut last = None;
-        messages.iter().take_while(|message| self.place_one(peer, message, &mut last).is_some()).count()
+        let mut placed = 0usize;
+        for message in messages {
+            if self.place_one(peer, message, &mut last).is_none() {
+                break;
+            }
+            placed = placed.saturating_add(1);
+        }
+        placed
     }
 
     /// Copies one message. Memory is often that of the message before: it stays open until the step ends, and deregistration
@@ -134,7 +143,7 @@ impl<P: Platform> QueuePair<P> {
             &this.receive_cq,
             messages.iter().map(|message| Completion {
                 bytes: message.from.length,
-                solicited: message.solicited,
+                solicited: message.flags.contains(Flags::SOLICIT),
                 ..this.succeeded(OperationKind::Receive, message.receive_context)
             }),
         );
@@ -154,7 +163,7 @@ impl<P: Platform> QueuePair<P> {
         let mut state = this.state.lock();
         state.executing = false;
         state.sends_done(messages.len());
-        let reported = messages.iter().filter(|message| !message.silent);
+        let reported = messages.iter().filter(|message| !message.flags.contains(Flags::SILENT_SUCCESS));
         let count = reported.clone().count();
         let completions = reported.map(|message| this.succeeded(OperationKind::Send, message.send_context));
         let overrun = CompletionQueue::push_all(&this.initiator_cq, completions) < count;
@@ -172,29 +181,21 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// Whether a request is a send that a row takes.
-fn is_small<P: Platform>(request: &InitiatorRequest<P>) -> bool {
-    let plain = matches!(request.operation, Operation::Send(None)) && !request.flags.contains(Flags::INLINE);
-    plain && request.sges <= 1 && request.length <= SEND_BYTES
-}
-
 impl<P: Platform> State<P> {
     /// Finds the small sends at the front of the queue.
     fn claim_sends(&self, sges_per_request: u32, row: &mut Row) {
-        for (distance, message) in row.messages.iter_mut().enumerate() {
-            let Some((slot, request)) = self.requests.get(distance).filter(|(_, request)| is_small(request)) else {
-                break;
-            };
-            let sges = self.sges_of(slot, request.sges, sges_per_request).unwrap_or(&[]);
-            *message = Message {
-                from: sges.first().copied().unwrap_or_default(),
-                to: Sge::default(),
-                send_context: request.context,
-                receive_context: 0,
-                silent: request.flags.contains(Flags::SILENT_SUCCESS),
-                solicited: request.flags.contains(Flags::SOLICIT),
-            };
-            row.used = row.used.saturating_add(1);
+        let (slot, requests) = self.requests.run();
+        let sges_per_request = sges_per_request as usize;
+        let sges = slot.checked_mul(sges_per_request).and_then(|first| self.sges.get(first..)).unwrap_or_default();
+        let sges = sges.chunks(sges_per_request.max(1));
+        let mut used = 0usize;
+        for ((message, request), sges) in row.messages.iter_mut().zip(requests).zip(sges) {
+            let (Some(request), [from, ..]) = (request.as_ref().filter(|request| request.small), sges) else { break };
+            message.from = *from;
+            message.send_context = request.context;
+            message.flags = request.flags;
+            used = used.saturating_add(1);
         }
+        row.used = used;
     }
 }

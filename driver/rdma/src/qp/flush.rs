@@ -54,7 +54,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Carries out the flushes that are asked for, as far as nothing is under way, and frees the lock. Bounded by the depths
-    /// of the queues. Each cancelled request is dropped without the lock: it may hold the last reference to a closed region,
+    /// of the queues. Each cancelled operation is dropped without the lock: it may hold the last reference to a closed region,
     /// whose close callback then runs.
     pub(crate) fn settle<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
         let mut after = After::default();
@@ -62,12 +62,10 @@ impl<P: Platform> QueuePair<P> {
         while !state.executing && state.flush_requests > 0 {
             state.broken |= state.done > 0;
             after.fatal |= state.broken;
-            state.restart();
-            state.flush_requests = state.flush_requests.saturating_sub(1);
-            let Some(request) = state.requests.pop() else { continue };
+            let Some((request, operation)) = state.finish_oldest() else { continue };
             after.fatal |= this.complete_request(&request, Err(Error::Canceled)).is_err();
             drop(state);
-            drop(request);
+            drop(operation);
             state = this.state.lock();
         }
         if !state.placing
