@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// Bytes of one step: what is copied between two looks at the state of both sides.
-const STEP_BYTES: u32 = 64 * 1024;
+const STEP_BYTES: u32 = 256 * 1024;
 /// Bytes of one run, so that a DPC stays near the 100 microseconds that the DPC watchdog documentation recommends.
-const BURST_BYTES: u32 = 8 * STEP_BYTES;
+const BURST_BYTES: u32 = 2 * STEP_BYTES;
 /// Steps of one run.
 const BURST_STEPS: u32 = 32;
 

@@ -225,7 +225,7 @@ fn flush_of_an_unconnected_queue_pair_gives_the_receives_back() {
 /// A send that is half done cannot be taken back: a flush on either side ends the connection.
 #[test]
 fn flush_in_the_middle_of_a_send_ends_the_connection() {
-    const BYTES: usize = 256 * 1024;
+    const BYTES: usize = 1024 * 1024;
     for flush_the_sender in [true, false] {
         let world = World::new();
         let pair = Pair::new(&world.adapter);

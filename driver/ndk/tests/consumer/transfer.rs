@@ -8,7 +8,8 @@ use ndk_abi::{
 
 use crate::kit::{Buffer, Gate, Options, Pair, Unconnected, World, loopback, pattern};
 
-const SIZES: [usize; 10] = [0, 1, 8, 4095, 4096, 65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 4096];
+/// Around a page, a small send (2 KiB), and a step of the engine (256 KiB).
+const SIZES: [usize; 12] = [0, 1, 8, 2048, 2049, 4095, 4096, 262_143, 262_144, 262_145, 1 << 20, (1 << 20) + 4096];
 
 #[test]
 fn writes_of_every_size() {

@@ -8,7 +8,6 @@
 
 use platform::{Arc, Platform, SpinLockGuard, Weak};
 
-use super::STEP_BYTES;
 use crate::{
     Access, Completion, CompletionQueue, Flags, OperationKind, ProtectionDomain, QueuePair, Sge,
     memory::{self, Opened},
@@ -18,8 +17,8 @@ use crate::{
 
 /// Sends of one step.
 const SENDS: usize = 32;
-/// Bytes of a send that is small: a step of them is not longer than any other.
-pub(crate) const SMALL_SEND_BYTES: u32 = STEP_BYTES / SENDS as u32;
+/// Bytes of a send that is small. A row of them is shorter than other steps may be: it gains little beyond.
+pub(crate) const SMALL_SEND_BYTES: u32 = 2 * 1024;
 
 /// What became of a row of sends.
 pub(super) enum Batch {
