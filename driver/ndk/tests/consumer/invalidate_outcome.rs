@@ -3,9 +3,7 @@
 use std::thread;
 
 use ndk_abi::{
-    ndkpi::{
-        NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_DEFER, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend,
-    },
+    ndkpi::{NDK_OP_FLAG_DEFER, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend},
     status::{
         STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_DATA_ERROR, STATUS_INVALID_DEVICE_REQUEST,
         STATUS_INVALID_PARAMETER_4, STATUS_SUCCESS,
@@ -102,13 +100,19 @@ fn success_means_posted() {
     let pair = &scene.pair;
     assert_eq!(pair.active.qp.send_and_invalidate(1, &[], 0, scene.token), STATUS_SUCCESS);
     world.assert_empty(&pair.active.initiator_cq);
-    // Another queue pair of the same domain can still use the token.
-    let local = FastRegion::new(&world.adapter, &pair.passive.pd, 1, true);
-    local.register(&pair.passive, NDK_OP_FLAG_ALLOW_REMOTE_WRITE);
-    assert_eq!(pair.passive.qp.receive(2, &[]), STATUS_SUCCESS);
+    // Meanwhile the token is used, for a message the other way.
+    let target = Buffer::full(&pair.active.pd, 1);
+    scene.region.pages.write(0, b"valid");
+    assert_eq!(pair.active.qp.receive(2, &[target.sge(0, 5)]), STATUS_SUCCESS);
+    assert_eq!(pair.passive.qp.send(3, &[scene.region.sge(0, 5)], 0), STATUS_SUCCESS);
+    pair.passive.expect(3, STATUS_SUCCESS);
+    pair.active.expect_receive(2, STATUS_SUCCESS);
+    assert_eq!(target.pages.read(0, 5), b"valid");
+    world.assert_empty(&pair.active.initiator_cq);
+    assert_eq!(pair.passive.qp.receive(4, &[]), STATUS_SUCCESS);
     pair.active.expect(1, STATUS_SUCCESS);
-    pair.passive.expect_receive(2, STATUS_SUCCESS);
-    local.close();
+    pair.passive.expect_receive(4, STATUS_SUCCESS);
+    target.close();
     scene.close();
 }
 
