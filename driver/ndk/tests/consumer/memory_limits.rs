@@ -7,12 +7,16 @@ use ndk_abi::{
         NDK_MR_FLAG_ALLOW_LOCAL_WRITE, NDK_MR_FLAG_ALLOW_REMOTE_READ, NDK_MR_FLAG_ALLOW_REMOTE_WRITE,
         NDK_OP_FLAG_ALLOW_REMOTE_WRITE,
     },
-    status::{STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
+    status::{
+        STATUS_ACCESS_VIOLATION, STATUS_IMPLEMENTATION_LIMIT, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
+        STATUS_SUCCESS,
+    },
+    wdm::PAGE_SIZE,
 };
 use ndk_provider::Provider;
 use simkernel::{Pages, SimKernel};
 
-use crate::kit::{Buffer, Pair, World, sge};
+use crate::kit::{Buffer, FastRegion, Lam, Pair, World, sge};
 
 /// MaxMrCount and MaxMwCount of NDIS_NDK_CAPABILITIES, both at once: each region has a token of its own, and each window a
 /// place for one.
@@ -76,6 +80,31 @@ fn registration_and_window_size() {
     mw.close_now();
     mr.close_now();
     local.close();
+    pair.close();
+}
+
+/// FRMRPageCount: as many pages are one region, to the last byte; a list of one more is refused.
+#[test]
+fn pages_of_a_fast_region() {
+    let world = World::new();
+    let most = world.adapter.info().FRMRPageCount as usize;
+    let pair = Pair::new(&world.adapter);
+    let region = FastRegion::new(&world.adapter, &pair.passive.pd, most, true);
+    let longer = Lam { pages: vec![region.lam.pages[0]; most + 1], first_byte_offset: 0 };
+    let refused = pair.passive.qp.fast_register(1, &region.mr, &longer, (most + 1) * PAGE_SIZE, region.base, 0);
+    assert_eq!(refused, STATUS_IMPLEMENTATION_LIMIT);
+    region.register(&pair.passive, NDK_OP_FLAG_ALLOW_REMOTE_WRITE);
+    let (local, token) = (Buffer::full(&pair.active.pd, 1), region.mr.token());
+    local.pages.write(0, b"last");
+    let last = most * PAGE_SIZE - 4;
+    let write = |offset| pair.active.qp.write(2, &[local.sge(0, 4)], region.base + offset as u64, token, 0);
+    assert_eq!(write(last), STATUS_SUCCESS);
+    pair.active.expect(2, STATUS_SUCCESS);
+    assert_eq!(region.pages.read(last, 4), b"last");
+    assert_eq!(write(last + 1), STATUS_SUCCESS);
+    pair.active.expect(2, STATUS_ACCESS_VIOLATION);
+    local.close();
+    region.close();
     pair.close();
 }
 

@@ -89,6 +89,35 @@ fn the_deepest_completion_queue_is_filled() {
     side.close();
 }
 
+/// Both queues of the deepest queue pair take what they say, in order, and no more; again when they have been emptied.
+#[test]
+fn the_deepest_queue_pair_is_filled() {
+    let world = World::new();
+    let info = world.adapter.info();
+    let (requests, receives) = (info.MaxInitiatorQueueDepth, info.MaxReceiveQueueDepth);
+    let sizes = QpSizes { receives, requests, ..QpSizes::default() };
+    let options = Options { cq_depth: requests.max(receives), sizes, ..Options::default() };
+    let Pair { active, passive, listener } = Pair::with(&world.adapter, options);
+    for _ in 0..2 {
+        // The sends wait, then the receives do.
+        (0..requests as usize).for_each(|context| assert_eq!(active.qp.send(context, &[], 0), STATUS_SUCCESS));
+        assert_eq!(active.qp.send(0, &[], 0), STATUS_NO_MORE_ENTRIES);
+        for context in 0..requests as usize {
+            assert_eq!(passive.qp.receive(context, &[]), STATUS_SUCCESS);
+            passive.expect_receive(context, STATUS_SUCCESS);
+            active.expect(context, STATUS_SUCCESS);
+        }
+        (0..receives as usize).for_each(|context| assert_eq!(passive.qp.receive(context, &[]), STATUS_SUCCESS));
+        assert_eq!(passive.qp.receive(0, &[]), STATUS_NO_MORE_ENTRIES);
+        for context in 0..receives as usize {
+            assert_eq!(active.qp.send(context, &[], 0), STATUS_SUCCESS);
+            passive.expect_receive(context, STATUS_SUCCESS);
+            active.expect(context, STATUS_SUCCESS);
+        }
+    }
+    Pair { active, passive, listener }.close();
+}
+
 /// The deepest queue takes what it says, keeps it in order, and takes no more.
 #[test]
 fn the_deepest_shared_receive_queue_is_filled() {
