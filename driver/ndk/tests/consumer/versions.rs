@@ -1,11 +1,11 @@
 //! The version rule at open, and consumers of older versions.
 
 use ndk_abi::{
-    ndkpi::NDK_VERSION,
-    status::{NDIS_STATUS_BAD_VERSION, STATUS_SUCCESS},
+    ndkpi::{NDK_RESULT, NDK_VERSION},
+    status::{NDIS_STATUS_BAD_VERSION, STATUS_CANCELLED, STATUS_SUCCESS},
 };
 
-use crate::kit::{Adapter, Options, Pair, QpSizes, Unconnected, World, adapter_info_sized, connect, loopback};
+use crate::kit::{Adapter, Options, Pair, QpSizes, Side, Unconnected, Waiter, World, adapter_info_sized, loopback};
 
 /// OPEN_NDK_ADAPTER_HANDLER: an unknown major is refused, and a minor above the highest; any other minor is served the highest.
 #[test]
@@ -85,23 +85,62 @@ fn objects_of_every_version() {
     }
 }
 
-/// Consumers of different versions reach each other, with the calls that both have.
+/// Consumers of different versions reach each other, each with the calls of its version: what a consumer of 1.x sees of the
+/// connection, the completions and the end is what NDKPI 1.1 has.
 #[test]
 fn versions_meet() {
     let world = World::new();
     for (ours, theirs) in [((1, 1), (2, 1)), ((2, 0), (1, 2)), ((1, 0), (1, 2))] {
         let adapters = [ours, theirs].map(|(major, minor)| world.open(major, minor).expect("an adapter"));
         let [active, passive] = [0, 1].map(|index| Unconnected::new(&adapters[index], index, Options::default()));
+        let events = ["disconnect event, active", "disconnect event, passive"].map(Waiter::deferred);
         let listener = adapters[1].create_listener().expect("a listener");
         assert_eq!(listener.listen(loopback(0)), STATUS_SUCCESS);
-        let ends = connect(&adapters[0], &listener, &active.qp, &passive.qp, (1, 1));
-        let pair =
-            Pair { active: active.with(ends.0.0, ends.0.1), passive: passive.with(ends.1.0, ends.1.1), listener };
-        for view in [pair, pair.swapped()] {
+        let connector = adapters[0].create_connector().expect("a connector");
+        let remote = listener.local_address().expect("it listens");
+        let request = connector.connect(&active.qp, loopback(0), remote, (1, 1), &[]);
+        let incoming = listener.take();
+        let accept = match theirs.0 {
+            1 => incoming.accept(&passive.qp, (1, 1), &[], Some(events[1])),
+            _ => incoming.accept_ex(&passive.qp, (1, 1), &[], Some(events[1])),
+        };
+        request.succeed();
+        let complete = match ours.0 {
+            1 => connector.complete(Some(events[0])),
+            _ => connector.complete_ex(Some(events[0])),
+        };
+        complete.succeed();
+        accept.succeed();
+        let (active, passive) = (active.with(connector, events[0]), passive.with(incoming, events[1]));
+        let pair = Pair { active, passive, listener };
+        for (view, (major, _)) in [(pair, theirs), (pair.swapped(), ours)] {
             view.message(1, true);
-            view.passive.expect_receive(1, STATUS_SUCCESS);
+            if major == 1 {
+                let result = plain_result(&view.passive);
+                assert_eq!((result.Status, result.RequestContext.addr()), (STATUS_SUCCESS, 1));
+            } else {
+                view.passive.expect_receive(1, STATUS_SUCCESS);
+            }
+            // NDK_RESULT_EX has no ProviderErrorCode before 2.1: where it is now must be 0, whatever the status.
+            assert_eq!(view.passive.qp.receive(2, &[]), STATUS_SUCCESS);
+            view.passive.qp.flush();
+            assert_eq!(view.passive.expect_receive(2, STATUS_CANCELLED).ProviderErrorCode, 0);
         }
+        pair.passive.disconnect();
+        // Only the event of 2.1 has a reason.
+        let reason = if ours.0 == 1 { usize::MAX } else { 0 };
+        assert_eq!(pair.active.disconnected.wait_for(1)[0].value, reason, "{ours:?}");
         pair.close();
         adapters.into_iter().for_each(|adapter| world.close_adapter(adapter));
+    }
+}
+
+/// The next receive, by NdkGetCqResults.
+fn plain_result(side: &Side) -> NDK_RESULT {
+    loop {
+        if let Some(result) = side.receive_cq.results(1).pop() {
+            return result;
+        }
+        simkernel::pause();
     }
 }
