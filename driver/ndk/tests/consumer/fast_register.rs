@@ -192,6 +192,24 @@ fn rights_are_those_of_the_registration() {
     }
 }
 
+/// Consumers make the base address up: 0 will do, of which one statement of the page says no and another yes.
+#[test]
+fn the_base_may_be_0() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let mut region = FastRegion::new(&world.adapter, &pair.passive.pd, 1, true);
+    region.base = 0;
+    region.register(&pair.passive, REMOTE);
+    let local = Buffer::full(&pair.active.pd, 1);
+    local.pages.write(0, b"zero");
+    assert_eq!(pair.active.qp.write(1, &[local.sge(0, 4)], 0, region.mr.token(), 0), STATUS_SUCCESS);
+    pair.active.expect(1, STATUS_SUCCESS);
+    assert_eq!(region.pages.read(0, 4), b"zero");
+    local.close();
+    region.close();
+    pair.close();
+}
+
 /// Register, use, invalidate, register elsewhere, in one chain without a wait: the order of the queue is enough.
 #[test]
 fn a_chain_of_registrations() {
