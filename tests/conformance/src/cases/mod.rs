@@ -12,6 +12,7 @@ mod listener;
 mod moderation;
 mod mr;
 mod mw;
+mod pd;
 mod qp;
 mod races;
 mod rdma;
@@ -46,6 +47,12 @@ macro_rules! for_each_case {
                 stale: "the handle of a freed object is refused, also after its slot was used again",
                 foreign: "the handle of another file's object is refused",
                 wrong_kinds: "a handle to an object of another kind is refused",
+            }
+            pd {
+                many: "hundreds of domains, freed in another order than made",
+                together: "what is of one domain works together, over any of its queue pairs",
+                apart: "a region of another domain is refused, named by its own side or by the peer",
+                freed_first: "a domain freed before what was made in it: that goes on, and nothing new is made in it",
             }
             mr {
                 tokens: "a registered region has tokens, and new ones when it is registered again",
