@@ -1,9 +1,8 @@
 //! Completions: taken at DISPATCH_LEVEL, in the callbacks of the two queues.
 //!
-//! Poll until the queue is empty, then arm: an entry that lands between the two still gives a callback. After a bounded number the
-//! rest is left to a deferred call, and the queue stays unarmed meanwhile, so that nothing else polls it.
-
-use core::sync::atomic::{AtomicBool, Ordering};
+//! Arm, then poll until the queue is empty: what comes later gives another callback, which may find that it was taken already.
+//! After a bounded number the rest is left to a deferred call. That and the callback take turns, as NDKPI wants one to arm and
+//! poll a queue at a time, and messages are put together in their order.
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_RESULT_EX, NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate};
@@ -78,7 +77,7 @@ impl<K: Kernel> Notified for CqEvents<K> {
         let connection = self.connection.lock().as_ref().and_then(Weak::upgrade);
         let Some(connection) = connection else { return };
         if status == STATUS_SUCCESS {
-            Connection::poll(&connection, self.direction);
+            Connection::poll(&connection, self.direction, &mut connection.unfinished.of(self.direction).lock());
         } else {
             // An overrun or worse: the queue is dead, and the queue pair with it.
             connection.state.lock().fail(Failure { step: Step::Transport, status });
@@ -88,9 +87,19 @@ impl<K: Kernel> Notified for CqEvents<K> {
 }
 
 impl<K: Kernel> Connection<K> {
-    /// Takes what is there, and arms once it is all.
-    fn poll(this: &Ref<Self, K>, direction: Direction) {
+    /// The first arm of both queues.
+    pub(super) fn arm(&self) {
+        for direction in [Direction::Receive, Direction::Initiator] {
+            // A callback may come before the call returns.
+            let _turn = self.unfinished.of(direction).lock();
+            self.cqs.of(direction).arm(NDK_CQ_NOTIFY_ANY);
+        }
+    }
+
+    /// Arms, and takes what is there; or some of it, which is `unfinished` then.
+    fn poll(this: &Ref<Self, K>, direction: Direction, unfinished: &mut bool) {
         let cq = this.cqs.of(direction);
+        cq.arm(NDK_CQ_NOTIFY_ANY);
         let mut results = [NDK_RESULT_EX::ZERO; BATCH];
         for _ in 0..BATCHES {
             let count = cq.results(&mut results);
@@ -105,10 +114,10 @@ impl<K: Kernel> Connection<K> {
             drop(state);
             this.bell.ring();
             if count < BATCH {
-                return cq.arm(NDK_CQ_NOTIFY_ANY);
+                return;
             }
         }
-        this.unfinished.of(direction).store(true, Ordering::Release);
+        *unfinished = true;
         Deferred::schedule(this);
     }
 
@@ -161,9 +170,9 @@ impl<K: Kernel> RunDeferred<PlatformOf<K>> for Connection<K> {
 
     fn run(this: &Arc<Self, PlatformOf<K>>, _: &Dispatch<'_>) {
         for direction in [Direction::Receive, Direction::Initiator] {
-            let unfinished: &AtomicBool = this.unfinished.of(direction);
-            if unfinished.swap(false, Ordering::AcqRel) {
-                Self::poll(this, direction);
+            let mut unfinished = this.unfinished.of(direction).lock();
+            if core::mem::take(&mut *unfinished) {
+                Self::poll(this, direction, &mut unfinished);
             }
         }
         Self::pump(this, &mut this.state.lock());

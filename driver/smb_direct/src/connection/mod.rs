@@ -14,9 +14,7 @@ pub(crate) use completion::CqEvents;
 pub(crate) use initiator::{Completed, Purpose};
 pub(crate) use pool::Pool;
 
-use core::sync::atomic::AtomicBool;
-
-use ndk_abi::ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_OP_FLAG_SILENT_SUCCESS, NDK_SGE};
+use ndk_abi::ndkpi::{NDK_OP_FLAG_SILENT_SUCCESS, NDK_SGE};
 use ndk_abi::status::{NTSTATUS, STATUS_CONNECTION_INVALID, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS};
 use ndk_consumer::{Adapter, Data, QpDepths, Work};
 use platform::{Deferred, Passive, Slice};
@@ -44,8 +42,9 @@ const COMPLETIONS: usize = 64;
 pub(crate) struct Connection<K: Kernel> {
     qp: Qp<K>,
     cqs: Queues<Cq<K>>,
-    /// Which queues were left with completions when the budget of a callback was spent.
-    unfinished: Queues<AtomicBool>,
+    /// Which queues were left with completions when the budget of a callback was spent. Who arms and polls a queue holds its
+    /// lock, before that of the state.
+    unfinished: Queues<Lock<bool, K>>,
     deferred: Deferred<PlatformOf<K>>,
     state: Lock<State<K>, K>,
     bell: Ref<Bell<PlatformOf<K>>, K>,
@@ -160,8 +159,7 @@ impl<K: Kernel> Connection<K> {
         connection.cqs.receive.keep().serve(&connection);
         connection.cqs.initiator.keep().serve(&connection);
         connection.post_receive(&mut connection.state.lock())?;
-        connection.cqs.receive.arm(NDK_CQ_NOTIFY_ANY);
-        connection.cqs.initiator.arm(NDK_CQ_NOTIFY_ANY);
+        connection.arm();
         Ok(connection)
     }
 
