@@ -14,7 +14,7 @@ use ndk_abi::{
 };
 use simkernel::Pages;
 
-use crate::kit::{Buffer, World, adapter_info_sized, mapping};
+use crate::kit::{Buffer, World, adapter_info_sized, lam_sized, mapping};
 
 /// OPEN_NDK_ADAPTER_HANDLER: the lowest minor that the consumer can live with is asked for, the highest is served.
 #[test]
@@ -129,6 +129,25 @@ fn lam_names_each_page_once() {
         let found: Vec<i64> = lam.pages.iter().map(|page| page.QuadPart).collect();
         assert_eq!(found, expected.map(address).collect::<Vec<_>>(), "{length} bytes at {offset}");
         assert_eq!(lam.first_byte_offset as usize, offset % PAGE_SIZE);
+    }
+}
+
+/// NDK_FN_BUILD_LAM: too short a buffer, or none, gets the size needed and nothing else.
+#[test]
+fn lam_needs_room_for_all_of_it() {
+    let world = World::new();
+    let pages = Pages::new(3);
+    let mdl = pages.mdl(100, 2 * PAGE_SIZE, Buffer::INDEX);
+    let needed = 0x10 + 3 * 8;
+    for size in [None, Some(0), Some(0x10), Some(0x18), Some(needed - 1)] {
+        let (status, reported, written) = lam_sized(&world.adapter, &mdl, 2 * PAGE_SIZE, size);
+        assert_eq!((status, reported), (STATUS_BUFFER_TOO_SMALL, needed), "{size:?}");
+        assert!(written.is_empty(), "{size:?}");
+    }
+    for size in [needed, needed + 1, needed + 100] {
+        let (status, reported, written) = lam_sized(&world.adapter, &mdl, 2 * PAGE_SIZE, Some(size));
+        assert_eq!((status, reported), (STATUS_SUCCESS, needed), "{size}");
+        assert_eq!((written[8..12].to_vec(), written.len()), (vec![3, 0, 0, 0], needed as usize));
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) use gate::Gate;
 pub(crate) use hold::HeldProcessors;
 pub(crate) use memory::{Buffer, FastRegion, Lam, mapping, pattern, sge};
 pub(crate) use objects::{
-    Adapter, Connector, Cq, Listener, Mr, Mw, Pd, Qp, QpSizes, SharedEndpoint, Srq, adapter_info_sized,
+    Adapter, Connector, Cq, Listener, Mr, Mw, Pd, Qp, QpSizes, SharedEndpoint, Srq, adapter_info_sized, lam_sized,
 };
 pub(crate) use pair::{Options, Pair, Side, Unconnected, connect, loopback};
 pub(crate) use waiter::{Request, Waiter, complain, now, take_complaints};

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "calls functions of a C interface")]
 
 use std::{
+    ffi::c_void,
     net::SocketAddr,
     ptr::{null, null_mut},
 };
@@ -148,15 +149,38 @@ impl Adapter {
     }
 }
 
+/// NdkBuildLAM with a buffer of `size` bytes (none: only asks for the size). The status, the size reported, and what was
+/// written.
+pub(crate) fn lam_sized(adapter: &Adapter, mdl: &Mdl, length: usize, size: Option<u32>) -> (NTSTATUS, u32, Vec<u8>) {
+    let (mut reported, mut offset) = (size.unwrap_or(0), 0);
+    let (mdl, sizes) = (mdl.as_ptr(), (&raw mut reported, &raw mut offset));
+    let (status, written) = filled(size.is_some(), |buffer| {
+        let lam = buffer.cast();
+        let status = call!(adapter.0, NdkBuildLAM(mdl, length, None, null_mut(), lam, sizes.0, sizes.1));
+        if status == STATUS_SUCCESS {
+            call!(adapter.0, NdkReleaseLAM(lam));
+        }
+        status
+    });
+    (status, reported, written)
+}
+
+/// Calls `fill` with room for more than there will be, or with NULL; what it returns, and what it has written.
+fn filled(room: bool, fill: impl FnOnce(*mut c_void) -> NTSTATUS) -> (NTSTATUS, Vec<u8>) {
+    const UNTOUCHED: u8 = 0xEE;
+    let mut storage = vec![u64::from_ne_bytes([UNTOUCHED; 8]); 32];
+    let status = fill(if room { storage.as_mut_ptr().cast() } else { null_mut() });
+    let bytes: Vec<u8> = storage.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let written = bytes.iter().rposition(|&byte| byte != UNTOUCHED).map_or(0, |last| last + 1);
+    (status, bytes[..written].to_vec())
+}
+
 /// NdkQueryAdapterInfo with a buffer of `size` bytes (none: only asks for the size). The status, the size reported, and
 /// what was written.
 pub(crate) fn adapter_info_sized(adapter: &Adapter, size: Option<u32>) -> (NTSTATUS, u32, Vec<u8>) {
-    const UNTOUCHED: u8 = 0xEE;
-    let mut storage = vec![u64::from_ne_bytes([UNTOUCHED; 8]); 32];
-    let pointer = if size.is_some() { storage.as_mut_ptr().cast() } else { null_mut() };
     let mut reported = size.unwrap_or(0);
-    let status = call!(adapter.0, NdkQueryAdapterInfo(pointer, &raw mut reported));
-    let bytes: Vec<u8> = storage.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let written = bytes.iter().rposition(|&byte| byte != UNTOUCHED).map_or(0, |last| last + 1);
-    (status, reported, bytes[..written].to_vec())
+    let place = &raw mut reported;
+    let (status, written) =
+        filled(size.is_some(), |buffer| call!(adapter.0, NdkQueryAdapterInfo(buffer.cast(), place)));
+    (status, reported, written)
 }

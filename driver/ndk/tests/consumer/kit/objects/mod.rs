@@ -23,7 +23,7 @@ mod connection;
 mod pd;
 mod queue;
 
-pub(crate) use adapter::adapter_info_sized;
+pub(crate) use adapter::{adapter_info_sized, lam_sized};
 pub(crate) use pd::QpSizes;
 
 handle!(
