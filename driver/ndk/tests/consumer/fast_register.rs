@@ -414,6 +414,32 @@ fn initialize_again_while_registered_is_refused() {
     pair.close();
 }
 
+/// NDK_FN_INITIALIZE_FAST_REGISTER_MR: as often as one likes, also at the same time. The token is one and the same, and one of
+/// the calls is the last.
+#[test]
+fn initialize_in_parallel() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let region = FastRegion::new(&world.adapter, &pair.active.pd, 3, true);
+    let (token, mr) = (region.mr.token(), region.mr);
+    thread::scope(|scope| {
+        for pages in 1..3 {
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    mr.initialize_fast(pages, true).succeed();
+                    assert_eq!(mr.token(), token);
+                }
+            });
+        }
+    });
+    let refused = region.post(&pair.active, 1, REMOTE);
+    assert_eq!(refused, STATUS_IMPLEMENTATION_LIMIT, "of three pages, which nobody asked for last");
+    mr.initialize_fast(3, true).succeed();
+    region.register(&pair.active, REMOTE);
+    region.close();
+    pair.close();
+}
+
 /// Registering and invalidating allocate nothing.
 #[test]
 fn the_cycle_allocates_nothing() {
