@@ -7,15 +7,18 @@ use core::{
 
 use platform::{Arc, Platform, Slice, SpinLock, Weak};
 
-use crate::{Adapter, Device, Error, Listener};
+use crate::{
+    Adapter, Device, Error, Listener, limits,
+    roster::{CAPACITY, Roster},
+};
 
 /// The first ephemeral port; the last is 65535 (NDK_FN_LISTEN).
 const FIRST_EPHEMERAL: u16 = 49_152;
 const EPHEMERAL_PORTS: u16 = u16::MAX - FIRST_EPHEMERAL + 1;
-const FIRST_ENTRIES: usize = 16;
 /// Chains of entries, so that looking for a free port does not take the square of their number.
 const CHAINS: usize = 4_096;
-const END: u32 = u32::MAX;
+/// A connector has an address and a connection.
+const _: () = assert!((2 * limits::CONNECTORS + limits::LISTENERS + limits::SHARED_ENDPOINTS) as usize <= CAPACITY);
 
 /// What an address is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,15 +58,15 @@ enum Claim<P: Platform> {
 }
 
 struct Entry<P: Platform> {
-    claim: Option<Claim<P>>,
-    /// The next one of the same chain, or the next free one.
-    next: u32,
+    claim: Claim<P>,
+    /// The next one of the same chain.
+    next: Option<usize>,
 }
 
 struct Table<P: Platform> {
-    chains: Slice<u32, P>,
-    entries: Slice<Entry<P>, P>,
-    free: u32,
+    /// The first entry of each.
+    chains: Slice<Option<usize>, P>,
+    entries: Roster<Entry<P>, P>,
 }
 
 /// The table of a device. Its lock comes last: no other is taken while it is held.
@@ -75,12 +78,12 @@ pub(crate) struct Ports<P: Platform> {
 /// A place in the table; free again when dropped.
 struct Place<P: Platform> {
     device: Arc<Device<P>, P>,
-    index: u32,
+    number: usize,
 }
 
 impl<P: Platform> Drop for Place<P> {
     fn drop(&mut self) {
-        let claim = self.device.ports().table.lock().remove(self.index);
+        let claim = self.device.ports().table.lock().remove(self.number);
         drop(claim);
     }
 }
@@ -113,7 +116,7 @@ impl<P: Platform> Endpoint<P> {
     /// Has connects to this address go to `new`; `None` ends that.
     pub(crate) fn set_listener(&self, new: Option<Weak<Listener<P>, P>>) {
         let mut table = self.place.device.ports().table.lock();
-        let old = match table.claim_mut(self.place.index) {
+        let old = match table.claim_mut(self.place.number) {
             Some(Claim::Address { listener, .. }) => core::mem::replace(listener, new),
             _ => None,
         };
@@ -157,7 +160,7 @@ impl<P: Platform> Connection<P> {
     pub(crate) fn establish(&mut self) {
         self.established = true;
         let mut table = self.place.device.ports().table.lock();
-        if let Some(Claim::Connection { established, .. }) = table.claim_mut(self.place.index) {
+        if let Some(Claim::Connection { established, .. }) = table.claim_mut(self.place.number) {
             *established = true;
         }
         drop(table);
@@ -209,59 +212,44 @@ impl<P: Platform> Claim<P> {
 }
 
 impl<P: Platform> Table<P> {
-    fn claim_mut(&mut self, index: u32) -> Option<&mut Claim<P>> {
-        self.entries.get_mut(index as usize)?.claim.as_mut()
+    fn claim_mut(&mut self, number: usize) -> Option<&mut Claim<P>> {
+        Some(&mut self.entries.get_mut(number)?.claim)
     }
 
     /// The claims of a chain.
     fn chain(&self, chain: usize) -> impl Iterator<Item = &Claim<P>> {
-        let mut next = self.chains.get(chain).copied().unwrap_or(END);
+        let mut next = self.chains.get(chain).copied().flatten();
         core::iter::from_fn(move || {
-            let entry = self.entries.get(next as usize)?;
+            let entry = self.entries.get(next?)?;
             next = entry.next;
-            entry.claim.as_ref()
+            Some(&entry.claim)
         })
     }
 
-    /// Puts a claim into the first free entry, if there is one.
-    fn insert(&mut self, claim: Claim<P>) -> Option<u32> {
-        let index = self.free;
+    /// Enters a claim, if there is a place.
+    fn insert(&mut self, claim: Claim<P>) -> Option<usize> {
         let first = self.chains.get_mut(claim.chain())?;
-        let entry = self.entries.get_mut(index as usize)?;
-        self.free = core::mem::replace(&mut entry.next, core::mem::replace(first, index));
-        entry.claim = Some(claim);
-        Some(index)
+        let number = self.entries.join(Entry { claim, next: *first }).ok()?;
+        *first = Some(number);
+        Some(number)
     }
 
-    fn remove(&mut self, index: u32) -> Option<Claim<P>> {
-        let entry = self.entries.get_mut(index as usize)?;
-        let claim = entry.claim.take()?;
-        let next = core::mem::replace(&mut entry.next, self.free);
-        self.free = index;
+    fn remove(&mut self, number: usize) -> Option<Claim<P>> {
+        let Entry { claim, next } = self.entries.leave(number)?;
         let first = self.chains.get_mut(claim.chain())?;
-        if *first == index {
+        if *first == Some(number) {
             *first = next;
             return Some(claim);
         }
         let mut before = *first;
-        while let Some(entry) = self.entries.get_mut(before as usize) {
-            if entry.next == index {
+        while let Some(entry) = before.and_then(|before| self.entries.get_mut(before)) {
+            if entry.next == Some(number) {
                 entry.next = next;
                 break;
             }
             before = entry.next;
         }
         Some(claim)
-    }
-
-    /// Moves to `larger`, of which the entries behind those in use are chained already.
-    fn grow(&mut self, larger: &mut Slice<Entry<P>, P>) {
-        let length = self.entries.len();
-        for (new, old) in larger.iter_mut().zip(self.entries.iter_mut()) {
-            core::mem::swap(new, old);
-        }
-        core::mem::swap(&mut self.entries, larger);
-        self.free = u32::try_from(length).unwrap_or(END);
     }
 }
 
@@ -272,22 +260,19 @@ impl<P: Platform> Place<P> {
         mut claim: impl FnMut(&Ports<P>, &Table<P>) -> Result<Claim<P>, Error>,
     ) -> Result<Self, Error> {
         let ports = device.ports();
-        let mut larger = Slice::empty();
+        let mut chunk = None;
         loop {
             let mut table = ports.table.lock();
-            if table.free == END && larger.len() > table.entries.len() {
-                table.grow(&mut larger);
-            }
-            let wanted = claim(ports, &table)?;
-            if let Some(index) = table.insert(wanted) {
-                drop(table);
-                return Ok(Self { device: device.clone(), index });
-            }
-            let length = table.entries.len().saturating_mul(2).max(FIRST_ENTRIES);
+            // Who was faster has made room too.
+            let surplus = chunk.take().and_then(|chunk| table.entries.grow(chunk));
+            let entered = claim(ports, &table).map(|claim| table.insert(claim));
+            let places = table.entries.places();
             drop(table);
-            let last = length.saturating_sub(1);
-            let next = |index: usize| if index < last { index.saturating_add(1) as u32 } else { END };
-            larger = Slice::from_fn(length, |index| Entry { claim: None, next: next(index) })?;
+            drop(surplus);
+            if let Some(number) = entered? {
+                return Ok(Self { device: device.clone(), number });
+            }
+            chunk = Some(Roster::chunk(places)?);
         }
     }
 }
@@ -295,7 +280,7 @@ impl<P: Platform> Place<P> {
 impl<P: Platform> Ports<P> {
     /// An empty table. IRQL <= DISPATCH.
     pub(crate) fn new() -> Result<Self, Error> {
-        let table = Table { chains: Slice::filled(CHAINS, END)?, entries: Slice::empty(), free: END };
+        let table = Table { chains: Slice::filled(CHAINS, None)?, entries: Roster::new() };
         Ok(Self { table: SpinLock::<_, P>::new(table), next: AtomicU16::new(0) })
     }
 
@@ -341,8 +326,8 @@ impl<P: Platform> Ports<P> {
 
     /// What `pick` makes of the claims. The lock is taken for each, so they may change meanwhile.
     fn list<T>(&self, pick: impl Fn(&Claim<P>) -> Option<T>) -> impl Iterator<Item = T> {
-        let length = self.table.lock().entries.len();
-        (0..length).filter_map(move |index| pick(self.table.lock().entries.get(index)?.claim.as_ref()?))
+        let places = self.table.lock().entries.places();
+        (0..places).filter_map(move |number| pick(&self.table.lock().entries.get(number)?.claim))
     }
 
     /// Who listens on `remote`.

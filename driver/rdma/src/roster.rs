@@ -4,8 +4,9 @@ use platform::{OutOfMemory, Platform, Slice};
 
 /// Places in the first chunk; each chunk has twice as many as the one before.
 const FIRST: usize = 4;
-/// Enough chunks for 2^18 members.
 const CHUNKS: usize = 16;
+/// The most members there can be.
+pub(crate) const CAPACITY: usize = FIRST * ((1 << CHUNKS) - 1);
 
 /// A set of members with numbers. It grows by whole chunks, which the caller allocates without the lock around it.
 pub(crate) struct Roster<T, P: Platform> {
@@ -28,6 +29,12 @@ pub(crate) struct Chunk<T, P: Platform>(Slice<Place<T>, P>);
 fn base(chunk: usize) -> usize {
     let chunks = u32::try_from(chunk).ok().and_then(|chunk| 1usize.checked_shl(chunk)).unwrap_or(0);
     chunks.saturating_sub(1).saturating_mul(FIRST)
+}
+
+/// The chunk of a number, and its place there.
+fn position(number: usize) -> Option<(usize, usize)> {
+    let chunk = (number / FIRST).checked_add(1)?.checked_ilog2()? as usize;
+    Some((chunk, number.checked_sub(base(chunk))?))
 }
 
 impl<T, P: Platform> Roster<T, P> {
@@ -63,8 +70,8 @@ impl<T, P: Platform> Roster<T, P> {
     }
 
     fn place(&mut self, number: usize) -> Option<&mut Place<T>> {
-        let chunk = (number / FIRST).checked_add(1)?.checked_ilog2()? as usize;
-        self.chunks.get_mut(chunk)?.get_mut(number.checked_sub(base(chunk))?)
+        let (chunk, index) = position(number)?;
+        self.chunks.get_mut(chunk)?.get_mut(index)
     }
 
     /// Adds a member; gives it back when there is no place.
@@ -75,6 +82,15 @@ impl<T, P: Platform> Roster<T, P> {
             self.free = next;
         }
         Ok(number)
+    }
+
+    /// The member with this number.
+    pub(crate) fn get(&self, number: usize) -> Option<&T> {
+        let (chunk, index) = position(number)?;
+        match self.chunks.get(chunk)?.get(index)? {
+            Place::Taken(member) => Some(member),
+            Place::Free(_) => None,
+        }
     }
 
     /// The member with this number.
