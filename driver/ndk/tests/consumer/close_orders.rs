@@ -7,10 +7,7 @@ use ndk_abi::{
 };
 use simkernel::{scope, seeds};
 
-use crate::{
-    kit::{Buffer, FastRegion, Options, QpSizes, Request, Unconnected, Waiter, World, loopback, now},
-    stress::Random,
-};
+use crate::kit::{Buffer, FastRegion, Options, QpSizes, Random, Request, Unconnected, Waiter, World, loopback, now};
 
 /// What is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,7 @@
 use ndk_abi::status::{STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_SUCCESS};
 use simkernel::{scope, seeds};
 
-use crate::{
-    kit::{HeldProcessors, Pair, Request, Side, Waiter, World, loopback, sge},
-    stress::Random,
-};
+use crate::kit::{HeldProcessors, Pair, Random, Request, Side, Waiter, World, loopback, sge};
 
 /// What a side does to end its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,7 @@ use ndk_abi::{
 };
 use simkernel::{pause, scope, seeds};
 
-use crate::{
-    kit::{Buffer, Cq, Options, Pair, QpSizes, Side, World, sge},
-    stress::Random,
-};
+use crate::kit::{Buffer, Cq, Options, Pair, QpSizes, Random, Side, World, sge};
 
 /// Sends of one side.
 const SENDS: usize = 48;

@@ -6,6 +6,7 @@ mod hold;
 mod memory;
 mod objects;
 mod pair;
+mod random;
 pub(crate) mod record;
 mod transport;
 mod waiter;
@@ -18,6 +19,7 @@ pub(crate) use objects::{
     Adapter, Connector, Cq, Listener, Mr, Mw, Pd, Qp, QpSizes, SharedEndpoint, Srq, adapter_info_sized, lam_sized,
 };
 pub(crate) use pair::{Options, Pair, Side, Unconnected, connect, loopback};
+pub(crate) use random::Random;
 pub(crate) use waiter::{Request, Waiter, complain, now, take_complaints};
 pub(crate) use world::{World, addresses, close_adapter, open_adapter};
 
