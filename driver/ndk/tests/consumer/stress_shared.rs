@@ -13,12 +13,18 @@ use crate::kit::{Buffer, FastRegion, Options, Pair, QpSizes, Random, Unconnected
 #[test]
 fn registrations_on_several_connections() {
     let world = World::new();
+    let domain = world.adapter.create_pd().expect("a PD");
     scope(|scope| {
         for number in 0..3u64 {
             let world = &world;
             scope.spawn(move || {
-                let pair = Pair::new(&world.adapter);
-                let region = FastRegion::new(&world.adapter, &pair.passive.pd, 4, true);
+                let [active, passive] = [1, 2].map(|tag| Unconnected::new(&world.adapter, tag, Options::default()));
+                passive.qp.close_now();
+                passive.pd.close_now();
+                let (receives, requests) = (&passive.receive_cq, &passive.initiator_cq);
+                let qp = domain.create_qp(receives, requests, 2, QpSizes::default()).expect("a QP");
+                let pair = Pair::of(&world.adapter, active, Unconnected { qp, pd: domain, ..passive }, (1, 1));
+                let region = FastRegion::new(&world.adapter, &domain, 4, true);
                 let local = Buffer::full(&pair.active.pd, 4);
                 let mut random = Random::new(number);
                 for round in 0..150 {
@@ -40,10 +46,21 @@ fn registrations_on_several_connections() {
                 }
                 region.close();
                 local.close();
-                pair.close();
+                close_but_the_domain(pair);
             });
         }
     });
+    domain.close_now();
+}
+
+/// Closes all of a pair but the domain of its passive side.
+fn close_but_the_domain(pair: Pair) {
+    pair.active.close();
+    pair.passive.connector.close_now();
+    pair.passive.qp.close_now();
+    pair.passive.receive_cq.close_now();
+    pair.passive.initiator_cq.close_now();
+    pair.listener.close_now();
 }
 
 /// Arming and polling on one queue that several connections complete to.
@@ -88,13 +105,8 @@ fn one_queue_for_several_connections() {
         }
     });
     for pair in pairs {
-        pair.active.close();
-        pair.passive.connector.close_now();
-        pair.passive.qp.close_now();
-        pair.passive.receive_cq.close_now();
-        pair.passive.initiator_cq.close_now();
+        close_but_the_domain(pair);
         pair.passive.pd.close_now();
-        pair.listener.close_now();
     }
     cq.close_now();
 }
