@@ -14,20 +14,11 @@ use common::{
     start,
     user::{Answer, handle, work},
 };
-use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use ndk_abi::{nd_ioctl::*, ndkpi::*, status::*};
 use simkernel::{boot, watchdog};
 use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// A listening world, for requests that pend.
-fn listening(user: &User<'_>) -> World {
-    let world = World::new(user);
-    assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &common::user::bind(world.listener, "10.1.2.3:0")), STATUS_SUCCESS);
-    let listen = ND_LISTEN { Version: 1, Backlog: 2, ListenerHandle: world.listener };
-    assert_eq!(user.call(IOCTL_ND_LISTENER_LISTEN, &listen), STATUS_SUCCESS);
-    world
-}
 
 /// One pended request of each kind that needs no connection; which code cancels it, which frees its object, and of what.
 fn pend_each(user: &User<'_>, world: &World) -> Vec<(Answer, u32, u32, u64)> {
@@ -50,7 +41,7 @@ fn the_cancel_routine_completes_any_pended_request() {
     let _session = boot();
     let device = start();
     let user = User::new(&device);
-    let world = listening(&user);
+    let world = World::listening(&user);
     for (answer, ..) in pend_each(&user, &world) {
         assert!(answer.is_pending());
         answer.shared.cancel(&user.file);
@@ -68,7 +59,7 @@ fn a_request_cancelled_before_it_is_sent_does_not_pend() {
     let _session = boot();
     let device = start();
     let user = User::new(&device);
-    let world = listening(&user);
+    let world = World::listening(&user);
     let shared = Arc::new(Shared::default());
     shared.cancel_before_it_is_sent();
     let notify = ND_CQ_NOTIFY { Version: 1, Type: ND_CQ_NOTIFY_ANY, CqHandle: world.cq };
@@ -93,7 +84,7 @@ fn cancel_io_and_free_complete_in_order_of_issue() {
     let device = start();
     for free in [false, true] {
         let user = User::new(&device);
-        let world = listening(&user);
+        let world = World::listening(&user);
         let more = pend_each(&user, &world);
         let notifies: Vec<_> = (0..50).map(|kind| user.notify(world.cq, kind % 3)).collect();
         for (_, cancel, close, object) in &more {
@@ -111,7 +102,7 @@ fn cleanup_leaves_to_the_cancel_routine_what_it_has_begun() {
     let _session = boot();
     let device = start();
     let user = User::new(&device);
-    let world = listening(&user);
+    let world = World::listening(&user);
     let pended = pend_each(&user, &world);
     let begun: Vec<_> = pended.iter().map(|(answer, ..)| answer.shared.begin_cancel()).collect();
     // Everybody else passes them over.
@@ -140,7 +131,7 @@ fn a_second_cleanup_waits_for_the_first() {
     let _session = boot();
     let device = start();
     let user = User::new(&device);
-    let world = listening(&user);
+    let world = World::listening(&user);
     user.memory(world.pd, 1);
     // Its cancel routine has begun, which the first cleanup waits for.
     let request = user.get_request(world.listener, world.connector);
@@ -235,184 +226,6 @@ fn a_request_that_races_with_the_free_of_its_object_ends() {
                 ));
             }
             assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(connector)), STATUS_SUCCESS);
-        }
-    });
-}
-
-#[test]
-fn a_cancelled_connect_leaves_no_connection_behind() {
-    let _session = boot();
-    let device = start();
-    watchdog(LIMIT, || {
-        let user = User::new(&device);
-        let world = listening(&user);
-        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
-        let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
-        let qp = user.qp(world.pd, world.cq);
-        for by_routine in [true, false] {
-            let connect = user.connect(active, qp, address, b"");
-            assert!(connect.is_pending());
-            assert_eq!(user.connect(active, qp, address, b"").wait(), STATUS_CONNECTION_ACTIVE);
-            if by_routine {
-                connect.shared.cancel(&user.file);
-            } else {
-                assert_eq!(user.call(IOCTL_ND_CONNECTOR_CANCEL_IO, &handle(active)), STATUS_SUCCESS);
-            }
-            assert_eq!(connect.wait(), STATUS_CANCELLED);
-        }
-        // The requests are still there, but nobody stands behind them any more.
-        for _ in 0..2 {
-            let passive = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
-            assert_eq!(user.get_request(world.listener, passive).wait(), STATUS_SUCCESS);
-            let accept = user.accept(passive, user.qp(world.pd, world.cq), b"").wait();
-            assert!(matches!(accept, STATUS_CONNECTION_ABORTED | STATUS_CONNECTION_REFUSED), "{accept}");
-        }
-    });
-}
-
-#[test]
-fn a_connector_connects_right_after_a_cancelled_connect() {
-    let _session = boot();
-    let device = start();
-    watchdog(LIMIT, || {
-        let user = User::new(&device);
-        let world = listening(&user);
-        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
-        for _ in 0..50 {
-            let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
-            let passive = [0; 2].map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter));
-            let qp = [0; 3].map(|_| user.qp(world.pd, world.cq));
-            let first = user.connect(active, qp[0], address, b"first");
-            first.shared.cancel(&user.file);
-            let second = user.connect(active, qp[1], address, b"second");
-            assert_eq!(first.wait(), STATUS_CANCELLED);
-            for passive in passive {
-                assert_eq!(user.get_request(world.listener, passive).wait(), STATUS_SUCCESS);
-            }
-            // They come in any order: each is an event of its own connector.
-            let is_second = |passive: &u64| {
-                let data = user.send_bytes(IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA, handle(*passive).as_bytes(), 508);
-                data.output().starts_with(b"second")
-            };
-            let passive = passive.into_iter().find(is_second).expect("a request with the data of the second");
-            let accept = user.accept(passive, qp[2], b"");
-            assert_eq!(second.wait(), STATUS_SUCCESS);
-            assert_eq!(user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active)), STATUS_SUCCESS);
-            assert_eq!(accept.wait(), STATUS_SUCCESS);
-        }
-    });
-}
-
-#[test]
-fn a_cancelled_accept_ends_the_connection_for_all_who_wait() {
-    let _session = boot();
-    let device = start();
-    watchdog(LIMIT, || {
-        let user = User::new(&device);
-        let world = listening(&user);
-        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
-        let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
-        let requested = user.get_request(world.listener, world.connector);
-        let connect = user.connect(active, user.qp(world.pd, world.cq), address, b"");
-        assert_eq!(requested.wait(), STATUS_SUCCESS);
-        let accept = user.accept(world.connector, world.qp, b"");
-        let told = user.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(world.connector));
-        assert_eq!(connect.wait(), STATUS_SUCCESS);
-        assert!(accept.is_pending() && told.is_pending());
-        accept.shared.cancel(&user.file);
-        assert_eq!((accept.wait(), told.wait()), (STATUS_CANCELLED, STATUS_SUCCESS));
-        assert_eq!(user.accept(world.connector, world.qp, b"").wait(), STATUS_CONNECTION_INVALID);
-        let complete = user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active));
-        assert!(matches!(complete, STATUS_CONNECTION_ABORTED | STATUS_CONNECTION_INVALID), "{complete}");
-    });
-}
-
-#[test]
-fn above_the_backlog_requests_are_refused() {
-    let _session = boot();
-    let device = start();
-    watchdog(LIMIT, || {
-        let user = User::new(&device);
-        let world = listening(&user);
-        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
-        let connects: Vec<_> = (0..5)
-            .map(|_| {
-                let connector = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
-                user.connect(connector, user.qp(world.pd, world.cq), address, b"")
-            })
-            .collect();
-        // Which of them is up to chance: each request is an event of its own connector.
-        let pending = || connects.iter().filter(|connect| connect.is_pending()).count();
-        while pending() > 2 {
-            thread::yield_now();
-        }
-        thread::sleep(Duration::from_millis(20));
-        assert_eq!(pending(), 2, "a backlog of 2");
-        // Free refuses who waits.
-        assert_eq!(user.call(IOCTL_ND_LISTENER_FREE, &handle(world.listener)), STATUS_SUCCESS);
-        assert!(connects.iter().all(|connect| connect.wait() == STATUS_CONNECTION_REFUSED));
-    });
-}
-
-#[test]
-fn a_listener_that_is_only_bound_refuses() {
-    let _session = boot();
-    let device = start();
-    watchdog(LIMIT, || {
-        let user = User::new(&device);
-        let world = World::new(&user);
-        let bind = common::user::bind(world.listener, "10.1.2.3:0");
-        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_SUCCESS);
-        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_ADDRESS_ALREADY_ASSOCIATED);
-        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
-        let refused = user.connect(world.connector, world.qp, address, b"");
-        assert_eq!(refused.wait(), STATUS_CONNECTION_REFUSED);
-        assert_eq!(user.get_request(world.listener, world.connector).wait(), STATUS_INVALID_DEVICE_STATE);
-    });
-}
-
-#[test]
-fn a_process_that_dies_in_mid_traffic_leaves_nothing() {
-    let _session = boot();
-    let device = start();
-    watchdog(LIMIT, || {
-        for round in 0..20 {
-            let user = User::new(&device);
-            let world = listening(&user);
-            let memory = user.memory(world.pd, 4);
-            let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
-            let requested = user.get_request(world.listener, world.connector);
-            let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
-            let cq = user.cq(world.adapter, 256);
-            let qp = user.qp(world.pd, cq);
-            let connect = user.connect(active, qp, address, b"");
-            requested.wait();
-            let accept = user.accept(world.connector, world.qp, b"");
-            connect.wait();
-            let complete = user.send(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active));
-            if round % 2 == 0 {
-                complete.wait();
-                for context in 0..16 {
-                    let post = SOFTNDK_POST { SgeCount: 1, ..work(NdkOperationTypeSend, qp, context) };
-                    user.post(&post, &[memory.sge(0, 4096)], b"");
-                }
-                for context in 0..8 {
-                    let post = SOFTNDK_POST { SgeCount: 1, ..work(NdkOperationTypeReceive, world.qp, context) };
-                    user.post(&post, &[memory.sge(8192, 4096)], b"");
-                }
-            }
-            let pended = [
-                user.notify(cq, ND_CQ_NOTIFY_ERRORS),
-                user.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(active)),
-                accept,
-                complete,
-            ];
-            drop(user);
-            for answer in pended {
-                answer.wait();
-            }
-            assert_eq!(device.host().pinned(), 0);
-            assert_eq!(device.host().provider().object_counts(), ndk_provider::ObjectCounts::default());
         }
     });
 }

@@ -5,6 +5,7 @@ use ndk_abi::{
     nd_ioctl::*,
     ndkpi::{NdkOperationTypeBind, NdkOperationTypeSend},
     softndk_ioctl::*,
+    status::STATUS_SUCCESS,
 };
 use zerocopy::{Immutable, IntoBytes};
 
@@ -52,6 +53,15 @@ impl World {
             listener: user.create(IOCTL_ND_LISTENER_CREATE, adapter),
             pages: user.device.host().map(2),
         }
+    }
+
+    /// One that listens, for requests that pend.
+    pub(crate) fn listening(user: &User<'_>) -> Self {
+        let world = Self::new(user);
+        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind(world.listener, "10.1.2.3:0")), STATUS_SUCCESS);
+        let listen = ND_LISTEN { Version: 1, Backlog: 2, ListenerHandle: world.listener };
+        assert_eq!(user.call(IOCTL_ND_LISTENER_LISTEN, &listen), STATUS_SUCCESS);
+        world
     }
 
     pub(crate) fn handles(&self) -> [u64; 9] {

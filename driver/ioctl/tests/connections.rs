@@ -1,0 +1,193 @@
+//! Connections that are cancelled, refused, or cut off by the end of a process.
+
+mod common;
+
+use std::{thread, time::Duration};
+
+use common::{
+    User, World, start,
+    user::{handle, work},
+};
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use simkernel::{boot, watchdog};
+use zerocopy::IntoBytes;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_cancelled_connect_leaves_no_connection_behind() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = World::listening(&user);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+        let qp = user.qp(world.pd, world.cq);
+        for by_routine in [true, false] {
+            let connect = user.connect(active, qp, address, b"");
+            assert!(connect.is_pending());
+            assert_eq!(user.connect(active, qp, address, b"").wait(), STATUS_CONNECTION_ACTIVE);
+            if by_routine {
+                connect.shared.cancel(&user.file);
+            } else {
+                assert_eq!(user.call(IOCTL_ND_CONNECTOR_CANCEL_IO, &handle(active)), STATUS_SUCCESS);
+            }
+            assert_eq!(connect.wait(), STATUS_CANCELLED);
+        }
+        // The requests are still there, but nobody stands behind them any more.
+        for _ in 0..2 {
+            let passive = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+            assert_eq!(user.get_request(world.listener, passive).wait(), STATUS_SUCCESS);
+            let accept = user.accept(passive, user.qp(world.pd, world.cq), b"").wait();
+            assert!(matches!(accept, STATUS_CONNECTION_ABORTED | STATUS_CONNECTION_REFUSED), "{accept}");
+        }
+    });
+}
+
+#[test]
+fn a_connector_connects_right_after_a_cancelled_connect() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = World::listening(&user);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        for _ in 0..50 {
+            let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+            let passive = [0; 2].map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter));
+            let qp = [0; 3].map(|_| user.qp(world.pd, world.cq));
+            let first = user.connect(active, qp[0], address, b"first");
+            first.shared.cancel(&user.file);
+            let second = user.connect(active, qp[1], address, b"second");
+            assert_eq!(first.wait(), STATUS_CANCELLED);
+            for passive in passive {
+                assert_eq!(user.get_request(world.listener, passive).wait(), STATUS_SUCCESS);
+            }
+            // They come in any order: each is an event of its own connector.
+            let is_second = |passive: &u64| {
+                let data = user.send_bytes(IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA, handle(*passive).as_bytes(), 508);
+                data.output().starts_with(b"second")
+            };
+            let passive = passive.into_iter().find(is_second).expect("a request with the data of the second");
+            let accept = user.accept(passive, qp[2], b"");
+            assert_eq!(second.wait(), STATUS_SUCCESS);
+            assert_eq!(user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active)), STATUS_SUCCESS);
+            assert_eq!(accept.wait(), STATUS_SUCCESS);
+        }
+    });
+}
+
+#[test]
+fn a_cancelled_accept_ends_the_connection_for_all_who_wait() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = World::listening(&user);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+        let requested = user.get_request(world.listener, world.connector);
+        let connect = user.connect(active, user.qp(world.pd, world.cq), address, b"");
+        assert_eq!(requested.wait(), STATUS_SUCCESS);
+        let accept = user.accept(world.connector, world.qp, b"");
+        let told = user.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(world.connector));
+        assert_eq!(connect.wait(), STATUS_SUCCESS);
+        assert!(accept.is_pending() && told.is_pending());
+        accept.shared.cancel(&user.file);
+        assert_eq!((accept.wait(), told.wait()), (STATUS_CANCELLED, STATUS_SUCCESS));
+        assert_eq!(user.accept(world.connector, world.qp, b"").wait(), STATUS_CONNECTION_INVALID);
+        let complete = user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active));
+        assert!(matches!(complete, STATUS_CONNECTION_ABORTED | STATUS_CONNECTION_INVALID), "{complete}");
+    });
+}
+
+#[test]
+fn above_the_backlog_requests_are_refused() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = World::listening(&user);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let connects: Vec<_> = (0..5)
+            .map(|_| {
+                let connector = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+                user.connect(connector, user.qp(world.pd, world.cq), address, b"")
+            })
+            .collect();
+        // Which of them is up to chance: each request is an event of its own connector.
+        let pending = || connects.iter().filter(|connect| connect.is_pending()).count();
+        while pending() > 2 {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(pending(), 2, "a backlog of 2");
+        // Free refuses who waits.
+        assert_eq!(user.call(IOCTL_ND_LISTENER_FREE, &handle(world.listener)), STATUS_SUCCESS);
+        assert!(connects.iter().all(|connect| connect.wait() == STATUS_CONNECTION_REFUSED));
+    });
+}
+
+#[test]
+fn a_listener_that_is_only_bound_refuses() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = World::new(&user);
+        let bind = common::user::bind(world.listener, "10.1.2.3:0");
+        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_SUCCESS);
+        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_ADDRESS_ALREADY_ASSOCIATED);
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let refused = user.connect(world.connector, world.qp, address, b"");
+        assert_eq!(refused.wait(), STATUS_CONNECTION_REFUSED);
+        assert_eq!(user.get_request(world.listener, world.connector).wait(), STATUS_INVALID_DEVICE_STATE);
+    });
+}
+
+#[test]
+fn a_process_that_dies_in_mid_traffic_leaves_nothing() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        for round in 0..20 {
+            let user = User::new(&device);
+            let world = World::listening(&user);
+            let memory = user.memory(world.pd, 4);
+            let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+            let requested = user.get_request(world.listener, world.connector);
+            let active = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
+            let cq = user.cq(world.adapter, 256);
+            let qp = user.qp(world.pd, cq);
+            let connect = user.connect(active, qp, address, b"");
+            requested.wait();
+            let accept = user.accept(world.connector, world.qp, b"");
+            connect.wait();
+            let complete = user.send(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active));
+            if round % 2 == 0 {
+                complete.wait();
+                for context in 0..16 {
+                    let post = SOFTNDK_POST { SgeCount: 1, ..work(NdkOperationTypeSend, qp, context) };
+                    user.post(&post, &[memory.sge(0, 4096)], b"");
+                }
+                for context in 0..8 {
+                    let post = SOFTNDK_POST { SgeCount: 1, ..work(NdkOperationTypeReceive, world.qp, context) };
+                    user.post(&post, &[memory.sge(8192, 4096)], b"");
+                }
+            }
+            let pended = [
+                user.notify(cq, ND_CQ_NOTIFY_ERRORS),
+                user.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(active)),
+                accept,
+                complete,
+            ];
+            drop(user);
+            for answer in pended {
+                answer.wait();
+            }
+            assert_eq!(device.host().pinned(), 0);
+            assert_eq!(device.host().provider().object_counts(), ndk_provider::ObjectCounts::default());
+        }
+    });
+}
