@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result};
 use std::os::windows::io::AsRawHandle;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
 use ndk_abi::softndk_ioctl::{
@@ -31,21 +31,17 @@ fn open() -> Result<File> {
 
 /// Asks a driver that was built to be caught to break a rule; one as it is shipped refuses.
 pub fn plant(kind: u32) -> Result<()> {
+    control(IOCTL_SOFTNDK_TEST_PLANT, Some(&SOFTNDK_TEST_PLANT { Version: SOFTNDK_IOCTL_VERSION, Kind: kind }))
+}
+
+/// Sends a request without output.
+pub fn control<T>(code: u32, input: Option<&T>) -> Result<()> {
     let device = open()?;
-    let request = SOFTNDK_TEST_PLANT { Version: SOFTNDK_IOCTL_VERSION, Kind: kind };
+    let (address, bytes) = input.map_or((null(), 0), |input| (std::ptr::from_ref(input).cast(), size_of::<T>() as u32));
     let mut returned = 0;
-    // SAFETY: the device is open, the input is a structure of the size given, and there is no output.
+    // SAFETY: the device is open, the input is a structure of the size given or absent, and there is no output.
     let done = unsafe {
-        DeviceIoControl(
-            device.as_raw_handle(),
-            IOCTL_SOFTNDK_TEST_PLANT,
-            (&raw const request).cast(),
-            size_of_val(&request) as u32,
-            null_mut(),
-            0,
-            &mut returned,
-            null_mut(),
-        )
+        DeviceIoControl(device.as_raw_handle(), code, address, bytes, null_mut(), 0, &mut returned, null_mut())
     };
     if done == 0 { Err(Error::last_os_error()) } else { Ok(()) }
 }

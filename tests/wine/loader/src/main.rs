@@ -1,11 +1,13 @@
 //! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER`: loads and unloads the driver as told, line by line, on
 //! standard input. The last argument, 0 or 1, is the adapter's parameter `TestConsumer`.
 //!
-//! It says `ok` when it is ready. Each line `load`, `unload`, or `plant KIND` is answered by a line `ok` or `error: REASON`.
+//! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA) or `plant KIND` is answered by a line `ok` or `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
 //! stops every service when the last ordinary process ends.
 
 mod device;
+#[path = "../../ndis/src/protocol.rs"]
+mod protocol;
 mod service;
 
 use std::io::{BufRead, Write};
@@ -40,6 +42,8 @@ fn serve(driver: &str, addresses: &str, test_consumer: &str) -> std::io::Result<
         let answer = match line?.trim() {
             "load" => service.start().map(|()| loaded = true).and_then(|()| device::wait()),
             "unload" => service.stop().map(|()| loaded = false),
+            "disable" => device::control::<()>(protocol::DISABLE_NDK, None),
+            "enable" => device::control::<()>(protocol::ENABLE_NDK, None),
             "plant leak" => device::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
             "plant irql" => device::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
             other => Err(std::io::Error::other(format!("unknown command {other:?}"))),

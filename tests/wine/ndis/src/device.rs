@@ -28,7 +28,8 @@ use crate::{
         self, Dispatch, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE,
         Job,
     },
-    lock, pnp,
+    lock, oid_checks, pnp,
+    protocol::{DISABLE_NDK, ENABLE_NDK},
 };
 
 const FILE_DEVICE_NETWORK: u32 = 0x12;
@@ -210,15 +211,36 @@ pub(crate) unsafe extern "system" fn dispatch(device: *const DEVICE_OBJECT, irp:
     }
 }
 
+/// Serves a request that is not the driver's.
+///
+/// # Safety
+/// `irp` is an IRP that the caller owns, and gives away.
+unsafe fn set_ndk(irp: *mut IRP, enable: bool) -> i32 {
+    // SAFETY: the caller owns the IRP.
+    unsafe { irp::mark_pending(irp) };
+    let irp = Shared(irp);
+    kernel::workers::submit("a change of the NDK state", move || {
+        let adapter = driver::registered().and_then(|driver| lock(&driver.adapter).clone());
+        let done = adapter.is_some_and(|adapter| oid_checks::set_ndk(&adapter, enable, || {}));
+        // SAFETY: given away with STATUS_PENDING, and completed once.
+        unsafe { irp::complete(irp.get(), if done { status::SUCCESS } else { status::INVALID_DEVICE_REQUEST }) };
+    });
+    status::PENDING
+}
+
 impl Control {
     /// # Safety
     /// `irp` is an IRP for this device that the caller owns.
     unsafe fn dispatch(&self, irp: *mut IRP) -> i32 {
         // SAFETY: passed on to the caller.
-        let (major, file) = unsafe {
+        let (major, file, code) = unsafe {
             let location = irp::current_location(irp);
-            ((*location).MajorFunction, (*location).FileObject)
+            ((*location).MajorFunction, (*location).FileObject, irp::control_code(irp))
         };
+        if major == IRP_MJ_DEVICE_CONTROL && [DISABLE_NDK, ENABLE_NDK].contains(&code) {
+            // SAFETY: passed on to the caller.
+            return unsafe { set_ndk(irp, code == ENABLE_NDK) };
+        }
         let handler = |code: u8| self.major_functions.get(usize::from(code)).copied().flatten();
         let file_id = file as usize;
         if major == IRP_MJ_CREATE && (self.gone.load(Ordering::Acquire) || !files::opening(file_id)) {

@@ -34,6 +34,17 @@ pub(crate) unsafe fn current_location(irp: *mut IRP) -> *mut IO_STACK_LOCATION {
     unsafe { (*irp).Tail.Overlay.Anonymous2.Anonymous.CurrentStackLocation }
 }
 
+/// Parameters.DeviceIoControl.IoControlCode. Each of the members is aligned as a pointer is (wdm/ns-wdm-_io_stack_location:
+/// POINTER_ALIGNMENT), which the bindings do not know.
+///
+/// # Safety
+/// As `current_location`. Of other requests than IRP_MJ_DEVICE_CONTROL it means something else.
+pub(crate) unsafe fn control_code(irp: *mut IRP) -> u32 {
+    const MEMBER: usize = 2;
+    // SAFETY: passed on to the caller; there are four words of parameters.
+    unsafe { (&raw const (*current_location(irp)).Parameters).cast::<u64>().add(MEMBER).cast::<u32>().read() }
+}
+
 /// `IoMarkIrpPending`.
 ///
 /// # Safety

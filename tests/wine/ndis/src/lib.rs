@@ -18,6 +18,7 @@ mod oid;
 mod oid_checks;
 mod packets;
 mod pnp;
+mod protocol;
 mod registry;
 mod work_item;
 

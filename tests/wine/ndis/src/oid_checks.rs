@@ -142,23 +142,34 @@ pub(crate) fn run(adapter: &Adapter) {
     }
 }
 
-/// Disables RDMA and enables it again, as an administrator would: OID_NDK_SET_STATE succeeds at once, the event comes later
-/// (network/oid-ndk-set-state). Done just before the adapter stops, when no consumer is there to be disturbed but one of its
-/// own, which is there when RDMA is disabled.
+/// Disables or enables RDMA, as an administrator would, and waits for the event: OID_NDK_SET_STATE succeeds at once, the event
+/// comes later (network/oid-ndk-set-state). `before` runs in between. False if anything of that fails.
+pub(crate) fn set_ndk(adapter: &Adapter, enable: bool, before: impl FnOnce()) -> bool {
+    let outcome = request(adapter, Operation::Set, false, OID_NDK_SET_STATE, &[enable.into()]);
+    before();
+    if outcome.status != NDIS_STATUS_SUCCESS {
+        complain(OID_NDK_SET_STATE, &format!("set to {enable}: {}", outcome.status));
+        return false;
+    }
+    let told = adapter.ndk.wait_for_state(enable);
+    if !told {
+        complain(OID_NDK_SET_STATE, &format!("no NetEventNDK event after the set to {enable}"));
+    }
+    told
+}
+
+/// Disables RDMA and enables it again. Done just before the adapter stops, when no consumer is there to be disturbed but one of
+/// its own, which is there when RDMA is disabled.
 pub(crate) fn cycle_ndk(adapter: &Adapter) {
     if lock(&adapter.driver.provider).is_none() || !lock(&adapter.attributes).ndk_enabled {
         return;
     }
     let mut consumer = ndk::open(adapter, NDK_VERSION { Major: 2, Minor: 0 }).ok();
     for enable in [false, true] {
-        let outcome = request(adapter, Operation::Set, false, OID_NDK_SET_STATE, &[enable.into()]);
-        if let Some(consumer) = consumer.take() {
-            adapter.ndk.close_while_disabling(adapter, consumer);
-        }
-        if outcome.status != NDIS_STATUS_SUCCESS {
-            complain(OID_NDK_SET_STATE, &format!("set to {enable}: {}", outcome.status));
-        } else if !adapter.ndk.wait_for_state(enable) {
-            complain(OID_NDK_SET_STATE, &format!("no NetEventNDK event after the set to {enable}"));
-        }
+        set_ndk(adapter, enable, || {
+            if let Some(consumer) = consumer.take() {
+                adapter.ndk.close_while_disabling(adapter, consumer);
+            }
+        });
     }
 }

@@ -1,0 +1,7 @@
+//! Control codes that the stand-in itself serves, on the driver's control device: an administrator's part, for tests. The loader
+//! includes this file.
+
+/// Disables RDMA (OID_NDK_SET_STATE), and ends when NetEventNDKDisable has returned.
+pub(crate) const DISABLE_NDK: u32 = 0x8000_2000;
+/// Enables it.
+pub(crate) const ENABLE_NDK: u32 = 0x8000_2004;
