@@ -86,6 +86,11 @@ impl Session {
         self.order(&format!("plant {fault}"))
     }
 
+    /// Turns RDMA on or off, and waits until NDIS has been told.
+    pub(crate) fn set_rdma(&mut self, on: bool) -> Result<()> {
+        self.order(if on { "enable" } else { "disable" })
+    }
+
     /// A Windows program in this prefix, with `C:\softndk` as its folder; a path of this system is understood too.
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = wine::wine(&self.prefix);

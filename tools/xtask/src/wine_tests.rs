@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,8 @@ pub(crate) fn run(tally: &mut Tally) {
         tally.check("a planted IRQL violation is caught", caught);
     }
     tally.check("the test consumer is refused where it is off", without_test_consumer());
+    let disabled = step("disabling RDMA in mid-traffic", disabled_in_traffic);
+    tally.check("what a process had is gone when RDMA has been disabled", disabled);
     let killed = step("killing the harness in mid-traffic", killed_in_traffic);
     tally.check("the driver frees all that a killed process had", killed);
 }
@@ -125,33 +127,78 @@ fn killed_in_traffic() -> Result<()> {
     let mut session = Session::start(&session::addresses(&[])?)?;
     session.load()?;
     let idle = diagnostics(&session)?;
-    let mut victim = session
+    let mut victim = busy_process(&session, &idle)?;
+    victim.kill()?;
+    victim.wait()?;
+
+    // The death of the process reaches the driver by way of the server.
+    is_idle_again(&session, &idle)?;
+    serves_and_leaves_nothing(session)
+}
+
+/// RDMA is disabled while a process has all that, and then lives on: it has lost it when the event returns, nobody gets anything
+/// new, and when RDMA is enabled again the next process is served.
+fn disabled_in_traffic() -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.load()?;
+    let idle = diagnostics(&session)?;
+    let mut process = busy_process(&session, &idle)?;
+    session.set_rdma(false)?;
+    let disabled = diagnostics(&session)?;
+    for count in LOST {
+        ensure!(disabled[count] == idle[count], "{count} survive, {disabled}\nalive before: {idle}");
+    }
+    let status = wait(&mut process, FREE_LIMIT).context("the process that lost all it had")?;
+    ensure!(!status.success(), "the process did not notice");
+    is_idle_again(&session, &idle)?;
+    let outcome = run::harness(&session, &["run", "send", "--json"], RUN_LIMIT)?;
+    ensure!(outcome["passed"] == 0 && outcome["failed"] != 0, "served while disabled: {}", outcome["cases"]);
+    session.set_rdma(true)?;
+    serves_and_leaves_nothing(session)
+}
+
+/// What a busy process has, and loses.
+const LOST: [&str; 3] = ["qps", "pended_requests", "pinned_bytes"];
+
+/// Starts a process that has connected queue pairs, traffic and pended requests.
+fn busy_process(session: &Session, idle: &Value) -> Result<Child> {
+    let mut process = session
         .program(r"C:\softndk\ndharness.exe")
         .args(["stuck", "--front-end", "ioctl"])
         .stdout(Stdio::piped())
         .spawn()?;
-    let output = BufReader::new(victim.stdout.take().context("the harness has no output")?);
+    let output = BufReader::new(process.stdout.take().context("the harness has no output")?);
     let (sender, ready) = channel();
     std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let line = ready.recv_timeout(READY_LIMIT);
-    let busy = diagnostics(&session);
-    victim.kill()?;
-    victim.wait()?;
+    let busy = diagnostics(session);
+    if line.as_deref().map(str::trim) != Ok("ready") || busy.is_err() {
+        process.kill()?;
+        process.wait()?;
+    }
     ensure!(line.as_deref().map(str::trim) == Ok("ready"), "the harness said {line:?}\n{}", session.log_tail());
     let busy = busy?;
-    for count in ["files", "qps", "pended_requests", "pinned_bytes"] {
+    for count in ["files"].iter().chain(&LOST) {
         let alive = busy[count].as_u64() > idle[count].as_u64();
-        ensure!(alive, "the harness had no {count} when it was killed: {busy}");
+        ensure!(alive, "the harness has no {count}: {busy}");
     }
+    Ok(process)
+}
 
-    // The death of the process reaches the driver by way of the server.
-    let killed = Instant::now();
-    let mut after = diagnostics(&session)?;
-    while after != idle && killed.elapsed() < FREE_LIMIT {
+/// Waits until no more is alive in the driver than before.
+fn is_idle_again(session: &Session, idle: &Value) -> Result<()> {
+    let start = Instant::now();
+    let mut after = diagnostics(session)?;
+    while after != *idle && start.elapsed() < FREE_LIMIT {
         std::thread::sleep(Duration::from_millis(100));
-        after = diagnostics(&session)?;
+        after = diagnostics(session)?;
     }
-    ensure!(after == idle, "still alive after the process: {after}\nalive before it: {idle}");
+    ensure!(after == *idle, "still alive after the process: {after}\nalive before it: {idle}");
+    Ok(())
+}
+
+/// All cases pass, and the driver is unloaded clean.
+fn serves_and_leaves_nothing(mut session: Session) -> Result<()> {
     let outcome = run::harness(&session, &["run", "--json"], RUN_LIMIT)?;
     ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "the next run failed: {}", outcome["cases"]);
     let report = session.unload()?;
