@@ -1,15 +1,15 @@
 //! What the stand-ins promise, group by group, in the order of `protocol::CHECKS`.
 
-use core::{
-    cell::UnsafeCell,
-    ffi::c_void,
-    mem::MaybeUninit,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
-};
+use core::{cell::UnsafeCell, ffi::c_void, mem::MaybeUninit, sync::atomic::Ordering};
 
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED, MDL_PARTIAL, MDL_SOURCE_IS_NONPAGED_POOL};
 
-use crate::{imports::*, kmdf, miniport, text::Text};
+use crate::{
+    deferred::{self, EVENT, RAN, wait_for_event},
+    imports::*,
+    kmdf,
+    text::Text,
+};
 
 pub(crate) const TAG: u32 = u32::from_le_bytes(*b"Self");
 pub(crate) const NON_PAGED: u64 = 0x40;
@@ -54,9 +54,9 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             1 => check_cr8(text),
             2 => check_spin_locks(text),
             3 => check_pool(text),
-            4 => check_dpc(text),
-            5 => check_timers(text),
-            6 => check_work_items(text),
+            4 => deferred::check_dpc(text),
+            5 => deferred::check_timers(text),
+            6 => deferred::check_work_items(text),
             7 => check_mdl(text),
             8 => check_rundown(text),
             9 => check_push_locks(text),
@@ -145,135 +145,6 @@ unsafe fn check_pool(text: &mut Text<'_>) {
         let block = ExAllocatePool2(NON_PAGED, 64, TAG);
         ExFreePoolWithTag(block, TAG);
         KeLowerIrql(0);
-    }
-}
-
-static DPC: Storage<Kdpc> = Storage::new();
-static EVENT: Storage<Kevent> = Storage::new();
-static RAN: AtomicU32 = AtomicU32::new(0);
-static LEVEL: AtomicU32 = AtomicU32::new(0);
-static PROCESSOR: AtomicU32 = AtomicU32::new(0);
-static ARGUMENTS: AtomicU64 = AtomicU64::new(0);
-
-unsafe extern "system" fn dpc_routine(_: *mut Kdpc, context: *mut c_void, first: *mut c_void, second: *mut c_void) {
-    LEVEL.store(irql().into(), Ordering::Relaxed);
-    // SAFETY: no number is asked for.
-    PROCESSOR.store(unsafe { KeGetCurrentProcessorNumberEx(core::ptr::null_mut()) }, Ordering::Relaxed);
-    ARGUMENTS.store((context.addr() + first.addr() * 10 + second.addr() * 100) as u64, Ordering::Relaxed);
-    RAN.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: an initialised event.
-    unsafe { KeSetEvent(EVENT.get(), 0, 0) };
-}
-
-unsafe fn wait_for_event() -> i32 {
-    let second = -10_000_000;
-    // SAFETY: an initialised event.
-    unsafe { KeWaitForSingleObject(EVENT.get().cast(), 0, 0, 0, &second) }
-}
-
-unsafe fn check_dpc(text: &mut Text<'_>) {
-    let (dpc, none) = (DPC.get(), core::ptr::null_mut());
-    // SAFETY: a DPC in static storage, flushed at the end.
-    unsafe {
-        KeInitializeEvent(EVENT.get(), 1, 0);
-        KeInitializeDpc(dpc, dpc_routine, 4 as *mut c_void);
-        RAN.store(0, Ordering::Relaxed);
-        text.check(KeInsertQueueDpc(dpc, 2 as *mut c_void, 3 as *mut c_void) == 1, "KeInsertQueueDpc");
-        text.check(wait_for_event() == 0, "a DPC did not run");
-        text.check(LEVEL.load(Ordering::Relaxed) == 2, "a DPC does not run at DISPATCH_LEVEL");
-        text.check(ARGUMENTS.load(Ordering::Relaxed) == 324, "a DPC's arguments");
-
-        // While this thread has the processor, a DPC queued on it waits: twice is once, and it can be removed.
-        KfRaiseIrql(2);
-        let here = KeGetCurrentProcessorNumberEx(core::ptr::null_mut());
-        text.check(KeInsertQueueDpc(dpc, none, none) == 1, "KeInsertQueueDpc at DISPATCH_LEVEL");
-        text.check(KeInsertQueueDpc(dpc, none, none) == 0, "a queued DPC was queued again");
-        text.check(RAN.load(Ordering::Relaxed) == 1, "a DPC ran on a processor that is at DISPATCH_LEVEL");
-        text.check(KeRemoveQueueDpc(dpc) == 1, "a queued DPC was not removed");
-        text.check(KeRemoveQueueDpc(dpc) == 0, "a DPC was removed twice");
-        KeLowerIrql(0);
-
-        // Aimed at each processor in turn.
-        let count = KeQueryActiveProcessorCountEx(0xFFFF);
-        text.check(count >= 2, "fewer than two processors");
-        for target in 0..count {
-            let number = [0, 0, target as u8, 0];
-            text.check(KeSetTargetProcessorDpcEx(dpc, &number) == 0, "KeSetTargetProcessorDpcEx");
-            KeInsertQueueDpc(dpc, none, none);
-            text.check(wait_for_event() == 0, "a targeted DPC did not run");
-            text.check(PROCESSOR.load(Ordering::Relaxed) == target, "a DPC ran on the wrong processor");
-        }
-        text.check(KeSetTargetProcessorDpcEx(dpc, &[0, 0, 200, 0]) < 0, "a processor that does not exist was accepted");
-        text.check(here < count, "KeGetCurrentProcessorNumberEx");
-        RAN.store(0, Ordering::Relaxed);
-        KeInsertQueueDpc(dpc, none, none);
-        KeFlushQueuedDpcs();
-        text.check(RAN.load(Ordering::Relaxed) == 1, "KeFlushQueuedDpcs returned too early");
-    }
-}
-
-static TIMER: Storage<Ktimer> = Storage::new();
-
-unsafe extern "system" fn ex_timer_routine(_timer: *mut c_void, context: *mut c_void) {
-    LEVEL.store(irql().into(), Ordering::Relaxed);
-    RAN.fetch_add(context.addr() as u32, Ordering::Relaxed);
-}
-
-unsafe fn check_timers(text: &mut Text<'_>) {
-    let (timer, dpc) = (TIMER.get(), DPC.get());
-    // SAFETY: timer and DPC in static storage, cancelled and flushed at the end.
-    unsafe {
-        KeInitializeEvent(EVENT.get(), 1, 0);
-        KeInitializeTimerEx(timer, 0);
-        KeInitializeDpc(dpc, dpc_routine, core::ptr::null_mut());
-        LEVEL.store(9, Ordering::Relaxed);
-        text.check(KeSetTimerEx(timer, -50_000, 0, dpc) == 0, "KeSetTimer says it was set");
-        text.check(wait_for_event() == 0, "a timer's DPC did not run");
-        text.check(LEVEL.load(Ordering::Relaxed) == 2, "a timer's DPC does not run at DISPATCH_LEVEL");
-        text.check(KeCancelTimer(timer) == 0, "an expired timer was cancelled");
-        text.check(KeSetTimerEx(timer, -600_000_000, 0, dpc) == 0, "KeSetTimer says it was set");
-        text.check(KeSetTimerEx(timer, -600_000_000, 0, dpc) == 1, "KeSetTimer says it was not set");
-        text.check(KeCancelTimer(timer) == 1, "a timer was not cancelled");
-        RAN.store(0, Ordering::Relaxed);
-        KeSetTimerEx(timer, -10_000, 5, dpc);
-        sleep(200);
-        KeCancelTimer(timer);
-        KeFlushQueuedDpcs();
-        let ran = RAN.load(Ordering::Relaxed);
-        text.check((3..=100).contains(&ran), "a periodic timer");
-        sleep(30);
-        text.check(RAN.load(Ordering::Relaxed) == ran, "a cancelled timer goes on");
-
-        RAN.store(0, Ordering::Relaxed);
-        let ex = ExAllocateTimer(ex_timer_routine, 7 as *mut c_void, 0);
-        ExSetTimer(ex, -10_000, 0, core::ptr::null());
-        sleep(100);
-        text.check(RAN.load(Ordering::Relaxed) == 7, "an EX_TIMER did not fire once");
-        ExSetTimer(ex, -600_000_000, 0, core::ptr::null());
-        text.check(ExDeleteTimer(ex, 1, 1, core::ptr::null()) == 1, "ExDeleteTimer did not cancel");
-    }
-}
-
-unsafe extern "system" fn work_routine(_device: *mut c_void, context: *mut c_void) {
-    LEVEL.store(irql().into(), Ordering::Relaxed);
-    // SAFETY: the item is freed once, in its own routine.
-    unsafe {
-        IoFreeWorkItem(context);
-        KeSetEvent(EVENT.get(), 0, 0);
-    }
-}
-
-unsafe fn check_work_items(text: &mut Text<'_>) {
-    // SAFETY: an item of the adapter's device, freed in its routine.
-    unsafe {
-        KeInitializeEvent(EVENT.get(), 1, 0);
-        LEVEL.store(9, Ordering::Relaxed);
-        KfRaiseIrql(2);
-        let item = IoAllocateWorkItem(miniport::device_object());
-        IoQueueWorkItem(item, work_routine, 1, item);
-        KeLowerIrql(0);
-        text.check(wait_for_event() == 0, "a work item did not run");
-        text.check(LEVEL.load(Ordering::Relaxed) == 0, "a work item does not run at PASSIVE_LEVEL");
     }
 }
 

@@ -7,10 +7,12 @@
 
 mod checks;
 mod control;
+mod deferred;
 mod imports;
 mod kmdf;
 mod memory;
 mod miniport;
+mod ndk;
 mod oid;
 mod planted;
 #[path = "../../protocol.rs"]

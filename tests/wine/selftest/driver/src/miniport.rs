@@ -5,13 +5,12 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use ndk_abi::{describe::ZeroInit, ndis::*, ndkpi::*, status::*, wdm::UNICODE_STRING};
+use ndk_abi::{describe::ZeroInit, ndis::*, status::*, wdm::UNICODE_STRING};
 
 use crate::{
     control,
     imports::{self, NdisMRegisterMiniportDriver, NdisMSetMiniportAttributes},
-    kmdf,
-    oid::{self, ENABLED},
+    kmdf, ndk, oid,
     protocol::WRONG_ORDER,
 };
 
@@ -81,8 +80,8 @@ unsafe extern "system" fn set_options(handle: NDIS_HANDLE, _context: NDIS_HANDLE
             NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
         ),
         Flags: 0,
-        OpenNDKAdapterHandler: Some(open_ndk),
-        CloseNDKAdapterHandler: Some(close_ndk),
+        OpenNDKAdapterHandler: Some(ndk::open),
+        CloseNDKAdapterHandler: Some(ndk::close),
     };
     // SAFETY: as documented.
     NTSTATUS(unsafe { imports::NdisSetOptionalHandlers(handle, (&raw const provider).cast()) })
@@ -165,23 +164,6 @@ fn general() -> NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
     }
 }
 
-fn adapter_info() -> NDK_ADAPTER_INFO {
-    NDK_ADAPTER_INFO {
-        Version: VERSION,
-        MaxRegistrationSize: 1 << 30,
-        FRMRPageCount: 16,
-        MaxInitiatorRequestSge: 4,
-        MaxReceiveRequestSge: 4,
-        MaxReadRequestSge: 4,
-        MaxTransferLength: 1 << 20,
-        MaxReceiveQueueDepth: 16,
-        MaxInitiatorQueueDepth: 16,
-        MaxSrqDepth: 16,
-        MaxCqDepth: 16,
-        ..NDK_ADAPTER_INFO::ZERO
-    }
-}
-
 /// Whether the configuration asks for attributes in the wrong order. Also: a value that is not there, and the default of another.
 fn plants_wrong_order(handle: NDIS_HANDLE) -> bool {
     let object = NDIS_CONFIGURATION_OBJECT {
@@ -217,7 +199,7 @@ unsafe extern "system" fn initialize(
     _driver: NDIS_HANDLE,
     parameters: *mut NDIS_MINIPORT_INIT_PARAMETERS,
 ) -> NDIS_STATUS {
-    let mut info = adapter_info();
+    let mut info = ndk::adapter_info();
     let mut capabilities = NDIS_NDK_CAPABILITIES {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_DEFAULT,
@@ -337,65 +319,6 @@ unsafe extern "system" fn returned(_context: NDIS_HANDLE, _lists: *mut NET_BUFFE
 unsafe extern "system" fn cancel(_context: NDIS_HANDLE, _id: *mut c_void) {}
 unsafe extern "system" fn device_event(_context: NDIS_HANDLE, _event: *mut NET_DEVICE_PNP_EVENT) {}
 unsafe extern "system" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}
-
-const VERSION: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 1 };
-
-/// An NDK adapter that can be opened, queried and closed; this driver makes no other objects.
-struct Shared(NDK_ADAPTER);
-// SAFETY: never written.
-unsafe impl Sync for Shared {}
-
-static NDK: Shared = Shared(NDK_ADAPTER {
-    Header: NDK_OBJECT_HEADER { Version: VERSION, ObjectType: NdkObjectTypeAdapter, ..NDK_OBJECT_HEADER::ZERO },
-    Dispatch: (&raw const DISPATCH).cast(),
-});
-
-/// The head of NDK_ADAPTER_DISPATCH: the two entries that are called.
-#[repr(C)]
-struct Dispatch {
-    extension: usize,
-    query: NDK_FN_QUERY_ADAPTER_INFO,
-    rest: [usize; 7],
-}
-static DISPATCH: Dispatch = Dispatch { extension: 0, query: query_info, rest: [0; 7] };
-
-unsafe extern "system" fn query_info(
-    _adapter: *mut NDK_ADAPTER,
-    info: *mut NDK_ADAPTER_INFO,
-    size: *mut u32,
-) -> NTSTATUS {
-    let needed = size_of::<NDK_ADAPTER_INFO>() as u32;
-    // SAFETY: the caller gives a size, and a buffer of that size.
-    unsafe {
-        let given = size.replace(needed);
-        if given < needed {
-            return STATUS_BUFFER_TOO_SMALL;
-        }
-        info.write(adapter_info());
-    }
-    STATUS_SUCCESS
-}
-
-unsafe extern "system" fn open_ndk(
-    _context: NDIS_HANDLE,
-    parameters: *mut NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
-    adapter: *mut *mut NDK_ADAPTER,
-) -> NDIS_STATUS {
-    if !ENABLED.load(Ordering::Relaxed) {
-        return NDIS_STATUS_ADAPTER_NOT_READY;
-    }
-    // SAFETY: NDIS gives parameters and a place for the adapter.
-    unsafe {
-        let asked = (*parameters).Version;
-        if asked.Major != VERSION.Major || asked.Minor > VERSION.Minor {
-            return NDIS_STATUS_BAD_VERSION;
-        }
-        adapter.write((&raw const NDK.0).cast_mut());
-    }
-    NDIS_STATUS_SUCCESS
-}
-
-unsafe extern "system" fn close_ndk(_context: NDIS_HANDLE, _adapter: *mut NDK_ADAPTER) {}
 
 /// NdisMSetMiniportAttributes at a wrong time.
 pub(crate) fn set_attributes_late() {
