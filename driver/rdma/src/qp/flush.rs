@@ -56,7 +56,16 @@ impl<P: Platform> QueuePair<P> {
     /// Carries out the flushes that are asked for, as far as nothing is under way, and frees the lock. Bounded by the depths
     /// of the queues. Each cancelled operation is dropped without the lock: it may hold the last reference to a closed region,
     /// whose close callback then runs.
-    pub(crate) fn settle<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
+    #[inline]
+    pub(crate) fn settle<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, State<P>, P>) -> After {
+        // Mostly there is none.
+        if state.phase != Phase::Dead && !state.is_flushing() {
+            return After::default();
+        }
+        Self::carry_out_flushes(this, state)
+    }
+
+    fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
         let mut after = After::default();
         let flushed = state.flush_requests > 0;
         while !state.executing && state.flush_requests > 0 {
@@ -82,7 +91,7 @@ impl<P: Platform> QueuePair<P> {
                 after.fatal |= this.complete_receive(&receive, Err(Error::Canceled), 0, None, false).is_err();
             }
         }
-        let flushing = state.flush_requests > 0 || state.flush_receives > 0 || state.flush_receive;
+        let flushing = state.is_flushing();
         let dead = state.phase == Phase::Dead;
         if dead {
             after.fatal = false;
@@ -107,10 +116,14 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Tells the connector what the last change of state means for it. No lock may be held.
+    #[inline]
     pub(crate) fn finish(&self, after: After) {
-        if !after.fatal && !after.quiet {
-            return;
+        if after.fatal || after.quiet {
+            self.tell_connector(after);
         }
+    }
+
+    fn tell_connector(&self, after: After) {
         let connector = self.state.lock().connector.clone();
         if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
             if after.fatal {
@@ -129,6 +142,10 @@ impl<P: Platform> State<P> {
         self.flush_receives = self.own_receives.as_ref().map_or(0, ReceiveQueue::len);
         // One that comes later, while the lock is free in between, is not for this flush.
         self.flush_receive = self.receive.is_some();
+    }
+
+    fn is_flushing(&self) -> bool {
+        self.flush_requests > 0 || self.flush_receives > 0 || self.flush_receive
     }
 
     pub(crate) fn flushing_requests(&self) -> bool {
