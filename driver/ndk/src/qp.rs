@@ -59,6 +59,8 @@ pub(crate) unsafe fn sges<'a>(sgl: *const NDK_SGE, count: u32) -> &'a [Sge] {
 ///
 /// # Safety
 /// `qp` is the consumer's open queue pair, `sgl` its list of `count` entries.
+// As `QueuePair::post`, which is in it.
+#[inline(always)]
 unsafe fn post<P: Platform>(
     qp: *mut NDK_QP,
     context: *mut c_void,

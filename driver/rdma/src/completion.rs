@@ -3,10 +3,11 @@
 use crate::Status;
 
 /// What kind of request completed. The numbers are those of NDK_OPERATION_TYPE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u16)]
 pub enum OperationKind {
     /// A receive.
+    #[default]
     Receive = 0x1,
     /// A receive whose send invalidated a token.
     ReceiveAndInvalidate = 0x8001,
@@ -41,4 +42,17 @@ pub struct Completion {
     pub invalidated_token: u32,
     /// Whether it satisfies a solicited arm: the peer asked for it, or it is an error.
     pub solicited: bool,
+}
+
+impl Completion {
+    /// What is in the slots of a queue before there is any.
+    pub(crate) const UNUSED: Self = Self {
+        status: Ok(()),
+        bytes: 0,
+        qp_context: 0,
+        request_context: 0,
+        kind: OperationKind::Receive,
+        invalidated_token: 0,
+        solicited: false,
+    };
 }

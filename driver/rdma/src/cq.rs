@@ -111,7 +111,7 @@ impl<P: Platform> CompletionQueue<P> {
             return Err(Error::InvalidParameter);
         }
         let state = State {
-            ring: Ring::new(depth as usize)?,
+            ring: Ring::new(depth as usize, Completion::UNUSED)?,
             armed: None,
             due: false,
             queued: 0,
@@ -143,34 +143,34 @@ impl<P: Platform> CompletionQueue<P> {
 
     /// Adds a completion; an error if the queue is dead, which an overrun makes it. Callable with QP and SRQ locks held.
     pub(crate) fn push(this: &Arc<Self, P>, completion: Completion) -> Result<(), Error> {
-        let added = Self::push_all(this, core::iter::once(completion));
+        let added = Self::push_all(this, 1, core::iter::once(completion));
         if added > 0 { Ok(()) } else { Err(Error::BufferOverflow) }
     }
 
-    /// Adds completions in a row, as far as the queue takes them; how many.
-    pub(crate) fn push_all(this: &Arc<Self, P>, completions: impl Iterator<Item = Completion>) -> usize {
+    /// Adds `completions`, of which there are `count`, in a row, as far as the queue takes them; how many.
+    #[inline]
+    pub(crate) fn push_all(
+        this: &Arc<Self, P>,
+        count: usize,
+        completions: impl Iterator<Item = Completion> + Clone,
+    ) -> usize {
         let mut state = this.state.lock();
         if state.failed.is_some() {
             return 0;
         }
-        let queued_before = state.queued;
-        let mut overrun = false;
-        let mut added = 0usize;
+        let added = state.ring.push_all(count, completions.clone());
+        let mut number = state.queued;
+        state.queued = number.wrapping_add(added as u64);
         for completion in completions {
-            overrun = state.ring.push(completion).is_err();
-            if overrun {
-                break;
-            }
-            added = added.saturating_add(1);
+            number = number.wrapping_add(1);
             if completion.solicited {
-                state.solicited = queued_before.wrapping_add(added as u64);
+                state.solicited = number;
                 if completion.status.is_err() {
-                    state.error = state.solicited;
+                    state.error = number;
                 }
             }
         }
-        state.queued = queued_before.wrapping_add(added as u64);
-        if overrun {
+        if added < count {
             Self::fail(this, &mut state, Error::BufferOverflow);
         }
         this.waiting.store(state.ring.len(), Ordering::Release);
@@ -209,14 +209,13 @@ impl<P: Platform> CompletionQueue<P> {
     ///
     /// `take` runs without the lock, since the consumer's array may be pageable at PASSIVE_LEVEL. Consumers do not poll a
     /// queue from two threads at once (NDKPI completion handling requirements), so the order is kept.
-    pub fn poll(&self, results: usize, mut take: impl FnMut(usize, Completion)) -> usize {
+    pub fn poll(&self, results: usize, mut take: impl FnMut(usize, &Completion)) -> usize {
         let mut taken = 0usize;
         while taken < results && self.waiting.load(Ordering::Acquire) > 0 {
-            let mut batch = [None; POLL_BATCH];
+            let mut batch = [Completion::UNUSED; POLL_BATCH];
             let mut state = self.state.lock();
             let wanted = POLL_BATCH.min(results.saturating_sub(taken));
-            let found = state.ring.copy_oldest(batch.get_mut(..wanted).unwrap_or_default());
-            state.ring.skip(found);
+            let found = state.ring.pop_all(batch.get_mut(..wanted).unwrap_or_default());
             state.taken = state.taken.wrapping_add(found as u64);
             self.waiting.store(state.ring.len(), Ordering::Release);
             drop(state);
@@ -224,9 +223,9 @@ impl<P: Platform> CompletionQueue<P> {
                 batch.get_mut(..found).unwrap_or_default().reverse();
             }
             // By reference, and no further than filled: an iterator over the array itself copies all of it.
-            for &completion in batch.iter().take(found).flatten() {
+            for completion in batch.iter().take(found) {
                 take(taken, completion);
-                taken = taken.saturating_add(1);
+                taken = taken.wrapping_add(1);
             }
         }
         taken
@@ -243,7 +242,7 @@ impl<P: Platform> CompletionQueue<P> {
         if depth == 0 || depth > limits::CQ_DEPTH {
             return Err(Error::InvalidParameter);
         }
-        let mut ring = Ring::new(depth as usize)?;
+        let mut ring = Ring::new(depth as usize, Completion::UNUSED)?;
         let mut state = this.state.lock();
         if state.ring.len() > ring.capacity() {
             drop(state);

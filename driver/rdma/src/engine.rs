@@ -106,7 +106,7 @@ impl<P: Platform> QueuePair<P> {
         let Some((slot, &request)) = state.requests.front() else { return Step::Idle };
         let flags = request.flags;
         let inlined = flags.contains(Flags::INLINE);
-        let mut part = Part { length: request.length, done, local: None, inline: inlined, invalidate: None };
+        let mut part = Part { length: request.data.length, done, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SOLICIT);
         let job = match state.operation_mut(slot) {
             // A small send that no row could take.
@@ -128,7 +128,7 @@ impl<P: Platform> QueuePair<P> {
             }
         } else {
             let mut cursor = state.cursor;
-            let sges = state.sges_of(slot, request.sges, this.sizes().sges).unwrap_or(&[]);
+            let sges = state.sges_of(slot, &request, this.sizes().sges).unwrap_or(&[]);
             part.local = cursor.piece(sges);
             part.invalidate = sges.first().filter(|_| flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
             state.cursor = cursor;

@@ -153,7 +153,7 @@ pub(crate) struct Opened<P: Platform> {
     address: u64,
     length: u64,
     start: NonNull<u8>,
-    _memory: Memory<P>,
+    memory: Memory<P>,
 }
 
 impl<P: Platform> Opened<P> {
@@ -164,7 +164,11 @@ impl<P: Platform> Opened<P> {
             Memory::Privileged(start) => (sge.address, *start, u64::from(sge.length)),
             Memory::Inline(..) => return None,
         };
-        Some(Self { token: sge.token, address, length, start, _memory: memory })
+        Some(Self { token: sge.token, address, length, start, memory })
+    }
+
+    pub(crate) fn memory(&self) -> &Memory<P> {
+        &self.memory
     }
 
     /// Where an SGE lies; `None` if it is not all in here.
@@ -179,7 +183,7 @@ impl<P: Platform> Opened<P> {
         Some(unsafe { self.start.add(usize::try_from(offset).ok()?) })
     }
 
-    /// Copies all of `from` to the start of `to`, which is as long; false if they are not both in the memory opened.
+    /// Copies all of `from` to the start of `to`, which is not shorter; false if they are not both in the memory opened.
     #[inline]
     pub(crate) fn copy(target: &Self, to: &Sge, source: &Self, from: &Sge) -> bool {
         let (Some(to), Some(from_start)) = (target.find(to), source.find(from)) else { return false };

@@ -136,7 +136,7 @@ impl<P: Platform> QueuePair<P> {
             peer: None,
             connector: None,
             may_read: false,
-            requests: Ring::new(depth)?,
+            requests: Ring::new(depth, InitiatorRequest::default())?,
             operations: Slice::from_fn(depth, |_| None)?,
             sges: Slice::filled(slots(sizes.sges)?, Sge::default())?,
             inline: Slice::filled(slots(sizes.inline_data)?, 0)?,
@@ -173,6 +173,8 @@ impl<P: Platform> QueuePair<P> {
 
     /// Posts an initiator request. An error means that it was not accepted: no completion follows, the queue pair stays
     /// usable, and the requests deferred before it are started. IRQL <= DISPATCH.
+    // What is posted is known where this is called: most of it falls away there.
+    #[inline(always)]
     pub fn post(
         this: &Arc<Self, P>,
         context: usize,
@@ -180,7 +182,10 @@ impl<P: Platform> QueuePair<P> {
         flags: Flags,
         post: Post<'_, P>,
     ) -> Result<(), Error> {
-        let result = this.enqueue(context, sges, flags, post);
+        let result = match (post, sges) {
+            (Post::Send(None), [sge]) if Flags::SEND.contains(flags) => this.enqueue_send(context, *sge, flags),
+            (post, _) => this.enqueue_other(context, sges, flags, post),
+        };
         // Not carried out here: what it completes or releases may call other consumers back, and the poster may hold locks.
         if result.is_err() || !flags.contains(Flags::DEFER) {
             Deferred::schedule(this);
@@ -188,20 +193,12 @@ impl<P: Platform> QueuePair<P> {
         result
     }
 
-    #[inline]
-    fn enqueue(&self, context: usize, sges: &[Sge], flags: Flags, post: Post<'_, P>) -> Result<(), Error> {
-        if !post.allowed_flags().contains(flags) {
-            return Err(Error::InvalidFlags);
-        }
-        match (&post, sges) {
-            (Post::Send(None), &[sge]) if self.is_small(sge, flags) => self.enqueue_small(context, sge, flags),
-            _ => self.enqueue_other(context, sges, flags, post),
-        }
-    }
-
     /// Posts what is not a small send. Apart, so that a small one does not pay for what this needs.
     #[inline(never)]
     fn enqueue_other(&self, context: usize, sges: &[Sge], flags: Flags, post: Post<'_, P>) -> Result<(), Error> {
+        if !post.allowed_flags().contains(flags) {
+            return Err(Error::InvalidFlags);
+        }
         let inline = flags.contains(Flags::INLINE);
         if !inline && sges.len() > self.sizes.sges as usize {
             return Err(Error::TooManySges);
@@ -228,33 +225,35 @@ impl<P: Platform> QueuePair<P> {
             return Err(Error::ConnectionInvalid);
         }
         let length = u32::try_from(length).ok().filter(|&length| length <= limits::TRANSFER_LENGTH);
-        let length = length.ok_or(Error::BufferOverflow)?;
-        let request =
-            InitiatorRequest { context, flags, length, sges: sges.len() as u32, kind: post.kind(), small: false };
+        let data = Sge { length: length.ok_or(Error::BufferOverflow)?, ..Sge::default() };
+        let request = InitiatorRequest {
+            context,
+            data,
+            flags,
+            kind: post.kind(),
+            sges: u8::try_from(sges.len()).unwrap_or_default(),
+            small: false,
+        };
         // Declared before the lock is taken: a refused one is given up after it, as it may hold the last reference to a region.
         let mut operation = Some(self.stage(post)?);
         self.state.lock().enqueue(&self.sizes, sges, request, &mut operation)
     }
 
-    /// Whether a send without invalidation is one for a row (see `engine/batch.rs`).
+    /// Posts a send that neither invalidates nor is inline. A small one, which is for a row (see `engine/batch.rs`), is the usual
+    /// case, and needs none of what others do.
     #[inline]
-    fn is_small(&self, sge: Sge, flags: Flags) -> bool {
-        sge.length <= SMALL_SEND_BYTES && !flags.contains(Flags::INLINE) && self.sizes.sges > 0
-    }
-
-    /// Posts a small send: the usual case, which needs none of what others do.
-    #[inline]
-    fn enqueue_small(&self, context: usize, sge: Sge, flags: Flags) -> Result<(), Error> {
+    fn enqueue_send(&self, context: usize, sge: Sge, flags: Flags) -> Result<(), Error> {
+        if sge.length > SMALL_SEND_BYTES || self.sizes.sges == 0 {
+            return self.enqueue_other(context, &[sge], flags, Post::Send(None));
+        }
         if self.has_failed_queue() {
             return Err(Error::ConnectionInvalid);
         }
         let kind = OperationKind::Send;
-        let request = InitiatorRequest { context, flags, length: sge.length, sges: 1, kind, small: true };
+        let request = InitiatorRequest { context, data: sge, flags, kind, sges: 1, small: true };
         let mut state = self.state.lock();
-        let slot = state.slot_for(kind)?;
-        let place = slot.checked_mul(self.sizes.sges as usize).and_then(|place| state.sges.get_mut(place));
-        *place.ok_or(Error::InternalError)? = sge;
-        state.requests.push(request).map_err(|_| Error::QueueFull)
+        state.may_post(kind)?;
+        state.requests.push(request)
     }
 
     fn stage(&self, post: Post<'_, P>) -> Result<Operation<P>, Error> {
@@ -284,18 +283,22 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Posts a receive; allowed before the queue pair is connected. IRQL <= DISPATCH.
+    #[inline]
     pub fn post_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
-        let (one, list);
-        let sges = match sges {
-            [sge] => {
-                one = [*sge];
-                &one
-            }
-            _ => {
-                list = SgeList::copy_of(sges)?;
-                list.as_slice()
-            }
-        };
+        match sges {
+            // The usual case: not worth a list.
+            [sge] => self.enqueue_receive(context, &[*sge]),
+            _ => self.enqueue_receive_of_list(context, sges),
+        }
+    }
+
+    #[inline(never)]
+    fn enqueue_receive_of_list(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
+        self.enqueue_receive(context, SgeList::copy_of(sges)?.as_slice())
+    }
+
+    #[inline]
+    fn enqueue_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
         let mut state = self.state.lock();
         if state.phase == Phase::Dead || self.receive_cq.has_failed() {
             return Err(Error::ConnectionInvalid);
@@ -303,7 +306,9 @@ impl<P: Platform> QueuePair<P> {
         state.own_receives.as_mut().ok_or(Error::InvalidDeviceRequest)?.post(context, sges)?;
         let sender = state.take_waiting_sender();
         drop(state);
-        wake(sender);
+        if sender.is_some() {
+            wake(sender);
+        }
         Ok(())
     }
 
@@ -422,16 +427,16 @@ impl<P: Platform> QueuePair<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// The slot that a request of this kind takes.
+    /// Whether a request of this kind is allowed now, and has room.
     #[inline]
-    fn slot_for(&self, kind: OperationKind) -> Result<usize, Error> {
+    fn may_post(&self, kind: OperationKind) -> Result<(), Error> {
         if self.phase != Phase::Connected {
             return Err(Error::ConnectionInvalid);
         }
         if kind == OperationKind::Read && !self.may_read {
             return Err(Error::InvalidDeviceRequest);
         }
-        self.requests.next_slot().ok_or(Error::QueueFull)
+        if self.requests.is_full() { Err(Error::QueueFull) } else { Ok(()) }
     }
 
     fn enqueue(
@@ -441,9 +446,10 @@ impl<P: Platform> State<P> {
         request: InitiatorRequest,
         operation: &mut Option<Operation<P>>,
     ) -> Result<(), Error> {
-        let slot = self.slot_for(request.kind)?;
+        self.may_post(request.kind)?;
+        let slot = self.requests.next_slot();
         let stored = if request.flags.contains(Flags::INLINE) {
-            self.store_inline(slot, sizes, sges, request.length)
+            self.store_inline(slot, sizes, sges, request.data.length)
         } else {
             self.store_sges(slot, sizes, sges)
         };
@@ -453,7 +459,7 @@ impl<P: Platform> State<P> {
         }
         // The place is empty: `finish_oldest` took what was there.
         core::mem::swap(self.operations.get_mut(slot).ok_or(Error::InternalError)?, operation);
-        self.requests.push(request).map_err(|_| Error::QueueFull)
+        self.requests.push(request)
     }
 
     fn store_sges(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {
@@ -477,9 +483,17 @@ impl<P: Platform> State<P> {
     }
 
     /// The SGEs of the request in `slot`.
-    pub(crate) fn sges_of(&self, slot: usize, sges: u32, per_request: u32) -> Option<&[Sge]> {
+    pub(crate) fn sges_of<'a>(
+        &'a self,
+        slot: usize,
+        request: &'a InitiatorRequest,
+        per_request: u32,
+    ) -> Option<&'a [Sge]> {
+        if request.small {
+            return Some(core::slice::from_ref(&request.data));
+        }
         let first = slot.checked_mul(per_request as usize)?;
-        self.sges.get(first..first.checked_add(sges as usize)?)
+        self.sges.get(first..first.checked_add(usize::from(request.sges))?)
     }
 
     /// The inline bytes of the request in `slot`.

@@ -19,7 +19,8 @@ impl<P: Platform> ReceiveQueue<P> {
     pub(crate) fn new(depth: u32, sges_per_request: u32) -> Result<Self, Error> {
         let (depth, sges_per_request) = (depth as usize, sges_per_request as usize);
         let sges = depth.checked_mul(sges_per_request).ok_or(Error::InvalidParameter)?;
-        Ok(Self { ring: Ring::new(depth)?, sges: Slice::filled(sges, Sge::default())?, sges_per_request })
+        let ring = Ring::new(depth, ReceiveRequest::default())?;
+        Ok(Self { ring, sges: Slice::filled(sges, Sge::default())?, sges_per_request })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -38,25 +39,30 @@ impl<P: Platform> ReceiveQueue<P> {
         if total(sges) > u64::from(limits::TRANSFER_LENGTH) {
             return Err(Error::BufferOverflow);
         }
-        let slot = self.ring.next_slot().ok_or(Error::QueueFull)?;
-        let first = slot.checked_mul(self.sges_per_request).ok_or(Error::InternalError)?;
-        let end = first.checked_add(sges.len()).ok_or(Error::InternalError)?;
-        let places = self.sges.get_mut(first..end).ok_or(Error::InternalError)?;
-        // Mostly one: not worth the call of a copy.
-        places.iter_mut().zip(sges).for_each(|(place, sge)| *place = *sge);
-        self.ring.push(ReceiveRequest { context, sges: sges.len() }).map_err(|_| Error::QueueFull)
+        if self.ring.is_full() {
+            return Err(Error::QueueFull);
+        }
+        let first = match sges {
+            [] => Sge::default(),
+            [sge] => *sge,
+            [first, ..] => {
+                self.places(self.ring.next_slot(), sges.len()).ok_or(Error::InternalError)?.copy_from_slice(sges);
+                *first
+            }
+        };
+        self.ring.push(ReceiveRequest { context, first, sges: sges.len() })
     }
 
-    /// The oldest receives: the context and the first SGE of each, as far as their slots follow each other.
+    /// The SGEs of the request in `slot`.
+    fn places(&mut self, slot: usize, sges: usize) -> Option<&mut [Sge]> {
+        let first = slot.checked_mul(self.sges_per_request)?;
+        self.sges.get_mut(first..first.checked_add(sges)?)
+    }
+
+    /// The oldest receives, as far as their slots follow each other.
     #[inline]
-    pub(crate) fn run(&self) -> impl Iterator<Item = (usize, Sge)> {
-        let (slot, requests) = self.ring.run();
-        let sges = slot.checked_mul(self.sges_per_request).and_then(|first| self.sges.get(first..));
-        let sges = sges.unwrap_or_default().chunks(self.sges_per_request.max(1));
-        requests.iter().zip(sges).map_while(|(request, sges)| {
-            let request = request.as_ref()?;
-            Some((request.context, sges.first().copied().filter(|_| request.sges > 0).unwrap_or_default()))
-        })
+    pub(crate) fn run(&self) -> &[ReceiveRequest] {
+        self.ring.run()
     }
 
     /// Removes the `count` oldest.
@@ -65,10 +71,12 @@ impl<P: Platform> ReceiveQueue<P> {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Receive> {
-        let (slot, _) = self.ring.front()?;
-        let request = self.ring.pop()?;
-        let first = slot.checked_mul(self.sges_per_request)?;
-        let sges = self.sges.get(first..first.checked_add(request.sges)?)?;
+        let (slot, &request) = self.ring.front()?;
+        self.ring.skip(1);
+        let sges = match request.sges {
+            1 => core::slice::from_ref(&request.first),
+            count => self.places(slot, count)?,
+        };
         let list = SgeList::copy_of(sges).ok()?;
         Some(Receive { context: request.context, room: total(sges), sges: list, cursor: Cursor::default() })
     }

@@ -38,6 +38,8 @@ bitflags::bitflags! {
 impl Flags {
     /// Allowed on every initiator request.
     pub(crate) const COMMON: Self = Self::SILENT_SUCCESS.union(Self::READ_FENCE).union(Self::DEFER);
+    /// Allowed on a send that is not inline.
+    pub(crate) const SEND: Self = Self::COMMON.union(Self::SOLICIT);
 }
 
 /// The remote side of a read or write.
@@ -111,23 +113,27 @@ impl<P: Platform> Drop for Operation<P> {
     }
 }
 
-/// A waiting initiator request. Its operation, and its SGEs or inline bytes, lie in the queue pair's arrays, in the same slot:
-/// this is what all requests have, and all that a small send has but its SGE.
-#[derive(Clone, Copy)]
+/// A waiting initiator request. Of a small send this is all. Of others, the operation and the SGEs or inline bytes lie in the
+/// queue pair's arrays, in the same slot.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct InitiatorRequest {
     pub(crate) context: usize,
+    /// Of a small send, its SGE. Of others, only the length is used: their bytes.
+    pub(crate) data: Sge,
     pub(crate) flags: Flags,
-    pub(crate) length: u32,
-    pub(crate) sges: u32,
     pub(crate) kind: OperationKind,
-    /// A send of one SGE that is carried out in a row with others (see `engine/batch.rs`). It has no operation.
+    /// Of one with inline data it means nothing.
+    pub(crate) sges: u8,
+    /// A send of one SGE that is carried out in a row with others (see `engine/batch.rs`).
     pub(crate) small: bool,
 }
 
-/// A waiting receive. Its SGEs lie in the queue's array, in the same slot.
-#[derive(Clone, Copy)]
+/// A waiting receive. If it has more than one SGE, they lie in the queue's array, in the same slot.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct ReceiveRequest {
     pub(crate) context: usize,
+    /// One without bytes if it has none.
+    pub(crate) first: Sge,
     pub(crate) sges: usize,
 }
 

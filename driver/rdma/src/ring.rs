@@ -2,16 +2,23 @@
 
 use platform::{OutOfMemory, Platform, Slice};
 
-/// First in, first out, in slots that are numbered so that other arrays can run alongside.
+use crate::Error;
+
+/// First in, first out, in slots that are numbered so that other arrays can run alongside. What leaves stays in its slot until
+/// that is filled again: whoever filled it, on another processor, is the next to write there.
 pub(crate) struct Ring<T, P: Platform> {
-    slots: Slice<Option<T>, P>,
+    slots: Slice<T, P>,
+    /// The slot of the oldest item.
     head: usize,
+    /// The slot that the next item takes.
+    tail: usize,
     length: usize,
 }
 
-impl<T, P: Platform> Ring<T, P> {
-    pub(crate) fn new(capacity: usize) -> Result<Self, OutOfMemory> {
-        Ok(Self { slots: Slice::from_fn(capacity, |_| None)?, head: 0, length: 0 })
+impl<T: Copy, P: Platform> Ring<T, P> {
+    /// An empty queue; `unused` is in slots that were never filled.
+    pub(crate) fn new(capacity: usize, unused: T) -> Result<Self, OutOfMemory> {
+        Ok(Self { slots: Slice::filled(capacity, unused)?, head: 0, tail: 0, length: 0 })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -26,81 +33,91 @@ impl<T, P: Platform> Ring<T, P> {
         self.length >= self.slots.len()
     }
 
-    /// The slot that the next push takes; `None` when full.
-    pub(crate) fn next_slot(&self) -> Option<usize> {
-        if self.length >= self.slots.len() {
-            return None;
-        }
-        self.slot(self.length)
+    /// The slot that the next push takes, if there is room.
+    pub(crate) fn next_slot(&self) -> usize {
+        self.tail
     }
 
+    /// The slot `distance`, at most the capacity, after `slot`.
     #[inline]
-    fn slot(&self, distance: usize) -> Option<usize> {
-        // Both are below the capacity: no division.
-        let slot = self.head.checked_add(distance)?;
-        Some(slot.checked_sub(self.slots.len()).unwrap_or(slot))
+    fn after(&self, slot: usize, distance: usize) -> usize {
+        // No division: both are small.
+        let slot = slot.saturating_add(distance);
+        slot.checked_sub(self.slots.len()).unwrap_or(slot)
     }
 
-    /// Appends; gives the item back when full.
+    /// Appends; `QueueFull`.
     #[inline]
-    pub(crate) fn push(&mut self, item: T) -> Result<(), T> {
-        let Some(slot) = self.next_slot() else { return Err(item) };
-        match self.slots.get_mut(slot) {
-            Some(place) => *place = Some(item),
-            None => return Err(item),
+    pub(crate) fn push(&mut self, item: T) -> Result<(), Error> {
+        if self.is_full() {
+            return Err(Error::QueueFull);
         }
-        self.length = self.length.saturating_add(1);
+        *self.slots.get_mut(self.tail).ok_or(Error::QueueFull)? = item;
+        self.tail = self.after(self.tail, 1);
+        self.length = self.length.wrapping_add(1);
         Ok(())
+    }
+
+    /// Appends `items`, of which there are `count`, as far as there is room; how many.
+    #[inline]
+    pub(crate) fn push_all(&mut self, count: usize, items: impl Iterator<Item = T> + Clone) -> usize {
+        let added = count.min(self.slots.len().saturating_sub(self.length));
+        let (before, after) = self.slots.split_at_mut_checked(self.tail).unwrap_or_default();
+        let straight = added.min(after.len());
+        for (place, item) in after.get_mut(..straight).unwrap_or_default().iter_mut().zip(items.clone()) {
+            *place = item;
+        }
+        for (place, item) in before.iter_mut().zip(items.take(added).skip(straight)) {
+            *place = item;
+        }
+        self.tail = self.after(self.tail, added);
+        self.length = self.length.wrapping_add(added);
+        added
     }
 
     /// The oldest item and its slot.
     pub(crate) fn front(&self) -> Option<(usize, &T)> {
-        if self.length == 0 {
-            return None;
-        }
-        Some((self.head, self.slots.get(self.head)?.as_ref()?))
+        self.run().first().map(|item| (self.head, item))
     }
 
-    /// The slot of the oldest item, and the items from there on, up to the last slot: those after it are the next run.
+    /// The oldest items, up to the last slot: those after it are the next run.
     #[inline]
-    pub(crate) fn run(&self) -> (usize, &[Option<T>]) {
+    pub(crate) fn run(&self) -> &[T] {
         let slots = self.slots.get(self.head..).unwrap_or_default();
-        (self.head, slots.get(..self.length).unwrap_or(slots))
+        slots.get(..self.length).unwrap_or(slots)
     }
 
-    fn advance(&mut self) {
-        self.head = self.slot(1).unwrap_or(0);
-        self.length = self.length.saturating_sub(1);
+    /// Copies the oldest items, and removes them; how many.
+    #[inline]
+    pub(crate) fn pop_all(&mut self, items: &mut [T]) -> usize {
+        let count = items.len().min(self.length);
+        let straight = copy(items.get_mut(..count).unwrap_or_default(), self.run());
+        copy(items.get_mut(straight..count).unwrap_or_default(), &self.slots);
+        self.skip(count);
+        count
     }
 
     /// Removes the oldest item.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        if self.length == 0 {
-            return None;
-        }
-        let item = self.slots.get_mut(self.head)?.take();
-        self.advance();
+        let item = self.run().first().copied();
+        self.skip(1);
         item
+    }
+
+    /// Removes the `count` oldest items.
+    pub(crate) fn skip(&mut self, count: usize) {
+        let count = count.min(self.length);
+        self.head = self.after(self.head, count);
+        self.length = self.length.wrapping_sub(count);
     }
 }
 
-impl<T: Copy, P: Platform> Ring<T, P> {
-    /// Copies the oldest items; how many.
-    #[inline]
-    pub(crate) fn copy_oldest(&self, items: &mut [Option<T>]) -> usize {
-        let count = items.len().min(self.length);
-        let before_end = self.slots.get(self.head..).unwrap_or_default();
-        let (first, second) = items.get_mut(..count).unwrap_or_default().split_at_mut(count.min(before_end.len()));
-        first.iter_mut().zip(before_end).for_each(|(item, slot)| *item = *slot);
-        second.iter_mut().zip(self.slots.iter()).for_each(|(item, slot)| *item = *slot);
-        count
+/// Copies what there is room for; how much.
+#[inline]
+pub(crate) fn copy<T: Copy>(to: &mut [T], from: &[T]) -> usize {
+    let count = to.len().min(from.len());
+    if let (Some(to), Some(from)) = (to.get_mut(..count), from.get(..count)) {
+        to.copy_from_slice(from);
     }
-
-    /// Removes the `count` oldest items without writing to their slots, which whoever filled them on another processor will
-    /// fill again.
-    pub(crate) fn skip(&mut self, count: usize) {
-        let count = count.min(self.length);
-        self.head = self.slot(count).unwrap_or(0);
-        self.length = self.length.saturating_sub(count);
-    }
+    count
 }

@@ -13,6 +13,8 @@ use crate::{
     memory::{self, Opened},
     qp::{Phase, State},
     region::Range,
+    request::{InitiatorRequest, ReceiveRequest},
+    ring::copy,
 };
 
 /// Sends of one step.
@@ -30,29 +32,21 @@ pub(super) enum Batch {
     Other,
 }
 
-/// A send and the receive it goes to.
-#[derive(Clone, Copy, Default)]
-struct Message {
-    from: Sge,
-    to: Sge,
-    send_context: usize,
-    receive_context: usize,
-    flags: Flags,
-}
-
-/// A row of sends.
+/// A row of sends, and the receives they go to.
+#[repr(align(64))]
 struct Row {
-    messages: [Message; SENDS],
+    sends: [InitiatorRequest; SENDS],
+    receives: [ReceiveRequest; SENDS],
     used: usize,
 }
 
 impl Row {
-    fn messages(&self) -> &[Message] {
-        self.messages.get(..self.used).unwrap_or_default()
+    fn sends(&self) -> &[InitiatorRequest] {
+        self.sends.get(..self.used).unwrap_or_default()
     }
 
-    fn messages_mut(&mut self) -> &mut [Message] {
-        self.messages.get_mut(..self.used).unwrap_or_default()
+    fn messages(&self) -> impl Iterator<Item = (&InitiatorRequest, &ReceiveRequest)> + Clone {
+        self.sends().iter().zip(&self.receives)
     }
 }
 
@@ -72,103 +66,120 @@ impl<P: Platform> QueuePair<P> {
             drop(state);
             return Batch::Other;
         }
-        let mut row = Row { messages: [Message::default(); SENDS], used: 0 };
-        state.claim_sends(this.sizes().sges, &mut row);
+        let (sends, receives) = ([InitiatorRequest::default(); SENDS], [ReceiveRequest::default(); SENDS]);
+        let mut row = Row { sends, receives, used: 0 };
+        state.claim_sends(&mut row);
         state.executing = true;
         drop(state);
 
         peer.claim_receives(&mut row);
         if row.used > 0 {
-            row.used = this.place(&peer, row.messages());
-            row.used = Self::end_receives(&peer, row.messages());
+            row.used = this.place(&peer, &row);
+            row.used = Self::end_receives(&peer, &row);
         }
-        let moved = Self::end_sends(this, row.messages());
-        if row.used > 0 { Batch::Moved(moved) } else { Batch::Other }
+        let (moved, more) = Self::end_sends(this, row.sends());
+        match row.used {
+            _ if !more => Batch::Idle,
+            0 => Batch::Other,
+            _ => Batch::Moved(moved),
+        }
     }
 
     /// Finds the oldest receives for the sends of a row, and shortens it to those that have one with room in its first SGE.
     fn claim_receives(&self, row: &mut Row) {
         let mut state = self.state.lock();
-        let mut claimed = 0usize;
+        let mut fitting = 0usize;
         if state.receive.is_none()
             && state.is_open()
             && let Some(receives) = &state.own_receives
         {
-            for (message, (context, first)) in row.messages_mut().iter_mut().zip(receives.run()) {
-                if first.length < message.from.length {
-                    break;
-                }
-                (message.to, message.receive_context) = (Sge { length: message.from.length, ..first }, context);
-                claimed = claimed.saturating_add(1);
-            }
+            row.used = copy(&mut row.receives, receives.run()).min(row.used);
+            fitting = row.messages().take_while(|(send, receive)| receive.first.length >= send.data.length).count();
         }
-        state.placing = claimed > 0;
-        row.used = claimed;
+        state.placing = fitting > 0;
+        row.used = fitting;
     }
 
-    /// Copies, in order; how many messages have arrived.
-    fn place(&self, peer: &Self, messages: &[Message]) -> usize {
-        let mut last = None;
+    /// Copies, in order; how many messages have arrived. Apart, as the other loops over a row are: each has its variables in
+    /// registers.
+    #[inline(never)]
+    fn place(&self, peer: &Self, row: &Row) -> usize {
+        let mut last: Option<[Opened<P>; 2]> = None;
         let mut placed = 0usize;
-        for message in messages {
-            if self.place_one(peer, message, &mut last).is_none() {
+        for (InitiatorRequest { data: from, .. }, ReceiveRequest { first: to, .. }) in row.messages() {
+            let opened = last.as_ref().is_some_and(|[source, target]| Opened::copy(target, to, source, from));
+            if !opened && self.open_and_copy(peer, from, to, &mut last).is_none() {
                 break;
             }
-            placed = placed.saturating_add(1);
+            placed = placed.wrapping_add(1);
         }
         placed
     }
 
-    /// Copies one message. Memory is often that of the message before: it stays open until the step ends, and deregistration
-    /// waits for that.
-    fn place_one(&self, peer: &Self, message: &Message, last: &mut Option<[Opened<P>; 2]>) -> Option<()> {
-        let (from, to) = (&message.from, &message.to);
-        if from.length == 0 || last.as_ref().is_some_and(|[source, target]| Opened::copy(target, to, source, from)) {
+    /// Copies a message from and to memory that is not open. The next one's is often the same: it stays open until the step
+    /// ends, and deregistration waits for that.
+    #[inline(never)]
+    fn open_and_copy(&self, peer: &Self, from: &Sge, to: &Sge, last: &mut Option<[Opened<P>; 2]>) -> Option<()> {
+        if from.length == 0 {
             return Some(());
         }
         let range = |sge: &Sge| Range { address: sge.address, length: u64::from(from.length) };
         let source = ProtectionDomain::local(&self.pd, from.token, range(from), Access::empty()).ok()?;
         let target = ProtectionDomain::local(&peer.pd, to.token, range(to), Access::LOCAL_WRITE).ok()?;
-        memory::copy(&target, &source, u64::from(from.length)).ok()?;
-        *last = Opened::new(from, source).zip(Opened::new(to, target)).map(|(source, target)| [source, target]);
+        let (source, target) = (Opened::new(from, source)?, Opened::new(to, target)?);
+        if !Opened::copy(&target, to, &source, from) {
+            memory::copy(target.memory(), source.memory(), u64::from(from.length)).ok()?;
+        }
+        *last = Some([source, target]);
         Some(())
     }
 
     /// Reports the receives of what has arrived; for how many that could be done.
-    fn end_receives(this: &Arc<Self, P>, messages: &[Message]) -> usize {
+    #[inline(never)]
+    fn end_receives(this: &Arc<Self, P>, row: &Row) -> usize {
         let mut state = this.state.lock();
         state.placing = false;
         let reported = CompletionQueue::push_all(
             &this.receive_cq,
-            messages.iter().map(|message| Completion {
-                bytes: message.from.length,
-                solicited: message.flags.contains(Flags::SOLICIT),
-                ..this.succeeded(OperationKind::Receive, message.receive_context)
+            row.used,
+            row.messages().map(|(send, receive)| Completion {
+                bytes: send.data.length,
+                solicited: send.flags.contains(Flags::SOLICIT),
+                ..this.succeeded(OperationKind::Receive, receive.context)
             }),
         );
         // Who makes the queue overrun has arrived too.
-        let arrived = messages.len().min(reported.saturating_add(1));
+        let arrived = row.used.min(reported.saturating_add(1));
         if let Some(receives) = &mut state.own_receives {
             receives.discard(arrived);
         }
         state.receives_taken(arrived);
-        Self::end_part(this, state, reported < messages.len());
+        Self::end_part(this, state, reported < row.used);
         arrived
     }
 
-    /// Ends the step, and reports the sends of what has arrived; the bytes.
-    fn end_sends(this: &Arc<Self, P>, messages: &[Message]) -> u32 {
-        let bytes = messages.iter().map(|message| message.from.length).sum();
+    /// Ends the step, and reports the sends of what has arrived; the bytes, and whether there is more to do.
+    #[inline(never)]
+    fn end_sends(this: &Arc<Self, P>, sends: &[InitiatorRequest]) -> (u32, bool) {
+        let bytes = sends.iter().map(|send| send.data.length).sum();
         let mut state = this.state.lock();
         state.executing = false;
-        state.sends_done(messages.len());
-        let reported = messages.iter().filter(|message| !message.flags.contains(Flags::SILENT_SUCCESS));
+        state.sends_done(sends.len());
+        let reported = sends.iter().filter(|send| !send.flags.contains(Flags::SILENT_SUCCESS));
         let count = reported.clone().count();
-        let completions = reported.map(|message| this.succeeded(OperationKind::Send, message.send_context));
-        let overrun = CompletionQueue::push_all(&this.initiator_cq, completions) < count;
-        this.pd.adapter().device().counters().moved(this.meter, u64::from(bytes), messages.len() as u64);
+        let completion = |send: &InitiatorRequest| this.succeeded(OperationKind::Send, send.context);
+        let cq = &this.initiator_cq;
+        // Mostly none is silent, and the loop has nothing to look at.
+        let added = if count == sends.len() {
+            CompletionQueue::push_all(cq, count, sends.iter().map(completion))
+        } else {
+            CompletionQueue::push_all(cq, count, reported.map(completion))
+        };
+        let overrun = added < count;
+        this.pd.adapter().device().counters().moved(this.meter, u64::from(bytes), sends.len() as u64);
+        let more = state.requests.len() > 0;
         Self::end_part(this, state, overrun);
-        bytes
+        (bytes, more)
     }
 
     /// Ends this side's part in a step, with what waited for that.
@@ -182,19 +193,8 @@ impl<P: Platform> QueuePair<P> {
 
 impl<P: Platform> State<P> {
     /// Finds the small sends at the front of the queue.
-    fn claim_sends(&self, sges_per_request: u32, row: &mut Row) {
-        let (slot, requests) = self.requests.run();
-        let sges_per_request = sges_per_request as usize;
-        let sges = slot.checked_mul(sges_per_request).and_then(|first| self.sges.get(first..)).unwrap_or_default();
-        let sges = sges.chunks(sges_per_request.max(1));
-        let mut used = 0usize;
-        for ((message, request), sges) in row.messages.iter_mut().zip(requests).zip(sges) {
-            let (Some(request), [from, ..]) = (request.as_ref().filter(|request| request.small), sges) else { break };
-            message.from = *from;
-            message.send_context = request.context;
-            message.flags = request.flags;
-            used = used.saturating_add(1);
-        }
-        row.used = used;
+    fn claim_sends(&self, row: &mut Row) {
+        row.used = copy(&mut row.sends, self.requests.run());
+        row.used = row.sends().iter().take_while(|send| send.small).count();
     }
 }

@@ -61,7 +61,7 @@ impl Side {
 
     pub(crate) fn completions(&self) -> Vec<Completion> {
         let mut completions = Vec::new();
-        self.cq.poll(16, |_, completion| completions.push(completion));
+        self.cq.poll(16, |_, completion| completions.push(*completion));
         completions
     }
 }
