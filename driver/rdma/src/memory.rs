@@ -222,6 +222,22 @@ fn store(target: NonNull<u8>, source: NonNull<u8>, bytes: usize) {
     last.store(tail, Ordering::Release);
 }
 
+impl Sge {
+    /// A copy of what a consumer has mostly just written, field by field: a processor stalls where one read spans writes that
+    /// are still on their way to its cache.
+    #[inline]
+    pub(crate) fn read(&self) -> Self {
+        Self { address: read(&self.address), length: read(&self.length), token: read(&self.token) }
+    }
+}
+
+/// A read that is not merged with others.
+#[inline]
+fn read<T: Copy>(value: &T) -> T {
+    // SAFETY: a reference.
+    unsafe { core::ptr::from_ref(value).read_volatile() }
+}
+
 /// Copies a consumer's buffer at `address`, which it promises to be readable (NDK_OP_FLAG_INLINE), to `to`.
 pub(crate) fn read_inline(to: &mut [u8], address: u64) -> Result<(), Error> {
     let address =

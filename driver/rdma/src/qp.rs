@@ -183,7 +183,7 @@ impl<P: Platform> QueuePair<P> {
         post: Post<'_, P>,
     ) -> Result<(), Error> {
         let result = match (post, sges) {
-            (Post::Send(None), [sge]) if Flags::SEND.contains(flags) => this.enqueue_send(context, *sge, flags),
+            (Post::Send(None), [sge]) if Flags::SEND.contains(flags) => this.enqueue_send(context, sge.read(), flags),
             (post, _) => this.enqueue_other(context, sges, flags, post),
         };
         // Not carried out here: what it completes or releases may call other consumers back, and the poster may hold locks.
@@ -287,7 +287,7 @@ impl<P: Platform> QueuePair<P> {
     pub fn post_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
         match sges {
             // The usual case: not worth a list.
-            [sge] => self.enqueue_receive(context, &[*sge]),
+            [sge] => self.enqueue_receive(context, &[sge.read()]),
             _ => self.enqueue_receive_of_list(context, sges),
         }
     }
