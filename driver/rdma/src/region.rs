@@ -35,6 +35,8 @@ pub struct Mapping<P: Platform> {
     length: u64,
     access: Access,
     runs: Runs<P>,
+    /// How many pages a fast registration may fill it with.
+    room: usize,
 }
 
 #[derive(Default)]
@@ -49,13 +51,13 @@ impl<P: Platform> Drop for OnEnd<P> {
 }
 
 impl<P: Platform> Mapping<P> {
-    fn new(base: u64, length: u64, access: Access, runs: Runs<P>) -> Result<Arc<Self, P>, Error> {
-        Ok(Arc::try_new(Self { on_end: OnEnd(SpinLock::<_, P>::new(None)), base, length, access, runs })?)
+    fn new(base: u64, length: u64, access: Access, runs: Runs<P>, room: usize) -> Result<Arc<Self, P>, Error> {
+        Ok(Arc::try_new(Self { on_end: OnEnd(SpinLock::<_, P>::new(None)), base, length, access, runs, room })?)
     }
 
     /// One that a fast registration of up to `pages` pages can fill.
     fn spare(pages: usize) -> Result<Arc<Self, P>, Error> {
-        Self::new(0, 0, Access::empty(), Runs::with_capacity(pages)?)
+        Self::new(0, 0, Access::empty(), Runs::with_capacity(pages)?, pages)
     }
 
     pub(crate) fn runs(&self) -> &Runs<P> {
@@ -138,7 +140,7 @@ impl<P: Platform> MemoryRegion<P> {
             return Err(Error::InvalidParameter);
         }
         base.checked_add(length).ok_or(Error::InvalidParameter)?;
-        let mapping = Mapping::new(base, length, access, runs)?;
+        let mapping = Mapping::new(base, length, access, runs, 0)?;
         // A new token each time: one that was given out for an earlier registration must not reach this one.
         let token = Token::new(this.pd.adapter().device(), Target::Region(Arc::downgrade(this)))?;
         let mut state = this.state.lock();
@@ -373,11 +375,12 @@ impl<P: Platform> State<P> {
         if allowed && inside { Ok(()) } else { Err(Error::AccessViolation) }
     }
 
-    /// Keeps a mapping for later; if there are enough, gives it back to be freed without the lock.
+    /// Keeps a mapping for later. If there are enough, or the region was initialised for another number of pages since, gives it
+    /// back to be freed without the lock.
     fn keep_spare(&mut self, mapping: Arc<Mapping<P>, P>) -> Option<Arc<Mapping<P>, P>> {
         match self.spares.iter_mut().find(|spare| spare.is_none()) {
-            Some(place) => place.replace(mapping),
-            None => Some(mapping),
+            Some(place) if mapping.room == self.pages => place.replace(mapping),
+            _ => Some(mapping),
         }
     }
 }

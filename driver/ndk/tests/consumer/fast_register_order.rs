@@ -16,7 +16,7 @@ use ndk_abi::{
 };
 
 use crate::fast_register::REMOTE;
-use crate::kit::{Buffer, FastRegion, Gate, Pair, World, pattern};
+use crate::kit::{Buffer, FastRegion, Gate, HeldProcessors, Lam, Pair, World, pattern};
 
 /// Register, use, invalidate, register elsewhere, in one chain without a wait: the order of the queue is enough.
 #[test]
@@ -219,6 +219,39 @@ fn initialize_again_while_registered_is_refused() {
     assert_eq!(region.mr.token(), token);
     region.register(&pair.active, REMOTE);
     region.close();
+    pair.close();
+}
+
+/// The limit of the last initialisation counts, whatever was posted before it.
+#[test]
+fn initialize_again_behind_a_posted_registration() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let qp = &pair.active.qp;
+    for (before, after) in [(1, 4), (4, 1)] {
+        let region = FastRegion::new(&world.adapter, &pair.active.pd, before, true);
+        let other = FastRegion::new(&world.adapter, &pair.active.pd, 5, true);
+        let post = |context, pages: usize| {
+            let lam = Lam { pages: other.lam.pages[..pages].to_vec(), first_byte_offset: 0 };
+            qp.fast_register(context, &region.mr, &lam, pages * PAGE_SIZE, other.base, REMOTE)
+        };
+        let held = HeldProcessors::new();
+        assert_eq!(region.post(&pair.active, 0, REMOTE), STATUS_SUCCESS);
+        assert_eq!(qp.invalidate(1, &region.mr, 0), STATUS_SUCCESS);
+        region.mr.initialize_fast(after as u32, true).succeed();
+        assert_eq!(post(2, after), STATUS_SUCCESS);
+        assert_eq!(qp.invalidate(3, &region.mr, 0), STATUS_SUCCESS);
+        drop(held);
+        (0..4).for_each(|context| _ = pair.active.expect(context, STATUS_SUCCESS));
+        for _ in 0..3 {
+            assert_eq!(post(4, after + 1), STATUS_IMPLEMENTATION_LIMIT, "{after} pages");
+            assert_eq!(post(4, after), STATUS_SUCCESS, "{after} pages");
+            pair.active.expect(4, STATUS_SUCCESS);
+            region.invalidate(&pair.active);
+        }
+        region.close();
+        other.close();
+    }
     pair.close();
 }
 
