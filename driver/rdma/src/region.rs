@@ -1,5 +1,10 @@
 //! Memory regions, registered from an MDL or by fast registration, and the checks of every access to them.
 
+mod fast;
+
+pub use fast::FastRegistration;
+pub(crate) use fast::Invalidation;
+
 use core::ptr::NonNull;
 
 use platform::{Arc, Platform, SpinLock};
@@ -80,14 +85,6 @@ impl<P: Platform> Mapping<P> {
         let last = self.length.saturating_add(u64::from(planted::is(Bug::OffByOne)));
         (end <= last).then_some(offset)
     }
-}
-
-/// What became of an invalidation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Invalidation {
-    Done,
-    /// An access on another processor is under way: try again soon.
-    Busy,
 }
 
 /// A memory region.
@@ -180,132 +177,9 @@ impl<P: Platform> MemoryRegion<P> {
         }
     }
 
-    /// Makes a fast region ready for up to `pages` pages. It may be called again while nothing is registered.
-    /// IRQL <= DISPATCH.
-    pub fn initialize_fast(this: &Arc<Self, P>, pages: u32, remote_access: bool) -> Result<(), Error> {
-        if !this.fast {
-            return Err(Error::InvalidDeviceRequest);
-        }
-        if pages > limits::FAST_REGISTER_PAGES {
-            return Err(Error::ImplementationLimit);
-        }
-        let pages = pages as usize;
-        let mut spares = [Some(Mapping::spare(pages)?), Some(Mapping::spare(pages)?)];
-        let mut token = Some(Token::new(this.pd.adapter().device(), Target::Region(Arc::downgrade(this)))?);
-        let mut state = this.state.lock();
-        if state.mapping.is_some() || state.leaving.is_some() {
-            drop(state);
-            return Err(Error::InvalidDeviceRequest);
-        }
-        core::mem::swap(&mut state.spares, &mut spares);
-        state.pages = pages;
-        state.remote_access = remote_access;
-        // Consumers may keep the token from here on: it stays the same over all fast registrations.
-        if state.token.is_none() {
-            core::mem::swap(&mut state.token, &mut token);
-        }
-        drop(state);
-        drop((spares, token));
-        Ok(())
-    }
-
     /// The token for both local and remote use; 0 if there is none. IRQL <= DISPATCH.
     pub fn token(&self) -> u32 {
         self.state.lock().token.as_ref().map_or(0, Token::value)
-    }
-
-    /// Fills a spare mapping for a fast registration that is being posted. `pages` are logical addresses.
-    pub(crate) fn stage(&self, request: &FastRegistration<'_>) -> Result<Arc<Mapping<P>, P>, Error> {
-        let room = (request.pages.len() as u64).checked_mul(limits::PAGE_SIZE).ok_or(Error::InvalidParameter)?;
-        let first_byte_offset = u64::from(request.first_byte_offset);
-        if first_byte_offset >= limits::PAGE_SIZE
-            || request.length == 0
-            || request.length > room.saturating_sub(first_byte_offset)
-            || request.base.checked_rem(limits::PAGE_SIZE) != Some(first_byte_offset)
-            || request.base.checked_add(request.length).is_none()
-        {
-            return Err(Error::InvalidParameter);
-        }
-        let mut state = self.state.lock();
-        if !self.fast || state.token.is_none() {
-            return Err(Error::InvalidDeviceRequest);
-        }
-        if !state.remote_access && request.access.intersects(Access::REMOTE_READ | Access::REMOTE_WRITE) {
-            return Err(Error::AccessViolation);
-        }
-        let unused = |spare: &mut Option<Arc<Mapping<P>, P>>| spare.as_mut().is_some_and(|m| Arc::get_mut(m).is_some());
-        let place = state.spares.iter_mut().find_map(|spare| unused(spare).then_some(spare));
-        let spare = place.and_then(Option::take);
-        let pages = state.pages;
-        drop(state);
-        // A longer chain of registrations and invalidations than there are spares pays for it.
-        let mut spare = spare.map_or_else(|| Mapping::spare(pages), Ok)?;
-        // Filled without the lock: the consumer's array may be pageable at PASSIVE_LEVEL.
-        let filled = match Arc::get_mut(&mut spare) {
-            Some(mapping) => request.fill(&mut mapping.runs).map(|()| {
-                mapping.base = request.base;
-                mapping.length = request.length;
-                mapping.access = request.access;
-            }),
-            None => Err(Error::InternalError),
-        };
-        match filled {
-            Ok(()) => Ok(spare),
-            Err(error) => {
-                self.unstage(spare);
-                Err(error)
-            }
-        }
-    }
-
-    /// Takes back a staged mapping whose request did not run.
-    pub(crate) fn unstage(&self, mapping: Arc<Mapping<P>, P>) {
-        let surplus = self.state.lock().keep_spare(mapping);
-        drop(surplus);
-    }
-
-    /// Carries a fast registration out. On a region that is valid already it is an error, as on InfiniBand.
-    pub(crate) fn install(&self, mapping: Arc<Mapping<P>, P>) -> Result<(), Error> {
-        let mut state = self.state.lock();
-        // Beside one that is leaving, an invalidation could end the wrong one.
-        if state.mapping.is_some() || state.leaving.is_some() {
-            let surplus = state.keep_spare(mapping);
-            drop(state);
-            drop(surplus);
-            return Err(Error::InvalidDeviceRequest);
-        }
-        state.mapping = Some(mapping);
-        Ok(())
-    }
-
-    /// Ends a fast registration. Only when the answer is `Done` no access is under way any more. An error while a window is
-    /// bound to it, as on InfiniBand.
-    pub(crate) fn invalidate(&self) -> Result<Invalidation, Error> {
-        if !self.fast {
-            return Err(Error::InvalidDeviceRequest);
-        }
-        let mut state = self.state.lock();
-        if state.bindings > 0 {
-            return Err(Error::InvalidDeviceRequest);
-        }
-        if state.leaving.is_none() {
-            state.leaving = state.mapping.take();
-        }
-        let leaving = state.leaving.as_mut().ok_or(Error::InvalidDeviceRequest)?;
-        if Arc::get_mut(leaving).is_none() {
-            return Ok(Invalidation::Busy);
-        }
-        let ended = state.leaving.take();
-        let surplus = ended.and_then(|mapping| state.keep_spare(mapping));
-        drop(state);
-        drop(surplus);
-        Ok(Invalidation::Done)
-    }
-
-    /// Whether the peer may invalidate it: a fast region that is registered, or on its way out, with remote rights.
-    pub(crate) fn remotely_invalidatable(&self) -> bool {
-        let state = self.state.lock();
-        self.fast && state.remote_access && (state.mapping.is_some() || state.leaving.is_some())
     }
 
     /// Checks a bind that is being posted. A fast region may be registered by a request before it: that is seen to when the
@@ -374,15 +248,6 @@ impl<P: Platform> State<P> {
         let inside = mapping.offset_of(part.range()).is_some();
         if allowed && inside { Ok(()) } else { Err(Error::AccessViolation) }
     }
-
-    /// Keeps a mapping for later. If there are enough, or the region was initialised for another number of pages since, gives it
-    /// back to be freed without the lock.
-    fn keep_spare(&mut self, mapping: Arc<Mapping<P>, P>) -> Option<Arc<Mapping<P>, P>> {
-        match self.spares.iter_mut().find(|spare| spare.is_none()) {
-            Some(place) if mapping.room == self.pages => place.replace(mapping),
-            _ => Some(mapping),
-        }
-    }
 }
 
 impl<P: Platform> Close<P> for MemoryRegion<P> {
@@ -398,20 +263,6 @@ impl<P: Platform> Close<P> for MemoryRegion<P> {
         drop(state);
         drop((mapping, token));
     }
-}
-
-/// A fast registration as it is posted.
-pub struct FastRegistration<'a> {
-    /// Logical addresses of the pages.
-    pub(crate) pages: &'a [u64],
-    /// Where in the first page the region begins.
-    pub first_byte_offset: u32,
-    /// Bytes.
-    pub length: u64,
-    /// The address of the first byte, as work requests will name it.
-    pub base: u64,
-    /// The rights.
-    pub access: Access,
 }
 
 /// A range of addresses.
