@@ -147,17 +147,25 @@ fn connection_data_of_both_sides() {
     }
 }
 
-/// Every out parameter but the length is optional, and so is that.
+/// Every out parameter is optional. A length without a buffer is the consumer's error: nothing is copied, and the status says
+/// whether it would have been enough. Until the peer has answered there are the limits that were asked for, and no data.
 #[test]
 fn connection_data_in_part() {
     let world = World::new();
     let scene = Scene::new(&world);
+    assert_eq!(scene.connector.data_in_part(true, true, Some(7)), (STATUS_SUCCESS, [Some(0); 3]));
     let connect = scene.connector.connect(&scene.active.qp, loopback(0), scene.remote(), (5, 6), b"hello");
     let passive = scene.listener.take();
-    assert_eq!(passive.data_in_part(true, false, false), (STATUS_SUCCESS, [Some(6), None, None]));
-    assert_eq!(passive.data_in_part(false, true, false), (STATUS_SUCCESS, [None, Some(5), None]));
-    assert_eq!(passive.data_in_part(false, false, true), (STATUS_SUCCESS, [None, None, Some(5)]));
-    assert_eq!(passive.data_in_part(false, false, false), (STATUS_SUCCESS, [None; 3]));
+    let asked = [Some(5), Some(6), Some(0)];
+    assert_eq!(scene.connector.data_in_part(true, true, Some(7)), (STATUS_SUCCESS, asked), "not accepted yet");
+    assert_eq!(passive.data_in_part(true, false, None), (STATUS_SUCCESS, [Some(6), None, None]));
+    assert_eq!(passive.data_in_part(false, true, None), (STATUS_SUCCESS, [None, Some(5), None]));
+    assert_eq!(passive.data_in_part(false, false, None), (STATUS_SUCCESS, [None; 3]));
+    for (length, status) in
+        [(0, STATUS_SUCCESS), (1, STATUS_BUFFER_TOO_SMALL), (4, STATUS_BUFFER_TOO_SMALL), (5, STATUS_SUCCESS)]
+    {
+        assert_eq!(passive.data_in_part(false, false, Some(length)), (status, [None, None, Some(5)]), "{length}");
+    }
     passive.close_now();
     assert_eq!(connect.wait(), STATUS_CONNECTION_REFUSED);
     scene.close(true);

@@ -219,10 +219,15 @@ impl Connector {
         (status, (inbound, outbound), length, buffer)
     }
 
-    /// NdkGetConnectionData without a buffer, with these out parameters: inbound limit, outbound limit, length.
-    pub(crate) fn data_in_part(&self, inbound: bool, outbound: bool, length: bool) -> (NTSTATUS, [Option<u32>; 3]) {
-        let mut values = [0; 3];
-        let wanted = [inbound, outbound, length];
+    /// NdkGetConnectionData without a buffer, with these out parameters: inbound limit, outbound limit, length and what it says.
+    pub(crate) fn data_in_part(
+        &self,
+        inbound: bool,
+        outbound: bool,
+        length: Option<u32>,
+    ) -> (NTSTATUS, [Option<u32>; 3]) {
+        let mut values = [0, 0, length.unwrap_or(0)];
+        let wanted = [inbound, outbound, length.is_some()];
         let mut places = values
             .iter_mut()
             .zip(wanted)
