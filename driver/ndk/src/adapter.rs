@@ -1,13 +1,13 @@
 //! NDK_ADAPTER_DISPATCH.
 #![expect(unsafe_code, reason = "functions of a C interface")]
 
-use core::ffi::c_void;
+use core::{ffi::c_void, mem::transmute};
 
 use ndk_abi::{
     ndkpi::{
         NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_ADAPTER_INFO, NDK_CONNECTOR, NDK_CQ, NDK_FN_CONNECT_EVENT_CALLBACK,
-        NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER, NDK_PD, NDK_SHARED_ENDPOINT,
-        NDK_VERSION,
+        NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_FN_CREATE_CQ, NDK_LISTENER, NDK_PD,
+        NDK_SHARED_ENDPOINT, NDK_VERSION,
     },
     sockaddr::SOCKADDR,
     status::{NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_SUCCESS},
@@ -26,7 +26,8 @@ pub(crate) const fn table<P: Platform>() -> NDK_ADAPTER_DISPATCH {
     NDK_ADAPTER_DISPATCH {
         NdkQueryExtension: query_extension,
         NdkQueryAdapterInfo: query_info::<P>,
-        NdkCreateCq: create_cq::<P>,
+        // SAFETY: the types differ in that one of the functions among the parameters may be NULL; both are passed alike.
+        NdkCreateCq: unsafe { transmute::<CreateCq, NDK_FN_CREATE_CQ>(create_cq::<P>) },
         NdkCreatePd: create_pd::<P>,
         NdkCreateSharedEndpoint: create_shared_endpoint::<P>,
         NdkCreateConnector: create_connector::<P>,
@@ -64,6 +65,18 @@ unsafe extern "system" fn query_info<P: Platform>(
     STATUS_SUCCESS
 }
 
+/// NDK_FN_CREATE_CQ, but for the notification, which consumers that only poll may not have.
+type CreateCq = unsafe extern "system" fn(
+    *mut NDK_ADAPTER,
+    u32,
+    Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
+    *mut c_void,
+    *mut GROUP_AFFINITY,
+    NDK_FN_CREATE_COMPLETION,
+    *mut c_void,
+    *mut *mut NDK_CQ,
+) -> NTSTATUS;
+
 /// NdkCreateCq. The affinity is a hint that a software device has no use for.
 ///
 /// # Safety
@@ -71,7 +84,7 @@ unsafe extern "system" fn query_info<P: Platform>(
 unsafe extern "system" fn create_cq<P: Platform>(
     adapter: *mut NDK_ADAPTER,
     depth: u32,
-    notification: NDK_FN_CQ_NOTIFICATION_CALLBACK,
+    notification: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
     notification_context: *mut c_void,
     _affinity: *mut GROUP_AFFINITY,
     _completion: NDK_FN_CREATE_COMPLETION,
@@ -80,7 +93,8 @@ unsafe extern "system" fn create_cq<P: Platform>(
 ) -> NTSTATUS {
     // SAFETY: the consumer's open adapter.
     let adapter = unsafe { Object::<Adapter<P>, P>::of(adapter) };
-    let notify = callback::cq_notified(notification, notification_context);
+    let notify = notification
+        .map_or_else(callback::none, |notification| callback::cq_notified(notification, notification_context));
     let cq = CompletionQueue::new(adapter, depth, notify);
     let object = cq.and_then(|cq| {
         Ok(Object::hand_out(adapter, ndk_abi::ndkpi::NdkObjectTypeCq, const { &cq::table::<P>() }, cq)?)

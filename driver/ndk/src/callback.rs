@@ -1,7 +1,11 @@
 //! The consumer's callbacks, as the device calls them.
 #![expect(unsafe_code, reason = "calls function pointers of a C interface")]
 
-use core::{ffi::c_void, mem::transmute};
+use core::{
+    ffi::c_void,
+    mem::transmute,
+    ptr::{null, null_mut},
+};
 
 use ndk_abi::ndkpi::{
     NDK_FN_CLOSE_COMPLETION, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK,
@@ -48,6 +52,13 @@ callback!(
 callback!(
     /// Tells of a disconnect.
     disconnected_ex, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, reason: DisconnectReason, |call, context| call(context, reason));
+
+/// Notifies nobody.
+pub(crate) fn none() -> Callback<Status> {
+    unsafe fn invoke(_function: *const (), _context: *mut c_void, _result: Status) {}
+    // SAFETY: it does nothing.
+    unsafe { Callback::new(invoke, null(), null_mut()) }
+}
 
 /// Hands a connector to the consumer of a listener.
 pub(crate) fn connect_event<P: Platform>(

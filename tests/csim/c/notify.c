@@ -153,6 +153,28 @@ static void callback_driven(NDK_ADAPTER *adapter) {
     close_side(&sender);
 }
 
+/* A consumer that only polls has no callback to give: arms of its queue come to nothing, also when the queue dies. */
+static void without_callback(NDK_ADAPTER *adapter) {
+    NDK_CQ *cq;
+    NDK_QP *qp;
+    NDK_RESULT results[4];
+    struct side side;
+    struct waiter closed = WAITER;
+    open_side(&side, adapter, 64);
+    CREATE(adapter, NdkCreateCq, &cq, 2, NULL, NULL, NULL);
+    CREATE(side.pd, NdkCreateQp, &qp, cq, cq, NULL, 4, 4, 1, 1, 0);
+    for (unsigned count = 1; count <= 3; count++) {
+        cq->Dispatch->NdkArmCq(cq, NDK_CQ_NOTIFY_ANY);
+        for (unsigned at = 0; at < count; at++) CHECK_STATUS(CALL(qp, NdkReceive, NULL, NULL, 0), STATUS_SUCCESS);
+        qp->Dispatch->NdkFlush(qp);
+        softndk_sim_run_idle();
+        if (count <= 2) CHECK_EQUAL(CALL(cq, NdkGetCqResults, results, 4), count);
+    }
+    CHECK_STATUS(CLOSE(qp, NdkCloseQp, &closed), STATUS_SUCCESS);
+    CHECK_STATUS(CLOSE(cq, NdkCloseCq, &closed), STATUS_SUCCESS);
+    close_side(&side);
+}
+
 int main(void) {
     struct address all[] = { ipv4(1, 0), ipv6(1, 0) };
     for (int at = 0; at < 2; at++) CHECK_STATUS(softndk_sim_add_address(SOCKET_ADDRESS(&all[at])), STATUS_SUCCESS);
@@ -166,6 +188,7 @@ int main(void) {
     close_side(&active);
     close_side(&passive);
     callback_driven(adapter);
+    without_callback(adapter);
     softndk_sim_close_adapter(adapter);
     return clean();
 }
