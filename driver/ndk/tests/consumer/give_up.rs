@@ -1,6 +1,8 @@
 //! NDK_CONNECTOR: set-ups that are rejected, or closed in any phase.
 
-use ndk_abi::status::{STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED, STATUS_SUCCESS};
+use ndk_abi::status::{
+    STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED, STATUS_INVALID_BUFFER_SIZE, STATUS_SUCCESS,
+};
 
 use crate::connector::Scene;
 use crate::kit::{HeldProcessors, Waiter, World, pattern};
@@ -40,9 +42,14 @@ fn reject_by_the_active_side() {
     let world = World::new();
     let scene = Scene::new(&world);
     let (passive, accept) = scene.accepted();
+    // Its private data is checked, but has nobody to go to: NdkAccept is pending.
+    let (before, most) = (passive.data(), world.adapter.info().MaxCalleeData as usize);
+    assert_eq!(scene.connector.reject(&vec![1; most + 1]), STATUS_INVALID_BUFFER_SIZE);
+    assert!(!accept.is_done());
     assert_eq!(scene.connector.reject(b"no"), STATUS_SUCCESS);
     assert_eq!(accept.wait(), STATUS_CONNECTION_ABORTED);
     assert_eq!(scene.connector.complete(None).wait(), STATUS_CONNECTION_ABORTED);
+    assert_eq!(passive.data(), before);
     passive.close_now();
     scene.connector.close_now();
     let scene = Scene { connector: world.adapter.create_connector().expect("a connector"), ..scene };

@@ -253,6 +253,34 @@ fn flush_in_the_middle_of_a_send_ends_the_connection() {
     }
 }
 
+/// The same of a read and of a write, in which the peer has no part.
+#[test]
+fn flush_in_the_middle_of_an_access_ends_the_connection() {
+    const BYTES: usize = 1024 * 1024;
+    for is_read in [true, false] {
+        let world = World::new();
+        let pair = Pair::new(&world.adapter);
+        let pages = BYTES / PAGE_SIZE;
+        let (local, remote) = (Buffer::full(&pair.active.pd, pages), Buffer::full(&pair.passive.pd, pages));
+        let (qp, sges) = (&pair.active.qp, [local.sge(0, BYTES)]);
+        let gate = Gate::shut(if is_read { &local.pages } else { &remote.pages }, pages / 2);
+        let posted = match is_read {
+            true => qp.read(1, &sges, remote.base, remote.token, 0),
+            false => qp.write(1, &sges, remote.base, remote.token, 0),
+        };
+        assert_eq!(posted, STATUS_SUCCESS);
+        gate.reached();
+        qp.flush();
+        assert!(pair.active.initiator_cq.poll(1).is_empty());
+        gate.open();
+        pair.active.expect(1, STATUS_CANCELLED);
+        pair.assert_aborted();
+        local.close();
+        remote.close();
+        pair.close();
+    }
+}
+
 /// What is posted while a flush is under way, here by the close callback of a region that a flushed request held, is not
 /// flushed, and starts.
 #[test]
