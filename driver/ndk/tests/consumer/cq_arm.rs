@@ -6,7 +6,7 @@ use ndk_abi::{
     ndkpi::{
         NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
     },
-    status::STATUS_SUCCESS,
+    status::{STATUS_BUFFER_OVERFLOW, STATUS_SUCCESS},
 };
 
 use crate::kit::{Cq, LIMIT, Pair, World};
@@ -115,6 +115,23 @@ fn rule_5_a_second_arm_while_a_notification_is_due_is_kept() {
     world.settle();
     assert_eq!(stopped.cq.notified.count(), 3);
     pair.close();
+}
+
+/// An arm of no type that there is asks for no more than any arm does: for errors of the queue.
+#[test]
+fn an_unknown_arm_is_one_for_errors() {
+    let world = World::new();
+    for unknown in [3, 4, 7, u32::MAX] {
+        let pair = Pair::new(&world.adapter);
+        let cq = pair.passive.receive_cq;
+        cq.arm(unknown);
+        receive(&pair, 1);
+        assert_eq!(cq.notified.count(), 0);
+        cq.resize(1).succeed();
+        pair.message(2, true);
+        assert_eq!(cq.notified.wait_for(1)[0].status, STATUS_BUFFER_OVERFLOW, "{unknown:#x}");
+        pair.close();
+    }
 }
 
 /// Rule 7: older entries that do not match are no reason; one that matches among them is.
