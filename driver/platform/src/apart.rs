@@ -2,8 +2,10 @@
 
 use core::ops::{Deref, DerefMut};
 
-/// Bytes of a cache line, in words.
-const LINE: usize = 8;
+use crate::CACHE_LINE;
+
+/// Words of a cache line.
+const LINE: usize = CACHE_LINE / size_of::<u64>();
 
 /// A value with no other data on its cache lines. By distance, not by alignment, which pools do not promise.
 #[repr(C)]

@@ -8,6 +8,7 @@
 //! * [`Deferred`]: a serialised, coalescing deferred call embedded in an object.
 //! * [`Timer`]: a one-shot timer embedded in an object.
 //! * [`Apart`]: a value with cache lines of its own.
+//! * [`prefetch`]: a hint to fetch memory that will be used soon.
 //! * [`Slice`]: a fixed-length array from non-paged pool.
 //!
 //! No crate of the kernel side links `alloc`: memory that cannot be had is an error value, never a panic.
@@ -20,6 +21,7 @@ mod context;
 mod deferred;
 mod event;
 mod lock;
+mod prefetch;
 mod slice;
 mod timer;
 
@@ -29,6 +31,7 @@ pub use context::{AsDispatch, Dispatch, Passive};
 pub use deferred::{Deferred, RunDeferred};
 pub use event::Event;
 pub use lock::{SpinLock, SpinLockGuard};
+pub use prefetch::{CACHE_LINE, prefetch};
 pub use slice::Slice;
 pub use timer::{RunTimer, Timer};
 
