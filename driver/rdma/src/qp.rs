@@ -4,7 +4,7 @@ mod flush;
 
 pub(crate) use flush::After;
 
-use platform::{Apart, Arc, Deferred, Platform, Slice, SpinLock, Weak};
+use platform::{Arc, Deferred, Platform, Slice, SpinLock, Weak};
 
 use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, MemoryWindow, OnClose, OperationKind, Post,
@@ -45,17 +45,24 @@ pub enum ReceiveSource<'a, P: Platform> {
 }
 
 /// A queue pair.
+///
+/// It lies in memory as it stands here. A server has thousands, and finds each outside of the caches: what posts and rows of
+/// small sends use is close together, up to `receive` in the state. Who posts and the peer's engine may run on different
+/// processors: what is written with every request is more than a cache line away from what both only read.
+#[repr(C)]
 pub struct QueuePair<P: Platform> {
     on_close: OnClose<P>,
-    pub(crate) deferred: Deferred<P>,
-    pub(crate) state: Apart<SpinLock<State<P>, P>>,
-    context: usize,
+    // Only read.
+    shared: Option<Attachment<P>>,
     sizes: InitiatorSizes,
     pub(crate) meter: Meter,
-    shared: Option<Attachment<P>>,
+    context: usize,
+    pub(crate) pd: Arc<ProtectionDomain<P>, P>,
     pub(crate) receive_cq: Member<P>,
     pub(crate) initiator_cq: Member<P>,
-    pub(crate) pd: Arc<ProtectionDomain<P>, P>,
+    // Written; the first by this side's processor mostly.
+    pub(crate) deferred: Deferred<P>,
+    pub(crate) state: SpinLock<State<P>, P>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,36 +78,38 @@ pub(crate) enum Phase {
     Dead,
 }
 
+/// What changes. In this order in memory: see [`QueuePair`].
+#[repr(C)]
 pub(crate) struct State<P: Platform> {
     pub(crate) phase: Phase,
-    pub(crate) peer: Option<Weak<QueuePair<P>, P>>,
-    pub(crate) connector: Option<Weak<Connector<P>, P>>,
     /// The agreed outbound read limit is not 0. More is not needed: reads run one after the other.
     may_read: bool,
-    pub(crate) requests: Ring<InitiatorRequest, P>,
-    operations: Slice<Option<Operation<P>>, P>,
-    pub(crate) sges: Slice<Sge, P>,
-    inline: Slice<u8, P>,
-    /// Bytes of the oldest request that are done, and where in its SGEs that is.
-    pub(crate) done: u64,
-    pub(crate) cursor: Cursor,
     /// The engine works on the oldest request without the lock.
     pub(crate) executing: bool,
-    /// How many of the oldest requests a flush has still to cancel.
-    flush_requests: usize,
-    pub(crate) own_receives: Option<ReceiveQueue<P>>,
-    /// The receive that the peer's send goes to.
-    pub(crate) receive: Option<Receive>,
     /// The peer's engine accesses our memory without the lock.
     pub(crate) placing: bool,
-    /// How many of the oldest waiting receives a flush has still to cancel; the one in `receive` comes before them.
-    flush_receives: usize,
     flush_receive: bool,
     /// A message was flushed when a part of it was placed: the connection is about to end, and nothing may go on where that
     /// message stopped.
     pub(crate) broken: bool,
     /// The peer's engine waits for a receive, or for this side to be connected.
     pub(crate) sender_waits: bool,
+    pub(crate) own_receives: Option<ReceiveQueue<P>>,
+    pub(crate) requests: Ring<InitiatorRequest, P>,
+    pub(crate) peer: Option<Weak<QueuePair<P>, P>>,
+    /// Bytes of the oldest request that are done, and where in its SGEs that is.
+    pub(crate) done: u64,
+    pub(crate) cursor: Cursor,
+    /// How many of the oldest requests a flush has still to cancel.
+    flush_requests: usize,
+    /// How many of the oldest waiting receives a flush has still to cancel; the one in `receive` comes before them.
+    flush_receives: usize,
+    /// The receive that the peer's send goes to. Rows only look whether there is one.
+    pub(crate) receive: Option<Receive>,
+    pub(crate) sges: Slice<Sge, P>,
+    operations: Slice<Option<Operation<P>>, P>,
+    inline: Slice<u8, P>,
+    pub(crate) connector: Option<Weak<Connector<P>, P>>,
 }
 
 impl<P: Platform> QueuePair<P> {
@@ -155,7 +164,7 @@ impl<P: Platform> QueuePair<P> {
         let queue_pair = Arc::try_new(Self {
             on_close: OnClose::new(Count::new(pd.adapter(), Kind::Qp)?),
             deferred: Deferred::default(),
-            state: Apart::new(SpinLock::<_, P>::new(state)),
+            state: SpinLock::<_, P>::new(state),
             context,
             sizes,
             meter: pd.adapter().device().counters().meter(),
