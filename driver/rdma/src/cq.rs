@@ -75,6 +75,20 @@ struct State<P: Platform> {
 }
 
 impl<P: Platform> State<P> {
+    /// Notes the last solicited and the last failed one of completions that were added to `queued_before` others.
+    fn note_solicited(&mut self, queued_before: u64, completions: impl Iterator<Item = Completion>) {
+        let mut queued = queued_before;
+        for completion in completions {
+            queued = queued.wrapping_add(1);
+            if completion.solicited {
+                self.solicited = queued;
+                if completion.status.is_err() {
+                    self.error = queued;
+                }
+            }
+        }
+    }
+
     /// Whether something that came after the last notification, and is still queued, satisfies `arm`.
     fn satisfies(&self, arm: Arm) -> bool {
         if self.failed.is_some() {
@@ -143,15 +157,17 @@ impl<P: Platform> CompletionQueue<P> {
 
     /// Adds a completion; an error if the queue is dead, which an overrun makes it. Callable with QP and SRQ locks held.
     pub(crate) fn push(this: &Arc<Self, P>, completion: Completion) -> Result<(), Error> {
-        let added = Self::push_all(this, 1, core::iter::once(completion));
+        let added = Self::push_all(this, 1, completion.solicited, core::iter::once(completion));
         if added > 0 { Ok(()) } else { Err(Error::BufferOverflow) }
     }
 
-    /// Adds `completions`, of which there are `count`, in a row, as far as the queue takes them; how many.
+    /// Adds `completions`, of which there are `count`, in a row, as far as the queue takes them; how many. `solicited`: some
+    /// of them may be.
     #[inline]
     pub(crate) fn push_all(
         this: &Arc<Self, P>,
         count: usize,
+        solicited: bool,
         completions: impl Iterator<Item = Completion> + Clone,
     ) -> usize {
         let mut state = this.state.lock();
@@ -159,16 +175,10 @@ impl<P: Platform> CompletionQueue<P> {
             return 0;
         }
         let added = state.ring.push_all(count, completions.clone());
-        let mut number = state.queued;
-        state.queued = number.wrapping_add(added as u64);
-        for completion in completions {
-            number = number.wrapping_add(1);
-            if completion.solicited {
-                state.solicited = number;
-                if completion.status.is_err() {
-                    state.error = number;
-                }
-            }
+        let queued_before = state.queued;
+        state.queued = queued_before.wrapping_add(added as u64);
+        if solicited {
+            state.note_solicited(queued_before, completions);
         }
         if added < count {
             Self::fail(this, &mut state, Error::BufferOverflow);

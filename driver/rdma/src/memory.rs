@@ -158,6 +158,7 @@ pub(crate) struct Opened<P: Platform> {
 
 impl<P: Platform> Opened<P> {
     /// Keeps `memory`, which was opened for `sge`.
+    #[inline]
     pub(crate) fn new(sge: &Sge, memory: Memory<P>) -> Option<Self> {
         let (address, start, length) = match &memory {
             Memory::Region { mapping, offset, .. } => mapping.contiguous(*offset)?,

@@ -53,7 +53,8 @@ impl<T: Copy, P: Platform> Ring<T, P> {
             return Err(Error::QueueFull);
         }
         *self.slots.get_mut(self.tail).ok_or(Error::QueueFull)? = item;
-        self.tail = self.after(self.tail, 1);
+        let next = self.tail.wrapping_add(1);
+        self.tail = if next < self.slots.len() { next } else { 0 };
         self.length = self.length.wrapping_add(1);
         Ok(())
     }

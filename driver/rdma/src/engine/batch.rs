@@ -32,12 +32,15 @@ pub(super) enum Batch {
     Other,
 }
 
-/// A row of sends, and the receives they go to.
+/// A row of sends. It is cleared, and filled by a copy, in whole cache lines.
 #[repr(align(64))]
 struct Row {
     sends: [InitiatorRequest; SENDS],
-    receives: [ReceiveRequest; SENDS],
     used: usize,
+    /// Of those that were copied.
+    bytes: u32,
+    /// All that any of them has.
+    flags: Flags,
 }
 
 impl Row {
@@ -45,10 +48,17 @@ impl Row {
         self.sends.get(..self.used).unwrap_or_default()
     }
 
-    fn messages(&self) -> impl Iterator<Item = (&InitiatorRequest, &ReceiveRequest)> + Clone {
-        self.sends().iter().zip(&self.receives)
+    /// Each send with the receive it goes to.
+    fn with<'a>(
+        &'a self,
+        receives: &'a Receives,
+    ) -> impl Iterator<Item = (&'a InitiatorRequest, &'a ReceiveRequest)> + Clone {
+        self.sends().iter().zip(receives)
     }
 }
+
+/// The receives that the sends of a row go to.
+type Receives = [ReceiveRequest; SENDS];
 
 impl<P: Platform> QueuePair<P> {
     /// Carries out the sends at the front of the queue, as far as they are small.
@@ -66,54 +76,56 @@ impl<P: Platform> QueuePair<P> {
             drop(state);
             return Batch::Other;
         }
-        let (sends, receives) = ([InitiatorRequest::default(); SENDS], [ReceiveRequest::default(); SENDS]);
-        let mut row = Row { sends, receives, used: 0 };
+        let mut row = Row { sends: [InitiatorRequest::default(); SENDS], used: 0, bytes: 0, flags: Flags::empty() };
         state.claim_sends(&mut row);
         state.executing = true;
         drop(state);
 
-        peer.claim_receives(&mut row);
+        let mut receives = [ReceiveRequest::default(); SENDS];
+        peer.claim_receives(&mut row, &mut receives);
         if row.used > 0 {
-            row.used = this.place(&peer, &row);
-            row.used = Self::end_receives(&peer, &row);
+            this.place(&peer, &mut row, &receives);
+            Self::end_receives(&peer, &mut row, &receives);
         }
-        let (moved, more) = Self::end_sends(this, row.sends());
+        let more = Self::end_sends(this, &row);
         match row.used {
             _ if !more => Batch::Idle,
             0 => Batch::Other,
-            _ => Batch::Moved(moved),
+            _ => Batch::Moved(row.bytes),
         }
     }
 
     /// Finds the oldest receives for the sends of a row, and shortens it to those that have one with room in its first SGE.
-    fn claim_receives(&self, row: &mut Row) {
+    fn claim_receives(&self, row: &mut Row, claimed: &mut Receives) {
         let mut state = self.state.lock();
         let mut fitting = 0usize;
         if state.receive.is_none()
             && state.is_open()
             && let Some(receives) = &state.own_receives
         {
-            row.used = copy(&mut row.receives, receives.run()).min(row.used);
-            fitting = row.messages().take_while(|(send, receive)| receive.first.length >= send.data.length).count();
+            row.used = copy(claimed, receives.run()).min(row.used);
+            fitting = row.with(claimed).take_while(|(send, receive)| receive.first.length >= send.data.length).count();
         }
         state.placing = fitting > 0;
         row.used = fitting;
     }
 
-    /// Copies, in order; how many messages have arrived. Apart, as the other loops over a row are: each has its variables in
-    /// registers.
+    /// Copies, in order, and shortens the row to what has arrived. Apart, as the other loops over a row are: each has its
+    /// variables in registers.
     #[inline(never)]
-    fn place(&self, peer: &Self, row: &Row) -> usize {
+    fn place(&self, peer: &Self, row: &mut Row, receives: &Receives) {
         let mut last: Option<[Opened<P>; 2]> = None;
-        let mut placed = 0usize;
-        for (InitiatorRequest { data: from, .. }, ReceiveRequest { first: to, .. }) in row.messages() {
+        let (mut placed, mut bytes, mut all_flags) = (0usize, 0u32, Flags::empty());
+        for (InitiatorRequest { data: from, flags, .. }, ReceiveRequest { first: to, .. }) in row.with(receives) {
             let opened = last.as_ref().is_some_and(|[source, target]| Opened::copy(target, to, source, from));
             if !opened && self.open_and_copy(peer, from, to, &mut last).is_none() {
                 break;
             }
             placed = placed.wrapping_add(1);
+            bytes = bytes.wrapping_add(from.length);
+            all_flags |= *flags;
         }
-        placed
+        (row.used, row.bytes, row.flags) = (placed, bytes, all_flags);
     }
 
     /// Copies a message from and to memory that is not open. The next one's is often the same: it stays open until the step
@@ -134,15 +146,16 @@ impl<P: Platform> QueuePair<P> {
         Some(())
     }
 
-    /// Reports the receives of what has arrived; for how many that could be done.
+    /// Reports the receives of what has arrived, and shortens the row to those for which that could be done.
     #[inline(never)]
-    fn end_receives(this: &Arc<Self, P>, row: &Row) -> usize {
+    fn end_receives(this: &Arc<Self, P>, row: &mut Row, receives: &Receives) {
         let mut state = this.state.lock();
         state.placing = false;
         let reported = CompletionQueue::push_all(
             &this.receive_cq,
             row.used,
-            row.messages().map(|(send, receive)| Completion {
+            row.flags.contains(Flags::SOLICIT),
+            row.with(receives).map(|(send, receive)| Completion {
                 bytes: send.data.length,
                 solicited: send.flags.contains(Flags::SOLICIT),
                 ..this.succeeded(OperationKind::Receive, receive.context)
@@ -155,31 +168,30 @@ impl<P: Platform> QueuePair<P> {
         }
         state.receives_taken(arrived);
         Self::end_part(this, state, reported < row.used);
-        arrived
+        row.used = arrived;
     }
 
-    /// Ends the step, and reports the sends of what has arrived; the bytes, and whether there is more to do.
+    /// Ends the step, and reports the sends of what has arrived; whether there is more to do.
     #[inline(never)]
-    fn end_sends(this: &Arc<Self, P>, sends: &[InitiatorRequest]) -> (u32, bool) {
-        let bytes = sends.iter().map(|send| send.data.length).sum();
+    fn end_sends(this: &Arc<Self, P>, row: &Row) -> bool {
+        let sends = row.sends();
         let mut state = this.state.lock();
         state.executing = false;
         state.sends_done(sends.len());
-        let reported = sends.iter().filter(|send| !send.flags.contains(Flags::SILENT_SUCCESS));
-        let count = reported.clone().count();
         let completion = |send: &InitiatorRequest| this.succeeded(OperationKind::Send, send.context);
         let cq = &this.initiator_cq;
-        // Mostly none is silent, and the loop has nothing to look at.
-        let added = if count == sends.len() {
-            CompletionQueue::push_all(cq, count, sends.iter().map(completion))
+        let overrun = if row.flags.contains(Flags::SILENT_SUCCESS) {
+            let reported = sends.iter().filter(|send| !send.flags.contains(Flags::SILENT_SUCCESS));
+            let count = reported.clone().count();
+            CompletionQueue::push_all(cq, count, false, reported.map(completion)) < count
         } else {
-            CompletionQueue::push_all(cq, count, reported.map(completion))
+            // Mostly: a loop that has nothing to look at.
+            CompletionQueue::push_all(cq, sends.len(), false, sends.iter().map(completion)) < sends.len()
         };
-        let overrun = added < count;
-        this.pd.adapter().device().counters().moved(this.meter, u64::from(bytes), sends.len() as u64);
+        this.pd.adapter().device().counters().moved(this.meter, u64::from(row.bytes), sends.len() as u64);
         let more = state.requests.len() > 0;
         Self::end_part(this, state, overrun);
-        (bytes, more)
+        more
     }
 
     /// Ends this side's part in a step, with what waited for that.
