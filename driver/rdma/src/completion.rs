@@ -3,11 +3,10 @@
 use crate::Status;
 
 /// What kind of request completed. The numbers are those of NDK_OPERATION_TYPE.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum OperationKind {
     /// A receive.
-    #[default]
     Receive = 0x1,
     /// A receive whose send invalidated a token.
     ReceiveAndInvalidate = 0x8001,

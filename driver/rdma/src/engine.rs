@@ -13,9 +13,9 @@ use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, Weak};
 use crate::{
     Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status, limits,
     memory::{self, Memory},
-    qp::{After, Phase},
+    qp::{After, Ended, Phase},
     region::{Invalidation, Range},
-    request::{InitiatorRequest, Operation, Piece},
+    request::{Operation, Piece},
     window::Bind,
 };
 
@@ -175,13 +175,13 @@ impl<P: Platform> QueuePair<P> {
             }
             Progress::Complete => {
                 finished = state.finish_oldest();
-                fatal |= this.report(finished.as_ref().map(|(request, _)| request), Ok(()));
+                fatal |= this.report(finished.as_ref(), Ok(()));
                 counters.moved(this.meter, 0, 1);
                 Step::Moved(0)
             }
             Progress::Failed(error) => {
                 finished = state.finish_oldest();
-                this.report(finished.as_ref().map(|(request, _)| request), Err(error));
+                this.report(finished.as_ref(), Err(error));
                 fatal = true;
                 Step::Idle
             }
@@ -197,8 +197,8 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Reports a request; true if its completion queue could not take it.
-    fn report(&self, request: Option<&InitiatorRequest>, status: Status) -> bool {
-        request.is_some_and(|request| self.complete_request(request, status).is_err())
+    fn report(&self, ended: Option<&Ended<P>>, status: Status) -> bool {
+        ended.is_some_and(|ended| self.complete_request(ended, status).is_err())
     }
 
     /// Copies the next `bytes` of our data to `to`.

@@ -80,6 +80,9 @@ pub(crate) enum Phase {
     Dead,
 }
 
+/// A request that has ended, and what it was, which is to be dropped without a lock: it may hold the last reference to a region.
+pub(crate) type Ended<P> = (InitiatorRequest, Option<Operation<P>>);
+
 /// What changes. In this order in memory: see [`QueuePair`].
 #[repr(C)]
 pub(crate) struct State<P: Platform> {
@@ -193,19 +196,37 @@ impl<P: Platform> QueuePair<P> {
         flags: Flags,
         post: Post<'_, P>,
     ) -> Result<(), Error> {
-        let result = match (post, sges) {
-            (Post::Send(None), [sge]) if Flags::SEND.contains(flags) => this.enqueue_send(context, sge.read(), flags),
-            (post, _) => this.enqueue_other(context, sges, flags, post),
-        };
-        // Not carried out here: what it completes or releases may call other consumers back, and the poster may hold locks.
-        if result.is_err() || !flags.contains(Flags::DEFER) {
-            Deferred::schedule(this);
+        if let (Post::Send(None), [sge]) = (&post, sges)
+            && let sge = sge.read()
+            && this.is_small(sge.length, flags)
+        {
+            let result = this.enqueue_small(context, sge, flags);
+            return if result.is_ok() && flags.contains(Flags::DEFER) { result } else { Self::start(this, result) };
         }
-        result
+        Self::post_other(this, context, sges, flags, post)
     }
 
     /// Posts what is not a small send. Apart, so that a small one does not pay for what this needs.
     #[inline(never)]
+    fn post_other(
+        this: &Arc<Self, P>,
+        context: usize,
+        sges: &[Sge],
+        flags: Flags,
+        post: Post<'_, P>,
+    ) -> Result<(), Error> {
+        let result = this.enqueue_other(context, sges, flags, post);
+        if result.is_ok() && flags.contains(Flags::DEFER) { result } else { Self::start(this, result) }
+    }
+
+    /// Has what is posted carried out. Not here: what it completes or releases may call other consumers back, and the poster may
+    /// hold locks.
+    #[inline(never)]
+    fn start(this: &Arc<Self, P>, posted: Result<(), Error>) -> Result<(), Error> {
+        Deferred::schedule(this);
+        posted
+    }
+
     fn enqueue_other(&self, context: usize, sges: &[Sge], flags: Flags, post: Post<'_, P>) -> Result<(), Error> {
         if !post.allowed_flags().contains(flags) {
             return Err(Error::InvalidFlags);
@@ -241,29 +262,30 @@ impl<P: Platform> QueuePair<P> {
             context,
             data,
             flags,
-            kind: post.kind(),
-            sges: u8::try_from(sges.len()).unwrap_or_default(),
+            sges: u16::try_from(sges.len()).unwrap_or_default(),
             small: false,
+            _unused: 0,
         };
         // Declared before the lock is taken: a refused one is given up after it, as it may hold the last reference to a region.
         let mut operation = Some(self.stage(post)?);
         self.state.lock().enqueue(&self.sizes, sges, request, &mut operation)
     }
 
-    /// Posts a send that neither invalidates nor is inline. A small one, which is for a row (see `engine/batch.rs`), is the usual
-    /// case, and needs none of what others do.
+    /// Whether a send without invalidation is one for a row (see `engine/batch.rs`).
     #[inline]
-    fn enqueue_send(&self, context: usize, sge: Sge, flags: Flags) -> Result<(), Error> {
-        if sge.length > SMALL_SEND_BYTES || self.sizes.sges == 0 {
-            return self.enqueue_other(context, &[sge], flags, Post::Send(None));
-        }
+    fn is_small(&self, length: u32, flags: Flags) -> bool {
+        length <= SMALL_SEND_BYTES && Flags::SEND.contains(flags) && self.sizes.sges > 0
+    }
+
+    /// Posts a small send: the usual case, which needs none of what others do.
+    #[inline]
+    fn enqueue_small(&self, context: usize, sge: Sge, flags: Flags) -> Result<(), Error> {
         if self.has_failed_queue() {
             return Err(Error::ConnectionInvalid);
         }
-        let kind = OperationKind::Send;
-        let request = InitiatorRequest { context, data: sge, flags, kind, sges: 1, small: true };
+        let request = InitiatorRequest { context, data: sge, flags, sges: 1, small: true, _unused: 0 };
         let mut state = self.state.lock();
-        state.may_post(kind)?;
+        state.may_post(OperationKind::Send)?;
         if state.requests.len() == 0 {
             self.prefetch();
         }
@@ -429,11 +451,13 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Reports a finished initiator request; silent success is not reported.
-    pub(crate) fn complete_request(&self, request: &InitiatorRequest, status: Status) -> Result<(), Error> {
+    pub(crate) fn complete_request(&self, ended: &Ended<P>, status: Status) -> Result<(), Error> {
+        let (request, operation) = ended;
         if status.is_ok() && request.flags.contains(Flags::SILENT_SUCCESS) {
             return Ok(());
         }
-        let succeeded = self.succeeded(request.kind, request.context);
+        let kind = operation.as_ref().map_or(OperationKind::Send, Operation::kind);
+        let succeeded = self.succeeded(kind, request.context);
         let completion = Completion { status, solicited: status.is_err(), ..succeeded };
         CompletionQueue::push(&self.initiator_cq, completion)
     }
@@ -479,7 +503,7 @@ impl<P: Platform> State<P> {
         request: InitiatorRequest,
         operation: &mut Option<Operation<P>>,
     ) -> Result<(), Error> {
-        self.may_post(request.kind)?;
+        self.may_post(operation.as_ref().map_or(OperationKind::Send, Operation::kind))?;
         let slot = self.requests.next_slot();
         let stored = if request.flags.contains(Flags::INLINE) {
             self.store_inline(slot, sizes, sges, request.data.length)
@@ -565,8 +589,8 @@ impl<P: Platform> State<P> {
         self.requests.skip(count);
     }
 
-    /// Removes the oldest request, which has ended. Its operation is to be dropped without the lock.
-    pub(crate) fn finish_oldest(&mut self) -> Option<(InitiatorRequest, Option<Operation<P>>)> {
+    /// Removes the oldest request, which has ended.
+    pub(crate) fn finish_oldest(&mut self) -> Option<Ended<P>> {
         self.restart();
         self.flush_requests = self.flush_requests.saturating_sub(1);
         let (slot, &request) = self.requests.front()?;

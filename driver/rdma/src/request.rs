@@ -70,17 +70,6 @@ pub enum Post<'a, P: Platform> {
 }
 
 impl<P: Platform> Post<'_, P> {
-    pub(crate) fn kind(&self) -> OperationKind {
-        match self {
-            Self::Send(_) => OperationKind::Send,
-            Self::Read(_) => OperationKind::Read,
-            Self::Write(_) => OperationKind::Write,
-            Self::FastRegister(..) => OperationKind::FastRegister,
-            Self::Bind(..) => OperationKind::Bind,
-            Self::Invalidate(_) | Self::InvalidateWindow(_) => OperationKind::Invalidate,
-        }
-    }
-
     pub(crate) fn allowed_flags(&self) -> Flags {
         match self {
             Self::Send(_) => Flags::COMMON | Flags::SOLICIT | Flags::INLINE,
@@ -103,6 +92,19 @@ pub(crate) enum Operation<P: Platform> {
     InvalidateWindow(Arc<MemoryWindow<P>, P>),
 }
 
+impl<P: Platform> Operation<P> {
+    pub(crate) fn kind(&self) -> OperationKind {
+        match self {
+            Self::Send(_) => OperationKind::Send,
+            Self::Read(_) => OperationKind::Read,
+            Self::Write(_) => OperationKind::Write,
+            Self::FastRegister(..) => OperationKind::FastRegister,
+            Self::Bind(..) => OperationKind::Bind,
+            Self::Invalidate(_) | Self::InvalidateWindow(_) => OperationKind::Invalidate,
+        }
+    }
+}
+
 impl<P: Platform> Drop for Operation<P> {
     fn drop(&mut self) {
         if let Self::FastRegister(region, mapping) = self
@@ -114,19 +116,20 @@ impl<P: Platform> Drop for Operation<P> {
 }
 
 /// A waiting initiator request. Of a small send this is all. Of others, the operation and the SGEs or inline bytes lie in the
-/// queue pair's arrays, in the same slot.
+/// queue pair's arrays, in the same slot. All zero by default, and without padding: an array of them is cleared as one piece.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct InitiatorRequest {
     pub(crate) context: usize,
     /// Of a small send, its SGE. Of others, only the length is used: their bytes.
     pub(crate) data: Sge,
     pub(crate) flags: Flags,
-    pub(crate) kind: OperationKind,
     /// Of one with inline data it means nothing.
-    pub(crate) sges: u8,
+    pub(crate) sges: u16,
     /// A send of one SGE that is carried out in a row with others (see `engine/batch.rs`).
     pub(crate) small: bool,
+    pub(crate) _unused: u8,
 }
+const _: () = assert!(size_of::<InitiatorRequest>() == 32);
 
 /// A waiting receive. If it has more than one SGE, they lie in the queue's array, in the same slot.
 #[derive(Clone, Copy, Default)]

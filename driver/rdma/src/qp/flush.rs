@@ -71,10 +71,10 @@ impl<P: Platform> QueuePair<P> {
         while !state.executing && state.flush_requests > 0 {
             state.broken |= state.done > 0;
             after.fatal |= state.broken;
-            let Some((request, operation)) = state.finish_oldest() else { continue };
-            after.fatal |= this.complete_request(&request, Err(Error::Canceled)).is_err();
+            let Some(ended) = state.finish_oldest() else { continue };
+            after.fatal |= this.complete_request(&ended, Err(Error::Canceled)).is_err();
             drop(state);
-            drop(operation);
+            drop(ended);
             state = this.state.lock();
         }
         if !state.placing
