@@ -414,11 +414,16 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// The peer has disconnected. Nothing is flushed: that is the consumer's to do (networkdirect-disconnect-scheme).
-    pub(crate) fn peer_gone(&self) {
-        let mut state = self.state.lock();
+    pub(crate) fn peer_gone(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
         // Connecting: the peer is gone before our own side has become connected.
         if matches!(state.phase, Phase::Connecting | Phase::Connected) {
             state.phase = Phase::PeerGone;
+        }
+        drop(state);
+        // It may have failed while there was a connection still, which is gone before `queue_failed` could end it.
+        if this.has_failed_queue() {
+            Self::queue_failed(this);
         }
     }
 

@@ -9,6 +9,7 @@ use ndk_abi::{
         STATUS_INTERNAL_ERROR, STATUS_SUCCESS,
     },
 };
+use simkernel::{scope, seeds};
 
 use crate::{
     cq::ARMS,
@@ -305,6 +306,37 @@ fn overrun_while_connecting() {
         killer.close();
         active.close();
         passive.close();
+    }
+}
+
+/// The peer disconnects while the failure is on its way to the queue pair: it ends by one of the two, and in any case gives up
+/// what it holds, without a flush.
+#[test]
+fn a_disconnect_crosses_an_overrun() {
+    for seed in seeds(60) {
+        let world = World::seeded(seed);
+        let pair = Pair::with(&world.adapter, Options { cq_depth: 1, ..Options::default() });
+        let killer = Killer::new(&world, pair.passive.initiator_cq);
+        let mr = pair.passive.pd.create_mr(true).expect("an MR");
+        mr.initialize_fast(1, false).succeed();
+        // The send waits for a receive, and what follows for the send.
+        assert_eq!(pair.passive.qp.send(1, &[], 0), STATUS_SUCCESS);
+        assert_eq!(pair.passive.qp.invalidate(2, &mr, 0), STATUS_SUCCESS);
+        assert_eq!(pair.passive.qp.receive(3, &[]), STATUS_SUCCESS);
+        world.settle();
+        let close = mr.close();
+        scope(|scope| {
+            scope.spawn(|| pair.active.connector.close_now());
+            killer.kill(&world, 1);
+        });
+        world.settle();
+        assert!(close.is_done(), "seed {seed}");
+        pair.passive.expect_receive(3, STATUS_CANCELLED);
+        assert_eq!(pair.passive.qp.send(4, &[], 0), STATUS_CONNECTION_INVALID);
+        killer.close();
+        pair.active.without_connector().close();
+        pair.passive.close();
+        pair.listener.close_now();
     }
 }
 

@@ -114,7 +114,7 @@ impl<P: Platform> Connector<P> {
         drop(state);
         if let Some(queue_pair) = queue_pair {
             if reason == 0 {
-                queue_pair.peer_gone();
+                QueuePair::peer_gone(&queue_pair);
             } else {
                 QueuePair::terminate(&queue_pair);
             }
