@@ -57,16 +57,20 @@ impl<'a, K: Kernel> World<'a, K> {
             let Some(client) = &mut world.client else {
                 return Err(Failure { step, status: STATUS_CANCELLED });
             };
+            // Looked at before `ready` does, and in this order: what came before the end is then known when the end is, as a failure
+            // or to `ready`. What changes later rings the bell again.
+            let lost = client.connector().keep().lost();
+            let drained = client.connection().is_drained();
+            let failure = client.connection().failure();
             if let Some(value) = ready(client)? {
                 return Ok(Some(value));
             }
-            let lost = client.connector().keep().lost();
-            match client.connection().failure() {
+            match failure {
                 // The server knows better why it ended the connection.
                 Some(failure) => Err(world.server.take_failure().unwrap_or(failure)),
                 // The disconnect event may come before the last messages do. A flush brings back all receives, and those that got
                 // a message are before the cancelled ones.
-                None if lost && !client.connection().is_drained() => {
+                None if lost && !drained => {
                     client.connection().qp().flush();
                     Ok(None)
                 }
