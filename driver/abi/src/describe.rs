@@ -131,6 +131,7 @@ pub const LAYOUTS: &[&[Layout]] = &[
     crate::ndkpi::wsk::WSK_LAYOUTS,
     crate::sockaddr::SOCKADDR_LAYOUTS,
     crate::softndk_ioctl::SOFTNDK_LAYOUTS,
+    crate::softndk_ring::SOFTNDK_RING_LAYOUTS,
     crate::wdm::WDM_LAYOUTS,
 ];
 
@@ -187,6 +188,7 @@ pub const NUMBERS: &[&[Number]] = &[
     crate::sockaddr::ADDRESS_FAMILIES,
     crate::softndk_ioctl::SOFTNDK_CODES,
     crate::softndk_ioctl::SOFTNDK_NUMBERS,
+    crate::softndk_ring::SOFTNDK_RING_NUMBERS,
     crate::status::NAMED,
     crate::status::ALIASES,
     crate::wdm::IRQLS,

@@ -26,5 +26,6 @@ pub mod ndkpi;
 pub mod sockaddr;
 
 pub mod softndk_ioctl;
+pub mod softndk_ring;
 pub mod status;
 pub mod wdm;

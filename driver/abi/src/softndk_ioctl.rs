@@ -37,6 +37,17 @@ c_consts! { SOFTNDK_CODES: u32;
     IOCTL_SOFTNDK_TEST_SMB_DIRECT = softndk_control_code(6);
     /// In: [`SOFTNDK_CQ_MODERATE`]. Out: nothing. STATUS_INVALID_PARAMETER_MIX: no limit at all.
     IOCTL_SOFTNDK_CQ_MODERATE = softndk_control_code(7);
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) of an object with rings. Out: nothing. See [`crate::softndk_ring`].
+    IOCTL_SOFTNDK_DOORBELL = softndk_control_code(8);
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) of a region. Out: [`SOFTNDK_MR_TOKENS`]. STATUS_INVALID_DEVICE_STATE: not
+    /// registered.
+    IOCTL_SOFTNDK_MR_QUERY = softndk_control_code(9);
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: [`SOFTNDK_FILE_ID`].
+    IOCTL_SOFTNDK_FILE_ID = softndk_control_code(10);
+    /// In: [`SOFTNDK_ATTACH`]. Out: nothing. As IOCTL_ND_PROVIDER_BIND_FILE, but sent on the second file, and by the identifier
+    /// of the first. STATUS_INVALID_HANDLE: no file of this process has it; STATUS_INVALID_DEVICE_STATE: the second file is in
+    /// use already.
+    IOCTL_SOFTNDK_ATTACH = softndk_control_code(11);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;
@@ -144,7 +155,7 @@ c_structs! { SOFTNDK_LAYOUTS:
     }
 
     /// Output of [`IOCTL_ND_MR_REGISTER`](crate::nd_ioctl::IOCTL_ND_MR_REGISTER), which the protocol leaves to the
-    /// driver; `ndfltr` has the same layout.
+    /// driver; `ndfltr` has the same layout. Not given if there is no room for it: then see [`IOCTL_SOFTNDK_MR_QUERY`].
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_MR_TOKENS, size 0x8 {
         0x00 LocalToken: u32,
@@ -158,6 +169,20 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x04 Reserved: u32,
     }
 
+    /// Names an open file to others of its process. Not to be guessed.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_FILE_ID, size 0x10 {
+        0x00 Id: [u64; 2],
+    }
+
+    /// Joins the provider context of the file with this identifier.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_ATTACH, size 0x18 {
+        0x00 Version: u32,
+        0x04 Reserved: u32,
+        0x08 Id: [u64; 2],
+    }
+
     /// Asks for [`SOFTNDK_DIAGNOSTICS`].
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_DIAGNOSTICS_QUERY, size 0x8 {
@@ -166,9 +191,10 @@ c_structs! { SOFTNDK_LAYOUTS:
     }
 
     /// What is alive in the whole driver: objects by kind, requests not yet completed, pinned and pool memory in bytes.
-    /// `Size` is that of this structure, `DriverVersion` major to revision.
+    /// `Size` is that of this structure, `DriverVersion` major to revision. `Requests` and `Doorbells`: control codes ever
+    /// received, this one not counted, and how many of them were doorbells.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-    struct SOFTNDK_DIAGNOSTICS, size 0x50 {
+    struct SOFTNDK_DIAGNOSTICS, size 0x60 {
         0x00 Version: u32,
         0x04 Size: u32,
         0x08 DriverVersion: [u16; 4],
@@ -186,6 +212,8 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x3c PendedRequests: u32,
         0x40 PinnedBytes: u64,
         0x48 PoolBytes: u64,
+        0x50 Requests: u64,
+        0x58 Doorbells: u64,
     }
 
     /// Has the test consumer in the driver perform a scenario, against itself. Their numbers: `Scenario` of `driver/smb_direct`.

@@ -1,0 +1,178 @@
+//! The user's ends of rings, for whoever stands between programs and the driver: what can be said of a request at once is said
+//! here, as the driver sees it later, when nobody waits for its answer.
+#![allow(non_upper_case_globals, reason = "C names of operation types in patterns")]
+
+use ndk_abi::ndkpi::{
+    NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_READ_FENCE,
+    NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NdkOperationTypeInvalidate,
+    NdkOperationTypeRead, NdkOperationTypeReceive, NdkOperationTypeSend, NdkOperationTypeWrite,
+};
+use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_SGE};
+use ndk_abi::softndk_ring::{
+    SOFTNDK_COMPLETION, SOFTNDK_RING_CONNECTED, SOFTNDK_RING_CONNECTED_WITHOUT_READS, SOFTNDK_RING_ENDED,
+};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CONNECTION_INVALID, STATUS_DATA_OVERRUN, STATUS_INTERNAL_ERROR,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_4, STATUS_NO_MORE_ENTRIES,
+};
+use zerocopy::{FromBytes as _, IntoBytes as _};
+
+use crate::{Full, Mapped, Reader, Wild, Writer};
+
+/// The most inline data that any adapter takes, in words.
+const INLINE_WORDS: usize = 128;
+const SEND_AND_INVALIDATE: NDK_OPERATION_TYPE = NDK_OPERATION_TYPE(SOFTNDK_POST_SEND_AND_INVALIDATE.cast_signed());
+
+/// What a queue takes.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLimits {
+    /// Requests.
+    pub depth: u32,
+    /// SGEs of a request.
+    pub sges: u32,
+    /// Bytes of inline data of a request.
+    pub inline_data: u32,
+    /// Bytes of a request.
+    pub transfer_length: u32,
+}
+
+/// The user's end of a ring of requests. One at a time may use it.
+#[derive(Debug)]
+pub struct RequestRing {
+    writer: Writer<Mapped>,
+    limits: RequestLimits,
+}
+
+impl RequestRing {
+    /// The end of a ring that was made for a queue with these limits.
+    #[must_use]
+    pub fn new(ring: Mapped, limits: RequestLimits) -> Self {
+        Self { writer: Writer::new(ring), limits }
+    }
+
+    /// Puts a request in. `Flags` are NDK_OP_FLAG_*; with NDK_OP_FLAG_INLINE there are no SGEs, else no inline data.
+    ///
+    /// STATUS_INVALID_PARAMETER: not an operation of a ring, as a bind or a fast
+    /// registration; STATUS_INVALID_PARAMETER_4: flags that the operation does not have, or too much inline data; STATUS_DATA_OVERRUN: too
+    /// many SGEs; STATUS_BUFFER_OVERFLOW: too many bytes; STATUS_CONNECTION_INVALID: the queue pair is not connected;
+    /// STATUS_INVALID_DEVICE_REQUEST: a read with a read limit of 0; STATUS_NO_MORE_ENTRIES: the queue is full.
+    pub fn post(&mut self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
+        let operation = NDK_OPERATION_TYPE(head.Operation.cast_signed());
+        let allowed_flags = allowed_flags(operation).ok_or(STATUS_INVALID_PARAMETER)?;
+        if head.Flags & !allowed_flags != 0 || inline.len() > self.limits.inline_data as usize {
+            return Err(STATUS_INVALID_PARAMETER_4);
+        }
+        if sges.len() > self.limits.sges as usize {
+            return Err(STATUS_DATA_OVERRUN);
+        }
+        let bytes: u64 = sges.iter().map(|sge| u64::from(sge.Length)).sum();
+        if bytes > u64::from(self.limits.transfer_length) {
+            return Err(STATUS_BUFFER_OVERFLOW);
+        }
+        match self.writer.memory().state() {
+            SOFTNDK_RING_ENDED => return Err(STATUS_CONNECTION_INVALID),
+            _ if operation == NdkOperationTypeReceive => {}
+            SOFTNDK_RING_CONNECTED => {}
+            SOFTNDK_RING_CONNECTED_WITHOUT_READS if operation != NdkOperationTypeRead => {}
+            SOFTNDK_RING_CONNECTED_WITHOUT_READS => return Err(STATUS_INVALID_DEVICE_REQUEST),
+            _ => return Err(STATUS_CONNECTION_INVALID),
+        }
+        if self.writer.used().map_err(broken)? >= self.limits.depth {
+            return Err(STATUS_NO_MORE_ENTRIES);
+        }
+        let head = SOFTNDK_POST { SgeCount: sges.len() as u32, InlineLength: inline.len() as u32, ..*head };
+        let head: [u64; size_of::<SOFTNDK_POST>() / size_of::<u64>()] = zerocopy::transmute!(head);
+        let mut copy = [0u64; INLINE_WORDS];
+        let data = if inline.is_empty() {
+            <[u64]>::ref_from_bytes(sges.as_bytes()).map_err(|_| STATUS_INTERNAL_ERROR)?
+        } else {
+            let words = copy.get_mut(..inline.len().div_ceil(size_of::<u64>())).ok_or(STATUS_INVALID_PARAMETER_4)?;
+            words.as_mut_bytes().get_mut(..inline.len()).ok_or(STATUS_INTERNAL_ERROR)?.copy_from_slice(inline);
+            &*words
+        };
+        self.writer.push(&head, data).map_err(|full| match full {
+            Full::Full => STATUS_NO_MORE_ENTRIES,
+            Full::Wild => STATUS_INTERNAL_ERROR,
+        })
+    }
+
+    /// Whether a doorbell has to follow, after [`RequestRing::post`].
+    #[must_use]
+    pub fn needs_doorbell(&self) -> bool {
+        self.writer.needs_doorbell()
+    }
+
+    /// Has a new ring go on where this one is, before SRQ_MODIFY passes it.
+    pub fn prepare(&self, other: &mut Self) {
+        other.writer.continue_from(&self.writer);
+    }
+
+    /// Moves the `waiting` newest requests of this ring to the one that SRQ_MODIFY has passed: it says how many the driver has
+    /// not taken out.
+    pub fn move_to(&self, other: &mut Self, waiting: u32) -> Result<(), NTSTATUS> {
+        let mut words = [0u64; size_of::<SOFTNDK_POST>() / size_of::<u64>() + INLINE_WORDS];
+        let used = self.writer.used().map_err(broken)?;
+        for index in (0..waiting.min(used)).rev() {
+            self.writer.copy_back(index, &mut words);
+            other.writer.push(&words, &[]).map_err(|_| STATUS_NO_MORE_ENTRIES)?;
+        }
+        Ok(())
+    }
+}
+
+/// The driver's index cannot be.
+fn broken(_: Wild) -> NTSTATUS {
+    STATUS_INTERNAL_ERROR
+}
+
+/// NDK_OP_FLAG_* that an operation may have; `None`: it is not one of a ring.
+fn allowed_flags(operation: NDK_OPERATION_TYPE) -> Option<u32> {
+    let common = NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER;
+    Some(match operation {
+        NdkOperationTypeReceive => 0,
+        NdkOperationTypeSend | SEND_AND_INVALIDATE => common | NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT | NDK_OP_FLAG_INLINE,
+        NdkOperationTypeWrite => common | NDK_OP_FLAG_INLINE,
+        NdkOperationTypeRead => common | NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
+        NdkOperationTypeInvalidate => common,
+        _ => return None,
+    })
+}
+
+/// The user's end of a ring of completions. One at a time may use it.
+#[derive(Debug)]
+pub struct CompletionRing(Reader<Mapped>);
+
+impl CompletionRing {
+    /// The end of a ring that was made for completions.
+    #[must_use]
+    pub fn new(ring: Mapped) -> Self {
+        Self(Reader::new(ring))
+    }
+
+    /// Takes out up to `most` completions, oldest first; how many. An index of the driver that cannot be is no completion.
+    pub fn poll(&mut self, most: usize, mut take: impl FnMut(SOFTNDK_COMPLETION)) -> usize {
+        let waiting = self.0.waiting().unwrap_or(0);
+        let count = waiting.min(u32::try_from(most).unwrap_or(u32::MAX));
+        for index in 0..count {
+            let mut words = [0u64; size_of::<SOFTNDK_COMPLETION>() / size_of::<u64>()];
+            self.0.copy(index, 0, &mut words);
+            take(zerocopy::transmute!(words));
+        }
+        if count > 0 {
+            self.0.advance(count);
+        }
+        count as usize
+    }
+
+    /// Whether a doorbell has to follow, after [`CompletionRing::poll`].
+    #[must_use]
+    pub fn needs_doorbell(&self) -> bool {
+        self.0.needs_doorbell()
+    }
+
+    /// Completions that wait.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.0.waiting().unwrap_or(0)
+    }
+}
