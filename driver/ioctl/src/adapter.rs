@@ -1,8 +1,6 @@
 //! Adapters: each open is an NDK adapter of its own.
 
-use ndk_abi::nd_ioctl::{
-    ND_ADAPTER_QUERY, ND_HANDLE, ND_OPEN_ADAPTER, ND_RESOURCE_DESCRIPTOR, ND_VERSION_2, ND2_ADAPTER_INFO,
-};
+use ndk_abi::nd_ioctl::{ND_ADAPTER_QUERY, ND_HANDLE, ND_OPEN_ADAPTER, ND_VERSION_2, ND2_ADAPTER_INFO};
 use ndk_abi::ndkpi::{
     NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
     NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
@@ -11,8 +9,9 @@ use ndk_abi::ndkpi::{
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER};
 use platform::{Arc, Passive};
 
-use crate::decode::{Reply, input, no_mappings, output, overflow, room_for};
+use crate::decode::{Reply, input, output, overflow};
 use crate::file::Space;
+use crate::ring::{descriptor, no_mappings, room_for_descriptor};
 use crate::{Host, Ref};
 use crate::{Request, provider};
 use ndk_consumer::Adapter;
@@ -26,14 +25,15 @@ const SHARED_FLAGS: u32 = NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
 
 pub(crate) fn open<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_OPEN_ADAPTER = input(request)?;
+    // There are no doorbell pages to map.
     no_mappings(request, input.CeMappingCount, input.CbMappingsOffset)?;
-    room_for::<ND_RESOURCE_DESCRIPTOR>(request)?;
+    room_for_descriptor(request, 0)?;
     if input.AdapterId != space.device.host.adapter_id() {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
     let slot = space.handles.reserve()?;
     let adapter = space.adapters.open(&space.device.host, passive)?;
-    descriptor(request, slot.fill(adapter)?)
+    descriptor(request, slot.fill(adapter)?, 0)
 }
 
 /// Gives up the handle. The NDK adapter is closed when its objects are gone, with the next open or close of one, or with
@@ -87,11 +87,6 @@ pub(crate) fn query_address_list<H: Host>(space: &Space<H>, request: &mut H::Req
     let input: ND_HANDLE = input(request)?;
     space.handles.get::<Adapter<H::Platform>>(input.Handle)?;
     provider::addresses(space, request)
-}
-
-/// The reply of a create or modify: a handle, and no mappings.
-pub(crate) fn descriptor(request: &mut impl Request, handle: u64) -> Reply {
-    output(request, &ND_RESOURCE_DESCRIPTOR { Handle: handle, CeMappingResults: 0, CbMappingResultsOffset: 0 })
 }
 
 /// STATUS_INVALID_PARAMETER_MIX unless both objects belong to one NDK adapter: a provider need not check that.

@@ -4,28 +4,45 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::nd_ioctl::{
-    ND_CQ_MODIFY, ND_CQ_NOTIFY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_CREATE_CQ, ND_HANDLE,
-    ND_RESOURCE_DESCRIPTOR,
+    ND_CQ_MODIFY, ND_CQ_NOTIFY, ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_CREATE_CQ, ND_HANDLE,
 };
-use ndk_abi::ndkpi::{NDK_CQ, NDK_RESULT_EX};
-use ndk_abi::softndk_ioctl::{SOFTNDK_CQ_MODERATE, SOFTNDK_POLL, SOFTNDK_RESULT};
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS};
+use ndk_abi::ndkpi::{
+    NDK_CQ, NDK_RESULT_EX, NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend,
+};
+use ndk_abi::softndk_ioctl::{
+    SOFTNDK_CQ_MODERATE, SOFTNDK_POLL, SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_RESULT,
+};
+use ndk_abi::softndk_ring::SOFTNDK_COMPLETION;
+use ndk_abi::status::{
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INTERNAL_ERROR, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_PENDING, STATUS_SUCCESS,
+};
 use ndk_abi::wdm::GROUP_AFFINITY;
-use platform::{Arc, Passive, SpinLock, Weak};
+use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, SpinLock, Weak};
 use zerocopy::IntoBytes;
 
-use crate::adapter::descriptor;
-use crate::decode::{Reply, input, no_mappings, room_for};
+use crate::cq_ring::{CqRing, Room};
+use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
 use crate::pd::shared;
 use crate::pended::{Event, Pended};
+use crate::qp::Qp;
+use crate::ring::{descriptor, mappings, room_for_descriptor};
 use crate::{BackRef, Host, Ref, Request};
 use ndk_consumer::{Adapter, Notified, Owned};
 
 /// Results that are fetched with the lock held once.
 const BURST: usize = 16;
+/// Times that a ring is filled to get to the end of what waits for it.
+const MAX_FILLS: u32 = 1024;
+/// Bursts that one run of the deferred call puts into a ring.
+const BURSTS: u32 = 8;
 
 pub(crate) struct Cq<H: Host> {
+    /// Before the rest, so that its memory is unlocked while there still is an open adapter, which a cleanup waits for.
+    ring: Option<CqRing<H>>,
+    /// Fills the ring.
+    deferred: Deferred<H::Platform>,
     pub(crate) ndk: Owned<NDK_CQ, CqEvents<H>, H::Platform>,
     /// NdkArmCq and NdkGetCqResultsEx must not overlap on one CQ (NDKPI completion handling requirements).
     turn: SpinLock<(), H::Platform>,
@@ -45,9 +62,126 @@ pub(crate) struct CqEvents<H: Host> {
     ended: AtomicI32,
 }
 
+/// The queue pairs of some completions; each in the place of its first.
+type QpsOf<H> = [Option<Ref<Qp<H>, H>>; BURST];
+
+/// What filling a ring came to.
+enum Filled {
+    /// There may be more.
+    Some,
+    /// There is nothing more, or no room.
+    All,
+    /// Its user's index cannot be.
+    Wild,
+}
+
 impl<H: Host> Cq<H> {
     pub(crate) fn adapter(&self) -> &Ref<Adapter<H::Platform>, H> {
         &self.ndk.keep().adapter
+    }
+
+    pub(crate) fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// A doorbell: there is room in the ring.
+    pub(crate) fn wake(this: &Ref<Self, H>) {
+        if let Some(ring) = &this.ring {
+            ring.wake();
+            Deferred::schedule(this);
+        }
+    }
+
+    /// Reports a request that never was posted; false: not now. Callable with the lock of its ring held.
+    pub(crate) fn give_up(this: &Ref<Self, H>, qp_context: u64, head: &SOFTNDK_POST, status: NTSTATUS) -> bool {
+        let kind = match head.Operation {
+            SOFTNDK_POST_SEND_AND_INVALIDATE => NdkOperationTypeSend.0.cast_unsigned(),
+            operation => operation,
+        };
+        let completion = SOFTNDK_COMPLETION {
+            Status: status,
+            BytesTransferred: 0,
+            QueuePairContext: qp_context,
+            RequestContext: head.RequestContext,
+            Type: kind,
+            Output: 0,
+        };
+        let given_up = this.ring.as_ref().is_none_or(|ring| ring.push(completion, true));
+        Deferred::schedule(this);
+        given_up
+    }
+
+    /// Moves completions into the ring: as many as it has room for, and not too many at once. True: there may be more.
+    fn fill(&self, ring: &CqRing<H>) -> bool {
+        for _ in 0..BURSTS {
+            // Let go without the lock: a reference may be the last of a queue pair that is freed meanwhile.
+            let mut qps = [const { None }; BURST];
+            let turn = self.turn.lock();
+            let filled = self.fill_once(ring, &mut qps);
+            drop(turn);
+            match filled {
+                Filled::Some => {}
+                Filled::All => return false,
+                Filled::Wild => {
+                    ring.end(STATUS_INTERNAL_ERROR);
+                    self.ndk.keep().end(STATUS_INTERNAL_ERROR);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The same once, in turn: who takes completions puts them in, so that they stay in order. `qps` keeps their queue pairs.
+    fn fill_once(&self, ring: &CqRing<H>, qps: &mut QpsOf<H>) -> Filled {
+        let room = match ring.room() {
+            Room::For(room) => BURST.min(room as usize),
+            Room::None => {
+                // What is in the CQ stays there, and may become too much.
+                self.ndk.arm(ND_CQ_NOTIFY_ERRORS);
+                return Filled::All;
+            }
+            Room::Wild => return Filled::Wild,
+        };
+        let mut results = [NDK_RESULT_EX::ZERO; BURST];
+        let count = self.ndk.results(results.get_mut(..room).unwrap_or_default());
+        if count == 0 {
+            // All that came before is taken: from now on a notification says that there is more.
+            self.ndk.arm(ND_CQ_NOTIFY_ANY);
+            return Filled::All;
+        }
+        let handles = &self.ndk.keep().space.handles;
+        let mut last = None;
+        for (result, place) in results.iter().take(count).zip(qps) {
+            let handle = result.QPContext.addr() as u64;
+            if last.is_none_or(|(of, _)| of != handle) {
+                *place = handles.get::<Qp<H>>(handle).ok();
+                last = Some((handle, &*place));
+            }
+            // Those of a queue pair that was freed are for nobody any more.
+            let Some((_, Some(qp))) = last else { continue };
+            let receive = is_receive(result);
+            let counted = qp.reports(receive, result.Status);
+            ring.push(completion(qp, handle, result), is_solicited(result));
+            Qp::reported(qp, receive, counted);
+        }
+        Filled::Some
+    }
+
+    /// Completes the requests that wait for what is in the ring.
+    fn tell(&self, ring: &CqRing<H>) {
+        let events = self.ndk.keep();
+        let pended = &events.space.pended;
+        let any = pended.any(events.waits(Event::Completion));
+        let kind = if any { ND_CQ_NOTIFY_ANY } else { ND_CQ_NOTIFY_SOLICITED };
+        if (any || pended.any(events.waits(Event::Solicited))) && ring.tell(kind) {
+            // One event completes all; a request for any completion makes the others that too.
+            let owner = events.handle;
+            let wanted = |pended: &Pended<H>| {
+                pended.owner == owner && matches!(pended.event, Event::Completion | Event::Solicited)
+            };
+            pended.take_all(wanted, Pended::succeed);
+        }
     }
 
     fn arm(&self, kind: u32) {
@@ -64,7 +198,28 @@ impl<H: Host> Cq<H> {
     }
 }
 
+impl<H: Host> RunDeferred<H::Platform> for Cq<H> {
+    fn deferred(&self) -> &Deferred<H::Platform> {
+        &self.deferred
+    }
+
+    fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
+        let Some(ring) = &this.ring else { return };
+        let more = this.fill(ring);
+        this.tell(ring);
+        if more {
+            Deferred::schedule(this);
+        }
+    }
+}
+
 impl<H: Host> CqEvents<H> {
+    /// There will be no notification any more.
+    fn end(&self, status: NTSTATUS) {
+        self.ended.store(status.0, Ordering::SeqCst);
+        self.space.pended.take_all(|pended| pended.owner == self.handle, |pended| pended.complete(status));
+    }
+
     fn waits(&self, event: Event) -> impl Fn(&Pended<H>) -> bool {
         let owner = self.handle;
         move |pended| pended.owner == owner && pended.event == event
@@ -73,9 +228,15 @@ impl<H: Host> CqEvents<H> {
 
 impl<H: Host> Notified for CqEvents<H> {
     fn notified(&self, status: NTSTATUS) {
+        let cq = self.cq.lock().as_ref().and_then(Weak::upgrade);
+        let ring = cq.as_ref().and_then(|cq| cq.ring.as_ref());
         if status != STATUS_SUCCESS {
-            self.ended.store(status.0, Ordering::SeqCst);
-            self.space.pended.take_all(|pended| pended.owner == self.handle, |pended| pended.complete(status));
+            ring.iter().for_each(|ring| ring.end(status));
+            self.end(status);
+            return;
+        }
+        if let (Some(cq), Some(_)) = (&cq, ring) {
+            Deferred::schedule(cq);
             return;
         }
         // Set first and taken back later: a request that comes in between must not wait for what was notified already.
@@ -89,19 +250,16 @@ impl<H: Host> Notified for CqEvents<H> {
             self.unclaimed.store(false, Ordering::SeqCst);
         }
         // This notification used up the arm of those who wait for errors only (merge table of NdkArmCq).
-        if self.space.pended.any(self.waits(Event::CqError)) {
-            let cq = self.cq.lock().as_ref().and_then(Weak::upgrade);
-            if let Some(cq) = cq {
-                cq.arm(ND_CQ_NOTIFY_ERRORS);
-            }
+        if let Some(cq) = cq.filter(|_| self.space.pended.any(self.waits(Event::CqError))) {
+            cq.arm(ND_CQ_NOTIFY_ERRORS);
         }
     }
 }
 
 pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CREATE_CQ = input(request)?;
-    no_mappings(request, input.CeMappingCount, input.CbMappingsOffset)?;
-    room_for::<ND_RESOURCE_DESCRIPTOR>(request)?;
+    let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
+    room_for_descriptor(request, input.CeMappingCount)?;
     let adapter: Arc<Adapter<_>, _> = space.handles.get(input.AdapterHandle)?;
     if input.QueueDepth == 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
@@ -116,9 +274,17 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         ended: AtomicI32::new(0),
     })?;
     let ndk = Owned::create_cq(&adapter, input.QueueDepth, preference(input.Affinity), events, passive)?;
-    let cq = shared(Cq { ndk, turn: SpinLock::<_, H::Platform>::new(()) })?;
+    let ring = match &memory {
+        None => None,
+        Some([memory]) => Some(CqRing::open(space, request, memory, input.QueueDepth, passive)?),
+    };
+    let cq = shared(Cq { ring, deferred: Deferred::default(), ndk, turn: SpinLock::<_, H::Platform>::new(()) })?;
+    Deferred::initialize(&cq);
     *cq.ndk.keep().cq.lock() = Some(Arc::downgrade(&cq));
-    descriptor(request, slot.fill(cq)?)
+    if cq.has_ring() {
+        cq.arm(ND_CQ_NOTIFY_ANY);
+    }
+    descriptor(request, slot.fill(cq)?, input.CeMappingCount)
 }
 
 /// An affinity without processors is none.
@@ -134,20 +300,42 @@ pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
 
 pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CQ_MODIFY = input(request)?;
-    no_mappings(request, input.CeMappingCount, input.CbMappingsOffset)?;
-    room_for::<ND_RESOURCE_DESCRIPTOR>(request)?;
+    let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
+    room_for_descriptor(request, input.CeMappingCount)?;
     let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
     if input.QueueDepth == 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
-    cq.ndk.resize(input.QueueDepth, passive)?;
-    descriptor(request, input.CqHandle)
+    match (&memory, &cq.ring) {
+        (None, _) => cq.ndk.resize(input.QueueDepth, passive)?,
+        (Some([memory]), Some(ring)) => {
+            let other = CqRing::open(space, request, memory, input.QueueDepth, passive)?;
+            // What still is in the CQ counts too. Not for ever: its queue pairs go on.
+            for _ in 0..MAX_FILLS {
+                if !cq.fill(ring) {
+                    break;
+                }
+            }
+            if ring.unread() > input.QueueDepth {
+                return Err(STATUS_BUFFER_OVERFLOW.into());
+            }
+            cq.ndk.resize(input.QueueDepth, passive)?;
+            ring.replace(other);
+            Deferred::schedule(&cq);
+        }
+        (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
+    }
+    descriptor(request, input.CqHandle, input.CeMappingCount)
 }
 
 /// Sets the moderation of notifications.
 pub(crate) fn moderate<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let input: SOFTNDK_CQ_MODERATE = input(request)?;
     let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+    if cq.has_ring() {
+        // Its notifications are what fills the ring.
+        return Err(STATUS_INVALID_DEVICE_REQUEST.into());
+    }
     // Calls on one CQ must not overlap.
     let turn = cq.turn.lock();
     let result = cq.ndk.moderate(input.Interval, input.Count);
@@ -171,7 +359,11 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS
         Err(status) => return finish(request, Err(status.into())),
     };
     let events = cq.ndk.keep();
-    let event = if kind == ND_CQ_NOTIFY_ERRORS { Event::CqError } else { Event::Completion };
+    let event = match kind {
+        ND_CQ_NOTIFY_ERRORS => Event::CqError,
+        ND_CQ_NOTIFY_SOLICITED if cq.has_ring() => Event::Solicited,
+        _ => Event::Completion,
+    };
     let id = match space.pended.insert(request, events.handle, event, None) {
         Ok(id) => id,
         Err(status) => return status,
@@ -181,6 +373,9 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS
         if let Some(pended) = space.pended.take(id) {
             pended.complete(ended);
         }
+    } else if let Some(ring) = &cq.ring {
+        // It may be in the ring already.
+        cq.tell(ring);
     } else if event == Event::Completion && events.unclaimed.swap(false, Ordering::SeqCst) {
         match space.pended.take(id) {
             Some(pended) => pended.succeed(),
@@ -197,6 +392,9 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS
 pub(crate) fn poll<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
     let input: SOFTNDK_POLL = input(request)?;
     let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+    if cq.has_ring() {
+        return Err(STATUS_INVALID_DEVICE_REQUEST.into());
+    }
     let events = cq.ndk.keep();
     // Before the first look: a notification that comes during this call must stay unclaimed.
     let unclaimed = events.unclaimed.load(Ordering::SeqCst) && events.unclaimed.swap(false, Ordering::SeqCst);
@@ -222,6 +420,28 @@ pub(crate) fn poll<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply
     Ok(written)
 }
 
+fn is_receive(result: &NDK_RESULT_EX) -> bool {
+    result.Type == NdkOperationTypeReceive || result.Type == NdkOperationTypeReceiveAndInvalidate
+}
+
+/// Whether it satisfies a request for a solicited notification; the provider says so.
+fn is_solicited(result: &NDK_RESULT_EX) -> bool {
+    result.ProviderErrorCode != 0 || result.Status != STATUS_SUCCESS
+}
+
+/// A completion for the ring.
+fn completion<H: Host>(qp: &Qp<H>, handle: u64, result: &NDK_RESULT_EX) -> SOFTNDK_COMPLETION {
+    SOFTNDK_COMPLETION {
+        Status: result.Status,
+        BytesTransferred: result.BytesTransferred,
+        QueuePairContext: qp.rings.as_ref().map_or(handle, |rings| rings.context),
+        RequestContext: result.RequestContext.addr() as u64,
+        Type: result.Type.0.cast_unsigned(),
+        // A token.
+        Output: result.TypeSpecificCompletionOutput as u32,
+    }
+}
+
 /// A completion as the user sees it: the contexts are numbers of ours and of the user.
 fn reported(result: &NDK_RESULT_EX) -> SOFTNDK_RESULT {
     SOFTNDK_RESULT {
@@ -230,7 +450,7 @@ fn reported(result: &NDK_RESULT_EX) -> SOFTNDK_RESULT {
         QpHandle: result.QPContext.addr() as u64,
         RequestContext: result.RequestContext.addr() as u64,
         Type: result.Type.0.cast_unsigned(),
-        ProviderErrorCode: result.ProviderErrorCode,
+        ProviderErrorCode: if result.Status == STATUS_SUCCESS { 0 } else { result.ProviderErrorCode },
         Output: result.TypeSpecificCompletionOutput as u64,
     }
 }

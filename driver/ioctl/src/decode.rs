@@ -1,10 +1,9 @@
 //! Reading inputs and writing outputs.
 
-use ndk_abi::nd_ioctl::{ND_IOCTL_VERSION, ND_MAPPING};
+use ndk_abi::nd_ioctl::ND_IOCTL_VERSION;
 use ndk_abi::softndk_ioctl::SOFTNDK_IOCTL_VERSION;
 use ndk_abi::status::{
     NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER,
-    STATUS_NOT_SUPPORTED,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -55,17 +54,6 @@ pub(crate) fn range(request: &impl Request, offset: u32, length: u32) -> Result<
     let start = offset as usize;
     let end = start.checked_add(length as usize).ok_or(STATUS_INVALID_PARAMETER)?;
     request.input().get(start..end).ok_or(STATUS_INVALID_PARAMETER)
-}
-
-/// The mappings of a create or modify. A provider in software needs none: their user-mode part polls and posts by
-/// control codes. Outside of the input: STATUS_INVALID_PARAMETER; any at all: STATUS_NOT_SUPPORTED.
-pub(crate) fn no_mappings(request: &impl Request, count: u32, offset: u32) -> Result<(), NTSTATUS> {
-    if count == 0 {
-        return Ok(());
-    }
-    let length = count.checked_mul(size_of::<ND_MAPPING>() as u32).ok_or(STATUS_INVALID_PARAMETER)?;
-    range(request, offset, length)?;
-    Err(STATUS_NOT_SUPPORTED)
 }
 
 /// Makes sure that a `T` will fit into the output, before anything is changed. Else STATUS_BUFFER_TOO_SMALL, as

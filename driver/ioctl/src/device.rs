@@ -1,6 +1,6 @@
 //! The control device: what its files share.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
 use platform::{Arc, OutOfMemory};
@@ -19,12 +19,21 @@ pub(crate) struct Shared<H> {
     pub(crate) files: AtomicU32,
     /// Requests not yet completed.
     pub(crate) pended: AtomicU32,
+    /// Requests ever received, and how many of them were doorbells. Those for diagnostics are not counted.
+    pub(crate) requests: AtomicU64,
+    pub(crate) doorbells: AtomicU64,
 }
 
 impl<H: Host> Device<H> {
     /// The device of `host`.
     pub fn new(host: H) -> Result<Self, OutOfMemory> {
-        let shared = Arc::try_new(Shared { host, files: AtomicU32::new(0), pended: AtomicU32::new(0) })?;
+        let shared = Arc::try_new(Shared {
+            host,
+            files: AtomicU32::new(0),
+            pended: AtomicU32::new(0),
+            requests: AtomicU64::new(0),
+            doorbells: AtomicU64::new(0),
+        })?;
         Ok(Self { shared })
     }
 

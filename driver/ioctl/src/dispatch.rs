@@ -19,8 +19,9 @@ use ndk_abi::nd_ioctl::{
     IOCTL_ND_SRQ_FREE, IOCTL_ND_SRQ_MODIFY, IOCTL_ND_SRQ_NOTIFY, METHOD_BUFFERED, ND_HANDLE,
 };
 use ndk_abi::softndk_ioctl::{
-    IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_POLL,
-    IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
+    IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_FAST_MR_CREATE,
+    IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT,
+    IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED};
 use platform::Passive;
@@ -31,12 +32,16 @@ use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
 use crate::listener::Listener;
 use crate::mr::Mr;
+use crate::qp::Qp;
 use crate::srq::Srq;
 use crate::{Host, Ref, Request, adapter, connector, cq, listener, mr, mw, pd, post, provider, qp, srq};
 
 /// Serves a request: completes it or pends it.
 pub(crate) fn dispatch<H: Host>(space: &Ref<Space<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
     let code = request.code();
+    if code != IOCTL_SOFTNDK_DIAGNOSTICS {
+        space.device.requests.fetch_add(1, Ordering::Relaxed);
+    }
     match before_init(space, code, &mut request, passive) {
         Some(reply) => return finish(request, reply),
         None if !space.initialised.load(Ordering::Acquire) => {
@@ -82,7 +87,9 @@ fn before_init<H: Host>(
 /// The codes that complete at once.
 fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     match code {
-        IOCTL_SOFTNDK_POST => post::post(space, request),
+        IOCTL_SOFTNDK_POST => post::post(space, request, passive),
+        IOCTL_SOFTNDK_DOORBELL => doorbell(space, request),
+        IOCTL_SOFTNDK_MR_QUERY => mr::query(space, request),
         IOCTL_SOFTNDK_SRQ_POST => post::srq_post(space, request),
         IOCTL_SOFTNDK_POLL => cq::poll(space, request),
         IOCTL_SOFTNDK_CQ_MODERATE => cq::moderate(space, request),
@@ -149,8 +156,22 @@ fn is_for_users(code: u32) -> bool {
             | IOCTL_ND_LISTENER_CREATE..=IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST
             | IOCTL_ND_QP_CREATE..=IOCTL_ND_QP_FLUSH
             | IOCTL_SOFTNDK_POST..=IOCTL_SOFTNDK_FAST_MR_CREATE
-            | IOCTL_SOFTNDK_CQ_MODERATE
+            | IOCTL_SOFTNDK_CQ_MODERATE..=IOCTL_SOFTNDK_MR_QUERY
     ) && code & 3 == METHOD_BUFFERED
+}
+
+/// Has the rings of an object looked at again.
+fn doorbell<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let handle = handle(request)?;
+    space.device.doorbells.fetch_add(1, Ordering::Relaxed);
+    if let Ok(qp) = space.handles.get::<Qp<H>>(handle) {
+        Qp::wake(&qp);
+    } else if let Ok(cq) = space.handles.get::<Cq<H>>(handle) {
+        Cq::wake(&cq);
+    } else {
+        Srq::wake(&space.handles.get::<Srq<H>>(handle)?);
+    }
+    Ok(0)
 }
 
 fn handle(request: &impl Request) -> Result<u64, NTSTATUS> {

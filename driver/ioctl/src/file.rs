@@ -9,6 +9,8 @@ use crate::decode::{Failure, Reply};
 use crate::device::Shared;
 use crate::handles::{Handles, Object, Typed};
 use crate::pended::{Pended, PendedRequests};
+use crate::qp::Qp;
+use crate::srq::Srq;
 use crate::{Host, Ref, Request, dispatch};
 use ndk_consumer::OpenAdapters;
 
@@ -109,9 +111,9 @@ impl<H: Host> Space<H> {
         self.handles.drain(wanted, |object| match object {
             Object::Connector(connector) => connector.close(self),
             Object::Listener(listener) => listener.close(self),
-            Object::Qp(qp) => qp.close(),
+            Object::Qp(qp) => Qp::close(&qp),
             Object::Cq(cq) => cq.close(self),
-            Object::Srq(srq) => srq.close(self),
+            Object::Srq(srq) => Srq::close(&srq, self),
             Object::Mr(mr) => mr.close(passive),
             Object::Adapter(_) | Object::Pd(_) | Object::Mw(_) => {}
         });

@@ -21,6 +21,7 @@
 mod adapter;
 mod connector;
 mod cq;
+mod cq_ring;
 mod decode;
 mod device;
 mod dispatch;
@@ -35,8 +36,10 @@ mod pended;
 mod post;
 mod provider;
 mod qp;
+mod ring;
 mod slab;
 mod srq;
+mod work_ring;
 
 use platform::{Arc, SpinLock, Weak};
 

@@ -16,7 +16,7 @@ use platform::{Arc, Passive, SpinLock};
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::Space;
 use crate::pd::{Pd, shared};
-use crate::{Host, Ref};
+use crate::{Host, Ref, Request};
 use ndk_consumer::{Lam, Owned};
 
 pub(crate) struct Mr<H: Host> {
@@ -105,7 +105,10 @@ pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request, passive: &Pa
 pub(crate) fn register<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_MR_REGISTER = input(request)?;
     let mr: Arc<Mr<H>, _> = space.handles.get(input.Header.MrHandle)?;
-    room_for::<SOFTNDK_MR_TOKENS>(request)?;
+    let wants_tokens = request.output_length() > 0;
+    if wants_tokens {
+        room_for::<SOFTNDK_MR_TOKENS>(request)?;
+    }
     let write = ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_WRITE | ND_MR_FLAG_RDMA_READ_SINK;
     // The kernel locks the pages, so it makes no difference what the user promises about its mappings.
     let flags = input.Header.Flags & !ND_MR_FLAG_DO_NOT_SECURE_VM;
@@ -141,6 +144,21 @@ pub(crate) fn register<H: Host>(space: &Space<H>, request: &mut H::Request, pass
         return Err(status.into());
     }
     result?;
+    if wants_tokens { tokens(&mr, request) } else { Ok(0) }
+}
+
+/// The tokens of a registered region.
+pub(crate) fn query<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    let mr: Arc<Mr<H>, _> = space.handles.get(input.Handle)?;
+    let memory = mr.ndk.keep();
+    if memory.fast.is_none() && !matches!(*memory.registration.lock(), Registration::Done(_)) {
+        return Err(STATUS_INVALID_DEVICE_STATE.into());
+    }
+    tokens(&mr, request)
+}
+
+fn tokens<H: Host>(mr: &Mr<H>, request: &mut H::Request) -> Reply {
     output(request, &SOFTNDK_MR_TOKENS { LocalToken: mr.ndk.local_token(), RemoteToken: mr.ndk.remote_token() })
 }
 

@@ -22,6 +22,8 @@ const CHUNKS: usize = 32;
 pub(crate) enum Event {
     /// A completion queue has a completion, or fails.
     Completion,
+    /// One with a ring has a solicited completion, or fails.
+    Solicited,
     /// A completion queue fails.
     CqError,
     /// A shared receive queue runs low, or fails.

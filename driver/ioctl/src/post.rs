@@ -9,10 +9,10 @@ use ndk_abi::ndkpi::{
 };
 use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_SGE, SOFTNDK_SRQ_POST};
 use ndk_abi::status::{
-    NTSTATUS, STATUS_DATA_OVERRUN, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_4,
-    STATUS_SUCCESS,
+    NTSTATUS, STATUS_DATA_OVERRUN, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER,
+    STATUS_INVALID_PARAMETER_4, STATUS_SUCCESS,
 };
-use platform::Arc;
+use platform::{Arc, Passive};
 use zerocopy::FromBytes;
 
 use crate::decode::{Reply, input, range};
@@ -21,78 +21,109 @@ use crate::mr::{Memory, Mr};
 use crate::mw::{self, Mw};
 use crate::qp::Qp;
 use crate::srq::Srq;
-use crate::{Host, Ref, Request};
+use crate::{Host, Ref};
 use ndk_consumer::{Data, Work};
 
 /// More scatter/gather entries than any adapter takes; they are copied to the stack.
 const MAX_SGES: usize = 64;
+/// The bytes behind the head of a request in a ring, at most: no adapter takes more SGEs, or more inline data.
+pub(crate) const MAX_DATA: usize = 1024;
+const _: () = assert!(MAX_DATA == MAX_SGES * size_of::<SOFTNDK_SGE>());
 
-/// NDK_OP_FLAG_INLINE is carried out here: the data must come from the kernel's copy of the request, never from an address
-/// that the user names.
-pub(crate) fn post<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn post<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: SOFTNDK_POST = input(request)?;
     let qp: Arc<Qp<H>, _> = space.handles.get(input.QpHandle)?;
-    let header = size_of::<SOFTNDK_POST>() as u32;
-    let mut storage = [NDK_SGE::ZERO; MAX_SGES];
-    let sges = sges(request, header, input.SgeCount, &mut storage)?;
-    let inline = input.Flags & NDK_OP_FLAG_INLINE != 0;
-    if inline && input.SgeCount != 0 || !inline && input.InlineLength != 0 {
-        return Err(STATUS_INVALID_PARAMETER.into());
-    }
-    let data = if inline { Data::Inline(range(request, header, input.InlineLength)?) } else { Data::Regions(sges) };
-    let flags = input.Flags & !NDK_OP_FLAG_INLINE;
-    let (address, token) = (input.RemoteAddress, input.RemoteToken);
-    let takes_inline = [NdkOperationTypeSend, NdkOperationTypeWrite, SEND_AND_INVALIDATE];
     let operation = NDK_OPERATION_TYPE(input.Operation.cast_signed());
-    if inline && !takes_inline.contains(&operation) {
-        return Err(STATUS_INVALID_PARAMETER_4.into());
+    if qp.rings.is_some() {
+        // The answers of these are wanted at once; what came by the rings is older.
+        if operation != NdkOperationTypeBind && operation != NdkOperationTypeFastRegister {
+            return Err(STATUS_INVALID_DEVICE_REQUEST.into());
+        }
+        qp.serve_all(passive);
     }
     if operation == NdkOperationTypeBind {
+        if input.Flags & NDK_OP_FLAG_INLINE != 0 {
+            return Err(STATUS_INVALID_PARAMETER_4.into());
+        }
         return mw::bind(space, request, &qp, &input);
     }
-    let initiate = |work: &Work<'_, Memory<H>, H::Platform>| {
-        let turn = qp.initiator_turn.lock();
-        let status = qp.ndk.post(input.RequestContext, work, flags);
-        drop(turn);
-        done(status)
-    };
-    match operation {
-        NdkOperationTypeReceive => {
-            if flags != 0 {
-                return Err(STATUS_INVALID_PARAMETER_4.into());
-            }
-            // Its receives come from the SRQ.
-            if qp.ndk.keep().srq.is_some() {
-                return Err(STATUS_INVALID_PARAMETER.into());
-            }
-            let turn = qp.receive_turn.lock();
-            let status = qp.ndk.receive(input.RequestContext, sges);
-            drop(turn);
-            done(status)
-        }
-        NdkOperationTypeSend => initiate(&Work::Send(data)),
-        SEND_AND_INVALIDATE => initiate(&Work::SendAndInvalidate { data, token }),
-        NdkOperationTypeWrite => initiate(&Work::Write { data, address, token }),
-        NdkOperationTypeRead => initiate(&Work::Read { sges, address, token }),
-        NdkOperationTypeFastRegister => {
-            let mr = region(space, &qp, input.ObjectHandle)?;
-            let memory = mr.ndk.keep().fast.as_ref().ok_or(STATUS_INVALID_PARAMETER)?;
-            // The mapping covers whole pages; the user pinned these bytes of them.
-            let length = usize::try_from(input.Length).ok().filter(|length| *length <= memory.length);
-            let length = length.ok_or(STATUS_INVALID_PARAMETER)?;
-            initiate(&Work::FastRegister { mr: &mr.ndk, lam: &memory.lam, base: input.BaseVirtualAddress, length })
-        }
-        NdkOperationTypeInvalidate => match window(space, &qp, input.ObjectHandle) {
-            Ok(mw) => {
-                let turn = qp.initiator_turn.lock();
-                let status = qp.ndk.invalidate_window(input.RequestContext, &mw.ndk, flags);
-                drop(turn);
-                done(status)
-            }
-            Err(_) => initiate(&Work::Invalidate(&region(space, &qp, input.ObjectHandle)?.ndk)),
-        },
-        _ => Err(STATUS_INVALID_PARAMETER.into()),
+    if input.SgeCount as usize > MAX_SGES {
+        return Err(STATUS_DATA_OVERRUN.into());
     }
+    let length = data_length(&input).and_then(|length| u32::try_from(length).ok()).ok_or(STATUS_INVALID_PARAMETER)?;
+    done(carry_out(space, &qp, &input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?))
+}
+
+/// Bytes behind the head of a request. `None`: no adapter takes so many.
+pub(crate) fn data_length(head: &SOFTNDK_POST) -> Option<usize> {
+    let sges = (head.SgeCount as usize).checked_mul(size_of::<SOFTNDK_SGE>())?;
+    sges.checked_add(head.InlineLength as usize)
+}
+
+/// Posts a request with the SGEs or the inline data in `data`.
+///
+/// NDK_OP_FLAG_INLINE is carried out here: the data must come from the kernel's copy of the request, never from an address
+/// that the user names.
+pub(crate) fn carry_out<H: Host>(space: &Space<H>, qp: &Qp<H>, head: &SOFTNDK_POST, data: &[u8]) -> NTSTATUS {
+    let mut storage = [NDK_SGE::ZERO; MAX_SGES];
+    let result = split(head, data, &mut storage).and_then(|(sges, bytes)| {
+        let inline = head.Flags & NDK_OP_FLAG_INLINE != 0;
+        if inline && head.SgeCount != 0 || !inline && head.InlineLength != 0 {
+            return Err(STATUS_INVALID_PARAMETER);
+        }
+        let data = if inline { Data::Inline(bytes) } else { Data::Regions(sges) };
+        let flags = head.Flags & !NDK_OP_FLAG_INLINE;
+        let (address, token) = (head.RemoteAddress, head.RemoteToken);
+        let takes_inline = [NdkOperationTypeSend, NdkOperationTypeWrite, SEND_AND_INVALIDATE];
+        let operation = NDK_OPERATION_TYPE(head.Operation.cast_signed());
+        if inline && !takes_inline.contains(&operation) {
+            return Err(STATUS_INVALID_PARAMETER_4);
+        }
+        let initiate = |work: &Work<'_, Memory<H>, H::Platform>| {
+            let turn = qp.initiator_turn.lock();
+            let status = qp.ndk.post(head.RequestContext, work, flags);
+            drop(turn);
+            Ok(status)
+        };
+        match operation {
+            NdkOperationTypeReceive => {
+                if flags != 0 {
+                    return Err(STATUS_INVALID_PARAMETER_4);
+                }
+                // Its receives come from the SRQ.
+                if qp.ndk.keep().srq.is_some() {
+                    return Err(STATUS_INVALID_PARAMETER);
+                }
+                let turn = qp.receive_turn.lock();
+                let status = qp.ndk.receive(head.RequestContext, sges);
+                drop(turn);
+                Ok(status)
+            }
+            NdkOperationTypeSend => initiate(&Work::Send(data)),
+            SEND_AND_INVALIDATE => initiate(&Work::SendAndInvalidate { data, token }),
+            NdkOperationTypeWrite => initiate(&Work::Write { data, address, token }),
+            NdkOperationTypeRead => initiate(&Work::Read { sges, address, token }),
+            NdkOperationTypeFastRegister => {
+                let mr = region(space, qp, head.ObjectHandle)?;
+                let memory = mr.ndk.keep().fast.as_ref().ok_or(STATUS_INVALID_PARAMETER)?;
+                // The mapping covers whole pages; the user pinned these bytes of them.
+                let length = usize::try_from(head.Length).ok().filter(|length| *length <= memory.length);
+                let length = length.ok_or(STATUS_INVALID_PARAMETER)?;
+                initiate(&Work::FastRegister { mr: &mr.ndk, lam: &memory.lam, base: head.BaseVirtualAddress, length })
+            }
+            NdkOperationTypeInvalidate => match window(space, qp, head.ObjectHandle) {
+                Ok(mw) => {
+                    let turn = qp.initiator_turn.lock();
+                    let status = qp.ndk.invalidate_window(head.RequestContext, &mw.ndk, flags);
+                    drop(turn);
+                    Ok(status)
+                }
+                Err(_) => initiate(&Work::Invalidate(&region(space, qp, head.ObjectHandle)?.ndk)),
+            },
+            _ => Err(STATUS_INVALID_PARAMETER),
+        }
+    });
+    result.unwrap_or_else(|status| status)
 }
 
 const SEND_AND_INVALIDATE: NDK_OPERATION_TYPE = NDK_OPERATION_TYPE(SOFTNDK_POST_SEND_AND_INVALIDATE.cast_signed());
@@ -100,9 +131,31 @@ const SEND_AND_INVALIDATE: NDK_OPERATION_TYPE = NDK_OPERATION_TYPE(SOFTNDK_POST_
 pub(crate) fn srq_post<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let input: SOFTNDK_SRQ_POST = input(request)?;
     let srq: Arc<Srq<H>, _> = space.handles.get(input.SrqHandle)?;
+    if srq.ring.is_some() {
+        return Err(STATUS_INVALID_DEVICE_REQUEST.into());
+    }
+    if input.SgeCount as usize > MAX_SGES {
+        return Err(STATUS_DATA_OVERRUN.into());
+    }
+    let length = input.SgeCount.saturating_mul(size_of::<SOFTNDK_SGE>() as u32);
+    let bytes = range(request, size_of::<SOFTNDK_SRQ_POST>() as u32, length)?;
     let mut storage = [NDK_SGE::ZERO; MAX_SGES];
-    let sges = sges(request, size_of::<SOFTNDK_SRQ_POST>() as u32, input.SgeCount, &mut storage)?;
-    done(srq.receive(input.RequestContext, sges))
+    done(srq.receive(input.RequestContext, sges(bytes, &mut storage)?))
+}
+
+/// Posts a receive of a ring to a shared queue.
+pub(crate) fn srq_carry_out<H: Host>(srq: &Srq<H>, head: &SOFTNDK_POST, data: &[u8]) -> NTSTATUS {
+    if NDK_OPERATION_TYPE(head.Operation.cast_signed()) != NdkOperationTypeReceive || head.InlineLength != 0 {
+        return STATUS_INVALID_PARAMETER;
+    }
+    if head.Flags != 0 {
+        return STATUS_INVALID_PARAMETER_4;
+    }
+    let mut storage = [NDK_SGE::ZERO; MAX_SGES];
+    match sges(data, &mut storage) {
+        Ok(sges) => srq.receive(head.RequestContext, sges),
+        Err(status) => status,
+    }
 }
 
 /// A region of the QP's protection domain. STATUS_INVALID_HANDLE: of another.
@@ -123,17 +176,22 @@ pub(crate) fn window<H: Host>(space: &Space<H>, qp: &Qp<H>, handle: u64) -> Resu
     Ok(mw)
 }
 
-/// The scatter/gather entries at `offset` of the input. STATUS_DATA_OVERRUN: too many.
-fn sges<'a>(
-    request: &impl Request,
-    offset: u32,
-    count: u32,
+/// The SGEs of a request, and what follows them. STATUS_DATA_OVERRUN: too many.
+fn split<'a>(
+    head: &SOFTNDK_POST,
+    data: &'a [u8],
     storage: &'a mut [NDK_SGE; MAX_SGES],
-) -> Result<&'a [NDK_SGE], NTSTATUS> {
-    let sges = storage.get_mut(..count as usize).ok_or(STATUS_DATA_OVERRUN)?;
-    let length = count.checked_mul(size_of::<SOFTNDK_SGE>() as u32).ok_or(STATUS_DATA_OVERRUN)?;
-    let bytes = range(request, offset, length)?;
-    for (sge, bytes) in sges.iter_mut().zip(bytes.chunks_exact(size_of::<SOFTNDK_SGE>())) {
+) -> Result<(&'a [NDK_SGE], &'a [u8]), NTSTATUS> {
+    let length = (head.SgeCount as usize).checked_mul(size_of::<SOFTNDK_SGE>()).ok_or(STATUS_DATA_OVERRUN)?;
+    let (list, inline) = data.split_at_checked(length).ok_or(STATUS_INVALID_PARAMETER)?;
+    Ok((sges(list, storage)?, inline))
+}
+
+/// A list of SGEs. STATUS_DATA_OVERRUN: too many.
+fn sges<'a>(list: &[u8], storage: &'a mut [NDK_SGE; MAX_SGES]) -> Result<&'a [NDK_SGE], NTSTATUS> {
+    let list = list.chunks_exact(size_of::<SOFTNDK_SGE>());
+    let sges = storage.get_mut(..list.len()).ok_or(STATUS_DATA_OVERRUN)?;
+    for (sge, bytes) in sges.iter_mut().zip(list) {
         let given = SOFTNDK_SGE::read_from_bytes(bytes).map_err(|_| STATUS_INVALID_PARAMETER)?;
         let position = core::ptr::without_provenance_mut(given.Address as usize);
         let u = NDK_SGE_ADDRESS::from_virtual(position);

@@ -83,6 +83,8 @@ pub(crate) fn diagnostics<H: Host>(space: &Space<H>, request: &mut H::Request) -
     diagnostics.Size = size_of::<SOFTNDK_DIAGNOSTICS>() as u32;
     diagnostics.Files = device.files.load(Ordering::Relaxed);
     diagnostics.PendedRequests = device.pended.load(Ordering::Relaxed);
+    diagnostics.Requests = device.requests.load(Ordering::Relaxed);
+    diagnostics.Doorbells = device.doorbells.load(Ordering::Relaxed);
     output(request, &diagnostics)
 }
 

@@ -1,25 +1,62 @@
-//! Queue pairs: create, flush, free. What is posted is in [`crate::post`].
+//! Queue pairs: create, flush, free. What is posted is in [`crate::post`], the rings that it may come by in
+//! [`crate::work_ring`].
 
-use ndk_abi::nd_ioctl::{ND_CREATE_QP, ND_CREATE_QP_HDR, ND_CREATE_QP_WITH_SRQ, ND_HANDLE, ND_RESOURCE_DESCRIPTOR};
-use ndk_abi::ndkpi::NDK_QP;
-use ndk_abi::status::NTSTATUS;
-use platform::{Arc, Passive, SpinLock};
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::adapter::{descriptor, same_adapter};
+use ndk_abi::nd_ioctl::{ND_CREATE_QP, ND_CREATE_QP_HDR, ND_CREATE_QP_WITH_SRQ, ND_HANDLE};
+use ndk_abi::ndkpi::{NDK_OPERATION_TYPE, NDK_QP, NdkOperationTypeReceive};
+use ndk_abi::softndk_ioctl::SOFTNDK_POST;
+use ndk_abi::softndk_ring::{SOFTNDK_RING_INITIATOR, SOFTNDK_RING_RECEIVE};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX,
+    STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+};
+use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
+
+use crate::adapter::same_adapter;
 use crate::cq::Cq;
-use crate::decode::{Reply, input, no_mappings, room_for};
+use crate::decode::{Reply, input};
 use crate::file::Space;
 use crate::pd::{Pd, shared};
+use crate::post::carry_out;
+use crate::ring::{descriptor, mappings, room_for_descriptor};
 use crate::srq::Srq;
+use crate::work_ring::{MAX_SERVES, Next, STALLED_MICROSECONDS, WorkRing};
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, Owned, QpDepths};
 
 pub(crate) struct Qp<H: Host> {
+    /// Before the rest, so that its memory is unlocked while there still is an open adapter, which a cleanup waits for.
+    pub(crate) rings: Option<Rings<H>>,
+    deferred: Deferred<H::Platform>,
+    timer: Timer<H::Platform>,
     pub(crate) ndk: Owned<NDK_QP, Antecedents<H>, H::Platform>,
     /// Posts to one queue must not overlap (NDKPI work request posting requirements).
     pub(crate) initiator_turn: SpinLock<(), H::Platform>,
     /// As `initiator_turn`, for the receive queue.
     pub(crate) receive_turn: SpinLock<(), H::Platform>,
+}
+
+/// The rings of a queue pair.
+pub(crate) struct Rings<H: Host> {
+    /// What its completions name it by.
+    pub(crate) context: u64,
+    pub(crate) initiator: WorkRing<H>,
+    /// None: its receives come from an SRQ.
+    pub(crate) receive: Option<WorkRing<H>>,
+    /// Requests wait for completions.
+    waiting: AtomicBool,
+    space: Ref<Space<H>, H>,
+}
+
+impl<H: Host> Rings<H> {
+    fn new(space: &Ref<Space<H>, H>, context: u64, initiator: WorkRing<H>, receive: Option<WorkRing<H>>) -> Self {
+        Self { context, initiator, receive, waiting: AtomicBool::new(false), space: space.clone() }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &WorkRing<H>> {
+        [Some(&self.initiator), self.receive.as_ref()].into_iter().flatten()
+    }
 }
 
 /// What must outlive a QP.
@@ -30,13 +67,42 @@ pub(crate) struct Antecedents<H: Host> {
     initiator_cq: Ref<Cq<H>, H>,
 }
 
+impl<H: Host> Antecedents<H> {
+    /// The CQ of the receives, or of the initiator requests.
+    fn cq(&self, receives: bool) -> &Ref<Cq<H>, H> {
+        if receives { &self.receive_cq } else { &self.initiator_cq }
+    }
+
+    /// Completions of requests that never were posted can only be given by a ring.
+    fn have_rings(&self) -> Result<(), NTSTATUS> {
+        if self.receive_cq.has_ring() && self.initiator_cq.has_ring() {
+            Ok(())
+        } else {
+            Err(STATUS_INVALID_PARAMETER_MIX)
+        }
+    }
+}
+
 impl<H: Host> Qp<H> {
-    fn new(ndk: Owned<NDK_QP, Antecedents<H>, H::Platform>) -> Self {
-        Self {
+    fn make(
+        ndk: Owned<NDK_QP, Antecedents<H>, H::Platform>,
+        rings: Option<Rings<H>>,
+    ) -> Result<Ref<Self, H>, NTSTATUS> {
+        let qp = shared(Self {
+            rings,
+            deferred: Deferred::default(),
+            timer: Timer::default(),
             ndk,
             initiator_turn: SpinLock::<_, H::Platform>::new(()),
             receive_turn: SpinLock::<_, H::Platform>::new(()),
+        })?;
+        Deferred::initialize(&qp);
+        Timer::initialize(&qp);
+        if qp.rings.is_some() {
+            // Until it has looked, and sleeps, no doorbell rings.
+            Deferred::schedule(&qp);
         }
+        Ok(qp)
     }
 
     pub(crate) fn adapter(&self) -> &Ref<Adapter<H::Platform>, H> {
@@ -44,20 +110,151 @@ impl<H: Host> Qp<H> {
     }
 
     /// Its handle is gone. A connector may hold the QP open, so what is posted is cancelled here.
-    pub(crate) fn close(&self) {
-        self.ndk.flush();
+    pub(crate) fn close(this: &Ref<Self, H>) {
+        if let Some(rings) = &this.rings {
+            rings.each().for_each(WorkRing::close);
+        }
+        Timer::cancel(this);
+        this.ndk.flush();
+    }
+
+    /// A doorbell: has the rings served.
+    pub(crate) fn wake(this: &Ref<Self, H>) {
+        if let Some(rings) = &this.rings {
+            rings.each().for_each(WorkRing::wake);
+            Deferred::schedule(this);
+        }
+    }
+
+    /// A completion of it is about to be put into the ring of its CQ: who sees it finds room for another request.
+    pub(crate) fn reports(&self, is_receive: bool, status: NTSTATUS) -> bool {
+        let Some(rings) = &self.rings else { return false };
+        if status != STATUS_SUCCESS && status != STATUS_CANCELLED {
+            // It has ended the connection.
+            rings.initiator.end();
+        }
+        self.ring_of(is_receive).is_some_and(WorkRing::reports)
+    }
+
+    /// It has been put in. `counted`: what [`Qp::reports`] gave.
+    pub(crate) fn reported(this: &Ref<Self, H>, is_receive: bool, counted: bool) {
+        let Some(rings) = &this.rings else { return };
+        if counted && let Some(ring) = this.ring_of(is_receive) {
+            ring.reported();
+        }
+        if let Some(srq) = this.ndk.keep().srq.as_ref().filter(|_| is_receive) {
+            Srq::reported(srq);
+        }
+        if rings.waiting.swap(false, Ordering::AcqRel) {
+            Deferred::schedule(this);
+        }
+    }
+
+    /// The ring that a request came by.
+    fn ring_of(&self, is_receive: bool) -> Option<&WorkRing<H>> {
+        let rings = self.rings.as_ref()?;
+        match (is_receive, &self.ndk.keep().srq) {
+            (true, Some(srq)) => srq.ring.as_ref(),
+            (true, None) => rings.receive.as_ref(),
+            (false, _) => Some(&rings.initiator),
+        }
+    }
+
+    /// Its connection is established; with `reads`, if its read limit is not 0.
+    pub(crate) fn connected(&self, reads: bool) {
+        if let Some(rings) = &self.rings {
+            rings.initiator.connected(reads);
+        }
+    }
+
+    /// The peer has disconnected: initiator requests are given up.
+    pub(crate) fn peer_gone(this: &Ref<Self, H>) {
+        if let Some(rings) = &this.rings {
+            rings.initiator.end();
+            Deferred::schedule(this);
+        }
+    }
+
+    /// Its connection has ended: all requests are given up.
+    pub(crate) fn disconnected(this: &Ref<Self, H>) {
+        if let Some(rings) = &this.rings {
+            rings.each().for_each(WorkRing::end);
+            Deferred::schedule(this);
+        }
+    }
+
+    /// Posts what is in the rings, as far as the queues take it.
+    pub(crate) fn serve_all(&self, _passive: &Passive<'_>) {
+        for _ in 0..MAX_SERVES {
+            if self.serve() != Next::Run {
+                return;
+            }
+        }
+    }
+
+    fn serve(&self) -> Next {
+        let Some(rings) = &self.rings else { return Next::Sleep };
+        let serve = |ring: &WorkRing<H>, receives: bool| {
+            let post = |head: &SOFTNDK_POST, data: &[u8]| {
+                let is_receive = NDK_OPERATION_TYPE(head.Operation.cast_signed()) == NdkOperationTypeReceive;
+                let status = if is_receive == receives {
+                    carry_out(&rings.space, self, head, data)
+                } else {
+                    STATUS_INVALID_PARAMETER
+                };
+                if !matches!(status, STATUS_SUCCESS | STATUS_NO_MORE_ENTRIES | STATUS_CONNECTION_INVALID) {
+                    // A user side that does not check its requests: nothing that was posted before goes on without them.
+                    self.ndk.flush();
+                }
+                status
+            };
+            let cq = self.ndk.keep().cq(receives);
+            ring.serve(post, |head, status| Cq::give_up(cq, rings.context, head, status))
+        };
+        let receive = rings.receive.as_ref().map_or(Next::Sleep, |ring| serve(ring, true));
+        receive.max(serve(&rings.initiator, false))
+    }
+}
+
+impl<H: Host> RunDeferred<H::Platform> for Qp<H> {
+    fn deferred(&self) -> &Deferred<H::Platform> {
+        &self.deferred
+    }
+
+    fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
+        match this.serve() {
+            Next::Run => Deferred::schedule(this),
+            Next::Wait => {
+                this.rings.iter().for_each(|rings| rings.waiting.store(true, Ordering::Release));
+                Timer::start(this, STALLED_MICROSECONDS);
+            }
+            Next::Sleep => {
+                // Each has to be asked: one that is not asleep rings no doorbell.
+                let asleep = this.rings.iter().flat_map(Rings::each).filter(|ring| !ring.sleep()).count() == 0;
+                if !asleep {
+                    Deferred::schedule(this);
+                }
+            }
+        }
+    }
+}
+
+impl<H: Host> RunTimer<H::Platform> for Qp<H> {
+    fn timer(&self) -> &Timer<H::Platform> {
+        &self.timer
+    }
+
+    fn expired(this: &Ref<Self, H>) {
+        Deferred::schedule(this);
     }
 }
 
 /// The objects that a queue pair is made from, all of one adapter.
 fn antecedents<H: Host>(
     space: &Space<H>,
-    request: &H::Request,
     header: &ND_CREATE_QP_HDR,
     srq: Option<u64>,
 ) -> Result<Antecedents<H>, NTSTATUS> {
-    no_mappings(request, header.CeMappingCount, header.CbMappingsOffset)?;
-    room_for::<ND_RESOURCE_DESCRIPTOR>(request)?;
     let pd: Arc<Pd<H>, _> = space.handles.get(header.PdHandle)?;
     let receive_cq: Arc<Cq<H>, _> = space.handles.get(header.ReceiveCqHandle)?;
     let initiator_cq: Arc<Cq<H>, _> = space.handles.get(header.InitiatorCqHandle)?;
@@ -78,9 +275,12 @@ fn depths(header: &ND_CREATE_QP_HDR) -> QpDepths {
     }
 }
 
-pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CREATE_QP = input(request)?;
-    let keep = shared(antecedents(space, request, &input.Header, None)?)?;
+    let header = &input.Header;
+    let memory = mappings::<2>(request, header.CeMappingCount, header.CbMappingsOffset)?;
+    room_for_descriptor(request, header.CeMappingCount)?;
+    let keep = shared(antecedents(space, header, None)?)?;
     let slot = space.handles.reserve()?;
     let receive = (input.ReceiveQueueDepth, input.MaxReceiveRequestSge);
     let ndk = Owned::create_qp(
@@ -89,16 +289,35 @@ pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
         &keep.initiator_cq.ndk,
         slot.handle(),
         receive,
-        &depths(&input.Header),
+        &depths(header),
         keep.clone(),
         passive,
     )?;
-    descriptor(request, slot.fill(shared(Qp::new(ndk))?)?)
+    let rings = match &memory {
+        None => None,
+        Some([initiator, receives]) => {
+            keep.have_rings()?;
+            let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
+            let (initiator, context) =
+                WorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+            let (receive, _) =
+                WorkRing::open(space, request, receives, SOFTNDK_RING_RECEIVE, (receive.0, receive.1, 0), passive)?;
+            Some(Rings::new(space, context, initiator, Some(receive)))
+        }
+    };
+    descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
 }
 
-pub(crate) fn create_with_srq<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create_with_srq<H: Host>(
+    space: &Ref<Space<H>, H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_CREATE_QP_WITH_SRQ = input(request)?;
-    let keep = shared(antecedents(space, request, &input.Header, Some(input.SrqHandle))?)?;
+    let header = &input.Header;
+    let memory = mappings::<1>(request, header.CeMappingCount, header.CbMappingsOffset)?;
+    room_for_descriptor(request, header.CeMappingCount)?;
+    let keep = shared(antecedents(space, header, Some(input.SrqHandle))?)?;
     let srq: Arc<Srq<H>, _> = space.handles.get(input.SrqHandle)?;
     let slot = space.handles.reserve()?;
     let ndk = Owned::create_qp_with_srq(
@@ -107,21 +326,39 @@ pub(crate) fn create_with_srq<H: Host>(space: &Space<H>, request: &mut H::Reques
         &keep.initiator_cq.ndk,
         &srq.ndk,
         slot.handle(),
-        &depths(&input.Header),
+        &depths(header),
         keep.clone(),
         passive,
     )?;
-    descriptor(request, slot.fill(shared(Qp::new(ndk))?)?)
+    let rings = match &memory {
+        None => None,
+        Some([initiator]) => {
+            keep.have_rings()?;
+            let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
+            let (initiator, context) =
+                WorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+            Some(Rings::new(space, context, initiator, None))
+        }
+    };
+    descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
 }
 
 pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    space.handles.remove::<Qp<H>>(input.Handle)?.close();
+    Qp::close(&space.handles.remove::<Qp<H>>(input.Handle)?);
     Ok(0)
 }
 
+/// Cancels what is posted, that by rings too.
 pub(crate) fn flush<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    space.handles.get::<Qp<H>>(input.Handle)?.ndk.flush();
+    let qp: Arc<Qp<H>, _> = space.handles.get(input.Handle)?;
+    for _ in 0..MAX_SERVES {
+        let next = qp.serve();
+        qp.ndk.flush();
+        if next == Next::Sleep {
+            break;
+        }
+    }
     Ok(0)
 }

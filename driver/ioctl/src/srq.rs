@@ -1,22 +1,34 @@
 //! Shared receive queues.
 
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-use ndk_abi::nd_ioctl::{ND_CREATE_SRQ, ND_HANDLE, ND_RESOURCE_DESCRIPTOR, ND_SRQ_MODIFY};
+use ndk_abi::nd_ioctl::{ND_CREATE_SRQ, ND_HANDLE, ND_SRQ_MODIFY};
 use ndk_abi::ndkpi::{NDK_SGE, NDK_SRQ};
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS};
-use platform::{Arc, Passive, SpinLock};
+use ndk_abi::softndk_ring::SOFTNDK_RING_RECEIVE;
+use ndk_abi::status::{
+    NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_PENDING, STATUS_SUCCESS,
+};
+use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
-use crate::adapter::descriptor;
 use crate::cq::preference;
-use crate::decode::{Reply, input, no_mappings, room_for};
+use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
 use crate::pd::{Pd, shared};
 use crate::pended::Event;
+use crate::post::srq_carry_out;
+use crate::ring::{descriptor, descriptor_with, mappings, room_for_descriptor};
+use crate::work_ring::{MAX_SERVES, Next, STALLED_MICROSECONDS, WorkRing};
 use crate::{Host, Ref};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
 
 pub(crate) struct Srq<H: Host> {
+    /// Before the rest, as that of a queue pair.
+    pub(crate) ring: Option<WorkRing<H>>,
+    /// Requests of the ring wait for room.
+    waiting: AtomicBool,
+    sges: u32,
+    deferred: Deferred<H::Platform>,
+    timer: Timer<H::Platform>,
     pub(crate) ndk: Owned<NDK_SRQ, SrqEvents<H>, H::Platform>,
     /// Posts to one SRQ must not overlap (NDKPI work request posting requirements).
     turn: SpinLock<(), H::Platform>,
@@ -41,11 +53,75 @@ impl<H: Host> Srq<H> {
         status
     }
 
+    /// A doorbell: has the ring served.
+    pub(crate) fn wake(this: &Ref<Self, H>) {
+        if let Some(ring) = &this.ring {
+            ring.wake();
+            Deferred::schedule(this);
+        }
+    }
+
+    /// A completion of one of its receives has been taken from a CQ.
+    pub(crate) fn reported(this: &Ref<Self, H>) {
+        if this.waiting.swap(false, Ordering::AcqRel) {
+            Deferred::schedule(this);
+        }
+    }
+
+    fn serve(&self) -> Next {
+        // What cannot be posted has no queue pair that could report it.
+        self.ring
+            .as_ref()
+            .map_or(Next::Sleep, |ring| ring.serve(|head, data| srq_carry_out(self, head, data), |_, _| true))
+    }
+
+    /// Posts what is in the ring, as far as the queue takes it.
+    fn serve_all(&self, _passive: &Passive<'_>) {
+        for _ in 0..MAX_SERVES {
+            if self.serve() != Next::Run {
+                return;
+            }
+        }
+    }
+
     /// Its handle is gone: nobody may wait any more.
-    pub(crate) fn close(&self, space: &Space<H>) {
-        let events = self.ndk.keep();
+    pub(crate) fn close(this: &Ref<Self, H>, space: &Space<H>) {
+        this.ring.iter().for_each(WorkRing::close);
+        Timer::cancel(this);
+        let events = this.ndk.keep();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
         space.cancel_all(|pended| pended.owner == events.handle);
+    }
+}
+
+impl<H: Host> RunDeferred<H::Platform> for Srq<H> {
+    fn deferred(&self) -> &Deferred<H::Platform> {
+        &self.deferred
+    }
+
+    fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
+        match this.serve() {
+            Next::Run => Deferred::schedule(this),
+            Next::Wait => {
+                this.waiting.store(true, Ordering::Release);
+                Timer::start(this, STALLED_MICROSECONDS);
+            }
+            Next::Sleep => {
+                if this.ring.as_ref().is_some_and(|ring| !ring.sleep()) {
+                    Deferred::schedule(this);
+                }
+            }
+        }
+    }
+}
+
+impl<H: Host> RunTimer<H::Platform> for Srq<H> {
+    fn timer(&self) -> &Timer<H::Platform> {
+        &self.timer
+    }
+
+    fn expired(this: &Ref<Self, H>) {
+        Deferred::schedule(this);
     }
 }
 
@@ -62,8 +138,8 @@ impl<H: Host> SrqNotified for SrqEvents<H> {
 
 pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CREATE_SRQ = input(request)?;
-    no_mappings(request, input.CeMappingCount, input.CbMappingsOffset)?;
-    room_for::<ND_RESOURCE_DESCRIPTOR>(request)?;
+    let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
+    room_for_descriptor(request, input.CeMappingCount)?;
     let pd: Arc<Pd<H>, _> = space.handles.get(input.PdHandle)?;
     if input.QueueDepth == 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
@@ -78,25 +154,63 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     })?;
     let size = SrqSize { depth: input.QueueDepth, sges: input.MaxRequestSge, threshold: input.NotifyThreshold };
     let ndk = Owned::create_srq(&pd.ndk, &size, preference(input.Affinity), events, passive)?;
-    descriptor(request, slot.fill(shared(Srq { ndk, turn: SpinLock::<_, H::Platform>::new(()) })?)?)
+    let ring = match &memory {
+        None => None,
+        Some([memory]) => {
+            let sizes = (input.QueueDepth, input.MaxRequestSge, 0);
+            Some(WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0)
+        }
+    };
+    let srq = shared(Srq {
+        ring,
+        waiting: AtomicBool::new(false),
+        sges: input.MaxRequestSge,
+        deferred: Deferred::default(),
+        timer: Timer::default(),
+        ndk,
+        turn: SpinLock::<_, H::Platform>::new(()),
+    })?;
+    Deferred::initialize(&srq);
+    Timer::initialize(&srq);
+    if srq.ring.is_some() {
+        // Until it has looked, and sleeps, no doorbell rings.
+        Deferred::schedule(&srq);
+    }
+    descriptor(request, slot.fill(srq)?, input.CeMappingCount)
 }
 
 pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    space.handles.remove::<Srq<H>>(input.Handle)?.close(space);
+    Srq::close(&space.handles.remove::<Srq<H>>(input.Handle)?, space);
     Ok(0)
 }
 
 pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_SRQ_MODIFY = input(request)?;
-    no_mappings(request, input.CeMappingCount, input.CbMappingsOffset)?;
-    room_for::<ND_RESOURCE_DESCRIPTOR>(request)?;
+    let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
+    room_for_descriptor(request, input.CeMappingCount)?;
     let srq: Arc<Srq<H>, _> = space.handles.get(input.SrqHandle)?;
+    let larger = match (&memory, &srq.ring) {
+        (None, _) => None,
+        (Some([memory]), Some(ring)) => {
+            let sizes = (input.QueueDepth, srq.sges, 0);
+            Some((ring, WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0))
+        }
+        (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
+    };
+    srq.serve_all(passive);
     srq.ndk.modify(input.QueueDepth, input.NotifyThreshold, passive)?;
+    let mut left = 0;
+    if let Some((ring, larger)) = larger {
+        // What the queue does not take stays in the old ring, for the user to move.
+        srq.serve_all(passive);
+        left = ring.replace(larger, input.QueueDepth)?;
+        Deferred::schedule(&srq);
+    }
     if input.NotifyThreshold != 0 {
         srq.ndk.keep().threshold.store(input.NotifyThreshold, Ordering::Relaxed);
     }
-    descriptor(request, input.SrqHandle)
+    descriptor_with(request, input.SrqHandle, input.CeMappingCount, left.into())
 }
 
 /// Pends until fewer receives than the threshold are left, or the SRQ fails.
@@ -114,6 +228,8 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, request: H::Request, passive: &P
     let mut end = NTSTATUS(events.ended.load(Ordering::SeqCst));
     let threshold = events.threshold.load(Ordering::Relaxed);
     if end == STATUS_SUCCESS && threshold != 0 {
+        // What was posted counts, whether it is in the queue yet or not.
+        srq.serve_all(passive);
         end = srq.ndk.modify(0, threshold, passive).err().unwrap_or(STATUS_SUCCESS);
     }
     if end != STATUS_SUCCESS

@@ -64,7 +64,9 @@ fn short_outputs_are_refused_before_anything_is_made() {
     // Fewer bytes are a partial answer here, not an error.
     let partial = [IOCTL_SOFTNDK_POLL, IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA];
     for case in world.cases(&user).into_iter().chain(World::provider_cases()) {
-        for length in (0..case.output).filter(|_| !partial.contains(&case.code)) {
+        // The tokens can be asked for later.
+        let first = usize::from(case.code == IOCTL_ND_MR_REGISTER);
+        for length in (first..case.output).filter(|_| !partial.contains(&case.code)) {
             let answer = user.send_bytes(case.code, &case.input, length);
             let status = answer.wait();
             let (_, information, _) = answer.shared.result().unwrap();

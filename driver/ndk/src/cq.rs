@@ -105,8 +105,8 @@ unsafe extern "system" fn results_ex<P: Platform>(cq: *mut NDK_CQ, results: *mut
             QPContext: with_exposed_provenance_mut(completion.qp_context),
             RequestContext: with_exposed_provenance_mut(completion.request_context),
             Type: NDK_OPERATION_TYPE((completion.kind as u32).cast_signed()),
-            // Vendor-defined; there is nothing to say beyond the status.
-            ProviderErrorCode: 0,
+            // Vendor-defined. Of a success it says whether it was solicited: the control device has to know.
+            ProviderErrorCode: u32::from(completion.status.is_ok() && completion.solicited),
             TypeSpecificCompletionOutput: completion.invalidated_token as usize,
         };
         // SAFETY: index < count, inside the consumer's array.

@@ -23,6 +23,7 @@ use platform::{Arc, SpinLock, Weak};
 
 use crate::file::Space;
 use crate::pended::{Event, Pended};
+use crate::qp::Qp;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
 
@@ -39,6 +40,8 @@ struct State<H: Host> {
     phase: Phase,
     connection: Option<Ref<Connection<H>, H>>,
     bound: Option<SocketAddr>,
+    /// What is connected, or to be.
+    qp: Option<Weak<Qp<H>, H::Platform>>,
     /// The peer disconnected.
     peer_gone: bool,
 }
@@ -111,6 +114,8 @@ impl<H: Host> Completed<H::Platform> for Link<H> {
     fn completed(this: &Ref<Self, H>, status: NTSTATUS) {
         let connector = this.connector();
         let ended = connector.as_ref().is_some_and(|connector| connector.advance(this, status));
+        // Before its request completes: who has seen that may post.
+        connector.iter().for_each(|connector| connector.tell_qp());
         this.finish(status);
         if ended && let Some(connector) = connector {
             this.tell_disconnected(&connector);
@@ -126,6 +131,7 @@ impl<H: Host> Disconnected for Link<H> {
         state.peer_gone |= current;
         drop(state);
         if current {
+            connector.tell_qp();
             self.tell_disconnected(&connector);
         }
     }
@@ -139,7 +145,7 @@ impl<H: Host> State<H> {
 
 impl<H: Host> Connector<H> {
     pub(crate) fn new(handle: u64, adapter: Ref<Adapter<H::Platform>, H>) -> Self {
-        let state = State { phase: Phase::Idle, connection: None, bound: None, peer_gone: false };
+        let state = State { phase: Phase::Idle, connection: None, bound: None, qp: None, peer_gone: false };
         Self { handle, adapter, state: SpinLock::<_, H::Platform>::new(state) }
     }
 
@@ -235,6 +241,30 @@ impl<H: Host> Connector<H> {
         state.phase == Phase::Ended
     }
 
+    /// Takes note of the queue pair that an operation connects.
+    fn connects(&self, qp: &Ref<Qp<H>, H>) {
+        let before = self.state.lock().qp.replace(Arc::downgrade(qp));
+        drop(before);
+    }
+
+    /// Tells the queue pair how its connection is.
+    fn tell_qp(&self) {
+        let state = self.state.lock();
+        let (phase, peer_gone, qp) = (state.phase, state.peer_gone, state.qp.clone());
+        let connection = state.connection.clone();
+        drop(state);
+        let Some(qp) = qp.as_ref().and_then(Weak::upgrade) else { return };
+        match phase {
+            Phase::Ended => Qp::disconnected(&qp),
+            _ if peer_gone => Qp::peer_gone(&qp),
+            Phase::Established => {
+                let limits = connection.as_ref().and_then(|connection| connection.read_limits().ok());
+                qp.connected(limits.is_some_and(|(_, outbound)| outbound > 0));
+            }
+            _ => {}
+        }
+    }
+
     /// The connection, from when the peer is known on.
     fn known_peer(&self) -> Result<Ref<Connection<H>, H>, NTSTATUS> {
         let state = self.state.lock();
@@ -262,6 +292,7 @@ impl<H: Host> Connector<H> {
         };
         let ended = state.phase == Phase::Ended;
         drop(state);
+        self.tell_qp();
         if let Some(connection) = connection
             && ended
         {
@@ -275,6 +306,7 @@ impl<H: Host> Connector<H> {
         state.phase = Phase::Ended;
         let connection = state.connection.take();
         drop(state);
+        self.tell_qp();
         let wants_this = |pended: &Pended<H>| {
             pended.owner == self.handle || pended.connector.as_ref().is_some_and(|wanted| wanted.handle == self.handle)
         };

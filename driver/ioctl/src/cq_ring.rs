@@ -1,0 +1,140 @@
+//! The ring that completions are given by, and what was said of them.
+
+use nd_rings::{Full, Geometry, Mapped, Wild, Writer};
+use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_SOLICITED, ND_MAP_MEMORY};
+use ndk_abi::softndk_ring::{SOFTNDK_COMPLETION, SOFTNDK_RING_COMPLETIONS};
+use ndk_abi::status::NTSTATUS;
+use platform::{Passive, SpinLock};
+
+use crate::Host;
+use crate::file::Space;
+use crate::ring::UserRing;
+
+const WORDS: usize = size_of::<SOFTNDK_COMPLETION>() / size_of::<u64>();
+
+/// The ring of a CQ.
+pub(crate) struct CqRing<H: Host>(SpinLock<State<H>, H::Platform>);
+
+struct State<H: Host> {
+    writer: Writer<Mapped>,
+    /// Completions ever put in.
+    pushed: u64,
+    /// `pushed` when somebody was told last: a completion is told of once.
+    notified: u64,
+    /// `pushed` when the last solicited one, or the last that failed, had been put in.
+    solicited: u64,
+    /// Unread completions in the ring before this one, and `pushed` when it was replaced.
+    carried: (u32, u64),
+    /// After the ring, which is in it.
+    _pinned: H::Pinned,
+}
+
+/// How much there is room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    For(u32),
+    /// None; its user rings the doorbell.
+    None,
+    /// Its user's index cannot be.
+    Wild,
+}
+
+impl<H: Host> CqRing<H> {
+    /// Locks and checks a ring for `depth` completions. Errors: [`UserRing::open`].
+    pub(crate) fn open(
+        space: &Space<H>,
+        request: &H::Request,
+        memory: &ND_MAP_MEMORY,
+        depth: u32,
+        passive: &Passive<'_>,
+    ) -> Result<Self, NTSTATUS> {
+        let entry_size = size_of::<SOFTNDK_COMPLETION>() as u32;
+        let geometry = Geometry { kind: SOFTNDK_RING_COMPLETIONS, entry_size, capacity: depth };
+        let ring = UserRing::open(space, request, memory, &geometry, passive)?;
+        let writer = Writer::new(ring.mapped);
+        let state = State { writer, pushed: 0, notified: 0, solicited: 0, carried: (0, 0), _pinned: ring.pinned };
+        Ok(Self(SpinLock::<_, H::Platform>::new(state)))
+    }
+
+    /// How many completions it has room for now.
+    pub(crate) fn room(&self) -> Room {
+        let state = self.0.lock();
+        match state.writer.room() {
+            Ok(0) => match state.writer.sleep() {
+                Ok(true) => Room::None,
+                // There is some now; the next look finds it.
+                Ok(false) => Room::For(1),
+                Err(Wild) => Room::Wild,
+            },
+            Ok(room) => Room::For(room),
+            Err(Wild) => Room::Wild,
+        }
+    }
+
+    /// Puts a completion in; false: there is no room.
+    pub(crate) fn push(&self, completion: SOFTNDK_COMPLETION, solicited: bool) -> bool {
+        let words: [u64; WORDS] = zerocopy::transmute!(completion);
+        let mut state = self.0.lock();
+        match state.writer.push(&words, &[]) {
+            Ok(()) => {}
+            Err(Full::Full) => return false,
+            // Nobody can read it; that the queue has ended is found by `room`.
+            Err(Full::Wild) => return true,
+        }
+        state.pushed = state.pushed.wrapping_add(1);
+        if solicited {
+            state.solicited = state.pushed;
+        }
+        true
+    }
+
+    /// Whether somebody who waits for this type of notification is to be told of a completion: one that nobody was told of
+    /// before, and that its user has not taken. From then on it is told of.
+    pub(crate) fn tell(&self, kind: u32) -> bool {
+        let mut state = self.0.lock();
+        let old = state.notified.max(state.pushed.saturating_sub(state.unread()));
+        let newest = if kind == ND_CQ_NOTIFY_SOLICITED { state.solicited } else { state.pushed };
+        let due = newest > old;
+        if due {
+            state.notified = state.pushed;
+        }
+        due
+    }
+
+    /// Completions in it that the user has not taken.
+    pub(crate) fn unread(&self) -> u32 {
+        self.0.lock().writer.used().unwrap_or(0)
+    }
+
+    /// Goes on in another ring, an empty one; the user reads what is left in the old one first.
+    pub(crate) fn replace(&self, other: Self) {
+        let mut state = self.0.lock();
+        state.carried = (u32::try_from(state.unread()).unwrap_or(u32::MAX), state.pushed);
+        let mut other = other.0.into_inner();
+        core::mem::swap(&mut state.writer, &mut other.writer);
+        core::mem::swap(&mut state._pinned, &mut other._pinned);
+        drop(state);
+        // Unlocked without the lock.
+        drop(other);
+    }
+
+    /// The doorbell has rung.
+    pub(crate) fn wake(&self) {
+        self.0.lock().writer.wake();
+    }
+
+    /// Tells the user that there will be no more, and why.
+    pub(crate) fn end(&self, status: NTSTATUS) {
+        self.0.lock().writer.memory().set_state(status.to_u32());
+    }
+}
+
+impl<H: Host> State<H> {
+    /// Completions that the user has not taken. Those in the ring before this one are among them until something of this one is
+    /// taken, as they come first.
+    fn unread(&self) -> u64 {
+        let unread = u64::from(self.writer.used().unwrap_or(0));
+        let (carried, pushed) = self.carried;
+        if unread == self.pushed.wrapping_sub(pushed) { unread.saturating_add(carried.into()) } else { unread }
+    }
+}

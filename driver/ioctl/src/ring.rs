@@ -1,0 +1,129 @@
+//! The rings of [`ndk_abi::softndk_ring`] as the driver has them: locked memory of the user, mapped.
+#![expect(unsafe_code, reason = "the user's memory is reached by where its MDL is mapped")]
+
+use nd_rings::{Geometry, Mapped};
+use ndk_abi::describe::ZeroInit as _;
+use ndk_abi::nd_ioctl::{
+    ND_MAP_MEMORY, ND_MAPPING, ND_MAPPING_RESULT, ND_RESOURCE_DESCRIPTOR, NdMapMemory, NdModifyAccess,
+};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
+};
+use platform::{Passive, Platform};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::decode::{Reply, range};
+use crate::file::Space;
+use crate::{Host, Pinned, Request};
+
+/// Bytes of a ring at most: less than one MDL describes.
+const MAX_BYTES: u32 = 1 << 28;
+
+/// The mappings of a create or modify: none, or `N` rings. Another number, or what is not the user's memory to be read and
+/// written: STATUS_INVALID_PARAMETER; I/O space and pages: STATUS_NOT_SUPPORTED, as there is no hardware.
+pub(crate) fn mappings<const N: usize>(
+    request: &impl Request,
+    count: u32,
+    offset: u32,
+) -> Result<Option<[ND_MAP_MEMORY; N]>, NTSTATUS> {
+    if count == 0 {
+        return Ok(None);
+    }
+    let length = count.checked_mul(size_of::<ND_MAPPING>() as u32).ok_or(STATUS_INVALID_PARAMETER)?;
+    let bytes = range(request, offset, length)?;
+    if count as usize != N {
+        return Err(STATUS_INVALID_PARAMETER);
+    }
+    let mut rings = [ND_MAP_MEMORY::ZERO; N];
+    for (ring, mapping) in rings.iter_mut().zip(bytes.chunks_exact(size_of::<ND_MAPPING>())) {
+        let (memory, _) = ND_MAP_MEMORY::read_from_prefix(mapping).map_err(|_| STATUS_INVALID_PARAMETER)?;
+        if memory.MapType != NdMapMemory {
+            return Err(STATUS_NOT_SUPPORTED);
+        }
+        if memory.AccessType != NdModifyAccess {
+            return Err(STATUS_INVALID_PARAMETER);
+        }
+        *ring = memory;
+    }
+    Ok(Some(rings))
+}
+
+/// The mappings of a request that maps nothing. Outside of the input: STATUS_INVALID_PARAMETER; any at all:
+/// STATUS_NOT_SUPPORTED.
+pub(crate) fn no_mappings(request: &impl Request, count: u32, offset: u32) -> Result<(), NTSTATUS> {
+    if count == 0 {
+        return Ok(());
+    }
+    let length = count.checked_mul(size_of::<ND_MAPPING>() as u32).ok_or(STATUS_INVALID_PARAMETER)?;
+    range(request, offset, length)?;
+    Err(STATUS_NOT_SUPPORTED)
+}
+
+/// Makes sure that the reply of a create or modify will fit: [`descriptor`].
+pub(crate) fn room_for_descriptor(request: &impl Request, mappings: u32) -> Result<(), NTSTATUS> {
+    let results = (mappings as usize).saturating_mul(size_of::<ND_MAPPING_RESULT>());
+    let needed = size_of::<ND_RESOURCE_DESCRIPTOR>().saturating_add(results);
+    if request.output_length() < needed { Err(STATUS_BUFFER_TOO_SMALL) } else { Ok(()) }
+}
+
+/// The reply of a create or modify: a handle, and a result for each of its mappings, numbered from 0.
+pub(crate) fn descriptor(request: &mut impl Request, handle: u64, mappings: u32) -> Reply {
+    descriptor_with(request, handle, mappings, 0)
+}
+
+/// The same, with something to say of the mapping.
+pub(crate) fn descriptor_with(request: &mut impl Request, handle: u64, mappings: u32, information: u64) -> Reply {
+    let header = size_of::<ND_RESOURCE_DESCRIPTOR>();
+    let offset = if mappings == 0 { 0 } else { header as u32 };
+    let descriptor =
+        ND_RESOURCE_DESCRIPTOR { Handle: handle, CeMappingResults: mappings, CbMappingResultsOffset: offset };
+    let output = request.output();
+    let (place, results) = output.split_at_mut_checked(header).ok_or(STATUS_BUFFER_TOO_SMALL)?;
+    place.copy_from_slice(descriptor.as_bytes());
+    let mut written = header;
+    for (id, place) in (0..mappings).zip(results.chunks_exact_mut(size_of::<ND_MAPPING_RESULT>())) {
+        place.copy_from_slice(ND_MAPPING_RESULT { Id: id.into(), Information: information }.as_bytes());
+        written = written.saturating_add(place.len());
+    }
+    Ok(written)
+}
+
+/// A ring of the user's, locked.
+pub(crate) struct UserRing<H: Host> {
+    pub(crate) mapped: Mapped,
+    /// What its user gave it, for the driver to keep.
+    pub(crate) context: u64,
+    /// After what is used of it.
+    pub(crate) pinned: H::Pinned,
+}
+
+impl<H: Host> UserRing<H> {
+    /// Locks and checks a ring: of this kind, with entries of this size, for `depth` of them at least.
+    /// STATUS_INVALID_PARAMETER: it is not; STATUS_ACCESS_VIOLATION: it is not the user's memory.
+    pub(crate) fn open(
+        space: &Space<H>,
+        request: &H::Request,
+        memory: &ND_MAP_MEMORY,
+        geometry: &Geometry,
+        passive: &Passive<'_>,
+    ) -> Result<Self, NTSTATUS> {
+        if memory.CbLength == 0 || memory.CbLength > MAX_BYTES {
+            return Err(STATUS_INVALID_PARAMETER);
+        }
+        let length = memory.CbLength as usize;
+        let pinned = space.device.host.pin(request, memory.Address, length, true, passive)?;
+        let mdl = pinned.mdl();
+        // SAFETY: the MDL of locked memory, which `pinned` keeps.
+        let next = unsafe { (*mdl.as_ptr()).Next };
+        if !next.is_null() {
+            return Err(STATUS_INVALID_PARAMETER);
+        }
+        // SAFETY: as above.
+        let base = unsafe { H::Platform::mdl_system_address(mdl.as_ptr().cast()) };
+        let base = base.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        // SAFETY: mapped for `length` bytes until it is unlocked, which happens after the ring is gone.
+        let opened = unsafe { Mapped::open(base, length, geometry.kind, geometry.entry_size, geometry.capacity) };
+        let (mapped, context) = opened.map_err(|_| STATUS_INVALID_PARAMETER)?;
+        Ok(Self { mapped, context, pinned })
+    }
+}

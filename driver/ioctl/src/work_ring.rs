@@ -1,0 +1,302 @@
+//! Requests that a user puts into a ring: how they are taken out and posted.
+//!
+//! A ring of requests is served by the deferred call of its queue. It runs again while requests come, looks a few times more
+//! when they do not, and then goes to sleep until a doorbell.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use nd_rings::{Geometry, Mapped, Reader, Wild};
+use ndk_abi::nd_ioctl::ND_MAP_MEMORY;
+use ndk_abi::ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NdkOperationTypeReceive};
+use ndk_abi::softndk_ioctl::SOFTNDK_POST;
+use ndk_abi::softndk_ring::{
+    SOFTNDK_RING_CONNECTED, SOFTNDK_RING_CONNECTED_WITHOUT_READS, SOFTNDK_RING_ENDED, request_entry_size,
+};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER,
+    STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+};
+use platform::{Passive, SpinLock};
+use zerocopy::IntoBytes as _;
+
+use crate::Host;
+use crate::file::Space;
+use crate::post::{MAX_DATA, data_length};
+use crate::ring::UserRing;
+
+/// Requests of one run of the deferred call.
+const BURST: u32 = 64;
+/// Looks at an empty ring in one run: a few microseconds.
+const LOOKS: u32 = 64;
+/// Runs that found nothing before the ring goes to sleep.
+const IDLE_RUNS: u32 = 16;
+/// Times that a ring is served to get to the end of what is in it: its user may go on filling it.
+pub(crate) const MAX_SERVES: u32 = 4096;
+/// How long a queue that can do nothing for its ring waits to be woken before it looks by itself, in microseconds: sends that
+/// succeed silently make room and tell nobody.
+pub(crate) const STALLED_MICROSECONDS: u32 = 1000;
+
+/// Words of the head of a request.
+const HEAD_WORDS: usize = size_of::<SOFTNDK_POST>() / size_of::<u64>();
+
+/// What there is to do for a ring, after it was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Next {
+    /// Nothing until a doorbell.
+    Sleep,
+    /// Requests wait for room in their queue, or for others to be reported.
+    Wait,
+    /// Look again.
+    Run,
+}
+
+/// A ring of requests.
+pub(crate) struct WorkRing<H: Host> {
+    state: SpinLock<State<H>, H::Platform>,
+    /// The queue takes no more: what is in the ring is given up.
+    ended: AtomicBool,
+}
+
+struct State<H: Host> {
+    reader: Reader<Mapped>,
+    /// Requests that were posted, and report even if they succeed. They come before what is given up here.
+    outstanding: u32,
+    /// What the oldest request was refused with.
+    refused: Option<NTSTATUS>,
+    /// Nothing is looked at any more.
+    closed: bool,
+    /// Runs that found nothing.
+    idle_runs: u32,
+    /// Bytes of an entry behind the head of a request.
+    data_bytes: usize,
+    /// After the ring, which is in it.
+    _pinned: H::Pinned,
+}
+
+impl<H: Host> WorkRing<H> {
+    /// Locks and checks a ring for requests with so many SGEs, or bytes of inline data. Gives its `Context` too. Errors:
+    /// [`UserRing::open`].
+    pub(crate) fn open(
+        space: &Space<H>,
+        request: &H::Request,
+        memory: &ND_MAP_MEMORY,
+        kind: u32,
+        (depth, sges, inline_bytes): (u32, u32, u32),
+        passive: &Passive<'_>,
+    ) -> Result<(Self, u64), NTSTATUS> {
+        let entry_size = request_entry_size(sges, inline_bytes).ok_or(STATUS_INVALID_PARAMETER)?;
+        let geometry = Geometry { kind, entry_size, capacity: depth };
+        let ring = UserRing::open(space, request, memory, &geometry, passive)?;
+        let data_bytes = (entry_size as usize).saturating_sub(size_of::<SOFTNDK_POST>());
+        let reader = Reader::new(ring.mapped);
+        let state = State {
+            reader,
+            outstanding: 0,
+            refused: None,
+            closed: false,
+            idle_runs: 0,
+            data_bytes,
+            _pinned: ring.pinned,
+        };
+        let ring_of_work = Self { state: SpinLock::<_, H::Platform>::new(state), ended: AtomicBool::new(false) };
+        Ok((ring_of_work, ring.context))
+    }
+
+    /// Goes on in another ring, for `depth` requests; gives how many are left in the old one, which is not looked at any more.
+    /// STATUS_BUFFER_OVERFLOW: more than that are posted.
+    pub(crate) fn replace(&self, other: Self, depth: u32) -> Result<u32, NTSTATUS> {
+        let mut state = self.state.lock();
+        if state.outstanding > depth {
+            return Err(STATUS_BUFFER_OVERFLOW);
+        }
+        let left = state.reader.waiting().unwrap_or(0);
+        let mut other = other.state.into_inner();
+        other.outstanding = state.outstanding;
+        other.reader.owe(other.outstanding);
+        core::mem::swap(&mut *state, &mut other);
+        drop(state);
+        // Unlocked without the lock.
+        drop(other);
+        Ok(left)
+    }
+
+    /// Takes requests out, as far as there are any and not too many, and gives each to `post`. When the queue has ended each is
+    /// given to `give_up` instead, with the status to report; false: not now.
+    pub(crate) fn serve(
+        &self,
+        post: impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
+        give_up: impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
+    ) -> Next {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Next::Sleep;
+        }
+        let mut looks = 0u32;
+        for taken in 0..BURST {
+            let waiting = loop {
+                match state.reader.waiting() {
+                    Ok(0) if taken > 0 => return Next::Run,
+                    Ok(0) if looks < LOOKS => looks = looks.wrapping_add(1),
+                    Ok(0) => return state.rest(),
+                    Ok(waiting) => break waiting,
+                    Err(Wild) => return self.end_wild(&state),
+                }
+                core::hint::spin_loop();
+            };
+            state.idle_runs = 0;
+            let served = if self.ended.load(Ordering::Acquire) {
+                self.give_up_oldest(&mut state, &give_up)
+            } else {
+                let more = waiting > 1 && taken.wrapping_add(1) < BURST;
+                self.post_oldest(&mut state, more, &post)
+            };
+            if !served {
+                return Next::Wait;
+            }
+        }
+        Next::Run
+    }
+
+    /// Posts the oldest request, after which there may be `more`; false: it stays.
+    fn post_oldest(&self, state: &mut State<H>, more: bool, post: &impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS) -> bool {
+        let head = state.head();
+        let mut data = [0u64; MAX_DATA / size_of::<u64>()];
+        let status = match state.data(&head, &mut data) {
+            Some(data) => {
+                // Counted before: it may be reported as soon as it is posted.
+                let reports = head.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
+                state.outstanding = state.outstanding.wrapping_add(u32::from(reports));
+                let head = SOFTNDK_POST { Flags: deferred(&head, more), ..head };
+                let status = post(&head, data);
+                if status != STATUS_SUCCESS && reports {
+                    state.outstanding = state.outstanding.saturating_sub(1);
+                }
+                if status == STATUS_SUCCESS {
+                    state.reader.take(1);
+                    state.reader.give_back(u32::from(!reports));
+                }
+                status
+            }
+            None => STATUS_INVALID_PARAMETER,
+        };
+        match status {
+            STATUS_SUCCESS => {}
+            STATUS_NO_MORE_ENTRIES => return false,
+            STATUS_CONNECTION_INVALID => {
+                state.refused = Some(STATUS_CANCELLED);
+                self.end_locked(state);
+            }
+            refused => {
+                state.refused = Some(refused);
+                self.end_locked(state);
+            }
+        }
+        true
+    }
+
+    /// Gives the oldest request up, after all that were posted before are reported; false: it stays.
+    fn give_up_oldest(&self, state: &mut State<H>, give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool) -> bool {
+        let given_up = state.outstanding == 0 && give_up(&state.head(), state.refused.unwrap_or(STATUS_CANCELLED));
+        if given_up {
+            state.refused = None;
+            state.reader.advance(1);
+        }
+        given_up
+    }
+
+    /// A request that was posted is about to be reported: there is room for another one. False: one that was to succeed
+    /// silently, and failed, was not counted.
+    pub(crate) fn reports(&self) -> bool {
+        let mut state = self.state.lock();
+        let counted = state.outstanding > 0;
+        state.reader.give_back(u32::from(counted));
+        counted
+    }
+
+    /// It has been reported: what is given up may follow it.
+    pub(crate) fn reported(&self) {
+        let mut state = self.state.lock();
+        state.outstanding = state.outstanding.saturating_sub(1);
+    }
+
+    /// Lets the ring sleep until a doorbell; false: something has come.
+    pub(crate) fn sleep(&self) -> bool {
+        let state = self.state.lock();
+        if state.closed {
+            return true;
+        }
+        match state.reader.sleep() {
+            Ok(asleep) => asleep,
+            Err(Wild) => self.end_wild(&state) == Next::Sleep,
+        }
+    }
+
+    /// The doorbell has rung.
+    pub(crate) fn wake(&self) {
+        let mut state = self.state.lock();
+        state.idle_runs = 0;
+        state.reader.wake();
+    }
+
+    /// Tells the user that requests are taken now.
+    pub(crate) fn connected(&self, reads: bool) {
+        let state = self.state.lock();
+        if !self.ended.load(Ordering::Acquire) {
+            let connected = if reads { SOFTNDK_RING_CONNECTED } else { SOFTNDK_RING_CONNECTED_WITHOUT_READS };
+            state.reader.memory().set_state(connected);
+        }
+    }
+
+    /// The queue is gone, and nobody waits for what is in the ring.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        self.end_locked(&state);
+        state.closed = true;
+    }
+
+    /// The queue takes no more requests.
+    pub(crate) fn end(&self) {
+        self.end_locked(&self.state.lock());
+    }
+
+    fn end_locked(&self, state: &State<H>) {
+        state.reader.memory().set_state(SOFTNDK_RING_ENDED);
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// The user's index cannot be: the ring is of no more use, and nobody knows what is in it.
+    fn end_wild(&self, state: &State<H>) -> Next {
+        self.end_locked(state);
+        Next::Sleep
+    }
+}
+
+impl<H: Host> State<H> {
+    /// A copy of the head of the oldest request.
+    fn head(&self) -> SOFTNDK_POST {
+        let mut words = [0u64; HEAD_WORDS];
+        self.reader.copy(0, 0, &mut words);
+        zerocopy::transmute!(words)
+    }
+
+    /// A copy of the SGEs or the inline data of the oldest request; `None`: they do not fit into an entry.
+    fn data<'a>(&self, head: &SOFTNDK_POST, words: &'a mut [u64]) -> Option<&'a [u8]> {
+        let length = data_length(head).filter(|&length| length <= self.data_bytes)?;
+        let words = words.get_mut(..length.div_ceil(size_of::<u64>()))?;
+        self.reader.copy(0, HEAD_WORDS, words);
+        words.as_bytes().get(..length)
+    }
+
+    /// The ring is empty: whether to look again.
+    fn rest(&mut self) -> Next {
+        self.idle_runs = self.idle_runs.saturating_add(1);
+        if self.idle_runs < IDLE_RUNS { Next::Run } else { Next::Sleep }
+    }
+}
+
+/// The flags of a request: those that more requests follow are deferred, whatever their user says, who cannot know.
+fn deferred(head: &SOFTNDK_POST, more: bool) -> u32 {
+    let flags = head.Flags & !NDK_OP_FLAG_DEFER;
+    let is_receive = NDK_OPERATION_TYPE(head.Operation.cast_signed()) == NdkOperationTypeReceive;
+    if more && !is_receive { flags | NDK_OP_FLAG_DEFER } else { flags }
+}
