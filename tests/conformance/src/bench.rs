@@ -5,7 +5,12 @@ use std::{cell::RefCell, net::SocketAddr, sync::Arc, thread, time::Duration, tim
 use anyhow::{Context as _, anyhow};
 use ndk_abi::softndk_ioctl::SOFTNDK_DIAGNOSTICS;
 
-use crate::{Transport, client::Client, complaints::Complaints, error};
+use crate::{
+    Transport,
+    client::{Client, Path},
+    complaints::Complaints,
+    error,
+};
 
 /// A promise of the device, and the function that checks it.
 pub struct Case {
@@ -22,11 +27,17 @@ pub struct Case {
 #[error("skipped: {0}")]
 pub struct Skipped(pub &'static str);
 
+/// What is about control codes that rings replace, or that a queue with a ring does not have.
+const PLAIN_ONLY: [&str; 2] = ["moderation::", "requests::"];
+
 /// Runs a case on a fresh front end; afterwards nothing of it may be left in the driver.
 ///
 /// `patience`: how long to wait for anything that should happen. What the case noted is for people.
-pub fn run(case: &Case, transport: Box<dyn Transport>, patience: Duration) -> anyhow::Result<Vec<String>> {
-    let bench = Bench::new(&*transport, patience);
+pub fn run(case: &Case, transport: Box<dyn Transport>, path: Path, patience: Duration) -> anyhow::Result<Vec<String>> {
+    if path == Path::Rings && PLAIN_ONLY.iter().any(|group| case.name.starts_with(group)) {
+        return Err(Skipped("it is about the plain path").into());
+    }
+    let bench = Bench { path, ..Bench::new(&*transport, patience) };
     let result = (case.run)(&bench);
     let mut complaints = bench.left_behind();
     let notes = bench.notes.take();
@@ -45,15 +56,17 @@ pub fn run(case: &Case, transport: Box<dyn Transport>, patience: Duration) -> an
 pub struct Bench<'t> {
     transport: &'t dyn Transport,
     patience: Duration,
+    path: Path,
     complaints: Complaints,
     notes: RefCell<Vec<String>>,
 }
 
 impl<'t> Bench<'t> {
-    /// `patience`: how long to wait for anything that should happen.
+    /// One whose clients use the plain path. `patience`: how long to wait for anything that should happen.
     #[must_use]
     pub fn new(transport: &'t dyn Transport, patience: Duration) -> Self {
-        Self { transport, patience, complaints: Complaints::default(), notes: RefCell::default() }
+        let (complaints, notes) = (Complaints::default(), RefCell::default());
+        Self { transport, patience, path: Path::Plain, complaints, notes }
     }
 
     /// Says something about a case that passes.
@@ -61,14 +74,19 @@ impl<'t> Bench<'t> {
         self.notes.borrow_mut().push(note);
     }
 
+    /// How its clients post and poll.
+    pub(crate) fn path(&self) -> Path {
+        self.path
+    }
+
     /// A new file of the device, ready for requests.
     pub fn client(&self) -> error::Result<Arc<Client>> {
-        Client::open(self.transport, self.patience, self.complaints.clone())
+        Client::open(self.transport, self.patience, self.complaints.clone(), self.path)
     }
 
     /// A new file of the device to which nothing was sent yet.
     pub fn bare_client(&self) -> error::Result<Arc<Client>> {
-        Client::open_bare(self.transport, self.patience, self.complaints.clone())
+        Client::open_bare(self.transport, self.patience, self.complaints.clone(), self.path)
     }
 
     /// A local IPv4 address of the device, with port 0.

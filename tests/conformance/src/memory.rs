@@ -53,6 +53,11 @@ impl Memory {
         self.0.start.addr().get() as u64 + offset as u64
     }
 
+    /// The first byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.0.start
+    }
+
     /// The length in bytes: whole pages.
     #[must_use]
     pub fn length(&self) -> usize {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use conformance::{CASES, Completion, File, Pending, Transport, sim::Simulated};
+use conformance::{CASES, Completion, File, Pending, Transport, client::Path, sim::Simulated};
 use ndk_abi::{
     nd_ioctl::{IOCTL_ND_CQ_MODIFY, IOCTL_ND_CQ_NOTIFY, IOCTL_ND_LISTENER_FREE, IOCTL_ND_SRQ_NOTIFY},
     ndkpi::NdkOperationTypeReceive,
@@ -217,7 +217,7 @@ fn outcome(fault: Fault, name: &str) -> Result<(), String> {
     let case = CASES.iter().find(|case| case.name == name).expect("a case of the table");
     let faulty = Faulty { inner: Box::new(Simulated::boot()), fault, left: Mutex::default() };
     let patience = Duration::from_millis(500);
-    conformance::run(case, Box::new(faulty), patience).map(drop).map_err(|error| format!("{error:#}"))
+    conformance::run(case, Box::new(faulty), Path::Plain, patience).map(drop).map_err(|error| format!("{error:#}"))
 }
 
 /// The case passes without the fault, and fails with it, saying `because`.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use conformance::{CASES, Case};
+use conformance::{CASES, Case, client::Path};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
@@ -23,7 +23,7 @@ pub(crate) fn run(front_end: FrontEnd, wanted: &[String], patience: Duration) ->
     for case in cases {
         progress.set_message(case.name);
         let started = Instant::now();
-        let result = conformance::run(case, front_end.transport()?, patience);
+        let result = conformance::run(case, front_end.transport()?, Path::Plain, patience);
         outcomes.push(Outcome::new(case, started.elapsed(), result));
         progress.inc(1);
     }

@@ -51,7 +51,7 @@ impl Fixture {
 
     /// `b`'s next receive reports the region's token as invalidated.
     fn reported(&self, context: u64) -> anyhow::Result<SOFTNDK_RESULT> {
-        let result = self.pair.b.received()?;
+        let result = self.pair.b.site.receive_cq.take_unarmed()?;
         expect(&result, NdkOperationTypeReceiveAndInvalidate, context, STATUS_SUCCESS)?;
         ensure!(
             result.Output == u64::from(self.remote.token),

@@ -1,22 +1,29 @@
 //! Completion queues.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Instant,
+};
 
 use ndk_abi::{
     describe::ZeroInit as _,
     nd_ioctl::{
         IOCTL_ND_CQ_CANCEL_IO, IOCTL_ND_CQ_CREATE, IOCTL_ND_CQ_FREE, IOCTL_ND_CQ_MODIFY, IOCTL_ND_CQ_NOTIFY,
         ND_CQ_MODIFY, ND_CQ_NOTIFY, ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_CREATE_CQ,
-        ND_IOCTL_VERSION, ND_RESOURCE_DESCRIPTOR,
+        ND_IOCTL_VERSION,
     },
     softndk_ioctl::{
         IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_POLL, SOFTNDK_CQ_MODERATE, SOFTNDK_IOCTL_VERSION, SOFTNDK_POLL,
         SOFTNDK_RESULT,
     },
+    softndk_ring::SOFTNDK_COMPLETION,
+    status::STATUS_BUFFER_OVERFLOW,
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use super::{Adapter, Object, Request, object};
+use super::{Adapter, Object, Path, Request, object, rings::Completions};
 use crate::error::{Error, Result};
 
 /// What a notification is asked for.
@@ -44,32 +51,66 @@ impl Arm {
 #[derive(Clone)]
 pub struct Cq {
     pub(super) object: Arc<Object>,
+    ring: Option<Arc<Ring>>,
+}
+
+/// The ring of a queue, and what was left in the one before.
+struct Ring {
+    completions: Completions,
+    left: Mutex<VecDeque<SOFTNDK_COMPLETION>>,
 }
 object!(Cq);
+
+impl Ring {
+    fn left(&self) -> MutexGuard<'_, VecDeque<SOFTNDK_COMPLETION>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Cq {
     /// A new one with room for `depth` completions.
     pub fn new(adapter: &Adapter, depth: u32) -> Result<Self> {
         let client = adapter.client();
+        let made = if client.path == Path::Rings { Completions::made(depth) } else { None };
+        let mappings: Vec<_> = made.iter().map(|(_, mapping)| *mapping).collect();
         let request = ND_CREATE_CQ {
             Version: ND_IOCTL_VERSION,
             QueueDepth: depth,
+            CeMappingCount: mappings.len() as u32,
+            CbMappingsOffset: size_of::<ND_CREATE_CQ>() as u32,
             AdapterHandle: adapter.handle(),
             ..ND_CREATE_CQ::ZERO
         };
-        let created: ND_RESOURCE_DESCRIPTOR = client.query(IOCTL_ND_CQ_CREATE, &request)?;
-        Ok(Self { object: Object::new(client, created.Handle, IOCTL_ND_CQ_FREE, &[&adapter.object]) })
+        let (handle, _) = client.query_with_rings(IOCTL_ND_CQ_CREATE, &request, &mappings)?;
+        let object = Object::new(client, handle, IOCTL_ND_CQ_FREE, &[&adapter.object]);
+        let ring = made.map(|(completions, _)| Arc::new(Ring { completions, left: Mutex::default() }));
+        Ok(Self { object, ring })
     }
 
     /// Changes the room it has.
     pub fn resize(&self, depth: u32) -> Result<()> {
+        let made = self.ring.as_ref().and_then(|ring| Completions::made(depth).map(|made| (ring, made)));
+        let mappings: Vec<_> = made.iter().map(|(_, (_, mapping))| *mapping).collect();
         let request = ND_CQ_MODIFY {
             Version: ND_IOCTL_VERSION,
             QueueDepth: depth,
+            CeMappingCount: mappings.len() as u32,
+            CbMappingsOffset: size_of::<ND_CQ_MODIFY>() as u32,
             CqHandle: self.handle(),
-            ..ND_CQ_MODIFY::ZERO
         };
-        self.object.client.query::<ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_CQ_MODIFY, &request).map(drop)
+        // Nobody polls meanwhile, so that the old ring is read to its end before the new one is.
+        let mut left = self.ring.as_ref().map(|ring| ring.left());
+        if let (Some(ring), Some(left)) = (&self.ring, &left)
+            && left.len() + ring.completions.waiting() > depth as usize
+            && depth > 0
+        {
+            return Err(Error::Refused { request: "a resize", status: STATUS_BUFFER_OVERFLOW });
+        }
+        self.object.client.query_with_rings(IOCTL_ND_CQ_MODIFY, &request, &mappings)?;
+        if let (Some((ring, (other, _))), Some(left)) = (made, &mut left) {
+            ring.completions.replace(other, |completion| left.push_back(completion));
+        }
+        Ok(())
     }
 
     /// Has notifications held back until `count` completions wait or `interval` microseconds are over.
@@ -98,6 +139,9 @@ impl Cq {
 
     /// Takes up to `most` completions. Fewer mean that the queue is empty.
     pub fn poll(&self, most: usize) -> Result<Vec<SOFTNDK_RESULT>> {
+        if let Some(ring) = &self.ring {
+            return self.poll_ring(ring, most);
+        }
         let request = SOFTNDK_POLL {
             Version: SOFTNDK_IOCTL_VERSION,
             MaxResults: u32::try_from(most).unwrap_or(u32::MAX),
@@ -115,6 +159,24 @@ impl Cq {
             });
         }
         Ok(results)
+    }
+
+    fn poll_ring(&self, ring: &Ring, most: usize) -> Result<Vec<SOFTNDK_RESULT>> {
+        let client = &self.object.client;
+        let mut left = ring.left();
+        let old = left.len().min(most);
+        let mut completions: Vec<_> = left.drain(..old).collect();
+        completions.extend(ring.completions.poll(client, self.handle(), most - old)?);
+        let result = |completion: &SOFTNDK_COMPLETION| SOFTNDK_RESULT {
+            Status: completion.Status,
+            BytesTransferred: completion.BytesTransferred,
+            QpHandle: client.handle_of(completion.QueuePairContext),
+            RequestContext: completion.RequestContext,
+            Type: completion.Type,
+            ProviderErrorCode: 0,
+            Output: completion.Output.into(),
+        };
+        Ok(completions.iter().map(result).collect())
     }
 
     /// Takes exactly `count` completions, waiting for them by armed notifications: poll, arm, poll, as the race rule of
@@ -145,6 +207,21 @@ impl Cq {
             results.extend(self.poll(count - results.len())?);
         }
         Ok(results)
+    }
+
+    /// Takes the next completion, waiting for it without an arm, which would change one that is there.
+    pub fn take_unarmed(&self) -> Result<SOFTNDK_RESULT> {
+        let after = self.object.client.patience;
+        let deadline = Instant::now() + after;
+        loop {
+            if let Some(result) = self.poll(1)?.pop() {
+                return Ok(result);
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Stalled { awaited: format!("a completion on CQ {:#x}", self.handle()), after });
+            }
+            thread::yield_now();
+        }
     }
 
     /// Takes exactly one completion.

@@ -10,11 +10,12 @@ mod listener;
 mod mr;
 mod mw;
 mod qp;
+mod rings;
 mod srq;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -34,6 +35,7 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_SUCCESS},
 };
 pub use qp::{Qp, QpSize};
+pub use rings::Path;
 pub use srq::Srq;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -49,21 +51,53 @@ pub struct Client {
     file: Box<dyn File>,
     patience: Duration,
     complaints: Complaints,
+    path: Path,
+    /// The handles of queue pairs with rings, by what their completions name them by.
+    contexts: Mutex<Vec<u64>>,
     abandoned: AtomicBool,
 }
 
 impl Client {
     /// Opens the device without sending anything.
-    pub fn open_bare(transport: &dyn Transport, patience: Duration, complaints: Complaints) -> Result<Arc<Self>> {
+    pub fn open_bare(
+        transport: &dyn Transport,
+        patience: Duration,
+        complaints: Complaints,
+        path: Path,
+    ) -> Result<Arc<Self>> {
         let file = transport.open().map_err(|status| Error::Refused { request: "opening the device", status })?;
-        Ok(Arc::new(Self { file, patience, complaints, abandoned: AtomicBool::new(false) }))
+        let (contexts, abandoned) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Arc::new(Self { file, patience, complaints, path, contexts, abandoned }))
     }
 
     /// Opens the device and makes the file a provider context: IOCTL_ND_PROVIDER_INIT.
-    pub fn open(transport: &dyn Transport, patience: Duration, complaints: Complaints) -> Result<Arc<Self>> {
-        let client = Self::open_bare(transport, patience, complaints)?;
+    pub fn open(
+        transport: &dyn Transport,
+        patience: Duration,
+        complaints: Complaints,
+        path: Path,
+    ) -> Result<Arc<Self>> {
+        let client = Self::open_bare(transport, patience, complaints, path)?;
         client.call(IOCTL_ND_PROVIDER_INIT, &nd_handle(0))?;
         Ok(client)
+    }
+
+    /// A name for the completions of a queue pair that is about to be made.
+    fn new_context(&self) -> u64 {
+        let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.push(0);
+        contexts.len() as u64 - 1
+    }
+
+    /// Whose name it is.
+    fn set_context(&self, context: u64, handle: u64) {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner)[context as usize] = handle;
+    }
+
+    /// The queue pair of that name; 0 if there never was one.
+    fn handle_of(&self, context: u64) -> u64 {
+        let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.get(context as usize).copied().unwrap_or(0)
     }
 
     /// How long to wait for anything that should happen.
