@@ -44,9 +44,9 @@ c_consts! { SOFTNDK_CODES: u32;
     IOCTL_SOFTNDK_MR_QUERY = softndk_control_code(9);
     /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: [`SOFTNDK_FILE_ID`].
     IOCTL_SOFTNDK_FILE_ID = softndk_control_code(10);
-    /// In: [`SOFTNDK_ATTACH`]. Out: nothing. As IOCTL_ND_PROVIDER_BIND_FILE, but sent on the second file, and by the identifier
-    /// of the first. STATUS_INVALID_HANDLE: no file of this process has it; STATUS_INVALID_DEVICE_STATE: the second file is in
-    /// use already.
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with the identifier of a file as its handle. Out: nothing. As
+    /// IOCTL_ND_PROVIDER_BIND_FILE, but sent on the second file, and by the identifier of the first. STATUS_INVALID_HANDLE: no
+    /// file that the process opened has it; STATUS_INVALID_DEVICE_STATE: the second file is in use already.
     IOCTL_SOFTNDK_ATTACH = softndk_control_code(11);
 }
 
@@ -169,18 +169,10 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x04 Reserved: u32,
     }
 
-    /// Names an open file to others of its process. Not to be guessed.
+    /// Names the provider context of an open file to others of its process.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-    struct SOFTNDK_FILE_ID, size 0x10 {
-        0x00 Id: [u64; 2],
-    }
-
-    /// Joins the provider context of the file with this identifier.
-    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-    struct SOFTNDK_ATTACH, size 0x18 {
-        0x00 Version: u32,
-        0x04 Reserved: u32,
-        0x08 Id: [u64; 2],
+    struct SOFTNDK_FILE_ID, size 0x8 {
+        0x00 Id: u64,
     }
 
     /// Asks for [`SOFTNDK_DIAGNOSTICS`].

@@ -25,7 +25,7 @@ use crate::cq_ring::{CqRing, Room};
 use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
 use crate::pd::shared;
-use crate::pended::{Event, Pended};
+use crate::pended::{Event, Pended, Sent};
 use crate::qp::Qp;
 use crate::ring::{descriptor, mappings, room_for_descriptor};
 use crate::{BackRef, Host, Ref, Request};
@@ -345,9 +345,9 @@ pub(crate) fn moderate<H: Host>(space: &Space<H>, request: &H::Request) -> Reply
 }
 
 /// Pends until the CQ is notified.
-pub(crate) fn notify<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let input: ND_CQ_NOTIFY = input(&request)?;
+        let input: ND_CQ_NOTIFY = input(&sent.request)?;
         if input.Type > ND_CQ_NOTIFY_SOLICITED {
             return Err(STATUS_INVALID_PARAMETER);
         }
@@ -356,7 +356,7 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS
     };
     let (kind, cq) = match prepare() {
         Ok(prepared) => prepared,
-        Err(status) => return finish(request, Err(status.into())),
+        Err(status) => return finish(sent.request, Err(status.into())),
     };
     let events = cq.ndk.keep();
     let event = match kind {
@@ -364,7 +364,7 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS
         ND_CQ_NOTIFY_SOLICITED if cq.has_ring() => Event::Solicited,
         _ => Event::Completion,
     };
-    let id = match space.pended.insert(request, events.handle, event, None) {
+    let id = match space.pended.insert(sent, events.handle, event, None) {
         Ok(id) => id,
         Err(status) => return status,
     };

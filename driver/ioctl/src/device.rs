@@ -3,8 +3,10 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
-use platform::{Arc, OutOfMemory};
+use platform::{Arc, OutOfMemory, SpinLock, Weak};
 
+use crate::file::Space;
+use crate::slab::Slab;
 use crate::{File, Host, Ref};
 
 /// One control device.
@@ -12,9 +14,18 @@ pub struct Device<H: Host> {
     shared: Ref<Shared<H>, H>,
 }
 
+/// At most 8192 provider contexts.
+const CHUNK: u32 = 256;
+const CHUNKS: usize = 32;
+
+/// Provider contexts by their identifiers.
+pub(crate) type Contexts<H> = Slab<Weak<Space<H>, <H as Host>::Platform>, <H as Host>::Platform, CHUNK, CHUNKS>;
+
 /// What a device and its files share; it lives until the last file is gone.
-pub(crate) struct Shared<H> {
+pub(crate) struct Shared<H: Host> {
     pub(crate) host: H,
+    /// Those of files that are not cleaned up.
+    pub(crate) contexts: SpinLock<Contexts<H>, H::Platform>,
     /// Open files.
     pub(crate) files: AtomicU32,
     /// Requests not yet completed.
@@ -29,6 +40,7 @@ impl<H: Host> Device<H> {
     pub fn new(host: H) -> Result<Self, OutOfMemory> {
         let shared = Arc::try_new(Shared {
             host,
+            contexts: SpinLock::<_, H::Platform>::new(Slab::new()),
             files: AtomicU32::new(0),
             pended: AtomicU32::new(0),
             requests: AtomicU64::new(0),
@@ -37,9 +49,10 @@ impl<H: Host> Device<H> {
         Ok(Self { shared })
     }
 
-    /// A new open of the device (IRP_MJ_CREATE). IRQL PASSIVE.
-    pub fn open(&self) -> Result<File<H>, NTSTATUS> {
-        File::new(self.shared.clone()).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
+    /// A new open of the device (IRP_MJ_CREATE), by the process with this number, which alone may send requests to it. Numbers
+    /// may be used again when all files of their process are cleaned up. IRQL PASSIVE.
+    pub fn open(&self, process: u64) -> Result<File<H>, NTSTATUS> {
+        File::new(self.shared.clone(), process).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
     }
 
     /// The host given to [`Device::new`].

@@ -19,9 +19,9 @@ use ndk_abi::nd_ioctl::{
     IOCTL_ND_SRQ_FREE, IOCTL_ND_SRQ_MODIFY, IOCTL_ND_SRQ_NOTIFY, METHOD_BUFFERED, ND_HANDLE,
 };
 use ndk_abi::softndk_ioctl::{
-    IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_FAST_MR_CREATE,
-    IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT,
-    IOCTL_SOFTNDK_TEST_SMB_DIRECT,
+    IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_DOORBELL,
+    IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_FILE_ID, IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_POLL,
+    IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED};
 use platform::Passive;
@@ -29,35 +29,35 @@ use platform::Passive;
 use crate::connector::Connector;
 use crate::cq::Cq;
 use crate::decode::{Reply, input};
-use crate::file::{Space, finish};
+use crate::file::{Opened, Space, finish};
 use crate::listener::Listener;
 use crate::mr::Mr;
+use crate::pended::Sent;
 use crate::qp::Qp;
 use crate::srq::Srq;
-use crate::{Host, Ref, Request, adapter, connector, cq, listener, mr, mw, pd, post, provider, qp, srq};
+use crate::{Host, Ref, Request, adapter, attach, connector, cq, listener, mr, mw, pd, post, provider, qp, srq};
 
 /// Serves a request: completes it or pends it.
-pub(crate) fn dispatch<H: Host>(space: &Ref<Space<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
+pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
     let code = request.code();
     if code != IOCTL_SOFTNDK_DIAGNOSTICS {
-        space.device.requests.fetch_add(1, Ordering::Relaxed);
+        by.device.requests.fetch_add(1, Ordering::Relaxed);
     }
-    match before_init(space, code, &mut request, passive) {
-        Some(reply) => return finish(request, reply),
-        None if !space.initialised.load(Ordering::Acquire) => {
-            return finish(request, Err(STATUS_INVALID_DEVICE_STATE.into()));
-        }
-        None => {}
+    if let Some(reply) = before_init(by, code, &mut request, passive) {
+        return finish(request, reply);
     }
+    let Some(space) = &by.space() else {
+        return finish(request, Err(STATUS_INVALID_DEVICE_STATE.into()));
+    };
     match code {
-        IOCTL_ND_CQ_NOTIFY => cq::notify(space, request),
-        IOCTL_ND_SRQ_NOTIFY => srq::notify(space, request, passive),
-        IOCTL_ND_CONNECTOR_CONNECT => connector::connect(space, request, passive),
-        IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => connector::complete_connect(space, request),
-        IOCTL_ND_CONNECTOR_ACCEPT => connector::accept(space, request),
-        IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT => connector::notify_disconnect(space, request),
-        IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(space, request),
-        IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => listener::get_connection_request(space, request),
+        IOCTL_ND_CQ_NOTIFY => cq::notify(space, Sent::new(request, by)),
+        IOCTL_ND_SRQ_NOTIFY => srq::notify(space, Sent::new(request, by), passive),
+        IOCTL_ND_CONNECTOR_CONNECT => connector::connect(space, Sent::new(request, by), passive),
+        IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => connector::complete_connect(space, Sent::new(request, by)),
+        IOCTL_ND_CONNECTOR_ACCEPT => connector::accept(space, Sent::new(request, by)),
+        IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT => connector::notify_disconnect(space, Sent::new(request, by)),
+        IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(space, Sent::new(request, by)),
+        IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => listener::get_connection_request(space, Sent::new(request, by)),
         _ => {
             let reply = serve(space, code, &mut request, passive);
             finish(request, reply)
@@ -66,17 +66,13 @@ pub(crate) fn dispatch<H: Host>(space: &Ref<Space<H>, H>, mut request: H::Reques
 }
 
 /// The codes that do not need PROVIDER_INIT, and those that no user may ever send.
-fn before_init<H: Host>(
-    space: &Ref<Space<H>, H>,
-    code: u32,
-    request: &mut H::Request,
-    passive: &Passive<'_>,
-) -> Option<Reply> {
+fn before_init<H: Host>(by: &Opened<H>, code: u32, request: &mut H::Request, passive: &Passive<'_>) -> Option<Reply> {
     Some(match code {
-        IOCTL_ND_PROVIDER_INIT => provider::init(space, request),
-        IOCTL_SOFTNDK_DIAGNOSTICS => provider::diagnostics(space, request),
-        IOCTL_SOFTNDK_TEST_PLANT => provider::plant(space, request),
-        IOCTL_SOFTNDK_TEST_SMB_DIRECT => provider::test_smb_direct(space, request, passive),
+        IOCTL_ND_PROVIDER_INIT => attach::init(by, request),
+        IOCTL_SOFTNDK_ATTACH => attach::attach(by, request),
+        IOCTL_SOFTNDK_DIAGNOSTICS => provider::diagnostics(&by.device, request),
+        IOCTL_SOFTNDK_TEST_PLANT => provider::plant(&by.device, request),
+        IOCTL_SOFTNDK_TEST_SMB_DIRECT => provider::test_smb_direct(&by.device, request, passive),
         _ if is_for_users(code) => return None,
         // Unknown ones, and those of kernel callers (NDK_MR_REGISTER, all of partitions), which come by
         // IRP_MJ_INTERNAL_DEVICE_CONTROL.
@@ -90,10 +86,12 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_SOFTNDK_POST => post::post(space, request, passive),
         IOCTL_SOFTNDK_DOORBELL => doorbell(space, request),
         IOCTL_SOFTNDK_MR_QUERY => mr::query(space, request),
+        IOCTL_SOFTNDK_FILE_ID => attach::file_id(space, request),
         IOCTL_SOFTNDK_SRQ_POST => post::srq_post(space, request),
         IOCTL_SOFTNDK_POLL => cq::poll(space, request),
         IOCTL_SOFTNDK_CQ_MODERATE => cq::moderate(space, request),
         IOCTL_SOFTNDK_FAST_MR_CREATE => mr::create_fast(space, request, passive),
+        IOCTL_ND_PROVIDER_BIND_FILE => attach::bind_file(space, request, passive),
         IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST => provider::query_address_list(space, request),
         IOCTL_ND_PROVIDER_RESOLVE_ADDRESS => provider::resolve_address(space, request),
         IOCTL_ND_ADAPTER_OPEN => adapter::open(space, request, passive),
@@ -136,7 +134,7 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_ND_QP_CREATE_WITH_SRQ => qp::create_with_srq(space, request, passive),
         IOCTL_ND_QP_FREE => qp::free(space, request),
         IOCTL_ND_QP_FLUSH => qp::flush(space, request),
-        // PROVIDER_BIND_FILE, and affinities, which NDKPI takes but does not give back.
+        // Affinities, which NDKPI takes but does not give back.
         _ => Err(STATUS_NOT_SUPPORTED.into()),
     }
 }
@@ -156,7 +154,7 @@ fn is_for_users(code: u32) -> bool {
             | IOCTL_ND_LISTENER_CREATE..=IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST
             | IOCTL_ND_QP_CREATE..=IOCTL_ND_QP_FLUSH
             | IOCTL_SOFTNDK_POST..=IOCTL_SOFTNDK_FAST_MR_CREATE
-            | IOCTL_SOFTNDK_CQ_MODERATE..=IOCTL_SOFTNDK_MR_QUERY
+            | IOCTL_SOFTNDK_CQ_MODERATE..=IOCTL_SOFTNDK_FILE_ID
     ) && code & 3 == METHOD_BUFFERED
 }
 

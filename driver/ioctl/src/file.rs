@@ -1,9 +1,12 @@
-//! One open file: a handle space and the requests it pended.
+//! Open files, and the provider contexts that they are of: a handle space, and the requests that wait.
+//!
+//! A file has a context of its own by PROVIDER_INIT, or shares that of another file ([`crate::attach`]), to which requests
+//! come by several files then. The context ends with the file that it began with.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
-use platform::{Arc, Event, OutOfMemory, Passive};
+use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS};
+use platform::{Arc, Event, OutOfMemory, Passive, SpinLock};
 
 use crate::decode::{Failure, Reply};
 use crate::device::Shared;
@@ -19,82 +22,153 @@ use ndk_consumer::OpenAdapters;
 /// The host keeps it (in `FileObject->FsContext`) from IRP_MJ_CREATE to IRP_MJ_CLOSE and drops it then; all methods may
 /// be called at the same time from several threads.
 pub struct File<H: Host> {
-    space: Ref<Space<H>, H>,
-    /// A cleanup has begun.
-    cleaning: AtomicBool,
-    /// It is done.
+    pub(crate) opened: Ref<Opened<H>, H>,
+    /// The cleanup is done.
     clean: Ref<Event<H::Platform>, H>,
 }
 
-/// What a file owns. NDK callbacks refer to it, so it may outlive the file a little.
+/// What requests know of the file they came by.
+pub(crate) struct Opened<H: Host> {
+    pub(crate) device: Ref<Shared<H>, H>,
+    /// The process that opened it.
+    pub(crate) process: u64,
+    joined: SpinLock<Option<Joined<H>>, H::Platform>,
+    /// A cleanup has begun.
+    cleaning: AtomicBool,
+}
+
+/// The provider context of a file.
+struct Joined<H: Host> {
+    space: Ref<Space<H>, H>,
+    /// It began with this file, and ends with it.
+    is_own: bool,
+}
+
+/// A provider context. NDK callbacks refer to it, so it may outlive its files a little.
 pub(crate) struct Space<H: Host> {
     pub(crate) device: Ref<Shared<H>, H>,
-    /// PROVIDER_INIT has come.
-    pub(crate) initialised: AtomicBool,
+    /// What names it to [`crate::attach`].
+    pub(crate) id: u64,
+    /// The process whose it is.
+    pub(crate) process: u64,
     pub(crate) handles: Handles<H>,
     pub(crate) pended: PendedRequests<H>,
     pub(crate) adapters: OpenAdapters<H::Platform>,
 }
 
 impl<H: Host> File<H> {
-    pub(crate) fn new(device: Ref<Shared<H>, H>) -> Result<Self, OutOfMemory> {
-        let space = Arc::try_new(Space {
-            initialised: AtomicBool::new(false),
-            handles: Handles::new(),
-            pended: PendedRequests::new(device.clone()),
-            adapters: OpenAdapters::default(),
+    pub(crate) fn new(device: Ref<Shared<H>, H>, process: u64) -> Result<Self, OutOfMemory> {
+        let opened = Arc::try_new(Opened {
             device,
+            process,
+            joined: SpinLock::<_, H::Platform>::new(None),
+            cleaning: AtomicBool::new(false),
         })?;
-        let file = Self { cleaning: AtomicBool::new(false), clean: Event::new()?, space };
-        file.space.device.files.fetch_add(1, Ordering::Relaxed);
+        let file = Self { clean: Event::new()?, opened };
+        file.opened.device.files.fetch_add(1, Ordering::Relaxed);
         Ok(file)
     }
 
     /// Serves a request: completes it or pends it. Returns what the dispatch routine has to return: the status the
     /// request was completed with, or STATUS_PENDING.
     pub fn dispatch(&self, request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
-        dispatch::dispatch(&self.space, request, passive)
+        dispatch::dispatch(&self.opened, request, passive)
     }
 
     /// The cancel routine of a pended request: completes it. `id` is what [`Request::pend`] got. IRQL <= DISPATCH, no lock
     /// held.
     pub fn cancel(&self, id: u64) {
-        if let Some(pended) = self.space.pended.cancelled(id) {
+        if let Some(pended) = self.opened.space().and_then(|space| space.pended.cancelled(id)) {
             pended.cancel();
         }
     }
 
-    /// The last handle is closed (IRP_MJ_CLEANUP): cancels what is pended, closes all objects, waits until they are gone.
-    /// When it returns no memory of the user is locked.
+    /// The last handle is closed (IRP_MJ_CLEANUP): cancels what came by this file and is pended; if the context began with it,
+    /// what came by others too, closes all objects and waits until they are gone. When it returns no memory of that context's
+    /// user is locked.
     ///
-    /// Requests may still be in progress; later ones that name or want a handle get STATUS_DEVICE_REMOVED. To be called once
-    /// at least: also before that, when the device goes or the process ends. The first call does the work, others wait for it.
+    /// Requests may still be in progress; later ones that name or want a handle of a context that has ended get
+    /// STATUS_DEVICE_REMOVED. To be called once at least: also before that, when the device goes or the process ends. The first
+    /// call does the work, others wait for it.
     pub fn cleanup(&self, passive: &Passive<'_>) {
-        if self.cleaning.swap(true, Ordering::AcqRel) {
+        let opened = &self.opened;
+        if opened.cleaning.swap(true, Ordering::AcqRel) {
             return self.clean.wait(passive);
         }
-        let space = &self.space;
-        space.handles.close();
-        // In order of issue; a request that is being pended now ends with its object, below.
-        space.cancel_all(|_| true);
-        // Connections end before the queues they feed.
-        space.close_objects(|object| matches!(object, Object::Connector(_) | Object::Listener(_)), passive);
-        space.close_objects(|object| matches!(object, Object::Qp(_)), passive);
-        // Windows let go of their regions, whose memory can be unlocked here then.
-        space.close_objects(|object| matches!(object, Object::Mw(_)), passive);
-        space.close_objects(|_| true, passive);
-        space.adapters.close_all(&space.device.host, passive);
+        let joined = opened.joined.lock();
+        let context = joined.as_ref().map(|joined| (joined.space.clone(), joined.is_own));
+        drop(joined);
+        match context {
+            Some((space, true)) => space.end(passive),
+            // In order of issue. What is being pended now is refused.
+            Some((space, false)) => space.cancel_all(|pended| Arc::ptr_eq(&pended.by, opened)),
+            None => {}
+        }
         self.clean.set();
     }
 }
 
 impl<H: Host> Drop for File<H> {
     fn drop(&mut self) {
-        self.space.device.files.fetch_sub(1, Ordering::Relaxed);
+        self.opened.device.files.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<H: Host> Opened<H> {
+    /// The provider context, if it has one.
+    pub(crate) fn space(&self) -> Option<Ref<Space<H>, H>> {
+        self.joined.lock().as_ref().map(|joined| joined.space.clone())
+    }
+
+    /// Makes it a file of a provider context. STATUS_INVALID_DEVICE_STATE: it is one already; STATUS_DEVICE_REMOVED: it was
+    /// cleaned up.
+    pub(crate) fn join(&self, space: &Ref<Space<H>, H>, is_own: bool) -> Result<(), NTSTATUS> {
+        let mut joined = self.joined.lock();
+        if joined.is_some() {
+            return Err(STATUS_INVALID_DEVICE_STATE);
+        }
+        // A cleanup that has begun may not look any more.
+        if self.is_closing() {
+            return Err(STATUS_DEVICE_REMOVED);
+        }
+        *joined = Some(Joined { space: space.clone(), is_own });
+        Ok(())
+    }
+
+    /// Whether nothing that comes by it may pend any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.cleaning.load(Ordering::Acquire)
     }
 }
 
 impl<H: Host> Space<H> {
+    pub(crate) fn new(device: Ref<Shared<H>, H>, id: u64, process: u64) -> Self {
+        Self {
+            id,
+            process,
+            handles: Handles::new(),
+            pended: PendedRequests::new(device.clone()),
+            adapters: OpenAdapters::default(),
+            device,
+        }
+    }
+
+    /// Its file is closed.
+    fn end(&self, passive: &Passive<'_>) {
+        let named = self.device.contexts.lock().remove(self.id);
+        drop(named);
+        self.handles.close();
+        // In order of issue; a request that is being pended now ends with its object, below.
+        self.cancel_all(|_| true);
+        // Connections end before the queues they feed.
+        self.close_objects(|object| matches!(object, Object::Connector(_) | Object::Listener(_)), passive);
+        self.close_objects(|object| matches!(object, Object::Qp(_)), passive);
+        // Windows let go of their regions, whose memory can be unlocked here then.
+        self.close_objects(|object| matches!(object, Object::Mw(_)), passive);
+        self.close_objects(|_| true, passive);
+        self.adapters.close_all(&self.device.host, passive);
+    }
+
     /// Cancels, in order of issue, the requests that `wanted` accepts.
     pub(crate) fn cancel_all(&self, wanted: impl Fn(&Pended<H>) -> bool) {
         self.pended.take_all(wanted, Pended::cancel);

@@ -9,6 +9,8 @@ use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
 use ndk_consumer::{AdapterSource, Pinned};
 use platform::{Passive, Platform};
 
+use crate::File;
+
 /// The kernel around one control device, which serves one adapter.
 ///
 /// # Safety
@@ -38,6 +40,18 @@ pub unsafe trait Host: AdapterSource + Send + Sync + 'static {
         write: bool,
         passive: &Passive<'_>,
     ) -> Result<Self::Pinned, NTSTATUS>;
+
+    /// Gives `share` the file behind a handle of the process that sent `request`, which is the current one. The handle is untrusted:
+    /// STATUS_INVALID_HANDLE or STATUS_OBJECT_TYPE_MISMATCH if it is not one of a file of this driver.
+    fn file_of_handle<R>(
+        &self,
+        request: &Self::Request,
+        handle: u64,
+        passive: &Passive<'_>,
+        share: impl FnOnce(&File<Self>) -> R,
+    ) -> Result<R, NTSTATUS>
+    where
+        Self: Sized;
 
     /// Fills in what the whole driver knows: `DriverVersion`, the object counts (`Adapters` to `SharedEndpoints`),
     /// `PinnedBytes`, `PoolBytes`. IRQL PASSIVE.

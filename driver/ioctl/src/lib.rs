@@ -19,6 +19,7 @@
 )]
 
 mod adapter;
+mod attach;
 mod connector;
 mod cq;
 mod cq_ring;

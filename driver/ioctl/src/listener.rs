@@ -15,7 +15,7 @@ use crate::connector::{Connection, Connector, Link, bindable, room_for_address};
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::{Space, finish};
 use crate::pd::shared;
-use crate::pended::{Event, Pended};
+use crate::pended::{Event, Pended, Sent};
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, ConnectRequested, Owned};
 
@@ -215,9 +215,9 @@ pub(crate) fn get_address<H: Host>(space: &Space<H>, request: &mut H::Request) -
 }
 
 /// Pends until a peer wants to connect; the connector has its request then.
-pub(crate) fn get_connection_request<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+pub(crate) fn get_connection_request<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let input: ND_GET_CONNECTION_REQUEST = input(&request)?;
+        let input: ND_GET_CONNECTION_REQUEST = input(&sent.request)?;
         let listener: Arc<Listener<H>, _> = space.handles.get(input.ListenerHandle)?;
         let connector: Arc<Connector<H>, _> = space.handles.get(input.ConnectorHandle)?;
         same_adapter::<H>(&listener.ndk.keep().adapter, &connector.adapter)?;
@@ -229,11 +229,11 @@ pub(crate) fn get_connection_request<H: Host>(space: &Space<H>, request: H::Requ
     };
     let (listener, connector) = match prepare() {
         Ok(prepared) => prepared,
-        Err(status) => return finish(request, Err(NTSTATUS::into(status))),
+        Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
     let events = listener.ndk.keep();
     let wanted = Some(connector.clone());
-    let id = match space.pended.insert(request, events.handle, Event::ConnectionRequest, wanted) {
+    let id = match space.pended.insert(sent, events.handle, Event::ConnectionRequest, wanted) {
         Ok(id) => id,
         Err(status) => {
             connector.abandon(Event::ConnectionRequest);

@@ -10,6 +10,7 @@ use platform::SpinLock;
 
 use crate::connector::Connector;
 use crate::device::Shared;
+use crate::file::Opened;
 use crate::slab::Slab;
 use crate::{Host, Ref, Request};
 
@@ -38,9 +39,23 @@ pub(crate) enum Event {
     Disconnected,
 }
 
+/// A request that may wait, and the file that it came by.
+pub(crate) struct Sent<H: Host> {
+    pub(crate) request: H::Request,
+    by: Ref<Opened<H>, H>,
+}
+
+impl<H: Host> Sent<H> {
+    pub(crate) fn new(request: H::Request, by: &Ref<Opened<H>, H>) -> Self {
+        Self { request, by: by.clone() }
+    }
+}
+
 /// A request that waits.
 pub(crate) struct Pended<H: Host> {
     request: H::Request,
+    /// The file that the request came by.
+    pub(crate) by: Ref<Opened<H>, H>,
     /// The handle of the object that the request was sent to.
     pub(crate) owner: u64,
     pub(crate) event: Event,
@@ -81,12 +96,13 @@ impl<H: Host> PendedRequests<H> {
     /// status is for the dispatch routine to return.
     pub(crate) fn insert(
         &self,
-        request: H::Request,
+        sent: Sent<H>,
         owner: u64,
         event: Event,
         connector: Option<Ref<Connector<H>, H>>,
     ) -> Result<u64, NTSTATUS> {
-        let pended = Pended { request, owner, event, connector };
+        let Sent { request, by } = sent;
+        let pended = Pended { request, by, owner, event, connector };
         let mut table = self.table.lock();
         let id = match table.entries.reserve() {
             Ok(id) => id,
@@ -105,7 +121,9 @@ impl<H: Host> PendedRequests<H> {
         }
         table.last = Some(id);
         self.device.pended.fetch_add(1, Ordering::Relaxed);
-        if table.entries.get(id).is_none_or(|entry| entry.pended.request.pend(id)) {
+        // Whoever cleans the file up looks here next.
+        let pend = |entry: &mut Entry<H>| !entry.pended.by.is_closing() && entry.pended.request.pend(id);
+        if table.entries.get(id).is_none_or(pend) {
             return Ok(id);
         }
         let pended = table.unlink(id);

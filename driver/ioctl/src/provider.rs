@@ -10,22 +10,14 @@ use ndk_abi::softndk_ioctl::{
     SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PLANT, SOFTNDK_TEST_SMB_DIRECT,
     SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
-use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS};
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_SUCCESS};
 use platform::Passive;
 use zerocopy::IntoBytes;
 
 use crate::decode::{Reply, input, output, overflow, room_for};
+use crate::device::Shared;
 use crate::file::Space;
 use crate::{Host, Request};
-
-/// Makes the file one of the protocol.
-pub(crate) fn init<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
-    input::<ND_HANDLE>(request)?;
-    if space.initialised.swap(true, Ordering::AcqRel) {
-        return Err(STATUS_INVALID_DEVICE_STATE.into());
-    }
-    Ok(0)
-}
 
 pub(crate) fn query_address_list<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
@@ -73,10 +65,9 @@ pub(crate) fn local_address<H: Host>(space: &Space<H>, like: IpAddr) -> Option<I
 }
 
 /// What is alive in the driver.
-pub(crate) fn diagnostics<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn diagnostics<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
     input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
     room_for::<SOFTNDK_DIAGNOSTICS>(request)?;
-    let device = &space.device;
     let mut diagnostics = SOFTNDK_DIAGNOSTICS::ZERO;
     device.host.diagnose(&mut diagnostics);
     diagnostics.Version = SOFTNDK_IOCTL_VERSION;
@@ -89,16 +80,16 @@ pub(crate) fn diagnostics<H: Host>(space: &Space<H>, request: &mut H::Request) -
 }
 
 /// The test consumer.
-pub(crate) fn test_smb_direct<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn test_smb_direct<H: Host>(device: &Shared<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: SOFTNDK_TEST_SMB_DIRECT = input(request)?;
     room_for::<SOFTNDK_TEST_SMB_DIRECT_RESULT>(request)?;
-    output(request, &space.device.host.test_smb_direct(input.Scenario, passive)?)
+    output(request, &device.host.test_smb_direct(input.Scenario, passive)?)
 }
 
 /// A planted fault, in builds made to be caught.
-pub(crate) fn plant<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn plant<H: Host>(device: &Shared<H>, request: &H::Request) -> Reply {
     let input: SOFTNDK_TEST_PLANT = input(request)?;
-    match space.device.host.plant(input.Kind) {
+    match device.host.plant(input.Kind) {
         STATUS_SUCCESS => Ok(0),
         status => Err(NTSTATUS::into(status)),
     }

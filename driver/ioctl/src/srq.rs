@@ -14,7 +14,7 @@ use crate::cq::preference;
 use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
 use crate::pd::{Pd, shared};
-use crate::pended::Event;
+use crate::pended::{Event, Sent};
 use crate::post::srq_carry_out;
 use crate::ring::{descriptor, descriptor_with, mappings, room_for_descriptor};
 use crate::work_ring::{MAX_SERVES, Next, STALLED_MICROSECONDS, WorkRing};
@@ -214,14 +214,14 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
 }
 
 /// Pends until fewer receives than the threshold are left, or the SRQ fails.
-pub(crate) fn notify<H: Host>(space: &Space<H>, request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
-    let prepare = || space.handles.get::<Srq<H>>(input::<ND_HANDLE>(&request)?.Handle);
+pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
+    let prepare = || space.handles.get::<Srq<H>>(input::<ND_HANDLE>(&sent.request)?.Handle);
     let srq = match prepare() {
         Ok(srq) => srq,
-        Err(status) => return finish(request, Err(status.into())),
+        Err(status) => return finish(sent.request, Err(status.into())),
     };
     let events = srq.ndk.keep();
-    let id = match space.pended.insert(request, events.handle, Event::SrqLow, None) {
+    let id = match space.pended.insert(sent, events.handle, Event::SrqLow, None) {
         Ok(id) => id,
         Err(status) => return status,
     };

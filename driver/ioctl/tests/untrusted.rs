@@ -144,7 +144,7 @@ fn codes_for_others_and_for_later_are_refused() {
     for code in refused {
         assert_eq!(user.send_bytes(code, &zeros, 256).wait(), STATUS_INVALID_DEVICE_REQUEST, "{code:#x}");
     }
-    let later = [IOCTL_ND_PROVIDER_BIND_FILE, IOCTL_ND_CQ_GET_AFFINITY, IOCTL_ND_SRQ_GET_AFFINITY];
+    let later = [IOCTL_ND_CQ_GET_AFFINITY, IOCTL_ND_SRQ_GET_AFFINITY];
     for code in later {
         assert_eq!(user.send_bytes(code, &zeros, 256).wait(), STATUS_NOT_SUPPORTED, "{code:#x}");
     }

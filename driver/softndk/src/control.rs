@@ -25,9 +25,10 @@ use ndk_abi::{
 };
 use platform::{Arc, Passive};
 use wdk_sys::{
+    _MODE::UserMode,
     BOOLEAN, FILE_OBJECT, HANDLE, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL,
-    IRP_MJ_MAXIMUM_FUNCTION,
-    ntddk::{PsGetCurrentProcessId, PsSetCreateProcessNotifyRoutine},
+    IRP_MJ_MAXIMUM_FUNCTION, POBJECT_TYPE,
+    ntddk::{ObReferenceObjectByHandle, ObfDereferenceObject, PsGetCurrentProcessId, PsSetCreateProcessNotifyRoutine},
 };
 
 use crate::{
@@ -41,6 +42,13 @@ use crate::{
     registry::Registry,
     unicode::{unicode_string, wide},
 };
+
+#[link(name = "ntoskrnl")]
+unsafe extern "C" {
+    /// The type of file objects (wdm.h). Declared here, with the library it is imported from: data needs an import of its own, which
+    /// the declaration of the crates does not ask for.
+    static IoFileObjectType: *const POBJECT_TYPE;
+}
 
 /// `FILE_DEVICE_SECURE_OPEN` of wdm.h: the device's security descriptor holds for names below it too.
 const SECURE_OPEN: u32 = 0x100;
@@ -69,16 +77,25 @@ struct OpenFile {
 
 /// The control device and what depends on it.
 struct Control {
-    /// What NDIS calls the device, while there is one.
-    handle: Option<Handle>,
+    /// The device, while there is one.
+    device: Option<Registered>,
     /// One for each adapter. The first serves new opens.
     adapters: Registry<ControlDevice>,
     /// Open files that are not cleaned up, of adapters that are gone too.
     files: Registry<OpenFile>,
 }
 
+/// The device object, and what NDIS calls it.
+struct Registered {
+    object: *mut c_void,
+    handle: Handle,
+}
+
+// SAFETY: the object is only compared.
+unsafe impl Send for Registered {}
+
 static CONTROL: Mutex<Control> =
-    Mutex::new(Control { handle: None, adapters: Registry::new(), files: Registry::new() });
+    Mutex::new(Control { device: None, adapters: Registry::new(), files: Registry::new() });
 
 /// An adapter's part of the control device, to be given to [`remove`] once.
 #[derive(Clone)]
@@ -95,9 +112,9 @@ pub(crate) fn add(host: KernelHost, passive: &Passive<'_>) -> Result<Registratio
     let device = nd_ioctl::Device::new(host).and_then(Arc::try_new).map_err(|_| NDIS_STATUS_RESOURCES)?;
     let mut control = CONTROL.lock();
     control.adapters.insert(device.clone()).map_err(|_| NDIS_STATUS_RESOURCES)?;
-    if control.handle.is_none() {
+    if control.device.is_none() {
         match register(passive) {
-            Ok(handle) => control.handle = Some(handle),
+            Ok(registered) => control.device = Some(registered),
             Err(status) => {
                 control.adapters.remove(&device);
                 control.adapters.shrink();
@@ -125,7 +142,7 @@ pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
     close_files(&registration, passive);
     let mut control = CONTROL.lock();
     if control.adapters.iter().next().is_none()
-        && let Some(Handle(handle)) = control.handle.take()
+        && let Some(Registered { handle: Handle(handle), .. }) = control.device.take()
     {
         // SAFETY: registered by `register`, deregistered once. File objects keep the device object as long as they need.
         unsafe { ndis::NdisDeregisterDeviceEx(handle) };
@@ -179,7 +196,7 @@ pub(crate) fn current_process() -> usize {
 }
 
 /// Makes the device.
-fn register(_passive: &Passive<'_>) -> Result<Handle, NDIS_STATUS> {
+fn register(_passive: &Passive<'_>) -> Result<Registered, NDIS_STATUS> {
     let mut name = unicode_string(wide!(r"\Device\SoftNdk"));
     let mut link = unicode_string(wide!(r"\DosDevices\SoftNdk"));
     // Full access for SYSTEM and administrators, none for anybody else; nothing is inherited.
@@ -209,7 +226,7 @@ fn register(_passive: &Passive<'_>) -> Result<Handle, NDIS_STATUS> {
     // insists on.
     // SAFETY: the device object just made; its characteristics are read by the I/O manager at opens only.
     unsafe { (*device).Characteristics |= SECURE_OPEN };
-    Ok(Handle(handle))
+    Ok(Registered { object: device.cast(), handle: Handle(handle) })
 }
 
 /// IRP_MJ_CREATE.
@@ -235,9 +252,9 @@ fn open(irp: &Irp) -> Result<(), NTSTATUS> {
     }
     let mut control = CONTROL.lock();
     let device = control.adapters.iter().next().cloned().ok_or(STATUS_DEVICE_REMOVED)?;
-    let file = device.open()?;
-    let open = Arc::try_new(OpenFile { process: current_process(), device, file })
-        .map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+    let process = current_process();
+    let file = device.open(process as u64)?;
+    let open = Arc::try_new(OpenFile { process, device, file }).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
     control.files.insert(open.clone()).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
     // SAFETY: this device's file objects are this driver's to put a context in; nobody reads it before the create ends.
     unsafe { (*file_object).FsContext = Arc::into_raw(open).cast_mut().cast() };
@@ -267,6 +284,35 @@ unsafe fn left_reference(file_object: *mut FILE_OBJECT) -> Option<ManuallyDrop<A
     // SAFETY: `open` left a reference there.
     let left = unsafe { Arc::from_raw(context.cast_const().cast()) };
     Some(ManuallyDrop::new(left))
+}
+
+/// Gives `share` the file behind a handle of the current process. STATUS_INVALID_HANDLE or STATUS_OBJECT_TYPE_MISMATCH: it is none
+/// of this device.
+pub(crate) fn file_of_handle<R>(
+    handle: u64,
+    share: impl FnOnce(&nd_ioctl::File<KernelHost>) -> R,
+    _passive: &Passive<'_>,
+) -> Result<R, NTSTATUS> {
+    let mut file_object = null_mut();
+    // SAFETY: set by the loader, to a variable of the kernel.
+    let file_type = unsafe { *IoFileObjectType };
+    // SAFETY: a place for the result; as the request is from user mode, so is the handle; PASSIVE_LEVEL by the token. No access is
+    // asked for: what it allows is checked for each request.
+    let status = NTSTATUS(unsafe {
+        ObReferenceObjectByHandle(handle as HANDLE, 0, file_type, UserMode as i8, &raw mut file_object, null_mut())
+    });
+    if status != STATUS_SUCCESS {
+        return Err(status);
+    }
+    let file_object = file_object.cast::<FILE_OBJECT>();
+    // SAFETY: an object of the type that was asked for, referenced.
+    let device = unsafe { (*file_object).DeviceObject };
+    let is_ours = CONTROL.lock().device.as_ref().is_some_and(|ours| ours.object == device.cast());
+    // SAFETY: of this device, and referenced, so that it is not closed.
+    let open = if is_ours { unsafe { open_file(file_object) } } else { None };
+    // SAFETY: referenced above.
+    unsafe { ObfDereferenceObject(file_object.cast()) };
+    Ok(share(&open.ok_or(STATUS_INVALID_HANDLE)?.file))
 }
 
 /// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL, in the requestor's process.

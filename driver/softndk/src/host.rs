@@ -18,7 +18,7 @@ use platform::{Arc, Passive};
 use smb_direct::Consumer;
 
 use crate::{
-    control::current_process,
+    control::{self, current_process},
     entry,
     irp::ControlRequest,
     pin::{self, PinnedMemory},
@@ -99,6 +99,16 @@ unsafe impl nd_ioctl::Host for KernelHost {
         passive: &Passive<'_>,
     ) -> Result<PinnedMemory, NTSTATUS> {
         PinnedMemory::lock(address, length, write, passive)
+    }
+
+    fn file_of_handle<R>(
+        &self,
+        _request: &ControlRequest,
+        handle: u64,
+        passive: &Passive<'_>,
+        share: impl FnOnce(&nd_ioctl::File<Self>) -> R,
+    ) -> Result<R, NTSTATUS> {
+        control::file_of_handle(handle, share, passive)
     }
 
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {

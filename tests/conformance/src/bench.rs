@@ -3,11 +3,11 @@
 use std::{cell::RefCell, net::SocketAddr, sync::Arc, thread, time::Duration, time::Instant};
 
 use anyhow::{Context as _, anyhow};
-use ndk_abi::softndk_ioctl::SOFTNDK_DIAGNOSTICS;
+use ndk_abi::softndk_ioctl::{IOCTL_SOFTNDK_ATTACH, SOFTNDK_DIAGNOSTICS};
 
 use crate::{
     Transport,
-    client::{Client, Path},
+    client::{Client, Path, nd_handle},
     complaints::Complaints,
     error,
 };
@@ -87,6 +87,13 @@ impl<'t> Bench<'t> {
     /// A new file of the device to which nothing was sent yet.
     pub fn bare_client(&self) -> error::Result<Arc<Client>> {
         Client::open_bare(self.transport, self.patience, self.complaints.clone(), self.path)
+    }
+
+    /// A second file of a client's provider context.
+    pub fn second(&self, first: &Client) -> error::Result<Arc<Client>> {
+        let second = self.bare_client()?;
+        second.call(IOCTL_SOFTNDK_ATTACH, &nd_handle(first.file_id()?))?;
+        Ok(second)
     }
 
     /// A local IPv4 address of the device, with port 0.

@@ -5,10 +5,11 @@
 #![expect(unsafe_code, reason = "implements nd-ioctl's unsafe traits: adapters and pinned memory go by pointer")]
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ptr::NonNull,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -19,7 +20,7 @@ use nd_ioctl::{AdapterSource, Device, Host, Pinned};
 use ndk_abi::{
     ndkpi::{NDK_ADAPTER, NDK_VERSION},
     softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_TEST_SMB_DIRECT_RESULT},
-    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_NOT_SUPPORTED},
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE, STATUS_NOT_SUPPORTED},
     wdm::MDL,
 };
 use ndk_provider::Provider;
@@ -75,7 +76,7 @@ impl Simulated {
         let session = simkernel::boot();
         let provider = Provider::new(&ADDRESSES).expect("memory for a simulated adapter");
         let consumer = test_consumer.then(Consumer::default);
-        let host = SimHost { provider, pinned: Arc::new(AtomicU64::new(0)), consumer };
+        let host = SimHost { provider, pinned: Arc::new(AtomicU64::new(0)), consumer, handles: Mutex::default() };
         let device = Device::new(host).expect("memory for a control device");
         Self { device, complaints: Complaints::default(), session }
     }
@@ -93,8 +94,12 @@ impl Transport for Simulated {
     }
 
     fn open(&self) -> Result<Box<dyn transport::File>, NTSTATUS> {
-        let file = self.device.open()?;
-        Ok(Box::new(SimFile { file: Arc::new(file), complaints: self.complaints.clone() }))
+        let file = Arc::new(self.device.open(std::process::id().into())?);
+        let mut handles = self.device.host().handles();
+        let handle = handles.last_key_value().map_or(0, |(last, _)| *last) + 4;
+        handles.insert(handle, Arc::downgrade(&file));
+        drop(handles);
+        Ok(Box::new(SimFile { file, handle, complaints: self.complaints.clone() }))
     }
 
     fn close(self: Box<Self>) -> Vec<String> {
@@ -115,6 +120,16 @@ struct SimHost {
     /// Bytes.
     pinned: Arc<AtomicU64>,
     consumer: Option<Consumer<Self>>,
+    handles: Mutex<Handles>,
+}
+
+/// The handles of the process, which has open files only.
+type Handles = BTreeMap<u64, Weak<nd_ioctl::File<SimHost>>>;
+
+impl SimHost {
+    fn handles(&self) -> MutexGuard<'_, Handles> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
@@ -157,6 +172,17 @@ unsafe impl Host for SimHost {
         let mdl = unsafe { Mdl::lock(bytes, length) };
         self.pinned.fetch_add(length as u64, Ordering::Relaxed);
         Ok(SimPinned { mdl, length, total: self.pinned.clone(), _region: region })
+    }
+
+    fn file_of_handle<R>(
+        &self,
+        _: &SimRequest,
+        handle: u64,
+        _: &Passive<'_>,
+        share: impl FnOnce(&nd_ioctl::File<Self>) -> R,
+    ) -> Result<R, NTSTATUS> {
+        let file = self.handles().get(&handle).and_then(Weak::upgrade);
+        Ok(share(&*file.ok_or(STATUS_INVALID_HANDLE)?))
     }
 
     fn test_smb_direct(
@@ -233,6 +259,7 @@ impl Drop for SimPinned {
 /// An open file. Requests in flight hold the inner one, as they hold a FILE_OBJECT.
 struct SimFile {
     file: Arc<nd_ioctl::File<SimHost>>,
+    handle: u64,
     complaints: Complaints,
 }
 
@@ -251,6 +278,10 @@ impl transport::File for SimFile {
             self.complaints.note(format!("the dispatch routine did not return for code {code:#x}"));
         }
         Box::new(InFlight { call, file: self.file.clone() })
+    }
+
+    fn handle(&self) -> Option<u64> {
+        Some(self.handle)
     }
 }
 

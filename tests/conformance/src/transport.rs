@@ -23,6 +23,9 @@ pub trait Transport {
 pub trait File: Send + Sync {
     /// Begins a METHOD_BUFFERED request. `output_length` is the size of the output buffer, in bytes.
     fn submit(&self, code: u32, input: &[u8], output_length: usize) -> Box<dyn Pending>;
+
+    /// Its HANDLE, where drivers can make something of one: Wine's ObReferenceObjectByHandle knows no handles of clients.
+    fn handle(&self) -> Option<u64>;
 }
 
 /// A request on its way. Dropping one that has not completed cancels it.

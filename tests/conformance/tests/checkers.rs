@@ -109,6 +109,10 @@ impl File for FaultyFile {
         let state = self.state.clone();
         Box::new(FaultyRequest { inner, fault: self.fault, code, room: output_length, state, changed: None })
     }
+
+    fn handle(&self) -> Option<u64> {
+        self.inner.handle()
+    }
 }
 
 impl FaultyFile {

@@ -84,7 +84,8 @@ impl Transport for Device {
     fn open(&self) -> Result<Box<dyn File>, NTSTATUS> {
         let handle = open_device()?;
         let call = self.control_call();
-        Ok(Box::new(OpenFile { handle: Arc::new(handle), call, complaints: self.complaints.clone() }))
+        let complaints = self.complaints.clone();
+        Ok(Box::new(OpenFile { handle: Arc::new(handle), call, is_wine: self.wine.is_some(), complaints }))
     }
 
     fn close(self: Box<Self>) -> Vec<String> {
@@ -154,6 +155,7 @@ fn open_device() -> Result<Handle, NTSTATUS> {
 struct OpenFile {
     handle: Arc<Handle>,
     call: ControlCall,
+    is_wine: bool,
     complaints: Complaints,
 }
 
@@ -186,6 +188,10 @@ impl File for OpenFile {
         let completion = (status != STATUS_PENDING).then(|| operation.completion(status));
         let (file, complaints) = (self.handle.clone(), self.complaints.clone());
         Box::new(InFlight { operation, event, file, complaints, completion, code })
+    }
+
+    fn handle(&self) -> Option<u64> {
+        (!self.is_wine).then(|| self.handle.0.addr() as u64)
     }
 }
 

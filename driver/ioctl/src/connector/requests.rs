@@ -16,7 +16,7 @@ use crate::adapter::same_adapter;
 use crate::decode::{Reply, input, output, overflow, range, room_for};
 use crate::file::{Space, finish};
 use crate::pd::shared;
-use crate::pended::Event;
+use crate::pended::{Event, Sent};
 use crate::provider::{is_local, local_address};
 use crate::qp::Qp;
 use crate::{Host, Ref, Request};
@@ -86,24 +86,24 @@ impl PrivateData {
 /// Pends the request of an operation on `connection`.
 fn pend<H: Host>(
     space: &Space<H>,
-    request: H::Request,
+    sent: Sent<H>,
     connector: &Found<H>,
     connection: &Connection<H>,
     event: Event,
 ) -> Result<(), NTSTATUS> {
-    let id = space.pended.insert(request, connector.handle, event, Some(connector.clone()))?;
+    let id = space.pended.insert(sent, connector.handle, event, Some(connector.clone()))?;
     connection.keep().request.store(id, Ordering::Release);
     Ok(())
 }
 
 /// Pends until the peer accepts or rejects.
-pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
+pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
     let prepare = || {
-        let input: ND_CONNECT = input(&request)?;
+        let input: ND_CONNECT = input(&sent.request)?;
         let connector: Found<H> = space.handles.get(input.ConnectorHandle)?;
         let qp: Arc<Qp<H>, _> = space.handles.get(input.QpHandle)?;
         same_adapter::<H>(&connector.adapter, qp.adapter())?;
-        let data = PrivateData::read(&request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
+        let data = PrivateData::read(&sent.request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
         let destination = input.DestinationAddress.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?;
         if destination.ip().is_unspecified() {
             return Err(STATUS_BAD_NETWORK_NAME);
@@ -119,9 +119,9 @@ pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, request: H::Request, pa
     };
     let (connector, connection, qp, source, destination, limits, data) = match prepare() {
         Ok(prepared) => prepared,
-        Err(status) => return finish(request, Err(status.into())),
+        Err(status) => return finish(sent.request, Err(status.into())),
     };
-    if let Err(status) = pend(space, request, &connector, &connection, Event::Setup) {
+    if let Err(status) = pend(space, sent, &connector, &connection, Event::Setup) {
         connector.abandon(Event::Setup);
         return status;
     }
@@ -156,17 +156,17 @@ fn open<H: Host>(
 }
 
 /// Pends until the connection is established.
-pub(crate) fn complete_connect<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+pub(crate) fn complete_connect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&request)?.Handle)?;
+        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
         let (connection, _) = connector.begin(&[Phase::Offered], Phase::Completing)?;
         Ok((connector, connection))
     };
     let (connector, connection) = match prepare() {
         Ok(prepared) => prepared,
-        Err(status) => return finish(request, Err(NTSTATUS::into(status))),
+        Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
-    if let Err(status) = pend(space, request, &connector, &connection, Event::Setup) {
+    if let Err(status) = pend(space, sent, &connector, &connection, Event::Setup) {
         connector.retreat(connection.keep(), Phase::Completing, Phase::Offered);
         return status;
     }
@@ -175,21 +175,21 @@ pub(crate) fn complete_connect<H: Host>(space: &Space<H>, request: H::Request) -
 }
 
 /// Pends until the peer has completed.
-pub(crate) fn accept<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+pub(crate) fn accept<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let input: ND_ACCEPT = input(&request)?;
+        let input: ND_ACCEPT = input(&sent.request)?;
         let connector: Found<H> = space.handles.get(input.ConnectorHandle)?;
         let qp: Arc<Qp<H>, _> = space.handles.get(input.QpHandle)?;
         same_adapter::<H>(&connector.adapter, qp.adapter())?;
-        let data = PrivateData::read(&request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
+        let data = PrivateData::read(&sent.request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
         let (connection, _) = connector.begin(&[Phase::Requested], Phase::Accepting)?;
         Ok((connector, connection, qp, input.ReadLimits, data))
     };
     let (connector, connection, qp, limits, data) = match prepare() {
         Ok(prepared) => prepared,
-        Err(status) => return finish(request, Err(NTSTATUS::into(status))),
+        Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
-    if let Err(status) = pend(space, request, &connector, &connection, Event::Setup) {
+    if let Err(status) = pend(space, sent, &connector, &connection, Event::Setup) {
         connector.retreat(connection.keep(), Phase::Accepting, Phase::Requested);
         return status;
     }
@@ -253,9 +253,9 @@ pub(crate) fn room_for_address(request: &impl Request) -> Result<(), crate::deco
 }
 
 /// Pends until the connection has ended.
-pub(crate) fn notify_disconnect<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+pub(crate) fn notify_disconnect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&request)?.Handle)?;
+        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
         if !connector.may_disconnect() {
             return Err(STATUS_CONNECTION_INVALID);
         }
@@ -263,9 +263,9 @@ pub(crate) fn notify_disconnect<H: Host>(space: &Space<H>, request: H::Request) 
     };
     let connector = match prepare() {
         Ok(connector) => connector,
-        Err(status) => return finish(request, Err(status.into())),
+        Err(status) => return finish(sent.request, Err(status.into())),
     };
-    let id = match space.pended.insert(request, connector.handle, Event::Disconnected, None) {
+    let id = match space.pended.insert(sent, connector.handle, Event::Disconnected, None) {
         Ok(id) => id,
         Err(status) => return status,
     };
@@ -286,17 +286,17 @@ impl<H: Host> Connector<H> {
 }
 
 /// Pends until the connection is closed.
-pub(crate) fn disconnect<H: Host>(space: &Space<H>, request: H::Request) -> NTSTATUS {
+pub(crate) fn disconnect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&request)?.Handle)?;
+        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
         let (connection, _) = connector.begin(&[Phase::Established], Phase::Disconnecting)?;
         Ok((connector, connection))
     };
     let (connector, connection) = match prepare() {
         Ok(prepared) => prepared,
-        Err(status) => return finish(request, Err(NTSTATUS::into(status))),
+        Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
-    if let Err(status) = pend(space, request, &connector, &connection, Event::Disconnect) {
+    if let Err(status) = pend(space, sent, &connector, &connection, Event::Disconnect) {
         connector.retreat(connection.keep(), Phase::Disconnecting, Phase::Established);
         return status;
     }

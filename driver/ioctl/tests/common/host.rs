@@ -2,10 +2,11 @@
 #![allow(unsafe_code, reason = "implements the unsafe traits of the host, and closes NDK adapters")]
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ptr::NonNull,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -16,7 +17,7 @@ use ndk_abi::{
     nd_ioctl::IOCTL_ND_MR_REGISTER,
     ndkpi::{NDK_ADAPTER, NDK_VERSION},
     softndk_ioctl::SOFTNDK_DIAGNOSTICS,
-    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW},
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_HANDLE},
     wdm::MDL,
 };
 use ndk_provider::Provider;
@@ -35,12 +36,14 @@ pub(crate) struct TestHost {
     /// The memory of the user's process.
     pages: Mutex<Vec<Pages>>,
     pinned: Arc<AtomicUsize>,
+    /// The handles of files, of all processes.
+    files: Mutex<BTreeMap<u64, Weak<File<Self>>>>,
 }
 
 /// A device with the real provider behind it.
 pub(crate) fn start() -> Device<TestHost> {
     let provider = Provider::new(&ADDRESSES).unwrap();
-    let host = TestHost { provider, pages: Mutex::default(), pinned: Arc::default() };
+    let host = TestHost { provider, pages: Mutex::default(), pinned: Arc::default(), files: Mutex::default() };
     Device::new(host).unwrap_or_else(|_| panic!("out of memory"))
 }
 
@@ -50,6 +53,14 @@ impl TestHost {
         let pages = Pages::new(pages);
         locked(&self.pages).push(pages.clone());
         pages
+    }
+
+    /// A handle of a file.
+    pub(crate) fn handle(&self, file: &Arc<File<Self>>) -> u64 {
+        let mut files = locked(&self.files);
+        let handle = 4 * (files.len() as u64 + 1);
+        files.insert(handle, Arc::downgrade(file));
+        handle
     }
 
     pub(crate) fn provider(&self) -> &Provider<SimKernel> {
@@ -108,6 +119,17 @@ unsafe impl Host for TestHost {
             }
         }
         Err(STATUS_ACCESS_VIOLATION)
+    }
+
+    fn file_of_handle<R>(
+        &self,
+        _request: &TestRequest,
+        handle: u64,
+        _passive: &Passive<'_>,
+        share: impl FnOnce(&File<Self>) -> R,
+    ) -> Result<R, NTSTATUS> {
+        let file = locked(&self.files).get(&handle).and_then(Weak::upgrade);
+        Ok(share(&*file.ok_or(STATUS_INVALID_HANDLE)?))
     }
 
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {

@@ -17,11 +17,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::host::{ADAPTER_ID, Shared, TestHost, TestRequest};
 
+/// The process of a user, unless it is another.
+const PROCESS: u64 = 0x1d0;
+
 /// Longer than anything takes.
 const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) struct User<'a> {
-    pub(crate) file: File<TestHost>,
+    pub(crate) file: Arc<File<TestHost>>,
     pub(crate) device: &'a Device<TestHost>,
 }
 
@@ -78,13 +81,30 @@ pub(crate) fn inet(address: &str) -> SOCKADDR_INET {
 impl<'a> User<'a> {
     /// A file with the provider not initialised.
     pub(crate) fn stranger(device: &'a Device<TestHost>) -> Self {
-        Self { file: device.open().unwrap(), device }
+        Self::of_process(device, PROCESS)
+    }
+
+    /// The same, of a process that is named.
+    pub(crate) fn of_process(device: &'a Device<TestHost>, process: u64) -> Self {
+        Self { file: Arc::new(device.open(process).unwrap()), device }
     }
 
     pub(crate) fn new(device: &'a Device<TestHost>) -> Self {
         let user = Self::stranger(device);
         assert_eq!(user.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_SUCCESS);
         user
+    }
+
+    /// What names its context.
+    pub(crate) fn id(&self) -> u64 {
+        self.ask::<_, SOFTNDK_FILE_ID>(IOCTL_SOFTNDK_FILE_ID, &handle(0)).unwrap().Id
+    }
+
+    /// A second file of the same context.
+    pub(crate) fn attached(&self) -> Self {
+        let second = Self::stranger(self.device);
+        assert_eq!(second.call(IOCTL_SOFTNDK_ATTACH, &handle(self.id())), STATUS_SUCCESS);
+        second
     }
 
     pub(crate) fn send_bytes(&self, code: u32, input: &[u8], output: usize) -> Answer {

@@ -6,6 +6,7 @@ mod connector;
 mod cq;
 mod disconnect;
 mod fast_register;
+mod files;
 mod handles;
 mod invalidate;
 mod listener;
@@ -42,6 +43,12 @@ macro_rules! for_each_case {
                 short_inputs: "inputs of every shorter length are refused and make nothing",
                 short_outputs: "a create without room for its answer is refused and makes nothing",
                 offsets_and_counts: "counts and offsets that reach beyond the input, or overflow, are refused",
+            }
+            files {
+                attached: "a second file has the handles of the first; its requests are told by its own means; its close frees nothing",
+                strangers: "only a fresh file attaches, and only to a context that is",
+                first_closes: "closing the first file ends its objects, and the requests of the second",
+                bound: "a second file is bound by its handle; what is no handle of a file is refused",
             }
             handles {
                 stale: "the handle of a freed object is refused, also after its slot was used again",

@@ -21,6 +21,7 @@ use crate::{
 
 /// Every request a user may send after PROVIDER_INIT, and the bytes of its input. Answers fit into [`ROOM`].
 const SHAPES: &[(u32, usize)] = &[
+    (IOCTL_ND_PROVIDER_BIND_FILE, size_of::<ND_HANDLE>()),
     (IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, size_of::<ND_HANDLE>()),
     (IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, size_of::<ND_RESOLVE_ADDRESS>()),
     (IOCTL_ND_ADAPTER_OPEN, size_of::<ND_OPEN_ADAPTER>()),
@@ -71,6 +72,7 @@ const SHAPES: &[(u32, usize)] = &[
     (IOCTL_ND_QP_CREATE_WITH_SRQ, size_of::<ND_CREATE_QP_WITH_SRQ>()),
     (IOCTL_ND_QP_FREE, size_of::<ND_HANDLE>()),
     (IOCTL_ND_QP_FLUSH, size_of::<ND_HANDLE>()),
+    (IOCTL_SOFTNDK_FILE_ID, size_of::<ND_HANDLE>()),
     (IOCTL_SOFTNDK_POST, size_of::<SOFTNDK_POST>()),
     (IOCTL_SOFTNDK_SRQ_POST, size_of::<SOFTNDK_SRQ_POST>()),
     (IOCTL_SOFTNDK_POLL, size_of::<SOFTNDK_POLL>()),

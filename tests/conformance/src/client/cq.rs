@@ -23,7 +23,7 @@ use ndk_abi::{
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use super::{Adapter, Object, Path, Request, object, rings::Completions};
+use super::{Adapter, Client, Object, Path, Request, object, rings::Completions};
 use crate::error::{Error, Result};
 
 /// What a notification is asked for.
@@ -128,8 +128,14 @@ impl Cq {
     /// Arms the queue; the request ends with the notification.
     #[must_use]
     pub fn notify(&self, arm: Arm) -> Request {
+        self.notify_by(&self.object.client, arm)
+    }
+
+    /// The same, by another file of the provider context.
+    #[must_use]
+    pub fn notify_by(&self, client: &Client, arm: Arm) -> Request {
         let request = ND_CQ_NOTIFY { Version: ND_IOCTL_VERSION, Type: arm.code(), CqHandle: self.handle() };
-        self.object.client.begin(IOCTL_ND_CQ_NOTIFY, request.as_bytes(), 0)
+        client.begin(IOCTL_ND_CQ_NOTIFY, request.as_bytes(), 0)
     }
 
     /// Ends all notify requests with STATUS_CANCELLED.

@@ -31,7 +31,10 @@ pub use mw::Mw;
 use ndk_abi::{
     describe,
     nd_ioctl::{IOCTL_ND_PROVIDER_INIT, ND_HANDLE, ND_IOCTL_VERSION},
-    softndk_ioctl::{IOCTL_SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION},
+    softndk_ioctl::{
+        IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_FILE_ID, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY,
+        SOFTNDK_FILE_ID, SOFTNDK_IOCTL_VERSION,
+    },
     status::{NTSTATUS, STATUS_SUCCESS},
 };
 pub use qp::{Qp, QpSize};
@@ -141,6 +144,16 @@ impl Client {
     pub fn diagnostics(&self) -> Result<SOFTNDK_DIAGNOSTICS> {
         let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
         self.query(IOCTL_SOFTNDK_DIAGNOSTICS, &query)
+    }
+
+    /// What names its provider context: IOCTL_SOFTNDK_FILE_ID.
+    pub fn file_id(&self) -> Result<u64> {
+        self.query::<SOFTNDK_FILE_ID>(IOCTL_SOFTNDK_FILE_ID, &nd_handle(0)).map(|file| file.Id)
+    }
+
+    /// The handle of its file: [`File::handle`].
+    pub fn file_handle(&self) -> Option<u64> {
+        self.file.handle()
     }
 
     /// Waits until `count` requests are pended in the whole driver. Windows runs the dispatch routine before the call that
