@@ -8,29 +8,43 @@ use ndk_abi::status::{NTSTATUS, STATUS_INVALID_HANDLE};
 use platform::{Arc, Passive, Weak};
 
 use crate::decode::{Reply, input, output};
+use crate::device::Context;
 use crate::file::{Opened, Space};
 use crate::pd::shared;
+use crate::quota::Quota;
 use crate::{Host, Ref};
 
 /// PROVIDER_INIT: a context of its own.
 pub(crate) fn init<H: Host>(opened: &Opened<H>, request: &H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
-    let contexts = &opened.device.contexts;
-    let id = contexts.lock().reserve()?;
+    let process = opened.process;
+    let first_quota = shared(Quota::default())?;
+    let mut contexts = opened.device.contexts.lock();
+    let id = contexts.reserve()?;
+    let shared_quota = contexts.first(|context| context.process == process).map(|context| context.quota.clone());
+    let quota = shared_quota.unwrap_or_else(|| first_quota.clone());
+    contexts.fill(id, Context { process, quota: quota.clone(), space: None });
+    drop(contexts);
     let make = || {
-        let space = shared(Space::new(opened.device.clone(), id, opened.process))?;
+        let space = shared(Space::new(opened.device.clone(), id, process, quota))?;
         opened.join(&space, true)?;
         Ok::<_, NTSTATUS>(space)
     };
-    match make() {
+    let made = make();
+    let mut contexts = opened.device.contexts.lock();
+    match made {
         Ok(space) => {
-            // Not found if the file was cleaned up meanwhile.
-            contexts.lock().fill(id, Arc::downgrade(&space));
+            // It is not there if the file was cleaned up meanwhile.
+            if let Some(context) = contexts.get(id) {
+                context.space = Some(Arc::downgrade(&space));
+            }
+            drop(contexts);
             Ok(0)
         }
         Err(status) => {
-            // Reserved only.
-            contexts.lock().remove(id);
+            let unused = contexts.remove(id);
+            drop(contexts);
+            drop(unused);
             Err(status.into())
         }
     }
@@ -45,7 +59,9 @@ pub(crate) fn file_id<H: Host>(space: &Space<H>, request: &mut H::Request) -> Re
 /// SOFTNDK_ATTACH: shares the context that is named.
 pub(crate) fn attach<H: Host>(opened: &Opened<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let space = opened.device.contexts.lock().get(input.Handle).and_then(|context| Weak::upgrade(context));
+    let mut contexts = opened.device.contexts.lock();
+    let space = contexts.get(input.Handle).and_then(|context| context.space.as_ref().and_then(Weak::upgrade));
+    drop(contexts);
     share(&space.ok_or(STATUS_INVALID_HANDLE)?, opened)
 }
 

@@ -21,6 +21,7 @@ use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, SpinLock, Weak};
 use zerocopy::IntoBytes;
 
+use crate::affinity::preference;
 use crate::cq_ring::{CqRing, Room};
 use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
@@ -41,6 +42,8 @@ const BURSTS: u32 = 8;
 pub(crate) struct Cq<H: Host> {
     /// Before the rest, so that its memory is unlocked while there still is an open adapter, which a cleanup waits for.
     ring: Option<CqRing<H>>,
+    /// What it was made with.
+    pub(crate) affinity: Option<GROUP_AFFINITY>,
     /// Fills the ring.
     deferred: Deferred<H::Platform>,
     pub(crate) ndk: Owned<NDK_CQ, CqEvents<H>, H::Platform>,
@@ -273,23 +276,20 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         unclaimed: AtomicBool::new(false),
         ended: AtomicI32::new(0),
     })?;
-    let ndk = Owned::create_cq(&adapter, input.QueueDepth, preference(input.Affinity), events, passive)?;
+    let affinity = preference(input.Affinity);
+    let ndk = Owned::create_cq(&adapter, input.QueueDepth, affinity, events, passive)?;
     let ring = match &memory {
         None => None,
         Some([memory]) => Some(CqRing::open(space, request, memory, input.QueueDepth, passive)?),
     };
-    let cq = shared(Cq { ring, deferred: Deferred::default(), ndk, turn: SpinLock::<_, H::Platform>::new(()) })?;
+    let cq =
+        shared(Cq { ring, affinity, deferred: Deferred::default(), ndk, turn: SpinLock::<_, H::Platform>::new(()) })?;
     Deferred::initialize(&cq);
     *cq.ndk.keep().cq.lock() = Some(Arc::downgrade(&cq));
     if cq.has_ring() {
         cq.arm(ND_CQ_NOTIFY_ANY);
     }
     descriptor(request, slot.fill(cq)?, input.CeMappingCount)
-}
-
-/// An affinity without processors is none.
-pub(crate) fn preference(affinity: GROUP_AFFINITY) -> Option<GROUP_AFFINITY> {
-    Some(affinity).filter(|affinity| affinity.Mask != 0)
 }
 
 pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {

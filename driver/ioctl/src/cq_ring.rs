@@ -8,6 +8,7 @@ use platform::{Passive, SpinLock};
 
 use crate::Host;
 use crate::file::Space;
+use crate::quota::Locked;
 use crate::ring::UserRing;
 
 const WORDS: usize = size_of::<SOFTNDK_COMPLETION>() / size_of::<u64>();
@@ -26,7 +27,7 @@ struct State<H: Host> {
     /// Unread completions in the ring before this one, and `pushed` when it was replaced.
     carried: (u32, u64),
     /// After the ring, which is in it.
-    _pinned: H::Pinned,
+    _pinned: Locked<H>,
 }
 
 /// How much there is room for.

@@ -6,6 +6,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
 use platform::{Arc, OutOfMemory, SpinLock, Weak};
 
 use crate::file::Space;
+use crate::quota::Quota;
 use crate::slab::Slab;
 use crate::{File, Host, Ref};
 
@@ -19,7 +20,16 @@ const CHUNK: u32 = 256;
 const CHUNKS: usize = 32;
 
 /// Provider contexts by their identifiers.
-pub(crate) type Contexts<H> = Slab<Weak<Space<H>, <H as Host>::Platform>, <H as Host>::Platform, CHUNK, CHUNKS>;
+pub(crate) type Contexts<H> = Slab<Context<H>, <H as Host>::Platform, CHUNK, CHUNKS>;
+
+/// One provider context.
+pub(crate) struct Context<H: Host> {
+    pub(crate) process: u64,
+    /// That of all contexts of the process.
+    pub(crate) quota: Ref<Quota, H>,
+    /// None: it is about to be made.
+    pub(crate) space: Option<Weak<Space<H>, H::Platform>>,
+}
 
 /// What a device and its files share; it lives until the last file is gone.
 pub(crate) struct Shared<H: Host> {

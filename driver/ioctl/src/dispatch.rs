@@ -9,21 +9,21 @@ use ndk_abi::nd_ioctl::{
     IOCTL_ND_CONNECTOR_DISCONNECT, IOCTL_ND_CONNECTOR_FREE, IOCTL_ND_CONNECTOR_GET_ADDRESS,
     IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS, IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA, IOCTL_ND_CONNECTOR_GET_READ_LIMITS,
     IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, IOCTL_ND_CONNECTOR_REJECT, IOCTL_ND_CQ_CANCEL_IO, IOCTL_ND_CQ_CREATE,
-    IOCTL_ND_CQ_FREE, IOCTL_ND_CQ_MODIFY, IOCTL_ND_CQ_NOTIFY, IOCTL_ND_LISTENER_BIND, IOCTL_ND_LISTENER_CANCEL_IO,
-    IOCTL_ND_LISTENER_CREATE, IOCTL_ND_LISTENER_FREE, IOCTL_ND_LISTENER_GET_ADDRESS,
+    IOCTL_ND_CQ_FREE, IOCTL_ND_CQ_GET_AFFINITY, IOCTL_ND_CQ_MODIFY, IOCTL_ND_CQ_NOTIFY, IOCTL_ND_LISTENER_BIND,
+    IOCTL_ND_LISTENER_CANCEL_IO, IOCTL_ND_LISTENER_CREATE, IOCTL_ND_LISTENER_FREE, IOCTL_ND_LISTENER_GET_ADDRESS,
     IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST, IOCTL_ND_LISTENER_LISTEN, IOCTL_ND_MR_CANCEL_IO, IOCTL_ND_MR_CREATE,
     IOCTL_ND_MR_DEREGISTER, IOCTL_ND_MR_FREE, IOCTL_ND_MR_REGISTER, IOCTL_ND_MW_CREATE, IOCTL_ND_MW_FREE,
     IOCTL_ND_PD_CREATE, IOCTL_ND_PD_FREE, IOCTL_ND_PROVIDER_BIND_FILE, IOCTL_ND_PROVIDER_INIT,
     IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, IOCTL_ND_QP_CREATE,
     IOCTL_ND_QP_CREATE_WITH_SRQ, IOCTL_ND_QP_FLUSH, IOCTL_ND_QP_FREE, IOCTL_ND_SRQ_CANCEL_IO, IOCTL_ND_SRQ_CREATE,
-    IOCTL_ND_SRQ_FREE, IOCTL_ND_SRQ_MODIFY, IOCTL_ND_SRQ_NOTIFY, METHOD_BUFFERED, ND_HANDLE,
+    IOCTL_ND_SRQ_FREE, IOCTL_ND_SRQ_GET_AFFINITY, IOCTL_ND_SRQ_MODIFY, IOCTL_ND_SRQ_NOTIFY, METHOD_BUFFERED, ND_HANDLE,
 };
 use ndk_abi::softndk_ioctl::{
     IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_DOORBELL,
     IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_FILE_ID, IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_POLL,
     IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
-use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED};
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS};
 use platform::Passive;
 
 use crate::connector::Connector;
@@ -35,7 +35,9 @@ use crate::mr::Mr;
 use crate::pended::Sent;
 use crate::qp::Qp;
 use crate::srq::Srq;
-use crate::{Host, Ref, Request, adapter, attach, connector, cq, listener, mr, mw, pd, post, provider, qp, srq};
+use crate::{
+    Host, Ref, Request, adapter, affinity, attach, connector, cq, listener, mr, mw, pd, post, provider, qp, srq,
+};
 
 /// Serves a request: completes it or pends it.
 pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
@@ -58,10 +60,13 @@ pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request,
         IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT => connector::notify_disconnect(space, Sent::new(request, by)),
         IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(space, Sent::new(request, by)),
         IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => listener::get_connection_request(space, Sent::new(request, by)),
-        _ => {
-            let reply = serve(space, code, &mut request, passive);
-            finish(request, reply)
-        }
+        _ => match (code, serve(space, code, &mut request, passive)) {
+            // Clients wait for it to be told, without a look at what the call returned (ndspi.md section 5, rule e).
+            (IOCTL_ND_MR_REGISTER | IOCTL_ND_MR_DEREGISTER, Ok(length)) => {
+                request.complete_pending(STATUS_SUCCESS, length)
+            }
+            (_, reply) => finish(request, reply),
+        },
     }
 }
 
@@ -103,6 +108,7 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_ND_CQ_CREATE => cq::create(space, request, passive),
         IOCTL_ND_CQ_FREE => cq::free(space, request),
         IOCTL_ND_CQ_CANCEL_IO => space.cancel_io::<Cq<H>>(handle(request)?),
+        IOCTL_ND_CQ_GET_AFFINITY => affinity::of_cq(space, request),
         IOCTL_ND_CQ_MODIFY => cq::modify(space, request, passive),
         IOCTL_ND_MR_CREATE => mr::create(space, request, passive),
         IOCTL_ND_MR_FREE => mr::free(space, request, passive),
@@ -114,6 +120,7 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_ND_SRQ_CREATE => srq::create(space, request, passive),
         IOCTL_ND_SRQ_FREE => srq::free(space, request),
         IOCTL_ND_SRQ_CANCEL_IO => space.cancel_io::<Srq<H>>(handle(request)?),
+        IOCTL_ND_SRQ_GET_AFFINITY => affinity::of_srq(space, request),
         IOCTL_ND_SRQ_MODIFY => srq::modify(space, request, passive),
         IOCTL_ND_CONNECTOR_CREATE => connector::create(space, request),
         IOCTL_ND_CONNECTOR_FREE => connector::free(space, request),
@@ -134,8 +141,7 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_ND_QP_CREATE_WITH_SRQ => qp::create_with_srq(space, request, passive),
         IOCTL_ND_QP_FREE => qp::free(space, request),
         IOCTL_ND_QP_FLUSH => qp::flush(space, request),
-        // Affinities, which NDKPI takes but does not give back.
-        _ => Err(STATUS_NOT_SUPPORTED.into()),
+        _ => Err(STATUS_INVALID_DEVICE_REQUEST.into()),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::device::Shared;
 use crate::handles::{Handles, Object, Typed};
 use crate::pended::{Pended, PendedRequests};
 use crate::qp::Qp;
+use crate::quota::Quota;
 use crate::srq::Srq;
 use crate::{Host, Ref, Request, dispatch};
 use ndk_consumer::OpenAdapters;
@@ -51,6 +52,7 @@ pub(crate) struct Space<H: Host> {
     pub(crate) id: u64,
     /// The process whose it is.
     pub(crate) process: u64,
+    pub(crate) quota: Ref<Quota, H>,
     pub(crate) handles: Handles<H>,
     pub(crate) pended: PendedRequests<H>,
     pub(crate) adapters: OpenAdapters<H::Platform>,
@@ -142,10 +144,11 @@ impl<H: Host> Opened<H> {
 }
 
 impl<H: Host> Space<H> {
-    pub(crate) fn new(device: Ref<Shared<H>, H>, id: u64, process: u64) -> Self {
+    pub(crate) fn new(device: Ref<Shared<H>, H>, id: u64, process: u64, quota: Ref<Quota, H>) -> Self {
         Self {
             id,
             process,
+            quota,
             handles: Handles::new(),
             pended: PendedRequests::new(device.clone()),
             adapters: OpenAdapters::default(),

@@ -24,11 +24,17 @@ pub unsafe trait Host: AdapterSource + Send + Sync + 'static {
     /// Locked user memory.
     type Pinned: Pinned;
 
+    /// Bytes that the whole driver locks at most. One process gets half of them at most.
+    const MAX_PINNED_BYTES: u64;
+
     /// The identifier that a user passes to ADAPTER_OPEN: the NET_LUID of the network interface.
     fn adapter_id(&self) -> u64;
 
     /// The `index`th local address of the adapter; `None` from their number on. IRQL PASSIVE.
     fn address(&self, index: usize) -> Option<IpAddr>;
+
+    /// The processors of group 0, one bit each.
+    fn processors(&self) -> u64;
 
     /// Locks `length` bytes (not 0) at `address` of the process that sent `request`, for reading or for reading and
     /// writing. The range is untrusted: STATUS_ACCESS_VIOLATION if it is not the user's, or not so accessible.
@@ -104,6 +110,10 @@ pub trait Request: Send + Sized + 'static {
     /// Returns the status it was completed with, for the dispatch routine to return: another one than `status` if the
     /// user's buffer could not be written.
     fn complete(self, status: NTSTATUS, information: usize) -> NTSTATUS;
+
+    /// As [`Request::complete`] with a success, but as a request that was pending: marks it (IoMarkIrpPending), completes it and
+    /// returns STATUS_PENDING. So the sender is always told by its event or completion port.
+    fn complete_pending(self, status: NTSTATUS, information: usize) -> NTSTATUS;
 
     /// Marks the request pending (IoMarkIrpPending) and lets it be cancelled (IoSetCancelRoutine): its cancel routine
     /// calls [`crate::File::cancel`] with `id`. False: it was cancelled before and no cancel routine will run; it is not

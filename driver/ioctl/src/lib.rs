@@ -19,6 +19,7 @@
 )]
 
 mod adapter;
+mod affinity;
 mod attach;
 mod connector;
 mod cq;
@@ -37,6 +38,7 @@ mod pended;
 mod post;
 mod provider;
 mod qp;
+mod quota;
 mod ring;
 mod slab;
 mod srq;

@@ -16,6 +16,7 @@ use platform::{Arc, Passive, SpinLock};
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::Space;
 use crate::pd::{Pd, shared};
+use crate::quota::Locked;
 use crate::{Host, Ref, Request};
 use ndk_consumer::{Lam, Owned};
 
@@ -25,7 +26,7 @@ pub(crate) struct Mr<H: Host> {
 
 /// The memory of a region, and its PD. It is unlocked when the close of the region has completed, at the latest.
 pub(crate) struct Memory<H: Host> {
-    registration: SpinLock<Registration<H::Pinned>, H::Platform>,
+    registration: SpinLock<Registration<Locked<H>>, H::Platform>,
     pub(crate) fast: Option<FastMemory<H>>,
     /// Last, so that it goes last: with it goes a reference to the adapter, for which the cleanup of the file waits. The
     /// memory has to be unlocked by then, as the process ends next.
@@ -44,7 +45,7 @@ pub(crate) struct FastMemory<H: Host> {
     /// Before the memory, so that it is released before that is unlocked.
     pub(crate) lam: Lam<H::Platform>,
     pub(crate) length: usize,
-    _pinned: H::Pinned,
+    _pinned: Locked<H>,
 }
 
 impl<H: Host> Mr<H> {
@@ -73,9 +74,9 @@ impl<H: Host> Memory<H> {
     /// Replaces the state, which must be as `expected` says. STATUS_INVALID_DEVICE_STATE: it is not.
     fn change(
         &self,
-        expected: impl Fn(&Registration<H::Pinned>) -> bool,
-        new: Registration<H::Pinned>,
-    ) -> Result<Registration<H::Pinned>, NTSTATUS> {
+        expected: impl Fn(&Registration<Locked<H>>) -> bool,
+        new: Registration<Locked<H>>,
+    ) -> Result<Registration<Locked<H>>, NTSTATUS> {
         let mut registration = self.registration.lock();
         if !expected(&registration) {
             return Err(STATUS_INVALID_DEVICE_STATE);
@@ -129,8 +130,8 @@ pub(crate) fn register<H: Host>(space: &Space<H>, request: &mut H::Request, pass
     }
     memory.change(|registration| matches!(registration, Registration::None), Registration::Changing)?;
     let attempt = || {
-        let pinned = space.device.host.pin(request, input.Address, length, flags & write != 0, passive)?;
-        mr.ndk.register(&pinned, length, flags, passive)?;
+        let pinned = Locked::new(space, request, input.Address, length, flags & write != 0, passive)?;
+        mr.ndk.register(&*pinned, length, flags, passive)?;
         Ok::<_, NTSTATUS>(pinned)
     };
     let (result, state) = match attempt() {
@@ -151,6 +152,7 @@ pub(crate) fn register<H: Host>(space: &Space<H>, request: &mut H::Request, pass
 pub(crate) fn query<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let mr: Arc<Mr<H>, _> = space.handles.get(input.Handle)?;
+    room_for::<SOFTNDK_MR_TOKENS>(request)?;
     let memory = mr.ndk.keep();
     if memory.fast.is_none() && !matches!(*memory.registration.lock(), Registration::Done(_)) {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
@@ -185,8 +187,8 @@ pub(crate) fn create_fast<H: Host>(space: &Space<H>, request: &mut H::Request, p
     }
     let slot = space.handles.reserve()?;
     // Which access a fast register will ask for is not known yet.
-    let pinned = space.device.host.pin(request, input.Address, length, true, passive)?;
-    let lam = Lam::build(pd.adapter(), &pinned, length, passive)?;
+    let pinned = Locked::new(space, request, input.Address, length, true, passive)?;
+    let lam = Lam::build(pd.adapter(), &*pinned, length, passive)?;
     let pages = lam.page_count();
     let fast = Some(FastMemory { lam, length, _pinned: pinned });
     let memory =

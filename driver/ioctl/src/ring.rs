@@ -14,6 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::decode::{Reply, range};
 use crate::file::Space;
+use crate::quota::Locked;
 use crate::{Host, Pinned, Request};
 
 /// Bytes of a ring at most: less than one MDL describes.
@@ -94,7 +95,7 @@ pub(crate) struct UserRing<H: Host> {
     /// What its user gave it, for the driver to keep.
     pub(crate) context: u64,
     /// After what is used of it.
-    pub(crate) pinned: H::Pinned,
+    pub(crate) pinned: Locked<H>,
 }
 
 impl<H: Host> UserRing<H> {
@@ -111,7 +112,7 @@ impl<H: Host> UserRing<H> {
             return Err(STATUS_INVALID_PARAMETER);
         }
         let length = memory.CbLength as usize;
-        let pinned = space.device.host.pin(request, memory.Address, length, true, passive)?;
+        let pinned = Locked::new(space, request, memory.Address, length, true, passive)?;
         let mdl = pinned.mdl();
         // SAFETY: the MDL of locked memory, which `pinned` keeps.
         let next = unsafe { (*mdl.as_ptr()).Next };

@@ -70,6 +70,16 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
         }
     }
 
+    /// The first value that `wanted` accepts.
+    pub(crate) fn first(&mut self, wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let values =
+            self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()).filter_map(|slot| match &mut slot.content {
+                Content::Full(value) => Some(value),
+                _ => None,
+            });
+        values.into_iter().find(|value| wanted(value))
+    }
+
     /// Frees a slot. `None`: there is no such slot, or it was reserved only.
     pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
         let free = self.free;

@@ -8,9 +8,10 @@ use ndk_abi::softndk_ring::SOFTNDK_RING_RECEIVE;
 use ndk_abi::status::{
     NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_PENDING, STATUS_SUCCESS,
 };
+use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
-use crate::cq::preference;
+use crate::affinity::preference;
 use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
 use crate::pd::{Pd, shared};
@@ -27,6 +28,8 @@ pub(crate) struct Srq<H: Host> {
     /// Requests of the ring wait for room.
     waiting: AtomicBool,
     sges: u32,
+    /// What it was made with.
+    pub(crate) affinity: Option<GROUP_AFFINITY>,
     deferred: Deferred<H::Platform>,
     timer: Timer<H::Platform>,
     pub(crate) ndk: Owned<NDK_SRQ, SrqEvents<H>, H::Platform>,
@@ -153,7 +156,8 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         ended: AtomicI32::new(0),
     })?;
     let size = SrqSize { depth: input.QueueDepth, sges: input.MaxRequestSge, threshold: input.NotifyThreshold };
-    let ndk = Owned::create_srq(&pd.ndk, &size, preference(input.Affinity), events, passive)?;
+    let affinity = preference(input.Affinity);
+    let ndk = Owned::create_srq(&pd.ndk, &size, affinity, events, passive)?;
     let ring = match &memory {
         None => None,
         Some([memory]) => {
@@ -165,6 +169,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         ring,
         waiting: AtomicBool::new(false),
         sges: input.MaxRequestSge,
+        affinity,
         deferred: Deferred::default(),
         timer: Timer::default(),
         ndk,

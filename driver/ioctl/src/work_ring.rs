@@ -22,6 +22,7 @@ use zerocopy::IntoBytes as _;
 use crate::Host;
 use crate::file::Space;
 use crate::post::{MAX_DATA, data_length};
+use crate::quota::Locked;
 use crate::ring::UserRing;
 
 /// Requests of one run of the deferred call.
@@ -70,7 +71,7 @@ struct State<H: Host> {
     /// Bytes of an entry behind the head of a request.
     data_bytes: usize,
     /// After the ring, which is in it.
-    _pinned: H::Pinned,
+    _pinned: Locked<H>,
 }
 
 impl<H: Host> WorkRing<H> {

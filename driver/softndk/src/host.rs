@@ -16,6 +16,7 @@ use ndk_abi::{
 use ndk_provider::Provider;
 use platform::{Arc, Passive};
 use smb_direct::Consumer;
+use wdk_sys::ntddk::KeQueryGroupAffinity;
 
 use crate::{
     control::{self, current_process},
@@ -81,12 +82,19 @@ unsafe impl nd_ioctl::Host for KernelHost {
     type Request = ControlRequest;
     type Pinned = PinnedMemory;
 
+    const MAX_PINNED_BYTES: u64 = pin::MAX_PINNED_BYTES;
+
     fn adapter_id(&self) -> u64 {
         self.luid
     }
 
     fn address(&self, index: usize) -> Option<IpAddr> {
         self.provider.address(index)
+    }
+
+    fn processors(&self) -> u64 {
+        // SAFETY: any IRQL.
+        unsafe { KeQueryGroupAffinity(0) }
     }
 
     /// The requestor's process is the current one: control codes are dispatched in its thread.

@@ -14,7 +14,7 @@ use core::{
 
 use ndk_abi::{
     nd_ioctl::METHOD_BUFFERED,
-    status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_SUCCESS},
+    status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_PENDING, STATUS_SUCCESS},
 };
 use platform::DISPATCH_LEVEL;
 use wdk_sys::{
@@ -201,6 +201,12 @@ pub(crate) struct ControlRequest {
 }
 
 impl ControlRequest {
+    /// IoMarkIrpPending.
+    fn mark_pending(&self) {
+        // SAFETY: an owned IRP has a current stack location.
+        unsafe { (*self.irp.stack()).control |= PENDING_RETURNED };
+    }
+
     fn buffer(&self) -> *mut u8 {
         // SAFETY: the IRP is owned.
         let buffer = unsafe { (*self.irp.as_ptr()).system_buffer };
@@ -257,6 +263,13 @@ impl nd_ioctl::Request for ControlRequest {
         }
     }
 
+    fn complete_pending(self, status: NTSTATUS, information: usize) -> NTSTATUS {
+        debug_assert!(information <= self.output, "more output than room");
+        self.mark_pending();
+        self.irp.complete(status, information);
+        STATUS_PENDING
+    }
+
     fn pend(&mut self, id: u64) -> bool {
         // SAFETY: the IRP is owned; the driver context belongs to its owner.
         unsafe { (*self.irp.as_ptr()).driver_context[0] = id };
@@ -265,9 +278,8 @@ impl nd_ioctl::Request for ControlRequest {
         if self.irp.is_cancelled() && !self.irp.exchange_cancel_routine(null_mut()).is_null() {
             return false;
         }
-        // IoMarkIrpPending. Only now: a request that is not pended must not carry the mark.
-        // SAFETY: an owned IRP has a current stack location; whoever could complete it waits for our caller's lock.
-        unsafe { (*self.irp.stack()).control |= PENDING_RETURNED };
+        // Only now: a request that is not pended must not carry the mark. Whoever could complete it waits for our caller's lock.
+        self.mark_pending();
         true
     }
 

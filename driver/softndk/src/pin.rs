@@ -26,8 +26,8 @@ unsafe extern "C" {
 }
 
 /// Bytes that the whole driver locks at most. Locked pages count against no quota of their process, so without a limit a
-/// program could lock all memory; this is two regions of the greatest size.
-const MAX_PINNED_BYTES: u64 = 8 << 30;
+/// program could lock all memory; this is two regions of the greatest size. A process gets half of it.
+pub(crate) const MAX_PINNED_BYTES: u64 = 8 << 30;
 
 /// Bytes locked by the whole driver, or about to be.
 static PINNED_BYTES: AtomicU64 = AtomicU64::new(0);

@@ -150,12 +150,18 @@ unsafe impl Host for SimHost {
     type Request = SimRequest;
     type Pinned = SimPinned;
 
+    const MAX_PINNED_BYTES: u64 = 8 << 30;
+
     fn adapter_id(&self) -> u64 {
         ADAPTER_ID
     }
 
     fn address(&self, index: usize) -> Option<IpAddr> {
         ADDRESSES.get(index).copied()
+    }
+
+    fn processors(&self) -> u64 {
+        1
     }
 
     fn pin(
@@ -269,10 +275,10 @@ impl transport::File for SimFile {
         let file = self.file.clone();
         let dispatched = call.clone();
         thread::spawn(move || {
-            file.dispatch(request, &simkernel::passive());
+            let status = file.dispatch(request, &simkernel::passive());
             // Before the caller goes on, as it may look for what is left of the file.
             drop(file);
-            dispatched.dispatched();
+            dispatched.dispatched(status);
         });
         if !call.wait_for_dispatch(STALLED) {
             self.complaints.note(format!("the dispatch routine did not return for code {code:#x}"));
@@ -310,6 +316,10 @@ struct InFlight {
 impl Pending for InFlight {
     fn wait(&mut self, timeout: Duration) -> Option<Completion> {
         self.call.wait(timeout)
+    }
+
+    fn pended(&self) -> bool {
+        self.call.pended()
     }
 
     fn cancel(&self) {

@@ -33,6 +33,10 @@ pub trait Pending: Send + Sync {
     /// Waits until the request has completed. `None` after `timeout`; it can then be waited for again.
     fn wait(&mut self, timeout: Duration) -> Option<Completion>;
 
+    /// Whether the call that began it returned STATUS_PENDING: then, and only then, the completion is told to an event or
+    /// completion port.
+    fn pended(&self) -> bool;
+
     /// Asks for the request to be completed early, as `CancelIoEx` does. It still has to be waited for.
     fn cancel(&self);
 }

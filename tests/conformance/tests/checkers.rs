@@ -134,6 +134,10 @@ impl Pending for Done {
         Some(Completion { status: self.0, information: self.1, output: vec![0; self.1] })
     }
 
+    fn pended(&self) -> bool {
+        false
+    }
+
     fn cancel(&self) {}
 }
 
@@ -144,6 +148,10 @@ impl Pending for Never {
     fn wait(&mut self, timeout: Duration) -> Option<Completion> {
         std::thread::sleep(timeout);
         None
+    }
+
+    fn pended(&self) -> bool {
+        true
     }
 
     fn cancel(&self) {}
@@ -172,6 +180,10 @@ impl Pending for FaultyRequest {
             self.changed = Some(completion);
         }
         self.changed.clone()
+    }
+
+    fn pended(&self) -> bool {
+        self.inner.pended()
     }
 
     fn cancel(&self) {

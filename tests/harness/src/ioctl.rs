@@ -187,7 +187,8 @@ impl File for OpenFile {
         let status = NTSTATUS(status);
         let completion = (status != STATUS_PENDING).then(|| operation.completion(status));
         let (file, complaints) = (self.handle.clone(), self.complaints.clone());
-        Box::new(InFlight { operation, event, file, complaints, completion, code })
+        let pended = status == STATUS_PENDING;
+        Box::new(InFlight { operation, event, file, complaints, completion, pended, code })
     }
 
     fn handle(&self) -> Option<u64> {
@@ -238,6 +239,7 @@ struct InFlight {
     complaints: Complaints,
     /// How it ended, once that was seen.
     completion: Option<Completion>,
+    pended: bool,
     code: u32,
 }
 
@@ -252,6 +254,10 @@ impl Pending for InFlight {
             }
         }
         self.completion.clone()
+    }
+
+    fn pended(&self) -> bool {
+        self.pended
     }
 
     fn cancel(&self) {

@@ -17,7 +17,7 @@ use ndk_abi::{
     nd_ioctl::IOCTL_ND_MR_REGISTER,
     ndkpi::{NDK_ADAPTER, NDK_VERSION},
     softndk_ioctl::SOFTNDK_DIAGNOSTICS,
-    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_HANDLE},
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_HANDLE, STATUS_PENDING},
     wdm::MDL,
 };
 use ndk_provider::Provider;
@@ -26,6 +26,9 @@ use simkernel::{Mdl, Pages, SimKernel};
 
 pub(crate) const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
 pub(crate) const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// Those of group 0.
+pub(crate) const PROCESSORS: u64 = 0xff;
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -91,12 +94,19 @@ unsafe impl Host for TestHost {
     type Request = TestRequest;
     type Pinned = Locked;
 
+    /// As much as tests can afford to fill.
+    const MAX_PINNED_BYTES: u64 = 64 << 20;
+
     fn adapter_id(&self) -> u64 {
         ADAPTER_ID
     }
 
     fn address(&self, index: usize) -> Option<IpAddr> {
         ADDRESSES.get(index).copied()
+    }
+
+    fn processors(&self) -> u64 {
+        PROCESSORS
     }
 
     fn pin(
@@ -272,6 +282,12 @@ impl Request for TestRequest {
         self.completed = true;
         self.shared.changed.notify_all();
         status
+    }
+
+    fn complete_pending(self, status: NTSTATUS, information: usize) -> NTSTATUS {
+        locked(&self.shared.state).marked_pending = true;
+        self.complete(status, information);
+        STATUS_PENDING
     }
 
     fn pend(&mut self, id: u64) -> bool {

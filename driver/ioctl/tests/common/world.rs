@@ -120,15 +120,18 @@ impl World {
             one(IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST, self.adapter, 2 * 28),
             one(IOCTL_ND_PD_CREATE, self.adapter, 8),
             case(IOCTL_ND_CQ_CREATE, &create_cq, &[16], descriptor),
+            one(IOCTL_ND_CQ_GET_AFFINITY, self.cq, 16),
             one(IOCTL_ND_CQ_CANCEL_IO, self.cq, 0),
             case(IOCTL_ND_CQ_MODIFY, &cq_modify, &[16], descriptor),
             case(IOCTL_ND_CQ_NOTIFY, &notify, &[8], 0),
             one(IOCTL_ND_MR_CREATE, self.pd, 8),
             one(IOCTL_ND_MR_CANCEL_IO, self.mr, 0),
             case(IOCTL_ND_MR_REGISTER, &registration(self.mr, &self.pages, ND_MR_FLAG_ALLOW_REMOTE_READ), &[24], 8),
+            one(IOCTL_SOFTNDK_MR_QUERY, self.mr, size_of::<SOFTNDK_MR_TOKENS>()),
             one(IOCTL_ND_MR_DEREGISTER, self.mr, 0),
             one(IOCTL_ND_MW_CREATE, self.pd, 8),
             case(IOCTL_ND_SRQ_CREATE, &create_srq, &[24], descriptor),
+            one(IOCTL_ND_SRQ_GET_AFFINITY, self.srq, 16),
             one(IOCTL_ND_SRQ_CANCEL_IO, self.srq, 0),
             case(IOCTL_ND_SRQ_MODIFY, &srq_modify, &[24], descriptor),
             one(IOCTL_ND_SRQ_NOTIFY, self.srq, 0),
@@ -169,6 +172,21 @@ impl World {
             one(IOCTL_ND_CQ_FREE, self.cq, 0),
             one(IOCTL_ND_PD_FREE, self.pd, 0),
             one(IOCTL_ND_ADAPTER_CLOSE, self.adapter, 0),
+        ]
+    }
+
+    /// Those that are not like the others: for fresh files, for objects of several types, for all of the driver.
+    pub(crate) fn other_cases(&self, user: &User<'_>) -> Vec<Case> {
+        let diagnostics = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
+        let smb_direct = SOFTNDK_TEST_SMB_DIRECT { Version: 1, Scenario: 0 };
+        let plant = SOFTNDK_TEST_PLANT { Version: 1, Kind: SOFTNDK_TEST_PLANT_LEAK_POOL };
+        vec![
+            case(IOCTL_ND_PROVIDER_INIT, &handle(0), &[], 0),
+            case(IOCTL_SOFTNDK_ATTACH, &handle(user.id()), &[], 0),
+            case(IOCTL_SOFTNDK_DOORBELL, &handle(self.cq), &[], 0),
+            case(IOCTL_SOFTNDK_DIAGNOSTICS, &diagnostics, &[], size_of::<SOFTNDK_DIAGNOSTICS>()),
+            case(IOCTL_SOFTNDK_TEST_SMB_DIRECT, &smb_direct, &[], size_of::<SOFTNDK_TEST_SMB_DIRECT_RESULT>()),
+            case(IOCTL_SOFTNDK_TEST_PLANT, &plant, &[], 0),
         ]
     }
 

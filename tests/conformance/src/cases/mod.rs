@@ -1,6 +1,7 @@
 //! The cases, one file per object or concern, and the table of all of them.
 
 mod adapter;
+mod affinity;
 mod arm;
 mod connector;
 mod cq;
@@ -14,6 +15,7 @@ mod moderation;
 mod mr;
 mod mw;
 mod pd;
+mod pending;
 mod qp;
 mod races;
 mod rdma;
@@ -49,6 +51,14 @@ macro_rules! for_each_case {
                 strangers: "only a fresh file attaches, and only to a context that is",
                 first_closes: "closing the first file ends its objects, and the requests of the second",
                 bound: "a second file is bound by its handle; what is no handle of a file is refused",
+            }
+            pending {
+                always: "what may pend always does, also what is done at once; what is refused does not",
+                cancel_io: "cancelling the requests of an object ends all of them before it returns, and no others",
+            }
+            affinity {
+                cq: "a completion queue has the affinity that it was made with, or all processors of group 0",
+                srq: "a shared receive queue, the same",
             }
             handles {
                 stale: "the handle of a freed object is refused, also after its slot was used again",

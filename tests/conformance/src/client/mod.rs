@@ -236,6 +236,12 @@ impl Request {
         self.pending.wait(Duration::ZERO).is_some()
     }
 
+    /// Whether the call that began it returned STATUS_PENDING.
+    #[must_use]
+    pub fn pended(&self) -> bool {
+        self.pending.pended()
+    }
+
     /// Asks for its cancellation; it still ends by itself, mostly with STATUS_CANCELLED.
     pub fn cancel(&self) {
         self.pending.cancel();

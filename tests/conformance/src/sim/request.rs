@@ -6,7 +6,7 @@ use std::{
 };
 
 use nd_ioctl::Request;
-use ndk_abi::status::NTSTATUS;
+use ndk_abi::status::{NTSTATUS, STATUS_PENDING};
 
 use crate::transport::Completion;
 
@@ -18,8 +18,8 @@ pub(super) struct Call {
 
 #[derive(Default)]
 struct State {
-    /// The dispatch routine has returned.
-    dispatched: bool,
+    /// What the dispatch routine has returned.
+    dispatched: Option<NTSTATUS>,
     /// The cancel routine that is set: what to tell the file.
     cancel_routine: Option<u64>,
     /// Cancellation was asked for.
@@ -62,13 +62,18 @@ impl Call {
     }
 
     /// The dispatch routine has returned.
-    pub(super) fn dispatched(&self) {
-        self.change(|state| state.dispatched = true);
+    pub(super) fn dispatched(&self, status: NTSTATUS) {
+        self.change(|state| state.dispatched = Some(status));
+    }
+
+    /// Whether the dispatch routine has returned STATUS_PENDING.
+    pub(super) fn pended(&self) -> bool {
+        self.state().dispatched == Some(STATUS_PENDING)
     }
 
     /// Waits until the dispatch routine has returned. False: it has not.
     pub(super) fn wait_for_dispatch(&self, timeout: Duration) -> bool {
-        self.wait_until(timeout, |state| state.dispatched).dispatched
+        self.wait_until(timeout, |state| state.dispatched.is_some()).dispatched.is_some()
     }
 
     /// Waits for the end of the request.
@@ -108,6 +113,11 @@ impl Request for SimRequest {
         output.truncate(copied);
         self.call.change(|state| state.completion = Some(Completion { status, information, output }));
         status
+    }
+
+    fn complete_pending(self, status: NTSTATUS, information: usize) -> NTSTATUS {
+        self.complete(status, information);
+        STATUS_PENDING
     }
 
     fn pend(&mut self, id: u64) -> bool {

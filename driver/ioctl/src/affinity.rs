@@ -1,0 +1,32 @@
+//! The processors that a queue would have its notifications on: what it was asked for, as there are no interrupts to steer.
+
+use ndk_abi::nd_ioctl::ND_HANDLE;
+use ndk_abi::wdm::GROUP_AFFINITY;
+use platform::Arc;
+
+use crate::cq::Cq;
+use crate::decode::{Reply, input, output};
+use crate::file::Space;
+use crate::srq::Srq;
+use crate::{Host, Request};
+
+/// An affinity without processors is none.
+pub(crate) fn preference(asked: GROUP_AFFINITY) -> Option<GROUP_AFFINITY> {
+    Some(asked).filter(|affinity| affinity.Mask != 0)
+}
+
+pub(crate) fn of_cq<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let cq: Arc<Cq<H>, _> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+    reply(space, request, cq.affinity)
+}
+
+pub(crate) fn of_srq<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let srq: Arc<Srq<H>, _> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+    reply(space, request, srq.affinity)
+}
+
+/// Without a preference: all processors of group 0.
+fn reply<H: Host>(space: &Space<H>, request: &mut impl Request, asked: Option<GROUP_AFFINITY>) -> Reply {
+    let all = || GROUP_AFFINITY { Mask: space.device.host.processors(), Group: 0, Reserved: [0; 3] };
+    output(request, &asked.unwrap_or_else(all))
+}
