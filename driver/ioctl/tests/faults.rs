@@ -9,17 +9,36 @@ use std::{
 };
 
 use common::{
-    User, World, start,
+    User, World,
+    rings::{Ringed, push},
+    start,
     user::{Answer, bind, handle, work},
 };
-use ndk_abi::{nd_ioctl::*, ndkpi::*, status::*};
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
 use simkernel::{boot, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Everything once: a connection, then each code with a valid input. No status matters here.
-fn everything(user: &User<'_>, world: &World, active: [u64; 2]) {
+/// Everything once: a second file, objects with rings, a connection, then each code with a valid input. No status matters here.
+fn everything(user: &User<'_>, [second, third]: &[User<'_>; 2], world: &World, active: [u64; 2]) {
+    if let Ok(SOFTNDK_FILE_ID { Id }) = user.ask(IOCTL_SOFTNDK_FILE_ID, &handle(0)) {
+        second.send(IOCTL_SOFTNDK_ATTACH, &handle(Id));
+    }
+    let notify = second.notify(world.cq, ND_CQ_NOTIFY_ERRORS);
+    third.send(IOCTL_ND_PROVIDER_INIT, &handle(0));
+    if let Ok(ringed) = Ringed::new(user, world) {
+        let [mut sends, mut receives] = ringed.writers();
+        for context in 0..4 {
+            push(&mut receives, &work(NdkOperationTypeReceive, 0, context), &[]);
+            push(&mut sends, &work(NdkOperationTypeSend, 0, context), &[]);
+        }
+        for object in [ringed.cq, ringed.srq, ringed.qp, ringed.srq_qp] {
+            user.send(IOCTL_SOFTNDK_DOORBELL, &handle(object));
+        }
+        second.notify(ringed.cq, ND_CQ_NOTIFY_ANY);
+    }
     let answers = connection(user, world, active);
+    drop(notify);
     for case in world.cases(user) {
         user.send_bytes(case.code, &case.input, case.output);
     }
@@ -67,8 +86,9 @@ fn each_allocation_may_fail() {
             let user = User::new(&device);
             let world = World::new(&user);
             let active = active(&user, &world);
+            let others = [0; 2].map(|_| User::stranger(&device));
             let fault = session.fail_allocation(nth);
-            everything(&user, &world, active);
+            everything(&user, &others, &world, active);
             drop(user);
             fault.happened()
         });
@@ -90,8 +110,9 @@ fn each_mapping_may_fail() {
             let user = User::new(&device);
             let world = World::new(&user);
             let active = active(&user, &world);
+            let others = [0; 2].map(|_| User::stranger(&device));
             let fault = session.fail_mapping(nth);
-            everything(&user, &world, active);
+            everything(&user, &others, &world, active);
             drop(user);
             fault.happened()
         });
@@ -103,6 +124,32 @@ fn each_mapping_may_fail() {
     }
 }
 
+/// Before each request in turn the process of the user is killed; the requests after it find nothing.
+#[test]
+fn a_process_may_die_before_any_request() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let mut deaths = 0;
+        loop {
+            let user = User::new(&device);
+            let world = World::new(&user);
+            let active = active(&user, &world);
+            let others = [0; 2].map(|_| User::stranger(&device));
+            user.dies_after(deaths);
+            everything(&user, &others, &world, active);
+            if user.lives() {
+                break;
+            }
+            let left = device.host().provider().object_counts();
+            assert_eq!(left, ndk_provider::ObjectCounts::default(), "killed before request {deaths}");
+            assert_eq!(device.host().pinned(), 0, "killed before request {deaths}");
+            deaths += 1;
+        }
+        assert!(deaths > 60, "only {deaths} requests");
+    });
+}
+
 #[test]
 fn threads_that_share_a_file_race_with_its_cleanup() {
     let _session = boot();
@@ -112,11 +159,14 @@ fn threads_that_share_a_file_race_with_its_cleanup() {
             let user = User::new(&device);
             let world = World::new(&user);
             let other = World::new(&user);
+            let second = user.attached();
+            let users = [user, second];
             let stop = AtomicBool::new(false);
             let answers = thread::scope(|scope| {
                 let workers: Vec<_> = (0..4)
                     .map(|worker| {
-                        let (user, worlds, stop) = (&user, [&world, &other], &stop);
+                        // Half of them by a second file.
+                        let (user, worlds, stop) = (&users[worker % 2], [&world, &other], &stop);
                         scope.spawn(move || {
                             let mut answers = Vec::new();
                             let mut turn = worker * 7;
@@ -134,14 +184,19 @@ fn threads_that_share_a_file_race_with_its_cleanup() {
                     })
                     .collect();
                 thread::sleep(Duration::from_millis(round));
-                user.file.cleanup(&simkernel::passive());
+                // The second one first, or never.
+                for user in users.iter().rev().skip(usize::from(round % 2 == 0)) {
+                    user.file.cleanup(&simkernel::passive());
+                }
                 stop.store(true, Ordering::Relaxed);
                 workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
             });
             for answer in answers {
                 answer.wait();
             }
-            assert_eq!(user.call(IOCTL_ND_QP_FREE, &handle(world.qp)), STATUS_DEVICE_REMOVED);
+            for user in &users {
+                assert_eq!(user.call(IOCTL_ND_QP_FREE, &handle(world.qp)), STATUS_DEVICE_REMOVED);
+            }
         }
     });
     assert_eq!(device.host().provider().object_counts(), ndk_provider::ObjectCounts::default());

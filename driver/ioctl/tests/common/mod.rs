@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod host;
+pub(crate) mod rings;
 pub(crate) mod user;
 pub(crate) mod world;
 

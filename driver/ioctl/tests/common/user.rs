@@ -1,6 +1,13 @@
 //! A user program: an open file, and what it sends.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use nd_ioctl::{Device, File};
 use ndk_abi::{
@@ -25,6 +32,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) struct User<'a> {
     pub(crate) file: Arc<File<TestHost>>,
+    /// Requests until its process is killed.
+    lives: AtomicU32,
     pub(crate) device: &'a Device<TestHost>,
 }
 
@@ -86,13 +95,23 @@ impl<'a> User<'a> {
 
     /// The same, of a process that is named.
     pub(crate) fn of_process(device: &'a Device<TestHost>, process: u64) -> Self {
-        Self { file: Arc::new(device.open(process).unwrap()), device }
+        Self { file: Arc::new(device.open(process).unwrap()), lives: AtomicU32::new(i32::MAX.cast_unsigned()), device }
     }
 
     pub(crate) fn new(device: &'a Device<TestHost>) -> Self {
         let user = Self::stranger(device);
         assert_eq!(user.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_SUCCESS);
         user
+    }
+
+    /// Its process is killed before the request after `requests` more.
+    pub(crate) fn dies_after(&self, requests: u32) {
+        self.lives.store(requests, Ordering::Relaxed);
+    }
+
+    /// Whether it was not killed yet.
+    pub(crate) fn lives(&self) -> bool {
+        self.lives.load(Ordering::Relaxed) <= i32::MAX.cast_unsigned()
     }
 
     /// What names its context.
@@ -113,6 +132,9 @@ impl<'a> User<'a> {
     }
 
     pub(crate) fn send_shared(&self, code: u32, input: &[u8], output: usize, shared: Arc<Shared>) -> Answer {
+        if self.lives.fetch_sub(1, Ordering::Relaxed) == 0 {
+            self.file.cleanup(&simkernel::passive());
+        }
         let request = TestRequest::new(code, input, output, shared.clone());
         let returned = self.file.dispatch(request, &simkernel::passive());
         Answer { returned, shared }

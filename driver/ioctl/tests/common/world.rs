@@ -29,6 +29,7 @@ pub(crate) struct World {
 }
 
 /// A code, an input that is valid as far as it goes, where in it the handles are, and the size of the output.
+#[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) code: u32,
     pub(crate) input: Vec<u8>,
