@@ -15,6 +15,7 @@ use crate::{TARGET_PROGRAMS, cross, paths, prefix, rust_src, wine};
 pub(crate) type Package = [&'static str; 2];
 
 pub(crate) const HARNESS: Package = ["--package", "ndharness"];
+pub(crate) const PROVIDER: Package = ["--package", "softnd"];
 pub(crate) const STAND_INS: Package = ["--manifest-path", "tests/wine/Cargo.toml"];
 
 /// Apart from the host's: the variables that build-std needs would make cargo build the host's crates again and again.
@@ -31,7 +32,7 @@ const STAND_IN_FILES: [(&str, &str); 7] = [
     ("selftest_driver.dll", "selftest.sys"),
 ];
 
-/// Builds softndk.sys, ndharness.exe, the stand-ins and libsoftndk_sim.so, and checks every import.
+/// Builds softndk.sys, softnd.dll, ndharness.exe, the stand-ins and libsoftndk_sim.so, and checks every import.
 pub(crate) fn build() -> Result<()> {
     let dist = paths::dist();
     fs::create_dir_all(dist.join("wine"))?;
@@ -39,6 +40,8 @@ pub(crate) fn build() -> Result<()> {
     copy(&driver, &dist.join("softndk.sys"))?;
     let programs = step("building ndharness.exe", || windows_build(HARNESS))?;
     copy(&programs.join("ndharness.exe"), &dist.join("ndharness.exe"))?;
+    let provider = step("building softnd.dll", || windows_build(PROVIDER))?;
+    copy(&provider.join("softnd.dll"), &dist.join("softnd.dll"))?;
     let stand_ins = step("building the stand-ins", || windows_build(STAND_INS))?;
     for (built, name) in STAND_IN_FILES {
         copy(&stand_ins.join(built), &dist.join("wine").join(name))?;

@@ -18,8 +18,9 @@ pub(crate) const PLANTED: &str = "softndk-planted.sys";
 
 /// What lies beside the driver in `C:\softndk`. The loader looks for the modules a driver imports in the driver's own
 /// folder before system32, and Wine's own ndis.sys must stay where it is: it starts with every prefix.
-const BESIDE_THE_DRIVER: [(&str, &str); 7] = [
+const BESIDE_THE_DRIVER: [(&str, &str); 8] = [
     ("softndk.sys", "softndk.sys"),
+    ("softnd.dll", "softnd.dll"),
     ("ndharness.exe", "ndharness.exe"),
     ("wine/ndis.sys", "ndis.sys"),
     ("wine/wdfldr.sys", "wdfldr.sys"),

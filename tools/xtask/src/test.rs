@@ -90,7 +90,12 @@ fn lints(root: &Path, tally: &mut Tally) {
     tally.check("clippy on the models", step("clippy on the models", clippy));
     let clippy = || run(cross::command("clippy")?.args(["--release", "--all-features"]).args(DENY));
     tally.check("clippy on the driver", step("clippy on the driver", clippy));
-    for (what, package) in [("the harness for Windows", dist::HARNESS), ("the stand-ins", dist::STAND_INS)] {
+    let for_windows = [
+        ("the harness for Windows", dist::HARNESS),
+        ("softnd.dll", dist::PROVIDER),
+        ("the stand-ins", dist::STAND_INS),
+    ];
+    for (what, package) in for_windows {
         // For Windows this lint also reports initializers that are const.
         let allow = ["-A", "clippy::missing_const_for_thread_local"];
         let clippy = || run(dist::windows_cargo("clippy", package)?.args(DENY).args(allow));

@@ -1,0 +1,114 @@
+//! Adapters, and what comes before one is open.
+
+use std::{env, sync::Arc};
+
+use ndk_abi::{
+    nd_ioctl::{
+        IOCTL_ND_ADAPTER_CLOSE, IOCTL_ND_ADAPTER_OPEN, IOCTL_ND_ADAPTER_QUERY, IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST,
+        IOCTL_ND_PD_CREATE, IOCTL_ND_PD_FREE, IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, IOCTL_ND_PROVIDER_RESOLVE_ADDRESS,
+        ND_ADAPTER_QUERY, ND_IOCTL_VERSION, ND_OPEN_ADAPTER, ND_RESOLVE_ADDRESS, ND_RESOURCE_DESCRIPTOR, ND_VERSION_2,
+        ND2_ADAPTER_INFO,
+    },
+    sockaddr::SOCKADDR_INET,
+    softndk_ioctl::{IOCTL_SOFTNDK_FILE_ID, SOFTNDK_FILE_ID},
+    status::{NTSTATUS, STATUS_BUFFER_OVERFLOW},
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{
+    device::{self, File, Handle},
+    object::Object,
+};
+
+/// The addresses of all adapters.
+pub(crate) fn provider_addresses() -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
+    addresses(&File::open()?, IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, 0)
+}
+
+/// The adapter that owns a local address. STATUS_INVALID_ADDRESS: none.
+pub(crate) fn resolve(address: SOCKADDR_INET) -> Result<u64, NTSTATUS> {
+    let input = ND_RESOLVE_ADDRESS { Version: ND_IOCTL_VERSION, Reserved: 0, Address: address };
+    File::open()?.ask(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, input.as_bytes())
+}
+
+fn addresses(file: &File, code: u32, handle: u64) -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
+    let input = device::handle(handle);
+    let mut output = vec![0; 64 * size_of::<SOCKADDR_INET>()];
+    loop {
+        match file.control(code, input.as_bytes(), &mut output) {
+            Ok(length) => {
+                let list = output[..length].chunks_exact(size_of::<SOCKADDR_INET>());
+                return Ok(list.filter_map(|bytes| SOCKADDR_INET::read_from_bytes(bytes).ok()).collect());
+            }
+            Err(STATUS_BUFFER_OVERFLOW) => output.resize(output.len() * 2, 0),
+            Err(status) => return Err(status),
+        }
+    }
+}
+
+/// An open adapter, with a protection domain.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    pd: Object,
+    adapter: Object,
+    file: Arc<File>,
+    /// Names the provider context of the file.
+    context: u64,
+    info: ND2_ADAPTER_INFO,
+    uses_rings: bool,
+}
+
+impl Adapter {
+    /// STATUS_INVALID_PARAMETER: there is no such adapter.
+    pub(crate) fn open(id: u64) -> Result<Arc<Self>, NTSTATUS> {
+        let file = Arc::new(File::open()?);
+        let input = ND_OPEN_ADAPTER {
+            Version: ND_IOCTL_VERSION,
+            CeMappingCount: 0,
+            CbMappingsOffset: 0,
+            Reserved: 0,
+            AdapterId: id,
+        };
+        let descriptor: ND_RESOURCE_DESCRIPTOR = file.ask(IOCTL_ND_ADAPTER_OPEN, input.as_bytes())?;
+        let adapter = Object::new(&file, descriptor.Handle, IOCTL_ND_ADAPTER_CLOSE);
+        let pd = Object::create(&file, IOCTL_ND_PD_CREATE, adapter.handle(), IOCTL_ND_PD_FREE)?;
+        let input =
+            ND_ADAPTER_QUERY { Version: ND_IOCTL_VERSION, InfoVersion: ND_VERSION_2, AdapterHandle: adapter.handle() };
+        let info = file.ask(IOCTL_ND_ADAPTER_QUERY, input.as_bytes())?;
+        let SOFTNDK_FILE_ID { Id: context } = file.ask(IOCTL_SOFTNDK_FILE_ID, device::handle(0).as_bytes())?;
+        let uses_rings = env::var_os("SOFTND_PATH").is_none_or(|path| path != "plain");
+        Ok(Arc::new(Self { pd, adapter, file, context, info, uses_rings }))
+    }
+
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    pub(crate) fn handle(&self) -> u64 {
+        self.adapter.handle()
+    }
+
+    /// The handle of its protection domain.
+    pub(crate) fn pd(&self) -> u64 {
+        self.pd.handle()
+    }
+
+    /// Its limits.
+    pub(crate) fn info(&self) -> &ND2_ADAPTER_INFO {
+        &self.info
+    }
+
+    /// Whether its queues are rings.
+    pub(crate) fn uses_rings(&self) -> bool {
+        self.uses_rings
+    }
+
+    pub(crate) fn addresses(&self) -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
+        addresses(&self.file, IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST, self.handle())
+    }
+
+    /// A new file for requests that pend.
+    pub(crate) fn open_overlapped(&self) -> Result<Handle, NTSTATUS> {
+        device::open_overlapped(self.context)
+    }
+}

@@ -1,0 +1,211 @@
+//! Completion queues.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex},
+};
+
+use nd_rings::user::CompletionRing;
+use ndk_abi::{
+    nd_ioctl::{
+        IOCTL_ND_CQ_CANCEL_IO, IOCTL_ND_CQ_CREATE, IOCTL_ND_CQ_FREE, IOCTL_ND_CQ_GET_AFFINITY, IOCTL_ND_CQ_MODIFY,
+        IOCTL_ND_CQ_NOTIFY, ND_CQ_MODIFY, ND_CQ_NOTIFY, ND_CQ_NOTIFY_SOLICITED, ND_CREATE_CQ, ND_IOCTL_VERSION,
+    },
+    softndk_ioctl::{IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_POLL, SOFTNDK_IOCTL_VERSION, SOFTNDK_POLL, SOFTNDK_RESULT},
+    softndk_ring::SOFTNDK_COMPLETION,
+    status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER},
+    wdm::GROUP_AFFINITY,
+};
+use windows_sys::Win32::Foundation::HANDLE;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{
+    adapter::Adapter,
+    device, lock,
+    object::{Object, Pending},
+    overlapped::Overlapped,
+    ring::{self, Mappings, Shared},
+};
+
+/// Completions that one control code fetches, at most.
+const BURST: usize = 32;
+
+/// A completion queue.
+#[derive(Debug)]
+pub(crate) struct CompletionQueue {
+    pending: Pending,
+    /// After the object, which writes to its rings.
+    source: Source,
+    adapter: Arc<Adapter>,
+}
+
+/// Where its completions come from.
+#[derive(Debug)]
+enum Source {
+    /// IOCTL_SOFTNDK_POLL. The contexts of queue pairs by their handles: those of released ones may still complete requests.
+    Codes(Mutex<HashMap<u64, u64>>),
+    /// Rings, oldest first: there is more than one if the last ones were not empty when the queue was resized. The driver writes
+    /// to the newest.
+    Rings(Mutex<VecDeque<Shared<CompletionRing>>>),
+}
+
+impl CompletionQueue {
+    pub(crate) fn create(
+        adapter: &Arc<Adapter>,
+        file: HANDLE,
+        depth: u32,
+        affinity: GROUP_AFFINITY,
+    ) -> Result<Arc<Self>, NTSTATUS> {
+        let mut mappings = Mappings::default();
+        let source = if adapter.uses_rings() {
+            let ring = ring::completions(depth)?;
+            mappings.add(&ring);
+            Source::Rings(Mutex::new([ring].into()))
+        } else {
+            Source::Codes(Mutex::default())
+        };
+        let pending = Pending::new(file, IOCTL_ND_CQ_CANCEL_IO, || {
+            let input = ND_CREATE_CQ {
+                Version: ND_IOCTL_VERSION,
+                QueueDepth: depth,
+                CeMappingCount: mappings.count(),
+                CbMappingsOffset: size_of::<ND_CREATE_CQ>() as u32,
+                AdapterHandle: adapter.handle(),
+                Affinity: affinity,
+            };
+            let passed = mappings.send(adapter.file(), IOCTL_ND_CQ_CREATE, input.as_bytes())?;
+            Ok(Object::new(adapter.file(), passed.handle, IOCTL_ND_CQ_FREE))
+        })?;
+        Ok(Arc::new(Self { pending, source, adapter: adapter.clone() }))
+    }
+
+    pub(crate) fn pending(&self) -> &Pending {
+        &self.pending
+    }
+
+    pub(crate) fn adapter(&self) -> &Arc<Adapter> {
+        &self.adapter
+    }
+
+    /// A queue pair will complete requests here. Rings name it by its context themselves.
+    pub(super) fn serves(&self, queue_pair: u64, context: u64) {
+        if let Source::Codes(contexts) = &self.source {
+            lock(contexts).insert(queue_pair, context);
+        }
+    }
+
+    /// Takes out up to `most` completions, oldest first; how many.
+    pub(crate) fn poll(&self, most: usize, mut take: impl FnMut(SOFTNDK_COMPLETION)) -> usize {
+        match &self.source {
+            Source::Codes(contexts) => {
+                let mut count = 0;
+                while count < most {
+                    let burst = BURST.min(most - count);
+                    let mut results = [0; BURST * size_of::<SOFTNDK_RESULT>()];
+                    let fetched = self.fetch(&mut results[..burst * size_of::<SOFTNDK_RESULT>()]);
+                    let contexts = lock(contexts);
+                    for bytes in results[..fetched].chunks_exact(size_of::<SOFTNDK_RESULT>()) {
+                        let Ok(result) = SOFTNDK_RESULT::read_from_bytes(bytes) else { continue };
+                        let context = contexts.get(&result.QpHandle).copied().unwrap_or(0);
+                        take(completion(&result, context));
+                        count += 1;
+                    }
+                    if fetched < burst * size_of::<SOFTNDK_RESULT>() {
+                        break;
+                    }
+                }
+                count
+            }
+            Source::Rings(rings) => {
+                let mut rings = lock(rings);
+                let mut count = 0;
+                let mut doorbell = false;
+                while let Some(Shared { ring, .. }) = rings.front_mut() {
+                    let taken = ring.poll(most - count, &mut take);
+                    count += taken;
+                    doorbell = taken > 0 && ring.needs_doorbell();
+                    if count == most || rings.len() == 1 {
+                        break;
+                    }
+                    // Read to its end, and not written any more.
+                    rings.pop_front();
+                }
+                drop(rings);
+                if doorbell {
+                    // It only fails if the device is gone.
+                    let _ = self.pending.object().tell(IOCTL_SOFTNDK_DOORBELL);
+                }
+                count
+            }
+        }
+    }
+
+    /// Fetches completions by a control code: bytes of them. None if the device is gone.
+    fn fetch(&self, results: &mut [u8]) -> usize {
+        let input = SOFTNDK_POLL {
+            Version: SOFTNDK_IOCTL_VERSION,
+            MaxResults: (results.len() / size_of::<SOFTNDK_RESULT>()) as u32,
+            CqHandle: self.pending.handle(),
+        };
+        self.pending.object().file().control(IOCTL_SOFTNDK_POLL, input.as_bytes(), results).unwrap_or(0)
+    }
+
+    /// STATUS_BUFFER_OVERFLOW: it holds more completions than that.
+    pub(crate) fn resize(&self, depth: u32) -> Result<(), NTSTATUS> {
+        let Source::Rings(rings) = &self.source else { return self.modify(depth, &Mappings::default()) };
+        let mut rings = lock(rings);
+        // The driver counts those in the newest only.
+        let waiting: u32 = rings.iter().map(|shared| shared.ring.waiting()).sum();
+        if waiting > depth {
+            return Err(STATUS_BUFFER_OVERFLOW);
+        }
+        let newest = ring::completions(depth)?;
+        let mut mappings = Mappings::default();
+        mappings.add(&newest);
+        self.modify(depth, &mappings)?;
+        rings.push_back(newest);
+        Ok(())
+    }
+
+    fn modify(&self, depth: u32, mappings: &Mappings) -> Result<(), NTSTATUS> {
+        let input = ND_CQ_MODIFY {
+            Version: ND_IOCTL_VERSION,
+            QueueDepth: depth,
+            CeMappingCount: mappings.count(),
+            CbMappingsOffset: size_of::<ND_CQ_MODIFY>() as u32,
+            CqHandle: self.pending.handle(),
+        };
+        mappings.send(self.adapter.file(), IOCTL_ND_CQ_MODIFY, input.as_bytes()).map(|_| ())
+    }
+
+    /// Pends until it is notified. `kind`: ND_CQ_NOTIFY_*; STATUS_INVALID_PARAMETER: it is not.
+    pub(crate) fn notify(&self, kind: u32, overlapped: &Overlapped) -> NTSTATUS {
+        if kind > ND_CQ_NOTIFY_SOLICITED {
+            return STATUS_INVALID_PARAMETER;
+        }
+        let input = ND_CQ_NOTIFY { Version: ND_IOCTL_VERSION, Type: kind, CqHandle: self.pending.handle() };
+        self.pending.submit(overlapped, IOCTL_ND_CQ_NOTIFY, input.as_bytes())
+    }
+
+    pub(crate) fn affinity(&self) -> Result<GROUP_AFFINITY, NTSTATUS> {
+        let input = device::handle(self.pending.handle());
+        self.adapter.file().ask(IOCTL_ND_CQ_GET_AFFINITY, input.as_bytes())
+    }
+}
+
+fn completion(result: &SOFTNDK_RESULT, context: u64) -> SOFTNDK_COMPLETION {
+    SOFTNDK_COMPLETION {
+        Status: result.Status,
+        BytesTransferred: result.BytesTransferred,
+        QueuePairContext: context,
+        RequestContext: result.RequestContext,
+        Type: result.Type,
+        // A token.
+        Output: result.Output as u32,
+    }
+}
+
+/// The affinity that a program asks for.
+pub(crate) fn affinity(group: u16, mask: usize) -> GROUP_AFFINITY {
+    GROUP_AFFINITY { Mask: mask as u64, Group: group, Reserved: [0; 3] }
+}

@@ -1,0 +1,98 @@
+//! Objects of the driver.
+
+use std::sync::Arc;
+
+use ndk_abi::status::NTSTATUS;
+use windows_sys::Win32::Foundation::HANDLE;
+use zerocopy::IntoBytes;
+
+use super::{
+    device::{File, Handle, handle},
+    overlapped::Overlapped,
+};
+
+/// An object of the driver, which goes with this.
+#[derive(Debug)]
+pub(crate) struct Object {
+    file: Arc<File>,
+    handle: u64,
+    /// The code that frees it.
+    free: u32,
+}
+
+impl Object {
+    pub(crate) fn new(file: &Arc<File>, handle: u64, free: u32) -> Self {
+        Self { file: file.clone(), handle, free }
+    }
+
+    /// Creates an object of those that need nothing but another.
+    pub(crate) fn create(file: &Arc<File>, create: u32, of: u64, free: u32) -> Result<Self, NTSTATUS> {
+        Ok(Self::new(file, file.ask(create, handle(of).as_bytes())?, free))
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn handle(&self) -> u64 {
+        self.handle
+    }
+
+    /// Sends a request that names the object only.
+    pub(crate) fn tell(&self, code: u32) -> Result<(), NTSTATUS> {
+        self.file.tell(code, handle(self.handle).as_bytes())
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // It is gone already if the device is.
+        let _ = self.tell(self.free);
+    }
+}
+
+/// An object with requests that pend.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// Before the file: to free it cancels what pends.
+    object: Object,
+    /// The file that its requests are sent on, to the end of which they are told.
+    file: Handle,
+    /// The code that cancels its requests.
+    cancel: u32,
+}
+
+impl Pending {
+    /// `create` is called when the file is known to be one. STATUS_INVALID_HANDLE: it is not.
+    pub(crate) fn new(
+        file: HANDLE,
+        cancel: u32,
+        create: impl FnOnce() -> Result<Object, NTSTATUS>,
+    ) -> Result<Self, NTSTATUS> {
+        let file = Handle::duplicate(file)?;
+        Ok(Self { object: create()?, file, cancel })
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    pub(crate) fn handle(&self) -> u64 {
+        self.object.handle
+    }
+
+    /// Sends a request that may pend.
+    pub(crate) fn submit(&self, overlapped: &Overlapped, code: u32, input: &[u8]) -> NTSTATUS {
+        self.file.submit(overlapped, code, input)
+    }
+
+    /// Sends a request that may pend, and names the object only.
+    pub(crate) fn submit_handle(&self, overlapped: &Overlapped, code: u32) -> NTSTATUS {
+        self.submit(overlapped, code, handle(self.handle()).as_bytes())
+    }
+
+    /// Ends what pends with STATUS_CANCELLED.
+    pub(crate) fn cancel(&self) -> Result<(), NTSTATUS> {
+        self.object.tell(self.cancel)
+    }
+}

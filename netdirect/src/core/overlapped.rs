@@ -1,0 +1,89 @@
+//! OVERLAPPED: how a program learns of the end of a request.
+//!
+//! The kernel writes to it as to a status block, then sets its event and queues it to the completion port of the file, unless
+//! the low bit of the event says not to.
+#![expect(unsafe_code, reason = "a structure that the kernel writes, given by a raw pointer")]
+
+use std::{
+    ffi::c_void,
+    mem::offset_of,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+use ndk_abi::status::{NTSTATUS, STATUS_PENDING};
+use windows_sys::Win32::{
+    Foundation::HANDLE,
+    System::{
+        IO::{IO_STATUS_BLOCK, OVERLAPPED},
+        Threading::{INFINITE, WaitForSingleObject},
+    },
+};
+
+const _: () = assert!(offset_of!(OVERLAPPED, Internal) == offset_of!(IO_STATUS_BLOCK, Anonymous));
+const _: () = assert!(offset_of!(OVERLAPPED, InternalHigh) == offset_of!(IO_STATUS_BLOCK, Information));
+
+/// An OVERLAPPED of the program.
+pub(crate) struct Overlapped(NonNull<OVERLAPPED>);
+
+impl Overlapped {
+    /// `None`: a null pointer.
+    ///
+    /// # Safety
+    /// It stays valid until a request that is sent with it is over, and serves no other request until then.
+    pub(crate) unsafe fn new(pointer: *mut OVERLAPPED) -> Option<Self> {
+        NonNull::new(pointer).map(Self)
+    }
+
+    pub(crate) fn status_block(&self) -> *mut IO_STATUS_BLOCK {
+        self.0.cast().as_ptr()
+    }
+
+    /// Prepares it for a request: its event, and what the completion port is to be given.
+    pub(crate) fn begin(&self) -> (HANDLE, *const c_void) {
+        self.internal().store(STATUS_PENDING.0 as usize, Ordering::Relaxed);
+        let context = if self.tag() & 1 == 0 { self.0.as_ptr().cast_const().cast() } else { ptr::null() };
+        (self.event(), context)
+    }
+
+    /// The request was refused, so that the kernel wrote nothing.
+    pub(crate) fn refuse(&self, status: NTSTATUS) {
+        self.internal().store(status.to_u32() as usize, Ordering::Relaxed);
+    }
+
+    /// How its request ended; STATUS_PENDING: it has not, and was not to be waited for.
+    pub(crate) fn result(&self, wait: bool) -> NTSTATUS {
+        loop {
+            let status = NTSTATUS(self.internal().load(Ordering::Acquire) as i32);
+            if status != STATUS_PENDING || !wait {
+                return status;
+            }
+            let event = self.event();
+            if event.is_null() {
+                // There is nothing to wait on: the file does not tell either (FILE_SKIP_SET_EVENT_ON_HANDLE).
+                thread::sleep(Duration::from_millis(1));
+            } else {
+                // SAFETY: an event of the program; an invalid handle is an error.
+                unsafe { WaitForSingleObject(event, INFINITE) };
+            }
+        }
+    }
+
+    fn event(&self) -> HANDLE {
+        ptr::without_provenance_mut(self.tag() & !1)
+    }
+
+    fn tag(&self) -> usize {
+        // SAFETY: valid, by contract of `new`; the kernel does not write this field.
+        unsafe { (*self.0.as_ptr()).hEvent }.addr()
+    }
+
+    fn internal(&self) -> &AtomicUsize {
+        // SAFETY: valid, by contract of `new`.
+        let internal = unsafe { &raw mut (*self.0.as_ptr()).Internal };
+        // SAFETY: aligned, and valid as long as self; whoever else writes it does so at once.
+        unsafe { AtomicUsize::from_ptr(internal) }
+    }
+}

@@ -1,0 +1,233 @@
+//! Queue pairs.
+
+use std::sync::{Arc, Mutex};
+
+use nd_rings::user::{RequestLimits, RequestRing};
+use ndk_abi::{
+    describe::ZeroInit,
+    nd_ioctl::{
+        IOCTL_ND_QP_CREATE, IOCTL_ND_QP_CREATE_WITH_SRQ, IOCTL_ND_QP_FLUSH, IOCTL_ND_QP_FREE, ND_CREATE_QP,
+        ND_CREATE_QP_HDR, ND_CREATE_QP_WITH_SRQ, ND_IOCTL_VERSION,
+    },
+    ndkpi::{NdkOperationTypeBind, NdkOperationTypeInvalidate, NdkOperationTypeReceive},
+    softndk_ioctl::{
+        IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_POST, SOFTNDK_IOCTL_VERSION, SOFTNDK_MW_TOKEN, SOFTNDK_POST, SOFTNDK_SGE,
+    },
+    softndk_ring::{SOFTNDK_RING_INITIATOR, SOFTNDK_RING_RECEIVE},
+    status::NTSTATUS,
+};
+use zerocopy::IntoBytes;
+
+use super::{
+    adapter::Adapter,
+    completion_queue::CompletionQueue,
+    lock,
+    memory::{Region, Window},
+    object::Object,
+    ring::{self, Mappings, Shared},
+    shared_receive_queue::SharedReceiveQueue,
+};
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct QueuePair {
+    object: Object,
+    /// After the object, which uses them. `None`: IOCTL_SOFTNDK_POST.
+    rings: Option<Rings>,
+    adapter: Arc<Adapter>,
+    inline_data: u32,
+    _receives: Receives,
+    _completion_queues: CompletionQueues,
+}
+
+#[derive(Debug)]
+struct Rings {
+    initiator: Mutex<Shared<RequestRing>>,
+    /// `None`: its receives come from a shared queue.
+    receive: Option<Mutex<Shared<RequestRing>>>,
+}
+
+/// Where its requests complete.
+#[derive(Clone, Debug)]
+pub(crate) struct CompletionQueues {
+    pub(crate) receive: Arc<CompletionQueue>,
+    pub(crate) initiator: Arc<CompletionQueue>,
+}
+
+/// Where its receives come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Receives {
+    /// A queue of its own, of so many receives with so many SGEs.
+    Own {
+        depth: u32,
+        sges: u32,
+    },
+    Shared(Arc<SharedReceiveQueue>),
+}
+
+/// What its initiator queue takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InitiatorLimits {
+    pub(crate) depth: u32,
+    pub(crate) sges: u32,
+    pub(crate) inline_data: u32,
+}
+
+impl QueuePair {
+    /// All objects have to be of this adapter. `context` is what completions name it by. A queue that is to hold nothing holds one
+    /// request: the driver has none that are shorter.
+    pub(crate) fn create(
+        adapter: &Arc<Adapter>,
+        completion_queues: CompletionQueues,
+        receives: Receives,
+        initiator: InitiatorLimits,
+        context: u64,
+    ) -> Result<Self, NTSTATUS> {
+        let transfer_length = adapter.info().MaxTransferLength;
+        let InitiatorLimits { depth, sges, inline_data } = initiator;
+        let depth = depth.max(1);
+        let receives = match receives {
+            Receives::Own { depth, sges } => Receives::Own { depth: depth.max(1), sges },
+            shared => shared,
+        };
+        let mut mappings = Mappings::default();
+        let mut make = |kind, limits| {
+            let ring = ring::requests(kind, limits, context)?;
+            mappings.add(&ring);
+            Ok::<_, NTSTATUS>(Mutex::new(ring))
+        };
+        let rings = if adapter.uses_rings() {
+            // In this order they are passed.
+            let initiator = make(SOFTNDK_RING_INITIATOR, RequestLimits { depth, sges, inline_data, transfer_length })?;
+            let receive = match receives {
+                Receives::Own { depth, sges } => {
+                    let limits = RequestLimits { depth, sges, inline_data: 0, transfer_length };
+                    Some(make(SOFTNDK_RING_RECEIVE, limits)?)
+                }
+                Receives::Shared(_) => None,
+            };
+            Some(Rings { initiator, receive })
+        } else {
+            None
+        };
+        let header = ND_CREATE_QP_HDR {
+            Version: ND_IOCTL_VERSION,
+            CbMaxInlineData: inline_data,
+            CeMappingCount: mappings.count(),
+            CbMappingsOffset: size_of::<ND_CREATE_QP>() as u32,
+            InitiatorQueueDepth: depth,
+            MaxInitiatorRequestSge: sges,
+            ReceiveCqHandle: completion_queues.receive.pending().handle(),
+            InitiatorCqHandle: completion_queues.initiator.pending().handle(),
+            PdHandle: adapter.pd(),
+        };
+        let passed = match &receives {
+            Receives::Own { depth, sges } => {
+                let input = ND_CREATE_QP { Header: header, ReceiveQueueDepth: *depth, MaxReceiveRequestSge: *sges };
+                mappings.send(adapter.file(), IOCTL_ND_QP_CREATE, input.as_bytes())?
+            }
+            Receives::Shared(queue) => {
+                let input = ND_CREATE_QP_WITH_SRQ { Header: header, SrqHandle: queue.pending().handle() };
+                mappings.send(adapter.file(), IOCTL_ND_QP_CREATE_WITH_SRQ, input.as_bytes())?
+            }
+        };
+        let object = Object::new(adapter.file(), passed.handle, IOCTL_ND_QP_FREE);
+        completion_queues.receive.serves(object.handle(), context);
+        completion_queues.initiator.serves(object.handle(), context);
+        Ok(Self {
+            object,
+            rings,
+            adapter: adapter.clone(),
+            inline_data,
+            _receives: receives,
+            _completion_queues: completion_queues,
+        })
+    }
+
+    pub(crate) fn handle(&self) -> u64 {
+        self.object.handle()
+    }
+
+    pub(crate) fn adapter(&self) -> &Arc<Adapter> {
+        &self.adapter
+    }
+
+    /// Bytes of inline data of a request, at most.
+    pub(crate) fn inline_data(&self) -> usize {
+        self.inline_data as usize
+    }
+
+    /// Cancels what is posted.
+    pub(crate) fn flush(&self) -> Result<(), NTSTATUS> {
+        self.object.tell(IOCTL_ND_QP_FLUSH)
+    }
+
+    /// Posts a request: a receive, or one that [`request`] begins. With NDK_OP_FLAG_INLINE there is no SGE.
+    pub(crate) fn post(&self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
+        let is_receive = head.Operation == receive_request(0).Operation;
+        let ring = self.rings.as_ref().and_then(|rings| match is_receive {
+            true => rings.receive.as_ref(),
+            false => Some(&rings.initiator),
+        });
+        let Some(ring) = ring else {
+            let head = SOFTNDK_POST {
+                QpHandle: self.handle(),
+                SgeCount: sges.len() as u32,
+                InlineLength: inline.len() as u32,
+                ..*head
+            };
+            let input = [head.as_bytes(), sges.as_bytes(), inline].concat();
+            return self.object.file().tell(IOCTL_SOFTNDK_POST, &input);
+        };
+        let doorbell = lock(ring).post(head, sges, inline)?;
+        if doorbell { self.object.tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
+    }
+
+    /// Posts a bind: the window has its token then. `flags`: NDK_OP_FLAG_*.
+    pub(crate) fn bind(
+        &self,
+        context: u64,
+        region: &Region,
+        window: &Window,
+        (address, length): (u64, u64),
+        flags: u32,
+    ) -> Result<(), NTSTATUS> {
+        let head = SOFTNDK_POST {
+            QpHandle: self.handle(),
+            ObjectHandle: window.handle(),
+            MrHandle: region.pending().handle(),
+            BaseVirtualAddress: address,
+            Length: length,
+            ..request(NdkOperationTypeBind.0.cast_unsigned(), context, flags)
+        };
+        // It comes after what is in the ring: the driver takes that first.
+        let token: SOFTNDK_MW_TOKEN = self.object.file().ask(IOCTL_SOFTNDK_POST, head.as_bytes())?;
+        window.set_token(token.RemoteToken);
+        Ok(())
+    }
+
+    /// Posts an invalidate. `flags`: NDK_OP_FLAG_*.
+    pub(crate) fn invalidate(&self, context: u64, window: &Window, flags: u32) -> Result<(), NTSTATUS> {
+        let head = SOFTNDK_POST {
+            ObjectHandle: window.handle(),
+            ..request(NdkOperationTypeInvalidate.0.cast_unsigned(), context, flags)
+        };
+        self.post(&head, &[], &[])
+    }
+}
+
+/// A request without SGEs. `flags`: NDK_OP_FLAG_*.
+pub(crate) fn request(operation: u32, context: u64, flags: u32) -> SOFTNDK_POST {
+    SOFTNDK_POST {
+        Version: SOFTNDK_IOCTL_VERSION,
+        Operation: operation,
+        RequestContext: context,
+        Flags: flags,
+        ..SOFTNDK_POST::ZERO
+    }
+}
+
+/// A receive without SGEs.
+pub(crate) fn receive_request(context: u64) -> SOFTNDK_POST {
+    request(NdkOperationTypeReceive.0.cast_unsigned(), context, 0)
+}

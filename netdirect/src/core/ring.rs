@@ -1,0 +1,141 @@
+//! Rings that the driver shares, and how they are passed to it.
+#![expect(unsafe_code, reason = "memory of whole pages, which the driver maps too")]
+
+use std::ptr::{self, NonNull};
+
+use nd_rings::{
+    Geometry, Mapped,
+    user::{CompletionRing, RequestLimits, RequestRing},
+};
+use ndk_abi::{
+    nd_ioctl::{ND_MAP_MEMORY, ND_MAPPING, ND_MAPPING_RESULT, ND_RESOURCE_DESCRIPTOR, NdMapMemory, NdModifyAccess},
+    softndk_ioctl::{SOFTNDK_POST, SOFTNDK_SGE},
+    softndk_ring::{SOFTNDK_COMPLETION, SOFTNDK_RING_COMPLETIONS, request_entry_size},
+    status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES},
+};
+use windows_sys::Win32::System::Memory::{
+    MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_READWRITE, VirtualAlloc, VirtualFree,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::device::File;
+
+/// The most rings that one request passes.
+const MAX_RINGS: usize = 2;
+
+/// Memory of whole pages, zeroed.
+#[derive(Debug)]
+struct Pages {
+    base: NonNull<u8>,
+    length: u32,
+}
+
+// SAFETY: owned memory; what uses it is a ring, which says itself what threads may do.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    fn new(bytes: usize) -> Result<Self, NTSTATUS> {
+        let length = u32::try_from(bytes).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+        // SAFETY: new memory, anywhere.
+        let base = unsafe { VirtualAlloc(ptr::null(), bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE) };
+        let base = NonNull::new(base.cast()).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        Ok(Self { base, length })
+    }
+
+    /// The record that passes it.
+    fn mapping(&self) -> ND_MAPPING {
+        let memory = ND_MAP_MEMORY {
+            MapType: NdMapMemory,
+            AccessType: NdModifyAccess,
+            Address: self.base.addr().get() as u64,
+            CbLength: self.length,
+            Padding0: [0; 4],
+        };
+        let mut mapping = ND_MAPPING::new_zeroed();
+        // The record is longer.
+        let _ = memory.write_to_prefix(mapping.as_mut_bytes());
+        mapping
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new`, and what used it is gone.
+        unsafe { VirtualFree(self.base.as_ptr().cast(), 0, MEM_RELEASE) };
+    }
+}
+
+/// A ring, and its memory behind it, so that it goes last.
+#[derive(Debug)]
+pub(crate) struct Shared<R> {
+    pub(crate) ring: R,
+    pages: Pages,
+}
+
+/// The memory of a ring, ready to be used.
+fn allocate(kind: u32, entry_size: u32, depth: u32, context: u64) -> Result<(Mapped, Pages), NTSTATUS> {
+    let geometry = Geometry::for_depth(kind, entry_size, depth).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+    let pages = Pages::new(geometry.bytes().ok_or(STATUS_INSUFFICIENT_RESOURCES)?)?;
+    // SAFETY: as many bytes, new and zeroed, on a page; they are kept behind the ring.
+    let mapped = unsafe { Mapped::create(pages.base, geometry, context) };
+    Ok((mapped, pages))
+}
+
+/// A ring for completions.
+pub(crate) fn completions(depth: u32) -> Result<Shared<CompletionRing>, NTSTATUS> {
+    let (mapped, pages) = allocate(SOFTNDK_RING_COMPLETIONS, size_of::<SOFTNDK_COMPLETION>() as u32, depth, 0)?;
+    Ok(Shared { ring: CompletionRing::new(mapped), pages })
+}
+
+/// A ring for requests: SOFTNDK_RING_INITIATOR or SOFTNDK_RING_RECEIVE. `context` is what completions name their queue by.
+pub(crate) fn requests(kind: u32, limits: RequestLimits, context: u64) -> Result<Shared<RequestRing>, NTSTATUS> {
+    let entry_size = request_entry_size(limits.sges, limits.inline_data).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+    let (mapped, pages) = allocate(kind, entry_size, limits.depth, context)?;
+    Ok(Shared { ring: RequestRing::new(mapped, limits), pages })
+}
+
+impl Shared<RequestRing> {
+    /// Puts a request in: whether a doorbell has to follow.
+    pub(crate) fn post(&mut self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<bool, NTSTATUS> {
+        self.ring.post(head, sges, inline)?;
+        Ok(self.ring.needs_doorbell())
+    }
+}
+
+/// The output of a create or modify request.
+#[derive(FromBytes, IntoBytes)]
+#[repr(C)]
+struct Output {
+    descriptor: ND_RESOURCE_DESCRIPTOR,
+    results: [ND_MAPPING_RESULT; MAX_RINGS],
+}
+
+/// What a create or modify request was answered with.
+pub(crate) struct Passed {
+    /// The handle of the object.
+    pub(crate) handle: u64,
+    /// Of SRQ_MODIFY: how many requests of the ring before the driver has not read.
+    pub(crate) unread: u32,
+}
+
+/// The records that pass rings with a request.
+#[derive(Default)]
+pub(crate) struct Mappings(Vec<ND_MAPPING>);
+
+impl Mappings {
+    pub(crate) fn add<R>(&mut self, ring: &Shared<R>) {
+        self.0.push(ring.pages.mapping());
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Sends a create or modify request, whose `CbMappingsOffset` is its length.
+    pub(crate) fn send(&self, file: &File, code: u32, head: &[u8]) -> Result<Passed, NTSTATUS> {
+        let input = [head, self.0.as_slice().as_bytes()].concat();
+        let mut output = Output::new_zeroed();
+        file.control(code, &input, output.as_mut_bytes())?;
+        Ok(Passed { handle: output.descriptor.Handle, unread: output.results[0].Information as u32 })
+    }
+}

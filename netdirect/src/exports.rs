@@ -1,0 +1,70 @@
+//! What the DLL exports, and the class factory.
+#![expect(unsafe_code, reason = "C exports, COM")]
+
+use std::ffi::c_void;
+
+use nd_com::{
+    class::{IClassFactory, IClassFactory_Impl, SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2},
+    status::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_POINTER, ND_SUCCESS},
+    v2::IND2Provider,
+};
+use windows_core::{GUID, HRESULT, IUnknown, Interface, implement};
+use windows_sys::Win32::Foundation::S_FALSE;
+
+use crate::{
+    hold::{self, Hold},
+    v2::{Provider, give},
+};
+
+/// Makes providers.
+#[implement(IClassFactory, Agile = false)]
+struct Factory {
+    _hold: Hold,
+}
+
+impl IClassFactory_Impl for Factory_Impl {
+    unsafe fn CreateInstance(&self, outer: *mut c_void, iid: *const GUID, object: *mut *mut c_void) -> HRESULT {
+        let make = || if outer.is_null() { Ok(Provider::new().into()) } else { Err(CLASS_E_NOAGGREGATION) };
+        // SAFETY: the caller's pointers.
+        unsafe { give(iid, object, make) }
+    }
+
+    unsafe fn LockServer(&self, lock: i32) -> HRESULT {
+        if lock != 0 {
+            hold::add();
+        } else {
+            hold::remove();
+        }
+        ND_SUCCESS
+    }
+}
+
+/// The class object of a provider, or, if its interface is asked for, the provider itself: programs do either.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn DllGetClassObject(class: *const GUID, iid: *const GUID, object: *mut *mut c_void) -> HRESULT {
+    // SAFETY: null, or a pointer of the caller's.
+    let (Some(class), Some(asked)) = (unsafe { class.as_ref() }, unsafe { iid.as_ref() }) else { return E_POINTER };
+    let make = || {
+        if ![SOFTND_PROVIDER_V2, SOFTND_PROVIDER_V1].contains(class) {
+            Err(CLASS_E_CLASSNOTAVAILABLE)
+        } else if *asked == IND2Provider::IID {
+            Ok(Provider::new().into())
+        } else {
+            Ok(IUnknown::from(Factory { _hold: Hold::new() }))
+        }
+    };
+    // SAFETY: the caller's pointers.
+    unsafe { give(iid, object, make) }
+}
+
+/// Whether the DLL may be unloaded.
+#[unsafe(no_mangle)]
+extern "system" fn DllCanUnloadNow() -> HRESULT {
+    HRESULT(if hold::is_held() { S_FALSE } else { 0 })
+}
+
+/// The installer of catalog entries looks for it; a provider of this kind is never started so.
+#[unsafe(no_mangle)]
+extern "system" fn WSPStartup() -> i32 {
+    windows_sys::Win32::Networking::WinSock::WSASYSNOTREADY
+}
