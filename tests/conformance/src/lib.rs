@@ -10,6 +10,7 @@ pub mod client;
 mod complaints;
 pub mod error;
 pub mod memory;
+pub mod nd;
 pub mod pair;
 pub mod sim;
 mod transport;

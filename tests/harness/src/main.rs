@@ -1,20 +1,23 @@
 //! `ndharness`: runs the conformance cases against a SoftNDK device.
 //!
 //! Two front ends carry the same cases: the simulated kernel in this very process, and `softndk.sys` through its control
-//! device (on Windows, or under Wine).
+//! device (on Windows, or under Wine). A third has cases of its own: NetworkDirect, through `softnd.dll`.
 
 mod diagnostics;
 mod front_end;
 #[cfg(windows)]
 mod ioctl;
+#[cfg(windows)]
+mod nd2;
 mod report;
+mod returns;
 mod run;
 mod stuck;
 
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
-use front_end::FrontEnd;
+use front_end::{FrontEnd, Path};
 
 /// Drives the SoftNDK RDMA device by IOCTLs and checks what it does against the documentation.
 ///
@@ -32,7 +35,10 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Command {
     /// List the cases and what each of them shows.
-    List,
+    List {
+        #[command(flatten)]
+        device: Device,
+    },
     /// Run cases and print a table of the results.
     Run(RunOptions),
     /// Print how many objects of each kind live in the driver, over all its open files.
@@ -72,6 +78,9 @@ struct RunOptions {
     cases: Vec<String>,
     #[command(flatten)]
     device: Device,
+    /// With nd2: only this path of the DLL, instead of both.
+    #[arg(long, value_enum)]
+    path: Option<Path>,
     /// Print JSON instead of the table.
     #[arg(long)]
     json: bool,
@@ -82,7 +91,7 @@ struct RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { cases: Vec::new(), device: Device { front_end: FrontEnd::Sim }, json: false, patience: 10 }
+        Self { cases: Vec::new(), device: Device { front_end: FrontEnd::Sim }, path: None, json: false, patience: 10 }
     }
 }
 
@@ -95,10 +104,16 @@ fn main() -> ExitCode {
 
 fn execute() -> anyhow::Result<ExitCode> {
     match CommandLine::parse().command.unwrap_or_else(|| Command::Run(RunOptions::default())) {
-        Command::List => report::list(),
+        Command::List { device } => report::list(device.front_end),
         Command::Run(options) => {
             let patience = Duration::from_secs(options.patience);
-            let report = run::run(options.device.front_end, &options.cases, patience)?;
+            let report = match options.device.front_end {
+                FrontEnd::Sim | FrontEnd::Ioctl => run::run(options.device.front_end, &options.cases, patience)?,
+                #[cfg(windows)]
+                FrontEnd::Nd2 => nd2::run(options.path, &options.cases, patience)?,
+                #[cfg(not(windows))]
+                FrontEnd::Nd2 => return options.device.front_end.transport().map(|_| ExitCode::SUCCESS),
+            };
             if options.json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
             } else {

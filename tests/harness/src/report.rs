@@ -2,8 +2,13 @@
 
 use std::{fmt, time::Duration};
 
-use conformance::{CASES, Case, Skipped};
+use conformance::{CASES, Skipped, nd::ND2_CASES};
 use serde::Serialize;
+
+use crate::{
+    front_end::FrontEnd,
+    returns::{self, Row},
+};
 
 /// A whole run.
 #[derive(Serialize)]
@@ -20,12 +25,15 @@ pub(crate) struct Report {
     seconds: f64,
     /// In the order they ran.
     cases: Vec<Outcome>,
+    /// Documented return values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    returns: Vec<Row>,
 }
 
 /// One case.
 #[derive(Serialize)]
 pub(crate) struct Outcome {
-    name: &'static str,
+    name: String,
     shows: &'static str,
     result: Verdict,
     seconds: f64,
@@ -46,15 +54,20 @@ enum Verdict {
 }
 
 impl Outcome {
-    pub(crate) fn new(case: &'static Case, duration: Duration, result: anyhow::Result<Vec<String>>) -> Self {
+    pub(crate) fn new(
+        name: String,
+        shows: &'static str,
+        duration: Duration,
+        result: anyhow::Result<Vec<String>>,
+    ) -> Self {
         let (notes, result) = match result {
             Ok(notes) => (notes, Ok(())),
             Err(error) => (Vec::new(), Err(error)),
         };
         Self {
             notes,
-            name: case.name,
-            shows: case.shows,
+            name,
+            shows,
             result: match &result {
                 Ok(()) => Verdict::Passed,
                 Err(error) if error.is::<Skipped>() => Verdict::Skipped,
@@ -76,7 +89,14 @@ impl Report {
             skipped: count(Verdict::Skipped),
             seconds: cases.iter().map(|case| case.seconds).sum(),
             cases,
+            returns: Vec::new(),
         }
+    }
+
+    /// Adds what was seen of the documented return values. Each that is missing counts as failed.
+    #[cfg(windows)]
+    pub(crate) fn with_returns(self, returns: Vec<Row>) -> Self {
+        Self { failed: self.failed + returns::missing(&returns), returns, ..self }
     }
 }
 
@@ -99,15 +119,22 @@ impl fmt::Display for Report {
                 writeln!(f, "{:width$}        {note}", "")?;
             }
         }
+        if !self.returns.is_empty() {
+            returns::write(&self.returns, f)?;
+        }
         writeln!(f, "\n{} passed, {} failed, {} skipped, {:.1} s", self.passed, self.failed, self.skipped, self.seconds)
     }
 }
 
 /// Prints the table of cases.
-pub(crate) fn list() {
-    let width = CASES.iter().map(|case| case.name.len()).max().unwrap_or_default();
-    for case in CASES {
-        println!("{:width$}  {}", case.name, case.shows);
+pub(crate) fn list(front_end: FrontEnd) {
+    let cases: Vec<_> = match front_end {
+        FrontEnd::Sim | FrontEnd::Ioctl => CASES.iter().map(|case| (case.name, case.shows)).collect(),
+        FrontEnd::Nd2 => ND2_CASES.iter().map(|case| (case.name, case.shows)).collect(),
+    };
+    let width = cases.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    for (name, shows) in cases {
+        println!("{name:width$}  {shows}");
     }
 }
 
@@ -115,13 +142,15 @@ pub(crate) fn list() {
 mod tests {
     use super::*;
 
-    static CASE: Case = Case { name: "group::one", shows: "a thing", run: |_| Ok(()) };
+    fn outcome(duration: Duration, result: anyhow::Result<Vec<String>>) -> Outcome {
+        Outcome::new("group::one".to_owned(), "a thing", duration, result)
+    }
 
     fn report() -> Report {
         let outcomes = vec![
-            Outcome::new(&CASE, Duration::from_millis(5), Ok(vec!["7 things".to_owned()])),
-            Outcome::new(&CASE, Duration::from_millis(7), Err(anyhow::anyhow!("cause").context("what failed"))),
-            Outcome::new(&CASE, Duration::from_millis(9), Err(Skipped("not here").into())),
+            outcome(Duration::from_millis(5), Ok(vec!["7 things".to_owned()])),
+            outcome(Duration::from_millis(7), Err(anyhow::anyhow!("cause").context("what failed"))),
+            outcome(Duration::from_millis(9), Err(Skipped("not here").into())),
         ];
         Report::new("a front end".to_owned(), outcomes)
     }

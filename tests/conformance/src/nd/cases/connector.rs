@@ -1,0 +1,224 @@
+//! IND2Connector up to the connection.
+
+use anyhow::{Context as _, ensure};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED,
+    STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_INVALID_BUFFER_SIZE,
+    STATUS_NETWORK_UNREACHABLE, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+};
+use std::net::SocketAddr;
+
+use crate::{
+    nd::{
+        client::{Listener, QpSize, ReadLimits, Request, end_of},
+        pair::{End, Pair, is},
+        run::Nd,
+    },
+    pair::{pattern, refused},
+};
+
+/// Where a request that connects to an unspecified address ends (existing programs look for it); has no ND name.
+const STATUS_BAD_NETWORK_NAME: NTSTATUS = NTSTATUS::from_u32(0xc000_00cc);
+
+/// Two ends with a connection request on its way: `a` has asked, `b` has not answered.
+struct Asked {
+    connect: Request,
+    _listener: Listener,
+    a: End,
+    b: End,
+}
+
+fn ask(nd: &Nd, limits: ReadLimits, data: &[u8]) -> anyhow::Result<Asked> {
+    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (listener, address) = b.listener()?;
+    let request = listener.connection_request(&b.connector)?;
+    a.connector.bind(a.address)?;
+    let mut connect = a.connector.connect(&a.qp, address, limits, data)?;
+    request.finish_unless_failed(&mut connect).context("the connection request")?;
+    Ok(Asked { connect, _listener: listener, a, b })
+}
+
+pub(in crate::nd) fn connects(nd: &Nd) -> anyhow::Result<()> {
+    let (to_b, to_a) = (pattern(1, 100), pattern(2, 33));
+    let asked = ask(nd, ReadLimits { inbound: 3, outbound: 5 }, &to_b)?;
+    let (a, b) = (&asked.a, &asked.b);
+    let starts = |found: Vec<u8>, sent: &[u8]| found.starts_with(sent);
+    ensure!(starts(b.connector.private_data()?, &to_b), "the private data that the listener got");
+    // What one side takes in is what the other may have under way.
+    ensure!(b.connector.read_limits()? == ReadLimits { inbound: 5, outbound: 3 }, "limits of the request");
+    let accept = b.connector.accept(&b.qp, ReadLimits { inbound: 4, outbound: 9 }, &to_a)?;
+    let (mut connect, mut accept) = (asked.connect, accept);
+    is(connect.status()?, STATUS_SUCCESS, "Connect")?;
+    ensure!(!accept.is_over(), "Accept is over before CompleteConnect");
+    ensure!(starts(a.connector.private_data()?, &to_a), "the private data that the initiator got");
+    ensure!(a.connector.read_limits()? == ReadLimits { inbound: 3, outbound: 4 }, "limits of the answer");
+    a.connector.complete_connect()?;
+    is(accept.status()?, STATUS_SUCCESS, "Accept")?;
+    let (own, peer) = (a.connector.local_address()?, a.connector.peer_address()?);
+    ensure!(own == b.connector.peer_address()?, "the initiator's address is not what its peer sees");
+    ensure!(peer == b.connector.local_address()?, "the listener's address is not what its peer sees");
+    ensure!(own.ip() == a.address.ip() && own.port() >= 49152, "the initiator is at {own}");
+    Ok(())
+}
+
+pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
+    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let addresses = a.adapter.addresses()?;
+    let Some(address) = addresses.iter().find(|address| address.is_ipv6()) else {
+        nd.note("not tried: the adapter has no IPv6 address".to_owned());
+        return Ok(());
+    };
+    let address = SocketAddr::new(address.ip(), 0);
+    let listener = b.adapter.listener()?;
+    listener.bind(address)?;
+    listener.listen(0)?;
+    let request = listener.connection_request(&b.connector)?;
+    a.connector.bind(address)?;
+    let mut connect = a.connector.connect(&a.qp, listener.local_address()?, ReadLimits::default(), &[])?;
+    request.finish_unless_failed(&mut connect)?;
+    let accept = b.connector.accept(&b.qp, ReadLimits::default(), &[])?;
+    connect.finish()?;
+    a.connector.complete_connect()?;
+    accept.finish()?;
+    ensure!(a.connector.local_address()? == b.connector.peer_address()?, "the addresses differ");
+    Ok(())
+}
+
+pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
+    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let info = a.adapter.info()?;
+    let (caller, callee) = (info.MaxCallerData as usize, info.MaxCalleeData as usize);
+    let (listener, address) = b.listener()?;
+    let request = listener.connection_request(&b.connector)?;
+    a.connector.bind(a.address)?;
+    let limits = ReadLimits::default();
+    let long = a.connector.connect(&a.qp, address, limits, &vec![0; caller + 1]);
+    refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to connect")?;
+    let data = pattern(3, caller);
+    let mut connect = a.connector.connect(&a.qp, address, limits, &data).context("the connector is usable")?;
+    request.finish_unless_failed(&mut connect)?;
+
+    let (status, length, found) = b.connector.private_data_raw(10);
+    is(status, STATUS_BUFFER_OVERFLOW, "ten bytes of the private data")?;
+    ensure!(length >= caller && found == data[..10], "a part of the private data: {length} bytes, {found:?}");
+    let (status, again, _) = b.connector.private_data_raw(0);
+    is(status, STATUS_BUFFER_OVERFLOW, "the length of the private data")?;
+    ensure!(again == length, "now it has {again} bytes");
+    ensure!(b.connector.private_data()?.starts_with(&data), "the private data");
+
+    let long = b.connector.accept(&b.qp, limits, &vec![0; callee + 1]);
+    refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to accept")?;
+    refused(b.connector.reject(&vec![0; callee + 1]), STATUS_INVALID_BUFFER_SIZE, "too much private data to reject")?;
+    let accept = b.connector.accept(&b.qp, limits, &[]).context("the connector is usable")?;
+    connect.finish()?;
+    a.connector.complete_connect()?;
+    accept.finish()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    for room in [0, 4, 15] {
+        for (status, length) in pair.a.connector.addresses_raw(room) {
+            is(status, STATUS_BUFFER_OVERFLOW, "a short buffer for an address")?;
+            ensure!(length >= 16, "{length} bytes needed");
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
+    let a = End::new(nd, QpSize::default())?;
+    let (listener, address) = a.listener()?;
+    drop(listener);
+    a.connector.bind(a.address)?;
+    let limits = ReadLimits::default();
+    let connect = |to: SocketAddr| end_of(a.connector.connect(&a.qp, to, limits, &[]));
+    is(connect(address)?, STATUS_CONNECTION_REFUSED, "nobody listens")?;
+    is(connect("0.0.0.0:5000".parse()?)?, STATUS_BAD_NETWORK_NAME, "the unspecified address")?;
+    is(connect("192.0.2.77:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
+    // The connector can still be used.
+    let b = End::new(nd, QpSize::default())?;
+    let (listener, address) = b.listener()?;
+    let request = listener.connection_request(&b.connector)?;
+    let mut connect = a.connector.connect(&a.qp, address, limits, &[])?;
+    request.finish_unless_failed(&mut connect)?;
+    let accept = b.connector.accept(&b.qp, limits, &[])?;
+    connect.finish()?;
+    a.connector.complete_connect()?;
+    accept.finish()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn rejected(nd: &Nd) -> anyhow::Result<()> {
+    let data = pattern(4, 40);
+    let mut asked = ask(nd, ReadLimits::default(), &[])?;
+    asked.b.connector.reject(&data)?;
+    is(asked.connect.status()?, STATUS_CONNECTION_REFUSED, "Connect")?;
+    ensure!(asked.a.connector.private_data()?.starts_with(&data), "the private data of the rejection");
+    Ok(())
+}
+
+/// The initiator changes its mind after the accept: by Reject, or by going away.
+pub(in crate::nd) fn initiator_backs_out(nd: &Nd) -> anyhow::Result<()> {
+    for rejects in [true, false] {
+        let asked = ask(nd, ReadLimits::default(), &[])?;
+        let Asked { connect, _listener, a, b } = asked;
+        let mut accept = b.connector.accept(&b.qp, ReadLimits::default(), &[])?;
+        connect.finish()?;
+        if rejects {
+            a.connector.reject(&[])?;
+        }
+        drop(a);
+        let status = accept.status()?;
+        ensure!(
+            status == STATUS_CONNECTION_REFUSED || status == STATUS_CONNECTION_ABORTED,
+            "Accept, when the initiator backed out: {status}"
+        );
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn request_dropped(nd: &Nd) -> anyhow::Result<()> {
+    let Asked { mut connect, _listener, a, b } = ask(nd, ReadLimits::default(), &[])?;
+    drop(b);
+    is(connect.status()?, STATUS_CONNECTION_REFUSED, "Connect, whose request was released")?;
+    drop((connect, a));
+    Ok(())
+}
+
+pub(in crate::nd) fn binds(nd: &Nd) -> anyhow::Result<()> {
+    let end = End::new(nd, QpSize::default())?;
+    end.connector.bind(end.address)?;
+    refused(end.connector.bind(end.address), STATUS_ADDRESS_ALREADY_ASSOCIATED, "a second Bind")?;
+    let (_listener, taken) = end.listener()?;
+    let other = end.adapter.connector()?;
+    // Not before it connects: docs/decisions.md.
+    let connected = other.bind(taken).and_then(|()| other.connect(&end.qp, taken, ReadLimits::default(), &[]));
+    is(end_of(connected)?, STATUS_SHARING_VIOLATION, "from an address in use")?;
+    let third = end.adapter.connector()?;
+    ensure!(third.bind("192.0.2.77:0".parse()?).is_err(), "an address of nobody was bound");
+    third.bind(end.address).context("the connector is usable")?;
+    Ok(())
+}
+
+pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let fresh = pair.a.adapter.connector()?;
+    refused(fresh.complete_connect(), STATUS_CONNECTION_INVALID, "CompleteConnect of a fresh connector")?;
+    refused(fresh.read_limits(), STATUS_CONNECTION_INVALID, "GetReadLimits of a fresh connector")?;
+    is(end_of(fresh.disconnect())?, STATUS_CONNECTION_INVALID, "Disconnect of a fresh connector")?;
+    is(end_of(fresh.notify_disconnect())?, STATUS_CONNECTION_INVALID, "NotifyDisconnect of a fresh connector")?;
+    let limits = ReadLimits::default();
+    let again = end_of(pair.a.connector.connect(&pair.a.qp, pair.b.address, limits, &[]))?;
+    is(again, STATUS_CONNECTION_ACTIVE, "Connect of a connected connector")?;
+    let again = end_of(pair.b.connector.accept(&pair.b.qp, limits, &[]))?;
+    ensure!(again != STATUS_SUCCESS, "Accept of a connected connector succeeded");
+    Ok(())
+}
+
+pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
+    let mut asked = ask(nd, ReadLimits::default(), &[])?;
+    asked.a.connector.cancel()?;
+    is(asked.connect.status()?, STATUS_CANCELLED, "Connect that was cancelled")
+}

@@ -1,0 +1,94 @@
+//! IND2Connector: the end of a connection.
+
+use anyhow::{Context as _, ensure};
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
+
+use crate::nd::{
+    client::Request,
+    pair::{Pair, RECEIVE, expect, is},
+    run::Nd,
+};
+
+/// Existing programs take it for a success of NotifyDisconnect; has no ND name.
+const STATUS_CONNECTION_DISCONNECTED: NTSTATUS = NTSTATUS::from_u32(0xc000_020c);
+
+fn told(mut notification: Request) -> anyhow::Result<()> {
+    let status = notification.status()?;
+    ensure!(
+        [STATUS_SUCCESS, STATUS_CANCELLED, STATUS_CONNECTION_DISCONNECTED].contains(&status),
+        "NotifyDisconnect: {status}"
+    );
+    Ok(())
+}
+
+pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let notification = pair.b.connector.notify_disconnect()?;
+    pair.a.qp.receive(1, &[])?;
+    pair.a.connector.disconnect()?.finish().context("Disconnect")?;
+    // It flushes its own queue pair.
+    expect(pair.a.received()?, RECEIVE, 1, STATUS_CANCELLED)?;
+    told(notification)?;
+    pair.b.connector.disconnect()?.finish().context("Disconnect after the peer's")?;
+    ensure!(pair.a.qp.send(2, &[], 0).is_err(), "a send after Disconnect was taken");
+    ensure!(pair.b.qp.send(2, &[], 0).is_err(), "a send after the peer's Disconnect was taken");
+    Ok(())
+}
+
+/// The receives of the side that is told: existing programs wait for them to be cancelled when it disconnects, too.
+pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    for context in 0..10 {
+        pair.b.qp.receive(context, &[])?;
+    }
+    let notification = pair.b.connector.notify_disconnect()?;
+    pair.a.connector.disconnect()?.finish()?;
+    told(notification)?;
+    pair.b.connector.disconnect()?.finish()?;
+    for context in 0..10 {
+        expect(pair.b.received()?, RECEIVE, context, STATUS_CANCELLED)?;
+    }
+    pair.b.quiet()
+}
+
+pub(in crate::nd) fn both_at_once(nd: &Nd) -> anyhow::Result<()> {
+    for _ in 0..10 {
+        let pair = Pair::new(nd)?;
+        let (mut a, mut b) = (pair.a.connector.disconnect()?, pair.b.connector.disconnect()?);
+        is(a.status()?, STATUS_SUCCESS, "Disconnect of the initiator")?;
+        is(b.status()?, STATUS_SUCCESS, "Disconnect of the listener")?;
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn implicit(nd: &Nd) -> anyhow::Result<()> {
+    let Pair { a, b } = Pair::new(nd)?;
+    let notification = b.connector.notify_disconnect()?;
+    drop(a);
+    told(notification)
+}
+
+pub(in crate::nd) fn notify_cancelled(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut notification = pair.b.connector.notify_disconnect()?;
+    ensure!(!notification.is_over(), "NotifyDisconnect is over on a connection that lives");
+    pair.b.connector.cancel()?;
+    is(notification.status()?, STATUS_CANCELLED, "NotifyDisconnect that was cancelled")?;
+    let notification = pair.b.connector.notify_disconnect()?;
+    pair.a.connector.disconnect()?.finish()?;
+    told(notification)
+}
+
+/// A queue pair serves one connection.
+pub(in crate::nd) fn not_again(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    pair.a.connector.disconnect()?.finish()?;
+    pair.b.connector.disconnect()?.finish()?;
+    let (_listener, address) = pair.b.listener()?;
+    let connector = pair.a.adapter.connector()?;
+    connector.bind(pair.a.address)?;
+    let again = connector.connect(&pair.a.qp, address, Default::default(), &[]);
+    let status = again.and_then(|mut request| request.status());
+    ensure!(status.is_err() || status != Ok(STATUS_SUCCESS), "a used queue pair was connected again");
+    Ok(())
+}

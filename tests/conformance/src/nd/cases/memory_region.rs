@@ -1,0 +1,114 @@
+//! IND2MemoryRegion.
+
+use anyhow::ensure;
+use ndk_abi::{
+    nd_ioctl::{
+        ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE,
+        ND_OP_FLAG_ALLOW_READ,
+    },
+    status::{
+        STATUS_ACCESS_VIOLATION, STATUS_DEVICE_BUSY, STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_PARAMETER,
+        STATUS_SUCCESS,
+    },
+};
+
+use crate::{
+    nd::{
+        client::{Mr, Mw, end_of},
+        pair::{BIND, INVALIDATE, Pair, READ, RECEIVE, WRITE, expect, is},
+        run::Nd,
+    },
+    pair::refused,
+};
+
+pub(in crate::nd) fn register(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let mr = Mr::new(&adapter, 3 * 4096)?;
+    for flags in [
+        0,
+        ND_MR_FLAG_ALLOW_LOCAL_WRITE,
+        ND_MR_FLAG_ALLOW_REMOTE_READ,
+        ND_MR_FLAG_ALLOW_REMOTE_WRITE,
+        ND_MR_FLAG_ALLOW_REMOTE_READ | ND_MR_FLAG_ALLOW_REMOTE_WRITE,
+    ] {
+        mr.register(flags)?;
+        mr.deregister()?;
+        mr.register_range(mr.memory().address(100), 5000, flags)?.finish()?;
+        mr.deregister()?;
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn register_refused(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let mr = Mr::new(&adapter, 4096)?;
+    refused(mr.register_range(0, 0, 0), STATUS_INVALID_PARAMETER, "nothing at address 0")?;
+    let address = mr.memory().address(0);
+    refused(mr.register_range(address, 0, 0), STATUS_INVALID_BUFFER_SIZE, "no bytes")?;
+    let found = end_of(mr.register_range(0x10, 4096, 0))?;
+    ensure!(found == STATUS_ACCESS_VIOLATION, "memory that is not there: {found}");
+    mr.register(0)?;
+    let again = end_of(mr.register_range(address, 4096, 0))?;
+    ensure!(again != STATUS_SUCCESS, "a region was registered twice");
+    Ok(())
+}
+
+pub(in crate::nd) fn deregister_refused(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mr = Mr::new(&pair.b.adapter, 4096)?;
+    let never = end_of(mr.begin_deregister())?;
+    ensure!(never != STATUS_SUCCESS, "a region that was never registered was deregistered");
+    mr.register(ND_MR_FLAG_ALLOW_LOCAL_WRITE)?;
+    let mw = Mw::new(&pair.b.adapter)?;
+    pair.b.qp.bind(1, &mr, &mw, 0, 4096, ND_OP_FLAG_ALLOW_READ)?;
+    expect(pair.b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
+    is(end_of(mr.begin_deregister())?, STATUS_DEVICE_BUSY, "deregistering under a window")?;
+    pair.b.qp.invalidate(2, &mw, 0)?;
+    expect(pair.b.initiated()?, INVALIDATE, 2, STATUS_SUCCESS)?;
+    mr.deregister()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn tokens(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
+    let old = region.remote(0);
+    pair.a.qp.write(1, &[local.sge(0..64)], old, 0)?;
+    expect(pair.a.initiated()?, WRITE, 1, STATUS_SUCCESS)?;
+    region.deregister()?;
+    pair.a.qp.write(2, &[local.sge(0..64)], old, 0)?;
+    expect(pair.a.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
+    Ok(())
+}
+
+pub(in crate::nd) fn rights(nd: &Nd) -> anyhow::Result<()> {
+    // (rights, may be read, may be written by the peer, may receive)
+    let cases = [
+        (0, false, false, false),
+        (ND_MR_FLAG_ALLOW_LOCAL_WRITE, false, false, true),
+        (ND_MR_FLAG_ALLOW_REMOTE_READ, true, false, false),
+        (ND_MR_FLAG_ALLOW_REMOTE_WRITE, false, true, true),
+    ];
+    for (flags, reads, writes, receives) in cases {
+        let expected = |allowed| if allowed { STATUS_SUCCESS } else { STATUS_ACCESS_VIOLATION };
+        let fresh = || -> anyhow::Result<_> {
+            let pair = Pair::new(nd)?;
+            let (local, region) = (pair.a.buffer(4096)?, Mr::new(&pair.b.adapter, 4096)?);
+            region.register(flags)?;
+            Ok((region, local, pair))
+        };
+        let (region, local, pair) = fresh()?;
+        pair.a.qp.read(1, &[local.sge(0..64)], region.remote(0), 0)?;
+        expect(pair.a.initiated()?, READ, 1, expected(reads))?;
+        drop((region, local, pair));
+        let (region, local, pair) = fresh()?;
+        pair.a.qp.write(2, &[local.sge(0..64)], region.remote(0), 0)?;
+        expect(pair.a.initiated()?, WRITE, 2, expected(writes))?;
+        drop((region, local, pair));
+        let (region, local, pair) = fresh()?;
+        pair.b.qp.receive(3, &[region.sge(0..64)])?;
+        pair.a.qp.send(4, &[local.sge(0..64)], 0)?;
+        expect(pair.b.received()?, RECEIVE, 3, expected(receives))?;
+    }
+    Ok(())
+}

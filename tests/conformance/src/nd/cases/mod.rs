@@ -1,0 +1,14 @@
+//! The cases, one file per object.
+
+pub(super) mod adapter;
+pub(super) mod completion_queue;
+pub(super) mod connector;
+pub(super) mod disconnect;
+pub(super) mod listener;
+pub(super) mod memory_region;
+pub(super) mod memory_window;
+pub(super) mod notify;
+pub(super) mod overlapped;
+pub(super) mod provider;
+pub(super) mod queue_pair;
+pub(super) mod shared_receive_queue;

@@ -1,0 +1,211 @@
+//! IND2CompletionQueue::Notify.
+
+use anyhow::{Context as _, ensure};
+use ndk_abi::{
+    nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT},
+    status::{STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
+};
+
+use crate::{
+    nd::{
+        pair::{Pair, expect_received, is},
+        run::Nd,
+    },
+    pair::refused,
+};
+
+/// Sends `count` empty messages that `pair.b` has receives for, and waits for the sends; contexts from `first` on.
+fn send(pair: &Pair, first: usize, count: usize, flags: u32) -> anyhow::Result<()> {
+    for context in first..first + count {
+        pair.b.qp.receive(context, &[])?;
+        pair.a.qp.send(context, &[], flags)?;
+    }
+    for _ in 0..count {
+        is(pair.a.initiated()?.status, STATUS_SUCCESS, "the send")?;
+    }
+    Ok(())
+}
+
+/// Takes `count` receives.
+fn take(pair: &Pair, first: usize, count: usize) -> anyhow::Result<()> {
+    (first..first + count).try_for_each(|context| expect_received(pair.b.received()?, context, 0))
+}
+
+pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    for round in 0..20 {
+        let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
+        ensure!(!request.is_over(), "round {round}: over before anything completed");
+        send(&pair, 5 * round, 5, 0)?;
+        is(request.status()?, STATUS_SUCCESS, "the request")?;
+        // One event, several completions: polled until there are fewer than asked for.
+        take(&pair, 5 * round, 5)?;
+        ensure!(pair.b.receive_cq.poll(1).is_empty(), "round {round}: a completion too many");
+    }
+    Ok(())
+}
+
+/// The eleven steps of the documentation.
+pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let cq = &pair.b.receive_cq;
+    for context in 0..2 {
+        let mut request = cq.notify(ND_CQ_NOTIFY_ANY)?;
+        ensure!(!request.is_over(), "a completion that was taken already ended Notify");
+        send(&pair, context, 1, 0)?;
+        is(request.status()?, STATUS_SUCCESS, "the request")?;
+        take(&pair, context, 1)?;
+        ensure!(cq.poll(1).is_empty(), "a second completion");
+    }
+    let mut last = cq.notify(ND_CQ_NOTIFY_ANY)?;
+    ensure!(!last.is_over(), "a completion that was taken already ended Notify");
+    cq.cancel()?;
+    is(last.status()?, STATUS_CANCELLED, "the last request")
+}
+
+/// A completion ends one Notify, also while it is not taken.
+pub(in crate::nd) fn not_twice(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let cq = &pair.b.receive_cq;
+    let mut first = cq.notify(ND_CQ_NOTIFY_ANY)?;
+    send(&pair, 0, 1, 0)?;
+    is(first.status()?, STATUS_SUCCESS, "the first request")?;
+    let mut second = cq.notify(ND_CQ_NOTIFY_ANY)?;
+    ensure!(!second.is_over(), "the same completion ended two requests");
+    send(&pair, 1, 1, 0)?;
+    is(second.status()?, STATUS_SUCCESS, "the second request")?;
+    take(&pair, 0, 2)
+}
+
+/// Completions between GetResults and Notify.
+pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let cq = &pair.b.receive_cq;
+    for round in 0..100 {
+        ensure!(cq.poll(1).is_empty(), "round {round}: the queue is not empty");
+        pair.b.qp.receive(round, &[])?;
+        pair.a.qp.send(round, &[], 0)?;
+        // The completion comes before, while or after this is issued.
+        if round % 2 == 0 {
+            pair.a.initiated()?;
+        }
+        cq.notify(ND_CQ_NOTIFY_ANY)?.finish().with_context(|| format!("round {round}"))?;
+        take(&pair, round, 1)?;
+        if round % 2 == 1 {
+            pair.a.initiated()?;
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
+    send(&pair, 0, 3, 0)?;
+    take(&pair, 0, 3)?;
+    ensure!(!request.is_over(), "plain sends ended SOLICITED");
+    send(&pair, 3, 1, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
+    is(request.status()?, STATUS_SUCCESS, "the request")?;
+    take(&pair, 3, 1)?;
+    // One that came before the request.
+    send(&pair, 4, 1, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
+    pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?.finish()?;
+    take(&pair, 4, 1)
+}
+
+/// "Errors always satisfy."
+pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    pair.b.qp.receive(1, &[])?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
+    pair.b.qp.flush()?;
+    is(request.status()?, STATUS_SUCCESS, "the request")?;
+    is(pair.b.received()?.status, STATUS_CANCELLED, "the receive")
+}
+
+pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ERRORS)?;
+    let mut beside = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
+    send(&pair, 0, 2, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
+    is(beside.status()?, STATUS_SUCCESS, "ANY beside it")?;
+    take(&pair, 0, 2)?;
+    pair.b.qp.receive(2, &[])?;
+    pair.b.qp.flush()?;
+    is(pair.b.received()?.status, STATUS_CANCELLED, "the receive that was flushed")?;
+    ensure!(!request.is_over(), "completions ended ERRORS");
+    pair.b.receive_cq.cancel()?;
+    is(request.status()?, STATUS_CANCELLED, "the request")
+}
+
+pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let cq = &pair.b.receive_cq;
+    let mut requests = (0..6).map(|_| cq.notify(ND_CQ_NOTIFY_ANY)).collect::<Result<Vec<_>, _>>()?;
+    send(&pair, 0, 1, 0)?;
+    for request in &mut requests {
+        is(request.status()?, STATUS_SUCCESS, "one of the requests")?;
+    }
+    take(&pair, 0, 1)
+}
+
+pub(in crate::nd) fn any_precedes(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let cq = &pair.b.receive_cq;
+    let mut solicited = cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
+    let mut any = cq.notify(ND_CQ_NOTIFY_ANY)?;
+    send(&pair, 0, 1, 0)?;
+    is(any.status()?, STATUS_SUCCESS, "ANY")?;
+    is(solicited.status()?, STATUS_SUCCESS, "SOLICITED, which ANY changed")?;
+    take(&pair, 0, 1)
+}
+
+/// Notifications are asked for and arrive on several threads while completions come.
+pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
+    const MESSAGES: usize = 400;
+    let pair = Pair::new(nd)?;
+    let cq = pair.b.receive_cq.shared();
+    let taken = std::sync::atomic::AtomicUsize::new(0);
+    let take_some = || -> anyhow::Result<()> {
+        use std::sync::atomic::Ordering::Relaxed;
+        loop {
+            let found = cq.queue().poll(8).len();
+            if taken.fetch_add(found, Relaxed) + found >= MESSAGES {
+                // The others are to see that, too.
+                cq.queue().cancel()?;
+                return Ok(());
+            }
+            if found == 0 {
+                let mut request = cq.queue().notify(ND_CQ_NOTIFY_ANY)?;
+                if taken.load(Relaxed) >= MESSAGES {
+                    cq.queue().cancel()?;
+                }
+                request.status()?;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let takers: Vec<_> = (0..3).map(|_| scope.spawn(take_some)).collect();
+        let sent = (0..MESSAGES / 8).try_for_each(|round| send(&pair, 8 * round, 8, 0));
+        for taker in takers {
+            taker.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+        }
+        sent
+    })?;
+    ensure!(taken.into_inner() == MESSAGES, "not as many completions as messages");
+    Ok(())
+}
+
+pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let cq = adapter.cq(16)?;
+    let mut request = cq.notify(ND_CQ_NOTIFY_ANY)?;
+    request.let_object_go();
+    drop(cq);
+    is(request.status()?, STATUS_CANCELLED, "what waited for a queue that was released")
+}
+
+pub(in crate::nd) fn unknown_type(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    refused(adapter.cq(16)?.notify(3), STATUS_INVALID_PARAMETER, "type 3")
+}

@@ -1,0 +1,163 @@
+//! IND2Overlapped, and what a program is told when a request is over: event, completion port, both or neither.
+
+use anyhow::{Context as _, ensure};
+use ndk_abi::{
+    nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS},
+    status::{STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS},
+};
+use std::{sync::mpsc, thread, time::Duration};
+
+use crate::nd::{
+    client::{Mr, Port, Signal},
+    pair::{Pair, is},
+    run::Nd,
+};
+
+/// As no packet is to come, this only delays what is not there.
+const NOTHING: Duration = Duration::ZERO;
+
+/// Makes `pair.b` get a receive completed.
+fn send(pair: &Pair) -> anyhow::Result<()> {
+    pair.b.qp.receive(1, &[])?;
+    pair.a.qp.send(2, &[], 0)?;
+    pair.a.initiated()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn event(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
+    is(request.result_now(), STATUS_PENDING, "the result of a pending request")?;
+    is(request.internal(), STATUS_PENDING, "OVERLAPPED.Internal of a pending request")?;
+    ensure!(!request.is_over(), "its event is set");
+    send(&pair)?;
+    is(request.status()?, STATUS_SUCCESS, "the request")?;
+    is(request.result_now(), STATUS_SUCCESS, "its result, asked for again")?;
+    is(request.result_awaited(), STATUS_SUCCESS, "its result, waited for")?;
+    pair.b.received()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn waits(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
+    pair.b.qp.receive(1, &[])?;
+    pair.a.qp.send(2, &[], 0)?;
+    // Nobody looks at the event before. It waits without a limit: one is set by a cancellation.
+    let (queue, patience, (over, is_over)) = (pair.b.receive_cq.shared(), nd.patience(), mpsc::channel());
+    let result = thread::scope(|scope| {
+        scope.spawn(move || match is_over.recv_timeout(patience) {
+            Err(mpsc::RecvTimeoutError::Timeout) => drop(queue.queue().cancel()),
+            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => (),
+        });
+        let result = request.result_awaited();
+        let _ = over.send(());
+        result
+    });
+    is(result, STATUS_SUCCESS, "the result that was waited for")?;
+    ensure!(request.is_over(), "the event is not set");
+    request.status()?;
+    pair.b.received()?;
+    pair.a.initiated()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let port = Port::of(pair.b.adapter.file());
+    ensure!(port.is_open(), "the file has no completion port");
+    send(&pair)?;
+    ensure!(port.next(NOTHING).is_none(), "a packet without a request");
+    pair.b.received()?;
+    for signal in [Signal::Port, Signal::Event] {
+        let mut request = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, signal)?;
+        send(&pair)?;
+        let packet = port.next(nd.patience()).context("no packet came")?;
+        ensure!(packet == request.address(), "the packet is of another request");
+        is(request.result_now(), STATUS_SUCCESS, "the result of the request")?;
+        ensure!(request.is_over() || signal == Signal::Port, "the event is not set");
+        request.status()?;
+        pair.b.received()?;
+    }
+    // Those of other objects go to the same port.
+    let mr = Mr::new(&pair.b.adapter, 4096)?;
+    let mut request = mr.register_range(mr.memory().address(0), 4096, 0)?;
+    is(request.status()?, STATUS_SUCCESS, "the registration")?;
+    let packet = port.next(nd.patience()).context("no packet of the registration")?;
+    ensure!(packet == request.address(), "the packet is not that of the registration");
+    Ok(())
+}
+
+pub(in crate::nd) fn event_only(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let port = Port::of(pair.b.adapter.file());
+    let mut request = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::EventOnly)?;
+    send(&pair)?;
+    is(request.status()?, STATUS_SUCCESS, "the request")?;
+    pair.b.received()?;
+    // A packet that came would come before the one of the next request.
+    let mut next = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::Event)?;
+    send(&pair)?;
+    let packet = port.next(nd.patience()).context("no packet of the next request")?;
+    ensure!(packet == next.address(), "a packet came although the event had its low bit set");
+    next.status()?;
+    pair.b.received()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let port = Port::of(adapter.file());
+    let mr = Mr::new(&adapter, 4096)?;
+    ensure!(mr.register_range(0, 0, 0).is_err(), "nothing was registered");
+    let mut request = mr.register_range(mr.memory().address(0), 4096, 0)?;
+    request.status()?;
+    let packet = port.next(nd.patience()).context("no packet of the registration")?;
+    ensure!(packet == request.address(), "a request that was refused sent a packet");
+    Ok(())
+}
+
+pub(in crate::nd) fn cancel_in_order(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let port = Port::of(adapter.file());
+    let (cq, other) = (adapter.cq(16)?, adapter.cq(16)?);
+    let mut untouched = other.notify(ND_CQ_NOTIFY_ERRORS)?;
+    let mut requests = (0..8).map(|_| cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::Event)).collect::<Result<Vec<_>, _>>()?;
+    cq.cancel()?;
+    // Packets are there when the cancellation returns, in the order of issue.
+    for (number, request) in requests.iter_mut().enumerate() {
+        let packet = port.next(NOTHING).with_context(|| format!("packet {number} is missing"))?;
+        ensure!(packet == request.address(), "packet {number} is out of order");
+        is(request.status()?, STATUS_CANCELLED, "a cancelled request")?;
+    }
+    ensure!(!untouched.is_over(), "a request of another object was cancelled");
+    cq.cancel().context("cancelling nothing")?;
+    other.cancel()?;
+    is(untouched.status()?, STATUS_CANCELLED, "the other request")
+}
+
+pub(in crate::nd) fn file_closed(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let cq = adapter.with_new_file()?.cq(16)?;
+    // The handle that the queue was made with is closed now.
+    let mut request = cq.notify(ND_CQ_NOTIFY_ANY)?;
+    cq.cancel()?;
+    is(request.status()?, STATUS_CANCELLED, "the request")
+}
+
+pub(in crate::nd) fn two_ports(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let second = adapter.with_new_file()?;
+    let ports = [Port::of(adapter.file()), Port::of(second.file())];
+    ensure!(ports.iter().all(Port::is_open), "two files of an adapter cannot have ports of their own");
+    let queues = [adapter.cq(16)?, second.cq(16)?];
+    for number in [1, 0] {
+        let mut request = queues[number].notify_by(ND_CQ_NOTIFY_ANY, Signal::Port)?;
+        queues[number].cancel()?;
+        let packet = ports[number].next(nd.patience()).context("no packet at the port of the file")?;
+        ensure!(packet == request.address(), "the packet is of another request");
+        ensure!(ports[1 - number].next(NOTHING).is_none(), "a packet at the other file's port");
+        is(request.status()?, STATUS_CANCELLED, "the request")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! The DLL's exports and IND2Provider.
+
+use anyhow::ensure;
+use nd_com::{
+    class::{IClassFactory, SOFTND_PROVIDER_V2},
+    status::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_NOINTERFACE, E_POINTER},
+    v2::{IND2Adapter, IND2CompletionQueue, IND2Provider},
+};
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER};
+use windows_core::{GUID, IUnknown, Interface as _};
+
+use crate::{
+    nd::{
+        client::{ClassFactory, cast},
+        pair::is,
+        run::Nd,
+    },
+    pair::refused,
+};
+
+pub(in crate::nd) fn class_object(nd: &Nd) -> anyhow::Result<()> {
+    let library = nd.library();
+    ensure!(library.has_startup(), "there is no WSPStartup");
+    ensure!(library.can_unload(), "a fresh DLL cannot be unloaded");
+    let provider: IND2Provider =
+        library.class_object(&SOFTND_PROVIDER_V2).map_err(|status| anyhow::anyhow!("{status}"))?;
+    ensure!(!library.can_unload(), "the DLL could be unloaded with a provider alive");
+    drop(provider);
+    ensure!(library.can_unload(), "the provider is gone and the DLL cannot be unloaded");
+    let other = library.class_object::<IND2Provider>(&GUID::from_u128(1)).err();
+    ensure!(other == Some(CLASS_E_CLASSNOTAVAILABLE), "another class: {other:?}");
+    let other = library.class_object::<IND2CompletionQueue>(&SOFTND_PROVIDER_V2).err();
+    ensure!(other == Some(E_NOINTERFACE), "another interface: {other:?}");
+    let nowhere = library.class_object_nowhere(&SOFTND_PROVIDER_V2);
+    ensure!(nowhere == E_POINTER, "no place for the answer: {nowhere}");
+    Ok(())
+}
+
+pub(in crate::nd) fn class_factory(nd: &Nd) -> anyhow::Result<()> {
+    let library = nd.library();
+    let factory = || -> anyhow::Result<ClassFactory> {
+        let factory = library.class_object::<IClassFactory>(&SOFTND_PROVIDER_V2);
+        factory.map(ClassFactory).map_err(|status| anyhow::anyhow!("DllGetClassObject for IClassFactory: {status}"))
+    };
+    let made = factory()?.create::<IND2Provider>()?;
+    ensure!(!library.can_unload(), "the DLL could be unloaded with a provider alive");
+    let inner = factory()?.create_within::<IND2Provider>(&made);
+    is(inner, NTSTATUS(CLASS_E_NOAGGREGATION.0), "aggregation")?;
+    refused(factory()?.create::<IND2Adapter>(), NTSTATUS(E_NOINTERFACE.0), "another interface")?;
+    drop(made);
+    ensure!(library.can_unload(), "all objects are gone and the DLL cannot be unloaded");
+    factory()?.lock(true)?;
+    ensure!(!library.can_unload(), "the DLL could be unloaded while its server is locked");
+    factory()?.lock(false)?;
+    ensure!(library.can_unload(), "the server was unlocked and the DLL cannot be unloaded");
+    Ok(())
+}
+
+pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
+    let provider = nd.provider()?;
+    let addresses = provider.addresses()?;
+    ensure!(!addresses.is_empty(), "no addresses");
+    let mut adapters = Vec::new();
+    for address in addresses {
+        adapters.push(provider.resolve(address)?);
+        let mut other_port = address;
+        other_port.set_port(0x1234);
+        ensure!(provider.resolve(other_port)? == adapters[adapters.len() - 1], "the port of {address} matters");
+    }
+    adapters.dedup();
+    ensure!(adapters.len() == 1, "the addresses are of several adapters: {adapters:?}");
+    Ok(())
+}
+
+pub(in crate::nd) fn unknown_address(nd: &Nd) -> anyhow::Result<()> {
+    let provider = nd.provider()?;
+    // TEST-NET-1 (RFC 5737), and the IPv6 prefix for documentation (RFC 3849).
+    for address in ["192.0.2.77:0", "[2001:db8::77]:0", "0.0.0.0:0"] {
+        refused(provider.resolve(address.parse()?), STATUS_INVALID_ADDRESS, address)?;
+    }
+    refused(provider.resolve_raw(&[2, 0, 0, 0]), STATUS_INVALID_ADDRESS, "four bytes of an address")?;
+    Ok(())
+}
+
+pub(in crate::nd) fn open_adapter(nd: &Nd) -> anyhow::Result<()> {
+    let provider = nd.provider()?;
+    let id = provider.resolve(provider.addresses()?[0])?;
+    refused(provider.open(id ^ 0x5a5a_5a5a), STATUS_INVALID_PARAMETER, "an unknown adapter")?;
+    is(provider.open_as(&IND2CompletionQueue::IID, id), NTSTATUS(E_NOINTERFACE.0), "another interface")?;
+    let adapter = provider.open(id)?;
+    let another = provider.open(id)?;
+    drop(provider);
+    ensure!(adapter.info()?.AdapterId == id && another.info()?.AdapterId == id, "the adapter is another one");
+    drop(another);
+    // The provider is gone; the adapter goes on, and keeps the DLL.
+    ensure!(!nd.library().can_unload(), "the DLL could be unloaded with an adapter alive");
+    let cq = adapter.cq(16)?;
+    drop(adapter);
+    ensure!(!nd.library().can_unload(), "the DLL could be unloaded with a completion queue alive");
+    ensure!(cq.poll(1).is_empty(), "a fresh queue is not empty");
+    Ok(())
+}
+
+pub(in crate::nd) fn identity(nd: &Nd) -> anyhow::Result<()> {
+    let provider = nd.provider()?.com;
+    let one: IUnknown = cast(&provider)?;
+    let other: IUnknown = cast(&cast::<IND2Provider>(&one)?)?;
+    ensure!(one == other, "two IUnknown of one object");
+    ensure!(provider.cast::<IND2Adapter>().is_err(), "a provider says that it is an adapter");
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! A client of the COM interfaces of softnd.dll: what a NetworkDirect program calls, typed.
+//!
+//! Whatever a method returns is noted ([`saw`]): a run shows which of the documented return values it has seen.
+
+mod adapter;
+mod connector;
+mod library;
+mod listener;
+mod memory;
+mod provider;
+mod queue_pair;
+mod queues;
+mod request;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
+pub(crate) use adapter::{Adapter, QpSize, SrqSize};
+pub(crate) use connector::{Connector, ReadLimits};
+pub(crate) use library::{ClassFactory, Library};
+pub(crate) use listener::Listener;
+pub(crate) use memory::{Mr, Mw, Remote};
+use nd_com::v2::IND2Overlapped;
+use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
+pub(crate) use provider::Provider;
+pub(crate) use queue_pair::Qp;
+pub(crate) use queues::{Completion, Cq, Srq};
+pub(crate) use request::{Handle, Port, Request, Signal, end_of};
+
+use windows_core::Interface;
+
+use crate::error::{Error, Result};
+
+/// What was returned since [`take_seen`] was called last: method, status.
+static SEEN: Mutex<BTreeSet<(&'static str, u32)>> = Mutex::new(BTreeSet::new());
+
+/// Notes what a method returned, or what its request ended with.
+fn saw(method: &'static str, status: NTSTATUS) -> NTSTATUS {
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner).insert((method, status.to_u32()));
+    status
+}
+
+/// What was returned since the last time.
+pub(super) fn take_seen() -> BTreeSet<(&'static str, u32)> {
+    std::mem::take(&mut *SEEN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Success is ND_SUCCESS; anything else is a refusal.
+fn accepted(method: &'static str, status: NTSTATUS) -> Result<()> {
+    if status == STATUS_SUCCESS { Ok(()) } else { Err(Error::Refused { request: method, status }) }
+}
+
+/// QueryInterface.
+pub(crate) fn cast<I: Interface>(object: &impl Interface) -> Result<I> {
+    object.cast().map_err(|error| Error::Refused { request: "QueryInterface", status: NTSTATUS(error.code().0) })
+}
+
+/// Calls a method that returns a status: `call!(Interface::Method, object, arguments)`.
+macro_rules! call {
+    ($interface:ident :: $method:ident, $object:expr $(, $argument:expr)*) => {{
+        // SAFETY: the interface is held, and with it its DLL. Pointers among the arguments are those of locals that outlive
+        // the call, of an OVERLAPPED that outlives its request, or wrong ones that the method is documented to refuse.
+        let returned = unsafe { $object.$method($($argument),*) };
+        super::saw(
+            concat!(stringify!($interface), "::", stringify!($method)),
+            ndk_abi::status::NTSTATUS(returned.0),
+        )
+    }};
+}
+use call;
+
+/// The same, for methods that must succeed: `ask!(...)?`.
+macro_rules! ask {
+    ($interface:ident :: $method:ident, $object:expr $(, $argument:expr)*) => {
+        super::accepted(
+            concat!(stringify!($interface), "::", stringify!($method)),
+            super::call!($interface::$method, $object $(, $argument)*),
+        )
+    };
+}
+use ask;
+
+/// Issues an overlapped request: `begin!(object, signal, patience, Interface::Method, arguments before the OVERLAPPED)`.
+macro_rules! begin {
+    ($signal:expr, $patience:expr, $interface:ident :: $method:ident, $object:expr $(, $argument:expr)*) => {{
+        let object = super::cast::<super::IND2Overlapped>(&$object)?;
+        super::Request::begin(
+            concat!(stringify!($interface), "::", stringify!($method)),
+            &object,
+            $signal,
+            $patience,
+            |overlapped| {
+                // SAFETY: as in `call!`; the OVERLAPPED outlives the request.
+                unsafe { $object.$method($($argument,)* overlapped.cast()) }
+            },
+        )
+    }};
+}
+use begin;
+
+/// A method that makes an object: `create!(Interface::Method, object, arguments before the pointer) -> Result<Made>`.
+macro_rules! create {
+    ($made:ident, $interface:ident :: $method:ident, $object:expr $(, $argument:expr)*) => {{
+        let mut made = std::ptr::null_mut();
+        super::ask!($interface::$method, $object, &$made::IID $(, $argument)*, &raw mut made)
+            // SAFETY: the method succeeded, so it is an object of that interface, and the reference is ours.
+            .map(|()| unsafe { $made::from_raw(made) })
+    }};
+}
+use create;

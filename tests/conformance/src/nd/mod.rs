@@ -1,0 +1,19 @@
+//! The NetworkDirect front end: cases over the COM interfaces of softnd.dll, as a program has them that loads it.
+//!
+//! Windows only, apart from the tables of cases and of documented return values.
+
+#[cfg(windows)]
+mod cases;
+#[cfg(windows)]
+mod client;
+#[cfg(windows)]
+mod pair;
+mod returns;
+#[cfg(windows)]
+mod run;
+mod table;
+
+pub use returns::{DOCUMENTED, Documented, Shown};
+#[cfg(windows)]
+pub use run::{Nd, run};
+pub use table::{ND2_CASES, Nd2Case};

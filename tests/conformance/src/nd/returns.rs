@@ -1,0 +1,162 @@
+//! The return values that the documentation lists for the methods of completion queues and shared receive queues, and the
+//! statuses that it lists for each kind of request.
+
+use ndk_abi::status::{
+    ND_ACCESS_VIOLATION, ND_BUFFER_OVERFLOW, ND_CANCELED, ND_DATA_OVERRUN, ND_DEVICE_REMOVED,
+    ND_INSUFFICIENT_RESOURCES, ND_INTERNAL_ERROR, ND_INVALID_DEVICE_REQUEST, ND_INVALID_PARAMETER, ND_IO_TIMEOUT,
+    ND_NO_MORE_ENTRIES, ND_NOT_SUPPORTED, ND_PENDING, ND_REMOTE_ERROR, ND_SUCCESS, ND_UNSUCCESSFUL, NTSTATUS,
+};
+
+/// One documented value.
+pub struct Documented {
+    /// `Interface::Method`, or the kind of a request. A request that pends ends with its method's values.
+    pub method: &'static str,
+    /// The documentation's name of the value.
+    pub name: &'static str,
+    /// The value.
+    pub value: NTSTATUS,
+    /// Whether cases get it.
+    pub shown: Shown,
+}
+
+/// Whether cases get a value.
+pub enum Shown {
+    /// They do, on each path.
+    ByCases,
+    /// They do not, and this is why.
+    Never(&'static str),
+}
+
+use Shown::{ByCases, Never};
+
+const NO_ALLOCATION: &str = "nothing is allocated";
+const NO_FAULTS: &str =
+    "memory of the kernel runs out; in the simulated kernel each allocation fails once (tests/faults.rs)";
+const REMOVED: &str = "needs an adapter that goes away while it is in use: a case cannot ask for that";
+const ALWAYS_KNOWN: &str = "the affinity is always known";
+const NO_HARDWARE: &str = "there is no hardware that fails";
+const RESIZABLE: &str = "queues can be resized: IND2Adapter::Query says so";
+const NO_WIRE: &str = "in loopback nothing is lost, so nothing times out";
+const CAUSE: &str = "the requester is told the cause instead";
+const REFUSED: &str = "refused by the call itself, with ND_BUFFER_OVERFLOW or ND_DATA_OVERRUN";
+const WELL_FORMED: &str = "what is not well formed is refused by the call itself";
+const NO_WINDOW_BEHIND: &str = "not yet";
+
+macro_rules! documented {
+    ($($method:literal { $($value:ident: $shown:expr,)* })*) => {
+        /// All of them.
+        pub const DOCUMENTED: &[Documented] = &[$($(Documented {
+            method: $method,
+            name: stringify!($value),
+            value: $value,
+            shown: $shown,
+        },)*)*];
+    };
+}
+
+documented! {
+    "IND2CompletionQueue::GetNotifyAffinity" {
+        ND_SUCCESS: ByCases,
+        ND_INSUFFICIENT_RESOURCES: Never(NO_ALLOCATION),
+        ND_INVALID_PARAMETER: ByCases,
+        ND_DEVICE_REMOVED: Never(REMOVED),
+        ND_NOT_SUPPORTED: Never(ALWAYS_KNOWN),
+    }
+    "IND2CompletionQueue::Resize" {
+        ND_SUCCESS: ByCases,
+        ND_BUFFER_OVERFLOW: ByCases,
+        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_INVALID_PARAMETER: ByCases,
+        ND_DEVICE_REMOVED: Never(REMOVED),
+        ND_NOT_SUPPORTED: Never(RESIZABLE),
+    }
+    "IND2CompletionQueue::Notify" {
+        ND_SUCCESS: ByCases,
+        ND_PENDING: ByCases,
+        ND_INTERNAL_ERROR: Never(NO_HARDWARE),
+        ND_BUFFER_OVERFLOW: ByCases,
+        ND_CANCELED: ByCases,
+        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_DEVICE_REMOVED: Never(REMOVED),
+    }
+    "IND2SharedReceiveQueue::GetNotifyAffinity" {
+        ND_SUCCESS: ByCases,
+        ND_INSUFFICIENT_RESOURCES: Never(NO_ALLOCATION),
+        ND_INVALID_PARAMETER: ByCases,
+        ND_DEVICE_REMOVED: Never(REMOVED),
+        ND_NOT_SUPPORTED: Never(ALWAYS_KNOWN),
+    }
+    "IND2SharedReceiveQueue::Modify" {
+        ND_SUCCESS: ByCases,
+        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_INVALID_PARAMETER: ByCases,
+        ND_BUFFER_OVERFLOW: ByCases,
+        ND_DEVICE_REMOVED: Never(REMOVED),
+    }
+    "IND2SharedReceiveQueue::Notify" {
+        ND_SUCCESS: ByCases,
+        ND_PENDING: ByCases,
+        ND_UNSUCCESSFUL: Never(NO_HARDWARE),
+        ND_CANCELED: ByCases,
+        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_DEVICE_REMOVED: Never(REMOVED),
+    }
+    "IND2SharedReceiveQueue::Receive" {
+        ND_SUCCESS: ByCases,
+        ND_BUFFER_OVERFLOW: ByCases,
+        ND_NO_MORE_ENTRIES: ByCases,
+        ND_DATA_OVERRUN: ByCases,
+    }
+    "Send" {
+        ND_SUCCESS: ByCases,
+        ND_DATA_OVERRUN: Never(REFUSED),
+        ND_ACCESS_VIOLATION: ByCases,
+        ND_CANCELED: ByCases,
+        ND_INVALID_DEVICE_REQUEST: Never(WELL_FORMED),
+        ND_INTERNAL_ERROR: Never(NO_HARDWARE),
+        ND_IO_TIMEOUT: Never(NO_WIRE),
+        ND_REMOTE_ERROR: Never(CAUSE),
+    }
+    "Receive" {
+        ND_SUCCESS: ByCases,
+        ND_BUFFER_OVERFLOW: ByCases,
+        ND_ACCESS_VIOLATION: ByCases,
+        ND_CANCELED: ByCases,
+        ND_INVALID_DEVICE_REQUEST: Never(WELL_FORMED),
+        ND_INTERNAL_ERROR: Never(NO_HARDWARE),
+        ND_IO_TIMEOUT: Never(NO_WIRE),
+        ND_REMOTE_ERROR: Never(CAUSE),
+    }
+    "Bind" {
+        ND_SUCCESS: ByCases,
+        ND_CANCELED: Never(NO_WINDOW_BEHIND),
+        ND_INVALID_DEVICE_REQUEST: Never(WELL_FORMED),
+        ND_INTERNAL_ERROR: Never(NO_HARDWARE),
+    }
+    "Invalidate" {
+        ND_SUCCESS: ByCases,
+        ND_CANCELED: Never(NO_WINDOW_BEHIND),
+        ND_INVALID_DEVICE_REQUEST: ByCases,
+        ND_INTERNAL_ERROR: Never(NO_HARDWARE),
+    }
+    "Read" {
+        ND_SUCCESS: ByCases,
+        ND_DATA_OVERRUN: Never(REFUSED),
+        ND_ACCESS_VIOLATION: ByCases,
+        ND_CANCELED: ByCases,
+        ND_INVALID_DEVICE_REQUEST: Never(WELL_FORMED),
+        ND_INTERNAL_ERROR: Never(NO_HARDWARE),
+        ND_IO_TIMEOUT: Never(NO_WIRE),
+        ND_REMOTE_ERROR: Never(CAUSE),
+    }
+    "Write" {
+        ND_SUCCESS: ByCases,
+        ND_DATA_OVERRUN: Never(REFUSED),
+        ND_ACCESS_VIOLATION: ByCases,
+        ND_CANCELED: ByCases,
+        ND_INVALID_DEVICE_REQUEST: Never(WELL_FORMED),
+        ND_INTERNAL_ERROR: Never(NO_HARDWARE),
+        ND_IO_TIMEOUT: Never(NO_WIRE),
+        ND_REMOTE_ERROR: Never(CAUSE),
+    }
+}

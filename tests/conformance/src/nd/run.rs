@@ -1,0 +1,93 @@
+//! How a case is run.
+#![expect(unsafe_code, reason = "changes an environment variable")]
+
+use std::{cell::RefCell, collections::BTreeSet, net::SocketAddr, path::Path, time::Duration};
+
+use anyhow::{Context as _, anyhow, ensure};
+use nd_com::{class::SOFTND_PROVIDER_V2, v2::IND2Provider};
+
+use super::{
+    client::{self, Adapter, Library, Provider},
+    table::Nd2Case,
+};
+use crate::{Bench, Transport};
+
+/// The variable by which softnd.dll is told its path.
+const PATH_VARIABLE: &str = "SOFTND_PATH";
+
+/// What a case gets: softnd.dll.
+pub struct Nd {
+    library: Library,
+    patience: Duration,
+    notes: RefCell<Vec<String>>,
+}
+
+/// Runs a case with softnd.dll from `library`, on one of its paths: `rings` or `plain`. Afterwards nothing of the case may be left
+/// in the DLL nor in the driver, which `transport` asks. Returns its notes, and what every method returned.
+pub fn run(
+    case: &Nd2Case,
+    library: &Path,
+    path: &str,
+    transport: Box<dyn Transport>,
+    patience: Duration,
+) -> (anyhow::Result<Vec<String>>, BTreeSet<(&'static str, u32)>) {
+    // SAFETY: nothing else of this process is reading the environment: the DLL, which does, is not loaded.
+    unsafe { std::env::set_var(PATH_VARIABLE, path) };
+    client::take_seen();
+    let result = Nd::load(library, patience).and_then(|nd| nd.try_case(case));
+    let mut complaints = Bench::new(&*transport, patience).left_behind();
+    complaints.extend(transport.close());
+    let seen = client::take_seen();
+    if complaints.is_empty() {
+        return (result, seen);
+    }
+    let complaints = complaints.join("\n");
+    let error = match result {
+        Ok(_) => anyhow!("{complaints}"),
+        Err(error) => anyhow!("{error:#}\n{complaints}"),
+    };
+    (Err(error), seen)
+}
+
+impl Nd {
+    fn load(library: &Path, patience: Duration) -> anyhow::Result<Self> {
+        Ok(Self { library: Library::load(library)?, patience, notes: RefCell::default() })
+    }
+
+    fn try_case(self, case: &Nd2Case) -> anyhow::Result<Vec<String>> {
+        (case.run)(&self)?;
+        ensure!(self.library.can_unload(), "the DLL says that objects are left, after all were released");
+        Ok(self.notes.take())
+    }
+
+    /// The DLL.
+    pub(super) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// How long to wait for anything that should happen.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Says something about a case that passes.
+    pub(super) fn note(&self, note: String) {
+        self.notes.borrow_mut().push(note);
+    }
+
+    /// The provider.
+    pub(super) fn provider(&self) -> anyhow::Result<Provider> {
+        let com: Result<IND2Provider, _> = self.library.class_object(&SOFTND_PROVIDER_V2);
+        let com = com.map_err(|status| anyhow!("DllGetClassObject for IND2Provider: {status}"))?;
+        Ok(Provider { com, patience: self.patience })
+    }
+
+    /// Its adapter, and the adapter's IPv4 address with port 0.
+    pub(super) fn adapter(&self) -> anyhow::Result<(Adapter, SocketAddr)> {
+        let provider = self.provider()?;
+        let addresses = provider.addresses()?;
+        let address = addresses.iter().find(|address| address.is_ipv4()).context("the provider has no IPv4 address")?;
+        let adapter = provider.open(provider.resolve(*address)?)?;
+        Ok((adapter, SocketAddr::new(address.ip(), 0)))
+    }
+}

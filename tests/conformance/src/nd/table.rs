@@ -1,0 +1,152 @@
+//! The table of cases.
+
+/// A promise of softnd.dll, and the function that checks it.
+pub struct Nd2Case {
+    /// `group::case`.
+    pub name: &'static str,
+    /// One line, for people.
+    pub shows: &'static str,
+    /// The check.
+    #[cfg(windows)]
+    pub(super) run: fn(&super::Nd) -> anyhow::Result<()>,
+}
+
+macro_rules! table {
+    ($($group:ident { $($case:ident: $shows:literal,)* })*) => {
+        /// All cases of version 2, in the order in which a run takes them.
+        pub const ND2_CASES: &[Nd2Case] = &[$($(Nd2Case {
+            name: concat!(stringify!($group), "::", stringify!($case)),
+            shows: $shows,
+            #[cfg(windows)]
+            run: super::cases::$group::$case,
+        },)*)*];
+    };
+}
+
+table! {
+    provider {
+        class_object: "DllGetClassObject gives the provider; objects keep the DLL",
+        class_factory: "the class factory makes providers, LockServer keeps the DLL",
+        identity: "one IUnknown for an object, whatever it was asked through",
+        addresses: "addresses are listed and resolve, whatever the port; short buffers are not touched",
+        unknown_address: "an address of no adapter, and half an address, do not resolve",
+        open_adapter: "adapters open by identifier and outlive the provider; others are refused",
+    }
+    adapter {
+        query: "limits and flags; the buffer rule; other versions are refused",
+        addresses: "the adapter has the provider's addresses",
+        interfaces: "each object answers to its interfaces and to no others",
+        limits: "creates beyond a limit, and with objects of another kind, name the parameter",
+        parents_first: "objects outlive what they were made from",
+    }
+    overlapped {
+        event: "a request is pending, then its event is set and it has its result",
+        waits: "GetOverlappedResult waits",
+        port: "a packet for each request, none without; all objects of a file share its port",
+        event_only: "no packet for an event with its low bit set",
+        refused_silently: "no packet for a request that was refused",
+        cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
+        file_closed: "closing the overlapped file does no harm",
+        two_ports: "two files of an adapter have completion ports of their own",
+    }
+    memory_region {
+        register: "registering and deregistering with all kinds of rights, from any byte on",
+        register_refused: "nothing, no bytes, memory that is not there, twice",
+        deregister_refused: "what is not registered; DEVICE_BUSY under a window",
+        tokens: "tokens of a deregistered region give no access",
+        rights: "what each flag allows the peer and receives",
+    }
+    notify {
+        any: "ANY: pending, ended by the next completion, however many come",
+        once: "the eleven steps of the documentation",
+        not_twice: "a completion ends one request, taken or not",
+        race: "completions between GetResults and Notify end it",
+        solicited: "SOLICITED: ended by sends that solicit, not by others",
+        solicited_by_failure: "SOLICITED: ended by a failure",
+        errors: "ERRORS: not ended by completions",
+        all_waiters: "one event ends all requests",
+        any_precedes: "ANY changes a SOLICITED that waits",
+        threads: "three threads wait and take; none is lost",
+        released: "releasing the queue cancels what waits",
+        unknown_type: "an unknown type is refused",
+    }
+    completion_queue {
+        affinity: "group and mask, those asked for; null pointers are refused",
+        resize: "larger and smaller with completions in it, which stay in order",
+        resize_refused: "0, above the limit, below the content: refused, nothing changed",
+        resize_in_traffic: "resizing while completions arrive loses none",
+        overrun: "an overrun ends ERRORS; the queue and its queue pairs are dead",
+        results: "contexts, bytes, and no more results than asked for",
+        kinds: "the six kinds of request",
+        order: "completions in the order of the requests, in each queue of a queue pair",
+        shared: "one queue for both queues of two queue pairs, whose contexts tell them apart",
+        apart: "two queues for one queue pair notify apart",
+        cancelled_results: "cancelled requests have their contexts",
+    }
+    shared_receive_queue {
+        affinity: "group and mask, those asked for; null pointers are refused",
+        shared: "three queue pairs take receives in turn, with data, contexts and tokens",
+        before_connect: "receives posted before there is a connection",
+        empty: "a send to an empty queue waits, the connection lives",
+        receive_refused: "too many SGEs, too much data, a full queue; none of it does harm",
+        too_small: "a receive that is too small ends that connection, not the queue",
+        notify: "the threshold: not at it, but below it, and at once while below",
+        all_waiters: "one event ends all requests",
+        cancelled: "cancelling, and releasing the queue, end requests",
+        modify: "depth and threshold, each alone; 0 leaves it",
+        modify_refused: "above the limit, below the content: refused, nothing changed",
+        flush: "a flush of a queue pair leaves the shared receives",
+    }
+    memory_window {
+        access: "reads and writes through a window, to the byte",
+        token_at_once: "the token is known when Bind returns",
+        refused_access: "out of range, no right, invalidated: ACCESS_VIOLATION at the requester, receives cancelled",
+        bind_flags: "flags of 0, and reads of a region for local writes",
+        bind_refused: "beyond the region, rights that it lacks, no objects, no connection",
+        invalidate_unbound: "invalidating a window that is not bound fails",
+    }
+    queue_pair {
+        send: "0 bytes to 1 MiB both ways, nothing behind the data written",
+        entries: "sender and receiver split the same data differently",
+        inline_data: "inline data needs no region, no SGE limit, and is taken by the call",
+        silent: "silent successes do not complete",
+        rdma: "reads and writes of 0 bytes to 1 MiB, both ways",
+        fence: "a fenced write goes after the read before it",
+        limits: "too many SGEs, too much data, unknown flags: refused, connection unharmed",
+        full: "a full queue refuses, and loses nothing",
+        not_connected: "initiator requests need a connection, receives do not",
+        flush: "flush cancels everything, once each, also without a connection",
+        cancelled_behind: "what is behind a failure is cancelled",
+        receive_too_small: "a receive that is too small ends the connection",
+        bad_tokens: "wrong local tokens: ACCESS_VIOLATION, for each kind of request",
+    }
+    listener {
+        addresses: "ports, Bind twice, addresses in use, of nobody, not yet bound",
+        not_listening: "no connection requests before Listen",
+        queued: "requests wait for connections and connections for requests, none is lost",
+        cancelled: "cancelling, and releasing the listener, end requests",
+        any_address: "the unspecified address stands for all of the adapter's",
+        backlog: "one more than the backlog is refused",
+    }
+    connector {
+        connects: "private data, read limits and addresses arrive; Accept waits for CompleteConnect",
+        ipv6: "the same over IPv6",
+        private_data: "the limit fits, one more does not and leaves the connector usable; short buffers",
+        address_buffers: "short buffers for addresses",
+        refused_connects: "nobody listens, no address, another network: refused, and then connected",
+        rejected: "a rejection brings its private data",
+        initiator_backs_out: "Reject or Release after the accept: the accept fails",
+        request_dropped: "releasing a connection request rejects it",
+        binds: "twice, in use, of nobody",
+        states: "calls that do not fit the state",
+        cancelled: "a pending Connect can be cancelled",
+    }
+    disconnect {
+        graceful: "the peer is told, both Disconnects succeed, nothing can be posted",
+        receives: "receives are cancelled, in order",
+        both_at_once: "both sides at once",
+        implicit: "releasing everything of one side ends the connection",
+        notify_cancelled: "a notification can be cancelled and asked for again",
+        not_again: "a queue pair serves one connection",
+    }
+}

@@ -1,0 +1,44 @@
+//! Running the cases of the NetworkDirect front end: softnd.dll beside this program, on each of its paths.
+
+use std::{
+    env,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use conformance::nd::{DOCUMENTED, ND2_CASES, Nd2Case};
+
+use crate::{
+    front_end::{FrontEnd, Path},
+    report::{Outcome, Report},
+    returns::{self, Seen},
+    run::{progress, select},
+};
+
+/// Runs the cases that `wanted` names, or all; on `path`, or on both.
+pub(crate) fn run(path: Option<Path>, wanted: &[String], patience: Duration) -> anyhow::Result<Report> {
+    let cases = select(ND2_CASES, |case: &Nd2Case| case.name, wanted)?;
+    let library = env::current_exe().context("cannot find this program")?.with_file_name("softnd.dll");
+    ensure!(library.is_file(), "{} is missing: `cargo xtask build` makes it", library.display());
+    let paths = path.map_or_else(|| vec![Path::Rings, Path::Plain], |path| vec![path]);
+    let driver = FrontEnd::Ioctl.transport()?.front_end();
+    let progress = progress(cases.len() * paths.len())?;
+    let (mut outcomes, mut seen) = (Vec::new(), Seen::new());
+    for path in paths.iter().map(|path| path.name()) {
+        for case in &cases {
+            let name = format!("{} ({path})", case.name);
+            progress.set_message(name.clone());
+            let (started, driver) = (Instant::now(), FrontEnd::Ioctl.transport()?);
+            let (result, returned) = conformance::nd::run(case, &library, path, driver, patience);
+            for (method, status) in returned {
+                seen.entry((path, method, status)).or_insert(case.name);
+            }
+            outcomes.push(Outcome::new(name, case.shows, started.elapsed(), result));
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    let paths: Vec<_> = paths.iter().map(|path| path.name()).collect();
+    let rows = returns::rows(DOCUMENTED, &paths, &seen, wanted.is_empty());
+    Ok(Report::new(format!("softnd.dll on {driver}"), outcomes).with_returns(rows))
+}

@@ -1,0 +1,119 @@
+//! Which of the documented return values a run has seen.
+#![cfg_attr(not(windows), allow(dead_code, reason = "softnd.dll is for Windows"))]
+
+use std::{collections::BTreeMap, fmt};
+
+use conformance::nd::{Documented, Shown};
+use serde::Serialize;
+
+/// What methods returned: (path, method, status), and the first case that saw it.
+pub(crate) type Seen = BTreeMap<(&'static str, &'static str, u32), &'static str>;
+
+/// A documented value.
+#[derive(Serialize)]
+pub(crate) struct Row {
+    value: &'static str,
+    code: String,
+    method: &'static str,
+    /// The case that saw it first on each path; or why none can.
+    shown: String,
+    /// It should have been seen and was not.
+    missing: bool,
+}
+
+/// The documented values of those methods that were called. `is_whole`: every case was run, so that all must have been seen.
+pub(crate) fn rows(documented: &[Documented], paths: &[&'static str], seen: &Seen, is_whole: bool) -> Vec<Row> {
+    let was_called = |method| seen.keys().any(|(_, called, _)| *called == method);
+    documented
+        .iter()
+        .filter(|one| is_whole || was_called(one.method))
+        .map(|one| {
+            let by = |path| seen.get(&(path, one.method, one.value.to_u32())).copied();
+            let found: Vec<_> = paths.iter().map(|path| by(path)).collect();
+            let cases = || {
+                let mut cases: Vec<_> = found.iter().flatten().copied().collect();
+                cases.dedup();
+                cases.join(", ")
+            };
+            let (shown, missing) = match one.shown {
+                Shown::ByCases if found.iter().all(Option::is_some) => (cases(), false),
+                Shown::ByCases if is_whole => ("NOT SEEN".to_owned(), true),
+                Shown::ByCases => ("not seen in this run".to_owned(), false),
+                // A reason why something cannot be must not be wrong.
+                Shown::Never(_) if found.iter().any(Option::is_some) => {
+                    (format!("SEEN, unexpectedly: {}", cases()), true)
+                }
+                Shown::Never(why) => (format!("- {why}"), false),
+            };
+            Row { value: one.name, code: format!("{:#010x}", one.value.to_u32()), method: one.method, shown, missing }
+        })
+        .collect()
+}
+
+/// How many rows are wrong.
+pub(crate) fn missing(rows: &[Row]) -> usize {
+    rows.iter().filter(|row| row.missing).count()
+}
+
+/// The table, for people.
+pub(crate) fn write(rows: &[Row], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "\n{:26} {:10}  {:43} shown by, or why not", "value", "", "method or request")?;
+    rows.iter().try_for_each(|row| writeln!(f, "{:26} {}  {:43} {}", row.value, row.code, row.method, row.shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use conformance::nd::{DOCUMENTED, ND2_CASES};
+
+    use super::*;
+
+    const PATHS: [&str; 2] = ["rings", "plain"];
+
+    fn everything() -> Seen {
+        let by_cases = DOCUMENTED.iter().filter(|one| matches!(one.shown, Shown::ByCases));
+        by_cases.flat_map(|one| PATHS.map(|path| ((path, one.method, one.value.to_u32()), "some::case"))).collect()
+    }
+
+    #[test]
+    fn a_value_that_is_not_seen_on_a_path_is_missing() {
+        let mut seen = everything();
+        assert_eq!(missing(&rows(DOCUMENTED, &PATHS, &seen, true)), 0);
+        let dropped = ("plain", "IND2CompletionQueue::Resize", 0x8000_0005);
+        assert!(seen.remove(&dropped).is_some());
+        let incomplete = rows(DOCUMENTED, &PATHS, &seen, true);
+        assert_eq!(missing(&incomplete), 1);
+        assert!(incomplete.iter().any(|row| row.missing && row.value == "ND_BUFFER_OVERFLOW"));
+        assert_eq!(missing(&rows(DOCUMENTED, &PATHS, &seen, false)), 0);
+        assert_eq!(missing(&rows(DOCUMENTED, &["rings"], &seen, true)), 0);
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_must_not_be() {
+        let mut seen = everything();
+        seen.insert(("rings", "IND2CompletionQueue::Resize", 0xc000_00bb), "some::case");
+        assert_eq!(missing(&rows(DOCUMENTED, &PATHS, &seen, true)), 1);
+    }
+
+    /// Names of cases in `docs/conformance.md`, and its table of return values, are true.
+    #[test]
+    fn the_document_agrees_with_the_tables() {
+        let document = include_str!("../../../docs/conformance.md");
+        let quoted = document.split('`').skip(1).step_by(2);
+        let cases = quoted.filter(|name| name.contains("::") && name.starts_with(|first: char| first.is_lowercase()));
+        let mut count = 0;
+        for case in cases {
+            assert!(ND2_CASES.iter().any(|known| known.name == case), "no case is called {case}");
+            count += 1;
+        }
+        assert!(count > 40, "the document names {count} cases");
+        for one in DOCUMENTED.iter().filter(|one| one.method.starts_with("IND2")) {
+            let start = format!("| {} | {} |", one.method, one.name);
+            let row = document.lines().find(|line| line.starts_with(&start));
+            let row = row.unwrap_or_else(|| panic!("the document has no row {start}"));
+            match one.shown {
+                Shown::ByCases => assert!(row.contains("::") && row.contains('`'), "{row}"),
+                Shown::Never(why) => assert!(row.contains(why), "{row} has not: {why}"),
+            }
+        }
+    }
+}
