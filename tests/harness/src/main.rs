@@ -9,6 +9,7 @@ mod front_end;
 mod ioctl;
 #[cfg(windows)]
 mod nd2;
+mod provider;
 mod report;
 mod returns;
 mod run;
@@ -48,6 +49,11 @@ enum Command {
         /// Print JSON instead of text.
         #[arg(long)]
         json: bool,
+    },
+    /// Enter softnd.dll into the Winsock catalog, by which programs find NetworkDirect providers; or remove it.
+    Provider {
+        #[command(subcommand)]
+        command: provider::Command,
     },
     /// Connect queue pairs, keep traffic and pended requests going, print "ready", and wait to be killed.
     ///
@@ -124,6 +130,7 @@ fn execute() -> anyhow::Result<ExitCode> {
             }
         }
         Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
+        Command::Provider { command } => provider::run(command)?,
         Command::Stuck { device, seconds, pairs } => {
             stuck::run(&*device.front_end.transport()?, Duration::from_secs(seconds), pairs)?;
         }
