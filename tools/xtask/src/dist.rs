@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::command::{cargo, run, step};
 use crate::imports::Provided;
 use crate::pe::Module;
-use crate::{TARGET_PROGRAMS, cross, paths, prefix, rust_src, wine};
+use crate::{TARGET_PROGRAMS, cross, nd_cpp, paths, prefix, rust_src, wine};
 
 /// What to build for Windows, as arguments to cargo at the root of the tree.
 pub(crate) type Package = [&'static str; 2];
@@ -42,6 +42,7 @@ pub(crate) fn build() -> Result<()> {
     copy(&programs.join("ndharness.exe"), &dist.join("ndharness.exe"))?;
     let provider = step("building softnd.dll", || windows_build(PROVIDER))?;
     copy(&provider.join("softnd.dll"), &dist.join("softnd.dll"))?;
+    step("building nd-cpp.exe", || nd_cpp::build(&dist.join("wine/nd-cpp.exe")))?;
     let stand_ins = step("building the stand-ins", || windows_build(STAND_INS))?;
     for (built, name) in STAND_IN_FILES {
         copy(&stand_ins.join(built), &dist.join("wine").join(name))?;

@@ -8,6 +8,7 @@ mod dist;
 mod fuzz;
 mod imports;
 mod instructions;
+mod nd_cpp;
 mod paths;
 mod pe;
 mod prefix;

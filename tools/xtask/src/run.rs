@@ -21,7 +21,7 @@ const CASE_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn run() -> Result<()> {
     setup::setup()?;
     dist::build()?;
-    let outcome = cases()?;
+    let outcome = cases("ioctl")?;
     println!("{}", table(&outcome)?);
     let path = paths::root().join("target/report/run.json");
     write_report(&path, &outcome)?;
@@ -31,11 +31,12 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Runs every case on a freshly loaded driver; the harness's report and what was left behind, as run.json has it.
-pub(crate) fn cases() -> Result<Value> {
+/// Runs every case of a front end on a freshly loaded driver; the harness's report and what was left behind, as run.json has it.
+pub(crate) fn cases(front_end: &str) -> Result<Value> {
     let mut session = Session::start(&session::addresses(&[])?)?;
     step("loading softndk.sys", || session.load())?;
-    let mut outcome = step("running the cases", || harness(&session, &["run", "--json"], RUN_LIMIT))?;
+    let running = format!("running the cases of {front_end}");
+    let mut outcome = step(&running, || harness_on(front_end, &session, &["run", "--json"], RUN_LIMIT))?;
     let report = step("unloading softndk.sys", || session.unload())?;
     // They are skipped where the test consumer is off, which it must not be here.
     let skipped = |case: &Value| case["result"] == "skipped" && text(&case["name"]).starts_with("smb_direct::");
@@ -56,8 +57,12 @@ pub(crate) fn cases() -> Result<Value> {
 
 /// Runs the harness on the loaded driver and returns the JSON it prints. A failed case is not an error here.
 pub(crate) fn harness(session: &Session, arguments: &[&str], limit: Duration) -> Result<Value> {
+    harness_on("ioctl", session, arguments, limit)
+}
+
+fn harness_on(front_end: &str, session: &Session, arguments: &[&str], limit: Duration) -> Result<Value> {
     let mut command = session.program(r"C:\softndk\ndharness.exe");
-    let mut child = command.args(arguments).args(["--front-end", "ioctl"]).stdout(Stdio::piped()).spawn()?;
+    let mut child = command.args(arguments).args(["--front-end", front_end]).stdout(Stdio::piped()).spawn()?;
     let mut output = child.stdout.take().context("the harness has no output")?;
     let reader = std::thread::spawn(move || std::io::read_to_string(&mut output));
     let status = wait(&mut child, limit).with_context(|| session.log_tail())?;
@@ -142,6 +147,10 @@ pub(crate) fn table(outcome: &Value) -> Result<String> {
         for note in case["notes"].as_array().into_iter().flatten() {
             lines.push(format!("{:width$}    {}", "", text(note)));
         }
+    }
+    for row in outcome["returns"].as_array().into_iter().flatten() {
+        let (value, code, method) = (text(&row["value"]), text(&row["code"]), text(&row["method"]));
+        lines.push(format!("{value:26} {code}  {method:43} {}", text(&row["shown"])));
     }
     let left = &outcome["left_behind"];
     lines.push(String::new());

@@ -15,7 +15,7 @@ use crate::pe::Module;
 use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
-use crate::{dist, paths, prefix, run, wine};
+use crate::{dist, nd_cpp, paths, prefix, run, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(300);
@@ -26,10 +26,13 @@ pub(crate) fn run(tally: &mut Tally) {
     tally.check("a planted import that nobody provides is caught", planted_import());
     let tested = step("testing the stand-ins", || stand_ins(tally));
     tally.check("the stand-ins' own test runs", tested);
-    match run::cases() {
-        Ok(outcome) => count_cases(&outcome, tally),
-        Err(error) => tally.check("the cases run on softndk.sys under Wine", Err(error)),
+    for front_end in ["ioctl", "nd2"] {
+        match run::cases(front_end) {
+            Ok(outcome) => count_cases(&outcome, tally),
+            Err(error) => tally.check(&format!("the cases of {front_end} run on softndk.sys under Wine"), Err(error)),
+        }
     }
+    tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
     let built = dist::build_planted();
     let is_built = built.is_ok();
     tally.check("a driver with planted faults builds", built);
