@@ -64,6 +64,12 @@ impl<P: Platform> Provider<P> {
         self.0.add_address(address).map_err(status::error)
     }
 
+    /// Takes the addresses away that `wanted` does not accept, at any time: nothing new is bound to them, and they can not be
+    /// connected to. What uses them goes on. IRQL <= DISPATCH. Errors: STATUS_INSUFFICIENT_RESOURCES.
+    pub fn retain_addresses(&self, wanted: impl Fn(IpAddr) -> bool) -> Result<(), NTSTATUS> {
+        self.0.retain_addresses(wanted).map_err(status::error)
+    }
+
     /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor version that
     /// it can live with, and is served the highest of its major. NDIS_STATUS_BAD_VERSION if there is none.
     pub fn open(&self, version: NDK_VERSION) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {

@@ -43,6 +43,28 @@ impl<P: Platform> Addresses<P> {
         }
     }
 
+    /// Takes the addresses away that `wanted` does not accept. What uses one goes on. IRQL <= DISPATCH.
+    pub(crate) fn retain(&self, wanted: impl Fn(IpAddr) -> bool) -> Result<(), Error> {
+        let mut index = 0;
+        while let Some(address) = self.get(index) {
+            if wanted(address) {
+                index = index.saturating_add(1);
+                continue;
+            }
+            let length = self.0.lock().len();
+            let mut smaller = Slice::filled(length.saturating_sub(1), address)?;
+            let mut list = self.0.lock();
+            // Another one may have come meanwhile: then it is tried again.
+            if list.len() == length && list.contains(&address) {
+                let others = list.iter().filter(|other| **other != address);
+                smaller.iter_mut().zip(others).for_each(|(new, old)| *new = *old);
+                core::mem::swap(&mut *list, &mut smaller);
+            }
+            drop(list);
+        }
+        Ok(())
+    }
+
     pub(crate) fn get(&self, index: usize) -> Option<IpAddr> {
         self.0.lock().get(index).copied()
     }

@@ -47,6 +47,12 @@ impl<P: Platform> Device<P> {
         self.addresses.add(address)
     }
 
+    /// Takes the addresses away that `wanted` does not accept: nothing new is bound to them, and they can not be connected to. What
+    /// uses them goes on. IRQL <= DISPATCH. Errors: [`Error::InsufficientResources`].
+    pub fn retain_addresses(&self, wanted: impl Fn(IpAddr) -> bool) -> Result<(), Error> {
+        self.addresses.retain(wanted)
+    }
+
     /// The `index`th address, in the order they came; `None` from their number on. IRQL <= DISPATCH.
     pub fn address(&self, index: usize) -> Option<IpAddr> {
         self.addresses.get(index)

@@ -1,6 +1,6 @@
 //! The life of an adapter: MiniportInitializeEx builds it, MiniportHaltEx takes it down.
 //!
-//! Order of initialisation: registration attributes, configuration, general attributes, NDK attributes, WDF device,
+//! Order of initialisation: registration attributes, configuration, general attributes, NDK attributes, WDF device, addresses,
 //! control device ("Initializing an NDK-capable miniport driver", ddi: nf-ndis-ndismsetminiportattributes). A failure
 //! undoes what was done; NDIS calls no halt then.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, and calls into NDIS and KMDF")]
@@ -26,6 +26,7 @@ use crate::{
     ndis::{self, Handle},
     platform::Windows,
     rdma_state::RdmaState,
+    tcpip::Watch,
 };
 
 /// An adapter; the context of all its miniport handlers.
@@ -47,6 +48,8 @@ struct Parts {
     _ndk: NdkAttributes,
     control: control::Registration,
     device: FrameworkDevice,
+    /// Where the parameters name no addresses.
+    watch: Option<Watch>,
 }
 
 impl Adapter {
@@ -105,9 +108,11 @@ impl Adapter {
         adapter.rdma.initialize(configuration.network_direct);
         let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
         let device = FrameworkDevice::create(miniport, passive)?;
+        let watch = || Watch::start(luid, provider.clone(), passive);
+        let watch = configuration.addresses.is_empty().then(watch).transpose()?;
         let host = KernelHost::new(luid, provider.clone(), adapter.rdma.enabled().clone(), configuration.test_consumer);
         let control = control::add(host, passive)?;
-        *adapter.parts.lock() = Some(Parts { provider, _ndk: ndk, control, device });
+        *adapter.parts.lock() = Some(Parts { provider, _ndk: ndk, control, device, watch });
         Ok(adapter)
     }
 }
@@ -178,7 +183,8 @@ pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HA
     let adapter = unsafe { Arc::<Adapter, Windows>::from_raw(context.cast_const().cast()) };
     adapter.rdma.stop(&passive);
     let parts = adapter.parts.lock().take();
-    if let Some(Parts { control, device, .. }) = parts {
+    if let Some(Parts { control, device, watch, .. }) = parts {
+        drop(watch);
         control::remove(control, &passive);
         drop(device);
     }

@@ -34,7 +34,7 @@ pub(crate) struct Configuration {
     pub(crate) network_direct: bool,
     /// `TestConsumer`: whether the control device may run the test consumer (`test_consumer`). Default: no; not in the INF.
     pub(crate) test_consumer: bool,
-    /// `Addresses`: the addresses that consumers may bind to.
+    /// `Addresses`: the addresses that consumers may bind to. None: those that TCP/IP holds on the interface.
     pub(crate) addresses: Slice<IpAddr, Windows>,
 }
 

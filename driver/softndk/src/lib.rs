@@ -34,5 +34,6 @@ mod planted;
 mod platform;
 mod rdma_state;
 mod registry;
+mod tcpip;
 mod test_consumer;
 mod unicode;

@@ -22,9 +22,10 @@ pub(crate) const STAND_INS: Package = ["--manifest-path", "tests/wine/Cargo.toml
 const WINDOWS: &str = "target/windows";
 
 /// What tests/wine builds, and the names it goes by in target/dist/wine.
-const STAND_IN_FILES: [(&str, &str); 7] = [
+const STAND_IN_FILES: [(&str, &str); 8] = [
     ("ntoskrnl.dll", "ntoskrnl.exe"),
     ("ndis.dll", "ndis.sys"),
+    ("netio.dll", "netio.sys"),
     ("wdfldr.dll", "wdfldr.sys"),
     ("bcryptprimitives.dll", "bcryptprimitives.dll"),
     ("loader.exe", "loader.exe"),

@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use crate::pe::{Export, Module, Substance};
 
-/// What softndk.sys may import from (the project's rule; on Windows these four are all there).
-const DRIVER_MODULES: [&str; 4] = ["ntoskrnl.exe", "hal.dll", "ndis.sys", "wdfldr.sys"];
+/// What softndk.sys may import from (the project's rule; on Windows these five are all there).
+const DRIVER_MODULES: [&str; 5] = ["ntoskrnl.exe", "hal.dll", "ndis.sys", "netio.sys", "wdfldr.sys"];
 /// The name under which our ntoskrnl.exe reaches Wine's.
 const WINE_KERNEL: &str = "ntosbase.exe";
 const SUBSYSTEM_NATIVE: u16 = 1;

@@ -91,6 +91,11 @@ impl Session {
         self.order(if on { "enable" } else { "disable" })
     }
 
+    /// The addresses that TCP/IP has on the adapter's interface from now on, to which the driver looks if it was given none.
+    pub(crate) fn set_tcpip(&mut self, addresses: &[&str]) -> Result<()> {
+        self.order(&format!("tcpip {}", addresses.join(",")))
+    }
+
     /// A Windows program in this prefix, with `C:\softndk` as its folder; a path of this system is understood too.
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = wine::wine(&self.prefix);

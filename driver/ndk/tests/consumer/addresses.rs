@@ -1,4 +1,4 @@
-//! The addresses of the device, which come while it runs.
+//! The addresses of the device, which come and go while it runs.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -23,7 +23,7 @@ fn list(provider: &Provider<SimKernel>) -> Vec<IpAddr> {
 
 /// An address may be bound and reached from the moment that it was added; the adapter is open all the time.
 #[test]
-fn an_address_that_comes_late() {
+fn an_address_that_comes_late_and_goes() {
     let world = World::new();
     let scene = Scene::new(&world);
     for ip in [IpAddr::from([10, 0, 0, 77]), "fd00::77".parse().expect("an address")] {
@@ -36,11 +36,14 @@ fn an_address_that_comes_late() {
 
         assert_eq!(world.provider.add_address(ip), Ok(()));
         assert_eq!(listener.listen(late), STATUS_SUCCESS);
-        let connect = connect();
+        let connected = connect();
         let passive = listener.take();
         assert_eq!((passive.local_address(), passive.peer_address()), (Ok(late), scene.connector.local_address()));
         passive.close_now();
-        connect.wait();
+        connected.wait();
+        // When it goes nobody gets to its listener any more.
+        assert_eq!(world.provider.retain_addresses(|held| held != ip), Ok(()));
+        assert_eq!(connect().wait(), STATUS_NETWORK_UNREACHABLE);
         listener.close_now();
     }
     scene.close(true);
@@ -75,6 +78,25 @@ fn a_list_that_starts_empty() {
         assert_eq!(simkernel::at_dispatch(|_| provider.add_address(ip)), Ok(()));
     }
     assert_eq!(list(&provider), [one, six, two], "in the order they came, each once");
+}
+
+#[test]
+fn addresses_go() {
+    let session = simkernel::boot();
+    let provider = Provider::<SimKernel>::new(&addresses()).expect("a provider");
+    let [one, two, six] = addresses();
+    let fault = session.fail_allocation(1);
+    assert_eq!(provider.retain_addresses(|ip| ip != two), Err(STATUS_INSUFFICIENT_RESOURCES));
+    drop(fault);
+    assert_eq!(list(&provider), [one, two, six], "without memory they stay");
+    assert_eq!(simkernel::at_dispatch(|_| provider.retain_addresses(|ip| ip != two)), Ok(()));
+    assert_eq!(list(&provider), [one, six]);
+    assert_eq!(provider.retain_addresses(|_| true), Ok(()));
+    assert_eq!(list(&provider), [one, six]);
+    assert_eq!(provider.add_address(two), Ok(()));
+    assert_eq!(list(&provider), [one, six, two], "it comes back as a new one");
+    assert_eq!(provider.retain_addresses(|_| false), Ok(()));
+    assert!(list(&provider).is_empty());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER`: loads and unloads the driver as told, line by line, on
 //! standard input. The last argument, 0 or 1, is the adapter's parameter `TestConsumer`.
 //!
-//! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA) or `plant KIND` is answered by a line `ok` or `error: REASON`.
+//! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `tcpip ADDRESS,...` (what the interface has) or `plant KIND` is answered by a line `ok` or `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
 //! stops every service when the last ordinary process ends.
 
@@ -46,6 +46,7 @@ fn serve(driver: &str, addresses: &str, test_consumer: &str) -> std::io::Result<
             "enable" => device::control::<()>(protocol::ENABLE_NDK, None),
             "plant leak" => device::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
             "plant irql" => device::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
+            tcpip if tcpip.starts_with("tcpip") => service.set_parameter("TcpipAddresses", tcpip[5..].trim()),
             other => Err(std::io::Error::other(format!("unknown command {other:?}"))),
         };
         match answer {

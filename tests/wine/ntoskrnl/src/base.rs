@@ -75,9 +75,10 @@ macro_rules! wine {
 pub(crate) use wine;
 
 /// Modules between the driver and the report: the stand-ins, and Windows's own below a thread.
-const NOT_THE_DRIVER: [&str; 8] = [
+const NOT_THE_DRIVER: [&str; 9] = [
     "ntoskrnl.exe",
     "ndis.sys",
+    "netio.sys",
     "wdfldr.sys",
     "ntosbase.exe",
     "ntdll.dll",

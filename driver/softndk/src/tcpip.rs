@@ -1,0 +1,158 @@
+//! The addresses that TCP/IP holds on the adapter's interface: the device has them, and loses them, as TCP/IP does.
+//!
+//! Each notification is an occasion to look at all of them, so none needs to be understood, and what came before the first one is
+//! found by it too.
+#![expect(unsafe_code, reason = "calls into netio.sys, a callback of it, and its tables")]
+
+use core::{
+    ffi::c_void,
+    mem::offset_of,
+    net::IpAddr,
+    ptr::null_mut,
+    slice,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use ndk_abi::{
+    sockaddr::{AF_UNSPEC, SOCKADDR_INET},
+    status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS},
+};
+use ndk_provider::Provider;
+use platform::{Arc, Passive};
+
+use crate::{critical_region::CriticalRegion, platform::Windows};
+
+/// `MIB_UNICASTIPADDRESS_ROW` of netioapi.h.
+#[repr(C)]
+struct Row {
+    address: SOCKADDR_INET,
+    luid: u64,
+    _index_to_skip_as_source: [u32; 6],
+    dad_state: i32,
+    _scope: u32,
+    _created: i64,
+}
+
+/// `MIB_UNICASTIPADDRESS_TABLE` of netioapi.h.
+#[repr(C)]
+struct Table {
+    count: u32,
+    first: [Row; 0],
+}
+
+const _: () = {
+    assert!(offset_of!(Row, luid) == 0x20);
+    assert!(offset_of!(Row, dad_state) == 0x40);
+    assert!(size_of::<Row>() == 0x50);
+    assert!(offset_of!(Table, first) == 8);
+};
+
+/// `IpDadStateDeprecated` and `IpDadStatePreferred` of nldef.h: the address is the interface's alone.
+const USABLE: [i32; 2] = [3, 4];
+
+/// `PUNICAST_IPADDRESS_CHANGE_CALLBACK`: (context, row, type of notification).
+type Changed = unsafe extern "system" fn(*mut c_void, *mut c_void, i32);
+
+// Bound by name to the module, as that of NDIS.
+#[link(name = "netio.sys", kind = "raw-dylib", modifiers = "+verbatim")]
+unsafe extern "system" {
+    // PASSIVE_LEVEL
+    fn NotifyUnicastIpAddressChange(
+        family: u16,
+        callback: Changed,
+        context: *mut c_void,
+        initial_notification: u8,
+        handle: *mut *mut c_void,
+    ) -> NTSTATUS;
+    // Waits for callbacks in progress.
+    fn CancelMibChangeNotify2(handle: *mut c_void) -> NTSTATUS;
+    fn GetUnicastIpAddressTable(family: u16, table: *mut *mut Table) -> NTSTATUS;
+    fn FreeMibTable(table: *mut c_void);
+}
+
+/// Keeps the addresses of a device as those of an interface, until it is dropped.
+pub(crate) struct Watch {
+    handle: *mut c_void,
+    _interface: Arc<Interface, Windows>,
+}
+
+// SAFETY: a token of TCP/IP, good on any thread.
+unsafe impl Send for Watch {}
+
+struct Interface {
+    luid: u64,
+    provider: Provider<Windows>,
+    /// Notifications that no look has answered yet.
+    notified: AtomicU32,
+}
+
+impl Watch {
+    /// Begins to watch the interface of an adapter.
+    pub(crate) fn start(luid: u64, provider: Provider<Windows>, _passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
+        let interface = Arc::try_new(Interface { luid, provider, notified: AtomicU32::new(0) })
+            .map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+        let mut handle = null_mut();
+        let context = Arc::as_ptr(&interface).cast_mut().cast();
+        // SAFETY: the context lives until the notifications are cancelled; the out parameter outlives the call.
+        let status = unsafe { NotifyUnicastIpAddressChange(AF_UNSPEC, changed, context, 1, &raw mut handle) };
+        if status == STATUS_SUCCESS { Ok(Self { handle, _interface: interface }) } else { Err(status) }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // SAFETY: registered by `start`, cancelled once, at PASSIVE_LEVEL (adapters are taken down there).
+        let _it_was_registered = unsafe { CancelMibChangeNotify2(self.handle) };
+    }
+}
+
+/// An address of some interface has come, changed or gone.
+unsafe extern "system" fn changed(context: *mut c_void, _row: *mut c_void, _notification: i32) {
+    let _region = CriticalRegion::enter();
+    // SAFETY: the context that `start` gave, which outlives the notifications.
+    let interface = unsafe { &*context.cast_const().cast::<Interface>() };
+    interface.changed();
+}
+
+impl Interface {
+    /// Looks until there was no notification since. Those who come meanwhile leave it to the one who looks: the last look is at
+    /// the last state.
+    fn changed(&self) {
+        if self.notified.fetch_add(1, Ordering::AcqRel) != 0 {
+            return;
+        }
+        loop {
+            let answered = self.notified.load(Ordering::Acquire);
+            self.look();
+            if self.notified.fetch_sub(answered, Ordering::AcqRel) == answered {
+                return;
+            }
+        }
+    }
+
+    /// Gives the device the addresses that the interface has, and takes others. Without memory it stays as it is.
+    fn look(&self) {
+        let mut table = null_mut();
+        // SAFETY: an out parameter that outlives the call.
+        let status = unsafe { GetUnicastIpAddressTable(AF_UNSPEC, &raw mut table) };
+        if status != STATUS_SUCCESS {
+            return;
+        }
+        // SAFETY: on success there is a table.
+        let count = unsafe { (*table).count } as usize;
+        // SAFETY: within the table.
+        let first = unsafe { &raw const (*table).first };
+        // SAFETY: so many rows follow, which nobody writes until they are freed.
+        let rows = unsafe { slice::from_raw_parts(first.cast::<Row>(), count) };
+        let held = || rows.iter().filter(|row| row.luid == self.luid && USABLE.contains(&row.dad_state));
+        let held = || held().filter_map(|row| row.address.socket_addr()).map(|address| address.ip());
+        let _without_memory_they_stay =
+            self.provider.retain_addresses(|address: IpAddr| held().any(|held| held == address));
+        for address in held() {
+            // One that is none for a device, or one too many, it can do without.
+            let _added = self.provider.add_address(address);
+        }
+        // SAFETY: from GetUnicastIpAddressTable, freed once.
+        unsafe { FreeMibTable(table.cast()) };
+    }
+}
