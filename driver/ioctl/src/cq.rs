@@ -121,6 +121,7 @@ impl<H: Host> Cq<H> {
             let mut qps = [const { None }; BURST];
             let turn = self.turn.lock();
             let filled = self.fill_once(ring, &mut qps);
+            ring.release();
             drop(turn);
             match filled {
                 Filled::Some => {}
@@ -137,8 +138,8 @@ impl<H: Host> Cq<H> {
 
     /// The same once, in turn: who takes completions puts them in, so that they stay in order. `qps` keeps their queue pairs.
     fn fill_once(&self, ring: &CqRing<H>, qps: &mut QpsOf<H>) -> Filled {
-        let room = match ring.room() {
-            Room::For(room) => BURST.min(room as usize),
+        let room = match ring.reserve(BURST as u32) {
+            Room::For(room) => room as usize,
             Room::None => {
                 // What is in the CQ stays there, and may become too much.
                 self.ndk.arm(ND_CQ_NOTIFY_ERRORS);
@@ -165,7 +166,7 @@ impl<H: Host> Cq<H> {
             let Some((_, Some(qp))) = last else { continue };
             let receive = is_receive(result);
             let counted = qp.reports(receive, result.Status);
-            ring.push(completion(qp, handle, result), is_solicited(result));
+            ring.push_reserved(completion(qp, handle, result), is_solicited(result));
             Qp::reported(qp, receive, counted);
         }
         Filled::Some
@@ -320,7 +321,11 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
                 return Err(STATUS_BUFFER_OVERFLOW.into());
             }
             cq.ndk.resize(input.QueueDepth, passive)?;
-            ring.replace(other);
+            let turn = cq.turn.lock();
+            let old = ring.replace(other);
+            drop(turn);
+            // Unlocked without the lock.
+            drop(old);
             Deferred::schedule(&cq);
         }
         (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),

@@ -26,6 +26,8 @@ struct State<H: Host> {
     solicited: u64,
     /// Unread completions in the ring before this one, and `pushed` when it was replaced.
     carried: (u32, u64),
+    /// Slots that completions being taken from the CQ will fill.
+    reserved: u32,
     /// After the ring, which is in it.
     _pinned: Locked<H>,
 }
@@ -53,40 +55,38 @@ impl<H: Host> CqRing<H> {
         let geometry = Geometry { kind: SOFTNDK_RING_COMPLETIONS, entry_size, capacity: depth };
         let ring = UserRing::open(space, request, memory, &geometry, passive)?;
         let writer = Writer::new(ring.mapped);
-        let state = State { writer, pushed: 0, notified: 0, solicited: 0, carried: (0, 0), _pinned: ring.pinned };
+        let state =
+            State { writer, pushed: 0, notified: 0, solicited: 0, carried: (0, 0), reserved: 0, _pinned: ring.pinned };
         Ok(Self(SpinLock::<_, H::Platform>::new(state)))
     }
 
-    /// How many completions it has room for now.
-    pub(crate) fn room(&self) -> Room {
-        let state = self.0.lock();
-        match state.writer.room() {
-            Ok(0) => match state.writer.sleep() {
-                Ok(true) => Room::None,
-                // There is some now; the next look finds it.
-                Ok(false) => Room::For(1),
-                Err(Wild) => Room::Wild,
-            },
-            Ok(room) => Room::For(room),
-            Err(Wild) => Room::Wild,
-        }
+    /// Reserves room for up to `most` completions, which cannot be put back once they are taken: see [`CqRing::release`].
+    pub(crate) fn reserve(&self, most: u32) -> Room {
+        let mut state = self.0.lock();
+        let room = state.look(most);
+        state.reserved = if let Room::For(room) = room { room } else { 0 };
+        room
+    }
+
+    /// Gives up what is reserved still.
+    pub(crate) fn release(&self) {
+        self.0.lock().reserved = 0;
+    }
+
+    /// Puts a completion in, for which there is room.
+    pub(crate) fn push_reserved(&self, completion: SOFTNDK_COMPLETION, solicited: bool) {
+        let mut state = self.0.lock();
+        state.reserved = state.reserved.saturating_sub(1);
+        let _there_is_room = state.push(completion, solicited);
     }
 
     /// Puts a completion in; false: there is no room.
     pub(crate) fn push(&self, completion: SOFTNDK_COMPLETION, solicited: bool) -> bool {
-        let words: [u64; WORDS] = zerocopy::transmute!(completion);
         let mut state = self.0.lock();
-        match state.writer.push(&words, &[]) {
-            Ok(()) => {}
-            Err(Full::Full) => return false,
-            // Nobody can read it; that the queue has ended is found by `room`.
-            Err(Full::Wild) => return true,
+        match state.writer.room() {
+            Ok(room) if room <= state.reserved => false,
+            _ => state.push(completion, solicited),
         }
-        state.pushed = state.pushed.wrapping_add(1);
-        if solicited {
-            state.solicited = state.pushed;
-        }
-        true
     }
 
     /// Whether somebody who waits for this type of notification is to be told of a completion: one that nobody was told of
@@ -107,16 +107,15 @@ impl<H: Host> CqRing<H> {
         self.0.lock().writer.used().unwrap_or(0)
     }
 
-    /// Goes on in another ring, an empty one; the user reads what is left in the old one first.
-    pub(crate) fn replace(&self, other: Self) {
+    /// Goes on in another ring, an empty one; the user reads what is left in the old one first, which is given back. Not while
+    /// anything is reserved.
+    pub(crate) fn replace(&self, other: Self) -> Self {
         let mut state = self.0.lock();
         state.carried = (u32::try_from(state.unread()).unwrap_or(u32::MAX), state.pushed);
         let mut other = other.0.into_inner();
         core::mem::swap(&mut state.writer, &mut other.writer);
         core::mem::swap(&mut state._pinned, &mut other._pinned);
-        drop(state);
-        // Unlocked without the lock.
-        drop(other);
+        Self(SpinLock::<_, H::Platform>::new(other))
     }
 
     /// The doorbell has rung.
@@ -131,6 +130,34 @@ impl<H: Host> CqRing<H> {
 }
 
 impl<H: Host> State<H> {
+    fn look(&self, most: u32) -> Room {
+        match self.writer.room() {
+            Ok(0) => match self.writer.sleep() {
+                Ok(true) => Room::None,
+                // There is some now; the next look finds it.
+                Ok(false) => Room::For(most.min(1)),
+                Err(Wild) => Room::Wild,
+            },
+            Ok(room) => Room::For(room.min(most)),
+            Err(Wild) => Room::Wild,
+        }
+    }
+
+    fn push(&mut self, completion: SOFTNDK_COMPLETION, solicited: bool) -> bool {
+        let words: [u64; WORDS] = zerocopy::transmute!(completion);
+        match self.writer.push(&words, &[]) {
+            Ok(()) => {}
+            Err(Full::Full) => return false,
+            // Nobody can read it; that the queue has ended is found by `reserve`.
+            Err(Full::Wild) => return true,
+        }
+        self.pushed = self.pushed.wrapping_add(1);
+        if solicited {
+            self.solicited = self.pushed;
+        }
+        true
+    }
+
     /// Completions that the user has not taken. Those in the ring before this one are among them until something of this one is
     /// taken, as they come first.
     fn unread(&self) -> u64 {
