@@ -98,6 +98,7 @@ unsafe extern "system" fn results<P: Platform>(cq: *mut NDK_CQ, results: *mut ND
 unsafe extern "system" fn results_ex<P: Platform>(cq: *mut NDK_CQ, results: *mut NDK_RESULT_EX, count: u32) -> u32 {
     // SAFETY: the consumer's open queue.
     let cq = unsafe { Object::<CompletionQueue<P>, P>::of(cq) };
+    let for_process = cq.serves_process();
     let taken = cq.poll(count as usize, |index, completion| {
         let result = NDK_RESULT_EX {
             Status: status::status(completion.status),
@@ -105,8 +106,9 @@ unsafe extern "system" fn results_ex<P: Platform>(cq: *mut NDK_CQ, results: *mut
             QPContext: with_exposed_provenance_mut(completion.qp_context),
             RequestContext: with_exposed_provenance_mut(completion.request_context),
             Type: NDK_OPERATION_TYPE((completion.kind as u32).cast_signed()),
-            // Vendor-defined. Of a success it says whether it was solicited: the control device has to know.
-            ProviderErrorCode: u32::from(completion.status.is_ok() && completion.solicited),
+            // Vendor-defined; there is nothing to say beyond the status, but to who passes completions on to a process: of a
+            // success, whether it was solicited.
+            ProviderErrorCode: u32::from(for_process && completion.status.is_ok() && completion.solicited),
             TypeSpecificCompletionOutput: completion.invalidated_token as usize,
         };
         // SAFETY: index < count, inside the consumer's array.

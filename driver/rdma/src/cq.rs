@@ -241,6 +241,11 @@ impl<P: Platform> CompletionQueue<P> {
         taken
     }
 
+    /// Whether its adapter was opened on behalf of a process.
+    pub fn serves_process(&self) -> bool {
+        self.adapter.process().is_some()
+    }
+
     /// Whether the queue is dead.
     pub(crate) fn has_failed(&self) -> bool {
         self.dead.load(Ordering::Relaxed)

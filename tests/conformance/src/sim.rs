@@ -135,7 +135,8 @@ impl SimHost {
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
 unsafe impl AdapterSource for SimHost {
     fn open_adapter(&self, version: NDK_VERSION, _: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        self.provider.open(version)
+        // Any number does: there is one process.
+        self.provider.open_for(version, Some(1))
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {

@@ -79,7 +79,7 @@ impl TestHost {
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
 unsafe impl AdapterSource for TestHost {
     fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        self.provider.open(version)
+        self.provider.open_for(version, Some(1))
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
