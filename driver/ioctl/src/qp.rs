@@ -8,8 +8,7 @@ use ndk_abi::ndkpi::{NDK_OPERATION_TYPE, NDK_QP, NdkOperationTypeReceive};
 use ndk_abi::softndk_ioctl::SOFTNDK_POST;
 use ndk_abi::softndk_ring::{SOFTNDK_RING_INITIATOR, SOFTNDK_RING_RECEIVE};
 use ndk_abi::status::{
-    NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX,
-    STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+    NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_SUCCESS,
 };
 use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
@@ -197,19 +196,18 @@ impl<H: Host> Qp<H> {
         let serve = |ring: &WorkRing<H>, receives: bool| {
             let post = |head: &SOFTNDK_POST, data: &[u8]| {
                 let is_receive = NDK_OPERATION_TYPE(head.Operation.cast_signed()) == NdkOperationTypeReceive;
-                let status = if is_receive == receives {
+                if is_receive == receives {
                     carry_out(&rings.space, self, head, data)
                 } else {
                     STATUS_INVALID_PARAMETER
-                };
-                if !matches!(status, STATUS_SUCCESS | STATUS_NO_MORE_ENTRIES | STATUS_CONNECTION_INVALID) {
-                    // A user side that does not check its requests: nothing that was posted before goes on without them.
-                    self.ndk.flush();
                 }
-                status
             };
             let cq = self.ndk.keep().cq(receives);
-            ring.serve(post, |head, status| Cq::give_up(cq, rings.context, head, status))
+            let served = ring.serve(post, |head, status| Cq::give_up(cq, rings.context, head, status));
+            if served.broken {
+                self.ndk.flush();
+            }
+            served.next
         };
         let receive = rings.receive.as_ref().map_or(Next::Sleep, |ring| serve(ring, true));
         receive.max(serve(&rings.initiator, false))

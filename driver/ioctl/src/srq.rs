@@ -73,9 +73,8 @@ impl<H: Host> Srq<H> {
 
     fn serve(&self) -> Next {
         // What cannot be posted has no queue pair that could report it.
-        self.ring
-            .as_ref()
-            .map_or(Next::Sleep, |ring| ring.serve(|head, data| srq_carry_out(self, head, data), |_, _| true))
+        let serve = |ring: &WorkRing<H>| ring.serve(|head, data| srq_carry_out(self, head, data), |_, _| true).next;
+        self.ring.as_ref().map_or(Next::Sleep, serve)
     }
 
     /// Posts what is in the ring, as far as the queue takes it.

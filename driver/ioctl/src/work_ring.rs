@@ -51,6 +51,14 @@ pub(crate) enum Next {
     Run,
 }
 
+/// What serving a ring came to.
+pub(crate) struct Served {
+    pub(crate) next: Next,
+    /// Its user broke the rules, and the ring has ended: what was posted before is to be flushed, without a lock. Some of it may
+    /// have been deferred for what does not come.
+    pub(crate) broken: bool,
+}
+
 /// A ring of requests.
 pub(crate) struct WorkRing<H: Host> {
     state: SpinLock<State<H>, H::Platform>,
@@ -64,6 +72,8 @@ struct State<H: Host> {
     outstanding: u32,
     /// What the oldest request was refused with.
     refused: Option<NTSTATUS>,
+    /// See [`Served::broken`].
+    broken: bool,
     /// Nothing is looked at any more.
     closed: bool,
     /// Runs that found nothing.
@@ -94,6 +104,7 @@ impl<H: Host> WorkRing<H> {
             reader,
             outstanding: 0,
             refused: None,
+            broken: false,
             closed: false,
             idle_runs: 0,
             data_bytes,
@@ -112,7 +123,7 @@ impl<H: Host> WorkRing<H> {
         }
         let left = state.reader.waiting().unwrap_or(0);
         let mut other = other.state.into_inner();
-        other.outstanding = state.outstanding;
+        (other.outstanding, other.closed) = (state.outstanding, state.closed);
         other.reader.owe(other.outstanding);
         core::mem::swap(&mut *state, &mut other);
         drop(state);
@@ -127,8 +138,18 @@ impl<H: Host> WorkRing<H> {
         &self,
         post: impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
         give_up: impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
-    ) -> Next {
+    ) -> Served {
         let mut state = self.state.lock();
+        let next = self.serve_locked(&mut state, &post, &give_up);
+        Served { next, broken: core::mem::take(&mut state.broken) }
+    }
+
+    fn serve_locked(
+        &self,
+        state: &mut State<H>,
+        post: &impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
+        give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
+    ) -> Next {
         if state.closed {
             return Next::Sleep;
         }
@@ -140,16 +161,16 @@ impl<H: Host> WorkRing<H> {
                     Ok(0) if looks < LOOKS => looks = looks.wrapping_add(1),
                     Ok(0) => return state.rest(),
                     Ok(waiting) => break waiting,
-                    Err(Wild) => return self.end_wild(&state),
+                    Err(Wild) => return self.end_wild(state),
                 }
                 core::hint::spin_loop();
             };
             state.idle_runs = 0;
             let served = if self.ended.load(Ordering::Acquire) {
-                self.give_up_oldest(&mut state, &give_up)
+                self.give_up_oldest(state, give_up)
             } else {
                 let more = waiting > 1 && taken.wrapping_add(1) < BURST;
-                self.post_oldest(&mut state, more, &post)
+                self.post_oldest(state, more, post)
             };
             if !served {
                 return Next::Wait;
@@ -189,7 +210,7 @@ impl<H: Host> WorkRing<H> {
             }
             refused => {
                 state.refused = Some(refused);
-                self.end_locked(state);
+                self.end_broken(state);
             }
         }
         true
@@ -222,13 +243,13 @@ impl<H: Host> WorkRing<H> {
 
     /// Lets the ring sleep until a doorbell; false: something has come.
     pub(crate) fn sleep(&self) -> bool {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if state.closed {
             return true;
         }
         match state.reader.sleep() {
             Ok(asleep) => asleep,
-            Err(Wild) => self.end_wild(&state) == Next::Sleep,
+            Err(Wild) => self.end_wild(&mut state) == Next::Sleep,
         }
     }
 
@@ -266,9 +287,18 @@ impl<H: Host> WorkRing<H> {
     }
 
     /// The user's index cannot be: the ring is of no more use, and nobody knows what is in it.
-    fn end_wild(&self, state: &State<H>) -> Next {
+    fn end_wild(&self, state: &mut State<H>) -> Next {
+        // Once: it stays so.
+        if self.ended.load(Ordering::Acquire) {
+            return Next::Sleep;
+        }
+        self.end_broken(state);
+        Next::Run
+    }
+
+    fn end_broken(&self, state: &mut State<H>) {
         self.end_locked(state);
-        Next::Sleep
+        state.broken = true;
     }
 }
 

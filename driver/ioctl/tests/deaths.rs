@@ -13,28 +13,16 @@ use std::{
 
 use common::{
     User, World,
-    rings::{Ringed, push},
+    rings::{Ringed, connect, push},
     start,
     user::{Answer, Memory, handle, work},
 };
 use nd_rings::user::CompletionRing;
-use ndk_abi::{nd_ioctl::*, ndkpi::*, sockaddr::SOCKADDR_INET, softndk_ioctl::*, status::*};
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
 use ndk_provider::ObjectCounts;
 use simkernel::{boot, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Connects `active`, a connector and a queue pair of one user, to those of another, who listens.
-fn connect(from: &User<'_>, active: [u64; 2], to: &User<'_>, passive: [u64; 2], listener: u64) {
-    let address: SOCKADDR_INET = to.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(listener)).unwrap();
-    let requested = to.get_request(listener, passive[0]);
-    let connected = from.connect(active[0], active[1], address, b"");
-    assert_eq!(requested.wait(), STATUS_SUCCESS);
-    let accepted = to.accept(passive[0], passive[1], b"");
-    assert_eq!(connected.wait(), STATUS_SUCCESS);
-    assert_eq!(from.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active[0])), STATUS_SUCCESS);
-    assert_eq!(accepted.wait(), STATUS_SUCCESS);
-}
 
 /// Takes out what is in the ring of completions.
 fn poll(user: &User<'_>, ringed: &Ringed, completions: &mut CompletionRing) {

@@ -2,11 +2,18 @@
 #![allow(unsafe_code, reason = "gives rings their memory")]
 
 use nd_rings::{Geometry, Mapped, Writer, user::CompletionRing};
-use ndk_abi::{describe::ZeroInit, nd_ioctl::*, softndk_ioctl::*, softndk_ring::*, status::NTSTATUS};
+use ndk_abi::{
+    describe::ZeroInit,
+    nd_ioctl::*,
+    sockaddr::SOCKADDR_INET,
+    softndk_ioctl::*,
+    softndk_ring::*,
+    status::{NTSTATUS, STATUS_SUCCESS},
+};
 use simkernel::Pages;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::{User, World};
+use super::{User, World, user::handle};
 
 /// Entries of each queue.
 pub(crate) const DEPTH: u32 = 16;
@@ -141,4 +148,16 @@ pub(crate) fn push(ring: &mut Writer<Mapped>, head: &SOFTNDK_POST, sges: &[SOFTN
         bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     };
     ring.push(&words(head.as_bytes()), &words(sges.as_bytes())).is_ok()
+}
+
+/// Connects `active`, a connector and a queue pair of one user, to those of another, who listens.
+pub(crate) fn connect(from: &User<'_>, active: [u64; 2], to: &User<'_>, passive: [u64; 2], listener: u64) {
+    let address: SOCKADDR_INET = to.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(listener)).unwrap();
+    let requested = to.get_request(listener, passive[0]);
+    let connected = from.connect(active[0], active[1], address, b"");
+    assert_eq!(requested.wait(), STATUS_SUCCESS);
+    let accepted = to.accept(passive[0], passive[1], b"");
+    assert_eq!(connected.wait(), STATUS_SUCCESS);
+    assert_eq!(from.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active[0])), STATUS_SUCCESS);
+    assert_eq!(accepted.wait(), STATUS_SUCCESS);
 }

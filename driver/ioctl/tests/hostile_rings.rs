@@ -1,0 +1,109 @@
+//! Rings whose user breaks the rules: that queue ends, with what was posted before reported, and nothing else does.
+
+mod common;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{
+    User, World,
+    rings::{Ringed, connect, push},
+    start,
+    user::{handle, work},
+};
+use nd_rings::Memory as _;
+use ndk_abi::{ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::*};
+use simkernel::{boot, watchdog};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The contexts and statuses of the next `count` completions.
+fn completions(user: &User<'_>, ringed: &Ringed, count: usize) -> Vec<(u64, NTSTATUS)> {
+    let mut ring = ringed.completions();
+    let mut found = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while found.len() < count {
+        assert!(Instant::now() < deadline, "{} of {count} completions: {found:?}", found.len());
+        let take = |completion: SOFTNDK_COMPLETION| found.push((completion.RequestContext, completion.Status));
+        if ring.poll(count, take) > 0 && ring.needs_doorbell() {
+            assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.cq)), STATUS_SUCCESS);
+        }
+        thread::yield_now();
+    }
+    found
+}
+
+/// Two users with connected queue pairs; `check` gets the one that sends, and whose peer has posted four receives.
+fn connected(check: impl Fn(&User<'_>, &Ringed)) {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let (peer, user) = (User::new(&device), User::new(&device));
+        let (at, from) = (World::listening(&peer), World::new(&user));
+        let rings = [Ringed::new(&peer, &at).unwrap(), Ringed::new(&user, &from).unwrap()];
+        connect(&user, [from.connector, rings[1].qp], &peer, [at.connector, rings[0].qp], at.listener);
+        let [_, mut receives] = rings[0].writers();
+        for context in 0..4 {
+            assert!(push(&mut receives, &work(NdkOperationTypeReceive, 0, context), &[]));
+        }
+        assert_eq!(peer.call(IOCTL_SOFTNDK_DOORBELL, &handle(rings[0].qp)), STATUS_SUCCESS);
+        check(&user, &rings[1]);
+        // What another user has goes on.
+        assert_eq!(peer.call(IOCTL_SOFTNDK_DOORBELL, &handle(rings[0].srq_qp)), STATUS_SUCCESS);
+    });
+}
+
+/// More SGEs than an entry holds: the sends before it were deferred for it, and must not wait for ever.
+#[test]
+fn an_entry_that_cannot_be_ends_its_queue() {
+    connected(|user, ringed| {
+        let [mut sends, _] = ringed.writers();
+        for context in 1..=2 {
+            assert!(push(&mut sends, &work(NdkOperationTypeSend, 0, context), &[]));
+        }
+        assert!(push(&mut sends, &SOFTNDK_POST { SgeCount: 100, ..work(NdkOperationTypeSend, 0, 3) }, &[]));
+        assert!(push(&mut sends, &work(NdkOperationTypeSend, 0, 4), &[]));
+        assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
+        let found = completions(user, ringed, 4);
+        for (index, (context, status)) in found.iter().take(2).enumerate() {
+            assert_eq!(*context, index as u64 + 1);
+            assert!([STATUS_SUCCESS, STATUS_CANCELLED].contains(status), "{status}");
+        }
+        assert_eq!(found[2..], [(3, STATUS_INVALID_PARAMETER), (4, STATUS_CANCELLED)]);
+        assert_eq!(sends.memory().state(), SOFTNDK_RING_ENDED);
+    });
+}
+
+/// An operation of the other ring.
+#[test]
+fn a_receive_among_initiator_requests_ends_them() {
+    connected(|user, ringed| {
+        let [mut sends, _] = ringed.writers();
+        assert!(push(&mut sends, &work(NdkOperationTypeSend, 0, 1), &[]));
+        assert!(push(&mut sends, &work(NdkOperationTypeReceive, 0, 2), &[]));
+        assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
+        let found = completions(user, ringed, 2);
+        assert_eq!(found[0].0, 1);
+        assert_eq!(found[1], (2, STATUS_INVALID_PARAMETER));
+    });
+}
+
+/// An index that cannot be: what was posted is reported, and the queue has ended.
+#[test]
+fn a_wild_index_ends_its_queue() {
+    connected(|user, ringed| {
+        let [mut sends, _] = ringed.writers();
+        assert!(push(&mut sends, &work(NdkOperationTypeSend, 0, 1), &[]));
+        assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
+        assert_eq!(completions(user, ringed, 1)[0].0, 1);
+        sends.memory().tail().store(u32::MAX / 2, std::sync::atomic::Ordering::Release);
+        assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while sends.memory().state() != SOFTNDK_RING_ENDED {
+            assert!(Instant::now() < deadline, "the queue goes on");
+            thread::yield_now();
+        }
+    });
+}
