@@ -1,0 +1,220 @@
+//! What changes of a queue pair: its connection, and the requests and receives in it.
+
+use platform::{Platform, Slice, Weak};
+
+use super::{InitiatorSizes, QueuePair};
+use crate::{
+    Connector, Error, Flags, OperationKind, Sge, memory,
+    receive_queue::ReceiveQueue,
+    request::{Cursor, InitiatorRequest, Operation, Receive},
+    ring::Ring,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Never connected.
+    Idle,
+    /// A connector is connecting it.
+    Connecting,
+    Connected,
+    /// The peer is gone; what is outstanding waits for the consumer to flush, disconnect or close.
+    PeerGone,
+    /// Disconnected by this side, or by an error. Everything is flushed; there is no way back.
+    Dead,
+}
+
+/// A request that has ended, and what it was, which is to be dropped without a lock: it may hold the last reference to a region.
+pub(crate) type Ended<P> = (InitiatorRequest, Option<Operation<P>>);
+
+/// What changes. In this order in memory: see [`QueuePair`].
+#[repr(C)]
+pub(crate) struct State<P: Platform> {
+    pub(crate) phase: Phase,
+    /// The agreed outbound read limit is not 0. More is not needed: reads run one after the other.
+    pub(super) may_read: bool,
+    /// The engine works on the oldest request without the lock.
+    pub(crate) executing: bool,
+    /// The peer's engine accesses our memory without the lock.
+    pub(crate) placing: bool,
+    pub(super) flush_receive: bool,
+    /// A message was flushed when a part of it was placed: the connection is about to end, and nothing may go on where that
+    /// message stopped.
+    pub(crate) broken: bool,
+    /// The peer's engine waits for a receive, or for this side to be connected.
+    pub(crate) sender_waits: bool,
+    pub(crate) own_receives: Option<ReceiveQueue<P>>,
+    pub(crate) requests: Ring<InitiatorRequest, P>,
+    pub(crate) peer: Option<Weak<QueuePair<P>, P>>,
+    /// Bytes of the oldest request that are done, and where in its SGEs that is.
+    pub(crate) done: u64,
+    pub(crate) cursor: Cursor,
+    /// How many of the oldest requests a flush has still to cancel.
+    pub(super) flush_requests: usize,
+    /// How many of the oldest waiting receives a flush has still to cancel; the one in `receive` comes before them.
+    pub(super) flush_receives: usize,
+    /// The receive that the peer's send goes to. Rows only look whether there is one.
+    pub(crate) receive: Option<Receive>,
+    pub(crate) sges: Slice<Sge, P>,
+    operations: Slice<Option<Operation<P>>, P>,
+    inline: Slice<u8, P>,
+    pub(crate) connector: Option<Weak<Connector<P>, P>>,
+}
+
+impl<P: Platform> State<P> {
+    /// That of a queue pair which never was connected. The sizes are within their limits.
+    pub(super) fn new(sizes: &InitiatorSizes, own_receives: Option<ReceiveQueue<P>>) -> Result<Self, Error> {
+        let depth = sizes.depth as usize;
+        let slots = |per_request: u32| depth.checked_mul(per_request as usize).ok_or(Error::InvalidParameter);
+        Ok(Self {
+            phase: Phase::Idle,
+            peer: None,
+            connector: None,
+            may_read: false,
+            requests: Ring::new(depth, InitiatorRequest::default())?,
+            operations: Slice::from_fn(depth, |_| None)?,
+            sges: Slice::filled(slots(sizes.sges)?, Sge::default())?,
+            inline: Slice::filled(slots(sizes.inline_data)?, 0)?,
+            done: 0,
+            cursor: Cursor::default(),
+            executing: false,
+            flush_requests: 0,
+            own_receives,
+            receive: None,
+            placing: false,
+            flush_receives: 0,
+            flush_receive: false,
+            broken: false,
+            sender_waits: false,
+        })
+    }
+
+    /// Whether a request of this kind is allowed now, and has room.
+    #[inline]
+    pub(super) fn may_post(&self, kind: OperationKind) -> Result<(), Error> {
+        if self.phase != Phase::Connected {
+            return Err(Error::ConnectionInvalid);
+        }
+        if kind == OperationKind::Read && !self.may_read {
+            return Err(Error::InvalidDeviceRequest);
+        }
+        if self.requests.is_full() { Err(Error::QueueFull) } else { Ok(()) }
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        sizes: &InitiatorSizes,
+        sges: &[Sge],
+        request: InitiatorRequest,
+        operation: &mut Option<Operation<P>>,
+    ) -> Result<(), Error> {
+        self.may_post(operation.as_ref().map_or(OperationKind::Send, Operation::kind))?;
+        let slot = self.requests.next_slot();
+        let stored = if request.flags.contains(Flags::INLINE) {
+            self.store_inline(slot, sizes, sges, request.data.length)
+        } else {
+            self.store_sges(slot, sizes, sges)
+        };
+        stored.ok_or(Error::AccessViolation)?;
+        if let Some(Operation::Bind(bind)) = operation {
+            bind.announce();
+        }
+        // The place is empty: `finish_oldest` took what was there.
+        core::mem::swap(self.operations.get_mut(slot).ok_or(Error::InternalError)?, operation);
+        self.requests.push(request)
+    }
+
+    fn store_sges(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {
+        let first = slot.checked_mul(sizes.sges as usize)?;
+        let places = self.sges.get_mut(first..first.checked_add(sges.len())?)?;
+        // Mostly one: not worth the call of a copy.
+        places.iter_mut().zip(sges).for_each(|(place, sge)| *place = *sge);
+        Some(())
+    }
+
+    /// `None`, too, if the list does not have `length` bytes any more: it is the consumer's, who may write to it meanwhile.
+    fn store_inline(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge], length: u32) -> Option<()> {
+        let first = slot.checked_mul(sizes.inline_data as usize)?;
+        let mut free = self.inline.get_mut(first..first.checked_add(length as usize)?)?;
+        for Sge { address, length, .. } in sges.iter().copied().filter(|sge| sge.length > 0) {
+            let (place, rest) = free.split_at_mut_checked(length as usize)?;
+            memory::read_inline(place, address).ok()?;
+            free = rest;
+        }
+        free.is_empty().then_some(())
+    }
+
+    /// The SGEs of the request in `slot`.
+    pub(crate) fn sges_of<'a>(
+        &'a self,
+        slot: usize,
+        request: &'a InitiatorRequest,
+        per_request: u32,
+    ) -> Option<&'a [Sge]> {
+        if request.small {
+            return Some(core::slice::from_ref(&request.data));
+        }
+        let first = slot.checked_mul(per_request as usize)?;
+        self.sges.get(first..first.checked_add(usize::from(request.sges))?)
+    }
+
+    /// The inline bytes of the request in `slot`.
+    pub(crate) fn inline_of(&self, slot: usize, length: u32, per_request: u32) -> Option<&[u8]> {
+        let first = slot.checked_mul(per_request as usize)?;
+        self.inline.get(first..first.checked_add(length as usize)?)
+    }
+
+    /// Whether data may move, in either direction.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Connected && !self.broken
+    }
+
+    /// Claims this side for an access by the peer's engine; false: not connected (yet, or any more).
+    pub(crate) fn begin_placing(&mut self) -> bool {
+        self.placing = self.is_open();
+        self.sender_waits |= self.phase == Phase::Connecting;
+        self.placing
+    }
+
+    /// The `count` oldest receives were taken from the queue pair's own queue.
+    pub(crate) fn receives_taken(&mut self, count: usize) {
+        // A flush under way counts the oldest ones; these were among them.
+        self.flush_receives = self.flush_receives.saturating_sub(count);
+    }
+
+    /// What the request in `slot` does.
+    pub(crate) fn operation_mut(&mut self, slot: usize) -> Option<&mut Operation<P>> {
+        self.operations.get_mut(slot)?.as_mut()
+    }
+
+    /// Removes the `count` oldest requests, small sends that have ended.
+    pub(crate) fn sends_done(&mut self, count: usize) {
+        self.restart();
+        self.flush_requests = self.flush_requests.saturating_sub(count);
+        self.requests.skip(count);
+    }
+
+    /// Removes the oldest request, which has ended.
+    pub(crate) fn finish_oldest(&mut self) -> Option<Ended<P>> {
+        self.restart();
+        self.flush_requests = self.flush_requests.saturating_sub(1);
+        let (slot, &request) = self.requests.front()?;
+        let operation = self.operations.get_mut(slot).and_then(Option::take);
+        self.requests.skip(1);
+        Some((request, operation))
+    }
+
+    /// The next request starts from its first byte.
+    pub(crate) fn restart(&mut self) {
+        self.done = 0;
+        self.cursor = Cursor::default();
+    }
+
+    /// The peer, if its engine waits for something that has just come.
+    pub(super) fn take_waiting_sender(&mut self) -> Option<Weak<QueuePair<P>, P>> {
+        // Without a peer the flag stays: `connect` looks at it again. Mostly nobody waits, and the count of references, which
+        // the peer's processor writes too, is left alone.
+        let peer = self.peer.as_ref().filter(|_| self.sender_waits)?.clone();
+        self.sender_waits = false;
+        Some(peer)
+    }
+}
