@@ -12,8 +12,9 @@ use windows_core::{GUID, HRESULT, IUnknown, Interface, implement};
 use windows_sys::Win32::Foundation::S_FALSE;
 
 use crate::{
+    arguments::give,
     hold::{self, Hold},
-    v2::{Provider, give},
+    v2::Provider,
 };
 
 /// Makes providers.

@@ -5,7 +5,9 @@
 //! environment is `plain`.
 #![cfg(windows)]
 
+mod arguments;
 mod core;
 mod exports;
 mod hold;
+mod requests;
 mod v2;

@@ -51,6 +51,12 @@ impl Connector {
         &self.adapter
     }
 
+    /// Bytes of private data, at most, whatever the message.
+    pub(crate) fn max_private_data(&self) -> u32 {
+        let info = self.adapter.info();
+        info.MaxCallerData.max(info.MaxCalleeData)
+    }
+
     pub(crate) fn bind(&self, address: SOCKADDR_INET) -> Result<(), NTSTATUS> {
         self.adapter.file().tell(IOCTL_ND_CONNECTOR_BIND, bind_request(self.pending.handle(), address).as_bytes())
     }

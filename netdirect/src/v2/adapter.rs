@@ -16,7 +16,6 @@ use windows_core::{GUID, HRESULT, implement};
 use windows_sys::Win32::{Foundation::HANDLE, Networking::WinSock::SOCKET_ADDRESS_LIST};
 
 use super::{
-    arguments::{give, give_addresses, ours},
     completion_queue::CompletionQueue,
     connector::Connector,
     listener::Listener,
@@ -25,6 +24,7 @@ use super::{
     shared_receive_queue::SharedReceiveQueue,
 };
 use crate::{
+    arguments::{at_most, give, give_addresses, ours},
     core::{
         adapter, completion_queue, connector, listener, memory,
         queue_pair::{self, CompletionQueues, InitiatorLimits, Receives},
@@ -75,12 +75,6 @@ impl Adapter {
         let initiator = unsafe { self.completion_queue(initiator, ND_INVALID_PARAMETER_3) }?;
         Ok(CompletionQueues { receive, initiator })
     }
-}
-
-/// Refuses what is above its limit.
-fn at_most<const N: usize>(values: [(u32, u32, HRESULT); N]) -> Result<(), HRESULT> {
-    let above = values.into_iter().find(|(value, limit, _)| value > limit);
-    above.map_or(Ok(()), |(_, _, status)| Err(status))
 }
 
 impl IND2Adapter_Impl for Adapter_Impl {

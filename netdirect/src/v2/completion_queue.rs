@@ -22,11 +22,12 @@ use ndk_abi::{
 use windows_core::{HRESULT, implement};
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
-use super::{
-    arguments::{hresult, places},
-    overlapped::{overlapped, with},
+use super::overlapped::overlapped;
+use crate::{
+    arguments::{hresult, places, with},
+    core::completion_queue,
+    hold::Hold,
 };
-use crate::{core::completion_queue, hold::Hold};
 
 /// A completion queue.
 #[implement(IND2CompletionQueue, Agile = false)]

@@ -4,19 +4,19 @@
 use std::{ffi::c_void, sync::Arc};
 
 use nd_com::{
-    status::{ND_INVALID_BUFFER_SIZE, ND_INVALID_PARAMETER, ND_INVALID_PARAMETER_1, ND_SUCCESS, from_nt},
+    status::{ND_INVALID_PARAMETER, ND_INVALID_PARAMETER_1, ND_SUCCESS, from_nt},
     v2::{IND2Connector, IND2Connector_Impl},
 };
 use ndk_abi::nd_ioctl::ND_READ_LIMITS;
 use windows_core::{ComObject, HRESULT, implement};
 use windows_sys::Win32::{Networking::WinSock::SOCKADDR, System::IO::OVERLAPPED};
 
-use super::{
-    arguments::{address, bytes, copy_out, give_address, hresult, ours},
-    overlapped::{overlapped, with},
-    queue_pair::QueuePair,
+use super::{overlapped::overlapped, queue_pair::QueuePair};
+use crate::{
+    arguments::{address, copy_out, give_address, hresult, ours, private_data, with},
+    core::connector,
+    hold::Hold,
 };
-use crate::{core::connector, hold::Hold};
 
 /// A connector.
 #[implement(IND2Connector, Agile = false)]
@@ -43,19 +43,6 @@ impl Connector {
         let found = unsafe { ours::<QueuePair>(queue_pair) };
         let of_this = |found: &ComObject<QueuePair>| Arc::ptr_eq(found.core().adapter(), self.core.adapter());
         found.filter(of_this).ok_or(ND_INVALID_PARAMETER_1)
-    }
-
-    /// Private data. ND_INVALID_BUFFER_SIZE: more than any message of a connection has.
-    ///
-    /// # Safety
-    /// `data` is null, or valid for `length` bytes as long as the result is used.
-    unsafe fn private_data<'a>(&self, data: *const c_void, length: u32) -> Result<&'a [u8], HRESULT> {
-        let info = self.core.adapter().info();
-        if length > info.MaxCallerData.max(info.MaxCalleeData) {
-            return Err(ND_INVALID_BUFFER_SIZE);
-        }
-        // SAFETY: as the caller says.
-        unsafe { bytes(data, length) }.map_err(from_nt)
     }
 }
 
@@ -90,9 +77,9 @@ impl IND2Connector_Impl for Connector_Impl {
             Err(status) => return from_nt(status),
         };
         // SAFETY: the caller's pointer.
-        let data = match unsafe { self.private_data(data, data_length) } {
+        let data = match unsafe { private_data(data, data_length, self.core.max_private_data()) } {
             Ok(data) => data,
-            Err(status) => return status,
+            Err(status) => return from_nt(status),
         };
         let limits = ND_READ_LIMITS { Inbound: inbound, Outbound: outbound };
         let connect = |overlapped: &_| self.core.connect(queue_pair.core(), destination, limits, data, overlapped);
@@ -120,9 +107,9 @@ impl IND2Connector_Impl for Connector_Impl {
             Err(status) => return status,
         };
         // SAFETY: the caller's pointer.
-        let data = match unsafe { self.private_data(data, data_length) } {
+        let data = match unsafe { private_data(data, data_length, self.core.max_private_data()) } {
             Ok(data) => data,
-            Err(status) => return status,
+            Err(status) => return from_nt(status),
         };
         let limits = ND_READ_LIMITS { Inbound: inbound, Outbound: outbound };
         let accept = |overlapped: &_| self.core.accept(queue_pair.core(), limits, data, overlapped);
@@ -132,10 +119,8 @@ impl IND2Connector_Impl for Connector_Impl {
 
     unsafe fn Reject(&self, data: *const c_void, length: u32) -> HRESULT {
         // SAFETY: the caller's pointer.
-        match unsafe { self.private_data(data, length) } {
-            Ok(data) => hresult(self.core.reject(data)),
-            Err(status) => status,
-        }
+        let data = unsafe { private_data(data, length, self.core.max_private_data()) };
+        hresult(data.and_then(|data| self.core.reject(data)))
     }
 
     unsafe fn GetReadLimits(&self, inbound: *mut u32, outbound: *mut u32) -> HRESULT {

@@ -10,12 +10,12 @@ use nd_com::{
 use windows_core::{HRESULT, implement};
 use windows_sys::Win32::{Networking::WinSock::SOCKADDR, System::IO::OVERLAPPED};
 
-use super::{
-    arguments::{address, give_address, hresult, ours},
-    connector::Connector,
-    overlapped::{overlapped, with},
+use super::{connector::Connector, overlapped::overlapped};
+use crate::{
+    arguments::{address, give_address, hresult, ours, with},
+    core::listener,
+    hold::Hold,
 };
-use crate::{core::listener, hold::Hold};
 
 /// A listener.
 #[implement(IND2Listener, Agile = false)]

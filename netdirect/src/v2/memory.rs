@@ -7,8 +7,9 @@ use nd_com::v2::{IND2MemoryRegion, IND2MemoryRegion_Impl, IND2MemoryWindow, IND2
 use windows_core::{HRESULT, implement};
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
-use super::overlapped::{overlapped, with};
+use super::overlapped::overlapped;
 use crate::{
+    arguments::with,
     core::memory::{Region, Window},
     hold::Hold,
 };

@@ -3,7 +3,6 @@
 //! What a caller passes by pointers is checked here, as the return values of NDSPI name parameters by their number.
 
 mod adapter;
-mod arguments;
 mod completion_queue;
 mod connector;
 mod listener;
@@ -13,5 +12,4 @@ mod provider;
 mod queue_pair;
 mod shared_receive_queue;
 
-pub(crate) use arguments::give;
 pub(crate) use provider::Provider;

@@ -10,11 +10,12 @@ use nd_com::{
 use windows_core::{GUID, HRESULT, implement};
 use windows_sys::Win32::Networking::WinSock::{SOCKADDR, SOCKET_ADDRESS_LIST};
 
-use super::{
-    adapter::Adapter,
+use super::adapter::Adapter;
+use crate::{
     arguments::{address, give, give_addresses},
+    core::adapter,
+    hold::Hold,
 };
-use crate::{core::adapter, hold::Hold};
 
 /// The provider.
 #[implement(IND2Provider, Agile = false)]

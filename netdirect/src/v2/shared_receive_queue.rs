@@ -10,12 +10,12 @@ use nd_com::{
 use windows_core::{HRESULT, implement};
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
-use super::{
-    arguments::{hresult, sges},
-    completion_queue::give_affinity,
-    overlapped::{overlapped, with},
+use super::{completion_queue::give_affinity, overlapped::overlapped, queue_pair::sges};
+use crate::{
+    arguments::{hresult, with},
+    core::shared_receive_queue,
+    hold::Hold,
 };
-use crate::{core::shared_receive_queue, hold::Hold};
 
 /// A shared receive queue.
 #[implement(IND2SharedReceiveQueue, Agile = false)]

@@ -3,18 +3,46 @@
 
 use std::{ffi::c_void, mem::MaybeUninit, ptr, slice};
 
-use nd_com::{
-    status::{E_POINTER, ND_BUFFER_OVERFLOW, ND_INVALID_PARAMETER, ND_SUCCESS, from_nt},
-    v2::ND2_SGE,
-};
+use nd_com::status::{E_POINTER, ND_BUFFER_OVERFLOW, ND_INVALID_PARAMETER, ND_SUCCESS, from_nt};
 use ndk_abi::{
     sockaddr::{AF_INET, AF_INET6, SOCKADDR_IN, SOCKADDR_INET},
-    softndk_ioctl::SOFTNDK_SGE,
-    status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER},
+    status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_PARAMETER},
 };
 use windows_core::{ComObject, ComObjectInner, GUID, HRESULT, IUnknown, Interface};
-use windows_sys::Win32::Networking::WinSock::{SOCKADDR, SOCKET_ADDRESS, SOCKET_ADDRESS_LIST};
+use windows_sys::Win32::{
+    Networking::WinSock::{SOCKADDR, SOCKET_ADDRESS, SOCKET_ADDRESS_LIST},
+    System::IO::OVERLAPPED,
+};
 use zerocopy::{FromZeros, IntoBytes};
+
+use crate::core::overlapped::Overlapped;
+
+/// A length as a version of the interfaces has it: ULONG or SIZE_T.
+pub(crate) trait Size: Copy {
+    fn get(self) -> usize;
+    /// A length in memory of this process.
+    fn new(length: usize) -> Self;
+}
+
+impl Size for u32 {
+    fn get(self) -> usize {
+        self as usize
+    }
+
+    fn new(length: usize) -> Self {
+        length as Self
+    }
+}
+
+impl Size for usize {
+    fn get(self) -> usize {
+        self
+    }
+
+    fn new(length: usize) -> Self {
+        length
+    }
+}
 
 /// Makes an object and hands out the interface of it that is asked for.
 ///
@@ -47,33 +75,40 @@ pub(crate) unsafe fn ours<T: ComObjectInner<Outer: 'static>>(raw: *mut c_void) -
     object.cast_object().ok()
 }
 
-/// Bytes. STATUS_INVALID_PARAMETER: null, and some.
+/// An array. STATUS_INVALID_PARAMETER: null, and some.
 ///
 /// # Safety
-/// `data` is null, or valid for `length` bytes as long as the result is used.
-pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: u32) -> Result<&'a [u8], NTSTATUS> {
-    match (length, data.is_null()) {
+/// `data` is null, or valid for `count` elements as long as the result is used.
+pub(crate) unsafe fn array<'a, T>(data: *const T, count: impl Size) -> Result<&'a [T], NTSTATUS> {
+    match (count.get(), data.is_null()) {
         (0, _) => Ok(&[]),
         (_, true) => Err(STATUS_INVALID_PARAMETER),
         // SAFETY: as the caller says.
-        (_, false) => Ok(unsafe { slice::from_raw_parts(data.cast(), length as usize) }),
+        (count, false) => Ok(unsafe { slice::from_raw_parts(data, count) }),
     }
 }
 
-const _: () = assert!(size_of::<ND2_SGE>() == size_of::<SOFTNDK_SGE>());
-const _: () = assert!(std::mem::offset_of!(ND2_SGE, BufferLength) == std::mem::offset_of!(SOFTNDK_SGE, Length));
-const _: () = assert!(std::mem::offset_of!(ND2_SGE, MemoryRegionToken) == std::mem::offset_of!(SOFTNDK_SGE, Token));
-
-/// SGEs, which the driver has in the same layout. STATUS_INVALID_PARAMETER: null, and some.
+/// Private data of a connection. STATUS_INVALID_BUFFER_SIZE: more than any message has, which is `most`.
 ///
 /// # Safety
-/// `list` is null, or valid for `count` SGEs as long as the result is used.
-pub(crate) unsafe fn sges<'a>(list: *const ND2_SGE, count: u32) -> Result<&'a [SOFTNDK_SGE], NTSTATUS> {
-    match (count, list.is_null()) {
-        (0, _) => Ok(&[]),
-        (_, true) => Err(STATUS_INVALID_PARAMETER),
-        // SAFETY: as the caller says; an address is a number here.
-        (_, false) => Ok(unsafe { slice::from_raw_parts(list.cast(), count as usize) }),
+/// As of [`array`].
+pub(crate) unsafe fn private_data<'a>(data: *const c_void, length: impl Size, most: u32) -> Result<&'a [u8], NTSTATUS> {
+    if length.get() > most as usize {
+        return Err(STATUS_INVALID_BUFFER_SIZE);
+    }
+    // SAFETY: as the caller says.
+    unsafe { array(data.cast(), length) }
+}
+
+/// Does something with an OVERLAPPED.
+///
+/// # Safety
+/// It is null, or stays valid until the request that it is used for is over.
+pub(crate) unsafe fn with(overlapped: *mut OVERLAPPED, act: impl FnOnce(&Overlapped) -> NTSTATUS) -> HRESULT {
+    // SAFETY: as the caller says.
+    match unsafe { Overlapped::new(overlapped) } {
+        Some(overlapped) => from_nt(act(&overlapped)),
+        None => ND_INVALID_PARAMETER,
     }
 }
 
@@ -81,12 +116,12 @@ pub(crate) unsafe fn sges<'a>(list: *const ND2_SGE, count: u32) -> Result<&'a [S
 ///
 /// # Safety
 /// `array` is null, or valid for `count` elements as long as the result is used.
-pub(crate) unsafe fn places<'a, T>(array: *mut T, count: u32) -> &'a mut [MaybeUninit<T>] {
+pub(crate) unsafe fn places<'a, T>(array: *mut T, count: impl Size) -> &'a mut [MaybeUninit<T>] {
     if array.is_null() {
         return &mut [];
     }
     // SAFETY: as the caller says.
-    unsafe { slice::from_raw_parts_mut(array.cast(), count as usize) }
+    unsafe { slice::from_raw_parts_mut(array.cast(), count.get()) }
 }
 
 /// Copies to a buffer of `*size` bytes, and sets that to how many there are. ND_BUFFER_OVERFLOW: too few; then `partly` says
@@ -94,13 +129,12 @@ pub(crate) unsafe fn places<'a, T>(array: *mut T, count: u32) -> &'a mut [MaybeU
 ///
 /// # Safety
 /// `size` is null or valid; `buffer` is null, or valid for `*size` bytes.
-pub(crate) unsafe fn copy_out(data: &[u8], buffer: *mut c_void, size: *mut u32, partly: bool) -> HRESULT {
+pub(crate) unsafe fn copy_out<S: Size>(data: &[u8], buffer: *mut c_void, size: *mut S, partly: bool) -> HRESULT {
     // SAFETY: as the caller says.
     let Some(size) = (unsafe { size.as_mut() }) else { return ND_INVALID_PARAMETER };
-    let room = if buffer.is_null() { 0 } else { *size as usize };
+    let room = if buffer.is_null() { 0 } else { size.get() };
     let fits = data.len() <= room;
-    // A length in memory of this process that the driver filled.
-    *size = data.len() as u32;
+    *size = S::new(data.len());
     if fits || partly {
         let length = data.len().min(room);
         // SAFETY: as many bytes of both, as the caller says; a program's buffer is none of ours.
@@ -113,9 +147,9 @@ pub(crate) unsafe fn copy_out(data: &[u8], buffer: *mut c_void, size: *mut u32, 
 ///
 /// # Safety
 /// `address` is null, or valid for `length` bytes.
-pub(crate) unsafe fn address(address: *const SOCKADDR, length: u32) -> Result<SOCKADDR_INET, NTSTATUS> {
+pub(crate) unsafe fn address(address: *const SOCKADDR, length: impl Size) -> Result<SOCKADDR_INET, NTSTATUS> {
     // SAFETY: as the caller says.
-    let given = unsafe { bytes(address.cast(), length) }?;
+    let given: &[u8] = unsafe { array(address.cast(), length) }?;
     if given.is_empty() && address.is_null() {
         return Err(STATUS_INVALID_PARAMETER);
     }
@@ -141,10 +175,10 @@ fn address_length(address: &SOCKADDR_INET) -> usize {
 ///
 /// # Safety
 /// As of [`copy_out`].
-pub(crate) unsafe fn give_address(
+pub(crate) unsafe fn give_address<S: Size>(
     address: Result<SOCKADDR_INET, NTSTATUS>,
     out: *mut SOCKADDR,
-    size: *mut u32,
+    size: *mut S,
 ) -> HRESULT {
     match address {
         // SAFETY: as the caller says.
@@ -157,10 +191,10 @@ pub(crate) unsafe fn give_address(
 ///
 /// # Safety
 /// As of [`copy_out`].
-pub(crate) unsafe fn give_addresses(
+pub(crate) unsafe fn give_addresses<S: Size>(
     addresses: Result<Vec<SOCKADDR_INET>, NTSTATUS>,
     out: *mut SOCKET_ADDRESS_LIST,
-    size: *mut u32,
+    size: *mut S,
 ) -> HRESULT {
     let addresses = match addresses {
         Ok(addresses) => addresses,
@@ -183,6 +217,12 @@ pub(crate) unsafe fn give_addresses(
     }
     // SAFETY: as the caller says.
     unsafe { copy_out(&list, out.cast(), size, false) }
+}
+
+/// Refuses what is above its limit.
+pub(crate) fn at_most<S: Size, const N: usize>(values: [(S, u32, HRESULT); N]) -> Result<(), HRESULT> {
+    let above = values.into_iter().find(|(value, limit, _)| value.get() > *limit as usize);
+    above.map_or(Ok(()), |(_, _, status)| Err(status))
 }
 
 /// A result as the interfaces return it.
