@@ -148,15 +148,16 @@ pub(crate) unsafe fn copy_out<S: Size>(data: &[u8], buffer: *mut c_void, size: *
 /// # Safety
 /// `address` is null, or valid for `length` bytes.
 pub(crate) unsafe fn address(address: *const SOCKADDR, length: impl Size) -> Result<SOCKADDR_INET, NTSTATUS> {
+    // No address is longer.
+    let length = length.get().min(size_of::<SOCKADDR_INET>());
     // SAFETY: as the caller says.
     let given: &[u8] = unsafe { array(address.cast(), length) }?;
     if given.is_empty() && address.is_null() {
         return Err(STATUS_INVALID_PARAMETER);
     }
     let mut known = SOCKADDR_INET::new_zeroed();
-    let taken = given.len().min(size_of::<SOCKADDR_INET>());
-    known.as_mut_bytes()[..taken].copy_from_slice(&given[..taken]);
-    if known.socket_addr().is_none() || taken < address_length(&known) {
+    known.as_mut_bytes()[..given.len()].copy_from_slice(given);
+    if known.socket_addr().is_none() || given.len() < address_length(&known) {
         return Err(STATUS_INVALID_ADDRESS);
     }
     Ok(known)

@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use nd_com::{
     class::{IClassFactory, IClassFactory_Impl, SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2},
     status::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_POINTER, ND_SUCCESS},
+    v1::INDProvider,
     v2::IND2Provider,
 };
 use windows_core::{GUID, HRESULT, IUnknown, Interface, implement};
@@ -14,18 +15,31 @@ use windows_sys::Win32::Foundation::S_FALSE;
 use crate::{
     arguments::give,
     hold::{self, Hold},
-    v2::Provider,
+    v1, v2,
 };
 
 /// Makes providers.
 #[implement(IClassFactory, Agile = false)]
 struct Factory {
+    class: GUID,
     _hold: Hold,
+}
+
+/// The provider whose interface is asked for; if that says nothing, of the class's version.
+fn provider(class: &GUID, asked: &GUID) -> IUnknown {
+    let is_v1 = match *asked {
+        INDProvider::IID => true,
+        IND2Provider::IID => false,
+        _ => *class == SOFTND_PROVIDER_V1,
+    };
+    if is_v1 { v1::Provider::new().into() } else { v2::Provider::new().into() }
 }
 
 impl IClassFactory_Impl for Factory_Impl {
     unsafe fn CreateInstance(&self, outer: *mut c_void, iid: *const GUID, object: *mut *mut c_void) -> HRESULT {
-        let make = || if outer.is_null() { Ok(Provider::new().into()) } else { Err(CLASS_E_NOAGGREGATION) };
+        // SAFETY: null, or a pointer of the caller's.
+        let Some(asked) = (unsafe { iid.as_ref() }) else { return E_POINTER };
+        let make = || if outer.is_null() { Ok(provider(&self.class, asked)) } else { Err(CLASS_E_NOAGGREGATION) };
         // SAFETY: the caller's pointers.
         unsafe { give(iid, object, make) }
     }
@@ -48,10 +62,10 @@ unsafe extern "system" fn DllGetClassObject(class: *const GUID, iid: *const GUID
     let make = || {
         if ![SOFTND_PROVIDER_V2, SOFTND_PROVIDER_V1].contains(class) {
             Err(CLASS_E_CLASSNOTAVAILABLE)
-        } else if *asked == IND2Provider::IID {
-            Ok(Provider::new().into())
+        } else if [INDProvider::IID, IND2Provider::IID].contains(asked) {
+            Ok(provider(class, asked))
         } else {
-            Ok(IUnknown::from(Factory { _hold: Hold::new() }))
+            Ok(IUnknown::from(Factory { class: *class, _hold: Hold::new() }))
         }
     };
     // SAFETY: the caller's pointers.

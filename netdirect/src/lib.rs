@@ -1,6 +1,6 @@
 //! softnd.dll: the NetworkDirect provider of SoftNDK, for programs that load it from the Winsock catalog or by its path.
 //!
-//! `core` is what a provider does, over the control device; `v2` is how version 2 of the interfaces shows it. Posts and
+//! `core` is what a provider does, over the control device; `v1` and `v2` are how the versions of the interfaces show it. Posts and
 //! polls go through rings that the driver shares (`nd_rings`), or through control codes if the variable `SOFTND_PATH` of the
 //! environment is `plain`.
 #![cfg(windows)]
@@ -10,4 +10,5 @@ mod core;
 mod exports;
 mod hold;
 mod requests;
+mod v1;
 mod v2;

@@ -96,6 +96,10 @@ pub unsafe trait INDCompletionQueue: INDOverlapped {
     pub fn GetResults(&self, pResults: *mut *mut ND_RESULT, nResults: usize) -> usize;
 }
 
+/// Memory that a peer is let into. Version 2 gives the same identifier to an interface with one method more.
+#[interface("070FE1F5-0AB5-4361-88DB-974BA704D4B9")]
+pub unsafe trait INDMemoryWindow: IUnknown {}
+
 /// What moves data.
 #[interface("DBD00EAB-B679-44A9-BD65-E82F3DE12D1A")]
 pub unsafe trait INDEndpoint: IUnknown {

@@ -88,6 +88,11 @@ impl Handle {
         if done { Ok(Self(ours)) } else { Err(STATUS_INVALID_HANDLE) }
     }
 
+    /// For calls; still closed here.
+    pub(crate) fn as_raw(&self) -> HANDLE {
+        self.0
+    }
+
     /// Gives the handle to whoever closes it.
     pub(crate) fn into_raw(self) -> HANDLE {
         let handle = self.0;
@@ -97,9 +102,25 @@ impl Handle {
 
     /// Sends a request that may pend. `overlapped` is told of its end, as is said there: unless this is an error.
     pub(crate) fn submit(&self, overlapped: &Overlapped, code: u32, input: &[u8]) -> NTSTATUS {
+        let nothing = ptr::slice_from_raw_parts_mut(ptr::null_mut(), 0);
+        // SAFETY: no output.
+        unsafe { self.submit_for(overlapped, code, input, nothing) }
+    }
+
+    /// As [`Handle::submit`], with an output.
+    ///
+    /// # Safety
+    /// `output` is valid until the request is over.
+    pub(crate) unsafe fn submit_for(
+        &self,
+        overlapped: &Overlapped,
+        code: u32,
+        input: &[u8],
+        output: *mut [u8],
+    ) -> NTSTATUS {
         let (event, context) = overlapped.begin();
-        // SAFETY: the input is copied by the call, and there is no output; the status block is valid for as long as the request
-        // pends, by contract of `Overlapped`.
+        // SAFETY: the input is copied by the call, the output is valid by contract; the status block is valid for as long as the
+        // request pends, by contract of `Overlapped`.
         let status = unsafe {
             control_call()(
                 self.0,
@@ -110,8 +131,8 @@ impl Handle {
                 code,
                 input.as_ptr().cast(),
                 input.len() as u32,
-                ptr::null_mut(),
-                0,
+                output.cast(),
+                output.len() as u32,
             )
         };
         let status = NTSTATUS(status);

@@ -37,12 +37,19 @@ impl Overlapped {
         NonNull::new(pointer).map(Self)
     }
 
+    /// Where it is: an OVERLAPPED serves one request at a time.
+    pub(crate) fn address(&self) -> usize {
+        self.0.addr().get()
+    }
+
     pub(crate) fn status_block(&self) -> *mut IO_STATUS_BLOCK {
         self.0.cast().as_ptr()
     }
 
     /// Prepares it for a request: its event, and what the completion port is to be given.
     pub(crate) fn begin(&self) -> (HANDLE, *const c_void) {
+        // SAFETY: valid, by contract of `new`; the kernel does not know it yet.
+        unsafe { (*self.0.as_ptr()).InternalHigh = 0 };
         self.internal().store(STATUS_PENDING.0 as usize, Ordering::Relaxed);
         let context = if self.tag() & 1 == 0 { self.0.as_ptr().cast_const().cast() } else { ptr::null() };
         (self.event(), context)
@@ -69,6 +76,12 @@ impl Overlapped {
                 unsafe { WaitForSingleObject(event, INFINITE) };
             }
         }
+    }
+
+    /// Bytes that its request returned, once it is over.
+    pub(crate) fn transferred(&self) -> usize {
+        // SAFETY: valid, by contract of `new`; the kernel does not write it any more.
+        unsafe { (*self.0.as_ptr()).InternalHigh }
     }
 
     fn event(&self) -> HANDLE {

@@ -1,6 +1,9 @@
 //! Queue pairs.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use nd_rings::user::{RequestLimits, RequestRing};
 use ndk_abi::{
@@ -36,6 +39,10 @@ pub(crate) struct QueuePair {
     rings: Option<Rings>,
     adapter: Arc<Adapter>,
     inline_data: u32,
+    /// Requests are gathered: no doorbell until all are there.
+    is_batch: AtomicBool,
+    /// A doorbell has to follow.
+    owes_doorbell: AtomicBool,
     _receives: Receives,
     _completion_queues: CompletionQueues,
 }
@@ -139,6 +146,8 @@ impl QueuePair {
             rings,
             adapter: adapter.clone(),
             inline_data,
+            is_batch: AtomicBool::new(false),
+            owes_doorbell: AtomicBool::new(false),
             _receives: receives,
             _completion_queues: completion_queues,
         })
@@ -179,8 +188,28 @@ impl QueuePair {
             let input = [head.as_bytes(), sges.as_bytes(), inline].concat();
             return self.object.file().tell(IOCTL_SOFTNDK_POST, &input);
         };
-        let doorbell = lock(ring).post(head, sges, inline)?;
-        if doorbell { self.object.tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
+        if !lock(ring).post(head, sges, inline)? {
+            return Ok(());
+        }
+        // This store and the look at `is_batch`, as those of `submit_batch`, are in one order: one of both rings.
+        self.owes_doorbell.store(true, Ordering::SeqCst);
+        if self.is_batch.load(Ordering::SeqCst) { Ok(()) } else { self.pay_doorbell() }
+    }
+
+    fn pay_doorbell(&self) -> Result<(), NTSTATUS> {
+        if self.owes_doorbell.swap(false, Ordering::SeqCst) { self.object.tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
+    }
+
+    /// More requests follow: the driver need not be woken for each of them.
+    pub(crate) fn start_batch(&self) {
+        self.is_batch.store(true, Ordering::SeqCst);
+    }
+
+    /// The last of them has been posted.
+    pub(crate) fn submit_batch(&self) {
+        self.is_batch.store(false, Ordering::SeqCst);
+        // It only fails if the device is gone.
+        let _ = self.pay_doorbell();
     }
 
     /// Posts a bind: the window has its token then. `flags`: NDK_OP_FLAG_*.

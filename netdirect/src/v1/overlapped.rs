@@ -1,0 +1,57 @@
+//! INDOverlapped, which all objects with requests that pend have.
+#![expect(unsafe_code, reason = "pointers of COM callers")]
+
+use ndk_abi::status::{NTSTATUS, STATUS_PENDING};
+use windows_core::HRESULT;
+use windows_sys::Win32::System::IO::OVERLAPPED;
+
+use crate::arguments::with;
+
+/// Implements INDOverlapped for an object with a field `core` that has [`Pending`](crate::core::object::Pending).
+macro_rules! overlapped {
+    ($object:ident) => {
+        impl nd_com::v1::INDOverlapped_Impl for $object {
+            unsafe fn CancelOverlappedRequests(&self) -> windows_core::HRESULT {
+                $crate::arguments::hresult(self.core.pending().cancel())
+            }
+
+            unsafe fn GetOverlappedResult(
+                &self,
+                overlapped: *mut windows_sys::Win32::System::IO::OVERLAPPED,
+                transferred: *mut usize,
+                wait: i32,
+            ) -> windows_core::HRESULT {
+                // SAFETY: the caller's, with a request that was sent.
+                unsafe { $crate::v1::overlapped::result(overlapped, transferred, wait != 0, |_, _| {}) }
+            }
+        }
+    };
+}
+
+/// How the request of an OVERLAPPED ended, and how many bytes it returned. `ended` is told of the end, by where the OVERLAPPED
+/// is.
+///
+/// # Safety
+/// The OVERLAPPED is null, or that of a request that was sent; `transferred` is null or valid.
+pub(super) unsafe fn result(
+    overlapped: *mut OVERLAPPED,
+    transferred: *mut usize,
+    wait: bool,
+    ended: impl FnOnce(usize, NTSTATUS),
+) -> HRESULT {
+    let act = |request: &crate::core::overlapped::Overlapped| {
+        let status = request.result(wait);
+        if status != STATUS_PENDING {
+            ended(overlapped.addr(), status);
+            if !transferred.is_null() {
+                // SAFETY: as the caller says.
+                unsafe { transferred.write(if status.is_success() { request.transferred() } else { 0 }) };
+            }
+        }
+        status
+    };
+    // SAFETY: as the caller says.
+    unsafe { with(overlapped, act) }
+}
+
+pub(super) use overlapped;
