@@ -14,10 +14,10 @@ pub(crate) enum FrontEnd {
     Nd2,
 }
 
-/// How softnd.dll reaches the driver.
+/// How requests and completions go between a program and the driver.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Path {
-    /// Rings of memory that it shares with the driver.
+    /// Rings of memory that both share.
     Rings,
     /// A control code for each request.
     Plain,
@@ -38,9 +38,21 @@ impl FrontEnd {
     }
 }
 
-#[cfg(windows)]
 impl Path {
-    /// As the DLL is told it.
+    /// The one that was asked for, else both.
+    pub(crate) fn chosen(path: Option<Self>) -> Vec<Self> {
+        path.map_or_else(|| vec![Self::Rings, Self::Plain], |path| vec![path])
+    }
+
+    /// As clients of the IOCTLs are told it.
+    pub(crate) const fn of_client(self) -> conformance::client::Path {
+        match self {
+            Self::Rings => conformance::client::Path::Rings,
+            Self::Plain => conformance::client::Path::Plain,
+        }
+    }
+
+    /// As softnd.dll is told it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Rings => "rings",

@@ -84,7 +84,7 @@ struct RunOptions {
     cases: Vec<String>,
     #[command(flatten)]
     device: Device,
-    /// With nd2: only this path of the DLL, instead of both.
+    /// Only this path of requests and completions, instead of both.
     #[arg(long, value_enum)]
     path: Option<Path>,
     /// Print JSON instead of the table.
@@ -114,7 +114,9 @@ fn execute() -> anyhow::Result<ExitCode> {
         Command::Run(options) => {
             let patience = Duration::from_secs(options.patience);
             let report = match options.device.front_end {
-                FrontEnd::Sim | FrontEnd::Ioctl => run::run(options.device.front_end, &options.cases, patience)?,
+                FrontEnd::Sim | FrontEnd::Ioctl => {
+                    run::run(options.device.front_end, options.path, &options.cases, patience)?
+                }
                 #[cfg(windows)]
                 FrontEnd::Nd2 => nd2::run(options.path, &options.cases, patience)?,
                 #[cfg(not(windows))]

@@ -20,7 +20,7 @@ pub(crate) fn run(path: Option<Path>, wanted: &[String], patience: Duration) -> 
     let cases = select(ND2_CASES, |case: &Nd2Case| case.name, wanted)?;
     let library = env::current_exe().context("cannot find this program")?.with_file_name("softnd.dll");
     ensure!(library.is_file(), "{} is missing: `cargo xtask build` makes it", library.display());
-    let paths = path.map_or_else(|| vec![Path::Rings, Path::Plain], |path| vec![path]);
+    let paths = Path::chosen(path);
     let driver = FrontEnd::Ioctl.transport()?.front_end();
     let progress = progress(cases.len() * paths.len())?;
     let (mut outcomes, mut seen) = (Vec::new(), Seen::new());

@@ -3,29 +3,38 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use conformance::{CASES, Case, client::Path};
+use conformance::{CASES, Case};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    front_end::FrontEnd,
+    front_end::{FrontEnd, Path},
     report::{Outcome, Report},
 };
 
-/// Runs the cases that `wanted` names, or all, each on a front end of its own.
-pub(crate) fn run(front_end: FrontEnd, wanted: &[String], patience: Duration) -> anyhow::Result<Report> {
+/// Runs the cases that `wanted` names, or all, each on a front end of its own; on `path`, or on both.
+pub(crate) fn run(
+    front_end: FrontEnd,
+    path: Option<Path>,
+    wanted: &[String],
+    patience: Duration,
+) -> anyhow::Result<Report> {
     let cases = select(CASES, |case: &Case| case.name, wanted)?;
-    let progress = progress(cases.len())?;
-    let name = front_end.transport()?.front_end();
-    let mut outcomes = Vec::with_capacity(cases.len());
-    for case in cases {
-        progress.set_message(case.name);
-        let started = Instant::now();
-        let result = conformance::run(case, front_end.transport()?, Path::Plain, patience);
-        outcomes.push(Outcome::new(case.name.to_owned(), case.shows, started.elapsed(), result));
-        progress.inc(1);
+    let paths = Path::chosen(path);
+    let progress = progress(cases.len() * paths.len())?;
+    let front_end_name = front_end.transport()?.front_end();
+    let mut outcomes = Vec::new();
+    for path in paths {
+        for case in &cases {
+            let name = format!("{} ({})", case.name, path.name());
+            progress.set_message(name.clone());
+            let started = Instant::now();
+            let result = conformance::run(case, front_end.transport()?, path.of_client(), patience);
+            outcomes.push(Outcome::new(name, case.shows, started.elapsed(), result));
+            progress.inc(1);
+        }
     }
     progress.finish_and_clear();
-    Ok(Report::new(name, outcomes))
+    Ok(Report::new(front_end_name, outcomes))
 }
 
 /// A progress bar over so many cases; drawn on standard error, and only if that is a terminal.

@@ -14,7 +14,7 @@ use crate::session::{self, Session};
 use crate::{dist, paths, setup, wine};
 
 /// For every case together: the harness gives up on a case long before.
-const RUN_LIMIT: Duration = Duration::from_secs(300);
+const RUN_LIMIT: Duration = Duration::from_secs(600);
 const CASE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Sets up, builds, runs every case on the loaded driver, prints the table and writes target/report/run.json.

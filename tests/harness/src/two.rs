@@ -1,0 +1,90 @@
+//! Two processes: one serves, one connects.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use conformance::nd::{self, Played, ROLE_CASES, RoleCase};
+
+use crate::{
+    front_end::{FrontEnd, Path},
+    nd2::library,
+    report::{Outcome, Report},
+    run::{progress, select},
+};
+
+/// What both ends are asked for.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How this end's softnd.dll reaches the driver; the other end's may do it otherwise.
+    #[arg(long, value_enum, default_value_t = Path::Rings)]
+    path: Path,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Seconds to wait for anything that should happen before a case fails.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    patience: u64,
+}
+
+/// Where to connect to.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    address: Option<IpAddr>,
+    port: u16,
+}
+
+impl std::str::FromStr for Target {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        if let Some(port) = text.strip_prefix(':') {
+            return Ok(Self { address: None, port: port.parse().context("not a port")? });
+        }
+        let target: SocketAddr = text.parse().context("not [ADDRESS]:PORT")?;
+        Ok(Self { address: Some(target.ip()), port: target.port() })
+    }
+}
+
+/// Serves one session of cases, and says where on standard output.
+pub(crate) fn serve(options: &Options, address: Option<IpAddr>, port: u16) -> anyhow::Result<Report> {
+    nd::choose_path(options.path.name());
+    let ready = |address| println!("serving at {address}");
+    let progress = progress(ROLE_CASES.len())?;
+    let watch = |what: &str| progress.set_message(what.to_owned());
+    let played = nd::serve(&library()?, options.patience(), address, port, ready, &watch)?;
+    progress.finish_and_clear();
+    options.report(played, "serves", "connects")
+}
+
+/// Plays the cases that `wanted` names, or all, with a server.
+pub(crate) fn connect(options: &Options, target: Target, wanted: &[String], seconds: u64) -> anyhow::Result<Report> {
+    let cases = select(ROLE_CASES.iter(), |case: &RoleCase| case.name, wanted)?;
+    nd::choose_path(options.path.name());
+    let progress = progress(cases.len())?;
+    let watch = |what: &str| progress.set_message(what.to_owned());
+    let duration = Duration::from_secs(seconds);
+    let (address, port) = (target.address, target.port);
+    let played = nd::connect(&library()?, options.patience(), (address, port), &cases, duration, &watch)?;
+    progress.finish_and_clear();
+    options.report(played, "connects", "serves")
+}
+
+impl Options {
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.patience)
+    }
+
+    /// One line for each end of each case.
+    fn report(&self, played: Vec<Played>, here: &str, there: &str) -> anyhow::Result<Report> {
+        let driver = FrontEnd::Ioctl.transport()?.front_end();
+        let outcomes = played.into_iter().flat_map(|Played { case, duration, here: own, there: peer }| {
+            let outcome = |end, result| Outcome::new(format!("{} ({end})", case.name), case.shows, duration, result);
+            [outcome(here, own), outcome(there, peer.map(|()| Vec::new()))]
+        });
+        Ok(Report::new(format!("softnd.dll ({}) on {driver}", self.path.name()), outcomes.collect()))
+    }
+}
