@@ -94,6 +94,15 @@ impl Region {
         if known != 0 {
             return SOFTNDK_MR_TOKENS { LocalToken: known as u32, RemoteToken: (known >> 32) as u32 };
         }
+        self.ask()
+    }
+
+    /// Whether the driver has it registered now.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.ask().LocalToken != 0
+    }
+
+    fn ask(&self) -> SOFTNDK_MR_TOKENS {
         let input = device::handle(self.pending.handle());
         let asked: Result<SOFTNDK_MR_TOKENS, _> = self.adapter.file().ask(IOCTL_SOFTNDK_MR_QUERY, input.as_bytes());
         let tokens = asked.unwrap_or(SOFTNDK_MR_TOKENS { LocalToken: 0, RemoteToken: 0 });

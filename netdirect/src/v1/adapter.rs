@@ -129,7 +129,7 @@ impl INDOverlapped_Impl for Adapter_Impl {
     }
 
     unsafe fn GetOverlappedResult(&self, overlapped: *mut OVERLAPPED, transferred: *mut usize, wait: i32) -> HRESULT {
-        let ended = |overlapped, status| self.opened.regions.ended(overlapped, status);
+        let ended = || self.opened.regions.ended(overlapped.addr());
         // SAFETY: the caller's, with a request that was sent.
         unsafe { result(overlapped, transferred, wait != 0, ended) }
     }
@@ -225,7 +225,7 @@ impl INDAdapter_Impl for Adapter_Impl {
             unsafe { out.write(ptr::without_provenance_mut(handle as usize)) };
             let (address, length) = (buffer.addr() as u64, length as u64);
             let send = |region: &memory::Region| region.register(address, length, FLAGS, overlapped);
-            let status = self.opened.regions.register(handle, overlapped, send);
+            let status = self.opened.regions.change(handle, overlapped, send);
             if !status.is_success() {
                 // SAFETY: as before.
                 unsafe { out.write(ptr::null_mut()) };
@@ -237,8 +237,11 @@ impl INDAdapter_Impl for Adapter_Impl {
     }
 
     unsafe fn DeregisterMemory(&self, region: ND_MR_HANDLE, overlapped: *mut OVERLAPPED) -> HRESULT {
+        let deregister = |overlapped: &_| {
+            self.opened.regions.change(handle(region), overlapped, |region| region.deregister(overlapped))
+        };
         // SAFETY: the caller's, valid until the request is over.
-        unsafe { with(overlapped, |overlapped| self.opened.regions.deregister(handle(region), overlapped)) }
+        unsafe { with(overlapped, deregister) }
     }
 
     unsafe fn CreateMemoryWindow(&self, invalidated: *mut ND_RESULT, out: *mut *mut c_void) -> HRESULT {

@@ -103,11 +103,9 @@ impl Endpoint {
             // SAFETY: as the caller says.
             return unsafe { post_inline(&self.core, &head, sges) };
         }
-        self.opened.regions.with_tokens(|token_of| {
-            for (sge, given) in sges.iter_mut().zip(given) {
-                sge.Token = token_of(handle(given.hMr));
-            }
-        });
+        for (sge, given) in sges.iter_mut().zip(given) {
+            sge.Token = self.opened.regions.local_token(handle(given.hMr));
+        }
         self.core.post(head, sges, &[])
     }
 

@@ -1,7 +1,7 @@
 //! INDOverlapped, which all objects with requests that pend have.
 #![expect(unsafe_code, reason = "pointers of COM callers")]
 
-use ndk_abi::status::{NTSTATUS, STATUS_PENDING};
+use ndk_abi::status::STATUS_PENDING;
 use windows_core::HRESULT;
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
@@ -22,14 +22,13 @@ macro_rules! overlapped {
                 wait: i32,
             ) -> windows_core::HRESULT {
                 // SAFETY: the caller's, with a request that was sent.
-                unsafe { $crate::v1::overlapped::result(overlapped, transferred, wait != 0, |_, _| {}) }
+                unsafe { $crate::v1::overlapped::result(overlapped, transferred, wait != 0, || {}) }
             }
         }
     };
 }
 
-/// How the request of an OVERLAPPED ended, and how many bytes it returned. `ended` is told of the end, by where the OVERLAPPED
-/// is.
+/// How the request of an OVERLAPPED ended, and how many bytes it returned. `ended` is called if it has.
 ///
 /// # Safety
 /// The OVERLAPPED is null, or that of a request that was sent; `transferred` is null or valid.
@@ -37,12 +36,12 @@ pub(super) unsafe fn result(
     overlapped: *mut OVERLAPPED,
     transferred: *mut usize,
     wait: bool,
-    ended: impl FnOnce(usize, NTSTATUS),
+    ended: impl FnOnce(),
 ) -> HRESULT {
     let act = |request: &crate::core::overlapped::Overlapped| {
         let status = request.result(wait);
         if status != STATUS_PENDING {
-            ended(overlapped.addr(), status);
+            ended();
             if !transferred.is_null() {
                 // SAFETY: as the caller says.
                 unsafe { transferred.write(if status.is_success() { request.transferred() } else { 0 }) };

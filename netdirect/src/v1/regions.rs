@@ -13,8 +13,8 @@ use crate::core::{lock, memory::Region, overlapped::Overlapped};
 #[derive(Default)]
 pub(super) struct Regions {
     table: RwLock<Table>,
-    /// By where their OVERLAPPED are.
-    changing: Mutex<HashMap<usize, Change>>,
+    /// Their handles, by where the OVERLAPPED are.
+    changing: Mutex<HashMap<usize, u64>>,
 }
 
 #[derive(Default)]
@@ -27,21 +27,6 @@ struct Slot {
     /// How many regions it has held, so that the handle of one is not that of the next.
     generation: u32,
     region: Option<Arc<Region>>,
-}
-
-/// What a region that is changing will be.
-#[derive(Clone, Copy)]
-enum Change {
-    Registers(u64),
-    Deregisters(u64),
-}
-
-impl Change {
-    fn handle(self) -> u64 {
-        match self {
-            Self::Registers(handle) | Self::Deregisters(handle) => handle,
-        }
-    }
 }
 
 impl Regions {
@@ -79,60 +64,46 @@ impl Regions {
         table.slots[table.slot(handle)?].region.clone()
     }
 
-    /// Calls `each` with a function that gives the local token of a region by its handle; 0, which is none, for others.
-    pub(super) fn with_tokens<R>(&self, each: impl FnOnce(&dyn Fn(u64) -> u32) -> R) -> R {
+    /// The local token of a region; 0, which is none, if there is no such region.
+    pub(super) fn local_token(&self, handle: u64) -> u32 {
         let table = self.read();
-        each(&|handle| {
-            let region = table.slot(handle).and_then(|slot| table.slots[slot].region.as_ref());
-            region.map_or(0, |region| region.tokens().LocalToken)
-        })
+        let region = table.slot(handle).and_then(|slot| table.slots[slot].region.as_ref());
+        region.map_or(0, |region| region.tokens().LocalToken)
     }
 
-    /// Sends the registration of a new region. If that is refused, its handle is gone.
-    pub(super) fn register(
+    /// Sends a registration or deregistration of a region. Its handle is gone when the request is over and it is not registered.
+    /// STATUS_INVALID_HANDLE: no region has it.
+    pub(super) fn change(
         &self,
         handle: u64,
         overlapped: &Overlapped,
         send: impl FnOnce(&Region) -> NTSTATUS,
     ) -> NTSTATUS {
-        self.change(Change::Registers(handle), overlapped, send)
-    }
-
-    /// Sends the deregistration of a region, whose handle is gone when that has succeeded. STATUS_INVALID_HANDLE: no region has
-    /// it.
-    pub(super) fn deregister(&self, handle: u64, overlapped: &Overlapped) -> NTSTATUS {
-        self.change(Change::Deregisters(handle), overlapped, |region| region.deregister(overlapped))
-    }
-
-    fn change(&self, change: Change, overlapped: &Overlapped, send: impl FnOnce(&Region) -> NTSTATUS) -> NTSTATUS {
-        let Some(region) = self.find(change.handle()) else { return STATUS_INVALID_HANDLE };
-        let before = lock(&self.changing).insert(overlapped.address(), change);
-        // That OVERLAPPED is used again, so its request is over; but nobody asked how it ended.
-        if let Some(unseen) =
-            before.filter(|before| self.find(before.handle()).is_some_and(|region| !is_registered(&region)))
-        {
-            self.remove(unseen.handle());
-        }
+        let Some(region) = self.find(handle) else { return STATUS_INVALID_HANDLE };
+        // If that OVERLAPPED is used again, its request before is over, and nobody asked how it ended.
+        self.ended(overlapped.address());
+        lock(&self.changing).insert(overlapped.address(), handle);
         let status = send(&region);
         if status != STATUS_PENDING {
-            self.ended(overlapped.address(), status);
+            self.ended(overlapped.address());
         }
         status
     }
 
-    /// A request of an adapter has ended: if it was one of these, its region may be gone.
-    pub(super) fn ended(&self, overlapped: usize, status: NTSTATUS) {
-        let change = lock(&self.changing).remove(&overlapped);
-        match change {
-            Some(Change::Registers(handle)) if !status.is_success() => self.remove(handle),
-            Some(Change::Deregisters(handle)) if status.is_success() => self.remove(handle),
-            _ => {}
+    /// The request of an OVERLAPPED is over. Its status does not matter: the program may have used it for others since.
+    pub(super) fn ended(&self, overlapped: usize) {
+        let handle = lock(&self.changing).remove(&overlapped);
+        let region = handle.and_then(|handle| Some((handle, self.find(handle)?)));
+        if let Some((handle, region)) = region
+            && !region.is_registered()
+        {
+            self.remove(handle);
         }
     }
 
     /// Ends what pends with STATUS_CANCELLED.
     pub(super) fn cancel(&self) -> Result<(), NTSTATUS> {
-        let handles: Vec<_> = lock(&self.changing).values().map(|change| change.handle()).collect();
+        let handles: Vec<_> = lock(&self.changing).values().copied().collect();
         handles.into_iter().filter_map(|handle| self.find(handle)).try_for_each(|region| region.pending().cancel())
     }
 
@@ -143,10 +114,6 @@ impl Regions {
     fn write(&self) -> RwLockWriteGuard<'_, Table> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn is_registered(region: &Region) -> bool {
-    region.tokens().LocalToken != 0
 }
 
 impl Table {
