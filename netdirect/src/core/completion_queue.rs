@@ -11,9 +11,12 @@ use ndk_abi::{
         IOCTL_ND_CQ_CANCEL_IO, IOCTL_ND_CQ_CREATE, IOCTL_ND_CQ_FREE, IOCTL_ND_CQ_GET_AFFINITY, IOCTL_ND_CQ_MODIFY,
         IOCTL_ND_CQ_NOTIFY, ND_CQ_MODIFY, ND_CQ_NOTIFY, ND_CQ_NOTIFY_SOLICITED, ND_CREATE_CQ, ND_IOCTL_VERSION,
     },
+    ndkpi::NdkOperationTypeRead,
     softndk_ioctl::{IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_POLL, SOFTNDK_IOCTL_VERSION, SOFTNDK_POLL, SOFTNDK_RESULT},
     softndk_ring::SOFTNDK_COMPLETION,
-    status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER},
+    status::{
+        NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER, STATUS_REMOTE_RESOURCES,
+    },
     wdm::GROUP_AFFINITY,
 };
 use windows_sys::Win32::Foundation::HANDLE;
@@ -96,6 +99,7 @@ impl CompletionQueue {
 
     /// Takes out up to `most` completions, oldest first; how many.
     pub(crate) fn poll(&self, most: usize, mut take: impl FnMut(SOFTNDK_COMPLETION)) -> usize {
+        let mut take = |completion| take(as_documented(completion));
         match &self.source {
             Source::Codes(contexts) => {
                 let mut count = 0;
@@ -190,6 +194,15 @@ impl CompletionQueue {
     pub(crate) fn affinity(&self) -> Result<GROUP_AFFINITY, NTSTATUS> {
         let input = device::handle(self.pending.handle());
         self.adapter.file().ask(IOCTL_ND_CQ_GET_AFFINITY, input.as_bytes())
+    }
+}
+
+/// A completion as ND has it: a read beyond what the peer lets in is not a case of its own, as in NDKPI (ndspi.md section 5).
+fn as_documented(completion: SOFTNDK_COMPLETION) -> SOFTNDK_COMPLETION {
+    let is_read = completion.Type == NdkOperationTypeRead.0.cast_unsigned();
+    match completion.Status {
+        STATUS_REMOTE_RESOURCES if is_read => SOFTNDK_COMPLETION { Status: STATUS_ACCESS_VIOLATION, ..completion },
+        _ => completion,
     }
 }
 

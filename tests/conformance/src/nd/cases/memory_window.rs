@@ -97,9 +97,12 @@ pub(in crate::nd) fn token_at_once(nd: &Nd) -> anyhow::Result<()> {
 /// Refused accesses: the requester sees it, the target's receives are cancelled.
 pub(in crate::nd) fn refused_access(nd: &Nd) -> anyhow::Result<()> {
     type Access = fn(&Fixture, Remote) -> anyhow::Result<()>;
-    let accesses: [(u32, Access); 5] = [
+    let accesses: [(u32, Access); 6] = [
         (BOTH, |fixture, remote| {
             fixture.write(Remote { address: remote.address + 1, ..remote }, 5000, STATUS_ACCESS_VIOLATION)
+        }),
+        (BOTH, |fixture, remote| {
+            fixture.read(Remote { address: remote.address + 1, ..remote }, 5000, STATUS_ACCESS_VIOLATION)
         }),
         (BOTH, |fixture, remote| {
             fixture.write(Remote { address: remote.address - 1, ..remote }, 10, STATUS_ACCESS_VIOLATION)
