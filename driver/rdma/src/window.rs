@@ -7,7 +7,7 @@ use crate::{
     Access, Close, Error, MemoryRegion, OnClose, ProtectionDomain, QueuePair,
     counts::{Count, Kind},
     memory::Memory,
-    region::{Invalidation, Range, past_end},
+    region::{Invalidation, Range},
     token::{Target, Token},
 };
 
@@ -191,7 +191,7 @@ impl<P: Platform> MemoryWindow<P> {
         if !part.access.contains(right) {
             return Err(Error::AccessViolation);
         }
-        part.offset_of(range).ok_or(past_end(right))?;
+        part.offset_of(range).ok_or(Error::AccessViolation)?;
         MemoryRegion::open_through(region, range, through)
     }
 }
