@@ -214,8 +214,7 @@ impl<P: Platform> MemoryRegion<P> {
         if !mapping.access.contains(right) {
             return Err(Error::AccessViolation);
         }
-        let past_end = if right == Access::REMOTE_READ { Error::RemoteResources } else { Error::AccessViolation };
-        let offset = mapping.offset_of(range).ok_or(past_end)?;
+        let offset = mapping.offset_of(range).ok_or(past_end(right))?;
         Ok(Memory::Region { mapping, offset, _region: this, _window: None })
     }
 
@@ -233,6 +232,11 @@ impl<P: Platform> MemoryRegion<P> {
     pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<P>, P> {
         &self.pd
     }
+}
+
+/// Why an access with `right` past the end of what a token names fails.
+pub(crate) fn past_end(right: Access) -> Error {
+    if right == Access::REMOTE_READ { Error::RemoteResources } else { Error::AccessViolation }
 }
 
 impl<P: Platform> State<P> {

@@ -7,7 +7,7 @@ use crate::{
     Access, Close, Error, MemoryRegion, OnClose, ProtectionDomain, QueuePair,
     counts::{Count, Kind},
     memory::Memory,
-    region::{Invalidation, Range},
+    region::{Invalidation, Range, past_end},
     token::{Target, Token},
 };
 
@@ -191,7 +191,7 @@ impl<P: Platform> MemoryWindow<P> {
         if !part.access.contains(right) {
             return Err(Error::AccessViolation);
         }
-        part.offset_of(range).ok_or(Error::AccessViolation)?;
+        part.offset_of(range).ok_or(past_end(right))?;
         MemoryRegion::open_through(region, range, through)
     }
 }

@@ -11,7 +11,7 @@ use ndk_abi::{
     status::{
         NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_CONNECTION_INVALID, STATUS_DEVICE_BUSY,
         STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_4,
-        STATUS_SUCCESS,
+        STATUS_REMOTE_RESOURCES, STATUS_SUCCESS,
     },
 };
 
@@ -89,7 +89,7 @@ pub(super) fn ends(bench: &Bench<'_>) -> anyhow::Result<()> {
             let outside = Remote { address: all.region.memory().address(offset), ..remote };
             match is_write {
                 true => all.write(outside, length, STATUS_ACCESS_VIOLATION),
-                false => all.read(outside, length, STATUS_ACCESS_VIOLATION),
+                false => all.read(outside, length, STATUS_REMOTE_RESOURCES),
             }
             .with_context(|| format!("{length} bytes at {offset} of 100..150"))?;
             ensure_same(&all.region.memory().read(0..2 * PAGE_SIZE), &[0; 2 * PAGE_SIZE])?;

@@ -347,8 +347,8 @@ impl Model {
     }
 }
 
-/// Why an access fails that leaves the region that its token names.
-fn past_end(right: Right) -> NTSTATUS {
+/// Why an access fails that leaves what its token names.
+pub(super) fn past_end(right: Right) -> NTSTATUS {
     if right == Right::RemoteRead { STATUS_REMOTE_RESOURCES } else { STATUS_ACCESS_VIOLATION }
 }
 

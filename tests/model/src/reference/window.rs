@@ -7,7 +7,7 @@ use ndk_abi::{
 
 use super::{
     Life, Model,
-    memory::{Extent, Right},
+    memory::{Extent, Right, past_end},
 };
 
 /// A bind as it is posted.
@@ -130,7 +130,7 @@ impl Model {
         }
         let end = address.checked_add(length);
         if address < bind.address || end.is_none_or(|end| end > bind.address + bind.length) {
-            return Err(STATUS_ACCESS_VIOLATION);
+            return Err(past_end(right));
         }
         let mapping = self.regions[bind.region].mapping.as_ref();
         mapping.and_then(|mapping| mapping.extents(address, length)).ok_or(STATUS_ACCESS_VIOLATION)
