@@ -8,7 +8,7 @@ mod front_end;
 #[cfg(windows)]
 mod ioctl;
 #[cfg(windows)]
-mod nd2;
+mod nd;
 mod provider;
 mod report;
 mod returns;
@@ -118,7 +118,7 @@ fn execute() -> anyhow::Result<ExitCode> {
                     run::run(options.device.front_end, options.path, &options.cases, patience)?
                 }
                 #[cfg(windows)]
-                FrontEnd::Nd2 => nd2::run(options.path, &options.cases, patience)?,
+                FrontEnd::Nd2 => nd::run(options.path, &options.cases, patience)?,
                 #[cfg(not(windows))]
                 FrontEnd::Nd2 => return options.device.front_end.transport().map(|_| ExitCode::SUCCESS),
             };

@@ -11,7 +11,7 @@ use conformance::nd::{self, Played, ROLE_CASES, RoleCase};
 
 use crate::{
     front_end::{FrontEnd, Path},
-    nd2::library,
+    nd::library,
     report::{Outcome, Report},
     run::{progress, select},
 };

@@ -16,4 +16,4 @@ mod table;
 pub use returns::{DOCUMENTED, Documented, Shown};
 #[cfg(windows)]
 pub use run::{Nd, run};
-pub use table::{ND2_CASES, Nd2Case};
+pub use table::{ND2_CASES, NdCase};

@@ -8,7 +8,7 @@ use nd_com::{class::SOFTND_PROVIDER_V2, v2::IND2Provider};
 
 use super::{
     client::{self, Adapter, Library, Provider},
-    table::Nd2Case,
+    table::NdCase,
 };
 use crate::{Bench, Transport};
 
@@ -25,7 +25,7 @@ pub struct Nd {
 /// Runs a case with softnd.dll from `library`, on one of its paths: `rings` or `plain`. Afterwards nothing of the case may be left
 /// in the DLL nor in the driver, which `transport` asks. Returns its notes, and what every method returned.
 pub fn run(
-    case: &Nd2Case,
+    case: &NdCase,
     library: &Path,
     path: &str,
     transport: Box<dyn Transport>,
@@ -54,7 +54,7 @@ impl Nd {
         Ok(Self { library: Library::load(library)?, patience, notes: RefCell::default() })
     }
 
-    fn try_case(self, case: &Nd2Case) -> anyhow::Result<Vec<String>> {
+    fn try_case(self, case: &NdCase) -> anyhow::Result<Vec<String>> {
         (case.run)(&self)?;
         ensure!(self.library.can_unload(), "the DLL says that objects are left, after all were released");
         Ok(self.notes.take())

@@ -1,7 +1,7 @@
 //! The table of cases.
 
 /// A promise of softnd.dll, and the function that checks it.
-pub struct Nd2Case {
+pub struct NdCase {
     /// `group::case`.
     pub name: &'static str,
     /// One line, for people.
@@ -14,7 +14,7 @@ pub struct Nd2Case {
 macro_rules! table {
     ($($group:ident { $($case:ident: $shows:literal,)* })*) => {
         /// All cases of version 2, in the order in which a run takes them.
-        pub const ND2_CASES: &[Nd2Case] = &[$($(Nd2Case {
+        pub const ND2_CASES: &[NdCase] = &[$($(NdCase {
             name: concat!(stringify!($group), "::", stringify!($case)),
             shows: $shows,
             #[cfg(windows)]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use conformance::nd::{DOCUMENTED, ND2_CASES, Nd2Case};
+use conformance::nd::{DOCUMENTED, ND2_CASES, NdCase};
 
 use crate::{
     front_end::{FrontEnd, Path},
@@ -17,7 +17,7 @@ use crate::{
 
 /// Runs the cases that `wanted` names, or all; on `path`, or on both.
 pub(crate) fn run(path: Option<Path>, wanted: &[String], patience: Duration) -> anyhow::Result<Report> {
-    let cases = select(ND2_CASES, |case: &Nd2Case| case.name, wanted)?;
+    let cases = select(ND2_CASES, |case: &NdCase| case.name, wanted)?;
     let library = env::current_exe().context("cannot find this program")?.with_file_name("softnd.dll");
     ensure!(library.is_file(), "{} is missing: `cargo xtask build` makes it", library.display());
     let paths = Path::chosen(path);
