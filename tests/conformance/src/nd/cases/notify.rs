@@ -8,6 +8,7 @@ use ndk_abi::{
 
 use crate::{
     nd::{
+        client::Shared,
         pair::{Pair, expect_received, is},
         run::Nd,
     },
@@ -164,21 +165,21 @@ pub(in crate::nd) fn any_precedes(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     const MESSAGES: usize = 400;
     let pair = Pair::new(nd)?;
-    let cq = pair.b.receive_cq.shared();
+    let cq = Shared::new(pair.b.receive_cq.clone());
     let taken = std::sync::atomic::AtomicUsize::new(0);
     let take_some = || -> anyhow::Result<()> {
         use std::sync::atomic::Ordering::Relaxed;
         loop {
-            let found = cq.queue().poll(8).len();
+            let found = cq.get().poll(8).len();
             if taken.fetch_add(found, Relaxed) + found >= MESSAGES {
                 // The others are to see that, too.
-                cq.queue().cancel()?;
+                cq.get().cancel()?;
                 return Ok(());
             }
             if found == 0 {
-                let mut request = cq.queue().notify(ND_CQ_NOTIFY_ANY)?;
+                let mut request = cq.get().notify(ND_CQ_NOTIFY_ANY)?;
                 if taken.load(Relaxed) >= MESSAGES {
-                    cq.queue().cancel()?;
+                    cq.get().cancel()?;
                 }
                 request.status()?;
             }

@@ -8,7 +8,7 @@ use ndk_abi::{
 use std::{sync::mpsc, thread, time::Duration};
 
 use crate::nd::{
-    client::{Mr, Port, Signal},
+    client::{Mr, Port, Shared, Signal},
     pair::{Pair, is},
     run::Nd,
 };
@@ -44,10 +44,10 @@ pub(in crate::nd) fn waits(nd: &Nd) -> anyhow::Result<()> {
     pair.b.qp.receive(1, &[])?;
     pair.a.qp.send(2, &[], 0)?;
     // Nobody looks at the event before. It waits without a limit: one is set by a cancellation.
-    let (queue, patience, (over, is_over)) = (pair.b.receive_cq.shared(), nd.patience(), mpsc::channel());
+    let (queue, patience, (over, is_over)) = (Shared::new(pair.b.receive_cq.clone()), nd.patience(), mpsc::channel());
     let result = thread::scope(|scope| {
         scope.spawn(move || match is_over.recv_timeout(patience) {
-            Err(mpsc::RecvTimeoutError::Timeout) => drop(queue.queue().cancel()),
+            Err(mpsc::RecvTimeoutError::Timeout) => drop(queue.get().cancel()),
             Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => (),
         });
         let result = request.result_awaited();

@@ -66,11 +66,7 @@ impl Adapter {
         Self::new(self.com.clone(), self.patience)
     }
 
-    pub(crate) fn file(&self) -> &Handle {
-        &self.file
-    }
-
-    fn handle(&self) -> HANDLE {
+    pub(crate) fn file(&self) -> HANDLE {
         self.file.0
     }
 
@@ -98,7 +94,7 @@ impl Adapter {
     }
 
     pub(crate) fn cq_on(&self, depth: u32, group: u16, affinity: usize) -> Result<Cq> {
-        let file = self.handle();
+        let file = self.file();
         let com = create!(
             IND2CompletionQueue,
             IND2Adapter::CreateCompletionQueue,
@@ -112,7 +108,7 @@ impl Adapter {
     }
 
     pub(super) fn region(&self) -> Result<IND2MemoryRegion> {
-        create!(IND2MemoryRegion, IND2Adapter::CreateMemoryRegion, self.com, self.handle().cast())
+        create!(IND2MemoryRegion, IND2Adapter::CreateMemoryRegion, self.com, self.file().cast())
     }
 
     pub(super) fn window(&self) -> Result<IND2MemoryWindow> {
@@ -129,7 +125,7 @@ impl Adapter {
             IND2SharedReceiveQueue,
             IND2Adapter::CreateSharedReceiveQueue,
             self.com,
-            self.handle().cast(),
+            self.file().cast(),
             depth,
             sges,
             threshold,
@@ -196,19 +192,19 @@ impl Adapter {
     }
 
     pub(crate) fn connector(&self) -> Result<Connector> {
-        let com = create!(IND2Connector, IND2Adapter::CreateConnector, self.com, self.handle().cast())?;
+        let com = create!(IND2Connector, IND2Adapter::CreateConnector, self.com, self.file().cast())?;
         Ok(Connector { com, patience: self.patience })
     }
 
     pub(crate) fn listener(&self) -> Result<Listener> {
-        let com = create!(IND2Listener, IND2Adapter::CreateListener, self.com, self.handle().cast())?;
+        let com = create!(IND2Listener, IND2Adapter::CreateListener, self.com, self.file().cast())?;
         Ok(Listener { com, patience: self.patience })
     }
 
     /// CreateCompletionQueue for another interface.
     pub(crate) fn cq_as(&self, iid: &GUID) -> NTSTATUS {
         let mut object = ptr::without_provenance_mut(1);
-        let file = self.handle().cast();
+        let file = self.file().cast();
         let status = call!(IND2Adapter::CreateCompletionQueue, self.com, iid, file, 16, 0, 0, &raw mut object);
         assert!(status.is_success() || object.is_null(), "CreateCompletionQueue fails and leaves a pointer");
         status

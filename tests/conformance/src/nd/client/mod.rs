@@ -1,6 +1,7 @@
 //! A client of the COM interfaces of softnd.dll: what a NetworkDirect program calls, typed.
 //!
 //! Whatever a method returns is noted ([`saw`]): a run shows which of the documented return values it has seen.
+#![expect(unsafe_code, reason = "objects that any thread may use")]
 
 mod adapter;
 mod connector;
@@ -32,6 +33,24 @@ pub(crate) use request::{Handle, Port, Request, Signal, end_of};
 use windows_core::Interface;
 
 use crate::error::{Error, Result};
+
+/// An object for several threads: those of the DLL may be used on any.
+pub(crate) struct Shared<T>(T);
+
+// SAFETY: NDSPI objects are free-threaded.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as for Send.
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(object: T) -> Self {
+        Self(object)
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        &self.0
+    }
+}
 
 /// What was returned since [`take_seen`] was called last: method, status.
 static SEEN: Mutex<BTreeSet<(&'static str, u32)>> = Mutex::new(BTreeSet::new());

@@ -141,23 +141,3 @@ impl Srq {
         ask!(IND2Overlapped::CancelOverlappedRequests, self.com)
     }
 }
-
-/// A completion queue for several threads: objects of the DLL may be used on any.
-pub(crate) struct SharedCq(Cq);
-
-// SAFETY: NDSPI objects are free-threaded.
-unsafe impl Send for SharedCq {}
-// SAFETY: as for Send.
-unsafe impl Sync for SharedCq {}
-
-impl SharedCq {
-    pub(crate) fn queue(&self) -> &Cq {
-        &self.0
-    }
-}
-
-impl Cq {
-    pub(crate) fn shared(&self) -> SharedCq {
-        SharedCq(self.clone())
-    }
-}

@@ -58,9 +58,9 @@ pub(crate) struct Port(Handle);
 
 impl Port {
     /// A new one that gets what requests of `file` end with.
-    pub(crate) fn of(file: &Handle) -> Self {
-        // SAFETY: a new port, for a file that is open.
-        Self(Handle(unsafe { CreateIoCompletionPort(file.0, ptr::null_mut(), PORT_KEY, 1) }))
+    pub(crate) fn of(file: HANDLE) -> Self {
+        // SAFETY: a new port. A file that is not open gets none.
+        Self(Handle(unsafe { CreateIoCompletionPort(file, ptr::null_mut(), PORT_KEY, 1) }))
     }
 
     /// Whether there is one.
