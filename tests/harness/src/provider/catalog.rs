@@ -27,14 +27,14 @@ pub(super) fn install(entry: &WSAPROTOCOL_INFOW) -> anyhow::Result<()> {
     ensure!(status == 0, "WSCInstallProvider: Winsock error {error}");
     // Wine says so, too, and does nothing.
     ensure!(is_listed(&entry.ProviderId)?, "WSCInstallProvider says that it succeeded, but the catalog has no entry");
-    println!("installed {}", library.display());
+    println!("installed {}, version {:#x}", library.display(), entry.iVersion);
     Ok(())
 }
 
 /// Removes the entry.
 pub(super) fn remove(entry: &WSAPROTOCOL_INFOW) -> anyhow::Result<()> {
     if !is_listed(&entry.ProviderId)? {
-        println!("not installed");
+        println!("version {:#x} is not installed", entry.iVersion);
         return Ok(());
     }
     let mut error = 0;
@@ -45,7 +45,7 @@ pub(super) fn remove(entry: &WSAPROTOCOL_INFOW) -> anyhow::Result<()> {
         !is_listed(&entry.ProviderId)?,
         "WSCDeinstallProvider says that it succeeded, but the entry is still there"
     );
-    println!("removed");
+    println!("removed version {:#x}", entry.iVersion);
     Ok(())
 }
 

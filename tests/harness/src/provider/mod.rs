@@ -4,7 +4,7 @@
 mod catalog;
 
 use clap::Subcommand;
-use nd_com::class::SOFTND_PROVIDER_V2;
+use nd_com::class::{SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2};
 use windows_sys::{
     Win32::Networking::WinSock::{
         AF_INET6, BASE_PROTOCOL, PFL_HIDDEN, PFL_NETWORKDIRECT_PROVIDER, SOCKADDR_IN, SOCKADDR_IN6, WSAPROTOCOL_INFOW,
@@ -16,13 +16,16 @@ use windows_sys::{
 /// What to do with the catalog.
 #[derive(Clone, Copy, Subcommand)]
 pub(crate) enum Command {
-    /// Enter softnd.dll, where it lies beside this program. Needs an administrator.
+    /// Enter softnd.dll, where it lies beside this program, once for each version of NetworkDirect. Needs an administrator.
     Install,
-    /// Remove its entry; no error if there is none. Needs an administrator.
+    /// Remove its entries; no error if there is none. Needs an administrator.
     Remove,
     /// Print the NetworkDirect providers of the catalog.
     List,
 }
+
+/// The version of an entry's interfaces: `ND_VERSION_1`.
+const VERSION_1: i32 = 1;
 
 /// The version of an entry's interfaces: `ND_VERSION_2`.
 const VERSION_2: i32 = 0x0002_0000;
@@ -31,8 +34,8 @@ const VERSION_2: i32 = 0x0002_0000;
 pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     #[cfg(windows)]
     return match command {
-        Command::Install => catalog::install(&entry()),
-        Command::Remove => catalog::remove(&entry()),
+        Command::Install => entries().iter().try_for_each(catalog::install),
+        Command::Remove => entries().iter().try_for_each(catalog::remove),
         Command::List => catalog::list(),
     };
     #[cfg(not(windows))]
@@ -42,12 +45,20 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// The entry of version 2. One for IPv6 stands for both address families. Flags and numbers are those by which programs know
-/// a NetworkDirect provider; Winsock itself makes no sockets of it.
+/// An entry for each version: programs of version 1 know only those of theirs.
 #[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "there is a Winsock catalog on Windows only"))]
-fn entry() -> WSAPROTOCOL_INFOW {
+fn entries() -> [WSAPROTOCOL_INFOW; 2] {
+    [
+        entry("SoftNDK NetworkDirect 2", VERSION_2, SOFTND_PROVIDER_V2.to_u128()),
+        entry("SoftNDK NetworkDirect 1", VERSION_1, SOFTND_PROVIDER_V1.to_u128()),
+    ]
+}
+
+/// An entry. One for IPv6 stands for both address families. Flags and numbers are those by which programs know a NetworkDirect
+/// provider; Winsock itself makes no sockets of it.
+fn entry(called: &str, version: i32, provider: u128) -> WSAPROTOCOL_INFOW {
     let mut name = [0; 256];
-    for (to, from) in name.iter_mut().zip("SoftNDK NetworkDirect 2".encode_utf16()) {
+    for (to, from) in name.iter_mut().zip(called.encode_utf16()) {
         *to = from;
     }
     WSAPROTOCOL_INFOW {
@@ -56,10 +67,10 @@ fn entry() -> WSAPROTOCOL_INFOW {
         dwServiceFlags3: 0,
         dwServiceFlags4: 0,
         dwProviderFlags: PFL_HIDDEN | PFL_NETWORKDIRECT_PROVIDER,
-        ProviderId: GUID::from_u128(SOFTND_PROVIDER_V2.to_u128()),
+        ProviderId: GUID::from_u128(provider),
         dwCatalogEntryId: 0,
         ProtocolChain: WSAPROTOCOLCHAIN { ChainLen: BASE_PROTOCOL as i32, ChainEntries: [0; 7] },
-        iVersion: VERSION_2,
+        iVersion: version,
         iAddressFamily: AF_INET6.into(),
         iMaxSockAddr: size_of::<SOCKADDR_IN6>() as i32,
         iMinSockAddr: size_of::<SOCKADDR_IN>() as i32,
@@ -79,7 +90,6 @@ fn entry() -> WSAPROTOCOL_INFOW {
 #[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "there is a Winsock catalog on Windows only"))]
 fn is_networkdirect(entry: &WSAPROTOCOL_INFOW) -> bool {
     const SERVICE: u32 = XP1_GUARANTEED_DELIVERY | XP1_GUARANTEED_ORDER | XP1_MESSAGE_ORIENTED | XP1_CONNECT_DATA;
-    const VERSION_1: i32 = 1;
     let flags = match entry.iVersion {
         VERSION_1 => PFL_HIDDEN,
         VERSION_2 => PFL_HIDDEN | PFL_NETWORKDIRECT_PROVIDER,
@@ -95,37 +105,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_entry_is_that_of_a_networkdirect_provider() {
-        let entry = entry();
-        assert!(is_networkdirect(&entry));
-        // The numbers of the catalog themselves, as programs compare them.
-        assert_eq!(entry.dwServiceFlags1, 0x2 | 0x4 | 0x8 | 0x80);
-        assert_eq!(entry.dwProviderFlags, 0x4 | 0x10);
-        assert_eq!((entry.iVersion, entry.iAddressFamily), (0x20000, 23));
-        assert_eq!((entry.iSocketType, entry.iProtocol, entry.iProtocolMaxOffset), (-1, 0, 0));
-        assert_eq!((entry.iMinSockAddr, entry.iMaxSockAddr), (16, 28));
-        assert_eq!((entry.ProtocolChain.ChainLen, entry.dwCatalogEntryId), (1, 0));
-        assert_eq!(entry.ProviderId.data1, 0x3d1c_7a52);
-        let name: Vec<u16> = entry.szProtocol.iter().copied().take_while(|unit| *unit != 0).collect();
-        assert_eq!(String::from_utf16(&name).unwrap(), "SoftNDK NetworkDirect 2");
+    fn the_entries_are_those_of_a_networkdirect_provider() {
+        let expected = [(0x20000, 0x3d1c_7a52, "SoftNDK NetworkDirect 2"), (1, 0xa86f_04b9, "SoftNDK NetworkDirect 1")];
+        for (entry, (version, class, called)) in entries().iter().zip(expected) {
+            assert!(is_networkdirect(entry));
+            // The numbers of the catalog themselves, as programs compare them.
+            assert_eq!(entry.dwServiceFlags1, 0x2 | 0x4 | 0x8 | 0x80);
+            assert_eq!(entry.dwProviderFlags, 0x4 | 0x10);
+            assert_eq!((entry.iVersion, entry.iAddressFamily), (version, 23));
+            assert_eq!((entry.iSocketType, entry.iProtocol, entry.iProtocolMaxOffset), (-1, 0, 0));
+            assert_eq!((entry.iMinSockAddr, entry.iMaxSockAddr), (16, 28));
+            assert_eq!((entry.ProtocolChain.ChainLen, entry.dwCatalogEntryId), (1, 0));
+            assert_eq!(entry.ProviderId.data1, class);
+            let name: Vec<u16> = entry.szProtocol.iter().copied().take_while(|unit| *unit != 0).collect();
+            assert_eq!(String::from_utf16(&name).unwrap(), called);
+        }
         assert_eq!(size_of::<WSAPROTOCOL_INFOW>(), 628);
     }
 
     #[test]
     fn other_entries_are_not() {
         type Change = fn(&mut WSAPROTOCOL_INFOW);
-        let changes: [Change; 6] = [
+        let changes: [Change; 5] = [
             |entry| entry.dwServiceFlags1 &= !XP1_CONNECT_DATA,
             |entry| entry.dwProviderFlags &= !PFL_HIDDEN,
-            |entry| entry.dwProviderFlags &= !PFL_NETWORKDIRECT_PROVIDER,
             |entry| entry.iVersion = 2,
             |entry| entry.iSocketType = 1,
             |entry| entry.iProtocol = 6,
         ];
         for change in changes {
-            let mut entry = entry();
-            change(&mut entry);
-            assert!(!is_networkdirect(&entry));
+            for mut entry in entries() {
+                change(&mut entry);
+                assert!(!is_networkdirect(&entry));
+            }
         }
+        // The flag came with version 2.
+        let without = entries().map(|entry| WSAPROTOCOL_INFOW { dwProviderFlags: PFL_HIDDEN, ..entry });
+        assert_eq!(without.each_ref().map(is_networkdirect), [false, true]);
     }
 }
