@@ -10,6 +10,8 @@ pub(crate) enum FrontEnd {
     Sim,
     /// The loaded softndk.sys, through \\.\SoftNdk. On Windows, or under Wine.
     Ioctl,
+    /// The loaded softndk.sys, through NetworkDirect 1: softnd.dll beside this program.
+    Nd1,
     /// The loaded softndk.sys, through NetworkDirect 2: softnd.dll beside this program.
     Nd2,
 }
@@ -29,9 +31,9 @@ impl FrontEnd {
         match self {
             Self::Sim => Ok(Box::new(conformance::sim::Simulated::boot())),
             #[cfg(windows)]
-            Self::Ioctl | Self::Nd2 => Ok(Box::new(crate::ioctl::Device::new())),
+            Self::Ioctl | Self::Nd1 | Self::Nd2 => Ok(Box::new(crate::ioctl::Device::new())),
             #[cfg(not(windows))]
-            Self::Ioctl | Self::Nd2 => anyhow::bail!(
+            Self::Ioctl | Self::Nd1 | Self::Nd2 => anyhow::bail!(
                 "this front end needs Windows: `cargo xtask run` builds the driver and runs this program under Wine"
             ),
         }

@@ -1,7 +1,7 @@
 //! `ndharness`: runs the conformance cases against a SoftNDK device.
 //!
 //! Two front ends carry the same cases: the simulated kernel in this very process, and `softndk.sys` through its control
-//! device (on Windows, or under Wine). A third has cases of its own: NetworkDirect, through `softnd.dll`.
+//! device (on Windows, or under Wine). Each version of NetworkDirect, through `softnd.dll`, has cases of its own.
 
 mod diagnostics;
 mod front_end;
@@ -18,6 +18,8 @@ mod stuck;
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
+#[cfg(windows)]
+use conformance::nd::Version;
 use front_end::{FrontEnd, Path};
 
 /// Drives the SoftNDK RDMA device by IOCTLs and checks what it does against the documentation.
@@ -118,9 +120,13 @@ fn execute() -> anyhow::Result<ExitCode> {
                     run::run(options.device.front_end, options.path, &options.cases, patience)?
                 }
                 #[cfg(windows)]
-                FrontEnd::Nd2 => nd::run(options.path, &options.cases, patience)?,
+                FrontEnd::Nd1 => nd::run(Version::V1, options.path, &options.cases, patience)?,
+                #[cfg(windows)]
+                FrontEnd::Nd2 => nd::run(Version::V2, options.path, &options.cases, patience)?,
                 #[cfg(not(windows))]
-                FrontEnd::Nd2 => return options.device.front_end.transport().map(|_| ExitCode::SUCCESS),
+                FrontEnd::Nd1 | FrontEnd::Nd2 => {
+                    return options.device.front_end.transport().map(|_| ExitCode::SUCCESS);
+                }
             };
             if options.json {
                 println!("{}", serde_json::to_string_pretty(&report)?);

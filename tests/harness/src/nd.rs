@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use conformance::nd::{DOCUMENTED, ND2_CASES, NdCase};
+use conformance::nd::{NdCase, Version};
 
 use crate::{
     front_end::{FrontEnd, Path},
@@ -15,9 +15,14 @@ use crate::{
     run::{progress, select},
 };
 
-/// Runs the cases that `wanted` names, or all; on `path`, or on both.
-pub(crate) fn run(path: Option<Path>, wanted: &[String], patience: Duration) -> anyhow::Result<Report> {
-    let cases = select(ND2_CASES, |case: &NdCase| case.name, wanted)?;
+/// Runs the cases of a version that `wanted` names, or all; on `path`, or on both.
+pub(crate) fn run(
+    version: Version,
+    path: Option<Path>,
+    wanted: &[String],
+    patience: Duration,
+) -> anyhow::Result<Report> {
+    let cases = select(version.cases(), |case: &NdCase| case.name, wanted)?;
     let library = env::current_exe().context("cannot find this program")?.with_file_name("softnd.dll");
     ensure!(library.is_file(), "{} is missing: `cargo xtask build` makes it", library.display());
     let paths = Path::chosen(path);
@@ -39,6 +44,6 @@ pub(crate) fn run(path: Option<Path>, wanted: &[String], patience: Duration) -> 
     }
     progress.finish_and_clear();
     let paths: Vec<_> = paths.iter().map(|path| path.name()).collect();
-    let rows = returns::rows(DOCUMENTED, &paths, &seen, wanted.is_empty());
+    let rows = returns::rows(version.documented(), &paths, &seen, wanted.is_empty());
     Ok(Report::new(format!("softnd.dll on {driver}"), outcomes).with_returns(rows))
 }

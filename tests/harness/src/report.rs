@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use conformance::{CASES, Skipped, nd::ND2_CASES};
+use conformance::{CASES, Skipped, nd::Version};
 use serde::Serialize;
 
 use crate::{
@@ -128,9 +128,11 @@ impl fmt::Display for Report {
 
 /// Prints the table of cases.
 pub(crate) fn list(front_end: FrontEnd) {
+    let of = |version: Version| version.cases().iter().map(|case| (case.name, case.shows)).collect();
     let cases: Vec<_> = match front_end {
         FrontEnd::Sim | FrontEnd::Ioctl => CASES.iter().map(|case| (case.name, case.shows)).collect(),
-        FrontEnd::Nd2 => ND2_CASES.iter().map(|case| (case.name, case.shows)).collect(),
+        FrontEnd::Nd1 => of(Version::V1),
+        FrontEnd::Nd2 => of(Version::V2),
     };
     let width = cases.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     for (name, shows) in cases {

@@ -26,7 +26,7 @@ pub(crate) fn run(tally: &mut Tally) {
     tally.check("a planted import that nobody provides is caught", planted_import());
     let tested = step("testing the stand-ins", || stand_ins(tally));
     tally.check("the stand-ins' own test runs", tested);
-    for front_end in ["ioctl", "nd2"] {
+    for front_end in ["ioctl", "nd1", "nd2"] {
         match run::cases(front_end) {
             Ok(outcome) => count_cases(&outcome, tally),
             Err(error) => tally.check(&format!("the cases of {front_end} run on softndk.sys under Wine"), Err(error)),

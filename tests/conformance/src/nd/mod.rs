@@ -13,7 +13,7 @@ mod returns;
 mod run;
 mod table;
 
-pub use returns::{DOCUMENTED, Documented, Shown};
+pub use returns::{Documented, Shown};
 #[cfg(windows)]
 pub use run::{Nd, run};
-pub use table::{ND2_CASES, NdCase};
+pub use table::{NdCase, Version};

@@ -8,6 +8,7 @@ use ndk_abi::status::{
 };
 
 /// One documented value.
+#[derive(Clone, Copy)]
 pub struct Documented {
     /// `Interface::Method`, or the kind of a request. A request that pends ends with its method's values.
     pub method: &'static str,
@@ -20,6 +21,7 @@ pub struct Documented {
 }
 
 /// Whether cases get a value.
+#[derive(Clone, Copy)]
 pub enum Shown {
     /// They do, on each path.
     ByCases,
@@ -40,12 +42,14 @@ const NO_WIRE: &str = "in loopback nothing is lost, so nothing times out";
 const CAUSE: &str = "the requester is told the cause instead";
 const REFUSED: &str = "refused by the call itself, with ND_BUFFER_OVERFLOW or ND_DATA_OVERRUN";
 const WELL_FORMED: &str = "what is not well formed is refused by the call itself";
+const V1_RESIZABLE: &str = "queues can be resized";
+/// What version 2 calls [`ND_INTERNAL_ERROR`], word for word.
+const ND_FAILURE: NTSTATUS = ND_INTERNAL_ERROR;
 const NO_WINDOW_BEHIND: &str = "not yet";
 
 macro_rules! documented {
-    ($($method:literal { $($value:ident: $shown:expr,)* })*) => {
-        /// All of them.
-        pub const DOCUMENTED: &[Documented] = &[$($(Documented {
+    ($table:ident; $($method:literal { $($value:ident: $shown:expr,)* })*) => {
+        pub(super) const $table: &[Documented] = &[$($(Documented {
             method: $method,
             name: stringify!($value),
             value: $value,
@@ -55,6 +59,7 @@ macro_rules! documented {
 }
 
 documented! {
+    V2_DOCUMENTED;
     "IND2CompletionQueue::GetNotifyAffinity" {
         ND_SUCCESS: ByCases,
         ND_INSUFFICIENT_RESOURCES: Never(NO_ALLOCATION),
@@ -158,5 +163,26 @@ documented! {
         ND_INTERNAL_ERROR: Never(NO_HARDWARE),
         ND_IO_TIMEOUT: Never(NO_WIRE),
         ND_REMOTE_ERROR: Never(CAUSE),
+    }
+}
+
+documented! {
+    V1_DOCUMENTED;
+    "INDCompletionQueue::Resize" {
+        ND_SUCCESS: ByCases,
+        ND_BUFFER_OVERFLOW: ByCases,
+        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_INVALID_PARAMETER: ByCases,
+        ND_DEVICE_REMOVED: Never(REMOVED),
+        ND_NOT_SUPPORTED: Never(V1_RESIZABLE),
+    }
+    "INDCompletionQueue::Notify" {
+        ND_SUCCESS: ByCases,
+        ND_PENDING: ByCases,
+        ND_FAILURE: Never(NO_HARDWARE),
+        ND_BUFFER_OVERFLOW: ByCases,
+        ND_CANCELED: ByCases,
+        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_DEVICE_REMOVED: Never(REMOVED),
     }
 }

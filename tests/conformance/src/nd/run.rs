@@ -4,10 +4,14 @@
 use std::{cell::RefCell, collections::BTreeSet, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context as _, anyhow, ensure};
-use nd_com::{class::SOFTND_PROVIDER_V2, v2::IND2Provider};
+use nd_com::{
+    class::{SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2},
+    v1::INDProvider,
+    v2::IND2Provider,
+};
 
 use super::{
-    client::{self, Adapter, Library, Provider},
+    client::{self, Adapter, ClassFactory, Library, Provider, v1},
     table::NdCase,
 };
 use crate::{Bench, Transport};
@@ -37,6 +41,7 @@ pub fn run(
     let result = Nd::load(library, patience).and_then(|nd| nd.try_case(case));
     let mut complaints = Bench::new(&*transport, patience).left_behind();
     complaints.extend(transport.close());
+    complaints.extend(v1::settle());
     let seen = client::take_seen();
     if complaints.is_empty() {
         return (result, seen);
@@ -82,7 +87,23 @@ impl Nd {
         Ok(Provider { com, patience: self.patience })
     }
 
+    /// The provider of version 1, which programs get from the class factory only.
+    pub(super) fn provider_v1(&self) -> anyhow::Result<v1::Provider> {
+        let factory = self.library.class_object(&SOFTND_PROVIDER_V1);
+        let factory = factory.map(ClassFactory).map_err(|status| anyhow!("the class factory: {status}"))?;
+        let com = factory.create::<INDProvider>().context("INDProvider from the class factory")?;
+        Ok(v1::Provider { com, patience: self.patience })
+    }
+
     /// Its adapter, and the adapter's IPv4 address with port 0.
+    pub(super) fn adapter_v1(&self) -> anyhow::Result<(v1::Adapter, SocketAddr)> {
+        let provider = self.provider_v1()?;
+        let addresses = provider.addresses()?;
+        let address = addresses.iter().find(|address| address.is_ipv4()).context("the provider has no IPv4 address")?;
+        Ok((provider.open(*address)?, SocketAddr::new(address.ip(), 0)))
+    }
+
+    /// The adapter of version 2, and its IPv4 address with port 0.
     pub(super) fn adapter(&self) -> anyhow::Result<(Adapter, SocketAddr)> {
         let provider = self.provider()?;
         let addresses = provider.addresses()?;

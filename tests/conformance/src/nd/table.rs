@@ -1,4 +1,37 @@
-//! The table of cases.
+//! The tables of cases.
+
+use super::returns::{self, Documented};
+#[cfg(windows)]
+use super::{cases as v2, cases::v1};
+
+/// A version of the interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// INDProvider and what it leads to.
+    V1,
+    /// IND2Provider and what it leads to.
+    V2,
+}
+
+impl Version {
+    /// All cases, in the order in which a run takes them.
+    #[must_use]
+    pub const fn cases(self) -> &'static [NdCase] {
+        match self {
+            Self::V1 => V1_CASES,
+            Self::V2 => V2_CASES,
+        }
+    }
+
+    /// The return values that the documentation lists.
+    #[must_use]
+    pub const fn documented(self) -> &'static [Documented] {
+        match self {
+            Self::V1 => returns::V1_DOCUMENTED,
+            Self::V2 => returns::V2_DOCUMENTED,
+        }
+    }
+}
 
 /// A promise of softnd.dll, and the function that checks it.
 pub struct NdCase {
@@ -12,18 +45,18 @@ pub struct NdCase {
 }
 
 macro_rules! table {
-    ($($group:ident { $($case:ident: $shows:literal,)* })*) => {
-        /// All cases of version 2, in the order in which a run takes them.
-        pub const ND2_CASES: &[NdCase] = &[$($(NdCase {
+    ($table:ident of $cases:ident; $($group:ident { $($case:ident: $shows:literal,)* })*) => {
+        const $table: &[NdCase] = &[$($(NdCase {
             name: concat!(stringify!($group), "::", stringify!($case)),
             shows: $shows,
             #[cfg(windows)]
-            run: super::cases::$group::$case,
+            run: $cases::$group::$case,
         },)*)*];
     };
 }
 
 table! {
+    V2_CASES of v2;
     provider {
         class_object: "DllGetClassObject gives the provider; objects keep the DLL",
         class_factory: "the class factory makes providers, LockServer keeps the DLL",
@@ -148,5 +181,131 @@ table! {
         implicit: "releasing everything of one side ends the connection",
         notify_cancelled: "a notification can be cancelled and asked for again",
         not_again: "a queue pair serves one connection",
+    }
+}
+
+table! {
+    V1_CASES of v1;
+    provider {
+        class_factory: "the class factory makes providers, and they keep the DLL",
+        identity: "one IUnknown for an object, whatever it was asked through",
+        addresses: "addresses are listed; short buffers are not touched",
+        open_adapter: "adapters open by address, whatever the port, and outlive the provider",
+        unknown_address: "an address of no adapter, and half an address, open nothing",
+    }
+    adapter {
+        query: "limits; the buffer rule; other versions are refused",
+        interfaces: "each object answers to its interfaces and to no others",
+        limits: "creates beyond a limit, and with objects of another kind or adapter, are refused",
+        file: "one file handle for an adapter, which outlives nobody's use of it",
+        control: "an unknown control code is refused",
+        releases: "objects may be released in any order, with requests under way",
+    }
+    overlapped {
+        event: "a request is pending, then its event is set and it has its result",
+        bytes: "GetOverlappedResult says how many bytes",
+        waits: "GetOverlappedResult waits",
+        port: "a packet for each request, none without; all objects of an adapter share its port",
+        event_only: "no packet for an event with its low bit set",
+        refused_silently: "no packet for a request that was refused",
+        cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
+        adapter_cancels: "cancelling the requests of an adapter leaves those of its objects",
+        two_ports: "two adapters have completion ports of their own",
+        cancel_anywhere: "requests cancelled at any point of a connection end, and leave nothing",
+    }
+    memory {
+        register: "registering and deregistering, from any byte on",
+        register_refused: "nothing, no bytes, memory that is not there",
+        deregister_refused: "handles of nobody, of another adapter, twice; DEVICE_BUSY under a window",
+        handles: "a handle gives no access after its end, and none beyond its bytes",
+        forgotten: "what is never deregistered goes with the adapter",
+    }
+    notify {
+        any: "ANY: pending, ended by the next completion, however many come",
+        once: "the eleven steps of the documentation",
+        not_twice: "a completion ends one request, taken or not",
+        race: "completions between GetResults and Notify end it",
+        solicited: "SOLICITED: ended by sends that solicit, not by others",
+        solicited_by_failure: "SOLICITED: ended by a failure",
+        errors: "ERRORS: not ended by completions",
+        all_waiters: "one event ends all requests, of whatever type",
+        threads: "three threads wait and take; none is lost",
+        released: "releasing the queue cancels what waits",
+        unknown_type: "an unknown type is refused",
+    }
+    completion_queue {
+        resize: "larger and smaller with completions in it, which stay in order",
+        resize_refused: "0, above the limit, below the content: refused, nothing changed",
+        resize_in_traffic: "resizing while completions arrive loses none",
+        overrun: "an overrun ends ERRORS; the queue and its endpoints are dead",
+        results: "the ND_RESULT of each request, its status and bytes, and no more than asked for",
+        order: "completions in the order of the requests, in each queue of an endpoint",
+        shared: "one queue for both queues of two endpoints",
+        apart: "two queues for one endpoint notify apart",
+        released_endpoint: "results of an endpoint that was released do not come",
+        many: "queues of several endpoints, polled by several threads",
+    }
+    memory_window {
+        access: "reads and writes through a window, to the byte, at an offset",
+        descriptor: "base, length and token, in network byte order, when Bind returns",
+        refused_access: "out of range, no right, invalidated, made up: ACCESS_VIOLATION at the requester, receives cancelled",
+        bind_flags: "flags of 0; bound anew",
+        released: "a window that is released while it is bound gives no access, and leaves its memory",
+        bind_refused: "beyond the memory, no objects, no connection",
+        invalidate_unbound: "invalidating a window that is not bound fails",
+        remote_invalidation: "SendAndInvalidate ends the window, and its ND_RESULT comes back",
+        invalidated_again: "SendAndInvalidate of a window that is invalid ends the connection",
+        behind_a_failure: "binds and invalidations behind a failure are cancelled",
+    }
+    endpoint {
+        send: "0 bytes to 1 MiB both ways, nothing behind the data written",
+        entries: "sender and receiver split the same data differently",
+        small: "data of no more than the granted length needs no registered memory and is taken by the call",
+        batch: "what is posted in a batch goes out when it is submitted, in order",
+        silent: "silent successes do not complete",
+        rdma: "reads and writes of 0 bytes to 1 MiB, both ways",
+        fence: "a fenced write goes after the read before it",
+        reads: "more reads than the limit all complete, in order",
+        threads: "four threads post to one endpoint",
+    }
+    endpoint_failures {
+        limits: "too many SGEs, too much data, unknown flags, no ND_RESULT: refused, connection unharmed",
+        full: "a full queue refuses, and loses nothing",
+        not_connected: "initiator requests need a connection, receives do not",
+        flush: "flush cancels everything, once each, also without a connection",
+        cancelled_behind: "what is behind a failure is cancelled",
+        receive_too_small: "a receive that is too small ends the connection",
+        bad_handles: "wrong handles of memory: ACCESS_VIOLATION, for each kind of request",
+    }
+    listen {
+        ports: "assigned and chosen ports, ports in use, and again when free",
+        queued: "requests wait for connections and connections for requests, none is lost",
+        cancelled: "cancelling, and releasing the listener, end requests",
+        backlog: "one more than the backlog is refused",
+        released: "releasing it refuses those that wait",
+        wrong_connector: "a connection request needs a fresh connector of the adapter",
+    }
+    connector {
+        connects: "private data, read limits and addresses arrive; Accept waits for CompleteConnect",
+        ipv6: "the same over IPv6",
+        other_version: "version 1 and version 2 connect to each other, and use each other's memory",
+        local_port: "the port that was asked for, once",
+        private_data: "the limit fits, one more does not and leaves the connector usable; short buffers",
+        address_buffers: "short buffers for addresses",
+        refused_connects: "nobody listens, no address, another network: refused, and then connected",
+        wrong_endpoints: "endpoints of another adapter or version, other objects, and none, are refused",
+        rejected: "a rejection brings its private data",
+        initiator_backs_out: "Reject or Release after the accept: the accept fails",
+        request_dropped: "releasing a connection request rejects it",
+        states: "calls that do not fit the state",
+        cancelled: "a pending Connect can be cancelled",
+    }
+    disconnect {
+        graceful: "the peer is told, both Disconnects succeed, nothing can be posted",
+        receives: "receives are cancelled, in order",
+        both_at_once: "both sides at once",
+        implicit: "releasing everything of one side ends the connection",
+        notify_cancelled: "a notification can be cancelled and asked for again",
+        not_again: "an endpoint serves one connection",
     }
 }

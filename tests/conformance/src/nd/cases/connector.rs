@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Where a request that connects to an unspecified address ends (existing programs look for it); has no ND name.
-const STATUS_BAD_NETWORK_NAME: NTSTATUS = NTSTATUS::from_u32(0xc000_00cc);
+pub(in crate::nd) const STATUS_BAD_NETWORK_NAME: NTSTATUS = NTSTATUS::from_u32(0xc000_00cc);
 
 /// Two ends with a connection request on its way: `a` has asked, `b` has not answered.
 struct Asked {

@@ -12,7 +12,7 @@ use crate::nd::{
 /// Existing programs take it for a success of NotifyDisconnect; has no ND name.
 const STATUS_CONNECTION_DISCONNECTED: NTSTATUS = NTSTATUS::from_u32(0xc000_020c);
 
-fn told(mut notification: Request) -> anyhow::Result<()> {
+pub(in crate::nd) fn told(mut notification: Request) -> anyhow::Result<()> {
     let status = notification.status()?;
     ensure!(
         [STATUS_SUCCESS, STATUS_CANCELLED, STATUS_CONNECTION_DISCONNECTED].contains(&status),

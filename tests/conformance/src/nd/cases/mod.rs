@@ -1,4 +1,4 @@
-//! The cases, one file per object.
+//! The cases, one file per object; those of version 1 in a folder of their own.
 
 pub(super) mod adapter;
 pub(super) mod completion_queue;
@@ -12,3 +12,4 @@ pub(super) mod overlapped;
 pub(super) mod provider;
 pub(super) mod queue_pair;
 pub(super) mod shared_receive_queue;
+pub(super) mod v1;

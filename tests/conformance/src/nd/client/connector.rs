@@ -36,7 +36,7 @@ impl Default for ReadLimits {
 }
 
 /// No pointer for no bytes.
-fn data_pointer(data: &[u8]) -> *const u8 {
+pub(super) fn data_pointer(data: &[u8]) -> *const u8 {
     if data.is_empty() { ptr::null() } else { data.as_ptr() }
 }
 

@@ -1,6 +1,7 @@
 //! A client of the COM interfaces of softnd.dll: what a NetworkDirect program calls, typed.
 //!
-//! Whatever a method returns is noted ([`saw`]): a run shows which of the documented return values it has seen.
+//! Whatever a method returns is noted ([`saw`]): a run shows which of the documented return values it has seen. What the versions
+//! of the interfaces have in common is here, and version 2; version 1 is in [`v1`].
 #![expect(unsafe_code, reason = "objects that any thread may use")]
 
 mod adapter;
@@ -12,6 +13,7 @@ mod provider;
 mod queue_pair;
 mod queues;
 mod request;
+pub(crate) mod v1;
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +25,7 @@ pub(crate) use connector::{Connector, ReadLimits};
 pub(crate) use library::{ClassFactory, Library};
 pub(crate) use listener::Listener;
 pub(crate) use memory::{Mr, Mw, Remote};
-use nd_com::v2::IND2Overlapped;
+use nd_com::v2::IND2Overlapped as Overlapping;
 use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
 pub(crate) use provider::Provider;
 pub(crate) use queue_pair::Qp;
@@ -101,18 +103,22 @@ macro_rules! ask {
 }
 use ask;
 
-/// Issues an overlapped request: `begin!(object, signal, patience, Interface::Method, arguments before the OVERLAPPED)`.
+/// Issues an overlapped request: `begin!(signal, patience, Interface::Method, object, arguments before the OVERLAPPED; those
+/// behind it)`.
 macro_rules! begin {
-    ($signal:expr, $patience:expr, $interface:ident :: $method:ident, $object:expr $(, $argument:expr)*) => {{
-        let object = super::cast::<super::IND2Overlapped>(&$object)?;
+    (
+        $signal:expr, $patience:expr, $interface:ident :: $method:ident, $object:expr
+        $(, $argument:expr)* $(; $last:expr)?
+    ) => {{
+        let object = super::cast::<super::Overlapping>(&$object)?;
         super::Request::begin(
             concat!(stringify!($interface), "::", stringify!($method)),
-            &object,
+            object.into(),
             $signal,
             $patience,
             |overlapped| {
                 // SAFETY: as in `call!`; the OVERLAPPED outlives the request.
-                unsafe { $object.$method($($argument,)* overlapped.cast()) }
+                unsafe { $object.$method($($argument,)* overlapped.cast() $(, $last)?) }
             },
         )
     }};

@@ -61,30 +61,61 @@ pub(super) fn sockaddr(address: SocketAddr) -> (SOCKADDR_INET, usize) {
     (SOCKADDR_INET::new(address), length)
 }
 
+/// A number of bytes: ULONG in version 2, SIZE_T in version 1.
+pub(super) trait Length: Copy {
+    fn of(bytes: usize) -> Self;
+    fn get(self) -> usize;
+}
+
+impl Length for u32 {
+    fn of(bytes: usize) -> Self {
+        bytes as Self
+    }
+
+    fn get(self) -> usize {
+        self as usize
+    }
+}
+
+impl Length for usize {
+    fn of(bytes: usize) -> Self {
+        bytes
+    }
+
+    fn get(self) -> usize {
+        self
+    }
+}
+
 /// A method that answers with an address: the status, the length it says, and the address if there is one.
-pub(super) fn query_address(method: impl FnOnce(*mut u8, *mut u32) -> NTSTATUS) -> (NTSTATUS, u32, Option<SocketAddr>) {
+pub(super) fn query_address<L: Length>(
+    method: impl FnOnce(*mut u8, *mut L) -> NTSTATUS,
+) -> (NTSTATUS, L, Option<SocketAddr>) {
     let mut address = SOCKADDR_INET::new_zeroed();
-    let mut length = size_of::<SOCKADDR_INET>() as u32;
+    let mut length = L::of(size_of::<SOCKADDR_INET>());
     let status = method(address.as_mut_bytes().as_mut_ptr(), &raw mut length);
     (status, length, address.socket_addr().filter(|_| status.is_success()))
 }
 
 /// A method that answers with a SOCKET_ADDRESS_LIST; also checks how it answers to short buffers.
-pub(super) fn query_addresses(method: impl Fn(*mut u8, *mut u32) -> NTSTATUS) -> anyhow::Result<Vec<SocketAddr>> {
-    let mut needed = 0;
-    let status = method(std::ptr::null_mut(), &raw mut needed);
+pub(super) fn query_addresses<L: Length>(
+    method: impl Fn(*mut u8, *mut L) -> NTSTATUS,
+) -> anyhow::Result<Vec<SocketAddr>> {
+    let mut length = L::of(0);
+    let status = method(std::ptr::null_mut(), &raw mut length);
+    let needed = length.get();
     ensure!(status == STATUS_BUFFER_OVERFLOW, "asked for the length of its address list: {status}");
     ensure!(needed >= 8, "an address list of {needed} bytes");
     // Aligned as its pointers have to be.
-    let mut list = vec![u64::from_ne_bytes([0xa5; 8]); (needed as usize).div_ceil(8)];
-    let mut length = needed - 1;
+    let mut list = vec![u64::from_ne_bytes([0xa5; 8]); needed.div_ceil(8)];
+    length = L::of(needed - 1);
     let status = method(list.as_mut_bytes().as_mut_ptr(), &raw mut length);
     ensure!(status == STATUS_BUFFER_OVERFLOW, "a buffer that is one byte short: {status}");
-    ensure!(length == needed, "now it needs {length} bytes, before {needed}");
+    ensure!(length.get() == needed, "now it needs {} bytes, before {needed}", length.get());
     ensure!(list.as_bytes().iter().all(|byte| *byte == 0xa5), "a buffer that is too short was written to");
     let status = method(list.as_mut_bytes().as_mut_ptr(), &raw mut length);
     ensure!(status.is_success(), "a buffer of the length it asked for: {status}");
-    parse_list(list.as_bytes(), length as usize)
+    parse_list(list.as_bytes(), length.get())
 }
 
 /// SOCKET_ADDRESS_LIST: the count, then a pointer and a length each; the pointers are into the list.

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 pub(crate) struct Completion {
     pub(crate) status: NTSTATUS,
     pub(crate) bytes: u32,
+    /// Of the queue pair; version 1 has none.
     pub(crate) qp_context: usize,
     pub(crate) context: usize,
     pub(crate) kind: i32,

@@ -3,6 +3,7 @@
 
 use std::{mem, ptr, rc::Rc, time::Duration};
 
+use nd_com::{v1::INDOverlapped, v2::IND2Overlapped};
 use ndk_abi::status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS};
 use windows_core::HRESULT;
 use windows_sys::Win32::{
@@ -13,7 +14,7 @@ use windows_sys::Win32::{
     },
 };
 
-use super::{IND2Overlapped, call, saw};
+use super::{call, saw};
 use crate::error::{Error, Result};
 
 /// How long a cancelled request may take to end before its memory is given up.
@@ -83,10 +84,54 @@ const PORT_KEY: usize = 7;
 
 const _: () = assert!(mem::offset_of!(OVERLAPPED, Internal) == 0);
 
+/// What a request is of, by the interface that has its end.
+#[derive(Clone)]
+pub(crate) enum Overlapped {
+    /// Version 1.
+    V1(INDOverlapped),
+    /// Version 2.
+    V2(IND2Overlapped),
+}
+
+impl From<INDOverlapped> for Overlapped {
+    fn from(object: INDOverlapped) -> Self {
+        Self::V1(object)
+    }
+}
+
+impl From<IND2Overlapped> for Overlapped {
+    fn from(object: IND2Overlapped) -> Self {
+        Self::V2(object)
+    }
+}
+
+impl Overlapped {
+    fn cancel(&self) {
+        match self {
+            Self::V1(object) => call!(INDOverlapped::CancelOverlappedRequests, object),
+            Self::V2(object) => call!(IND2Overlapped::CancelOverlappedRequests, object),
+        };
+    }
+
+    /// GetOverlappedResult; version 1 also has a number of bytes.
+    fn result(&self, overlapped: *mut OVERLAPPED, waits: bool) -> (NTSTATUS, Option<usize>) {
+        let waits = i32::from(waits);
+        match self {
+            Self::V1(object) => {
+                let mut bytes = usize::MAX;
+                let result =
+                    call!(INDOverlapped::GetOverlappedResult, object, overlapped.cast(), &raw mut bytes, waits);
+                (result, Some(bytes))
+            }
+            Self::V2(object) => (call!(IND2Overlapped::GetOverlappedResult, object, overlapped.cast(), waits), None),
+        }
+    }
+}
+
 /// A request that was accepted. Dropping it before it is over cancels what its object has pending.
 pub(crate) struct Request {
     method: &'static str,
-    object: Option<IND2Overlapped>,
+    object: Option<Overlapped>,
     overlapped: *mut OVERLAPPED,
     event: Rc<Handle>,
     signal: Signal,
@@ -99,7 +144,7 @@ impl Request {
     /// Issues one. It must pend: clients wait for it without looking at what the call returned.
     pub(super) fn begin(
         method: &'static str,
-        object: &IND2Overlapped,
+        object: Overlapped,
         signal: Signal,
         patience: Duration,
         issue: impl FnOnce(*mut OVERLAPPED) -> HRESULT,
@@ -113,7 +158,7 @@ impl Request {
         };
         let mut request = Self {
             method,
-            object: Some(object.clone()),
+            object: Some(object),
             overlapped: Box::into_raw(overlapped),
             event: Rc::new(event),
             signal,
@@ -133,18 +178,20 @@ impl Request {
         self.overlapped.addr()
     }
 
-    /// What IND2Overlapped::GetOverlappedResult says now.
+    /// What GetOverlappedResult says now.
     pub(crate) fn result_now(&self) -> NTSTATUS {
-        self.object.as_ref().map_or(STATUS_PENDING, |object| {
-            call!(IND2Overlapped::GetOverlappedResult, object, self.overlapped.cast(), 0)
-        })
+        self.object.as_ref().map_or(STATUS_PENDING, |object| object.result(self.overlapped, false).0)
     }
 
     /// What it says when it is told to wait, which needs an event.
     pub(crate) fn result_awaited(&self) -> NTSTATUS {
-        self.object.as_ref().map_or(STATUS_PENDING, |object| {
-            call!(IND2Overlapped::GetOverlappedResult, object, self.overlapped.cast(), 1)
-        })
+        self.object.as_ref().map_or(STATUS_PENDING, |object| object.result(self.overlapped, true).0)
+    }
+
+    /// Version 1: the status and the number of bytes that it says now, [`usize::MAX`] if it says none.
+    pub(crate) fn bytes_now(&self) -> (NTSTATUS, usize) {
+        let result = self.object.as_ref().map(|object| object.result(self.overlapped, false));
+        result.map_or((STATUS_PENDING, usize::MAX), |(status, bytes)| (status, bytes.unwrap_or(usize::MAX)))
     }
 
     /// Gives up the reference to the object: the OVERLAPPED alone says how the request ends.
@@ -222,7 +269,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         if self.ended.is_none() {
             if let Some(object) = &self.object {
-                call!(IND2Overlapped::CancelOverlappedRequests, object);
+                object.cancel();
             }
             let over = match self.signal {
                 Signal::Event | Signal::EventOnly => self.event.is_signalled_within(CANCEL_LIMIT),

@@ -1,0 +1,319 @@
+//! INDConnector up to the connection.
+
+use anyhow::{Context as _, ensure};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_ACTIVE,
+    STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_INVALID_BUFFER_SIZE, STATUS_NETWORK_UNREACHABLE,
+    STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+};
+use std::{net::SocketAddr, ptr};
+use windows_core::Interface as _;
+
+use super::pair::{BOTH, End, Pair};
+use crate::{
+    nd::{
+        cases::connector::STATUS_BAD_NETWORK_NAME,
+        client::{
+            QpSize, ReadLimits, Remote, Request, end_of,
+            v1::{Connector, Descriptor, EndpointSize, Listen},
+        },
+        pair::{self as of_2, SEND, WRITE, expect, expect_received, is},
+        run::Nd,
+    },
+    pair::{ensure_same, pattern, refused},
+};
+
+/// Two ends with a connection request on its way: `a` has asked, `b` has not answered.
+struct Asked {
+    connect: Request,
+    _listen: Listen,
+    a: End,
+    b: End,
+}
+
+fn ask(a: End, b: End, data: &[u8]) -> anyhow::Result<Asked> {
+    let (listen, address) = b.listen()?;
+    let request = listen.connection_request(&b.connector)?;
+    let mut connect = a.connector.connect(&a.endpoint, address, data)?;
+    request.finish_unless_failed(&mut connect).context("the connection request")?;
+    Ok(Asked { connect, _listen: listen, a, b })
+}
+
+fn asked(nd: &Nd) -> anyhow::Result<Asked> {
+    ask(End::new(nd)?, End::new(nd)?, &[])
+}
+
+/// SOCKADDR_IN.
+fn ipv4(address: SocketAddr) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[0] = 2;
+    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+    if let std::net::IpAddr::V4(ip) = address.ip() {
+        bytes[4..8].copy_from_slice(&ip.octets());
+    }
+    bytes
+}
+
+/// The passive side accepts, the active one completes.
+fn finish(a: &End, b: &End, connect: Request) -> anyhow::Result<()> {
+    let accept = b.connector.accept(&b.endpoint, &[])?;
+    connect.finish().context("connecting")?;
+    a.connector.complete_connect().context("completing")?;
+    accept.finish().context("accepting")?;
+    Ok(())
+}
+
+pub(in crate::nd) fn connects(nd: &Nd) -> anyhow::Result<()> {
+    let (to_b, to_a) = (pattern(1, 100), pattern(2, 33));
+    let reads = |inbound_reads, outbound_reads| EndpointSize { inbound_reads, outbound_reads, ..Default::default() };
+    let ends = (End::sized(nd, reads(3, 5), 64)?, End::sized(nd, reads(4, 9), 64)?);
+    let Asked { mut connect, _listen, a, b } = ask(ends.0, ends.1, &to_b)?;
+    let data = b.connector.data()?;
+    ensure!(data.private.starts_with(&to_b), "the private data that the listener got");
+    // What one side takes in is what the other may have under way.
+    ensure!((data.inbound, data.outbound) == (5, 3), "limits of the request: {}, {}", data.inbound, data.outbound);
+    let mut accept = b.connector.accept(&b.endpoint, &to_a)?;
+    is(connect.status()?, STATUS_SUCCESS, "Connect")?;
+    ensure!(!accept.is_over(), "Accept is over before CompleteConnect");
+    let data = a.connector.data()?;
+    ensure!(data.private.starts_with(&to_a), "the private data that the initiator got");
+    ensure!((data.inbound, data.outbound) == (3, 4), "limits of the answer: {}, {}", data.inbound, data.outbound);
+    a.connector.complete_connect()?;
+    is(accept.status()?, STATUS_SUCCESS, "Accept")?;
+    let (own, peer) = (a.connector.local_address()?, a.connector.peer_address()?);
+    ensure!(own == b.connector.peer_address()?, "the initiator's address is not what its peer sees");
+    ensure!(peer == b.connector.local_address()?, "the listener's address is not what its peer sees");
+    ensure!(own.ip() == a.address.ip() && own.port() >= 49152, "the initiator is at {own}");
+    Ok(())
+}
+
+pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
+    let provider = nd.provider_v1()?;
+    let Some(address) = provider.addresses()?.into_iter().find(SocketAddr::is_ipv6) else {
+        nd.note("not tried: the adapter has no IPv6 address".to_owned());
+        return Ok(());
+    };
+    let end = || -> anyhow::Result<End> {
+        let adapter = provider.open(address)?;
+        let (inbound, outbound, connector) = (adapter.cq(64)?, adapter.cq(64)?, adapter.connector()?);
+        let endpoint = connector.endpoint(&inbound, &outbound, EndpointSize::default())?;
+        Ok(End { connector, endpoint, outbound, inbound, adapter, address: SocketAddr::new(address.ip(), 0) })
+    };
+    let Asked { connect, _listen, a, b } = ask(end()?, end()?, &[])?;
+    finish(&a, &b, connect)?;
+    let own = a.connector.local_address()?;
+    ensure!(own.ip() == address.ip() && own == b.connector.peer_address()?, "the addresses differ: {own}");
+    Ok(())
+}
+
+/// A connection between the versions, with data and windows both ways.
+pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
+    let (a, b) = (End::new(nd)?, of_2::End::new(nd, QpSize::default())?);
+    let (listener, address) = b.listener()?;
+    let request = listener.connection_request(&b.connector)?;
+    let mut connect = a.connector.connect(&a.endpoint, address, &[7])?;
+    request.finish_unless_failed(&mut connect)?;
+    ensure!(b.connector.private_data()?.starts_with(&[7]), "the private data");
+    let accept = b.connector.accept(&b.qp, ReadLimits::default(), &[])?;
+    connect.finish()?;
+    a.connector.complete_connect()?;
+    accept.finish()?;
+
+    let (near, far) = (a.buffer(4096)?, b.buffer(4096)?);
+    near.memory().write(0, &pattern(1, 1000));
+    b.qp.receive(1, &[far.sge(0..4096)])?;
+    a.endpoint.send(2, &[near.sge(0..1000)], 0)?;
+    expect_received(b.received()?, 1, 1000)?;
+    expect(a.initiated()?, SEND, 2, STATUS_SUCCESS)?;
+    ensure_same(&far.memory().read(0..1000), &pattern(1, 1000))?;
+    // Version 2 uses a window of version 1, whose token it has as it travels.
+    let (_window, descriptor) = a.window(&near, BOTH)?;
+    let remote = Remote { address: descriptor.base + 100, token: descriptor.token.to_be() };
+    far.memory().write(0, &pattern(2, 1000));
+    b.qp.write(3, &[far.sge(0..1000)], remote, 0)?;
+    expect(b.initiated()?, WRITE, 3, STATUS_SUCCESS)?;
+    ensure_same(&near.memory().read(100..1100), &pattern(2, 1000))?;
+    // And the other way around.
+    let remote = far.remote(0);
+    let descriptor = Descriptor { base: remote.address, length: 4096, token: u32::from_be(remote.token) };
+    a.endpoint.write(4, &[near.sge(100..200)], descriptor, 3000, 0)?;
+    expect(a.initiated()?, WRITE, 4, STATUS_SUCCESS)?;
+    ensure_same(&far.memory().read(3000..3100), &pattern(2, 1000)[..100])?;
+    let mut told = b.connector.notify_disconnect()?;
+    a.connector.disconnect()?.finish()?;
+    told.status()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn local_port(nd: &Nd) -> anyhow::Result<()> {
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
+    // One that is free: of a listener that is gone.
+    let (listen, port) = a.adapter.listen(0, 0)?;
+    drop(listen);
+    let (listen, address) = b.listen()?;
+    let request = listen.connection_request(&b.connector)?;
+    let mut connect = a.connector.connect_from(a.endpoint.com.as_raw(), address, port, &[])?;
+    request.finish_unless_failed(&mut connect)?;
+    finish(&a, &b, connect)?;
+    let found = a.connector.local_address()?;
+    ensure!(found.port() == u16::from_be(port), "port {} was asked for; it is {found}", u16::from_be(port));
+    ensure!(b.connector.peer_address()? == found, "the peer sees another address");
+    let other = a.adapter.connector()?;
+    let endpoint = other.endpoint(&a.inbound, &a.outbound, EndpointSize::default())?;
+    let again = end_of(other.connect_from(endpoint.com.as_raw(), address, port, &[]))?;
+    is(again, STATUS_SHARING_VIOLATION, "the same port once more")?;
+    // docs/decisions.md: a connector keeps its first port.
+    let other = a.adapter.connector()?;
+    let listening = end_of(other.connect_from(endpoint.com.as_raw(), address, address.port().to_be(), &[]))?;
+    is(listening, STATUS_SHARING_VIOLATION, "the port of a listener")
+}
+
+pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
+    let info = a.adapter.info()?;
+    let (listen, address) = b.listen()?;
+    let request = listen.connection_request(&b.connector)?;
+    for length in [info.MaxCallerData + 1, 70_000] {
+        let long = a.connector.connect(&a.endpoint, address, &vec![0; length]);
+        refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to connect")?;
+    }
+    let data = pattern(3, info.MaxCallerData);
+    let mut connect = a.connector.connect(&a.endpoint, address, &data).context("the connector is usable")?;
+    request.finish_unless_failed(&mut connect)?;
+
+    let (status, length, found) = b.connector.data_raw(10);
+    is(status, STATUS_BUFFER_OVERFLOW, "ten bytes of the private data")?;
+    ensure!(length >= data.len() && found == data[..10], "a part of it: {length} bytes, {found:?}");
+    let (status, again, _) = b.connector.data_raw(0);
+    is(status, STATUS_BUFFER_OVERFLOW, "the length of the private data")?;
+    ensure!(again == length, "now it has {again} bytes");
+    ensure!(b.connector.data()?.private.starts_with(&data), "the private data");
+
+    for length in [info.MaxCalleeData + 1, 70_000] {
+        let long = b.connector.accept(&b.endpoint, &vec![0; length]);
+        refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to accept")?;
+        let long = b.connector.reject(&vec![0; length]);
+        refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to reject")?;
+    }
+    finish(&a, &b, connect)
+}
+
+pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    for room in [0, 4, 15] {
+        for (status, length) in pair.a.connector.addresses_raw(room) {
+            is(status, STATUS_BUFFER_OVERFLOW, "a short buffer for an address")?;
+            ensure!(length >= 16, "{length} bytes needed");
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
+    let a = End::new(nd)?;
+    let (listen, address) = a.listen()?;
+    drop(listen);
+    let connect = |to: SocketAddr| end_of(a.connector.connect(&a.endpoint, to, &[]));
+    is(connect(address)?, STATUS_CONNECTION_REFUSED, "nobody listens")?;
+    is(connect("0.0.0.0:5000".parse()?)?, STATUS_BAD_NETWORK_NAME, "the unspecified address")?;
+    is(connect("192.0.2.77:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
+    ensure!(connect("[2001:db8::77]:5000".parse()?)? != STATUS_SUCCESS, "an address of the other family");
+    for (what, refused) in [
+        ("half an address", a.connector.connect_raw(&a.endpoint, &[2, 0, 0x12, 0x34], 6)),
+        ("no address", a.connector.connect_raw(&a.endpoint, &[], 6)),
+        ("UDP", a.connector.connect_raw(&a.endpoint, &ipv4(address), 17)),
+    ] {
+        ensure!(refused.is_err(), "{what}: the connect was not refused");
+    }
+    // The connector and its endpoint can still be used.
+    let Asked { connect, _listen, a, b } = ask(a, End::new(nd)?, &[])?;
+    finish(&a, &b, connect)
+}
+
+pub(in crate::nd) fn wrong_endpoints(nd: &Nd) -> anyhow::Result<()> {
+    let Asked { connect, _listen, a, b } = asked(nd)?;
+    let (_other, address) = b.listen()?;
+    let fresh = a.adapter.connector()?;
+    let of_2 = nd.adapter()?.0;
+    let cq = of_2.cq(16)?;
+    let of_2 = of_2.qp(&cq, &cq, QpSize::default())?;
+    for object in
+        [ptr::null_mut(), a.adapter.com.as_raw(), fresh.com.as_raw(), b.endpoint.com.as_raw(), of_2.com.as_raw()]
+    {
+        ensure!(fresh.connect_from(object, address, 0, &[]).is_err(), "Connect with no endpoint of the adapter");
+    }
+    for object in
+        [ptr::null_mut(), b.adapter.com.as_raw(), b.connector.com.as_raw(), a.endpoint.com.as_raw(), of_2.com.as_raw()]
+    {
+        ensure!(b.connector.accept_for(object, &[]).is_err(), "Accept with no endpoint of the adapter");
+    }
+    // None of that did any harm.
+    finish(&a, &b, connect)
+}
+
+pub(in crate::nd) fn rejected(nd: &Nd) -> anyhow::Result<()> {
+    let data = pattern(4, 40);
+    let mut asked = asked(nd)?;
+    asked.b.connector.reject(&data)?;
+    is(asked.connect.status()?, STATUS_CONNECTION_REFUSED, "Connect")?;
+    ensure!(asked.a.connector.data()?.private.starts_with(&data), "the private data of the rejection");
+    Ok(())
+}
+
+/// The initiator changes its mind after the accept: by Reject, or by going away.
+pub(in crate::nd) fn initiator_backs_out(nd: &Nd) -> anyhow::Result<()> {
+    for rejects in [true, false] {
+        let Asked { connect, _listen, a, b } = asked(nd)?;
+        let mut accept = b.connector.accept(&b.endpoint, &[])?;
+        connect.finish()?;
+        if rejects {
+            a.connector.reject(&[])?;
+        }
+        drop(a);
+        let status = accept.status()?;
+        ensure!(
+            [STATUS_CONNECTION_REFUSED, STATUS_CONNECTION_ABORTED].contains(&status),
+            "Accept, when the initiator backed out: {status}"
+        );
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn request_dropped(nd: &Nd) -> anyhow::Result<()> {
+    let Asked { mut connect, _listen, a, b } = asked(nd)?;
+    drop(b);
+    is(connect.status()?, STATUS_CONNECTION_REFUSED, "Connect, whose request was released")?;
+    drop((connect, a));
+    Ok(())
+}
+
+pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let fresh = pair.a.adapter.connector()?;
+    let endpoint = fresh.endpoint(&pair.a.inbound, &pair.a.outbound, EndpointSize::default())?;
+    refused(fresh.complete_connect(), STATUS_CONNECTION_INVALID, "CompleteConnect of a fresh connector")?;
+    refused(fresh.data().map(drop), STATUS_CONNECTION_INVALID, "GetConnectionData of a fresh connector")?;
+    is(end_of(fresh.disconnect())?, STATUS_CONNECTION_INVALID, "Disconnect of a fresh connector")?;
+    is(end_of(fresh.notify_disconnect())?, STATUS_CONNECTION_INVALID, "NotifyDisconnect of a fresh connector")?;
+    ensure!(fresh.reject(&[]).is_err(), "Reject of a fresh connector");
+    ensure!(end_of(fresh.accept(&endpoint, &[]))? != STATUS_SUCCESS, "Accept of a fresh connector");
+    let unknown: [fn(&Connector) -> anyhow::Result<SocketAddr>; 2] =
+        [|fresh| fresh.local_address(), |fresh| fresh.peer_address()];
+    for address in unknown {
+        ensure!(address(&fresh).is_err(), "a fresh connector has an address");
+    }
+    let again = end_of(pair.a.connector.connect(&pair.a.endpoint, pair.b.address, &[]))?;
+    is(again, STATUS_CONNECTION_ACTIVE, "Connect of a connected connector")?;
+    let again = end_of(pair.b.connector.accept(&pair.b.endpoint, &[]))?;
+    ensure!(again != STATUS_SUCCESS, "Accept of a connected connector succeeded");
+    refused(pair.b.connector.complete_connect(), STATUS_CONNECTION_INVALID, "CompleteConnect of the passive side")
+}
+
+pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
+    let mut asked = asked(nd)?;
+    asked.a.connector.cancel()?;
+    is(asked.connect.status()?, STATUS_CANCELLED, "Connect that was cancelled")?;
+    let late: NTSTATUS = end_of(asked.b.connector.accept(&asked.b.endpoint, &[]))?;
+    ensure!(late != STATUS_SUCCESS, "Accept of a request that was cancelled");
+    Ok(())
+}

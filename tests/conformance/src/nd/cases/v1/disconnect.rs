@@ -1,0 +1,89 @@
+//! INDConnector: the end of a connection.
+
+use anyhow::{Context as _, ensure};
+use ndk_abi::status::{STATUS_CANCELLED, STATUS_SUCCESS};
+
+use super::pair::Pair;
+use crate::nd::{
+    cases::disconnect::told,
+    client::{end_of, v1::EndpointSize},
+    pair::{RECEIVE, expect, is},
+    run::Nd,
+};
+
+pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let notification = pair.b.connector.notify_disconnect()?;
+    pair.a.endpoint.receive(1, &[])?;
+    pair.a.connector.disconnect()?.finish().context("Disconnect")?;
+    // It flushes its own endpoint.
+    expect(pair.a.received()?, RECEIVE, 1, STATUS_CANCELLED)?;
+    told(notification)?;
+    pair.b.connector.disconnect()?.finish().context("Disconnect after the peer's")?;
+    ensure!(pair.a.endpoint.send(2, &[], 0).is_err(), "a send after Disconnect was taken");
+    ensure!(pair.b.endpoint.send(2, &[], 0).is_err(), "a send after the peer's Disconnect was taken");
+    Ok(())
+}
+
+pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    for context in 0..10 {
+        pair.b.endpoint.receive(context, &[])?;
+    }
+    let notification = pair.b.connector.notify_disconnect()?;
+    pair.a.connector.disconnect()?.finish()?;
+    told(notification)?;
+    pair.b.connector.disconnect()?.finish()?;
+    for context in 0..10 {
+        expect(pair.b.received()?, RECEIVE, context, STATUS_CANCELLED)?;
+    }
+    pair.b.quiet()
+}
+
+pub(in crate::nd) fn both_at_once(nd: &Nd) -> anyhow::Result<()> {
+    for _ in 0..10 {
+        let pair = Pair::new(nd)?;
+        let (mut a, mut b) = (pair.a.connector.disconnect()?, pair.b.connector.disconnect()?);
+        is(a.status()?, STATUS_SUCCESS, "Disconnect of the initiator")?;
+        is(b.status()?, STATUS_SUCCESS, "Disconnect of the listener")?;
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn implicit(nd: &Nd) -> anyhow::Result<()> {
+    let Pair { a, b } = Pair::new(nd)?;
+    let notification = b.connector.notify_disconnect()?;
+    drop(a);
+    told(notification)
+}
+
+pub(in crate::nd) fn notify_cancelled(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut notification = pair.b.connector.notify_disconnect()?;
+    ensure!(!notification.is_over(), "NotifyDisconnect is over on a connection that lives");
+    pair.b.connector.cancel()?;
+    is(notification.status()?, STATUS_CANCELLED, "NotifyDisconnect that was cancelled")?;
+    let notification = pair.b.connector.notify_disconnect()?;
+    pair.a.connector.disconnect()?.finish()?;
+    told(notification)
+}
+
+/// Neither an endpoint nor its connector serves a second connection.
+pub(in crate::nd) fn not_again(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    pair.a.connector.disconnect()?.finish()?;
+    pair.b.connector.disconnect()?.finish()?;
+    let (_listen, address) = pair.b.listen()?;
+    let fresh = pair.a.adapter.connector()?;
+    for connector in [&pair.a.connector, &fresh] {
+        let again = end_of(connector.connect(&pair.a.endpoint, address, &[]));
+        ensure!(again.is_err() || again != Ok(STATUS_SUCCESS), "a used endpoint was connected again");
+    }
+    // With one of its own the fresh one asks.
+    let fresh = pair.a.adapter.connector()?;
+    let endpoint = fresh.endpoint(&pair.a.inbound, &pair.a.outbound, EndpointSize::default())?;
+    let mut asks = fresh.connect(&endpoint, address, &[])?;
+    ensure!(!asks.is_over(), "a fresh connector does not connect");
+    fresh.cancel()?;
+    is(asks.status()?, STATUS_CANCELLED, "a Connect that nobody answers")
+}

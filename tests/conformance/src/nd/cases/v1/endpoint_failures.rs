@@ -1,0 +1,227 @@
+//! INDEndpoint: what is refused, fails or is cancelled.
+
+use anyhow::{Context as _, ensure};
+use nd_com::v1::ND_SGE;
+use ndk_abi::status::{
+    STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_DATA_OVERRUN,
+    STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+};
+use std::ptr;
+
+use super::pair::{BOTH, End, Pair};
+use crate::{
+    nd::{
+        client::v1::{Descriptor, EndpointSize, Mr},
+        pair::{READ, RECEIVE, SEND, WRITE, expect, expect_received},
+        run::Nd,
+    },
+    pair::refused,
+};
+
+pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::sized(nd, EndpointSize { inbound_sges: 2, outbound_sges: 2, ..EndpointSize::default() })?;
+    let info = pair.a.adapter.info()?;
+    let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
+    let (_mw, window) = pair.b.window(&region, BOTH)?;
+    let endpoint = &pair.a.endpoint;
+    let three = [local.sge(0..1), local.sge(1..2), local.sge(2..3)];
+    refused(endpoint.send(1, &three, 0), STATUS_DATA_OVERRUN, "a send with too many SGEs")?;
+    refused(endpoint.receive(1, &three), STATUS_DATA_OVERRUN, "a receive with too many SGEs")?;
+    refused(endpoint.read(1, &three, window, 0, 0), STATUS_DATA_OVERRUN, "a read with too many SGEs")?;
+    refused(endpoint.write(1, &three, window, 0, 0), STATUS_DATA_OVERRUN, "a write with too many SGEs")?;
+    let many = vec![local.sge(0..1); 70_000];
+    refused(endpoint.send(1, &many, 0), STATUS_DATA_OVERRUN, "a send with 70,000 SGEs")?;
+    refused(endpoint.send_claiming(&three, (1 << 32) + 1), STATUS_DATA_OVERRUN, "a send that claims 2^32 + 1 SGEs")?;
+    // Too long: in one entry, in the sum, and in numbers that are small again when they are cut.
+    for (first, second) in [
+        (info.MaxOutboundLength, 1),
+        (info.MaxOutboundLength + 1, 0),
+        ((1 << 32) + 16, 0),
+        (usize::MAX, usize::MAX),
+        (usize::MAX, 1),
+    ] {
+        let long = [first, second].map(|length| ND_SGE { Length: length, ..local.sge(0..1) });
+        let what = format!("of {first} and {second} bytes");
+        refused(endpoint.send(1, &long, 0), STATUS_BUFFER_OVERFLOW, &format!("a send {what}"))?;
+        refused(endpoint.read(1, &long, window, 0, 0), STATUS_BUFFER_OVERFLOW, &format!("a read {what}"))?;
+        refused(endpoint.write(1, &long, window, 0, 0), STATUS_BUFFER_OVERFLOW, &format!("a write {what}"))?;
+    }
+    let long = [info.MaxInboundLength, 1].map(|length| ND_SGE { Length: length, ..local.sge(0..1) });
+    refused(endpoint.receive(1, &long), STATUS_BUFFER_OVERFLOW, "a receive that is too long")?;
+    // INLINE is of version 2.
+    for flags in [0x20, 0x4000_0000, u32::MAX] {
+        ensure!(endpoint.send(1, &[], flags).is_err(), "a send with flags {flags:#x} was taken");
+        ensure!(endpoint.write(1, &[], window, 0, flags).is_err(), "a write with flags {flags:#x} was taken");
+        ensure!(endpoint.read(1, &[], window, 0, flags).is_err(), "a read with flags {flags:#x} was taken");
+    }
+    ensure!(endpoint.send_nowhere().is_err(), "a send without an ND_RESULT was taken");
+    ensure!(endpoint.receive_nowhere().is_err(), "a receive without an ND_RESULT was taken");
+    // None of that did any harm.
+    pair.b.endpoint.receive(2, &[])?;
+    endpoint.send(3, &[], 0)?;
+    expect_received(pair.b.received()?, 2, 0)?;
+    expect(pair.a.initiated()?, SEND, 3, STATUS_SUCCESS)?;
+    pair.quiet()
+}
+
+pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::sized(nd, EndpointSize { inbound: 4, outbound: 4, ..EndpointSize::default() })?;
+    // Nobody has a receive: sends stay. A queue may hold more than asked for, but not without end.
+    let mut sends = 0;
+    let refusal = loop {
+        match pair.a.endpoint.send(sends, &[], 0) {
+            Ok(()) if sends < 1000 => sends += 1,
+            other => break other,
+        }
+    };
+    refused(refusal, STATUS_NO_MORE_ENTRIES, "more sends than the queue holds")?;
+    ensure!(sends >= 4, "the outbound queue holds {sends}");
+    let mut receives = 0;
+    let refusal = loop {
+        match pair.a.endpoint.receive(receives, &[]) {
+            Ok(()) if receives < 1000 => receives += 1,
+            other => break other,
+        }
+    };
+    refused(refusal, STATUS_NO_MORE_ENTRIES, "more receives than the queue holds")?;
+    ensure!(receives >= 4, "the inbound queue holds {receives}");
+    for context in 0..sends {
+        pair.b.endpoint.receive(context, &[])?;
+        expect_received(pair.b.received()?, context, 0)?;
+        expect(pair.a.initiated()?, SEND, context, STATUS_SUCCESS)?;
+    }
+    for context in 0..receives {
+        pair.b.endpoint.send(context, &[], 0)?;
+        expect(pair.b.initiated()?, SEND, context, STATUS_SUCCESS)?;
+        expect_received(pair.a.received()?, context, 0)?;
+    }
+    pair.quiet()
+}
+
+pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
+    let end = End::new(nd)?;
+    let mr = end.buffer(64)?;
+    let window = Descriptor { base: mr.memory().address(0), length: 64, token: 1 };
+    refused(end.endpoint.send(1, &[], 0), STATUS_CONNECTION_INVALID, "a send")?;
+    refused(end.endpoint.send_and_invalidate(1, &[], window, 0), STATUS_CONNECTION_INVALID, "a SendAndInvalidate")?;
+    refused(end.endpoint.read(1, &[], window, 0, 0), STATUS_CONNECTION_INVALID, "a read")?;
+    refused(end.endpoint.write(1, &[], window, 0, 0), STATUS_CONNECTION_INVALID, "a write")?;
+    end.endpoint.receive(1, &[mr.sge(0..64)]).context("a receive needs no connection")?;
+    end.endpoint.flush()?;
+    expect(end.received()?, RECEIVE, 1, STATUS_CANCELLED)?;
+    end.quiet()
+}
+
+pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
+    let never = End::new(nd)?;
+    for context in 0..20 {
+        never.endpoint.receive(context, &[])?;
+    }
+    never.endpoint.flush()?;
+    for context in 0..20 {
+        expect(never.received()?, RECEIVE, context, STATUS_CANCELLED)?;
+    }
+    never.endpoint.flush().context("flushing nothing")?;
+    never.quiet()?;
+    let pair = Pair::new(nd)?;
+    let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
+    let (_mw, window) = pair.b.window(&region, BOTH)?;
+    for context in 0..5 {
+        pair.a.endpoint.receive(context, &[])?;
+    }
+    // Behind a send that nobody receives, all of them wait.
+    pair.a.endpoint.send(0, &[], 0)?;
+    pair.a.endpoint.write(1, &[local.sge(0..1)], window, 0, 0)?;
+    pair.a.endpoint.read(2, &[local.sge(0..1)], window, 0, 0)?;
+    pair.a.endpoint.flush()?;
+    for (context, kind) in [SEND, WRITE, READ].into_iter().enumerate() {
+        expect(pair.a.initiated()?, kind, context, STATUS_CANCELLED)?;
+    }
+    for context in 0..5 {
+        expect(pair.a.received()?, RECEIVE, context, STATUS_CANCELLED)?;
+    }
+    pair.a.quiet()
+}
+
+pub(in crate::nd) fn cancelled_behind(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
+    let (_mw, window) = pair.b.window(&region, BOTH)?;
+    pair.a.endpoint.receive(9, &[])?;
+    // The window ends before that.
+    pair.a.endpoint.write(1, &[local.sge(0..64)], window, 4090, 0)?;
+    let mut behind = Vec::new();
+    for context in 2..6 {
+        // The connection may have ended already.
+        match pair.a.endpoint.read(context, &[local.sge(0..1)], window, 0, 0) {
+            Ok(()) => behind.push(context),
+            Err(error) => ensure!(error.status() == Some(STATUS_CONNECTION_INVALID), "behind a failure: {error}"),
+        }
+    }
+    expect(pair.a.initiated()?, WRITE, 1, STATUS_ACCESS_VIOLATION)?;
+    for context in behind {
+        expect(pair.a.initiated()?, READ, context, STATUS_CANCELLED)?;
+    }
+    expect(pair.a.received()?, RECEIVE, 9, STATUS_CANCELLED)?;
+    pair.a.quiet()
+}
+
+pub(in crate::nd) fn receive_too_small(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let (source, target) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
+    let mut lost = [pair.a.connector.notify_disconnect()?, pair.b.connector.notify_disconnect()?];
+    pair.b.endpoint.receive(1, &[target.sge(0..100)])?;
+    pair.a.endpoint.send(2, &[source.sge(0..101)], 0)?;
+    expect(pair.b.received()?, RECEIVE, 1, STATUS_BUFFER_OVERFLOW)?;
+    let sent = pair.a.initiated()?;
+    ensure!(sent.context == 2 && sent.status != STATUS_SUCCESS, "the send succeeded");
+    for notification in &mut lost {
+        notification.status().context("a notification of the end of the connection")?;
+    }
+    Ok(())
+}
+
+/// Handles of nobody, of the peer, and of memory that is no longer registered.
+pub(in crate::nd) fn bad_handles(nd: &Nd) -> anyhow::Result<()> {
+    for wrong in [SEND, READ, WRITE, RECEIVE] {
+        for source in 0..3 {
+            let pair = Pair::sized(nd, EndpointSize { inline: 0, ..EndpointSize::default() })?;
+            let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
+            let (_mw, window) = pair.b.window(&region, BOTH)?;
+            let length = 2048;
+            let bad = |own: &Mr, end: &End, other: &Mr| -> anyhow::Result<[ND_SGE; 1]> {
+                let handle = match source {
+                    0 => own.handle().map_addr(|address| !address),
+                    1 => other.handle(),
+                    _ => {
+                        let gone = end.buffer(4096)?;
+                        let handle = gone.handle();
+                        gone.deregister()?;
+                        handle
+                    }
+                };
+                // Where the peer's handle is the same number, nobody can tell them apart.
+                let handle = if handle == own.handle() { ptr::null_mut() } else { handle };
+                Ok([ND_SGE { hMr: handle, ..own.sge(0..length) }])
+            };
+            match wrong {
+                READ => pair.a.endpoint.read(1, &bad(&local, &pair.a, &region)?, window, 0, 0)?,
+                WRITE => pair.a.endpoint.write(1, &bad(&local, &pair.a, &region)?, window, 0, 0)?,
+                SEND => {
+                    pair.b.endpoint.receive(2, &[region.sge(0..length)])?;
+                    pair.a.endpoint.send(1, &bad(&local, &pair.a, &region)?, 0)?;
+                }
+                _ => {
+                    pair.b.endpoint.receive(2, &bad(&region, &pair.b, &local)?)?;
+                    pair.a.endpoint.send(1, &[local.sge(0..length)], 0)?;
+                    let found = expect(pair.b.received()?, RECEIVE, 2, STATUS_ACCESS_VIOLATION);
+                    found.with_context(|| format!("handle {source}"))?;
+                    continue;
+                }
+            }
+            let found = expect(pair.a.initiated()?, wrong, 1, STATUS_ACCESS_VIOLATION);
+            found.with_context(|| format!("handle {source}"))?;
+        }
+    }
+    Ok(())
+}

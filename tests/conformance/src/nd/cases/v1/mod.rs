@@ -1,0 +1,15 @@
+//! The cases of version 1.
+
+pub(in crate::nd) mod adapter;
+pub(in crate::nd) mod completion_queue;
+pub(in crate::nd) mod connector;
+pub(in crate::nd) mod disconnect;
+pub(in crate::nd) mod endpoint;
+pub(in crate::nd) mod endpoint_failures;
+pub(in crate::nd) mod listen;
+pub(in crate::nd) mod memory;
+pub(in crate::nd) mod memory_window;
+pub(in crate::nd) mod notify;
+pub(in crate::nd) mod overlapped;
+mod pair;
+pub(in crate::nd) mod provider;

@@ -1,0 +1,227 @@
+//! INDCompletionQueue::Notify.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use anyhow::{Context as _, anyhow, ensure};
+use ndk_abi::{
+    nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT},
+    status::{STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
+};
+
+use super::pair::Pair;
+use crate::{
+    nd::{
+        client::Shared,
+        pair::{expect_received, is},
+        run::Nd,
+    },
+    pair::refused,
+};
+
+/// Sends `count` empty messages that `pair.b` has receives for, and waits for the sends; contexts from `first` on.
+fn send(pair: &Pair, first: usize, count: usize, flags: u32) -> anyhow::Result<()> {
+    for context in first..first + count {
+        pair.b.endpoint.receive(context, &[])?;
+        pair.a.endpoint.send(context, &[], flags)?;
+    }
+    for _ in 0..count {
+        is(pair.a.initiated()?.status, STATUS_SUCCESS, "the send")?;
+    }
+    Ok(())
+}
+
+/// Takes `count` receives.
+fn take(pair: &Pair, first: usize, count: usize) -> anyhow::Result<()> {
+    (first..first + count).try_for_each(|context| expect_received(pair.b.received()?, context, 0))
+}
+
+pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    for round in 0..20 {
+        let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+        ensure!(!request.is_over(), "round {round}: over before anything completed");
+        send(&pair, 5 * round, 5, 0)?;
+        is(request.status()?, STATUS_SUCCESS, "the request")?;
+        // One event, several completions: polled until there are fewer than asked for.
+        take(&pair, 5 * round, 5)?;
+        ensure!(pair.b.inbound.poll(1)?.is_empty(), "round {round}: a completion too many");
+    }
+    Ok(())
+}
+
+/// The eleven steps of the documentation.
+pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let cq = &pair.b.inbound;
+    for context in 0..2 {
+        // 1, 6: Notify, which returns pending.
+        let mut request = cq.notify(ND_CQ_NOTIFY_ANY)?;
+        ensure!(!request.is_over(), "a completion that was taken already ended Notify");
+        // 2, 7: a new completion.
+        send(&pair, context, 1, 0)?;
+        // 3, 8: the request completes.
+        is(request.status()?, STATUS_SUCCESS, "the request")?;
+        // 4, 9: GetResults returns 1. 5, 10: 0.
+        let found = cq.poll(1)?;
+        ensure!(found.len() == 1, "notified, and GetResults returned {}", found.len());
+        expect_received(found[0], context, 0)?;
+        ensure!(cq.poll(1)?.is_empty(), "a second completion");
+    }
+    // 11: Notify, which returns pending.
+    let mut last = cq.notify(ND_CQ_NOTIFY_ANY)?;
+    ensure!(!last.is_over(), "a completion that was taken already ended Notify");
+    cq.cancel()?;
+    is(last.status()?, STATUS_CANCELLED, "the last request")
+}
+
+/// A completion ends one Notify, also while it is not taken.
+pub(in crate::nd) fn not_twice(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let cq = &pair.b.inbound;
+    let mut first = cq.notify(ND_CQ_NOTIFY_ANY)?;
+    send(&pair, 0, 1, 0)?;
+    is(first.status()?, STATUS_SUCCESS, "the first request")?;
+    let mut second = cq.notify(ND_CQ_NOTIFY_ANY)?;
+    ensure!(!second.is_over(), "the same completion ended two requests");
+    send(&pair, 1, 1, 0)?;
+    is(second.status()?, STATUS_SUCCESS, "the second request")?;
+    take(&pair, 0, 2)
+}
+
+/// Completions between GetResults and Notify.
+pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let cq = &pair.b.inbound;
+    for round in 0..100 {
+        ensure!(cq.poll(1)?.is_empty(), "round {round}: the queue is not empty");
+        pair.b.endpoint.receive(round, &[])?;
+        pair.a.endpoint.send(round, &[], 0)?;
+        // The completion comes before, while or after this is issued.
+        if round % 2 == 0 {
+            pair.a.initiated()?;
+        }
+        cq.notify(ND_CQ_NOTIFY_ANY)?.finish().with_context(|| format!("round {round}"))?;
+        take(&pair, round, 1)?;
+        if round % 2 == 1 {
+            pair.a.initiated()?;
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_SOLICITED)?;
+    send(&pair, 0, 3, 0)?;
+    take(&pair, 0, 3)?;
+    ensure!(!request.is_over(), "plain sends ended SOLICITED");
+    send(&pair, 3, 1, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
+    is(request.status()?, STATUS_SUCCESS, "the request")?;
+    take(&pair, 3, 1)?;
+    // One that came before the request.
+    send(&pair, 4, 1, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
+    pair.b.inbound.notify(ND_CQ_NOTIFY_SOLICITED)?.finish()?;
+    take(&pair, 4, 1)
+}
+
+/// "Errors count."
+pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    pair.b.endpoint.receive(1, &[])?;
+    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_SOLICITED)?;
+    pair.b.endpoint.flush()?;
+    is(request.status()?, STATUS_SUCCESS, "the request")?;
+    is(pair.b.received()?.status, STATUS_CANCELLED, "the receive")
+}
+
+pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ERRORS)?;
+    let mut beside = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    send(&pair, 0, 2, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
+    is(beside.status()?, STATUS_SUCCESS, "ANY beside it")?;
+    take(&pair, 0, 2)?;
+    pair.b.endpoint.receive(2, &[])?;
+    pair.b.endpoint.flush()?;
+    is(pair.b.received()?.status, STATUS_CANCELLED, "the receive that was flushed")?;
+    ensure!(!request.is_over(), "completions ended ERRORS");
+    pair.b.inbound.cancel()?;
+    is(request.status()?, STATUS_CANCELLED, "the request")
+}
+
+/// "All such requests will be completed by the next completion event."
+pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let cq = &pair.b.inbound;
+    for (round, kind) in [(0, ND_CQ_NOTIFY_ANY), (1, ND_CQ_NOTIFY_SOLICITED)] {
+        // In the second round it is not a solicited event, but those that wait for any make it theirs, too.
+        let mut requests = vec![cq.notify(kind)?];
+        for _ in 0..5 {
+            requests.push(cq.notify(ND_CQ_NOTIFY_ANY)?);
+        }
+        send(&pair, round, 1, 0)?;
+        for (number, request) in requests.iter_mut().enumerate() {
+            let status = request.status().with_context(|| format!("round {round}, request {number}"))?;
+            is(status, STATUS_SUCCESS, "one of the requests")?;
+        }
+        take(&pair, round, 1)?;
+    }
+    Ok(())
+}
+
+/// Notifications are asked for and arrive on several threads while completions come.
+pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
+    const MESSAGES: usize = 400;
+    let pair = Pair::new(nd)?;
+    let cq = Shared::new(pair.b.inbound.clone());
+    let taken = AtomicUsize::new(0);
+    let take_some = || -> anyhow::Result<()> {
+        loop {
+            let found = cq.get().poll(8)?.len();
+            if taken.fetch_add(found, Relaxed) + found >= MESSAGES {
+                // The others are to see that, too.
+                cq.get().cancel()?;
+                return Ok(());
+            }
+            if found == 0 {
+                let mut request = cq.get().notify(ND_CQ_NOTIFY_ANY)?;
+                if taken.load(Relaxed) >= MESSAGES {
+                    cq.get().cancel()?;
+                }
+                request.status()?;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let takers: Vec<_> = (0..3).map(|_| scope.spawn(take_some)).collect();
+        let sent = (0..MESSAGES / 8).try_for_each(|round| send(&pair, 8 * round, 8, 0));
+        for taker in takers {
+            taker.join().map_err(|_| anyhow!("a thread panicked"))??;
+        }
+        sent
+    })?;
+    ensure!(taken.into_inner() == MESSAGES, "not as many completions as messages");
+    Ok(())
+}
+
+pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter_v1()?;
+    let cq = adapter.cq(16)?;
+    let mut requests =
+        [cq.notify(ND_CQ_NOTIFY_ERRORS)?, cq.notify(ND_CQ_NOTIFY_ANY)?, cq.notify(ND_CQ_NOTIFY_SOLICITED)?];
+    requests.iter_mut().for_each(|request| request.let_object_go());
+    drop(cq);
+    for request in &mut requests {
+        is(request.status()?, STATUS_CANCELLED, "what waited for a queue that was released")?;
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn unknown_type(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter_v1()?;
+    let cq = adapter.cq(16)?;
+    for kind in [3, 0x100, u32::MAX] {
+        refused(cq.notify(kind), STATUS_INVALID_PARAMETER, &format!("type {kind}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! INDOverlapped.
+
+use std::{sync::mpsc, thread, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use ndk_abi::{
+    nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS},
+    status::{STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS},
+};
+
+use super::pair::{End, Pair};
+use crate::nd::{
+    client::{Port, Shared, Signal, v1::Mr},
+    pair::is,
+    run::Nd,
+};
+
+/// As no packet is to come, this only delays what is not there.
+const NOTHING: Duration = Duration::ZERO;
+
+/// Makes `pair.b` get a receive completed.
+fn send(pair: &Pair) -> anyhow::Result<()> {
+    pair.b.endpoint.receive(1, &[])?;
+    pair.a.endpoint.send(2, &[], 0)?;
+    pair.a.initiated()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn event(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    is(request.result_now(), STATUS_PENDING, "the result of a pending request")?;
+    is(request.internal(), STATUS_PENDING, "OVERLAPPED.Internal of a pending request")?;
+    ensure!(!request.is_over(), "its event is set");
+    send(&pair)?;
+    is(request.status()?, STATUS_SUCCESS, "the request")?;
+    is(request.result_now(), STATUS_SUCCESS, "its result, asked for again")?;
+    is(request.result_awaited(), STATUS_SUCCESS, "its result, waited for")?;
+    pair.b.received()?;
+    Ok(())
+}
+
+/// None of the requests has data of its own: no bytes, whatever the request.
+pub(in crate::nd) fn bytes(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut notify = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    send(&pair)?;
+    notify.status()?;
+    ensure!(notify.bytes_now() == (STATUS_SUCCESS, 0), "Notify: {:?}", notify.bytes_now());
+    pair.b.received()?;
+    let mr = Mr::new(&pair.b.adapter, 4096);
+    let mut register = mr.begin_register(mr.memory().address(0), 4096)?;
+    register.status()?;
+    ensure!(register.bytes_now() == (STATUS_SUCCESS, 0), "RegisterMemory: {:?}", register.bytes_now());
+    let mut deregister = pair.b.adapter.deregister(mr.handle())?;
+    deregister.status()?;
+    ensure!(deregister.bytes_now() == (STATUS_SUCCESS, 0), "DeregisterMemory: {:?}", deregister.bytes_now());
+    let mut cancelled = pair.b.connector.notify_disconnect()?;
+    pair.b.connector.cancel()?;
+    cancelled.status()?;
+    let (status, bytes) = cancelled.bytes_now();
+    ensure!(status == STATUS_CANCELLED && bytes == 0, "NotifyDisconnect: {status}, {bytes} bytes");
+    Ok(())
+}
+
+pub(in crate::nd) fn waits(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    pair.b.endpoint.receive(1, &[])?;
+    pair.a.endpoint.send(2, &[], 0)?;
+    // Nobody looks at the event before. It waits without a limit: one is set by a cancellation.
+    let (queue, patience, (over, is_over)) = (Shared::new(pair.b.inbound.clone()), nd.patience(), mpsc::channel());
+    let result = thread::scope(|scope| {
+        scope.spawn(move || match is_over.recv_timeout(patience) {
+            Err(mpsc::RecvTimeoutError::Timeout) => drop(queue.get().cancel()),
+            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => (),
+        });
+        let result = request.result_awaited();
+        let _ = over.send(());
+        result
+    });
+    is(result, STATUS_SUCCESS, "the result that was waited for")?;
+    ensure!(request.is_over(), "the event is not set");
+    request.status()?;
+    pair.b.received()?;
+    pair.a.initiated()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let port = Port::of(pair.b.adapter.file());
+    ensure!(port.is_open(), "the file has no completion port");
+    send(&pair)?;
+    ensure!(port.next(NOTHING).is_none(), "a packet without a request");
+    pair.b.received()?;
+    for signal in [Signal::Port, Signal::Event] {
+        let mut request = pair.b.inbound.notify_by(ND_CQ_NOTIFY_ANY, signal)?;
+        send(&pair)?;
+        let packet = port.next(nd.patience()).context("no packet came")?;
+        ensure!(packet == request.address(), "the packet is of another request");
+        is(request.result_now(), STATUS_SUCCESS, "the result of the request")?;
+        ensure!(request.is_over() || signal == Signal::Port, "the event is not set");
+        request.status()?;
+        pair.b.received()?;
+    }
+    // Those of other objects go to the same port.
+    let mr = Mr::new(&pair.b.adapter, 4096);
+    let mut request = mr.begin_register(mr.memory().address(0), 4096)?;
+    is(request.status()?, STATUS_SUCCESS, "the registration")?;
+    let packet = port.next(nd.patience()).context("no packet of the registration")?;
+    ensure!(packet == request.address(), "the packet is not that of the registration");
+    let mut request = pair.b.connector.disconnect()?;
+    let packet = port.next(nd.patience()).context("no packet of Disconnect")?;
+    ensure!(packet == request.address(), "the packet is not that of Disconnect");
+    is(request.status()?, STATUS_SUCCESS, "Disconnect")
+}
+
+pub(in crate::nd) fn event_only(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let port = Port::of(pair.b.adapter.file());
+    let mut request = pair.b.inbound.notify_by(ND_CQ_NOTIFY_ANY, Signal::EventOnly)?;
+    send(&pair)?;
+    is(request.status()?, STATUS_SUCCESS, "the request")?;
+    pair.b.received()?;
+    // A packet that came would come before the one of the next request.
+    let mut next = pair.b.inbound.notify_by(ND_CQ_NOTIFY_ANY, Signal::Event)?;
+    send(&pair)?;
+    let packet = port.next(nd.patience()).context("no packet of the next request")?;
+    ensure!(packet == next.address(), "a packet came although the event had its low bit set");
+    next.status()?;
+    pair.b.received()?;
+    Ok(())
+}
+
+pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
+    let end = End::new(nd)?;
+    let port = Port::of(end.adapter.file());
+    let mr = Mr::new(&end.adapter, 4096);
+    ensure!(mr.begin_register(0, 0).is_err(), "nothing was registered");
+    ensure!(end.inbound.notify(77).is_err(), "a notification of an unknown type");
+    let long = vec![0; end.adapter.info()?.MaxCallerData + 1];
+    ensure!(end.connector.connect(&end.endpoint, end.address, &long).is_err(), "too much private data");
+    let mut request = mr.begin_register(mr.memory().address(0), 4096)?;
+    request.status()?;
+    let packet = port.next(nd.patience()).context("no packet of the registration")?;
+    ensure!(packet == request.address(), "a request that was refused sent a packet");
+    Ok(())
+}
+
+pub(in crate::nd) fn cancel_in_order(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter_v1()?;
+    let port = Port::of(adapter.file());
+    let (cq, other) = (adapter.cq(16)?, adapter.cq(16)?);
+    let mut untouched = other.notify(ND_CQ_NOTIFY_ERRORS)?;
+    let mut requests = (0..8).map(|_| cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::Event)).collect::<Result<Vec<_>, _>>()?;
+    cq.cancel()?;
+    // Packets are there when the cancellation returns, in the order of issue.
+    for (number, request) in requests.iter_mut().enumerate() {
+        let packet = port.next(NOTHING).with_context(|| format!("packet {number} is missing"))?;
+        ensure!(packet == request.address(), "packet {number} is out of order");
+        is(request.status()?, STATUS_CANCELLED, "a cancelled request")?;
+    }
+    ensure!(!untouched.is_over(), "a request of another object was cancelled");
+    cq.cancel().context("cancelling nothing")?;
+    other.cancel()?;
+    is(untouched.status()?, STATUS_CANCELLED, "the other request")
+}
+
+/// The requests of an adapter are registrations; those of its objects are theirs.
+pub(in crate::nd) fn adapter_cancels(nd: &Nd) -> anyhow::Result<()> {
+    let end = End::new(nd)?;
+    let mut notify = end.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    let (listen, _) = end.listen()?;
+    let mut request = listen.connection_request(&end.connector)?;
+    let memory = (0..20).map(|_| Mr::new(&end.adapter, 65_536)).collect::<Vec<_>>();
+    let begun = memory.iter().map(|mr| mr.begin_register(mr.memory().address(0), 65_536));
+    let mut begun = begun.collect::<Result<Vec<_>, _>>()?;
+    end.adapter.cancel()?;
+    for (mr, register) in memory.iter().zip(&mut begun) {
+        // It may have been over before.
+        if register.status()? == STATUS_SUCCESS {
+            end.adapter.deregister(mr.handle())?.finish()?;
+        }
+    }
+    ensure!(!notify.is_over(), "cancelling what the adapter has ended a Notify");
+    ensure!(!request.is_over(), "cancelling what the adapter has ended a GetConnectionRequest");
+    end.inbound.cancel()?;
+    listen.cancel()?;
+    is(notify.status()?, STATUS_CANCELLED, "Notify")?;
+    is(request.status()?, STATUS_CANCELLED, "GetConnectionRequest")
+}
+
+pub(in crate::nd) fn two_ports(nd: &Nd) -> anyhow::Result<()> {
+    let adapters = [nd.adapter_v1()?.0, nd.adapter_v1()?.0];
+    let ports = [Port::of(adapters[0].file()), Port::of(adapters[1].file())];
+    ensure!(ports.iter().all(Port::is_open), "two adapters cannot have ports of their own");
+    let queues = [adapters[0].cq(16)?, adapters[1].cq(16)?];
+    for number in [1, 0] {
+        let mut request = queues[number].notify_by(ND_CQ_NOTIFY_ANY, Signal::Port)?;
+        queues[number].cancel()?;
+        let packet = ports[number].next(nd.patience()).context("no packet at the port of the adapter")?;
+        ensure!(packet == request.address(), "the packet is of another request");
+        ensure!(ports[1 - number].next(NOTHING).is_none(), "a packet at the other adapter's port");
+        is(request.status()?, STATUS_CANCELLED, "the request")?;
+    }
+    Ok(())
+}
+
+/// Both sides are cancelled after so many steps of a connection; whatever had begun ends, one way or another.
+pub(in crate::nd) fn cancel_anywhere(nd: &Nd) -> anyhow::Result<()> {
+    for stop in 0..6 {
+        let (a, b) = (End::new(nd)?, End::new(nd)?);
+        let (listen, address) = b.listen()?;
+        let mut begun = vec![listen.connection_request(&b.connector)?];
+        let mut steps = || -> anyhow::Result<()> {
+            if stop == 0 {
+                return Ok(());
+            }
+            begun.push(a.connector.connect(&a.endpoint, address, &[])?);
+            if stop == 1 {
+                return Ok(());
+            }
+            begun[0].status()?;
+            begun.push(b.connector.accept(&b.endpoint, &[])?);
+            if stop == 2 {
+                return Ok(());
+            }
+            begun[1].status()?;
+            a.connector.complete_connect()?;
+            if stop == 3 {
+                return Ok(());
+            }
+            begun[2].status()?;
+            begun.push(a.connector.notify_disconnect()?);
+            begun.push(b.connector.notify_disconnect()?);
+            if stop == 4 {
+                return Ok(());
+            }
+            begun.push(a.connector.disconnect()?);
+            Ok(())
+        };
+        steps().with_context(|| format!("up to step {stop}"))?;
+        for canceller in [&a.connector, &b.connector] {
+            canceller.cancel()?;
+        }
+        listen.cancel()?;
+        for (number, request) in begun.iter_mut().enumerate() {
+            request.status().with_context(|| format!("cancelled after step {stop}: request {number}"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Completion queues.
+#![expect(unsafe_code, reason = "calls through COM interfaces")]
+
+use std::{
+    ptr,
+    time::{Duration, Instant},
+};
+
+use anyhow::{bail, ensure};
+use nd_com::v1::{INDCompletionQueue, ND_RESULT};
+
+use super::{
+    super::{Completion, Signal},
+    Request, ask, begin, results,
+};
+use crate::error::{Error, Result};
+
+/// INDCompletionQueue.
+#[derive(Clone)]
+pub(crate) struct Cq {
+    pub(crate) com: INDCompletionQueue,
+    pub(super) patience: Duration,
+}
+
+impl Cq {
+    pub(crate) fn resize(&self, depth: usize) -> Result<()> {
+        ask!(INDCompletionQueue::Resize, self.com, depth)
+    }
+
+    pub(crate) fn notify(&self, kind: u32) -> Result<Request> {
+        self.notify_by(kind, Signal::Event)
+    }
+
+    pub(crate) fn notify_by(&self, kind: u32, signal: Signal) -> Result<Request> {
+        begin!(signal, self.patience, INDCompletionQueue::Notify, self.com, kind)
+    }
+
+    /// GetResults, once.
+    pub(crate) fn poll(&self, count: usize) -> anyhow::Result<Vec<Completion>> {
+        let untouched: *mut ND_RESULT = ptr::without_provenance_mut(0xa5a5);
+        let mut found = vec![untouched; count];
+        // SAFETY: the interface is held; there are as many places as it is told.
+        let filled = unsafe { self.com.GetResults(found.as_mut_ptr(), count) };
+        ensure!(filled <= count, "GetResults says that it filled in {filled} of {count} results");
+        ensure!(found[filled..].iter().all(|place| *place == untouched), "GetResults wrote more than it said");
+        found[..filled].iter().map(|pointer| results::taken(*pointer)).collect()
+    }
+
+    /// Polls until there is one.
+    pub(crate) fn take_one(&self) -> anyhow::Result<Completion> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            if let Some(result) = self.poll(1)?.pop() {
+                return Ok(result);
+            }
+            if Instant::now() > deadline {
+                bail!(Error::Stalled { awaited: "a completion".to_owned(), after: self.patience });
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn cancel(&self) -> Result<()> {
+        ask!(INDOverlapped::CancelOverlappedRequests, self.com)
+    }
+}
