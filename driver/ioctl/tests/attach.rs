@@ -1,16 +1,14 @@
 //! Second files of a provider context: which may join, what comes by them, and what ends with whom.
 
-mod common;
-
 use std::{sync::Barrier, thread, time::Duration};
 
-use common::{
-    User, World, start,
-    user::{bind, handle},
-};
 use ndk_abi::{nd_ioctl::*, softndk_ioctl::*, status::*};
 use ndk_provider::ObjectCounts;
 use simkernel::{boot, watchdog};
+use users::{
+    User, World, start,
+    user::{bind, handle},
+};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -154,7 +152,7 @@ fn closing_the_first_file_ends_the_objects_for_all() {
             case.code
         );
     }
-    let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: common::host::ADAPTER_ID, ..ndk_abi::describe::ZeroInit::ZERO };
+    let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: users::host::ADAPTER_ID, ..ndk_abi::describe::ZeroInit::ZERO };
     let opened = second.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, &open);
     assert_eq!(opened.map(|_| ()), Err(STATUS_DEVICE_REMOVED));
     // Nor does it get a context of its own.

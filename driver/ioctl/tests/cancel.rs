@@ -1,21 +1,19 @@
 //! Who completes a pended request: the event, `*_CANCEL_IO`, the free of the object, cleanup, or the cancel routine; once.
 
-mod common;
-
 use std::{
     sync::{Arc, Barrier},
     thread,
     time::Duration,
 };
 
-use common::{
+use ndk_abi::{nd_ioctl::*, ndkpi::*, status::*};
+use simkernel::{boot, watchdog};
+use users::{
     User, World,
     host::Shared,
     start,
     user::{Answer, handle, work},
 };
-use ndk_abi::{nd_ioctl::*, ndkpi::*, status::*};
-use simkernel::{boot, watchdog};
 use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -121,7 +119,7 @@ fn cleanup_leaves_to_the_cancel_routine_what_it_has_begun() {
     });
     // After cleanup there is nothing to work with.
     assert_eq!(user.notify(world.cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_DEVICE_REMOVED);
-    let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: common::host::ADAPTER_ID, ..ndk_abi::describe::ZeroInit::ZERO };
+    let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: users::host::ADAPTER_ID, ..ndk_abi::describe::ZeroInit::ZERO };
     let open = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, &open);
     assert_eq!(open.map(|_| ()), Err(STATUS_DEVICE_REMOVED));
 }

@@ -1,15 +1,13 @@
 //! Connections that are cancelled, refused, or cut off by the end of a process.
 
-mod common;
-
 use std::{thread, time::Duration};
 
-use common::{
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use simkernel::{boot, watchdog};
+use users::{
     User, World, start,
     user::{handle, work},
 };
-use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
-use simkernel::{boot, watchdog};
 use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -136,7 +134,7 @@ fn a_listener_that_is_only_bound_refuses() {
     watchdog(LIMIT, || {
         let user = User::new(&device);
         let world = World::new(&user);
-        let bind = common::user::bind(world.listener, "10.1.2.3:0");
+        let bind = users::user::bind(world.listener, "10.1.2.3:0");
         assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_SUCCESS);
         assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_ADDRESS_ALREADY_ASSOCIATED);
         let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();

@@ -1,15 +1,13 @@
 //! Connections, data and notifications through the protocol.
 
-mod common;
-
 use std::{thread, time::Duration};
 
-use common::{
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use simkernel::{boot, watchdog};
+use users::{
     User, start,
     user::{handle, work},
 };
-use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
-use simkernel::{boot, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -1,7 +1,5 @@
 //! A process that ends in mid traffic, with rings and with second files, and handles of others.
 
-mod common;
-
 use std::{
     sync::{
         Barrier,
@@ -11,16 +9,16 @@ use std::{
     time::Duration,
 };
 
-use common::{
+use nd_rings::user::CompletionRing;
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use ndk_provider::ObjectCounts;
+use simkernel::{boot, watchdog};
+use users::{
     User, World,
     rings::{Ringed, connect, push},
     start,
     user::{Answer, Memory, handle, work},
 };
-use nd_rings::user::CompletionRing;
-use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
-use ndk_provider::ObjectCounts;
-use simkernel::{boot, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

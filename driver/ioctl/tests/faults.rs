@@ -1,21 +1,19 @@
 //! Memory that can't be had, at each place in turn, and threads that get in each other's way.
 
-mod common;
-
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
-use common::{
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use simkernel::{boot, watchdog};
+use users::{
     User, World,
     rings::{Ringed, push},
     start,
     user::{Answer, bind, handle, work},
 };
-use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
-use simkernel::{boot, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(120);
 

@@ -1,21 +1,19 @@
 //! Rings whose user breaks the rules: that queue ends, with what was posted before reported, and nothing else does.
 
-mod common;
-
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-use common::{
+use nd_rings::Memory as _;
+use ndk_abi::{ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::*};
+use simkernel::{boot, watchdog};
+use users::{
     User, World,
     rings::{Ringed, connect, push},
     start,
     user::{handle, work},
 };
-use nd_rings::Memory as _;
-use ndk_abi::{ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::*};
-use simkernel::{boot, watchdog};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -1,13 +1,11 @@
 //! How much one file can take, and random damage to valid inputs.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{User, World, start, user::handle};
 use ndk_abi::{describe::ZeroInit, nd_ioctl::*, softndk_ioctl::*, status::*};
 use ndk_provider::ObjectCounts;
 use simkernel::{boot, watchdog};
+use users::{User, World, start, user::handle};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -38,7 +36,7 @@ fn one_file_can_not_take_everything() {
         for _ in 1..8 {
             user.adapter();
         }
-        let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: common::host::ADAPTER_ID, ..ZeroInit::ZERO };
+        let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: users::host::ADAPTER_ID, ..ZeroInit::ZERO };
         let one_more = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, &open);
         assert_eq!(one_more.map(|_| ()), Err(STATUS_INSUFFICIENT_RESOURCES));
     });

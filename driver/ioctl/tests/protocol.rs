@@ -1,13 +1,5 @@
 //! What the protocol says of all codes, or of many.
 
-mod common;
-
-use common::{
-    User, World,
-    host::{ADAPTER_ID, PROCESSORS},
-    start,
-    user::{Answer, bind, handle, inet, registration, work},
-};
 use ndk_abi::{
     describe::{NUMBERS, ZeroInit},
     nd_ioctl::*,
@@ -17,6 +9,12 @@ use ndk_abi::{
     wdm::GROUP_AFFINITY,
 };
 use simkernel::boot;
+use users::{
+    User, World,
+    host::{ADAPTER_ID, PROCESSORS},
+    start,
+    user::{Answer, bind, handle, inet, registration, work},
+};
 use zerocopy::IntoBytes;
 
 /// All control codes that there are, by name.

@@ -1,15 +1,13 @@
 //! What a user can send wrong: the documented status, and nothing changes. The simulated kernel's ledger, checked at the
 //! end of each session, says whether anything leaked.
 
-mod common;
-
-use common::{
-    User, World, start,
-    user::{bind, handle, inet, registration, work},
-};
 use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
 use ndk_provider::ObjectCounts;
 use simkernel::boot;
+use users::{
+    User, World, start,
+    user::{bind, handle, inet, registration, work},
+};
 use zerocopy::IntoBytes;
 
 fn counts(user: &User<'_>) -> (ObjectCounts, usize) {

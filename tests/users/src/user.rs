@@ -22,7 +22,7 @@ use ndk_abi::{
 use simkernel::Pages;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::host::{ADAPTER_ID, Shared, TestHost, TestRequest};
+use crate::host::{ADAPTER_ID, Shared, TestHost, TestRequest};
 
 /// The process of a user, unless it is another.
 const PROCESS: u64 = 0x1d0;
@@ -30,108 +30,108 @@ const PROCESS: u64 = 0x1d0;
 /// Longer than anything takes.
 const LIMIT: Duration = Duration::from_secs(10);
 
-pub(crate) struct User<'a> {
-    pub(crate) file: Arc<File<TestHost>>,
+pub struct User<'a> {
+    pub file: Arc<File<TestHost>>,
     /// Requests until its process is killed.
     lives: AtomicU32,
-    pub(crate) device: &'a Device<TestHost>,
+    pub device: &'a Device<TestHost>,
 }
 
 /// A request that was sent.
-pub(crate) struct Answer {
-    pub(crate) returned: NTSTATUS,
-    pub(crate) shared: Arc<Shared>,
+pub struct Answer {
+    pub returned: NTSTATUS,
+    pub shared: Arc<Shared>,
 }
 
 impl Answer {
     /// Its end, which must come.
-    pub(crate) fn wait(&self) -> NTSTATUS {
+    pub fn wait(&self) -> NTSTATUS {
         let (status, ..) = self.shared.wait(LIMIT).expect("the request never ended");
         assert!(self.returned == STATUS_PENDING || self.returned == status, "{} then {status}", self.returned);
         assert_eq!(self.returned == STATUS_PENDING, self.shared.was_marked_pending());
         status
     }
 
-    pub(crate) fn output(&self) -> Vec<u8> {
+    pub fn output(&self) -> Vec<u8> {
         self.wait();
         self.shared.result().unwrap().2
     }
 
-    pub(crate) fn is_pending(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         self.shared.result().is_none()
     }
 }
 
 /// A registered buffer of the user.
-pub(crate) struct Memory {
-    pub(crate) pages: Pages,
-    pub(crate) mr: u64,
-    pub(crate) tokens: SOFTNDK_MR_TOKENS,
+pub struct Memory {
+    pub pages: Pages,
+    pub mr: u64,
+    pub tokens: SOFTNDK_MR_TOKENS,
 }
 
 impl Memory {
-    pub(crate) fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         self.pages.address(0).addr().get() as u64
     }
 
-    pub(crate) fn sge(&self, offset: u64, length: u32) -> SOFTNDK_SGE {
+    pub fn sge(&self, offset: u64, length: u32) -> SOFTNDK_SGE {
         SOFTNDK_SGE { Address: self.address() + offset, Length: length, Token: self.tokens.LocalToken }
     }
 }
 
-pub(crate) fn handle(handle: u64) -> ND_HANDLE {
+pub fn handle(handle: u64) -> ND_HANDLE {
     ND_HANDLE { Version: ND_IOCTL_VERSION, Reserved: 0, Handle: handle }
 }
 
-pub(crate) fn inet(address: &str) -> SOCKADDR_INET {
+pub fn inet(address: &str) -> SOCKADDR_INET {
     SOCKADDR_INET::new(address.parse::<SocketAddr>().unwrap())
 }
 
 impl<'a> User<'a> {
     /// A file with the provider not initialised.
-    pub(crate) fn stranger(device: &'a Device<TestHost>) -> Self {
+    pub fn stranger(device: &'a Device<TestHost>) -> Self {
         Self::of_process(device, PROCESS)
     }
 
     /// The same, of a process that is named.
-    pub(crate) fn of_process(device: &'a Device<TestHost>, process: u64) -> Self {
+    pub fn of_process(device: &'a Device<TestHost>, process: u64) -> Self {
         Self { file: Arc::new(device.open(process).unwrap()), lives: AtomicU32::new(i32::MAX.cast_unsigned()), device }
     }
 
-    pub(crate) fn new(device: &'a Device<TestHost>) -> Self {
+    pub fn new(device: &'a Device<TestHost>) -> Self {
         let user = Self::stranger(device);
         assert_eq!(user.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_SUCCESS);
         user
     }
 
     /// Its process is killed before the request after `requests` more.
-    pub(crate) fn dies_after(&self, requests: u32) {
+    pub fn dies_after(&self, requests: u32) {
         self.lives.store(requests, Ordering::Relaxed);
     }
 
     /// Whether it was not killed yet.
-    pub(crate) fn lives(&self) -> bool {
+    pub fn lives(&self) -> bool {
         self.lives.load(Ordering::Relaxed) <= i32::MAX.cast_unsigned()
     }
 
     /// What names its context.
-    pub(crate) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         self.ask::<_, SOFTNDK_FILE_ID>(IOCTL_SOFTNDK_FILE_ID, &handle(0)).unwrap().Id
     }
 
     /// A second file of the same context.
-    pub(crate) fn attached(&self) -> Self {
+    pub fn attached(&self) -> Self {
         let second = Self::stranger(self.device);
         assert_eq!(second.call(IOCTL_SOFTNDK_ATTACH, &handle(self.id())), STATUS_SUCCESS);
         second
     }
 
-    pub(crate) fn send_bytes(&self, code: u32, input: &[u8], output: usize) -> Answer {
+    pub fn send_bytes(&self, code: u32, input: &[u8], output: usize) -> Answer {
         let shared = Arc::new(Shared::default());
         self.send_shared(code, input, output, shared)
     }
 
-    pub(crate) fn send_shared(&self, code: u32, input: &[u8], output: usize, shared: Arc<Shared>) -> Answer {
+    pub fn send_shared(&self, code: u32, input: &[u8], output: usize, shared: Arc<Shared>) -> Answer {
         if self.lives.fetch_sub(1, Ordering::Relaxed) == 0 {
             self.file.cleanup(&simkernel::passive());
         }
@@ -140,17 +140,17 @@ impl<'a> User<'a> {
         Answer { returned, shared }
     }
 
-    pub(crate) fn send<T: IntoBytes + Immutable>(&self, code: u32, input: &T) -> Answer {
+    pub fn send<T: IntoBytes + Immutable>(&self, code: u32, input: &T) -> Answer {
         self.send_bytes(code, input.as_bytes(), 0)
     }
 
     /// Sends and waits: the status.
-    pub(crate) fn call<T: IntoBytes + Immutable>(&self, code: u32, input: &T) -> NTSTATUS {
+    pub fn call<T: IntoBytes + Immutable>(&self, code: u32, input: &T) -> NTSTATUS {
         self.send(code, input).wait()
     }
 
     /// Sends and waits: the output.
-    pub(crate) fn ask<T: IntoBytes + Immutable, R: FromBytes>(&self, code: u32, input: &T) -> Result<R, NTSTATUS> {
+    pub fn ask<T: IntoBytes + Immutable, R: FromBytes>(&self, code: u32, input: &T) -> Result<R, NTSTATUS> {
         let answer = self.send_bytes(code, input.as_bytes(), size_of::<R>());
         match answer.wait() {
             STATUS_SUCCESS => Ok(R::read_from_bytes(&answer.output()).expect("an output of the right size")),
@@ -158,21 +158,21 @@ impl<'a> User<'a> {
         }
     }
 
-    pub(crate) fn adapter(&self) -> u64 {
+    pub fn adapter(&self) -> u64 {
         let input = ND_OPEN_ADAPTER { Version: 1, AdapterId: ADAPTER_ID, ..ND_OPEN_ADAPTER::ZERO };
         self.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, &input).unwrap().Handle
     }
 
-    pub(crate) fn create(&self, code: u32, parent: u64) -> u64 {
+    pub fn create(&self, code: u32, parent: u64) -> u64 {
         self.ask(code, &handle(parent)).unwrap()
     }
 
-    pub(crate) fn cq(&self, adapter: u64, depth: u32) -> u64 {
+    pub fn cq(&self, adapter: u64, depth: u32) -> u64 {
         let input = ND_CREATE_CQ { Version: 1, QueueDepth: depth, AdapterHandle: adapter, ..ND_CREATE_CQ::ZERO };
         self.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_CQ_CREATE, &input).unwrap().Handle
     }
 
-    pub(crate) fn srq(&self, pd: u64, depth: u32, threshold: u32) -> u64 {
+    pub fn srq(&self, pd: u64, depth: u32, threshold: u32) -> u64 {
         let input = ND_CREATE_SRQ {
             Version: 1,
             QueueDepth: depth,
@@ -185,7 +185,7 @@ impl<'a> User<'a> {
         self.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_SRQ_CREATE, &input).unwrap().Handle
     }
 
-    pub(crate) fn qp_header(&self, pd: u64, cq: u64) -> ND_CREATE_QP_HDR {
+    pub fn qp_header(&self, pd: u64, cq: u64) -> ND_CREATE_QP_HDR {
         ND_CREATE_QP_HDR {
             Version: 1,
             CbMaxInlineData: 256,
@@ -198,18 +198,18 @@ impl<'a> User<'a> {
         }
     }
 
-    pub(crate) fn qp(&self, pd: u64, cq: u64) -> u64 {
+    pub fn qp(&self, pd: u64, cq: u64) -> u64 {
         let input = ND_CREATE_QP { Header: self.qp_header(pd, cq), ReceiveQueueDepth: 32, MaxReceiveRequestSge: 4 };
         self.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_QP_CREATE, &input).unwrap().Handle
     }
 
-    pub(crate) fn qp_with_srq(&self, pd: u64, cq: u64, srq: u64) -> u64 {
+    pub fn qp_with_srq(&self, pd: u64, cq: u64, srq: u64) -> u64 {
         let input = ND_CREATE_QP_WITH_SRQ { Header: self.qp_header(pd, cq), SrqHandle: srq };
         self.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_QP_CREATE_WITH_SRQ, &input).unwrap().Handle
     }
 
     /// New memory, registered for everything.
-    pub(crate) fn memory(&self, pd: u64, pages: usize) -> Memory {
+    pub fn memory(&self, pd: u64, pages: usize) -> Memory {
         let pages = self.device.host().map(pages);
         let mr = self.create(IOCTL_ND_MR_CREATE, pd);
         let flags = ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_READ | ND_MR_FLAG_ALLOW_REMOTE_WRITE;
@@ -217,14 +217,14 @@ impl<'a> User<'a> {
         Memory { pages, mr, tokens }
     }
 
-    pub(crate) fn post(&self, post: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> NTSTATUS {
+    pub fn post(&self, post: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> NTSTATUS {
         let mut input = post.as_bytes().to_vec();
         input.extend_from_slice(sges.as_bytes());
         input.extend_from_slice(inline);
         self.send_bytes(IOCTL_SOFTNDK_POST, &input, 0).wait()
     }
 
-    pub(crate) fn poll(&self, cq: u64, max: usize) -> Vec<SOFTNDK_RESULT> {
+    pub fn poll(&self, cq: u64, max: usize) -> Vec<SOFTNDK_RESULT> {
         let input = SOFTNDK_POLL { Version: 1, MaxResults: max as u32, CqHandle: cq };
         let answer = self.send_bytes(IOCTL_SOFTNDK_POLL, input.as_bytes(), max * size_of::<SOFTNDK_RESULT>());
         assert_eq!(answer.wait(), STATUS_SUCCESS);
@@ -236,7 +236,7 @@ impl<'a> User<'a> {
     }
 
     /// Polls until `count` completions have come.
-    pub(crate) fn completions(&self, cq: u64, count: usize) -> Vec<SOFTNDK_RESULT> {
+    pub fn completions(&self, cq: u64, count: usize) -> Vec<SOFTNDK_RESULT> {
         let mut all = Vec::new();
         let deadline = std::time::Instant::now() + LIMIT;
         while all.len() < count {
@@ -247,12 +247,12 @@ impl<'a> User<'a> {
         all
     }
 
-    pub(crate) fn notify(&self, cq: u64, kind: u32) -> Answer {
+    pub fn notify(&self, cq: u64, kind: u32) -> Answer {
         self.send(IOCTL_ND_CQ_NOTIFY, &ND_CQ_NOTIFY { Version: 1, Type: kind, CqHandle: cq })
     }
 
     /// A listener at an address with a port of the provider's choice: the handle and the address.
-    pub(crate) fn listener(&self, adapter: u64, address: &str, backlog: u32) -> (u64, SOCKADDR_INET) {
+    pub fn listener(&self, adapter: u64, address: &str, backlog: u32) -> (u64, SOCKADDR_INET) {
         let listener = self.create(IOCTL_ND_LISTENER_CREATE, adapter);
         assert_eq!(self.call(IOCTL_ND_LISTENER_BIND, &bind(listener, address)), STATUS_SUCCESS);
         let listen = ND_LISTEN { Version: 1, Backlog: backlog, ListenerHandle: listener };
@@ -260,13 +260,13 @@ impl<'a> User<'a> {
         (listener, self.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(listener)).unwrap())
     }
 
-    pub(crate) fn get_request(&self, listener: u64, connector: u64) -> Answer {
+    pub fn get_request(&self, listener: u64, connector: u64) -> Answer {
         let input =
             ND_GET_CONNECTION_REQUEST { Version: 1, Reserved: 0, ListenerHandle: listener, ConnectorHandle: connector };
         self.send(IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST, &input)
     }
 
-    pub(crate) fn connect(&self, connector: u64, qp: u64, to: SOCKADDR_INET, data: &[u8]) -> Answer {
+    pub fn connect(&self, connector: u64, qp: u64, to: SOCKADDR_INET, data: &[u8]) -> Answer {
         let input = ND_CONNECT {
             Version: 1,
             ReadLimits: ND_READ_LIMITS { Inbound: 4, Outbound: 4 },
@@ -280,7 +280,7 @@ impl<'a> User<'a> {
         self.send_bytes(IOCTL_ND_CONNECTOR_CONNECT, &[input.as_bytes(), data].concat(), 0)
     }
 
-    pub(crate) fn accept(&self, connector: u64, qp: u64, data: &[u8]) -> Answer {
+    pub fn accept(&self, connector: u64, qp: u64, data: &[u8]) -> Answer {
         let input = ND_ACCEPT {
             Version: 1,
             ReadLimits: ND_READ_LIMITS { Inbound: 2, Outbound: 2 },
@@ -303,11 +303,11 @@ impl Drop for User<'_> {
     }
 }
 
-pub(crate) fn bind(object: u64, address: &str) -> ND_BIND {
+pub fn bind(object: u64, address: &str) -> ND_BIND {
     ND_BIND { Version: 1, Handle: object, Address: inet(address), ..ND_BIND::ZERO }
 }
 
-pub(crate) fn registration(mr: u64, pages: &Pages, flags: u32) -> ND_MR_REGISTER {
+pub fn registration(mr: u64, pages: &Pages, flags: u32) -> ND_MR_REGISTER {
     let address = pages.address(0).addr().get() as u64;
     ND_MR_REGISTER {
         Header: ND_MR_REGISTER_HDR {
@@ -321,7 +321,7 @@ pub(crate) fn registration(mr: u64, pages: &Pages, flags: u32) -> ND_MR_REGISTER
     }
 }
 
-pub(crate) fn work(operation: NDK_OPERATION_TYPE, qp: u64, context: u64) -> SOFTNDK_POST {
+pub fn work(operation: NDK_OPERATION_TYPE, qp: u64, context: u64) -> SOFTNDK_POST {
     SOFTNDK_POST {
         Version: 1,
         Operation: operation.0 as u32,

@@ -13,16 +13,16 @@ use ndk_abi::{
 use simkernel::Pages;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::{User, World, user::handle};
+use crate::{User, World, user::handle};
 
 /// Entries of each queue.
-pub(crate) const DEPTH: u32 = 16;
+pub const DEPTH: u32 = 16;
 /// SGEs of a request, and bytes of inline data.
 const SGES: u32 = 4;
 
 /// The memory of a ring.
-pub(crate) struct Ring {
-    pub(crate) pages: Pages,
+pub struct Ring {
+    pub pages: Pages,
     geometry: Geometry,
 }
 
@@ -47,7 +47,7 @@ impl Ring {
     }
 
     /// The end that the user writes.
-    pub(crate) fn writer(&self) -> Writer<Mapped> {
+    pub fn writer(&self) -> Writer<Mapped> {
         Writer::new(self.start())
     }
 
@@ -66,13 +66,13 @@ impl Ring {
 }
 
 /// A CQ, an SRQ, a queue pair and one with the SRQ, all with rings.
-pub(crate) struct Ringed {
-    pub(crate) cq: u64,
-    pub(crate) srq: u64,
-    pub(crate) qp: u64,
-    pub(crate) srq_qp: u64,
+pub struct Ringed {
+    pub cq: u64,
+    pub srq: u64,
+    pub qp: u64,
+    pub srq_qp: u64,
     /// Completions; receives of the SRQ; initiator requests and receives; initiator requests.
-    pub(crate) rings: [Ring; 5],
+    pub rings: [Ring; 5],
 }
 
 /// Creates an object with rings: its handle.
@@ -89,7 +89,7 @@ fn create<T: IntoBytes + Immutable>(user: &User<'_>, code: u32, input: &T, rings
 }
 
 impl Ringed {
-    pub(crate) fn new(user: &User<'_>, world: &World) -> Result<Self, NTSTATUS> {
+    pub fn new(user: &User<'_>, world: &World) -> Result<Self, NTSTATUS> {
         let completions = Ring::new(user, SOFTNDK_RING_COMPLETIONS, size_of::<SOFTNDK_COMPLETION>() as u32);
         let [shared, receives] =
             [0; 2].map(|_| Ring::new(user, SOFTNDK_RING_RECEIVE, request_entry_size(SGES, 0).unwrap()));
@@ -132,18 +132,18 @@ impl Ringed {
     }
 
     /// The user's end of the ring of completions.
-    pub(crate) fn completions(&self) -> CompletionRing {
+    pub fn completions(&self) -> CompletionRing {
         CompletionRing::new(self.rings[0].start())
     }
 
     /// The rings of the queue pair that the user writes: initiator requests, receives.
-    pub(crate) fn writers(&self) -> [Writer<Mapped>; 2] {
+    pub fn writers(&self) -> [Writer<Mapped>; 2] {
         [self.rings[2].writer(), self.rings[3].writer()]
     }
 }
 
 /// Puts a request into a ring; false: there is no room.
-pub(crate) fn push(ring: &mut Writer<Mapped>, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE]) -> bool {
+pub fn push(ring: &mut Writer<Mapped>, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE]) -> bool {
     let words = |bytes: &[u8]| -> Vec<u64> {
         bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     };
@@ -151,7 +151,7 @@ pub(crate) fn push(ring: &mut Writer<Mapped>, head: &SOFTNDK_POST, sges: &[SOFTN
 }
 
 /// Connects `active`, a connector and a queue pair of one user, to those of another, who listens.
-pub(crate) fn connect(from: &User<'_>, active: [u64; 2], to: &User<'_>, passive: [u64; 2], listener: u64) {
+pub fn connect(from: &User<'_>, active: [u64; 2], to: &User<'_>, passive: [u64; 2], listener: u64) {
     let address: SOCKADDR_INET = to.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(listener)).unwrap();
     let requested = to.get_request(listener, passive[0]);
     let connected = from.connect(active[0], active[1], address, b"");

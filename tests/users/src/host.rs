@@ -24,17 +24,17 @@ use ndk_provider::Provider;
 use platform::{PASSIVE_LEVEL, Passive, Platform as _};
 use simkernel::{Mdl, Pages, SimKernel};
 
-pub(crate) const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
-pub(crate) const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+pub const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
+pub const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// Those of group 0.
-pub(crate) const PROCESSORS: u64 = 0xff;
+pub const PROCESSORS: u64 = 0xff;
 
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) struct TestHost {
+pub struct TestHost {
     provider: Provider<SimKernel>,
     /// The memory of the user's process.
     pages: Mutex<Vec<Pages>>,
@@ -44,7 +44,7 @@ pub(crate) struct TestHost {
 }
 
 /// A device with the real provider behind it.
-pub(crate) fn start() -> Device<TestHost> {
+pub fn start() -> Device<TestHost> {
     let provider = Provider::new(&ADDRESSES).unwrap();
     let host = TestHost { provider, pages: Mutex::default(), pinned: Arc::default(), files: Mutex::default() };
     Device::new(host).unwrap_or_else(|_| panic!("out of memory"))
@@ -52,26 +52,26 @@ pub(crate) fn start() -> Device<TestHost> {
 
 impl TestHost {
     /// New memory of the user's process.
-    pub(crate) fn map(&self, pages: usize) -> Pages {
+    pub fn map(&self, pages: usize) -> Pages {
         let pages = Pages::new(pages);
         locked(&self.pages).push(pages.clone());
         pages
     }
 
     /// A handle of a file.
-    pub(crate) fn handle(&self, file: &Arc<File<Self>>) -> u64 {
+    pub fn handle(&self, file: &Arc<File<Self>>) -> u64 {
         let mut files = locked(&self.files);
         let handle = 4 * (files.len() as u64 + 1);
         files.insert(handle, Arc::downgrade(file));
         handle
     }
 
-    pub(crate) fn provider(&self) -> &Provider<SimKernel> {
+    pub fn provider(&self) -> &Provider<SimKernel> {
         &self.provider
     }
 
     /// Ranges that are locked now.
-    pub(crate) fn pinned(&self) -> usize {
+    pub fn pinned(&self) -> usize {
         self.pinned.load(Ordering::SeqCst)
     }
 }
@@ -148,7 +148,7 @@ unsafe impl Host for TestHost {
     }
 }
 
-pub(crate) struct Locked {
+pub struct Locked {
     mdl: Mdl,
     /// Of a registered region, which may be big.
     plain: bool,
@@ -174,7 +174,7 @@ impl Drop for Locked {
 
 /// What the user's side and the kernel's side of a request share.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub struct Shared {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -194,7 +194,7 @@ static ORDER: AtomicUsize = AtomicUsize::new(0);
 
 impl Shared {
     /// CancelIoEx.
-    pub(crate) fn cancel(&self, file: &File<TestHost>) {
+    pub fn cancel(&self, file: &File<TestHost>) {
         let mut state = locked(&self.state);
         state.cancelled = true;
         let routine = state.routine.take();
@@ -205,36 +205,36 @@ impl Shared {
     }
 
     /// The cancel routine of the I/O manager begins, but does not get on: gives what it will call `cancel` with.
-    pub(crate) fn begin_cancel(&self) -> Option<u64> {
+    pub fn begin_cancel(&self) -> Option<u64> {
         let mut state = locked(&self.state);
         state.cancelled = true;
         state.routine.take()
     }
 
-    pub(crate) fn cancel_before_it_is_sent(&self) {
+    pub fn cancel_before_it_is_sent(&self) {
         locked(&self.state).cancelled = true;
     }
 
-    pub(crate) fn result(&self) -> Option<(NTSTATUS, usize, Vec<u8>)> {
+    pub fn result(&self) -> Option<(NTSTATUS, usize, Vec<u8>)> {
         locked(&self.state).result.clone()
     }
 
-    pub(crate) fn order(&self) -> usize {
+    pub fn order(&self) -> usize {
         locked(&self.state).order
     }
 
-    pub(crate) fn was_marked_pending(&self) -> bool {
+    pub fn was_marked_pending(&self) -> bool {
         locked(&self.state).marked_pending
     }
 
-    pub(crate) fn wait(&self, limit: Duration) -> Option<(NTSTATUS, usize, Vec<u8>)> {
+    pub fn wait(&self, limit: Duration) -> Option<(NTSTATUS, usize, Vec<u8>)> {
         let state = locked(&self.state);
         let waited = self.changed.wait_timeout_while(state, limit, |state| state.result.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.result.clone()
     }
 }
 
-pub(crate) struct TestRequest {
+pub struct TestRequest {
     code: u32,
     input: usize,
     output: usize,
@@ -245,7 +245,7 @@ pub(crate) struct TestRequest {
 }
 
 impl TestRequest {
-    pub(crate) fn new(code: u32, input: &[u8], output: usize, shared: Arc<Shared>) -> Self {
+    pub fn new(code: u32, input: &[u8], output: usize, shared: Arc<Shared>) -> Self {
         let mut buffer = input.to_vec();
         buffer.resize(input.len().max(output), 0);
         Self { code, input: input.len(), output, buffer, shared, completed: false }

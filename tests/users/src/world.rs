@@ -9,36 +9,36 @@ use ndk_abi::{
 };
 use zerocopy::{Immutable, IntoBytes};
 
-use super::{
+use crate::{
     User,
     host::ADAPTER_ID,
     user::{bind, handle, inet, registration, work},
 };
 
-pub(crate) struct World {
-    pub(crate) adapter: u64,
-    pub(crate) pd: u64,
-    pub(crate) cq: u64,
-    pub(crate) mr: u64,
-    pub(crate) mw: u64,
-    pub(crate) srq: u64,
-    pub(crate) qp: u64,
-    pub(crate) connector: u64,
-    pub(crate) listener: u64,
-    pub(crate) pages: simkernel::Pages,
+pub struct World {
+    pub adapter: u64,
+    pub pd: u64,
+    pub cq: u64,
+    pub mr: u64,
+    pub mw: u64,
+    pub srq: u64,
+    pub qp: u64,
+    pub connector: u64,
+    pub listener: u64,
+    pub pages: simkernel::Pages,
 }
 
 /// A code, an input that is valid as far as it goes, where in it the handles are, and the size of the output.
 #[derive(Clone)]
-pub(crate) struct Case {
-    pub(crate) code: u32,
-    pub(crate) input: Vec<u8>,
-    pub(crate) handles: &'static [usize],
-    pub(crate) output: usize,
+pub struct Case {
+    pub code: u32,
+    pub input: Vec<u8>,
+    pub handles: &'static [usize],
+    pub output: usize,
 }
 
 impl World {
-    pub(crate) fn new(user: &User<'_>) -> Self {
+    pub fn new(user: &User<'_>) -> Self {
         let adapter = user.adapter();
         let pd = user.create(IOCTL_ND_PD_CREATE, adapter);
         let cq = user.cq(adapter, 8);
@@ -57,7 +57,7 @@ impl World {
     }
 
     /// One that listens, for requests that pend.
-    pub(crate) fn listening(user: &User<'_>) -> Self {
+    pub fn listening(user: &User<'_>) -> Self {
         let world = Self::new(user);
         assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind(world.listener, "10.1.2.3:0")), STATUS_SUCCESS);
         let listen = ND_LISTEN { Version: 1, Backlog: 2, ListenerHandle: world.listener };
@@ -65,12 +65,12 @@ impl World {
         world
     }
 
-    pub(crate) fn handles(&self) -> [u64; 9] {
+    pub fn handles(&self) -> [u64; 9] {
         [self.adapter, self.pd, self.cq, self.mr, self.mw, self.srq, self.qp, self.connector, self.listener]
     }
 
     /// All codes that take a handle, with handles of this world. Those that free come last.
-    pub(crate) fn cases(&self, user: &User<'_>) -> Vec<Case> {
+    pub fn cases(&self, user: &User<'_>) -> Vec<Case> {
         let one = |code, object: u64, output| case(code, &handle(object), &[8], output);
         let create_cq = ND_CREATE_CQ { Version: 1, QueueDepth: 4, AdapterHandle: self.adapter, ..ZeroInit::ZERO };
         let create_srq =
@@ -177,7 +177,7 @@ impl World {
     }
 
     /// Those that are not like the others: for fresh files, for objects of several types, for all of the driver.
-    pub(crate) fn other_cases(&self, user: &User<'_>) -> Vec<Case> {
+    pub fn other_cases(&self, user: &User<'_>) -> Vec<Case> {
         let diagnostics = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
         let smb_direct = SOFTNDK_TEST_SMB_DIRECT { Version: 1, Scenario: 0 };
         let plant = SOFTNDK_TEST_PLANT { Version: 1, Kind: SOFTNDK_TEST_PLANT_LEAK_POOL };
@@ -192,7 +192,7 @@ impl World {
     }
 
     /// The codes that take none.
-    pub(crate) fn provider_cases() -> Vec<Case> {
+    pub fn provider_cases() -> Vec<Case> {
         let resolve = ND_RESOLVE_ADDRESS { Version: 1, Reserved: 0, Address: inet("10.1.2.3:0") };
         let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: ADAPTER_ID, ..ZeroInit::ZERO };
         vec![
