@@ -59,7 +59,7 @@ impl<H: Host> Device<H> {
         Ok(Self { shared })
     }
 
-    /// A new open of the device (IRP_MJ_CREATE), by the process with this number, which alone may send requests to it. Numbers
+    /// A new open of the device (IRP_MJ_CREATE), by the process with this number, the only one whose requests it serves. Numbers
     /// may be used again when all files of their process are cleaned up. IRQL PASSIVE.
     pub fn open(&self, process: u64) -> Result<File<H>, NTSTATUS> {
         File::new(self.shared.clone(), process).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)

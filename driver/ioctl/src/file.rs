@@ -5,7 +5,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS,
+};
 use platform::{Arc, Event, OutOfMemory, Passive, SpinLock};
 
 use crate::decode::{Failure, Reply};
@@ -71,9 +73,15 @@ impl<H: Host> File<H> {
         Ok(file)
     }
 
-    /// Serves a request: completes it or pends it. Returns what the dispatch routine has to return: the status the
-    /// request was completed with, or STATUS_PENDING.
-    pub fn dispatch(&self, request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
+    /// Serves a request of the process with number `process`: completes it or pends it. Returns what the dispatch routine has to
+    /// return: the status the request was completed with, or STATUS_PENDING.
+    ///
+    /// Handles of files can be inherited and duplicated. Of another process than the one that opened the file each request is
+    /// STATUS_INVALID_DEVICE_REQUEST: the addresses in it mean other memory.
+    pub fn dispatch(&self, request: H::Request, process: u64, passive: &Passive<'_>) -> NTSTATUS {
+        if process != self.opened.process {
+            return request.complete(STATUS_INVALID_DEVICE_REQUEST, 0);
+        }
         dispatch::dispatch(&self.opened, request, passive)
     }
 

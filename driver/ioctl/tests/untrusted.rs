@@ -120,6 +120,36 @@ fn same_kind(world: &World, one: u64, other: u64) -> bool {
     position(one) == position(other)
 }
 
+/// A handle of the file that another process has got, by inheritance or as a duplicate.
+#[test]
+fn a_file_serves_only_its_process() {
+    const STRANGER: u64 = 0x666;
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::listening(&user);
+    // Its own context does not help the stranger either.
+    let other = User::new_of_process(&device, STRANGER);
+    let waiting = user.notify(world.cq, ND_CQ_NOTIFY_ANY);
+    let before = counts(&user);
+    let cases = world.cases(&user).into_iter().chain(World::provider_cases()).chain(world.other_cases(&user));
+    for case in cases {
+        let answer = user.send_from(STRANGER, case.code, &case.input, case.output);
+        assert_eq!(answer.wait(), STATUS_INVALID_DEVICE_REQUEST, "{:#x}", case.code);
+        assert!(answer.output().is_empty());
+    }
+    assert!(waiting.is_pending());
+    assert_eq!(counts(&user), before);
+    // The same requests, of the process that opened the file.
+    for case in world.cases(&user).iter().rev().take(9).rev() {
+        assert_eq!(user.send_bytes(case.code, &case.input, 0).wait(), STATUS_SUCCESS, "{:#x}", case.code);
+    }
+    // A file that the stranger opened gets nothing by the name of the context.
+    let fresh = User::of_process(&device, STRANGER);
+    assert_eq!(fresh.call(IOCTL_SOFTNDK_ATTACH, &handle(user.id())), STATUS_INVALID_HANDLE);
+    drop(other);
+}
+
 #[test]
 fn codes_for_others_are_refused() {
     let _session = boot();

@@ -94,7 +94,7 @@ impl Transport for Simulated {
     }
 
     fn open(&self) -> Result<Box<dyn transport::File>, NTSTATUS> {
-        let file = Arc::new(self.device.open(std::process::id().into())?);
+        let file = Arc::new(self.device.open(process())?);
         let mut handles = self.device.host().handles();
         let handle = handles.last_key_value().map_or(0, |(last, _)| *last) + 4;
         handles.insert(handle, Arc::downgrade(&file));
@@ -125,6 +125,11 @@ struct SimHost {
 
 /// The handles of the process, which has open files only.
 type Handles = BTreeMap<u64, Weak<nd_ioctl::File<SimHost>>>;
+
+/// The number of this process.
+fn process() -> u64 {
+    std::process::id().into()
+}
 
 impl SimHost {
     fn handles(&self) -> MutexGuard<'_, Handles> {
@@ -276,7 +281,7 @@ impl transport::File for SimFile {
         let file = self.file.clone();
         let dispatched = call.clone();
         thread::spawn(move || {
-            let status = file.dispatch(request, &simkernel::passive());
+            let status = file.dispatch(request, process(), &simkernel::passive());
             // Before the caller goes on, as it may look for what is left of the file.
             drop(file);
             dispatched.dispatched(status);

@@ -32,6 +32,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 pub struct User<'a> {
     pub file: Arc<File<TestHost>>,
+    /// The process that sends its requests.
+    pub process: u64,
     /// Requests until its process is killed.
     lives: AtomicU32,
     pub device: &'a Device<TestHost>,
@@ -95,11 +97,17 @@ impl<'a> User<'a> {
 
     /// The same, of a process that is named.
     pub fn of_process(device: &'a Device<TestHost>, process: u64) -> Self {
-        Self { file: Arc::new(device.open(process).unwrap()), lives: AtomicU32::new(i32::MAX.cast_unsigned()), device }
+        let file = Arc::new(device.open(process).unwrap());
+        Self { file, process, lives: AtomicU32::new(i32::MAX.cast_unsigned()), device }
     }
 
     pub fn new(device: &'a Device<TestHost>) -> Self {
-        let user = Self::stranger(device);
+        Self::new_of_process(device, PROCESS)
+    }
+
+    /// The same, of a process that is named.
+    pub fn new_of_process(device: &'a Device<TestHost>, process: u64) -> Self {
+        let user = Self::of_process(device, process);
         assert_eq!(user.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_SUCCESS);
         user
     }
@@ -121,7 +129,7 @@ impl<'a> User<'a> {
 
     /// A second file of the same context.
     pub fn attached(&self) -> Self {
-        let second = Self::stranger(self.device);
+        let second = Self::of_process(self.device, self.process);
         assert_eq!(second.call(IOCTL_SOFTNDK_ATTACH, &handle(self.id())), STATUS_SUCCESS);
         second
     }
@@ -136,7 +144,15 @@ impl<'a> User<'a> {
             self.file.cleanup(&simkernel::passive());
         }
         let request = TestRequest::new(code, input, output, shared.clone());
-        let returned = self.file.dispatch(request, &simkernel::passive());
+        let returned = self.file.dispatch(request, self.process, &simkernel::passive());
+        Answer { returned, shared }
+    }
+
+    /// Another process sends it, which has a handle of the file.
+    pub fn send_from(&self, process: u64, code: u32, input: &[u8], output: usize) -> Answer {
+        let shared = Arc::new(Shared::default());
+        let request = TestRequest::new(code, input, output, shared.clone());
+        let returned = self.file.dispatch(request, process, &simkernel::passive());
         Answer { returned, shared }
     }
 
