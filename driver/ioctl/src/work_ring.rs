@@ -70,8 +70,9 @@ struct State<H: Host> {
     reader: Reader<Mapped>,
     /// Requests that were posted, and report even if they succeed. They come before what is given up here.
     outstanding: u32,
-    /// What the oldest request was refused with.
-    refused: Option<NTSTATUS>,
+    /// The oldest request, if it was looked at and is not to be posted, and what to report it with. It is not read again: its user
+    /// may have changed it.
+    refused: Option<(SOFTNDK_POST, NTSTATUS)>,
     /// See [`Served::broken`].
     broken: bool,
     /// Nothing is looked at any more.
@@ -205,11 +206,11 @@ impl<H: Host> WorkRing<H> {
             STATUS_SUCCESS => {}
             STATUS_NO_MORE_ENTRIES => return false,
             STATUS_CONNECTION_INVALID => {
-                state.refused = Some(STATUS_CANCELLED);
+                state.refused = Some((head, STATUS_CANCELLED));
                 self.end_locked(state);
             }
             refused => {
-                state.refused = Some(refused);
+                state.refused = Some((head, refused));
                 self.end_broken(state);
             }
         }
@@ -218,10 +219,15 @@ impl<H: Host> WorkRing<H> {
 
     /// Gives the oldest request up, after all that were posted before are reported; false: it stays.
     fn give_up_oldest(&self, state: &mut State<H>, give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool) -> bool {
-        let given_up = state.outstanding == 0 && give_up(&state.head(), state.refused.unwrap_or(STATUS_CANCELLED));
+        if state.outstanding > 0 {
+            return false;
+        }
+        let (head, status) = state.refused.take().unwrap_or_else(|| (state.head(), STATUS_CANCELLED));
+        let given_up = give_up(&head, status);
         if given_up {
-            state.refused = None;
             state.reader.advance(1);
+        } else {
+            state.refused = Some((head, status));
         }
         given_up
     }
