@@ -12,6 +12,8 @@
     clippy::arithmetic_side_effects
 )]
 
+#[cfg(all(feature = "changing-memory", not(loom)))]
+pub mod changing;
 #[cfg(not(loom))]
 mod mapped;
 mod ring;

@@ -149,6 +149,15 @@ impl Mapped {
     }
 }
 
+#[cfg(feature = "changing-memory")]
+use crate::changing::read;
+
+/// Reads a word of an entry.
+#[cfg(not(feature = "changing-memory"))]
+fn read(place: &AtomicU64) -> u64 {
+    place.load(Ordering::Relaxed)
+}
+
 /// 64-bit words in so many bytes.
 fn words_of(bytes: u32) -> usize {
     (bytes >> 3) as usize
@@ -178,7 +187,7 @@ impl Memory for Mapped {
     fn read(&self, slot: u32, first: usize, words: &mut [u64]) {
         for (distance, word) in words.iter_mut().enumerate() {
             let Some(place) = self.entry_word(slot, first.wrapping_add(distance)) else { break };
-            *word = place.load(Ordering::Relaxed);
+            *word = read(place);
         }
     }
 

@@ -58,7 +58,8 @@ pub(crate) fn build() -> Result<()> {
     check_imports(&dist)
 }
 
-/// Checks that a binary was built without the bugs of `driver/rdma/src/planted.rs`, which leave a mark.
+/// Checks that a binary was built without the bugs of `planted.rs` in `driver/rdma` and `driver/ioctl`, and without memory that
+/// changes once it is read (`driver/rings/src/changing.rs`), which leave a mark.
 fn check_without_bugs(binary: &Path) -> Result<()> {
     const MARK: &[u8] = b"SoftNDK with planted bugs";
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
