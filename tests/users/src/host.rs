@@ -6,10 +6,10 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ptr::NonNull,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nd_ioctl::{AdapterSource, Device, File, Host, Pinned, Request};
@@ -56,6 +56,11 @@ impl TestHost {
         let pages = Pages::new(pages);
         locked(&self.pages).push(pages.clone());
         pages
+    }
+
+    /// Unmaps it. What is locked of it stays, for the driver.
+    pub fn unmap(&self, pages: &Pages) {
+        locked(&self.pages).retain(|mapped| mapped.address(0) != pages.address(0));
     }
 
     /// A handle of a file.
@@ -174,13 +179,12 @@ impl Drop for Locked {
 
 /// What the user's side and the kernel's side of a request share.
 #[derive(Default)]
-pub struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
+pub struct Shared(Mutex<State>);
 
 #[derive(Default)]
 struct State {
+    /// The output buffer is one that cannot be written.
+    unwritable: bool,
     /// The identifier the cancel routine is to be called with, while there is a cancel routine.
     routine: Option<u64>,
     cancelled: bool,
@@ -195,7 +199,7 @@ static ORDER: AtomicUsize = AtomicUsize::new(0);
 impl Shared {
     /// CancelIoEx.
     pub fn cancel(&self, file: &File<TestHost>) {
-        let mut state = locked(&self.state);
+        let mut state = locked(&self.0);
         state.cancelled = true;
         let routine = state.routine.take();
         drop(state);
@@ -206,31 +210,38 @@ impl Shared {
 
     /// The cancel routine of the I/O manager begins, but does not get on: gives what it will call `cancel` with.
     pub fn begin_cancel(&self) -> Option<u64> {
-        let mut state = locked(&self.state);
+        let mut state = locked(&self.0);
         state.cancelled = true;
         state.routine.take()
     }
 
     pub fn cancel_before_it_is_sent(&self) {
-        locked(&self.state).cancelled = true;
+        locked(&self.0).cancelled = true;
+    }
+
+    /// The user's output buffer is freed before the request is completed.
+    pub fn lose_its_output(&self) {
+        locked(&self.0).unwritable = true;
     }
 
     pub fn result(&self) -> Option<(NTSTATUS, usize, Vec<u8>)> {
-        locked(&self.state).result.clone()
+        locked(&self.0).result.clone()
     }
 
     pub fn order(&self) -> usize {
-        locked(&self.state).order
+        locked(&self.0).order
     }
 
     pub fn was_marked_pending(&self) -> bool {
-        locked(&self.state).marked_pending
+        locked(&self.0).marked_pending
     }
 
     pub fn wait(&self, limit: Duration) -> Option<(NTSTATUS, usize, Vec<u8>)> {
-        let state = locked(&self.state);
-        let waited = self.changed.wait_timeout_while(state, limit, |state| state.result.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.result.clone()
+        let end = Instant::now() + limit;
+        while self.result().is_none() && Instant::now() < end {
+            simkernel::pause();
+        }
+        self.result()
     }
 }
 
@@ -269,29 +280,32 @@ impl Request for TestRequest {
         self.output
     }
 
-    fn complete(mut self, status: NTSTATUS, information: usize) -> NTSTATUS {
+    fn complete(mut self, mut status: NTSTATUS, mut information: usize) -> NTSTATUS {
         assert_eq!(simkernel::held_locks(), [0usize; 0], "completed with a lock held");
         assert!(information <= self.output || status == STATUS_BUFFER_OVERFLOW, "{information} of {}", self.output);
+        let mut state = locked(&self.shared.0);
+        if state.unwritable && information > 0 && status.to_u32() >> 30 != 3 {
+            // As softndk.sys does it.
+            (status, information) = (STATUS_ACCESS_VIOLATION, 0);
+        }
         let returned = self.buffer[..information.min(self.output)].to_vec();
-        let mut state = locked(&self.shared.state);
         assert!(state.routine.is_none(), "completed with its cancel routine set");
         assert!(state.result.is_none(), "completed twice");
         state.result = Some((status, information, returned));
         state.order = ORDER.fetch_add(1, Ordering::SeqCst);
         drop(state);
         self.completed = true;
-        self.shared.changed.notify_all();
         status
     }
 
     fn complete_pending(self, status: NTSTATUS, information: usize) -> NTSTATUS {
-        locked(&self.shared.state).marked_pending = true;
+        locked(&self.shared.0).marked_pending = true;
         self.complete(status, information);
         STATUS_PENDING
     }
 
     fn pend(&mut self, id: u64) -> bool {
-        let mut state = locked(&self.shared.state);
+        let mut state = locked(&self.shared.0);
         if state.cancelled {
             return false;
         }
@@ -301,7 +315,7 @@ impl Request for TestRequest {
     }
 
     fn unpend(&mut self) -> bool {
-        locked(&self.shared.state).routine.take().is_some()
+        locked(&self.shared.0).routine.take().is_some()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Objects with rings, and their user's side.
 #![allow(unsafe_code, reason = "gives rings their memory")]
 
+use std::sync::atomic::AtomicU32;
+
 use nd_rings::{Geometry, Mapped, Writer, user::CompletionRing};
 use ndk_abi::{
     describe::ZeroInit,
@@ -17,17 +19,20 @@ use crate::{User, World, user::handle};
 
 /// Entries of each queue.
 pub const DEPTH: u32 = 16;
-/// SGEs of a request, and bytes of inline data.
-const SGES: u32 = 4;
+/// SGEs of a request.
+pub const SGES: u32 = 4;
+/// Bytes of inline data.
+pub const INLINE_BYTES: u32 = 64;
 
 /// The memory of a ring.
+#[derive(Clone)]
 pub struct Ring {
     pub pages: Pages,
-    geometry: Geometry,
+    pub geometry: Geometry,
 }
 
 impl Ring {
-    fn new(user: &User<'_>, kind: u32, entry_size: u32) -> Self {
+    pub fn new(user: &User<'_>, kind: u32, entry_size: u32) -> Self {
         let geometry = Geometry::for_depth(kind, entry_size, DEPTH).unwrap();
         let pages = user.device.host().map(geometry.bytes().unwrap().div_ceil(4096));
         pages.write(0, &vec![0; pages.size()]);
@@ -37,11 +42,23 @@ impl Ring {
         ring
     }
 
-    fn requests(user: &User<'_>, kind: u32) -> Self {
-        Self::new(user, kind, request_entry_size(SGES, 64).unwrap())
+    /// For completions.
+    pub fn completions(user: &User<'_>) -> Self {
+        Self::new(user, SOFTNDK_RING_COMPLETIONS, size_of::<SOFTNDK_COMPLETION>() as u32)
     }
 
-    fn start(&self) -> Mapped {
+    /// For initiator requests.
+    pub fn initiator(user: &User<'_>) -> Self {
+        Self::new(user, SOFTNDK_RING_INITIATOR, request_entry_size(SGES, INLINE_BYTES).unwrap())
+    }
+
+    /// For receives.
+    pub fn receives(user: &User<'_>) -> Self {
+        Self::new(user, SOFTNDK_RING_RECEIVE, request_entry_size(SGES, 0).unwrap())
+    }
+
+    /// The ring in it, as its user sees it. What makes it one is written anew.
+    pub fn start(&self) -> Mapped {
         // SAFETY: zeroed pages of so many bytes, which `self` keeps.
         unsafe { Mapped::create(self.pages.address(0), self.geometry, 0xC0DE) }
     }
@@ -51,18 +68,32 @@ impl Ring {
         Writer::new(self.start())
     }
 
-    fn mapping(&self) -> [u8; 32] {
-        let memory = ND_MAP_MEMORY {
+    /// A field of its head: `offset` is one of SOFTNDK_RING.
+    pub fn word(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: in bounds and aligned, and as long there as self; all use it as an atomic.
+        unsafe { AtomicU32::from_ptr(self.pages.address(offset).cast().as_ptr()) }
+    }
+
+    /// What passes it to the driver.
+    pub fn mapping(&self) -> ND_MAP_MEMORY {
+        ND_MAP_MEMORY {
             MapType: NdMapMemory,
             AccessType: NdModifyAccess,
             Address: self.pages.address(0).addr().get() as u64,
             CbLength: self.pages.size() as u32,
             ..ND_MAP_MEMORY::ZERO
-        };
-        let mut mapping = [0; 32];
-        mapping[..size_of::<ND_MAP_MEMORY>()].copy_from_slice(memory.as_bytes());
-        mapping
+        }
     }
+}
+
+/// An input with mappings behind it.
+pub fn with_mappings<T: IntoBytes + Immutable + ?Sized>(input: &T, mappings: &[ND_MAP_MEMORY]) -> Vec<u8> {
+    let mut bytes = input.as_bytes().to_vec();
+    for memory in mappings {
+        bytes.extend_from_slice(memory.as_bytes());
+        bytes.resize(bytes.len() + size_of::<ND_MAPPING>() - size_of::<ND_MAP_MEMORY>(), 0);
+    }
+    bytes
 }
 
 /// A CQ, an SRQ, a queue pair and one with the SRQ, all with rings.
@@ -76,11 +107,14 @@ pub struct Ringed {
 }
 
 /// Creates an object with rings: its handle.
-fn create<T: IntoBytes + Immutable>(user: &User<'_>, code: u32, input: &T, rings: &[&Ring]) -> Result<u64, NTSTATUS> {
-    let mut bytes = input.as_bytes().to_vec();
-    bytes.extend(rings.iter().flat_map(|ring| ring.mapping()));
-    let room = size_of::<ND_RESOURCE_DESCRIPTOR>() + rings.len() * size_of::<ND_MAPPING_RESULT>();
-    let answer = user.send_bytes(code, &bytes, room);
+pub fn create<T: IntoBytes + Immutable>(
+    user: &User<'_>,
+    code: u32,
+    input: &T,
+    mappings: &[ND_MAP_MEMORY],
+) -> Result<u64, NTSTATUS> {
+    let room = size_of::<ND_RESOURCE_DESCRIPTOR>() + mappings.len() * size_of::<ND_MAPPING_RESULT>();
+    let answer = user.send_bytes(code, &with_mappings(input, mappings), room);
     let status = answer.wait();
     if !status.is_success() {
         return Err(status);
@@ -88,46 +122,61 @@ fn create<T: IntoBytes + Immutable>(user: &User<'_>, code: u32, input: &T, rings
     Ok(u64::from_le_bytes(answer.output()[..8].try_into().unwrap()))
 }
 
+/// The inputs that create queues with rings, but for the mappings.
+pub fn create_cq(world: &World) -> ND_CREATE_CQ {
+    ND_CREATE_CQ {
+        Version: 1,
+        QueueDepth: DEPTH,
+        CeMappingCount: 1,
+        CbMappingsOffset: size_of::<ND_CREATE_CQ>() as u32,
+        AdapterHandle: world.adapter,
+        ..ND_CREATE_CQ::ZERO
+    }
+}
+
+pub fn create_srq(world: &World) -> ND_CREATE_SRQ {
+    ND_CREATE_SRQ {
+        Version: 1,
+        QueueDepth: DEPTH,
+        CeMappingCount: 1,
+        CbMappingsOffset: size_of::<ND_CREATE_SRQ>() as u32,
+        MaxRequestSge: SGES,
+        PdHandle: world.pd,
+        ..ND_CREATE_SRQ::ZERO
+    }
+}
+
+fn qp_header(user: &User<'_>, world: &World, cq: u64) -> ND_CREATE_QP_HDR {
+    ND_CREATE_QP_HDR {
+        CbMaxInlineData: INLINE_BYTES,
+        InitiatorQueueDepth: DEPTH,
+        MaxInitiatorRequestSge: SGES,
+        CbMappingsOffset: size_of::<ND_CREATE_QP>() as u32,
+        ..user.qp_header(world.pd, cq)
+    }
+}
+
+pub fn create_qp(user: &User<'_>, world: &World, cq: u64) -> ND_CREATE_QP {
+    let header = ND_CREATE_QP_HDR { CeMappingCount: 2, ..qp_header(user, world, cq) };
+    ND_CREATE_QP { Header: header, ReceiveQueueDepth: DEPTH, MaxReceiveRequestSge: SGES }
+}
+
+pub fn create_srq_qp(user: &User<'_>, world: &World, cq: u64, srq: u64) -> ND_CREATE_QP_WITH_SRQ {
+    let header = ND_CREATE_QP_HDR { CeMappingCount: 1, ..qp_header(user, world, cq) };
+    ND_CREATE_QP_WITH_SRQ { Header: header, SrqHandle: srq }
+}
+
 impl Ringed {
     pub fn new(user: &User<'_>, world: &World) -> Result<Self, NTSTATUS> {
-        let completions = Ring::new(user, SOFTNDK_RING_COMPLETIONS, size_of::<SOFTNDK_COMPLETION>() as u32);
-        let [shared, receives] =
-            [0; 2].map(|_| Ring::new(user, SOFTNDK_RING_RECEIVE, request_entry_size(SGES, 0).unwrap()));
-        let [initiator, srq_initiator] = [0; 2].map(|_| Ring::requests(user, SOFTNDK_RING_INITIATOR));
-        let cq = ND_CREATE_CQ {
-            Version: 1,
-            QueueDepth: DEPTH,
-            CeMappingCount: 1,
-            CbMappingsOffset: size_of::<ND_CREATE_CQ>() as u32,
-            AdapterHandle: world.adapter,
-            ..ND_CREATE_CQ::ZERO
-        };
-        let cq = create(user, IOCTL_ND_CQ_CREATE, &cq, &[&completions])?;
-        let srq = ND_CREATE_SRQ {
-            Version: 1,
-            QueueDepth: DEPTH,
-            CeMappingCount: 1,
-            CbMappingsOffset: size_of::<ND_CREATE_SRQ>() as u32,
-            MaxRequestSge: SGES,
-            PdHandle: world.pd,
-            ..ND_CREATE_SRQ::ZERO
-        };
-        let srq = create(user, IOCTL_ND_SRQ_CREATE, &srq, &[&shared])?;
-        let header = ND_CREATE_QP_HDR {
-            CbMaxInlineData: 64,
-            InitiatorQueueDepth: DEPTH,
-            MaxInitiatorRequestSge: SGES,
-            CbMappingsOffset: size_of::<ND_CREATE_QP>() as u32,
-            ..user.qp_header(world.pd, cq)
-        };
-        let qp = ND_CREATE_QP {
-            Header: ND_CREATE_QP_HDR { CeMappingCount: 2, ..header },
-            ReceiveQueueDepth: DEPTH,
-            MaxReceiveRequestSge: SGES,
-        };
-        let qp = create(user, IOCTL_ND_QP_CREATE, &qp, &[&initiator, &receives])?;
-        let srq_qp = ND_CREATE_QP_WITH_SRQ { Header: ND_CREATE_QP_HDR { CeMappingCount: 1, ..header }, SrqHandle: srq };
-        let srq_qp = create(user, IOCTL_ND_QP_CREATE_WITH_SRQ, &srq_qp, &[&srq_initiator])?;
+        let completions = Ring::completions(user);
+        let [shared, receives] = [0; 2].map(|_| Ring::receives(user));
+        let [initiator, srq_initiator] = [0; 2].map(|_| Ring::initiator(user));
+        let cq = create(user, IOCTL_ND_CQ_CREATE, &create_cq(world), &[completions.mapping()])?;
+        let srq = create(user, IOCTL_ND_SRQ_CREATE, &create_srq(world), &[shared.mapping()])?;
+        let mappings = [initiator.mapping(), receives.mapping()];
+        let qp = create(user, IOCTL_ND_QP_CREATE, &create_qp(user, world, cq), &mappings)?;
+        let srq_qp = create_srq_qp(user, world, cq, srq);
+        let srq_qp = create(user, IOCTL_ND_QP_CREATE_WITH_SRQ, &srq_qp, &[srq_initiator.mapping()])?;
         Ok(Self { cq, srq, qp, srq_qp, rings: [completions, shared, initiator, receives, srq_initiator] })
     }
 

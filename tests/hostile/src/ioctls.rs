@@ -1,0 +1,71 @@
+//! Control requests, any: nearly right ones with handles of the wrong kind, file or time, with other bytes and lengths; by two
+//! threads, with cancels and closes of files at any point.
+
+mod attackers;
+mod operation;
+mod program;
+
+use std::sync::Mutex;
+
+use ndk_provider::ObjectCounts;
+use simkernel::Session;
+use users::start;
+
+pub use operation::{Deed, Handle, Operation, Request};
+
+use crate::{Finding, Outcomes, Result, Script, ensure, neighbours::Neighbours};
+use attackers::Attackers;
+
+/// Of the neighbours.
+const PROCESSES: [u64; 2] = [12, 16];
+
+/// Plays a script on the simulated kernel, whose schedule its seed determines.
+///
+/// # Errors
+/// What is wrong with the driver.
+pub fn run(script: &Script<Operation>) -> Result<Outcomes> {
+    let session = simkernel::boot_seeded(script.seed);
+    let played = play_in(&session, script);
+    let ledger = session.finish();
+    let outcomes = played?;
+    ensure!(ledger.is_clean(), "the kernel is not clean:\n{ledger}");
+    Ok(outcomes)
+}
+
+fn play_in(session: &Session, script: &Script<Operation>) -> Result<Outcomes> {
+    let device = start();
+    let neighbours = Mutex::new(Neighbours::new(&device, PROCESSES));
+    let foreign = simkernel::lock_paused(&neighbours).handles();
+    let attackers = Attackers::new(&device, foreign);
+    let thread = |operations: &[Operation]| {
+        let played = operations.iter().enumerate().try_for_each(|(number, operation)| {
+            let performed = match operation {
+                Operation::Send(request) => attackers.send(request),
+                Operation::Do(Deed::Others) => simkernel::lock_paused(&neighbours).exchange(),
+                Operation::Do(deed) => attackers.perform(deed),
+            };
+            performed.map_err(|Finding(what)| Finding(format!("operation {number}, {operation:?}: {what}")))
+        });
+        attackers.finish_cancels();
+        played
+    };
+    let [first, second] = &script.threads;
+    let results = simkernel::scope(|scope| {
+        let second = scope.spawn(|| thread(second));
+        let first = thread(first);
+        [first, second.join().unwrap_or_else(|_| Err(Finding("a thread panicked".to_owned())))]
+    });
+    results.into_iter().collect::<Result<()>>()?;
+    session.flush_dpcs();
+    let mut neighbours = neighbours.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    neighbours.exchange()?;
+    let outcomes = attackers.end()?;
+    neighbours.exchange()?;
+    drop(neighbours);
+    session.flush_dpcs();
+    let pinned = device.host().pinned();
+    ensure!(pinned == 0, "{pinned} ranges are locked when all files are closed");
+    let counts = device.host().provider().object_counts();
+    ensure!(counts == ObjectCounts::default(), "objects are left: {counts:?}");
+    Ok(outcomes)
+}
