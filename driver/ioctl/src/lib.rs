@@ -35,6 +35,10 @@ mod mr;
 mod mw;
 mod pd;
 mod pended;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
 mod post;
 mod provider;
 mod qp;

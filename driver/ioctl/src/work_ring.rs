@@ -21,6 +21,7 @@ use zerocopy::IntoBytes as _;
 
 use crate::Host;
 use crate::file::Space;
+use crate::planted::{self, Bug};
 use crate::post::{MAX_DATA, data_length};
 use crate::quota::Locked;
 use crate::ring::UserRing;
@@ -186,6 +187,7 @@ impl<H: Host> WorkRing<H> {
         let mut data = [0u64; MAX_DATA / size_of::<u64>()];
         let status = match state.data(&head, &mut data) {
             Some(data) => {
+                let head = if planted::is(Bug::HeadReadTwice) { state.head() } else { head };
                 // Counted before: it may be reported as soon as it is posted.
                 let reports = head.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
                 state.outstanding = state.outstanding.wrapping_add(u32::from(reports));

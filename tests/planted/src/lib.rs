@@ -1,1 +1,1 @@
-//! Nothing of its own: the tests plant bugs in the device.
+//! Nothing of its own: the tests plant bugs in the driver.
