@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{cargo, run, step};
 use crate::paths;
 
-/// The only one so far: NDK calls made of bytes.
-pub(crate) const NDK_CALLS: &str = "ndk_calls";
+/// NDK calls, control requests and rings made of bytes; what each is tried with in every run of all tests.
+const TARGETS: [(&str, u64); 3] = [("ndk_calls", 200), ("ioctls", 100), ("rings", 100)];
 /// What the fuzzer is built for; with a target named, build scripts and macros stay without the instrumentation.
 const HOST: &str = "x86_64-unknown-linux-gnu";
 /// Coverage for libFuzzer, and the address sanitizer: the flags that cargo-fuzz gives (its `src/project.rs`).
@@ -18,6 +18,8 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Zsanitizer=address -Ccodegen-units=1";
+/// Seconds that one input takes at most; else it hangs.
+const SLOWEST: u32 = 60;
 /// Bytes of the longest input: more operations than one session plays.
 const LONGEST: u32 = 1024;
 
@@ -28,8 +30,16 @@ pub(crate) enum Limit {
     Seconds(u64),
 }
 
-/// Fuzzes until `limit`, from the seeds that are checked in and from what earlier runs found (`target/fuzz/corpus`).
-pub(crate) fn fuzz(target: &str, limit: Limit) -> Result<()> {
+/// Fuzzes one target, or all one after the other, until `limit` for each: from the seeds that are checked in and from what earlier
+/// runs found (`target/fuzz/corpus`).
+pub(crate) fn fuzz(target: Option<&str>, limit: Limit) -> Result<()> {
+    match target {
+        Some(target) => fuzz_one(target, limit),
+        None => TARGETS.iter().try_for_each(|(target, _)| fuzz_one(target, limit)),
+    }
+}
+
+fn fuzz_one(target: &str, limit: Limit) -> Result<()> {
     let corpus = paths::root().join("target/fuzz/corpus").join(target);
     let found = fuzz_in(target, &corpus, limit, None);
     if found.is_err() {
@@ -38,13 +48,16 @@ pub(crate) fn fuzz(target: &str, limit: Limit) -> Result<()> {
     found
 }
 
-/// A short run that is always the same one: for `cargo xtask test`.
+/// Short runs that are always the same ones: for `cargo xtask test`.
 pub(crate) fn smoke() -> Result<()> {
-    let corpus = paths::root().join("target/fuzz/smoke").join(NDK_CALLS);
-    if corpus.exists() {
-        fs::remove_dir_all(&corpus).with_context(|| format!("cannot empty {}", corpus.display()))?;
+    for (target, runs) in TARGETS {
+        let corpus = paths::root().join("target/fuzz/smoke").join(target);
+        if corpus.exists() {
+            fs::remove_dir_all(&corpus).with_context(|| format!("cannot empty {}", corpus.display()))?;
+        }
+        fuzz_in(target, &corpus, Limit::Runs(runs), Some(1))?;
     }
-    fuzz_in(NDK_CALLS, &corpus, Limit::Runs(200), Some(1))
+    Ok(())
 }
 
 fn fuzz_in(target: &str, corpus: &Path, limit: Limit, seed: Option<u32>) -> Result<()> {
@@ -60,7 +73,7 @@ fn fuzz_in(target: &str, corpus: &Path, limit: Limit, seed: Option<u32>) -> Resu
     build.args(["build", "--release", "--locked", "--target", HOST, "--bin", target]);
     // The sanitizer's flag is one of the nightly compiler's.
     build.env("RUSTFLAGS", FLAGS).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &output);
-    step("building the fuzz target", || run(&mut build))?;
+    step(&format!("building the fuzz target {target}"), || run(&mut build))?;
 
     let mut command = Command::new(output.join(HOST).join("release").join(target));
     command.arg(corpus).arg(seeds);
@@ -71,7 +84,8 @@ fn fuzz_in(target: &str, corpus: &Path, limit: Limit, seed: Option<u32>) -> Resu
     // The simulated kernel counts what the driver leaks, and keeps tables of its own. Long inputs from the start: short
     // ones are a call or two.
     command.args(["-detect_leaks=0", "-len_control=0"]).arg(format!("-max_len={LONGEST}"));
+    command.arg(format!("-timeout={SLOWEST}"));
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
     command.args(seed.map(|seed| format!("-seed={seed}")));
-    step("fuzzing", || run(&mut command))
+    step(&format!("fuzzing {target}"), || run(&mut command))
 }

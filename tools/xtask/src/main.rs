@@ -74,11 +74,10 @@ enum Task {
         #[arg(last = true, required = true, value_name = "PROGRAM")]
         command: Vec<String>,
     },
-    /// Throw random NDK calls at the provider, on the simulated kernel
+    /// Throw random NDK calls, control requests and rings at the driver, on the simulated kernel
     Fuzz {
-        /// The fuzz target, of tests/fuzz
-        #[arg(default_value = fuzz::NDK_CALLS)]
-        target: String,
+        /// The fuzz target, of tests/fuzz: ndk_calls, ioctls or rings; all if none is given
+        target: Option<String>,
         /// Stop after so many inputs
         #[arg(long, conflicts_with = "seconds")]
         runs: Option<u64>,
@@ -118,7 +117,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             return run::program(program, arguments, &addresses);
         }
         Task::Fuzz { target, runs, seconds } => {
-            fuzz::fuzz(&target, runs.map_or(fuzz::Limit::Seconds(seconds), fuzz::Limit::Runs))?;
+            fuzz::fuzz(target.as_deref(), runs.map_or(fuzz::Limit::Seconds(seconds), fuzz::Limit::Runs))?;
         }
         Task::Cycles { count } => run::cycles(count)?,
     }
