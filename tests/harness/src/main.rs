@@ -14,7 +14,11 @@ mod report;
 mod returns;
 mod run;
 mod stuck;
+#[cfg(windows)]
+mod two;
 
+#[cfg(windows)]
+use std::net::IpAddr;
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
@@ -56,6 +60,38 @@ enum Command {
     Provider {
         #[command(subcommand)]
         command: provider::Command,
+    },
+    /// Serve one session of cases with two roles, for `connect` in another process.
+    ///
+    /// Says where it serves ("serving at ADDRESS:PORT") and what is being played, and prints both ends' verdicts.
+    #[cfg(windows)]
+    Serve {
+        #[command(flatten)]
+        options: two::Options,
+        /// The address to serve at; the adapter's first one if none is given.
+        #[arg(long)]
+        address: Option<IpAddr>,
+        /// The port; one that is free if none is given.
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+    },
+    /// Play cases with two roles with `serve` in another process, and print both ends' verdicts.
+    #[cfg(windows)]
+    Connect {
+        /// Where `serve` is. Without an address: on this computer.
+        #[arg(value_name = "[ADDRESS]:PORT")]
+        target: two::Target,
+        /// Print JSON instead of the table.
+        #[arg(long)]
+        json: bool,
+        /// Cases to play, by name ("windows::access") or by the beginning of it ("windows"). All of them if none is given.
+        #[arg(value_name = "CASE")]
+        cases: Vec<String>,
+        #[command(flatten)]
+        options: two::Options,
+        /// How long the mixed traffic of `exchange` lasts.
+        #[arg(long, default_value_t = 2)]
+        seconds: u64,
     },
     /// Connect queue pairs, keep traffic and pended requests going, print "ready", and wait to be killed.
     ///
@@ -128,14 +164,15 @@ fn execute() -> anyhow::Result<ExitCode> {
                     return options.device.front_end.transport().map(|_| ExitCode::SUCCESS);
                 }
             };
-            if options.json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
-            } else {
-                print!("{report}");
-            }
-            if report.failed > 0 {
-                return Ok(ExitCode::FAILURE);
-            }
+            return report.print(options.json);
+        }
+        #[cfg(windows)]
+        Command::Serve { options, address, port } => {
+            return two::serve(&options, address, port)?.print(false);
+        }
+        #[cfg(windows)]
+        Command::Connect { target, json, cases, options, seconds } => {
+            return two::connect(&options, target, &cases, seconds)?.print(json);
         }
         Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
         Command::Provider { command } => provider::run(command)?,

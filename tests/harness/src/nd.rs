@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -23,8 +24,7 @@ pub(crate) fn run(
     patience: Duration,
 ) -> anyhow::Result<Report> {
     let cases = select(version.cases(), |case: &NdCase| case.name, wanted)?;
-    let library = env::current_exe().context("cannot find this program")?.with_file_name("softnd.dll");
-    ensure!(library.is_file(), "{} is missing: `cargo xtask build` makes it", library.display());
+    let library = library()?;
     let paths = Path::chosen(path);
     let driver = FrontEnd::Ioctl.transport()?.front_end();
     let progress = progress(cases.len() * paths.len())?;
@@ -46,4 +46,11 @@ pub(crate) fn run(
     let paths: Vec<_> = paths.iter().map(|path| path.name()).collect();
     let rows = returns::rows(version.documented(), &paths, &seen, wanted.is_empty());
     Ok(Report::new(format!("softnd.dll on {driver}"), outcomes).with_returns(rows))
+}
+
+/// softnd.dll, beside this program.
+pub(crate) fn library() -> anyhow::Result<PathBuf> {
+    let library = env::current_exe().context("cannot find this program")?.with_file_name("softnd.dll");
+    ensure!(library.is_file(), "{} is missing: `cargo xtask build` makes it", library.display());
+    Ok(library)
 }

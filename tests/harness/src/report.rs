@@ -1,6 +1,6 @@
 //! What a run found, for people and for programs.
 
-use std::{fmt, time::Duration};
+use std::{fmt, process::ExitCode, time::Duration};
 
 use conformance::{CASES, Skipped, nd::Version};
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub(crate) struct Report {
     /// How many cases passed.
     passed: usize,
     /// How many did not.
-    pub(crate) failed: usize,
+    failed: usize,
     /// How many could not be tried.
     skipped: usize,
     /// Wall-clock time of all cases, in seconds.
@@ -93,6 +93,16 @@ impl Report {
         }
     }
 
+    /// Prints it. The exit status tells whether a case failed.
+    pub(crate) fn print(&self, json: bool) -> anyhow::Result<ExitCode> {
+        if json {
+            println!("{}", serde_json::to_string_pretty(self)?);
+        } else {
+            print!("{self}");
+        }
+        Ok(if self.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
     /// Adds what was seen of the documented return values. Each that is missing counts as failed.
     #[cfg(windows)]
     pub(crate) fn with_returns(self, returns: Vec<Row>) -> Self {
@@ -128,7 +138,7 @@ impl fmt::Display for Report {
 
 /// Prints the table of cases.
 pub(crate) fn list(front_end: FrontEnd) {
-    let of = |version: Version| version.cases().iter().map(|case| (case.name, case.shows)).collect();
+    let of = |version: Version| version.cases().map(|case| (case.name, case.shows)).collect();
     let cases: Vec<_> = match front_end {
         FrontEnd::Sim | FrontEnd::Ioctl => CASES.iter().map(|case| (case.name, case.shows)).collect(),
         FrontEnd::Nd1 => of(Version::V1),

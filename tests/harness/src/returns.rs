@@ -111,7 +111,7 @@ mod tests {
             for case in
                 quoted.filter(|name| name.contains("::") && name.starts_with(|first: char| first.is_lowercase()))
             {
-                let is_known = version.cases().iter().any(|known| known.name == case);
+                let is_known = version.cases().any(|known| known.name == case);
                 assert!(is_known, "no case of {version:?} is called {case}: {row}");
                 count += 1;
             }

@@ -18,7 +18,7 @@ pub(crate) fn run(
     wanted: &[String],
     patience: Duration,
 ) -> anyhow::Result<Report> {
-    let cases = select(CASES, |case: &Case| case.name, wanted)?;
+    let cases = select(CASES.iter(), |case: &Case| case.name, wanted)?;
     let paths = Path::chosen(path);
     let progress = progress(cases.len() * paths.len())?;
     let front_end_name = front_end.transport()?.front_end();
@@ -47,19 +47,19 @@ pub(crate) fn progress(cases: usize) -> anyhow::Result<ProgressBar> {
 
 /// Those of `all` that `wanted` names, or all.
 pub(crate) fn select<C>(
-    all: &'static [C],
+    all: impl Iterator<Item = &'static C> + Clone,
     name_of: fn(&C) -> &'static str,
     wanted: &[String],
 ) -> anyhow::Result<Vec<&'static C>> {
     if wanted.is_empty() {
-        return Ok(all.iter().collect());
+        return Ok(all.collect());
     }
     // Groups are modules, but a dash is easier to type: `smb-direct`.
     let wanted: Vec<String> = wanted.iter().map(|name| name.replace('-', "_")).collect();
     for name in &wanted {
-        if !all.iter().any(|case| name_of(case).starts_with(name.as_str())) {
+        if !all.clone().any(|case| name_of(case).starts_with(name.as_str())) {
             bail!("no case is called {name:?}, or begins so; `ndharness list` prints them all");
         }
     }
-    Ok(all.iter().filter(|case| wanted.iter().any(|name| name_of(case).starts_with(name.as_str()))).collect())
+    Ok(all.filter(|case| wanted.iter().any(|name| name_of(case).starts_with(name.as_str()))).collect())
 }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use conformance::nd::{self, Played, ROLE_CASES, RoleCase};
+use conformance::nd::{self as roles, Played, ROLE_CASES, RoleCase};
 
 use crate::{
     front_end::{FrontEnd, Path},
@@ -22,9 +22,6 @@ pub(crate) struct Options {
     /// How this end's softnd.dll reaches the driver; the other end's may do it otherwise.
     #[arg(long, value_enum, default_value_t = Path::Rings)]
     path: Path,
-    /// Print JSON instead of the table.
-    #[arg(long)]
-    pub(crate) json: bool,
     /// Seconds to wait for anything that should happen before a case fails.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     patience: u64,
@@ -49,26 +46,24 @@ impl std::str::FromStr for Target {
     }
 }
 
-/// Serves one session of cases, and says where on standard output.
+/// Serves one session of cases, and says where, and what is being played, on standard output.
 pub(crate) fn serve(options: &Options, address: Option<IpAddr>, port: u16) -> anyhow::Result<Report> {
-    nd::choose_path(options.path.name());
+    roles::choose_path(options.path.name());
     let ready = |address| println!("serving at {address}");
-    let progress = progress(ROLE_CASES.len())?;
-    let watch = |what: &str| progress.set_message(what.to_owned());
-    let played = nd::serve(&library()?, options.patience(), address, port, ready, &watch)?;
-    progress.finish_and_clear();
+    let watch = |what: &str| println!("{what}");
+    let played = roles::serve(&library()?, options.patience(), address, port, ready, &watch)?;
     options.report(played, "serves", "connects")
 }
 
 /// Plays the cases that `wanted` names, or all, with a server.
 pub(crate) fn connect(options: &Options, target: Target, wanted: &[String], seconds: u64) -> anyhow::Result<Report> {
     let cases = select(ROLE_CASES.iter(), |case: &RoleCase| case.name, wanted)?;
-    nd::choose_path(options.path.name());
+    roles::choose_path(options.path.name());
     let progress = progress(cases.len())?;
     let watch = |what: &str| progress.set_message(what.to_owned());
     let duration = Duration::from_secs(seconds);
     let (address, port) = (target.address, target.port);
-    let played = nd::connect(&library()?, options.patience(), (address, port), &cases, duration, &watch)?;
+    let played = roles::connect(&library()?, options.patience(), (address, port), &cases, duration, &watch)?;
     progress.finish_and_clear();
     options.report(played, "connects", "serves")
 }

@@ -19,6 +19,7 @@ mod session;
 mod setup;
 mod tally;
 mod test;
+mod two;
 mod wdk_build;
 mod wdk_root;
 mod wine;
@@ -27,7 +28,7 @@ mod wine_tests;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 
 /// The driver's target, which Windows builds use too.
@@ -74,6 +75,12 @@ enum Task {
         #[arg(last = true, required = true, value_name = "PROGRAM")]
         command: Vec<String>,
     },
+    /// Play the cases with two roles in two processes, `ndharness serve` and `ndharness connect`, then kill one of them in mid-traffic
+    Two {
+        /// How long they exchange traffic before that
+        #[arg(long, default_value_t = 3)]
+        seconds: u64,
+    },
     /// Throw random NDK calls, control requests and rings at the driver, on the simulated kernel
     Fuzz {
         /// The fuzz target, of tests/fuzz: ndk_calls, ioctls or rings; all if none is given
@@ -118,6 +125,13 @@ fn perform(task: Task) -> Result<ExitCode> {
         }
         Task::Fuzz { target, runs, seconds } => {
             fuzz::fuzz(target.as_deref(), runs.map_or(fuzz::Limit::Seconds(seconds), fuzz::Limit::Runs))?;
+        }
+        Task::Two { seconds } => {
+            dist::build()?;
+            let mut tally = tally::Tally::default();
+            two::run(seconds, &mut tally);
+            println!("{tally}");
+            ensure!(tally.is_success(), "something failed");
         }
         Task::Cycles { count } => run::cycles(count)?,
     }

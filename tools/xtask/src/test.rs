@@ -34,7 +34,7 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     let counted = bench::build().and_then(|program| instructions::check(&program));
     tally.check("posts and polls keep their budget of instructions", counted);
     if is_built {
-        wine_tests::run(&mut tally);
+        wine_tests::run(full, &mut tally);
     }
     println!("{tally}");
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -15,14 +15,14 @@ use crate::pe::Module;
 use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
-use crate::{dist, nd_cpp, paths, prefix, run, wine};
+use crate::{dist, nd_cpp, paths, prefix, run, two, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
 const FREE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs them all.
-pub(crate) fn run(tally: &mut Tally) {
+/// Runs them all; `full` is more of what takes its time.
+pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("a planted import that nobody provides is caught", planted_import());
     let tested = step("testing the stand-ins", || stand_ins(tally));
     tally.check("the stand-ins' own test runs", tested);
@@ -32,6 +32,7 @@ pub(crate) fn run(tally: &mut Tally) {
             Err(error) => tally.check(&format!("the cases of {front_end} run on softndk.sys under Wine"), Err(error)),
         }
     }
+    two::run(if full { 60 } else { 3 }, tally);
     tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
     let built = dist::build_planted();
     let is_built = built.is_ok();
@@ -220,7 +221,7 @@ fn busy_process(session: &Session, idle: &Value) -> Result<Child> {
 }
 
 /// Waits until no more is alive in the driver than before.
-fn is_idle_again(session: &Session, idle: &Value) -> Result<()> {
+pub(crate) fn is_idle_again(session: &Session, idle: &Value) -> Result<()> {
     let start = Instant::now();
     let mut after = diagnostics(session)?;
     while after != *idle && start.elapsed() < FREE_LIMIT {
@@ -241,6 +242,6 @@ fn serves_and_leaves_nothing(mut session: Session) -> Result<()> {
 }
 
 /// What is alive in the driver, by kind.
-fn diagnostics(session: &Session) -> Result<Value> {
+pub(crate) fn diagnostics(session: &Session) -> Result<Value> {
     run::harness(session, &["diagnostics", "--json"], READY_LIMIT)
 }

@@ -9,11 +9,15 @@ mod client;
 #[cfg(windows)]
 mod pair;
 mod returns;
+mod roles;
 #[cfg(windows)]
 mod run;
 mod table;
 
 pub use returns::{Documented, Shown};
 #[cfg(windows)]
-pub use run::{Nd, run};
+pub use roles::{Played, connect, serve};
+pub use roles::{ROLE_CASES, RoleCase};
+#[cfg(windows)]
+pub use run::{Nd, choose_path, run};
 pub use table::{NdCase, Version};

@@ -47,6 +47,11 @@ impl End {
 
     pub(super) fn with_cqs(nd: &Nd, size: QpSize, depth: u32) -> anyhow::Result<Self> {
         let (adapter, address) = nd.adapter()?;
+        Self::on(adapter, address, size, depth)
+    }
+
+    /// An end on an adapter that is open.
+    pub(super) fn on(adapter: Adapter, address: SocketAddr, size: QpSize, depth: u32) -> anyhow::Result<Self> {
         let (initiator_cq, receive_cq) = (adapter.cq(depth)?, adapter.cq(depth)?);
         let qp = adapter.qp(&receive_cq, &initiator_cq, size)?;
         Ok(Self { connector: adapter.connector()?, qp, initiator_cq, receive_cq, adapter, address })

@@ -1,7 +1,14 @@
 //! How a case is run.
 #![expect(unsafe_code, reason = "changes an environment variable")]
 
-use std::{cell::RefCell, collections::BTreeSet, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, anyhow, ensure};
 use nd_com::{
@@ -21,8 +28,10 @@ const PATH_VARIABLE: &str = "SOFTND_PATH";
 
 /// What a case gets: softnd.dll.
 pub struct Nd {
-    library: Library,
+    library: Arc<Library>,
     patience: Duration,
+    /// The local address to use.
+    at: Option<IpAddr>,
     notes: RefCell<Vec<String>>,
 }
 
@@ -35,8 +44,7 @@ pub fn run(
     transport: Box<dyn Transport>,
     patience: Duration,
 ) -> (anyhow::Result<Vec<String>>, BTreeSet<(&'static str, u32)>) {
-    // SAFETY: nothing else of this process is reading the environment: the DLL, which does, is not loaded.
-    unsafe { std::env::set_var(PATH_VARIABLE, path) };
+    choose_path(path);
     client::take_seen();
     let result = Nd::load(library, patience).and_then(|nd| nd.try_case(case));
     let mut complaints = Bench::new(&*transport, patience).left_behind();
@@ -54,15 +62,49 @@ pub fn run(
     (Err(error), seen)
 }
 
+/// Has the DLL use one of its paths, `rings` or `plain`, when it is loaded next.
+pub fn choose_path(path: &str) {
+    // SAFETY: nothing else of this process is reading the environment: the DLL, which does, is not loaded.
+    unsafe { std::env::set_var(PATH_VARIABLE, path) };
+}
+
 impl Nd {
-    fn load(library: &Path, patience: Duration) -> anyhow::Result<Self> {
-        Ok(Self { library: Library::load(library)?, patience, notes: RefCell::default() })
+    pub(super) fn load(library: &Path, patience: Duration) -> anyhow::Result<Self> {
+        Ok(Self::of(Arc::new(Library::load(library)?), patience))
+    }
+
+    /// One for another thread: a DLL that is loaded.
+    pub(super) fn of(library: Arc<Library>, patience: Duration) -> Self {
+        Self { library, patience, at: None, notes: RefCell::default() }
+    }
+
+    /// With a local address of its own instead of the first.
+    pub(super) fn at(self, at: Option<IpAddr>) -> Self {
+        Self { at, ..self }
+    }
+
+    /// With the first local address of the family of another.
+    pub(super) fn on_network_of(self, peer: Option<IpAddr>) -> anyhow::Result<Self> {
+        let Some(peer) = peer else { return Ok(self) };
+        let addresses = self.provider()?.addresses()?;
+        let own = addresses.iter().map(SocketAddr::ip).find(|own| own.is_ipv4() == peer.is_ipv4());
+        Ok(self.at(Some(own.with_context(|| format!("the provider has no address to reach {peer} from"))?)))
     }
 
     fn try_case(self, case: &NdCase) -> anyhow::Result<Vec<String>> {
         (case.run)(&self)?;
-        ensure!(self.library.can_unload(), "the DLL says that objects are left, after all were released");
+        self.is_unused()?;
         Ok(self.notes.take())
+    }
+
+    /// Checks that all objects are gone.
+    pub(super) fn is_unused(&self) -> anyhow::Result<()> {
+        ensure!(self.library.can_unload(), "the DLL says that objects are left, after all were released");
+        Ok(())
+    }
+
+    pub(super) fn shared_library(&self) -> Arc<Library> {
+        self.library.clone()
     }
 
     /// The DLL.
@@ -103,11 +145,17 @@ impl Nd {
         Ok((provider.open(*address)?, SocketAddr::new(address.ip(), 0)))
     }
 
-    /// The adapter of version 2, and its IPv4 address with port 0.
+    /// The local address to use: the first of IPv4 if none was asked for.
+    pub(super) fn address(&self) -> anyhow::Result<IpAddr> {
+        Ok(self.adapter()?.1.ip())
+    }
+
+    /// The adapter of version 2, and an address of the adapter, with port 0: the first of IPv4 if none was asked for.
     pub(super) fn adapter(&self) -> anyhow::Result<(Adapter, SocketAddr)> {
         let provider = self.provider()?;
         let addresses = provider.addresses()?;
-        let address = addresses.iter().find(|address| address.is_ipv4()).context("the provider has no IPv4 address")?;
+        let is_wanted = |address: &&SocketAddr| self.at.map_or(address.is_ipv4(), |at| address.ip() == at);
+        let address = addresses.iter().find(is_wanted).context("the provider has no such address")?;
         let adapter = provider.open(provider.resolve(*address)?)?;
         Ok((adapter, SocketAddr::new(address.ip(), 0)))
     }

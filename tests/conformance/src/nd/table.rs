@@ -1,8 +1,11 @@
 //! The tables of cases.
 
-use super::returns::{self, Documented};
 #[cfg(windows)]
 use super::{cases as v2, cases::v1};
+use super::{
+    returns::{self, Documented},
+    roles::BOTH_ROLES,
+};
 
 /// A version of the interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,12 +18,12 @@ pub enum Version {
 
 impl Version {
     /// All cases, in the order in which a run takes them.
-    #[must_use]
-    pub const fn cases(self) -> &'static [NdCase] {
-        match self {
-            Self::V1 => V1_CASES,
-            Self::V2 => V2_CASES,
-        }
+    pub fn cases(self) -> impl Iterator<Item = &'static NdCase> + Clone {
+        let (cases, roles) = match self {
+            Self::V1 => (V1_CASES, &[][..]),
+            Self::V2 => (V2_CASES, BOTH_ROLES),
+        };
+        cases.iter().chain(roles)
     }
 
     /// The return values that the documentation lists.

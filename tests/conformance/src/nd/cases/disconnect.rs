@@ -12,13 +12,14 @@ use crate::nd::{
 /// Existing programs take it for a success of NotifyDisconnect; has no ND name.
 const STATUS_CONNECTION_DISCONNECTED: NTSTATUS = NTSTATUS::from_u32(0xc000_020c);
 
-pub(in crate::nd) fn told(mut notification: Request) -> anyhow::Result<()> {
+/// Waits for the end of the connection: what NotifyDisconnect ended with.
+pub(in crate::nd) fn told(mut notification: Request) -> anyhow::Result<NTSTATUS> {
     let status = notification.status()?;
     ensure!(
         [STATUS_SUCCESS, STATUS_CANCELLED, STATUS_CONNECTION_DISCONNECTED].contains(&status),
         "NotifyDisconnect: {status}"
     );
-    Ok(())
+    Ok(status)
 }
 
 pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
@@ -65,7 +66,7 @@ pub(in crate::nd) fn implicit(nd: &Nd) -> anyhow::Result<()> {
     let Pair { a, b } = Pair::new(nd)?;
     let notification = b.connector.notify_disconnect()?;
     drop(a);
-    told(notification)
+    told(notification).map(drop)
 }
 
 pub(in crate::nd) fn notify_cancelled(nd: &Nd) -> anyhow::Result<()> {
@@ -76,7 +77,7 @@ pub(in crate::nd) fn notify_cancelled(nd: &Nd) -> anyhow::Result<()> {
     is(notification.status()?, STATUS_CANCELLED, "NotifyDisconnect that was cancelled")?;
     let notification = pair.b.connector.notify_disconnect()?;
     pair.a.connector.disconnect()?.finish()?;
-    told(notification)
+    told(notification).map(drop)
 }
 
 /// A queue pair serves one connection.

@@ -26,6 +26,11 @@ pub(crate) struct Library {
     has_startup: bool,
 }
 
+// SAFETY: a module belongs to the process, and its exports may be called from any thread.
+unsafe impl Send for Library {}
+// SAFETY: as for Send.
+unsafe impl Sync for Library {}
+
 impl Library {
     /// Loads it and looks its exports up.
     pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {

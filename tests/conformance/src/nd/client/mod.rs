@@ -29,7 +29,7 @@ use nd_com::v2::IND2Overlapped as Overlapping;
 use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
 pub(crate) use provider::Provider;
 pub(crate) use queue_pair::Qp;
-pub(crate) use queues::{Completion, Cq, Srq};
+pub(crate) use queues::{Completion, Cq, KINDS, Srq};
 pub(crate) use request::{Handle, Port, Request, Signal, end_of};
 
 use windows_core::Interface;

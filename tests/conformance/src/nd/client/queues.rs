@@ -21,7 +21,7 @@ pub(crate) struct Completion {
 }
 
 /// The names of the kinds of request, by number.
-const KINDS: [&str; 6] = ["Receive", "Send", "Bind", "Invalidate", "Read", "Write"];
+pub(crate) const KINDS: [&str; 6] = ["Receive", "Send", "Bind", "Invalidate", "Read", "Write"];
 
 impl Completion {
     fn of(result: &ND2_RESULT) -> Self {

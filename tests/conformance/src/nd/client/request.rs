@@ -244,7 +244,12 @@ impl Request {
 
     /// Whether it is over by now.
     pub(crate) fn is_over(&mut self) -> bool {
-        self.ended.is_some() || self.event.is_signalled_within(Duration::ZERO)
+        self.is_over_within(Duration::ZERO)
+    }
+
+    /// Waits so long at most; whether it is over then.
+    pub(crate) fn is_over_within(&mut self, limit: Duration) -> bool {
+        self.ended.is_some() || self.event.is_signalled_within(limit)
     }
 
     /// OVERLAPPED.Internal.

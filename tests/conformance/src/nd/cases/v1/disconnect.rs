@@ -54,7 +54,7 @@ pub(in crate::nd) fn implicit(nd: &Nd) -> anyhow::Result<()> {
     let Pair { a, b } = Pair::new(nd)?;
     let notification = b.connector.notify_disconnect()?;
     drop(a);
-    told(notification)
+    told(notification).map(drop)
 }
 
 pub(in crate::nd) fn notify_cancelled(nd: &Nd) -> anyhow::Result<()> {
@@ -65,7 +65,7 @@ pub(in crate::nd) fn notify_cancelled(nd: &Nd) -> anyhow::Result<()> {
     is(notification.status()?, STATUS_CANCELLED, "NotifyDisconnect that was cancelled")?;
     let notification = pair.b.connector.notify_disconnect()?;
     pair.a.connector.disconnect()?.finish()?;
-    told(notification)
+    told(notification).map(drop)
 }
 
 /// Neither an endpoint nor its connector serves a second connection.

@@ -1,0 +1,69 @@
+//! How connections end.
+
+use anyhow::{Context as _, ensure};
+use ndk_abi::status::{STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_SUCCESS};
+
+use super::{control::disconnected, role::Role};
+use crate::nd::{
+    cases::disconnect::told,
+    pair::{End, RECEIVE, expect, is},
+};
+
+const RECEIVES: usize = 10;
+
+/// One end disconnects in the middle of it; what waits is cancelled at both.
+fn by(role: &Role<'_>, first: bool) -> anyhow::Result<()> {
+    let end = role.end()?;
+    let notification = end.connector.notify_disconnect()?;
+    (0..RECEIVES).try_for_each(|context| end.qp.receive(context, &[]))?;
+    role.meet()?;
+    if !first {
+        told(notification)?;
+        refuses_sends(&end)?;
+    }
+    disconnected(&end.connector)?;
+    for context in 0..RECEIVES {
+        expect(end.received()?, RECEIVE, context, STATUS_CANCELLED)?;
+    }
+    refuses_sends(&end)?;
+    role.meet()?;
+    end.quiet()
+}
+
+fn refuses_sends(end: &End) -> anyhow::Result<()> {
+    let status = end.qp.send(1, &[], 0).err().and_then(|error| error.status());
+    ensure!(status == Some(STATUS_CONNECTION_INVALID), "a send on a connection that has ended: {status:?}");
+    Ok(())
+}
+
+pub(super) fn by_connecting(role: &Role<'_>) -> anyhow::Result<()> {
+    by(role, role.connects())
+}
+
+pub(super) fn by_serving(role: &Role<'_>) -> anyhow::Result<()> {
+    by(role, !role.connects())
+}
+
+pub(super) fn by_both(role: &Role<'_>) -> anyhow::Result<()> {
+    for round in 0..10 {
+        let end = role.end()?;
+        role.meet()?;
+        is(end.connector.disconnect()?.status()?, STATUS_SUCCESS, "Disconnect")
+            .with_context(|| format!("round {round}"))?;
+    }
+    role.meet()
+}
+
+pub(super) fn by_release(role: &Role<'_>) -> anyhow::Result<()> {
+    for first in [role.connects(), !role.connects()] {
+        let end = role.end()?;
+        let notification = if first { None } else { Some(end.connector.notify_disconnect()?) };
+        role.meet()?;
+        match notification {
+            None => drop(end),
+            Some(notification) => drop(told(notification)?),
+        }
+        role.meet()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Two processes that speak by softnd.dll: `ndharness serve` and `ndharness connect`.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::command::{step, wait};
+use crate::session::{self, Session};
+use crate::tally::Tally;
+use crate::wine_tests::{diagnostics, is_idle_again};
+
+/// For every case together: the harness gives up on a case long before.
+const RUN_LIMIT: Duration = Duration::from_secs(600);
+
+/// A harness whose output is read line by line.
+struct Harness {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Harness {
+    fn start(session: &Session, arguments: &[&str]) -> Result<Self> {
+        let mut command = session.program(r"C:\softndk\ndharness.exe");
+        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn()?;
+        let output = BufReader::new(child.stdout.take().context("the harness has no output")?);
+        let (sender, lines) = channel();
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Ok(Self { child, lines })
+    }
+
+    /// Reads on until a line says what is wanted.
+    fn until<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
+        let start = Instant::now();
+        let mut last = String::new();
+        loop {
+            match self.lines.recv_timeout(RUN_LIMIT.saturating_sub(start.elapsed())) {
+                Ok(line) => match wanted(line.trim()) {
+                    Some(found) => return Ok(found),
+                    None => last = line,
+                },
+                Err(error) => bail!("{error}; the last thing that the harness said: {last}"),
+            }
+        }
+    }
+
+    /// Waits for its end: the rest of its output.
+    fn end(mut self) -> Result<(ExitStatus, String)> {
+        let status = wait(&mut self.child, RUN_LIMIT)?;
+        Ok((status, self.lines.iter().collect::<Vec<_>>().join("\n")))
+    }
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        // It has ended, or something has failed before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts the serving end; the address that it serves at.
+fn serve(session: &Session, path: &str) -> Result<(Harness, String)> {
+    let server = Harness::start(session, &["serve", "--path", path])?;
+    let address = server.until(|line| line.strip_prefix("serving at ").map(str::to_owned))?;
+    Ok((server, address))
+}
+
+/// Plays every case with two roles, then kills each end on each path, after so many seconds of traffic.
+pub(crate) fn run(seconds: u64, tally: &mut Tally) {
+    let played = step("playing the cases with two roles in two processes", || roles(tally));
+    tally.check("two processes play their roles and leave nothing behind", played);
+    for (path, kill_server) in [("rings", false), ("rings", true), ("plain", false), ("plain", true)] {
+        let what = format!("killing {} after {seconds} s on {path}", if kill_server { "serve" } else { "connect" });
+        let told = step(&what, || killed(path, kill_server, seconds));
+        tally.check(&format!("{what}: the other is told, the driver has nothing left"), told);
+    }
+}
+
+/// Every case with two roles on each path, and with an end on each; each end of each case counts.
+fn roles(tally: &mut Tally) -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.load()?;
+    let idle = diagnostics(&session)?;
+    for (serving, connecting) in [("rings", "rings"), ("plain", "plain"), ("rings", "plain")] {
+        let (server, address) = serve(&session, serving)?;
+        let client = Harness::start(&session, &["connect", &address, "--path", connecting, "--json"])?;
+        let (status, report) = client.end()?;
+        let report: Value = serde_json::from_str(&report).with_context(|| format!("{status}, and said: {report}"))?;
+        let (status, text) = server.end()?;
+        let (passed, failed) = (report["passed"].as_u64().unwrap_or(0), report["failed"].as_u64().unwrap_or(0));
+        tally.add(passed, failed);
+        println!("serve on {serving}, connect on {connecting}: {passed} passed, {failed} failed");
+        ensure!(passed > 0 && failed == 0 && status.success(), "{report:#}\nthe server ended with {status}:\n{text}");
+        is_idle_again(&session, &idle)?;
+    }
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
+
+/// Both exchange traffic for so many seconds, then one is killed: the other is told so by the documented statuses, and the driver
+/// has nothing left of either.
+fn killed(path: &str, kill_server: bool, seconds: u64) -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.load()?;
+    let idle = diagnostics(&session)?;
+    let (server, address) = serve(&session, path)?;
+    // Longer than it will live.
+    let forever = (seconds + RUN_LIMIT.as_secs()).to_string();
+    let client = Harness::start(&session, &["connect", &address, "exchange", "--path", path, "--seconds", &forever])?;
+    let requests = server.until(|line| so_many_requests(line, seconds))?;
+    ensure!(requests > 0, "nothing was exchanged");
+    let (mut victim, survivor) = if kill_server { (server, client) } else { (client, server) };
+    victim.child.kill()?;
+    victim.child.wait()?;
+    let (status, text) = survivor.end()?;
+    ensure!(status.code() == Some(1), "the other process ended with {status}:\n{text}");
+    for said in [
+        "the peer is gone after ",
+        "4 connections: NotifyDisconnect STATUS_",
+        "Disconnect STATUS_SUCCESS",
+        "in flight: ",
+        "16 receives STATUS_CANCELLED",
+    ] {
+        ensure!(text.contains(said), "the other process does not say {said:?}:\n{text}");
+    }
+    let told = text.lines().skip_while(|line| !line.contains("the peer is gone")).take(4);
+    println!("{}", told.map(str::trim).collect::<Vec<_>>().join("\n"));
+    is_idle_again(&session, &idle)?;
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
+
+/// From "exchange::mixed 12/60 s, 3456 requests": how many, once there were so many seconds.
+fn so_many_requests(line: &str, seconds: u64) -> Option<u64> {
+    let (time, requests) = line.strip_prefix("exchange::mixed ")?.split_once(" s, ")?;
+    let done: u64 = time.split_once('/')?.0.parse().ok()?;
+    let requests = requests.strip_suffix(" requests")?.parse().ok()?;
+    (done >= seconds).then_some(requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::so_many_requests;
+
+    #[test]
+    fn progress_is_read() {
+        assert_eq!(so_many_requests("exchange::mixed 3/60 s, 123 requests", 3), Some(123));
+        assert_eq!(so_many_requests("exchange::mixed 2/60 s, 123 requests", 3), None);
+        assert_eq!(so_many_requests("exchange::mixed", 0), None);
+        assert_eq!(so_many_requests("messages::sizes", 0), None);
+    }
+}
