@@ -9,7 +9,8 @@ use std::{
 use nd_com::{
     status::{
         ND_INVALID_PARAMETER_1, ND_INVALID_PARAMETER_2, ND_INVALID_PARAMETER_3, ND_INVALID_PARAMETER_4,
-        ND_INVALID_PARAMETER_5, ND_INVALID_PARAMETER_6, ND_INVALID_PARAMETER_7, ND_INVALID_PARAMETER_8, from_nt,
+        ND_INVALID_PARAMETER_5, ND_INVALID_PARAMETER_6, ND_INVALID_PARAMETER_7, ND_INVALID_PARAMETER_8, ND_SUCCESS,
+        from_nt,
     },
     v1::{INDConnector, INDConnector_Impl, INDEndpoint},
 };
@@ -244,7 +245,7 @@ impl INDConnector_Impl for Connector_Impl {
         }
         // Who wants the limits only has no place for the size.
         if size.is_null() {
-            return nd_com::status::ND_SUCCESS;
+            return ND_SUCCESS;
         }
         match self.core.private_data() {
             // SAFETY: the caller's pointers.

@@ -6,7 +6,7 @@ use std::{ffi::c_void, sync::Arc};
 use nd_com::{
     status::{
         ND_INVALID_PARAMETER_1, ND_INVALID_PARAMETER_2, ND_INVALID_PARAMETER_3, ND_INVALID_PARAMETER_4,
-        ND_INVALID_PARAMETER_5, ND_INVALID_PARAMETER_6, ND_INVALID_PARAMETER_7, from_nt,
+        ND_INVALID_PARAMETER_5, ND_INVALID_PARAMETER_6, ND_INVALID_PARAMETER_7, ND_SUCCESS, from_nt,
     },
     v1::{INDEndpoint, INDEndpoint_Impl, ND_MR_HANDLE, ND_MW_DESCRIPTOR, ND_RESULT, ND_SGE},
 };
@@ -262,7 +262,7 @@ impl INDEndpoint_Impl for Endpoint_Impl {
             };
             Ok(())
         };
-        bind().err().unwrap_or(nd_com::status::ND_SUCCESS)
+        bind().err().unwrap_or(ND_SUCCESS)
     }
 
     unsafe fn Invalidate(&self, result: *mut ND_RESULT, window: *mut c_void, given: u32) -> HRESULT {
@@ -273,7 +273,7 @@ impl INDEndpoint_Impl for Endpoint_Impl {
             let flags = flags(given, COMMON_FLAGS, ND_INVALID_PARAMETER_3)?;
             self.core.invalidate(context, window.core(), flags).map_err(from_nt)
         };
-        invalidate().err().unwrap_or(nd_com::status::ND_SUCCESS)
+        invalidate().err().unwrap_or(ND_SUCCESS)
     }
 
     unsafe fn Read(
