@@ -1,6 +1,7 @@
 //! Control devices (NdisRegisterDeviceEx), and the dispatch of their IRPs.
 //!
-//! Wine calls dispatch routines one at a time, on one thread, so requests are handed to a pool of threads. Wine sends no
+//! Wine calls dispatch routines one at a time, on one thread, so requests are handed to a pool of threads, those of one thread
+//! in order ([`turns`]). Wine sends no
 //! IRP_MJ_CLEANUP: it is sent from here just before IRP_MJ_CLOSE. What is missing is the case of a handle closed with requests
 //! pending: Wine delivers the close only after they have ended.
 
@@ -30,6 +31,7 @@ use crate::{
     },
     lock, oid_checks, pnp,
     protocol::{DISABLE_NDK, ENABLE_NDK},
+    turns,
 };
 
 const FILE_DEVICE_NETWORK: u32 = 0x12;
@@ -270,7 +272,9 @@ impl Control {
             // SAFETY: the caller owns the IRP, and gives it away with STATUS_PENDING.
             unsafe { irp::mark_pending(irp) };
             let job = Job { device: self.device, irp: Shared(irp), number, handler: routine };
-            kernel::workers::submit("a dispatch routine", move || job.run());
+            // SAFETY: an IRP that the caller owned until now; it is not given to a thread yet.
+            let thread = unsafe { irp::requestor_thread(irp) };
+            turns::submit(thread, job);
             return status::PENDING;
         }
         // SAFETY: the driver's routine, called with a live IRP.

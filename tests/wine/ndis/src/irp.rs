@@ -90,6 +90,17 @@ pub(crate) unsafe fn in_requestor<T>(irp: *mut IRP, work: impl FnOnce() -> T) ->
     result
 }
 
+/// The identifier of the thread that sent the IRP, if one did.
+///
+/// # Safety
+/// As `current_location`.
+pub(crate) unsafe fn requestor_thread(irp: *mut IRP) -> Option<usize> {
+    // SAFETY: passed on to the caller.
+    let thread = unsafe { (*irp).Tail.Overlay.Thread };
+    // SAFETY: Wine holds the thread while it dispatches its IRP.
+    (thread != 0).then(|| unsafe { ntoskrnl::PsGetThreadId(thread) })
+}
+
 type Completion = unsafe extern "system" fn(*mut DEVICE_OBJECT, *mut IRP, *mut c_void) -> i32;
 type Signal = (Mutex<bool>, Condvar);
 

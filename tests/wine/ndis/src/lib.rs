@@ -20,6 +20,7 @@ mod packets;
 mod pnp;
 mod protocol;
 mod registry;
+mod turns;
 mod work_item;
 
 /// Checks the header of a structure of the driver: its type, its revision (from 1 up) and the size of that revision.

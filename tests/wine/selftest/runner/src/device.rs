@@ -6,7 +6,10 @@ use std::{
 };
 
 use windows_sys::Win32::{
-    Foundation::{CloseHandle, ERROR_IO_PENDING, ERROR_OPERATION_ABORTED, GetLastError, HANDLE, INVALID_HANDLE_VALUE},
+    Foundation::{
+        CloseHandle, ERROR_IO_PENDING, ERROR_OPERATION_ABORTED, GetLastError, HANDLE, INVALID_HANDLE_VALUE,
+        STATUS_PENDING,
+    },
     Storage::FileSystem::{CreateFileW, FILE_FLAG_OVERLAPPED, FILE_GENERIC_READ, FILE_GENERIC_WRITE, OPEN_EXISTING},
     System::{
         IO::{CancelIoEx, DeviceIoControl, GetOverlappedResult, OVERLAPPED},
@@ -14,7 +17,7 @@ use windows_sys::Win32::{
     },
 };
 
-use crate::protocol::{CLOSES, DEVICE, PEND, RUN};
+use crate::protocol::{BLOCK, CLOSES, DEVICE, PEND, RUN};
 
 /// An open file of the device, for overlapped requests.
 pub(crate) struct Device(HANDLE);
@@ -118,6 +121,12 @@ pub(crate) struct Pending<'a> {
 }
 
 impl Pending<'_> {
+    fn is_over(&self) -> bool {
+        // SAFETY: a field that the kernel writes when the request ends.
+        let status = unsafe { (&raw const self.overlapped.Internal).read_volatile() };
+        status != STATUS_PENDING as usize
+    }
+
     /// Waits for its end.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>, String> {
         let mut transferred = 0;
@@ -129,6 +138,17 @@ impl Pending<'_> {
         self.output.truncate(transferred as usize);
         result.map(|()| self.output)
     }
+}
+
+/// A dispatch routine runs on the thread that sends the request, so that it has returned before that can send another one: a
+/// request must not overtake one that blocks, on whatever file.
+pub(crate) fn order(device: &Device) -> Result<(), String> {
+    let other = Device::open()?;
+    let blocks = device.begin(BLOCK, &200_u32.to_le_bytes(), 0)?;
+    other.call(BLOCK, &0_u32.to_le_bytes(), 0)?;
+    let was_over = blocks.is_over();
+    blocks.finish()?;
+    if was_over { Ok(()) } else { Err("a request overtook one of its thread".into()) }
 }
 
 /// A pended request must be cancelled by CancelIoEx, and not before.

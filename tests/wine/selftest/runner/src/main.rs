@@ -82,6 +82,7 @@ fn must_work(driver: &str, tally: &mut Tally) -> Result<(), String> {
             tally.check(name, device.run(number));
         }
         tally.check("requests run at the same time", concurrency(&device));
+        tally.check("requests of a thread run in order", device::order(&device));
         tally.check("a pended request is cancelled", device::cancel());
         tally.check("shared memory", memory::shared(&device));
         tally.check("overlapping locks", memory::overlapping(&device));
