@@ -45,7 +45,6 @@ const WELL_FORMED: &str = "what is not well formed is refused by the call itself
 const V1_RESIZABLE: &str = "queues can be resized";
 /// What version 2 calls [`ND_INTERNAL_ERROR`], word for word.
 const ND_FAILURE: NTSTATUS = ND_INTERNAL_ERROR;
-const NO_WINDOW_BEHIND: &str = "not yet";
 
 macro_rules! documented {
     ($table:ident; $($method:literal { $($value:ident: $shown:expr,)* })*) => {
@@ -134,13 +133,13 @@ documented! {
     }
     "Bind" {
         ND_SUCCESS: ByCases,
-        ND_CANCELED: Never(NO_WINDOW_BEHIND),
+        ND_CANCELED: ByCases,
         ND_INVALID_DEVICE_REQUEST: Never(WELL_FORMED),
         ND_INTERNAL_ERROR: Never(NO_HARDWARE),
     }
     "Invalidate" {
         ND_SUCCESS: ByCases,
-        ND_CANCELED: Never(NO_WINDOW_BEHIND),
+        ND_CANCELED: ByCases,
         ND_INVALID_DEVICE_REQUEST: ByCases,
         ND_INTERNAL_ERROR: Never(NO_HARDWARE),
     }

@@ -140,6 +140,7 @@ table! {
         bind_flags: "flags of 0, and reads of a region for local writes",
         bind_refused: "beyond the region, rights that it lacks, no objects, no connection",
         invalidate_unbound: "invalidating a window that is not bound fails",
+        cancelled: "a bind and an invalidate that wait are cancelled by a flush",
     }
     queue_pair {
         send: "0 bytes to 1 MiB both ways, nothing behind the data written",

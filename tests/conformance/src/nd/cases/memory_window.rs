@@ -13,7 +13,7 @@ use std::ptr;
 use crate::{
     nd::{
         client::{Mr, Mw, QpSize, Remote},
-        pair::{BIND, End, INVALIDATE, Pair, READ, RECEIVE, WRITE, expect},
+        pair::{BIND, End, INVALIDATE, Pair, READ, RECEIVE, SEND, WRITE, expect},
         run::Nd,
     },
     pair::{ensure_same, pattern, refused},
@@ -155,4 +155,19 @@ pub(in crate::nd) fn bind_refused(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn invalidate_unbound(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     fixture.invalidate(STATUS_INVALID_DEVICE_REQUEST)
+}
+
+/// What waits behind a send that nobody receives.
+pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
+    let fixture = Fixture::new(nd)?;
+    fixture.bind(BOTH)?;
+    let qp = &fixture.pair.b.qp;
+    qp.send(1, &[], 0)?;
+    qp.invalidate(2, &fixture.mw, 0)?;
+    qp.bind(3, &fixture.region, &fixture.mw, 100, 5000, BOTH)?;
+    qp.flush()?;
+    for (context, kind) in [(1, SEND), (2, INVALIDATE), (3, BIND)] {
+        expect(fixture.pair.b.initiated()?, kind, context, STATUS_CANCELLED)?;
+    }
+    fixture.pair.quiet()
 }
