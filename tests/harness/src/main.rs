@@ -10,6 +10,8 @@ mod ioctl;
 #[cfg(windows)]
 mod nd;
 mod provider;
+#[cfg(windows)]
+mod removed;
 mod report;
 mod returns;
 mod run;
@@ -92,6 +94,20 @@ enum Command {
         /// How long the mixed traffic of `exchange` lasts.
         #[arg(long, default_value_t = 2)]
         seconds: u64,
+    },
+    /// Have requests pending, print "ready", wait until RDMA is turned off, and print what programs are told then.
+    ///
+    /// For tests: fails if a method that documents ND_DEVICE_REMOVED returns something else.
+    #[cfg(windows)]
+    Removed {
+        #[command(flatten)]
+        device: Device,
+        /// How softnd.dll reaches the driver.
+        #[arg(long, value_enum, default_value_t = Path::Rings)]
+        path: Path,
+        /// Seconds to wait for that.
+        #[arg(long, default_value_t = 60)]
+        patience: u64,
     },
     /// Connect queue pairs, keep traffic and pended requests going, print "ready", and wait to be killed.
     ///
@@ -176,6 +192,10 @@ fn execute() -> anyhow::Result<ExitCode> {
         }
         Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
         Command::Provider { command } => provider::run(command)?,
+        #[cfg(windows)]
+        Command::Removed { device, path, patience } => {
+            removed::run(device.front_end, path, Duration::from_secs(patience))?;
+        }
         Command::Stuck { device, seconds, pairs } => {
             stuck::run(&*device.front_end.transport()?, Duration::from_secs(seconds), pairs)?;
         }

@@ -17,13 +17,13 @@ use crate::wine_tests::{diagnostics, is_idle_again};
 const RUN_LIMIT: Duration = Duration::from_secs(600);
 
 /// A harness whose output is read line by line.
-struct Harness {
+pub(crate) struct Harness {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Harness {
-    fn start(session: &Session, arguments: &[&str]) -> Result<Self> {
+    pub(crate) fn start(session: &Session, arguments: &[&str]) -> Result<Self> {
         let mut command = session.program(r"C:\softndk\ndharness.exe");
         let mut child = command.args(arguments).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(child.stdout.take().context("the harness has no output")?);
@@ -33,7 +33,7 @@ impl Harness {
     }
 
     /// Reads on until a line says what is wanted.
-    fn until<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
+    pub(crate) fn until<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
         let start = Instant::now();
         let mut last = String::new();
         loop {
@@ -48,7 +48,7 @@ impl Harness {
     }
 
     /// Waits for its end: the rest of its output.
-    fn end(mut self) -> Result<(ExitStatus, String)> {
+    pub(crate) fn end(mut self) -> Result<(ExitStatus, String)> {
         let status = wait(&mut self.child, RUN_LIMIT)?;
         Ok((status, self.lines.iter().collect::<Vec<_>>().join("\n")))
     }

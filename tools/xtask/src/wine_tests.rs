@@ -15,7 +15,8 @@ use crate::pe::Module;
 use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
-use crate::{dist, nd_cpp, paths, prefix, run, two, wine};
+use crate::two::{self, Harness};
+use crate::{dist, nd_cpp, paths, prefix, run, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -48,6 +49,8 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("without addresses of its own the driver has those of TCP/IP", addresses);
     let disabled = step("disabling RDMA in mid-traffic", disabled_in_traffic);
     tally.check("what a process had is gone when RDMA has been disabled", disabled);
+    let removed = step("turning RDMA off under programs of softnd.dll", removed_in_use);
+    tally.check("programs are told ND_DEVICE_REMOVED when RDMA has been turned off", removed);
     let killed = step("killing the harness in mid-traffic", killed_in_traffic);
     tally.check("the driver frees all that a killed process had", killed);
 }
@@ -190,6 +193,26 @@ fn disabled_in_traffic() -> Result<()> {
     ensure!(outcome["passed"] == 0 && outcome["failed"] != 0, "served while disabled: {}", outcome["cases"]);
     session.set_rdma(true)?;
     serves_and_leaves_nothing(session)
+}
+
+/// RDMA is turned off while a program of softnd.dll has requests pending: each method is told so that documents it.
+fn removed_in_use() -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.load()?;
+    let idle = diagnostics(&session)?;
+    for (front_end, path) in [("nd2", "rings"), ("nd2", "plain"), ("nd1", "rings"), ("nd1", "plain")] {
+        let process = Harness::start(&session, &["removed", "--front-end", front_end, "--path", path])?;
+        process.until(|line| (line == "ready").then_some(()))?;
+        session.set_rdma(false)?;
+        let (status, told) = process.end()?;
+        println!("{front_end} on {path}:\n{told}");
+        ensure!(status.success(), "{front_end} on {path} ended with {status}:\n{told}");
+        session.set_rdma(true)?;
+        is_idle_again(&session, &idle)?;
+    }
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
 }
 
 /// What a busy process has, and loses.

@@ -8,12 +8,16 @@ mod cases;
 mod client;
 #[cfg(windows)]
 mod pair;
+#[cfg(windows)]
+mod removed;
 mod returns;
 mod roles;
 #[cfg(windows)]
 mod run;
 mod table;
 
+#[cfg(windows)]
+pub use removed::{Removed, Told, removed};
 pub use returns::{Documented, Shown};
 #[cfg(windows)]
 pub use roles::{Played, connect, serve};

@@ -34,7 +34,7 @@ use Shown::{ByCases, Never};
 const NO_ALLOCATION: &str = "nothing is allocated";
 const NO_FAULTS: &str =
     "memory of the kernel runs out; in the simulated kernel each allocation fails once (tests/faults.rs)";
-const REMOVED: &str = "needs an adapter that goes away while it is in use: a case cannot ask for that";
+const REMOVED: &str = "an adapter has to go away while it is in use: `ndharness removed`, by a test of its own";
 const ALWAYS_KNOWN: &str = "the affinity is always known";
 const NO_HARDWARE: &str = "there is no hardware that fails";
 const RESIZABLE: &str = "queues can be resized: IND2Adapter::Query says so";

@@ -11,5 +11,5 @@ pub(in crate::nd) mod memory;
 pub(in crate::nd) mod memory_window;
 pub(in crate::nd) mod notify;
 pub(in crate::nd) mod overlapped;
-mod pair;
+pub(in crate::nd) mod pair;
 pub(in crate::nd) mod provider;

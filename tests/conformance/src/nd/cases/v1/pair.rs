@@ -18,28 +18,28 @@ use crate::nd::{
 };
 
 /// All rights that a window can give.
-pub(super) const BOTH: u32 = ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRITE;
+pub(in crate::nd) const BOTH: u32 = ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRITE;
 
 /// One end of a connection.
-pub(super) struct End {
-    pub(super) connector: Connector,
-    pub(super) endpoint: Endpoint,
+pub(in crate::nd) struct End {
+    pub(in crate::nd) connector: Connector,
+    pub(in crate::nd) endpoint: Endpoint,
     /// For completions of initiator requests.
-    pub(super) outbound: Cq,
+    pub(in crate::nd) outbound: Cq,
     /// For completions of receives.
-    pub(super) inbound: Cq,
-    pub(super) adapter: Adapter,
+    pub(in crate::nd) inbound: Cq,
+    pub(in crate::nd) adapter: Adapter,
     /// The adapter's address, port 0.
-    pub(super) address: SocketAddr,
+    pub(in crate::nd) address: SocketAddr,
 }
 
 impl End {
     /// An end with an open adapter and completion queues of its own.
-    pub(super) fn new(nd: &Nd) -> anyhow::Result<Self> {
+    pub(in crate::nd) fn new(nd: &Nd) -> anyhow::Result<Self> {
         Self::sized(nd, EndpointSize::default(), 128)
     }
 
-    pub(super) fn sized(nd: &Nd, size: EndpointSize, depth: usize) -> anyhow::Result<Self> {
+    pub(in crate::nd) fn sized(nd: &Nd, size: EndpointSize, depth: usize) -> anyhow::Result<Self> {
         let (adapter, address) = nd.adapter_v1()?;
         let (outbound, inbound) = (adapter.cq(depth)?, adapter.cq(depth)?);
         let connector = adapter.connector()?;
@@ -48,14 +48,14 @@ impl End {
     }
 
     /// A new buffer of at least `length` bytes, registered.
-    pub(super) fn buffer(&self, length: usize) -> anyhow::Result<Mr> {
+    pub(in crate::nd) fn buffer(&self, length: usize) -> anyhow::Result<Mr> {
         let mr = Mr::new(&self.adapter, length);
         mr.register()?;
         Ok(mr)
     }
 
     /// A window onto all of a buffer, bound.
-    pub(super) fn window(&self, mr: &Mr, flags: u32) -> anyhow::Result<(Mw, Descriptor)> {
+    pub(in crate::nd) fn window(&self, mr: &Mr, flags: u32) -> anyhow::Result<(Mw, Descriptor)> {
         let mw = Mw::new(&self.adapter, 0)?;
         let descriptor = self.endpoint.bind(usize::MAX, mr, &mw, 0, mr.memory().length(), flags)?;
         expect(self.initiated()?, BIND, usize::MAX, STATUS_SUCCESS)?;
@@ -63,17 +63,17 @@ impl End {
     }
 
     /// Takes the next completion of an initiator request.
-    pub(super) fn initiated(&self) -> anyhow::Result<Completion> {
+    pub(in crate::nd) fn initiated(&self) -> anyhow::Result<Completion> {
         self.outbound.take_one()
     }
 
     /// Takes the next completion of a receive.
-    pub(super) fn received(&self) -> anyhow::Result<Completion> {
+    pub(in crate::nd) fn received(&self) -> anyhow::Result<Completion> {
         self.inbound.take_one()
     }
 
     /// Checks that both queues are empty: everything completed once.
-    pub(super) fn quiet(&self) -> anyhow::Result<()> {
+    pub(in crate::nd) fn quiet(&self) -> anyhow::Result<()> {
         for (what, cq) in [("outbound", &self.outbound), ("inbound", &self.inbound)] {
             let more = cq.poll(64)?;
             ensure!(more.is_empty(), "completions too many in the {what} CQ: {more:?}");
@@ -82,51 +82,51 @@ impl End {
     }
 
     /// A listener on a port of its own, and its address.
-    pub(super) fn listen(&self) -> anyhow::Result<(Listen, SocketAddr)> {
+    pub(in crate::nd) fn listen(&self) -> anyhow::Result<(Listen, SocketAddr)> {
         let (listen, port) = self.adapter.listen(0, 0)?;
         Ok((listen, at(self.address, port)))
     }
 }
 
 /// An address with a port in network byte order.
-pub(super) fn at(address: SocketAddr, port: u16) -> SocketAddr {
+pub(in crate::nd) fn at(address: SocketAddr, port: u16) -> SocketAddr {
     SocketAddr::new(address.ip(), u16::from_be(port))
 }
 
 /// Two connected ends, each with an adapter of its own.
-pub(super) struct Pair {
+pub(in crate::nd) struct Pair {
     /// The side that connected.
-    pub(super) a: End,
+    pub(in crate::nd) a: End,
     /// The side that listened.
-    pub(super) b: End,
+    pub(in crate::nd) b: End,
 }
 
 impl Pair {
     /// Two ends of the usual size.
-    pub(super) fn new(nd: &Nd) -> anyhow::Result<Self> {
+    pub(in crate::nd) fn new(nd: &Nd) -> anyhow::Result<Self> {
         Self::sized(nd, EndpointSize::default())
     }
 
     /// Two ends with endpoints of a given size.
-    pub(super) fn sized(nd: &Nd, size: EndpointSize) -> anyhow::Result<Self> {
+    pub(in crate::nd) fn sized(nd: &Nd, size: EndpointSize) -> anyhow::Result<Self> {
         Self::of(End::sized(nd, size, 128)?, End::sized(nd, size, 128)?)
     }
 
     /// Connects two ends.
-    pub(super) fn of(a: End, b: End) -> anyhow::Result<Self> {
+    pub(in crate::nd) fn of(a: End, b: End) -> anyhow::Result<Self> {
         connect(&a.connector, &a.endpoint, &b, &b.connector, &b.endpoint)?;
         Ok(Self { a, b })
     }
 
     /// Checks that all queues are empty.
-    pub(super) fn quiet(&self) -> anyhow::Result<()> {
+    pub(in crate::nd) fn quiet(&self) -> anyhow::Result<()> {
         self.a.quiet().context("at the initiator")?;
         self.b.quiet().context("at the listener")
     }
 }
 
 /// Connects an endpoint to one of `b`.
-pub(super) fn connect(
+pub(in crate::nd) fn connect(
     a: &Connector,
     a_endpoint: &Endpoint,
     b: &End,
