@@ -84,6 +84,10 @@ pub(crate) fn check_freed(start: usize, length: usize) {
 /// # Safety
 /// `timer` is an initialised KTIMER, `target` null or an initialised KDPC; both stay valid until the timer has expired or been cancelled.
 unsafe fn set(timer: *mut c_void, due: i64, period: i32, target: *mut Kdpc) -> bool {
+    // Wine's KeSetTimerEx cancels, too, and then waits for what the expiry calls with a lock held that the expiry takes. With
+    // nothing left to cancel it does not wait; KeCancelTimer itself waits without the lock.
+    // SAFETY: passed on to the caller.
+    unsafe { KeCancelTimer(timer) };
     let was_set = retire(timer as usize);
     let expiry = Expiry {
         relay: Box::new(std::cell::UnsafeCell::new(std::mem::MaybeUninit::uninit())),

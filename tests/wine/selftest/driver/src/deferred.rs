@@ -107,6 +107,12 @@ pub(crate) unsafe fn check_timers(text: &mut Text<'_>) {
         text.check((3..=100).contains(&ran), "a periodic timer");
         sleep(30);
         text.check(RAN.load(Ordering::Relaxed) == ran, "a cancelled timer goes on");
+        // Set again and again just when it expires: it must not wait for itself.
+        for _ in 0..20_000 {
+            KeSetTimerEx(timer, -1, 0, dpc);
+        }
+        KeCancelTimer(timer);
+        KeFlushQueuedDpcs();
 
         RAN.store(0, Ordering::Relaxed);
         let ex = ExAllocateTimer(ex_timer_routine, 7 as *mut c_void, 0);
