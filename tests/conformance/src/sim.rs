@@ -295,6 +295,13 @@ impl transport::File for SimFile {
     fn handle(&self) -> Option<u64> {
         Some(self.handle)
     }
+
+    fn send_from_another_process(&self, code: u32, input: &[u8]) -> Result<NTSTATUS, String> {
+        let (request, call) = Call::new(code, input, 0);
+        let file = self.file.clone();
+        thread::spawn(move || file.dispatch(request, process() ^ 1, &simkernel::passive()));
+        call.wait(STALLED).map(|completion| completion.status).ok_or_else(|| "it did not end".to_owned())
+    }
 }
 
 impl Drop for SimFile {

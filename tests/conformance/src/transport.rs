@@ -26,6 +26,10 @@ pub trait File: Send + Sync {
 
     /// Its HANDLE, where drivers can make something of one: Wine's ObReferenceObjectByHandle knows no handles of clients.
     fn handle(&self) -> Option<u64>;
+
+    /// Has another process, which has a handle of the file, send a request without output, and gives how that ended. The request
+    /// must not be one that pends.
+    fn send_from_another_process(&self, code: u32, input: &[u8]) -> Result<NTSTATUS, String>;
 }
 
 /// A request on its way. Dropping one that has not completed cancels it.

@@ -50,6 +50,8 @@ enum Fault {
     FreeIgnored,
     /// A file stays open in the driver.
     FileLeft,
+    /// Whoever has a handle of a file is served.
+    StrangersServed,
 }
 
 /// A device with a fault, over the simulated one.
@@ -112,6 +114,14 @@ impl File for FaultyFile {
 
     fn handle(&self) -> Option<u64> {
         self.inner.handle()
+    }
+
+    fn send_from_another_process(&self, code: u32, input: &[u8]) -> Result<NTSTATUS, String> {
+        if self.fault == Fault::StrangersServed {
+            let ended = self.inner.submit(code, input, 0).wait(Duration::from_secs(5));
+            return ended.map(|completion| completion.status).ok_or_else(|| "it pends".to_owned());
+        }
+        self.inner.send_from_another_process(code, input)
     }
 }
 
@@ -269,5 +279,6 @@ caught! {
     unchecked_handles: HandlesNotChecked by "handles::stale" "handles::wrong_kinds", "STATUS_INVALID_HANDLE";
     ignored_resize: ResizeIgnored by "cq::resize_refuses", "succeeded instead of";
     ignored_free: FreeIgnored by "listener::in_use" "connector::nobody_listens", "STATUS_";
+    served_strangers: StrangersServed by "files::another_process", "of another process: STATUS_";
     left_file: FileLeft by "adapter::limits", "left in the driver after the case: 1 files";
 }

@@ -24,7 +24,8 @@ use windows_sys::{
     },
     Win32::{
         Foundation::{
-            CloseHandle, GENERIC_READ, GENERIC_WRITE, HANDLE, OBJ_CASE_INSENSITIVE, UNICODE_STRING, WAIT_OBJECT_0,
+            CloseHandle, GENERIC_READ, GENERIC_WRITE, HANDLE, HANDLE_FLAG_INHERIT, OBJ_CASE_INSENSITIVE,
+            SetHandleInformation, UNICODE_STRING, WAIT_OBJECT_0,
         },
         Storage::FileSystem::{FILE_SHARE_READ, FILE_SHARE_WRITE},
         System::{
@@ -35,6 +36,8 @@ use windows_sys::{
     },
     core::w,
 };
+
+use crate::foreign;
 
 /// How long a cancelled request may take to end before its buffers are given up.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
@@ -72,6 +75,15 @@ impl Device {
             Some(_) => NtFsControlFile,
             None => NtDeviceIoControlFile,
         }
+    }
+}
+
+impl Device {
+    /// The file behind a handle that this process has inherited.
+    pub(crate) fn inherited(&self, handle: u64) -> Box<dyn File> {
+        let handle = Arc::new(Handle(ptr::without_provenance_mut(handle as usize)));
+        let (call, is_wine) = (self.control_call(), self.wine.is_some());
+        Box::new(OpenFile { handle, call, is_wine, complaints: self.complaints.clone() })
     }
 }
 
@@ -193,6 +205,17 @@ impl File for OpenFile {
 
     fn handle(&self) -> Option<u64> {
         (!self.is_wine).then(|| self.handle.0.addr() as u64)
+    }
+
+    fn send_from_another_process(&self, code: u32, input: &[u8]) -> Result<NTSTATUS, String> {
+        let inherit = |flags| {
+            // SAFETY: an open handle.
+            unsafe { SetHandleInformation(self.handle.0, HANDLE_FLAG_INHERIT, flags) }
+        };
+        inherit(HANDLE_FLAG_INHERIT);
+        let status = foreign::send_from_child(self.handle.0.addr() as u64, code, input);
+        inherit(0);
+        status.map_err(|error| format!("{error:#}"))
     }
 }
 

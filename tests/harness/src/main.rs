@@ -4,6 +4,8 @@
 //! device (on Windows, or under Wine). Each version of NetworkDirect, through `softnd.dll`, has cases of its own.
 
 mod diagnostics;
+#[cfg(windows)]
+mod foreign;
 mod front_end;
 #[cfg(windows)]
 mod ioctl;
@@ -109,6 +111,10 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         patience: u64,
     },
+    /// Send a request by an inherited handle, for the process that opened it, which looks at how it ends.
+    #[cfg(windows)]
+    #[command(hide = true)]
+    ForeignRequest(foreign::Request),
     /// Connect queue pairs, keep traffic and pended requests going, print "ready", and wait to be killed.
     ///
     /// For tests of what the driver does when a process dies: everything it had open must be gone afterwards.
@@ -118,6 +124,9 @@ enum Command {
         /// Give up and exit by itself after so many seconds.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
+        /// Exit when the input ends.
+        #[arg(long)]
+        until_input_ends: bool,
         /// How many connected queue pairs to keep busy.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
         pairs: u8,
@@ -196,9 +205,12 @@ fn execute() -> anyhow::Result<ExitCode> {
         Command::Removed { device, path, patience } => {
             removed::run(device.front_end, path, Duration::from_secs(patience))?;
         }
-        Command::Stuck { device, seconds, pairs } => {
-            stuck::run(&*device.front_end.transport()?, Duration::from_secs(seconds), pairs)?;
+        Command::Stuck { device, seconds, until_input_ends, pairs } => {
+            let until = stuck::Until { duration: Duration::from_secs(seconds), input_ends: until_input_ends };
+            stuck::run(&*device.front_end.transport()?, &until, pairs)?;
         }
+        #[cfg(windows)]
+        Command::ForeignRequest(request) => foreign::send(&request)?,
     }
     Ok(ExitCode::SUCCESS)
 }

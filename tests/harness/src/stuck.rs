@@ -1,6 +1,14 @@
 //! A process that is busy until it is killed.
 
-use std::time::{Duration, Instant};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use conformance::{
@@ -14,8 +22,16 @@ use ndk_abi::ndkpi::NDK_OP_FLAG_SILENT_SUCCESS;
 /// Bytes of each message.
 const MESSAGE: usize = 64 * 1024;
 
-/// Connects `pairs` pairs, pends requests of every kind, says "ready", and keeps traffic going for `duration`.
-pub(crate) fn run(transport: &dyn Transport, duration: Duration, pairs: u8) -> anyhow::Result<()> {
+/// When it ends by itself.
+pub(crate) struct Until {
+    /// After so long.
+    pub(crate) duration: Duration,
+    /// When there is no more input, if that is before.
+    pub(crate) input_ends: bool,
+}
+
+/// Connects `pairs` pairs, pends requests of every kind, says "ready", and keeps traffic going.
+pub(crate) fn run(transport: &dyn Transport, until: &Until, pairs: u8) -> anyhow::Result<()> {
     let bench = Bench::new(transport, Duration::from_secs(10));
     let pairs = (0..pairs).map(|_| Pair::new(&bench)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut requests = Vec::new();
@@ -45,9 +61,17 @@ pub(crate) fn run(transport: &dyn Transport, duration: Duration, pairs: u8) -> a
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     println!("ready");
-    let end = Instant::now() + duration;
+    let end = Instant::now() + until.duration;
+    let input_ended = Arc::new(AtomicBool::new(false));
+    if until.input_ends {
+        let input_ended = input_ended.clone();
+        thread::spawn(move || {
+            let _whatever_it_was = io::copy(&mut io::stdin(), &mut io::sink());
+            input_ended.store(true, Ordering::Relaxed);
+        });
+    }
     let mut context = 0;
-    while Instant::now() < end {
+    while Instant::now() < end && !input_ended.load(Ordering::Relaxed) {
         for (pair, (source, target)) in pairs.iter().zip(&buffers) {
             context += 1;
             pair.b.qp.receive(context, &[target.sge(0..MESSAGE)])?;

@@ -4,11 +4,15 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use ndk_abi::{
-    nd_ioctl::{IOCTL_ND_CQ_CANCEL_IO, IOCTL_ND_PROVIDER_BIND_FILE, IOCTL_ND_PROVIDER_INIT},
+    nd_ioctl::{
+        IOCTL_ND_CQ_CANCEL_IO, IOCTL_ND_CQ_FREE, IOCTL_ND_PD_CREATE, IOCTL_ND_PROVIDER_BIND_FILE,
+        IOCTL_ND_PROVIDER_INIT,
+    },
     ndkpi::NdkOperationTypeReceive,
-    softndk_ioctl::{IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_FILE_ID},
+    softndk_ioctl::{IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_FILE_ID, SOFTNDK_DIAGNOSTICS},
     status::{
-        STATUS_CANCELLED, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_HANDLE, STATUS_SUCCESS,
+        STATUS_CANCELLED, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE,
+        STATUS_INVALID_HANDLE, STATUS_SUCCESS,
     },
 };
 use zerocopy::IntoBytes as _;
@@ -116,5 +120,28 @@ pub(super) fn bound(bench: &Bench<'_>) -> anyhow::Result<()> {
     serves(&second, &site)?;
     ensure!(bind(handle)? == STATUS_INVALID_DEVICE_STATE, "binding it again");
     ensure!(bind(own)? == STATUS_INVALID_DEVICE_STATE, "binding the file to itself");
+    Ok(())
+}
+
+pub(super) fn another_process(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let site = Site::new(bench)?;
+    let mut notify = site.receive_cq.notify(Arm::Any);
+    site.client.pended(1)?;
+    let before = site.client.diagnostics()?;
+    for (code, object) in [
+        (IOCTL_ND_PROVIDER_INIT, 0),
+        (IOCTL_SOFTNDK_ATTACH, site.client.file_id()?),
+        (IOCTL_ND_PD_CREATE, site.adapter.handle()),
+        (IOCTL_ND_CQ_CANCEL_IO, site.receive_cq.handle()),
+        (IOCTL_ND_CQ_FREE, site.receive_cq.handle()),
+    ] {
+        let status = site.client.send_from_another_process(code, &nd_handle(object))?;
+        ensure!(status == STATUS_INVALID_DEVICE_REQUEST, "code {code:#x} of another process: {status}");
+    }
+    let counts = |found: &SOFTNDK_DIAGNOSTICS| (found.Files, found.Pds, found.Cqs, found.PendedRequests);
+    ensure!(counts(&site.client.diagnostics()?) == counts(&before), "another process has changed something");
+    // Nor has the end of that process closed the file.
+    serves(&site.client, &site)?;
+    ensure!(notify.status()? == STATUS_CANCELLED, "the own request");
     Ok(())
 }

@@ -51,6 +51,7 @@ macro_rules! for_each_case {
                 strangers: "only a fresh file attaches, and only to a context that is",
                 first_closes: "closing the first file ends its objects, and the requests of the second",
                 bound: "a second file is bound by its handle; what is no handle of a file is refused",
+                another_process: "a file serves only the process that opened it, not one that has got its handle",
             }
             pending {
                 always: "what may pend always does, also what is done at once; what is refused does not",
@@ -76,6 +77,7 @@ macro_rules! for_each_case {
                 bad_ranges: "nothing, unmapped memory and ranges that wrap cannot be registered",
                 states: "registering twice, deregistering what is not registered: refused",
                 deregistered: "a token of a deregistered region gives no access",
+                limit: "a process locks 4 GiB at most, however it adds them up, and gets back what it frees",
                 local_rights: "a receive into memory without local write access fails",
             }
             cq {

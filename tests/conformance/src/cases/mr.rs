@@ -11,7 +11,8 @@ use ndk_abi::{
     ndkpi::NdkOperationTypeReceive,
     softndk_ioctl::SOFTNDK_MR_TOKENS,
     status::{
-        STATUS_ACCESS_VIOLATION, STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER,
+        STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_BUFFER_SIZE,
+        STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER,
     },
 };
 
@@ -143,5 +144,36 @@ pub(super) fn local_rights(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.a.qp.send_inline(2, b"no", 0)?;
     expect(&pair.b.received()?, NdkOperationTypeReceive, 1, STATUS_ACCESS_VIOLATION)?;
     ensure!(target.memory().read(0..2) == [0, 0], "the region was written");
+    Ok(())
+}
+
+/// The same memory many times: each registration counts.
+pub(super) fn limit(bench: &Bench<'_>) -> anyhow::Result<()> {
+    const LENGTH: usize = 64 << 20;
+    const LIMIT: u64 = 4 << 30;
+    let (site, other) = (Site::new(bench)?, Site::new(bench)?);
+    let memory = Arc::new(Memory::new(LENGTH));
+    let before = site.client.diagnostics()?.PinnedBytes;
+    // Rings may be locked already.
+    let most = ((LIMIT - before) / LENGTH as u64) as usize;
+    let register = |_| Mr::register(&site.pd, memory.clone(), ALL_RIGHTS);
+    let mut regions = (0..most).map(register).collect::<error::Result<Vec<_>>>()?;
+    let pinned = site.client.diagnostics()?.PinnedBytes - before;
+    ensure!(pinned == (most * LENGTH) as u64, "{pinned} bytes are locked by {most} regions");
+    let left = LIMIT - before - pinned;
+    let handle: u64 = site.client.query(IOCTL_ND_MR_CREATE, &nd_handle(site.pd.handle()))?;
+    let register_start = |length| self::register(&site, handle, memory.address(0), length);
+    refused(register_start(left + 1), STATUS_INSUFFICIENT_RESOURCES, "one byte too much")?;
+    // By another file of the process, too.
+    let more = Mr::register(&other.pd, memory.clone(), ALL_RIGHTS).map(drop);
+    refused(more, STATUS_INSUFFICIENT_RESOURCES, "too much by another file")?;
+    if left > 0 {
+        register_start(left).context("up to the last byte")?;
+        site.client.call(IOCTL_ND_MR_DEREGISTER, &nd_handle(handle))?;
+    }
+    // What is freed can be had again.
+    regions.pop();
+    register_start(LENGTH as u64).context("after one was freed")?;
+    site.client.call(IOCTL_ND_MR_FREE, &nd_handle(handle))?;
     Ok(())
 }

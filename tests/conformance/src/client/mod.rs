@@ -156,6 +156,15 @@ impl Client {
         self.file.handle()
     }
 
+    /// What a request without output of another process that has its file ends with: [`File::send_from_another_process`].
+    pub fn send_from_another_process(
+        &self,
+        code: u32,
+        input: &(impl IntoBytes + Immutable),
+    ) -> anyhow::Result<NTSTATUS> {
+        self.file.send_from_another_process(code, input.as_bytes()).map_err(anyhow::Error::msg)
+    }
+
     /// Waits until `count` requests are pended in the whole driver. Windows runs the dispatch routine before the call that
     /// began a request returns; a front end that does it on another thread may still be on the way.
     pub fn pended(&self, count: u32) -> Result<()> {
