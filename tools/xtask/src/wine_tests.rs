@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -53,6 +53,8 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("programs are told ND_DEVICE_REMOVED when RDMA has been turned off", removed);
     let killed = step("killing the harness in mid-traffic", killed_in_traffic);
     tally.check("the driver frees all that a killed process had", killed);
+    let served = step("serving 64 processes at once", many_processes);
+    tally.check("the driver serves 64 processes at once", served);
 }
 
 /// The stand-ins' own test, which loads its own driver: what must work works, what must be caught is caught. An error is
@@ -220,15 +222,8 @@ const LOST: [&str; 3] = ["qps", "pended_requests", "pinned_bytes"];
 
 /// Starts a process that has connected queue pairs, traffic and pended requests.
 fn busy_process(session: &Session, idle: &Value) -> Result<Child> {
-    let mut process = session
-        .program(r"C:\softndk\ndharness.exe")
-        .args(["stuck", "--front-end", "ioctl"])
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let output = BufReader::new(process.stdout.take().context("the harness has no output")?);
-    let (sender, ready) = channel();
-    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-    let line = ready.recv_timeout(READY_LIMIT);
+    let (mut process, output) = start_stuck(session, &[])?;
+    let line = output.recv_timeout(READY_LIMIT);
     let busy = diagnostics(session);
     if line.as_deref().map(str::trim) != Ok("ready") || busy.is_err() {
         process.kill()?;
@@ -241,6 +236,54 @@ fn busy_process(session: &Session, idle: &Value) -> Result<Child> {
         ensure!(alive, "the harness has no {count}: {busy}");
     }
     Ok(process)
+}
+
+/// Starts a process that says "ready" when it has all that; gives what it says.
+fn start_stuck(session: &Session, arguments: &[&str]) -> Result<(Child, Receiver<String>)> {
+    let mut command = session.program(r"C:\softndk\ndharness.exe");
+    command.args(["stuck", "--front-end", "ioctl"]).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = command.spawn()?;
+    let output = BufReader::new(process.stdout.take().context("the harness has no output")?);
+    let (sender, lines) = channel();
+    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    Ok((process, lines))
+}
+
+/// So many processes have connected queue pairs, traffic and pended requests at once; then every other one is killed and the rest
+/// end by themselves, having lost nothing.
+fn many_processes() -> Result<()> {
+    const PROCESSES: u64 = 64;
+    /// Of them each has these.
+    const QUEUE_PAIRS: u64 = 2;
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.load()?;
+    let idle = diagnostics(&session)?;
+    let arguments = ["--pairs", "1", "--seconds", "600", "--until-input-ends"];
+    let processes = (0..PROCESSES).map(|_| start_stuck(&session, &arguments)).collect::<Result<Vec<_>>>()?;
+    for (number, (_, lines)) in processes.iter().enumerate() {
+        let line = lines.recv_timeout(RUN_LIMIT);
+        let is_ready = line.as_deref().map(str::trim) == Ok("ready");
+        ensure!(is_ready, "process {number} said {line:?}\n{}", session.log_tail());
+    }
+    let busy = diagnostics(&session)?;
+    let queue_pairs = busy["qps"].as_u64();
+    ensure!(queue_pairs >= Some(PROCESSES * QUEUE_PAIRS), "{queue_pairs:?} queue pairs at once");
+    for (number, (mut process, _)) in processes.into_iter().enumerate() {
+        if number % 2 == 0 {
+            process.kill()?;
+            process.wait()?;
+        } else {
+            drop(process.stdin.take());
+            let status = wait(&mut process, RUN_LIMIT).with_context(|| session.log_tail())?;
+            ensure!(status.success(), "process {number} ended with {status}");
+        }
+    }
+    is_idle_again(&session, &idle)?;
+    let outcome = run::harness(&session, &["run", "send", "--json"], RUN_LIMIT)?;
+    ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "the next run failed: {}", outcome["cases"]);
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
 }
 
 /// Waits until no more is alive in the driver than before.
