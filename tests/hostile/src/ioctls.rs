@@ -13,7 +13,7 @@ use users::start;
 
 pub use operation::{Deed, Handle, Operation, Request};
 
-use crate::{Finding, Outcomes, Result, Script, ensure, neighbours::Neighbours};
+use crate::{Finding, Outcomes, Result, Script, ensure, memory::Shortage, neighbours::Neighbours};
 use attackers::Attackers;
 
 /// Of the neighbours.
@@ -37,11 +37,21 @@ fn play_in(session: &Session, script: &Script<Operation>) -> Result<Outcomes> {
     let neighbours = Mutex::new(Neighbours::new(&device, PROCESSES));
     let foreign = simkernel::lock_paused(&neighbours).handles();
     let attackers = Attackers::new(&device, foreign);
+    let shortage = Shortage::new(session);
     let thread = |operations: &[Operation]| {
         let played = operations.iter().enumerate().try_for_each(|(number, operation)| {
             let performed = match operation {
                 Operation::Send(request) => attackers.send(request),
-                Operation::Do(Deed::Others) => simkernel::lock_paused(&neighbours).exchange(),
+                Operation::Do(Deed::Others) => shortage.without(|| simkernel::lock_paused(&neighbours).exchange()),
+                Operation::Do(Deed::RunShort(others)) => {
+                    shortage.begin(*others);
+                    Ok(())
+                }
+                Operation::Do(Deed::Close { file, whether }) => {
+                    // Who opens one anew relies on getting it.
+                    shortage.without(|| attackers.close(*file, *whether));
+                    Ok(())
+                }
                 Operation::Do(deed) => attackers.perform(deed),
             };
             performed.map_err(|Finding(what)| Finding(format!("operation {number}, {operation:?}: {what}")))
@@ -55,6 +65,7 @@ fn play_in(session: &Session, script: &Script<Operation>) -> Result<Outcomes> {
         let first = thread(first);
         [first, second.join().unwrap_or_else(|_| Err(Finding("a thread panicked".to_owned())))]
     });
+    shortage.without(|| ());
     results.into_iter().collect::<Result<()>>()?;
     session.flush_dpcs();
     let mut neighbours = neighbours.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -3,6 +3,7 @@
 //! kernel is broken, each request ends with a documented status, the others are not harmed, and nothing is left behind.
 
 pub mod ioctls;
+mod memory;
 mod neighbours;
 pub mod rings;
 mod statuses;

@@ -4,6 +4,7 @@
 mod attacker;
 mod operation;
 mod peer;
+mod requests;
 
 use std::sync::Mutex;
 
@@ -13,7 +14,7 @@ use users::start;
 
 pub use operation::{Damage, Entry, Field, Number, Operation, Piece, Request};
 
-use crate::{Finding, Outcomes, Result, Script, ensure, neighbours::Neighbours};
+use crate::{Finding, Outcomes, Result, Script, ensure, memory::Shortage, neighbours::Neighbours};
 use attacker::Attacker;
 use peer::Peer;
 
@@ -61,13 +62,18 @@ fn play_in(session: &Session, script: &Script<Operation>) -> Result<Outcomes> {
     let neighbours = Neighbours::new(&device, [one, two]);
     let runs_before = session.ledger().dpc_runs;
     let others = Mutex::new((peer, neighbours));
+    let shortage = Shortage::new(session);
     let perform = |operation: &Operation| match operation {
-        Operation::Others => {
+        Operation::Others => shortage.without(|| {
             let (peer, neighbours) = &mut *simkernel::lock_paused(&others);
             neighbours.exchange().and_then(|()| peer.work())
-        }
+        }),
         Operation::Change(bits) => {
             change_what_is_read(*bits);
+            Ok(())
+        }
+        Operation::RunShort(others) => {
+            shortage.begin(*others);
             Ok(())
         }
         operation => attacker.perform(operation),
@@ -83,6 +89,7 @@ fn play_in(session: &Session, script: &Script<Operation>) -> Result<Outcomes> {
         let first = thread(first);
         [first, second.join().unwrap_or_else(|_| Err(Finding("a thread panicked".to_owned())))]
     });
+    shortage.without(|| ());
     results.into_iter().collect::<Result<()>>()?;
     session.flush_dpcs();
     let (peer, mut neighbours) = others.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,6 +1,9 @@
 //! The hostile users: two processes, one of which has two files of one context.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
 
 use nd_ioctl::{Device, File};
 use ndk_abi::{
@@ -8,13 +11,15 @@ use ndk_abi::{
         IOCTL_ND_CONNECTOR_ACCEPT, IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, IOCTL_ND_CONNECTOR_CONNECT,
         IOCTL_ND_LISTENER_GET_ADDRESS, IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST,
     },
+    ndkpi::{NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NdkOperationTypeReceive, NdkOperationTypeSend},
     sockaddr::SOCKADDR_INET,
+    softndk_ioctl::{IOCTL_SOFTNDK_POST, SOFTNDK_POST},
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_DEVICE_REQUEST, STATUS_SUCCESS},
 };
 use users::{
     host::{Shared, TestHost, locked},
     rings::connect,
-    user::{Answer, handle},
+    user::{Answer, handle, work},
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -28,6 +33,8 @@ use crate::{Outcomes, Result, ensure, statuses};
 const PROCESSES: [u64; 2] = [4, 8];
 /// Who is neither.
 const STRANGER: u64 = 20;
+/// A context that is none of theirs.
+const NOBODY: u64 = u64::MAX;
 /// Kinds by their indices in `World::handles`.
 const QP: usize = 6;
 const CONNECTOR: usize = 7;
@@ -35,6 +42,8 @@ const LISTENER: usize = 8;
 /// What a step of a connection is waited for.
 const PATIENCE: u32 = 200;
 
+/// From this `damage` on there is some.
+const DAMAGED: u8 = 112;
 /// Bytes of an input or output, when it has a wrong length.
 const LONGEST: usize = 1024;
 
@@ -53,6 +62,9 @@ struct Known {
     live: [Vec<u64>; KINDS],
     /// Those that are so no more, or are others'.
     others: Vec<u64>,
+    /// The contexts that handles are of, and those that were freed.
+    contexts: BTreeMap<u64, u64>,
+    freed: BTreeSet<u64>,
     pending: Vec<Arc<Sent>>,
     /// Cancel routines that have begun.
     halves: Vec<(Arc<File<TestHost>>, u64)>,
@@ -76,7 +88,8 @@ impl<'a> Attackers<'a> {
         let [one, other] = PROCESSES.map(|process| Program::new(device, process));
         let ends = |program: &Program<'_>| [CONNECTOR, QP].map(|kind| program.handles[kind][0]);
         connect(&one.user, ends(&one), &other.user, ends(&other), other.handles[LISTENER][0]);
-        let mut known = Known { others: foreign.to_vec(), ..Known::default() };
+        let contexts = foreign.iter().map(|handle| (*handle, NOBODY)).collect();
+        let mut known = Known { others: foreign.to_vec(), contexts, ..Known::default() };
         [&one, &other].into_iter().for_each(|program| known.learn(program));
         let files = [one.attached(), one, other].map(Arc::new).to_vec();
         Self { device, files: Mutex::new(files), known: Mutex::new(known) }
@@ -92,6 +105,7 @@ impl<'a> Attackers<'a> {
                 if is_refused { Ok(()) } else { self.note(&program, code, answer, false) }
             }
             Deed::Connect { file, handles } => self.connect(file, handles),
+            Deed::Message => self.message(),
             Deed::Cancel { request, half } => {
                 let sent = nth(request, &locked(&self.known).pending);
                 if let Some(sent) = sent {
@@ -117,15 +131,11 @@ impl<'a> Attackers<'a> {
                 self.file(file).memory.iter().for_each(|pages| self.device.host().unmap(pages));
                 Ok(())
             }
-            Deed::Close { file, whether } => {
-                self.close(file, whether);
-                Ok(())
-            }
             Deed::Pause(times) => {
                 (0..times).for_each(|_| simkernel::pause());
                 Ok(())
             }
-            Deed::Others => Ok(()),
+            Deed::Others | Deed::RunShort(_) | Deed::Close { .. } => Ok(()),
         }
     }
 
@@ -175,7 +185,9 @@ impl<'a> Attackers<'a> {
         {
             let made = output.get(..8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
             ensure!(made.is_some(), "code {code:#x} has made something without a handle");
-            locked(&self.known).live[kind].extend(made);
+            let mut known = locked(&self.known);
+            known.live[kind].extend(made);
+            known.contexts.extend(made.map(|handle| (handle, program.context)));
         }
         Ok(())
     }
@@ -197,18 +209,18 @@ impl<'a> Attackers<'a> {
         let program = self.file(request.file);
         let Some(right) = nth(request.case, &program.rights) else { return Ok(()) };
         let mut input = right.input;
-        let mut freed = None;
+        let mut is_foreign = false;
         for ((place, kind), chosen) in right.handles.iter().zip(request.handles) {
             let bytes = &mut input[*place..place + 8];
             let before = u64::from_le_bytes((&*bytes).try_into().expect("eight bytes"));
             let handle = self.choose(chosen, *kind, before);
             bytes.copy_from_slice(&handle.to_le_bytes());
-            freed = Some(handle);
+            is_foreign |= locked(&self.known).is_foreign(handle, program.context);
         }
         let (mut output, length) = (right.output, usize::from(request.length) % LONGEST);
         match request.damage {
-            0..112 => {}
-            112..208 => {
+            0..DAMAGED => {}
+            DAMAGED..208 => {
                 for (place, byte) in request.changes.iter().take(1 + usize::from(request.damage) % 3) {
                     let length = input.len();
                     input[usize::from(*place) % length] = *byte;
@@ -232,8 +244,16 @@ impl<'a> Attackers<'a> {
         let is_lost = (12..24).contains(&request.way);
         let answer = program.user.send_shared(right.code, &input, output, answer);
         let succeeded = answer.shared.result().is_some_and(|(status, ..)| status == STATUS_SUCCESS);
-        if let Some(freed) = freed.filter(|_| succeeded && frees(right.code)) {
-            locked(&self.known).forget(freed);
+        let is_taken = succeeded || answer.is_pending();
+        // What was changed may be what makes a handle count.
+        ensure!(
+            !(is_foreign && is_taken && request.damage < DAMAGED),
+            "code {:#x} takes a handle that is not one of its context",
+            right.code
+        );
+        if succeeded && frees(right.code) {
+            let freed = input.get(8..16).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+            freed.into_iter().for_each(|freed| locked(&self.known).forget(freed));
         }
         self.note(&program, right.code, answer, is_lost)
     }
@@ -274,7 +294,18 @@ impl<'a> Attackers<'a> {
         self.note(&from, IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, complete, false)
     }
 
-    fn close(&self, number: u8, whether: u8) {
+    fn message(&self) -> Result<()> {
+        let solicits = NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT;
+        for (file, operation, flags) in [(2u8, NdkOperationTypeReceive, 0), (1, NdkOperationTypeSend, solicits)] {
+            let program = self.file(file);
+            let post = SOFTNDK_POST { Flags: flags, ..work(operation, program.handles[QP][0], 1) };
+            let answer = program.user.send(IOCTL_SOFTNDK_POST, &post);
+            self.note(&program, IOCTL_SOFTNDK_POST, answer, false)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&self, number: u8, whether: u8) {
         self.finish_cancels();
         match whether {
             0..16 => self.file(number).user.file.cleanup(&simkernel::passive()),
@@ -295,11 +326,18 @@ impl Known {
     fn learn(&mut self, program: &Program<'_>) {
         for (live, new) in self.live.iter_mut().zip(&program.handles) {
             live.extend(new);
+            self.contexts.extend(new.iter().map(|handle| (*handle, program.context)));
         }
+    }
+
+    /// Whether a handle is surely not one of a context.
+    fn is_foreign(&self, handle: u64, context: u64) -> bool {
+        self.freed.contains(&handle) || self.contexts.get(&handle).is_some_and(|of| *of != context)
     }
 
     fn forget(&mut self, handle: u64) {
         self.live.iter_mut().for_each(|of_kind| of_kind.retain(|live| *live != handle));
         self.others.push(handle);
+        self.freed.insert(handle);
     }
 }

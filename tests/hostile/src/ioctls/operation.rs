@@ -61,6 +61,8 @@ pub enum Deed {
         /// Listener, connector and queue pair of it, connector and queue pair of the first file.
         handles: [Handle; 5],
     },
+    /// A message over the connection that there was at the beginning.
+    Message,
     /// CancelIoEx of a request, or the first half of it, where the other comes later.
     Cancel {
         /// Which of those that wait.
@@ -89,6 +91,8 @@ pub enum Deed {
         /// Whether.
         whether: u8,
     },
+    /// The allocation after so many others fails.
+    RunShort(u8),
     /// Lets the driver run.
     Pause(u8),
     /// The neighbours send a message.

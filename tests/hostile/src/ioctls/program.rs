@@ -27,6 +27,8 @@ pub(super) struct Right {
 
 pub(super) struct Program<'a> {
     pub(super) user: User<'a>,
+    /// What names its context.
+    pub(super) context: u64,
     /// Handles by kind.
     pub(super) handles: [Vec<u64>; KINDS],
     pub(super) rights: Vec<Right>,
@@ -89,13 +91,15 @@ impl<'a> Program<'a> {
         let (with_rings, pages) = queues(&user, &world, &ringed);
         cases.extend(with_rings);
         let rights = cases.into_iter().map(|case| Right::new(case, &handles)).collect();
-        Self { user, handles, rights, memory: [vec![world.pages, memory.pages], pages].concat() }
+        let context = user.id();
+        Self { user, context, handles, rights, memory: [vec![world.pages, memory.pages], pages].concat() }
     }
 
     /// A second file of the same context, with the same requests.
     pub(super) fn attached(&self) -> Self {
         Self {
             user: self.user.attached(),
+            context: self.context,
             handles: self.handles.clone(),
             rights: self.rights.clone(),
             memory: self.memory.clone(),

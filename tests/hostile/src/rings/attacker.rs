@@ -13,7 +13,6 @@ use nd_rings::{Mapped, Memory as _};
 use ndk_abi::{
     describe::ZeroInit as _,
     nd_ioctl::*,
-    ndkpi::*,
     softndk_ioctl::*,
     softndk_ring::SOFTNDK_RING,
     status::{NTSTATUS, STATUS_SUCCESS},
@@ -21,25 +20,21 @@ use ndk_abi::{
 use users::{
     User, World,
     host::{TestHost, locked},
-    rings::{self, DEPTH, INLINE_BYTES, Ring, Ringed, SGES},
-    user::{Answer, Memory, handle, work},
+    rings::{self, DEPTH, Ring, Ringed},
+    user::{Answer, Memory, handle},
 };
 use zerocopy::IntoBytes as _;
 
-use super::operation::{Damage, Entry, Field, Number, Operation, Piece, Request};
+use super::operation::{Damage, Entry, Field, Number, Operation};
 use crate::{Outcomes, Result, ensure, statuses};
 
 /// Requests put in at once.
 const MOST_AT_ONCE: u8 = 40;
-/// Bytes of inline data; a little more than is allowed.
-const MOST_INLINE: u8 = INLINE_BYTES as u8 + 4;
-/// SGEs; one more than is allowed.
-const MOST_SGES: usize = SGES as usize + 1;
 /// Queues that it makes.
 const MOST_OBJECTS: usize = 24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Cq,
     Srq,
     Qp,
@@ -57,18 +52,18 @@ struct Place {
 }
 
 #[derive(Default)]
-struct Owned {
+pub(super) struct Owned {
     objects: Vec<(Kind, u64)>,
     places: Vec<Arc<Place>>,
-    answers: Vec<(u32, Arc<Answer>)>,
+    pub(super) answers: Vec<(u32, Arc<Answer>)>,
 }
 
 pub(super) struct Attacker<'a> {
     pub(super) user: User<'a>,
     pub(super) world: World,
     pub(super) ringed: Ringed,
-    memory: Memory,
-    owned: Mutex<Owned>,
+    pub(super) memory: Memory,
+    pub(super) owned: Mutex<Owned>,
     outcomes: Mutex<Outcomes>,
 }
 
@@ -130,7 +125,7 @@ impl<'a> Attacker<'a> {
             Operation::Send { object, request } => self.send(object, request)?,
             Operation::Pause(times) => (0..times).for_each(|_| simkernel::pause()),
             Operation::Die(0) => self.user.file.cleanup(&simkernel::passive()),
-            Operation::Die(_) | Operation::Others | Operation::Change(_) => {}
+            Operation::Die(_) | Operation::Others | Operation::Change(_) | Operation::RunShort(_) => {}
         }
         Ok(())
     }
@@ -156,12 +151,12 @@ impl<'a> Attacker<'a> {
         nth(number, &locked(&self.owned).places)
     }
 
-    fn object(&self, number: u8) -> Option<(Kind, u64)> {
+    pub(super) fn object(&self, number: u8) -> Option<(Kind, u64)> {
         nth(number, &locked(&self.owned).objects)
     }
 
     /// Sends a request. What pends is looked at in the end.
-    fn note(&self, code: u32, input: &[u8], output: usize) -> Result<Option<u64>> {
+    pub(super) fn note(&self, code: u32, input: &[u8], output: usize) -> Result<Option<u64>> {
         let answer = self.user.send_bytes(code, input, output);
         if answer.is_pending() {
             locked(&self.owned).answers.push((code, Arc::new(answer)));
@@ -185,65 +180,6 @@ impl<'a> Attacker<'a> {
         place.mapped.write(slot, 0, &head);
         place.mapped.write(slot, head.len(), &data);
         place.mapped.tail().store(tail.wrapping_add(1), Ordering::Release);
-    }
-
-    fn entry(&self, is_initiator: bool, entry: &Entry) -> (SOFTNDK_POST, Vec<u64>) {
-        let operation = match (is_initiator, entry.operation % 16) {
-            (false, 0..13) | (true, 15) => NdkOperationTypeReceive,
-            (true, 0..6) => NdkOperationTypeSend,
-            (true, 6..8) => NdkOperationTypeWrite,
-            (true, 8..10) => NdkOperationTypeRead,
-            (_, 10) => NDK_OPERATION_TYPE(SOFTNDK_POST_SEND_AND_INVALIDATE as i32),
-            (_, 11) => NdkOperationTypeInvalidate,
-            (_, 12) => NdkOperationTypeBind,
-            (_, 13) => NdkOperationTypeFastRegister,
-            _ => NDK_OPERATION_TYPE(entry.flags.into()),
-        };
-        let mut words: Vec<u64> = Vec::new();
-        let inline = entry.inline.filter(|_| is_initiator).map(|inline| inline % MOST_INLINE);
-        if let Some(inline) = inline {
-            words.resize(usize::from(inline).div_ceil(8), entry.context.into());
-        } else {
-            for sge in entry.pieces.iter().take(MOST_SGES).map(|piece| self.sge(*piece)) {
-                words.extend::<[u64; 2]>(zerocopy::transmute!(sge));
-            }
-        }
-        let sges = if inline.is_some() { 0 } else { entry.pieces.len().min(MOST_SGES) as u32 };
-        let is_inline = inline.is_some();
-        let inline = u32::from(inline.unwrap_or(0));
-        let (sges, inline) = match entry.counts {
-            (0..8, wrong) => (wrong, inline),
-            (8..16, wrong) => (sges, wrong),
-            _ => (sges, inline),
-        };
-        let remote = self.sge(entry.remote);
-        let flags = if entry.flags < 64 { u32::from(entry.flags) } else { 0 };
-        let inline_flag = if is_inline { NDK_OP_FLAG_INLINE } else { 0 };
-        let head = SOFTNDK_POST {
-            Flags: flags & !NDK_OP_FLAG_INLINE | inline_flag,
-            SgeCount: sges,
-            InlineLength: inline,
-            RemoteAddress: remote.Address,
-            RemoteToken: remote.Token,
-            ObjectHandle: if entry.remote.offset.is_multiple_of(2) { self.world.mw } else { self.memory.mr },
-            MrHandle: self.memory.mr,
-            BaseVirtualAddress: remote.Address,
-            Length: remote.Length.into(),
-            ..work(operation, 0, entry.context.into())
-        };
-        (head, words)
-    }
-
-    fn sge(&self, piece: Piece) -> SOFTNDK_SGE {
-        let size = self.memory.pages.size() as u64;
-        let good = self.memory.sge(u64::from(piece.offset) % size, u32::from(piece.length) % 512);
-        match piece.token {
-            0..192 => good,
-            192..208 => SOFTNDK_SGE { Token: self.memory.tokens.RemoteToken, ..good },
-            208..224 => SOFTNDK_SGE { Length: u32::from(piece.length) << 8, ..good },
-            224..240 => SOFTNDK_SGE { Address: u64::from(piece.offset) << 48 | u64::from(piece.length), ..good },
-            _ => SOFTNDK_SGE { Token: u32::from(piece.offset) << 16 | u32::from(piece.length), ..good },
-        }
     }
 
     /// Makes room in a ring of completions.
@@ -349,49 +285,6 @@ impl<'a> Attacker<'a> {
             200.. => mapping = self.place(damage.of).map_or(mapping, |place| place.ring.mapping()),
         }
         mapping
-    }
-
-    fn send(&self, number: u8, request: Request) -> Result<()> {
-        let Some((kind, object)) = self.object(number) else { return Ok(()) };
-        let simple = handle(object);
-        let connector = handle(self.world.connector);
-        let (code, input, output): (_, Vec<u8>, _) = match (request, kind) {
-            (Request::Flush, _) => (IOCTL_ND_QP_FLUSH, simple.as_bytes().to_vec(), 0),
-            (Request::Free, Kind::Cq) => (IOCTL_ND_CQ_FREE, simple.as_bytes().to_vec(), 0),
-            (Request::Free, Kind::Srq) => (IOCTL_ND_SRQ_FREE, simple.as_bytes().to_vec(), 0),
-            (Request::Free, _) => (IOCTL_ND_QP_FREE, simple.as_bytes().to_vec(), 0),
-            (Request::Notify(_), Kind::Srq) => (IOCTL_ND_SRQ_NOTIFY, simple.as_bytes().to_vec(), 0),
-            (Request::Notify(kind), _) => {
-                let notify = ND_CQ_NOTIFY { Version: 1, Type: u32::from(kind) % 4, CqHandle: object };
-                (IOCTL_ND_CQ_NOTIFY, notify.as_bytes().to_vec(), 0)
-            }
-            (Request::CancelIo, Kind::Srq) => (IOCTL_ND_SRQ_CANCEL_IO, simple.as_bytes().to_vec(), 0),
-            (Request::CancelIo, _) => (IOCTL_ND_CQ_CANCEL_IO, simple.as_bytes().to_vec(), 0),
-            (Request::Disconnect, _) => (IOCTL_ND_CONNECTOR_DISCONNECT, connector.as_bytes().to_vec(), 0),
-            (Request::NotifyDisconnect, _) => (IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, connector.as_bytes().to_vec(), 0),
-            (Request::Bind, _) => {
-                let bind = SOFTNDK_POST {
-                    ObjectHandle: self.world.mw,
-                    MrHandle: self.memory.mr,
-                    BaseVirtualAddress: self.memory.address(),
-                    Length: 64,
-                    ..work(NdkOperationTypeBind, object, 1)
-                };
-                (IOCTL_SOFTNDK_POST, bind.as_bytes().to_vec(), size_of::<SOFTNDK_MW_TOKEN>())
-            }
-            (Request::Poll, _) => {
-                let poll = SOFTNDK_POLL { Version: 1, MaxResults: 4, CqHandle: object };
-                (IOCTL_SOFTNDK_POLL, poll.as_bytes().to_vec(), 4 * size_of::<SOFTNDK_RESULT>())
-            }
-            (Request::Deregister, _) => (IOCTL_ND_MR_DEREGISTER, handle(self.memory.mr).as_bytes().to_vec(), 0),
-            (Request::CancelOldest, _) => {
-                let oldest = locked(&self.owned).answers.first().map(|(_, answer)| answer.clone());
-                oldest.iter().for_each(|answer| answer.shared.cancel(&self.user.file));
-                return Ok(());
-            }
-        };
-        self.note(code, &input, output)?;
-        Ok(())
     }
 }
 

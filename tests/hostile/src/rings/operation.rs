@@ -162,6 +162,8 @@ pub enum Operation {
     Pause(u8),
     /// From now on these bits of each word of each ring flip when it has been read.
     Change(u64),
+    /// The allocation after so many others fails.
+    RunShort(u8),
     /// The process ends, if the number is 0.
     Die(u8),
 }
