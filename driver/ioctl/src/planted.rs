@@ -7,6 +7,8 @@
 pub enum Bug {
     /// The head of a request in a ring is read once to be checked, and once more to be carried out.
     HeadReadTwice,
+    /// A handle names whatever is in its place, of whatever age and file.
+    AnyGeneration,
 }
 
 #[cfg(feature = "planted-bugs")]

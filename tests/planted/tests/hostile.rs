@@ -1,9 +1,8 @@
-//! A second read of memory that a user can change meanwhile is found by the fuzz target of rings, in a few fixed runs; without it
-//! they pass.
+//! Bugs are found by what the fuzz targets of control requests and of rings do, in a few fixed runs; without them these pass.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hostile::{Finding, Script, bytes, decode, rings};
+use hostile::{Finding, Outcomes, Script, bytes, decode, ioctls, rings};
 use nd_ioctl::planted::{Bug, plant};
 
 /// Runs, with as many bytes as the fuzzer gives.
@@ -17,19 +16,18 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 /// Plays the runs; the first that finds something.
-fn play() -> Option<(u64, Finding)> {
-    (0..RUNS).find_map(|seed| {
-        let script: Script<rings::Operation> = decode(&bytes(seed, LENGTH));
-        rings::run(&script).err().map(|finding| (seed, finding))
-    })
+fn play<O: for<'a> arbitrary::Arbitrary<'a> + std::fmt::Debug>(
+    run: fn(&Script<O>) -> Result<Outcomes, Finding>,
+) -> Option<(u64, Finding)> {
+    (0..RUNS).find_map(|seed| run(&decode(&bytes(seed, LENGTH))).err().map(|finding| (seed, finding)))
 }
 
 #[test]
 fn a_second_read_of_a_request_is_found() {
     let _turn = turn();
-    assert_eq!(play(), None, "without the bug");
+    assert_eq!(play(rings::run), None, "without the bug");
     plant(Some(Bug::HeadReadTwice));
-    let found = play();
+    let found = play(rings::run);
     plant(None);
     let Some((seed, Finding(what))) = found else { panic!("{RUNS} runs find nothing") };
     assert!(what.contains("of the neighbours ends as"), "{what}");
@@ -47,4 +45,16 @@ fn the_changes_find_it() {
     let changed = rings::run(&script);
     plant(None);
     assert!(unchanged.is_ok() && changed.is_err(), "{unchanged:?}, {changed:?}");
+}
+
+#[test]
+fn a_handle_of_another_file_that_is_taken_is_found() {
+    let _turn = turn();
+    assert_eq!(play(ioctls::run), None, "without the bug");
+    plant(Some(Bug::AnyGeneration));
+    let found = play(ioctls::run);
+    plant(None);
+    let Some((seed, Finding(what))) = found else { panic!("{RUNS} runs find nothing") };
+    assert!(what.contains("takes a handle that is not one of its context"), "{what}");
+    println!("{:?} is found by the fuzz target of control requests, in run {seed}: {what}", Bug::AnyGeneration);
 }
