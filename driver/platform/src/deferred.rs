@@ -17,9 +17,9 @@ const RUNNING: u8 = 2;
 /// `run` is executing and was asked for again.
 const AGAIN: u8 = 3;
 
-/// Every so many runs of an object that were asked for at DISPATCH_LEVEL come from a thread. Windows runs DPCs until none is
-/// queued, so objects that schedule themselves or each other would keep threads from running for as long as there is work
-/// (bug check 0x133). A run that a thread asks for does not count: that thread has its turn.
+/// Every so many runs of an object come from a thread. Windows runs DPCs until none is queued, so objects that schedule themselves
+/// or each other would keep threads from running for as long as there is work (bug check 0x133). Not a run that a thread asks for:
+/// that thread has its turn.
 const RUNS_PER_TURN: u32 = 64;
 
 /// An object with a deferred call.
@@ -41,7 +41,7 @@ pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
 /// The state of an object's deferred call. While it is queued or running it holds a reference to the object.
 pub struct Deferred<P: Platform> {
     state: AtomicU8,
-    /// Runs asked for at DISPATCH_LEVEL, wrapping.
+    /// Runs asked for, wrapping.
     runs: AtomicU32,
     dpc: UnsafeCell<P::Dpc>,
 }
@@ -107,9 +107,10 @@ impl<P: Platform> Deferred<P> {
 /// Queues the DPC of an object in state QUEUED; the reference goes with it.
 fn queue<T: RunDeferred<P>, P: Platform>(object: Arc<T, P>) {
     let dpc = object.deferred().dpc.get();
+    // The level last: to read it is the most costly of these.
     let in_turn = object.takes_turns()
-        && P::irql() >= DISPATCH_LEVEL
-        && object.deferred().runs.fetch_add(1, Ordering::Relaxed) % RUNS_PER_TURN == RUNS_PER_TURN - 1;
+        && object.deferred().runs.fetch_add(1, Ordering::Relaxed) % RUNS_PER_TURN == RUNS_PER_TURN - 1
+        && P::irql() >= DISPATCH_LEVEL;
     let _kept_by_dpc = Arc::into_raw(object);
     if in_turn {
         // SAFETY: as below.
