@@ -184,7 +184,7 @@ c_structs! { SOFTNDK_LAYOUTS:
 
     /// What is alive in the whole driver: objects by kind, requests not yet completed, pinned and pool memory in bytes.
     /// `Size` is that of this structure, `DriverVersion` major to revision. `Requests` and `Doorbells`: control codes ever
-    /// received, this one not counted, and how many of them were doorbells.
+    /// received, this code aside, and how many of them were doorbells.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_DIAGNOSTICS, size 0x60 {
         0x00 Version: u32,

@@ -20,6 +20,7 @@
 
 mod adapter;
 mod affinity;
+mod alertness;
 mod attach;
 mod connector;
 mod cq;

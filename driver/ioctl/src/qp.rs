@@ -43,7 +43,7 @@ pub(crate) struct Rings<H: Host> {
     pub(crate) initiator: WorkRing<H>,
     /// None: its receives come from an SRQ.
     pub(crate) receive: Option<WorkRing<H>>,
-    /// Requests wait for completions.
+    /// Completions are to have the rings looked at.
     waiting: AtomicBool,
     space: Ref<Space<H>, H>,
 }
@@ -227,6 +227,8 @@ impl<H: Host> RunDeferred<H::Platform> for Qp<H> {
                 Timer::start(this, STALLED_MICROSECONDS);
             }
             Next::Sleep => {
+                // First: a ring that then has a completion to wait for is told of it.
+                this.rings.iter().for_each(|rings| rings.waiting.store(true, Ordering::Release));
                 // Each has to be asked: one that is not asleep rings no doorbell.
                 let asleep = this.rings.iter().flat_map(Rings::each).filter(|ring| !ring.sleep()).count() == 0;
                 if !asleep {

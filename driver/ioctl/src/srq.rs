@@ -161,7 +161,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         None => None,
         Some([memory]) => {
             let sizes = (input.QueueDepth, input.MaxRequestSge, 0);
-            Some(WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0)
+            Some(WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0.eager())
         }
     };
     let srq = shared(Srq {
@@ -198,7 +198,7 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
         (None, _) => None,
         (Some([memory]), Some(ring)) => {
             let sizes = (input.QueueDepth, srq.sges, 0);
-            Some((ring, WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0))
+            Some((ring, WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0.eager()))
         }
         (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
     };

@@ -1,7 +1,8 @@
 //! Requests that a user puts into a ring: how they are taken out and posted.
 //!
-//! A ring of requests is served by the deferred call of its queue. It runs again while requests come, looks a few times more
-//! when they do not, and then goes to sleep until a doorbell.
+//! A ring of requests is served by the deferred call of its queue. It runs again while requests come. When they do not, it waits for a
+//! completion of what was posted, after which it looks again; if there is none to come, it looks a few times more
+//! ([`Alertness`]), and then goes to sleep until a doorbell.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,6 +21,7 @@ use platform::{Passive, SpinLock};
 use zerocopy::IntoBytes as _;
 
 use crate::Host;
+use crate::alertness::Alertness;
 use crate::file::Space;
 use crate::planted::{self, Bug};
 use crate::post::{MAX_DATA, data_length};
@@ -30,8 +32,6 @@ use crate::ring::UserRing;
 const BURST: u32 = 64;
 /// Looks at an empty ring in one run: a few microseconds.
 const LOOKS: u32 = 64;
-/// Runs that found nothing before the ring goes to sleep.
-const IDLE_RUNS: u32 = 16;
 /// Times that a ring is served to get to the end of what is in it: its user may go on filling it.
 pub(crate) const MAX_SERVES: u32 = 4096;
 /// How long a queue that can do nothing for its ring waits to be woken before it looks by itself, in microseconds: sends that
@@ -44,7 +44,7 @@ const HEAD_WORDS: usize = size_of::<SOFTNDK_POST>() / size_of::<u64>();
 /// What there is to do for a ring, after it was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Next {
-    /// Nothing until a doorbell.
+    /// Nothing until a doorbell, or a completion.
     Sleep,
     /// Requests wait for room in their queue, or for others to be reported.
     Wait,
@@ -78,8 +78,9 @@ struct State<H: Host> {
     broken: bool,
     /// Nothing is looked at any more.
     closed: bool,
-    /// Runs that found nothing.
-    idle_runs: u32,
+    alertness: Alertness,
+    /// Looked at also while completions are to come.
+    eager: bool,
     /// Bytes of an entry behind the head of a request.
     data_bytes: usize,
     /// After the ring, which is in it.
@@ -108,12 +109,19 @@ impl<H: Host> WorkRing<H> {
             refused: None,
             broken: false,
             closed: false,
-            idle_runs: 0,
+            alertness: Alertness::default(),
+            eager: false,
             data_bytes,
             _pinned: ring.pinned,
         };
         let ring_of_work = Self { state: SpinLock::<_, H::Platform>::new(state), ended: AtomicBool::new(false) };
         Ok((ring_of_work, ring.context))
+    }
+
+    /// Has it looked at also while completions are to come: of a queue that tells how much is in it.
+    pub(crate) fn eager(mut self) -> Self {
+        self.state.get_mut().eager = true;
+        self
     }
 
     /// Goes on in another ring, for `depth` requests; gives how many are left in the old one, which is not looked at any more.
@@ -159,15 +167,16 @@ impl<H: Host> WorkRing<H> {
         for taken in 0..BURST {
             let waiting = loop {
                 match state.reader.waiting() {
+                    Ok(0) if state.awaits_completions() => return Next::Sleep,
                     Ok(0) if taken > 0 => return Next::Run,
                     Ok(0) if looks < LOOKS => looks = looks.wrapping_add(1),
-                    Ok(0) => return state.rest(),
+                    Ok(0) => return if state.alertness.idle() { Next::Run } else { Next::Sleep },
                     Ok(waiting) => break waiting,
                     Err(Wild) => return self.end_wild(state),
                 }
                 core::hint::spin_loop();
             };
-            state.idle_runs = 0;
+            state.alertness.busy();
             let served = if self.ended.load(Ordering::Acquire) {
                 self.give_up_oldest(state, give_up)
             } else {
@@ -249,10 +258,10 @@ impl<H: Host> WorkRing<H> {
         state.outstanding = state.outstanding.saturating_sub(1);
     }
 
-    /// Lets the ring sleep until a doorbell; false: something has come.
+    /// Lets the ring sleep until a doorbell, or awaits a completion, of which the caller will be told; false: something has come.
     pub(crate) fn sleep(&self) -> bool {
         let mut state = self.state.lock();
-        if state.closed {
+        if state.closed || state.awaits_completions() {
             return true;
         }
         match state.reader.sleep() {
@@ -264,7 +273,7 @@ impl<H: Host> WorkRing<H> {
     /// The doorbell has rung.
     pub(crate) fn wake(&self) {
         let mut state = self.state.lock();
-        state.idle_runs = 0;
+        state.alertness.woken();
         state.reader.wake();
     }
 
@@ -311,6 +320,11 @@ impl<H: Host> WorkRing<H> {
 }
 
 impl<H: Host> State<H> {
+    /// Whether there will be a completion, which has the ring looked at: what comes meanwhile has to wait for what is posted anyway.
+    fn awaits_completions(&self) -> bool {
+        self.outstanding > 0 && !self.eager
+    }
+
     /// A copy of the head of the oldest request.
     fn head(&self) -> SOFTNDK_POST {
         let mut words = [0u64; HEAD_WORDS];
@@ -324,12 +338,6 @@ impl<H: Host> State<H> {
         let words = words.get_mut(..length.div_ceil(size_of::<u64>()))?;
         self.reader.copy(0, HEAD_WORDS, words);
         words.as_bytes().get(..length)
-    }
-
-    /// The ring is empty: whether to look again.
-    fn rest(&mut self) -> Next {
-        self.idle_runs = self.idle_runs.saturating_add(1);
-        if self.idle_runs < IDLE_RUNS { Next::Run } else { Next::Sleep }
     }
 }
 

@@ -1,0 +1,98 @@
+//! How long a ring is looked at in vain before it sleeps.
+
+/// Runs that find nothing before the sleep.
+const IDLE_RUNS: u32 = 16;
+/// A doorbell that brings fewer requests than this has come too early, or the sleep before it.
+const WORTH: u32 = 64;
+/// Doubled so often, at most, while such doorbells come one after another: it may be that their user is not back from one when the ring
+/// sleeps again.
+const DOUBLINGS: u32 = 5;
+/// After so many of them they are what their user does: now and then a request. After more that is tried again.
+const TRIES: u32 = 16;
+const PAUSE: u32 = 128;
+
+/// How long to look on.
+#[derive(Debug, Default)]
+pub(crate) struct Alertness {
+    /// Runs that found nothing.
+    idle: u32,
+    /// Requests since the last doorbell.
+    served: u32,
+    /// Doorbells one after another that brought few requests.
+    early: u32,
+}
+
+impl Alertness {
+    /// A request has come.
+    pub(crate) fn busy(&mut self) {
+        self.idle = 0;
+        self.served = self.served.saturating_add(1);
+    }
+
+    /// None has. False: sleep.
+    pub(crate) fn idle(&mut self) -> bool {
+        self.idle = self.idle.saturating_add(1);
+        let doublings = if self.early > TRIES { 0 } else { self.early.min(DOUBLINGS) };
+        self.idle < IDLE_RUNS << doublings
+    }
+
+    /// A doorbell has rung.
+    pub(crate) fn woken(&mut self) {
+        if self.served < WORTH {
+            self.early = if self.early < PAUSE { self.early.wrapping_add(1) } else { 0 };
+        } else {
+            self.early = self.early.min(DOUBLINGS);
+        }
+        (self.idle, self.served) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs until it sleeps; 0: it does not.
+    fn runs(alertness: &mut Alertness) -> u32 {
+        (1..=IDLE_RUNS << DOUBLINGS).find(|_| !alertness.idle()).unwrap_or(0)
+    }
+
+    #[test]
+    fn doorbells_that_bring_little_have_it_look_longer_until_they_do_not_help() {
+        let mut alertness = Alertness::default();
+        let mut seen = [0; PAUSE as usize + 1];
+        for place in &mut seen {
+            *place = runs(&mut alertness);
+            alertness.woken();
+            alertness.busy();
+        }
+        assert_eq!(seen[..6], [16, 32, 64, 128, 256, 512]);
+        assert!(seen[6..=16].iter().all(|runs| *runs == 512), "{seen:?}");
+        assert!(seen[17..].iter().all(|runs| *runs == 16), "{seen:?}");
+        assert_eq!(
+            [runs(&mut alertness), {
+                alertness.woken();
+                runs(&mut alertness)
+            }],
+            [16, 32],
+            "it tries again"
+        );
+    }
+
+    #[test]
+    fn doorbells_that_are_worth_it_change_nothing() {
+        let mut alertness = Alertness::default();
+        for _ in 0..3 {
+            assert_eq!(runs(&mut alertness), 16);
+            (0..WORTH).for_each(|_| alertness.busy());
+            alertness.woken();
+        }
+    }
+
+    #[test]
+    fn a_request_has_it_look_as_long_again() {
+        let mut alertness = Alertness::default();
+        assert_eq!((1..IDLE_RUNS).filter(|_| !alertness.idle()).count(), 0);
+        alertness.busy();
+        assert_eq!(runs(&mut alertness), 16);
+    }
+}
