@@ -23,6 +23,7 @@ mod requests;
 mod send;
 mod smb_direct;
 mod srq;
+mod transitions;
 
 use crate::bench::Case;
 
@@ -248,6 +249,11 @@ macro_rules! for_each_case {
                 cancel_against_event: "a cancellation and a completion at once: the request ends once, nothing is lost",
                 connects: "four threads connect to one listener at once",
                 disconnect_against_connect: "a connector is freed or cancelled while it connects",
+            }
+            transitions {
+                polls: "polls over rings make no call into the driver",
+                stream: "a stream of writes over rings makes fewer than one doorbell for 50 posts, and no other call",
+                counted: "the driver counts: a notify request, and the doorbell of a post while it sleeps",
             }
         }
     };

@@ -146,6 +146,15 @@ impl Client {
         self.query(IOCTL_SOFTNDK_DIAGNOSTICS, &query)
     }
 
+    /// The control codes that the driver receives, from whomever, while `act` runs: looks at what lives do not count.
+    pub fn transitions<T>(&self, act: impl FnOnce() -> T) -> Result<(T, Transitions)> {
+        let before = self.diagnostics()?;
+        let result = act();
+        let after = self.diagnostics()?;
+        let requests = after.Requests.wrapping_sub(before.Requests);
+        Ok((result, Transitions { requests, doorbells: after.Doorbells.wrapping_sub(before.Doorbells) }))
+    }
+
     /// What names its provider context: IOCTL_SOFTNDK_FILE_ID.
     pub fn file_id(&self) -> Result<u64> {
         self.query::<SOFTNDK_FILE_ID>(IOCTL_SOFTNDK_FILE_ID, &nd_handle(0)).map(|file| file.Id)
@@ -193,6 +202,15 @@ impl Client {
             thread::yield_now();
         }
     }
+}
+
+/// Calls into the driver: [`Client::transitions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transitions {
+    /// Control codes.
+    pub requests: u64,
+    /// Those of them that were IOCTL_SOFTNDK_DOORBELL.
+    pub doorbells: u64,
 }
 
 /// A request on its way; dropping it cancels it.

@@ -21,7 +21,7 @@ use super::{
     client::{self, Adapter, ClassFactory, Library, Provider, v1},
     table::NdCase,
 };
-use crate::{Bench, Transport};
+use crate::{Bench, Transport, client::Client};
 
 /// The variable by which softnd.dll is told its path.
 const PATH_VARIABLE: &str = "SOFTND_PATH";
@@ -33,6 +33,8 @@ pub struct Nd {
     /// The local address to use.
     at: Option<IpAddr>,
     notes: RefCell<Vec<String>>,
+    /// A file of the driver beside the DLL, of a case that runs alone.
+    driver: Option<Arc<Client>>,
 }
 
 /// Runs a case with softnd.dll from `library`, on one of its paths: `rings` or `plain`. Afterwards nothing of the case may be left
@@ -46,8 +48,10 @@ pub fn run(
 ) -> (anyhow::Result<Vec<String>>, BTreeSet<(&'static str, u32)>) {
     choose_path(path);
     client::take_seen();
-    let result = Nd::load(library, patience).and_then(|nd| nd.try_case(case));
-    let mut complaints = Bench::new(&*transport, patience).left_behind();
+    let bench = Bench::new(&*transport, patience);
+    let result =
+        Nd::load(library, patience).and_then(|nd| Nd { driver: Some(bench.bare_client()?), ..nd }.try_case(case));
+    let mut complaints = bench.left_behind();
     complaints.extend(transport.close());
     complaints.extend(v1::settle());
     let seen = client::take_seen();
@@ -75,7 +79,7 @@ impl Nd {
 
     /// One for another thread: a DLL that is loaded.
     pub(super) fn of(library: Arc<Library>, patience: Duration) -> Self {
-        Self { library, patience, at: None, notes: RefCell::default() }
+        Self { library, patience, at: None, notes: RefCell::default(), driver: None }
     }
 
     /// With a local address of its own instead of the first.
@@ -110,6 +114,16 @@ impl Nd {
     /// The DLL.
     pub(super) fn library(&self) -> &Library {
         &self.library
+    }
+
+    /// Whether the DLL posts and polls by rings: [`choose_path`].
+    pub(super) fn uses_rings(&self) -> bool {
+        std::env::var(PATH_VARIABLE).is_ok_and(|path| path == "rings")
+    }
+
+    /// The driver, beside the DLL.
+    pub(super) fn driver(&self) -> anyhow::Result<&Client> {
+        self.driver.as_deref().context("the driver is asked by cases that run alone only")
     }
 
     /// How long to wait for anything that should happen.

@@ -186,6 +186,11 @@ table! {
         notify_cancelled: "a notification can be cancelled and asked for again",
         not_again: "a queue pair serves one connection",
     }
+    transitions {
+        polls: "polls over rings make no call into the driver",
+        stream: "a stream of writes over rings makes fewer than one doorbell for 50 posts, and no other call",
+        counted: "the driver counts: a notify request, and the doorbell of a post while it sleeps",
+    }
 }
 
 table! {

@@ -12,4 +12,5 @@ pub(super) mod overlapped;
 pub(super) mod provider;
 pub(super) mod queue_pair;
 pub(super) mod shared_receive_queue;
+pub(super) mod transitions;
 pub(super) mod v1;

@@ -1,0 +1,106 @@
+//! How often a client calls into the driver: over rings hardly ever. On the plain path it does for each post and each poll, which
+//! shows that the driver counts them.
+
+use std::{thread, time::Instant};
+
+use anyhow::ensure;
+use ndk_abi::{ndkpi::NdkOperationTypeWrite, status::STATUS_SUCCESS};
+
+use crate::{
+    bench::Bench,
+    client::{Arm, Path, QpSize},
+    error,
+    pair::{Pair, Site, expect},
+};
+
+pub(super) fn polls(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let rings = bench.path() == Path::Rings;
+    let count = if rings { 1_000_000 } else { 1_000 };
+    let site = Site::new(bench)?;
+    let poll = || -> anyhow::Result<()> {
+        for _ in 0..count {
+            ensure!(site.receive_cq.poll(1)?.is_empty(), "a completion of nothing");
+        }
+        Ok(())
+    };
+    let (polled, made) = site.client.transitions(poll)?;
+    polled?;
+    bench.note(format!("{count} polls: {} control codes", made.requests));
+    let as_promised = if rings { made.requests == 0 } else { made.requests >= count };
+    ensure!(as_promised, "{count} polls came to {made:?}");
+    Ok(())
+}
+
+pub(super) fn stream(bench: &Bench<'_>) -> anyhow::Result<()> {
+    const WINDOW: u64 = 128;
+    let rings = bench.path() == Path::Rings;
+    let size = QpSize { initiators: WINDOW as u32, ..QpSize::default() };
+    let end = || Site::with_cq_depth(bench, WINDOW as u32)?.sized_end(size).map_err(anyhow::Error::from);
+    let pair = Pair::connect(end()?, end()?)?;
+    let client = &pair.a.site.client;
+    let deadline = Instant::now() + client.patience();
+    for (posts, bytes, window) in [(20_000, 64, WINDOW), (500, 65_536, 8)] {
+        let posts = if rings { posts } else { posts / 20 };
+        let (source, target) = (pair.a.site.buffer(bytes)?, pair.b.site.buffer(bytes)?);
+        let (sges, remote) = ([source.sge(0..bytes)], target.remote(0));
+        let write = |context| pair.a.qp.write(context, &sges, remote, 0);
+        let made = loop {
+            let (streamed, made) = client.transitions(|| write_all(&pair, write, posts, window))?;
+            streamed?;
+            let few = made.doorbells * 50 < posts && made.requests == made.doorbells;
+            // A busy machine may stop the one side again and again, until the other sleeps: not every time.
+            if few || !rings || Instant::now() > deadline {
+                ensure!(few == rings, "{posts} posts of {bytes} bytes came to {made:?}");
+                break made;
+            }
+        };
+        ensure!(rings || made.requests >= posts, "{posts} posts came to {made:?}");
+        bench.note(format!("{posts} posts of {bytes} bytes: {} control codes", made.requests));
+    }
+    pair.quiet()
+}
+
+/// Writes so many times, up to `window` times at once.
+fn write_all(pair: &Pair, write: impl Fn(u64) -> error::Result<()>, posts: u64, window: u64) -> anyhow::Result<()> {
+    let (mut posted, mut completed) = (0, 0);
+    while completed < posts {
+        while posted < posts && posted - completed < window {
+            write(posted)?;
+            posted += 1;
+        }
+        let found = pair.a.site.initiator_cq.poll(window as usize)?;
+        if found.is_empty() {
+            thread::yield_now();
+        }
+        for found in &found {
+            expect(found, NdkOperationTypeWrite, completed, STATUS_SUCCESS)?;
+            completed += 1;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn counted(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let pair = Pair::new(bench)?;
+    let (client, cq) = (&pair.b.site.client, &pair.b.site.receive_cq);
+    let (_waiting, made) = client.transitions(|| cq.notify(Arm::Any))?;
+    ensure!(made.requests == 1 && made.doorbells == 0, "a notify request came to {made:?}");
+    if bench.path() == Path::Plain {
+        return Ok(());
+    }
+    let (source, target) = (pair.a.site.buffer(1)?, pair.b.site.buffer(1)?);
+    let (sges, remote) = ([source.sge(0..1)], target.remote(0));
+    let deadline = Instant::now() + client.patience();
+    for context in 0.. {
+        let post = || pair.a.qp.write(context, &sges, remote, 0);
+        let (posted, made) = client.transitions(post)?;
+        posted?;
+        expect(&pair.a.site.initiator_cq.take_unarmed()?, NdkOperationTypeWrite, context, STATUS_SUCCESS)?;
+        ensure!(made.requests == made.doorbells && made.doorbells <= 1, "a post came to {made:?}");
+        if made.doorbells == 1 {
+            break;
+        }
+        ensure!(Instant::now() < deadline, "the driver does not go to sleep, or counts no doorbells");
+    }
+    pair.quiet()
+}

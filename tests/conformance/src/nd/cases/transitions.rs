@@ -1,0 +1,105 @@
+//! How often a program calls into the driver.
+//!
+//! On the plain path it does for each post and each poll, which shows that the driver counts them.
+
+use std::{thread, time::Instant};
+
+use anyhow::ensure;
+use ndk_abi::{nd_ioctl::ND_CQ_NOTIFY_ANY, status::STATUS_SUCCESS};
+
+use crate::{
+    error,
+    nd::{
+        client::QpSize,
+        pair::{End, Pair, WRITE, expect},
+        run::Nd,
+    },
+};
+
+pub(in crate::nd) fn polls(nd: &Nd) -> anyhow::Result<()> {
+    let count = if nd.uses_rings() { 1_000_000 } else { 1_000 };
+    let cq = End::new(nd, QpSize::default())?.receive_cq;
+    let (found, made) = nd.driver()?.transitions(|| (0..count).filter(|_| !cq.poll(1).is_empty()).count())?;
+    ensure!(found == 0, "{found} completions of nothing");
+    nd.note(format!("{count} polls: {} control codes", made.requests));
+    let as_promised = if nd.uses_rings() { made.requests == 0 } else { made.requests >= count };
+    ensure!(as_promised, "{count} polls came to {made:?}");
+    Ok(())
+}
+
+pub(in crate::nd) fn stream(nd: &Nd) -> anyhow::Result<()> {
+    const WINDOW: usize = 128;
+    let rings = nd.uses_rings();
+    let pair = Pair::sized(nd, QpSize { initiators: WINDOW as u32, ..QpSize::default() })?;
+    let deadline = Instant::now() + nd.patience();
+    for (posts, bytes, window) in [(100_000, 64, WINDOW), (500, 65_536, 8)] {
+        let posts = if rings { posts } else { posts / 100 };
+        let (source, target) = (pair.a.buffer(bytes)?, pair.b.buffer(bytes)?);
+        // Asked for here: the DLL asks the driver for tokens.
+        let (sges, remote) = ([source.sge(0..bytes)], target.remote(0));
+        let write = |context| pair.a.qp.write(context, &sges, remote, 0);
+        let made = loop {
+            let (streamed, made) = nd.driver()?.transitions(|| write_all(&pair, write, posts, window))?;
+            streamed?;
+            let few = made.doorbells * 50 < posts as u64 && made.requests == made.doorbells;
+            // A busy machine may stop the one side again and again, until the other sleeps: not every time.
+            if few || !rings || Instant::now() > deadline {
+                ensure!(few == rings, "{posts} posts of {bytes} bytes came to {made:?}");
+                break made;
+            }
+        };
+        ensure!(rings || made.requests >= posts as u64, "{posts} posts came to {made:?}");
+        nd.note(format!("{posts} posts of {bytes} bytes: {} control codes", made.requests));
+    }
+    pair.quiet()
+}
+
+/// Writes so many times, up to `window` times at once.
+fn write_all(
+    pair: &Pair,
+    write: impl Fn(usize) -> error::Result<()>,
+    posts: usize,
+    window: usize,
+) -> anyhow::Result<()> {
+    let (mut posted, mut completed) = (0, 0);
+    while completed < posts {
+        while posted < posts && posted - completed < window {
+            write(posted)?;
+            posted += 1;
+        }
+        let found = pair.a.initiator_cq.poll(window as u32);
+        if found.is_empty() {
+            thread::yield_now();
+        }
+        for found in found {
+            expect(found, WRITE, completed, STATUS_SUCCESS)?;
+            completed += 1;
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn counted(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let (waiting, made) = nd.driver()?.transitions(|| pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY))?;
+    ensure!(made.requests == 1 && made.doorbells == 0, "a notify request came to {made:?}");
+    drop(waiting?);
+    if !nd.uses_rings() {
+        return Ok(());
+    }
+    let (source, target) = (pair.a.buffer(1)?, pair.b.buffer(1)?);
+    let (sges, remote) = ([source.sge(0..1)], target.remote(0));
+    let deadline = Instant::now() + nd.patience();
+    for context in 0.. {
+        let post = || pair.a.qp.write(context, &sges, remote, 0);
+        let (posted, made) = nd.driver()?.transitions(post)?;
+        posted?;
+        expect(pair.a.initiated()?, WRITE, context, STATUS_SUCCESS)?;
+        ensure!(made.requests == made.doorbells && made.doorbells <= 1, "a post came to {made:?}");
+        if made.doorbells == 1 {
+            break;
+        }
+        ensure!(Instant::now() < deadline, "the driver does not go to sleep, or counts no doorbells");
+    }
+    pair.quiet()
+}
