@@ -104,6 +104,7 @@ table! {
         by_release: "releasing everything ends the connection",
     }
     exchange {
+        noticed: "the negative control: a byte that is not what was written",
         mixed: "sends, reads, writes, windows and shared receives at once, all data checked",
     }
 }

@@ -98,6 +98,8 @@ pub(super) struct Link {
     phase: Phase,
     /// Requests that have not completed.
     pub(super) outstanding: usize,
+    /// Changes what the peer has written, once it was compared.
+    pub(super) spoils: bool,
 }
 
 /// Bytes for a round: of every size, up to `max`, and now and then none.
@@ -149,6 +151,7 @@ impl Link {
             peer_round,
             phase,
             outstanding,
+            spoils: false,
         })
     }
 
@@ -212,6 +215,9 @@ impl Link {
         let written = pattern(self.peer_seed ^ header.round, header.written);
         ensure_same(&self.area.memory().read(0..header.written), &written)
             .with_context(|| format!("what the peer has written in round {}", header.round))?;
+        if self.spoils && header.written > 0 {
+            self.area.memory().write(0, &[!written[0]]);
+        }
         self.posted(self.qp.invalidate(context(INVALIDATE, 0), &self.window, 0))?;
         let bound = self.qp.bind(context(BIND, 0), &self.area, &self.window, 0, AREA, ND_OP_FLAG_ALLOW_WRITE)?;
         self.outstanding += 1;

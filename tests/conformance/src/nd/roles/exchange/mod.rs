@@ -12,7 +12,7 @@ mod traffic;
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use super::role::Role;
 use traffic::Traffic;
@@ -45,6 +45,27 @@ pub(super) fn mixed(role: &Role<'_>) -> anyhow::Result<()> {
     }
 }
 
+/// The negative control: a byte that the serving end changes after each write must be noticed by who reads it back.
+pub(super) fn noticed(role: &Role<'_>) -> anyhow::Result<()> {
+    let mut traffic = Traffic::new(role)?;
+    if role.connects() {
+        let error = run(role, &mut traffic, Instant::now()).err();
+        let error = error.map(|error| format!("{error:#}")).unwrap_or_default();
+        ensure!(error.contains("what was read back"), "a changed byte is not noticed: {error:?}");
+        role.tell(&[])?;
+    } else {
+        traffic.spoil();
+        // Its own rounds end when the other end does not answer any more.
+        while role.control.words_within(Duration::ZERO)?.is_none() {
+            traffic.start_rounds(true)?;
+            traffic.take_completions()?;
+            traffic.refill()?;
+            traffic.wait(LOOK)?;
+        }
+    }
+    role.meet()
+}
+
 fn run(role: &Role<'_>, traffic: &mut Traffic, started: Instant) -> anyhow::Result<()> {
     let (mut told, mut is_peer_done) = (false, false);
     let (mut next_look, mut told_seconds) = (started, 0);
@@ -70,9 +91,9 @@ fn run(role: &Role<'_>, traffic: &mut Traffic, started: Instant) -> anyhow::Resu
                 told_seconds = done;
                 (role.watch)(&format!("{} {done}/{all} s, {} requests", role.case, traffic.figures.requests()));
             }
-            anyhow::ensure!(!traffic.is_lost(), "a connection has ended");
+            ensure!(!traffic.is_lost(), "a connection has ended");
             let limit = role.site.patience;
-            anyhow::ensure!(traffic.quiet_for(now) < limit, "nothing has completed for {limit:?}: {}", traffic.state());
+            ensure!(traffic.quiet_for(now) < limit, "nothing has completed for {limit:?}: {}", traffic.state());
         }
         if is_idle {
             traffic.wait(LOOK)?;

@@ -75,6 +75,11 @@ impl Traffic {
         Ok(traffic)
     }
 
+    /// Has the peer read something else than it has written.
+    pub(super) fn spoil(&mut self) {
+        self.links.iter_mut().for_each(|link| link.spoils = true);
+    }
+
     fn post_receives(&mut self) -> anyhow::Result<()> {
         for slot in self.free.drain(..) {
             self.srq.receive(slot, &[self.slots.sge(slot * SLOT..(slot + 1) * SLOT)])?;
