@@ -151,26 +151,31 @@ impl Nd {
         Ok(v1::Provider { com, patience: self.patience })
     }
 
-    /// Its adapter, and the adapter's IPv4 address with port 0.
+    /// Its adapter, and an address of the adapter, with port 0.
     pub(super) fn adapter_v1(&self) -> anyhow::Result<(v1::Adapter, SocketAddr)> {
         let provider = self.provider_v1()?;
         let addresses = provider.addresses()?;
-        let address = addresses.iter().find(|address| address.is_ipv4()).context("the provider has no IPv4 address")?;
-        Ok((provider.open(*address)?, SocketAddr::new(address.ip(), 0)))
+        let address = self.choose(&addresses)?;
+        Ok((provider.open(address)?, address))
     }
 
-    /// The local address to use: the first of IPv4 if none was asked for.
+    /// The local address to use.
     pub(super) fn address(&self) -> anyhow::Result<IpAddr> {
-        Ok(self.adapter()?.1.ip())
+        Ok(self.choose(&self.provider()?.addresses()?)?.ip())
     }
 
-    /// The adapter of version 2, and an address of the adapter, with port 0: the first of IPv4 if none was asked for.
+    /// The adapter of version 2, and an address of the adapter, with port 0.
     pub(super) fn adapter(&self) -> anyhow::Result<(Adapter, SocketAddr)> {
         let provider = self.provider()?;
         let addresses = provider.addresses()?;
+        let address = self.choose(&addresses)?;
+        Ok((provider.open(provider.resolve(address)?)?, address))
+    }
+
+    /// The local address to use, with port 0: the first of IPv4 if none was asked for.
+    fn choose(&self, addresses: &[SocketAddr]) -> anyhow::Result<SocketAddr> {
         let is_wanted = |address: &&SocketAddr| self.at.map_or(address.is_ipv4(), |at| address.ip() == at);
         let address = addresses.iter().find(is_wanted).context("the provider has no such address")?;
-        let adapter = provider.open(provider.resolve(*address)?)?;
-        Ok((adapter, SocketAddr::new(address.ip(), 0)))
+        Ok(SocketAddr::new(address.ip(), 0))
     }
 }

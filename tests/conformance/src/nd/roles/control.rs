@@ -40,7 +40,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    fn new(site: &Site) -> anyhow::Result<Self> {
+    fn new(site: &Site<'_>) -> anyhow::Result<Self> {
         let end = site.end(QpSize { receives: RECEIVES as u32, ..QpSize::default() })?;
         let (heard, told) = (end.buffer(RECEIVES * MAX_MESSAGE)?, end.buffer(MAX_MESSAGE)?);
         for slot in 0..RECEIVES {
@@ -52,7 +52,7 @@ impl Control {
     }
 
     /// The connecting end.
-    pub(super) fn connect(site: &Site, to: SocketAddr) -> anyhow::Result<Self> {
+    pub(super) fn connect(site: &Site<'_>, to: SocketAddr) -> anyhow::Result<Self> {
         let control = Self::new(site)?;
         let (connector, qp) = (&control.end.connector, &control.end.qp);
         connector.bind(control.end.address)?;
@@ -63,7 +63,7 @@ impl Control {
     }
 
     /// The serving end: waits for a peer, until `give_up` says no more.
-    pub(super) fn accept(site: &Site, listener: &Listener, give_up: &dyn Fn() -> bool) -> anyhow::Result<Self> {
+    pub(super) fn accept(site: &Site<'_>, listener: &Listener, give_up: &dyn Fn() -> bool) -> anyhow::Result<Self> {
         let control = Self::new(site)?;
         let (connector, qp) = (&control.end.connector, &control.end.qp);
         let mut request = listener.connection_request(connector)?;

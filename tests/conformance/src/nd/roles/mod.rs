@@ -25,6 +25,8 @@ mod session;
 #[cfg(windows)]
 mod shared_queue;
 #[cfg(windows)]
+mod version1;
+#[cfg(windows)]
 mod windows;
 
 use super::NdCase;
@@ -102,6 +104,13 @@ table! {
         by_serving: "the serving end disconnects: the other is told, its receives are cancelled",
         by_both: "both disconnect at once, ten times",
         by_release: "releasing everything ends the connection",
+    }
+    version1 {
+        messages: "version 1: sends of 0 bytes to 1 MiB both ways",
+        solicited: "version 1: SOLICITED is ended by the peer's send that solicits, not by others",
+        windows: "version 1: writes and reads through the peer's window, to the byte; no right: ND_ACCESS_VIOLATION",
+        invalidated: "version 1: the peer invalidates a window, whose owner is told; used once more: ND_ACCESS_VIOLATION",
+        disconnect: "version 1: either end disconnects, the other is told, receives are cancelled",
     }
     exchange {
         noticed: "the negative control: a byte that is not what was written",

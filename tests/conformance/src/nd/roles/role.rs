@@ -19,7 +19,8 @@ use crate::nd::{
 };
 
 /// Where an end is: an adapter, which its listeners and all its connectors are of.
-pub(super) struct Site {
+pub(super) struct Site<'n> {
+    pub(super) nd: &'n Nd,
     pub(super) adapter: Adapter,
     /// Its address, port 0.
     pub(super) address: SocketAddr,
@@ -27,10 +28,10 @@ pub(super) struct Site {
     pub(super) patience: Duration,
 }
 
-impl Site {
-    pub(super) fn new(nd: &Nd) -> anyhow::Result<Self> {
+impl<'n> Site<'n> {
+    pub(super) fn new(nd: &'n Nd) -> anyhow::Result<Self> {
         let (adapter, address) = nd.adapter()?;
-        Ok(Self { adapter, address, patience: nd.patience() })
+        Ok(Self { nd, adapter, address, patience: nd.patience() })
     }
 
     /// An end that is not connected.
@@ -54,7 +55,7 @@ pub(super) enum Side {
 
 /// One end of a case.
 pub(super) struct Role<'s> {
-    pub(super) site: &'s Site,
+    pub(super) site: &'s Site<'s>,
     pub(super) control: &'s Control,
     pub(super) side: Side,
     pub(super) case: &'static str,
@@ -68,7 +69,7 @@ pub(super) struct Role<'s> {
 
 impl<'s> Role<'s> {
     pub(super) fn new(
-        site: &'s Site,
+        site: &'s Site<'s>,
         control: &'s Control,
         side: Side,
         case: &'static str,
