@@ -1,5 +1,7 @@
 //! IND2CompletionQueue::Notify.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
     nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT},
@@ -167,6 +169,7 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = Shared::new(pair.b.receive_cq.clone());
     let taken = std::sync::atomic::AtomicUsize::new(0);
+    let patience = nd.patience();
     let take_some = || -> anyhow::Result<()> {
         use std::sync::atomic::Ordering::Relaxed;
         loop {
@@ -178,8 +181,12 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
             }
             if found == 0 {
                 let mut request = cq.get().notify(ND_CQ_NOTIFY_ANY)?;
-                if taken.load(Relaxed) >= MESSAGES {
-                    cq.get().cancel()?;
+                // Wine passes requests of different threads on in any order: a cancellation may come before what it is for.
+                let deadline = Instant::now() + patience;
+                while !request.is_over_within(Duration::from_millis(20)) && Instant::now() < deadline {
+                    if taken.load(Relaxed) >= MESSAGES {
+                        cq.get().cancel()?;
+                    }
                 }
                 request.status()?;
             }

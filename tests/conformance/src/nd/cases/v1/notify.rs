@@ -1,6 +1,9 @@
 //! INDCompletionQueue::Notify.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, anyhow, ensure};
 use ndk_abi::{
@@ -175,6 +178,7 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = Shared::new(pair.b.inbound.clone());
     let taken = AtomicUsize::new(0);
+    let patience = nd.patience();
     let take_some = || -> anyhow::Result<()> {
         loop {
             let found = cq.get().poll(8)?.len();
@@ -185,8 +189,12 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
             }
             if found == 0 {
                 let mut request = cq.get().notify(ND_CQ_NOTIFY_ANY)?;
-                if taken.load(Relaxed) >= MESSAGES {
-                    cq.get().cancel()?;
+                // Wine passes requests of different threads on in any order: a cancellation may come before what it is for.
+                let deadline = Instant::now() + patience;
+                while !request.is_over_within(Duration::from_millis(20)) && Instant::now() < deadline {
+                    if taken.load(Relaxed) >= MESSAGES {
+                        cq.get().cancel()?;
+                    }
                 }
                 request.status()?;
             }
