@@ -22,6 +22,9 @@ use crate::nd::{
 /// Messages that one end may send before the other looks.
 const RECEIVES: usize = 16;
 
+/// How long what a peer has said before it went may take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Its kind of completion queue notification: the next completion.
 pub(super) const ANY: u32 = 1;
 
@@ -120,14 +123,20 @@ impl Control {
         }
         let start = found.context * MAX_MESSAGE;
         let message = Message::from_bytes(&self.heard.memory().read(start..start + found.bytes as usize))?;
-        self.end.qp.receive(found.context, &[self.heard.sge(start..start + MAX_MESSAGE)])?;
+        let again = self.end.qp.receive(found.context, &[self.heard.sge(start..start + MAX_MESSAGE)]);
+        match again.map_err(|error| error.status()) {
+            // These were the peer's last words.
+            Err(Some(STATUS_CONNECTION_INVALID)) => self.cancelled.set(self.cancelled.get() + 1),
+            Err(status) => bail!("a receive was refused: {status:?}"),
+            Ok(()) => {}
+        }
         Ok(message)
     }
 
-    /// The next message; waits for it.
+    /// The next message; waits for it. A peer that is gone may have said something before.
     pub(super) fn hear(&self) -> anyhow::Result<Message> {
-        let message = self.next_within(self.patience)?;
-        message.with_context(|| format!("the peer has not said a word for {:?}", self.patience))
+        let limit = if self.is_lost() { LAST_WORDS } else { self.patience };
+        self.next_within(limit)?.with_context(|| format!("the peer has not said a word for {limit:?}"))
     }
 
     /// What the peer says of the case that is being played, if it has said it by then.

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, bail};
 
 use super::{
     ROLE_CASES, RoleCase,
@@ -163,7 +163,6 @@ fn serve_with(
     let mut all = Vec::new();
     let mut serve = || {
         loop {
-            ensure!(!control.is_lost(), "it is gone");
             let (name, seconds) = match control.hear()? {
                 Message::Start { case, seconds } => (case, seconds),
                 Message::Bye => return Ok(()),
