@@ -11,6 +11,7 @@ mod front_end;
 mod ioctl;
 #[cfg(windows)]
 mod nd;
+mod perf;
 mod provider;
 #[cfg(windows)]
 mod removed;
@@ -60,6 +61,13 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Measure latency, rate and bandwidth over softnd.dll, each beside a reference of the same run.
+    ///
+    /// Sends, reads and writes between two queue pairs of this program, on both paths of the DLL, in turns. Latency is half of a
+    /// ping-pong, or from post to completion of a read; its reference is a word that one thread passes to another. The rate is that of one
+    /// thread with up to 128 requests on their way; its reference is the plain path. Bandwidth is the rate in bytes; its reference is
+    /// memcpy of the same bytes between the same places. The data of each size is checked once. Needs Windows or Wine.
+    Perf(perf::Options),
     /// Enter softnd.dll into the Winsock catalog, by which programs find NetworkDirect providers; or remove it.
     Provider {
         #[command(subcommand)]
@@ -200,6 +208,7 @@ fn execute() -> anyhow::Result<ExitCode> {
             return two::connect(&options, target, &cases, seconds)?.print(json);
         }
         Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
+        Command::Perf(options) => return perf::run(&options),
         Command::Provider { command } => provider::run(command)?,
         #[cfg(windows)]
         Command::Removed { device, path, patience } => {

@@ -8,6 +8,7 @@ mod cases;
 mod client;
 #[cfg(windows)]
 mod pair;
+pub mod perf;
 #[cfg(windows)]
 mod removed;
 mod returns;

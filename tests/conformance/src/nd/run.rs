@@ -66,9 +66,9 @@ pub fn run(
     (Err(error), seen)
 }
 
-/// Has the DLL use one of its paths, `rings` or `plain`, when it is loaded next.
+/// Has the DLL use one of its paths, `rings` or `plain`, for adapters that are opened from now on.
 pub fn choose_path(path: &str) {
-    // SAFETY: nothing else of this process is reading the environment: the DLL, which does, is not loaded.
+    // SAFETY: nothing else of this process is reading the environment: the DLL, which does, is not opening an adapter.
     unsafe { std::env::set_var(PATH_VARIABLE, path) };
 }
 

@@ -1,0 +1,153 @@
+//! One side of a link: its queues, its memory, and the calls that the loops make.
+//!
+//! Not those of [`client`](crate::nd::client), which note what they return, and would be measured too.
+#![expect(unsafe_code, reason = "calls through COM interfaces, and bytes that the device writes")]
+
+use std::{
+    mem::MaybeUninit,
+    ptr,
+    sync::atomic::{AtomicU8, Ordering},
+    time::{Duration, Instant},
+};
+
+use anyhow::ensure;
+use nd_com::v2::{ND2_RESULT, ND2_SGE};
+use ndk_abi::status::NTSTATUS;
+use windows_core::HRESULT;
+
+use super::Operation;
+use crate::nd::{
+    client::{Cq, Mr, QpSize},
+    pair::End,
+    run::Nd,
+};
+
+/// Places that incoming data goes to in turn, so that it is not always the same memory.
+pub(super) const SLOTS: usize = 4;
+/// Completions that are taken at a time.
+const BURST: usize = 32;
+/// Polls in vain before other threads are let in: there may be fewer processors than threads that are needed.
+pub(super) const POLLS: u32 = 64;
+/// Between one place and the next, at least.
+const LINE: usize = 64;
+
+pub(super) struct Side {
+    pub(super) end: End,
+    pub(super) mr: Mr,
+    /// The longest message that there is room for.
+    longest: usize,
+    patience: Duration,
+}
+
+impl Side {
+    /// One with room for messages of `longest` bytes, and for `depth` requests of each kind.
+    pub(super) fn new(nd: &Nd, longest: usize, depth: u32) -> anyhow::Result<Self> {
+        let size =
+            QpSize { receives: depth, initiators: depth, receive_sges: 1, initiator_sges: 1, inline: 0, context: 0 };
+        let end = End::with_cqs(nd, size, depth)?;
+        let longest = longest.next_multiple_of(LINE);
+        let mr = end.buffer((1 + SLOTS) * longest + LINE)?;
+        Ok(Self { end, mr, longest, patience: nd.patience() })
+    }
+
+    /// Where its `nth` incoming message of this size goes to. Outgoing ones are at 0.
+    pub(super) fn slot(&self, nth: u64, size: usize) -> usize {
+        self.longest + (nth % SLOTS as u64) as usize * size.next_multiple_of(LINE)
+    }
+
+    /// Posts a receive.
+    pub(super) fn receive(&self, nth: u64, size: usize) -> anyhow::Result<()> {
+        let sge = self.sge(self.slot(nth, size), size);
+        // SAFETY: the interface is held, the entry outlives the call.
+        succeeded(unsafe { self.end.qp.com.Receive(ptr::null_mut(), &raw const sge, 1) })
+    }
+
+    /// Posts an operation with the peer.
+    pub(super) fn initiate(&self, operation: Operation, peer: &Self, nth: u64, size: usize) -> anyhow::Result<()> {
+        let qp = &self.end.qp.com;
+        let own = if operation == Operation::Read { self.slot(nth, size) } else { 0 };
+        let sge = self.sge(own, size);
+        let (context, list) = (ptr::null_mut(), &raw const sge);
+        succeeded(match operation {
+            // SAFETY: the interface is held, the entry outlives the call.
+            Operation::Send => unsafe { qp.Send(context, list, 1, 0) },
+            Operation::Read => {
+                let from = peer.mr.remote(0);
+                // SAFETY: as above.
+                unsafe { qp.Read(context, list, 1, from.address, from.token, 0) }
+            }
+            Operation::Write => {
+                let to = peer.mr.remote(peer.slot(nth, size));
+                // SAFETY: as above.
+                unsafe { qp.Write(context, list, 1, to.address, to.token, 0) }
+            }
+        })
+    }
+
+    fn sge(&self, offset: usize, size: usize) -> ND2_SGE {
+        self.mr.sge(offset..offset + size)
+    }
+
+    /// Takes what has completed: how many, which must have succeeded.
+    pub(super) fn poll(cq: &Cq) -> anyhow::Result<u64> {
+        let mut results = [const { MaybeUninit::<ND2_RESULT>::uninit() }; BURST];
+        // SAFETY: the interface is held; there are as many results as it is told.
+        let filled = unsafe { cq.com.GetResults(results.as_mut_ptr().cast(), BURST as u32) };
+        for result in results.iter().take(filled as usize) {
+            // SAFETY: filled in.
+            let status = unsafe { result.assume_init_ref() }.Status;
+            ensure!(status.is_ok(), "a request ended with {}", NTSTATUS(status.0));
+        }
+        Ok(filled.into())
+    }
+
+    /// Waits for a completion.
+    pub(super) fn await_one(&self, cq: &Cq) -> anyhow::Result<()> {
+        self.wait(|| Self::poll(cq).map(|count| count > 0))
+    }
+
+    /// Waits for the last byte of the message in slot 0.
+    pub(super) fn await_byte(&self, size: usize, byte: u8) -> anyhow::Result<()> {
+        let last = self.byte(self.slot(0, size) + size - 1);
+        self.wait(|| Ok(last.load(Ordering::Acquire) == byte))
+    }
+
+    /// Sets the last byte of the outgoing message.
+    pub(super) fn mark(&self, size: usize, byte: u8) {
+        self.byte(size - 1).store(byte, Ordering::Release);
+    }
+
+    fn byte(&self, offset: usize) -> &AtomicU8 {
+        let address: *mut u8 = ptr::with_exposed_provenance_mut(self.mr.memory().address(offset) as usize);
+        // SAFETY: inside of the region's memory, which lives as long as self; nobody has a reference to the bytes.
+        unsafe { AtomicU8::from_ptr(address) }
+    }
+
+    fn wait(&self, mut over: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+        let started = Instant::now();
+        loop {
+            for _ in 0..POLLS {
+                if over()? {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            ensure!(started.elapsed() < self.patience, "no completion within {:?}", self.patience);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Copies as the operation would: the outgoing message to a place of the peer.
+    pub(super) fn copy(&self, peer: &Self, nth: u64, size: usize) {
+        let from: *const u8 = ptr::with_exposed_provenance(self.mr.memory().address(0) as usize);
+        let to = peer.mr.memory().address(peer.slot(nth, size));
+        let to: *mut u8 = ptr::with_exposed_provenance_mut(to as usize);
+        // SAFETY: inside of the memory of two regions; nothing is under way.
+        unsafe { ptr::copy_nonoverlapping(from, to, size) };
+    }
+}
+
+fn succeeded(status: HRESULT) -> anyhow::Result<()> {
+    ensure!(status.is_ok(), "a post was refused with {}", NTSTATUS(status.0));
+    Ok(())
+}

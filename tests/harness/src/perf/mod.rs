@@ -1,0 +1,88 @@
+//! `ndharness perf`: what softnd.dll and the driver behind it cost.
+
+#[cfg(windows)]
+mod measure;
+mod plot;
+mod report;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::Args;
+use conformance::nd::perf::Operation;
+use report::Report;
+
+/// What `perf` is told.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Bytes of the messages, as 64, 4KiB or 1MiB; up to what the adapter takes.
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size, default_value = DEFAULT_SIZES)]
+    sizes: Vec<usize>,
+    /// Only these of send, read and write.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    operation: Vec<Operation>,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Draw the figures into this file too, as SVG. Under Wine a path of Wine, or one relative to where you are.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Fail if the rings are slower than they are to be: 64 B writes, and 1 MiB writes.
+    #[arg(long)]
+    check: bool,
+}
+
+const DEFAULT_SIZES: &str =
+    "1,2,4,8,16,32,64,128,256,512,1KiB,2KiB,4KiB,8KiB,16KiB,32KiB,64KiB,128KiB,256KiB,512KiB,1MiB,2MiB,4MiB";
+
+/// Bytes, as people write them.
+fn size(text: &str) -> Result<usize, String> {
+    let (number, unit) = match text.strip_suffix("MiB") {
+        Some(number) => (number, 1 << 20),
+        None => text.strip_suffix("KiB").map_or((text, 1), |number| (number, 1 << 10)),
+    };
+    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "a number of bytes, KiB or MiB".to_owned())
+}
+
+/// Measures, and says what came of it.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let operations = if options.operation.is_empty() { &Operation::ALL[..] } else { &options.operation };
+    let report = Report::new(measure(&options.sizes, operations)?);
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{report}");
+    }
+    if let Some(file) = &options.plot {
+        std::fs::write(file, plot::svg(&report.measured)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(if options.check && !report.is_as_asked() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+#[cfg(windows)]
+use measure::measure;
+
+/// There is no softnd.dll here.
+#[cfg(not(windows))]
+fn measure(_: &[usize], _: &[Operation]) -> anyhow::Result<report::Measured> {
+    crate::front_end::FrontEnd::Nd2.transport().and_then(|_| anyhow::bail!("there is nothing to measure"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_with_or_without_a_unit() {
+        assert_eq!(size("1"), Ok(1));
+        assert_eq!(size("4KiB"), Ok(4096));
+        assert_eq!(size("4MiB"), Ok(4 << 20));
+        for wrong in ["", "0", "KiB", "-1", "1 MiB", "1GiB", "17592186044416MiB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+        let all: Result<Vec<_>, _> = DEFAULT_SIZES.split(',').map(size).collect();
+        assert_eq!(all.unwrap(), (0..=22).map(|power| 1 << power).collect::<Vec<_>>());
+    }
+}
