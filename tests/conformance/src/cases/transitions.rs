@@ -13,6 +13,9 @@ use crate::{
     pair::{Pair, Site, expect},
 };
 
+/// Writes on their way at once.
+const WINDOW: u64 = 128;
+
 pub(super) fn polls(bench: &Bench<'_>) -> anyhow::Result<()> {
     let rings = bench.path() == Path::Rings;
     let count = if rings { 1_000_000 } else { 1_000 };
@@ -32,43 +35,41 @@ pub(super) fn polls(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 pub(super) fn stream(bench: &Bench<'_>) -> anyhow::Result<()> {
-    const WINDOW: u64 = 128;
+    /// A busy machine may stop one side again and again, until the other sleeps: more often than not it does not.
+    const ATTEMPTS: usize = 5;
     let rings = bench.path() == Path::Rings;
     let size = QpSize { initiators: WINDOW as u32, ..QpSize::default() };
     let end = || Site::with_cq_depth(bench, WINDOW as u32)?.sized_end(size).map_err(anyhow::Error::from);
     let pair = Pair::connect(end()?, end()?)?;
     let client = &pair.a.site.client;
-    let deadline = Instant::now() + client.patience();
-    for (posts, bytes, window) in [(20_000, 64, WINDOW), (500, 65_536, 8)] {
+    for (posts, bytes) in [(20_000, 64), (2_000, 16_384)] {
         let posts = if rings { posts } else { posts / 20 };
         let (source, target) = (pair.a.site.buffer(bytes)?, pair.b.site.buffer(bytes)?);
         let (sges, remote) = ([source.sge(0..bytes)], target.remote(0));
         let write = |context| pair.a.qp.write(context, &sges, remote, 0);
-        let made = loop {
-            let (streamed, made) = client.transitions(|| write_all(&pair, write, posts, window))?;
+        let mut few = 0;
+        for _ in 0..if rings { ATTEMPTS } else { 1 } {
+            let (streamed, made) = client.transitions(|| write_all(&pair, write, posts))?;
             streamed?;
-            let few = made.doorbells * 50 < posts && made.requests == made.doorbells;
-            // A busy machine may stop the one side again and again, until the other sleeps: not every time.
-            if few || !rings || Instant::now() > deadline {
-                ensure!(few == rings, "{posts} posts of {bytes} bytes came to {made:?}");
-                break made;
-            }
-        };
-        ensure!(rings || made.requests >= posts, "{posts} posts came to {made:?}");
-        bench.note(format!("{posts} posts of {bytes} bytes: {} control codes", made.requests));
+            few += usize::from(made.doorbells * 50 < posts && made.requests == made.doorbells);
+            bench.note(format!("{posts} posts of {bytes} bytes: {} control codes", made.requests));
+            ensure!(rings || made.requests >= posts, "{posts} posts came to {made:?}");
+        }
+        let promised = if rings { few > ATTEMPTS / 2 } else { few == 0 };
+        ensure!(promised, "{posts} posts of {bytes} bytes, few calls only {few} times");
     }
     pair.quiet()
 }
 
-/// Writes so many times, up to `window` times at once.
-fn write_all(pair: &Pair, write: impl Fn(u64) -> error::Result<()>, posts: u64, window: u64) -> anyhow::Result<()> {
+/// Writes so many times, up to [`WINDOW`] times at once.
+fn write_all(pair: &Pair, write: impl Fn(u64) -> error::Result<()>, posts: u64) -> anyhow::Result<()> {
     let (mut posted, mut completed) = (0, 0);
     while completed < posts {
-        while posted < posts && posted - completed < window {
+        while posted < posts && posted - completed < WINDOW {
             write(posted)?;
             posted += 1;
         }
-        let found = pair.a.site.initiator_cq.poll(window as usize)?;
+        let found = pair.a.site.initiator_cq.poll(WINDOW as usize)?;
         if found.is_empty() {
             thread::yield_now();
         }
