@@ -11,6 +11,7 @@ mod instructions;
 mod nd_cpp;
 mod paths;
 mod pe;
+mod perf;
 mod prefix;
 mod report;
 mod run;

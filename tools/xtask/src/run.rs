@@ -1,9 +1,9 @@
 //! `cargo xtask run`, `wine` and `cycles`: the driver at work under Wine.
 
-use std::fs;
 use std::net::IpAddr;
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -61,8 +61,13 @@ pub(crate) fn harness(session: &Session, arguments: &[&str], limit: Duration) ->
 }
 
 fn harness_on(front_end: &str, session: &Session, arguments: &[&str], limit: Duration) -> Result<Value> {
+    report_of(session, &[arguments, &["--front-end", front_end]].concat(), limit)
+}
+
+/// The same for a command of the harness that takes no front end.
+pub(crate) fn report_of(session: &Session, arguments: &[&str], limit: Duration) -> Result<Value> {
     let mut command = session.program(r"C:\softndk\ndharness.exe");
-    let mut child = command.args(arguments).args(["--front-end", front_end]).stdout(Stdio::piped()).spawn()?;
+    let mut child = command.args(arguments).stdout(Stdio::piped()).spawn()?;
     let mut output = child.stdout.take().context("the harness has no output")?;
     let reader = std::thread::spawn(move || std::io::read_to_string(&mut output));
     let status = wait(&mut child, limit).with_context(|| session.log_tail())?;
@@ -76,7 +81,8 @@ pub(crate) fn program(program: &str, arguments: &[String], addresses: &[IpAddr])
     dist::build()?;
     let mut session = Session::start(&session::addresses(addresses)?)?;
     session.load()?;
-    let status = session.program(program).args(arguments).status()?;
+    // Files that it is told to write go where the user means.
+    let status = session.program(program).args(arguments).current_dir(env::current_dir()?).status()?;
     let report = session.unload()?;
     if !report.is_clean() {
         eprintln!("left behind by the driver: {report}");

@@ -100,11 +100,13 @@ impl Session {
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = wine::wine(&self.prefix);
         let here = Path::new(program).canonicalize().ok().filter(|path| path.is_file());
+        let folder = prefix::driver_folder(&self.prefix);
         match here {
             Some(path) => command.arg(path),
+            None if folder.join(program).is_file() => command.arg(format!(r"C:\softndk\{program}")),
             None => command.arg(program),
         };
-        command.current_dir(prefix::driver_folder(&self.prefix));
+        command.current_dir(folder);
         command
     }
 

@@ -1,0 +1,57 @@
+//! The test of `ndharness perf`: that there is each figure. How large they are is not tested, but printed.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::prefix;
+use crate::run;
+use crate::session::{self, Session};
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A short run, over everything but the sizes.
+pub(crate) fn measures() -> Result<()> {
+    const DRAWING: &str = "perf.svg";
+    let prefix = prefix::prepare()?;
+    let drawing = prefix::driver_folder(&prefix).join(DRAWING);
+    let _ = fs::remove_file(&drawing);
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.load()?;
+    let command = ["perf", "--sizes", "64,1MiB", "--json", "--plot", DRAWING];
+    let measured = run::report_of(&session, &command, LIMIT)?;
+    let left = session.unload()?;
+    ensure!(left.is_clean(), "left behind: {left}");
+    figures(&measured).with_context(|| measured.to_string())?;
+    let drawing = fs::read_to_string(&drawing).context("the drawing")?;
+    let whole = drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>");
+    ensure!(whole && drawing.contains("read, rings"), "the drawing is none:\n{drawing}");
+    for ratio in measured["ratios"].as_array().into_iter().flatten() {
+        println!("   {} B {}: {} times {}", ratio["bytes"], ratio["operation"], ratio["ratio"], ratio["reference"]);
+    }
+    Ok(())
+}
+
+fn figures(measured: &Value) -> Result<()> {
+    let rows = measured["figures"].as_array().context("no figures")?;
+    let found: Vec<_> = rows.iter().map(|row| (row["operation"].as_str(), row["bytes"].as_u64())).collect();
+    let asked = ["send", "read", "write"].map(|operation| [64, 1 << 20].map(|bytes| (Some(operation), Some(bytes))));
+    ensure!(found == asked.concat(), "figures of {found:?}");
+    let positive = |value: &Value| value.as_f64().is_some_and(|value| value.is_finite() && value > 0.0);
+    ensure!(positive(&measured["hand_over_us"]), "no reference for latencies");
+    for row in rows {
+        ensure!(positive(&row["memcpy_rate"]), "no reference for bandwidths: {row}");
+        for path in ["rings", "plain"] {
+            let (figures, latency) = (&row[path], &row[path]["latency_us"]);
+            let order = ["min", "median", "p99"].map(|name| latency[name].as_f64().unwrap_or(0.0));
+            ensure!(positive(&latency["min"]) && order.is_sorted(), "{path}: latencies of {row}");
+            ensure!(positive(&figures["rate"]) && figures["calls"].is_number(), "{path}: rate and calls of {row}");
+        }
+        // Each of these posts is a call.
+        ensure!(row["plain"]["calls"].as_f64() >= Some(1.0), "calls of {row}");
+    }
+    ensure!(measured["ratios"].as_array().is_some_and(|ratios| ratios.len() == 2), "no ratios");
+    Ok(())
+}
