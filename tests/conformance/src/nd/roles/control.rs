@@ -106,6 +106,11 @@ impl Control {
                 let mut arrival = cq.notify(ANY)?;
                 arrival.is_over_within(deadline.saturating_duration_since(Instant::now()));
                 found = cq.poll(1).pop();
+                // It is ended by what has come, taken or not.
+                ensure!(
+                    found.is_none() || arrival.is_over_within(self.patience),
+                    "a message has come, and Notify waits"
+                );
             }
             match found {
                 Some(found) => return self.message(found).map(Some),

@@ -39,6 +39,7 @@ pub(super) struct Traffic {
     /// A request that failed.
     pub(super) failed: Vec<Completion>,
     last: Instant,
+    patience: Duration,
 }
 
 impl Traffic {
@@ -57,6 +58,7 @@ impl Traffic {
             figures: Figures::default(),
             failed: Vec::new(),
             last: Instant::now(),
+            patience: role.site.patience,
         };
         traffic.post_receives()?;
         traffic.low = Some(traffic.srq.notify()?);
@@ -114,13 +116,20 @@ impl Traffic {
             return Ok(false);
         }
         self.last = Instant::now();
-        let mut result = Ok(());
+        let mut result = self.arrived();
         for completion in found {
             // Those behind a failure are counted, too.
             let taken = self.take(completion);
             result = result.and(taken);
         }
         result.map(|()| true)
+    }
+
+    /// A Notify that waits is ended by what has come, taken or not.
+    fn arrived(&mut self) -> anyhow::Result<()> {
+        let Some(mut arrival) = self.arrival.take() else { return Ok(()) };
+        ensure!(arrival.is_over_within(self.patience), "completions have come, and Notify waits");
+        is(arrival.status()?, STATUS_SUCCESS, "Notify of the completion queue")
     }
 
     fn take(&mut self, found: Completion) -> anyhow::Result<()> {
