@@ -207,7 +207,7 @@ table! {
         interfaces: "each object answers to its interfaces and to no others",
         limits: "creates beyond a limit, and with objects of another kind or adapter, are refused",
         file: "one file handle for an adapter, which outlives nobody's use of it",
-        control: "an unknown control code is refused",
+        control: "the driver's diagnostics; other control codes are refused",
         releases: "objects may be released in any order, with requests under way",
     }
     overlapped {
@@ -227,6 +227,7 @@ table! {
         register_refused: "nothing, no bytes, memory that is not there",
         deregister_refused: "handles of nobody, of another adapter, twice; DEVICE_BUSY under a window",
         handles: "a handle gives no access after its end, and none beyond its bytes",
+        unasked: "registrations whose end nobody asks for leave nothing behind",
         forgotten: "what is never deregistered goes with the adapter",
     }
     notify {
@@ -239,6 +240,7 @@ table! {
         errors: "ERRORS: not ended by completions",
         all_waiters: "one event ends all requests, of whatever type",
         threads: "three threads wait and take; none is lost",
+        cancels: "requests are cancelled while completions end them; none is lost",
         released: "releasing the queue cancels what waits",
         unknown_type: "an unknown type is refused",
     }
@@ -316,5 +318,10 @@ table! {
         implicit: "releasing everything of one side ends the connection",
         notify_cancelled: "a notification can be cancelled and asked for again",
         not_again: "an endpoint serves one connection",
+    }
+    misuse {
+        missing_arguments: "null pointers where something has to be are refused",
+        lives: "four threads open adapters, connect, send and release, each its own",
+        random: "calls in any order, on any objects: all requests end, nothing is left",
     }
 }

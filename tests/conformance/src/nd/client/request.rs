@@ -10,11 +10,11 @@ use windows_sys::Win32::{
     Foundation::{CloseHandle, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0},
     System::{
         IO::{CreateIoCompletionPort, GetQueuedCompletionStatus, OVERLAPPED},
-        Threading::{CreateEventW, WaitForSingleObject},
+        Threading::{CreateEventW, ResetEvent, WaitForSingleObject},
     },
 };
 
-use super::{call, saw};
+use super::{accepted, call, saw};
 use crate::error::{Error, Result};
 
 /// How long a cancelled request may take to end before its memory is given up.
@@ -170,6 +170,25 @@ impl Request {
             return Ok(request);
         }
         request.ended = Some(status);
+        Err(Error::Refused { request: method, status })
+    }
+
+    /// Waits for the end of the request, as its OVERLAPPED alone has it, and issues another one with that OVERLAPPED.
+    pub(super) fn reissue(
+        &mut self,
+        method: &'static str,
+        issue: impl FnOnce(*mut OVERLAPPED) -> HRESULT,
+    ) -> Result<()> {
+        let object = self.object.take();
+        accepted(self.method, self.status()?)?;
+        (self.method, self.object, self.ended) = (method, object, None);
+        // SAFETY: the handle is open as long as self.
+        unsafe { ResetEvent(self.event.0) };
+        let status = saw(method, NTSTATUS(issue(self.overlapped).0));
+        if status == STATUS_PENDING {
+            return Ok(());
+        }
+        self.ended = Some(status);
         Err(Error::Refused { request: method, status })
     }
 

@@ -161,7 +161,9 @@ pub(in crate::nd) fn control(nd: &Nd) -> anyhow::Result<()> {
         let status = end_of(adapter.control(code))?;
         ensure!(!status.is_success(), "code {code:#x}: {status}");
     }
-    ensure!(adapter.info()?.MaxCqEntries > 0, "the adapter is of no use any more");
+    let (found, bytes) = adapter.diagnostics().context("IOCTL_SOFTNDK_DIAGNOSTICS")?;
+    ensure!(bytes == size_of_val(&found), "{bytes} bytes");
+    ensure!(found.Size as usize == bytes && found.Adapters > 0, "{} adapters", found.Adapters);
     Ok(())
 }
 

@@ -252,7 +252,7 @@ pub(in crate::nd) fn released_endpoint(nd: &Nd) -> anyhow::Result<()> {
 
 /// One queue for three endpoints, which three threads poll while another resizes it: everything comes once.
 pub(in crate::nd) fn many(nd: &Nd) -> anyhow::Result<()> {
-    const ROUNDS: usize = 40;
+    const ROUNDS: usize = 15;
     const BURST: usize = 8;
     let (a, b) = (End::new(nd)?, End::new(nd)?);
     let one = b.adapter.cq(64)?;

@@ -130,6 +130,20 @@ pub(in crate::nd) fn handles(nd: &Nd) -> anyhow::Result<()> {
     }
 }
 
+/// Programs that wait at a completion port may never call GetOverlappedResult, and use one OVERLAPPED again and again.
+pub(in crate::nd) fn unasked(nd: &Nd) -> anyhow::Result<()> {
+    const ROUNDS: usize = 300;
+    let (adapter, _) = nd.adapter_v1()?;
+    let before = adapter.diagnostics()?.0;
+    let memory = Mr::new(&adapter, 4096);
+    memory.register_unasked(ROUNDS)?;
+    let after = adapter.diagnostics()?.0;
+    // The last ones may be waiting to be asked for.
+    ensure!(after.Mrs <= before.Mrs + 2, "{} regions in the driver before, {} after", before.Mrs, after.Mrs);
+    ensure!(after.PinnedBytes == before.PinnedBytes, "{} bytes are still locked", after.PinnedBytes);
+    Ok(())
+}
+
 /// The pages are unlocked when the adapter is gone: the run looks.
 pub(in crate::nd) fn forgotten(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter_v1()?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
-    nd_ioctl::{ND_OP_FLAG_ALLOW_READ, ND_OP_FLAG_ALLOW_WRITE},
+    nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_OP_FLAG_ALLOW_READ, ND_OP_FLAG_ALLOW_WRITE},
     status::{
         NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_DEVICE_REQUEST,
         STATUS_SUCCESS,
@@ -12,7 +12,7 @@ use ndk_abi::{
 use super::pair::{BOTH, End, Pair};
 use crate::{
     nd::{
-        client::v1::{Descriptor, Mr, Mw},
+        client::v1::{Descriptor, Mr, Mw, REMOTE_INVALIDATION},
         pair::{BIND, INVALIDATE, READ, RECEIVE, SEND, WRITE, expect},
         run::Nd,
     },
@@ -217,11 +217,25 @@ pub(in crate::nd) fn remote_invalidation(nd: &Nd) -> anyhow::Result<()> {
     expect(fixture.pair.a.initiated()?, SEND, 6, STATUS_SUCCESS)?;
     // docs/decisions.md: the window's own ND_RESULT comes before that of the receive.
     let told = fixture.pair.b.received()?;
-    expect(told, crate::nd::client::v1::REMOTE_INVALIDATION, GONE, STATUS_SUCCESS)?;
+    expect(told, REMOTE_INVALIDATION, GONE, STATUS_SUCCESS)?;
     let received = expect(fixture.pair.b.received()?, RECEIVE, 5, STATUS_SUCCESS)?;
     ensure!(received.bytes == 10, "{} bytes received, 10 were sent", received.bytes);
     ensure_same(&fixture.region.memory().read(6000..6010), &pattern(7, 10))?;
     fixture.pair.quiet()?;
+    // Both come at once to who has room for both.
+    let (b, other) = (&fixture.pair.b, Mw::new(&fixture.pair.b.adapter, GONE + 1)?);
+    let next = b.endpoint.bind(1, &fixture.region, &other, 0, 64, BOTH)?;
+    expect(b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
+    b.endpoint.receive(8, &[fixture.region.sge(6000..6100)])?;
+    let notify = b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    fixture.send_and_invalidate(next)?;
+    expect(fixture.pair.a.initiated()?, SEND, 6, STATUS_SUCCESS)?;
+    notify.finish()?;
+    let found = b.inbound.poll(16)?;
+    ensure!(found.len() == 2, "{found:?}");
+    expect(found[0], REMOTE_INVALIDATION, GONE + 1, STATUS_SUCCESS)?;
+    expect(found[1], RECEIVE, 8, STATUS_SUCCESS)?;
+    drop(other);
     // It is as if the own side had invalidated it: bound anew it serves again, and the old descriptor does not.
     fixture.region.deregister().context("no window is bound any more")?;
     fixture.region.register()?;

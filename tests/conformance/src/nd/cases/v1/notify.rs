@@ -1,7 +1,7 @@
 //! INDCompletionQueue::Notify.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -209,6 +209,42 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
         sent
     })?;
     ensure!(taken.into_inner() == MESSAGES, "not as many completions as messages");
+    Ok(())
+}
+
+/// One thread cancels all the time; another asks, and finds whatever was sent.
+pub(in crate::nd) fn cancels(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let (queue, over) = (Shared::new(pair.b.inbound.clone()), AtomicBool::new(false));
+    let cancel = || -> anyhow::Result<()> {
+        while !over.load(Relaxed) {
+            queue.get().cancel()?;
+            std::thread::yield_now();
+        }
+        Ok(())
+    };
+    let (mut ended, mut cancelled) = (0, 0);
+    let mut ask = || -> anyhow::Result<()> {
+        for context in 0..200 {
+            send(&pair, context, 1, 0)?;
+            // A completion may end the request, or the other thread; it is there in either case.
+            match pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?.status()? {
+                STATUS_SUCCESS => ended += 1,
+                STATUS_CANCELLED => cancelled += 1,
+                other => anyhow::bail!("Notify: {other}"),
+            }
+            take(&pair, context, 1)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let canceller = scope.spawn(cancel);
+        let asked = ask();
+        over.store(true, Relaxed);
+        canceller.join().map_err(|_| anyhow!("a thread panicked"))??;
+        asked
+    })?;
+    nd.note(format!("{ended} requests ended by completions, {cancelled} cancelled"));
     Ok(())
 }
 

@@ -4,11 +4,15 @@
 use std::{ffi::c_void, ptr, time::Duration};
 
 use nd_com::v1::{INDAdapter, INDCompletionQueue, INDConnector, INDListen, ND_ADAPTER_INFO1, ND_MR_HANDLE};
-use ndk_abi::status::NTSTATUS;
+use ndk_abi::{
+    softndk_ioctl::{IOCTL_SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION},
+    status::NTSTATUS,
+};
 use windows_core::{IUnknown, Interface as _};
 use windows_sys::Win32::Foundation::HANDLE;
+use zerocopy::{FromZeros as _, IntoBytes as _};
 
-use super::{super::Signal, Connector, Cq, Listen, Request, ask, begin, call, create, results};
+use super::{super::Signal, Connector, Cq, Listen, Mr, Request, accepted, ask, begin, call, create, results};
 use crate::error::Result;
 
 /// The protocol of connections, as IANA numbers it: TCP.
@@ -51,6 +55,29 @@ impl Adapter {
         begin!(Signal::Event, self.patience, INDAdapter::Control, self.com, code, none, 0, none, 0, &raw mut bytes)
     }
 
+    /// Control, with the one code that is let through: what lives in the driver, and how many bytes the request says it has.
+    pub(crate) fn diagnostics(&self) -> anyhow::Result<(SOFTNDK_DIAGNOSTICS, usize)> {
+        let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+        // Not freed: the driver may write to them late.
+        let found = Box::leak(Box::new(SOFTNDK_DIAGNOSTICS::new_zeroed()));
+        let bytes = Box::leak(Box::new(0));
+        let mut request = begin!(
+            Signal::Event,
+            self.patience,
+            INDAdapter::Control,
+            self.com,
+            IOCTL_SOFTNDK_DIAGNOSTICS,
+            query.as_bytes().as_ptr().cast(),
+            size_of::<SOFTNDK_DIAGNOSTICS_QUERY>(),
+            found.as_mut_bytes().as_mut_ptr().cast(),
+            size_of::<SOFTNDK_DIAGNOSTICS>(),
+            bytes
+        )?;
+        let status = request.status()?;
+        accepted("INDAdapter::Control", status)?;
+        Ok((*found, request.bytes_now().1))
+    }
+
     pub(crate) fn cancel(&self) -> Result<()> {
         ask!(INDOverlapped::CancelOverlappedRequests, self.com)
     }
@@ -72,6 +99,17 @@ impl Adapter {
         })
     }
 
+    /// All that makes objects, without a place for them.
+    pub(crate) fn create_nowhere(&self) -> [(&'static str, NTSTATUS); 4] {
+        let (none, nowhere) = (ptr::null_mut(), ptr::null_mut());
+        [
+            ("CreateCompletionQueue", call!(INDAdapter::CreateCompletionQueue, self.com, 16, nowhere)),
+            ("CreateMemoryWindow", call!(INDAdapter::CreateMemoryWindow, self.com, none, nowhere)),
+            ("CreateConnector", call!(INDAdapter::CreateConnector, self.com, nowhere)),
+            ("Listen", call!(INDAdapter::Listen, self.com, 0, PROTOCOL, 0, ptr::null_mut(), nowhere)),
+        ]
+    }
+
     /// CreateMemoryWindow without an ND_RESULT.
     pub(super) fn silent_window(&self) -> Result<IUnknown> {
         create!(IUnknown, INDAdapter::CreateMemoryWindow, self.com, ptr::null_mut())
@@ -85,6 +123,24 @@ impl Adapter {
 
     pub(crate) fn deregister(&self, handle: ND_MR_HANDLE) -> Result<Request> {
         begin!(Signal::Event, self.patience, INDAdapter::DeregisterMemory, self.com, handle)
+    }
+
+    /// RegisterMemory with the OVERLAPPED of an earlier request, whose end nobody has asked the adapter for.
+    pub(super) fn register_by(&self, request: &mut Request, memory: &Mr) -> Result<()> {
+        let address: *const c_void = ptr::without_provenance(memory.memory().address(0) as usize);
+        request.reissue("INDAdapter::RegisterMemory", |overlapped| {
+            // SAFETY: the OVERLAPPED and the place outlive the request.
+            unsafe { self.com.RegisterMemory(address, 4096, overlapped.cast(), memory.place()) }
+        })
+    }
+
+    /// DeregisterMemory in that way.
+    pub(super) fn deregister_by(&self, request: &mut Request, memory: &Mr) -> Result<()> {
+        request.reissue("INDAdapter::DeregisterMemory", |overlapped| {
+            // The handle is there when the registration is over, so it is read now.
+            // SAFETY: the OVERLAPPED outlives the request.
+            unsafe { self.com.DeregisterMemory(memory.handle(), overlapped.cast()) }
+        })
     }
 
     /// Listen: on a port, in network byte order, or one of the provider's choice for 0. And which port it is.

@@ -170,6 +170,26 @@ impl Connector {
         Ok(ConnectionData { inbound, outbound, private: data })
     }
 
+    /// Answers without a place for them, and private data that is nowhere.
+    pub(crate) fn without_data(&self) -> [(&'static str, NTSTATUS); 3] {
+        let (none, no_length) = (ptr::null_mut(), ptr::null_mut());
+        [
+            ("an address without a place", call!(INDConnector::GetLocalAddress, self.com, none, no_length)),
+            ("the peer's, too", call!(INDConnector::GetPeerAddress, self.com, none, no_length)),
+            ("private data that is nowhere", call!(INDConnector::Reject, self.com, ptr::null(), 5)),
+        ]
+    }
+
+    /// GetConnectionData without places for the limits; and for them alone.
+    pub(crate) fn data_in_part(&self) -> Result<()> {
+        let (mut inbound, mut outbound, mut data, mut length) = (0, 0, [0_u8; 1024], 1024);
+        let (none, no_data, no_length) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        let place = data.as_mut_ptr().cast();
+        ask!(INDConnector::GetConnectionData, self.com, none, none, place, &raw mut length)?;
+        let (one, other) = (&raw mut inbound, &raw mut outbound);
+        ask!(INDConnector::GetConnectionData, self.com, one, other, no_data, no_length)
+    }
+
     pub(crate) fn local_address(&self) -> anyhow::Result<SocketAddr> {
         let (status, _, address) =
             query_address(|address, length| call!(INDConnector::GetLocalAddress, self.com, address.cast(), length));

@@ -100,6 +100,35 @@ impl Endpoint {
         post(SEND, 0, |result| ask!(INDEndpoint::Send, self.com, result, sges.as_ptr(), count, 0))
     }
 
+    /// All that take SGEs, with one that is nowhere.
+    pub(crate) fn without_lists(&self, window: Descriptor) -> [(&'static str, Result<()>); 5] {
+        let (none, window) = (ptr::null(), ND_MW_DESCRIPTOR::from(window));
+        let window = &raw const window;
+        [
+            ("a send", post(SEND, 0, |result| ask!(INDEndpoint::Send, self.com, result, none, 1, 0))),
+            ("a receive", post(RECEIVE, 0, |result| ask!(INDEndpoint::Receive, self.com, result, none, 1))),
+            ("a read", post(READ, 0, |result| ask!(INDEndpoint::Read, self.com, result, none, 1, window, 0, 0))),
+            ("a write", post(WRITE, 0, |result| ask!(INDEndpoint::Write, self.com, result, none, 1, window, 0, 0))),
+            (
+                "a SendAndInvalidate",
+                post(SEND, 0, |result| ask!(INDEndpoint::SendAndInvalidate, self.com, result, none, 1, window, 0)),
+            ),
+        ]
+    }
+
+    /// All that take a descriptor, without one.
+    pub(crate) fn without_descriptors(&self) -> [(&'static str, Result<()>); 3] {
+        let (none, nowhere) = (ptr::null(), ptr::null());
+        [
+            ("a read", post(READ, 0, |result| ask!(INDEndpoint::Read, self.com, result, none, 0, nowhere, 0, 0))),
+            ("a write", post(WRITE, 0, |result| ask!(INDEndpoint::Write, self.com, result, none, 0, nowhere, 0, 0))),
+            (
+                "a SendAndInvalidate",
+                post(SEND, 0, |result| ask!(INDEndpoint::SendAndInvalidate, self.com, result, none, 0, nowhere, 0)),
+            ),
+        ]
+    }
+
     /// A receive that says nowhere where its outcome is to go.
     pub(crate) fn receive_nowhere(&self) -> Result<()> {
         ask!(INDEndpoint::Receive, self.com, ptr::null_mut(), ptr::null(), 0)

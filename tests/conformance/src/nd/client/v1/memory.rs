@@ -59,6 +59,11 @@ impl Mr {
         Self { adapter: self.adapter.clone(), place, registered: Cell::new(false), memory: self.memory.clone() }
     }
 
+    /// Where RegisterMemory is to put the handle.
+    pub(super) fn place(&self) -> *mut ND_MR_HANDLE {
+        self.place.as_ptr()
+    }
+
     /// Registers all of the memory.
     pub(crate) fn register(&self) -> Result<()> {
         self.register_part(0..self.memory.length())
@@ -73,12 +78,23 @@ impl Mr {
 
     /// Asks for the registration of any range; nothing is deregistered by itself after that.
     pub(crate) fn begin_register(&self, address: u64, length: usize) -> Result<Request> {
-        self.adapter.register(address, length, self.place.as_ptr())
+        self.adapter.register(address, length, self.place())
     }
 
     /// Asks for a registration without a place for the handle.
     pub(crate) fn begin_register_nowhere(&self, address: u64, length: usize) -> Result<Request> {
         self.adapter.register(address, length, ptr::null_mut())
+    }
+
+    /// Registers and deregisters, so often, all of it with one OVERLAPPED whose own status alone is looked at.
+    pub(crate) fn register_unasked(&self, rounds: usize) -> Result<()> {
+        let mut request = self.begin_register(self.memory.address(0), 4096)?;
+        for _ in 1..rounds {
+            self.adapter.deregister_by(&mut request, self)?;
+            self.adapter.register_by(&mut request, self)?;
+        }
+        self.adapter.deregister_by(&mut request, self)?;
+        request.finish()
     }
 
     pub(crate) fn deregister(&self) -> Result<()> {

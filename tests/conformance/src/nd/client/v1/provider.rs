@@ -7,7 +7,7 @@ use nd_com::v1::{INDAdapter, INDProvider};
 use windows_core::Interface as _;
 use zerocopy::IntoBytes as _;
 
-use super::{super::provider::query_addresses, super::provider::sockaddr, Adapter, call, create};
+use super::{super::provider::query_addresses, super::provider::sockaddr, Adapter, ask, call, create};
 use crate::error::Result;
 
 /// INDProvider.
@@ -26,6 +26,12 @@ impl Provider {
     pub(crate) fn open(&self, address: SocketAddr) -> Result<Adapter> {
         let (address, length) = sockaddr(address);
         self.open_raw(&address.as_bytes()[..length])
+    }
+
+    /// OpenAdapter without a place for the adapter.
+    pub(crate) fn open_nowhere(&self, address: SocketAddr) -> Result<()> {
+        let (address, length) = sockaddr(address);
+        ask!(INDProvider::OpenAdapter, self.com, address.as_bytes().as_ptr().cast(), length, std::ptr::null_mut())
     }
 
     /// OpenAdapter for any bytes.

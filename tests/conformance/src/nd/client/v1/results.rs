@@ -70,12 +70,16 @@ pub(super) fn post<T>(kind: i32, context: usize, issue: impl FnOnce(*mut ND_RESU
 pub(super) fn taken(result: *mut ND_RESULT) -> anyhow::Result<Completion> {
     let mut results = results();
     let address = result.addr();
-    let (kind, context) = results.under_way.remove(&address).with_context(|| {
+    let (kind, context) = results.under_way.get(&address).copied().with_context(|| {
         let why = if results.over.contains(&address) { "once more" } else { "which nobody gave it" };
         format!("GetResults gave back {address:#x}, {why}")
     })?;
     let ND_RESULT { Status: status, BytesTransferred: bytes } = read(address);
-    results.end(address);
+    // A window that is bound again may be invalidated again.
+    if kind != REMOTE_INVALIDATION {
+        results.under_way.remove(&address);
+        results.end(address);
+    }
     ensure!(status != UNTOUCHED.Status, "GetResults gave back an ND_RESULT without a status");
     let bytes = u32::try_from(bytes).context("more bytes than any request has")?;
     Ok(Completion { status: NTSTATUS(status.0), bytes, qp_context: 0, context, kind })
