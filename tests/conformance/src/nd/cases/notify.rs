@@ -1,6 +1,9 @@
 //! IND2CompletionQueue::Notify.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
@@ -10,7 +13,7 @@ use ndk_abi::{
 
 use crate::{
     nd::{
-        client::Shared,
+        client::{QpSize, Shared},
         pair::{Pair, expect_received, is},
         run::Nd,
     },
@@ -168,10 +171,9 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     const MESSAGES: usize = 400;
     let pair = Pair::new(nd)?;
     let cq = Shared::new(pair.b.receive_cq.clone());
-    let taken = std::sync::atomic::AtomicUsize::new(0);
+    let taken = AtomicUsize::new(0);
     let patience = nd.patience();
     let take_some = || -> anyhow::Result<()> {
-        use std::sync::atomic::Ordering::Relaxed;
         loop {
             let found = cq.get().poll(8).len();
             if taken.fetch_add(found, Relaxed) + found >= MESSAGES {
@@ -194,11 +196,18 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     };
     std::thread::scope(|scope| {
         let takers: Vec<_> = (0..3).map(|_| scope.spawn(take_some)).collect();
-        let sent = (0..MESSAGES / 8).try_for_each(|round| send(&pair, 8 * round, 8, 0));
-        for taker in takers {
-            taker.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
-        }
-        sent
+        let sent = (0..MESSAGES / 8).try_for_each(|round| {
+            // There is room for a receive when the completion of one before was seen.
+            let deadline = Instant::now() + patience;
+            while 8 * (round + 1) > taken.load(Relaxed) + QpSize::default().receives as usize {
+                ensure!(Instant::now() < deadline, "only {} of {} messages are taken", taken.load(Relaxed), 8 * round);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            send(&pair, 8 * round, 8, 0)
+        });
+        let ends: Vec<_> = takers.into_iter().map(|taker| taker.join()).collect();
+        sent?;
+        ends.into_iter().try_for_each(|end| end.map_err(|_| anyhow::anyhow!("a thread panicked"))?)
     })?;
     ensure!(taken.into_inner() == MESSAGES, "not as many completions as messages");
     Ok(())

@@ -14,7 +14,7 @@ use ndk_abi::{
 use super::pair::Pair;
 use crate::{
     nd::{
-        client::Shared,
+        client::{Shared, v1::EndpointSize},
         pair::{expect_received, is},
         run::Nd,
     },
@@ -202,11 +202,18 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     };
     std::thread::scope(|scope| {
         let takers: Vec<_> = (0..3).map(|_| scope.spawn(take_some)).collect();
-        let sent = (0..MESSAGES / 8).try_for_each(|round| send(&pair, 8 * round, 8, 0));
-        for taker in takers {
-            taker.join().map_err(|_| anyhow!("a thread panicked"))??;
-        }
-        sent
+        let sent = (0..MESSAGES / 8).try_for_each(|round| {
+            // There is room for a receive when the completion of one before was seen.
+            let deadline = Instant::now() + patience;
+            while 8 * (round + 1) > taken.load(Relaxed) + EndpointSize::default().inbound {
+                ensure!(Instant::now() < deadline, "only {} of {} messages are taken", taken.load(Relaxed), 8 * round);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            send(&pair, 8 * round, 8, 0)
+        });
+        let ends: Vec<_> = takers.into_iter().map(|taker| taker.join()).collect();
+        sent?;
+        ends.into_iter().try_for_each(|end| end.map_err(|_| anyhow!("a thread panicked"))?)
     })?;
     ensure!(taken.into_inner() == MESSAGES, "not as many completions as messages");
     Ok(())
