@@ -108,7 +108,7 @@ mod export {
             report::object(IRP_OBJECT, -1);
         }
         // SAFETY: the caller keeps the contract.
-        unsafe { super::IofCompleteRequest(irp, boost) };
+        irql::without_processor(|| unsafe { super::IofCompleteRequest(irp, boost) });
     }
 
     /// The function of the same purpose that older kits import.

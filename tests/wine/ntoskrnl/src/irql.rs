@@ -149,6 +149,21 @@ pub(crate) fn spin_lock_taken(taken: bool) {
     });
 }
 
+/// Runs code of Wine that takes a lock, at DISPATCH_LEVEL without the thread's processor: who holds that lock may wait for one,
+/// as the cancel routines do that Wine calls with its lock of completions held. With a spin lock held the processor is kept, as
+/// others may wait for that lock on it.
+pub(crate) fn without_processor<T>(code: impl FnOnce() -> T) -> T {
+    let holds_lock = THREAD.with(|t| t.spin_locks.get()) > 0;
+    if current() < DISPATCH_LEVEL || holds_lock {
+        return code();
+    }
+    let processor = &processors()[current_processor()];
+    processor.release();
+    let result = code();
+    processor.acquire();
+    result
+}
+
 /// Reports a call of `function` above its documented maximum IRQL.
 pub(crate) fn at_most(maximum: u8, function: &str) {
     if current() > maximum {
