@@ -32,8 +32,13 @@ impl Alertness {
     /// None has. False: sleep.
     pub(crate) fn idle(&mut self) -> bool {
         self.idle = self.idle.saturating_add(1);
+        !self.is_spent()
+    }
+
+    /// It has been looked at in vain for long enough.
+    pub(crate) fn is_spent(&self) -> bool {
         let doublings = if self.early > TRIES { 0 } else { self.early.min(DOUBLINGS) };
-        self.idle < IDLE_RUNS << doublings
+        self.idle >= IDLE_RUNS << doublings
     }
 
     /// A doorbell has rung.

@@ -1,6 +1,6 @@
 //! Completion queues: create, resize, poll, and notification by pended requests.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::nd_ioctl::{
@@ -38,6 +38,8 @@ const BURST: usize = 16;
 const MAX_FILLS: u32 = 1024;
 /// Bursts that one run of the deferred call puts into a ring.
 const BURSTS: u32 = 8;
+/// Handles that one run of the deferred call looks through for queue pairs.
+const HANDLES: u32 = 64;
 
 pub(crate) struct Cq<H: Host> {
     /// Before the rest, so that its memory is unlocked while there still is an open adapter, which a cleanup waits for.
@@ -46,6 +48,8 @@ pub(crate) struct Cq<H: Host> {
     pub(crate) affinity: Option<GROUP_AFFINITY>,
     /// Fills the ring.
     deferred: Deferred<H::Platform>,
+    /// When it has ended: the first handle that may be that of a queue pair which was not told yet.
+    untold: AtomicU32,
     pub(crate) ndk: Owned<NDK_CQ, CqEvents<H>, H::Platform>,
     /// NdkArmCq and NdkGetCqResultsEx must not overlap on one CQ (NDKPI completion handling requirements).
     turn: SpinLock<(), H::Platform>,
@@ -87,6 +91,29 @@ impl<H: Host> Cq<H> {
         self.ring.is_some()
     }
 
+    /// There will be no completions any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ndk.keep().ended.load(Ordering::SeqCst) != STATUS_SUCCESS.0
+    }
+
+    /// Has the rings of its queue pairs looked at, which may await completions. A part of them in each run; true: there are more.
+    fn tell_queue_pairs(this: &Ref<Self, H>) -> bool {
+        let first = this.untold.load(Ordering::Relaxed);
+        let end = first.saturating_add(HANDLES);
+        for index in first..end {
+            match this.ndk.keep().space.handles.at::<Qp<H>>(index) {
+                Some(Some(qp)) if qp.uses(this) => Qp::look(&qp),
+                Some(_) => {}
+                None => {
+                    this.untold.store(index, Ordering::Relaxed);
+                    return false;
+                }
+            }
+        }
+        this.untold.store(end, Ordering::Relaxed);
+        true
+    }
+
     /// A doorbell: there is room in the ring.
     pub(crate) fn wake(this: &Ref<Self, H>) {
         if let Some(ring) = &this.ring {
@@ -109,7 +136,8 @@ impl<H: Host> Cq<H> {
             Type: kind,
             Output: 0,
         };
-        let given_up = this.ring.as_ref().is_none_or(|ring| ring.push(completion, true));
+        // Of one that has ended nobody takes anything.
+        let given_up = this.has_ended() || this.ring.as_ref().is_none_or(|ring| ring.push(completion, true));
         Deferred::schedule(this);
         given_up
     }
@@ -211,7 +239,8 @@ impl<H: Host> RunDeferred<H::Platform> for Cq<H> {
         let Some(ring) = &this.ring else { return };
         let more = this.fill(ring);
         this.tell(ring);
-        if more {
+        let untold = this.has_ended() && Self::tell_queue_pairs(this);
+        if more || untold {
             Deferred::schedule(this);
         }
     }
@@ -237,10 +266,12 @@ impl<H: Host> Notified for CqEvents<H> {
         if status != STATUS_SUCCESS {
             ring.iter().for_each(|ring| ring.end(status));
             self.end(status);
-            return;
         }
         if let (Some(cq), Some(_)) = (&cq, ring) {
             Deferred::schedule(cq);
+            return;
+        }
+        if status != STATUS_SUCCESS {
             return;
         }
         // Set first and taken back later: a request that comes in between must not wait for what was notified already.
@@ -283,8 +314,14 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         None => None,
         Some([memory]) => Some(CqRing::open(space, request, memory, input.QueueDepth, passive)?),
     };
-    let cq =
-        shared(Cq { ring, affinity, deferred: Deferred::default(), ndk, turn: SpinLock::<_, H::Platform>::new(()) })?;
+    let cq = shared(Cq {
+        ring,
+        affinity,
+        deferred: Deferred::default(),
+        untold: AtomicU32::new(0),
+        ndk,
+        turn: SpinLock::<_, H::Platform>::new(()),
+    })?;
     Deferred::initialize(&cq);
     *cq.ndk.keep().cq.lock() = Some(Arc::downgrade(&cq));
     if cq.has_ring() {

@@ -90,6 +90,12 @@ impl<H: Host> Handles<H> {
         self.table.lock().find(handle).cloned()
     }
 
+    /// The object in the slot of this index, if it is of this type. `None`: there is no such slot, nor one behind it.
+    pub(crate) fn at<T: Typed<H>>(&self, index: u32) -> Option<Option<Ref<T, H>>> {
+        let mut table = self.table.lock();
+        table.objects.at(index).map(|object| object.and_then(|object| T::of(object)).cloned())
+    }
+
     /// A handle for an object that is about to be made.
     pub(crate) fn reserve(&self) -> Result<Reserved<'_, H>, NTSTATUS> {
         let mut table = self.table.lock();

@@ -3,14 +3,14 @@
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::ndkpi::{
-    NDK_OP_FLAG_INLINE, NDK_OPERATION_TYPE, NDK_SGE, NDK_SGE_ADDRESS, NdkOperationTypeBind,
+    NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NDK_SGE, NDK_SGE_ADDRESS, NdkOperationTypeBind,
     NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
     NdkOperationTypeSend, NdkOperationTypeWrite,
 };
 use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_SGE, SOFTNDK_SRQ_POST};
 use ndk_abi::status::{
-    NTSTATUS, STATUS_DATA_OVERRUN, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER,
-    STATUS_INVALID_PARAMETER_4, STATUS_SUCCESS,
+    NTSTATUS, STATUS_CONNECTION_INVALID, STATUS_DATA_OVERRUN, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE,
+    STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_4, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
 };
 use platform::{Arc, Passive};
 use zerocopy::FromBytes;
@@ -34,24 +34,35 @@ pub(crate) fn post<H: Host>(space: &Space<H>, request: &mut H::Request, passive:
     let input: SOFTNDK_POST = input(request)?;
     let qp: Arc<Qp<H>, _> = space.handles.get(input.QpHandle)?;
     let operation = NDK_OPERATION_TYPE(input.Operation.cast_signed());
-    if qp.rings.is_some() {
-        // The answers of these are wanted at once; what came by the rings is older.
-        if operation != NdkOperationTypeBind && operation != NdkOperationTypeFastRegister {
-            return Err(STATUS_INVALID_DEVICE_REQUEST.into());
-        }
-        qp.serve_all(passive);
+    let Some(rings) = &qp.rings else { return post_one(space, request, &qp, &input) };
+    if operation == NdkOperationTypeReceive {
+        return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }
+    if rings.initiator.has_ended() {
+        return Err(STATUS_CONNECTION_INVALID.into());
+    }
+    // What came by the ring is older.
+    if !Qp::post_all(&qp, rings, passive) {
+        return Err(STATUS_NO_MORE_ENTRIES.into());
+    }
+    let reports = input.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
+    rings.initiator.post_beside(reports, || post_one(space, request, &qp, &input))
+}
+
+/// Posts a request that came by a control code.
+fn post_one<H: Host>(space: &Space<H>, request: &mut H::Request, qp: &Ref<Qp<H>, H>, input: &SOFTNDK_POST) -> Reply {
+    let operation = NDK_OPERATION_TYPE(input.Operation.cast_signed());
     if operation == NdkOperationTypeBind {
         if input.Flags & NDK_OP_FLAG_INLINE != 0 {
             return Err(STATUS_INVALID_PARAMETER_4.into());
         }
-        return mw::bind(space, request, &qp, &input);
+        return mw::bind(space, request, qp, input);
     }
     if input.SgeCount as usize > MAX_SGES {
         return Err(STATUS_DATA_OVERRUN.into());
     }
-    let length = data_length(&input).and_then(|length| u32::try_from(length).ok()).ok_or(STATUS_INVALID_PARAMETER)?;
-    done(carry_out(space, &qp, &input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?))
+    let length = data_length(input).and_then(|length| u32::try_from(length).ok()).ok_or(STATUS_INVALID_PARAMETER)?;
+    done(carry_out(space, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?))
 }
 
 /// Bytes behind the head of a request. `None`: no adapter takes so many.

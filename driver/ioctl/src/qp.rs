@@ -10,9 +10,10 @@ use ndk_abi::softndk_ring::{SOFTNDK_RING_INITIATOR, SOFTNDK_RING_RECEIVE};
 use ndk_abi::status::{
     NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_SUCCESS,
 };
-use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
+use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer, Weak};
 
 use crate::adapter::same_adapter;
+use crate::connector::Connector;
 use crate::cq::Cq;
 use crate::decode::{Reply, input};
 use crate::file::Space;
@@ -20,8 +21,8 @@ use crate::pd::{Pd, shared};
 use crate::post::carry_out;
 use crate::ring::{descriptor, mappings, room_for_descriptor};
 use crate::srq::Srq;
-use crate::work_ring::{MAX_SERVES, Next, STALLED_MICROSECONDS, WorkRing};
-use crate::{Host, Ref};
+use crate::work_ring::{MAX_SERVES, Manner, Next, STALLED_MICROSECONDS, WorkRing};
+use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Owned, QpDepths};
 
 pub(crate) struct Qp<H: Host> {
@@ -34,6 +35,8 @@ pub(crate) struct Qp<H: Host> {
     pub(crate) initiator_turn: SpinLock<(), H::Platform>,
     /// As `initiator_turn`, for the receive queue.
     pub(crate) receive_turn: SpinLock<(), H::Platform>,
+    /// What connected it last.
+    pub(crate) connector: BackRef<Connector<H>, H>,
 }
 
 /// The rings of a queue pair.
@@ -94,6 +97,7 @@ impl<H: Host> Qp<H> {
             ndk,
             initiator_turn: SpinLock::<_, H::Platform>::new(()),
             receive_turn: SpinLock::<_, H::Platform>::new(()),
+            connector: SpinLock::<_, H::Platform>::new(None),
         })?;
         Deferred::initialize(&qp);
         Timer::initialize(&qp);
@@ -108,12 +112,17 @@ impl<H: Host> Qp<H> {
         self.ndk.keep().pd.adapter()
     }
 
-    /// Its handle is gone. A connector may hold the QP open, so what is posted is cancelled here.
+    /// Its handle is gone, and its connection ends (ndspi.md section 5, Disconnect). The connector may hold the QP open, so what is
+    /// posted is cancelled here.
     pub(crate) fn close(this: &Ref<Self, H>) {
         if let Some(rings) = &this.rings {
             rings.each().for_each(WorkRing::close);
         }
         Timer::cancel(this);
+        let connector = this.connector.lock().take();
+        if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
+            connector.queue_pair_gone(this);
+        }
         this.ndk.flush();
     }
 
@@ -166,12 +175,10 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// The peer has disconnected: initiator requests are given up.
+    /// The peer has disconnected: everything is cancelled, receives too, as existing programs expect (ndspi.md section 5).
     pub(crate) fn peer_gone(this: &Ref<Self, H>) {
-        if let Some(rings) = &this.rings {
-            rings.initiator.end();
-            Deferred::schedule(this);
-        }
+        Self::disconnected(this);
+        this.ndk.flush();
     }
 
     /// Its connection has ended: all requests are given up.
@@ -182,35 +189,59 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// Posts what is in the rings, as far as the queues take it.
-    pub(crate) fn serve_all(&self, _passive: &Passive<'_>) {
+    /// Posts the initiator requests that are in its ring. False: the queue does not take them all.
+    pub(crate) fn post_all(this: &Ref<Self, H>, rings: &Rings<H>, _passive: &Passive<'_>) -> bool {
+        let mut next = Next::Run;
         for _ in 0..MAX_SERVES {
-            if self.serve() != Next::Run {
-                return;
+            if next != Next::Run {
+                break;
             }
+            next = this.serve_ring(rings, &rings.initiator, false, false);
         }
+        // What this leaves, or gives up, is for the deferred call.
+        Deferred::schedule(this);
+        next == Next::Sleep
     }
 
-    fn serve(&self) -> Next {
+    fn serve(&self, looks_on: bool) -> Next {
         let Some(rings) = &self.rings else { return Next::Sleep };
-        let serve = |ring: &WorkRing<H>, receives: bool| {
-            let post = |head: &SOFTNDK_POST, data: &[u8]| {
-                let is_receive = NDK_OPERATION_TYPE(head.Operation.cast_signed()) == NdkOperationTypeReceive;
-                if is_receive == receives {
-                    carry_out(&rings.space, self, head, data)
-                } else {
-                    STATUS_INVALID_PARAMETER
-                }
-            };
-            let cq = self.ndk.keep().cq(receives);
-            let served = ring.serve(post, |head, status| Cq::give_up(cq, rings.context, head, status));
-            if served.broken {
-                self.ndk.flush();
-            }
-            served.next
-        };
+        let serve = |ring, receives| self.serve_ring(rings, ring, receives, looks_on);
         let receive = rings.receive.as_ref().map_or(Next::Sleep, |ring| serve(ring, true));
         receive.max(serve(&rings.initiator, false))
+    }
+
+    fn serve_ring(&self, rings: &Rings<H>, ring: &WorkRing<H>, receives: bool, looks_on: bool) -> Next {
+        let post = |head: &SOFTNDK_POST, data: &[u8]| {
+            let is_receive = NDK_OPERATION_TYPE(head.Operation.cast_signed()) == NdkOperationTypeReceive;
+            if is_receive == receives { carry_out(&rings.space, self, head, data) } else { STATUS_INVALID_PARAMETER }
+        };
+        let cq = self.ndk.keep().cq(receives);
+        let manner = Manner { awaits: !cq.has_ended(), looks_on };
+        let served = ring.serve(manner, post, |head, status| Cq::give_up(cq, rings.context, head, status));
+        if served.broken {
+            self.ndk.flush();
+        }
+        served.next
+    }
+
+    /// Lets the rings sleep, or await completions; false: something has come.
+    fn sleep(&self, rings: &Rings<H>) -> bool {
+        let sleeps = |ring: &WorkRing<H>, receives| ring.sleep(!self.ndk.keep().cq(receives).has_ended());
+        // Each has to be asked: one that is not asleep rings no doorbell.
+        let receive = rings.receive.as_ref().is_none_or(|ring| sleeps(ring, true));
+        sleeps(&rings.initiator, false) && receive
+    }
+
+    /// Whether it reports to a CQ.
+    pub(crate) fn uses(&self, cq: &Ref<Cq<H>, H>) -> bool {
+        [true, false].into_iter().any(|receives| Arc::ptr_eq(self.ndk.keep().cq(receives), cq))
+    }
+
+    /// Has the rings looked at: there will be no completions any more that do.
+    pub(crate) fn look(this: &Ref<Self, H>) {
+        if this.rings.is_some() {
+            Deferred::schedule(this);
+        }
     }
 }
 
@@ -220,18 +251,17 @@ impl<H: Host> RunDeferred<H::Platform> for Qp<H> {
     }
 
     fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
-        match this.serve() {
+        let Some(rings) = &this.rings else { return };
+        match this.serve(true) {
             Next::Run => Deferred::schedule(this),
             Next::Wait => {
-                this.rings.iter().for_each(|rings| rings.waiting.store(true, Ordering::Release));
+                rings.waiting.store(true, Ordering::Release);
                 Timer::start(this, STALLED_MICROSECONDS);
             }
             Next::Sleep => {
                 // First: a ring that then has a completion to wait for is told of it.
-                this.rings.iter().for_each(|rings| rings.waiting.store(true, Ordering::Release));
-                // Each has to be asked: one that is not asleep rings no doorbell.
-                let asleep = this.rings.iter().flat_map(Rings::each).filter(|ring| !ring.sleep()).count() == 0;
-                if !asleep {
+                rings.waiting.store(true, Ordering::Release);
+                if !this.sleep(rings) {
                     Deferred::schedule(this);
                 }
             }
@@ -319,6 +349,10 @@ pub(crate) fn create_with_srq<H: Host>(
     room_for_descriptor(request, header.CeMappingCount)?;
     let keep = shared(antecedents(space, header, Some(input.SrqHandle))?)?;
     let srq: Arc<Srq<H>, _> = space.handles.get(input.SrqHandle)?;
+    if srq.ring.is_some() != memory.is_some() {
+        // Only completions of a queue pair with rings give the slots of receives back.
+        return Err(STATUS_INVALID_PARAMETER_MIX.into());
+    }
     let slot = space.handles.reserve()?;
     let ndk = Owned::create_qp_with_srq(
         &keep.pd.ndk,
@@ -354,11 +388,13 @@ pub(crate) fn flush<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let qp: Arc<Qp<H>, _> = space.handles.get(input.Handle)?;
     for _ in 0..MAX_SERVES {
-        let next = qp.serve();
+        let next = qp.serve(false);
         qp.ndk.flush();
         if next == Next::Sleep {
             break;
         }
     }
+    // What is given up follows what has just been cancelled.
+    Qp::look(&qp);
     Ok(0)
 }

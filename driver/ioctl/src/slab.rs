@@ -95,6 +95,14 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
         }
     }
 
+    /// What is in the slot of this index. `None`: there is no such slot, nor one behind it.
+    pub(crate) fn at(&mut self, index: u32) -> Option<Option<&mut T>> {
+        Some(match &mut self.slot(index)?.content {
+            Content::Full(value) => Some(value),
+            _ => None,
+        })
+    }
+
     /// Removes the first value from slot `cursor` on that `wanted` accepts, and moves the cursor past it.
     pub(crate) fn remove_next(&mut self, cursor: &mut u32, wanted: impl Fn(&T) -> bool) -> Option<T> {
         while let Some(slot) = self.slot(*cursor) {

@@ -6,7 +6,8 @@ use ndk_abi::nd_ioctl::{ND_CREATE_SRQ, ND_HANDLE, ND_SRQ_MODIFY};
 use ndk_abi::ndkpi::{NDK_SGE, NDK_SRQ};
 use ndk_abi::softndk_ring::SOFTNDK_RING_RECEIVE;
 use ndk_abi::status::{
-    NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_PENDING, STATUS_SUCCESS,
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX,
+    STATUS_PENDING, STATUS_SUCCESS,
 };
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
@@ -18,7 +19,7 @@ use crate::pd::{Pd, shared};
 use crate::pended::{Event, Sent};
 use crate::post::srq_carry_out;
 use crate::ring::{descriptor, descriptor_with, mappings, room_for_descriptor};
-use crate::work_ring::{MAX_SERVES, Next, STALLED_MICROSECONDS, WorkRing};
+use crate::work_ring::{MAX_SERVES, Manner, Next, STALLED_MICROSECONDS, WorkRing};
 use crate::{Host, Ref};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
 
@@ -71,16 +72,18 @@ impl<H: Host> Srq<H> {
         }
     }
 
-    fn serve(&self) -> Next {
+    fn serve(&self, looks_on: bool) -> Next {
+        let Some(ring) = &self.ring else { return Next::Sleep };
+        // What is in the queue counts, for who waits for a notification.
+        let manner = Manner { awaits: false, looks_on };
         // What cannot be posted has no queue pair that could report it.
-        let serve = |ring: &WorkRing<H>| ring.serve(|head, data| srq_carry_out(self, head, data), |_, _| true).next;
-        self.ring.as_ref().map_or(Next::Sleep, serve)
+        ring.serve(manner, |head, data| srq_carry_out(self, head, data), |_, _| true).next
     }
 
     /// Posts what is in the ring, as far as the queue takes it.
     fn serve_all(&self, _passive: &Passive<'_>) {
         for _ in 0..MAX_SERVES {
-            if self.serve() != Next::Run {
+            if self.serve(false) != Next::Run {
                 return;
             }
         }
@@ -102,14 +105,14 @@ impl<H: Host> RunDeferred<H::Platform> for Srq<H> {
     }
 
     fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
-        match this.serve() {
+        match this.serve(true) {
             Next::Run => Deferred::schedule(this),
             Next::Wait => {
                 this.waiting.store(true, Ordering::Release);
                 Timer::start(this, STALLED_MICROSECONDS);
             }
             Next::Sleep => {
-                if this.ring.as_ref().is_some_and(|ring| !ring.sleep()) {
+                if this.ring.as_ref().is_some_and(|ring| !ring.sleep(false)) {
                     Deferred::schedule(this);
                 }
             }
@@ -161,7 +164,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         None => None,
         Some([memory]) => {
             let sizes = (input.QueueDepth, input.MaxRequestSge, 0);
-            Some(WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0.eager())
+            Some(WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0)
         }
     };
     let srq = shared(Srq {
@@ -198,11 +201,14 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
         (None, _) => None,
         (Some([memory]), Some(ring)) => {
             let sizes = (input.QueueDepth, srq.sges, 0);
-            Some((ring, WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0.eager()))
+            Some((ring, WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0))
         }
         (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
     };
     srq.serve_all(passive);
+    if larger.as_ref().is_some_and(|(ring, _)| !ring.fits(input.QueueDepth)) {
+        return Err(STATUS_BUFFER_OVERFLOW.into());
+    }
     srq.ndk.modify(input.QueueDepth, input.NotifyThreshold, passive)?;
     let mut left = 0;
     if let Some((ring, larger)) = larger {

@@ -52,6 +52,16 @@ pub(crate) enum Next {
     Run,
 }
 
+/// How a ring is served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// What is posted will be reported, and has the ring looked at again. Not so for a queue that tells how much is in it, or whose
+    /// CQ has ended.
+    pub(crate) awaits: bool,
+    /// Looks on for a while when nothing is there.
+    pub(crate) looks_on: bool,
+}
+
 /// What serving a ring came to.
 pub(crate) struct Served {
     pub(crate) next: Next,
@@ -79,8 +89,6 @@ struct State<H: Host> {
     /// Nothing is looked at any more.
     closed: bool,
     alertness: Alertness,
-    /// Looked at also while completions are to come.
-    eager: bool,
     /// Bytes of an entry behind the head of a request.
     data_bytes: usize,
     /// After the ring, which is in it.
@@ -110,18 +118,11 @@ impl<H: Host> WorkRing<H> {
             broken: false,
             closed: false,
             alertness: Alertness::default(),
-            eager: false,
             data_bytes,
             _pinned: ring.pinned,
         };
         let ring_of_work = Self { state: SpinLock::<_, H::Platform>::new(state), ended: AtomicBool::new(false) };
         Ok((ring_of_work, ring.context))
-    }
-
-    /// Has it looked at also while completions are to come: of a queue that tells how much is in it.
-    pub(crate) fn eager(mut self) -> Self {
-        self.state.get_mut().eager = true;
-        self
     }
 
     /// Goes on in another ring, for `depth` requests; gives how many are left in the old one, which is not looked at any more.
@@ -142,21 +143,28 @@ impl<H: Host> WorkRing<H> {
         Ok(left)
     }
 
+    /// Whether [`WorkRing::replace`] would do, as things are.
+    pub(crate) fn fits(&self, depth: u32) -> bool {
+        self.state.lock().outstanding <= depth
+    }
+
     /// Takes requests out, as far as there are any and not too many, and gives each to `post`. When the queue has ended each is
     /// given to `give_up` instead, with the status to report; false: not now.
     pub(crate) fn serve(
         &self,
+        manner: Manner,
         post: impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
         give_up: impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
     ) -> Served {
         let mut state = self.state.lock();
-        let next = self.serve_locked(&mut state, &post, &give_up);
+        let next = self.serve_locked(&mut state, manner, &post, &give_up);
         Served { next, broken: core::mem::take(&mut state.broken) }
     }
 
     fn serve_locked(
         &self,
         state: &mut State<H>,
+        manner: Manner,
         post: &impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
         give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
     ) -> Next {
@@ -167,8 +175,9 @@ impl<H: Host> WorkRing<H> {
         for taken in 0..BURST {
             let waiting = loop {
                 match state.reader.waiting() {
-                    Ok(0) if state.awaits_completions() => return Next::Sleep,
+                    Ok(0) if !manner.looks_on || state.awaits(manner.awaits) => return Next::Sleep,
                     Ok(0) if taken > 0 => return Next::Run,
+                    Ok(0) if state.alertness.is_spent() => return Next::Sleep,
                     Ok(0) if looks < LOOKS => looks = looks.wrapping_add(1),
                     Ok(0) => return if state.alertness.idle() { Next::Run } else { Next::Sleep },
                     Ok(waiting) => break waiting,
@@ -178,7 +187,11 @@ impl<H: Host> WorkRing<H> {
             };
             state.alertness.busy();
             let served = if self.ended.load(Ordering::Acquire) {
-                self.give_up_oldest(state, give_up)
+                if state.awaits(manner.awaits) {
+                    // What was posted before comes first.
+                    return Next::Sleep;
+                }
+                Self::give_up_oldest(state, give_up)
             } else {
                 let more = waiting > 1 && taken.wrapping_add(1) < BURST;
                 self.post_oldest(state, more, post)
@@ -228,11 +241,8 @@ impl<H: Host> WorkRing<H> {
         true
     }
 
-    /// Gives the oldest request up, after all that were posted before are reported; false: it stays.
-    fn give_up_oldest(&self, state: &mut State<H>, give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool) -> bool {
-        if state.outstanding > 0 {
-            return false;
-        }
+    /// Gives the oldest request up; false: it stays.
+    fn give_up_oldest(state: &mut State<H>, give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool) -> bool {
         let (head, status) = state.refused.take().unwrap_or_else(|| (state.head(), STATUS_CANCELLED));
         let given_up = give_up(&head, status);
         if given_up {
@@ -243,12 +253,26 @@ impl<H: Host> WorkRing<H> {
         given_up
     }
 
+    /// Posts a request that did not come by the ring: it is reported among those that did.
+    pub(crate) fn post_beside<R, E>(&self, reports: bool, post: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        let count = |state: &mut State<H>| state.outstanding = state.outstanding.wrapping_add(u32::from(reports));
+        // Before: it may be reported as soon as it is posted.
+        count(&mut self.state.lock());
+        let posted = post();
+        if posted.is_err() && reports {
+            self.reported();
+        }
+        posted
+    }
+
     /// A request that was posted is about to be reported: there is room for another one. False: one that was to succeed
     /// silently, and failed, was not counted.
     pub(crate) fn reports(&self) -> bool {
         let mut state = self.state.lock();
         let counted = state.outstanding > 0;
-        state.reader.give_back(u32::from(counted));
+        // One that did not come by the ring has no slot.
+        let slots = state.reader.kept().min(u32::from(counted));
+        state.reader.give_back(slots);
         counted
     }
 
@@ -259,9 +283,9 @@ impl<H: Host> WorkRing<H> {
     }
 
     /// Lets the ring sleep until a doorbell, or awaits a completion, of which the caller will be told; false: something has come.
-    pub(crate) fn sleep(&self) -> bool {
+    pub(crate) fn sleep(&self, awaits: bool) -> bool {
         let mut state = self.state.lock();
-        if state.closed || state.awaits_completions() {
+        if state.closed || state.awaits(awaits) {
             return true;
         }
         match state.reader.sleep() {
@@ -273,8 +297,16 @@ impl<H: Host> WorkRing<H> {
     /// The doorbell has rung.
     pub(crate) fn wake(&self) {
         let mut state = self.state.lock();
-        state.alertness.woken();
+        // The doorbell is that of all rings of a queue pair.
+        if state.reader.waiting() != Ok(0) {
+            state.alertness.woken();
+        }
         state.reader.wake();
+    }
+
+    /// Whether requests are given up.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Tells the user that requests are taken now.
@@ -321,8 +353,9 @@ impl<H: Host> WorkRing<H> {
 
 impl<H: Host> State<H> {
     /// Whether there will be a completion, which has the ring looked at: what comes meanwhile has to wait for what is posted anyway.
-    fn awaits_completions(&self) -> bool {
-        self.outstanding > 0 && !self.eager
+    /// `awaits`: see [`Manner::awaits`].
+    fn awaits(&self, awaits: bool) -> bool {
+        awaits && self.outstanding > 0
     }
 
     /// A copy of the head of the oldest request.

@@ -1,6 +1,8 @@
 //! Rings whose user breaks the rules: that queue ends, with what was posted before reported, and nothing else does.
 
 use std::{
+    mem::offset_of,
+    sync::atomic::Ordering,
     thread,
     time::{Duration, Instant},
 };
@@ -88,6 +90,26 @@ fn a_receive_among_initiator_requests_ends_them() {
     });
 }
 
+/// Completions of what is posted do not come any more: the queue looks at its rings without them.
+#[test]
+fn a_queue_whose_cq_has_ended_goes_on() {
+    connected(|user, ringed| {
+        let [mut sends, mut receives] = ringed.writers();
+        assert!(push(&mut receives, &work(NdkOperationTypeReceive, 0, 1), &[]));
+        assert!(push(&mut sends, &work(NdkOperationTypeSend, 0, 2), &[]));
+        assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
+        // The receive is taken before the send is.
+        assert_eq!(completions(user, ringed, 1)[0].0, 2);
+        ringed.rings[0].word(offset_of!(SOFTNDK_RING, Head)).store(u32::MAX / 2, Ordering::Release);
+        assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.cq)), STATUS_SUCCESS);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while ringed.rings[3].word(offset_of!(SOFTNDK_RING, Asleep)).load(Ordering::Acquire) == 0 {
+            assert!(Instant::now() < deadline, "the queue awaits a completion");
+            thread::yield_now();
+        }
+    });
+}
+
 /// An index that cannot be: what was posted is reported, and the queue has ended.
 #[test]
 fn a_wild_index_ends_its_queue() {
@@ -96,7 +118,7 @@ fn a_wild_index_ends_its_queue() {
         assert!(push(&mut sends, &work(NdkOperationTypeSend, 0, 1), &[]));
         assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
         assert_eq!(completions(user, ringed, 1)[0].0, 1);
-        sends.memory().tail().store(u32::MAX / 2, std::sync::atomic::Ordering::Release);
+        sends.memory().tail().store(u32::MAX / 2, Ordering::Release);
         assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
         let deadline = Instant::now() + Duration::from_secs(10);
         while sends.memory().state() != SOFTNDK_RING_ENDED {

@@ -88,6 +88,11 @@ impl<M: Memory> Reader<M> {
         self.taken = self.taken.wrapping_add(count);
     }
 
+    /// Slots of entries that were taken out, and not given back.
+    pub fn kept(&self) -> u32 {
+        self.taken.wrapping_sub(self.head)
+    }
+
     /// Keeps as many slots as those of `count` entries that were taken out of another ring.
     pub fn owe(&mut self, count: u32) {
         self.head = self.taken.wrapping_sub(count);

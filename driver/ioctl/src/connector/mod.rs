@@ -16,8 +16,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use ndk_abi::ndkpi::NDK_CONNECTOR;
 use ndk_abi::status::{
-    NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_CANCELLED, STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID,
-    STATUS_PENDING, STATUS_SUCCESS,
+    NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_ACTIVE,
+    STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_PENDING, STATUS_SUCCESS,
 };
 use platform::{Arc, SpinLock, Weak};
 
@@ -113,7 +113,8 @@ impl<H: Host> Link<H> {
 impl<H: Host> Completed<H::Platform> for Link<H> {
     fn completed(this: &Ref<Self, H>, status: NTSTATUS) {
         let connector = this.connector();
-        let ended = connector.as_ref().is_some_and(|connector| connector.advance(this, status));
+        let advance = |connector: &Ref<Connector<H>, H>| connector.advance(this, status);
+        let (ended, status) = connector.as_ref().map_or((false, status), advance);
         // Before its request completes: who has seen that may post.
         connector.iter().for_each(|connector| connector.tell_qp());
         this.finish(status);
@@ -224,12 +225,17 @@ impl<H: Host> Connector<H> {
         }
     }
 
-    /// The operation in progress has ended. True: so has the connection.
-    fn advance(&self, link: &Link<H>, status: NTSTATUS) -> bool {
+    /// The operation in progress has ended. True: so has the connection; and the status to say so with.
+    fn advance(&self, link: &Link<H>, status: NTSTATUS) -> (bool, NTSTATUS) {
         let mut state = self.state.lock();
         if !state.is_current(link) {
-            return false;
+            return (false, status);
         }
+        // What existing programs expect when the peer backs out (ndspi.md section 5, Accept).
+        let status = match (state.phase, status) {
+            (Phase::Accepting, STATUS_CONNECTION_ABORTED) => STATUS_CONNECTION_REFUSED,
+            _ => status,
+        };
         let succeeded = status == STATUS_SUCCESS;
         state.phase = match state.phase {
             Phase::Connecting if succeeded => Phase::Offered,
@@ -238,13 +244,26 @@ impl<H: Host> Connector<H> {
             Phase::Completing | Phase::Accepting | Phase::Disconnecting => Phase::Ended,
             phase => phase,
         };
-        state.phase == Phase::Ended
+        (state.phase == Phase::Ended, status)
     }
 
     /// Takes note of the queue pair that an operation connects.
-    fn connects(&self, qp: &Ref<Qp<H>, H>) {
-        let before = self.state.lock().qp.replace(Arc::downgrade(qp));
+    fn connects(this: &Ref<Self, H>, qp: &Ref<Qp<H>, H>) {
+        let before = this.state.lock().qp.replace(Arc::downgrade(qp));
         drop(before);
+        let before = qp.connector.lock().replace(Arc::downgrade(this));
+        drop(before);
+    }
+
+    /// A queue pair that this connected is gone: so is the connection.
+    pub(crate) fn queue_pair_gone(&self, qp: &Ref<Qp<H>, H>) {
+        let state = self.state.lock();
+        let (connects, is_established) = (state.qp.clone(), state.phase == Phase::Established);
+        drop(state);
+        let is_its = connects.as_ref().and_then(Weak::upgrade).is_some_and(|of| Arc::ptr_eq(&of, qp));
+        if is_its && is_established {
+            self.abandon(Event::Setup);
+        }
     }
 
     /// Tells the queue pair how its connection is.

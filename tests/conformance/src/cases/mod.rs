@@ -219,10 +219,11 @@ macro_rules! for_each_case {
                 address_buffers: "the queries for addresses take the room they need, and say so when there is less",
             }
             disconnect {
-                graceful: "the peer is told, its requests stay until it flushes or disconnects",
+                graceful: "the peer is told, and the receives of both sides are cancelled",
                 both_at_once: "both sides disconnect at the same time",
                 posts_fail_after: "a dead connection takes no more requests",
                 in_mid_traffic: "everything posted completes once on both sides",
+                queue_pair_freed: "freeing a connected queue pair ends its connection",
                 free_without: "freeing connector and queue pair without disconnecting ends the connection",
                 file_closed: "closing the file of one side ends the connection of the other",
                 notify_cancelled: "a disconnect notification can be cancelled",

@@ -45,10 +45,10 @@ pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
     let notification = pair.b.connector.notify_disconnect()?;
     pair.a.connector.disconnect()?.finish()?;
     told(notification)?;
-    pair.b.connector.disconnect()?.finish()?;
     for context in 0..10 {
         expect(pair.b.received()?, RECEIVE, context, STATUS_CANCELLED)?;
     }
+    pair.b.connector.disconnect()?.finish()?;
     pair.b.quiet()
 }
 
