@@ -133,7 +133,8 @@ pub(crate) unsafe fn copy_out<S: Size>(data: &[u8], buffer: *mut c_void, size: *
     // SAFETY: as the caller says.
     let Some(size) = (unsafe { size.as_mut() }) else { return ND_INVALID_PARAMETER };
     let room = if buffer.is_null() { 0 } else { size.get() };
-    let fits = data.len() <= room;
+    // Who gives no buffer asks for the size, and is to be told so even if that is 0 (ndspi.md section 5, GetPrivateData).
+    let fits = !buffer.is_null() && data.len() <= room;
     *size = S::new(data.len());
     if fits || partly {
         let length = data.len().min(room);

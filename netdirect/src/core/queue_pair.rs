@@ -17,7 +17,7 @@ use ndk_abi::{
         IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_POST, SOFTNDK_IOCTL_VERSION, SOFTNDK_MW_TOKEN, SOFTNDK_POST, SOFTNDK_SGE,
     },
     softndk_ring::{SOFTNDK_RING_INITIATOR, SOFTNDK_RING_RECEIVE},
-    status::NTSTATUS,
+    status::{NTSTATUS, STATUS_CONNECTION_INVALID},
 };
 use zerocopy::IntoBytes;
 
@@ -178,22 +178,30 @@ impl QueuePair {
             true => rings.receive.as_ref(),
             false => Some(&rings.initiator),
         });
-        let Some(ring) = ring else {
-            let head = SOFTNDK_POST {
-                QpHandle: self.handle(),
-                SgeCount: sges.len() as u32,
-                InlineLength: inline.len() as u32,
-                ..*head
-            };
-            let input = [head.as_bytes(), sges.as_bytes(), inline].concat();
-            return self.object.file().tell(IOCTL_SOFTNDK_POST, &input);
-        };
-        if !lock(ring).post(head, sges, inline)? {
+        let Some(ring) = ring else { return self.post_by_code(head, sges, inline) };
+        let posted = lock(ring).post(head, sges, inline);
+        if posted == Err(STATUS_CONNECTION_INVALID) && !is_receive {
+            // The ring may not know of the connection yet: the peer's first message can be here before the end of Accept.
+            return self.post_by_code(head, sges, inline);
+        }
+        if !posted? {
             return Ok(());
         }
         // This store and the look at `is_batch`, as those of `submit_batch`, are in one order: one of both rings.
         self.owes_doorbell.store(true, Ordering::SeqCst);
         if self.is_batch.load(Ordering::SeqCst) { Ok(()) } else { self.pay_doorbell() }
+    }
+
+    /// Posts an initiator request, or a receive if there are no rings. What is in the initiator ring comes before it.
+    fn post_by_code(&self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
+        let head = SOFTNDK_POST {
+            QpHandle: self.handle(),
+            SgeCount: sges.len() as u32,
+            InlineLength: inline.len() as u32,
+            ..*head
+        };
+        let input = [head.as_bytes(), sges.as_bytes(), inline].concat();
+        self.object.file().tell(IOCTL_SOFTNDK_POST, &input)
     }
 
     fn pay_doorbell(&self) -> Result<(), NTSTATUS> {
@@ -229,7 +237,6 @@ impl QueuePair {
             Length: length,
             ..request(NdkOperationTypeBind.0.cast_unsigned(), context, flags)
         };
-        // It comes after what is in the ring: the driver takes that first.
         let token: SOFTNDK_MW_TOKEN = self.object.file().ask(IOCTL_SOFTNDK_POST, head.as_bytes())?;
         window.set_token(token.RemoteToken);
         Ok(())
@@ -241,7 +248,8 @@ impl QueuePair {
             ObjectHandle: window.handle(),
             ..request(NdkOperationTypeInvalidate.0.cast_unsigned(), context, flags)
         };
-        self.post(&head, &[], &[])
+        // Not by the ring: the program may release the window before that is looked at.
+        self.post_by_code(&head, &[], &[])
     }
 }
 
