@@ -78,11 +78,11 @@ impl Results {
 
 /// Fills in the results of a completion, and gives each to `give`.
 fn fill_in(completion: &SOFTNDK_COMPLETION, invalidations: &Invalidations, mut give: impl FnMut(usize)) {
-    if completion.Type == NdkOperationTypeReceiveAndInvalidate.0.cast_unsigned()
-        && let Some(result) = invalidations.take(completion.Output)
-    {
-        write(result, STATUS_SUCCESS, 0);
-        give(result);
+    if completion.Type == NdkOperationTypeReceiveAndInvalidate.0.cast_unsigned() {
+        invalidations.tell(completion.Output, |result| {
+            write(result, STATUS_SUCCESS, 0);
+            give(result);
+        });
     }
     // What its request was posted with.
     let result = completion.RequestContext as usize;

@@ -271,7 +271,9 @@ impl INDEndpoint_Impl for Endpoint_Impl {
             // SAFETY: null, or the caller's object.
             let window = unsafe { self.window(window, ND_INVALID_PARAMETER_2) }?;
             let flags = flags(given, COMMON_FLAGS, ND_INVALID_PARAMETER_3)?;
-            self.core.invalidate(context, window.core(), flags).map_err(from_nt)
+            self.core.invalidate(context, window.core(), flags).map_err(from_nt)?;
+            window.unbound();
+            Ok(())
         };
         invalidate().err().unwrap_or(ND_SUCCESS)
     }

@@ -34,6 +34,11 @@ impl MemoryWindow {
         &self.core
     }
 
+    /// It has been invalidated by this side, of which nobody is told.
+    pub(super) fn unbound(&self) {
+        self.opened.invalidations.remove(self.core.token(), self.invalidated);
+    }
+
     /// It has been bound, and had `before` as its token.
     pub(super) fn bound(&self, before: u32) {
         if self.invalidated != 0 {
@@ -44,9 +49,7 @@ impl MemoryWindow {
 
 impl Drop for MemoryWindow {
     fn drop(&mut self) {
-        if self.invalidated != 0 {
-            self.opened.invalidations.remove(self.core.token(), self.invalidated);
-        }
+        self.unbound();
     }
 }
 
@@ -76,8 +79,12 @@ impl Invalidations {
         }
     }
 
-    /// A peer has invalidated the window with this token: where to say so.
-    pub(super) fn take(&self, token: u32) -> Option<usize> {
-        lock(&self.0).remove(&token)
+    /// A peer has invalidated the window with this token: has `tell` say so where that is wanted, if it is. A release of the window
+    /// meanwhile waits.
+    pub(super) fn tell(&self, token: u32, tell: impl FnOnce(usize)) {
+        let mut results = lock(&self.0);
+        if let Some(result) = results.remove(&token) {
+            tell(result);
+        }
     }
 }

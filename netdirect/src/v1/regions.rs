@@ -92,7 +92,11 @@ impl Regions {
 
     /// The request of an OVERLAPPED is over. Its status does not matter: the program may have used it for others since.
     pub(super) fn ended(&self, overlapped: usize) {
-        let handle = lock(&self.changing).remove(&overlapped);
+        let mut changing = lock(&self.changing);
+        let handle = changing.remove(&overlapped);
+        // If another request is under way, its end says what becomes of the region: this one was refused for that.
+        let handle = handle.filter(|handle| changing.values().all(|other| other != handle));
+        drop(changing);
         let region = handle.and_then(|handle| Some((handle, self.find(handle)?)));
         if let Some((handle, region)) = region
             && !region.is_registered()
