@@ -324,9 +324,7 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
     let irp = unsafe { Irp::from_raw(irp) };
     // SAFETY: a request of the file. It is kept beyond the request's completion, with which it may go.
     match unsafe { open_file(irp.file_object()) } {
-        Some(open) if irp.is_from_user() => {
-            open.file.dispatch(irp.into_request(), current_process() as u64, &passive)
-        }
+        Some(open) if irp.is_from_user() => open.file.dispatch(irp.into_request(), current_process() as u64, &passive),
         Some(_) => irp.complete(STATUS_INVALID_DEVICE_REQUEST, 0),
         None => irp.complete(STATUS_INVALID_HANDLE, 0),
     }
