@@ -24,11 +24,12 @@ mod switch {
 
     /// Switches a bug on, or all off.
     pub fn plant(bug: Option<Bug>) {
-        core::hint::black_box(MARK);
         PLANTED.store(bug.map_or(u8::MAX, |bug| bug as u8), Ordering::SeqCst);
     }
 
     pub(crate) fn is(bug: Bug) -> bool {
+        // Here, not in `plant`: a shipped binary never calls that, and would be linked without the mark.
+        core::hint::black_box(MARK);
         PLANTED.load(Ordering::SeqCst) == bug as u8
     }
 }

@@ -102,7 +102,7 @@ fn each_bug_is_found() {
     }
 }
 
-/// The mark that `cargo xtask build` looks for in softndk.sys is in a binary that has the bugs.
+/// The mark that `cargo xtask build` looks for in what ships is in a binary that has the bugs.
 #[test]
 fn the_mark_is_there() {
     let program = fs::read(env::current_exe().expect("this program")).expect("its bytes");

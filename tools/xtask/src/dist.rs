@@ -52,7 +52,7 @@ pub(crate) fn build() -> Result<()> {
     let host = paths::root().join("target/release");
     copy(&host.join("libsoftndk_sim.so"), &dist.join("libsoftndk_sim.so"))?;
     copy(&paths::root().join("tests/csim/include/softndk_sim.h"), &dist.join("softndk_sim.h"))?;
-    for shipped in ["softndk.sys", "libsoftndk_sim.so"] {
+    for shipped in ["softndk.sys", "softnd.dll", "libsoftndk_sim.so"] {
         check_without_bugs(&dist.join(shipped))?;
     }
     check_imports(&dist)
