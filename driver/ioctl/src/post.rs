@@ -46,7 +46,12 @@ pub(crate) fn post<H: Host>(space: &Space<H>, request: &mut H::Request, passive:
         return Err(STATUS_NO_MORE_ENTRIES.into());
     }
     let reports = input.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
-    rings.initiator.post_beside(reports, || post_one(space, request, &qp, &input))
+    let posted = rings.initiator.post_beside(reports, || post_one(space, request, &qp, &input));
+    if posted.is_err() {
+        // Who has seen it counted awaits its completion.
+        Qp::look(&qp);
+    }
+    posted
 }
 
 /// Posts a request that came by a control code.
