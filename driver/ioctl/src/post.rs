@@ -3,9 +3,9 @@
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::ndkpi::{
-    NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NDK_SGE, NDK_SGE_ADDRESS, NdkOperationTypeBind,
-    NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
-    NdkOperationTypeSend, NdkOperationTypeWrite,
+    NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NDK_SGE, NDK_SGE_ADDRESS,
+    NdkOperationTypeBind, NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead,
+    NdkOperationTypeReceive, NdkOperationTypeSend, NdkOperationTypeWrite,
 };
 use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_SGE, SOFTNDK_SRQ_POST};
 use ndk_abi::status::{
@@ -45,6 +45,8 @@ pub(crate) fn post<H: Host>(space: &Space<H>, request: &mut H::Request, passive:
     if !Qp::post_all(&qp, rings, passive) {
         return Err(STATUS_NO_MORE_ENTRIES.into());
     }
+    // Its ring is not looked at until it completes: the request that it is to wait for may be in there.
+    let input = SOFTNDK_POST { Flags: input.Flags & !NDK_OP_FLAG_DEFER, ..input };
     let reports = input.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
     let posted = rings.initiator.post_beside(reports, || post_one(space, request, &qp, &input));
     if posted.is_err() {

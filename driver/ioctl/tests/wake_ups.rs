@@ -4,7 +4,12 @@ use std::{mem::offset_of, sync::atomic::Ordering};
 
 use ndk_abi::{ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::*};
 use simkernel::{boot_seeded, pause, seeds};
-use users::{User, World, rings::Ringed, start, user::work};
+use users::{
+    User, World,
+    rings::{Ringed, connect, push},
+    start,
+    user::{handle, work},
+};
 
 /// More than a ring looks on for.
 const PAUSES: u32 = 100_000;
@@ -30,5 +35,43 @@ fn a_ring_sleeps_after_a_refused_request_by_code() {
             asleep.load(Ordering::Acquire) != 0
         });
         assert!(sleeps, "seed {seed}: it awaits a completion");
+    }
+}
+
+/// A request by a control code that is to wait for the next one: if that is put into the ring, the ring is looked at for it.
+#[test]
+fn a_ring_is_looked_at_after_a_deferred_request_by_code() {
+    for seed in seeds(50) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let (peer, user) = (User::new(&device), User::new(&device));
+        let (at, from) = (World::listening(&peer), World::new(&user));
+        let [theirs, own] = [Ringed::new(&peer, &at).unwrap(), Ringed::new(&user, &from).unwrap()];
+        connect(&user, [from.connector, own.qp], &peer, [at.connector, theirs.qp], at.listener);
+        for context in 0..2 {
+            assert!(push(&mut theirs.writers()[1], &work(NdkOperationTypeReceive, 0, context), &[]));
+            peer.call(IOCTL_SOFTNDK_DOORBELL, &handle(theirs.qp));
+        }
+        // It is awake.
+        assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(own.qp)), STATUS_SUCCESS);
+        let deferred = SOFTNDK_POST { Flags: NDK_OP_FLAG_DEFER, ..work(NdkOperationTypeSend, own.qp, 1) };
+        assert_eq!(user.post(&deferred, &[], &[]), STATUS_SUCCESS);
+        // Whatever the driver has to do about it is done.
+        (0..1000).for_each(|_| pause());
+        let [mut sends, _] = own.writers();
+        assert!(push(&mut sends, &work(NdkOperationTypeSend, 0, 2), &[]));
+        if own.rings[2].word(offset_of!(SOFTNDK_RING, Asleep)).load(Ordering::SeqCst) != 0 {
+            assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(own.qp)), STATUS_SUCCESS);
+        }
+        let mut completions = own.completions();
+        let mut found = 0;
+        for _ in 0..PAUSES {
+            found += completions.poll(2, |completion| assert_eq!(completion.Status, STATUS_SUCCESS));
+            if found == 2 {
+                break;
+            }
+            pause();
+        }
+        assert_eq!(found, 2, "seed {seed}: what completes");
     }
 }
