@@ -1,6 +1,6 @@
 //! The ring that completions are given by, and what was said of them.
 
-use nd_rings::{Full, Geometry, Mapped, Wild, Writer};
+use nd_rings::{Full, Geometry, Mapped, Memory as _, Wild, Writer};
 use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_SOLICITED, ND_MAP_MEMORY};
 use ndk_abi::softndk_ring::{SOFTNDK_COMPLETION, SOFTNDK_RING_COMPLETIONS};
 use ndk_abi::status::NTSTATUS;

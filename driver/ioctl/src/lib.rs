@@ -32,6 +32,7 @@ mod file;
 mod handles;
 mod host;
 mod listener;
+mod looks;
 mod mr;
 mod mw;
 mod pd;
@@ -48,6 +49,9 @@ mod ring;
 mod slab;
 mod srq;
 mod work_ring;
+
+// tests/loom has its own.
+use core::sync::atomic;
 
 use platform::{Arc, SpinLock, Weak};
 

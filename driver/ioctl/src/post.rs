@@ -21,13 +21,12 @@ use crate::mr::{Memory, Mr};
 use crate::mw::{self, Mw};
 use crate::qp::Qp;
 use crate::srq::Srq;
+use crate::work_ring::{MAX_DATA, data_length};
 use crate::{Host, Ref};
 use ndk_consumer::{Data, Work};
 
 /// More scatter/gather entries than any adapter takes; they are copied to the stack.
 const MAX_SGES: usize = 64;
-/// The bytes behind the head of a request in a ring, at most: no adapter takes more SGEs, or more inline data.
-pub(crate) const MAX_DATA: usize = 1024;
 const _: () = assert!(MAX_DATA == MAX_SGES * size_of::<SOFTNDK_SGE>());
 
 pub(crate) fn post<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
@@ -48,12 +47,7 @@ pub(crate) fn post<H: Host>(space: &Space<H>, request: &mut H::Request, passive:
     // Its ring is not looked at until it completes: the request that it is to wait for may be in there.
     let input = SOFTNDK_POST { Flags: input.Flags & !NDK_OP_FLAG_DEFER, ..input };
     let reports = input.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
-    let posted = rings.initiator.post_beside(reports, || post_one(space, request, &qp, &input));
-    if posted.is_err() {
-        // Who has seen it counted awaits its completion.
-        Qp::look(&qp);
-    }
-    posted
+    rings.initiator.post_beside(reports, || post_one(space, request, &qp, &input), || Qp::look(&qp))
 }
 
 /// Posts a request that came by a control code.
@@ -70,12 +64,6 @@ fn post_one<H: Host>(space: &Space<H>, request: &mut H::Request, qp: &Ref<Qp<H>,
     }
     let length = data_length(input).and_then(|length| u32::try_from(length).ok()).ok_or(STATUS_INVALID_PARAMETER)?;
     done(carry_out(space, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?))
-}
-
-/// Bytes behind the head of a request. `None`: no adapter takes so many.
-pub(crate) fn data_length(head: &SOFTNDK_POST) -> Option<usize> {
-    let sges = (head.SgeCount as usize).checked_mul(size_of::<SOFTNDK_SGE>())?;
-    sges.checked_add(head.InlineLength as usize)
 }
 
 /// Posts a request with the SGEs or the inline data in `data`.

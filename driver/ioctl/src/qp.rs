@@ -1,8 +1,6 @@
 //! Queue pairs: create, flush, free. What is posted is in [`crate::post`], the rings that it may come by in
 //! [`crate::work_ring`].
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use ndk_abi::nd_ioctl::{ND_CREATE_QP, ND_CREATE_QP_HDR, ND_CREATE_QP_WITH_SRQ, ND_HANDLE};
 use ndk_abi::ndkpi::{NDK_OPERATION_TYPE, NDK_QP, NdkOperationTypeReceive};
 use ndk_abi::softndk_ioctl::SOFTNDK_POST;
@@ -17,11 +15,12 @@ use crate::connector::Connector;
 use crate::cq::Cq;
 use crate::decode::{Reply, input};
 use crate::file::Space;
+use crate::looks::{After, Looks, Next, STALLED_MICROSECONDS};
 use crate::pd::{Pd, shared};
 use crate::post::carry_out;
-use crate::ring::{descriptor, mappings, room_for_descriptor};
+use crate::ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
 use crate::srq::Srq;
-use crate::work_ring::{MAX_SERVES, Manner, Next, STALLED_MICROSECONDS, WorkRing};
+use crate::work_ring::{MAX_SERVES, Manner, WorkRing};
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Owned, QpDepths};
 
@@ -43,20 +42,24 @@ pub(crate) struct Qp<H: Host> {
 pub(crate) struct Rings<H: Host> {
     /// What its completions name it by.
     pub(crate) context: u64,
-    pub(crate) initiator: WorkRing<H>,
+    pub(crate) initiator: UserWorkRing<H>,
     /// None: its receives come from an SRQ.
-    pub(crate) receive: Option<WorkRing<H>>,
-    /// Completions are to have the rings looked at.
-    waiting: AtomicBool,
+    pub(crate) receive: Option<UserWorkRing<H>>,
+    looks: Looks,
     space: Ref<Space<H>, H>,
 }
 
 impl<H: Host> Rings<H> {
-    fn new(space: &Ref<Space<H>, H>, context: u64, initiator: WorkRing<H>, receive: Option<WorkRing<H>>) -> Self {
-        Self { context, initiator, receive, waiting: AtomicBool::new(false), space: space.clone() }
+    fn new(
+        space: &Ref<Space<H>, H>,
+        context: u64,
+        initiator: UserWorkRing<H>,
+        receive: Option<UserWorkRing<H>>,
+    ) -> Self {
+        Self { context, initiator, receive, looks: Looks::new(), space: space.clone() }
     }
 
-    fn each(&self) -> impl Iterator<Item = &WorkRing<H>> {
+    fn each(&self) -> impl Iterator<Item = &UserWorkRing<H>> {
         [Some(&self.initiator), self.receive.as_ref()].into_iter().flatten()
     }
 }
@@ -153,13 +156,13 @@ impl<H: Host> Qp<H> {
         if let Some(srq) = this.ndk.keep().srq.as_ref().filter(|_| is_receive) {
             Srq::reported(srq);
         }
-        if rings.waiting.swap(false, Ordering::AcqRel) {
+        if rings.looks.are_due() {
             Deferred::schedule(this);
         }
     }
 
     /// The ring that a request came by.
-    fn ring_of(&self, is_receive: bool) -> Option<&WorkRing<H>> {
+    fn ring_of(&self, is_receive: bool) -> Option<&UserWorkRing<H>> {
         let rings = self.rings.as_ref()?;
         match (is_receive, &self.ndk.keep().srq) {
             (true, Some(srq)) => srq.ring.as_ref(),
@@ -210,7 +213,7 @@ impl<H: Host> Qp<H> {
         receive.max(serve(&rings.initiator, false))
     }
 
-    fn serve_ring(&self, rings: &Rings<H>, ring: &WorkRing<H>, receives: bool, looks_on: bool) -> Next {
+    fn serve_ring(&self, rings: &Rings<H>, ring: &UserWorkRing<H>, receives: bool, looks_on: bool) -> Next {
         let post = |head: &SOFTNDK_POST, data: &[u8]| {
             let is_receive = NDK_OPERATION_TYPE(head.Operation.cast_signed()) == NdkOperationTypeReceive;
             if is_receive == receives { carry_out(&rings.space, self, head, data) } else { STATUS_INVALID_PARAMETER }
@@ -226,7 +229,7 @@ impl<H: Host> Qp<H> {
 
     /// Lets the rings sleep, or await completions; false: something has come.
     fn sleep(&self, rings: &Rings<H>) -> bool {
-        let sleeps = |ring: &WorkRing<H>, receives| ring.sleep(!self.ndk.keep().cq(receives).has_ended());
+        let sleeps = |ring: &UserWorkRing<H>, receives| ring.sleep(!self.ndk.keep().cq(receives).has_ended());
         // Each has to be asked: one that is not asleep rings no doorbell.
         let receive = rings.receive.as_ref().is_none_or(|ring| sleeps(ring, true));
         sleeps(&rings.initiator, false) && receive
@@ -252,19 +255,10 @@ impl<H: Host> RunDeferred<H::Platform> for Qp<H> {
 
     fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
         let Some(rings) = &this.rings else { return };
-        match this.serve(true) {
-            Next::Run => Deferred::schedule(this),
-            Next::Wait => {
-                rings.waiting.store(true, Ordering::Release);
-                Timer::start(this, STALLED_MICROSECONDS);
-            }
-            Next::Sleep => {
-                // First: a ring that then has a completion to wait for is told of it.
-                rings.waiting.store(true, Ordering::Release);
-                if !this.sleep(rings) {
-                    Deferred::schedule(this);
-                }
-            }
+        match rings.looks.after(this.serve(true), || this.sleep(rings)) {
+            After::Nothing => {}
+            After::Timer => Timer::start(this, STALLED_MICROSECONDS),
+            After::Run => Deferred::schedule(this),
         }
     }
 }
@@ -329,9 +323,9 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
             keep.have_rings()?;
             let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
             let (initiator, context) =
-                WorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+                UserWorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
             let (receive, _) =
-                WorkRing::open(space, request, receives, SOFTNDK_RING_RECEIVE, (receive.0, receive.1, 0), passive)?;
+                UserWorkRing::open(space, request, receives, SOFTNDK_RING_RECEIVE, (receive.0, receive.1, 0), passive)?;
             Some(Rings::new(space, context, initiator, Some(receive)))
         }
     };
@@ -370,7 +364,7 @@ pub(crate) fn create_with_srq<H: Host>(
             keep.have_rings()?;
             let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
             let (initiator, context) =
-                WorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+                UserWorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
             Some(Rings::new(space, context, initiator, None))
         }
     };

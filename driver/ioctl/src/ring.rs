@@ -6,6 +6,8 @@ use ndk_abi::describe::ZeroInit as _;
 use ndk_abi::nd_ioctl::{
     ND_MAP_MEMORY, ND_MAPPING, ND_MAPPING_RESULT, ND_RESOURCE_DESCRIPTOR, NdMapMemory, NdModifyAccess,
 };
+use ndk_abi::softndk_ioctl::SOFTNDK_POST;
+use ndk_abi::softndk_ring::request_entry_size;
 use ndk_abi::status::{
     NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
 };
@@ -15,6 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::decode::{Reply, range};
 use crate::file::Space;
 use crate::quota::Locked;
+use crate::work_ring::WorkRing;
 use crate::{Host, Pinned, Request};
 
 /// Bytes of a ring at most: less than one MDL describes.
@@ -126,5 +129,27 @@ impl<H: Host> UserRing<H> {
         let opened = unsafe { Mapped::open(base, length, geometry.kind, geometry.entry_size, geometry.capacity) };
         let (mapped, context) = opened.map_err(|_| STATUS_INVALID_PARAMETER)?;
         Ok(Self { mapped, context, pinned })
+    }
+}
+
+/// A ring of requests of the user's.
+pub(crate) type UserWorkRing<H> = WorkRing<Mapped, Locked<H>, <H as Host>::Platform>;
+
+impl<H: Host> UserWorkRing<H> {
+    /// Locks and checks a ring for requests with so many SGEs, or bytes of inline data. Gives its `Context` too. Errors:
+    /// [`UserRing::open`].
+    pub(crate) fn open(
+        space: &Space<H>,
+        request: &H::Request,
+        memory: &ND_MAP_MEMORY,
+        kind: u32,
+        (depth, sges, inline_bytes): (u32, u32, u32),
+        passive: &Passive<'_>,
+    ) -> Result<(Self, u64), NTSTATUS> {
+        let entry_size = request_entry_size(sges, inline_bytes).ok_or(STATUS_INVALID_PARAMETER)?;
+        let geometry = Geometry { kind, entry_size, capacity: depth };
+        let ring = UserRing::open(space, request, memory, &geometry, passive)?;
+        let data_bytes = (entry_size as usize).saturating_sub(size_of::<SOFTNDK_POST>());
+        Ok((Self::new(ring.mapped, data_bytes, ring.pinned), ring.context))
     }
 }

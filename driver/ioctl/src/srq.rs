@@ -15,17 +15,18 @@ use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock
 use crate::affinity::preference;
 use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
+use crate::looks::{Next, STALLED_MICROSECONDS};
 use crate::pd::{Pd, shared};
 use crate::pended::{Event, Sent};
 use crate::post::srq_carry_out;
-use crate::ring::{descriptor, descriptor_with, mappings, room_for_descriptor};
-use crate::work_ring::{MAX_SERVES, Manner, Next, STALLED_MICROSECONDS, WorkRing};
+use crate::ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
+use crate::work_ring::{MAX_SERVES, Manner, WorkRing};
 use crate::{Host, Ref};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
 
 pub(crate) struct Srq<H: Host> {
     /// Before the rest, as that of a queue pair.
-    pub(crate) ring: Option<WorkRing<H>>,
+    pub(crate) ring: Option<UserWorkRing<H>>,
     /// Requests of the ring wait for room.
     waiting: AtomicBool,
     sges: u32,
@@ -164,7 +165,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         None => None,
         Some([memory]) => {
             let sizes = (input.QueueDepth, input.MaxRequestSge, 0);
-            Some(WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0)
+            Some(UserWorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0)
         }
     };
     let srq = shared(Srq {
@@ -201,7 +202,7 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
         (None, _) => None,
         (Some([memory]), Some(ring)) => {
             let sizes = (input.QueueDepth, srq.sges, 0);
-            Some((ring, WorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0))
+            Some((ring, UserWorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0))
         }
         (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
     };

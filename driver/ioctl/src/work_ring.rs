@@ -3,30 +3,24 @@
 //! A ring of requests is served by the deferred call of its queue. It runs again while requests come. When they do not, it waits for a
 //! completion of what was posted, after which it looks again; if there is none to come, it looks a few times more
 //! ([`Alertness`]), and then goes to sleep until a doorbell.
+//!
+//! tests/loom compiles this file once more, and explores it.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
-use nd_rings::{Geometry, Mapped, Reader, Wild};
-use ndk_abi::nd_ioctl::ND_MAP_MEMORY;
+use nd_rings::{Memory, Reader, Wild};
 use ndk_abi::ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NdkOperationTypeReceive};
-use ndk_abi::softndk_ioctl::SOFTNDK_POST;
-use ndk_abi::softndk_ring::{
-    SOFTNDK_RING_CONNECTED, SOFTNDK_RING_CONNECTED_WITHOUT_READS, SOFTNDK_RING_ENDED, request_entry_size,
-};
+use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_SGE};
+use ndk_abi::softndk_ring::{SOFTNDK_RING_CONNECTED, SOFTNDK_RING_CONNECTED_WITHOUT_READS, SOFTNDK_RING_ENDED};
 use ndk_abi::status::{
     NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER,
     STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
 };
-use platform::{Passive, SpinLock};
+use platform::{Platform, SpinLock};
 use zerocopy::IntoBytes as _;
 
-use crate::Host;
 use crate::alertness::Alertness;
-use crate::file::Space;
+use crate::atomic::{AtomicBool, Ordering};
+use crate::looks::Next;
 use crate::planted::{self, Bug};
-use crate::post::{MAX_DATA, data_length};
-use crate::quota::Locked;
-use crate::ring::UserRing;
 
 /// Requests of one run of the deferred call.
 const BURST: u32 = 64;
@@ -34,23 +28,10 @@ const BURST: u32 = 64;
 const LOOKS: u32 = 64;
 /// Times that a ring is served to get to the end of what is in it: its user may go on filling it.
 pub(crate) const MAX_SERVES: u32 = 4096;
-/// How long a queue that can do nothing for its ring waits to be woken before it looks by itself, in microseconds: sends that
-/// succeed silently make room and tell nobody.
-pub(crate) const STALLED_MICROSECONDS: u32 = 1000;
-
+/// The bytes behind the head of a request, at most: no adapter takes more SGEs, or more inline data.
+pub(crate) const MAX_DATA: usize = 1024;
 /// Words of the head of a request.
 const HEAD_WORDS: usize = size_of::<SOFTNDK_POST>() / size_of::<u64>();
-
-/// What there is to do for a ring, after it was served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Next {
-    /// Nothing until a doorbell, or a completion.
-    Sleep,
-    /// Requests wait for room in their queue, or for others to be reported.
-    Wait,
-    /// Look again.
-    Run,
-}
 
 /// How a ring is served.
 #[derive(Clone, Copy, Debug)]
@@ -70,15 +51,15 @@ pub(crate) struct Served {
     pub(crate) broken: bool,
 }
 
-/// A ring of requests.
-pub(crate) struct WorkRing<H: Host> {
-    state: SpinLock<State<H>, H::Platform>,
+/// A ring of requests, in the memory `M`, which `K` keeps.
+pub(crate) struct WorkRing<M, K, P: Platform> {
+    state: SpinLock<State<M, K>, P>,
     /// The queue takes no more: what is in the ring is given up.
     ended: AtomicBool,
 }
 
-struct State<H: Host> {
-    reader: Reader<Mapped>,
+struct State<M, K> {
+    reader: Reader<M>,
     /// Requests that were posted, and report even if they succeed. They come before what is given up here.
     outstanding: u32,
     /// The oldest request, if it was looked at and is not to be posted, and what to report it with. It is not read again: its user
@@ -92,37 +73,23 @@ struct State<H: Host> {
     /// Bytes of an entry behind the head of a request.
     data_bytes: usize,
     /// After the ring, which is in it.
-    _pinned: Locked<H>,
+    _keep: K,
 }
 
-impl<H: Host> WorkRing<H> {
-    /// Locks and checks a ring for requests with so many SGEs, or bytes of inline data. Gives its `Context` too. Errors:
-    /// [`UserRing::open`].
-    pub(crate) fn open(
-        space: &Space<H>,
-        request: &H::Request,
-        memory: &ND_MAP_MEMORY,
-        kind: u32,
-        (depth, sges, inline_bytes): (u32, u32, u32),
-        passive: &Passive<'_>,
-    ) -> Result<(Self, u64), NTSTATUS> {
-        let entry_size = request_entry_size(sges, inline_bytes).ok_or(STATUS_INVALID_PARAMETER)?;
-        let geometry = Geometry { kind, entry_size, capacity: depth };
-        let ring = UserRing::open(space, request, memory, &geometry, passive)?;
-        let data_bytes = (entry_size as usize).saturating_sub(size_of::<SOFTNDK_POST>());
-        let reader = Reader::new(ring.mapped);
+impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
+    /// A ring with so many bytes behind the head of each request.
+    pub(crate) fn new(memory: M, data_bytes: usize, keep: K) -> Self {
         let state = State {
-            reader,
+            reader: Reader::new(memory),
             outstanding: 0,
             refused: None,
             broken: false,
             closed: false,
             alertness: Alertness::default(),
             data_bytes,
-            _pinned: ring.pinned,
+            _keep: keep,
         };
-        let ring_of_work = Self { state: SpinLock::<_, H::Platform>::new(state), ended: AtomicBool::new(false) };
-        Ok((ring_of_work, ring.context))
+        Self { state: SpinLock::<_, P>::new(state), ended: AtomicBool::new(false) }
     }
 
     /// Goes on in another ring, for `depth` requests; gives how many are left in the old one, which is not looked at any more.
@@ -163,7 +130,7 @@ impl<H: Host> WorkRing<H> {
 
     fn serve_locked(
         &self,
-        state: &mut State<H>,
+        state: &mut State<M, K>,
         manner: Manner,
         post: &impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
         give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
@@ -204,7 +171,12 @@ impl<H: Host> WorkRing<H> {
     }
 
     /// Posts the oldest request, after which there may be `more`; false: it stays.
-    fn post_oldest(&self, state: &mut State<H>, more: bool, post: &impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS) -> bool {
+    fn post_oldest(
+        &self,
+        state: &mut State<M, K>,
+        more: bool,
+        post: &impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
+    ) -> bool {
         let head = state.head();
         let mut data = [0u64; MAX_DATA / size_of::<u64>()];
         let status = match state.data(&head, &mut data) {
@@ -242,7 +214,7 @@ impl<H: Host> WorkRing<H> {
     }
 
     /// Gives the oldest request up; false: it stays.
-    fn give_up_oldest(state: &mut State<H>, give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool) -> bool {
+    fn give_up_oldest(state: &mut State<M, K>, give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool) -> bool {
         let (head, status) = state.refused.take().unwrap_or_else(|| (state.head(), STATUS_CANCELLED));
         let given_up = give_up(&head, status);
         if given_up {
@@ -253,14 +225,21 @@ impl<H: Host> WorkRing<H> {
         given_up
     }
 
-    /// Posts a request that did not come by the ring: it is reported among those that did.
-    pub(crate) fn post_beside<R, E>(&self, reports: bool, post: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
-        let count = |state: &mut State<H>| state.outstanding = state.outstanding.wrapping_add(u32::from(reports));
+    /// Posts a request that did not come by the ring: it is reported among those that did. `look` has the ring looked at.
+    pub(crate) fn post_beside<R, E>(
+        &self,
+        reports: bool,
+        post: impl FnOnce() -> Result<R, E>,
+        look: impl FnOnce(),
+    ) -> Result<R, E> {
+        let count = |state: &mut State<M, K>| state.outstanding = state.outstanding.wrapping_add(u32::from(reports));
         // Before: it may be reported as soon as it is posted.
         count(&mut self.state.lock());
         let posted = post();
         if posted.is_err() && reports {
             self.reported();
+            // Who has seen it counted awaits its completion.
+            look();
         }
         posted
     }
@@ -330,13 +309,13 @@ impl<H: Host> WorkRing<H> {
         self.end_locked(&self.state.lock());
     }
 
-    fn end_locked(&self, state: &State<H>) {
+    fn end_locked(&self, state: &State<M, K>) {
         state.reader.memory().set_state(SOFTNDK_RING_ENDED);
         self.ended.store(true, Ordering::Release);
     }
 
     /// The user's index cannot be: the ring is of no more use, and nobody knows what is in it.
-    fn end_wild(&self, state: &mut State<H>) -> Next {
+    fn end_wild(&self, state: &mut State<M, K>) -> Next {
         // Once: it stays so.
         if self.ended.load(Ordering::Acquire) {
             return Next::Sleep;
@@ -345,13 +324,13 @@ impl<H: Host> WorkRing<H> {
         Next::Run
     }
 
-    fn end_broken(&self, state: &mut State<H>) {
+    fn end_broken(&self, state: &mut State<M, K>) {
         self.end_locked(state);
         state.broken = true;
     }
 }
 
-impl<H: Host> State<H> {
+impl<M: Memory, K> State<M, K> {
     /// Whether there will be a completion, which has the ring looked at: what comes meanwhile has to wait for what is posted anyway.
     /// `awaits`: see [`Manner::awaits`].
     fn awaits(&self, awaits: bool) -> bool {
@@ -379,4 +358,10 @@ fn deferred(head: &SOFTNDK_POST, more: bool) -> u32 {
     let flags = head.Flags & !NDK_OP_FLAG_DEFER;
     let is_receive = NDK_OPERATION_TYPE(head.Operation.cast_signed()) == NdkOperationTypeReceive;
     if more && !is_receive { flags | NDK_OP_FLAG_DEFER } else { flags }
+}
+
+/// Bytes behind the head of a request. `None`: no adapter takes so many.
+pub(crate) fn data_length(head: &SOFTNDK_POST) -> Option<usize> {
+    let sges = (head.SgeCount as usize).checked_mul(size_of::<SOFTNDK_SGE>())?;
+    sges.checked_add(head.InlineLength as usize)
 }

@@ -122,11 +122,6 @@ impl Mapped {
         self.word(offset_of!(SOFTNDK_RING, State)).load(Ordering::Acquire)
     }
 
-    /// Sets `State`. The driver's side.
-    pub fn set_state(&self, state: u32) {
-        self.word(offset_of!(SOFTNDK_RING, State)).store(state, Ordering::Release);
-    }
-
     /// A field of the head: `offset` is one of [`SOFTNDK_RING`].
     fn word(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: inside of the head, by contract of `create` and `open`.
@@ -196,5 +191,9 @@ impl Memory for Mapped {
             let Some(place) = self.entry_word(slot, first.wrapping_add(distance)) else { break };
             place.store(*word, Ordering::Relaxed);
         }
+    }
+
+    fn set_state(&self, state: u32) {
+        self.word(offset_of!(SOFTNDK_RING, State)).store(state, Ordering::Release);
     }
 }

@@ -16,6 +16,8 @@ pub trait Memory {
     fn read(&self, slot: u32, first: usize, words: &mut [u64]);
     /// Copies words into a slot, from its `first` word on, as many as it has.
     fn write(&self, slot: u32, first: usize, words: &[u64]);
+    /// Sets `State`. The driver's side.
+    fn set_state(&self, state: u32);
 }
 
 /// The other side's index is not possible: it broke the rules, and the ring is of no more use.

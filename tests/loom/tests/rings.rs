@@ -48,6 +48,8 @@ impl Memory for End {
     fn write(&self, slot: u32, _first: usize, words: &[u64]) {
         words.iter().for_each(|_| self.0.slots[slot as usize].add_one());
     }
+
+    fn set_state(&self, _state: u32) {}
 }
 
 /// A user posts two requests; the driver, which sleeps when there are none, takes both.
