@@ -45,6 +45,8 @@ pub enum Fault {
     Atomics(Defect),
     /// A bug of the device.
     Device(Bug),
+    /// Nothing: the model leaves out what this says.
+    Model(&'static str),
 }
 
 /// Set in the processes that [`finds_fault`] starts.
@@ -60,6 +62,7 @@ pub fn finds_fault(test: &str, fault: Fault, said: &str, model: impl FnOnce()) {
         match fault {
             Fault::Atomics(defect) => planted_atomics::plant(defect),
             Fault::Device(bug) => soft_rdma::planted::plant(Some(bug)),
+            Fault::Model(_) => {}
         }
         model();
         return;
