@@ -74,6 +74,7 @@ table! {
         interfaces: "each object answers to its interfaces and to no others",
         limits: "creates beyond a limit, and with objects of another kind, name the parameter",
         parents_first: "objects outlive what they were made from",
+        affinity_is_advice: "groups and processors that there are not are no error",
     }
     overlapped {
         event: "a request is pending, then its event is set and it has its result",
@@ -85,12 +86,18 @@ table! {
         file_closed: "closing the overlapped file does no harm",
         two_ports: "two files of an adapter have completion ports of their own",
     }
+    requests {
+        each_pends: "every request pends and sends a packet, also what could be over at once",
+        cancel_each: "cancelling ends the requests of each kind of object, in order, before it returns",
+        waits_together: "GetOverlappedResult waits on two threads for two requests of one object",
+    }
     memory_region {
         register: "registering and deregistering with all kinds of rights, from any byte on",
         register_refused: "nothing, no bytes, memory that is not there, twice",
         deregister_refused: "what is not registered; DEVICE_BUSY under a window",
         tokens: "tokens of a deregistered region give no access",
         rights: "what each flag allows the peer and receives",
+        other_flags: "a sink of reads; an unknown flag is refused",
     }
     notify {
         any: "ANY: pending, ended by the next completion, however many come",
@@ -118,6 +125,7 @@ table! {
         shared: "one queue for both queues of two queue pairs, whose contexts tell them apart",
         apart: "two queues for one queue pair notify apart",
         cancelled_results: "cancelled requests have their contexts",
+        released_queue_pair: "results of a queue pair that was released are right, where they come",
     }
     shared_receive_queue {
         affinity: "group and mask, those asked for; null pointers are refused",
@@ -132,6 +140,7 @@ table! {
         modify: "depth and threshold, each alone; 0 leaves it",
         modify_refused: "above the limit, below the content: refused, nothing changed",
         flush: "a flush of a queue pair leaves the shared receives",
+        no_threshold: "a threshold of 0 never notifies",
     }
     memory_window {
         access: "reads and writes through a window, to the byte",
@@ -141,6 +150,8 @@ table! {
         bind_refused: "beyond the region, rights that it lacks, no objects, no connection",
         invalidate_unbound: "invalidating a window that is not bound fails",
         cancelled: "a bind and an invalidate that wait are cancelled by a flush",
+        token_sent_at_once: "the peer may use a token that was sent before the bind completed",
+        of_one_queue_pair: "the peer of another queue pair may not use it",
     }
     queue_pair {
         send: "0 bytes to 1 MiB both ways, nothing behind the data written",
@@ -156,6 +167,13 @@ table! {
         cancelled_behind: "what is behind a failure is cancelled",
         receive_too_small: "a receive that is too small ends the connection",
         bad_tokens: "wrong local tokens: ACCESS_VIOLATION, for each kind of request",
+    }
+    posts {
+        receive_before_connect: "receives posted before the connection get their messages",
+        entries_are_read_at_once: "arrays of SGEs are of no use after the call",
+        inline_write: "inline writes need no region and have no SGE limit",
+        flags: "unknown flags of a send, a write and a read name the parameter",
+        silent_failure: "a silent request that fails completes",
     }
     listener {
         addresses: "ports, Bind twice, addresses in use, of nobody, not yet bound",
@@ -177,6 +195,11 @@ table! {
         binds: "twice, in use, of nobody",
         states: "calls that do not fit the state",
         cancelled: "a pending Connect can be cancelled",
+        chosen_port: "the port that Bind asked for",
+        limits_clamped: "read limits above the adapter's are made smaller",
+        no_private_data: "asking for the length where nothing was sent",
+        nothing_yet: "what is asked of a connection before there is one",
+        queue_pair_in_use: "a queue pair that is connected is not connected again",
     }
     disconnect {
         graceful: "the peer is told, both Disconnects succeed, nothing can be posted",
@@ -185,6 +208,7 @@ table! {
         implicit: "releasing everything of one side ends the connection",
         notify_cancelled: "a notification can be cancelled and asked for again",
         not_again: "a queue pair serves one connection",
+        by_queue_pair: "releasing the last reference to the queue pair ends the connection",
     }
     transitions {
         polls: "polls over rings make no call into the driver",

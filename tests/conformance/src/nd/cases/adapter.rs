@@ -162,3 +162,14 @@ pub(in crate::nd) fn parents_first(nd: &Nd) -> anyhow::Result<()> {
     b_qp.flush()?;
     Ok(())
 }
+
+/// Where notifications run is a wish.
+pub(in crate::nd) fn affinity_is_advice(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    for (group, mask) in [(0, 1 << 63), (0, usize::MAX), (7, 1), (u16::MAX, 0)] {
+        adapter.cq_on(16, group, mask).with_context(|| format!("group {group}, mask {mask:#x}"))?;
+        let size = SrqSize { depth: 8, sges: 1, threshold: 0 };
+        adapter.srq_on(size, group, mask).with_context(|| format!("group {group}, mask {mask:#x}"))?;
+    }
+    Ok(())
+}

@@ -252,3 +252,23 @@ pub(in crate::nd) fn cancelled_results(nd: &Nd) -> anyhow::Result<()> {
     ensure!(result.qp_context == QpSize::default().context, "the queue pair's context is {:#x}", result.qp_context);
     end.quiet()
 }
+
+/// Results of a queue pair that was released may still come, and then they are right (docs/decisions.md: over rings they do not).
+pub(in crate::nd) fn released_queue_pair(nd: &Nd) -> anyhow::Result<()> {
+    const RECEIVES: usize = 5;
+    let End { connector, qp, initiator_cq, receive_cq, .. } = End::new(nd, QpSize::default())?;
+    for context in 0..RECEIVES {
+        qp.receive(context, &[])?;
+    }
+    qp.flush()?;
+    drop((connector, qp));
+    let found = receive_cq.poll(64);
+    ensure!(nd.uses_rings() || found.len() == RECEIVES, "{} results of {RECEIVES}", found.len());
+    for (context, result) in found.into_iter().enumerate() {
+        let result = expect(result, RECEIVE, context, STATUS_CANCELLED)?;
+        ensure!(result.qp_context == QpSize::default().context, "the queue pair's context is {:#x}", result.qp_context);
+    }
+    let more = [receive_cq.poll(64), initiator_cq.poll(64)].concat();
+    ensure!(more.is_empty(), "results too many: {more:?}");
+    Ok(())
+}

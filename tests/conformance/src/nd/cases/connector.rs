@@ -219,3 +219,77 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     asked.a.connector.cancel()?;
     is(asked.connect.status()?, STATUS_CANCELLED, "Connect that was cancelled")
 }
+
+/// Connects from the port that Bind asked for.
+pub(in crate::nd) fn chosen_port(nd: &Nd) -> anyhow::Result<()> {
+    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    // One that is free: of a listener that is gone.
+    let (gone, own) = a.listener()?;
+    drop(gone);
+    let (listener, address) = b.listener()?;
+    let request = listener.connection_request(&b.connector)?;
+    a.connector.bind(own)?;
+    let mut connect = a.connector.connect(&a.qp, address, ReadLimits::default(), &[])?;
+    request.finish_unless_failed(&mut connect)?;
+    ensure!(b.connector.peer_address()? == own, "{own} was asked for, the peer sees {}", b.connector.peer_address()?);
+    b.connector.reject(&[])?;
+    is(connect.status()?, STATUS_CONNECTION_REFUSED, "Connect")
+}
+
+/// Limits above the adapter's are no error: they are made smaller.
+pub(in crate::nd) fn limits_clamped(nd: &Nd) -> anyhow::Result<()> {
+    const ALL: ReadLimits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX };
+    let mut asked = ask(nd, ALL, &[])?;
+    let info = asked.a.adapter.info()?;
+    let fits = |found: ReadLimits| {
+        (1..=info.MaxInboundReadLimit).contains(&found.inbound)
+            && (1..=info.MaxOutboundReadLimit).contains(&found.outbound)
+    };
+    let found = asked.b.connector.read_limits()?;
+    ensure!(fits(found), "the request has {found:?}");
+    let accept = asked.b.connector.accept(&asked.b.qp, ALL, &[])?;
+    is(asked.connect.status()?, STATUS_SUCCESS, "Connect")?;
+    let found = asked.a.connector.read_limits()?;
+    ensure!(fits(found), "the answer has {found:?}");
+    asked.a.connector.complete_connect()?;
+    Ok(accept.finish()?)
+}
+
+/// Who has no buffer asks for the length, also if there is nothing.
+pub(in crate::nd) fn no_private_data(nd: &Nd) -> anyhow::Result<()> {
+    let asked = ask(nd, ReadLimits::default(), &[])?;
+    let (status, length, _) = asked.b.connector.private_data_raw(0);
+    is(status, STATUS_BUFFER_OVERFLOW, "the length of no private data")?;
+    let (status, again, data) = asked.b.connector.private_data_raw(length.max(1));
+    is(status, STATUS_SUCCESS, "no private data, into a buffer")?;
+    ensure!(again == length, "now it has {again} bytes, before {length}");
+    // A length may be rounded up; then it is filled up with zeroes.
+    ensure!(data[..again].iter().all(|byte| *byte == 0), "private data that nobody sent: {data:?}");
+    Ok(())
+}
+
+/// What a connector knows of a connection, before there is one.
+pub(in crate::nd) fn nothing_yet(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let fresh = adapter.connector()?;
+    refused(fresh.read_limits(), STATUS_CONNECTION_INVALID, "GetReadLimits")?;
+    is(fresh.private_data_raw(64).0, STATUS_CONNECTION_INVALID, "GetPrivateData")?;
+    for ((status, _), what) in fresh.addresses_raw(64).into_iter().zip(["GetLocalAddress", "GetPeerAddress"]) {
+        is(status, STATUS_CONNECTION_INVALID, what)?;
+    }
+    Ok(())
+}
+
+/// A queue pair that is connected cannot be connected once more.
+pub(in crate::nd) fn queue_pair_in_use(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let (_listener, address) = pair.b.listener()?;
+    let fresh = pair.a.adapter.connector()?;
+    fresh.bind(pair.a.address)?;
+    let again = end_of(fresh.connect(&pair.a.qp, address, ReadLimits::default(), &[]))?;
+    is(again, STATUS_CONNECTION_ACTIVE, "Connect with a queue pair that is connected")?;
+    // The connection goes on.
+    pair.b.qp.receive(1, &[])?;
+    pair.a.qp.send(2, &[], 0)?;
+    is(pair.a.initiated()?.status, STATUS_SUCCESS, "the send")
+}

@@ -5,7 +5,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 
 use crate::nd::{
     client::Request,
-    pair::{Pair, RECEIVE, expect, is},
+    pair::{End, Pair, RECEIVE, expect, is},
     run::Nd,
 };
 
@@ -91,5 +91,21 @@ pub(in crate::nd) fn not_again(nd: &Nd) -> anyhow::Result<()> {
     let again = connector.connect(&pair.a.qp, address, Default::default(), &[]);
     let status = again.and_then(|mut request| request.status());
     ensure!(status.is_err() || status != Ok(STATUS_SUCCESS), "a used queue pair was connected again");
+    Ok(())
+}
+
+/// Releasing the last reference to the queue pair disconnects, whoever still has the connector.
+pub(in crate::nd) fn by_queue_pair(nd: &Nd) -> anyhow::Result<()> {
+    let Pair { a, b } = Pair::new(nd)?;
+    b.qp.receive(1, &[])?;
+    let mut notification = b.connector.notify_disconnect()?;
+    let End { connector, qp, .. } = a;
+    let second = qp.clone();
+    drop(qp);
+    ensure!(!notification.is_over(), "the connection ended with a reference to its queue pair left");
+    drop(second);
+    told(notification)?;
+    expect(b.received()?, RECEIVE, 1, STATUS_CANCELLED)?;
+    drop(connector);
     Ok(())
 }

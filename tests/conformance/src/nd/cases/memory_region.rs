@@ -4,7 +4,7 @@ use anyhow::ensure;
 use ndk_abi::{
     nd_ioctl::{
         ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE,
-        ND_OP_FLAG_ALLOW_READ,
+        ND_MR_FLAG_DO_NOT_SECURE_VM, ND_MR_FLAG_RDMA_READ_SINK, ND_OP_FLAG_ALLOW_READ,
     },
     status::{
         STATUS_ACCESS_VIOLATION, STATUS_DEVICE_BUSY, STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_PARAMETER,
@@ -18,7 +18,7 @@ use crate::{
         pair::{BIND, INVALIDATE, Pair, READ, RECEIVE, WRITE, expect, is},
         run::Nd,
     },
-    pair::refused,
+    pair::{ensure_same, pattern, refused},
 };
 
 pub(in crate::nd) fn register(nd: &Nd) -> anyhow::Result<()> {
@@ -111,4 +111,17 @@ pub(in crate::nd) fn rights(nd: &Nd) -> anyhow::Result<()> {
         expect(pair.b.received()?, RECEIVE, 3, expected(receives))?;
     }
     Ok(())
+}
+
+/// A sink of reads, memory that need not be secured, and a flag that is none.
+pub(in crate::nd) fn other_flags(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let (sink, region) = (Mr::new(&pair.a.adapter, 4096)?, pair.b.buffer(4096)?);
+    sink.register(ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_RDMA_READ_SINK | ND_MR_FLAG_DO_NOT_SECURE_VM)?;
+    region.memory().write(0, &pattern(6, 4096));
+    pair.a.qp.read(1, &[sink.sge(0..4096)], region.remote(0), 0)?;
+    expect(pair.a.initiated()?, READ, 1, STATUS_SUCCESS)?;
+    ensure_same(&sink.memory().read(0..4096), &pattern(6, 4096))?;
+    let unknown = Mr::new(&pair.a.adapter, 4096)?;
+    refused(unknown.register(0x10), STATUS_INVALID_PARAMETER, "a flag that is none")
 }

@@ -171,3 +171,32 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     }
     fixture.pair.quiet()
 }
+
+/// The token may be in a message before the bind has completed: what the peer does with it comes after the bind.
+pub(in crate::nd) fn token_sent_at_once(nd: &Nd) -> anyhow::Result<()> {
+    let Fixture { mw, region, local, pair } = Fixture::new(nd)?;
+    pair.a.qp.receive(1, &[local.sge(0..4)])?;
+    let remote = pair.b.qp.bind(2, &region, &mw, 100, 5000, BOTH)?;
+    pair.b.qp.send_inline(3, &remote.token.to_ne_bytes(), 0)?;
+    expect(pair.a.received()?, RECEIVE, 1, STATUS_SUCCESS)?;
+    let sent: [u8; 4] = local.memory().read(0..4).as_slice().try_into()?;
+    let told = Remote { token: u32::from_ne_bytes(sent), ..remote };
+    pair.a.qp.write(4, &[local.sge(0..5000)], told, 0)?;
+    expect(pair.a.initiated()?, WRITE, 4, STATUS_SUCCESS)?;
+    expect(pair.b.initiated()?, BIND, 2, STATUS_SUCCESS)?;
+    expect(pair.b.initiated()?, SEND, 3, STATUS_SUCCESS)?;
+    pair.quiet()
+}
+
+/// Only the peer of the queue pair that bound it may use a window.
+pub(in crate::nd) fn of_one_queue_pair(nd: &Nd) -> anyhow::Result<()> {
+    let fixture = Fixture::new(nd)?;
+    let remote = fixture.bind(BOTH)?;
+    // Another queue pair of the window's adapter, with a peer of its own.
+    let beside = End::on(fixture.pair.b.adapter.clone(), fixture.pair.b.address, QpSize::default(), 16)?;
+    let other = Pair::of(End::new(nd, QpSize::default())?, beside)?;
+    let local = other.a.buffer(64)?;
+    other.a.qp.write(1, &[local.sge(0..64)], remote, 0)?;
+    expect(other.a.initiated()?, WRITE, 1, STATUS_ACCESS_VIOLATION)?;
+    fixture.write(remote, 64, STATUS_SUCCESS)
+}

@@ -245,3 +245,14 @@ pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
     ensure!(fixture.b.receive_cq.poll(1).is_empty(), "a flush of a queue pair took receives of the shared queue");
     Ok(())
 }
+
+/// A threshold of 0 is none: not even an empty queue ends a request.
+pub(in crate::nd) fn no_threshold(nd: &Nd) -> anyhow::Result<()> {
+    let fixture = Fixture::new(nd, SMALL, 1)?;
+    let mut request = fixture.srq.notify()?;
+    fixture.srq.receive(1, &[])?;
+    fixture.send(0, 1)?;
+    ensure!(!request.is_over(), "a queue without a threshold notified");
+    fixture.srq.cancel()?;
+    is(request.status()?, STATUS_CANCELLED, "the request")
+}

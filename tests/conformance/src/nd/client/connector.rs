@@ -126,14 +126,17 @@ impl Connector {
         address.with_context(|| format!("the peer's address: {status}"))
     }
 
-    /// GetLocalAddress and GetPeerAddress into buffers of `room` bytes: statuses and lengths.
+    /// GetLocalAddress and GetPeerAddress into buffers of `room` bytes: statuses and lengths. A buffer that is too short must not
+    /// be written to.
     pub(crate) fn addresses_raw(&self, room: u32) -> [(NTSTATUS, u32); 2] {
-        let mut buffer = [0_u8; 64];
+        let mut buffer = [0xa5_u8; 64];
         let mut lengths = [room; 2];
         let pointer = if room == 0 { ptr::null_mut() } else { buffer.as_mut_ptr() };
         let [own, peer] = &mut lengths;
         let own_status = call!(IND2Connector::GetLocalAddress, self.com, pointer.cast(), &raw mut *own);
         let peer_status = call!(IND2Connector::GetPeerAddress, self.com, pointer.cast(), &raw mut *peer);
+        let untouched = own_status.is_success() || peer_status.is_success() || buffer == [0xa5; 64];
+        assert!(untouched, "a buffer that is too short for an address was written to");
         [(own_status, lengths[0]), (peer_status, lengths[1])]
     }
 

@@ -5,7 +5,7 @@ use std::{ops::Range, ptr, time::Duration};
 
 use nd_com::v2::{IND2MemoryRegion, IND2MemoryWindow, ND2_SGE};
 
-use super::{Adapter, Request, Signal, begin};
+use super::{Adapter, Request, Signal, ask, begin};
 use crate::{error::Result, memory::Memory};
 
 /// What a peer is told of memory.
@@ -48,6 +48,10 @@ impl Mr {
 
     pub(crate) fn begin_deregister(&self) -> Result<Request> {
         begin!(Signal::Event, self.patience, IND2MemoryRegion::Deregister, self.com)
+    }
+
+    pub(crate) fn cancel(&self) -> Result<()> {
+        ask!(IND2Overlapped::CancelOverlappedRequests, self.com)
     }
 
     pub(crate) fn local_token(&self) -> u32 {

@@ -78,6 +78,11 @@ impl Qp {
         let context = ptr::without_provenance_mut(context);
         ask!(IND2QueuePair::Write, self.com, context, pointer, count, to.address, to.token, flags)
     }
+
+    /// Writes bytes that need no region.
+    pub(crate) fn write_inline(&self, context: usize, data: &[u8], to: Remote, flags: u32) -> Result<()> {
+        self.write(context, &inline_sges(data), to, flags | ND_OP_FLAG_INLINE)
+    }
 }
 
 /// Entries for inline data, several of them, without a token.
