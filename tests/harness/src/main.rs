@@ -4,6 +4,8 @@
 //! device (on Windows, or under Wine). Each version of NetworkDirect, through `softnd.dll`, has cases of its own.
 
 mod diagnostics;
+#[cfg(test)]
+mod document;
 #[cfg(windows)]
 mod foreign;
 mod front_end;

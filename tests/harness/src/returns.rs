@@ -94,38 +94,4 @@ mod tests {
         seen.insert(("rings", "IND2CompletionQueue::Resize", 0xc000_00bb), "some::case");
         assert_eq!(missing(&rows(DOCUMENTED, &PATHS, &seen, true)), 1);
     }
-
-    /// Names of cases in `docs/conformance.md`, and its tables of return values, are true.
-    #[test]
-    fn the_document_agrees_with_the_tables() {
-        let document = include_str!("../../../docs/conformance.md");
-        let mut count = 0;
-        for row in document.lines() {
-            // Names of interfaces have a digit from the second version on.
-            let version = if row.starts_with("| V") || row.starts_with("| IND") && !row.starts_with("| IND2") {
-                Version::V1
-            } else {
-                Version::V2
-            };
-            let quoted = row.split('`').skip(1).step_by(2);
-            for case in
-                quoted.filter(|name| name.contains("::") && name.starts_with(|first: char| first.is_lowercase()))
-            {
-                let is_known = version.cases().any(|known| known.name == case);
-                assert!(is_known, "no case of {version:?} is called {case}: {row}");
-                count += 1;
-            }
-        }
-        assert!(count > 60, "the document names {count} cases");
-        let both = [Version::V1, Version::V2].map(Version::documented).concat();
-        for one in both.iter().filter(|one| one.method.starts_with("IND")) {
-            let start = format!("| {} | {} |", one.method, one.name);
-            let row = document.lines().find(|line| line.starts_with(&start));
-            let row = row.unwrap_or_else(|| panic!("the document has no row {start}"));
-            match one.shown {
-                Shown::ByCases => assert!(row.contains("::") && row.contains('`'), "{row}"),
-                Shown::Never(why) => assert!(row.contains(why), "{row} has not: {why}"),
-            }
-        }
-    }
 }
