@@ -25,10 +25,12 @@ use crate::affinity::preference;
 use crate::cq_ring::{CqRing, Room};
 use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
+use crate::handles::{Chain, Reporter};
 use crate::pd::shared;
 use crate::pended::{Event, Pended, Sent};
 use crate::qp::Qp;
 use crate::ring::{descriptor, mappings, room_for_descriptor};
+use crate::srq::Srq;
 use crate::{BackRef, Host, Ref, Request};
 use ndk_consumer::{Adapter, Notified, Owned};
 
@@ -51,6 +53,8 @@ pub(crate) struct Cq<H: Host> {
     /// When it has ended: the first handle that may be that of a queue pair which was not told yet.
     untold: AtomicU32,
     pub(crate) ndk: Owned<NDK_CQ, CqEvents<H>, H::Platform>,
+    /// Freed queue pairs that report nothing more than what is in it, oldest first.
+    closed: SpinLock<Option<Chain>, H::Platform>,
     /// NdkArmCq and NdkGetCqResultsEx must not overlap on one CQ (NDKPI completion handling requirements).
     turn: SpinLock<(), H::Platform>,
 }
@@ -69,8 +73,8 @@ pub(crate) struct CqEvents<H: Host> {
     ended: AtomicI32,
 }
 
-/// The queue pairs of some completions; each in the place of its first.
-type QpsOf<H> = [Option<Ref<Qp<H>, H>>; BURST];
+/// Whom some completions concern; each in the place of its first.
+type Reporters<H> = [Option<Reporter<H>>; BURST];
 
 /// What filling a ring came to.
 enum Filled {
@@ -146,9 +150,9 @@ impl<H: Host> Cq<H> {
     fn fill(&self, ring: &CqRing<H>) -> bool {
         for _ in 0..BURSTS {
             // Let go without the lock: a reference may be the last of a queue pair that is freed meanwhile.
-            let mut qps = [const { None }; BURST];
+            let mut reporters = [const { None }; BURST];
             let turn = self.turn.lock();
-            let filled = self.fill_once(ring, &mut qps);
+            let filled = self.fill_once(ring, &mut reporters);
             ring.release();
             drop(turn);
             match filled {
@@ -164,8 +168,9 @@ impl<H: Host> Cq<H> {
         true
     }
 
-    /// The same once, in turn: who takes completions puts them in, so that they stay in order. `qps` keeps their queue pairs.
-    fn fill_once(&self, ring: &CqRing<H>, qps: &mut QpsOf<H>) -> Filled {
+    /// The same once, in turn: who takes completions puts them in, so that they stay in order. `reporters` keeps whom they
+    /// concern.
+    fn fill_once(&self, ring: &CqRing<H>, reporters: &mut Reporters<H>) -> Filled {
         let room = match ring.reserve(BURST as u32) {
             Room::For(room) => room as usize,
             Room::None => {
@@ -175,27 +180,35 @@ impl<H: Host> Cq<H> {
             }
             Room::Wild => return Filled::Wild,
         };
+        let handles = &self.ndk.keep().space.handles;
+        let closed_before = self.closed.lock().as_ref().map(Chain::last);
         let mut results = [NDK_RESULT_EX::ZERO; BURST];
         let count = self.ndk.results(results.get_mut(..room).unwrap_or_default());
         if count == 0 {
+            if let Some(last) = closed_before {
+                handles.forget_freed(&mut self.closed.lock(), last);
+            }
             // All that came before is taken: from now on a notification says that there is more.
             self.ndk.arm(ND_CQ_NOTIFY_ANY);
             return Filled::All;
         }
-        let handles = &self.ndk.keep().space.handles;
         let mut last = None;
-        for (result, place) in results.iter().take(count).zip(qps) {
+        for (result, place) in results.iter().take(count).zip(reporters) {
             let handle = result.QPContext.addr() as u64;
             if last.is_none_or(|(of, _)| of != handle) {
-                *place = handles.get::<Qp<H>>(handle).ok();
+                *place = handles.reporter(handle);
                 last = Some((handle, &*place));
             }
-            // Those of a queue pair that was freed are for nobody any more.
-            let Some((_, Some(qp))) = last else { continue };
             let receive = is_receive(result);
-            let counted = qp.reports(receive, result.Status);
-            ring.push_reserved(completion(qp, handle, result), is_solicited(result));
-            Qp::reported(qp, receive, counted);
+            match last {
+                Some((_, Some(Reporter::Qp(qp)))) => {
+                    let counted = qp.reports(receive, result.Status);
+                    ring.push_reserved(completion(qp, handle, result), is_solicited(result));
+                    Qp::reported(qp, receive, counted);
+                }
+                Some((_, Some(Reporter::Srq(srq)))) if receive => Srq::reported_for_nobody(srq),
+                _ => {}
+            }
         }
         Filled::Some
     }
@@ -216,6 +229,17 @@ impl<H: Host> Cq<H> {
         }
     }
 
+    /// The NDK queue pair of a handle is closed.
+    pub(crate) fn queue_pair_closed(this: &Ref<Self, H>, handle: u64) {
+        let mut closed = this.closed.lock();
+        let was_freed = this.ndk.keep().space.handles.append_freed(&mut closed, handle);
+        drop(closed);
+        if was_freed {
+            // To find it empty.
+            Deferred::schedule(this);
+        }
+    }
+
     fn arm(&self, kind: u32) {
         let turn = self.turn.lock();
         self.ndk.arm(kind);
@@ -227,6 +251,15 @@ impl<H: Host> Cq<H> {
         let events = self.ndk.keep();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
         space.cancel_all(|pended| pended.owner == events.handle);
+    }
+}
+
+impl<H: Host> Drop for Cq<H> {
+    fn drop(&mut self) {
+        let mut closed = self.closed.lock();
+        if let Some(last) = closed.as_ref().map(Chain::last) {
+            self.ndk.keep().space.handles.forget_freed(&mut closed, last);
+        }
     }
 }
 
@@ -320,6 +353,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         deferred: Deferred::default(),
         untold: AtomicU32::new(0),
         ndk,
+        closed: SpinLock::<_, H::Platform>::new(None),
         turn: SpinLock::<_, H::Platform>::new(()),
     })?;
     Deferred::initialize(&cq);

@@ -200,7 +200,7 @@ impl<H: Host> Space<H> {
             Object::Cq(cq) => cq.close(self),
             Object::Srq(srq) => Srq::close(&srq, self),
             Object::Mr(mr) => mr.close(passive),
-            Object::Adapter(_) | Object::Pd(_) | Object::Mw(_) => {}
+            Object::Adapter(_) | Object::Pd(_) | Object::Mw(_) | Object::Freed(_) => {}
         });
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Antecedents<H: Host> {
     pub(crate) srq: Option<Ref<Srq<H>, H>>,
     receive_cq: Ref<Cq<H>, H>,
     initiator_cq: Ref<Cq<H>, H>,
+    /// The queue pair's.
+    handle: u64,
 }
 
 impl<H: Host> Antecedents<H> {
@@ -78,12 +80,26 @@ impl<H: Host> Antecedents<H> {
         if receives { &self.receive_cq } else { &self.initiator_cq }
     }
 
+    /// The handle of the SRQ, if it has a ring.
+    fn shared_ring(&self) -> Option<u64> {
+        self.srq.as_ref().filter(|srq| srq.ring.is_some()).map(|srq| srq.handle())
+    }
+
     /// Completions of requests that never were posted can only be given by a ring.
     fn have_rings(&self) -> Result<(), NTSTATUS> {
         if self.receive_cq.has_ring() && self.initiator_cq.has_ring() {
             Ok(())
         } else {
             Err(STATUS_INVALID_PARAMETER_MIX)
+        }
+    }
+}
+
+impl<H: Host> Drop for Antecedents<H> {
+    /// The NDK queue pair is closed.
+    fn drop(&mut self) {
+        if self.shared_ring().is_some() {
+            Cq::queue_pair_closed(&self.receive_cq, self.handle);
         }
     }
 }
@@ -113,6 +129,11 @@ impl<H: Host> Qp<H> {
 
     pub(crate) fn adapter(&self) -> &Ref<Adapter<H::Platform>, H> {
         self.ndk.keep().pd.adapter()
+    }
+
+    /// The handle of the SRQ whose ring its receives come by.
+    pub(crate) fn shared_ring(&self) -> Option<u64> {
+        self.ndk.keep().shared_ring()
     }
 
     /// Its handle is gone, and its connection ends (ndspi.md section 5, Disconnect). The connector may hold the QP open, so what is
@@ -278,6 +299,7 @@ fn antecedents<H: Host>(
     space: &Space<H>,
     header: &ND_CREATE_QP_HDR,
     srq: Option<u64>,
+    handle: u64,
 ) -> Result<Antecedents<H>, NTSTATUS> {
     let pd: Arc<Pd<H>, _> = space.handles.get(header.PdHandle)?;
     let receive_cq: Arc<Cq<H>, _> = space.handles.get(header.ReceiveCqHandle)?;
@@ -288,7 +310,7 @@ fn antecedents<H: Host>(
     if let Some(srq) = &srq {
         same_adapter::<H>(pd.adapter(), srq.ndk.keep().pd.adapter())?;
     }
-    Ok(Antecedents { pd, srq, receive_cq, initiator_cq })
+    Ok(Antecedents { pd, srq, receive_cq, initiator_cq, handle })
 }
 
 fn depths(header: &ND_CREATE_QP_HDR) -> QpDepths {
@@ -304,8 +326,8 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     let header = &input.Header;
     let memory = mappings::<2>(request, header.CeMappingCount, header.CbMappingsOffset)?;
     room_for_descriptor(request, header.CeMappingCount)?;
-    let keep = shared(antecedents(space, header, None)?)?;
     let slot = space.handles.reserve()?;
+    let keep = shared(antecedents(space, header, None, slot.handle())?)?;
     let receive = (input.ReceiveQueueDepth, input.MaxReceiveRequestSge);
     let ndk = Owned::create_qp(
         &keep.pd.ndk,
@@ -341,13 +363,13 @@ pub(crate) fn create_with_srq<H: Host>(
     let header = &input.Header;
     let memory = mappings::<1>(request, header.CeMappingCount, header.CbMappingsOffset)?;
     room_for_descriptor(request, header.CeMappingCount)?;
-    let keep = shared(antecedents(space, header, Some(input.SrqHandle))?)?;
+    let slot = space.handles.reserve()?;
+    let keep = shared(antecedents(space, header, Some(input.SrqHandle), slot.handle())?)?;
     let srq: Arc<Srq<H>, _> = space.handles.get(input.SrqHandle)?;
     if srq.ring.is_some() != memory.is_some() {
         // Only completions of a queue pair with rings give the slots of receives back.
         return Err(STATUS_INVALID_PARAMETER_MIX.into());
     }
-    let slot = space.handles.reserve()?;
     let ndk = Owned::create_qp_with_srq(
         &keep.pd.ndk,
         &keep.receive_cq.ndk,
@@ -373,7 +395,7 @@ pub(crate) fn create_with_srq<H: Host>(
 
 pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    Qp::close(&space.handles.remove::<Qp<H>>(input.Handle)?);
+    Qp::close(&space.handles.free_qp(input.Handle)?);
     Ok(0)
 }
 

@@ -58,6 +58,10 @@ impl<H: Host> Srq<H> {
         status
     }
 
+    pub(crate) fn handle(&self) -> u64 {
+        self.ndk.keep().handle
+    }
+
     /// A doorbell: has the ring served.
     pub(crate) fn wake(this: &Ref<Self, H>) {
         if let Some(ring) = &this.ring {
@@ -71,6 +75,14 @@ impl<H: Host> Srq<H> {
         if this.waiting.swap(false, Ordering::AcqRel) {
             Deferred::schedule(this);
         }
+    }
+
+    /// The same, if the queue pair that took it is gone, so that nobody sees the completion.
+    pub(crate) fn reported_for_nobody(this: &Ref<Self, H>) {
+        if let Some(ring) = this.ring.as_ref().filter(|ring| ring.reports()) {
+            ring.reported();
+        }
+        Self::reported(this);
     }
 
     fn serve(&self, looks_on: bool) -> Next {

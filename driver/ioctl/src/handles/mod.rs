@@ -1,5 +1,9 @@
 //! The handles of a file: typed references to its objects.
 
+mod freed;
+
+pub(crate) use freed::{Chain, Reporter};
+
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_HANDLE};
 use platform::{Arc, SpinLock};
 
@@ -13,6 +17,7 @@ use crate::qp::Qp;
 use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::{Host, Ref};
+use freed::Freed;
 use ndk_consumer::Adapter;
 
 /// At most 8192 handles a file.
@@ -24,6 +29,8 @@ macro_rules! objects {
         /// What a handle can name.
         pub(crate) enum Object<H: Host> {
             $($(#[$meta])* $kind(Arc<$object, H::Platform>),)*
+            /// What is left of a queue pair.
+            Freed(Freed),
         }
 
         $(
@@ -63,6 +70,8 @@ objects! {
 struct Table<H: Host> {
     objects: Slab<Object<H>, H::Platform, CHUNK, CHUNKS>,
     closed: bool,
+    /// The first of the slots of freed queue pairs that need not be kept any more.
+    forgotten: Option<u64>,
 }
 
 /// The handle table of one file.
@@ -81,7 +90,8 @@ impl<H: Host> Table<H> {
 
 impl<H: Host> Handles<H> {
     pub(crate) fn new() -> Self {
-        Self { table: SpinLock::<_, H::Platform>::new(Table { objects: Slab::new(), closed: false }) }
+        let table = Table { objects: Slab::new(), closed: false, forgotten: None };
+        Self { table: SpinLock::<_, H::Platform>::new(table) }
     }
 
     /// The object of a handle. STATUS_INVALID_HANDLE: no such handle in this file, or of another type.
@@ -102,6 +112,7 @@ impl<H: Host> Handles<H> {
         if table.closed {
             return Err(STATUS_DEVICE_REMOVED);
         }
+        table.reuse();
         let handle = table.objects.reserve()?;
         Ok(Reserved { handles: self, handle })
     }

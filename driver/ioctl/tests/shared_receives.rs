@@ -1,0 +1,160 @@
+//! Rings of shared receive queues, across the queue pairs that take receives out of them.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use nd_rings::{Mapped, Writer};
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use simkernel::{boot, watchdog};
+use users::{
+    User, World,
+    rings::{DEPTH, Ring, Ringed, connect, create, create_srq_qp, push},
+    start,
+    user::{handle, work},
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// The context of all receives of the shared queue.
+const SHARED: u64 = 0x5A5A;
+
+/// Waits for what the driver does by itself.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::yield_now();
+    }
+}
+
+/// A user with rings, who listens.
+struct Server<'a> {
+    user: User<'a>,
+    world: World,
+    ringed: Ringed,
+    shared: Writer<Mapped>,
+}
+
+impl<'a> Server<'a> {
+    fn new(user: User<'a>) -> Self {
+        let world = World::listening(&user);
+        let ringed = Ringed::new(&user, &world).unwrap();
+        let shared = ringed.rings[1].writer();
+        Self { user, world, ringed, shared }
+    }
+
+    fn ring_doorbell(&self, object: u64) {
+        assert_eq!(self.user.call(IOCTL_SOFTNDK_DOORBELL, &handle(object)), STATUS_SUCCESS);
+    }
+
+    /// Puts a receive into the ring of the shared queue.
+    fn receive(&mut self) {
+        assert!(push(&mut self.shared, &work(NdkOperationTypeReceive, 0, SHARED), &[]), "the ring is full");
+        self.ring_doorbell(self.ringed.srq);
+    }
+
+    /// Another queue pair of the shared queue, and its ring.
+    fn queue_pair(&self) -> (u64, Ring) {
+        let ring = Ring::initiator(&self.user);
+        let input = create_srq_qp(&self.user, &self.world, self.ringed.cq, self.ringed.srq);
+        let qp = create(&self.user, IOCTL_ND_QP_CREATE_WITH_SRQ, &input, &[ring.mapping()]).unwrap();
+        (qp, ring)
+    }
+
+    /// Fills the ring of completions, with those of another queue pair.
+    fn fill_completions(&self) {
+        let [_, mut receives] = self.ringed.writers();
+        let ring = self.ringed.completions();
+        // In two halves, so that the CQ has room for more.
+        for half in 1..=2 {
+            for context in 0..u64::from(DEPTH / 2) {
+                assert!(push(&mut receives, &work(NdkOperationTypeReceive, 0, context), &[]));
+            }
+            assert_eq!(self.user.call(IOCTL_ND_QP_FLUSH, &handle(self.ringed.qp)), STATUS_SUCCESS);
+            until("the receives are cancelled", || ring.waiting() == DEPTH / 2 * half);
+        }
+    }
+
+    /// Reads the completions that are in the ring.
+    fn read_completions(&self) -> Vec<u64> {
+        let mut contexts = Vec::new();
+        let mut ring = self.ringed.completions();
+        if ring.poll(DEPTH as usize, |completion| contexts.push(completion.RequestContext)) > 0 && ring.needs_doorbell()
+        {
+            self.ring_doorbell(self.ringed.cq);
+        }
+        contexts
+    }
+}
+
+/// Whose completions nobody gets any more; the receives had been taken from the shared queue all the same.
+#[test]
+fn a_freed_queue_pair_gives_back_what_it_had_taken() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let mut server = Server::new(User::new(&device));
+        let peer = User::new(&device);
+        let from = World::new(&peer);
+        for _ in 0..DEPTH {
+            server.fill_completions();
+            let (qp, _ring) = server.queue_pair();
+            let [active, passive] = [(&peer, &from), (&server.user, &server.world)]
+                .map(|(user, world)| user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter));
+            let sender = peer.qp(from.pd, from.cq);
+            connect(&peer, [active, sender], &server.user, [passive, qp], server.world.listener);
+            server.receive();
+            assert_eq!(peer.post(&work(NdkOperationTypeSend, sender, 1), &[], b""), STATUS_SUCCESS);
+            assert_eq!(peer.completions(from.cq, 1)[0].Status, STATUS_SUCCESS);
+            // Its completion is in the CQ now, or will be, and cannot be put into the ring.
+            for (code, object) in [(IOCTL_ND_QP_FREE, qp), (IOCTL_ND_CONNECTOR_FREE, passive)] {
+                assert_eq!(server.user.call(code, &handle(object)), STATUS_SUCCESS);
+            }
+            for (code, object) in [(IOCTL_ND_QP_FREE, sender), (IOCTL_ND_CONNECTOR_FREE, active)] {
+                assert_eq!(peer.call(code, &handle(object)), STATUS_SUCCESS);
+            }
+            assert!(!server.read_completions().contains(&SHARED), "of a queue pair that is gone");
+        }
+        until("slots of the ring are given back", || server.shared.used() == Ok(0));
+        (0..DEPTH).for_each(|_| server.receive());
+    });
+}
+
+/// Their slots are kept while there may be completions, and no longer: there are fewer handles than this takes.
+#[test]
+fn handles_of_freed_queue_pairs_are_used_again() {
+    let session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let mut server = Server::new(User::new(&device));
+        let ring = Ring::initiator(&server.user);
+        let free =
+            |server: &Server<'_>, code, object| assert_eq!(server.user.call(code, &handle(object)), STATUS_SUCCESS);
+        let make_and_free = |server: &Server<'_>, count: u32| {
+            let input = create_srq_qp(&server.user, &server.world, server.ringed.cq, server.ringed.srq);
+            for _ in 0..count {
+                let qp = create(&server.user, IOCTL_ND_QP_CREATE_WITH_SRQ, &input, &[ring.mapping()]).unwrap();
+                free(server, IOCTL_ND_QP_FREE, qp);
+                assert_eq!(server.user.call(IOCTL_ND_QP_FREE, &handle(qp)), STATUS_INVALID_HANDLE);
+            }
+        };
+        for _ in 0..9 {
+            make_and_free(&server, 1000);
+            // The CQ is found empty.
+            session.flush_dpcs();
+        }
+        for _ in 0..3 {
+            server.fill_completions();
+            make_and_free(&server, 3000);
+            // Nobody finds it empty.
+            let ringed = &server.ringed;
+            for qp in [ringed.qp, ringed.srq_qp] {
+                free(&server, IOCTL_ND_QP_FREE, qp);
+            }
+            free(&server, IOCTL_ND_SRQ_FREE, ringed.srq);
+            free(&server, IOCTL_ND_CQ_FREE, ringed.cq);
+            server.ringed = Ringed::new(&server.user, &server.world).unwrap();
+        }
+    });
+}
