@@ -81,7 +81,6 @@ fn of_code(code: u32) -> &'static [NTSTATUS] {
             STATUS_CONNECTION_ACTIVE,
             STATUS_CONNECTION_INVALID,
             STATUS_CONNECTION_REFUSED,
-            STATUS_CONNECTION_ABORTED,
             STATUS_INTERNAL_ERROR,
         ],
         IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => &[

@@ -70,6 +70,17 @@ enum Phase {
     Ended,
 }
 
+impl Phase {
+    /// The status that the operation of this phase ends with, of that of the NDK: an accept is refused when the peer has backed out, as
+    /// existing programs expect (ndspi.md section 5, Accept).
+    fn told(self, status: NTSTATUS) -> NTSTATUS {
+        match (self, status) {
+            (Self::Accepting, STATUS_CONNECTION_ABORTED) => STATUS_CONNECTION_REFUSED,
+            _ => status,
+        }
+    }
+}
+
 /// What the callbacks of an NDK connector need.
 pub(crate) struct Link<H: Host> {
     space: Ref<Space<H>, H>,
@@ -228,15 +239,11 @@ impl<H: Host> Connector<H> {
     /// The operation in progress has ended. True: so has the connection; and the status to say so with.
     fn advance(&self, link: &Link<H>, status: NTSTATUS) -> (bool, NTSTATUS) {
         let mut state = self.state.lock();
-        if !state.is_current(link) {
-            return (false, status);
-        }
-        // What existing programs expect when the peer backs out (ndspi.md section 5, Accept).
-        let status = match (state.phase, status) {
-            (Phase::Accepting, STATUS_CONNECTION_ABORTED) => STATUS_CONNECTION_REFUSED,
-            _ => status,
-        };
         let succeeded = status == STATUS_SUCCESS;
+        if !state.is_current(link) {
+            return (false, if succeeded { status } else { FREED });
+        }
+        let status = state.phase.told(status);
         state.phase = match state.phase {
             Phase::Connecting if succeeded => Phase::Offered,
             Phase::Connecting => Phase::Idle,
@@ -343,7 +350,7 @@ fn settle<H: Host>(connector: &Connector<H>, connection: &Connection<H>, phases:
         STATUS_SUCCESS => Link::completed(connection.keep(), STATUS_SUCCESS),
         status => {
             connector.retreat(connection.keep(), during, before);
-            connection.keep().finish(status);
+            connection.keep().finish(during.told(status));
         }
     }
 }
