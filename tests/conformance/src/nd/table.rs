@@ -67,6 +67,7 @@ table! {
         addresses: "addresses are listed and resolve, whatever the port; short buffers are not touched",
         unknown_address: "an address of no adapter, and half an address, do not resolve",
         open_adapter: "adapters open by identifier and outlive the provider; others are refused",
+        versions_apart: "objects of version 2 are none of version 1; the class of version 1 makes good ones, too",
     }
     adapter {
         query: "limits and flags; the buffer rule; other versions are refused",
@@ -174,6 +175,7 @@ table! {
         inline_write: "inline writes need no region and have no SGE limit",
         flags: "unknown flags of a send, a write and a read name the parameter",
         silent_failure: "a silent request that fails completes",
+        full_for_all: "a full queue refuses reads, writes, binds and invalidates, too",
     }
     listener {
         addresses: "ports, Bind twice, addresses in use, of nobody, not yet bound",
@@ -200,6 +202,9 @@ table! {
         no_private_data: "asking for the length where nothing was sent",
         nothing_yet: "what is asked of a connection before there is one",
         queue_pair_in_use: "a queue pair that is connected is not connected again",
+        accept_in_use: "nor accepted with; the request can be accepted with another",
+        rejected_late: "a rejection when the initiator is gone",
+        accept_cancelled: "an Accept that waits for the initiator can be cancelled",
     }
     disconnect {
         graceful: "the peer is told, both Disconnects succeed, nothing can be posted",

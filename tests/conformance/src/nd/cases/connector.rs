@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, ensure};
 use ndk_abi::status::{
-    NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ACTIVE,
-    STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_INVALID_BUFFER_SIZE, STATUS_NETWORK_UNREACHABLE,
-    STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+    NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED,
+    STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_INVALID_BUFFER_SIZE,
+    STATUS_NETWORK_UNREACHABLE, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
 };
 use std::net::SocketAddr;
 
@@ -292,4 +292,46 @@ pub(in crate::nd) fn queue_pair_in_use(nd: &Nd) -> anyhow::Result<()> {
     pair.b.qp.receive(1, &[])?;
     pair.a.qp.send(2, &[], 0)?;
     is(pair.a.initiated()?.status, STATUS_SUCCESS, "the send")
+}
+
+/// Accept with a queue pair that is connected; the request can still be accepted with another.
+pub(in crate::nd) fn accept_in_use(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let (a, b) = (&pair.a, &pair.b);
+    let (listener, address) = b.listener()?;
+    let fresh = (a.adapter.connector()?, b.adapter.connector()?);
+    let qps = [a, b].map(|end| end.adapter.qp(&end.receive_cq, &end.initiator_cq, QpSize::default()));
+    let [a_qp, b_qp] = qps;
+    let (a_qp, b_qp) = (a_qp?, b_qp?);
+    let request = listener.connection_request(&fresh.1)?;
+    fresh.0.bind(a.address)?;
+    let mut connect = fresh.0.connect(&a_qp, address, ReadLimits::default(), &[])?;
+    request.finish_unless_failed(&mut connect)?;
+    let in_use = end_of(fresh.1.accept(&b.qp, ReadLimits::default(), &[]))?;
+    is(in_use, STATUS_CONNECTION_ACTIVE, "Accept with a queue pair that is connected")?;
+    let accept = fresh.1.accept(&b_qp, ReadLimits::default(), &[])?;
+    is(connect.status()?, STATUS_SUCCESS, "Connect")?;
+    fresh.0.complete_connect()?;
+    Ok(accept.finish()?)
+}
+
+/// The initiator is gone when it is rejected.
+pub(in crate::nd) fn rejected_late(nd: &Nd) -> anyhow::Result<()> {
+    let Asked { connect, _listener, a, b } = ask(nd, ReadLimits::default(), &[])?;
+    drop((connect, a));
+    let status = b.connector.reject(&[]).map_or_else(|error| error.status(), |()| Some(STATUS_SUCCESS));
+    let is_documented = [Some(STATUS_SUCCESS), Some(STATUS_CONNECTION_ABORTED)].contains(&status);
+    ensure!(is_documented, "Reject of a request whose initiator is gone: {status:?}");
+    Ok(())
+}
+
+/// Accept waits for the initiator, and can be cancelled.
+pub(in crate::nd) fn accept_cancelled(nd: &Nd) -> anyhow::Result<()> {
+    let mut asked = ask(nd, ReadLimits::default(), &[])?;
+    let mut accept = asked.b.connector.accept(&asked.b.qp, ReadLimits::default(), &[])?;
+    is(asked.connect.status()?, STATUS_SUCCESS, "Connect")?;
+    asked.b.connector.cancel()?;
+    is(accept.status()?, STATUS_CANCELLED, "Accept that was cancelled")?;
+    ensure!(asked.a.connector.complete_connect().is_err(), "a connection with an Accept that was cancelled");
+    Ok(())
 }

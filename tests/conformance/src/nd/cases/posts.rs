@@ -3,13 +3,16 @@
 use anyhow::ensure;
 use nd_com::v2::ND2_SGE;
 use ndk_abi::{
-    nd_ioctl::ND_OP_FLAG_SILENT_SUCCESS,
-    status::{STATUS_ACCESS_VIOLATION, STATUS_INVALID_PARAMETER_4, STATUS_INVALID_PARAMETER_6, STATUS_SUCCESS},
+    nd_ioctl::{ND_OP_FLAG_ALLOW_READ, ND_OP_FLAG_SILENT_SUCCESS},
+    status::{
+        STATUS_ACCESS_VIOLATION, STATUS_CANCELLED, STATUS_INVALID_PARAMETER_4, STATUS_INVALID_PARAMETER_6,
+        STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+    },
 };
 
 use crate::{
     nd::{
-        client::{QpSize, Remote},
+        client::{Mw, QpSize, Remote},
         pair::{End, Pair, READ, SEND, WRITE, expect, expect_received},
         run::Nd,
     },
@@ -97,5 +100,27 @@ pub(in crate::nd) fn silent_failure(nd: &Nd) -> anyhow::Result<()> {
     pair.a.qp.write(1, &[local.sge(0..64)], region.remote(0), ND_OP_FLAG_SILENT_SUCCESS)?;
     pair.a.qp.write(2, &[local.sge(0..64)], nowhere, ND_OP_FLAG_SILENT_SUCCESS)?;
     expect(pair.a.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
+    pair.a.quiet()
+}
+
+/// A full queue takes no request of any kind.
+pub(in crate::nd) fn full_for_all(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::sized(nd, QpSize { initiators: 4, ..QpSize::default() })?;
+    let (qp, region, mw) = (&pair.a.qp, pair.a.buffer(64)?, Mw::new(&pair.a.adapter)?);
+    let remote = pair.b.buffer(64)?.remote(0);
+    // Nobody has a receive: sends stay.
+    let mut sends = 0;
+    while sends < 1000 && qp.send(sends, &[], 0).is_ok() {
+        sends += 1;
+    }
+    refused(qp.read(1, &[], remote, 0), STATUS_NO_MORE_ENTRIES, "a read")?;
+    refused(qp.write(1, &[], remote, 0), STATUS_NO_MORE_ENTRIES, "a write")?;
+    let bind = qp.bind(1, &region, &mw, 0, 64, ND_OP_FLAG_ALLOW_READ).map(drop);
+    refused(bind, STATUS_NO_MORE_ENTRIES, "a bind")?;
+    refused(qp.invalidate(1, &mw, 0), STATUS_NO_MORE_ENTRIES, "an invalidate")?;
+    qp.flush()?;
+    for context in 0..sends {
+        expect(pair.a.initiated()?, SEND, context, STATUS_CANCELLED)?;
+    }
     pair.a.quiet()
 }

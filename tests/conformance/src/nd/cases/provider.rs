@@ -2,8 +2,9 @@
 
 use anyhow::ensure;
 use nd_com::{
-    class::{IClassFactory, SOFTND_PROVIDER_V2},
+    class::{IClassFactory, SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2},
     status::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_NOINTERFACE, E_POINTER},
+    v1::{INDAdapter, INDCompletionQueue, INDConnector, INDProvider},
     v2::{IND2Adapter, IND2CompletionQueue, IND2Provider},
 };
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER};
@@ -11,8 +12,8 @@ use windows_core::{GUID, IUnknown, Interface as _};
 
 use crate::{
     nd::{
-        client::{ClassFactory, cast},
-        pair::is,
+        client::{ClassFactory, Provider, QpSize, cast},
+        pair::{End, Pair, is},
         run::Nd,
     },
     pair::refused,
@@ -108,4 +109,19 @@ pub(in crate::nd) fn identity(nd: &Nd) -> anyhow::Result<()> {
     ensure!(one == other, "two IUnknown of one object");
     ensure!(provider.cast::<IND2Adapter>().is_err(), "a provider says that it is an adapter");
     Ok(())
+}
+
+/// A program that looks for one version must not be given objects of the other; the class of either makes both (docs/decisions.md).
+pub(in crate::nd) fn versions_apart(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    ensure!(nd.provider()?.com.cast::<INDProvider>().is_err(), "a provider of version 2 says that it is of version 1");
+    ensure!(pair.a.adapter.com.cast::<INDAdapter>().is_err(), "an adapter of version 2 says that it is of version 1");
+    ensure!(pair.a.initiator_cq.com.cast::<INDCompletionQueue>().is_err(), "a completion queue of version 1");
+    ensure!(pair.a.connector.com.cast::<INDConnector>().is_err(), "a connector of version 1");
+    // What the other class makes is as good.
+    let com = nd.library().class_object::<IND2Provider>(&SOFTND_PROVIDER_V1);
+    let provider = Provider { com: com.map_err(|status| anyhow::anyhow!("{status}"))?, patience: nd.patience() };
+    let adapter = provider.open(provider.resolve(pair.a.address)?)?;
+    let end = End::on(adapter, pair.a.address, QpSize::default(), 16)?;
+    Pair::of(end, End::new(nd, QpSize::default())?)?.quiet()
 }
