@@ -17,8 +17,10 @@ use zerocopy::FromBytes;
 
 use crate::decode::{Reply, input, range};
 use crate::file::Space;
+use crate::handles::{Object, Typed};
 use crate::mr::{Memory, Mr};
 use crate::mw::{self, Mw};
+use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::srq::Srq;
 use crate::work_ring::{MAX_DATA, data_length};
@@ -63,14 +65,21 @@ fn post_one<H: Host>(space: &Space<H>, request: &mut H::Request, qp: &Ref<Qp<H>,
         return Err(STATUS_DATA_OVERRUN.into());
     }
     let length = data_length(input).and_then(|length| u32::try_from(length).ok()).ok_or(STATUS_INVALID_PARAMETER)?;
-    done(carry_out(space, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?))
+    let mut last = None;
+    done(carry_out(space, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?, &mut last))
 }
 
 /// Posts a request with the SGEs or the inline data in `data`.
 ///
 /// NDK_OP_FLAG_INLINE is carried out here: the data must come from the kernel's copy of the request, never from an address
-/// that the user names.
-pub(crate) fn carry_out<H: Host>(space: &Space<H>, qp: &Qp<H>, head: &SOFTNDK_POST, data: &[u8]) -> NTSTATUS {
+/// that the user names. `last`: see [`with_named`].
+pub(crate) fn carry_out<H: Host>(
+    space: &Space<H>,
+    qp: &Qp<H>,
+    head: &SOFTNDK_POST,
+    data: &[u8],
+    last: &mut Option<Object<H>>,
+) -> NTSTATUS {
     let mut storage = [NDK_SGE::ZERO; MAX_SGES];
     let result = split(head, data, &mut storage).and_then(|(sges, bytes)| {
         let inline = head.Flags & NDK_OP_FLAG_INLINE != 0;
@@ -109,23 +118,30 @@ pub(crate) fn carry_out<H: Host>(space: &Space<H>, qp: &Qp<H>, head: &SOFTNDK_PO
             SEND_AND_INVALIDATE => initiate(&Work::SendAndInvalidate { data, token }),
             NdkOperationTypeWrite => initiate(&Work::Write { data, address, token }),
             NdkOperationTypeRead => initiate(&Work::Read { sges, address, token }),
-            NdkOperationTypeFastRegister => {
-                let mr = region(space, qp, head.ObjectHandle)?;
+            NdkOperationTypeFastRegister => with_named(space, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
+                in_domain(qp, &mr.ndk.keep().pd)?;
                 let memory = mr.ndk.keep().fast.as_ref().ok_or(STATUS_INVALID_PARAMETER)?;
                 // The mapping covers whole pages; the user pinned these bytes of them.
                 let length = usize::try_from(head.Length).ok().filter(|length| *length <= memory.length);
                 let length = length.ok_or(STATUS_INVALID_PARAMETER)?;
                 initiate(&Work::FastRegister { mr: &mr.ndk, lam: &memory.lam, base: head.BaseVirtualAddress, length })
-            }
-            NdkOperationTypeInvalidate => match window(space, qp, head.ObjectHandle) {
-                Ok(mw) => {
+            }),
+            NdkOperationTypeInvalidate => {
+                let window = with_named(space, head.ObjectHandle, last, |mw: &Ref<Mw<H>, H>| {
+                    in_domain(qp, mw.ndk.keep())?;
                     let turn = qp.initiator_turn.lock();
                     let status = qp.ndk.invalidate_window(head.RequestContext, &mw.ndk, flags);
                     drop(turn);
                     Ok(status)
-                }
-                Err(_) => initiate(&Work::Invalidate(&region(space, qp, head.ObjectHandle)?.ndk)),
-            },
+                });
+                // A region, if it is not a window.
+                window.or_else(|_| {
+                    with_named(space, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
+                        in_domain(qp, &mr.ndk.keep().pd)?;
+                        initiate(&Work::Invalidate(&mr.ndk))
+                    })
+                })
+            }
             _ => Err(STATUS_INVALID_PARAMETER),
         }
     });
@@ -167,19 +183,36 @@ pub(crate) fn srq_carry_out<H: Host>(srq: &Srq<H>, head: &SOFTNDK_POST, data: &[
 /// A region of the QP's protection domain. STATUS_INVALID_HANDLE: of another.
 pub(crate) fn region<H: Host>(space: &Space<H>, qp: &Qp<H>, handle: u64) -> Result<Ref<Mr<H>, H>, NTSTATUS> {
     let mr: Arc<Mr<H>, _> = space.handles.get(handle)?;
-    if !Arc::ptr_eq(&mr.ndk.keep().pd, &qp.ndk.keep().pd) {
-        return Err(STATUS_INVALID_HANDLE);
-    }
+    in_domain(qp, &mr.ndk.keep().pd)?;
     Ok(mr)
 }
 
 /// A window of the QP's protection domain. STATUS_INVALID_HANDLE: of another, or not a window.
 pub(crate) fn window<H: Host>(space: &Space<H>, qp: &Qp<H>, handle: u64) -> Result<Ref<Mw<H>, H>, NTSTATUS> {
     let mw: Arc<Mw<H>, _> = space.handles.get(handle)?;
-    if !Arc::ptr_eq(mw.ndk.keep(), &qp.ndk.keep().pd) {
-        return Err(STATUS_INVALID_HANDLE);
-    }
+    in_domain(qp, mw.ndk.keep())?;
     Ok(mw)
+}
+
+/// STATUS_INVALID_HANDLE: it is not the QP's protection domain.
+fn in_domain<H: Host>(qp: &Qp<H>, pd: &Ref<Pd<H>, H>) -> Result<(), NTSTATUS> {
+    if Arc::ptr_eq(pd, &qp.ndk.keep().pd) { Ok(()) } else { Err(STATUS_INVALID_HANDLE) }
+}
+
+/// Has `code` use the object of a handle, which may be freed meanwhile: then the last reference is left in `last`, to be let go of
+/// when no lock is held.
+fn with_named<H: Host, T: Typed<H>>(
+    space: &Space<H>,
+    handle: u64,
+    last: &mut Option<Object<H>>,
+    code: impl FnOnce(&Ref<T, H>) -> Result<NTSTATUS, NTSTATUS>,
+) -> Result<NTSTATUS, NTSTATUS> {
+    let object = space.handles.get::<T>(handle)?;
+    let result = code(&object);
+    if let Err(object) = Arc::release(object) {
+        *last = Some(T::wrap(object));
+    }
+    result
 }
 
 /// The SGEs of a request, and what follows them. STATUS_DATA_OVERRUN: too many.

@@ -1,12 +1,12 @@
-//! Queue pairs: create, flush, free. What is posted is in [`crate::post`], the rings that it may come by in
-//! [`crate::work_ring`].
+//! Queue pairs. What is posted is in [`crate::post`], the rings that it may come by in [`crate::work_ring`].
 
 use ndk_abi::nd_ioctl::{ND_CREATE_QP, ND_CREATE_QP_HDR, ND_CREATE_QP_WITH_SRQ, ND_HANDLE};
 use ndk_abi::ndkpi::{NDK_OPERATION_TYPE, NDK_QP, NdkOperationTypeReceive};
 use ndk_abi::softndk_ioctl::SOFTNDK_POST;
 use ndk_abi::softndk_ring::{SOFTNDK_RING_INITIATOR, SOFTNDK_RING_RECEIVE};
 use ndk_abi::status::{
-    NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_SUCCESS,
+    NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_NO_MORE_ENTRIES,
+    STATUS_SUCCESS,
 };
 use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer, Weak};
 
@@ -235,9 +235,15 @@ impl<H: Host> Qp<H> {
     }
 
     fn serve_ring(&self, rings: &Rings<H>, ring: &UserWorkRing<H>, receives: bool, looks_on: bool) -> Next {
+        // Let go without the lock of the ring. There is one at most: what follows it waits.
+        let mut last = None;
         let post = |head: &SOFTNDK_POST, data: &[u8]| {
-            let is_receive = NDK_OPERATION_TYPE(head.Operation.cast_signed()) == NdkOperationTypeReceive;
-            if is_receive == receives { carry_out(&rings.space, self, head, data) } else { STATUS_INVALID_PARAMETER }
+            if last.is_some() {
+                return STATUS_NO_MORE_ENTRIES;
+            }
+            let kind = NDK_OPERATION_TYPE(head.Operation.cast_signed());
+            let is_ours = (kind == NdkOperationTypeReceive) == receives;
+            if is_ours { carry_out(&rings.space, self, head, data, &mut last) } else { STATUS_INVALID_PARAMETER }
         };
         let cq = self.ndk.keep().cq(receives);
         let manner = Manner { awaits: !cq.has_ended(), looks_on };
@@ -245,7 +251,7 @@ impl<H: Host> Qp<H> {
         if served.broken {
             self.ndk.flush();
         }
-        served.next
+        if last.is_some() && served.next == Next::Wait { Next::Run } else { served.next }
     }
 
     /// Lets the rings sleep, or await completions; false: something has come.

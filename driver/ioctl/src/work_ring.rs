@@ -120,11 +120,11 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
     pub(crate) fn serve(
         &self,
         manner: Manner,
-        post: impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
+        mut post: impl FnMut(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
         give_up: impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
     ) -> Served {
         let mut state = self.state.lock();
-        let next = self.serve_locked(&mut state, manner, &post, &give_up);
+        let next = self.serve_locked(&mut state, manner, &mut post, &give_up);
         Served { next, broken: core::mem::take(&mut state.broken) }
     }
 
@@ -132,7 +132,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         &self,
         state: &mut State<M, K>,
         manner: Manner,
-        post: &impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
+        post: &mut impl FnMut(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
         give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
     ) -> Next {
         if state.closed {
@@ -175,7 +175,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         &self,
         state: &mut State<M, K>,
         more: bool,
-        post: &impl Fn(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
+        post: &mut impl FnMut(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
     ) -> bool {
         let head = state.head();
         let mut data = [0u64; MAX_DATA / size_of::<u64>()];

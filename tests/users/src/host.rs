@@ -173,6 +173,10 @@ impl Drop for Locked {
             eprintln!("memory of a registered region is unlocked at IRQL {}", SimKernel::irql());
             std::process::abort();
         }
+        if !simkernel::held_locks().is_empty() {
+            eprintln!("memory is unlocked with a spin lock held");
+            std::process::abort();
+        }
         self.count.fetch_sub(1, Ordering::SeqCst);
     }
 }
