@@ -4,10 +4,11 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use ndk_abi::nd_ioctl::{ND_CREATE_SRQ, ND_HANDLE, ND_SRQ_MODIFY};
 use ndk_abi::ndkpi::{NDK_SGE, NDK_SRQ};
+use ndk_abi::softndk_ioctl::SOFTNDK_POST;
 use ndk_abi::softndk_ring::SOFTNDK_RING_RECEIVE;
 use ndk_abi::status::{
     NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX,
-    STATUS_PENDING, STATUS_SUCCESS,
+    STATUS_NO_MORE_ENTRIES, STATUS_PENDING, STATUS_SUCCESS,
 };
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
@@ -27,6 +28,8 @@ use ndk_consumer::{Owned, SrqNotified, SrqSize};
 pub(crate) struct Srq<H: Host> {
     /// Before the rest, as that of a queue pair.
     pub(crate) ring: Option<UserWorkRing<H>>,
+    /// Modifications under way: meanwhile nothing of the ring is posted.
+    modifications: AtomicU32,
     /// Requests of the ring wait for room.
     waiting: AtomicBool,
     sges: u32,
@@ -90,7 +93,11 @@ impl<H: Host> Srq<H> {
         // What is in the queue counts, for who waits for a notification.
         let manner = Manner { awaits: false, looks_on };
         // What cannot be posted has no queue pair that could report it.
-        ring.serve(manner, |head, data| srq_carry_out(self, head, data), |_, _| true).next
+        let post = |head: &SOFTNDK_POST, data: &[u8]| match self.modifications.load(Ordering::Relaxed) {
+            0 => srq_carry_out(self, head, data),
+            _ => STATUS_NO_MORE_ENTRIES,
+        };
+        ring.serve(manner, post, |_, _| true).next
     }
 
     /// Posts what is in the ring, as far as the queue takes it.
@@ -154,6 +161,24 @@ impl<H: Host> SrqNotified for SrqEvents<H> {
     }
 }
 
+/// While it lives nothing is posted from the ring of an SRQ, so that what is decided of the ring holds.
+struct Modification<'a, H: Host>(&'a Ref<Srq<H>, H>);
+
+impl<'a, H: Host> Modification<'a, H> {
+    fn begin(srq: &'a Ref<Srq<H>, H>) -> Self {
+        srq.modifications.fetch_add(1, Ordering::Relaxed);
+        Self(srq)
+    }
+}
+
+impl<H: Host> Drop for Modification<'_, H> {
+    fn drop(&mut self) {
+        self.0.modifications.fetch_sub(1, Ordering::Relaxed);
+        // For what has come meanwhile.
+        Deferred::schedule(self.0);
+    }
+}
+
 pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CREATE_SRQ = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
@@ -183,6 +208,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     let srq = shared(Srq {
         ring,
         waiting: AtomicBool::new(false),
+        modifications: AtomicU32::new(0),
         sges: input.MaxRequestSge,
         affinity,
         deferred: Deferred::default(),
@@ -219,17 +245,14 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
         (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
     };
     srq.serve_all(passive);
+    let still = Modification::begin(&srq);
     if larger.as_ref().is_some_and(|(ring, _)| !ring.fits(input.QueueDepth)) {
         return Err(STATUS_BUFFER_OVERFLOW.into());
     }
     srq.ndk.modify(input.QueueDepth, input.NotifyThreshold, passive)?;
-    let mut left = 0;
-    if let Some((ring, larger)) = larger {
-        // What the queue does not take stays in the old ring, for the user to move.
-        srq.serve_all(passive);
-        left = ring.replace(larger, input.QueueDepth)?;
-        Deferred::schedule(&srq);
-    }
+    // What the queue has not taken stays in the old ring, for the user to move.
+    let left = larger.map_or(0, |(ring, larger)| ring.replace(larger));
+    drop(still);
     if input.NotifyThreshold != 0 {
         srq.ndk.keep().threshold.store(input.NotifyThreshold, Ordering::Relaxed);
     }

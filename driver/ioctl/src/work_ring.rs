@@ -11,8 +11,8 @@ use ndk_abi::ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATIO
 use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_SGE};
 use ndk_abi::softndk_ring::{SOFTNDK_RING_CONNECTED, SOFTNDK_RING_CONNECTED_WITHOUT_READS, SOFTNDK_RING_ENDED};
 use ndk_abi::status::{
-    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER,
-    STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+    NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
+    STATUS_SUCCESS,
 };
 use platform::{Platform, SpinLock};
 use zerocopy::IntoBytes as _;
@@ -92,13 +92,10 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         Self { state: SpinLock::<_, P>::new(state), ended: AtomicBool::new(false) }
     }
 
-    /// Goes on in another ring, for `depth` requests; gives how many are left in the old one, which is not looked at any more.
-    /// STATUS_BUFFER_OVERFLOW: more than that are posted.
-    pub(crate) fn replace(&self, other: Self, depth: u32) -> Result<u32, NTSTATUS> {
+    /// Goes on in another ring, in which there is room for what this one has; gives how many are left in the old one, which is not
+    /// looked at any more.
+    pub(crate) fn replace(&self, other: Self) -> u32 {
         let mut state = self.state.lock();
-        if state.outstanding > depth {
-            return Err(STATUS_BUFFER_OVERFLOW);
-        }
         let left = state.reader.waiting().unwrap_or(0);
         let mut other = other.state.into_inner();
         (other.outstanding, other.closed) = (state.outstanding, state.closed);
@@ -107,12 +104,14 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         drop(state);
         // Unlocked without the lock.
         drop(other);
-        Ok(left)
+        left
     }
 
-    /// Whether [`WorkRing::replace`] would do, as things are.
+    /// Whether there is room for what it has, posted or not, in one for `depth` requests. It stays so if `post` refuses all from
+    /// before this on, with STATUS_NO_MORE_ENTRIES, and its user puts none in.
     pub(crate) fn fits(&self, depth: u32) -> bool {
-        self.state.lock().outstanding <= depth
+        let state = self.state.lock();
+        state.outstanding.saturating_add(state.reader.waiting().unwrap_or(0)) <= depth
     }
 
     /// Takes requests out, as far as there are any and not too many, and gives each to `post`. When the queue has ended each is

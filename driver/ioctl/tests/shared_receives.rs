@@ -1,19 +1,17 @@
 //! Rings of shared receive queues, across the queue pairs that take receives out of them.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use nd_rings::{Mapped, Writer};
-use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
-use simkernel::{boot, watchdog};
+use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use simkernel::{Session, boot, boot_seeded, pause, seeds, watchdog};
 use users::{
     User, World,
-    rings::{DEPTH, Ring, Ringed, connect, create, create_srq_qp, push},
+    rings::{DEPTH, Ring, Ringed, connect, create, create_srq_qp, push, with_mappings},
     start,
     user::{handle, work},
 };
+use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The context of all receives of the shared queue.
@@ -24,7 +22,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
-        thread::yield_now();
+        pause();
     }
 }
 
@@ -54,12 +52,50 @@ impl<'a> Server<'a> {
         self.ring_doorbell(self.ringed.srq);
     }
 
-    /// Another queue pair of the shared queue, and its ring.
-    fn queue_pair(&self) -> (u64, Ring) {
+    /// Asks for another depth of the shared queue, with another ring.
+    fn modify(&self, depth: u32, ring: &Ring) -> NTSTATUS {
+        let input = ND_SRQ_MODIFY {
+            Version: 1,
+            QueueDepth: depth,
+            CeMappingCount: 1,
+            CbMappingsOffset: size_of::<ND_SRQ_MODIFY>() as u32,
+            SrqHandle: self.ringed.srq,
+            ..ND_SRQ_MODIFY::ZERO
+        };
+        let room = size_of::<ND_RESOURCE_DESCRIPTOR>() + size_of::<ND_MAPPING_RESULT>();
+        let input = with_mappings(input.as_bytes(), &[ring.mapping()]);
+        self.user.send_bytes(IOCTL_ND_SRQ_MODIFY, &input, room).wait()
+    }
+
+    /// Whether there are fewer receives in the shared queue than this.
+    fn has_fewer_than(&self, receives: u32, session: &Session) -> bool {
+        let threshold =
+            ND_SRQ_MODIFY { Version: 1, NotifyThreshold: receives, SrqHandle: self.ringed.srq, ..ND_SRQ_MODIFY::ZERO };
+        self.user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_SRQ_MODIFY, &threshold).unwrap();
+        let notify = self.user.send(IOCTL_ND_SRQ_NOTIFY, &handle(self.ringed.srq));
+        session.flush_dpcs();
+        let fewer = !notify.is_pending();
+        assert_eq!(self.user.call(IOCTL_ND_SRQ_CANCEL_IO, &handle(self.ringed.srq)), STATUS_SUCCESS);
+        fewer
+    }
+
+    /// Has `peer` send so many messages to another queue pair of the shared queue, which is given, its connector and its ring.
+    fn hear(&self, peer: &User<'_>, from: &World, messages: usize) -> (u64, u64, Ring) {
         let ring = Ring::initiator(&self.user);
         let input = create_srq_qp(&self.user, &self.world, self.ringed.cq, self.ringed.srq);
         let qp = create(&self.user, IOCTL_ND_QP_CREATE_WITH_SRQ, &input, &[ring.mapping()]).unwrap();
-        (qp, ring)
+        let active = peer.create(IOCTL_ND_CONNECTOR_CREATE, from.adapter);
+        let passive = self.user.create(IOCTL_ND_CONNECTOR_CREATE, self.world.adapter);
+        let sender = peer.qp(from.pd, from.cq);
+        connect(peer, [active, sender], &self.user, [passive, qp], self.world.listener);
+        for _ in 0..messages {
+            assert_eq!(peer.post(&work(NdkOperationTypeSend, sender, 1), &[], b""), STATUS_SUCCESS);
+            assert_eq!(peer.completions(from.cq, 1)[0].Status, STATUS_SUCCESS);
+        }
+        for (code, object) in [(IOCTL_ND_QP_FREE, sender), (IOCTL_ND_CONNECTOR_FREE, active)] {
+            assert_eq!(peer.call(code, &handle(object)), STATUS_SUCCESS);
+        }
+        (qp, passive, ring)
     }
 
     /// Fills the ring of completions, with those of another queue pair.
@@ -99,20 +135,11 @@ fn a_freed_queue_pair_gives_back_what_it_had_taken() {
         let from = World::new(&peer);
         for _ in 0..DEPTH {
             server.fill_completions();
-            let (qp, _ring) = server.queue_pair();
-            let [active, passive] = [(&peer, &from), (&server.user, &server.world)]
-                .map(|(user, world)| user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter));
-            let sender = peer.qp(from.pd, from.cq);
-            connect(&peer, [active, sender], &server.user, [passive, qp], server.world.listener);
             server.receive();
-            assert_eq!(peer.post(&work(NdkOperationTypeSend, sender, 1), &[], b""), STATUS_SUCCESS);
-            assert_eq!(peer.completions(from.cq, 1)[0].Status, STATUS_SUCCESS);
+            let (qp, passive, _ring) = server.hear(&peer, &from, 1);
             // Its completion is in the CQ now, or will be, and cannot be put into the ring.
             for (code, object) in [(IOCTL_ND_QP_FREE, qp), (IOCTL_ND_CONNECTOR_FREE, passive)] {
                 assert_eq!(server.user.call(code, &handle(object)), STATUS_SUCCESS);
-            }
-            for (code, object) in [(IOCTL_ND_QP_FREE, sender), (IOCTL_ND_CONNECTOR_FREE, active)] {
-                assert_eq!(peer.call(code, &handle(object)), STATUS_SUCCESS);
             }
             assert!(!server.read_completions().contains(&SHARED), "of a queue pair that is gone");
         }
@@ -157,4 +184,45 @@ fn handles_of_freed_queue_pairs_are_used_again() {
             server.ringed = Ringed::new(&server.user, &server.world).unwrap();
         }
     });
+}
+
+/// Receives come while the queue is made smaller, of which some are taken and not reported: it is, or it is as deep as before.
+#[test]
+fn a_refused_modify_changes_nothing() {
+    let quarter = DEPTH / 4;
+    let mut refused = 0;
+    let seeds = seeds(100);
+    for seed in seeds.clone() {
+        let session = boot_seeded(seed);
+        let device = start();
+        let mut server = Server::new(User::new(&device));
+        let peer = User::new(&device);
+        let from = World::new(&peer);
+        server.fill_completions();
+        (0..quarter).for_each(|_| server.receive());
+        let heard = server.hear(&peer, &from, quarter as usize);
+        let ring = Ring::receives(&server.user);
+        let modified = simkernel::scope(|scope| {
+            let receives = scope.spawn(|| {
+                let mut shared = server.ringed.rings[1].writer();
+                for _ in quarter..DEPTH {
+                    assert!(push(&mut shared, &work(NdkOperationTypeReceive, 0, SHARED), &[]));
+                    server.ring_doorbell(server.ringed.srq);
+                    pause();
+                }
+            });
+            (0..seed % 8).for_each(|_| pause());
+            let modified = server.modify(2 * quarter, &ring);
+            receives.join().unwrap();
+            modified
+        });
+        session.flush_dpcs();
+        if modified != STATUS_SUCCESS {
+            assert_eq!(modified, STATUS_BUFFER_OVERFLOW);
+            assert!(!server.has_fewer_than(3 * quarter, &session), "seed {seed}");
+            refused += 1;
+        }
+        drop(heard);
+    }
+    assert!(refused > 0 || seeds.end - seeds.start < 100, "all of the modifications came early");
 }
