@@ -26,6 +26,8 @@ struct State<H: Host> {
     solicited: u64,
     /// Unread completions in the ring before this one, and `pushed` when it was replaced.
     carried: (u32, u64),
+    /// Why there will be no more, as [`SOFTNDK_RING`](ndk_abi::softndk_ring::SOFTNDK_RING) has it.
+    ended: Option<u32>,
     /// Slots that completions being taken from the CQ will fill.
     reserved: u32,
     /// After the ring, which is in it.
@@ -55,8 +57,16 @@ impl<H: Host> CqRing<H> {
         let geometry = Geometry { kind: SOFTNDK_RING_COMPLETIONS, entry_size, capacity: depth };
         let ring = UserRing::open(space, request, memory, &geometry, passive)?;
         let writer = Writer::new(ring.mapped);
-        let state =
-            State { writer, pushed: 0, notified: 0, solicited: 0, carried: (0, 0), reserved: 0, _pinned: ring.pinned };
+        let state = State {
+            writer,
+            pushed: 0,
+            notified: 0,
+            solicited: 0,
+            carried: (0, 0),
+            ended: None,
+            reserved: 0,
+            _pinned: ring.pinned,
+        };
         Ok(Self(SpinLock::<_, H::Platform>::new(state)))
     }
 
@@ -113,6 +123,9 @@ impl<H: Host> CqRing<H> {
         let mut state = self.0.lock();
         state.carried = (u32::try_from(state.unread()).unwrap_or(u32::MAX), state.pushed);
         let mut other = other.0.into_inner();
+        if let Some(status) = state.ended {
+            other.writer.memory().set_state(status);
+        }
         core::mem::swap(&mut state.writer, &mut other.writer);
         core::mem::swap(&mut state._pinned, &mut other._pinned);
         Self(SpinLock::<_, H::Platform>::new(other))
@@ -125,7 +138,9 @@ impl<H: Host> CqRing<H> {
 
     /// Tells the user that there will be no more, and why.
     pub(crate) fn end(&self, status: NTSTATUS) {
-        self.0.lock().writer.memory().set_state(status.to_u32());
+        let mut state = self.0.lock();
+        state.ended = Some(status.to_u32());
+        state.writer.memory().set_state(status.to_u32());
     }
 }
 

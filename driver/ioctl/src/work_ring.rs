@@ -100,6 +100,9 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         let mut other = other.state.into_inner();
         (other.outstanding, other.closed) = (state.outstanding, state.closed);
         other.reader.owe(other.outstanding);
+        if self.ended.load(Ordering::Acquire) {
+            other.reader.memory().set_state(SOFTNDK_RING_ENDED);
+        }
         core::mem::swap(&mut *state, &mut other);
         drop(state);
         // Unlocked without the lock.
