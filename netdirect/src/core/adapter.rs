@@ -10,7 +10,6 @@ use ndk_abi::{
         ND2_ADAPTER_INFO,
     },
     sockaddr::SOCKADDR_INET,
-    softndk_ioctl::{IOCTL_SOFTNDK_FILE_ID, SOFTNDK_FILE_ID},
     status::{NTSTATUS, STATUS_BUFFER_OVERFLOW},
 };
 use zerocopy::{FromBytes, IntoBytes};
@@ -75,7 +74,7 @@ impl Adapter {
         let input =
             ND_ADAPTER_QUERY { Version: ND_IOCTL_VERSION, InfoVersion: ND_VERSION_2, AdapterHandle: adapter.handle() };
         let info = file.ask(IOCTL_ND_ADAPTER_QUERY, input.as_bytes())?;
-        let SOFTNDK_FILE_ID { Id: context } = file.ask(IOCTL_SOFTNDK_FILE_ID, device::handle(0).as_bytes())?;
+        let context = file.context()?;
         let uses_rings = env::var_os("SOFTND_PATH").is_none_or(|path| path != "plain");
         Ok(Arc::new(Self { pd, adapter, file, context, info, uses_rings }))
     }
@@ -91,6 +90,11 @@ impl Adapter {
     /// The handle of its protection domain.
     pub(crate) fn pd(&self) -> u64 {
         self.pd.handle()
+    }
+
+    /// Names the provider context that its files share.
+    pub(crate) fn context(&self) -> u64 {
+        self.context
     }
 
     /// Its limits.

@@ -67,7 +67,7 @@ impl CompletionQueue {
         } else {
             Source::Codes(Mutex::default())
         };
-        let pending = Pending::new(file, IOCTL_ND_CQ_CANCEL_IO, || {
+        let pending = Pending::new(adapter, file, IOCTL_ND_CQ_CANCEL_IO, || {
             let input = ND_CREATE_CQ {
                 Version: ND_IOCTL_VERSION,
                 QueueDepth: depth,

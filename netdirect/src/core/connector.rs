@@ -37,7 +37,7 @@ pub(crate) struct Connector {
 
 impl Connector {
     pub(crate) fn create(adapter: &Arc<Adapter>, file: HANDLE) -> Result<Self, NTSTATUS> {
-        let pending = Pending::new(file, IOCTL_ND_CONNECTOR_CANCEL_IO, || {
+        let pending = Pending::new(adapter, file, IOCTL_ND_CONNECTOR_CANCEL_IO, || {
             Object::create(adapter.file(), IOCTL_ND_CONNECTOR_CREATE, adapter.handle(), IOCTL_ND_CONNECTOR_FREE)
         })?;
         Ok(Self { pending, adapter: adapter.clone() })

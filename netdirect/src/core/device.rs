@@ -5,7 +5,7 @@ use std::{ffi::c_void, mem, ptr, sync::OnceLock};
 
 use ndk_abi::{
     nd_ioctl::{IOCTL_ND_PROVIDER_INIT, ND_HANDLE, ND_IOCTL_VERSION},
-    softndk_ioctl::{IOCTL_SOFTNDK_ATTACH, SOFTNDK_DEVICE_PATH},
+    softndk_ioctl::{IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_FILE_ID, SOFTNDK_DEVICE_PATH, SOFTNDK_FILE_ID},
     status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_PENDING},
 };
 use windows_sys::{
@@ -171,6 +171,16 @@ impl Handle {
         // A success of another kind is none that the driver gives.
         if status.is_success() { Ok(block.Information.min(output.len())) } else { Err(status) }
     }
+
+    /// As [`Handle::control`], on an overlapped file. Nothing goes to its completion port.
+    fn control_overlapped(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+        // SAFETY: no attributes and no name; a manual-reset event, not signalled.
+        let event = Handle(unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) });
+        if event.0.is_null() {
+            return Err(STATUS_INSUFFICIENT_RESOURCES);
+        }
+        self.control(event.0, code, input, output)
+    }
 }
 
 /// Opens the device.
@@ -228,6 +238,18 @@ impl File {
         self.control(code, input, output.as_mut_bytes())?;
         Ok(output)
     }
+
+    /// Names its provider context.
+    pub(crate) fn context(&self) -> Result<u64, NTSTATUS> {
+        self.ask(IOCTL_SOFTNDK_FILE_ID, handle(0).as_bytes()).map(|SOFTNDK_FILE_ID { Id: id }| id)
+    }
+}
+
+/// As [`File::context`], of an overlapped file. An error: it has none, or is no file of the device.
+pub(crate) fn context_of(overlapped: &Handle) -> Result<u64, NTSTATUS> {
+    let mut id = SOFTNDK_FILE_ID { Id: 0 };
+    overlapped.control_overlapped(IOCTL_SOFTNDK_FILE_ID, handle(0).as_bytes(), id.as_mut_bytes())?;
+    Ok(id.Id)
 }
 
 /// A new file for requests that pend, which shares the provider context that `id` names.
@@ -236,12 +258,7 @@ pub(crate) fn open_overlapped(id: u64) -> Result<Handle, NTSTATUS> {
     const FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: u8 = 1;
     const FILE_SKIP_SET_EVENT_ON_HANDLE: u8 = 2;
     let file = open(0)?;
-    // SAFETY: no attributes and no name; a manual-reset event, not signalled.
-    let event = Handle(unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) });
-    if event.0.is_null() {
-        return Err(STATUS_INSUFFICIENT_RESOURCES);
-    }
-    file.control(event.0, IOCTL_SOFTNDK_ATTACH, handle(id).as_bytes(), &mut [])?;
+    file.control_overlapped(IOCTL_SOFTNDK_ATTACH, handle(id).as_bytes(), &mut [])?;
     let modes = FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE;
     // SAFETY: an open file.
     let set = unsafe { SetFileCompletionNotificationModes(file.0, modes) } != 0;

@@ -31,7 +31,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn create(adapter: &Arc<Adapter>, file: HANDLE) -> Result<Self, NTSTATUS> {
-        let pending = Pending::new(file, IOCTL_ND_LISTENER_CANCEL_IO, || {
+        let pending = Pending::new(adapter, file, IOCTL_ND_LISTENER_CANCEL_IO, || {
             Object::create(adapter.file(), IOCTL_ND_LISTENER_CREATE, adapter.handle(), IOCTL_ND_LISTENER_FREE)
         })?;
         Ok(Self { pending, adapter: adapter.clone() })

@@ -43,7 +43,7 @@ pub(crate) struct Region {
 
 impl Region {
     pub(crate) fn create(adapter: &Arc<Adapter>, file: HANDLE) -> Result<Self, NTSTATUS> {
-        let pending = Pending::new(file, IOCTL_ND_MR_CANCEL_IO, || {
+        let pending = Pending::new(adapter, file, IOCTL_ND_MR_CANCEL_IO, || {
             Object::create(adapter.file(), IOCTL_ND_MR_CREATE, adapter.pd(), IOCTL_ND_MR_FREE)
         })?;
         Ok(Self { pending, adapter: adapter.clone(), tokens: AtomicU64::new(0) })

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use ndk_abi::status::NTSTATUS;
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER_2};
 use windows_sys::Win32::Foundation::HANDLE;
 use zerocopy::IntoBytes;
 
 use super::{
-    device::{File, Handle, handle},
+    adapter::Adapter,
+    device::{self, File, Handle, handle},
     overlapped::Overlapped,
 };
 
@@ -63,14 +64,22 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// `create` is called when the file is known to be one. STATUS_INVALID_HANDLE: it is not.
+    /// STATUS_INVALID_HANDLE: the file is none. STATUS_INVALID_PARAMETER_2, as it is the second parameter of whatever has one: it is
+    /// not an overlapped file of the adapter.
     pub(crate) fn new(
+        adapter: &Adapter,
         file: HANDLE,
         cancel: u32,
         create: impl FnOnce() -> Result<Object, NTSTATUS>,
     ) -> Result<Self, NTSTATUS> {
+        // First, so that only a device that is there is asked about the file.
+        let object = create()?;
         let file = Handle::duplicate(file)?;
-        Ok(Self { object: create()?, file, cancel })
+        // The handle of the object means something else there.
+        if device::context_of(&file) != Ok(adapter.context()) {
+            return Err(STATUS_INVALID_PARAMETER_2);
+        }
+        Ok(Self { object, file, cancel })
     }
 
     pub(crate) fn object(&self) -> &Object {

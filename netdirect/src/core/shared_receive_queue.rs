@@ -55,7 +55,7 @@ impl SharedReceiveQueue {
             }
             false => None,
         };
-        let pending = Pending::new(file, IOCTL_ND_SRQ_CANCEL_IO, || {
+        let pending = Pending::new(adapter, file, IOCTL_ND_SRQ_CANCEL_IO, || {
             let input = ND_CREATE_SRQ {
                 Version: ND_IOCTL_VERSION,
                 QueueDepth: depth,

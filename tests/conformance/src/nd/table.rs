@@ -74,6 +74,7 @@ table! {
         addresses: "the adapter has the provider's addresses",
         interfaces: "each object answers to its interfaces and to no others",
         limits: "creates beyond a limit, and with objects of another kind, name the parameter",
+        files: "overlapped files of another adapter, and what is none, are refused",
         parents_first: "objects outlive what they were made from",
         affinity_is_advice: "groups and processors that there are not are no error",
     }

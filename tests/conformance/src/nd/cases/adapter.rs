@@ -7,11 +7,11 @@ use nd_com::{
 };
 use ndk_abi::{
     nd_ioctl::{
-        ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, ND_VERSION_2,
-        ND2_ADAPTER_INFO,
+        ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, ND_CQ_NOTIFY_ANY,
+        ND_VERSION_2, ND2_ADAPTER_INFO,
     },
     status::{
-        NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_2,
+        NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_2,
         STATUS_INVALID_PARAMETER_3, STATUS_INVALID_PARAMETER_4, STATUS_INVALID_PARAMETER_5, STATUS_INVALID_PARAMETER_6,
         STATUS_INVALID_PARAMETER_7, STATUS_INVALID_PARAMETER_8, STATUS_INVALID_PARAMETER_9, STATUS_SUCCESS,
     },
@@ -145,6 +145,34 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
         refused(with(queue, queue, wrong), STATUS_INVALID_PARAMETER_4, "no shared receive queue")?;
     }
     Ok(())
+}
+
+pub(in crate::nd) fn files(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let (other, _) = nd.adapter()?;
+    // A request that went astray would wait there, or end this one.
+    let theirs = other.cq(16)?;
+    let mut untouched = theirs.notify(ND_CQ_NOTIFY_ANY)?;
+    for (what, wrong) in
+        [("a file of another adapter", adapter.with_file_of(&other)), ("an event", adapter.with_event())]
+    {
+        let size = SrqSize { depth: 8, sges: 1, threshold: 0 };
+        refused(wrong.cq(16), STATUS_INVALID_PARAMETER_2, &format!("a completion queue with {what}"))?;
+        refused(wrong.srq(size), STATUS_INVALID_PARAMETER_2, &format!("a shared receive queue with {what}"))?;
+        refused(wrong.region(), STATUS_INVALID_PARAMETER_2, &format!("a memory region with {what}"))?;
+        refused(wrong.connector(), STATUS_INVALID_PARAMETER_2, &format!("a connector with {what}"))?;
+        refused(wrong.listener(), STATUS_INVALID_PARAMETER_2, &format!("a listener with {what}"))?;
+    }
+    // Both are good for their own.
+    for adapter in [&adapter, &other] {
+        let cq = adapter.cq(16)?;
+        let mut request = cq.notify(ND_CQ_NOTIFY_ANY)?;
+        cq.cancel()?;
+        is(request.status()?, STATUS_CANCELLED, "a request on the adapter's own file")?;
+    }
+    ensure!(!untouched.is_over(), "a request of another adapter is over");
+    theirs.cancel()?;
+    is(untouched.status()?, STATUS_CANCELLED, "the request of the other adapter")
 }
 
 pub(in crate::nd) fn parents_first(nd: &Nd) -> anyhow::Result<()> {

@@ -66,6 +66,16 @@ impl Adapter {
         Self::new(self.com.clone(), self.patience)
     }
 
+    /// The same adapter, with the overlapped file of another.
+    pub(crate) fn with_file_of(&self, other: &Self) -> Self {
+        Self { file: other.file.clone(), ..self.clone() }
+    }
+
+    /// The same adapter, with what is not a file of its device.
+    pub(crate) fn with_event(&self) -> Self {
+        Self { file: Rc::new(Handle::event()), ..self.clone() }
+    }
+
     pub(crate) fn file(&self) -> HANDLE {
         self.file.0
     }
@@ -107,7 +117,7 @@ impl Adapter {
         Ok(Cq { com, patience: self.patience })
     }
 
-    pub(super) fn region(&self) -> Result<IND2MemoryRegion> {
+    pub(crate) fn region(&self) -> Result<IND2MemoryRegion> {
         create!(IND2MemoryRegion, IND2Adapter::CreateMemoryRegion, self.com, self.file().cast())
     }
 

@@ -31,7 +31,7 @@ impl Drop for Handle {
 }
 
 impl Handle {
-    fn event() -> Self {
+    pub(super) fn event() -> Self {
         // SAFETY: no attributes and no name; a manual-reset event, not signalled.
         Self(unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) })
     }
