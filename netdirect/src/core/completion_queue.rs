@@ -45,7 +45,8 @@ pub(crate) struct CompletionQueue {
 /// Where its completions come from.
 #[derive(Debug)]
 enum Source {
-    /// IOCTL_SOFTNDK_POLL. The contexts of queue pairs by their handles: those of released ones may still complete requests.
+    /// IOCTL_SOFTNDK_POLL. The contexts of queue pairs by their handles. What those that are released complete is dropped, as the
+    /// driver does with rings: how long it still comes nobody knows.
     Codes(Mutex<HashMap<u64, u64>>),
     /// Rings, oldest first: there is more than one if the last ones were not empty when the queue was resized. The driver writes
     /// to the newest.
@@ -97,6 +98,13 @@ impl CompletionQueue {
         }
     }
 
+    /// A queue pair is released.
+    pub(super) fn forget(&self, queue_pair: u64) {
+        if let Source::Codes(contexts) = &self.source {
+            lock(contexts).remove(&queue_pair);
+        }
+    }
+
     /// Takes out up to `most` completions, oldest first; how many.
     pub(crate) fn poll(&self, most: usize, mut take: impl FnMut(SOFTNDK_COMPLETION)) -> usize {
         let mut take = |completion| take(as_documented(completion));
@@ -110,8 +118,8 @@ impl CompletionQueue {
                     let contexts = lock(contexts);
                     for bytes in results[..fetched].chunks_exact(size_of::<SOFTNDK_RESULT>()) {
                         let Ok(result) = SOFTNDK_RESULT::read_from_bytes(bytes) else { continue };
-                        let context = contexts.get(&result.QpHandle).copied().unwrap_or(0);
-                        take(completion(&result, context));
+                        let Some(context) = contexts.get(&result.QpHandle) else { continue };
+                        take(completion(&result, *context));
                         count += 1;
                     }
                     if fetched < burst * size_of::<SOFTNDK_RESULT>() {

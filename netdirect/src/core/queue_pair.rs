@@ -44,7 +44,14 @@ pub(crate) struct QueuePair {
     /// A doorbell has to follow.
     owes_doorbell: AtomicBool,
     _receives: Receives,
-    _completion_queues: CompletionQueues,
+    completion_queues: CompletionQueues,
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        self.completion_queues.receive.forget(self.handle());
+        self.completion_queues.initiator.forget(self.handle());
+    }
 }
 
 #[derive(Debug)]
@@ -149,7 +156,7 @@ impl QueuePair {
             is_batch: AtomicBool::new(false),
             owes_doorbell: AtomicBool::new(false),
             _receives: receives,
-            _completion_queues: completion_queues,
+            completion_queues,
         })
     }
 
