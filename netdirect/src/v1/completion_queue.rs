@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "COM")]
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::HashSet,
     mem::MaybeUninit,
     ptr,
     sync::{Arc, Mutex},
@@ -50,15 +50,15 @@ impl CompletionQueue {
     }
 }
 
-/// Whose results a completion queue gives, and those that found no room yet.
+/// Whose results a completion queue gives, and the one that found no room yet.
 #[derive(Default)]
 pub(super) struct Results(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     endpoints: HashSet<u64>,
-    /// Results, and their endpoints: one completion may give two.
-    left_over: VecDeque<(u64, usize)>,
+    /// The second result of a completion that gave two, the one of its request; and its endpoint.
+    left_over: Option<(u64, usize)>,
 }
 
 impl Results {
@@ -72,7 +72,7 @@ impl Results {
     pub(super) fn remove(&self, endpoint: u64) {
         let mut state = lock(&self.0);
         state.endpoints.remove(&endpoint);
-        state.left_over.retain(|(of, _)| *of != endpoint);
+        state.left_over.take_if(|(of, _)| *of == endpoint);
     }
 }
 
@@ -124,15 +124,18 @@ impl INDCompletionQueue_Impl for CompletionQueue_Impl {
         let mut state = lock(&self.results.0);
         let State { endpoints, left_over } = &mut *state;
         let mut given = 0;
-        while let Some(place) = places.get_mut(given)
-            && let Some((_, result)) = left_over.pop_front()
+        if let Some(place) = places.first_mut()
+            && let Some((_, result)) = left_over.take()
         {
             place.write(pointer(result));
             given += 1;
         }
         loop {
             let room = places.len() - given;
-            let taken = self.core.poll(room, |completion| {
+            // One completion may give two results. If but one finds room it is that of a window, whose memory may not be there later:
+            // nobody knows when the program releases the window.
+            let most = room.div_ceil(2);
+            let taken = self.core.poll(most, |completion| {
                 let endpoint = completion.QueuePairContext;
                 if !endpoints.contains(&endpoint) {
                     return;
@@ -142,11 +145,11 @@ impl INDCompletionQueue_Impl for CompletionQueue_Impl {
                         place.write(pointer(result));
                         given += 1;
                     }
-                    None => left_over.push_back((endpoint, result)),
+                    None => *left_over = Some((endpoint, result)),
                 });
             });
             // Less than asked for says that there are no more.
-            if taken < room || room == 0 {
+            if taken < most || room == 0 {
                 return given;
             }
         }

@@ -291,6 +291,7 @@ table! {
         descriptor: "base, length and token, in network byte order, when Bind returns",
         refused_access: "out of range, no right, invalidated, made up: ACCESS_VIOLATION at the requester, receives cancelled",
         bind_flags: "flags of 0; bound anew",
+        left_over: "results that found no room yet are not of a window that was released",
         released: "a window that is released while it is bound gives no access, and leaves its memory",
         bind_refused: "beyond the memory, no objects, no connection",
         invalidate_unbound: "invalidating a window that is not bound fails",

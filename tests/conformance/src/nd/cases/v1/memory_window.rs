@@ -203,6 +203,29 @@ pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+/// One completion gives two results. What is left over of those that a program has no room for is not of a window that it
+/// releases meanwhile: the memory for that window's result may be gone.
+pub(in crate::nd) fn left_over(nd: &Nd) -> anyhow::Result<()> {
+    let Fixture { mw, region, local: _local, pair } = Fixture::new(nd)?;
+    let (a, b, other) = (&pair.a, &pair.b, Mw::new(&pair.b.adapter, GONE + 1)?);
+    for (mw, offset, context) in [(&mw, 0, 7), (&other, 64, 8)] {
+        let window = b.endpoint.bind(1, &region, mw, offset, 64, BOTH)?;
+        expect(b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
+        b.endpoint.receive(context, &[])?;
+        let notify = b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+        a.endpoint.send_and_invalidate(6, &[], window, 0)?;
+        notify.finish()?;
+        expect(a.initiated()?, SEND, 6, STATUS_SUCCESS)?;
+    }
+    let found = b.inbound.poll(2)?;
+    ensure!(found.len() == 2, "{found:?}");
+    expect(found[0], REMOTE_INVALIDATION, GONE, STATUS_SUCCESS)?;
+    expect(found[1], RECEIVE, 7, STATUS_SUCCESS)?;
+    drop(other);
+    expect(b.received()?, RECEIVE, 8, STATUS_SUCCESS)?;
+    pair.quiet()
+}
+
 pub(in crate::nd) fn invalidate_unbound(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     fixture.invalidate(STATUS_INVALID_DEVICE_REQUEST)
