@@ -1,7 +1,7 @@
 //! Memory regions and windows.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use super::{
     adapter::Adapter,
-    device,
+    device, lock,
     object::{Object, Pending},
     overlapped::Overlapped,
 };
@@ -37,8 +37,7 @@ const FLAGS: u32 = ND_MR_FLAG_ALLOW_LOCAL_WRITE
 pub(crate) struct Region {
     pending: Pending,
     adapter: Arc<Adapter>,
-    /// Its tokens, when they have been asked for: the remote one in the upper half. 0: they were not.
-    tokens: AtomicU64,
+    tokens: Tokens,
 }
 
 impl Region {
@@ -46,7 +45,7 @@ impl Region {
         let pending = Pending::new(adapter, file, IOCTL_ND_MR_CANCEL_IO, || {
             Object::create(adapter.file(), IOCTL_ND_MR_CREATE, adapter.pd(), IOCTL_ND_MR_FREE)
         })?;
-        Ok(Self { pending, adapter: adapter.clone(), tokens: AtomicU64::new(0) })
+        Ok(Self { pending, adapter: adapter.clone(), tokens: Tokens::default() })
     }
 
     pub(crate) fn pending(&self) -> &Pending {
@@ -68,7 +67,7 @@ impl Region {
             }
             _ => {}
         }
-        self.tokens.store(0, Ordering::Release);
+        self.tokens.change(true);
         let header = ND_MR_REGISTER_HDR {
             Version: ND_IOCTL_VERSION,
             Flags: flags,
@@ -81,20 +80,13 @@ impl Region {
     }
 
     pub(crate) fn deregister(&self, overlapped: &Overlapped) -> NTSTATUS {
-        let status = self.pending.submit_handle(overlapped, IOCTL_ND_MR_DEREGISTER);
-        if status.is_success() {
-            self.tokens.store(0, Ordering::Release);
-        }
-        status
+        self.tokens.change(false);
+        self.pending.submit_handle(overlapped, IOCTL_ND_MR_DEREGISTER)
     }
 
     /// Its tokens; zero if it is not registered. The driver is asked: no output of the registration could be read earlier.
     pub(crate) fn tokens(&self) -> SOFTNDK_MR_TOKENS {
-        let known = self.tokens.load(Ordering::Acquire);
-        if known != 0 {
-            return SOFTNDK_MR_TOKENS { LocalToken: known as u32, RemoteToken: (known >> 32) as u32 };
-        }
-        self.ask()
+        self.tokens.get(|| self.ask())
     }
 
     /// Whether the driver has it registered now.
@@ -104,9 +96,47 @@ impl Region {
 
     fn ask(&self) -> SOFTNDK_MR_TOKENS {
         let input = device::handle(self.pending.handle());
-        let asked: Result<SOFTNDK_MR_TOKENS, _> = self.adapter.file().ask(IOCTL_SOFTNDK_MR_QUERY, input.as_bytes());
-        let tokens = asked.unwrap_or(SOFTNDK_MR_TOKENS { LocalToken: 0, RemoteToken: 0 });
-        self.tokens.store(u64::from(tokens.RemoteToken) << 32 | u64::from(tokens.LocalToken), Ordering::Release);
+        let asked = self.adapter.file().ask(IOCTL_SOFTNDK_MR_QUERY, input.as_bytes());
+        asked.unwrap_or(SOFTNDK_MR_TOKENS { LocalToken: 0, RemoteToken: 0 })
+    }
+}
+
+/// What is known of a region's tokens, so that the driver is not asked each time.
+#[derive(Debug, Default)]
+struct Tokens {
+    /// The remote one in the upper half. 0: they are not known.
+    known: AtomicU64,
+    changes: Mutex<Changes>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Changes {
+    /// Registrations and deregistrations so far.
+    count: u64,
+    /// The last was a registration. Of a deregistration only its end says whether they are still good.
+    registers: bool,
+}
+
+impl Tokens {
+    /// A registration or deregistration is about to be sent.
+    fn change(&self, registers: bool) {
+        let mut changes = lock(&self.changes);
+        *changes = Changes { count: changes.count + 1, registers };
+        self.known.store(0, Ordering::Release);
+    }
+
+    /// Has `ask` ask the driver if they are not known. What it says is kept unless that may have changed meanwhile, or is about to.
+    fn get(&self, ask: impl FnOnce() -> SOFTNDK_MR_TOKENS) -> SOFTNDK_MR_TOKENS {
+        let known = self.known.load(Ordering::Acquire);
+        if known != 0 {
+            return SOFTNDK_MR_TOKENS { LocalToken: known as u32, RemoteToken: (known >> 32) as u32 };
+        }
+        let before = *lock(&self.changes);
+        let tokens = ask();
+        let changes = lock(&self.changes);
+        if changes.registers && *changes == before {
+            self.known.store(u64::from(tokens.RemoteToken) << 32 | u64::from(tokens.LocalToken), Ordering::Release);
+        }
         tokens
     }
 }

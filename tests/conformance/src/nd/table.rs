@@ -98,6 +98,7 @@ table! {
         register_refused: "nothing, no bytes, memory that is not there, twice",
         deregister_refused: "what is not registered; DEVICE_BUSY under a window",
         tokens: "tokens of a deregistered region give no access",
+        tokens_meanwhile: "tokens that are asked for in the middle of registrations are those of the last",
         rights: "what each flag allows the peer and receives",
         other_flags: "a sink of reads; an unknown flag is refused",
     }

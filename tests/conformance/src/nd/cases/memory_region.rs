@@ -1,5 +1,10 @@
 //! IND2MemoryRegion.
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
 use anyhow::ensure;
 use ndk_abi::{
     nd_ioctl::{
@@ -14,7 +19,7 @@ use ndk_abi::{
 
 use crate::{
     nd::{
-        client::{Mr, Mw, end_of},
+        client::{Mr, Mw, Shared, end_of},
         pair::{BIND, INVALIDATE, Pair, READ, RECEIVE, WRITE, expect, is},
         run::Nd,
     },
@@ -78,6 +83,32 @@ pub(in crate::nd) fn tokens(nd: &Nd) -> anyhow::Result<()> {
     region.deregister()?;
     pair.a.qp.write(2, &[local.sge(0..64)], old, 0)?;
     expect(pair.a.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
+    Ok(())
+}
+
+/// Tokens are asked for all the time, by another thread, while the region is registered and deregistered.
+pub(in crate::nd) fn tokens_meanwhile(nd: &Nd) -> anyhow::Result<()> {
+    const ROUNDS: usize = 300;
+    let (adapter, _) = nd.adapter()?;
+    let mr = Mr::new(&adapter, 4096)?;
+    let (shared, is_over) = (Shared::new(&mr), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                shared.get().local_token();
+            }
+        });
+        let all = (0..ROUNDS).try_fold(0, |last, round| {
+            mr.register(0)?;
+            let token = mr.local_token();
+            ensure!(token != 0 && token != last, "registration {round} has token {token:#x}, the one before {last:#x}");
+            mr.deregister()?;
+            ensure!(mr.local_token() == 0, "deregistration {round} leaves a token");
+            Ok(token)
+        });
+        is_over.store(true, Relaxed);
+        all
+    })?;
     Ok(())
 }
 
