@@ -66,9 +66,8 @@ impl Regions {
 
     /// The local token of a region; 0, which is none, if there is no such region.
     pub(super) fn local_token(&self, handle: u64) -> u32 {
-        let table = self.read();
-        let region = table.slot(handle).and_then(|slot| table.slots[slot].region.as_ref());
-        region.map_or(0, |region| region.tokens().LocalToken)
+        // Without the lock, as the driver may have to be asked.
+        self.find(handle).map_or(0, |region| region.tokens().LocalToken)
     }
 
     /// Sends a registration or deregistration of a region. Its handle is gone when the request is over and it is not registered.
