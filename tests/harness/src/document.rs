@@ -93,6 +93,7 @@ fn the_tables_of_return_values_are_true() {
         let row = row.unwrap_or_else(|| panic!("the document has no row {start}"));
         match one.shown {
             Shown::ByCases => assert!(row.contains("::") && row.contains('`'), "{row}"),
+            Shown::OverRings(why) => assert!(row.contains("over rings `") && row.contains(why), "{row} has not: {why}"),
             Shown::Never(why) => assert!(row.contains(why), "{row} has not: {why}"),
         }
     }

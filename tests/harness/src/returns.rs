@@ -15,7 +15,7 @@ pub(crate) struct Row {
     value: &'static str,
     code: String,
     method: &'static str,
-    /// The case that saw it first on each path; or why none can.
+    /// The case that saw it first on each path, and why none can on another.
     shown: String,
     /// It should have been seen and was not.
     missing: bool,
@@ -29,21 +29,27 @@ pub(crate) fn rows(documented: &[Documented], paths: &[&'static str], seen: &See
         .filter(|one| is_whole || was_called(one.method))
         .map(|one| {
             let by = |path| seen.get(&(path, one.method, one.value.to_u32())).copied();
-            let found: Vec<_> = paths.iter().map(|path| by(path)).collect();
-            let cases = || {
-                let mut cases: Vec<_> = found.iter().flatten().copied().collect();
-                cases.dedup();
-                cases.join(", ")
+            let (is_due, why): (fn(&str) -> bool, _) = match one.shown {
+                Shown::ByCases => (|_| true, None),
+                Shown::OverRings(why) => (|path| path == "rings", Some(why)),
+                Shown::Never(why) => (|_| false, Some(why)),
             };
-            let (shown, missing) = match one.shown {
-                Shown::ByCases if found.iter().all(Option::is_some) => (cases(), false),
-                Shown::ByCases if is_whole => ("NOT SEEN".to_owned(), true),
-                Shown::ByCases => ("not seen in this run".to_owned(), false),
+            let mut cases: Vec<_> = paths.iter().filter_map(|path| by(path)).collect();
+            cases.dedup();
+            let cases = cases.join(", ");
+            let (shown, missing) = if paths.iter().any(|path| !is_due(path) && by(path).is_some()) {
                 // A reason why something cannot be must not be wrong.
-                Shown::Never(_) if found.iter().any(Option::is_some) => {
-                    (format!("SEEN, unexpectedly: {}", cases()), true)
-                }
-                Shown::Never(why) => (format!("- {why}"), false),
+                (format!("SEEN, unexpectedly: {cases}"), true)
+            } else if paths.iter().any(|path| is_due(path) && by(path).is_none()) {
+                let shown = if is_whole { "NOT SEEN" } else { "not seen in this run" };
+                (shown.to_owned(), is_whole)
+            } else {
+                let shown = match why {
+                    None => cases,
+                    Some(why) if cases.is_empty() => format!("- {why}"),
+                    Some(why) => format!("{cases}; {why}"),
+                };
+                (shown, false)
             };
             Row { value: one.name, code: format!("{:#010x}", one.value.to_u32()), method: one.method, shown, missing }
         })
@@ -71,8 +77,13 @@ mod tests {
     const DOCUMENTED: &[Documented] = Version::V2.documented();
 
     fn everything() -> Seen {
-        let by_cases = DOCUMENTED.iter().filter(|one| matches!(one.shown, Shown::ByCases));
-        by_cases.flat_map(|one| PATHS.map(|path| ((path, one.method, one.value.to_u32()), "some::case"))).collect()
+        let all = DOCUMENTED.iter().flat_map(|one| PATHS.map(|path| (path, one)));
+        let due = all.filter(|(path, one)| match one.shown {
+            Shown::ByCases => true,
+            Shown::OverRings(_) => *path == "rings",
+            Shown::Never(_) => false,
+        });
+        due.map(|(path, one)| ((path, one.method, one.value.to_u32()), "some::case")).collect()
     }
 
     #[test]
@@ -93,5 +104,20 @@ mod tests {
         let mut seen = everything();
         seen.insert(("rings", "IND2CompletionQueue::Resize", 0xc000_00bb), "some::case");
         assert_eq!(missing(&rows(DOCUMENTED, &PATHS, &seen, true)), 1);
+    }
+
+    #[test]
+    fn a_value_of_rings_is_due_there_only() {
+        let (mut seen, method, value) = (everything(), "IND2CompletionQueue::Resize", 0xc000_009a);
+        let row = |seen: &Seen| {
+            let rows = rows(DOCUMENTED, &PATHS, seen, true);
+            rows.into_iter().find(|row| row.method == method && row.value == "ND_INSUFFICIENT_RESOURCES").unwrap()
+        };
+        assert!(row(&seen).shown.starts_with("some::case; by control codes"));
+        seen.insert(("plain", method, value), "some::case");
+        assert!(row(&seen).missing);
+        seen.remove(&("plain", method, value));
+        seen.remove(&("rings", method, value));
+        assert!(row(&seen).missing);
     }
 }

@@ -25,15 +25,17 @@ pub struct Documented {
 pub enum Shown {
     /// They do, on each path.
     ByCases,
+    /// They do over rings, and do not by control codes; this is why.
+    OverRings(&'static str),
     /// They do not, and this is why.
     Never(&'static str),
 }
 
-use Shown::{ByCases, Never};
+use Shown::{ByCases, Never, OverRings};
 
 const NO_ALLOCATION: &str = "nothing is allocated";
-const NO_FAULTS: &str =
-    "memory of the kernel runs out; in the simulated kernel each allocation fails once (tests/faults.rs)";
+const NOT_LOCKED: &str = "by control codes only when memory of the kernel runs out, as each allocation of the simulated kernel does \
+     once (driver/ioctl/tests/faults.rs)";
 const REMOVED: &str = "an adapter has to go away while it is in use: `ndharness removed`, by a test of its own";
 const ALWAYS_KNOWN: &str = "the affinity is always known";
 const NO_HARDWARE: &str = "there is no hardware that fails";
@@ -69,7 +71,7 @@ documented! {
     "IND2CompletionQueue::Resize" {
         ND_SUCCESS: ByCases,
         ND_BUFFER_OVERFLOW: ByCases,
-        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_INSUFFICIENT_RESOURCES: OverRings(NOT_LOCKED),
         ND_INVALID_PARAMETER: ByCases,
         ND_DEVICE_REMOVED: Never(REMOVED),
         ND_NOT_SUPPORTED: Never(RESIZABLE),
@@ -80,7 +82,7 @@ documented! {
         ND_INTERNAL_ERROR: Never(NO_HARDWARE),
         ND_BUFFER_OVERFLOW: ByCases,
         ND_CANCELED: ByCases,
-        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_INSUFFICIENT_RESOURCES: ByCases,
         ND_DEVICE_REMOVED: Never(REMOVED),
     }
     "IND2SharedReceiveQueue::GetNotifyAffinity" {
@@ -92,7 +94,7 @@ documented! {
     }
     "IND2SharedReceiveQueue::Modify" {
         ND_SUCCESS: ByCases,
-        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_INSUFFICIENT_RESOURCES: OverRings(NOT_LOCKED),
         ND_INVALID_PARAMETER: ByCases,
         ND_BUFFER_OVERFLOW: ByCases,
         ND_DEVICE_REMOVED: Never(REMOVED),
@@ -102,7 +104,7 @@ documented! {
         ND_PENDING: ByCases,
         ND_UNSUCCESSFUL: Never(NO_HARDWARE),
         ND_CANCELED: ByCases,
-        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_INSUFFICIENT_RESOURCES: ByCases,
         ND_DEVICE_REMOVED: Never(REMOVED),
     }
     "IND2SharedReceiveQueue::Receive" {
@@ -170,7 +172,7 @@ documented! {
     "INDCompletionQueue::Resize" {
         ND_SUCCESS: ByCases,
         ND_BUFFER_OVERFLOW: ByCases,
-        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_INSUFFICIENT_RESOURCES: OverRings(NOT_LOCKED),
         ND_INVALID_PARAMETER: ByCases,
         ND_DEVICE_REMOVED: Never(REMOVED),
         ND_NOT_SUPPORTED: Never(V1_RESIZABLE),
@@ -181,7 +183,7 @@ documented! {
         ND_FAILURE: Never(NO_HARDWARE),
         ND_BUFFER_OVERFLOW: ByCases,
         ND_CANCELED: ByCases,
-        ND_INSUFFICIENT_RESOURCES: Never(NO_FAULTS),
+        ND_INSUFFICIENT_RESOURCES: ByCases,
         ND_DEVICE_REMOVED: Never(REMOVED),
     }
 }

@@ -217,6 +217,10 @@ table! {
         not_again: "a queue pair serves one connection",
         by_queue_pair: "releasing the last reference to the queue pair ends the connection",
     }
+    resources {
+        requests: "one request more than may wait is refused, and ends none",
+        locked_memory: "queues whose memory cannot be locked are not resized",
+    }
     transitions {
         polls: "polls over rings make no call into the driver",
         stream: "a stream of writes over rings makes fewer than one doorbell for 50 posts, and no other call",
@@ -350,6 +354,10 @@ table! {
         implicit: "releasing everything of one side ends the connection",
         notify_cancelled: "a notification can be cancelled and asked for again",
         not_again: "an endpoint serves one connection",
+    }
+    resources {
+        requests: "one request more than may wait is refused, and ends none",
+        locked_memory: "queues whose memory cannot be locked are not resized",
     }
     misuse {
         missing_arguments: "null pointers where something has to be are refused",

@@ -13,6 +13,7 @@ pub(super) mod posts;
 pub(super) mod provider;
 pub(super) mod queue_pair;
 pub(super) mod requests;
+pub(super) mod resources;
 pub(super) mod shared_receive_queue;
 pub(super) mod transitions;
 pub(super) mod v1;

@@ -14,3 +14,4 @@ pub(in crate::nd) mod notify;
 pub(in crate::nd) mod overlapped;
 pub(in crate::nd) mod pair;
 pub(in crate::nd) mod provider;
+pub(in crate::nd) mod resources;
