@@ -82,6 +82,7 @@ table! {
         event: "a request is pending, then its event is set and it has its result",
         waits: "GetOverlappedResult waits",
         port: "a packet for each request, none without; all objects of a file share its port",
+        completion_modes: "how the file is made: no packet of what is over when the method returns",
         event_only: "no packet for an event with its low bit set",
         refused_silently: "no packet for a request that was refused",
         cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",

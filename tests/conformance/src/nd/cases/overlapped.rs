@@ -8,8 +8,8 @@ use ndk_abi::{
 use std::{sync::mpsc, thread, time::Duration};
 
 use crate::nd::{
-    client::{Mr, Port, Shared, Signal},
-    pair::{Pair, is},
+    client::{self, Mr, Port, QpSize, ReadLimits, Shared, Signal},
+    pair::{End, Pair, is},
     run::Nd,
 };
 
@@ -85,6 +85,35 @@ pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
     is(request.status()?, STATUS_SUCCESS, "the registration")?;
     let packet = port.next(nd.patience()).context("no packet of the registration")?;
     ensure!(packet == request.address(), "the packet is not that of the registration");
+    Ok(())
+}
+
+/// A method that returns ND_SUCCESS sends no packet, one that returns ND_PENDING sends one. Only of CompleteConnect do programs expect
+/// both; under Wine it pends, as every request of the file does.
+pub(in crate::nd) fn completion_modes(nd: &Nd) -> anyhow::Result<()> {
+    const FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: u32 = 1;
+    const FILE_SKIP_SET_EVENT_ON_HANDLE: u32 = 2;
+    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let modes = client::completion_modes(a.adapter.file())?;
+    let expected = FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE;
+    ensure!(modes == expected, "the completion modes of the file are {modes:#x}");
+
+    let port = Port::of(a.adapter.file());
+    let (listener, address) = b.listener()?;
+    let requested = listener.connection_request(&b.connector)?;
+    a.connector.bind(a.address)?;
+    let mut connect = a.connector.connect(&a.qp, address, ReadLimits::default(), &[])?;
+    requested.finish_unless_failed(&mut connect)?;
+    let accept = b.connector.accept(&b.qp, ReadLimits::default(), &[])?;
+    is(connect.status()?, STATUS_SUCCESS, "Connect")?;
+    let mut complete = a.connector.begin_complete_connect()?;
+    accept.finish()?;
+    for request in [Some(&mut connect), complete.as_mut()].into_iter().flatten() {
+        is(request.status()?, STATUS_SUCCESS, "Connect or CompleteConnect")?;
+        let packet = port.next(nd.patience()).context("a packet is missing")?;
+        ensure!(packet == request.address(), "the packet is of another request");
+    }
+    ensure!(port.next(NOTHING).is_none(), "more packets than requests that pended");
     Ok(())
 }
 

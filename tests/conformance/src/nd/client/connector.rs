@@ -5,7 +5,7 @@ use std::{net::SocketAddr, ptr, time::Duration};
 
 use anyhow::Context as _;
 use nd_com::v2::IND2Connector;
-use ndk_abi::status::NTSTATUS;
+use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
 use windows_core::Interface as _;
 use zerocopy::IntoBytes as _;
 
@@ -65,11 +65,14 @@ impl Connector {
 
     /// CompleteConnect, which may be over at once.
     pub(crate) fn complete_connect(&self) -> Result<()> {
-        let begun = begin!(Signal::Event, self.patience, IND2Connector::CompleteConnect, self.com);
-        match begun {
-            Ok(request) => request.finish(),
-            Err(Error::Refused { status: NTSTATUS(0), .. }) => Ok(()),
-            Err(error) => Err(error),
+        self.begin_complete_connect()?.map_or(Ok(()), Request::finish)
+    }
+
+    /// None: it was over at once, as only this method may be.
+    pub(crate) fn begin_complete_connect(&self) -> Result<Option<Request>> {
+        match begin!(Signal::Event, self.patience, IND2Connector::CompleteConnect, self.com) {
+            Err(Error::Refused { status: STATUS_SUCCESS, .. }) => Ok(None),
+            begun => begun.map(Some),
         }
     }
 

@@ -30,7 +30,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
 pub(crate) use provider::Provider;
 pub(crate) use queue_pair::Qp;
 pub(crate) use queues::{Completion, Cq, KINDS, Srq};
-pub(crate) use request::{Handle, Port, Request, Signal, end_of};
+pub(crate) use request::{Handle, Port, Request, Signal, completion_modes, end_of};
 
 use windows_core::Interface;
 

@@ -6,11 +6,14 @@ use std::{mem, ptr, rc::Rc, time::Duration};
 use nd_com::{v1::INDOverlapped, v2::IND2Overlapped};
 use ndk_abi::status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS};
 use windows_core::HRESULT;
-use windows_sys::Win32::{
-    Foundation::{CloseHandle, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0},
-    System::{
-        IO::{CreateIoCompletionPort, GetQueuedCompletionStatus, OVERLAPPED},
-        Threading::{CreateEventW, ResetEvent, WaitForSingleObject},
+use windows_sys::{
+    Wdk::Storage::FileSystem::{FileIoCompletionNotificationInformation, NtQueryInformationFile},
+    Win32::{
+        Foundation::{CloseHandle, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0},
+        System::{
+            IO::{CreateIoCompletionPort, GetQueuedCompletionStatus, IO_STATUS_BLOCK, OVERLAPPED},
+            Threading::{CreateEventW, ResetEvent, WaitForSingleObject},
+        },
     },
 };
 
@@ -77,6 +80,16 @@ impl Port {
         unsafe { GetQueuedCompletionStatus(self.0.0, &raw mut bytes, &raw mut key, &raw mut overlapped, milliseconds) };
         (!overlapped.is_null()).then_some(overlapped.addr())
     }
+}
+
+/// What a file does when a request of it is over as soon as it is issued: FILE_SKIP_*.
+pub(crate) fn completion_modes(file: HANDLE) -> Result<u32> {
+    let (mut modes, mut block) = (0_u32, IO_STATUS_BLOCK::default());
+    let length = size_of_val(&modes) as u32;
+    let class = FileIoCompletionNotificationInformation;
+    // SAFETY: both outlive the call; the information is that number.
+    let status = unsafe { NtQueryInformationFile(file, &raw mut block, (&raw mut modes).cast(), length, class) };
+    accepted("NtQueryInformationFile", NTSTATUS(status)).map(|()| modes)
 }
 
 /// What packets of our files are marked with.
