@@ -47,6 +47,7 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
         tally.check("a planted IRQL violation is caught", caught);
     }
     tally.check("the test consumer is refused where it is off", without_test_consumer());
+    tally.check("a 32-bit program is refused", refuses_32bit());
     let addresses = step("changing the addresses of TCP/IP", addresses_of_tcpip);
     tally.check("without addresses of its own the driver has those of TCP/IP", addresses);
     let disabled = step("disabling RDMA in mid-traffic", disabled_in_traffic);
@@ -130,6 +131,27 @@ fn without_test_consumer() -> Result<()> {
     let outcome = run::harness(&session, &["run", "smb-direct", "--json"], RUN_LIMIT)?;
     let report = session.unload()?;
     ensure!(outcome["passed"] == 0 && outcome["failed"] == 0 && outcome["skipped"] != 0, "{}", outcome["cases"]);
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
+
+/// What the stand-ins take for a 32-bit program is served nothing, by itself or through softnd.dll. Any other is. Wine tells nobody how
+/// an open ended (STATUS_NOT_SUPPORTED): the first request of the file finds that the driver does not have it.
+fn refuses_32bit() -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.load()?;
+    for front_end in ["ioctl", "nd2"] {
+        for (program, is_refused) in [("ndharness32.exe", true), ("ndharness.exe", false)] {
+            let mut command = session.program(program);
+            let output =
+                command.args(["run", "--front-end", front_end, "--path", "plain", "adapter::addresses"]).output()?;
+            let said = String::from_utf8_lossy(&output.stdout);
+            let served = output.status.success() && said.contains("1 passed");
+            let refused = !output.status.success() && said.contains("STATUS_INVALID_HANDLE");
+            ensure!(if is_refused { refused } else { served }, "{program}, {front_end}: {}\n{said}", output.status);
+        }
+    }
+    let report = session.unload()?;
     ensure!(report.is_clean(), "left behind: {report}");
     Ok(())
 }

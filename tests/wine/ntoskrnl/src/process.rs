@@ -2,7 +2,12 @@
 
 use std::{cell::RefCell, collections::BTreeSet, ffi::c_void, sync::Mutex};
 
-use windows_sys::Win32::System::Threading::GetCurrentProcessId;
+use windows_sys::Win32::{
+    Foundation::CloseHandle,
+    System::Threading::{
+        GetCurrentProcessId, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION, QueryFullProcessImageNameW,
+    },
+};
 
 use crate::{
     base,
@@ -100,6 +105,32 @@ unsafe extern "system" fn IoGetRequestorProcessId(irp: *mut c_void) -> u32 {
     }
     // SAFETY: a process object that the IRP keeps alive.
     unsafe { PsGetProcessId(process) as u32 }
+}
+
+/// ntddk/nf-ntddk-iois32bitprocess: at most DISPATCH_LEVEL. Without an IRP it is about the current process. Wine's 64-bit build runs
+/// no 32-bit programs: one counts as such if the name of its file ends in `32.exe`.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn IoIs32bitProcess(irp: *mut c_void) -> u8 {
+    irql::at_most(DISPATCH_LEVEL, "IoIs32bitProcess");
+    // SAFETY: the caller gives an IRP, or null.
+    let id = if irp.is_null() { current_id() } else { unsafe { IoGetRequestorProcessId(irp) } };
+    image_name(id).is_some_and(|name| name.to_ascii_lowercase().ends_with("32.exe")).into()
+}
+
+/// The path of the program that a process runs.
+fn image_name(id: u32) -> Option<String> {
+    // SAFETY: no pointers involved.
+    let process = unsafe { OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, 0, id) };
+    if process.is_null() {
+        return None;
+    }
+    let mut name = [0; 1024];
+    let mut length = name.len() as u32;
+    // SAFETY: an open process; as many characters as it is told, and both outlive the call.
+    let found = unsafe { QueryFullProcessImageNameW(process, 0, name.as_mut_ptr(), &mut length) } != 0;
+    // SAFETY: opened above, closed once.
+    unsafe { CloseHandle(process) };
+    found.then(|| String::from_utf16_lossy(&name[..length as usize]))
 }
 
 /// Routines that want to know of processes, by address.
