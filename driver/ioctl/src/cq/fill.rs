@@ -1,0 +1,138 @@
+//! How completions get into the ring of their CQ, and who is told.
+
+use ndk_abi::describe::ZeroInit;
+use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED};
+use ndk_abi::ndkpi::{NDK_RESULT_EX, NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate};
+use ndk_abi::softndk_ring::SOFTNDK_COMPLETION;
+use ndk_abi::status::{STATUS_INTERNAL_ERROR, STATUS_SUCCESS};
+
+use super::{BURST, Cq};
+use crate::Host;
+use crate::cq_ring::{CqRing, Room};
+use crate::handles::{Chain, Reporter};
+use crate::pended::{Event, Pended};
+use crate::qp::Qp;
+use crate::srq::Srq;
+
+/// Bursts that one run of the deferred call puts into a ring.
+const BURSTS: u32 = 8;
+
+/// Whom some completions concern; each in the place of its first.
+type Reporters<H> = [Option<Reporter<H>>; BURST];
+
+/// What filling a ring came to.
+enum Filled {
+    /// There may be more.
+    Some,
+    /// There is nothing more, or no room.
+    All,
+    /// Its user's index cannot be.
+    Wild,
+}
+
+impl<H: Host> Cq<H> {
+    /// Moves completions into the ring: as many as it has room for, and not too many at once. True: there may be more.
+    pub(super) fn fill(&self, ring: &CqRing<H>) -> bool {
+        for _ in 0..BURSTS {
+            // Let go without the lock: a reference may be the last of a queue pair that is freed meanwhile.
+            let mut reporters = [const { None }; BURST];
+            let turn = self.turn.lock();
+            let filled = self.fill_once(ring, &mut reporters);
+            ring.release();
+            drop(turn);
+            match filled {
+                Filled::Some => {}
+                Filled::All => return false,
+                Filled::Wild => {
+                    ring.end(STATUS_INTERNAL_ERROR);
+                    self.ndk.keep().end(STATUS_INTERNAL_ERROR);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The same once, in turn: who takes completions puts them in, so that they stay in order. `reporters` keeps whom they
+    /// concern.
+    fn fill_once(&self, ring: &CqRing<H>, reporters: &mut Reporters<H>) -> Filled {
+        let room = match ring.reserve(BURST as u32) {
+            Room::For(room) => room as usize,
+            Room::None => {
+                // What is in the CQ stays there, and may become too much.
+                self.ndk.arm(ND_CQ_NOTIFY_ERRORS);
+                return Filled::All;
+            }
+            Room::Wild => return Filled::Wild,
+        };
+        let handles = &self.ndk.keep().space.handles;
+        let closed_before = self.closed.lock().as_ref().map(Chain::last);
+        let mut results = [NDK_RESULT_EX::ZERO; BURST];
+        let count = self.ndk.results(results.get_mut(..room).unwrap_or_default());
+        if count == 0 {
+            if let Some(last) = closed_before {
+                handles.forget_freed(&mut self.closed.lock(), last);
+            }
+            // All that came before is taken: from now on a notification says that there is more.
+            self.ndk.arm(ND_CQ_NOTIFY_ANY);
+            return Filled::All;
+        }
+        let mut last = None;
+        for (result, place) in results.iter().take(count).zip(reporters) {
+            let handle = result.QPContext.addr() as u64;
+            if last.is_none_or(|(of, _)| of != handle) {
+                *place = handles.reporter(handle);
+                last = Some((handle, &*place));
+            }
+            let receive = is_receive(result);
+            match last {
+                Some((_, Some(Reporter::Qp(qp)))) => {
+                    let counted = qp.reports(receive, result.Status);
+                    ring.push_reserved(completion(qp, handle, result), is_solicited(result));
+                    Qp::reported(qp, receive, counted);
+                }
+                Some((_, Some(Reporter::Srq(srq)))) if receive => Srq::reported_for_nobody(srq),
+                _ => {}
+            }
+        }
+        Filled::Some
+    }
+
+    /// Completes the requests that wait for what is in the ring.
+    pub(super) fn tell(&self, ring: &CqRing<H>) {
+        let events = self.ndk.keep();
+        let pended = &events.space.pended;
+        let any = pended.any(events.waits(Event::Completion));
+        let kind = if any { ND_CQ_NOTIFY_ANY } else { ND_CQ_NOTIFY_SOLICITED };
+        if (any || pended.any(events.waits(Event::Solicited))) && ring.tell(kind) {
+            // One event completes all; a request for any completion makes the others that too.
+            let owner = events.handle;
+            let wanted = |pended: &Pended<H>| {
+                pended.owner == owner && matches!(pended.event, Event::Completion | Event::Solicited)
+            };
+            pended.take_all(wanted, Pended::succeed);
+        }
+    }
+}
+
+fn is_receive(result: &NDK_RESULT_EX) -> bool {
+    result.Type == NdkOperationTypeReceive || result.Type == NdkOperationTypeReceiveAndInvalidate
+}
+
+/// Whether it satisfies a request for a solicited notification; the provider says so.
+fn is_solicited(result: &NDK_RESULT_EX) -> bool {
+    result.ProviderErrorCode != 0 || result.Status != STATUS_SUCCESS
+}
+
+/// A completion for the ring.
+fn completion<H: Host>(qp: &Qp<H>, handle: u64, result: &NDK_RESULT_EX) -> SOFTNDK_COMPLETION {
+    SOFTNDK_COMPLETION {
+        Status: result.Status,
+        BytesTransferred: result.BytesTransferred,
+        QueuePairContext: qp.rings.as_ref().map_or(handle, |rings| rings.context),
+        RequestContext: result.RequestContext.addr() as u64,
+        Type: result.Type.0.cast_unsigned(),
+        // A token.
+        Output: result.TypeSpecificCompletionOutput as u32,
+    }
+}

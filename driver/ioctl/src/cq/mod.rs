@@ -1,0 +1,214 @@
+//! Completion queues: what is of one, and its notifications.
+
+mod fill;
+mod requests;
+
+pub(crate) use requests::{create, free, moderate, modify, notify, poll};
+
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use ndk_abi::nd_ioctl::ND_CQ_NOTIFY_ERRORS;
+use ndk_abi::ndkpi::{NDK_CQ, NdkOperationTypeSend};
+use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE};
+use ndk_abi::softndk_ring::SOFTNDK_COMPLETION;
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
+use ndk_abi::wdm::GROUP_AFFINITY;
+use platform::{Deferred, Dispatch, RunDeferred, SpinLock, Weak};
+
+use crate::cq_ring::CqRing;
+use crate::file::Space;
+use crate::handles::Chain;
+use crate::pended::{Event, Pended};
+use crate::qp::Qp;
+use crate::{BackRef, Host, Ref};
+use ndk_consumer::{Adapter, Notified, Owned};
+
+/// Results that are fetched with the lock held once.
+const BURST: usize = 16;
+/// Handles that one run of the deferred call looks through for queue pairs.
+const HANDLES: u32 = 64;
+
+pub(crate) struct Cq<H: Host> {
+    /// Before the rest, so that its memory is unlocked while there still is an open adapter, which a cleanup waits for.
+    ring: Option<CqRing<H>>,
+    /// What it was made with.
+    pub(crate) affinity: Option<GROUP_AFFINITY>,
+    /// Fills the ring.
+    deferred: Deferred<H::Platform>,
+    /// When it has ended: the first handle that may be that of a queue pair which was not told yet.
+    untold: AtomicU32,
+    pub(crate) ndk: Owned<NDK_CQ, CqEvents<H>, H::Platform>,
+    /// Freed queue pairs that report nothing more than what is in it, oldest first.
+    closed: SpinLock<Option<Chain>, H::Platform>,
+    /// NdkArmCq and NdkGetCqResultsEx must not overlap on one CQ (NDKPI completion handling requirements).
+    turn: SpinLock<(), H::Platform>,
+}
+
+/// What the notifications of a CQ need.
+pub(crate) struct CqEvents<H: Host> {
+    space: Ref<Space<H>, H>,
+    adapter: Ref<Adapter<H::Platform>, H>,
+    handle: u64,
+    /// Set when the CQ has been made; for arming it from a notification.
+    cq: BackRef<Cq<H>, H>,
+    /// A notification found nobody waiting (an arm can't be taken back), and the CQ was not polled empty since. The provider
+    /// need not notify again for what was there then, so the next request is completed at once.
+    unclaimed: AtomicBool,
+    /// Why there will be no notification any more; STATUS_SUCCESS: there will.
+    ended: AtomicI32,
+}
+
+impl<H: Host> Cq<H> {
+    pub(crate) fn adapter(&self) -> &Ref<Adapter<H::Platform>, H> {
+        &self.ndk.keep().adapter
+    }
+
+    pub(crate) fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// There will be no completions any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ndk.keep().ended.load(Ordering::SeqCst) != STATUS_SUCCESS.0
+    }
+
+    /// Has the rings of its queue pairs looked at, which may await completions. A part of them in each run; true: there are more.
+    fn tell_queue_pairs(this: &Ref<Self, H>) -> bool {
+        let first = this.untold.load(Ordering::Relaxed);
+        let end = first.saturating_add(HANDLES);
+        for index in first..end {
+            match this.ndk.keep().space.handles.at::<Qp<H>>(index) {
+                Some(Some(qp)) if qp.uses(this) => Qp::look(&qp),
+                Some(_) => {}
+                None => {
+                    this.untold.store(index, Ordering::Relaxed);
+                    return false;
+                }
+            }
+        }
+        this.untold.store(end, Ordering::Relaxed);
+        true
+    }
+
+    /// A doorbell: there is room in the ring.
+    pub(crate) fn wake(this: &Ref<Self, H>) {
+        if let Some(ring) = &this.ring {
+            ring.wake();
+            Deferred::schedule(this);
+        }
+    }
+
+    /// Reports a request that never was posted; false: not now. Callable with the lock of its ring held.
+    pub(crate) fn give_up(this: &Ref<Self, H>, qp_context: u64, head: &SOFTNDK_POST, status: NTSTATUS) -> bool {
+        let kind = match head.Operation {
+            SOFTNDK_POST_SEND_AND_INVALIDATE => NdkOperationTypeSend.0.cast_unsigned(),
+            operation => operation,
+        };
+        let completion = SOFTNDK_COMPLETION {
+            Status: status,
+            BytesTransferred: 0,
+            QueuePairContext: qp_context,
+            RequestContext: head.RequestContext,
+            Type: kind,
+            Output: 0,
+        };
+        // Of one that has ended nobody takes anything.
+        let given_up = this.has_ended() || this.ring.as_ref().is_none_or(|ring| ring.push(completion, true));
+        Deferred::schedule(this);
+        given_up
+    }
+
+    /// The NDK queue pair of a handle is closed.
+    pub(crate) fn queue_pair_closed(this: &Ref<Self, H>, handle: u64) {
+        let mut closed = this.closed.lock();
+        let was_freed = this.ndk.keep().space.handles.append_freed(&mut closed, handle);
+        drop(closed);
+        if was_freed {
+            // To find it empty.
+            Deferred::schedule(this);
+        }
+    }
+
+    fn arm(&self, kind: u32) {
+        let turn = self.turn.lock();
+        self.ndk.arm(kind);
+        drop(turn);
+    }
+
+    /// Its handle is gone: nobody may wait any more.
+    pub(crate) fn close(&self, space: &Space<H>) {
+        let events = self.ndk.keep();
+        events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
+        space.cancel_all(|pended| pended.owner == events.handle);
+    }
+}
+
+impl<H: Host> Drop for Cq<H> {
+    fn drop(&mut self) {
+        let mut closed = self.closed.lock();
+        if let Some(last) = closed.as_ref().map(Chain::last) {
+            self.ndk.keep().space.handles.forget_freed(&mut closed, last);
+        }
+    }
+}
+
+impl<H: Host> RunDeferred<H::Platform> for Cq<H> {
+    fn deferred(&self) -> &Deferred<H::Platform> {
+        &self.deferred
+    }
+
+    fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
+        let Some(ring) = &this.ring else { return };
+        let more = this.fill(ring);
+        this.tell(ring);
+        let untold = this.has_ended() && Self::tell_queue_pairs(this);
+        if more || untold {
+            Deferred::schedule(this);
+        }
+    }
+}
+
+impl<H: Host> CqEvents<H> {
+    /// There will be no notification any more.
+    fn end(&self, status: NTSTATUS) {
+        self.ended.store(status.0, Ordering::SeqCst);
+        self.space.pended.take_all(|pended| pended.owner == self.handle, |pended| pended.complete(status));
+    }
+
+    fn waits(&self, event: Event) -> impl Fn(&Pended<H>) -> bool {
+        let owner = self.handle;
+        move |pended| pended.owner == owner && pended.event == event
+    }
+}
+
+impl<H: Host> Notified for CqEvents<H> {
+    fn notified(&self, status: NTSTATUS) {
+        let cq = self.cq.lock().as_ref().and_then(Weak::upgrade);
+        let ring = cq.as_ref().and_then(|cq| cq.ring.as_ref());
+        if status != STATUS_SUCCESS {
+            ring.iter().for_each(|ring| ring.end(status));
+            self.end(status);
+        }
+        if let (Some(cq), Some(_)) = (&cq, ring) {
+            Deferred::schedule(cq);
+            return;
+        }
+        if status != STATUS_SUCCESS {
+            return;
+        }
+        // Set first and taken back later: a request that comes in between must not wait for what was notified already.
+        self.unclaimed.store(true, Ordering::SeqCst);
+        let mut claimed = false;
+        self.space.pended.take_all(self.waits(Event::Completion), |pended| {
+            claimed = true;
+            pended.succeed();
+        });
+        if claimed {
+            self.unclaimed.store(false, Ordering::SeqCst);
+        }
+        // This notification used up the arm of those who wait for errors only (merge table of NdkArmCq).
+        if let Some(cq) = cq.filter(|_| self.space.pended.any(self.waits(Event::CqError))) {
+            cq.arm(ND_CQ_NOTIFY_ERRORS);
+        }
+    }
+}

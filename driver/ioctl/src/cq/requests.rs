@@ -1,0 +1,215 @@
+//! The requests of completion queues: create, resize, poll, and notification by pended requests.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use ndk_abi::describe::ZeroInit;
+use ndk_abi::nd_ioctl::{
+    ND_CQ_MODIFY, ND_CQ_NOTIFY, ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_CREATE_CQ, ND_HANDLE,
+};
+use ndk_abi::ndkpi::NDK_RESULT_EX;
+use ndk_abi::softndk_ioctl::{SOFTNDK_CQ_MODERATE, SOFTNDK_POLL, SOFTNDK_RESULT};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER,
+    STATUS_INVALID_PARAMETER_MIX, STATUS_PENDING, STATUS_SUCCESS,
+};
+use platform::{Arc, Deferred, Passive, SpinLock};
+use zerocopy::IntoBytes;
+
+use super::{BURST, Cq, CqEvents};
+use crate::affinity::preference;
+use crate::cq_ring::CqRing;
+use crate::decode::{Reply, input};
+use crate::file::{Space, finish};
+use crate::pd::shared;
+use crate::pended::{Event, Sent};
+use crate::ring::{descriptor, mappings, room_for_descriptor};
+use crate::{Host, Ref, Request};
+use ndk_consumer::{Adapter, Owned};
+
+/// Times that a ring is filled to get to the end of what waits for it.
+const MAX_FILLS: u32 = 1024;
+
+pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_CREATE_CQ = input(request)?;
+    let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
+    room_for_descriptor(request, input.CeMappingCount)?;
+    let adapter: Arc<Adapter<_>, _> = space.handles.get(input.AdapterHandle)?;
+    if input.QueueDepth == 0 {
+        return Err(STATUS_INVALID_PARAMETER.into());
+    }
+    let slot = space.handles.reserve()?;
+    let events = shared(CqEvents {
+        space: space.clone(),
+        adapter: adapter.clone(),
+        handle: slot.handle(),
+        cq: SpinLock::<_, H::Platform>::new(None),
+        unclaimed: AtomicBool::new(false),
+        ended: AtomicI32::new(0),
+    })?;
+    let affinity = preference(input.Affinity);
+    let ndk = Owned::create_cq(&adapter, input.QueueDepth, affinity, events, passive)?;
+    let ring = match &memory {
+        None => None,
+        Some([memory]) => Some(CqRing::open(space, request, memory, input.QueueDepth, passive)?),
+    };
+    let cq = shared(Cq {
+        ring,
+        affinity,
+        deferred: Deferred::default(),
+        untold: AtomicU32::new(0),
+        ndk,
+        closed: SpinLock::<_, H::Platform>::new(None),
+        turn: SpinLock::<_, H::Platform>::new(()),
+    })?;
+    Deferred::initialize(&cq);
+    *cq.ndk.keep().cq.lock() = Some(Arc::downgrade(&cq));
+    if cq.has_ring() {
+        cq.arm(ND_CQ_NOTIFY_ANY);
+    }
+    descriptor(request, slot.fill(cq)?, input.CeMappingCount)
+}
+
+pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    space.handles.remove::<Cq<H>>(input.Handle)?.close(space);
+    Ok(0)
+}
+
+pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_CQ_MODIFY = input(request)?;
+    let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
+    room_for_descriptor(request, input.CeMappingCount)?;
+    let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+    if input.QueueDepth == 0 {
+        return Err(STATUS_INVALID_PARAMETER.into());
+    }
+    match (&memory, &cq.ring) {
+        (None, _) => cq.ndk.resize(input.QueueDepth, passive)?,
+        (Some([memory]), Some(ring)) => {
+            let other = CqRing::open(space, request, memory, input.QueueDepth, passive)?;
+            // What still is in the CQ counts too. Not for ever: its queue pairs go on.
+            for _ in 0..MAX_FILLS {
+                if !cq.fill(ring) {
+                    break;
+                }
+            }
+            if ring.unread() > input.QueueDepth {
+                return Err(STATUS_BUFFER_OVERFLOW.into());
+            }
+            cq.ndk.resize(input.QueueDepth, passive)?;
+            let turn = cq.turn.lock();
+            let old = ring.replace(other);
+            drop(turn);
+            // Unlocked without the lock.
+            drop(old);
+            Deferred::schedule(&cq);
+        }
+        (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
+    }
+    descriptor(request, input.CqHandle, input.CeMappingCount)
+}
+
+/// Sets the moderation of notifications.
+pub(crate) fn moderate<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: SOFTNDK_CQ_MODERATE = input(request)?;
+    let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+    if cq.has_ring() {
+        // Its notifications are what fills the ring.
+        return Err(STATUS_INVALID_DEVICE_REQUEST.into());
+    }
+    // Calls on one CQ must not overlap.
+    let turn = cq.turn.lock();
+    let result = cq.ndk.moderate(input.Interval, input.Count);
+    drop(turn);
+    result?;
+    Ok(0)
+}
+
+/// Pends until the CQ is notified.
+pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
+    let prepare = || {
+        let input: ND_CQ_NOTIFY = input(&sent.request)?;
+        if input.Type > ND_CQ_NOTIFY_SOLICITED {
+            return Err(STATUS_INVALID_PARAMETER);
+        }
+        let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+        Ok((input.Type, cq))
+    };
+    let (kind, cq) = match prepare() {
+        Ok(prepared) => prepared,
+        Err(status) => return finish(sent.request, Err(status.into())),
+    };
+    let events = cq.ndk.keep();
+    let event = match kind {
+        ND_CQ_NOTIFY_ERRORS => Event::CqError,
+        ND_CQ_NOTIFY_SOLICITED if cq.has_ring() => Event::Solicited,
+        _ => Event::Completion,
+    };
+    let id = match space.pended.insert(sent, events.handle, event, None) {
+        Ok(id) => id,
+        Err(status) => return status,
+    };
+    let ended = NTSTATUS(events.ended.load(Ordering::SeqCst));
+    if ended != STATUS_SUCCESS {
+        if let Some(pended) = space.pended.take(id) {
+            pended.complete(ended);
+        }
+    } else if let Some(ring) = &cq.ring {
+        // It may be in the ring already.
+        cq.tell(ring);
+    } else if event == Event::Completion && events.unclaimed.swap(false, Ordering::SeqCst) {
+        match space.pended.take(id) {
+            Some(pended) => pended.succeed(),
+            // It was cancelled, so it claims nothing.
+            None => events.unclaimed.store(true, Ordering::SeqCst),
+        }
+    } else {
+        cq.arm(kind);
+    }
+    STATUS_PENDING
+}
+
+/// Fetches completions.
+pub(crate) fn poll<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+    let input: SOFTNDK_POLL = input(request)?;
+    let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+    if cq.has_ring() {
+        return Err(STATUS_INVALID_DEVICE_REQUEST.into());
+    }
+    let events = cq.ndk.keep();
+    // Before the first look: a notification that comes during this call must stay unclaimed.
+    let unclaimed = events.unclaimed.load(Ordering::SeqCst) && events.unclaimed.swap(false, Ordering::SeqCst);
+    let mut results = [NDK_RESULT_EX::ZERO; BURST];
+    let mut written = 0usize;
+    let mut empty = false;
+    let mut places = request.output().chunks_exact_mut(size_of::<SOFTNDK_RESULT>()).take(input.MaxResults as usize);
+    while !empty && places.len() > 0 {
+        let room = places.len().min(BURST);
+        let Some(results) = results.get_mut(..room) else { break };
+        let turn = cq.turn.lock();
+        let count = cq.ndk.results(results);
+        drop(turn);
+        empty = count < room;
+        for (result, place) in results.iter().take(count).zip(places.by_ref()) {
+            place.copy_from_slice(reported(result).as_bytes());
+            written = written.saturating_add(size_of::<SOFTNDK_RESULT>());
+        }
+    }
+    if unclaimed && !empty {
+        events.unclaimed.store(true, Ordering::SeqCst);
+    }
+    Ok(written)
+}
+
+/// A completion as the user sees it: the contexts are numbers of ours and of the user.
+fn reported(result: &NDK_RESULT_EX) -> SOFTNDK_RESULT {
+    SOFTNDK_RESULT {
+        Status: result.Status,
+        BytesTransferred: result.BytesTransferred,
+        QpHandle: result.QPContext.addr() as u64,
+        RequestContext: result.RequestContext.addr() as u64,
+        Type: result.Type.0.cast_unsigned(),
+        ProviderErrorCode: if result.Status == STATUS_SUCCESS { 0 } else { result.ProviderErrorCode },
+        Output: result.TypeSpecificCompletionOutput as u64,
+    }
+}
