@@ -1,5 +1,7 @@
 //! IND2CompletionQueue apart from Notify, and ND2_RESULT.
 
+use std::{thread, time::Instant};
+
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
     nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_OP_FLAG_ALLOW_READ, ND_OP_FLAG_ALLOW_WRITE},
@@ -122,7 +124,12 @@ pub(in crate::nd) fn overrun(nd: &Nd) -> anyhow::Result<()> {
         is(status, STATUS_BUFFER_OVERFLOW, "a later Notify")?;
     }
     while !small.poll(64).is_empty() {}
-    ensure!(qp.receive(1, &[]).is_err(), "the queue pair of a dead completion queue takes requests");
+    // A ring takes requests until the driver has looked at one.
+    let deadline = Instant::now() + nd.patience();
+    while qp.receive(1, &[]).is_ok() {
+        ensure!(Instant::now() < deadline, "the queue pair of a dead completion queue takes requests");
+        thread::yield_now();
+    }
     let connector = adapter.connector()?;
     connector.bind(address)?;
     let connect = connector.connect(&qp, address, Default::default(), &[]).and_then(|mut request| request.status());
