@@ -225,8 +225,3 @@ fn completion(result: &SOFTNDK_RESULT, context: u64) -> SOFTNDK_COMPLETION {
         Output: result.Output as u32,
     }
 }
-
-/// The affinity that a program asks for.
-pub(crate) fn affinity(group: u16, mask: usize) -> GROUP_AFFINITY {
-    GROUP_AFFINITY { Mask: mask as u64, Group: group, Reserved: [0; 3] }
-}

@@ -2,6 +2,7 @@
 //! return as they are.
 
 pub(crate) mod adapter;
+pub(crate) mod affinity;
 pub(crate) mod completion_queue;
 pub(crate) mod connector;
 pub(crate) mod device;

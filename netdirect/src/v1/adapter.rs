@@ -37,13 +37,7 @@ use super::{
 };
 use crate::{
     arguments::{array, give, hresult, with},
-    core::{
-        adapter,
-        completion_queue::{self, affinity},
-        connector,
-        device::Handle,
-        listener, memory,
-    },
+    core::{adapter, affinity::affinity, completion_queue, connector, device::Handle, listener, memory},
     hold::Hold,
 };
 

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     arguments::{at_most, give, give_addresses, ours},
     core::{
-        adapter, completion_queue, connector, listener, memory,
+        adapter, affinity, completion_queue, connector, listener, memory,
         queue_pair::{self, CompletionQueues, InitiatorLimits, Receives},
         shared_receive_queue,
     },
@@ -130,7 +130,7 @@ impl IND2Adapter_Impl for Adapter_Impl {
             if depth == 0 || depth > self.core.info().MaxCompletionQueueDepth {
                 return Err(ND_INVALID_PARAMETER_3);
             }
-            let affinity = completion_queue::affinity(group, affinity);
+            let affinity = affinity::affinity(group, affinity);
             let core = completion_queue::CompletionQueue::create(&self.core, file, depth, affinity);
             Ok(CompletionQueue::new(core.map_err(from_nt)?).into())
         };
@@ -173,7 +173,7 @@ impl IND2Adapter_Impl for Adapter_Impl {
                 return Err(ND_INVALID_PARAMETER_3);
             }
             at_most([(sges, info.MaxReceiveSge, ND_INVALID_PARAMETER_4)])?;
-            let affinity = completion_queue::affinity(group, affinity);
+            let affinity = affinity::affinity(group, affinity);
             let core =
                 shared_receive_queue::SharedReceiveQueue::create(&self.core, file, (depth, sges), threshold, affinity);
             Ok(SharedReceiveQueue::new(core.map_err(from_nt)?).into())

@@ -77,6 +77,7 @@ table! {
         files: "overlapped files of another adapter, and what is none, are refused",
         parents_first: "objects outlive what they were made from",
         affinity_is_advice: "groups and processors that there are not are no error",
+        affinity_of_thread: "where none is asked for, that of the calling thread",
     }
     overlapped {
         event: "a request is pending, then its event is set and it has its result",

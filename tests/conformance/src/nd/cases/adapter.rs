@@ -21,7 +21,7 @@ use windows_core::{IUnknown, Interface as _};
 
 use crate::{
     nd::{
-        client::{QpSize, SrqSize, cast},
+        client::{OnFirstProcessor, QpSize, SrqSize, cast},
         pair::{Pair, is},
         run::Nd,
     },
@@ -199,5 +199,15 @@ pub(in crate::nd) fn affinity_is_advice(nd: &Nd) -> anyhow::Result<()> {
         let size = SrqSize { depth: 8, sges: 1, threshold: 0 };
         adapter.srq_on(size, group, mask).with_context(|| format!("group {group}, mask {mask:#x}"))?;
     }
+    Ok(())
+}
+
+/// Who asks for no affinity gets that of the calling thread.
+pub(in crate::nd) fn affinity_of_thread(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let _on_first = OnFirstProcessor::new()?;
+    ensure!(adapter.cq(16)?.affinity()? == (0, 1), "a completion queue that a thread of processor 0 made");
+    let srq = adapter.srq(SrqSize { depth: 8, sges: 1, threshold: 0 })?;
+    ensure!(srq.affinity()? == (0, 1), "a shared receive queue that a thread of processor 0 made");
     Ok(())
 }

@@ -13,6 +13,7 @@ mod provider;
 mod queue_pair;
 mod queues;
 mod request;
+mod thread;
 pub(crate) mod v1;
 
 use std::{
@@ -31,6 +32,7 @@ pub(crate) use provider::Provider;
 pub(crate) use queue_pair::Qp;
 pub(crate) use queues::{Completion, Cq, KINDS, Srq};
 pub(crate) use request::{Handle, Port, Request, Signal, completion_modes, end_of};
+pub(crate) use thread::OnFirstProcessor;
 
 use windows_core::Interface;
 
