@@ -1,0 +1,260 @@
+//! The startup frames: one Request and one Reply, before any FPDU (RFC 5044 section 7.1; RFC 6581).
+
+use bitfield_struct::bitfield;
+use bitflags::bitflags;
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of private data in a frame, at most; in an enhanced one with the four of [`Enhanced`].
+pub const MAX_PRIVATE_DATA: usize = 512;
+/// Bytes of a frame, at most.
+pub const MAX_FRAME: usize = HEADER + MAX_PRIVATE_DATA;
+/// Bytes of a frame without private data.
+pub const HEADER: usize = size_of::<Header>();
+/// Read requests that [`Enhanced`] can name, at most.
+pub const MAX_READS: u16 = 0x3ffe;
+/// In place of a number of read requests: it is not negotiated (RFC 6581).
+pub const READS_NOT_NEGOTIATED: u16 = 0x3fff;
+
+const ENHANCED: usize = size_of::<EnhancedWords>();
+
+/// Which of the two frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// From the initiator.
+    Request,
+    /// From the responder.
+    Reply,
+}
+
+impl Kind {
+    const fn key(self) -> &'static [u8; 16] {
+        match self {
+            Self::Request => b"MPA ID Req Frame",
+            Self::Reply => b"MPA ID Rep Frame",
+        }
+    }
+}
+
+/// Version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// RFC 5044.
+    One,
+    /// RFC 6581, with what it adds if that is there.
+    Two(Option<Enhanced>),
+}
+
+/// A Request or a Reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Startup<'a> {
+    /// Which.
+    pub kind: Kind,
+    /// The sender wants markers in what it receives.
+    pub markers: bool,
+    /// The sender wants CRCs. They are used in both directions if either side does.
+    pub crc: bool,
+    /// The connection is refused. Only in a Reply.
+    pub reject: bool,
+    /// Version, and what belongs to it.
+    pub revision: Revision,
+    /// The consumer's data; at most [`Startup::private_data_limit`] bytes.
+    pub private_data: &'a [u8],
+}
+
+/// What RFC 6581 adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enhanced {
+    /// In a Request: the initiator will send a ready-to-receive frame. In a Reply: it shall.
+    pub peer_to_peer: bool,
+    /// In a Request: the kinds that the initiator can send. In a Reply: those it may choose from.
+    pub ready_to_receive: ReadyToReceive,
+    /// IRD: read requests of its peer that the sender serves at a time; at most [`MAX_READS`], or [`READS_NOT_NEGOTIATED`].
+    pub inbound_reads: u16,
+    /// ORD: read requests that the sender makes at a time; at most [`MAX_READS`], or [`READS_NOT_NEGOTIATED`].
+    pub outbound_reads: u16,
+}
+
+bitflags! {
+    /// The kinds of a ready-to-receive frame: the first of the initiator, which says that the responder may send too.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct ReadyToReceive: u8 {
+        /// A send without data.
+        const SEND = 1;
+        /// A write without data.
+        const WRITE = 2;
+        /// A read without data.
+        const READ = 4;
+    }
+}
+
+/// Why bytes are no startup frame. No answer but closing the connection is due: the peer may not know what an FPDU is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// It does not start as such a frame does.
+    Key,
+    /// Another version: this one.
+    Revision(u8),
+    /// A Request cannot refuse.
+    RejectInRequest,
+    /// More private data than [`MAX_PRIVATE_DATA`].
+    TooLong,
+    /// It says that it is enhanced, and has no room for that.
+    EnhancedMissing,
+}
+
+/// What the start of a stream of bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// A frame, and its bytes.
+    Frame(Startup<'a>, usize),
+    /// The start of one.
+    Incomplete,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Header {
+    key: [u8; 16],
+    flags: u8,
+    revision: u8,
+    length: U16,
+}
+
+bitflags! {
+    #[derive(Clone, Copy)]
+    struct Flags: u8 {
+        const MARKERS = 0x80;
+        const CRC = 0x40;
+        const REJECT = 0x20;
+        const ENHANCED = 0x10;
+    }
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct EnhancedWords {
+    inbound: U16,
+    outbound: U16,
+}
+
+/// The word of the IRD.
+#[bitfield(u16)]
+struct Inbound {
+    #[bits(14)]
+    reads: u16,
+    send: bool,
+    peer_to_peer: bool,
+}
+
+/// The word of the ORD.
+#[bitfield(u16)]
+struct Outbound {
+    #[bits(14)]
+    reads: u16,
+    read: bool,
+    write: bool,
+}
+
+impl<'a> Startup<'a> {
+    /// Looks at the start of a stream. What can be no frame is refused before all of it is there.
+    pub fn parse(kind: Kind, bytes: &'a [u8]) -> Result<Parsed<'a>, Invalid> {
+        let there = bytes.len().min(kind.key().len());
+        if bytes.get(..there) != kind.key().get(..there) {
+            return Err(Invalid::Key);
+        }
+        let Ok((header, rest)) = Header::ref_from_prefix(bytes) else { return Ok(Parsed::Incomplete) };
+        let flags = Flags::from_bits_truncate(header.flags);
+        let reject = flags.contains(Flags::REJECT);
+        if reject && kind == Kind::Request {
+            return Err(Invalid::RejectInRequest);
+        }
+        let length = usize::from(header.length.get());
+        if length > MAX_PRIVATE_DATA {
+            return Err(Invalid::TooLong);
+        }
+        let enhanced = match header.revision {
+            1 => false,
+            2 => flags.contains(Flags::ENHANCED),
+            other => return Err(Invalid::Revision(other)),
+        };
+        if enhanced && length < ENHANCED {
+            return Err(Invalid::EnhancedMissing);
+        }
+        let Some(data) = rest.get(..length) else { return Ok(Parsed::Incomplete) };
+        let (revision, private_data) = match (header.revision, EnhancedWords::read_from_prefix(data)) {
+            (1, _) => (Revision::One, data),
+            (_, Ok((words, rest))) if enhanced => (Revision::Two(Some(words.into())), rest),
+            _ => (Revision::Two(None), data),
+        };
+        let (markers, crc) = (flags.contains(Flags::MARKERS), flags.contains(Flags::CRC));
+        Ok(Parsed::Frame(Self { kind, markers, crc, reject, revision, private_data }, HEADER.saturating_add(length)))
+    }
+
+    /// Bytes that [`Startup::private_data`] may have.
+    pub fn private_data_limit(&self) -> usize {
+        MAX_PRIVATE_DATA.saturating_sub(self.enhanced_bytes())
+    }
+
+    /// Writes the frame, and gives its bytes; `None`: too much private data, or no room.
+    pub fn emit(&self, bytes: &mut [u8]) -> Option<usize> {
+        let mut flags = Flags::empty();
+        flags.set(Flags::MARKERS, self.markers);
+        flags.set(Flags::CRC, self.crc);
+        flags.set(Flags::REJECT, self.reject);
+        let revision = match self.revision {
+            Revision::One => 1,
+            Revision::Two(enhanced) => {
+                flags.set(Flags::ENHANCED, enhanced.is_some());
+                2
+            }
+        };
+        let private = Some(self.private_data).filter(|data| data.len() <= self.private_data_limit())?;
+        let length = U16::new(u16::try_from(private.len().checked_add(self.enhanced_bytes())?).ok()?);
+        let header = Header { key: *self.kind.key(), flags: flags.bits(), revision, length };
+        let rest = header.write_to_prefix(bytes).ok().and(bytes.get_mut(HEADER..))?;
+        let rest = match self.revision {
+            Revision::Two(Some(enhanced)) => {
+                EnhancedWords::from(enhanced).write_to_prefix(rest).ok().and(rest.get_mut(ENHANCED..))?
+            }
+            _ => rest,
+        };
+        rest.get_mut(..private.len())?.copy_from_slice(private);
+        HEADER.checked_add(usize::from(length.get()))
+    }
+
+    const fn enhanced_bytes(&self) -> usize {
+        if matches!(self.revision, Revision::Two(Some(_))) { ENHANCED } else { 0 }
+    }
+}
+
+impl From<EnhancedWords> for Enhanced {
+    fn from(words: EnhancedWords) -> Self {
+        let (inbound, outbound) = (Inbound::from_bits(words.inbound.get()), Outbound::from_bits(words.outbound.get()));
+        let mut ready_to_receive = ReadyToReceive::empty();
+        ready_to_receive.set(ReadyToReceive::SEND, inbound.send());
+        ready_to_receive.set(ReadyToReceive::WRITE, outbound.write());
+        ready_to_receive.set(ReadyToReceive::READ, outbound.read());
+        Self {
+            peer_to_peer: inbound.peer_to_peer(),
+            ready_to_receive,
+            inbound_reads: inbound.reads(),
+            outbound_reads: outbound.reads(),
+        }
+    }
+}
+
+impl From<Enhanced> for EnhancedWords {
+    fn from(enhanced: Enhanced) -> Self {
+        let rtr = enhanced.ready_to_receive;
+        let inbound = Inbound::new()
+            .with_reads(enhanced.inbound_reads.min(READS_NOT_NEGOTIATED))
+            .with_send(rtr.contains(ReadyToReceive::SEND))
+            .with_peer_to_peer(enhanced.peer_to_peer);
+        let outbound = Outbound::new()
+            .with_reads(enhanced.outbound_reads.min(READS_NOT_NEGOTIATED))
+            .with_read(rtr.contains(ReadyToReceive::READ))
+            .with_write(rtr.contains(ReadyToReceive::WRITE));
+        Self { inbound: U16::new(inbound.into_bits()), outbound: U16::new(outbound.into_bits()) }
+    }
+}

@@ -1,0 +1,227 @@
+//! Terminate: the last message of a stream, and why (RFC 5040 section 4.8; codes: RFC 6580, RFC 6581).
+
+use core::fmt::{self, Display, Formatter};
+
+use bitflags::bitflags;
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::segment::{READ_REQUEST, TAGGED, UNTAGGED};
+
+/// Bytes of the message behind its header, at most.
+pub const MAX_BODY: usize = HEAD + LENGTH + UNTAGGED + READ_REQUEST;
+
+const HEAD: usize = size_of::<Head>();
+const LENGTH: usize = size_of::<U16>();
+
+/// Why a stream ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cause {
+    /// 0: RDMAP, 1: DDP, 2: MPA and what is below.
+    pub layer: u8,
+    /// EType: kind of error in the layer, at most 15.
+    pub kind: u8,
+    /// Error Code.
+    pub code: u8,
+}
+
+macro_rules! causes {
+    ($($(#[$doc:meta])* $name:ident = $layer:literal, $kind:literal, $code:literal;)*) => {
+        impl Cause {
+            $($(#[$doc])* pub const $name: Self = Self { layer: $layer, kind: $kind, code: $code };)*
+            /// All that have a name, and it.
+            pub const ALL: &[(Self, &str)] = &[$((Self::$name, stringify!($name)),)*];
+        }
+    };
+}
+
+causes! {
+    /// RDMAP: something failed here, and it was not the peer.
+    LOCAL = 0, 0, 0x00;
+    /// RDMAP, remote protection: no such tag.
+    STAG = 0, 1, 0x00;
+    /// RDMAP, remote protection: outside of what the tag names.
+    BOUNDS = 0, 1, 0x01;
+    /// RDMAP, remote protection: the tag does not allow it.
+    ACCESS = 0, 1, 0x02;
+    /// RDMAP, remote protection: the tag is not for this stream.
+    NOT_OF_STREAM = 0, 1, 0x03;
+    /// RDMAP, remote protection: offset and size exceed 64 bits.
+    WRAP = 0, 1, 0x04;
+    /// RDMAP, remote protection: the tag cannot be invalidated.
+    PROTECTED_FROM_INVALIDATION = 0, 1, 0x09;
+    /// RDMAP, remote protection: something else.
+    PROTECTION = 0, 1, 0xff;
+    /// RDMAP, remote operation: another version.
+    RDMAP_VERSION = 0, 2, 0x05;
+    /// RDMAP, remote operation: no such message, or not now.
+    OPCODE = 0, 2, 0x06;
+    /// RDMAP, remote operation: something failed that concerns this stream.
+    STREAM = 0, 2, 0x07;
+    /// RDMAP, remote operation: something failed that concerns all.
+    GLOBAL = 0, 2, 0x08;
+    /// RDMAP, remote operation: the tag cannot be invalidated.
+    NOT_INVALIDATED = 0, 2, 0x09;
+    /// RDMAP, remote operation: something else.
+    OPERATION = 0, 2, 0xff;
+    /// DDP: something failed here, and it was not the peer.
+    DDP_LOCAL = 1, 0, 0x00;
+    /// DDP, tagged buffer: no such tag.
+    TAGGED_STAG = 1, 1, 0x00;
+    /// DDP, tagged buffer: outside of what the tag names.
+    TAGGED_BOUNDS = 1, 1, 0x01;
+    /// DDP, tagged buffer: the tag is not for this stream.
+    TAGGED_NOT_OF_STREAM = 1, 1, 0x02;
+    /// DDP, tagged buffer: offset and size exceed 64 bits.
+    TAGGED_WRAP = 1, 1, 0x03;
+    /// DDP, tagged buffer: another version.
+    TAGGED_VERSION = 1, 1, 0x04;
+    /// DDP, untagged buffer: no such queue, or not for this message.
+    QUEUE = 1, 2, 0x01;
+    /// DDP, untagged buffer: no buffer for the message.
+    NO_BUFFER = 1, 2, 0x02;
+    /// DDP, untagged buffer: not the number that is due.
+    MESSAGE_NUMBER = 1, 2, 0x03;
+    /// DDP, untagged buffer: not the offset that is due.
+    MESSAGE_OFFSET = 1, 2, 0x04;
+    /// DDP, untagged buffer: the message is longer than its buffer.
+    UNTAGGED_TOO_LONG = 1, 2, 0x05;
+    /// DDP, untagged buffer: another version.
+    UNTAGGED_VERSION = 1, 2, 0x06;
+    /// MPA: the connection of TCP is gone. Never sent.
+    CONNECTION_LOST = 2, 0, 0x01;
+    /// MPA: wrong CRC.
+    CRC = 2, 0, 0x02;
+    /// MPA: a marker, or a length, is not where or what it must be.
+    LENGTH = 2, 0, 0x03;
+    /// MPA: no Request, or no Reply.
+    STARTUP = 2, 0, 0x04;
+    /// MPA: something failed here, and it was not the peer (RFC 6581).
+    MPA_LOCAL = 2, 0, 0x05;
+    /// MPA: the peer wants to make more reads than are served (RFC 6581).
+    INSUFFICIENT_READS = 2, 0, 0x06;
+    /// MPA: no kind of ready-to-receive frame is known to both (RFC 6581).
+    NO_READY_TO_RECEIVE = 2, 0, 0x07;
+}
+
+impl Cause {
+    /// As Linux siw on a little-endian machine sends it, or would have meant it: layer and kind have changed places.
+    pub const fn swapped(self) -> Self {
+        Self { layer: self.kind, kind: self.layer, code: self.code }
+    }
+}
+
+impl Display for Cause {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(cause, _)| cause == self).map_or("unknown", |(_, name)| name);
+        write!(f, "{name} ({}, {}, {:#04x})", self.layer, self.kind, self.code)
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
+    }
+}
+
+/// The body of the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminate<'a> {
+    /// Why.
+    pub cause: Cause,
+    /// The segment that was wrong.
+    pub segment: Option<Wrong<'a>>,
+}
+
+/// Headers of a segment that was wrong, as they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong<'a> {
+    /// Bytes of its ULPDU.
+    pub length: u16,
+    /// Header of DDP: 14 bytes if tagged, else 18.
+    pub ddp: &'a [u8],
+    /// The rest of a read request, 28 bytes; else empty.
+    pub read_request: &'a [u8],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Head {
+    layer_and_kind: u8,
+    code: u8,
+    headers: U16,
+}
+
+bitflags! {
+    /// HdrCt: what follows.
+    #[derive(Clone, Copy)]
+    struct Headers: u16 {
+        const LENGTH = 0x8000;
+        const DDP = 0x4000;
+        const RDMAP = 0x2000;
+    }
+}
+
+impl<'a> Terminate<'a> {
+    /// Says why `ulpdu` is wrong. Its headers go along where the RFC has them, and they can be told.
+    pub fn of(cause: Cause, ulpdu: &'a [u8]) -> Self {
+        let readable =
+            ![Cause::RDMAP_VERSION, Cause::OPCODE, Cause::TAGGED_VERSION, Cause::UNTAGGED_VERSION].contains(&cause);
+        let has_headers = readable && matches!((cause.layer, cause.kind), (0 | 1, 1 | 2));
+        Self { cause, segment: if has_headers { Wrong::of(ulpdu, cause) } else { None } }
+    }
+
+    /// Looks at what was received. `None`: too short to say anything. Headers that it announces and that are not there are
+    /// passed over: a peer may have written their bits in its own order, as siw does.
+    pub fn parse(body: &'a [u8]) -> Option<Self> {
+        let (head, rest) = Head::ref_from_prefix(body).ok()?;
+        let cause = Cause { layer: head.layer_and_kind >> 4, kind: head.layer_and_kind & 0xf, code: head.code };
+        Some(Self { cause, segment: Wrong::parse(Headers::from_bits_truncate(head.headers.get()), rest) })
+    }
+
+    /// Writes the body, and gives its bytes; `None`: no room.
+    pub fn emit(&self, bytes: &mut [u8]) -> Option<usize> {
+        let mut headers = Headers::empty();
+        if let Some(wrong) = self.segment {
+            headers |= Headers::LENGTH | Headers::DDP;
+            headers.set(Headers::RDMAP, !wrong.read_request.is_empty());
+        }
+        let layer_and_kind = self.cause.layer << 4 | self.cause.kind & 0xf;
+        let head = Head { layer_and_kind, code: self.cause.code, headers: headers.bits().into() };
+        head.write_to_prefix(bytes).ok()?;
+        let Some(wrong) = self.segment else { return Some(HEAD) };
+        let mut end = HEAD;
+        for part in [&wrong.length.to_be_bytes(), wrong.ddp, wrong.read_request] {
+            let start = end;
+            end = start.checked_add(part.len())?;
+            bytes.get_mut(start..end)?.copy_from_slice(part);
+        }
+        Some(end)
+    }
+}
+
+impl<'a> Wrong<'a> {
+    fn of(ulpdu: &'a [u8], cause: Cause) -> Option<Self> {
+        let (ddp, rest) = split_ddp(ulpdu)?;
+        // The rest of a read request belongs to what RDMAP found wrong in one.
+        let is_read_request = cause.layer == 0 && cause.kind == 1 && ddp.len() == UNTAGGED && ddp.get(1)? & 0xf == 1;
+        let read_request = if is_read_request { rest.get(..READ_REQUEST).unwrap_or_default() } else { &[] };
+        Some(Self { length: u16::try_from(ulpdu.len()).ok()?, ddp, read_request })
+    }
+
+    fn parse(headers: Headers, bytes: &'a [u8]) -> Option<Self> {
+        if !headers.contains(Headers::LENGTH | Headers::DDP) {
+            return None;
+        }
+        let (length, rest) = U16::read_from_prefix(bytes).ok()?;
+        let (ddp, rest) = split_ddp(rest)?;
+        let read_request = if headers.contains(Headers::RDMAP) { rest.get(..READ_REQUEST)? } else { &[] };
+        Some(Self { length: length.get(), ddp, read_request })
+    }
+}
+
+/// The header of DDP, and what follows.
+fn split_ddp(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let tagged = bytes.first()? & 0x80 != 0;
+    bytes.split_at_checked(if tagged { TAGGED } else { UNTAGGED })
+}

@@ -1,0 +1,155 @@
+//! What Linux siw has sent, read frame by frame.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use iwarp::crc::Crc32c;
+use iwarp::fpdu::{self, Parsed};
+use iwarp::mpa::{self, Kind, Startup};
+use iwarp::segment::Segment;
+use iwarp::terminate::Cause;
+use pcap_file::pcap::PcapReader;
+
+/// The two directions of a connection, from the initiator first.
+type Streams = [Vec<u8>; 2];
+
+/// The bytes of each connection, in the order of their SYNs.
+fn connections(capture: &str) -> Vec<Streams> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures").join(capture);
+    let mut reader = PcapReader::new(File::open(path).expect("the capture")).expect("its header");
+    let mut streams: Vec<Streams> = Vec::new();
+    // Where each direction goes, and the sequence number that is due.
+    let mut places: BTreeMap<(SocketAddr, SocketAddr), (usize, usize, u32)> = BTreeMap::new();
+    while let Some(packet) = reader.next_packet() {
+        let packet = packet.expect("a packet");
+        let packet = SlicedPacket::from_ethernet(&packet.data).expect("an Ethernet frame");
+        let (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Tcp(tcp))) = (packet.net, packet.transport) else {
+            continue;
+        };
+        let from = SocketAddr::from((ip.header().source_addr(), tcp.source_port()));
+        let to = SocketAddr::from((ip.header().destination_addr(), tcp.destination_port()));
+        if tcp.syn() {
+            if !tcp.ack() {
+                streams.push(Streams::default());
+            }
+            let direction = usize::from(tcp.ack());
+            places.insert((from, to), (streams.len() - 1, direction, tcp.sequence_number().wrapping_add(1)));
+            continue;
+        }
+        let Some((stream, direction, due)) = places.get_mut(&(from, to)) else { continue };
+        let skip = due.wrapping_sub(tcp.sequence_number()) as usize;
+        if let Some(new) = tcp.payload().get(skip..) {
+            streams[*stream][*direction].extend_from_slice(new);
+            *due = due.wrapping_add(u32::try_from(new.len()).expect("a segment"));
+        }
+    }
+    streams
+}
+
+/// What a connection was made of.
+#[derive(Debug, Default)]
+struct Seen {
+    crc: bool,
+    segments: Vec<Segment>,
+    wrong: Vec<Cause>,
+}
+
+/// Reads a connection; `None`: it did not come to FPDUs.
+fn read([request, reply]: &Streams) -> Option<Seen> {
+    let Ok(mpa::Parsed::Frame(request_frame, after_request)) = Startup::parse(Kind::Request, request) else {
+        return None;
+    };
+    let Ok(mpa::Parsed::Frame(reply_frame, after_reply)) = Startup::parse(Kind::Reply, reply) else { return None };
+    if reply_frame.reject {
+        return None;
+    }
+    let mut seen = Seen { crc: request_frame.crc || reply_frame.crc, ..Seen::default() };
+    for mut stream in [&request[after_request..], &reply[after_reply..]] {
+        loop {
+            match fpdu::parse(stream, seen.crc.then_some(Crc32c::PORTABLE)) {
+                Ok(Parsed::Whole { ulpdu, size }) => {
+                    match Segment::parse(ulpdu) {
+                        Ok((segment, _)) => seen.segments.push(segment),
+                        Err(cause) => seen.wrong.push(cause),
+                    }
+                    stream = &stream[size..];
+                }
+                Ok(Parsed::Incomplete(_)) => break,
+                Err(cause) => {
+                    seen.wrong.push(cause);
+                    break;
+                }
+            }
+        }
+        assert!(stream.is_empty() || seen.wrong.contains(&Cause::CRC), "{} bytes are left", stream.len());
+    }
+    Some(seen)
+}
+
+/// Counts of writes, read requests, read responses, sends, terminates.
+fn counts(seen: &Seen) -> [usize; 5] {
+    let mut counts = [0; 5];
+    for segment in &seen.segments {
+        let place = match segment {
+            Segment::Write(_) => 0,
+            Segment::ReadRequest(..) => 1,
+            Segment::ReadResponse(_) => 2,
+            Segment::Send(..) => 3,
+            Segment::Terminate(_) => 4,
+        };
+        counts[place] += 1;
+    }
+    counts
+}
+
+/// What each connection of a capture was made of: whether the CRC was on, and [`counts`]. Nothing may be wrong with any.
+fn read_all(capture: &str) -> Vec<Option<(bool, [usize; 5])>> {
+    let seen = connections(capture).iter().map(read).collect::<Vec<_>>();
+    assert!(seen.iter().flatten().all(|seen| seen.wrong.is_empty()), "{seen:?}");
+    seen.iter().map(|seen| seen.as_ref().map(|seen| (seen.crc, counts(seen)))).collect()
+}
+
+/// Of three rounds: rping reads, then writes, and sends before and after each.
+const RPING: [usize; 5] = [3, 3, 3, 12, 0];
+
+#[test]
+fn rping_with_itself() {
+    assert_eq!(read_all("rping-self.pcap"), [Some((false, RPING))]);
+}
+
+#[test]
+fn rping_and_frames_of_another_program() {
+    let one_send = [0, 0, 0, 1, 0];
+    let expected = [
+        Some((true, RPING)),
+        Some((false, RPING)),
+        Some((true, one_send)),
+        Some((false, one_send)),
+        // It wanted markers, and was refused.
+        None,
+        // A read in six segments, and a Terminate.
+        Some((true, [0, 1, 6, 1, 1])),
+        Some((false, one_send)),
+        Some((false, RPING)),
+        Some((false, RPING)),
+    ];
+    assert_eq!(read_all("rping-host.pcap"), expected);
+}
+
+#[test]
+fn head_of_an_smb_direct_session() {
+    assert_eq!(read_all("smbdirect-head.pcap"), [Some((false, [0, 0, 0, 48, 0]))]);
+}
+
+/// The negative control: what reads the captures finds a byte that is not as siw sent it.
+#[test]
+fn a_changed_byte_is_found() {
+    let [request, reply] = &connections("rping-host.pcap")[0];
+    let mut changed = request.clone();
+    *changed.last_mut().expect("bytes") ^= 1;
+    let seen = read(&[changed, reply.clone()]).expect("a connection");
+    assert_eq!(seen.wrong, [Cause::CRC]);
+}
