@@ -7,6 +7,7 @@
 //! | module | frames |
 //! |---|---|
 //! | [`mpa`] | the Request and the Reply that open a connection |
+//! | [`negotiate`] | what these agree on |
 //! | [`fpdu`] | what carries one segment: length, padding, CRC ([`crc`]) |
 //! | [`segment`] | headers of DDP and RDMAP: which message a segment belongs to, and where its data goes |
 //! | [`terminate`] | the message that ends a stream, and every cause that it can give |
@@ -23,5 +24,6 @@
 pub mod crc;
 pub mod fpdu;
 pub mod mpa;
+pub mod negotiate;
 pub mod segment;
 pub mod terminate;

@@ -1,0 +1,143 @@
+//! What two sides agree on, from the Request and the Reply that each of them sees.
+
+use iwarp::mpa::{self, Enhanced, Kind, MAX_READS, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
+use iwarp::negotiate::{Agreed, First, Wish, reject};
+use iwarp::terminate::Cause;
+use proptest::prelude::*;
+
+const WISH: Wish = Wish { crc: false, inbound_reads: 16, outbound_reads: 8 };
+
+/// What the peer sees of a frame.
+fn sent<'a>(startup: &Startup<'_>, bytes: &'a mut [u8]) -> Startup<'a> {
+    let used = startup.emit(bytes).expect("room");
+    match Startup::parse(startup.kind, &bytes[..used]) {
+        Ok(mpa::Parsed::Frame(frame, size)) if size == used => frame,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What both sides do: the initiator first.
+fn both(initiator: Wish, responder: Wish) -> (Agreed, Agreed) {
+    let (mut there, mut back) = ([0; mpa::MAX_FRAME], [0; mpa::MAX_FRAME]);
+    let request = sent(&initiator.request(b"request"), &mut there);
+    let passive = responder.agree(&request).expect("no markers");
+    let reply = sent(&passive.accept(&request, b"reply"), &mut back);
+    assert_eq!((request.private_data, reply.private_data), (&b"request"[..], &b"reply"[..]));
+    (initiator.conclude(&request, &reply).expect("it is what was asked for"), passive)
+}
+
+fn enhanced(request: &Startup<'_>) -> Enhanced {
+    match request.revision {
+        Revision::Two(Some(enhanced)) => enhanced,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with(base: &Startup<'static>, change: impl FnOnce(&mut Enhanced)) -> Startup<'static> {
+    let mut words = enhanced(base);
+    change(&mut words);
+    Startup { revision: Revision::Two(Some(words)), ..*base }
+}
+
+#[test]
+fn the_smaller_limits_win() {
+    let (active, passive) = both(WISH, Wish { crc: false, inbound_reads: 4, outbound_reads: 32 });
+    assert_eq!((active.outbound_reads, passive.inbound_reads), (4, 4));
+    assert_eq!((active.inbound_reads, passive.outbound_reads), (16, 16));
+    assert_eq!((active.first, passive.first), (Some(First::Write), Some(First::Write)));
+}
+
+#[test]
+fn either_side_turns_crcs_on() {
+    for (one, other) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (active, passive) = both(Wish { crc: one, ..WISH }, Wish { crc: other, ..WISH });
+        assert_eq!((active.crc, passive.crc), (one || other, one || other));
+    }
+}
+
+/// As Linux siw asks by default.
+#[test]
+fn an_initiator_need_not_send_first() {
+    let request = with(&WISH.request(b""), |words| {
+        (words.peer_to_peer, words.ready_to_receive) = (false, ReadyToReceive::empty());
+    });
+    let agreed = WISH.agree(&request).expect("no markers");
+    assert_eq!(agreed.first, None);
+    let reply = enhanced(&agreed.accept(&request, b""));
+    assert_eq!((reply.peer_to_peer, reply.ready_to_receive), (false, ReadyToReceive::empty()));
+}
+
+#[test]
+fn one_kind_of_first_frame_is_chosen() {
+    let kinds = [
+        (ReadyToReceive::all(), First::Write, ReadyToReceive::WRITE),
+        (ReadyToReceive::READ | ReadyToReceive::SEND, First::Read, ReadyToReceive::READ),
+        (ReadyToReceive::SEND, First::Send, ReadyToReceive::SEND),
+        (ReadyToReceive::empty(), First::Write, ReadyToReceive::WRITE),
+    ];
+    for (offered, first, chosen) in kinds {
+        let request = with(&WISH.request(b""), |words| words.ready_to_receive = offered);
+        let agreed = WISH.agree(&request).expect("no markers");
+        assert_eq!(agreed.first, Some(first));
+        assert_eq!(enhanced(&agreed.accept(&request, b"")).ready_to_receive, chosen);
+    }
+}
+
+#[test]
+fn replies_that_an_initiator_cannot_take() {
+    let request = WISH.request(b"");
+    let reply = WISH.agree(&request).expect("no markers").accept(&request, b"");
+    let refused = |change: fn(&mut Enhanced)| WISH.conclude(&request, &with(&reply, change)).map(|_| ());
+    assert_eq!(refused(|_| ()), Ok(()));
+    assert_eq!(refused(|words| words.outbound_reads = 17), Err(Cause::INSUFFICIENT_READS));
+    assert_eq!(refused(|words| words.ready_to_receive = ReadyToReceive::SEND), Err(Cause::NO_READY_TO_RECEIVE));
+    assert_eq!(
+        refused(|words| (words.ready_to_receive, words.inbound_reads) = (ReadyToReceive::READ, 0)),
+        Err(Cause::NO_READY_TO_RECEIVE),
+        "a read that may not be made"
+    );
+    assert_eq!(WISH.conclude(&request, &Startup { markers: true, ..reply }), Err(Cause::STARTUP));
+}
+
+#[test]
+fn peers_that_say_nothing_of_reads() {
+    let request = Startup { revision: Revision::One, ..WISH.request(b"") };
+    let agreed = WISH.agree(&request).expect("no markers");
+    assert_eq!((agreed.inbound_reads, agreed.outbound_reads, agreed.first), (16, 8, None));
+    assert_eq!(agreed.accept(&request, b"").revision, Revision::One, "the revision of the request");
+    let open = with(&WISH.request(b""), |words| {
+        (words.inbound_reads, words.outbound_reads) = (READS_NOT_NEGOTIATED, READS_NOT_NEGOTIATED);
+    });
+    let agreed = WISH.agree(&open).expect("no markers");
+    assert_eq!((agreed.inbound_reads, agreed.outbound_reads), (16, 8));
+    // A peer of revision 1 may answer a request of revision 2 so.
+    let (request, reply) = (WISH.request(b""), Startup { revision: Revision::One, ..reject(&WISH.request(b""), b"") });
+    let agreed = WISH.conclude(&request, &reply).expect("a reply");
+    assert_eq!((agreed.inbound_reads, agreed.outbound_reads, agreed.first), (16, 8, None));
+}
+
+#[test]
+fn markers_are_refused() {
+    let request = Startup { markers: true, ..WISH.request(b"") };
+    assert_eq!(WISH.agree(&request), None);
+    let reply = reject(&request, b"no");
+    assert_eq!((reply.kind, reply.reject, reply.markers, reply.private_data), (Kind::Reply, true, false, &b"no"[..]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Neither side ever makes more reads than the other serves.
+    #[test]
+    fn reads_are_always_served(one in any::<(bool, u16, u16)>(), other in any::<(bool, u16, u16)>()) {
+        let wish = |(crc, inbound_reads, outbound_reads): (bool, u16, u16)| Wish {
+            crc,
+            inbound_reads: inbound_reads.min(MAX_READS),
+            outbound_reads: outbound_reads.min(MAX_READS),
+        };
+        let (active, passive) = both(wish(one), wish(other));
+        prop_assert!(active.outbound_reads <= passive.inbound_reads);
+        prop_assert!(passive.outbound_reads <= active.inbound_reads);
+        prop_assert_eq!((active.crc, active.first), (passive.crc, passive.first));
+    }
+}
