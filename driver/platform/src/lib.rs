@@ -1,7 +1,7 @@
 //! What the virtual RDMA device needs of a kernel, as one trait, and the small set of primitives built on it.
 //!
-//! * [`Platform`]: memory, spin locks, deferred procedure calls, timers, events, IRQL. Implemented by the driver (Windows) and by
-//!   the simulated kernel (tests). Everything is chosen at compile time: there is no virtual call on a hot path.
+//! * [`Platform`]: memory, spin locks, deferred procedure calls, timers, events, IRQL, and, as [`Sockets`], TCP. Implemented by the
+//!   driver (Windows) and by the simulated kernel (tests). Everything is chosen at compile time: there is no virtual call on a hot path.
 //! * [`Passive`], [`Dispatch`]: proofs of the execution context, as types.
 //! * [`Arc`], [`Weak`]: fallible shared ownership. The *only* rundown primitive: an object is closed when its last strong
 //!   reference goes, see [`Arc::into_inner`].
@@ -23,6 +23,7 @@ mod event;
 mod lock;
 mod prefetch;
 mod slice;
+mod socket;
 mod timer;
 
 pub use apart::Apart;
@@ -33,6 +34,7 @@ pub use event::Event;
 pub use lock::{SpinLock, SpinLockGuard};
 pub use prefetch::{CACHE_LINE, prefetch};
 pub use slice::Slice;
+pub use socket::{Completion, LARGEST_TRANSFER, NoSockets, SocketError, SocketRoutine, Sockets};
 pub use timer::{RunTimer, Timer};
 
 use core::{alloc::Layout, ffi::c_void, ptr::NonNull};
@@ -81,6 +83,9 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
 
     /// Storage of a one-shot timer and its DPC (`KTIMER`, `KDPC`). All-zero bytes are a valid, uninitialised value.
     type Timer: Send + Sync;
+
+    /// Its TCP; [`NoSockets`] if it has none.
+    type Sockets: Sockets;
 
     /// Non-paged, zeroed memory, or `None`. IRQL <= DISPATCH. `layout.size()` is not 0.
     ///

@@ -16,7 +16,7 @@ use loom::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
-use platform::{DpcRoutine, PASSIVE_LEVEL, Passive, Platform};
+use platform::{DpcRoutine, NoSockets, PASSIVE_LEVEL, Passive, Platform};
 
 use crate::{RawSpinLock, Wakeup};
 
@@ -198,6 +198,7 @@ unsafe impl Platform for Loom {
     type Dpc = Dpc;
     type Event = ();
     type Timer = Timer;
+    type Sockets = NoSockets;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the size is not 0, by contract.

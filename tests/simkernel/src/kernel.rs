@@ -4,14 +4,15 @@
 use std::{alloc::Layout, ffi::c_void, ptr::NonNull};
 
 use ndk_abi::wdm::MDL;
-use platform::{DISPATCH_LEVEL, DpcRoutine, Passive, Platform};
+use platform::{DISPATCH_LEVEL, DpcRoutine, NoSockets, Passive, Platform};
 
 use crate::{
     event::Event,
     fault, irql,
     ledger::{self, Purpose},
     lock::RawSpinLock,
-    mdl, pool,
+    mdl,
+    pool,
     processors::{self, Dpc},
     schedule,
     timers::{self, Timer},
@@ -29,6 +30,7 @@ unsafe impl Platform for SimKernel {
     type Dpc = Dpc;
     type Event = Event;
     type Timer = Timer<Dpc>;
+    type Sockets = NoSockets;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         irql::require("allocating", DISPATCH_LEVEL);

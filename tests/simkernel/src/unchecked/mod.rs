@@ -17,7 +17,7 @@ mod system_thread;
 use std::{alloc::Layout, ffi::c_void, ptr::NonNull};
 
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA};
-use platform::{DISPATCH_LEVEL, Dispatch, DpcRoutine, PASSIVE_LEVEL, Passive, Platform};
+use platform::{DISPATCH_LEVEL, Dispatch, DpcRoutine, NoSockets, PASSIVE_LEVEL, Passive, Platform};
 
 use crate::{
     event::Event,
@@ -39,6 +39,7 @@ unsafe impl Platform for Unchecked {
     type Dpc = Dpc;
     type Event = Event;
     type Timer = Timer<Dpc>;
+    type Sockets = NoSockets;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the size is not 0, by contract.
