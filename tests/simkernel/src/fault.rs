@@ -16,6 +16,8 @@ use crate::{lock_table, session::Session, site::Site, watchdog};
 pub(crate) enum Point {
     Allocation,
     Mapping,
+    /// One on a socket.
+    Request,
 }
 
 impl Point {
@@ -23,12 +25,13 @@ impl Point {
         match self {
             Self::Allocation => "allocation",
             Self::Mapping => "mapping of an MDL",
+            Self::Request => "request on a socket",
         }
     }
 }
 
 /// The number of calls until the planted failure: 1 is the next one, 0 is over.
-static PLANTED: Mutex<[Option<u64>; 2]> = Mutex::new([None; 2]);
+static PLANTED: Mutex<[Option<u64>; 3]> = Mutex::new([None; 3]);
 /// The search for call sites, while [`each_fault`] runs its scenario.
 static SEARCH: Mutex<Option<Search>> = Mutex::new(None);
 

@@ -4,7 +4,7 @@
 use std::{alloc::Layout, ffi::c_void, ptr::NonNull};
 
 use ndk_abi::wdm::MDL;
-use platform::{DISPATCH_LEVEL, DpcRoutine, NoSockets, Passive, Platform};
+use platform::{DISPATCH_LEVEL, DpcRoutine, Passive, Platform};
 
 use crate::{
     event::Event,
@@ -12,6 +12,7 @@ use crate::{
     ledger::{self, Purpose},
     lock::RawSpinLock,
     mdl,
+    network::Network,
     pool,
     processors::{self, Dpc},
     schedule,
@@ -30,7 +31,7 @@ unsafe impl Platform for SimKernel {
     type Dpc = Dpc;
     type Event = Event;
     type Timer = Timer<Dpc>;
-    type Sockets = NoSockets;
+    type Sockets = Network;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         irql::require("allocating", DISPATCH_LEVEL);

@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     held::{self, HeldLock},
-    lock_table, mdl, pool,
+    lock_table, mdl, network, pool,
     processors::{self, OutstandingDpc},
     timers,
     violation::{Breach, Violation},
@@ -71,6 +71,8 @@ pub struct Ledger {
     pub dpc_turns: u64,
     /// Timers that are set.
     pub set_timers: usize,
+    /// Sockets that are not closed.
+    pub open_sockets: usize,
     /// Spin locks that threads hold.
     pub held_locks: Vec<HeldLock>,
     /// Threads that wait.
@@ -92,6 +94,7 @@ impl Ledger {
             dpc_runs,
             dpc_turns: processors::turns(),
             set_timers: timers::count(),
+            open_sockets: network::count(),
             held_locks: held::list(),
             waiting: waiters::list(),
         }
@@ -117,6 +120,7 @@ impl Ledger {
             && self.live_mdls == 0
             && self.dpcs.is_empty()
             && self.set_timers == 0
+            && self.open_sockets == 0
     }
 
     /// # Panics
@@ -144,6 +148,9 @@ impl fmt::Display for Ledger {
         }
         if self.live_mdls != 0 {
             writeln!(f, "live: {} MDLs", self.live_mdls)?;
+        }
+        if self.open_sockets != 0 {
+            writeln!(f, "open: {} sockets", self.open_sockets)?;
         }
         self.dpcs.iter().try_for_each(|dpc| writeln!(f, "{dpc}"))?;
         self.held_locks.iter().try_for_each(|held| writeln!(f, "{held}"))?;

@@ -9,6 +9,7 @@
 //!   `RUST_LIB_BACKTRACE=1` the ledger also says where it was made.
 //! * DPCs run at `DISPATCH_LEVEL` on a few processor threads.
 //! * Timers follow the real time, or a clock that the test holds and moves on: [`Session::hold_clock`].
+//! * [`Network`] has TCP between sockets of the process, cut into segments and delayed as a generator chooses.
 //! * [`each_fault`] has every fallible call fail once per call site; [`Session::fail_allocation`] and
 //!   [`Session::fail_mapping`] plant a single fault.
 //! * [`Pages`] and [`Mdl`] stand for a consumer's memory.
@@ -26,6 +27,7 @@ mod kernel;
 mod ledger;
 mod lock;
 mod mdl;
+mod network;
 mod order;
 mod pages;
 mod pool;
@@ -47,6 +49,7 @@ pub use kernel::SimKernel;
 pub use ledger::{Allocation, Ledger, Purpose, on_violation};
 pub use lock::RawSpinLock;
 pub use mdl::Mdl;
+pub use network::{Network, Request, Socket};
 pub use pages::Pages;
 pub use processors::{Dpc, OutstandingDpc, PROCESSOR_COUNT};
 pub use schedule::{JoinHandle, Scope, Step, Trace, lock_paused, pause, scope, seeds};

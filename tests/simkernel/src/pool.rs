@@ -13,7 +13,7 @@ use std::{
 use crate::{
     irql,
     ledger::{self, Allocation, Purpose},
-    lock_table, order, processors, timers,
+    lock_table, network, order, processors, timers,
     violation::{Breach, Place},
     waiters,
 };
@@ -113,6 +113,7 @@ pub(crate) fn free(memory: NonNull<u8>, layout: Layout) {
     if let Some(timer) = timers::unset_in(&range) {
         ledger::breach(Breach::FreedSetTimer(timer));
     }
+    network::freed(&range).into_iter().for_each(ledger::breach);
     if let Some(object) = waiters::waited_for_in(&range) {
         ledger::breach(Breach::FreedWhileWaiting(object));
     }

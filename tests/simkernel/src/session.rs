@@ -2,7 +2,10 @@
 
 use std::{
     cell::Cell,
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -11,12 +14,15 @@ use crate::{
     fault::{self, Fault, Point},
     irql,
     ledger::{self, Ledger},
-    lock_table, mdl, order, pool, processors,
+    lock_table, mdl, network, order, pool, processors,
     schedule::{self, Processors, Trace},
     timers, watchdog,
 };
 
 static SESSION: Mutex<()> = Mutex::new(());
+
+/// Sessions so far: each that is not seeded cuts the bytes of its network in another way.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static BOOTED: Cell<bool> = const { Cell::new(false) };
@@ -52,6 +58,7 @@ pub fn boot() -> Session {
     irql::reset();
     watchdog::reset();
     mdl::reset();
+    network::reset(SESSIONS.fetch_add(1, Ordering::Relaxed));
     order::reset();
     pool::reset();
     timers::reset();
@@ -72,6 +79,7 @@ pub fn boot_seeded(seed: u64) -> Session {
     let mut session = boot();
     timers::simulate_time();
     schedule::begin(seed);
+    network::reset(seed);
     session.processors = Some(schedule::start_processors());
     session
 }
@@ -107,6 +115,31 @@ impl Session {
     /// Has the `nth` mapping of an MDL from now fail; 1 is the next one. Those that are mapped already do not count.
     pub fn fail_mapping(&self, nth: u64) -> Fault<'_> {
         Fault::plant(Point::Mapping, nth)
+    }
+
+    /// Has the `nth` request on a socket from now fail, but for closes; 1 is the next one.
+    pub fn fail_request(&self, nth: u64) -> Fault<'_> {
+        Fault::plant(Point::Request, nth)
+    }
+
+    /// Resets each connection there is, sooner or later.
+    pub fn break_connections(&self) {
+        network::break_connections();
+    }
+
+    /// From now on nothing that is sent arrives, and no connection is made.
+    pub fn hold_network(&self) {
+        network::hold(true);
+    }
+
+    /// Ends [`Session::hold_network`].
+    pub fn release_network(&self) {
+        network::hold(false);
+    }
+
+    /// Holds a sender back from now on when so many of its bytes, at least 1, were not received.
+    pub fn limit_in_flight(&self, bytes: usize) {
+        network::limit_in_flight(bytes);
     }
 
     /// What happened so far, if the session is seeded.

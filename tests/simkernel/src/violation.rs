@@ -96,6 +96,43 @@ pub enum Breach {
     UnknownMdl(usize),
     /// The pages of an MDL were mapped that has none.
     EmptyMdlMapped(usize),
+    /// A socket was used from within the routine of a request, which may run on the stack of another such call.
+    SocketCallInRoutine {
+        /// What was called.
+        call: &'static str,
+    },
+    /// A socket was used with a spin lock held, which the routine of the request may want.
+    SocketCallUnderLock {
+        /// What was called.
+        call: &'static str,
+        /// The address of the lock.
+        lock: usize,
+    },
+    /// A socket was used that is not in the right state: not connected, finished, closed.
+    SocketState {
+        /// What was called.
+        call: &'static str,
+    },
+    /// Two requests were made on a socket that may not be under way together.
+    RequestsOverlap {
+        /// What the second one was.
+        call: &'static str,
+    },
+    /// A request was used again while it is under way.
+    RequestUnderWay(usize),
+    /// A socket was closed while a call for it had not returned.
+    ClosedDuringCall,
+    /// A request with no bytes, with too many, or with such that are not the driver's.
+    BadTransfer {
+        /// Where they begin.
+        address: usize,
+        /// How many they are.
+        length: usize,
+    },
+    /// Memory was freed with a request in it that is under way, or with its bytes.
+    FreedRequest(usize),
+    /// Memory was freed with a socket in it that is not closed.
+    FreedOpenSocket(usize),
 }
 
 impl fmt::Display for Breach {
@@ -131,6 +168,15 @@ impl fmt::Display for Breach {
             Self::InitializedInUse(object) => write!(f, "{object:#x} initialised while in use"),
             Self::UnknownMdl(mdl) => write!(f, "{mdl:#x} is not a live MDL"),
             Self::EmptyMdlMapped(mdl) => write!(f, "MDL {mdl:#x} describes no bytes, yet was mapped"),
+            Self::SocketCallInRoutine { call } => write!(f, "{call} within the routine of a request"),
+            Self::SocketCallUnderLock { call, lock } => write!(f, "{call} with spin lock {lock:#x} held"),
+            Self::SocketState { call } => write!(f, "{call} on a socket that is not in the state for it"),
+            Self::RequestsOverlap { call } => write!(f, "{call} while the like is under way on the socket"),
+            Self::RequestUnderWay(request) => write!(f, "request {request:#x} used while it is under way"),
+            Self::ClosedDuringCall => write!(f, "a socket closed while a call for it has not returned"),
+            Self::BadTransfer { address, length } => write!(f, "request with {length} bytes at {address:#x}"),
+            Self::FreedRequest(request) => write!(f, "freed with {request:#x} of a request under way in it"),
+            Self::FreedOpenSocket(socket) => write!(f, "freed with the open socket {socket:#x} in it"),
         }
     }
 }

@@ -21,7 +21,7 @@ use std::{
 
 use crate::{ledger::Ledger, lock_table, pool, timers};
 
-use random::Random;
+pub(crate) use random::Random;
 pub use random::seeds;
 pub use threads::{JoinHandle, Scope, scope};
 pub(crate) use threads::{Processors, start_processors};
