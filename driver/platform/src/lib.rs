@@ -7,6 +7,7 @@
 //!   reference goes, see [`Arc::into_inner`].
 //! * [`Deferred`]: a serialised, coalescing deferred call embedded in an object.
 //! * [`Timer`]: a one-shot timer embedded in an object.
+//! * [`Stream`]: a TCP connection, or a listener, embedded in an object.
 //! * [`Apart`]: a value with cache lines of its own.
 //! * [`prefetch`]: a hint to fetch memory that will be used soon.
 //! * [`Slice`]: a fixed-length array from non-paged pool.
@@ -17,6 +18,7 @@
 
 mod apart;
 mod arc;
+mod buffer;
 mod context;
 mod deferred;
 mod event;
@@ -24,6 +26,7 @@ mod lock;
 mod prefetch;
 mod slice;
 mod socket;
+mod stream;
 mod timer;
 
 pub use apart::Apart;
@@ -35,6 +38,7 @@ pub use lock::{SpinLock, SpinLockGuard};
 pub use prefetch::{CACHE_LINE, prefetch};
 pub use slice::Slice;
 pub use socket::{Completion, LARGEST_TRANSFER, NoSockets, SocketError, SocketRoutine, Sockets};
+pub use stream::{Read, RunStream, Stream, Taken};
 pub use timer::{RunTimer, Timer};
 
 use core::{alloc::Layout, ffi::c_void, ptr::NonNull};

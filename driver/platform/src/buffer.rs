@@ -1,0 +1,156 @@
+//! The memory of a stream: bytes that come, bytes that go.
+#![expect(unsafe_code, reason = "a kernel writes into a part of the memory while the rest of it is read")]
+
+use core::{cell::UnsafeCell, slice};
+
+use crate::{LARGEST_TRANSFER, OutOfMemory, Platform, Slice};
+
+/// Bytes of each buffer at first. Three of them are the memory of an idle connection.
+const FIRST: usize = 8 << 10;
+
+/// Bytes that come: received ones, then room, which may be lent to a kernel.
+pub(crate) struct Incoming<P: Platform> {
+    memory: Slice<UnsafeCell<u8>, P>,
+    /// Where the bytes begin that are not used yet.
+    start: usize,
+    /// Where they end, and the room begins.
+    end: usize,
+    lent: bool,
+    /// The bytes that came last were as many as there was room for: there may be more.
+    pressed: bool,
+}
+
+impl<P: Platform> Incoming<P> {
+    pub(crate) fn new() -> Result<Self, OutOfMemory> {
+        Self::with_capacity(FIRST)
+    }
+
+    fn with_capacity(capacity: usize) -> Result<Self, OutOfMemory> {
+        let memory = Slice::from_fn(capacity, |_| UnsafeCell::new(0))?;
+        Ok(Self { memory, start: 0, end: 0, lent: false, pressed: false })
+    }
+
+    /// The bytes that are not used yet.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let bytes = self.memory.get(self.start..self.end).unwrap_or_default();
+        // SAFETY: initialised; written only through `all`, which borrows self mutably. What is lent is behind them.
+        unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
+    }
+
+    /// All of the memory, if nothing is lent.
+    fn all(&mut self) -> Option<&mut [u8]> {
+        if self.lent {
+            return None;
+        }
+        let (memory, length) = (self.memory.as_mut_ptr(), self.memory.len());
+        // SAFETY: initialised; borrowed mutably with self, and not lent.
+        Some(unsafe { slice::from_raw_parts_mut(memory.cast(), length) })
+    }
+
+    /// So many of the bytes are used.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start = self.start.saturating_add(count).min(self.end);
+    }
+
+    /// Makes room for what is to be shown together, `wanted` bytes, and for more than came last if that was all that there was room
+    /// for. Not while some is lent: then bytes are to come, and this is called again.
+    pub(crate) fn arrange(&mut self, wanted: usize) -> Result<(), OutOfMemory> {
+        if self.lent {
+            return Ok(());
+        }
+        let capacity = self.memory.len();
+        let larger = if wanted > capacity {
+            wanted.checked_next_power_of_two().filter(|larger| *larger <= LARGEST_TRANSFER).ok_or(OutOfMemory)?
+        } else if self.pressed && capacity < LARGEST_TRANSFER {
+            capacity.saturating_mul(2)
+        } else {
+            capacity
+        };
+        if larger > capacity {
+            match Self::with_capacity(larger) {
+                Ok(mut larger) => {
+                    let bytes = self.bytes();
+                    if let Some(place) = larger.all().and_then(|all| all.get_mut(..bytes.len())) {
+                        place.copy_from_slice(bytes);
+                    }
+                    larger.end = bytes.len();
+                    *self = larger;
+                    return Ok(());
+                }
+                Err(none) if wanted > capacity => return Err(none),
+                // What there is will do.
+                Err(_) => {}
+            }
+        }
+        let room = capacity.saturating_sub(self.end);
+        if self.start == self.end || self.start.saturating_add(wanted) > capacity || room < capacity / 2 {
+            let (start, end) = (self.start, self.end);
+            if let Some(all) = self.all() {
+                all.copy_within(start..end, 0);
+            }
+            self.start = 0;
+            self.end = end.saturating_sub(start);
+        }
+        Ok(())
+    }
+
+    /// Lends the room, if there is some and it is not lent already. Whoever gets it may write there until [`Incoming::give_back`].
+    pub(crate) fn lend(&mut self) -> Option<(*mut u8, usize)> {
+        let room = self.memory.get(self.end..).filter(|room| !self.lent && !room.is_empty())?;
+        self.lent = true;
+        Some((room.as_ptr().cast::<u8>().cast_mut(), room.len()))
+    }
+
+    /// The room is not lent any more, and begins with so many new bytes.
+    pub(crate) fn give_back(&mut self, received: usize) {
+        let room = self.memory.len().saturating_sub(self.end);
+        self.lent = false;
+        self.pressed = received >= room && room >= self.memory.len() / 2;
+        self.end = self.end.saturating_add(received.min(room));
+    }
+}
+
+/// Bytes that go: filled by their owner, then sent all at once.
+pub(crate) struct Outgoing<P: Platform> {
+    memory: Slice<u8, P>,
+    filled: usize,
+}
+
+impl<P: Platform> Outgoing<P> {
+    pub(crate) fn new() -> Result<Self, OutOfMemory> {
+        Ok(Self { memory: Slice::filled(FIRST, 0)?, filled: 0 })
+    }
+
+    /// Makes more room if less than half of all is left. Without memory it stays as it is.
+    pub(crate) fn make_room(&mut self) {
+        let capacity = self.memory.len();
+        if capacity >= LARGEST_TRANSFER || self.filled <= capacity / 2 {
+            return;
+        }
+        let Ok(mut larger) = Slice::filled(capacity.saturating_mul(2), 0) else { return };
+        if let Some(place) = larger.get_mut(..capacity) {
+            place.copy_from_slice(&self.memory);
+        }
+        self.memory = larger;
+    }
+
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        self.memory.get_mut(self.filled..).unwrap_or_default()
+    }
+
+    /// So many bytes of the room are filled. Gives how many they are.
+    pub(crate) fn fill(&mut self, count: usize) -> usize {
+        let count = count.min(self.memory.len().saturating_sub(self.filled));
+        self.filled = self.filled.saturating_add(count);
+        count
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.memory.get(..self.filled).unwrap_or_default()
+    }
+
+    /// They are sent.
+    pub(crate) fn clear(&mut self) {
+        self.filled = 0;
+    }
+}

@@ -1,0 +1,360 @@
+//! A TCP connection, or a listener, that belongs to an object: each request under way keeps the object alive.
+#![expect(unsafe_code, reason = "sockets and their requests live at fixed addresses and carry their object by pointer")]
+
+mod state;
+
+use core::{cell::UnsafeCell, ffi::c_void, net::SocketAddr, ptr::null_mut};
+
+use crate::{
+    Arc, Completion, OutOfMemory, Platform, SocketError, Sockets, SpinLock,
+    atomic::{AtomicPtr, Ordering},
+    buffer::Incoming,
+};
+use state::{Buffers, Due, State};
+
+/// An object with a stream.
+///
+/// Its engine, which one thread at a time runs, reads and writes; it is run at least once after each [`RunStream::stirred`].
+pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
+    /// The stream inside `self`.
+    fn stream(&self) -> &Stream<P>;
+
+    /// Something has changed: it was started, bytes have come or have gone, it has ended, or is closed. Called at IRQL <= DISPATCH,
+    /// maybe from within a function of [`Stream`], with no lock held. It schedules the engine and makes no call that takes the
+    /// object's stream.
+    fn stirred(this: &Arc<Self, P>);
+}
+
+/// What was done with the bytes that [`Stream::read`] has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// So many are used, and not shown again.
+    pub used: usize,
+    /// So many of those that follow them have to be shown together, at most [`crate::LARGEST_TRANSFER`]; 0 if it does not matter.
+    pub wanted: usize,
+}
+
+/// What [`Stream::read`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// No bytes, or none of them was used.
+    Nothing,
+    /// Some bytes were used; there may be more.
+    Some,
+    /// No more bytes come than were shown: the peer has finished (Ok; what is written is still sent), or the connection is dead.
+    Ended(Result<(), SocketError>),
+}
+
+/// A TCP connection, or a listener. All functions: IRQL <= DISPATCH, with no spin lock held.
+///
+/// An object that has connected, listened or accepted, with whatever result, calls [`Stream::close`] before its last reference goes.
+pub struct Stream<P: Platform> {
+    /// Taken last, and not held when the kernel is called.
+    state: SpinLock<State<P>, P>,
+    socket: UnsafeCell<<P::Sockets as Sockets>::Socket>,
+    /// Connecting, listening, accepting; then sending and, at last, finishing.
+    outgoing: UnsafeCell<<P::Sockets as Sockets>::Request>,
+    receiving: UnsafeCell<<P::Sockets as Sockets>::Request>,
+    closing: UnsafeCell<<P::Sockets as Sockets>::Request>,
+    /// The listener of an accept under way, with a reference.
+    listener: AtomicPtr<c_void>,
+}
+
+// SAFETY: socket and requests are touched only by the platform's calls, as these allow; the rest is locked, or atomic.
+unsafe impl<P: Platform> Sync for Stream<P> {}
+
+impl<P: Platform> Default for Stream<P> {
+    fn default() -> Self {
+        Self {
+            state: SpinLock::<_, P>::new(State::default()),
+            socket: UnsafeCell::new(P::Sockets::new_socket()),
+            outgoing: UnsafeCell::new(P::Sockets::new_request()),
+            receiving: UnsafeCell::new(P::Sockets::new_request()),
+            closing: UnsafeCell::new(P::Sockets::new_request()),
+            listener: AtomicPtr::new(null_mut()),
+        }
+    }
+}
+
+impl<P: Platform> Stream<P> {
+    /// Connects; [`Stream::started`] tells what came of it. The port of `local` may be 0, its address unspecified. Does nothing if the
+    /// stream was started or closed before.
+    pub fn connect<T: RunStream<P>>(
+        object: &Arc<T, P>,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<(), OutOfMemory> {
+        let stream = object.stream();
+        if !stream.begin(Some(Buffers::new()?)) {
+            return Ok(());
+        }
+        let done = completion(object, start_routine::<T, P>);
+        // SAFETY: `begin` lets one start be called, once; the completion's reference keeps the object, where the socket and the request
+        // are, until the routine takes it back.
+        unsafe { P::Sockets::connect(stream.socket.get(), stream.outgoing.get(), done, local, remote) };
+        Self::leave(object);
+        Ok(())
+    }
+
+    /// Listens, see [`Stream::accept`]; [`Stream::started`] tells what came of it. Does nothing if the stream was started or closed
+    /// before.
+    pub fn listen<T: RunStream<P>>(object: &Arc<T, P>, local: SocketAddr) {
+        let stream = object.stream();
+        if !stream.begin(None) {
+            return;
+        }
+        let done = completion(object, start_routine::<T, P>);
+        // SAFETY: as in `connect`.
+        unsafe { P::Sockets::listen(stream.socket.get(), stream.outgoing.get(), done, local) };
+        Self::leave(object);
+    }
+
+    /// Takes the next connection of `listener`, which has one accept under way at a time; [`Stream::started`] tells what came of it,
+    /// and the listener may accept again then. [`SocketError::Canceled`] if it does not listen, is closed, or accepts already. Does
+    /// nothing if the stream was started or closed before.
+    pub fn accept<T: RunStream<P>, L: RunStream<P>>(
+        object: &Arc<T, P>,
+        listener: &Arc<L, P>,
+    ) -> Result<(), OutOfMemory> {
+        let buffers = Buffers::new()?;
+        let (stream, from) = (object.stream(), listener.stream());
+        if !from.state.lock().begin_accept() {
+            stream.state.lock().refuse();
+            T::stirred(object);
+            return Ok(());
+        }
+        if stream.begin(Some(buffers)) {
+            let kept = Arc::into_raw(listener.clone()).cast_mut().cast();
+            stream.listener.store(kept, Ordering::Release);
+            let done = completion(object, accept_routine::<T, L, P>);
+            // SAFETY: as in `connect`; `begin_accept` lets one accept be called at a time, of a socket that listens and is not closed
+            // before this call has returned; the reference just leaked keeps it until the routine.
+            unsafe { P::Sockets::accept(from.socket.get(), stream.socket.get(), stream.outgoing.get(), done) };
+            Self::leave(object);
+        } else {
+            from.state.lock().accepted();
+        }
+        Self::leave(listener);
+        Ok(())
+    }
+
+    /// Whether it is a connection, or a listener, if that is known.
+    pub fn started(&self) -> Option<Result<(), SocketError>> {
+        self.state.lock().outcome()
+    }
+
+    /// The own address and the peer's, or twice the own of one that listens; none before it was started and after its close.
+    pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let state = self.state.lock();
+        // SAFETY: started, and not closed before the lock is released.
+        state.has_addresses().then(|| unsafe { P::Sockets::addresses(self.socket.get()) })
+    }
+
+    /// Shows all bytes that have come and are not used. To be called again for as long as some are used. As long as they are not, and
+    /// the buffer is full, the peer is held back. Only one thread at a time reads; others get nothing.
+    pub fn read<T: RunStream<P>>(object: &Arc<T, P>, take: impl FnOnce(&[u8]) -> Taken) -> Read {
+        let stream = object.stream();
+        let mut used = 0;
+        if let Some(mut reader) = Reader::of(stream) {
+            let shown = reader.incoming().map_or(&[][..], |incoming| incoming.bytes());
+            let taken = if shown.is_empty() { Taken { used: 0, wanted: 0 } } else { take(shown) };
+            used = taken.used.min(shown.len());
+            let arranged = reader.incoming().map_or(Ok(()), |incoming| {
+                incoming.consume(used);
+                incoming.arrange(taken.wanted)
+            });
+            if arranged.is_err() {
+                stream.state.lock().fail(SocketError::Failed);
+            }
+        }
+        Self::proceed(object);
+        if used > 0 {
+            return Read::Some;
+        }
+        stream.state.lock().end().map_or(Read::Nothing, Read::Ended)
+    }
+
+    /// Has bytes written into the room that there is, maybe little, and sends them: at once, or with all others that are written
+    /// until what is being sent has gone. `fill` tells how many they are; so does the result. Without room, and after
+    /// [`Stream::finish`] or the end of the connection, `fill` is not called. Only one thread at a time writes; for others there
+    /// is no room.
+    pub fn write<T: RunStream<P>>(object: &Arc<T, P>, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
+        let stream = object.stream();
+        let Some(mut filling) = stream.state.lock().take_filling() else { return 0 };
+        filling.make_room();
+        let room = filling.room();
+        let filled = if room.is_empty() { 0 } else { fill(room) };
+        let filled = filling.fill(filled);
+        let unneeded = stream.state.lock().put_filling(filling);
+        drop(unneeded);
+        Self::proceed(object);
+        filled
+    }
+
+    /// Tells the peer, after all that was written, that there is no more.
+    pub fn finish<T: RunStream<P>>(object: &Arc<T, P>) {
+        object.stream().state.lock().finish();
+        Self::proceed(object);
+    }
+
+    /// Whether all that was written, and that there is no more, was handed over; or the connection is dead.
+    pub fn is_finished(&self) -> bool {
+        self.state.lock().is_finished()
+    }
+
+    /// Closes it in whatever state it is: by a reset, unless both sides have finished. What was not sent may be lost. Of a
+    /// listener: connections that were not accepted are reset.
+    pub fn close<T: RunStream<P>>(object: &Arc<T, P>) {
+        let closed = object.stream().state.lock().close();
+        if closed {
+            T::stirred(object);
+        } else {
+            Self::proceed(object);
+        }
+    }
+
+    /// Whether the close is over, and no request under way any more.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().is_closed()
+    }
+
+    fn begin(&self, buffers: Option<Buffers<P>>) -> bool {
+        let begun = self.state.lock().begin(buffers);
+        begun.is_ok()
+    }
+
+    /// A call for the socket has returned.
+    fn leave<T: RunStream<P>>(object: &Arc<T, P>) {
+        object.stream().state.lock().leave();
+        Self::proceed(object);
+    }
+
+    /// Starts what is due: at most one of each kind, as none is due again before the object has called.
+    fn proceed<T: RunStream<P>>(object: &Arc<T, P>) {
+        let stream = object.stream();
+        loop {
+            let due = stream.state.lock().due();
+            let Some(due) = due else { return };
+            stream.call(object, due);
+            stream.state.lock().leave();
+        }
+    }
+
+    /// Calls the kernel for a request that is due.
+    ///
+    /// For all of them: the state makes a request due when it is not under way, a connected socket is there (for `close`: one was
+    /// asked for, and no call is being made), and it was not closed. The completion's reference keeps the object, where socket and
+    /// request are, until the routine takes it back.
+    fn call<T: RunStream<P>>(&self, object: &Arc<T, P>, due: Due) {
+        let socket = self.socket.get();
+        match due {
+            Due::Send(bytes, length) => {
+                let done = completion(object, send_routine::<T, P>);
+                // SAFETY: as above; the bytes are in the buffer that the state keeps, unchanged, until the routine was called.
+                unsafe { P::Sockets::send(socket, self.outgoing.get(), done, bytes, length) };
+            }
+            Due::Receive(room, length) => {
+                let done = completion(object, receive_routine::<T, P>);
+                // SAFETY: as above; the room is lent by the buffer, which lives, and leaves it alone, until the routine was called.
+                unsafe { P::Sockets::receive(socket, self.receiving.get(), done, room, length) };
+            }
+            Due::Finish => {
+                let done = completion(object, finish_routine::<T, P>);
+                // SAFETY: as above.
+                unsafe { P::Sockets::finish(socket, self.outgoing.get(), done) };
+            }
+            Due::Close => {
+                let done = completion(object, close_routine::<T, P>);
+                // SAFETY: as above.
+                unsafe { P::Sockets::close(socket, self.closing.get(), done) };
+            }
+        }
+    }
+}
+
+/// The incoming buffer, out of the state for as long as it is shown. Back it goes also when the one who reads panics: a kernel may be
+/// writing into it.
+struct Reader<'a, P: Platform> {
+    stream: &'a Stream<P>,
+    incoming: Option<Incoming<P>>,
+}
+
+impl<'a, P: Platform> Reader<'a, P> {
+    fn of(stream: &'a Stream<P>) -> Option<Self> {
+        let incoming = stream.state.lock().take_incoming()?;
+        Some(Self { stream, incoming: Some(incoming) })
+    }
+
+    fn incoming(&mut self) -> Option<&mut Incoming<P>> {
+        self.incoming.as_mut()
+    }
+}
+
+impl<P: Platform> Drop for Reader<'_, P> {
+    fn drop(&mut self) {
+        if let Some(incoming) = self.incoming.take() {
+            let unneeded = self.stream.state.lock().put_incoming(incoming);
+            drop(unneeded);
+        }
+    }
+}
+
+/// The completion of a request of the object's stream: a reference goes with it.
+fn completion<T: RunStream<P>, P: Platform>(object: &Arc<T, P>, routine: crate::SocketRoutine) -> Completion {
+    Completion::new(routine, Arc::into_raw(object.clone()).cast_mut().cast())
+}
+
+/// Ends a request: takes the object back from its context, notes what has become of the request, and tells.
+///
+/// # Safety
+/// `context` is that of a `completion` of the same `T` and `P`, whose routine was called now, once.
+unsafe fn end<T: RunStream<P>, P: Platform>(context: *mut c_void, note: impl FnOnce(&mut State<P>)) {
+    // SAFETY: `completion` leaked exactly one reference for this routine.
+    let object = unsafe { Arc::<T, P>::from_raw(context.cast_const().cast()) };
+    let mut state = object.stream().state.lock();
+    note(&mut state);
+    let unneeded = state.exit();
+    drop(state);
+    drop(unneeded);
+    T::stirred(&object);
+}
+
+unsafe fn start_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, result: Result<usize, SocketError>) {
+    // SAFETY: `connect` and `listen` made the completion.
+    unsafe { end::<T, P>(context, |state| state.started(result)) };
+}
+
+unsafe fn accept_routine<T: RunStream<P>, L: RunStream<P>, P: Platform>(
+    context: *mut c_void,
+    result: Result<usize, SocketError>,
+) {
+    // SAFETY: the object, which the reference in `context` keeps until `end` takes it.
+    let object = unsafe { &*context.cast_const().cast::<T>() };
+    let listener = object.stream().listener.swap(null_mut(), Ordering::Acquire);
+    // SAFETY: `accept`, with the same `L`, leaked a reference for this routine.
+    let listener = unsafe { Arc::<L, P>::from_raw(listener.cast_const().cast()) };
+    listener.stream().state.lock().accepted();
+    drop(listener);
+    // SAFETY: `accept` made the completion.
+    unsafe { end::<T, P>(context, |state| state.started(result)) };
+}
+
+unsafe fn send_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, result: Result<usize, SocketError>) {
+    // SAFETY: `call` made the completion.
+    unsafe { end::<T, P>(context, |state| state.sent(result)) };
+}
+
+unsafe fn receive_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, result: Result<usize, SocketError>) {
+    // SAFETY: `call` made the completion.
+    unsafe { end::<T, P>(context, |state| state.received(result)) };
+}
+
+unsafe fn finish_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, result: Result<usize, SocketError>) {
+    // SAFETY: `call` made the completion.
+    unsafe { end::<T, P>(context, |state| state.finished(result)) };
+}
+
+unsafe fn close_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, _: Result<usize, SocketError>) {
+    // SAFETY: `call` made the completion.
+    unsafe { end::<T, P>(context, State::closed) };
+}
