@@ -3,13 +3,15 @@
 
 mod state;
 
-use core::{cell::UnsafeCell, ffi::c_void, net::SocketAddr, ptr::null_mut};
-
-use crate::{
-    Arc, Completion, OutOfMemory, Platform, SocketError, Sockets, SpinLock,
-    atomic::{AtomicPtr, Ordering},
-    buffer::Incoming,
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    net::SocketAddr,
+    ptr::null_mut,
+    sync::atomic::{AtomicPtr, Ordering},
 };
+
+use crate::{Arc, Completion, OutOfMemory, Platform, SocketError, Sockets, SpinLock, buffer::Incoming};
 use state::{Buffers, Due, State};
 
 /// An object with a stream.
@@ -56,7 +58,7 @@ pub struct Stream<P: Platform> {
     outgoing: UnsafeCell<<P::Sockets as Sockets>::Request>,
     receiving: UnsafeCell<<P::Sockets as Sockets>::Request>,
     closing: UnsafeCell<<P::Sockets as Sockets>::Request>,
-    /// The listener of an accept under way, with a reference.
+    /// The listener of an accept under way, with a reference. Written before the accept is called, read by its routine.
     listener: AtomicPtr<c_void>,
 }
 

@@ -16,9 +16,9 @@ use loom::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
-use platform::{DpcRoutine, NoSockets, PASSIVE_LEVEL, Passive, Platform};
+use platform::{DpcRoutine, PASSIVE_LEVEL, Passive, Platform};
 
-use crate::{RawSpinLock, Wakeup};
+use crate::{RawSpinLock, Wakeup, sockets::Network};
 
 /// What freed memory is filled with.
 const POISON: u8 = 0xDD;
@@ -153,7 +153,7 @@ fn queue(call: Call) {
 }
 
 /// Starts a thread of the kernel.
-fn start(body: impl FnOnce() + 'static) {
+pub(crate) fn start(body: impl FnOnce() + 'static) {
     with_state(|state| state.started += 1);
     thread::spawn(move || {
         body();
@@ -198,7 +198,7 @@ unsafe impl Platform for Loom {
     type Dpc = Dpc;
     type Event = ();
     type Timer = Timer;
-    type Sockets = NoSockets;
+    type Sockets = Network;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the size is not 0, by contract.
