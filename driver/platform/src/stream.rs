@@ -22,8 +22,8 @@ pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     fn stream(&self) -> &Stream<P>;
 
     /// Something has changed: it was started, bytes have come or have gone, it has ended, or is closed. Called at IRQL <= DISPATCH,
-    /// maybe from within a function of [`Stream`], with no lock held. It schedules the engine and makes no call that takes the
-    /// object's stream.
+    /// maybe from within a function of [`Stream`], with no lock held. It schedules the engine; of the functions of [`Stream`] it
+    /// may only ask for the state.
     fn stirred(this: &Arc<Self, P>);
 }
 
