@@ -274,6 +274,7 @@ pub(crate) fn pair() -> Pair {
     let door = Door::listen(address(2, 5445)).expect("memory");
     let a = End::connect(address(1, 0), address(2, 5445)).expect("memory");
     let b = door.accepted(0);
+    wait("the start", || a.stream.started().is_some());
     (door, a, b)
 }
 

@@ -2,12 +2,14 @@
 //! state, and nothing is left.
 
 mod ends;
+mod faults;
+mod many;
 mod random;
 
 use std::time::Duration;
 
 use platform::{LARGEST_TRANSFER, Read, SocketError, Stream, Taken};
-use simkernel::{Session, boot, boot_seeded, each_fault, pause, seeds, watchdog};
+use simkernel::{Session, boot, boot_seeded, pause, seeds, watchdog};
 
 use ends::{Door, End, Pair, address, bytes, close, pair, wait};
 
@@ -308,43 +310,35 @@ fn closes_race_with_everything() {
     }
 }
 
-/// Each allocation and each request fails once: the connection works, or ends, and nothing is left.
+/// Bytes come, and the connection dies, while a reader waits for more than it was shown: it is shown more before it hears of the end.
 #[test]
-fn each_fault_is_survived() {
-    let scenario = |_: &Session| {
-        let Ok(door) = Door::listen(address(2, 5445)) else { return "no door" };
-        let Ok(a) = End::connect(address(1, 0), address(2, 5445)) else {
-            Door::close_all(&door);
-            return "no end";
-        };
-        End::tell(&a, |work| (work.data, work.finishes) = (bytes(100_000, 13), true));
-        wait("the start", || a.stream.started().is_some());
-        let accepted = || door.state().ends.first().cloned();
-        wait("an outcome", || {
-            let end = accepted();
-            let over = |end: &End| end.work().ended.is_some();
-            a.stream.started() != Some(Ok(())) || over(&a) || end.as_ref().map_or(door.state().gave_up, |end| over(end))
+fn what_has_come_is_shown_before_the_end() {
+    for _ in 0..20 {
+        let kernel = boot();
+        let pair = pair();
+        let (_, a, b) = &pair;
+        b.work().holds = true;
+        End::tell(a, |work| work.data = bytes(4, 15));
+        kernel.flush_dpcs();
+        let read = Stream::read(b, |shown| {
+            assert_eq!(shown.len(), 4);
+            End::tell(a, |work| work.data.extend([1; 4]));
+            kernel.flush_dpcs();
+            let fault = kernel.fail_request(1);
+            assert_eq!(Stream::write(b, |_| 1), 1);
+            kernel.flush_dpcs();
+            assert!(fault.happened());
+            Taken { used: 0, wanted: 8 }
         });
-        let whole = accepted().is_some_and(|end| end.work().received == a.work().data);
-        End::close(&a);
-        Door::close_all(&door);
-        if whole { "whole" } else { "broken" }
-    };
-    let mut outcomes = Vec::new();
-    let faults = each_fault(
-        || boot_seeded(5),
-        LIMIT,
-        scenario,
-        |site, outcome| {
-            outcomes.push((outcome, site.map(ToString::to_string).unwrap_or_default()));
-        },
-    );
-    println!("{faults}");
-    let came_to =
-        |what: &str, after: &str| outcomes.iter().any(|(outcome, site)| *outcome == what && site.contains(after));
-    assert!(came_to("whole", "allocation"), "growing is not necessary");
-    assert!(came_to("broken", "request on a socket") && came_to("no end", "allocation"));
-    assert!(faults.failed.len() > 10, "{faults}");
+        assert_eq!(read, Read::Nothing);
+        let read = Stream::read(b, |shown| {
+            assert!(shown.len() > 4);
+            Taken { used: shown.len(), wanted: 0 }
+        });
+        assert_eq!(read, Read::Some);
+        assert_eq!(Stream::read(b, |_| unreachable!()), Read::Ended(Err(SocketError::Failed)));
+        close(pair);
+    }
 }
 
 /// One reads, one writes at a time; a read may write.
