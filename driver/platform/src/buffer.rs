@@ -83,7 +83,8 @@ impl<P: Platform> Incoming<P> {
             }
         }
         let room = capacity.saturating_sub(self.end);
-        if self.start == self.end || self.start.saturating_add(wanted) > capacity || room < capacity / 2 {
+        let is_tight = self.start == self.end || self.start.saturating_add(wanted) > capacity || room < capacity / 2;
+        if self.start > 0 && is_tight {
             let (start, end) = (self.start, self.end);
             if let Some(all) = self.all() {
                 all.copy_within(start..end, 0);
