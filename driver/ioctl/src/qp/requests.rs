@@ -1,0 +1,140 @@
+//! The requests of queue pairs: create, free, flush.
+
+use ndk_abi::nd_ioctl::{ND_CREATE_QP, ND_CREATE_QP_HDR, ND_CREATE_QP_WITH_SRQ, ND_HANDLE};
+use ndk_abi::softndk_ring::{SOFTNDK_RING_INITIATOR, SOFTNDK_RING_RECEIVE};
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER_MIX};
+use platform::{Arc, Passive};
+
+use super::{Antecedents, Qp, Rings};
+use crate::adapter::same_adapter;
+use crate::cq::Cq;
+use crate::decode::{Reply, input};
+use crate::file::Space;
+use crate::looks::Next;
+use crate::pd::{Pd, shared};
+use crate::ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
+use crate::srq::Srq;
+use crate::work_ring::MAX_SERVES;
+use crate::{Host, Ref};
+use ndk_consumer::{Owned, QpDepths};
+
+/// The objects that a queue pair is made from, all of one adapter.
+fn antecedents<H: Host>(
+    space: &Space<H>,
+    header: &ND_CREATE_QP_HDR,
+    srq: Option<u64>,
+    handle: u64,
+) -> Result<Antecedents<H>, NTSTATUS> {
+    let pd: Arc<Pd<H>, _> = space.handles.get(header.PdHandle)?;
+    let receive_cq: Arc<Cq<H>, _> = space.handles.get(header.ReceiveCqHandle)?;
+    let initiator_cq: Arc<Cq<H>, _> = space.handles.get(header.InitiatorCqHandle)?;
+    let srq = srq.map(|handle| space.handles.get::<Srq<H>>(handle)).transpose()?;
+    same_adapter::<H>(pd.adapter(), receive_cq.adapter())?;
+    same_adapter::<H>(pd.adapter(), initiator_cq.adapter())?;
+    if let Some(srq) = &srq {
+        same_adapter::<H>(pd.adapter(), srq.ndk.keep().pd.adapter())?;
+    }
+    Ok(Antecedents { pd, srq, receive_cq, initiator_cq, handle })
+}
+
+fn depths(header: &ND_CREATE_QP_HDR) -> QpDepths {
+    QpDepths {
+        initiator_depth: header.InitiatorQueueDepth,
+        initiator_sges: header.MaxInitiatorRequestSge,
+        inline_bytes: header.CbMaxInlineData,
+    }
+}
+
+pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let input: ND_CREATE_QP = input(request)?;
+    let header = &input.Header;
+    let memory = mappings::<2>(request, header.CeMappingCount, header.CbMappingsOffset)?;
+    room_for_descriptor(request, header.CeMappingCount)?;
+    let slot = space.handles.reserve()?;
+    let keep = shared(antecedents(space, header, None, slot.handle())?)?;
+    let receive = (input.ReceiveQueueDepth, input.MaxReceiveRequestSge);
+    let ndk = Owned::create_qp(
+        &keep.pd.ndk,
+        &keep.receive_cq.ndk,
+        &keep.initiator_cq.ndk,
+        slot.handle(),
+        receive,
+        &depths(header),
+        keep.clone(),
+        passive,
+    )?;
+    let rings = match &memory {
+        None => None,
+        Some([initiator, receives]) => {
+            keep.have_rings()?;
+            let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
+            let (initiator, context) =
+                UserWorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+            let (receive, _) =
+                UserWorkRing::open(space, request, receives, SOFTNDK_RING_RECEIVE, (receive.0, receive.1, 0), passive)?;
+            Some(Rings::new(space, context, initiator, Some(receive)))
+        }
+    };
+    descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
+}
+
+pub(crate) fn create_with_srq<H: Host>(
+    space: &Ref<Space<H>, H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
+    let input: ND_CREATE_QP_WITH_SRQ = input(request)?;
+    let header = &input.Header;
+    let memory = mappings::<1>(request, header.CeMappingCount, header.CbMappingsOffset)?;
+    room_for_descriptor(request, header.CeMappingCount)?;
+    let slot = space.handles.reserve()?;
+    let keep = shared(antecedents(space, header, Some(input.SrqHandle), slot.handle())?)?;
+    let srq: Arc<Srq<H>, _> = space.handles.get(input.SrqHandle)?;
+    if srq.ring.is_some() != memory.is_some() {
+        // Only completions of a queue pair with rings give the slots of receives back.
+        return Err(STATUS_INVALID_PARAMETER_MIX.into());
+    }
+    let ndk = Owned::create_qp_with_srq(
+        &keep.pd.ndk,
+        &keep.receive_cq.ndk,
+        &keep.initiator_cq.ndk,
+        &srq.ndk,
+        slot.handle(),
+        &depths(header),
+        keep.clone(),
+        passive,
+    )?;
+    let rings = match &memory {
+        None => None,
+        Some([initiator]) => {
+            keep.have_rings()?;
+            let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
+            let (initiator, context) =
+                UserWorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+            Some(Rings::new(space, context, initiator, None))
+        }
+    };
+    descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
+}
+
+pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    Qp::close(&space.handles.free_qp(input.Handle)?);
+    Ok(0)
+}
+
+/// Cancels what is posted, that by rings too.
+pub(crate) fn flush<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+    let input: ND_HANDLE = input(request)?;
+    let qp: Arc<Qp<H>, _> = space.handles.get(input.Handle)?;
+    for _ in 0..MAX_SERVES {
+        let next = qp.serve(false);
+        qp.ndk.flush();
+        if next == Next::Sleep {
+            break;
+        }
+    }
+    // What is given up follows what has just been cancelled.
+    Qp::look(&qp);
+    Ok(0)
+}
