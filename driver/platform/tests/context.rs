@@ -3,8 +3,9 @@
 
 use std::thread;
 
+use hosted::Hosted;
 use platform::{Arc, AsDispatch, Dispatch, Passive, Platform, SpinLockGuard};
-use simkernel::{Breach, SimKernel, Unchecked, at_dispatch, at_irql, boot, passive};
+use simkernel::{Breach, SimKernel, at_dispatch, at_irql, boot, passive};
 
 type Event = platform::Event<SimKernel>;
 
@@ -43,11 +44,11 @@ fn debug_builds_check_the_claim() {
     let claims = |mint: fn()| std::panic::catch_unwind(mint).is_ok();
     assert!(claims(|| {
         // SAFETY: threads start there.
-        let _token = unsafe { Passive::assume::<Unchecked>() };
+        let _token = unsafe { Passive::assume::<Hosted>() };
     }));
     assert!(!claims(|| {
         // SAFETY: the claim is false, and the token goes at once.
-        let _token = unsafe { Dispatch::assume::<Unchecked>() };
+        let _token = unsafe { Dispatch::assume::<Hosted>() };
     }));
 }
 

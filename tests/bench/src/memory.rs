@@ -6,11 +6,11 @@ use std::{
     ptr::NonNull,
 };
 
+use hosted::Mdl;
 use ndk_abi::{
     ndkpi::{NDK_SGE, NDK_SGE_ADDRESS},
     wdm::PAGE_SIZE,
 };
-use simkernel::Mdl;
 
 use crate::ndk::{Mr, Pd};
 

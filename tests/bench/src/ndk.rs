@@ -8,6 +8,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 
+use hosted::{Hosted, Mdl};
 use ndk_abi::{
     describe::ZeroInit,
     ndkpi::*,
@@ -15,7 +16,6 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
 };
 use ndk_provider::Provider;
-use simkernel::{Mdl, Unchecked};
 
 use crate::sample::Patience;
 
@@ -136,13 +136,13 @@ unsafe impl Sync for Adapter {}
 impl Drop for Adapter {
     fn drop(&mut self) {
         // SAFETY: opened below; whoever has objects of it drops them.
-        unsafe { Provider::<Unchecked>::close(self.0, &simkernel::unchecked::passive()) };
+        unsafe { Provider::<Hosted>::close(self.0, &hosted::passive()) };
     }
 }
 
 impl Default for Adapter {
     fn default() -> Self {
-        let provider = Provider::<Unchecked>::new(&[ADDRESS]);
+        let provider = Provider::<Hosted>::new(&[ADDRESS]);
         let adapter = provider.and_then(|provider| provider.open(NDK_VERSION { Major: 2, Minor: 0 }));
         Self(adapter.unwrap_or_else(|status| panic!("no adapter: {status:?}")))
     }

@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hosted::Hosted;
 use indicatif::ProgressBar;
 use ndk_abi::status::NTSTATUS;
 use platform::Platform;
-use simkernel::Unchecked;
 
 use crate::{
     figures::Figure,
@@ -99,12 +99,12 @@ fn satisfied(link: &Link, called: &Called, cq: &Cq, count: usize) -> Duration {
 }
 
 /// The time from queueing a DPC to its routine.
-fn bare_dpc(dpc: *mut <Unchecked as Platform>::Dpc, called: &Called, count: usize) -> Duration {
+fn bare_dpc(dpc: *mut <Hosted as Platform>::Dpc, called: &Called, count: usize) -> Duration {
     let mut total = 0;
     for _ in 0..count {
         let start = called.now();
         // SAFETY: initialised by the caller, and valid until its routine has run, which is waited for.
-        let queued = unsafe { Unchecked::queue_dpc(dpc) };
+        let queued = unsafe { Hosted::queue_dpc(dpc) };
         debug_assert!(queued);
         total += called.since(start);
     }
@@ -146,9 +146,9 @@ pub fn latency(bar: &ProgressBar) -> Vec<Figure> {
     let called = Called::new();
     let cq = Arc::new(adapter.cq_with(16, notified, called));
     let link = Link::notified(&adapter, &listener, 16, &cq);
-    let mut dpc = Box::new(Unchecked::new_dpc());
+    let mut dpc = Box::new(Hosted::new_dpc());
     // SAFETY: the DPC stays where it is, and is not queued yet.
-    unsafe { Unchecked::initialize_dpc(&raw mut *dpc, routine, called.context()) };
+    unsafe { Hosted::initialize_dpc(&raw mut *dpc, routine, called.context()) };
     let dpc = &raw mut *dpc;
     let contenders: &mut [(usize, Round<'_>)] = &mut [
         (1000, Box::new(|count| armed(&link, called, &cq, count))),

@@ -30,7 +30,7 @@ unsafe impl Platform for SimKernel {
     type RawSpinLock = RawSpinLock;
     type Dpc = Dpc;
     type Event = Event;
-    type Timer = Timer<Dpc>;
+    type Timer = Timer;
     type Sockets = Network;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
@@ -102,12 +102,8 @@ unsafe impl Platform for SimKernel {
         irql::require("setting a timer", DISPATCH_LEVEL);
         // SAFETY: the caller's pointer is valid, so not null.
         let timer = unsafe { NonNull::new_unchecked(timer) };
-        let queue = |dpc: NonNull<Dpc>| {
-            // SAFETY: called once, when the timer expires: valid until its routine is entered.
-            let _queued = unsafe { processors::queue(dpc) };
-        };
         // SAFETY: the caller keeps it valid until its routine is entered or it is cancelled.
-        unsafe { timers::set(timer, microseconds, queue) };
+        unsafe { timers::set(timer, microseconds) };
         schedule::occasion("set timer", timer.addr().get());
     }
 

@@ -14,7 +14,6 @@
 //!   [`Session::fail_mapping`] plant a single fault.
 //! * [`Pages`] and [`Mdl`] stand for a consumer's memory.
 //! * [`watchdog`] ends a test that stalls, and says what it is waiting for.
-//! * Fidelity is a switch: [`Unchecked`] is the same platform without any check, for benchmarks; see [`unchecked`].
 //!
 //! [`boot`] leaves the schedule to the machine, and any thread may call. In a session of [`boot_seeded`] the schedule comes
 //! from a seed: which processor takes which DPC, who gets a contended lock, who is preempted where. It replays.
@@ -36,7 +35,6 @@ mod schedule;
 mod session;
 mod site;
 mod timers;
-pub mod unchecked;
 mod violation;
 mod waiters;
 mod watchdog;
@@ -56,7 +54,6 @@ pub use schedule::{JoinHandle, Scope, Step, Trace, lock_paused, pause, scope, se
 pub use session::{Session, boot, boot_seeded};
 pub use site::Site;
 pub use timers::Timer;
-pub use unchecked::Unchecked;
 pub use violation::{Breach, Place, Violation};
 pub use waiters::Waiting;
 pub use watchdog::watchdog;

@@ -11,7 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{ledger, lock_table, violation::Breach};
+use crate::{
+    ledger, lock_table,
+    processors::{self, Dpc},
+    violation::Breach,
+};
 
 static TIMERS: Mutex<Timers> = Mutex::new(Timers { set: BTreeMap::new(), number: 0, held: None, simulated: false });
 static CHANGED: Condvar = Condvar::new();
@@ -19,28 +23,28 @@ static START: Once = Once::new();
 
 /// The storage of a timer and its DPC; the default is uninitialised.
 #[derive(Default)]
-pub struct Timer<D> {
+pub struct Timer {
     /// Its place among the timers that are set.
     key: Cell<Option<Key>>,
-    dpc: D,
+    dpc: Dpc,
 }
 
 // SAFETY: the cell is touched with TIMERS locked only.
-unsafe impl<D: Send> Send for Timer<D> {}
+unsafe impl Send for Timer {}
 // SAFETY: as for Send.
-unsafe impl<D: Sync> Sync for Timer<D> {}
+unsafe impl Sync for Timer {}
 
 /// When it expires, and a number that tells timers of the same time apart.
 type Key = (Duration, u64);
 
 /// A timer that is set.
-struct Entry {
-    address: usize,
-    expire: Box<dyn FnOnce() + Send>,
-}
+struct Set(NonNull<Timer>);
+
+// SAFETY: set()'s caller keeps the timer valid until its routine is entered or it is cancelled, on whatever thread.
+unsafe impl Send for Set {}
 
 struct Timers {
-    set: BTreeMap<Key, Entry>,
+    set: BTreeMap<Key, Set>,
     number: u64,
     /// The time at which the clock is held.
     held: Option<Duration>,
@@ -48,13 +52,8 @@ struct Timers {
     simulated: bool,
 }
 
-struct Address<D>(NonNull<Timer<D>>);
-
-// SAFETY: set()'s caller keeps the timer valid until its routine is entered or it is cancelled, on whatever thread.
-unsafe impl<D> Send for Address<D> {}
-
-impl<D> Timer<D> {
-    pub(crate) fn dpc(&self) -> &D {
+impl Timer {
+    pub(crate) fn dpc(&self) -> &Dpc {
         &self.dpc
     }
 }
@@ -71,42 +70,38 @@ impl Timers {
         while let Some(first) = self.set.first_entry()
             && first.key().0 <= now
         {
-            (first.remove().expire)();
+            let Set(timer) = first.remove();
+            // SAFETY: its routine was not entered and it was not cancelled, so it is valid.
+            let fields = unsafe { timer.as_ref() };
+            fields.key.set(None);
+            // SAFETY: as above; the routine is called once.
+            let _queued = unsafe { processors::queue(NonNull::from(&fields.dpc)) };
         }
     }
 }
 
-/// Sets a timer: `queue` is called with its DPC when it expires, once.
+/// Sets a timer: its DPC is queued when it expires.
 ///
 /// # Safety
 /// The timer stays valid until its routine has been entered, or [`cancel`] has returned true.
-pub(crate) unsafe fn set<D: 'static>(timer: NonNull<Timer<D>>, microseconds: u32, queue: fn(NonNull<D>)) {
+pub(crate) unsafe fn set(timer: NonNull<Timer>, microseconds: u32) {
     START.call_once(start);
     let mut timers = lock_table(&TIMERS);
     // SAFETY: valid, by contract.
     let fields = unsafe { timer.as_ref() };
-    let address = timer.addr().get();
     if fields.key.get().is_some() {
-        ledger::breach(Breach::SetTwice(address));
+        ledger::breach(Breach::SetTwice(timer.addr().get()));
         return;
     }
     timers.number += 1;
     let key = (timers.now() + Duration::from_micros(microseconds.into()), timers.number);
     fields.key.set(Some(key));
-    let set = Address(timer);
-    let expire = Box::new(move || {
-        let Address(timer) = { set };
-        // SAFETY: its routine was not entered and it was not cancelled, so it is valid still.
-        let fields = unsafe { timer.as_ref() };
-        fields.key.set(None);
-        queue(NonNull::from(&fields.dpc));
-    });
-    timers.set.insert(key, Entry { address, expire });
+    timers.set.insert(key, Set(timer));
     CHANGED.notify_one();
 }
 
 /// Takes a timer back; false: it has expired, or was never set.
-pub(crate) fn cancel<D>(timer: &Timer<D>) -> bool {
+pub(crate) fn cancel(timer: &Timer) -> bool {
     let mut timers = lock_table(&TIMERS);
     timer.key.take().is_some_and(|key| timers.set.remove(&key).is_some())
 }
@@ -175,8 +170,8 @@ pub(crate) fn advance(time: Duration) {
 /// Takes timers out whose memory is about to go; gives the address of one.
 pub(crate) fn unset_in(range: &Range<usize>) -> Option<usize> {
     let mut timers = lock_table(&TIMERS);
-    let dangling = timers.set.values().map(|entry| entry.address).find(|address| range.contains(address))?;
-    timers.set.retain(|_, entry| !range.contains(&entry.address));
+    let dangling = timers.set.values().map(|set| set.0.addr().get()).find(|address| range.contains(address))?;
+    timers.set.retain(|_, set| !range.contains(&set.0.addr().get()));
     Some(dangling)
 }
 

@@ -4,13 +4,13 @@
 use std::{alloc::Layout, ffi::c_void, ptr::null_mut, time::Duration};
 
 use platform::Platform;
-use simkernel::{Breach, Dpc, Session, SimKernel, Timer, at_irql, boot};
+use simkernel::{Breach, Session, SimKernel, Timer, at_irql, boot};
 
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
 /// A timer in pool memory, initialised.
-fn timer() -> *mut Timer<Dpc> {
-    let timer: *mut Timer<Dpc> = SimKernel::allocate(Layout::new::<Timer<Dpc>>()).expect("memory").cast().as_ptr();
+fn timer() -> *mut Timer {
+    let timer: *mut Timer = SimKernel::allocate(Layout::new::<Timer>()).expect("memory").cast().as_ptr();
     // SAFETY: room for one.
     unsafe { timer.write(SimKernel::new_timer()) };
     // SAFETY: new, and it stays there.
@@ -18,20 +18,20 @@ fn timer() -> *mut Timer<Dpc> {
     timer
 }
 
-fn set(timer: *mut Timer<Dpc>, microseconds: u32) {
+fn set(timer: *mut Timer, microseconds: u32) {
     // SAFETY: as the platform documents, or what the simulated kernel catches.
     unsafe { SimKernel::set_timer(timer, microseconds) };
 }
 
-fn cancel(timer: *mut Timer<Dpc>) -> bool {
+fn cancel(timer: *mut Timer) -> bool {
     // SAFETY: initialised.
     unsafe { SimKernel::cancel_timer(timer) }
 }
 
-fn free(timer: *mut Timer<Dpc>) {
+fn free(timer: *mut Timer) {
     let memory = std::ptr::NonNull::new(timer.cast()).expect("not null");
     // SAFETY: allocated above.
-    unsafe { SimKernel::free(memory, Layout::new::<Timer<Dpc>>()) };
+    unsafe { SimKernel::free(memory, Layout::new::<Timer>()) };
 }
 
 fn held() -> Session {

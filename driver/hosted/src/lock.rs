@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use super::processor;
+use crate::processor;
 
 /// How often a lock is looked at before the time slice is given up. A processor that holds a spin lock runs; a thread that
 /// holds one may have been descheduled.

@@ -1,16 +1,18 @@
-//! The simulated kernel without its checks, for benchmarks: what it costs is what a kernel's own primitives cost.
+//! An ordinary process of Linux or Windows as the kernel of the device: a [`Platform`] over the standard library.
 //!
-//! [`Unchecked`] is a [`Platform`] beside [`crate::SimKernel`]; the code under test chooses between them by type. It needs no
-//! session and no registration of threads. There is no ledger: leaks, IRQL and lock order are for `SimKernel` to check.
+//! It needs no start and no registration of threads. Nothing is checked: leaks, IRQL and lock order are for the simulated kernel.
 //!
 //! * A thread is a processor. DPCs run as on Windows: a DPC runs on the processor that queued it, in the order of queueing,
 //!   as soon as the IRQL drops below `DISPATCH_LEVEL`: at once if it is lower already, else at the end of the outermost lock,
 //!   DPC or [`at_dispatch`].
-//! * DPCs in turn, and those of timers, run on one system thread.
-//! * [`passive`] and [`at_dispatch`] mint the tokens; [`crate::Mdl::lock`] describes any memory.
+//! * DPCs in turn, and those of timers, run on one system thread, which begins with the first of them.
+//! * [`passive`] and [`at_dispatch`] mint the tokens; [`Mdl::lock`] describes any memory.
 #![expect(unsafe_code, reason = "implements the unsafe trait Platform: kernel objects live behind raw pointers")]
 
+mod dpc;
+mod event;
 mod lock;
+mod mdl;
 mod processor;
 mod system_thread;
 
@@ -19,26 +21,23 @@ use std::{alloc::Layout, ffi::c_void, ptr::NonNull};
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA};
 use platform::{DISPATCH_LEVEL, Dispatch, DpcRoutine, NoSockets, PASSIVE_LEVEL, Passive, Platform};
 
-use crate::{
-    event::Event,
-    mdl,
-    timers::{self, Timer},
-};
-
+pub use dpc::Dpc;
+pub use event::Event;
 pub use lock::RawSpinLock;
-pub use processor::Dpc;
+pub use mdl::Mdl;
+pub use system_thread::Timer;
 
-/// The simulated kernel without its checks.
+/// The process as a kernel.
 #[derive(Debug)]
-pub enum Unchecked {}
+pub enum Hosted {}
 
 // SAFETY: memory is std's, zeroed and of the layout asked for; the spin lock excludes; DPCs and events are touched as
 // the trait documents only.
-unsafe impl Platform for Unchecked {
+unsafe impl Platform for Hosted {
     type RawSpinLock = RawSpinLock;
     type Dpc = Dpc;
     type Event = Event;
-    type Timer = Timer<Dpc>;
+    type Timer = Timer;
     type Sockets = NoSockets;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
@@ -75,31 +74,27 @@ unsafe impl Platform for Unchecked {
         unsafe { system_thread::queue(dpc) };
     }
 
-    fn new_timer() -> Self::Timer {
+    fn new_timer() -> Timer {
         Timer::default()
     }
 
-    unsafe fn initialize_timer(timer: *mut Self::Timer, routine: DpcRoutine, context: *mut c_void) {
+    unsafe fn initialize_timer(timer: *mut Timer, routine: DpcRoutine, context: *mut c_void) {
         // SAFETY: the caller's timer is valid; it has no unshared parts.
         let timer = unsafe { &*timer };
         timer.dpc().initialize(routine, context);
     }
 
-    unsafe fn set_timer(timer: *mut Self::Timer, microseconds: u32) {
+    unsafe fn set_timer(timer: *mut Timer, microseconds: u32) {
         // SAFETY: the caller's pointer is valid, so not null.
         let timer = unsafe { NonNull::new_unchecked(timer) };
-        let queue = |dpc: NonNull<Dpc>| {
-            // SAFETY: called once, when the timer expires: valid until its routine is entered.
-            unsafe { system_thread::queue(dpc.as_ptr()) };
-        };
         // SAFETY: the caller keeps it valid until its routine is entered or it is cancelled.
-        unsafe { timers::set(timer, microseconds, queue) };
+        unsafe { system_thread::set(timer, microseconds) };
     }
 
-    unsafe fn cancel_timer(timer: *mut Self::Timer) -> bool {
+    unsafe fn cancel_timer(timer: *mut Timer) -> bool {
         // SAFETY: valid during the call, by contract; it has no unshared parts.
         let timer = unsafe { &*timer };
-        timers::cancel(timer)
+        system_thread::cancel(timer)
     }
 
     fn timer_granularity() -> u32 {
@@ -129,14 +124,14 @@ unsafe impl Platform for Unchecked {
     }
 
     unsafe fn mdl_system_address(mdl: *mut c_void) -> Option<NonNull<u8>> {
-        let mdl = NonNull::new(mdl.cast::<MDL>())?;
+        let mdl = mdl.cast::<MDL>();
         // SAFETY: a valid MDL, by contract.
-        let flags = unsafe { (*mdl.as_ptr()).MdlFlags };
+        let flags = unsafe { (*mdl).MdlFlags };
         if flags & MDL_MAPPED_TO_SYSTEM_VA == 0 {
-            return mdl::map(mdl);
+            return None;
         }
-        // SAFETY: a valid MDL, by contract.
-        NonNull::new(unsafe { (*mdl.as_ptr()).MappedSystemVa }.cast())
+        // SAFETY: the same.
+        NonNull::new(unsafe { (*mdl).MappedSystemVa }.cast())
     }
 }
 
@@ -145,7 +140,7 @@ pub fn at_dispatch<R>(code: impl FnOnce(&Dispatch<'_>) -> R) -> R {
     let _restore = processor::Raised::to_dispatch();
     debug_assert!(processor::irql() == DISPATCH_LEVEL);
     // SAFETY: just raised, until `_restore` goes.
-    let dispatch = unsafe { Dispatch::assume::<Unchecked>() };
+    let dispatch = unsafe { Dispatch::assume::<Hosted>() };
     code(&dispatch)
 }
 
@@ -157,5 +152,5 @@ pub fn passive() -> Passive<'static> {
     assert_eq!(processor::irql(), PASSIVE_LEVEL, "not at PASSIVE_LEVEL");
     // SAFETY: just checked. A thread that raises the IRQL later and waits nevertheless breaks a rule, not memory: a wait
     // here is a condition variable's.
-    unsafe { Passive::assume::<Unchecked>() }
+    unsafe { Passive::assume::<Hosted>() }
 }

@@ -1,4 +1,4 @@
-//! The simulated kernel without checks: locks exclude, and DPCs run where and when Windows runs them.
+//! The primitives of a process as a kernel: locks exclude, and DPCs run where and when Windows runs them.
 #![expect(unsafe_code, reason = "raw memory")]
 
 use std::{
@@ -8,33 +8,31 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
-use platform::{Arc, DISPATCH_LEVEL, Deferred, Dispatch, PASSIVE_LEVEL, Platform, RunDeferred};
-use simkernel::{
-    Unchecked,
-    unchecked::{at_dispatch, passive},
-};
+use hosted::{Hosted, at_dispatch, passive};
+use platform::{Arc, DISPATCH_LEVEL, Deferred, Dispatch, PASSIVE_LEVEL, Platform, RunDeferred, RunTimer};
 
-type SpinLock<T> = platform::SpinLock<T, Unchecked>;
-type Event = platform::Event<Unchecked>;
+type SpinLock<T> = platform::SpinLock<T, Hosted>;
+type Event = platform::Event<Hosted>;
 
 /// Notes in a common log when and where it runs.
 struct Logger<'a> {
-    deferred: Deferred<Unchecked>,
+    deferred: Deferred<Hosted>,
     name: &'static str,
     log: &'a Mutex<Vec<(&'static str, u8, thread::ThreadId)>>,
     /// Scheduled by the run of this one.
-    next: Option<Arc<Logger<'static>, Unchecked>>,
+    next: Option<Arc<Logger<'static>, Hosted>>,
 }
 
-impl RunDeferred<Unchecked> for Logger<'static> {
-    fn deferred(&self) -> &Deferred<Unchecked> {
+impl RunDeferred<Hosted> for Logger<'static> {
+    fn deferred(&self) -> &Deferred<Hosted> {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, Unchecked>, _: &Dispatch<'_>) {
-        this.log.lock().unwrap().push((this.name, Unchecked::irql(), thread::current().id()));
+    fn run(this: &Arc<Self, Hosted>, _: &Dispatch<'_>) {
+        this.log.lock().unwrap().push((this.name, Hosted::irql(), thread::current().id()));
         if let Some(next) = &this.next {
             Deferred::schedule(next);
             assert_eq!(this.log.lock().unwrap().last().unwrap().0, this.name, "not inside of another");
@@ -49,11 +47,7 @@ impl Log {
         Self(Box::leak(Box::default()))
     }
 
-    fn logger(
-        &self,
-        name: &'static str,
-        next: Option<Arc<Logger<'static>, Unchecked>>,
-    ) -> Arc<Logger<'static>, Unchecked> {
+    fn logger(&self, name: &'static str, next: Option<Arc<Logger<'static>, Hosted>>) -> Arc<Logger<'static>, Hosted> {
         let logger = Arc::try_new(Logger { deferred: Deferred::default(), name, log: self.0, next }).unwrap();
         Deferred::initialize(&logger);
         logger
@@ -69,7 +63,7 @@ fn at_passive_level_a_dpc_runs_at_once_on_its_processor() {
     let log = Log::new();
     Deferred::schedule(&log.logger("a", None));
     assert_eq!(*log.0.lock().unwrap(), [("a", DISPATCH_LEVEL, thread::current().id())]);
-    assert_eq!(Unchecked::irql(), PASSIVE_LEVEL);
+    assert_eq!(Hosted::irql(), PASSIVE_LEVEL);
 }
 
 #[test]
@@ -84,9 +78,9 @@ fn above_it_runs_at_the_end_of_the_outermost_lock_in_order() {
     Deferred::schedule(&a);
     drop(inner.lock());
     at_dispatch(|_| Deferred::schedule(&b));
-    assert_eq!((log.names().as_str(), Unchecked::irql()), ("", DISPATCH_LEVEL));
+    assert_eq!((log.names().as_str(), Hosted::irql()), ("", DISPATCH_LEVEL));
     drop(guard);
-    assert_eq!((log.names().as_str(), Unchecked::irql()), ("cabd", PASSIVE_LEVEL));
+    assert_eq!((log.names().as_str(), Hosted::irql()), ("cabd", PASSIVE_LEVEL));
     at_dispatch(|_| {
         Deferred::schedule(&a);
         assert_eq!(log.names(), "cabd");
@@ -98,15 +92,15 @@ fn above_it_runs_at_the_end_of_the_outermost_lock_in_order() {
 #[test]
 fn endless_work_lets_its_thread_go_on() {
     struct Endless {
-        deferred: Deferred<Unchecked>,
+        deferred: Deferred<Hosted>,
         runs: AtomicU64,
-        end: Arc<Event, Unchecked>,
+        end: Arc<Event, Hosted>,
     }
-    impl RunDeferred<Unchecked> for Endless {
-        fn deferred(&self) -> &Deferred<Unchecked> {
+    impl RunDeferred<Hosted> for Endless {
+        fn deferred(&self) -> &Deferred<Hosted> {
             &self.deferred
         }
-        fn run(this: &Arc<Self, Unchecked>, _: &Dispatch<'_>) {
+        fn run(this: &Arc<Self, Hosted>, _: &Dispatch<'_>) {
             if this.runs.fetch_add(1, Ordering::Relaxed) < 1000 {
                 Deferred::schedule(this);
             } else {
@@ -116,27 +110,88 @@ fn endless_work_lets_its_thread_go_on() {
     }
     let end = Event::new().unwrap();
     let endless = Endless { deferred: Deferred::default(), runs: AtomicU64::new(0), end: end.clone() };
-    let endless = Arc::<_, Unchecked>::try_new(endless).unwrap();
+    let endless = Arc::<_, Hosted>::try_new(endless).unwrap();
     Deferred::initialize(&endless);
     Deferred::schedule(&endless);
     end.wait(&passive());
     assert_eq!(endless.runs.load(Ordering::Relaxed), 1001);
 }
 
+/// Sets its event when it expires, the third time.
+struct Clock {
+    timer: platform::Timer<Hosted>,
+    began: Instant,
+    expired: AtomicU64,
+    end: Arc<Event, Hosted>,
+}
+
+impl RunTimer<Hosted> for Clock {
+    fn timer(&self) -> &platform::Timer<Hosted> {
+        &self.timer
+    }
+
+    fn expired(this: &Arc<Self, Hosted>) {
+        assert_eq!(Hosted::irql(), DISPATCH_LEVEL);
+        if this.expired.fetch_add(1, Ordering::Relaxed) < 2 {
+            platform::Timer::start(this, 2000);
+        } else {
+            this.end.set();
+        }
+    }
+}
+
+fn clock() -> Arc<Clock, Hosted> {
+    let (began, expired) = (Instant::now(), AtomicU64::new(0));
+    let clock = Clock { timer: platform::Timer::default(), began, expired, end: Event::new().unwrap() };
+    let clock = Arc::try_new(clock).unwrap();
+    platform::Timer::initialize(&clock);
+    clock
+}
+
+#[test]
+fn timers_expire_not_before_their_time_unless_taken_back() {
+    let clocks = [5000, 1000, 3000].map(|microseconds| {
+        let clock = clock();
+        platform::Timer::start(&clock, microseconds);
+        (clock, Duration::from_micros(microseconds.into()))
+    });
+    let taken_back = clock();
+    platform::Timer::start(&taken_back, 3_600_000_000);
+    for (clock, first) in &clocks {
+        clock.end.wait(&passive());
+        assert!(clock.began.elapsed() >= *first + Duration::from_millis(4));
+    }
+    platform::Timer::cancel(&taken_back);
+    assert_eq!(taken_back.expired.load(Ordering::Relaxed), 0);
+    assert!(Arc::into_inner(taken_back).is_some(), "no reference is left");
+}
+
+/// One that is not due for long must not hold up those that are set later.
+#[test]
+fn a_timer_may_be_due_before_those_that_are_set() {
+    let [late, soon] = [3_600_000_000, 1000].map(|microseconds| {
+        let clock = clock();
+        platform::Timer::start(&clock, microseconds);
+        clock
+    });
+    soon.end.wait(&passive());
+    platform::Timer::cancel(&late);
+}
+
 /// A ring that one thread fills and one empties.
 struct Ring {
     slots: SpinLock<VecDeque<[u64; 8]>>,
-    deferred: Deferred<Unchecked>,
+    deferred: Deferred<Hosted>,
     /// Set by each run.
     notified: AtomicU64,
 }
 
-impl RunDeferred<Unchecked> for Ring {
-    fn deferred(&self) -> &Deferred<Unchecked> {
+impl RunDeferred<Hosted> for Ring {
+    fn deferred(&self) -> &Deferred<Hosted> {
         &self.deferred
     }
 
-    fn run(this: &Arc<Self, Unchecked>, _: &Dispatch<'_>) {
+    fn run(this: &Arc<Self, Hosted>, _: &Dispatch<'_>) {
         this.notified.fetch_add(1, Ordering::Release);
     }
 }
@@ -147,7 +202,7 @@ fn two_threads_pass_messages() {
     const DEPTH: usize = 64;
     let slots = SpinLock::new(VecDeque::with_capacity(DEPTH));
     let ring = Ring { slots, deferred: Deferred::default(), notified: AtomicU64::new(0) };
-    let ring = Arc::<_, Unchecked>::try_new(ring).unwrap();
+    let ring = Arc::<_, Hosted>::try_new(ring).unwrap();
     Deferred::initialize(&ring);
     let sender = ring.clone();
     let sender = thread::spawn(move || {
@@ -180,7 +235,7 @@ fn two_threads_pass_messages() {
         thread::yield_now();
     }
     assert!((1..=MESSAGES).contains(&ring.notified.load(Ordering::Acquire)));
-    assert_eq!(Unchecked::irql(), PASSIVE_LEVEL);
+    assert_eq!(Hosted::irql(), PASSIVE_LEVEL);
 }
 
 #[test]
@@ -205,16 +260,16 @@ fn locks_exclude() {
 #[test]
 fn memory_is_zeroed_and_aligned() {
     for _ in 0..100 {
-        let mut lines = platform::Slice::<_, Unchecked>::filled(3, [0xFF_u8; 100]).unwrap();
+        let mut lines = platform::Slice::<_, Hosted>::filled(3, [0xFF_u8; 100]).unwrap();
         lines[1].fill(7);
         drop(lines);
         let layout = std::alloc::Layout::from_size_align(300, 128).unwrap();
-        let memory = Unchecked::allocate(layout).unwrap();
+        let memory = Hosted::allocate(layout).unwrap();
         assert_eq!(memory.addr().get() % 128, 0);
         // SAFETY: 300 bytes, that nobody else uses.
         let bytes = unsafe { std::slice::from_raw_parts(memory.as_ptr(), 300) };
         assert!(bytes.iter().all(|byte| *byte == 0));
         // SAFETY: as allocated.
-        unsafe { Unchecked::free(memory, layout) };
+        unsafe { Hosted::free(memory, layout) };
     }
 }

@@ -1,0 +1,118 @@
+//! Deferred procedure calls, and queues of them.
+#![expect(
+    unsafe_code,
+    reason = "DPCs are linked by address, and their routines are C functions with a context pointer"
+)]
+
+use std::{
+    cell::Cell,
+    ffi::c_void,
+    ptr::{null, null_mut},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use platform::DpcRoutine;
+
+/// The storage of a DPC; the default is uninitialised.
+pub struct Dpc {
+    routine: Cell<Option<DpcRoutine>>,
+    context: Cell<*mut c_void>,
+    queued: AtomicBool,
+    /// The next one of its queue.
+    next: Cell<*const Dpc>,
+}
+
+impl Default for Dpc {
+    fn default() -> Self {
+        Self {
+            routine: Cell::default(),
+            context: Cell::new(null_mut()),
+            queued: AtomicBool::new(false),
+            next: Cell::new(null()),
+        }
+    }
+}
+
+// SAFETY: the routine and the context are written before the DPC is first queued; `next` by who set `queued` only.
+unsafe impl Send for Dpc {}
+// SAFETY: as for Send.
+unsafe impl Sync for Dpc {}
+
+impl Dpc {
+    pub(crate) fn initialize(&self, routine: DpcRoutine, context: *mut c_void) {
+        self.routine.set(Some(routine));
+        self.context.set(context);
+    }
+
+    /// Calls the routine, at `DISPATCH_LEVEL`.
+    ///
+    /// # Safety
+    /// It was initialised, was taken out of its queue, and is valid until the routine is entered.
+    pub(crate) unsafe fn run(dpc: *const Self) {
+        // SAFETY: valid, by contract; the reference is not used after the routine is entered.
+        let fields = unsafe { &*dpc };
+        let (routine, context) = (fields.routine.get(), fields.context.get());
+        fields.queued.swap(false, Ordering::AcqRel);
+        if let Some(routine) = routine {
+            // SAFETY: the context is the one the DPC was initialised with; once for each queueing.
+            unsafe { routine(context) };
+        }
+    }
+}
+
+/// DPCs, the one that was queued first in front.
+pub(crate) struct Queue {
+    first: Cell<*const Dpc>,
+    last: Cell<*const Dpc>,
+}
+
+// SAFETY: the DPCs may be used on any thread, and whoever has the queue is alone with it.
+unsafe impl Send for Queue {}
+
+impl Queue {
+    pub(crate) const fn new() -> Self {
+        Self { first: Cell::new(null()), last: Cell::new(null()) }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.get().is_null()
+    }
+
+    /// False: it is in a queue already.
+    ///
+    /// # Safety
+    /// It was initialised, and stays valid until its routine has been entered.
+    pub(crate) unsafe fn push(&self, dpc: *const Dpc) -> bool {
+        // SAFETY: valid, by contract.
+        let fields = unsafe { &*dpc };
+        // Release: what the caller did before is seen by the routine, even if another queueing made it run.
+        if fields.queued.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        fields.next.set(null());
+        let last = self.last.replace(dpc);
+        if last.is_null() {
+            self.first.set(dpc);
+        } else {
+            // SAFETY: queued, so valid.
+            let last = unsafe { &*last };
+            last.next.set(dpc);
+        }
+        true
+    }
+
+    pub(crate) fn pop(&self) -> Option<*const Dpc> {
+        let dpc = self.first.get();
+        if dpc.is_null() {
+            return None;
+        }
+        // SAFETY: queued, so valid.
+        let next = unsafe { (*dpc).next.get() };
+        self.first.set(next);
+        if next.is_null() {
+            self.last.set(null());
+        }
+        Some(dpc)
+    }
+}

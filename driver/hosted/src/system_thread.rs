@@ -1,0 +1,154 @@
+//! The system thread: DPCs that take turns with all others, and timers.
+#![expect(unsafe_code, reason = "DPCs and timers are passed to another thread by address")]
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    ptr::NonNull,
+    sync::{Condvar, Mutex, MutexGuard, Once, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    dpc::{Dpc, Queue},
+    processor::Raised,
+};
+
+static WORK: Mutex<Work> = Mutex::new(Work { in_turn: Queue::new(), timers: BTreeMap::new(), number: 0, waits: false });
+static CHANGED: Condvar = Condvar::new();
+
+struct Work {
+    in_turn: Queue,
+    /// Those that are set.
+    timers: BTreeMap<Key, Set>,
+    /// Of the timer that was set last.
+    number: u64,
+    /// The thread has to be woken.
+    waits: bool,
+}
+
+/// When it expires, and a number that tells timers of the same time apart.
+type Key = (Instant, u64);
+
+/// A timer that is set.
+struct Set(NonNull<Timer>);
+
+// SAFETY: it is valid, on whatever thread, until its routine is entered or it is cancelled.
+unsafe impl Send for Set {}
+
+/// The storage of a timer and its DPC; the default is uninitialised.
+#[derive(Default)]
+pub struct Timer {
+    /// Its place among those that are set.
+    key: Cell<Option<Key>>,
+    dpc: Dpc,
+}
+
+// SAFETY: the cell is touched with WORK locked only.
+unsafe impl Send for Timer {}
+// SAFETY: as for Send.
+unsafe impl Sync for Timer {}
+
+impl Timer {
+    pub(crate) fn dpc(&self) -> &Dpc {
+        &self.dpc
+    }
+}
+
+fn lock() -> MutexGuard<'static, Work> {
+    WORK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds work, and has it done.
+fn add(change: impl FnOnce(&mut Work)) {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        let spawned = thread::Builder::new().name("system thread".to_owned()).spawn(run);
+        assert!(spawned.is_ok(), "no system thread");
+    });
+    let mut work = lock();
+    change(&mut work);
+    let waits = std::mem::take(&mut work.waits);
+    drop(work);
+    if waits {
+        CHANGED.notify_one();
+    }
+}
+
+/// Has a DPC run on the system thread.
+///
+/// # Safety
+/// It was initialised, is not queued, and stays valid until its routine has been entered.
+pub(crate) unsafe fn queue(dpc: *const Dpc) {
+    add(|work| {
+        // SAFETY: the caller's contract.
+        unsafe { work.in_turn.push(dpc) };
+    });
+}
+
+/// Sets a timer.
+///
+/// # Safety
+/// It was initialised, is not set, and stays valid until its routine has been entered, or [`cancel`] has returned true.
+pub(crate) unsafe fn set(timer: NonNull<Timer>, microseconds: u32) {
+    let due = Instant::now() + Duration::from_micros(microseconds.into());
+    add(|work| {
+        work.number += 1;
+        let key = (due, work.number);
+        // SAFETY: valid, by contract.
+        let fields = unsafe { timer.as_ref() };
+        fields.key.set(Some(key));
+        work.timers.insert(key, Set(timer));
+    });
+}
+
+/// Takes a timer back; false: its routine was entered, or will be.
+pub(crate) fn cancel(timer: &Timer) -> bool {
+    let mut work = lock();
+    timer.key.take().is_some_and(|key| work.timers.remove(&key).is_some())
+}
+
+impl Work {
+    /// What is to be run next: of timers that are due, else of those that wait for their turn.
+    fn next(&mut self) -> Option<*const Dpc> {
+        if let Some(first) = self.timers.first_entry()
+            && first.key().0 <= Instant::now()
+        {
+            let Set(timer) = first.remove();
+            // SAFETY: its routine was not entered and it was not cancelled, so it is valid.
+            let fields = unsafe { timer.as_ref() };
+            fields.key.set(None);
+            return Some(&raw const fields.dpc);
+        }
+        self.in_turn.pop()
+    }
+}
+
+fn run() {
+    loop {
+        let dpc = wait();
+        // Below this level between two of them, so that the DPCs that one queues run before the next.
+        let _raised = Raised::to_dispatch();
+        // SAFETY: it was queued, or its timer set, until now, so it is valid until its routine is entered.
+        unsafe { Dpc::run(dpc) };
+    }
+}
+
+/// Waits until there is something to run.
+fn wait() -> *const Dpc {
+    let mut work = lock();
+    loop {
+        if let Some(dpc) = work.next() {
+            return dpc;
+        }
+        work.waits = true;
+        work = match work.timers.first_key_value() {
+            Some((&(due, _), _)) => {
+                let left = due.saturating_duration_since(Instant::now());
+                CHANGED.wait_timeout(work, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => CHANGED.wait(work).unwrap_or_else(PoisonError::into_inner),
+        };
+    }
+}
