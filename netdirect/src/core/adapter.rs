@@ -15,7 +15,8 @@ use ndk_abi::{
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    device::{self, File, Handle},
+    device::{self, File},
+    handle::Handle,
     object::Object,
 };
 
@@ -51,8 +52,6 @@ pub(crate) struct Adapter {
     pd: Object,
     adapter: Object,
     file: Arc<File>,
-    /// Names the provider context of the file.
-    context: u64,
     info: ND2_ADAPTER_INFO,
     uses_rings: bool,
 }
@@ -74,9 +73,8 @@ impl Adapter {
         let input =
             ND_ADAPTER_QUERY { Version: ND_IOCTL_VERSION, InfoVersion: ND_VERSION_2, AdapterHandle: adapter.handle() };
         let info = file.ask(IOCTL_ND_ADAPTER_QUERY, input.as_bytes())?;
-        let context = file.context()?;
         let uses_rings = env::var_os("SOFTND_PATH").is_none_or(|path| path != "plain");
-        Ok(Arc::new(Self { pd, adapter, file, context, info, uses_rings }))
+        Ok(Arc::new(Self { pd, adapter, file, info, uses_rings }))
     }
 
     pub(crate) fn file(&self) -> &Arc<File> {
@@ -90,11 +88,6 @@ impl Adapter {
     /// The handle of its protection domain.
     pub(crate) fn pd(&self) -> u64 {
         self.pd.handle()
-    }
-
-    /// Names the provider context that its files share.
-    pub(crate) fn context(&self) -> u64 {
-        self.context
     }
 
     /// Its limits.
@@ -113,6 +106,6 @@ impl Adapter {
 
     /// A new file for requests that pend.
     pub(crate) fn open_overlapped(&self) -> Result<Handle, NTSTATUS> {
-        device::open_overlapped(self.context)
+        self.file.open_overlapped()
     }
 }

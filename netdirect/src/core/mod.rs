@@ -6,6 +6,7 @@ pub(crate) mod affinity;
 pub(crate) mod completion_queue;
 pub(crate) mod connector;
 pub(crate) mod device;
+pub(crate) mod handle;
 pub(crate) mod listener;
 pub(crate) mod memory;
 pub(crate) mod object;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER_2};
+use ndk_abi::status::NTSTATUS;
 use windows_sys::Win32::Foundation::HANDLE;
 use zerocopy::IntoBytes;
 
 use super::{
     adapter::Adapter,
-    device::{self, File, Handle, handle},
+    device::{Channel, File, handle},
     overlapped::Overlapped,
 };
 
@@ -57,15 +57,14 @@ impl Drop for Object {
 pub(crate) struct Pending {
     /// Before the file: to free it cancels what pends.
     object: Object,
-    /// The file that its requests are sent on, to the end of which they are told.
-    file: Handle,
+    /// The file that its requests are sent on, and by which their end is told.
+    file: Channel,
     /// The code that cancels its requests.
     cancel: u32,
 }
 
 impl Pending {
-    /// STATUS_INVALID_HANDLE: the file is none. STATUS_INVALID_PARAMETER_2, as it is the second parameter of whatever has one: it is
-    /// not an overlapped file of the adapter.
+    /// Of an overlapped file of the adapter; errors are those of [`File::channel`] too.
     pub(crate) fn new(
         adapter: &Adapter,
         file: HANDLE,
@@ -74,12 +73,7 @@ impl Pending {
     ) -> Result<Self, NTSTATUS> {
         // First, so that only a device that is there is asked about the file.
         let object = create()?;
-        let file = Handle::duplicate(file)?;
-        // The handle of the object means something else there.
-        if device::context_of(&file) != Ok(adapter.context()) {
-            return Err(STATUS_INVALID_PARAMETER_2);
-        }
-        Ok(Self { object, file, cancel })
+        Ok(Self { object, file: adapter.file().channel(file)?, cancel })
     }
 
     pub(crate) fn object(&self) -> &Object {

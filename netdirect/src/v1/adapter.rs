@@ -37,7 +37,9 @@ use super::{
 };
 use crate::{
     arguments::{array, give, hresult, with},
-    core::{adapter, affinity::affinity, completion_queue, connector, device::Handle, listener, memory},
+    core::{
+        adapter, affinity::affinity, completion_queue, connector, device::Channel, handle::Handle, listener, memory,
+    },
     hold::Hold,
 };
 
@@ -51,6 +53,8 @@ pub(super) struct Opened {
     core: Arc<adapter::Adapter>,
     /// What its objects' requests pend on.
     file: Handle,
+    /// The same, for its own.
+    channel: Channel,
     /// The address that it was opened by.
     address: SOCKADDR_INET,
     /// How many endpoints it has had.
@@ -81,8 +85,9 @@ pub(crate) struct Adapter {
 impl Adapter {
     pub(super) fn open(core: Arc<adapter::Adapter>, address: SOCKADDR_INET) -> Result<Self, HRESULT> {
         let file = core.open_overlapped().map_err(from_nt)?;
+        let channel = core.file().channel(file.as_raw()).map_err(from_nt)?;
         let (regions, invalidations, endpoints) = Default::default();
-        let opened = Opened { regions, invalidations, core, file, address, endpoints };
+        let opened = Opened { regions, invalidations, core, file, channel, address, endpoints };
         Ok(Self { opened: Arc::new(opened), _hold: Hold::new() })
     }
 }
@@ -172,7 +177,7 @@ impl INDAdapter_Impl for Adapter_Impl {
         let output = ptr::slice_from_raw_parts_mut(output.cast::<u8>(), output_length);
         let control = |overlapped: &_| {
             // SAFETY: the caller's, valid until the request is over.
-            let status = unsafe { self.opened.file.submit_for(overlapped, code, input, output) };
+            let status = unsafe { self.opened.channel.submit_for(overlapped, code, input, output) };
             if !returned.is_null() {
                 // SAFETY: the caller's pointer.
                 unsafe { returned.write(if status == STATUS_SUCCESS { overlapped.transferred() } else { 0 }) };

@@ -1,0 +1,59 @@
+//! Kernel handles.
+#![expect(unsafe_code, reason = "calls into kernel32")]
+
+use std::{mem, ptr};
+
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_HANDLE};
+use windows_sys::Win32::{
+    Foundation::{CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, HANDLE, INVALID_HANDLE_VALUE},
+    System::Threading::GetCurrentProcess,
+};
+
+/// A kernel handle.
+#[derive(Debug)]
+pub(crate) struct Handle(HANDLE);
+
+// SAFETY: kernel handles belong to the process, not to a thread.
+unsafe impl Send for Handle {}
+// SAFETY: as for Send.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: owned by self, and not used again.
+        unsafe { CloseHandle(self.0) };
+    }
+}
+
+impl Handle {
+    /// What a call has returned. `None`: no handle.
+    ///
+    /// # Safety
+    /// Nobody else closes it.
+    pub(super) unsafe fn own(returned: HANDLE) -> Option<Self> {
+        (!returned.is_null() && returned != INVALID_HANDLE_VALUE).then_some(Self(returned))
+    }
+
+    /// Another handle to what a handle of the program names, which the program may close. STATUS_INVALID_HANDLE: nothing.
+    pub(super) fn duplicate(theirs: HANDLE) -> Result<Self, NTSTATUS> {
+        let mut ours = ptr::null_mut();
+        // SAFETY: a pseudo handle that needs no closing.
+        let process = unsafe { GetCurrentProcess() };
+        // SAFETY: `ours` outlives the call; an invalid handle is an error.
+        let done =
+            unsafe { DuplicateHandle(process, theirs, process, &raw mut ours, 0, 0, DUPLICATE_SAME_ACCESS) } != 0;
+        if done { Ok(Self(ours)) } else { Err(STATUS_INVALID_HANDLE) }
+    }
+
+    /// For calls; still closed here.
+    pub(crate) fn as_raw(&self) -> HANDLE {
+        self.0
+    }
+
+    /// Gives the handle to whoever closes it.
+    pub(crate) fn into_raw(self) -> HANDLE {
+        let handle = self.0;
+        mem::forget(self);
+        handle
+    }
+}
