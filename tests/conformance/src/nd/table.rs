@@ -88,6 +88,7 @@ table! {
         refused_silently: "no packet for a request that was refused",
         cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
         file_closed: "closing the overlapped file does no harm",
+        duplicated: "a duplicate of the file is as good; requests outlive both handles, and go to the port",
         two_ports: "two files of an adapter have completion ports of their own",
     }
     requests {
@@ -98,6 +99,7 @@ table! {
     memory_region {
         register: "registering and deregistering with all kinds of rights, from any byte on",
         register_refused: "nothing, no bytes, memory that is not there, twice",
+        protected: "memory that may not be written, or not be read, among other memory",
         deregister_refused: "what is not registered; DEVICE_BUSY under a window",
         tokens: "tokens of a deregistered region give no access",
         tokens_meanwhile: "tokens that are asked for in the middle of registrations are those of the last",

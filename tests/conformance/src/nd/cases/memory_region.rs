@@ -18,6 +18,7 @@ use ndk_abi::{
 };
 
 use crate::{
+    memory::PAGE_SIZE,
     nd::{
         client::{Mr, Mw, Shared, end_of},
         pair::{BIND, INVALIDATE, Pair, READ, RECEIVE, WRITE, expect, is},
@@ -55,6 +56,33 @@ pub(in crate::nd) fn register_refused(nd: &Nd) -> anyhow::Result<()> {
     mr.register(0)?;
     let again = end_of(mr.register_range(address, 4096, 0))?;
     ensure!(again != STATUS_SUCCESS, "a region was registered twice");
+    Ok(())
+}
+
+pub(in crate::nd) fn protected(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let mr = Mr::new(&adapter, 4 * PAGE_SIZE)?;
+    mr.protect(1, true);
+    mr.protect(2, false);
+    let (read, write) = (ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+    let (good, bad) = (STATUS_SUCCESS, STATUS_ACCESS_VIOLATION);
+    for (pages, flags, expected) in [
+        (0..1, write, good),
+        (0..2, read, good),
+        (0..2, write, bad),
+        (1..2, write, bad),
+        (1..3, read, bad),
+        (2..3, read, bad),
+        (0..4, read, bad),
+        (3..4, write, good),
+    ] {
+        let (address, length) = (mr.memory().address(pages.start * PAGE_SIZE), pages.len() * PAGE_SIZE);
+        let found = end_of(mr.register_range(address, length, flags))?;
+        ensure!(found == expected, "pages {pages:?}, flags {flags:#x}: {found}");
+        if found == good {
+            mr.deregister()?;
+        }
+    }
     Ok(())
 }
 

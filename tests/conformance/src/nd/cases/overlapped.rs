@@ -174,6 +174,25 @@ pub(in crate::nd) fn file_closed(nd: &Nd) -> anyhow::Result<()> {
     is(request.status()?, STATUS_CANCELLED, "the request")
 }
 
+pub(in crate::nd) fn duplicated(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = nd.adapter()?;
+    let port = Port::of(adapter.file());
+    let cq = adapter.with_duplicate().cq(16)?;
+    // Neither the duplicate nor, then, the first handle is open any more.
+    let mut pending = [cq.notify(ND_CQ_NOTIFY_ANY)?, cq.notify_by(ND_CQ_NOTIFY_ERRORS, Signal::Port)?];
+    drop(adapter);
+    for request in &pending {
+        ensure!(request.internal() == STATUS_PENDING, "a request is over");
+    }
+    cq.cancel()?;
+    for request in &mut pending {
+        let packet = port.next(nd.patience()).context("no packet at the port of the file")?;
+        ensure!(packet == request.address(), "the packet is of another request");
+        is(request.status()?, STATUS_CANCELLED, "a request")?;
+    }
+    Ok(())
+}
+
 pub(in crate::nd) fn two_ports(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let second = adapter.with_new_file()?;

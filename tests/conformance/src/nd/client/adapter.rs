@@ -66,6 +66,11 @@ impl Adapter {
         Self::new(self.com.clone(), self.patience)
     }
 
+    /// The same adapter, with another handle to its overlapped file.
+    pub(crate) fn with_duplicate(&self) -> Self {
+        Self { file: Rc::new(self.file.duplicate()), ..self.clone() }
+    }
+
     /// The same adapter, with the overlapped file of another.
     pub(crate) fn with_file_of(&self, other: &Self) -> Self {
         Self { file: other.file.clone(), ..self.clone() }

@@ -1,12 +1,16 @@
 //! Memory regions and windows.
-#![expect(unsafe_code, reason = "calls through COM interfaces")]
+#![expect(unsafe_code, reason = "calls through COM interfaces, and into kernel32")]
 
 use std::{ops::Range, ptr, time::Duration};
 
 use nd_com::v2::{IND2MemoryRegion, IND2MemoryWindow, ND2_SGE};
+use windows_sys::Win32::System::Memory::{PAGE_NOACCESS, PAGE_READONLY, VirtualProtect};
 
 use super::{Adapter, Request, Signal, ask, begin};
-use crate::{error::Result, memory::Memory};
+use crate::{
+    error::Result,
+    memory::{Memory, PAGE_SIZE},
+};
 
 /// What a peer is told of memory.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +34,15 @@ impl Mr {
 
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// Lets nobody write to a page of the memory, and if `reads` does not say so, nobody read it.
+    pub(crate) fn protect(&self, page: usize, reads: bool) {
+        let (address, mut before) = (self.memory.address(page * PAGE_SIZE) as usize, 0);
+        let access = if reads { PAGE_READONLY } else { PAGE_NOACCESS };
+        // SAFETY: a page of our own, which no reference covers; a local.
+        let done = unsafe { VirtualProtect(ptr::with_exposed_provenance(address), PAGE_SIZE, access, &raw mut before) };
+        assert!(done != 0, "VirtualProtect");
     }
 
     /// Registers all of the memory.

@@ -9,10 +9,12 @@ use windows_core::HRESULT;
 use windows_sys::{
     Wdk::Storage::FileSystem::{FileIoCompletionNotificationInformation, NtQueryInformationFile},
     Win32::{
-        Foundation::{CloseHandle, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0},
+        Foundation::{
+            CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, HANDLE, INVALID_HANDLE_VALUE, WAIT_OBJECT_0,
+        },
         System::{
             IO::{CreateIoCompletionPort, GetQueuedCompletionStatus, IO_STATUS_BLOCK, OVERLAPPED},
-            Threading::{CreateEventW, ResetEvent, WaitForSingleObject},
+            Threading::{CreateEventW, GetCurrentProcess, ResetEvent, WaitForSingleObject},
         },
     },
 };
@@ -34,6 +36,17 @@ impl Drop for Handle {
 }
 
 impl Handle {
+    /// Another handle to the same.
+    pub(super) fn duplicate(&self) -> Self {
+        let mut copy = ptr::null_mut();
+        // SAFETY: a pseudo handle, which is not to be closed.
+        let process = unsafe { GetCurrentProcess() };
+        // SAFETY: an open handle, and a local.
+        let done = unsafe { DuplicateHandle(process, self.0, process, &raw mut copy, 0, 0, DUPLICATE_SAME_ACCESS) };
+        assert!(done != 0, "DuplicateHandle");
+        Self(copy)
+    }
+
     pub(super) fn event() -> Self {
         // SAFETY: no attributes and no name; a manual-reset event, not signalled.
         Self(unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) })
