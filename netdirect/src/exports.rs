@@ -5,15 +5,17 @@ use std::ffi::c_void;
 
 use nd_com::{
     class::{IClassFactory, IClassFactory_Impl, SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2},
-    status::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_POINTER, ND_SUCCESS},
+    status::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_POINTER, ND_SUCCESS, from_nt},
     v1::INDProvider,
     v2::IND2Provider,
 };
+use ndk_abi::softndk_ioctl::SOFTNDK_DIAGNOSTICS;
 use windows_core::{GUID, HRESULT, IUnknown, Interface, implement};
 use windows_sys::Win32::Foundation::S_FALSE;
 
 use crate::{
     arguments::give,
+    core::device,
     hold::{self, Hold},
     v1, v2,
 };
@@ -76,6 +78,22 @@ unsafe extern "system" fn DllGetClassObject(class: *const GUID, iid: *const GUID
 #[unsafe(no_mangle)]
 extern "system" fn DllCanUnloadNow() -> HRESULT {
     HRESULT(if hold::is_held() { S_FALSE } else { 0 })
+}
+
+/// What lives in the device, the file that asks included: for tests. E_POINTER: there is not room for so many bytes.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn SoftndDiagnostics(found: *mut SOFTNDK_DIAGNOSTICS, length: u32) -> HRESULT {
+    if found.is_null() || (length as usize) < size_of::<SOFTNDK_DIAGNOSTICS>() {
+        return E_POINTER;
+    }
+    match device::diagnostics() {
+        Ok(known) => {
+            // SAFETY: the caller's pointer, to as many bytes.
+            unsafe { found.write_unaligned(known) };
+            ND_SUCCESS
+        }
+        Err(status) => from_nt(status),
+    }
 }
 
 /// The installer of catalog entries looks for it; a provider of this kind is never started so.

@@ -1,8 +1,8 @@
 //! softnd.dll: the NetworkDirect provider of SoftNDK, for programs that load it from the Winsock catalog or by its path.
 //!
-//! `core` is what a provider does, over the control device; `v1` and `v2` are how the versions of the interfaces show it. Posts and
-//! polls go through rings that the driver shares (`nd_rings`), or through control codes if the variable `SOFTND_PATH` of the
-//! environment is `plain`.
+//! `core` is what a provider does, over the control device, be it the driver's or one in the process (`core/device`); `v1` and `v2` are
+//! how the versions of the interfaces show it. Posts and polls go through rings that the device shares (`nd_rings`), or through control
+//! codes if the variable `SOFTND_PATH` of the environment is `plain`. `SOFTND_MODE` chooses the device.
 #![cfg(windows)]
 
 mod arguments;

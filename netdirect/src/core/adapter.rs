@@ -20,6 +20,9 @@ use super::{
     object::Object,
 };
 
+/// What tells programs that the adapter is of their own process; that of softndk.sys is 1.
+const HOSTED_DEVICE_ID: u16 = 2;
+
 /// The addresses of all adapters.
 pub(crate) fn provider_addresses() -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
     addresses(&File::open()?, IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, 0)
@@ -72,7 +75,10 @@ impl Adapter {
         let pd = Object::create(&file, IOCTL_ND_PD_CREATE, adapter.handle(), IOCTL_ND_PD_FREE)?;
         let input =
             ND_ADAPTER_QUERY { Version: ND_IOCTL_VERSION, InfoVersion: ND_VERSION_2, AdapterHandle: adapter.handle() };
-        let info = file.ask(IOCTL_ND_ADAPTER_QUERY, input.as_bytes())?;
+        let mut info: ND2_ADAPTER_INFO = file.ask(IOCTL_ND_ADAPTER_QUERY, input.as_bytes())?;
+        if file.is_hosted() {
+            info.DeviceId = HOSTED_DEVICE_ID;
+        }
         let uses_rings = env::var_os("SOFTND_PATH").is_none_or(|path| path != "plain");
         Ok(Arc::new(Self { pd, adapter, file, info, uses_rings }))
     }

@@ -6,7 +6,7 @@ use std::{mem, ptr};
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_HANDLE};
 use windows_sys::Win32::{
     Foundation::{CloseHandle, DUPLICATE_SAME_ACCESS, DuplicateHandle, HANDLE, INVALID_HANDLE_VALUE},
-    System::Threading::GetCurrentProcess,
+    System::Threading::{GetCurrentProcess, ResetEvent, SetEvent},
 };
 
 /// A kernel handle.
@@ -55,5 +55,17 @@ impl Handle {
         let handle = self.0;
         mem::forget(self);
         handle
+    }
+
+    /// Sets an event.
+    pub(super) fn set(&self) {
+        // SAFETY: an open handle; one of something else is an error.
+        unsafe { SetEvent(self.0) };
+    }
+
+    /// Resets an event. STATUS_INVALID_HANDLE: it is none, or may not be changed.
+    pub(super) fn reset(&self) -> Result<(), NTSTATUS> {
+        // SAFETY: as for `set`.
+        if unsafe { ResetEvent(self.0) } != 0 { Ok(()) } else { Err(STATUS_INVALID_HANDLE) }
     }
 }

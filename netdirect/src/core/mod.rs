@@ -11,6 +11,7 @@ pub(crate) mod listener;
 pub(crate) mod memory;
 pub(crate) mod object;
 pub(crate) mod overlapped;
+pub(crate) mod pages;
 pub(crate) mod queue_pair;
 pub(crate) mod ring;
 pub(crate) mod shared_receive_queue;

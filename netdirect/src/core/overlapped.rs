@@ -26,6 +26,7 @@ const _: () = assert!(offset_of!(OVERLAPPED, Internal) == offset_of!(IO_STATUS_B
 const _: () = assert!(offset_of!(OVERLAPPED, InternalHigh) == offset_of!(IO_STATUS_BLOCK, Information));
 
 /// An OVERLAPPED of the program.
+#[derive(Clone)]
 pub(crate) struct Overlapped(NonNull<OVERLAPPED>);
 
 impl Overlapped {
@@ -58,6 +59,13 @@ impl Overlapped {
     /// The request was refused, so that the kernel wrote nothing.
     pub(crate) fn refuse(&self, status: NTSTATUS) {
         self.internal().store(status.to_u32() as usize, Ordering::Relaxed);
+    }
+
+    /// The request is over; the kernel knows nothing of it.
+    pub(super) fn end(&self, status: NTSTATUS, information: usize) {
+        // SAFETY: valid, by contract of `new`; nobody reads it before the status says so.
+        unsafe { (*self.0.as_ptr()).InternalHigh = information };
+        self.internal().store(status.to_u32() as usize, Ordering::Release);
     }
 
     /// How its request ended; STATUS_PENDING: it has not, and was not to be waited for.

@@ -1,7 +1,7 @@
 //! Rings that the driver shares, and how they are passed to it.
 #![expect(unsafe_code, reason = "memory of whole pages, which the driver maps too")]
 
-use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use nd_rings::{
     Geometry, Mapped,
@@ -13,71 +13,41 @@ use ndk_abi::{
     softndk_ring::{SOFTNDK_COMPLETION, SOFTNDK_RING_COMPLETIONS, request_entry_size},
     status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES},
 };
-use windows_sys::Win32::System::Memory::{
-    MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_READWRITE, VirtualAlloc, VirtualFree,
-};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::device::File;
+use super::{device::File, pages::Pages};
 
 /// The most rings that one request passes.
 const MAX_RINGS: usize = 2;
 
-/// Memory of whole pages, zeroed.
-#[derive(Debug)]
-struct Pages {
-    base: NonNull<u8>,
-    length: u32,
-}
-
-// SAFETY: owned memory; what uses it is a ring, which says itself what threads may do.
-unsafe impl Send for Pages {}
-
-impl Pages {
-    fn new(bytes: usize) -> Result<Self, NTSTATUS> {
-        let length = u32::try_from(bytes).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
-        // SAFETY: new memory, anywhere.
-        let base = unsafe { VirtualAlloc(ptr::null(), bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE) };
-        let base = NonNull::new(base.cast()).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
-        Ok(Self { base, length })
-    }
-
-    /// The record that passes it.
-    fn mapping(&self) -> ND_MAPPING {
-        let memory = ND_MAP_MEMORY {
-            MapType: NdMapMemory,
-            AccessType: NdModifyAccess,
-            Address: self.base.addr().get() as u64,
-            CbLength: self.length,
-            Padding0: [0; 4],
-        };
-        let mut mapping = ND_MAPPING::new_zeroed();
-        // The record is longer.
-        let _ = memory.write_to_prefix(mapping.as_mut_bytes());
-        mapping
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: allocated by `new`, and what used it is gone.
-        unsafe { VirtualFree(self.base.as_ptr().cast(), 0, MEM_RELEASE) };
-    }
+/// The record that passes memory.
+fn mapping(pages: &Pages) -> ND_MAPPING {
+    let memory = ND_MAP_MEMORY {
+        MapType: NdMapMemory,
+        AccessType: NdModifyAccess,
+        Address: pages.base().addr().get() as u64,
+        CbLength: pages.length(),
+        Padding0: [0; 4],
+    };
+    let mut mapping = ND_MAPPING::new_zeroed();
+    // The record is longer.
+    let _ = memory.write_to_prefix(mapping.as_mut_bytes());
+    mapping
 }
 
 /// A ring, and its memory behind it, so that it goes last.
 #[derive(Debug)]
 pub(crate) struct Shared<R> {
     pub(crate) ring: R,
-    pages: Pages,
+    pages: Arc<Pages>,
 }
 
 /// The memory of a ring, ready to be used.
-fn allocate(kind: u32, entry_size: u32, depth: u32, context: u64) -> Result<(Mapped, Pages), NTSTATUS> {
+fn allocate(kind: u32, entry_size: u32, depth: u32, context: u64) -> Result<(Mapped, Arc<Pages>), NTSTATUS> {
     let geometry = Geometry::for_depth(kind, entry_size, depth).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
     let pages = Pages::new(geometry.bytes().ok_or(STATUS_INSUFFICIENT_RESOURCES)?)?;
     // SAFETY: as many bytes, new and zeroed, on a page; they are kept behind the ring.
-    let mapped = unsafe { Mapped::create(pages.base, geometry, context) };
+    let mapped = unsafe { Mapped::create(pages.base(), geometry, context) };
     Ok((mapped, pages))
 }
 
@@ -124,7 +94,7 @@ pub(crate) struct Mappings(Vec<ND_MAPPING>);
 
 impl Mappings {
     pub(crate) fn add<R>(&mut self, ring: &Shared<R>) {
-        self.0.push(ring.pages.mapping());
+        self.0.push(mapping(&ring.pages));
     }
 
     pub(crate) fn count(&self) -> u32 {

@@ -10,9 +10,9 @@ pub(crate) enum FrontEnd {
     Sim,
     /// The loaded softndk.sys, through \\.\SoftNdk. On Windows, or under Wine.
     Ioctl,
-    /// The loaded softndk.sys, through NetworkDirect 1: softnd.dll beside this program.
+    /// NetworkDirect 1: softnd.dll beside this program, on the loaded softndk.sys or, as SOFTND_MODE says, on a device of this process.
     Nd1,
-    /// The loaded softndk.sys, through NetworkDirect 2: softnd.dll beside this program.
+    /// NetworkDirect 2: the same.
     Nd2,
 }
 

@@ -121,6 +121,14 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         patience: u64,
     },
+    /// Leave a connection, memory and a request behind, and fail unless the checks after each case find them; then exit.
+    #[cfg(windows)]
+    #[command(hide = true)]
+    LeftBehind {
+        /// How softnd.dll reaches the device.
+        #[arg(long, value_enum, default_value_t = Path::Rings)]
+        path: Path,
+    },
     /// Send a request by an inherited handle, for the process that opened it, which looks at how it ends.
     #[cfg(windows)]
     #[command(hide = true)]
@@ -215,6 +223,11 @@ fn execute() -> anyhow::Result<ExitCode> {
         #[cfg(windows)]
         Command::Removed { device, path, patience } => {
             removed::run(device.front_end, path, Duration::from_secs(patience))?;
+        }
+        #[cfg(windows)]
+        Command::LeftBehind { path } => {
+            let library = nd::library()?;
+            println!("{}", conformance::nd::left_behind(&library, path.name(), nd::device(&library)?)?);
         }
         Command::Stuck { device, seconds, until_input_ends, pairs } => {
             let until = stuck::Until { duration: Duration::from_secs(seconds), input_ends: until_input_ends };

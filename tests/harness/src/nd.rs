@@ -2,12 +2,15 @@
 
 use std::{
     env,
-    path::PathBuf,
+    path::{self, PathBuf},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, ensure};
-use conformance::nd::{NdCase, Version};
+use conformance::{
+    Transport,
+    nd::{NdCase, Version},
+};
 
 use crate::{
     front_end::{FrontEnd, Path},
@@ -26,15 +29,15 @@ pub(crate) fn run(
     let cases = select(version.cases(), |case: &NdCase| case.name, wanted)?;
     let library = library()?;
     let paths = Path::chosen(path);
-    let driver = FrontEnd::Ioctl.transport()?.front_end();
+    let front_end = device(&library)?.front_end();
     let progress = progress(cases.len() * paths.len())?;
     let (mut outcomes, mut seen) = (Vec::new(), Seen::new());
     for path in paths.iter().map(|path| path.name()) {
         for case in &cases {
             let name = format!("{} ({path})", case.name);
             progress.set_message(name.clone());
-            let (started, driver) = (Instant::now(), FrontEnd::Ioctl.transport()?);
-            let (result, returned) = conformance::nd::run(case, &library, path, driver, patience);
+            let (started, device) = (Instant::now(), device(&library)?);
+            let (result, returned) = conformance::nd::run(case, &library, path, device, patience);
             for (method, status) in returned {
                 seen.entry((path, method, status)).or_insert(case.name);
             }
@@ -45,7 +48,15 @@ pub(crate) fn run(
     progress.finish_and_clear();
     let paths: Vec<_> = paths.iter().map(|path| path.name()).collect();
     let rows = returns::rows(version.documented(), &paths, &seen, wanted.is_empty());
-    Ok(Report::new(format!("softnd.dll on {driver}"), outcomes).with_returns(rows))
+    Ok(Report::new(format!("softnd.dll on {front_end}"), outcomes).with_returns(rows))
+}
+
+/// The device behind softnd.dll.
+pub(crate) fn device(library: &path::Path) -> anyhow::Result<Box<dyn Transport>> {
+    match conformance::nd::hosted(library)? {
+        Some(hosted) => Ok(hosted),
+        None => FrontEnd::Ioctl.transport(),
+    }
 }
 
 /// softnd.dll, beside this program.

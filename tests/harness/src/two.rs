@@ -10,8 +10,8 @@ use clap::Args;
 use conformance::nd::{self as roles, Played, ROLE_CASES, RoleCase};
 
 use crate::{
-    front_end::{FrontEnd, Path},
-    nd::library,
+    front_end::Path,
+    nd::{device, library},
     report::{Outcome, Report},
     run::{progress, select},
 };
@@ -75,11 +75,11 @@ impl Options {
 
     /// One line for each end of each case.
     fn report(&self, played: Vec<Played>, here: &str, there: &str) -> anyhow::Result<Report> {
-        let driver = FrontEnd::Ioctl.transport()?.front_end();
+        let device = device(&library()?)?.front_end();
         let outcomes = played.into_iter().flat_map(|Played { case, duration, here: own, there: peer }| {
             let outcome = |end, result| Outcome::new(format!("{} ({end})", case.name), case.shows, duration, result);
             [outcome(here, own), outcome(there, peer.map(|()| Vec::new()))]
         });
-        Ok(Report::new(format!("softnd.dll ({}) on {driver}", self.path.name()), outcomes.collect()))
+        Ok(Report::new(format!("softnd.dll ({}) on {device}", self.path.name()), outcomes.collect()))
     }
 }

@@ -135,6 +135,16 @@ fn control_overlapped(file: &Handle, code: u32, input: &[u8], output: &mut [u8])
     control(file, Some(&event), code, input, output)
 }
 
+/// Whether the device is there. STATUS_DEVICE_REMOVED: it is not.
+pub(super) fn is_there() -> Result<(), NTSTATUS> {
+    open(FILE_SYNCHRONOUS_IO_NONALERT).map(|_| ())
+}
+
+/// Sends a request by a file that has no provider context, and waits for its end: how many bytes were returned.
+pub(super) fn control_bare(code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+    control(&open(FILE_SYNCHRONOUS_IO_NONALERT)?, None, code, input, output)
+}
+
 /// An open file of the device, for requests that are waited for.
 #[derive(Debug)]
 pub(crate) struct File {
@@ -145,7 +155,7 @@ pub(crate) struct File {
 
 impl File {
     /// Opens the device, with a provider context of its own. STATUS_DEVICE_REMOVED: there is none.
-    pub(crate) fn open() -> Result<Self, NTSTATUS> {
+    pub(super) fn open() -> Result<Self, NTSTATUS> {
         let file = open(FILE_SYNCHRONOUS_IO_NONALERT)?;
         control(&file, None, IOCTL_ND_PROVIDER_INIT, handle(0).as_bytes(), &mut [])?;
         let mut id = SOFTNDK_FILE_ID::new_zeroed();
@@ -154,12 +164,12 @@ impl File {
     }
 
     /// Sends a request and waits for its end: how many bytes were returned.
-    pub(crate) fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+    pub(super) fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
         control(&self.file, None, code, input, output)
     }
 
     /// A new overlapped file of its provider context.
-    pub(crate) fn open_overlapped(&self) -> Result<Handle, NTSTATUS> {
+    pub(super) fn open_overlapped(&self) -> Result<Handle, NTSTATUS> {
         let file = open(0)?;
         control_overlapped(&file, IOCTL_SOFTNDK_ATTACH, handle(self.context).as_bytes(), &mut [])?;
         super::set_completion_modes(&file)?;
@@ -168,7 +178,7 @@ impl File {
 
     /// Where requests that pend are sent: an overlapped file of its provider context. STATUS_INVALID_HANDLE: it is no handle.
     /// STATUS_INVALID_PARAMETER_2: it is one of something else.
-    pub(crate) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
+    pub(super) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
         let file = Handle::duplicate(overlapped)?;
         let mut id = SOFTNDK_FILE_ID::new_zeroed();
         match control_overlapped(&file, IOCTL_SOFTNDK_FILE_ID, handle(0).as_bytes(), id.as_mut_bytes()) {
@@ -188,7 +198,7 @@ impl Channel {
     ///
     /// # Safety
     /// `output` is valid until the request is over.
-    pub(crate) unsafe fn submit(
+    pub(super) unsafe fn submit(
         &self,
         overlapped: &Overlapped,
         code: u32,

@@ -1,32 +1,53 @@
-//! The device: what the DLL is a provider of.
+//! The device: what the DLL is a provider of. softndk.sys, or, where that is not loaded, the same in the program's process.
 #![expect(unsafe_code, reason = "requests with an output that is written later, and a call into kernel32")]
 
 mod driver;
+mod mode;
+mod process;
 
 use std::ptr;
 
 use ndk_abi::{
     nd_ioctl::{ND_HANDLE, ND_IOCTL_VERSION},
+    softndk_ioctl::{IOCTL_SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION},
     status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES},
 };
 use windows_sys::Win32::{Foundation::HANDLE, Storage::FileSystem::SetFileCompletionNotificationModes};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+use self::mode::Mode;
 use super::{handle::Handle, overlapped::Overlapped};
 
 /// An open file of the device, for requests that are waited for.
 #[derive(Debug)]
-pub(crate) struct File(driver::File);
+pub(crate) enum File {
+    /// Of softndk.sys.
+    Driver(driver::File),
+    /// Of the process.
+    Hosted(process::File),
+}
 
 impl File {
-    /// Opens the device, with a provider context of its own. STATUS_DEVICE_REMOVED: there is none.
+    /// Opens the device, with a provider context of its own. Errors: those of [`Mode::chosen`]; STATUS_DEVICE_REMOVED: it has gone, or
+    /// is not there.
     pub(crate) fn open() -> Result<Self, NTSTATUS> {
-        driver::File::open().map(Self)
+        match Mode::chosen(driver::is_there)? {
+            Mode::Driver => driver::File::open().map(Self::Driver),
+            Mode::Hosted => process::File::open().map(Self::Hosted),
+        }
+    }
+
+    /// Whether it is of the process.
+    pub(crate) fn is_hosted(&self) -> bool {
+        matches!(self, Self::Hosted(_))
     }
 
     /// Sends a request and waits for its end: how many bytes were returned.
     pub(crate) fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
-        self.0.control(code, input, output)
+        match self {
+            Self::Driver(file) => file.control(code, input, output),
+            Self::Hosted(file) => file.control(code, input, output),
+        }
     }
 
     /// As [`File::control`], with nothing returned.
@@ -43,19 +64,42 @@ impl File {
 
     /// A new overlapped file of its provider context, for the program.
     pub(crate) fn open_overlapped(&self) -> Result<Handle, NTSTATUS> {
-        self.0.open_overlapped()
+        match self {
+            Self::Driver(file) => file.open_overlapped(),
+            Self::Hosted(file) => file.open_overlapped(),
+        }
     }
 
     /// Where requests that pend are sent: an overlapped file of its provider context, which stays open. STATUS_INVALID_HANDLE: it is
     /// no handle. STATUS_INVALID_PARAMETER_2, as it is the second parameter of whatever has one: it is one of something else.
     pub(crate) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
-        self.0.channel(overlapped).map(Channel)
+        match self {
+            Self::Driver(file) => file.channel(overlapped).map(Channel::Driver),
+            Self::Hosted(file) => file.channel(overlapped).map(Channel::Hosted),
+        }
     }
+}
+
+/// What lives in the device, the file that asks included.
+pub(crate) fn diagnostics() -> Result<SOFTNDK_DIAGNOSTICS, NTSTATUS> {
+    let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+    let mut found = SOFTNDK_DIAGNOSTICS::new_zeroed();
+    let (code, input, output) = (IOCTL_SOFTNDK_DIAGNOSTICS, query.as_bytes(), found.as_mut_bytes());
+    match Mode::chosen(driver::is_there)? {
+        Mode::Driver => driver::control_bare(code, input, output)?,
+        Mode::Hosted => process::control_bare(code, input, output)?,
+    };
+    Ok(found)
 }
 
 /// Where requests that pend are sent.
 #[derive(Debug)]
-pub(crate) struct Channel(driver::Channel);
+pub(crate) enum Channel {
+    /// A file of softndk.sys.
+    Driver(driver::Channel),
+    /// One of the process.
+    Hosted(process::Channel),
+}
 
 impl Channel {
     /// Sends a request that may pend. `overlapped` is told of its end, as is said there: unless this is an error.
@@ -76,8 +120,12 @@ impl Channel {
         input: &[u8],
         output: *mut [u8],
     ) -> NTSTATUS {
-        // SAFETY: as the caller says.
-        unsafe { self.0.submit(overlapped, code, input, output) }
+        match self {
+            // SAFETY: as the caller says.
+            Self::Driver(channel) => unsafe { channel.submit(overlapped, code, input, output) },
+            // SAFETY: as the caller says.
+            Self::Hosted(channel) => unsafe { channel.submit(overlapped, code, input, output) },
+        }
     }
 }
 

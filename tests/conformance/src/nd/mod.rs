@@ -7,6 +7,10 @@ mod cases;
 #[cfg(windows)]
 mod client;
 #[cfg(windows)]
+mod hosted;
+#[cfg(windows)]
+mod left_behind;
+#[cfg(windows)]
 mod pair;
 pub mod perf;
 #[cfg(windows)]
@@ -17,6 +21,10 @@ mod roles;
 mod run;
 mod table;
 
+#[cfg(windows)]
+pub use hosted::hosted;
+#[cfg(windows)]
+pub use left_behind::left_behind;
 #[cfg(windows)]
 pub use removed::{Removed, Told, removed};
 pub use returns::{Documented, Shown};

@@ -17,10 +17,7 @@ use conformance::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::{Figures, Latency, Measured, Row};
-use crate::{
-    front_end::{FrontEnd, Path},
-    nd,
-};
+use crate::{front_end::Path, nd};
 
 /// Turns of each measurement, and how long each is in one of them.
 const TURNS: usize = 5;
@@ -32,7 +29,7 @@ const HAND_OVERS: u32 = 20_000;
 
 pub(super) fn measure(sizes: &[usize], operations: &[Operation]) -> anyhow::Result<Measured> {
     let library = nd::library()?;
-    let driver = FrontEnd::Ioctl.transport()?;
+    let driver = nd::device(&library)?;
     let bench = Bench::new(&*driver, PATIENCE);
     let longest = sizes.iter().copied().max().context("no size is given")?;
     let client = bench.bare_client()?;

@@ -5,7 +5,7 @@ use std::{ffi::c_void, os::windows::ffi::OsStrExt as _, path::Path, ptr};
 
 use anyhow::{Context as _, ensure};
 use nd_com::class::IClassFactory;
-use ndk_abi::status::NTSTATUS;
+use ndk_abi::{describe::ZeroInit as _, softndk_ioctl::SOFTNDK_DIAGNOSTICS, status::NTSTATUS};
 use windows_core::{GUID, HRESULT, Interface};
 use windows_sys::Win32::{
     Foundation::{FreeLibrary, HMODULE},
@@ -16,6 +16,7 @@ use super::{ask, call};
 use crate::error::Result;
 
 type GetClassObject = unsafe extern "system" fn(*const GUID, *const GUID, *mut *mut c_void) -> HRESULT;
+type Diagnostics = unsafe extern "system" fn(*mut SOFTNDK_DIAGNOSTICS, u32) -> HRESULT;
 type CanUnloadNow = unsafe extern "system" fn() -> HRESULT;
 
 /// A loaded softnd.dll. All objects have to be gone before it.
@@ -23,6 +24,7 @@ pub(crate) struct Library {
     module: HMODULE,
     get_class_object: GetClassObject,
     can_unload_now: CanUnloadNow,
+    diagnostics: Diagnostics,
     has_startup: bool,
 }
 
@@ -44,8 +46,11 @@ impl Library {
         let can = unsafe { GetProcAddress(module, c"DllCanUnloadNow".as_ptr().cast()) };
         // SAFETY: as above.
         let startup = unsafe { GetProcAddress(module, c"WSPStartup".as_ptr().cast()) };
+        // SAFETY: as above.
+        let diagnostics = unsafe { GetProcAddress(module, c"SoftndDiagnostics".as_ptr().cast()) };
         let get = get.context("softnd.dll has no DllGetClassObject")?;
         let can = can.context("softnd.dll has no DllCanUnloadNow")?;
+        let diagnostics = diagnostics.context("softnd.dll has no SoftndDiagnostics")?;
         Ok(Self {
             module,
             // SAFETY: COM's signature of this export.
@@ -54,6 +59,10 @@ impl Library {
             },
             // SAFETY: COM's signature of this export.
             can_unload_now: unsafe { std::mem::transmute::<unsafe extern "system" fn() -> isize, CanUnloadNow>(can) },
+            // SAFETY: the DLL's signature of this export.
+            diagnostics: unsafe {
+                std::mem::transmute::<unsafe extern "system" fn() -> isize, Diagnostics>(diagnostics)
+            },
             has_startup: startup.is_some(),
         })
     }
@@ -80,6 +89,14 @@ impl Library {
     pub(crate) fn class_object_nowhere(&self, class: &GUID) -> HRESULT {
         // SAFETY: a null pointer is to be refused.
         unsafe { (self.get_class_object)(class, &IClassFactory::IID, ptr::null_mut()) }
+    }
+
+    /// SoftndDiagnostics: what lives in the device.
+    pub(crate) fn diagnostics(&self) -> std::result::Result<SOFTNDK_DIAGNOSTICS, NTSTATUS> {
+        let mut found = SOFTNDK_DIAGNOSTICS::ZERO;
+        // SAFETY: a local of that length.
+        let returned = unsafe { (self.diagnostics)(&raw mut found, size_of::<SOFTNDK_DIAGNOSTICS>() as u32) };
+        if returned.is_ok() { Ok(found) } else { Err(NTSTATUS(returned.0)) }
     }
 
     /// DllCanUnloadNow.

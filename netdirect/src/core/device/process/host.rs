@@ -1,0 +1,132 @@
+//! The process as the kernel around the control device.
+#![expect(unsafe_code, reason = "a trait that promises memory validity, and NDK adapters by pointer")]
+
+use std::{
+    net::IpAddr,
+    process,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use hosted::Hosted;
+use nd_ioctl::{AdapterSource, File, Host};
+use ndk_abi::{
+    ndkpi::{NDK_ADAPTER, NDK_VERSION},
+    softndk_ioctl::SOFTNDK_DIAGNOSTICS,
+    status::{NTSTATUS, STATUS_INVALID_HANDLE},
+};
+use ndk_provider::Provider;
+use platform::Passive;
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessAffinityMask};
+
+use super::{memory::ProcessMemory, request::ProcessRequest};
+
+/// NET_LUID of no interface: of the type "other" (1), with the highest index.
+const ADAPTER_ID: u64 = 0x0001_ffff_ff00_0000;
+
+/// The process, with one adapter.
+pub(super) struct ProcessHost {
+    provider: Provider<Hosted>,
+    /// Bytes that are registered.
+    registered: Arc<AtomicU64>,
+}
+
+impl ProcessHost {
+    pub(super) fn new() -> Result<Self, NTSTATUS> {
+        Ok(Self { provider: Provider::new(&[])?, registered: Arc::default() })
+    }
+
+    /// Gives the adapter the addresses that the machine has now, and takes others. Without memory it keeps what it has.
+    pub(super) fn look_for_addresses(&self) {
+        let Ok(interfaces) = if_addrs::get_if_addrs() else { return };
+        // A link-local address is one only together with an interface, for which an adapter's addresses have no place.
+        let usable = interfaces.iter().filter(|interface| !interface.is_link_local()).map(if_addrs::Interface::ip);
+        // Programs take the first one as that of the machine.
+        let (loopback, others): (Vec<_>, Vec<_>) = usable.partition(IpAddr::is_loopback);
+        let found = [others, loopback].concat();
+        let _without_memory_they_stay = self.provider.retain_addresses(|address| found.contains(&address));
+        for address in found {
+            // One too many it can do without.
+            let _added = self.provider.add_address(address);
+        }
+    }
+}
+
+// SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs, and what posts, polls or arms is above their level.
+unsafe impl AdapterSource for ProcessHost {
+    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        self.provider.open_for(version, Some(process::id()))
+    }
+
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+        // SAFETY: the caller's contract is the same.
+        unsafe { Provider::<Hosted>::close(adapter, passive) };
+    }
+}
+
+// SAFETY: the MDL of ProcessMemory describes what was asked for, by its own address. It is not locked: the program keeps it.
+unsafe impl Host for ProcessHost {
+    type Platform = Hosted;
+    type Request = ProcessRequest;
+    type Pinned = ProcessMemory;
+
+    /// As the driver's.
+    const MAX_PINNED_BYTES: u64 = 8 << 30;
+
+    fn adapter_id(&self) -> u64 {
+        ADAPTER_ID
+    }
+
+    fn address(&self, index: usize) -> Option<IpAddr> {
+        self.provider.address(index)
+    }
+
+    fn processors(&self) -> u64 {
+        let (mut own, mut all) = (0, 0);
+        // SAFETY: a pseudo handle, which is not to be closed.
+        let process = unsafe { GetCurrentProcess() };
+        // SAFETY: locals.
+        let known = unsafe { GetProcessAffinityMask(process, &raw mut own, &raw mut all) } != 0;
+        if known { all as u64 } else { 1 }
+    }
+
+    fn pin(
+        &self,
+        _request: &ProcessRequest,
+        address: u64,
+        length: usize,
+        write: bool,
+        _passive: &Passive<'_>,
+    ) -> Result<ProcessMemory, NTSTATUS> {
+        ProcessMemory::describe(address, length, write, &self.registered)
+    }
+
+    /// No handle names a file of this device: PROVIDER_BIND_FILE is not sent to it.
+    fn file_of_handle<R>(
+        &self,
+        _request: &ProcessRequest,
+        _handle: u64,
+        _passive: &Passive<'_>,
+        _share: impl FnOnce(&File<Self>) -> R,
+    ) -> Result<R, NTSTATUS> {
+        Err(STATUS_INVALID_HANDLE)
+    }
+
+    fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
+        let counts = self.provider.object_counts();
+        diagnostics.Adapters = counts.adapters;
+        diagnostics.Pds = counts.pds;
+        diagnostics.Cqs = counts.cqs;
+        diagnostics.Mrs = counts.mrs;
+        diagnostics.Mws = counts.mws;
+        diagnostics.Srqs = counts.srqs;
+        diagnostics.Qps = counts.qps;
+        diagnostics.Connectors = counts.connectors;
+        diagnostics.Listeners = counts.listeners;
+        diagnostics.SharedEndpoints = counts.shared_endpoints;
+        diagnostics.PinnedBytes = self.registered.load(Ordering::Relaxed);
+    }
+}

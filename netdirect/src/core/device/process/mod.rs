@@ -1,0 +1,171 @@
+//! The device in the program's own process: what softndk.sys is, over a process instead of a kernel.
+//!
+//! There is one for the life of the process, which keeps the DLL loaded: the device has threads.
+#![expect(unsafe_code, reason = "requests with an output that is written later, and a call into kernel32")]
+
+mod host;
+mod memory;
+mod pipe;
+mod request;
+
+use std::{
+    collections::HashMap,
+    fmt, ptr,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use nd_ioctl::Device;
+use ndk_abi::{
+    nd_ioctl::IOCTL_ND_PROVIDER_INIT,
+    status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER_2},
+};
+use windows_sys::Win32::{
+    Foundation::HANDLE,
+    System::LibraryLoader::{
+        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
+    },
+};
+use zerocopy::IntoBytes;
+
+use self::{
+    host::ProcessHost,
+    pipe::Pipe,
+    request::{ProcessRequest, Target, Told},
+};
+use super::handle;
+use crate::core::{handle::Handle, lock, overlapped::Overlapped};
+
+/// The number of this process: there is no other.
+const PROCESS: u64 = 0;
+
+/// The device, made when it is first asked for.
+fn device() -> Result<&'static Device<ProcessHost>, NTSTATUS> {
+    static DEVICE: OnceLock<Result<Device<ProcessHost>, NTSTATUS>> = OnceLock::new();
+    let make = || {
+        keep_loaded()?;
+        Device::new(ProcessHost::new()?).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)
+    };
+    DEVICE.get_or_init(make).as_ref().map_err(|status| *status)
+}
+
+/// Keeps the DLL in the process until that ends.
+fn keep_loaded() -> Result<(), NTSTATUS> {
+    let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN;
+    let (within, mut module) = (device as *const (), ptr::null_mut());
+    // SAFETY: an address in this DLL, and a local.
+    let kept = unsafe { GetModuleHandleExW(flags, within.cast(), &raw mut module) } != 0;
+    if kept { Ok(()) } else { Err(STATUS_INSUFFICIENT_RESOURCES) }
+}
+
+/// Sends a request by a file that has no provider context, and waits for its end: how many bytes were returned.
+pub(super) fn control_bare(code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+    Opened::new()?.control(code, input, output)
+}
+
+/// An open file of the device, with its overlapped files.
+#[derive(Debug)]
+pub(crate) struct File {
+    opened: Arc<Opened>,
+    /// By the names of their pipes.
+    overlapped: Mutex<HashMap<String, Arc<Pipe>>>,
+}
+
+/// What requests are sent to.
+struct Opened(nd_ioctl::File<ProcessHost>);
+
+impl Opened {
+    fn new() -> Result<Self, NTSTATUS> {
+        device()?.open(PROCESS).map(Self)
+    }
+
+    /// Sends a request and waits for its end: how many bytes were returned.
+    fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+        let (request, end) = ProcessRequest::for_thread(code, input, output.len());
+        self.0.dispatch(request, PROCESS, &hosted::passive());
+        let end = end.wait();
+        if !end.status.is_success() {
+            return Err(end.status);
+        }
+        output[..end.output.len()].copy_from_slice(&end.output);
+        Ok(end.output.len())
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Opened").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.cleanup(&hosted::passive());
+    }
+}
+
+impl File {
+    /// Opens the device, with a provider context of its own.
+    pub(super) fn open() -> Result<Self, NTSTATUS> {
+        device()?.host().look_for_addresses();
+        let opened = Arc::new(Opened::new()?);
+        opened.control(IOCTL_ND_PROVIDER_INIT, handle(0).as_bytes(), &mut [])?;
+        Ok(Self { opened, overlapped: Mutex::default() })
+    }
+
+    /// Sends a request and waits for its end: how many bytes were returned.
+    pub(super) fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+        self.opened.control(code, input, output)
+    }
+
+    /// A new overlapped file.
+    pub(super) fn open_overlapped(&self) -> Result<Handle, NTSTATUS> {
+        let (name, file, pipe) = Pipe::create()?;
+        super::set_completion_modes(&file)?;
+        let mut overlapped = lock(&self.overlapped);
+        overlapped.retain(|_, pipe| !pipe.is_abandoned());
+        overlapped.insert(name, Arc::new(pipe));
+        Ok(file)
+    }
+
+    /// Where requests that pend are sent: an overlapped file of this one. Errors: those of [`super::File::channel`].
+    pub(super) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
+        let file = Handle::duplicate(overlapped)?;
+        let pipe = pipe::name(&file).and_then(|name| lock(&self.overlapped).get(&name).cloned());
+        let pipe = pipe.ok_or(STATUS_INVALID_PARAMETER_2)?;
+        Ok(Channel { opened: self.opened.clone(), target: Arc::new(Target { file, pipe }) })
+    }
+}
+
+/// An overlapped file, and where its requests go.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    opened: Arc<Opened>,
+    target: Arc<Target>,
+}
+
+impl Channel {
+    /// Sends a request that may pend. `overlapped` is told of its end, as is said there: unless this is an error.
+    ///
+    /// # Safety
+    /// `output` is valid until the request is over.
+    pub(super) unsafe fn submit(
+        &self,
+        overlapped: &Overlapped,
+        code: u32,
+        input: &[u8],
+        output: *mut [u8],
+    ) -> NTSTATUS {
+        let begun = overlapped.begin();
+        // SAFETY: the OVERLAPPED by its own contract, the output by that of this function.
+        match unsafe { Told::new(overlapped, begun, &self.target, output) } {
+            Ok(told) => {
+                let request = ProcessRequest::for_program(code, input, told);
+                self.opened.0.dispatch(request, PROCESS, &hosted::passive())
+            }
+            Err(status) => {
+                overlapped.refuse(status);
+                status
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Memory of whole pages, for rings.
+//!
+//! The driver locks what it is passed, and may use it a little longer than the program's side does. A device in the process cannot: it
+//! shares the ownership instead ([`find`]).
+#![expect(unsafe_code, reason = "memory of its own from VirtualAlloc")]
+
+use std::{
+    collections::HashMap,
+    ptr::{self, NonNull},
+    sync::{Arc, LazyLock, Mutex, Weak},
+};
+
+use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
+use windows_sys::Win32::System::Memory::{
+    MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_READWRITE, VirtualAlloc, VirtualFree,
+};
+
+use super::lock;
+
+/// All there are, by their addresses.
+static ALL: LazyLock<Mutex<HashMap<usize, Weak<Pages>>>> = LazyLock::new(Mutex::default);
+
+/// Memory of whole pages, zeroed at first.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    base: NonNull<u8>,
+    length: u32,
+}
+
+// SAFETY: owned memory; what uses it is a ring, which says itself what threads may do.
+unsafe impl Send for Pages {}
+// SAFETY: shared access gives the address only.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    pub(super) fn new(bytes: usize) -> Result<Arc<Self>, NTSTATUS> {
+        let length = u32::try_from(bytes).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+        // SAFETY: new memory, anywhere.
+        let base = unsafe { VirtualAlloc(ptr::null(), bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE) };
+        let base = NonNull::new(base.cast()).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let pages = Arc::new(Self { base, length });
+        lock(&ALL).insert(base.addr().get(), Arc::downgrade(&pages));
+        Ok(pages)
+    }
+
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Bytes.
+    pub(super) fn length(&self) -> u32 {
+        self.length
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // Before somebody else may get the address.
+        lock(&ALL).remove(&self.base.addr().get());
+        // SAFETY: allocated by `new`, and what used it is gone.
+        unsafe { VirtualFree(self.base.as_ptr().cast(), 0, MEM_RELEASE) };
+    }
+}
+
+/// Those that begin at an address.
+pub(super) fn find(address: usize) -> Option<Arc<Pages>> {
+    lock(&ALL).get(&address).and_then(Weak::upgrade)
+}
