@@ -6,6 +6,7 @@ mod cross;
 mod digest;
 mod dist;
 mod fuzz;
+mod hosted;
 mod imports;
 mod instructions;
 mod nd_cpp;
@@ -82,6 +83,8 @@ enum Task {
         #[arg(long, default_value_t = 3)]
         seconds: u64,
     },
+    /// Run every case of softnd.dll where no driver is loaded
+    Hosted,
     /// Throw random NDK calls, control requests and rings at the driver, on the simulated kernel
     Fuzz {
         /// The fuzz target, of tests/fuzz: ndk_calls, ioctls or rings; all if none is given
@@ -131,6 +134,13 @@ fn perform(task: Task) -> Result<ExitCode> {
             dist::build()?;
             let mut tally = tally::Tally::default();
             two::run(seconds, &mut tally);
+            println!("{tally}");
+            ensure!(tally.is_success(), "something failed");
+        }
+        Task::Hosted => {
+            dist::build()?;
+            let mut tally = tally::Tally::default();
+            hosted::run(&mut tally);
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }

@@ -16,7 +16,7 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
 use crate::two::{self, Harness};
-use crate::{dist, nd_cpp, paths, perf, prefix, run, wine};
+use crate::{dist, hosted, nd_cpp, paths, perf, prefix, run, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -33,6 +33,7 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
             Err(error) => tally.check(&format!("the cases of {front_end} run on softndk.sys under Wine"), Err(error)),
         }
     }
+    hosted::run(tally);
     two::run(if full { 60 } else { 3 }, tally);
     tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
     let measured = step("measuring softnd.dll", perf::measures);

@@ -1,0 +1,88 @@
+//! softnd.dll with a device in the program's process: where no driver is loaded, or SOFTND_MODE says so.
+
+use std::process::Output;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::command::step;
+use crate::session::{self, Session};
+use crate::tally::Tally;
+use crate::{nd_cpp, run};
+
+/// For every case together.
+const RUN_LIMIT: Duration = Duration::from_secs(300);
+
+/// How the harness calls the device of its process, and that of the driver.
+const HOSTED: &str = "the device of this process";
+const DRIVER: &str = "softndk.sys through";
+
+/// Every test of it. Each case counts.
+pub(crate) fn run(tally: &mut Tally) {
+    for front_end in ["nd1", "nd2"] {
+        let passed = step(&format!("running the cases of {front_end} without a driver"), || cases(front_end, tally));
+        tally.check(&format!("the cases of {front_end} run without a driver"), passed);
+    }
+    tally.check("a C++ program of NetworkDirect passes without a driver", nd_cpp::passes_without_driver(RUN_LIMIT));
+    tally.check("what a program leaves in a device of its own is found, and it can exit", left_behind());
+    tally.check("SOFTND_MODE chooses the device", modes());
+}
+
+fn cases(front_end: &str, tally: &mut Tally) -> Result<()> {
+    let session = Session::start(&session::addresses(&[])?)?;
+    let report = run::report_of(&session, &["run", "--front-end", front_end, "--json"], RUN_LIMIT)?;
+    let (passed, failed) = (report["passed"].as_u64().unwrap_or(0), report["failed"].as_u64().unwrap_or(0));
+    tally.add(passed, failed);
+    let device = report["front_end"].as_str().unwrap_or_default();
+    println!("{front_end}, {device}: {passed} passed, {failed} failed");
+    ensure!(device.contains(HOSTED) && passed > 0 && failed == 0, "{report:#}");
+    Ok(())
+}
+
+/// The negative control of the checks after each case.
+fn left_behind() -> Result<()> {
+    let session = Session::start(&session::addresses(&[])?)?;
+    for path in ["rings", "plain"] {
+        let output = session.program("ndharness.exe").args(["left-behind", "--path", path]).output()?;
+        ensure!(output.status.success(), "{path}: {}", said(&output));
+    }
+    Ok(())
+}
+
+fn modes() -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    const ONE_CASE: [&str; 6] = ["run", "--front-end", "nd2", "--path", "rings", "provider::open_adapter"];
+    let harness = |session: &Session, arguments: &[&str], mode: Option<&str>| {
+        let mut command = session.program("ndharness.exe");
+        Ok::<_, anyhow::Error>(command.args(arguments).envs(mode.map(|mode| ("SOFTND_MODE", mode))).output()?)
+    };
+    let serves = |session: &Session, mode, device: &str| {
+        let output = harness(session, &ONE_CASE, mode)?;
+        let text = said(&output);
+        ensure!(output.status.success() && text.contains(device), "{mode:?}, {device}: {text}");
+        Ok(())
+    };
+    let refuses = |session: &Session, mode, why: &[&str]| {
+        let output = harness(session, &["serve"], Some(mode))?;
+        let text = said(&output);
+        ensure!(!output.status.success() && why.iter().all(|why| text.contains(why)), "{mode}: {text}");
+        Ok(())
+    };
+    let unknown = ["SOFTND_MODE is \"Driver\"", "STATUS_INVALID_PARAMETER"];
+    serves(&session, None, HOSTED)?;
+    serves(&session, Some("hosted"), HOSTED)?;
+    refuses(&session, "driver", &["STATUS_DEVICE_REMOVED"])?;
+    refuses(&session, "Driver", &unknown)?;
+    session.load()?;
+    serves(&session, None, DRIVER)?;
+    serves(&session, Some("hosted"), HOSTED)?;
+    serves(&session, Some("driver"), DRIVER)?;
+    refuses(&session, "Driver", &unknown)?;
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
+
+fn said(output: &Output) -> String {
+    format!("{}\n{}{}", output.status, String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
