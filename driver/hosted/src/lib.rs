@@ -6,8 +6,11 @@
 //!   as soon as the IRQL drops below `DISPATCH_LEVEL`: at once if it is lower already, else at the end of the outermost lock,
 //!   DPC or [`at_dispatch`].
 //! * DPCs in turn, and those of timers, run on one system thread, which begins with the first of them.
+//! * [`Tcp`] is the host's, see there.
 //! * [`passive`] and [`at_dispatch`] mint the tokens; [`Mdl::lock`] describes any memory.
 #![expect(unsafe_code, reason = "implements the unsafe trait Platform: kernel objects live behind raw pointers")]
+// With keys instead of thread-locals of the linker (windows-gnu) clippy does not see that they are constants.
+#![allow(clippy::missing_const_for_thread_local, reason = "they are")]
 
 mod dpc;
 mod event;
@@ -15,17 +18,19 @@ mod lock;
 mod mdl;
 mod processor;
 mod system_thread;
+mod tcp;
 
 use std::{alloc::Layout, ffi::c_void, ptr::NonNull};
 
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA};
-use platform::{DISPATCH_LEVEL, Dispatch, DpcRoutine, NoSockets, PASSIVE_LEVEL, Passive, Platform};
+use platform::{DISPATCH_LEVEL, Dispatch, DpcRoutine, PASSIVE_LEVEL, Passive, Platform};
 
 pub use dpc::Dpc;
 pub use event::Event;
 pub use lock::RawSpinLock;
 pub use mdl::Mdl;
 pub use system_thread::Timer;
+pub use tcp::{Socket, Tcp};
 
 /// The process as a kernel.
 #[derive(Debug)]
@@ -38,7 +43,7 @@ unsafe impl Platform for Hosted {
     type Dpc = Dpc;
     type Event = Event;
     type Timer = Timer;
-    type Sockets = NoSockets;
+    type Sockets = Tcp;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: the size is not 0, by contract.

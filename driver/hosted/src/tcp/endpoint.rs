@@ -1,0 +1,250 @@
+//! A socket of the host, and the requests that wait for it.
+//!
+//! A socket has two directions, each with a lock. All of these change with the lock of the direction held: what is tried with the
+//! host's socket, whether that may be ready, and which request waits. So the reactor, which is told that the socket has become ready,
+//! finds the request that waits for it, or else the next one finds it ready: nothing is lost between the two.
+//!
+//! Nothing here calls a routine. What has ended is handed out by functions that have released their locks when they return.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use mio::{
+    Interest, Registry, Token,
+    event::Source as _,
+    net::{TcpListener, TcpStream},
+};
+use platform::SocketError;
+
+use super::{
+    error,
+    incoming::{Accepted, Incoming, Wanted},
+    open,
+    outgoing::{Given, Outgoing},
+    reactor,
+    request::{Bytes, Ended, Request, Room},
+    turn,
+};
+
+/// A socket: a connection, a listener, or what is to become one.
+#[derive(Default)]
+pub(super) struct Endpoint {
+    source: OnceLock<Source>,
+    /// What the reactor knows it by.
+    token: OnceLock<Token>,
+    /// Its own, and the peer's.
+    addresses: OnceLock<(SocketAddr, SocketAddr)>,
+    /// Whose connection it is to get.
+    listener: OnceLock<Weak<Self>>,
+    finished: AtomicBool,
+    incoming: Mutex<Incoming>,
+    outgoing: Mutex<Outgoing>,
+}
+
+/// A socket of the host.
+pub(super) enum Source {
+    Stream(TcpStream),
+    Listener(TcpListener),
+}
+
+/// What the host tells of a socket.
+#[derive(Clone, Copy)]
+pub(super) struct Readiness {
+    pub(super) incoming: bool,
+    pub(super) outgoing: bool,
+    /// All that will come has come, or the connection is dead.
+    pub(super) closed: bool,
+}
+
+fn lock<T>(direction: &Mutex<T>) -> MutexGuard<'_, T> {
+    direction.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Endpoint {
+    pub(super) fn token(&self) -> Option<Token> {
+        self.token.get().copied()
+    }
+
+    /// Nothing before it is connected, or listens.
+    pub(super) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        self.addresses.get().copied()
+    }
+
+    pub(super) fn has_finished(&self) -> bool {
+        self.finished.load(Ordering::Relaxed)
+    }
+
+    /// Has the reactor told of it. The reactor keeps what it is told to itself until this is over.
+    pub(super) fn register(&self, mut source: Source, registry: &Registry, token: Token) -> io::Result<()> {
+        match &mut source {
+            Source::Stream(stream) => stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)?,
+            Source::Listener(listener) => listener.register(registry, token, Interest::READABLE)?,
+        }
+        let _first = (self.token.set(token), self.source.set(source));
+        Ok(())
+    }
+
+    pub(super) fn connect(self: &Arc<Self>, request: Request, local: SocketAddr, remote: SocketAddr) -> Option<Ended> {
+        let stream = match open::connect(local, remote) {
+            Ok(stream) => stream,
+            Err(error) => return Some(request.ends(Err(error))),
+        };
+        lock(&self.outgoing).wait_for(Given::Connect(request));
+        if let Err(error) = reactor::add(self, Source::Stream(stream)) {
+            return lock(&self.outgoing).fail(error::of_any(&error));
+        }
+        // Within a machine it may be connected already.
+        self.proceed_outgoing()
+    }
+
+    /// What has become of a connect; none if it is not over.
+    pub(super) fn connected(&self, stream: &TcpStream) -> Option<Result<(), SocketError>> {
+        let failure = match stream.take_error() {
+            Ok(None) => None,
+            Ok(Some(error)) | Err(error) => Some(error),
+        };
+        if let Some(error) = failure {
+            return Some(Err(error::of_connect(&error)));
+        }
+        // The host may tell that a socket is ready when it is not: then it has no peer yet.
+        let remote = stream.peer_addr().ok()?;
+        let connected = stream.local_addr().map_err(|error| error::of_any(&error)).and_then(|local| {
+            // TCP connects a port with itself where nobody listens.
+            if local == remote { Err(SocketError::Refused) } else { Ok((local, remote)) }
+        });
+        Some(connected.map(|addresses| {
+            let _first = self.addresses.set(addresses);
+        }))
+    }
+
+    pub(super) fn listen(self: &Arc<Self>, request: Request, local: SocketAddr) -> Ended {
+        let listen = || {
+            let listener = open::listen(local)?;
+            let own = listener.local_addr().map_err(|error| error::of_any(&error))?;
+            let _first = self.addresses.set((own, own));
+            reactor::add(self, Source::Listener(listener)).map_err(|error| error::of_any(&error))
+        };
+        request.ends(listen().map(|()| 0))
+    }
+
+    /// Gets the next connection of a listener.
+    pub(super) fn accept(self: &Arc<Self>, request: Request, listener: &Arc<Self>) -> Option<Ended> {
+        let _first = self.listener.set(Arc::downgrade(listener));
+        // The reactor has one as long as it is not closed: when the request has ended, the caller's may be gone.
+        let listener: &Self = listener;
+        lock(&listener.incoming).wait_for(Wanted::Connection(request, self.clone()));
+        listener.proceed_incoming()
+    }
+
+    /// Gets the accept that waits its connection, if there is one.
+    fn accept_next(&self, listener: &TcpListener) -> Option<Ended> {
+        loop {
+            // The lock is released when the reactor takes the connection in.
+            let accepted = lock(&self.incoming).accept(listener)?;
+            let Accepted { request, into, stream, peer } = match accepted {
+                Ok(accepted) => accepted,
+                Err(ended) => return Some(ended),
+            };
+            match into.adopt(stream, peer) {
+                // It is gone already.
+                Err(SocketError::Reset) => lock(&self.incoming).wait_for(Wanted::Connection(request, into)),
+                outcome => return Some(request.ends(outcome.map(|()| 0))),
+            }
+        }
+    }
+
+    /// It is that connection.
+    fn adopt(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) -> Result<(), SocketError> {
+        let prepare = || {
+            open::set_options(&stream)?;
+            let own = stream.local_addr()?;
+            reactor::add(self, Source::Stream(stream))?;
+            let _first = self.addresses.set((own, peer));
+            Ok(())
+        };
+        prepare().map_err(|error: io::Error| error::of_any(&error))
+    }
+
+    pub(super) fn send(&self, request: Request, bytes: Bytes) -> Option<Ended> {
+        let Some(Source::Stream(stream)) = self.source.get() else {
+            return Some(request.ends(Err(SocketError::Reset)));
+        };
+        let mut outgoing = lock(&self.outgoing);
+        outgoing.wait_for(Given::Bytes(request, bytes));
+        if outgoing.is_ready() && turn::is_over(self.token()) { None } else { outgoing.proceed(stream, self) }
+    }
+
+    pub(super) fn receive(&self, request: Request, room: Room) -> Option<Ended> {
+        let Some(Source::Stream(stream)) = self.source.get() else {
+            return Some(request.ends(Err(SocketError::Reset)));
+        };
+        let mut incoming = lock(&self.incoming);
+        incoming.wait_for(Wanted::Bytes(request, room));
+        if incoming.is_ready() && turn::is_over(self.token()) { None } else { incoming.receive(stream, self) }
+    }
+
+    /// Does what is waited for, as far as that can be done now.
+    fn proceed_incoming(&self) -> Option<Ended> {
+        match self.source.get()? {
+            Source::Stream(stream) => lock(&self.incoming).receive(stream, self),
+            Source::Listener(listener) => self.accept_next(listener),
+        }
+    }
+
+    /// The same.
+    fn proceed_outgoing(&self) -> Option<Ended> {
+        match self.source.get()? {
+            Source::Stream(stream) => lock(&self.outgoing).proceed(stream, self),
+            Source::Listener(_) => None,
+        }
+    }
+
+    /// Sends the end of the bytes.
+    pub(super) fn finish(&self, request: Request) -> Ended {
+        let outcome = match self.source.get() {
+            Some(Source::Stream(stream)) => stream.shutdown(std::net::Shutdown::Write),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        };
+        if outcome.is_ok() {
+            self.finished.store(true, Ordering::Relaxed);
+        }
+        request.ends(outcome.map(|()| 0).map_err(|error| error::of_any(&error)))
+    }
+
+    /// The host has told of it, or it was not its turn. On the reactor's thread.
+    pub(super) fn serve(&self, readiness: Readiness) -> [Option<Ended>; 2] {
+        let mut ended = [None, None];
+        if readiness.incoming {
+            lock(&self.incoming).becomes_ready(readiness.closed);
+            ended[0] = self.proceed_incoming();
+        }
+        if readiness.outgoing {
+            lock(&self.outgoing).becomes_ready();
+            ended[1] = self.proceed_outgoing();
+        }
+        ended
+    }
+
+    /// Cancels all that waits, and closes the host's socket when the last reference goes. No call is under way, and none comes; on the
+    /// reactor's thread, so that what it does for the socket is not under way either.
+    pub(super) fn close(self: &Arc<Self>) -> [Option<Ended>; 3] {
+        if self.has_finished()
+            && lock(&self.incoming).has_ended()
+            && let Some(Source::Stream(stream)) = self.source.get()
+        {
+            open::close_gracefully(stream);
+        }
+        let listener = self.listener.get().and_then(Weak::upgrade);
+        [
+            listener.and_then(|listener| lock(&listener.incoming).cancel_for(self)),
+            lock(&self.incoming).cancel(),
+            lock(&self.outgoing).fail(SocketError::Canceled),
+        ]
+    }
+}

@@ -1,0 +1,70 @@
+//! Sockets of the host, with the options that the device wants.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use mio::net::{TcpListener, TcpStream};
+use platform::SocketError;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::{error, host};
+
+/// Connections that nobody has accepted yet; hosts may allow fewer.
+const BACKLOG: i32 = 1024;
+
+/// A stream that connects, or has connected already.
+pub(super) fn connect(local: SocketAddr, remote: SocketAddr) -> Result<TcpStream, SocketError> {
+    if local.is_ipv4() != remote.is_ipv4() {
+        return Err(SocketError::Unreachable);
+    }
+    let bound = || {
+        let socket = open(&local)?;
+        set_options(&socket)?;
+        if local.port() != 0 {
+            host::reserve_for_one(&socket)?;
+        }
+        if local.port() != 0 || !local.ip().is_unspecified() {
+            socket.bind(&local.into())?;
+        }
+        Ok(socket)
+    };
+    let socket = bound().map_err(|error| error::of_bind(&error))?;
+    match socket.connect(&remote.into()) {
+        Err(error) if !host::is_connecting(&error) => Err(error::of_connect(&error)),
+        _ => Ok(TcpStream::from_std(socket.into())),
+    }
+}
+
+/// A socket that listens.
+pub(super) fn listen(local: SocketAddr) -> Result<TcpListener, SocketError> {
+    let listening = || {
+        let socket = open(&local)?;
+        host::reserve(&socket)?;
+        socket.bind(&local.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(TcpListener::from_std(socket.into()))
+    };
+    listening().map_err(|error| error::of_bind(&error))
+}
+
+fn open(address: &SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
+/// Prepares a connection: nothing is held back to be sent with what follows, and when it closes, or its process ends, what was not
+/// sent is dropped, and the peer told by a reset.
+pub(super) fn set_options<'a>(stream: impl Into<SockRef<'a>>) -> io::Result<()> {
+    let stream = stream.into();
+    stream.set_tcp_nodelay(true)?;
+    stream.set_linger(Some(Duration::ZERO))
+}
+
+/// What was not sent when it closes is sent still, and no reset.
+pub(super) fn close_gracefully(stream: &TcpStream) {
+    // It fails when the connection is gone: nothing can be sent any more.
+    let _gone = SockRef::from(stream).set_linger(None);
+}

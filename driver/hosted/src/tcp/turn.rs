@@ -1,0 +1,46 @@
+//! Whose turn it is on the reactor's thread: what the host tells of one socket leads to a bounded number of transfers, whatever else its
+//! connection could send or receive at once. The rest is for its next turn.
+
+use std::cell::{Cell, RefCell};
+
+use mio::Token;
+
+/// Transfers that the calls made in one turn may try at once.
+const TRANSFERS: u32 = 4;
+
+thread_local! {
+    /// What is left of the turn; none on threads that take none.
+    static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    /// Sockets that could go on.
+    static NEXT: RefCell<Vec<Token>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A turn begins, on the reactor's thread.
+pub(super) fn begin() {
+    LEFT.set(Some(TRANSFERS));
+}
+
+/// Another transfer of a socket that is ready; whether it has to wait for the next turn.
+pub(super) fn is_over(token: Option<Token>) -> bool {
+    match LEFT.get() {
+        None => false,
+        Some(0) => {
+            NEXT.with_borrow_mut(|next| next.extend(token));
+            true
+        }
+        Some(left) => {
+            LEFT.set(Some(left - 1));
+            false
+        }
+    }
+}
+
+/// Whether sockets wait for their next turn.
+pub(super) fn is_due() -> bool {
+    NEXT.with_borrow(|next| !next.is_empty())
+}
+
+/// The sockets that wait for their next turn.
+pub(super) fn take() -> Vec<Token> {
+    NEXT.take()
+}
