@@ -12,6 +12,8 @@ pub const LARGEST_TRANSFER: usize = 128 << 10;
 pub enum SocketError {
     /// Nobody listens there.
     Refused,
+    /// This platform has no TCP, or cannot use it.
+    NoNetwork,
     /// No way there, or no such own address.
     Unreachable,
     /// The own address is taken.
@@ -95,7 +97,7 @@ pub unsafe trait Sockets: Send + Sync + 'static {
         remote: SocketAddr,
     );
 
-    /// Has the socket listen. IRQL <= DISPATCH.
+    /// Has the socket listen; port 0 picks one. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// As for [`Sockets::connect`].
@@ -158,7 +160,7 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     unsafe fn close(socket: *mut Self::Socket, request: *mut Self::Request, done: Completion);
 }
 
-/// For platforms without a network: everything is unreachable.
+/// For platforms without a network.
 #[derive(Debug)]
 pub enum NoSockets {}
 
@@ -173,17 +175,17 @@ unsafe impl Sockets for NoSockets {
 
     unsafe fn connect(_: *mut (), _: *mut (), done: Completion, _local: SocketAddr, _remote: SocketAddr) {
         // SAFETY: the only call for this request.
-        unsafe { done.complete(Err(SocketError::Unreachable)) };
+        unsafe { done.complete(Err(SocketError::NoNetwork)) };
     }
 
     unsafe fn listen(_: *mut (), _: *mut (), done: Completion, _local: SocketAddr) {
         // SAFETY: the only call for this request.
-        unsafe { done.complete(Err(SocketError::Unreachable)) };
+        unsafe { done.complete(Err(SocketError::NoNetwork)) };
     }
 
     unsafe fn accept(_: *mut (), _: *mut (), _: *mut (), done: Completion) {
         // SAFETY: the only call for this request.
-        unsafe { done.complete(Err(SocketError::Unreachable)) };
+        unsafe { done.complete(Err(SocketError::NoNetwork)) };
     }
 
     unsafe fn addresses(_: *const ()) -> (SocketAddr, SocketAddr) {
@@ -193,17 +195,17 @@ unsafe impl Sockets for NoSockets {
 
     unsafe fn send(_: *mut (), _: *mut (), done: Completion, _bytes: *const u8, _length: usize) {
         // SAFETY: the only call for this request.
-        unsafe { done.complete(Err(SocketError::Unreachable)) };
+        unsafe { done.complete(Err(SocketError::NoNetwork)) };
     }
 
     unsafe fn receive(_: *mut (), _: *mut (), done: Completion, _bytes: *mut u8, _length: usize) {
         // SAFETY: the only call for this request.
-        unsafe { done.complete(Err(SocketError::Unreachable)) };
+        unsafe { done.complete(Err(SocketError::NoNetwork)) };
     }
 
     unsafe fn finish(_: *mut (), _: *mut (), done: Completion) {
         // SAFETY: the only call for this request.
-        unsafe { done.complete(Err(SocketError::Unreachable)) };
+        unsafe { done.complete(Err(SocketError::NoNetwork)) };
     }
 
     unsafe fn close(_: *mut (), _: *mut (), done: Completion) {

@@ -215,9 +215,23 @@ impl<P: Platform> Stream<P> {
         }
     }
 
-    /// Whether the close is over, and no request under way any more.
+    /// Whether the close is over, no request under way any more, and each call returned.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed()
+    }
+
+    /// Makes it one that was never started, if its close is over.
+    pub fn renew<T: RunStream<P>>(object: &Arc<T, P>) {
+        let stream = object.stream();
+        let mut state = stream.state.lock();
+        if !state.is_closed() {
+            return;
+        }
+        let old = core::mem::take(&mut *state);
+        // SAFETY: no request on it is under way, no call uses it, and the lock keeps off a new start.
+        let socket = core::mem::replace(unsafe { &mut *stream.socket.get() }, P::Sockets::new_socket());
+        drop(state);
+        drop((old, socket));
     }
 
     fn begin(&self, buffers: Option<Buffers<P>>) -> bool {
@@ -227,8 +241,15 @@ impl<P: Platform> Stream<P> {
 
     /// A call for the socket has returned.
     fn leave<T: RunStream<P>>(object: &Arc<T, P>) {
-        object.stream().state.lock().leave();
+        Self::note_return(object);
         Self::proceed(object);
+    }
+
+    fn note_return<T: RunStream<P>>(object: &Arc<T, P>) {
+        let closed = object.stream().state.lock().leave();
+        if closed {
+            T::stirred(object);
+        }
     }
 
     /// Starts what is due: at most one of each kind, as none is due again before the object has called.
@@ -238,7 +259,7 @@ impl<P: Platform> Stream<P> {
             let due = stream.state.lock().due();
             let Some(due) = due else { return };
             stream.call(object, due);
-            stream.state.lock().leave();
+            Self::note_return(object);
         }
     }
 

@@ -129,9 +129,10 @@ impl<P: Platform> State<P> {
         may
     }
 
-    /// A call that `begin`, `begin_accept` or `due` announced has returned.
-    pub(super) fn leave(&mut self) {
+    /// A call that `begin`, `begin_accept` or `due` announced has returned. True: it was the last that a close waited for.
+    pub(super) fn leave(&mut self) -> bool {
         self.calls = self.calls.saturating_sub(1);
+        self.is_closed()
     }
 
     /// The next request that is to be called.
@@ -152,7 +153,7 @@ impl<P: Platform> State<P> {
     /// The routine of a request is done here. Gives the memory if that is not needed any more.
     pub(super) fn exit(&mut self) -> Memory<P> {
         self.under_way = self.under_way.saturating_sub(1);
-        if !self.is_closed() {
+        if !self.is_over() {
             return (None, [None, None]);
         }
         (self.incoming.take(), [self.filling.take(), self.sending.take()])
@@ -235,8 +236,13 @@ impl<P: Platform> State<P> {
     }
 
     /// A kernel may call the routine of the close while those of the requests that it ended run still.
-    pub(super) fn is_closed(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.close == Phase::Done && self.under_way == 0
+    }
+
+    /// Nothing touches the socket any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_over() && self.calls == 0
     }
 
     /// What a reader is told when there is nothing for it.
@@ -244,8 +250,8 @@ impl<P: Platform> State<P> {
         if self.close != Phase::No {
             return Some(Err(SocketError::Canceled));
         }
-        // What has come meanwhile is shown first.
-        self.ended.filter(|_| !matches!(self.receiving, Receiving::Came(_)))
+        // What has come meanwhile is shown first; and somebody else who reads may leave some of it.
+        self.ended.filter(|_| self.incoming.is_some() && !matches!(self.receiving, Receiving::Came(_)))
     }
 
     /// Nothing works any more.
@@ -266,7 +272,7 @@ impl<P: Platform> State<P> {
 
     /// The buffer is given back if it is not needed any more.
     pub(super) fn put_incoming(&mut self, incoming: Incoming<P>) -> Option<Incoming<P>> {
-        if self.is_closed() {
+        if self.is_over() {
             return Some(incoming);
         }
         self.incoming = Some(incoming);
@@ -281,7 +287,7 @@ impl<P: Platform> State<P> {
 
     /// The buffer is given back if it is not needed any more.
     pub(super) fn put_filling(&mut self, filling: Outgoing<P>) -> Option<Outgoing<P>> {
-        if self.is_closed() {
+        if self.is_over() {
             return Some(filling);
         }
         self.filling = Some(filling);

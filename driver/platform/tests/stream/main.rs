@@ -69,7 +69,7 @@ fn a_start_says_why_it_failed() {
             End::close(&end);
             outcome
         };
-        let elsewhere = "198.51.100.1:80".parse().unwrap();
+        let elsewhere = "224.0.0.1:80".parse().unwrap();
         let v6 = "[2001:db8::1]:0".parse().unwrap();
         assert_eq!(outcome(address(1, 0), address(2, 81)), Err(SocketError::Refused));
         assert_eq!(outcome(address(1, 0), elsewhere), Err(SocketError::Unreachable));
