@@ -1,4 +1,4 @@
-//! Which addresses are own, and which are taken.
+//! Which addresses there are, and which are taken.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,11 +9,9 @@ pub(super) const NONE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECI
 /// The first of the ports that are given to those who do not say which.
 const FIRST_PORT: u16 = 49152;
 
-pub(super) fn is_own(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.octets()[..3] == [192, 0, 2],
-        IpAddr::V6(v6) => v6.is_loopback() || v6.segments()[..4] == [0x2001, 0xdb8, 0, 0],
-    }
+/// Whether it is some machine's.
+pub(super) fn is_somewhere(address: IpAddr) -> bool {
+    !address.is_multicast()
 }
 
 impl Net {

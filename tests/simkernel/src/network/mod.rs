@@ -1,8 +1,7 @@
 //! A network within the process: TCP between sockets of the simulated kernel. A generator cuts the streams of bytes into segments,
 //! chooses what happens next anywhere, and whether a request ends on its caller's stack or by a DPC. In a seeded session it replays.
 //!
-//! Own addresses are those of 192.0.2.0/24, 2001:db8::/64, and the loopback ones: each machine of a test has one. All others are
-//! unreachable.
+//! Each address is a machine's, but for those of multicast, which are unreachable.
 #![expect(unsafe_code, reason = "implements the unsafe trait Sockets: requests live behind raw pointers")]
 
 mod addresses;

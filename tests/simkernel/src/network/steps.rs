@@ -142,7 +142,7 @@ impl Net {
             local.set_ip(remote.ip());
         }
         let families_differ = local.is_ipv4() != remote.is_ipv4();
-        if !addresses::is_own(local.ip()) || !addresses::is_own(remote.ip()) || families_differ {
+        if !addresses::is_somewhere(local.ip()) || !addresses::is_somewhere(remote.ip()) || families_differ {
             return Err(SocketError::Unreachable);
         }
         let local = self.bind(local).ok_or(SocketError::AddressInUse)?;
@@ -172,7 +172,7 @@ impl Net {
     fn try_listen(&mut self, id: u64) -> Result<(), SocketError> {
         let start = self.get(id).and_then(|sock| sock.starting);
         let Some((_, Start::Listen { local })) = start else { return Err(SocketError::Failed) };
-        if !addresses::is_own(local.ip()) && !local.ip().is_unspecified() {
+        if !addresses::is_somewhere(local.ip()) && !local.ip().is_unspecified() {
             return Err(SocketError::Unreachable);
         }
         let local = self.bind(local).ok_or(SocketError::AddressInUse)?;

@@ -136,7 +136,7 @@ pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     let connect = |to: SocketAddr| end_of(a.connector.connect(&a.qp, to, limits, &[]));
     is(connect(address)?, STATUS_CONNECTION_REFUSED, "nobody listens")?;
     is(connect("0.0.0.0:5000".parse()?)?, STATUS_BAD_NETWORK_NAME, "the unspecified address")?;
-    is(connect("192.0.2.77:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
+    is(connect("224.0.0.1:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
     // The connector can still be used.
     let b = End::new(nd, QpSize::default())?;
     let (listener, address) = b.listener()?;

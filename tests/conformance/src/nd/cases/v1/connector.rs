@@ -216,7 +216,7 @@ pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     let connect = |to: SocketAddr| end_of(a.connector.connect(&a.endpoint, to, &[]));
     is(connect(address)?, STATUS_CONNECTION_REFUSED, "nobody listens")?;
     is(connect("0.0.0.0:5000".parse()?)?, STATUS_BAD_NETWORK_NAME, "the unspecified address")?;
-    is(connect("192.0.2.77:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
+    is(connect("224.0.0.1:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
     ensure!(connect("[2001:db8::77]:5000".parse()?)? != STATUS_SUCCESS, "an address of the other family");
     for (what, refused) in [
         ("half an address", a.connector.connect_raw(&a.endpoint, &[2, 0, 0x12, 0x34], 6)),
