@@ -47,9 +47,11 @@ impl Wish {
     /// The Request of an initiator. It offers to send first, so that a responder need not wait for a message of the consumer;
     /// and the kinds that need no receive.
     pub fn request<'a>(&self, private_data: &'a [u8]) -> Startup<'a> {
+        let mut ready_to_receive = ReadyToReceive::WRITE;
+        ready_to_receive.set(ReadyToReceive::READ, self.outbound_reads > 0);
         let enhanced = Enhanced {
             peer_to_peer: true,
-            ready_to_receive: ReadyToReceive::WRITE | ReadyToReceive::READ,
+            ready_to_receive,
             inbound_reads: self.inbound_reads.min(MAX_READS),
             outbound_reads: self.outbound_reads.min(MAX_READS),
         };

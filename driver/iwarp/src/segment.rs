@@ -160,7 +160,7 @@ impl Segment {
     /// Looks at a ULPDU, and gives its data too. What a stream must remember to judge (numbers, offsets, tags) is left to it.
     ///
     /// Errors, in the order of the RFCs' checks: [`Cause::TAGGED_VERSION`], [`Cause::UNTAGGED_VERSION`],
-    /// [`Cause::RDMAP_VERSION`], [`Cause::OPCODE`], [`Cause::LENGTH`], [`Cause::QUEUE`], [`Cause::UNTAGGED_TOO_LONG`].
+    /// [`Cause::RDMAP_VERSION`], [`Cause::OPCODE`], [`Cause::LENGTH`], [`Cause::QUEUE`].
     pub fn parse(ulpdu: &[u8]) -> Result<(Self, &[u8]), Cause> {
         let (control, _) = Control::ref_from_prefix(ulpdu).map_err(|_| Cause::LENGTH)?;
         let tagged = control.ddp.tagged();
@@ -204,10 +204,6 @@ impl Segment {
         };
         if header.queue.get() != queue {
             return Err(Cause::QUEUE);
-        }
-        // The buffers of its queue have room for one request each.
-        if queue == queue::READ_REQUEST && (!last || !data.is_empty()) {
-            return Err(Cause::UNTAGGED_TOO_LONG);
         }
         Ok((segment, data))
     }

@@ -243,9 +243,6 @@ fn what_is_wrong_with_a_segment() {
         (ulpdu[1], ulpdu[9]) = (opcode, 3);
         assert_eq!(Segment::parse(&ulpdu), Err(Cause::QUEUE));
     }
-    assert_eq!(with(F4, 0, 0x01), Cause::UNTAGGED_TOO_LONG, "a read request is one segment");
-    let long = [ulpdu(&bytes(F4)), b"x"].concat();
-    assert_eq!(Segment::parse(&long), Err(Cause::UNTAGGED_TOO_LONG));
     for hex in [F1, F3, F4] {
         let bytes = bytes(hex);
         let ulpdu = ulpdu(&bytes);
