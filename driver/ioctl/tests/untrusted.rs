@@ -79,7 +79,7 @@ fn short_outputs_are_refused_before_anything_is_made() {
 
 #[test]
 fn handles_that_are_not_of_this_file_type_and_time_are_refused() {
-    let _session = boot();
+    let session = boot();
     let device = start();
     let user = User::new(&device);
     let other = User::new(&device);
@@ -90,6 +90,8 @@ fn handles_that_are_not_of_this_file_type_and_time_are_refused() {
         assert_eq!(user.send_bytes(case.code, &case.input, 0).wait(), STATUS_SUCCESS);
         assert_eq!(user.send_bytes(case.code, &case.input, 0).wait(), STATUS_INVALID_HANDLE, "freed twice");
     }
+    // A listener ends when TCP has closed it.
+    session.flush_dpcs();
     let before = counts(&user);
     let second = user.attached();
     let mut tried = 0;

@@ -13,7 +13,7 @@ use platform::Platform;
 use soft_rdma::Listener;
 
 use crate::{
-    address,
+    address, callback,
     object::{Object, close, query_extension},
     status,
 };
@@ -28,7 +28,7 @@ pub(crate) const fn table<P: Platform>() -> NDK_LISTENER_DISPATCH {
     }
 }
 
-/// NdkListen: always inline.
+/// NdkListen.
 ///
 /// # Safety
 /// NDK_FN_LISTEN.
@@ -36,14 +36,15 @@ unsafe extern "system" fn listen<P: Platform>(
     listener: *mut NDK_LISTENER,
     address: *const SOCKADDR,
     length: u32,
-    _completion: NDK_FN_REQUEST_COMPLETION,
-    _context: *mut c_void,
+    completion: NDK_FN_REQUEST_COMPLETION,
+    context: *mut c_void,
 ) -> NTSTATUS {
     // SAFETY: the consumer's open listener.
-    let listener = unsafe { Object::<Listener<P>, P>::of(listener) };
+    let listener = unsafe { Object::<Listener<P>, P>::of(listener) }.clone();
     // SAFETY: the consumer's address, for the time of the call.
     let address = unsafe { address::read(address, length) };
-    status::status(address.and_then(|address| Listener::listen(listener, address)))
+    let done = callback::requested(completion, context);
+    status::outcome(address.and_then(|address| Listener::listen(&listener, address, done)))
 }
 
 /// NdkGetLocalAddress.

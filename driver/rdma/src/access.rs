@@ -45,6 +45,34 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
+    /// Why [`QueuePair::open_for_peer`] fails, in the order in which the RFCs have it checked.
+    pub(crate) fn why_not(this: &Arc<Self, P>, token: u32, range: Range) -> Refusal {
+        match Self::is_for_peer(this, token) {
+            None => return Refusal::Token,
+            Some(false) => return Refusal::Stream,
+            Some(true) => {}
+        }
+        if range.address.checked_add(range.length).is_none() {
+            return Refusal::Wrap;
+        }
+        let any = Access::empty();
+        if Self::open_for_peer(this, token, range, any).is_err() { Refusal::Bounds } else { Refusal::Right }
+    }
+
+    /// Whether what `token` names is for the peer of this queue pair; none if it names nothing now.
+    fn is_for_peer(this: &Arc<Self, P>, token: u32) -> Option<bool> {
+        match this.pd.adapter().device().tokens().find(token)? {
+            Found::Region(region) => region.is_valid().then(|| Arc::ptr_eq(region.pd(), &this.pd)),
+            Found::Window(window) => window.is_bound_for(this, token),
+            Found::Privileged(_) => Some(false),
+        }
+    }
+
+    /// Why [`QueuePair::invalidate_for_peer`] fails: a token of another's, or none that can be invalidated.
+    pub(crate) fn is_anothers(this: &Arc<Self, P>, token: u32) -> bool {
+        Self::is_for_peer(this, token) == Some(false)
+    }
+
     /// Invalidates what the peer of this queue pair names: a fast region, or a window that this queue pair bound.
     pub(crate) fn invalidate_for_peer(this: &Arc<Self, P>, token: u32) -> Result<Invalidation, Error> {
         match this.pd.adapter().device().tokens().find(token).ok_or(Error::InvalidDeviceRequest)? {
@@ -55,4 +83,19 @@ impl<P: Platform> QueuePair<P> {
             Found::Region(_) | Found::Privileged(_) => Err(Error::InvalidDeviceRequest),
         }
     }
+}
+
+/// What is wrong with an access of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no such token.
+    Token,
+    /// It is not for this queue pair.
+    Stream,
+    /// The range has no end.
+    Wrap,
+    /// The range is not all in what the token names.
+    Bounds,
+    /// The token does not allow it.
+    Right,
 }

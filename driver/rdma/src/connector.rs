@@ -5,12 +5,15 @@
 
 mod end;
 mod establish;
+mod other;
+mod remote;
 
 pub use establish::{Accept, Connect, Source};
 
 use core::net::SocketAddr;
 
-use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock, Weak};
+use other::Other;
+use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock};
 
 use crate::{
     Adapter, Callback, Error, Listener, OnClose, QueuePair, SharedEndpoint, Status,
@@ -51,7 +54,7 @@ pub(crate) struct PrivateData {
 }
 
 impl PrivateData {
-    const EMPTY: Self = Self { bytes: [0; limits::PRIVATE_DATA], length: 0 };
+    pub(crate) const EMPTY: Self = Self { bytes: [0; limits::PRIVATE_DATA], length: 0 };
 
     /// A copy, taken before a lock raises the IRQL: the consumer's buffer may be pageable at PASSIVE_LEVEL.
     fn copy_of(data: &[u8]) -> Result<Self, Error> {
@@ -61,7 +64,15 @@ impl PrivateData {
         Ok(copy)
     }
 
-    fn as_slice(&self) -> &[u8] {
+    /// As far as there is room for what a peer has sent.
+    pub(crate) fn truncated(data: &[u8]) -> Self {
+        let mut copy = Self::EMPTY;
+        copy.length = data.len().min(limits::PRIVATE_DATA);
+        copy.bytes.iter_mut().zip(data).for_each(|(place, byte)| *place = *byte);
+        copy
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or(&[])
     }
 }
@@ -93,7 +104,7 @@ enum Phase {
 struct State<P: Platform> {
     phase: Phase,
     active: bool,
-    peer: Option<Weak<Connector<P>, P>>,
+    peer: Option<Other<P>>,
     queue_pair: Option<Arc<QueuePair<P>, P>>,
     /// The own address, or the listener's. Given up as soon as the connector is closed, so that it can be bound again.
     endpoint: Option<Arc<Endpoint<P>, P>>,

@@ -8,15 +8,16 @@ mod batch;
 pub(crate) use batch::SMALL_SEND_BYTES;
 
 use batch::Batch;
-use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, Weak};
+use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred};
 
 use crate::{
     Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status, limits,
     memory::{self, Memory},
-    qp::{After, Ended, Phase},
+    qp::{After, Ended, Peer, Phase},
     region::{Invalidation, Range},
     request::{Operation, Piece},
     window::Bind,
+    wire::{Frames, Wire},
 };
 
 /// Bytes of one step: what is copied between two looks at the state of both sides.
@@ -27,7 +28,7 @@ const BURST_BYTES: u32 = 2 * STEP_BYTES;
 const BURST_STEPS: u32 = 32;
 
 /// What a step came to.
-enum Step {
+pub(crate) enum Step {
     /// Nothing to do until somebody schedules the engine.
     Idle,
     /// Bytes moved; go on.
@@ -48,10 +49,12 @@ enum Job<P: Platform> {
 }
 
 /// How a step left the oldest request.
-enum Progress {
+pub(crate) enum Progress {
     /// `bytes` more are done.
     Bytes(u32),
     Complete,
+    /// The peer was asked for the data.
+    Asked,
     Failed(Error),
     /// The peer has no receive yet, or is not connected yet: it will schedule the engine.
     Waiting,
@@ -59,9 +62,9 @@ enum Progress {
 }
 
 /// The data of the oldest request that a step works on.
-struct Part {
-    length: u32,
-    done: u64,
+pub(crate) struct Part {
+    pub(crate) length: u32,
+    pub(crate) done: u64,
     local: Option<Piece>,
     inline: bool,
     /// The token to invalidate when all is read.
@@ -79,7 +82,8 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
             let step = match Self::batch(this) {
                 Batch::Idle => Step::Idle,
                 Batch::Moved(bytes) => Step::Moved(bytes),
-                Batch::Other => Self::step(this),
+                Batch::Other => Self::step(this, None),
+                Batch::Remote(wire) => return Wire::carry(&wire, this),
             };
             match step {
                 Step::Idle => return,
@@ -95,7 +99,8 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
 }
 
 impl<P: Platform> QueuePair<P> {
-    fn step(this: &Arc<Self, P>) -> Step {
+    /// One step of the current request; data for another machine goes to `wire`.
+    pub(crate) fn step(this: &Arc<Self, P>, wire: Option<&mut Frames<'_, P>>) -> Step {
         let mut inline_data;
         let mut inline: &[u8] = &[];
         let mut state = this.state.lock();
@@ -103,8 +108,11 @@ impl<P: Platform> QueuePair<P> {
             return Step::Idle;
         }
         let done = state.done;
-        let Some((slot, &request)) = state.requests.front() else { return Step::Idle };
+        let Some((slot, &request)) = state.current() else { return Step::Idle };
         let flags = request.flags;
+        if flags.contains(Flags::READ_FENCE) && state.open_reads > 0 {
+            return Step::Idle;
+        }
         let inlined = flags.contains(Flags::INLINE);
         let mut part = Part { length: request.data.length, done, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SOLICIT);
@@ -133,7 +141,8 @@ impl<P: Platform> QueuePair<P> {
             part.invalidate = sges.first().filter(|_| flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
             state.cursor = cursor;
         }
-        let peer = state.peer.clone();
+        let open_reads = state.open_reads;
+        let peer = if wire.is_none() { state.peer.as_ref().and_then(Peer::here) } else { None };
         state.executing = true;
         drop(state);
 
@@ -143,9 +152,15 @@ impl<P: Platform> QueuePair<P> {
             Job::Bind(bind) => Progress::of_invalidation(bind.run(this)),
             Job::Invalidate(region) => Progress::of_invalidation(region.invalidate()),
             Job::InvalidateWindow(window) => Progress::of_invalidation(window.invalidate()),
-            Job::Send { .. } | Job::Read(_) | Job::Write(_) => match peer.as_ref().and_then(Weak::upgrade) {
-                None => Progress::Waiting,
-                Some(peer) => match job {
+            Job::Send { .. } | Job::Read(_) | Job::Write(_) => match (wire, peer) {
+                (Some(wire), _) => match job {
+                    Job::Read(remote) => wire.read_request(part.length, remote, open_reads),
+                    Job::Write(remote) => wire.write(this, &part, inline, remote),
+                    Job::Send { invalidate, solicited } => wire.send(this, &part, inline, invalidate, solicited),
+                    _ => Progress::Failed(Error::InternalError),
+                },
+                (None, None) => Progress::Waiting,
+                (None, Some(peer)) => match job {
                     Job::Read(remote) => this.read(&peer, &part, remote),
                     Job::Write(remote) => this.write(&peer, &part, inline, remote),
                     Job::Send { invalidate, solicited } => {
@@ -173,15 +188,19 @@ impl<P: Platform> QueuePair<P> {
                 counters.moved(this.meter, u64::from(bytes), 0);
                 Step::Moved(bytes)
             }
-            Progress::Complete => {
-                finished = state.finish_oldest();
+            Progress::Complete | Progress::Asked => {
+                state.carried_out(matches!(progress, Progress::Asked));
+                finished = state.take_ended();
                 fatal |= this.report(finished.as_ref(), Ok(()));
                 counters.moved(this.meter, 0, 1);
                 Step::Moved(0)
             }
             Progress::Failed(error) => {
-                finished = state.finish_oldest();
-                this.report(finished.as_ref(), Err(error));
+                // Behind a read that awaits its answer it is cancelled with that: nothing is reported out of order.
+                if state.sent == 0 {
+                    finished = state.finish_oldest();
+                    this.report(finished.as_ref(), Err(error));
+                }
                 fatal = true;
                 Step::Idle
             }
@@ -201,6 +220,18 @@ impl<P: Platform> QueuePair<P> {
         ended.is_some_and(|ended| self.complete_request(ended, status).is_err())
     }
 
+    /// Copies the next bytes of our data to a frame.
+    pub(crate) fn copy_out(&self, to: &mut [u8], part: &Part, inline: &[u8]) -> Result<(), Error> {
+        if let Some(piece) = part.local {
+            let bytes = u32::try_from(to.len()).map_err(|_| Error::InternalError)?;
+            return memory::copy_out(to, &self.local(piece, bytes, Access::empty())?);
+        }
+        let done = usize::try_from(part.done).map_err(|_| Error::InternalError)?;
+        let next = inline.get(done..).and_then(|rest| rest.get(..to.len())).ok_or(Error::InternalError)?;
+        to.copy_from_slice(next);
+        Ok(())
+    }
+
     /// Copies the next `bytes` of our data to `to`.
     fn copy_to(&self, to: &Memory<P>, part: &Part, inline: &[u8], bytes: u32) -> Result<(), Error> {
         if let Some(piece) = part.local {
@@ -210,7 +241,7 @@ impl<P: Platform> QueuePair<P> {
         memory::copy_inline(to, next.ok_or(Error::InternalError)?)
     }
 
-    fn local(&self, piece: Piece, bytes: u32, right: Access) -> Result<Memory<P>, Error> {
+    pub(crate) fn local(&self, piece: Piece, bytes: u32, right: Access) -> Result<Memory<P>, Error> {
         let range = Range { address: piece.address, length: u64::from(bytes) };
         ProtectionDomain::local(&self.pd, piece.token, range, right)
     }
@@ -263,7 +294,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Ends an access to this side, `after` what it led to.
-    fn end_placing(this: &Arc<Self, P>, after: After) {
+    pub(crate) fn end_placing(this: &Arc<Self, P>, after: After) {
         let mut state = this.state.lock();
         state.placing = false;
         let alive = state.phase != Phase::Dead;
@@ -327,7 +358,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// The receive cannot take the data: it completes with `error`; the sender learns that its data was not taken.
-    fn fail_receive(receiver: &Arc<Self, P>, error: Error) -> Progress {
+    pub(crate) fn fail_receive(receiver: &Arc<Self, P>, error: Error) -> Progress {
         if let Some(receive) = receiver.state.lock().receive.take() {
             // The connection ends in any case, also if the queue is dead.
             let _queue_may_be_dead = receiver.complete_receive(&receive, Err(error), 0, None, false);
@@ -337,7 +368,12 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// All data is placed: invalidates what the sender asked for, then reports the receive.
-    fn end_receive(receiver: &Arc<Self, P>, length: u32, invalidate: Option<u32>, solicited: bool) -> Progress {
+    pub(crate) fn end_receive(
+        receiver: &Arc<Self, P>,
+        length: u32,
+        invalidate: Option<u32>,
+        solicited: bool,
+    ) -> Progress {
         let invalidation =
             invalidate.map_or(Ok(Invalidation::Done), |token| Self::invalidate_for_peer(receiver, token));
         let mut after = After::default();
@@ -383,12 +419,12 @@ impl Progress {
 }
 
 impl Part {
-    fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         u64::from(self.length).saturating_sub(self.done)
     }
 
     /// How much of the current piece one step moves.
-    fn step_bytes(&self) -> u32 {
+    pub(crate) fn step_bytes(&self) -> u32 {
         let left = self.left();
         let piece = if self.inline { self.length } else { self.local.map_or(0, |piece| piece.length) };
         let bytes = piece.min(STEP_BYTES);

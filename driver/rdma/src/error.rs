@@ -51,6 +51,8 @@ pub enum Error {
     AddressAlreadyExists,
     /// Every ephemeral port is in use.
     TooManyAddresses,
+    /// The peer has not answered.
+    TimedOut,
     /// There is no way to the destination.
     NetworkUnreachable,
     /// The completion queue or shared receive queue failed.

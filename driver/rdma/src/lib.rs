@@ -44,6 +44,7 @@ mod roster;
 mod srq;
 mod token;
 mod window;
+mod wire;
 
 pub use callback::Callback;
 pub use close::{Close, OnClose, close};

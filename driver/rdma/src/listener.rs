@@ -5,14 +5,20 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use platform::{Arc, Dispatch, Platform, SpinLock};
+use platform::{
+    Arc, Deferred, Dispatch, Platform, RunDeferred, RunStream, RunTimer, SocketError, SpinLock, Stream, Timer, Weak,
+};
 
 use crate::{
-    Adapter, Callback, Close, Connector, Error, OnClose,
+    Adapter, Callback, Close, Connector, Error, OnClose, Outcome, Status,
     counts::{Count, Kind},
     limits,
     ports::{Endpoint, Purpose},
+    wire::Wire,
 };
+
+/// After a connection could not be taken, the next is awaited so much later.
+const RETRY_MICROSECONDS: u32 = 1_000_000;
 
 /// Told of each connection request: the connector, which the consumer then owns.
 pub type ConnectEvent<P> = Callback<Arc<Connector<P>, P>>;
@@ -21,6 +27,10 @@ pub type ConnectEvent<P> = Callback<Arc<Connector<P>, P>>;
 pub struct Listener<P: Platform> {
     on_close: OnClose<P>,
     event: ConnectEvent<P>,
+    deferred: Deferred<P>,
+    timer: Timer<P>,
+    /// Where connections of other machines come.
+    stream: Stream<P>,
     state: SpinLock<State<P>, P>,
     /// Requests that the consumer has not answered.
     waiting: AtomicU32,
@@ -28,35 +38,94 @@ pub struct Listener<P: Platform> {
 }
 
 struct State<P: Platform> {
+    /// What it was asked to listen on.
+    local: Option<SocketAddr>,
+    /// What it listens on.
     endpoint: Option<Arc<Endpoint<P>, P>>,
     paused: bool,
     closing: bool,
+    /// The listen under way.
+    request: Option<Callback<Status>>,
+    /// The next connection of another machine is awaited.
+    accepting: bool,
+    /// It waits before it tries again.
+    resting: bool,
+    /// Connections of other machines that have not asked for anything yet.
+    unasked: u32,
 }
 
 impl<P: Platform> Listener<P> {
     /// Makes a listener that does not listen yet. `event` is called at DISPATCH_LEVEL. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>, event: ConnectEvent<P>) -> Result<Arc<Self, P>, Error> {
-        Ok(Arc::try_new(Self {
+        let listener = Arc::try_new(Self {
             on_close: OnClose::new(Count::new(adapter, Kind::Listener)?),
             event,
-            state: SpinLock::<_, P>::new(State { endpoint: None, paused: false, closing: false }),
+            deferred: Deferred::default(),
+            timer: Timer::default(),
+            stream: Stream::default(),
+            state: SpinLock::<_, P>::new(State {
+                local: None,
+                endpoint: None,
+                paused: false,
+                closing: false,
+                request: None,
+                accepting: false,
+                resting: false,
+                unasked: 0,
+            }),
             waiting: AtomicU32::new(0),
             adapter: adapter.clone(),
-        })?)
+        })?;
+        Deferred::initialize(&listener);
+        Timer::initialize(&listener);
+        Ok(listener)
     }
 
-    /// Starts to listen; port 0 picks one, the unspecified address stands for all of the adapter's. IRQL <= DISPATCH.
-    pub fn listen(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
-        let endpoint = Endpoint::bind(&this.adapter, local, Purpose::Listener)?;
-        let endpoint = Arc::try_new(endpoint)?;
+    /// Starts to listen; port 0 picks one, the unspecified address stands for all of the adapter's. `done` is called once TCP listens
+    /// too, or cannot. IRQL <= DISPATCH.
+    pub fn listen(this: &Arc<Self, P>, local: SocketAddr, done: Callback<Status>) -> Result<Outcome, Error> {
+        let endpoint = if local.port() == 0 {
+            // TCP picks one among all of the machine's.
+            Endpoint::check(&this.adapter, local, Purpose::Listener)?;
+            None
+        } else {
+            Some(Arc::try_new(Endpoint::bind(&this.adapter, local, Purpose::Listener)?)?)
+        };
         let mut state = this.state.lock();
-        if state.endpoint.is_some() || state.closing {
+        if state.local.is_some() || state.closing {
             drop(state);
             return Err(Error::InvalidDeviceRequest);
         }
-        state.endpoint = Some(endpoint.clone());
+        state.local = Some(local);
+        state.endpoint = endpoint;
+        state.request = Some(done);
         drop(state);
-        endpoint.set_listener(Some(Arc::downgrade(this)));
+        Stream::listen(this, local);
+        Ok(Outcome::Pending)
+    }
+
+    /// TCP listens, or there is none: the device does so too.
+    fn open(this: &Arc<Self, P>, asked: SocketAddr, started: Result<(), SocketError>) -> Status {
+        if this.state.lock().endpoint.is_some() {
+            return Ok(());
+        }
+        let endpoint = match started {
+            Ok(()) => {
+                // Closed: this is the second time that it is looked at, after a failure.
+                let (local, _) = this.stream.addresses().ok_or(Error::InsufficientResources)?;
+                Endpoint::of_tcp(&this.adapter, SocketAddr::new(asked.ip(), local.port()))?
+            }
+            // Without a network there are only connections of the device with itself.
+            Err(SocketError::NoNetwork) => Endpoint::bind(&this.adapter, asked, Purpose::Listener)?,
+            Err(error) => return Err(error.into()),
+        };
+        let endpoint = Arc::try_new(endpoint)?;
+        let mut state = this.state.lock();
+        if state.closing {
+            drop(state);
+            return Err(Error::Canceled);
+        }
+        state.endpoint = Some(endpoint);
         Ok(())
     }
 
@@ -95,6 +164,123 @@ impl<P: Platform> Listener<P> {
     }
 }
 
+impl<P: Platform> Listener<P> {
+    /// A connection of another machine has `come`, or could not.
+    pub(crate) fn accepted(this: &Arc<Self, P>, come: bool) {
+        let mut state = this.state.lock();
+        state.accepting = false;
+        if come {
+            Deferred::schedule(this);
+        } else if !state.closing {
+            state.resting = true;
+            Timer::start(this, RETRY_MICROSECONDS);
+        }
+    }
+}
+
+/// The place of a connection that has not asked for anything yet: there are not many, as each takes memory before anybody here
+/// has a say.
+pub(crate) struct Unasked<P: Platform>(Weak<Listener<P>, P>);
+
+impl<P: Platform> Unasked<P> {
+    /// The listener, if it is still there.
+    pub(crate) fn listener(&self) -> Option<Arc<Listener<P>, P>> {
+        self.0.upgrade()
+    }
+}
+
+impl<P: Platform> Drop for Unasked<P> {
+    fn drop(&mut self) {
+        if let Some(listener) = self.listener() {
+            let mut state = listener.state.lock();
+            state.unasked = state.unasked.saturating_sub(1);
+            drop(state);
+            Deferred::schedule_and_release(listener);
+        }
+    }
+}
+
+impl<P: Platform> RunTimer<P> for Listener<P> {
+    fn timer(&self) -> &Timer<P> {
+        &self.timer
+    }
+
+    fn expired(this: &Arc<Self, P>) {
+        this.state.lock().resting = false;
+        Deferred::schedule(this);
+    }
+}
+
+impl<P: Platform> RunStream<P> for Listener<P> {
+    fn stream(&self) -> &Stream<P> {
+        &self.stream
+    }
+
+    fn stirred(this: &Arc<Self, P>) {
+        Deferred::schedule(this);
+    }
+}
+
+impl<P: Platform> RunDeferred<P> for Listener<P> {
+    fn deferred(&self) -> &Deferred<P> {
+        &self.deferred
+    }
+
+    fn run(this: &Arc<Self, P>, dispatch: &Dispatch<'_>) {
+        let state = this.state.lock();
+        let (closing, asked) = (state.closing, state.local.filter(|_| state.request.is_some()));
+        drop(state);
+        let started = match this.stream.started() {
+            None if !closing => return,
+            started => started.unwrap_or(Err(SocketError::Canceled)),
+        };
+        if let Some(asked) = asked {
+            let listens = match started {
+                _ if closing => Err(Error::Canceled),
+                Err(error) if error != SocketError::NoNetwork => Err(error.into()),
+                started => Self::open(this, asked, started),
+            };
+            if listens.is_err() {
+                Stream::close(this);
+                if !this.stream.is_closed() {
+                    return;
+                }
+                if !closing {
+                    // For another address, maybe.
+                    Stream::renew(this);
+                }
+            }
+            let mut state = this.state.lock();
+            let request = state.request.take();
+            state.local.take_if(|_| listens.is_err());
+            let endpoint = if listens.is_ok() { state.endpoint.clone() } else { None };
+            let unused = state.endpoint.take_if(|_| listens.is_err());
+            drop(state);
+            drop(unused);
+            if let Some(endpoint) = endpoint {
+                endpoint.set_listener(Some(Arc::downgrade(this)));
+            }
+            if let Some(request) = request {
+                request.call_at_dispatch(dispatch, listens);
+            }
+        }
+        if started.is_err() {
+            return;
+        }
+        let mut state = this.state.lock();
+        let listens = state.endpoint.is_some() && !state.closing;
+        let begins = listens && !state.accepting && !state.resting && state.unasked < limits::UNASKED;
+        if begins {
+            state.accepting = true;
+            state.unasked = state.unasked.saturating_add(1);
+        }
+        drop(state);
+        if begins && Wire::await_connection(this, Unasked(Arc::downgrade(this))).is_err() {
+            Self::accepted(this, false);
+        }
+    }
+}
+
 /// A connection request that was let in.
 pub(crate) struct Admission<P: Platform> {
     /// The listener's endpoint, for the connector.
@@ -125,5 +311,9 @@ impl<P: Platform> Close<P> for Listener<P> {
         if let Some(endpoint) = endpoint {
             endpoint.set_listener(None);
         }
+        Stream::close(this);
+        Timer::cancel(this);
+        // A listen under way ends now.
+        Deferred::schedule(this);
     }
 }

@@ -120,7 +120,7 @@ pub(crate) enum Memory<P: Platform> {
     },
     /// A logical address under the privileged token: a system address (see NdkBuildLAM in ndk-provider).
     Privileged(NonNull<u8>),
-    /// The driver's own bytes, for the time of a `copy_inline`.
+    /// The driver's own bytes, for the time of a `copy_inline` or `copy_out`.
     Inline(NonNull<u8>, u64),
 }
 
@@ -254,6 +254,12 @@ pub(crate) fn read_inline(to: &mut [u8], address: u64) -> Result<(), Error> {
 pub(crate) fn copy_inline<P: Platform>(to: &Memory<P>, bytes: &[u8]) -> Result<(), Error> {
     let length = bytes.len() as u64;
     copy(to, &Memory::Inline(NonNull::from(bytes).cast(), length), length)
+}
+
+/// Copies the first bytes of `from` to the driver's own `to`. Fails as [`copy`].
+pub(crate) fn copy_out<P: Platform>(to: &mut [u8], from: &Memory<P>) -> Result<(), Error> {
+    let length = to.len() as u64;
+    copy(&Memory::Inline(NonNull::from(to).cast(), length), from, length)
 }
 
 impl<'a> crate::FastRegistration<'a> {

@@ -97,16 +97,28 @@ pub(crate) struct Endpoint<P: Platform> {
 impl<P: Platform> Endpoint<P> {
     /// Takes a local address; port 0 picks an ephemeral one.
     pub(crate) fn bind(adapter: &Adapter<P>, local: SocketAddr, purpose: Purpose) -> Result<Self, Error> {
-        let unspecified = local.ip().is_unspecified() && purpose == Purpose::Listener;
-        if !unspecified && !adapter.device().has_address(local.ip()) {
-            return Err(Error::InvalidAddress);
-        }
+        Self::check(adapter, local, purpose)?;
         let mut bound = local;
         let place = Place::take(adapter.device(), |ports, table| {
             bound = ports.choose_port(table, local)?;
             Ok(Claim::Address { local: bound, process: adapter.process(), purpose, listener: None })
         })?;
         Ok(Self { place, local: bound })
+    }
+
+    /// Whether the address is the device's.
+    pub(crate) fn check(adapter: &Adapter<P>, local: SocketAddr, purpose: Purpose) -> Result<(), Error> {
+        let unspecified = local.ip().is_unspecified() && purpose == Purpose::Listener;
+        let own = unspecified || adapter.device().has_address(local.ip());
+        if own { Ok(()) } else { Err(Error::InvalidAddress) }
+    }
+
+    /// Takes what TCP has picked for a listener. Whoever has the same here is no listener.
+    pub(crate) fn of_tcp(adapter: &Adapter<P>, local: SocketAddr) -> Result<Self, Error> {
+        let (process, purpose) = (adapter.process(), Purpose::Listener);
+        let place =
+            Place::take(adapter.device(), |_, _| Ok(Claim::Address { local, process, purpose, listener: None }))?;
+        Ok(Self { place, local })
     }
 
     pub(crate) fn local(&self) -> SocketAddr {

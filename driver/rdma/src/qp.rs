@@ -6,7 +6,7 @@ mod post;
 mod state;
 
 pub(crate) use flush::After;
-pub(crate) use state::{Ended, Phase, State};
+pub(crate) use state::{Ended, Peer, Phase, State};
 
 use platform::{Arc, Deferred, Platform, SpinLock, Weak};
 
@@ -141,21 +141,26 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// The connection is established.
-    pub(crate) fn connect(&self, peer: Weak<Self, P>, connector: Weak<Connector<P>, P>, limits: ReadLimits) {
-        let mut state = self.state.lock();
+    pub(crate) fn connect(this: &Arc<Self, P>, peer: Peer<P>, connector: Weak<Connector<P>, P>, limits: ReadLimits) {
+        let mut state = this.state.lock();
         if state.phase != Phase::Connecting {
             return;
         }
         state.phase = Phase::Connected;
+        let remote = matches!(peer, Peer::Remote(..));
         state.peer = Some(peer);
         state.connector = Some(connector);
         state.may_read = limits.outbound > 0;
         let sender = state.take_waiting_sender();
         drop(state);
         wake(sender);
+        if remote {
+            // The peer may have sent already.
+            Deferred::schedule(this);
+        }
         // It may have failed before there was a connection that `queue_failed` could end.
-        if self.has_failed_queue() {
-            self.finish(After { fatal: true, quiet: false });
+        if this.has_failed_queue() {
+            this.finish(After { fatal: true, quiet: false });
         }
     }
 
@@ -167,6 +172,10 @@ impl<P: Platform> QueuePair<P> {
             state.phase = Phase::PeerGone;
         }
         drop(state);
+        if let Some(shared) = &this.shared {
+            // What its peer would have sent does not come any more.
+            shared.give_up();
+        }
         // It may have failed while there was a connection still, which is gone before `queue_failed` could end it.
         if this.has_failed_queue() {
             Self::queue_failed(this);

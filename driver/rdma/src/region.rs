@@ -229,6 +229,11 @@ impl<P: Platform> MemoryRegion<P> {
         self.state.lock().mapping.clone().ok_or(Error::AccessViolation)
     }
 
+    /// Whether its token gives access now.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.state.lock().mapping.is_some()
+    }
+
     pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<P>, P> {
         &self.pd
     }

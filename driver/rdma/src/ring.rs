@@ -81,6 +81,15 @@ impl<T: Copy, P: Platform> Ring<T, P> {
         self.run().first().map(|item| (self.head, item))
     }
 
+    /// The item that `distance` others are older than, and its slot.
+    pub(crate) fn nth(&self, distance: usize) -> Option<(usize, &T)> {
+        if distance >= self.length {
+            return None;
+        }
+        let slot = self.after(self.head, distance);
+        self.slots.get(slot).map(|item| (slot, item))
+    }
+
     /// The oldest items, up to the last slot: those after it are the next run.
     #[inline]
     pub(crate) fn run(&self) -> &[T] {

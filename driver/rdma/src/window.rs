@@ -171,6 +171,13 @@ impl<P: Platform> MemoryWindow<P> {
         ended.map(|_binding| Invalidation::Done)
     }
 
+    /// Whether `token`, if it is that of a binding, is good for the peer of `queue_pair`.
+    pub(crate) fn is_bound_for(&self, queue_pair: &Arc<QueuePair<P>, P>, token: u32) -> Option<bool> {
+        let state = self.state.lock();
+        let binding = state.binding.as_ref().filter(|binding| binding.token == token)?;
+        Some(binding.names(queue_pair, token))
+    }
+
     /// Opens memory for the peer of `queue_pair`.
     pub(crate) fn open(
         this: Arc<Self, P>,

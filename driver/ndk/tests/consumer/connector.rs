@@ -212,7 +212,7 @@ fn connects_that_fail_change_nothing() {
     for (ours, theirs, expected) in [
         (loopback(0), loopback(1), STATUS_CONNECTION_REFUSED),
         (loopback(0), SocketAddr::new(addresses()[1], remote.port()), STATUS_CONNECTION_REFUSED),
-        (loopback(0), elsewhere([10, 0, 0, 99], remote.port()), STATUS_NETWORK_UNREACHABLE),
+        (loopback(0), elsewhere([224, 0, 0, 1], remote.port()), STATUS_NETWORK_UNREACHABLE),
         (elsewhere([10, 0, 0, 99], 0), remote, STATUS_INVALID_ADDRESS),
         (elsewhere([0, 0, 0, 0], 0), remote, STATUS_INVALID_ADDRESS),
         (v6, remote, STATUS_INVALID_ADDRESS),

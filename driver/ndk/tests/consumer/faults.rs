@@ -178,12 +178,13 @@ fn scenario(session: &Session) -> Outcome {
     first
 }
 
-/// Where the passive connector's head finds no memory, the consumer cannot be asked: the active side is refused. Every other
-/// call says that it wants memory.
+/// Where the passive connector's head finds no memory, the consumer cannot be asked: the active side is refused. The next connection
+/// of another machine is awaited again later. Every other call says that it wants memory.
 fn check(site: Option<&Site>, outcome: Outcome) {
     let Some(site) = site else { return assert_eq!(outcome, Ok(())) };
     let expected = match outcome {
         Err(STATUS_CONNECTION_REFUSED) => site.to_string().contains("callback::connect_event"),
+        Ok(()) => site.to_string().contains("::await_connection"),
         refused => refused == Err(STATUS_INSUFFICIENT_RESOURCES),
     };
     assert!(expected, "{outcome:?} when this failed: {site}");
@@ -208,6 +209,8 @@ fn every_allocation_fails_once() {
     (0..64).for_each(|_| life(&world.adapter).expect("without a fault"));
     world.settle();
     let live = world.session.ledger().live.len();
+    // Of what awaits the next connection of another machine nobody is told.
+    let mut unnoticed = 0;
     for nth in 1.. {
         let fault = world.session.fail_allocation(nth);
         let outcome = life(&world.adapter);
@@ -219,6 +222,10 @@ fn every_allocation_fails_once() {
             assert_eq!(outcome, Ok(()));
             assert!(nth > 50, "{nth} allocations");
             break;
+        }
+        unnoticed += u32::from(outcome.is_ok());
+        if outcome.is_ok() && unnoticed <= 4 {
+            continue;
         }
         let allowed = [STATUS_INSUFFICIENT_RESOURCES, STATUS_CONNECTION_REFUSED];
         assert!(outcome.is_err_and(|status| allowed.contains(&status)), "allocation {nth}: {outcome:?}");

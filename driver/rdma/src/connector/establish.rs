@@ -4,11 +4,13 @@ use core::net::SocketAddr;
 
 use platform::{Arc, Deferred, Platform, Weak};
 
-use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits};
+use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits, State, other::Other};
 use crate::{
     Callback, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
     planted::{self, Bug},
     ports::{Connection, Endpoint, Purpose},
+    qp::Peer,
+    wire::Wire,
 };
 
 /// The own address of a connect.
@@ -73,11 +75,30 @@ impl<P: Platform> Connector<P> {
             }
             Source::Shared(shared) => (shared.local_address(), None, Some(shared.clone())),
         };
-        if local.is_ipv4() != remote.is_ipv4() || !device.has_address(remote.ip()) {
+        if local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::NetworkUnreachable);
         }
         let connection = Connection::active(this.adapter(), local, remote)?;
-        let listener = device.ports().listener(remote).ok_or(Error::ConnectionRefused)?;
+        let listener = if device.has_address(remote.ip()) { device.ports().listener(remote) } else { None };
+        let Some(listener) = listener else {
+            // Another machine, or a process of this one with a device of its own.
+            this.claim(request.queue_pair)?;
+            let port = match request.source {
+                Source::Address(local) => local.port(),
+                // TCP connects one socket only from a port.
+                Source::Shared(_) => 0,
+            };
+            let from = SocketAddr::new(local.ip(), port);
+            let wire = Wire::connect(this, (from, remote), request.limits.capped(), &private_data);
+            let wire = wire.inspect_err(|_| this.unclaim(request.queue_pair))?;
+            let mut state = this.state.lock();
+            state.begin_connect(Other::Remote(wire.clone()), (local, remote), connection, request, done);
+            (state.endpoint, state.shared) = (endpoint, shared);
+            drop(state);
+            // Not before: it may fail at once.
+            Wire::start(&wire);
+            return Ok(());
+        };
         let admission = Listener::admit(&listener).ok_or(Error::ConnectionRefused)?;
         let peer_connection = Connection::passive(listener.adapter(), remote, local)?;
         let peer = Self::make(listener.adapter(), Some(listener.clone()))?;
@@ -86,7 +107,7 @@ impl<P: Platform> Connector<P> {
         let mut incoming = peer.state.lock();
         incoming.phase = Phase::Incoming;
         incoming.active = false;
-        incoming.peer = Some(Arc::downgrade(this));
+        incoming.peer = Some(Other::Here(Arc::downgrade(this)));
         incoming.local = Some(remote);
         incoming.remote = Some(local);
         incoming.endpoint = Some(admission.endpoint);
@@ -98,17 +119,8 @@ impl<P: Platform> Connector<P> {
         drop(incoming);
 
         let mut state = this.state.lock();
-        state.active = true;
-        state.peer = Some(Arc::downgrade(&peer));
-        state.local = Some(local);
-        state.remote = Some(remote);
-        state.connection = Some(connection);
-        state.limits = request.limits.capped();
-        state.request = Some(done);
-        // The last attempt took what it had with it.
-        state.queue_pair = Some(request.queue_pair.clone());
-        state.endpoint = endpoint;
-        state.shared = shared;
+        state.begin_connect(Other::Here(Arc::downgrade(&peer)), (local, remote), connection, request, done);
+        (state.endpoint, state.shared) = (endpoint, shared);
         drop(state);
         Deferred::schedule(&peer);
         Ok(())
@@ -123,6 +135,12 @@ impl<P: Platform> Connector<P> {
         queue_pair.reserve()?;
         state.phase = Phase::Connecting;
         Ok(())
+    }
+
+    /// The connect that was begun cannot be made.
+    fn unclaim(&self, queue_pair: &QueuePair<P>) {
+        self.state.lock().phase = Phase::Idle;
+        queue_pair.unreserve();
     }
 
     /// Completes a connect that the peer has accepted. IRQL <= DISPATCH.
@@ -141,8 +159,7 @@ impl<P: Platform> Connector<P> {
         let (peer, queue_pair) = (state.peer.clone(), state.queue_pair.clone());
         drop(state);
         let queue_pair = queue_pair.ok_or(Error::InternalError)?;
-        let peer = peer.as_ref().and_then(Weak::upgrade);
-        let accepted = peer.as_ref().and_then(|peer| Self::peer_completes(peer, &queue_pair));
+        let accepted = peer.as_ref().and_then(|peer| peer.completes(&queue_pair));
 
         let mut state = this.state.lock();
         match accepted {
@@ -150,7 +167,7 @@ impl<P: Platform> Connector<P> {
                 let limits = state.limits;
                 state.establish();
                 drop(state);
-                queue_pair.connect(peer_queue_pair, Arc::downgrade(this), limits);
+                QueuePair::connect(&queue_pair, peer_queue_pair, Arc::downgrade(this), limits);
                 Ok(Outcome::Done)
             }
             accepted => {
@@ -165,7 +182,7 @@ impl<P: Platform> Connector<P> {
                     }
                 }
                 if let (Some(_), Some(peer)) = (accepted, &peer) {
-                    Self::peer_disconnects(peer, 1);
+                    peer.disconnects(1);
                 }
                 Err(Error::ConnectionAborted)
             }
@@ -173,7 +190,7 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Message to a passive side: the active one completes. Its queue pair is connected, and the answer is a reference to it.
-    fn peer_completes(this: &Arc<Self, P>, peer: &Arc<QueuePair<P>, P>) -> Option<Weak<QueuePair<P>, P>> {
+    pub(super) fn peer_completes(this: &Arc<Self, P>, peer: &Arc<QueuePair<P>, P>) -> Option<Weak<QueuePair<P>, P>> {
         let mut state = this.state.lock();
         if state.phase != Phase::Accepting {
             return None;
@@ -183,7 +200,7 @@ impl<P: Platform> Connector<P> {
         state.finish(Ok(()));
         let limits = state.limits;
         drop(state);
-        queue_pair.connect(Arc::downgrade(peer), Arc::downgrade(this), limits);
+        QueuePair::connect(&queue_pair, Peer::Here(Arc::downgrade(peer)), Arc::downgrade(this), limits);
         Deferred::schedule(this);
         Some(Arc::downgrade(&queue_pair))
     }
@@ -210,8 +227,7 @@ impl<P: Platform> Connector<P> {
         state.request = Some(done);
         let (peer, limits) = (state.peer.clone(), state.limits);
         drop(state);
-        let peer = peer.as_ref().and_then(Weak::upgrade);
-        if peer.is_some_and(|peer| Self::peer_accepts(&peer, limits, private_data)) {
+        if peer.is_some_and(|peer| peer.accepts(limits, &private_data)) {
             return Ok(Outcome::Pending);
         }
         // The peer gave up. If its message has come already, the request is reported; else it ends here.
@@ -228,7 +244,7 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Message to an active side: the peer accepts. False: it has given up.
-    fn peer_accepts(this: &Arc<Self, P>, peer: ReadLimits, private_data: PrivateData) -> bool {
+    pub(crate) fn peer_accepts(this: &Arc<Self, P>, peer: ReadLimits, private_data: PrivateData) -> bool {
         let mut state = this.state.lock();
         if state.phase != Phase::Connecting {
             return false;
@@ -240,5 +256,26 @@ impl<P: Platform> Connector<P> {
         drop(state);
         Deferred::schedule(this);
         true
+    }
+}
+
+impl<P: Platform> State<P> {
+    fn begin_connect(
+        &mut self,
+        peer: Other<P>,
+        (local, remote): (SocketAddr, SocketAddr),
+        connection: Connection<P>,
+        request: &Connect<'_, P>,
+        done: Callback<Status>,
+    ) {
+        self.active = true;
+        self.peer = Some(peer);
+        self.local = Some(local);
+        self.remote = Some(remote);
+        self.connection = Some(connection);
+        self.limits = request.limits.capped();
+        self.request = Some(done);
+        // The last attempt took what it had with it.
+        self.queue_pair = Some(request.queue_pair.clone());
     }
 }

@@ -6,15 +6,16 @@
 //! it was done, and is left to the general step. A flush, or the end of the connection, comes before or after a row, never in
 //! the middle.
 
-use platform::{Arc, Platform, SpinLockGuard, Weak};
+use platform::{Arc, Platform, SpinLockGuard};
 
 use crate::{
     Access, Completion, CompletionQueue, Flags, OperationKind, ProtectionDomain, QueuePair, Sge,
     memory::{self, Opened},
-    qp::{Phase, State},
+    qp::{Peer, Phase, State},
     region::Range,
     request::{InitiatorRequest, ReceiveRequest},
     ring::copy,
+    wire::Wire,
 };
 
 /// Sends of one step.
@@ -23,13 +24,15 @@ const SENDS: usize = 32;
 pub(crate) const SMALL_SEND_BYTES: u32 = 2 * 1024;
 
 /// What became of a row of sends.
-pub(super) enum Batch {
+pub(super) enum Batch<P: Platform> {
     /// There is nothing to do.
     Idle,
     /// So many bytes moved; go on.
     Moved(u32),
     /// The oldest request is not for this.
     Other,
+    /// The peer is another machine's.
+    Remote(Arc<Wire<P>, P>),
 }
 
 /// A row of sends. It is cleared, and filled by a copy, in whole cache lines.
@@ -62,15 +65,18 @@ type Receives = [ReceiveRequest; SENDS];
 
 impl<P: Platform> QueuePair<P> {
     /// Carries out the sends at the front of the queue, as far as they are small.
-    pub(super) fn batch(this: &Arc<Self, P>) -> Batch {
+    pub(super) fn batch(this: &Arc<Self, P>) -> Batch<P> {
         let mut state = this.state.lock();
+        if let Some(Peer::Remote(wire, _)) = &state.peer {
+            return Batch::Remote(wire.clone());
+        }
         if !state.is_open() || state.flushing_requests() || state.requests.len() == 0 {
             return Batch::Idle;
         }
         if state.done > 0 || !state.requests.front().is_some_and(|(_, request)| request.small) {
             return Batch::Other;
         }
-        let Some(peer) = state.peer.as_ref().and_then(Weak::upgrade) else { return Batch::Other };
+        let Some(peer) = state.peer.as_ref().and_then(Peer::here) else { return Batch::Other };
         if peer.shares_receives() {
             // Each is taken in turn with others.
             drop(state);

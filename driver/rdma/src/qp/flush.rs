@@ -2,7 +2,7 @@
 
 use platform::{Arc, Deferred, Platform, SpinLockGuard, Weak};
 
-use super::{Phase, QueuePair, State};
+use super::{Peer, Phase, QueuePair, State};
 use crate::{Connector, Error, receive_queue::ReceiveQueue};
 
 /// What must be done once the lock of a queue pair is free again.
@@ -69,7 +69,7 @@ impl<P: Platform> QueuePair<P> {
         let mut after = After::default();
         let flushed = state.flush_requests > 0;
         while !state.executing && state.flush_requests > 0 {
-            state.broken |= state.done > 0;
+            state.broken |= state.done > 0 || state.sent > 0;
             after.fatal |= state.broken;
             let Some(ended) = state.finish_oldest() else { continue };
             after.fatal |= this.complete_request(&ended, Err(Error::Canceled)).is_err();
@@ -97,13 +97,13 @@ impl<P: Platform> QueuePair<P> {
             after.fatal = false;
             after.quiet = !flushing && !state.executing && !state.placing;
         }
-        let peer = if flushed { state.peer.clone() } else { None };
+        let peer = if flushed { state.peer.as_ref().and_then(Peer::here) } else { None };
         drop(state);
         // A send that waited in the line of a shared receive queue is gone.
         if dead && let Some(shared) = &this.shared {
             shared.give_up();
         }
-        if let Some(peer) = peer.as_ref().and_then(Weak::upgrade)
+        if let Some(peer) = peer
             && let Some(shared) = &peer.shared
         {
             shared.give_up();

@@ -1,6 +1,6 @@
 //! What changes of a queue pair: its connection, and the requests and receives in it.
 
-use platform::{Platform, Slice, Weak};
+use platform::{Arc, Platform, Slice, Weak};
 
 use super::{InitiatorSizes, QueuePair};
 use crate::{
@@ -8,6 +8,7 @@ use crate::{
     receive_queue::ReceiveQueue,
     request::{Cursor, InitiatorRequest, Operation, Receive},
     ring::Ring,
+    wire::Wire,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,30 @@ pub(crate) enum Phase {
 
 /// A request that has ended, and what it was, which is to be dropped without a lock: it may hold the last reference to a region.
 pub(crate) type Ended<P> = (InitiatorRequest, Option<Operation<P>>);
+
+/// The other side.
+pub(crate) enum Peer<P: Platform> {
+    /// A queue pair of this device, whose engine places what it sends here.
+    Here(Weak<QueuePair<P>, P>),
+    /// Another machine's. What it sends is placed by the own engine.
+    Remote(Arc<Wire<P>, P>, Weak<QueuePair<P>, P>),
+}
+
+impl<P: Platform> Peer<P> {
+    /// Whose engine places what the peer sends.
+    fn sender(&self) -> &Weak<QueuePair<P>, P> {
+        let (Self::Here(engine) | Self::Remote(_, engine)) = self;
+        engine
+    }
+
+    /// The peer, if it is of this device.
+    pub(crate) fn here(&self) -> Option<Arc<QueuePair<P>, P>> {
+        match self {
+            Self::Here(peer) => peer.upgrade(),
+            Self::Remote(..) => None,
+        }
+    }
+}
 
 /// What changes. In this order in memory: see [`QueuePair`].
 #[repr(C)]
@@ -44,8 +69,12 @@ pub(crate) struct State<P: Platform> {
     pub(crate) sender_waits: bool,
     pub(crate) own_receives: Option<ReceiveQueue<P>>,
     pub(crate) requests: Ring<InitiatorRequest, P>,
-    pub(crate) peer: Option<Weak<QueuePair<P>, P>>,
-    /// Bytes of the oldest request that are done, and where in its SGEs that is.
+    pub(crate) peer: Option<Peer<P>>,
+    /// Of the oldest requests, those that are carried out and not reported, as a read before them has no answer yet. Only over the wire.
+    pub(crate) sent: usize,
+    /// The reads among these. The oldest request is one of them, as whatever comes before is reported.
+    pub(crate) open_reads: u32,
+    /// Bytes of the request after these that are done, and where in its SGEs that is.
     pub(crate) done: u64,
     pub(crate) cursor: Cursor,
     /// How many of the oldest requests a flush has still to cancel.
@@ -69,6 +98,8 @@ impl<P: Platform> State<P> {
             phase: Phase::Idle,
             peer: None,
             connector: None,
+            sent: 0,
+            open_reads: 0,
             may_read: false,
             requests: Ring::new(depth, InitiatorRequest::default())?,
             operations: Slice::from_fn(depth, |_| None)?,
@@ -193,9 +224,35 @@ impl<P: Platform> State<P> {
         self.requests.skip(count);
     }
 
+    /// The request that is being carried out, and its slot.
+    pub(crate) fn current(&self) -> Option<(usize, &InitiatorRequest)> {
+        self.requests.nth(self.sent)
+    }
+
+    /// The current request is carried out; a read over the wire awaits its answer.
+    pub(crate) fn carried_out(&mut self, awaits_answer: bool) {
+        self.restart();
+        self.sent = self.sent.saturating_add(1);
+        self.open_reads = self.open_reads.saturating_add(u32::from(awaits_answer));
+    }
+
+    /// Removes the oldest request, if it has ended.
+    pub(crate) fn take_ended(&mut self) -> Option<Ended<P>> {
+        let (slot, _) = self.requests.front().filter(|_| self.sent > 0)?;
+        let awaits_answer = self.open_reads > 0 && matches!(self.operation_mut(slot), Some(Operation::Read(_)));
+        if awaits_answer { None } else { self.finish_oldest() }
+    }
+
     /// Removes the oldest request, which has ended.
     pub(crate) fn finish_oldest(&mut self) -> Option<Ended<P>> {
-        self.restart();
+        match self.sent.checked_sub(1) {
+            None => self.restart(),
+            Some(sent) => {
+                self.sent = sent;
+                // Whoever takes a read away that awaits its answer takes all.
+                self.open_reads = if sent == 0 { 0 } else { self.open_reads };
+            }
+        }
         self.flush_requests = self.flush_requests.saturating_sub(1);
         let (slot, &request) = self.requests.front()?;
         let operation = self.operations.get_mut(slot).and_then(Option::take);
@@ -213,7 +270,7 @@ impl<P: Platform> State<P> {
     pub(super) fn take_waiting_sender(&mut self) -> Option<Weak<QueuePair<P>, P>> {
         // Without a peer the flag stays: `connect` looks at it again. Mostly nobody waits, and the count of references, which
         // the peer's processor writes too, is left alone.
-        let peer = self.peer.as_ref().filter(|_| self.sender_waits)?.clone();
+        let peer = self.peer.as_ref().filter(|_| self.sender_waits)?.sender().clone();
         self.sender_waits = false;
         Some(peer)
     }

@@ -16,8 +16,9 @@ use soft_rdma::{
 
 pub(crate) type Arc<T> = platform::Arc<T, SimKernel>;
 
-const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-const LIMITS: ReadLimits = ReadLimits { inbound: 1, outbound: 1 };
+pub(crate) const OTHER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+pub(crate) const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+pub(crate) const LIMITS: ReadLimits = ReadLimits { inbound: 3, outbound: 3 };
 
 pub(crate) fn ignore<A>() -> Callback<A> {
     fn nothing<A>(_function: *const (), _context: *mut c_void, _argument: A) {}
@@ -25,11 +26,52 @@ pub(crate) fn ignore<A>() -> Callback<A> {
     unsafe { Callback::new(nothing::<A>, std::ptr::null(), std::ptr::null_mut()) }
 }
 
+/// Waits for what others bring about.
+pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
+    let mut pauses = 0;
+    while !is_so() {
+        simkernel::pause();
+        pauses += 1;
+        assert!(pauses < 100_000, "nothing comes");
+    }
+}
+
 /// The connector that the listener handed out, as the address of its reference.
 static INCOMING: AtomicU64 = AtomicU64::new(0);
 
 fn keep(_function: *const (), _context: *mut c_void, connector: Arc<Connector<SimKernel>>) {
     INCOMING.store(Arc::into_raw(connector).expose_provenance() as u64, Ordering::SeqCst);
+}
+
+/// A callback that puts its argument there.
+pub(crate) fn into<A: Send + 'static>(place: &'static std::sync::Mutex<Option<A>>) -> Callback<A> {
+    fn put<A>(_function: *const (), place: *mut c_void, argument: A) {
+        // SAFETY: made from such a reference.
+        let place = unsafe { &*place.cast_const().cast::<std::sync::Mutex<Option<A>>>() };
+        *place.lock().unwrap() = Some(argument);
+    }
+    // SAFETY: the place is there for ever, and may be used from any thread.
+    unsafe { Callback::new(put::<A>, std::ptr::null(), std::ptr::from_ref(place).cast_mut().cast()) }
+}
+
+/// A callback for what is put into a place, and what waits until it is there.
+pub(crate) fn awaited<A: Send + 'static>() -> (Callback<A>, impl FnOnce() -> A) {
+    let place: &'static std::sync::Mutex<Option<A>> = Box::leak(Box::default());
+    let wait = move || {
+        wait_until(|| place.lock().unwrap().is_some());
+        place.lock().unwrap().take().unwrap()
+    };
+    (into(place), wait)
+}
+
+/// A listener of `adapter`, whose consumer closes each connector.
+pub(crate) fn listener(adapter: &Arc<Adapter<SimKernel>>) -> Arc<Listener<SimKernel>> {
+    fn close(_function: *const (), _context: *mut c_void, connector: Arc<Connector<SimKernel>>) {
+        let _may_wait = soft_rdma::close(connector, ignore());
+    }
+    // SAFETY: `close` uses its last argument only.
+    let event = unsafe { Callback::new(close, std::ptr::null(), std::ptr::null_mut()) };
+    Listener::new(adapter, event).unwrap()
 }
 
 /// Notifications of all completion queues.
@@ -66,7 +108,7 @@ impl Side {
     }
 }
 
-fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<SimKernel>>, pages: &Pages) -> Side {
+pub(crate) fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<SimKernel>>, pages: &Pages) -> Side {
     let pd = ProtectionDomain::new(adapter).unwrap();
     // SAFETY: `count` touches none of its arguments.
     let notify = unsafe { Callback::new(count, std::ptr::null(), std::ptr::null_mut()) };
@@ -74,10 +116,15 @@ fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<SimKernel>>,
     let sizes = InitiatorSizes { depth: 8, sges: 2, inline_data: INLINE as u32 };
     let queue_pair = QueuePair::new(&pd, &cq, &cq, 0, sizes, ReceiveSource::Own { depth: 8, sges: 2 }).unwrap();
     let region = MemoryRegion::new(&pd, false).unwrap();
-    // SAFETY: the pages outlive the region in every test here.
-    let runs: Runs<SimKernel> = unsafe { Runs::new(1, |_| (pages.address(0), pages.size() as u64)) }.unwrap();
+    let runs = runs_of(pages);
     MemoryRegion::register(&region, BASE, pages.size() as u64, Access::LOCAL_WRITE, runs).unwrap();
     Side { connector, queue_pair, cq, pd, region }
+}
+
+/// All pages.
+pub(crate) fn runs_of(pages: &Pages) -> Runs<SimKernel> {
+    // SAFETY: the pages outlive the region in every test here.
+    unsafe { Runs::new(1, |_| (pages.address(0), pages.size() as u64)) }.unwrap()
 }
 
 /// Memory of a region that nothing accesses.
@@ -86,17 +133,39 @@ pub(crate) fn runs(length: u64) -> Runs<SimKernel> {
     unsafe { Runs::new(1, |_| (std::ptr::NonNull::dangling(), length)) }.unwrap()
 }
 
+/// A device with one address, opened.
+pub(crate) fn machine(address: IpAddr) -> Arc<Adapter<SimKernel>> {
+    let device = Device::new().unwrap();
+    device.add_address(address).unwrap();
+    Adapter::open(&device, (2, 1)).unwrap()
+}
+
 /// Two sides, of which the passive one has accepted and the active one has not completed.
 pub(crate) fn accepted(kernel: &Session, pages: &Pages) -> (Side, Side) {
-    let device = Device::new().unwrap();
-    device.add_address(HOST).unwrap();
-    let adapter = Adapter::open(&device, (2, 1)).unwrap();
+    let adapter = machine(HOST);
+    accepted_by(kernel, pages, [&adapter, &adapter], [HOST, HOST])
+}
+
+/// The same, each side a machine of its own.
+pub(crate) fn accepted_apart(kernel: &Session, pages: &Pages) -> (Side, Side) {
+    let hosts = [HOST, OTHER_HOST];
+    let [active, passive] = hosts.map(machine);
+    accepted_by(kernel, pages, [&active, &passive], hosts)
+}
+
+fn accepted_by(
+    kernel: &Session,
+    pages: &Pages,
+    [near, far]: [&Arc<Adapter<SimKernel>>; 2],
+    [from, to]: [IpAddr; 2],
+) -> (Side, Side) {
     // SAFETY: `keep` uses its last argument only.
     let event = unsafe { Callback::new(keep, std::ptr::null(), std::ptr::null_mut()) };
-    let listener = Listener::new(&adapter, event).unwrap();
-    Listener::listen(&listener, SocketAddr::new(HOST, 5445)).unwrap();
-    let active = side(&adapter, Connector::new(&adapter).unwrap(), pages);
-    let (local, remote) = (SocketAddr::new(HOST, 0), SocketAddr::new(HOST, 5445));
+    let listener = Listener::new(far, event).unwrap();
+    assert_eq!(Listener::listen(&listener, SocketAddr::new(to, 5445), ignore()), Ok(Outcome::Pending));
+    kernel.flush_dpcs();
+    let active = side(near, Connector::new(near).unwrap(), pages);
+    let (local, remote) = (SocketAddr::new(from, 0), SocketAddr::new(to, 5445));
     let connect = Connect {
         queue_pair: &active.queue_pair,
         source: Source::Address(local),
@@ -105,12 +174,13 @@ pub(crate) fn accepted(kernel: &Session, pages: &Pages) -> (Side, Side) {
         private_data: &[],
     };
     assert_eq!(Connector::connect(&active.connector, connect, ignore()), Ok(Outcome::Pending));
-    kernel.flush_dpcs();
+    wait_until(|| INCOMING.load(Ordering::SeqCst) != 0);
     let incoming = std::ptr::with_exposed_provenance(INCOMING.swap(0, Ordering::SeqCst) as usize);
     // SAFETY: the reference that `keep` stored.
-    let passive = side(&adapter, unsafe { Arc::from_raw(incoming) }, pages);
+    let passive = side(far, unsafe { Arc::from_raw(incoming) }, pages);
     let accept = Accept { queue_pair: &passive.queue_pair, limits: LIMITS, private_data: &[], disconnect_event: None };
     assert_eq!(Connector::accept(&passive.connector, accept, ignore()), Ok(Outcome::Pending));
+    let _when_its_connectors_are_gone = soft_rdma::close(listener, ignore());
     kernel.flush_dpcs();
     (active, passive)
 }

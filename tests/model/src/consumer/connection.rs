@@ -11,7 +11,7 @@ use ndk_abi::{
     describe::ZeroInit,
     ndkpi::{NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX},
     sockaddr::{SOCKADDR_IN, SOCKADDR_INET},
-    status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
+    status::{NTSTATUS, STATUS_SUCCESS},
 };
 
 use super::{Connector, Context, Listener, Qp, call, completed, disconnected, disconnected_ex, number, pointer};
@@ -129,16 +129,18 @@ impl Connector {
 }
 
 impl Listener {
-    /// Listens on any port; the status, and where.
-    pub(crate) fn listen(self, address: SocketAddr, context: Context) -> (NTSTATUS, Option<SocketAddr>) {
+    pub(crate) fn listen(self, address: SocketAddr, context: Context) -> NTSTATUS {
         let address = ipv4(address);
         let address = socket(&address);
-        let status = call!(self.0, NdkListen(address.0, address.1, completed, number(context)));
-        assert_ne!(status, STATUS_PENDING, "listening is inline");
+        call!(self.0, NdkListen(address.0, address.1, completed, number(context)))
+    }
+
+    /// Where it listens.
+    pub(crate) fn local_address(self) -> Option<SocketAddr> {
         let mut storage = SOCKADDR_INET::ZERO;
         let mut length = size_of::<SOCKADDR_INET>() as u32;
         let known = call!(self.0, NdkGetLocalAddress((&raw mut storage).cast(), &raw mut length));
-        (status, if known == STATUS_SUCCESS { storage.socket_addr() } else { None })
+        if known == STATUS_SUCCESS { storage.socket_addr() } else { None }
     }
 
     pub(crate) fn pause(self, pause: bool) {

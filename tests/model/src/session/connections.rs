@@ -76,19 +76,17 @@ impl Session {
 
     pub(super) fn listen(&mut self, listener: u8) -> Result<()> {
         let Some(listener) = self.listener(listener) else { return Ok(()) };
-        let number = self.number();
-        self.step(
-            |session| session.handles.listeners[listener].listen(address(0), context(COMPLETED, number)),
-            |session, (status, local)| {
-                let expected = session.model.listen(listener);
-                let known = session.addresses[listener];
-                if status != expected || local.is_none() || (known.is_some() && known != local) {
-                    mismatch!("NdkListen gave {status}, not {expected}, and {local:?}");
-                }
-                session.addresses[listener] = local;
-                Ok(())
-            },
-        )
+        self.request(
+            |session, context| session.handles.listeners[listener].listen(address(0), context),
+            |session| session.model.listen(listener),
+        )?;
+        let local = self.handles.listeners[listener].local_address();
+        let known = self.addresses[listener];
+        if local.is_none() || (known.is_some() && known != local) {
+            mismatch!("it listens on {local:?}, after {known:?}");
+        }
+        self.addresses[listener] = local;
+        Ok(())
     }
 
     pub(super) fn pause(&mut self, listener: u8, pause: bool) -> Result<()> {

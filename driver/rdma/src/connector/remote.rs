@@ -1,0 +1,102 @@
+//! Messages of another machine.
+
+use core::net::SocketAddr;
+
+use platform::{Arc, Deferred, Platform};
+
+use super::{Connector, Phase, PrivateData, ReadLimits, other::Other};
+use crate::{Error, Listener, QueuePair, ports::Connection, qp::Peer, wire::Wire};
+
+impl<P: Platform> Connector<P> {
+    /// TCP has connected, from `local`: from there on it is the connection's, if TCP picked the port.
+    pub(crate) fn bound(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
+        let state = this.state.lock();
+        let (known, remote) = (state.local, state.remote);
+        drop(state);
+        let is = |known: SocketAddr| (known.ip(), known.port()) == (local.ip(), local.port());
+        let Some(remote) = remote.filter(|_| !known.is_some_and(is)) else { return Ok(()) };
+        let connection = Connection::active(this.adapter(), local, remote)?;
+        let mut state = this.state.lock();
+        let mut replaced = (Some(connection), None);
+        if state.phase == Phase::Connecting {
+            state.local = Some(local);
+            // TCP keeps others away from it.
+            replaced = (core::mem::replace(&mut state.connection, replaced.0), state.endpoint.take());
+        }
+        drop(state);
+        drop(replaced);
+        Ok(())
+    }
+
+    /// The active side could not connect.
+    pub(crate) fn connect_failed(this: &Arc<Self, P>, error: Error) {
+        let mut state = this.state.lock();
+        if state.phase != Phase::Connecting {
+            return;
+        }
+        state.end(Phase::Idle);
+        let unused = state.queue_pair.take();
+        let local = (state.endpoint.take(), state.shared.take());
+        let peer = state.peer.take();
+        state.finish(Err(error));
+        drop(state);
+        drop((local, peer));
+        if let Some(queue_pair) = unused {
+            queue_pair.unreserve();
+        }
+        this.adapter().device().counters().connect_failed();
+        Deferred::schedule(this);
+    }
+
+    /// A connector for a request of another machine, which its deferred call hands to the listener's consumer.
+    pub(crate) fn incoming(
+        listener: &Arc<Listener<P>, P>,
+        wire: &Arc<Wire<P>, P>,
+        (local, remote): (SocketAddr, SocketAddr),
+        offered: ReadLimits,
+        private_data: PrivateData,
+    ) -> Result<Arc<Self, P>, Error> {
+        let admission = Listener::admit(listener).ok_or(Error::ConnectionRefused)?;
+        let connection = Connection::passive(listener.adapter(), local, remote)?;
+        let connector = Self::make(listener.adapter(), Some(listener.clone()))?;
+        let mut state = connector.state.lock();
+        state.phase = Phase::Incoming;
+        state.active = false;
+        state.peer = Some(Other::Remote(wire.clone()));
+        state.local = Some(local);
+        state.remote = Some(remote);
+        state.endpoint = Some(admission.endpoint);
+        state.waiting = Some(admission.place);
+        state.connection = Some(connection);
+        state.limits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.agree(offered);
+        state.private_data = private_data;
+        state.handle = Some(connector.clone());
+        drop(state);
+        Ok(connector)
+    }
+
+    /// The passive side is connected, by what `attach` makes of its queue pair. False: the consumer has given up, or there is no memory.
+    pub(crate) fn established(
+        this: &Arc<Self, P>,
+        limits: ReadLimits,
+        attach: impl FnOnce(&Arc<QueuePair<P>, P>) -> Option<Peer<P>>,
+    ) -> bool {
+        let state = this.state.lock();
+        let accepting = state.phase == Phase::Accepting;
+        let queue_pair = state.queue_pair.clone();
+        drop(state);
+        let Some(queue_pair) = queue_pair.filter(|_| accepting) else { return false };
+        let Some(peer) = attach(&queue_pair) else { return false };
+        let mut state = this.state.lock();
+        if state.phase != Phase::Accepting {
+            return false;
+        }
+        state.limits = limits;
+        state.establish();
+        state.finish(Ok(()));
+        drop(state);
+        QueuePair::connect(&queue_pair, peer, Arc::downgrade(this), limits);
+        Deferred::schedule(this);
+        true
+    }
+}

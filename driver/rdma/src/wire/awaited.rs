@@ -1,0 +1,75 @@
+//! What a queue pair awaits of its peer: the answers to its reads, the rest of a message, the end.
+
+use iwarp::terminate::Cause;
+use platform::{Arc, Platform, Weak};
+
+use crate::{Connector, Flags, QueuePair, Status, qp::Phase, request::SgeList};
+
+/// The oldest read that awaits its answer.
+pub(super) struct OpenRead {
+    pub(super) size: u32,
+    pub(super) sges: SgeList,
+    /// The token that its success invalidates.
+    pub(super) invalidate: Option<u32>,
+}
+
+impl<P: Platform> QueuePair<P> {
+    /// Claims the oldest read for a part of its answer; none if the connection is over. Errors: no read awaits one.
+    pub(super) fn begin_answer(&self) -> Result<Option<OpenRead>, Cause> {
+        let mut state = self.state.lock();
+        if !state.is_open() || state.flushing_requests() {
+            return Ok(None);
+        }
+        if state.open_reads == 0 {
+            return Err(Cause::OPCODE);
+        }
+        let (slot, &request) = state.requests.front().ok_or(Cause::LOCAL)?;
+        let sges = state.sges_of(slot, &request, self.sizes().sges).unwrap_or_default();
+        let invalidate = sges.first().filter(|_| request.flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
+        let sges = SgeList::copy_of(sges).map_err(|_| Cause::LOCAL)?;
+        // A flush waits until the memory is left alone.
+        state.executing = true;
+        Ok(Some(OpenRead { size: request.data.length, sges, invalidate }))
+    }
+
+    /// Whether no read awaits its answer, and no receive the rest of its message.
+    pub(super) fn is_between_messages(&self) -> bool {
+        let state = self.state.lock();
+        state.open_reads == 0 && state.receive.is_none()
+    }
+
+    /// The peer has ended the connection, `gracefully` or not, or broken it.
+    pub(super) fn peer_ended(this: &Arc<Self, P>, gracefully: bool) {
+        let connector = this.state.lock().connector.clone();
+        if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
+            if gracefully {
+                Connector::peer_disconnects(&connector, 0);
+            } else {
+                Connector::abort(&connector);
+            }
+        }
+    }
+
+    /// Ends that; the read that has `ended` is reported, after a success with what was carried out since.
+    pub(super) fn end_answer(this: &Arc<Self, P>, ended: Option<Status>) {
+        let mut state = this.state.lock();
+        state.executing = false;
+        state.open_reads = state.open_reads.saturating_sub(u32::from(ended.is_some()));
+        let mut fatal = false;
+        let mut status = ended.unwrap_or(Ok(()));
+        let mut ended = if ended.is_some() { state.finish_oldest() } else { None };
+        // As many as the queue is deep, at most.
+        while let Some(request) = ended {
+            fatal |= this.complete_request(&request, status).is_err();
+            drop(state);
+            drop(request);
+            state = this.state.lock();
+            ended = if status.is_ok() { state.take_ended() } else { None };
+            status = Ok(());
+        }
+        let alive = state.phase != Phase::Dead;
+        let mut after = Self::settle(this, state);
+        after.fatal |= fatal && alive;
+        this.finish(after);
+    }
+}

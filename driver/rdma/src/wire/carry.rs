@@ -1,0 +1,197 @@
+//! An established connection: the engine of its queue pair moves the bytes.
+
+use iwarp::{
+    negotiate::{Agreed, First},
+    terminate::Cause,
+};
+use platform::{Arc, Deferred, OutOfMemory, Platform, Read, Stream, Taken, Timer};
+
+use super::{
+    Step, Wire, crc,
+    reads::Answers,
+    receive::{Incoming, Received},
+    transmit::{Broken, Frames, Last, Outgoing},
+    waits::Waits,
+};
+use crate::{QueuePair, qp::Peer};
+
+/// Bytes of a ULPDU, at most.
+// Not more than fits into the room that a stream has at first.
+const MAX_ULPDU: u16 = 4096;
+/// FPDUs of one run, in each direction.
+const BURST_FRAMES: u32 = 64;
+
+/// Both directions.
+pub(super) struct Ends<P: Platform> {
+    pub(super) incoming: Incoming,
+    pub(super) outgoing: Outgoing<P>,
+    /// The initiator has sent something, or this is it.
+    may_send: bool,
+    pub(super) waits: Waits,
+}
+
+impl<P: Platform> Ends<P> {
+    pub(super) fn new(agreed: &Agreed, may_send: bool, initiator: bool) -> Result<Self, OutOfMemory> {
+        let crc = agreed.crc.then(crc::fastest);
+        let first = agreed.first;
+        // What the initiator has to send first may be a read.
+        let served = agreed.inbound_reads.max(u16::from(first == Some(First::Read)));
+        let outgoing = Outgoing {
+            crc,
+            max_ulpdu: MAX_ULPDU,
+            first: first.filter(|_| initiator),
+            next_send: 1,
+            next_read: 1,
+            reads: agreed.outbound_reads,
+            answers: Answers::new(served)?,
+            awaits_first: initiator && first == Some(First::Read),
+            terminate: None,
+        };
+        Ok(Self { incoming: Incoming::new(crc, first, initiator), outgoing, may_send, waits: Waits::Nothing })
+    }
+}
+
+impl<P: Platform> Wire<P> {
+    /// Attaches a queue pair; `None`: no memory.
+    pub(super) fn attach(
+        this: &Arc<Self, P>,
+        agreed: &Agreed,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        may_send: bool,
+    ) -> Option<Peer<P>> {
+        let initiator = this.is_initiator;
+        let ends = Ends::new(agreed, may_send, initiator).ok()?;
+        this.ends.lock().ends = Some(ends);
+        let own = Arc::downgrade(queue_pair);
+        Self::end_change(this, Step::Carrying(own.clone())).then(|| Peer::Remote(this.clone(), own))
+    }
+
+    /// The engine of the queue pair has its turn.
+    pub(crate) fn carry(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) {
+        let mut place = this.ends.lock();
+        let Some(mut ends) = place.ends.take() else { return };
+        place.are_out = true;
+        drop(place);
+        // Not before: the end waits for those who have them out.
+        let Some(late) = this.take_late() else {
+            this.put_back(ends);
+            return Deferred::schedule(this);
+        };
+        let waited = ends.waits;
+        if late {
+            ends.tick(queue_pair);
+        }
+        let sends_first = !late && ends.outgoing.first == Some(First::Write);
+        let received = Self::receive(this, queue_pair, &mut ends);
+        let sent = match received {
+            Turn::Ended(_) => Turn::Rest,
+            Turn::Rest | Turn::Hold | Turn::More => Self::transmit(this, queue_pair, &mut ends),
+        };
+        let was_sent = sends_first && ends.outgoing.first.is_none();
+        ends.waits = ends.waits.next(matches!(received, Turn::Hold), ends.incoming.is_first, was_sent);
+        Self::wait(this, waited, ends.waits, late);
+        this.put_back(ends);
+        match (received, sent) {
+            (Turn::Ended(gracefully), _) | (_, Turn::Ended(gracefully)) => {
+                QueuePair::peer_ended(queue_pair, gracefully);
+            }
+            (Turn::Rest | Turn::Hold, Turn::Rest) => {}
+            _ => Deferred::schedule(queue_pair),
+        }
+        if !matches!(this.state.lock().step, Step::Carrying(_)) {
+            // It ended meanwhile, and had to wait for what was taken out here. The timer is for the end now.
+            Timer::cancel(this);
+            this.state.lock().late = false;
+            Deferred::schedule(this);
+        }
+    }
+
+    /// Whether the timer has expired since this was asked; none if the connection has ended.
+    fn take_late(&self) -> Option<bool> {
+        let mut state = self.state.lock();
+        matches!(state.step, Step::Carrying(_)).then(|| core::mem::take(&mut state.late))
+    }
+
+    fn put_back(&self, ends: Ends<P>) {
+        let mut place = self.ends.lock();
+        (place.ends, place.are_out) = (Some(ends), false);
+    }
+
+    /// Takes FPDUs.
+    fn receive(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, ends: &mut Ends<P>) -> Turn {
+        let mut turn = None;
+        // What is there after the last FPDU that was used.
+        let mut rest_bytes = 0;
+        let read = Stream::read(this, |bytes| {
+            let mut used = 0usize;
+            let mut wanted = 0;
+            for _ in 0..BURST_FRAMES {
+                let rest = bytes.get(used..).unwrap_or_default();
+                match ends.incoming.receive(queue_pair, &mut ends.outgoing, rest) {
+                    Ok(Received::Used(size)) => {
+                        used = used.saturating_add(size);
+                        ends.may_send = true;
+                        continue;
+                    }
+                    Ok(Received::Incomplete(size)) => wanted = size.unwrap_or(0),
+                    Ok(Received::Hold(ulpdu)) if ends.waits.is_over() => {
+                        ends.outgoing.terminate.get_or_insert(Last::new(Cause::NO_BUFFER, ulpdu));
+                        turn = Some(Turn::Ended(false));
+                    }
+                    Ok(Received::Hold(_)) => turn = Some(Turn::Hold),
+                    Ok(Received::Busy) => turn = Some(Turn::More),
+                    Ok(Received::Failed) => turn = Some(Turn::Ended(false)),
+                    Err(wrong) => {
+                        ends.outgoing.terminate.get_or_insert(Last::new(wrong.cause, wrong.ulpdu));
+                        turn = Some(Turn::Ended(false));
+                    }
+                }
+                break;
+            }
+            rest_bytes = bytes.len().saturating_sub(used);
+            Taken { used, wanted }
+        });
+        match (turn, read) {
+            // A message that waits for its receive does so on a live connection.
+            (Some(Turn::Hold), Read::Ended(Err(_))) => Turn::Ended(false),
+            (Some(Turn::Hold), Read::Some) => Turn::More,
+            (Some(turn), _) => turn,
+            // To be looked at again until nothing is used: the stream has gone on meanwhile, or has ended.
+            (None, Read::Some) => Turn::More,
+            (None, Read::Nothing) => Turn::Rest,
+            (None, Read::Ended(result)) => {
+                let whole = rest_bytes == 0 && ends.incoming.is_between_messages() && queue_pair.is_between_messages();
+                Turn::Ended(result.is_ok() && whole)
+            }
+        }
+    }
+
+    /// Makes FPDUs, as far as there is room.
+    fn transmit(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, ends: &mut Ends<P>) -> Turn {
+        let mut turn = Turn::Rest;
+        if ends.may_send {
+            Stream::write(this, |room| {
+                let mut frames = Frames::new(&mut ends.outgoing, room);
+                turn = match frames.fill(queue_pair, BURST_FRAMES) {
+                    Ok(true) => Turn::More,
+                    Ok(false) => Turn::Rest,
+                    Err(Broken) => Turn::Ended(false),
+                };
+                frames.used()
+            });
+        }
+        turn
+    }
+}
+
+/// What receiving came to.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// Nothing more to do now.
+    Rest,
+    /// The same: a message waits for its receive.
+    Hold,
+    More,
+    /// The peer has ended the connection; true: gracefully.
+    Ended(bool),
+}

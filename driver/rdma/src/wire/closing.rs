@@ -1,0 +1,102 @@
+//! How a stream ends: what is to be sent goes out, then both sides finish, or it is reset.
+//!
+//! | why | by |
+//! |---|---|
+//! | the connection has ended, or the peer was refused | `end`: what was written, maybe a Terminate, then FIN; `linger` sees to it |
+//! | there never was one, or it takes too long | `close`: a reset |
+
+use iwarp::terminate::Cause;
+use platform::{Arc, Deferred, Platform, Read, Stream, Taken, Timer};
+
+use super::{
+    Step, Wire,
+    transmit::{Frames, Last},
+};
+
+/// What is to be sent still, and the peer that does not finish, are not waited for longer.
+const LINGER_MICROSECONDS: u32 = 5_000_000;
+
+impl<P: Platform> Wire<P> {
+    /// The connection has ended: sends what is still to be sent, a Terminate among it if it is `broken`, and finishes.
+    pub(crate) fn end(this: &Arc<Self, P>, broken: bool) {
+        this.state.lock().broken |= broken;
+        if !this.begin_closing() {
+            return;
+        }
+        Timer::cancel(this);
+        Deferred::schedule(this);
+    }
+
+    /// Closes at once.
+    pub(crate) fn close(this: &Arc<Self, P>) {
+        this.begin_closing();
+        Timer::cancel(this);
+        Stream::close(this);
+    }
+
+    /// False: it was closing before.
+    fn begin_closing(&self) -> bool {
+        let mut state = self.state.lock();
+        let before = core::mem::replace(&mut state.step, Step::Closing);
+        state.late = false;
+        drop(state);
+        !matches!(before, Step::Closing)
+    }
+
+    /// Goes on with the end.
+    pub(super) fn linger(this: &Arc<Self, P>) {
+        let state = this.state.lock();
+        let (closing, late) = (matches!(state.step, Step::Closing), state.late);
+        drop(state);
+        if !closing {
+            return;
+        }
+        if this.stream.is_closed() {
+            // Whoever began to wait may have been late.
+            Timer::cancel(this);
+            let ends = this.ends.lock().ends.take();
+            return drop(ends);
+        }
+        if this.ends.lock().are_out {
+            // Who has them out reads, and schedules this when they are back.
+            return;
+        }
+        let read = Stream::read(this, |bytes| Taken { used: bytes.len(), wanted: 0 });
+        let (ended, dead) = (matches!(read, Read::Ended(_)), matches!(read, Read::Ended(Err(_))));
+        // What is being sent makes room for it.
+        if Self::send_terminate(this) || ended || late {
+            Stream::finish(this);
+        }
+        if late || dead || ended && this.stream.is_finished() {
+            return Self::close(this);
+        }
+        // Unless it is set.
+        Timer::start(this, LINGER_MICROSECONDS);
+        if read == Read::Some {
+            Deferred::schedule(this);
+        }
+    }
+
+    /// Writes a Terminate that is due. False: there is no room.
+    fn send_terminate(this: &Arc<Self, P>) -> bool {
+        let mut place = this.ends.lock();
+        let Some(mut ends) = place.ends.take() else { return !place.are_out };
+        drop(place);
+        if ends.incoming.terminated {
+            // The peer knows.
+            ends.outgoing.terminate = Some(Last::Sent);
+        } else if this.state.lock().broken {
+            ends.outgoing.terminate.get_or_insert(Last::new(Cause::LOCAL, &[]));
+        }
+        Stream::write(this, |room| {
+            let mut frames = Frames::new(&mut ends.outgoing, room);
+            frames.terminate();
+            frames.used()
+        });
+        let sent = !matches!(ends.outgoing.terminate, Some(Last::Due(..)));
+        if !sent {
+            this.ends.lock().ends = Some(ends);
+        }
+        sent
+    }
+}

@@ -1,0 +1,370 @@
+//! From a TCP connection to an RDMA connection: the Request, the Reply, and what the initiator sends first (RFC 5044 section 7.1,
+//! RFC 6581). An end that the consumer has not answered yet is at rest: only the end of the stream is noticed.
+
+use core::net::SocketAddr;
+
+use iwarp::{
+    fpdu,
+    mpa::{self, Kind, Revision, Startup},
+    negotiate::{Agreed, Wish, reject},
+    terminate::Cause,
+};
+use platform::{Arc, Deferred, OutOfMemory, Platform, Read, RunStream, SocketError, Stream, Taken, Timer, Weak};
+
+use super::{
+    Active, Step, Wire,
+    carry::Ends,
+    crc,
+    startup::{Came, Frame},
+    transmit::Last,
+};
+use crate::{
+    Connector, Error, Listener, QueuePair, ReadLimits, connector::PrivateData, limits, listener::Unasked, qp::Peer,
+};
+
+/// The Request has to come in so many microseconds, as Linux siw has it.
+const REQUEST_MICROSECONDS: u32 = 5_000_000;
+/// The Reply, and what the initiator sends first.
+const REPLY_MICROSECONDS: u32 = 10_000_000;
+
+impl<P: Platform> Wire<P> {
+    /// Prepares a connection; `connector` is told what comes of it once it is started.
+    pub(crate) fn connect(
+        connector: &Arc<Connector<P>, P>,
+        addresses: (SocketAddr, SocketAddr),
+        limits: ReadLimits,
+        private_data: &PrivateData,
+    ) -> Result<Arc<Self, P>, Error> {
+        let wish = wish(limits);
+        let request = Frame::new(&wish.request(private_data.as_slice())).ok_or(Error::InvalidBufferSize)?;
+        let active = Active { connector: Arc::downgrade(connector), wish, request, addresses };
+        Ok(Self::new(connector.adapter(), Step::Connecting(active), None)?)
+    }
+
+    /// Connects.
+    pub(crate) fn start(this: &Arc<Self, P>) {
+        let addresses = match &this.state.lock().step {
+            Step::Connecting(active) => active.addresses,
+            _ => return,
+        };
+        if Stream::connect(this, addresses.0, addresses.1).is_err()
+            && let Some(Step::Connecting(active)) = this.begin_change(|step| matches!(step, Step::Connecting(_)))
+        {
+            Self::tell(&active.connector, |connector| {
+                Connector::connect_failed(connector, Error::InsufficientResources);
+            });
+        }
+    }
+
+    /// Waits for the next connection of a listener.
+    pub(crate) fn await_connection(listener: &Arc<Listener<P>, P>, unasked: Unasked<P>) -> Result<(), OutOfMemory> {
+        let wire = Self::new(listener.adapter(), Step::AwaitRequest(true), Some(unasked))?;
+        Stream::accept(&wire, listener)
+    }
+
+    /// Goes on with what has come of the step so far.
+    pub(super) fn negotiate(this: &Arc<Self, P>) {
+        let step = match &this.state.lock().step {
+            Step::Connecting(_) => Self::connected,
+            Step::AwaitReply(_) => Self::look_for_reply,
+            Step::AwaitRequest(..) => Self::look_for_request,
+            Step::AwaitFirst(..) => Self::look_for_first,
+            Step::Replied(..) | Step::Requested(..) => Self::look_for_end,
+            Step::Changing | Step::Carrying(_) | Step::Closing => return,
+        };
+        step(this);
+    }
+
+    fn connected(this: &Arc<Self, P>) {
+        let Some(result) = this.stream.started() else { return };
+        let Some(Step::Connecting(active)) = this.begin_change(|step| matches!(step, Step::Connecting(_))) else {
+            return;
+        };
+        let local = this.stream.addresses().map(|(local, _)| local).ok_or(SocketError::Reset);
+        let connected = match (result.and(local), active.connector.upgrade()) {
+            (Ok(local), Some(connector)) => Connector::bound(&connector, local),
+            // It is told that it is closed anyway.
+            (Ok(_), None) => Err(Error::Canceled),
+            // Nobody listens there in the device, and there is nobody else.
+            (Err(SocketError::NoNetwork), _) if this.adapter.device().has_address(active.addresses.1.ip()) => {
+                Err(Error::ConnectionRefused)
+            }
+            (Err(error), _) => Err(error.into()),
+        };
+        if let Err(error) = connected {
+            Self::tell(&active.connector, |connector| Connector::connect_failed(connector, error));
+            return Self::close(this);
+        }
+        Self::send_frame(this, active.request.as_slice());
+        Timer::start(this, REPLY_MICROSECONDS);
+        Self::end_change(this, Step::AwaitReply(active));
+    }
+
+    fn look_for_reply(this: &Arc<Self, P>) {
+        let Some(came) = Self::frame(this, Kind::Reply) else { return };
+        let Some(Step::AwaitReply(active)) = this.begin_change(|step| matches!(step, Step::AwaitReply(_))) else {
+            return;
+        };
+        Timer::cancel(this);
+        let failed = |error| {
+            Self::tell(&active.connector, |connector| Connector::connect_failed(connector, error));
+            Self::close(this);
+        };
+        let frame = match came {
+            Came::Frame(frame) => frame,
+            Came::Wrong => return failed(Error::ConnectionAborted),
+            Came::Late => return failed(Error::TimedOut),
+        };
+        let (Some(request), Some(reply)) = (active.request.parsed(Kind::Request), frame.parsed(Kind::Reply)) else {
+            return failed(Error::InternalError);
+        };
+        let private_data = PrivateData::truncated(reply.private_data);
+        if reply.reject {
+            Self::tell(&active.connector, |connector| Connector::peer_rejects(connector, private_data));
+            return Self::close(this);
+        }
+        let agreed = match active.wish.conclude(&request, &reply) {
+            Ok(agreed) => agreed,
+            Err(cause) => {
+                Self::tell(&active.connector, |connector| {
+                    Connector::connect_failed(connector, Error::ConnectionAborted);
+                });
+                return Self::decline(this, request.crc || reply.crc, cause);
+            }
+        };
+        // The consumer may answer as soon as it is told.
+        Self::end_change(this, Step::Replied(agreed, active.connector.clone()));
+        let connector = active.connector.upgrade();
+        if !connector.is_some_and(|connector| Connector::peer_accepts(&connector, of_peer(&agreed), private_data)) {
+            Self::close(this);
+        }
+    }
+
+    fn look_for_request(this: &Arc<Self, P>) {
+        let Some(started) = this.stream.started() else { return };
+        // Once: the next one may come.
+        let accepting = match &mut this.state.lock().step {
+            Step::AwaitRequest(accepting) => core::mem::take(accepting),
+            _ => return,
+        };
+        let listener = this.state.lock().unasked.as_ref().and_then(Unasked::listener);
+        if accepting {
+            if started.is_ok() {
+                Timer::start(this, REQUEST_MICROSECONDS);
+            }
+            if let Some(listener) = &listener {
+                Listener::accepted(listener, started.is_ok());
+            }
+        }
+        let Some(came) = (if started.is_ok() { Self::frame(this, Kind::Request) } else { Some(Came::Wrong) }) else {
+            return;
+        };
+        if this.begin_change(|step| matches!(step, Step::AwaitRequest(_))).is_none() {
+            return;
+        }
+        Timer::cancel(this);
+        let (Came::Frame(frame), Some((local, remote)), Some(listener)) = (came, this.stream.addresses(), listener)
+        else {
+            return Self::close(this);
+        };
+        // TCP listens on all interfaces if the consumer said no address; the adapter has only some of them.
+        if !listener.adapter().device().has_address(local.ip()) {
+            return Self::close(this);
+        }
+        let Some(request) = frame.parsed(Kind::Request) else { return Self::close(this) };
+        let offered = match request.revision {
+            Revision::Two(Some(enhanced)) => {
+                ReadLimits { inbound: reads(enhanced.inbound_reads), outbound: reads(enhanced.outbound_reads) }
+            }
+            _ => ReadLimits { inbound: limits::READ_LIMIT, outbound: limits::READ_LIMIT },
+        };
+        let private_data = PrivateData::truncated(request.private_data);
+        let incoming = if request.markers {
+            Err(Error::ConnectionRefused)
+        } else {
+            Connector::incoming(&listener, this, (local, remote), offered, private_data)
+        };
+        match incoming {
+            Ok(connector) => {
+                let asked = this.state.lock().unasked.take();
+                drop(asked);
+                Self::end_change(this, Step::Requested(frame, Arc::downgrade(&connector)));
+                Deferred::schedule(&connector);
+            }
+            Err(_) => Self::refuse(this, &reject(&request, &[])),
+        }
+    }
+
+    /// The first FPDU of the initiator says that it is connected.
+    fn look_for_first(this: &Arc<Self, P>) {
+        let crc = match &this.state.lock().step {
+            Step::AwaitFirst(agreed, _) => agreed.crc.then(crc::fastest),
+            _ => return,
+        };
+        let mut is_there = false;
+        let mut wrong = false;
+        let read = Stream::read(this, |bytes| {
+            let wanted = match fpdu::parse(bytes, crc) {
+                Ok(fpdu::Parsed::Incomplete(size)) => size.unwrap_or(0),
+                Ok(fpdu::Parsed::Whole { .. }) => {
+                    is_there = true;
+                    0
+                }
+                Err(_) => {
+                    wrong = true;
+                    0
+                }
+            };
+            Taken { used: 0, wanted }
+        });
+        wrong |= matches!(read, Read::Ended(_)) || this.state.lock().late;
+        if !is_there && !wrong {
+            return;
+        }
+        let awaited = this.begin_change(|step| matches!(step, Step::AwaitFirst(..)));
+        let Some(Step::AwaitFirst(agreed, connector)) = awaited else { return };
+        Timer::cancel(this);
+        if is_there {
+            Self::establish(this, &agreed, &connector, true);
+        } else {
+            Self::give_up(this, &connector);
+        }
+    }
+
+    /// While the consumer thinks, the peer may go; and it has nothing to say.
+    fn look_for_end(this: &Arc<Self, P>) {
+        let mut speaks = false;
+        let read = Stream::read(this, |_| {
+            speaks = true;
+            Taken { used: 0, wanted: 0 }
+        });
+        let over = speaks || matches!(read, Read::Ended(_));
+        let is_at_rest = |step: &Step<P>| matches!(step, Step::Replied(..) | Step::Requested(..));
+        let at_rest = if over { this.begin_change(is_at_rest) } else { None };
+        if let Some(Step::Replied(_, connector) | Step::Requested(_, connector)) = at_rest {
+            Self::give_up(this, &connector);
+        } else if !is_at_rest(&this.state.lock().step) {
+            // The consumer has answered meanwhile: who reads next may have come while the bytes were out here.
+            Self::stirred(this);
+        }
+    }
+
+    /// The consumer of the passive side accepts. False: the peer has gone.
+    pub(crate) fn accept(this: &Arc<Self, P>, wanted: ReadLimits, private_data: &PrivateData) -> bool {
+        let requested = this.begin_change(|step| matches!(step, Step::Requested(..)));
+        let Some(Step::Requested(frame, connector)) = requested else { return false };
+        let replied = frame.parsed(Kind::Request).and_then(|request| {
+            let agreed = wish(wanted).agree(&request)?;
+            Some((agreed, Frame::new(&agreed.accept(&request, private_data.as_slice()))?))
+        });
+        let Some((agreed, reply)) = replied else {
+            Self::close(this);
+            return false;
+        };
+        Self::send_frame(this, reply.as_slice());
+        if agreed.first.is_some() {
+            Timer::start(this, REPLY_MICROSECONDS);
+            Self::end_change(this, Step::AwaitFirst(agreed, connector));
+        } else {
+            Self::establish(this, &agreed, &connector, false);
+        }
+        true
+    }
+
+    /// The consumer of the passive side rejects, or that of the active side takes its connect back.
+    pub(crate) fn reject(this: &Arc<Self, P>, private_data: &PrivateData) {
+        let requested = this.begin_change(|step| matches!(step, Step::Requested(..)));
+        if let Some(Step::Requested(frame, _)) = requested
+            && let Some(request) = frame.parsed(Kind::Request)
+        {
+            Self::refuse(this, &reject(&request, private_data.as_slice()));
+        } else {
+            Self::close(this);
+        }
+    }
+
+    /// The consumer of the active side completes. `None`: the peer has gone, or there is no memory.
+    pub(crate) fn complete(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) -> Option<Peer<P>> {
+        let replied = this.begin_change(|step| matches!(step, Step::Replied(..)));
+        let Some(Step::Replied(agreed, _)) = replied else { return None };
+        let peer = Self::attach(this, &agreed, queue_pair, true);
+        if peer.is_none() {
+            Self::close(this);
+        }
+        peer
+    }
+
+    /// The passive side is connected; `may_send`: the initiator has sent something.
+    fn establish(this: &Arc<Self, P>, agreed: &Agreed, connector: &Weak<Connector<P>, P>, may_send: bool) {
+        let connected = connector.upgrade().is_some_and(|connector| {
+            Connector::established(&connector, own(agreed), |queue_pair| {
+                Self::attach(this, agreed, queue_pair, may_send)
+            })
+        });
+        if !connected {
+            Self::give_up(this, connector);
+        }
+    }
+
+    /// There is no connection, and none will be.
+    fn give_up(this: &Arc<Self, P>, connector: &Weak<Connector<P>, P>) {
+        Self::tell(connector, |connector| Connector::peer_rejects(connector, PrivateData::EMPTY));
+        Self::close(this);
+    }
+
+    fn refuse(this: &Arc<Self, P>, reply: &Startup<'_>) {
+        if let Some(frame) = Frame::new(reply) {
+            Self::send_frame(this, frame.as_slice());
+        }
+        Self::end(this, false);
+    }
+
+    /// What the peer has agreed to is nothing to go on with: it is told why (RFC 6581 section 9).
+    fn decline(this: &Arc<Self, P>, crc: bool, cause: Cause) {
+        let agreed = Agreed { crc, inbound_reads: 0, outbound_reads: 0, first: None };
+        if let Ok(mut ends) = Ends::new(&agreed, true, true) {
+            ends.outgoing.terminate = Some(Last::new(cause, &[]));
+            this.ends.lock().ends = Some(ends);
+        }
+        Self::end(this, true);
+    }
+
+    fn tell(connector: &Weak<Connector<P>, P>, what: impl FnOnce(&Arc<Connector<P>, P>)) {
+        if let Some(connector) = connector.upgrade() {
+            what(&connector);
+        }
+    }
+}
+
+fn wish(limits: ReadLimits) -> Wish {
+    let reads = |limit: u32| u16::try_from(limit).unwrap_or(mpa::MAX_READS);
+    Wish { crc: false, inbound_reads: reads(limits.inbound), outbound_reads: reads(limits.outbound) }
+}
+
+/// What was agreed, as this side sees it.
+fn own(agreed: &Agreed) -> ReadLimits {
+    ReadLimits { inbound: agreed.inbound_reads.into(), outbound: agreed.outbound_reads.into() }
+}
+
+/// As the peer does.
+fn of_peer(agreed: &Agreed) -> ReadLimits {
+    ReadLimits { inbound: agreed.outbound_reads.into(), outbound: agreed.inbound_reads.into() }
+}
+
+/// What a peer says of its reads.
+fn reads(said: u16) -> u32 {
+    if said == mpa::READS_NOT_NEGOTIATED { limits::READ_LIMIT } else { said.into() }
+}
+
+impl From<SocketError> for Error {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::Refused | SocketError::Reset => Self::ConnectionRefused,
+            SocketError::NoNetwork | SocketError::Unreachable => Self::NetworkUnreachable,
+            SocketError::AddressInUse => Self::SharingViolation,
+            SocketError::TimedOut => Self::TimedOut,
+            SocketError::Canceled => Self::Canceled,
+            SocketError::Failed => Self::InsufficientResources,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Connections with other machines: iWARP over a stream of bytes.
+//!
+//! Until a connection is established, and when it ends, its [`Wire`] runs by itself (`handshake.rs`, `closing.rs`). In between a queue
+//! pair is attached, whose deferred call runs it as it runs all else (`carry.rs`): what is sent becomes FPDUs in the buffer of the
+//! stream (`transmit.rs`), what comes is placed from there (`receive.rs`). Nothing here knows a socket, or waits.
+
+mod awaited;
+mod carry;
+mod closing;
+mod crc;
+mod handshake;
+mod reads;
+mod receive;
+mod startup;
+mod transmit;
+mod waits;
+
+pub(crate) use transmit::Frames;
+
+use core::net::SocketAddr;
+
+use iwarp::{
+    negotiate::{Agreed, Wish},
+    terminate::Cause,
+};
+use platform::{
+    Arc, Deferred, Dispatch, OutOfMemory, Platform, RunDeferred, RunStream, RunTimer, SpinLock, Stream, Timer, Weak,
+};
+
+use crate::{Adapter, Connector, QueuePair, access::Refusal, listener::Unasked};
+use carry::Ends;
+use startup::Frame;
+
+/// One end of a connection with another machine.
+pub(crate) struct Wire<P: Platform> {
+    stream: Stream<P>,
+    deferred: Deferred<P>,
+    timer: Timer<P>,
+    state: SpinLock<State<P>, P>,
+    /// What the attached queue pair's engine works with; not here while it does.
+    ends: SpinLock<Place<P>, P>,
+    is_initiator: bool,
+    /// Closing it waits for the stream's end.
+    adapter: Arc<Adapter<P>, P>,
+}
+
+/// Where both directions are while nobody works with them.
+struct Place<P: Platform> {
+    ends: Option<Ends<P>>,
+    /// Somebody does.
+    are_out: bool,
+}
+
+struct State<P: Platform> {
+    step: Step<P>,
+    /// The time for the step is over.
+    late: bool,
+    /// The connection has ended by an error of this side's, or of the peer's.
+    broken: bool,
+    /// Passive: its place among those that have asked for nothing, until it has. One that is refused keeps it to its end.
+    unasked: Option<Unasked<P>>,
+}
+
+/// How far a connection is.
+enum Step<P: Platform> {
+    /// Active: TCP connects; then the Request is sent.
+    Connecting(Active<P>),
+    /// Active: the Reply is due.
+    AwaitReply(Active<P>),
+    /// Active: the peer has accepted; the consumer is to complete, or to reject.
+    Replied(Agreed, Weak<Connector<P>, P>),
+    /// Passive: TCP accepts (true), or has; then the Request is due.
+    AwaitRequest(bool),
+    /// Passive: the consumer is to accept, or to reject.
+    Requested(Frame, Weak<Connector<P>, P>),
+    /// Passive: accepted. The initiator has to send first.
+    AwaitFirst(Agreed, Weak<Connector<P>, P>),
+    /// Between two of these: somebody is at it.
+    Changing,
+    /// A queue pair is attached.
+    Carrying(Weak<QueuePair<P>, P>),
+    /// The connection has ended; the stream has still to.
+    Closing,
+}
+
+/// Who connects, and with what.
+struct Active<P: Platform> {
+    connector: Weak<Connector<P>, P>,
+    wish: Wish,
+    request: Frame,
+    addresses: (SocketAddr, SocketAddr),
+}
+
+impl<P: Platform> Wire<P> {
+    fn new(
+        adapter: &Arc<Adapter<P>, P>,
+        step: Step<P>,
+        unasked: Option<Unasked<P>>,
+    ) -> Result<Arc<Self, P>, OutOfMemory> {
+        let is_initiator = matches!(step, Step::Connecting(_));
+        let wire = Arc::try_new(Self {
+            stream: Stream::default(),
+            deferred: Deferred::default(),
+            timer: Timer::default(),
+            state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked }),
+            ends: SpinLock::<_, P>::new(Place { ends: None, are_out: false }),
+            is_initiator,
+            adapter: adapter.clone(),
+        })?;
+        Deferred::initialize(&wire);
+        Timer::initialize(&wire);
+        Ok(wire)
+    }
+
+    /// Takes the step, if it is such a one, to bring the next.
+    fn begin_change(&self, from: impl FnOnce(&Step<P>) -> bool) -> Option<Step<P>> {
+        let mut state = self.state.lock();
+        from(&state.step).then(|| core::mem::replace(&mut state.step, Step::Changing))
+    }
+
+    /// Brings the next step. False: the connection has ended meanwhile.
+    fn end_change(this: &Arc<Self, P>, next: Step<P>) -> bool {
+        let mut state = this.state.lock();
+        let goes_on = matches!(state.step, Step::Changing);
+        let unused = if goes_on {
+            state.late = false;
+            core::mem::replace(&mut state.step, next)
+        } else {
+            next
+        };
+        drop(state);
+        drop(unused);
+        // What has come meanwhile was not looked at.
+        Self::stirred(this);
+        goes_on
+    }
+}
+
+impl<P: Platform> RunStream<P> for Wire<P> {
+    fn stream(&self) -> &Stream<P> {
+        &self.stream
+    }
+
+    fn stirred(this: &Arc<Self, P>) {
+        let state = this.state.lock();
+        let attached = match &state.step {
+            Step::Carrying(queue_pair) => queue_pair.upgrade(),
+            _ => None,
+        };
+        drop(state);
+        match attached {
+            Some(queue_pair) => Deferred::schedule_and_release(queue_pair),
+            None => Deferred::schedule(this),
+        }
+    }
+}
+
+impl<P: Platform> RunDeferred<P> for Wire<P> {
+    fn deferred(&self) -> &Deferred<P> {
+        &self.deferred
+    }
+
+    fn run(this: &Arc<Self, P>, _: &Dispatch<'_>) {
+        Self::negotiate(this);
+        Self::linger(this);
+    }
+}
+
+impl<P: Platform> RunTimer<P> for Wire<P> {
+    fn timer(&self) -> &Timer<P> {
+        &self.timer
+    }
+
+    fn expired(this: &Arc<Self, P>) {
+        this.state.lock().late = true;
+        Self::stirred(this);
+    }
+}
+
+impl Refusal {
+    /// Of a write: DDP looks at tags, RDMAP at what they allow.
+    fn of_write(self) -> Cause {
+        match self {
+            Self::Token => Cause::TAGGED_STAG,
+            Self::Stream => Cause::TAGGED_NOT_OF_STREAM,
+            Self::Wrap => Cause::TAGGED_WRAP,
+            Self::Bounds => Cause::TAGGED_BOUNDS,
+            Self::Right => Cause::ACCESS,
+        }
+    }
+
+    /// Of what a read asks for.
+    fn of_read(self) -> Cause {
+        match self {
+            Self::Token => Cause::STAG,
+            Self::Stream => Cause::NOT_OF_STREAM,
+            Self::Wrap => Cause::WRAP,
+            Self::Bounds => Cause::BOUNDS,
+            Self::Right => Cause::ACCESS,
+        }
+    }
+}

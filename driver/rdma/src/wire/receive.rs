@@ -1,0 +1,348 @@
+//! What is received over the wire: FPDUs are checked in the order of the RFCs, and their data placed, once and for good, straight
+//! from the bytes received.
+//!
+//! The checks, and what each is answered with: RFC 5044 section 8, RFC 5041 section 7, RFC 5040 section 8.
+
+use iwarp::{
+    crc::Crc32c,
+    fpdu::{self, Parsed},
+    negotiate::First,
+    segment::{ReadRequest, Segment, Send, Tagged, Untagged},
+    terminate::Cause,
+};
+use platform::{Arc, Platform};
+
+use super::{awaited::OpenRead, reads::Answers, transmit::Outgoing};
+use crate::{
+    Access, Error, ProtectionDomain, QueuePair,
+    engine::Progress,
+    memory,
+    qp::After,
+    region::{Invalidation, Range},
+    request::{Cursor, SgeList},
+};
+
+/// What the receiving side remembers.
+pub(super) struct Incoming {
+    pub(super) crc: Option<Crc32c>,
+    /// What the initiator has to send first. Only a responder waits for it.
+    pub(super) first: Option<First>,
+    /// Nothing has come yet.
+    pub(super) is_first: bool,
+    /// MSN of the send that is due, or is being received.
+    pub(super) next_send: u32,
+    /// MSN of the read request that is due.
+    pub(super) next_read: u32,
+    /// Bytes of that send which are placed.
+    pub(super) send_done: u32,
+    /// The last segment of that send is placed, and what it invalidates is busy.
+    pub(super) send_placed: bool,
+    /// A write of several segments has begun.
+    pub(super) write_open: bool,
+    /// Which read is answered next: its tag.
+    pub(super) next_answer: u32,
+    /// Bytes of that which are placed, and where in its SGEs that is.
+    pub(super) read_done: u32,
+    pub(super) read_cursor: Cursor,
+    /// All are placed, and what it invalidates is busy.
+    pub(super) read_placed: bool,
+    /// The peer has ended the stream.
+    pub(super) terminated: bool,
+}
+
+/// What became of an FPDU.
+pub(super) enum Received<'a> {
+    /// It is placed; its bytes.
+    Used(usize),
+    /// It is not all here; its bytes, if they are known.
+    Incomplete(Option<usize>),
+    /// It, this ULPDU, has to wait for a receive.
+    Hold(&'a [u8]),
+    /// It has to wait for an access that ends: look again.
+    Busy,
+    /// Its connection cannot go on, for a reason of this side's.
+    Failed,
+}
+
+/// A segment that breaks a rule.
+pub(super) struct Wrong<'a> {
+    pub(super) cause: Cause,
+    pub(super) ulpdu: &'a [u8],
+}
+
+/// What became of a segment.
+enum Placed {
+    Done,
+    Hold,
+    Busy,
+    Failed,
+}
+
+/// Why a part of an answer is not placed.
+enum Unplaced {
+    Wrong(Cause),
+    /// The fault is this side's.
+    Here(Error, Cause),
+}
+
+impl Incoming {
+    /// Of a connection that begins with `first`.
+    pub(super) fn new(crc: Option<Crc32c>, first: Option<First>, is_initiator: bool) -> Self {
+        let first_answer = is_initiator && first == Some(First::Read);
+        Self {
+            crc,
+            first: first.filter(|_| !is_initiator),
+            write_open: false,
+            is_first: true,
+            next_send: 1,
+            next_read: 1,
+            send_done: 0,
+            send_placed: false,
+            next_answer: if first_answer { 2 } else { 1 },
+            read_done: 0,
+            read_cursor: Cursor::default(),
+            read_placed: false,
+            terminated: false,
+        }
+    }
+
+    /// Whether the stream may end here: no message is half received.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.send_done == 0 && self.read_done == 0 && !self.write_open
+    }
+
+    /// Takes the next FPDU.
+    pub(super) fn receive<'a, P: Platform>(
+        &mut self,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        outgoing: &mut Outgoing<P>,
+        bytes: &'a [u8],
+    ) -> Result<Received<'a>, Wrong<'a>> {
+        let (ulpdu, size) = match fpdu::parse(bytes, self.crc) {
+            Ok(Parsed::Whole { ulpdu, size }) => (ulpdu, size),
+            Ok(Parsed::Incomplete(size)) => return Ok(Received::Incomplete(size)),
+            Err(cause) => return Err(Wrong { cause, ulpdu: &[] }),
+        };
+        let wrong = |cause| Wrong { cause, ulpdu };
+        let (segment, data) = Segment::parse(ulpdu).map_err(wrong)?;
+        let placed = match segment {
+            Segment::Write(to) => self.write(queue_pair, to, data),
+            Segment::ReadRequest(untagged, request) => {
+                self.read_request(queue_pair, &mut outgoing.answers, untagged, request, data)
+            }
+            Segment::ReadResponse(to) => self.read_response(queue_pair, outgoing, to, data),
+            Segment::Send(untagged, send) => self.send(queue_pair, untagged, send, data),
+            Segment::Terminate(_) => {
+                self.terminated = true;
+                Ok(Placed::Failed)
+            }
+        };
+        Ok(match placed.map_err(wrong)? {
+            Placed::Done => {
+                self.is_first = false;
+                Received::Used(size)
+            }
+            Placed::Hold => Received::Hold(ulpdu),
+            Placed::Busy => Received::Busy,
+            Placed::Failed => Received::Failed,
+        })
+    }
+
+    fn write<P: Platform>(
+        &mut self,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        to: Tagged,
+        data: &[u8],
+    ) -> Result<Placed, Cause> {
+        self.write_open = !to.last;
+        // Of a write without data nothing is checked: it may be what an initiator has to send first.
+        if data.is_empty() {
+            return Ok(Placed::Done);
+        }
+        if !queue_pair.state.lock().begin_placing() {
+            return Ok(Placed::Failed);
+        }
+        let range = Range { address: to.offset, length: data.len() as u64 };
+        let placed = QueuePair::open_for_peer(queue_pair, to.stag, range, Access::REMOTE_WRITE)
+            .and_then(|memory| memory::copy_inline(&memory, data));
+        QueuePair::end_placing(queue_pair, After::default());
+        match placed {
+            Ok(()) => Ok(Placed::Done),
+            Err(_) => Err(QueuePair::why_not(queue_pair, to.stag, range).of_write()),
+        }
+    }
+
+    fn read_request<P: Platform>(
+        &mut self,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        answers: &mut Answers<P>,
+        untagged: Untagged,
+        request: ReadRequest,
+        data: &[u8],
+    ) -> Result<Placed, Cause> {
+        if untagged.message != self.next_read {
+            return Err(Cause::MESSAGE_NUMBER);
+        }
+        if untagged.offset != 0 {
+            return Err(Cause::MESSAGE_OFFSET);
+        }
+        // The buffers of its queue have room for one request each.
+        if !untagged.last || !data.is_empty() {
+            return Err(Cause::UNTAGGED_TOO_LONG);
+        }
+        if !queue_pair.state.lock().is_open() {
+            return Ok(Placed::Failed);
+        }
+        // What it asks for is looked at when it is answered: sends and writes before it may change that.
+        if !answers.push(request) {
+            return Err(Cause::NO_BUFFER);
+        }
+        self.next_read = self.next_read.wrapping_add(1);
+        Ok(Placed::Done)
+    }
+
+    /// Data for the oldest read.
+    fn read_response<P: Platform>(
+        &mut self,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        outgoing: &mut Outgoing<P>,
+        to: Tagged,
+        data: &[u8],
+    ) -> Result<Placed, Cause> {
+        // What the initiator had to send first was a read.
+        if outgoing.awaits_first && to.last && data.is_empty() {
+            outgoing.awaits_first = false;
+            return Ok(Placed::Done);
+        }
+        let Some(read) = queue_pair.begin_answer()? else { return Ok(Placed::Failed) };
+        let placed = self.place_answer(queue_pair, &read, to, data);
+        let (ended, placed) = match placed {
+            Ok(Placed::Done) if to.last => (Some(Ok(())), Ok(Placed::Done)),
+            Ok(placed) => (None, Ok(placed)),
+            Err(Unplaced::Wrong(cause)) => (None, Err(cause)),
+            Err(Unplaced::Here(error, cause)) => (Some(Err(error)), Err(cause)),
+        };
+        if ended.is_some() {
+            (self.read_done, self.read_cursor) = (0, Cursor::default());
+            self.next_answer = self.next_answer.wrapping_add(1);
+        }
+        QueuePair::end_answer(queue_pair, ended);
+        placed
+    }
+
+    fn place_answer<P: Platform>(
+        &mut self,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        read: &OpenRead,
+        to: Tagged,
+        data: &[u8],
+    ) -> Result<Placed, Unplaced> {
+        if to.stag != self.next_answer {
+            return Err(Unplaced::Wrong(Cause::TAGGED_STAG));
+        }
+        if !self.read_placed {
+            let done = u64::from(self.read_done).saturating_add(data.len() as u64);
+            let size = u64::from(read.size);
+            if to.offset != u64::from(self.read_done) || done > size || to.last != (done == size) {
+                return Err(Unplaced::Wrong(Cause::TAGGED_BOUNDS));
+            }
+            place(queue_pair, &read.sges, &mut self.read_cursor, data)
+                .map_err(|error| Unplaced::Here(error, Cause::DDP_LOCAL))?;
+            self.read_done = u32::try_from(done).unwrap_or(u32::MAX);
+        }
+        let invalidate = read.invalidate.filter(|_| to.last);
+        let invalidated =
+            invalidate.map_or(Ok(Invalidation::Done), |token| ProtectionDomain::invalidate(&queue_pair.pd, token));
+        self.read_placed = matches!(invalidated, Ok(Invalidation::Busy));
+        match invalidated {
+            Ok(Invalidation::Done) => Ok(Placed::Done),
+            Ok(Invalidation::Busy) => Ok(Placed::Busy),
+            Err(error) => Err(Unplaced::Here(error, Cause::LOCAL)),
+        }
+    }
+
+    fn send<P: Platform>(
+        &mut self,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        untagged: Untagged,
+        send: Send,
+        data: &[u8],
+    ) -> Result<Placed, Cause> {
+        if untagged.message != self.next_send {
+            return Err(Cause::MESSAGE_NUMBER);
+        }
+        if self.is_first && self.first == Some(First::Send) && data.is_empty() && untagged.last {
+            self.next_send = self.next_send.wrapping_add(1);
+            return Ok(Placed::Done);
+        }
+        let mut state = queue_pair.state.lock();
+        if !state.begin_placing() {
+            return Ok(Placed::Failed);
+        }
+        if state.receive.is_none() && self.send_done == 0 {
+            state.receive = queue_pair.next_receive(&mut state, queue_pair);
+        }
+        let receive = state.receive.as_ref().map(|receive| (receive.sges, receive.cursor, receive.room));
+        drop(state);
+        let Some((sges, mut cursor, room)) = receive else {
+            QueuePair::end_placing(queue_pair, After::default());
+            // A flush has taken it away; or there is none yet.
+            return Ok(if self.send_done > 0 { Placed::Failed } else { Placed::Hold });
+        };
+        if !self.send_placed {
+            if untagged.offset != self.send_done {
+                QueuePair::end_placing(queue_pair, After::default());
+                return Err(Cause::MESSAGE_OFFSET);
+            }
+            let done = u64::from(self.send_done).saturating_add(data.len() as u64);
+            if done > room {
+                let _its_connection_ends = QueuePair::fail_receive(queue_pair, Error::BufferOverflow);
+                return Err(Cause::UNTAGGED_TOO_LONG);
+            }
+            if let Err(error) = place(queue_pair, &sges, &mut cursor, data) {
+                let _its_connection_ends = QueuePair::fail_receive(queue_pair, error);
+                return Err(Cause::DDP_LOCAL);
+            }
+            if let Some(receive) = &mut queue_pair.state.lock().receive {
+                receive.cursor = cursor;
+            }
+            self.send_done = u32::try_from(done).unwrap_or(u32::MAX);
+        }
+        if !untagged.last {
+            QueuePair::end_placing(queue_pair, After::default());
+            return Ok(Placed::Done);
+        }
+        let ended = QueuePair::end_receive(queue_pair, self.send_done, send.invalidate, send.solicited);
+        self.send_placed = matches!(ended, Progress::Busy);
+        match ended {
+            Progress::Complete => {
+                self.send_done = 0;
+                self.next_send = self.next_send.wrapping_add(1);
+                Ok(Placed::Done)
+            }
+            Progress::Busy => Ok(Placed::Busy),
+            _ if send.invalidate.is_some_and(|token| QueuePair::is_anothers(queue_pair, token)) => {
+                Err(Cause::PROTECTED_FROM_INVALIDATION)
+            }
+            _ => Err(Cause::NOT_INVALIDATED),
+        }
+    }
+}
+
+/// Places `data` from `cursor` on. Errors: local ones; also if there are fewer bytes, which the callers have checked.
+fn place<P: Platform>(
+    queue_pair: &Arc<QueuePair<P>, P>,
+    sges: &SgeList,
+    cursor: &mut Cursor,
+    mut data: &[u8],
+) -> Result<(), Error> {
+    while !data.is_empty() {
+        let piece = cursor.piece(sges.as_slice()).ok_or(Error::BufferOverflow)?;
+        let bytes = u32::try_from(data.len()).map_or(piece.length, |left| piece.length.min(left));
+        let (now, later) = data.split_at_checked(bytes as usize).ok_or(Error::InternalError)?;
+        memory::copy_inline(&queue_pair.local(piece, bytes, Access::LOCAL_WRITE)?, now)?;
+        cursor.advance(bytes);
+        data = later;
+    }
+    Ok(())
+}

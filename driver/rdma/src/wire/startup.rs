@@ -1,0 +1,81 @@
+//! Startup frames on the stream.
+
+use iwarp::mpa::{Kind, MAX_FRAME, Parsed, Startup};
+use platform::{Arc, Platform, Read, Stream, Taken};
+
+use super::Wire;
+
+/// A startup frame, as it was sent or has come.
+pub(super) struct Frame {
+    bytes: [u8; MAX_FRAME],
+    length: usize,
+}
+
+impl Frame {
+    pub(super) fn new(startup: &Startup<'_>) -> Option<Self> {
+        let mut bytes = [0; MAX_FRAME];
+        let length = startup.emit(&mut bytes)?;
+        Some(Self { bytes, length })
+    }
+
+    fn copy_of(frame: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX_FRAME];
+        bytes.get_mut(..frame.len())?.copy_from_slice(frame);
+        Some(Self { bytes, length: frame.len() })
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    /// It was checked when it was made.
+    pub(super) fn parsed(&self, kind: Kind) -> Option<Startup<'_>> {
+        match Startup::parse(kind, self.as_slice()) {
+            Ok(Parsed::Frame(startup, _)) => Some(startup),
+            _ => None,
+        }
+    }
+}
+
+/// What a stream begins with.
+#[expect(clippy::large_enum_variant, reason = "on a stack, for a moment")]
+pub(super) enum Came {
+    Frame(Frame),
+    /// It is no startup frame, or there is more than it, or the stream has ended.
+    Wrong,
+    /// Nothing, for too long.
+    Late,
+}
+
+impl<P: Platform> Wire<P> {
+    /// There is room: it is the first that this side sends.
+    pub(super) fn send_frame(this: &Arc<Self, P>, frame: &[u8]) {
+        Stream::write(this, |room| match room.get_mut(..frame.len()) {
+            Some(room) => {
+                room.copy_from_slice(frame);
+                frame.len()
+            }
+            None => 0,
+        });
+    }
+
+    /// What the peer has begun with; `None`: wait.
+    pub(super) fn frame(this: &Arc<Self, P>, kind: Kind) -> Option<Came> {
+        let mut came = None;
+        let read = Stream::read(this, |bytes| {
+            let (used, seen) = match Startup::parse(kind, bytes) {
+                Ok(Parsed::Frame(_, size)) if size == bytes.len() => (size, Frame::copy_of(bytes).map(Came::Frame)),
+                Ok(Parsed::Incomplete) => (0, None),
+                // Nothing may follow it yet.
+                Ok(Parsed::Frame(..)) | Err(_) => (0, Some(Came::Wrong)),
+            };
+            came = seen;
+            Taken { used, wanted: 0 }
+        });
+        match (came, read) {
+            (Some(came), _) => Some(came),
+            (None, Read::Ended(_)) => Some(Came::Wrong),
+            (None, _) => this.state.lock().late.then_some(Came::Late),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What is sent over the wire: parts of requests, answers to the peer's reads and, at the end, a Terminate become FPDUs, each whole,
+//! in room that is there.
+
+use iwarp::{
+    crc::Crc32c,
+    fpdu::{self, Trailer},
+    negotiate::First,
+    segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged},
+    terminate::{Cause, MAX_BODY, Terminate},
+};
+use platform::{Arc, Platform};
+
+use super::reads::{Answer, Answers};
+use crate::{
+    Access, Error, QueuePair, Remote,
+    engine::{Part, Progress, Step},
+    memory,
+    qp::After,
+    region::Range,
+};
+
+/// What the sending side remembers.
+pub(crate) struct Outgoing<P: Platform> {
+    pub(super) crc: Option<Crc32c>,
+    /// Bytes of a ULPDU, at most.
+    pub(super) max_ulpdu: u16,
+    /// What the initiator has to send first.
+    pub(super) first: Option<First>,
+    /// MSN of the next send.
+    pub(super) next_send: u32,
+    /// MSN of the next read request.
+    pub(super) next_read: u32,
+    /// ORD.
+    pub(super) reads: u16,
+    pub(super) answers: Answers<P>,
+    /// The read that an initiator had to send first awaits its answer.
+    pub(super) awaits_first: bool,
+    /// The last message of the stream.
+    pub(super) terminate: Option<Last>,
+}
+
+/// Tag and offset of what the initiator sends first: nobody looks at them, but some cards do not like 0 (siw).
+const FIRST: (u32, u64) = (1, 0);
+
+/// The body of a Terminate, or that it is sent.
+#[derive(Clone, Copy)]
+pub(super) enum Last {
+    Due([u8; MAX_BODY], usize),
+    Sent,
+}
+
+impl Last {
+    /// A Terminate for `cause`, which came with `ulpdu`.
+    pub(super) fn new(cause: Cause, ulpdu: &[u8]) -> Self {
+        let mut body = [0; MAX_BODY];
+        // There is room for any.
+        let bytes = Terminate::of(cause, ulpdu).emit(&mut body).unwrap_or(0);
+        Self::Due(body, bytes)
+    }
+
+    /// For a read that asks for what is not to be had.
+    fn of_read(cause: Cause, read: &Answer) -> Self {
+        let mut ulpdu = [0; MAX_HEADER];
+        let segment = Segment::ReadRequest(Untagged { last: true, message: read.message, offset: 0 }, read.request);
+        let bytes = segment.emit(&mut ulpdu).unwrap_or(0);
+        Self::new(cause, ulpdu.get(..bytes).unwrap_or_default())
+    }
+}
+
+/// The peer has asked for what it may not have: the connection ends.
+pub(super) struct Broken;
+
+/// FPDUs on their way into room.
+pub(crate) struct Frames<'a, P: Platform> {
+    outgoing: &'a mut Outgoing<P>,
+    room: &'a mut [u8],
+    used: usize,
+}
+
+/// Why there is no FPDU.
+enum NoFrame {
+    /// There is no room now.
+    Room,
+    Failed(Error),
+}
+
+impl<'a, P: Platform> Frames<'a, P> {
+    pub(super) fn new(outgoing: &'a mut Outgoing<P>, room: &'a mut [u8]) -> Self {
+        Self { outgoing, room, used: 0 }
+    }
+
+    /// Bytes of the FPDUs that are made.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Makes what is due, `most` FPDUs at most; whether there may be more at once. A peer's reads do not starve what is posted here, nor
+    /// the other way round: they take turns.
+    pub(super) fn fill(&mut self, queue_pair: &Arc<QueuePair<P>, P>, most: u32) -> Result<bool, Broken> {
+        if self.outgoing.terminate.is_some() || !self.send_first() {
+            return Ok(false);
+        }
+        for _ in 0..most {
+            let answered = match self.answer(queue_pair) {
+                Ok(answered) => answered,
+                Err((cause, read)) => {
+                    self.outgoing.terminate = Some(Last::of_read(cause, &read));
+                    return Err(Broken);
+                }
+            };
+            match QueuePair::step(queue_pair, Some(self)) {
+                Step::Moved(_) => {}
+                Step::Busy => return Ok(true),
+                Step::Idle if answered => {}
+                Step::Idle => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the initiator has to send first. False: there is no room.
+    fn send_first(&mut self) -> bool {
+        let Some(first) = self.outgoing.first else { return true };
+        let (stag, offset) = FIRST;
+        let untagged = Untagged { last: true, message: 1, offset: 0 };
+        let segment = match first {
+            First::Write => Segment::Write(Tagged { last: true, stag, offset }),
+            First::Send => Segment::Send(untagged, Send::default()),
+            First::Read => {
+                let request =
+                    ReadRequest { sink_stag: stag, sink_offset: 0, size: 0, source_stag: stag, source_offset: offset };
+                Segment::ReadRequest(untagged, request)
+            }
+        };
+        let sent = self.frame(&segment, 0, |_| Ok(())).is_ok();
+        if sent {
+            self.outgoing.first = None;
+            match first {
+                First::Write => {}
+                First::Send => self.outgoing.next_send = 2,
+                First::Read => self.outgoing.next_read = 2,
+            }
+        }
+        sent
+    }
+
+    /// A part of a send.
+    pub(crate) fn send(
+        &mut self,
+        queue_pair: &QueuePair<P>,
+        part: &Part,
+        inline: &[u8],
+        invalidate: Option<u32>,
+        solicited: bool,
+    ) -> Progress {
+        // A send is not longer than 2^30 bytes.
+        let offset = u32::try_from(part.done).unwrap_or(u32::MAX);
+        let message = self.outgoing.next_send;
+        let progress = self.part(queue_pair, part, inline, |last| {
+            Segment::Send(Untagged { last, message, offset }, Send { solicited, invalidate })
+        });
+        if matches!(progress, Progress::Complete) {
+            self.outgoing.next_send = message.wrapping_add(1);
+        }
+        progress
+    }
+
+    /// A part of a write.
+    pub(crate) fn write(&mut self, queue_pair: &QueuePair<P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
+        let Some(offset) = remote.address.checked_add(part.done) else {
+            return Progress::Failed(Error::AccessViolation);
+        };
+        self.part(queue_pair, part, inline, |last| Segment::Write(Tagged { last, stag: remote.token, offset }))
+    }
+
+    /// The next bytes of a message.
+    fn part(
+        &mut self,
+        queue_pair: &QueuePair<P>,
+        part: &Part,
+        inline: &[u8],
+        segment: impl FnOnce(bool) -> Segment,
+    ) -> Progress {
+        let bytes = part.step_bytes().min(self.outgoing.max_data());
+        let last = u64::from(bytes) == part.left();
+        match self.frame(&segment(last), bytes, |to| queue_pair.copy_out(to, part, inline)) {
+            Ok(()) if last => Progress::Complete,
+            Ok(()) => Progress::Bytes(bytes),
+            Err(NoFrame::Room) => Progress::Waiting,
+            Err(NoFrame::Failed(error)) => Progress::Failed(error),
+        }
+    }
+
+    /// Asks for the data of a read. The tag is ours to choose: what comes is matched with the reads under way.
+    pub(crate) fn read_request(&mut self, size: u32, remote: Remote, open_reads: u32) -> Progress {
+        if open_reads.saturating_add(self.outgoing.awaits_first.into()) >= self.outgoing.reads.into() {
+            return Progress::Waiting;
+        }
+        let message = self.outgoing.next_read;
+        let request = ReadRequest {
+            sink_stag: message,
+            sink_offset: 0,
+            size,
+            source_stag: remote.token,
+            source_offset: remote.address,
+        };
+        let segment = Segment::ReadRequest(Untagged { last: true, message, offset: 0 }, request);
+        match self.frame(&segment, 0, |_| Ok(())) {
+            Ok(()) => {
+                self.outgoing.next_read = message.wrapping_add(1);
+                Progress::Asked
+            }
+            Err(NoFrame::Room) => Progress::Waiting,
+            Err(NoFrame::Failed(error)) => Progress::Failed(error),
+        }
+    }
+
+    /// A part of the oldest answer. False: there is none, or no room. Errors: what the read asked for is not to be had.
+    fn answer(&mut self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<bool, (Cause, Answer)> {
+        let Some(read) = self.outgoing.answers.oldest() else { return Ok(false) };
+        let Answer { request, done, .. } = read;
+        let left = request.size.saturating_sub(done);
+        let bytes = left.min(self.outgoing.max_data());
+        let last = bytes == left;
+        let sink = Tagged { last, stag: request.sink_stag, offset: request.sink_offset.wrapping_add(done.into()) };
+        if !queue_pair.state.lock().begin_placing() {
+            return Ok(false);
+        }
+        let framed = self.answer_part(queue_pair, &read, left, bytes, &Segment::ReadResponse(sink));
+        QueuePair::end_placing(queue_pair, After::default());
+        match framed? {
+            Ok(()) => {
+                self.outgoing.answers.sent(bytes, last);
+                Ok(true)
+            }
+            Err(NoFrame::Room) => Ok(false),
+            Err(NoFrame::Failed(_)) => Err((Cause::LOCAL, read)),
+        }
+    }
+
+    fn answer_part(
+        &mut self,
+        queue_pair: &Arc<QueuePair<P>, P>,
+        read: &Answer,
+        left: u32,
+        bytes: u32,
+        segment: &Segment,
+    ) -> Result<Result<(), NoFrame>, (Cause, Answer)> {
+        let Answer { request, done, .. } = *read;
+        Ok(if left == 0 {
+            self.frame(segment, 0, |_| Ok(()))
+        } else {
+            let address = request.source_offset.wrapping_add(done.into());
+            let range = Range { address, length: left.into() };
+            let token = request.source_stag;
+            let source = QueuePair::open_for_peer(queue_pair, token, range, Access::REMOTE_READ)
+                .map_err(|_| (QueuePair::why_not(queue_pair, token, range).of_read(), *read))?;
+            self.frame(segment, bytes, |to| memory::copy_out(to, &source))
+        })
+    }
+
+    /// The Terminate, if one is due.
+    pub(super) fn terminate(&mut self) {
+        if let Some(Last::Due(body, bytes)) = self.outgoing.terminate {
+            let segment = Segment::Terminate(Untagged { last: true, message: 1, offset: 0 });
+            let body = body.get(..bytes).unwrap_or_default();
+            let framed = self.frame(&segment, u32::try_from(bytes).unwrap_or(0), |to| {
+                to.copy_from_slice(body);
+                Ok(())
+            });
+            if framed.is_ok() {
+                self.outgoing.terminate = Some(Last::Sent);
+            }
+        }
+    }
+
+    /// An FPDU with `bytes` of data, which `fill` writes.
+    fn frame(
+        &mut self,
+        segment: &Segment,
+        bytes: u32,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+    ) -> Result<(), NoFrame> {
+        const FAILED: NoFrame = NoFrame::Failed(Error::InternalError);
+        let mut header = [0; MAX_HEADER];
+        let header_bytes = segment.emit(&mut header).ok_or(FAILED)?;
+        let header = header.get(..header_bytes).ok_or(FAILED)?;
+        let ulpdu =
+            header_bytes.checked_add(bytes as usize).and_then(|ulpdu| u16::try_from(ulpdu).ok()).ok_or(FAILED)?;
+        let frame = self.room.get_mut(self.used..).ok_or(FAILED)?;
+        let frame = frame.get_mut(..fpdu::size(ulpdu)).ok_or(NoFrame::Room)?;
+        let (length, rest) = frame.split_at_mut_checked(fpdu::LENGTH).ok_or(FAILED)?;
+        let (head, rest) = rest.split_at_mut_checked(header_bytes).ok_or(FAILED)?;
+        let (data, trailer) = rest.split_at_mut_checked(bytes as usize).ok_or(FAILED)?;
+        length.copy_from_slice(&fpdu::length(ulpdu));
+        head.copy_from_slice(header);
+        fill(data).map_err(NoFrame::Failed)?;
+        let digest = self.outgoing.crc.map(|crc| {
+            let mut digest = crc.digest();
+            for part in [&*length, &*head, &*data] {
+                digest.update(part);
+            }
+            digest
+        });
+        trailer.copy_from_slice(Trailer::new(ulpdu, digest).as_bytes());
+        self.used = self.used.saturating_add(fpdu::size(ulpdu));
+        Ok(())
+    }
+}
+
+impl<P: Platform> Outgoing<P> {
+    /// Bytes of data of an FPDU, at most.
+    fn max_data(&self) -> u32 {
+        u32::from(self.max_ulpdu).saturating_sub(MAX_HEADER as u32)
+    }
+}

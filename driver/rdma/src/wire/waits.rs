@@ -1,0 +1,74 @@
+//! What an established connection waits for, but not for ever. Its wire's timer is free meanwhile.
+
+use iwarp::negotiate::First;
+use platform::{Arc, Platform, Timer};
+
+use super::{Wire, carry::Ends};
+use crate::QueuePair;
+
+/// The responder may have missed what the initiator has to send first, if that came too early: Linux siw looks at it only when
+/// more comes. So it gets something more.
+const RESPONDER_MICROSECONDS: u32 = 50_000;
+/// A second, and how many of them a message of the peer waits for its receive: iWARP knows no receiver that is not ready, this device
+/// does, in moderation. Meanwhile TCP holds the peer back.
+const RECEIVE_MICROSECONDS: u32 = 1_000_000;
+const RECEIVE_TICKS: u32 = 10;
+
+/// What is waited for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Waits {
+    #[default]
+    Nothing,
+    /// A sign of the responder.
+    Responder,
+    /// A receive, for so many ticks already.
+    Receive(u32),
+}
+
+impl Waits {
+    /// What is waited for after a run: of a message that is `held` for its receive, or of a responder that is `silent`, to which
+    /// what an initiator has to send first `was_sent` now.
+    pub(super) fn next(self, held: bool, silent: bool, was_sent: bool) -> Self {
+        match self {
+            Self::Receive(_) if held => self,
+            _ if held => Self::Receive(0),
+            _ if silent && (was_sent || self == Self::Responder) => Self::Responder,
+            _ => Self::Nothing,
+        }
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, Self::Receive(RECEIVE_TICKS..))
+    }
+}
+
+impl<P: Platform> Ends<P> {
+    /// The timer has expired.
+    pub(super) fn tick(&mut self, queue_pair: &QueuePair<P>) {
+        match self.waits {
+            Waits::Receive(ticks) => self.waits = Waits::Receive(ticks.saturating_add(1)),
+            // Not between two segments of a write (RFC 5041 section 5.2).
+            Waits::Responder if queue_pair.state.lock().done == 0 => {
+                self.outgoing.first = Some(First::Write);
+                self.waits = Waits::Nothing;
+            }
+            Waits::Responder | Waits::Nothing => {}
+        }
+    }
+}
+
+impl<P: Platform> Wire<P> {
+    /// Has the timer run for what is waited for now; it has expired if it is `late`.
+    pub(super) fn wait(this: &Arc<Self, P>, before: Waits, now: Waits, late: bool) {
+        if before == now && !late {
+            return;
+        }
+        // An expiry that is on its way already is taken for a tick.
+        Timer::cancel(this);
+        match now {
+            Waits::Nothing => {}
+            Waits::Responder => Timer::start(this, RESPONDER_MICROSECONDS),
+            Waits::Receive(_) => Timer::start(this, RECEIVE_MICROSECONDS),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What TCP has to say about addresses and ports: it knows those of others too.
+
+mod common;
+
+use std::net::{IpAddr, SocketAddr};
+
+use simkernel::{Pages, SimKernel, boot_seeded, seeds};
+use soft_rdma::{Adapter, Connect, Connector, Error, Listener, Outcome, Source, Status};
+
+use common::{Arc, HOST, LIMITS, OTHER_HOST, awaited, ignore, listener, machine, side};
+
+/// What a listen comes to.
+fn listen(listener: &Arc<Listener<SimKernel>>, host: IpAddr, port: u16) -> Status {
+    let (done, wait) = awaited();
+    match Listener::listen(listener, SocketAddr::new(host, port), done) {
+        Ok(Outcome::Pending) => wait(),
+        other => other.map(|_| ()),
+    }
+}
+
+/// What a connect from `host` comes to; nobody accepts.
+fn connect(adapter: &Arc<Adapter<SimKernel>>, host: IpAddr, remote: SocketAddr) -> Status {
+    let pages = Pages::new(1);
+    let active = side(adapter, Connector::new(adapter).unwrap(), &pages);
+    let (done, wait) = awaited();
+    let request = Connect {
+        queue_pair: &active.queue_pair,
+        source: Source::Address(SocketAddr::new(host, 0)),
+        remote,
+        limits: LIMITS,
+        private_data: &[],
+    };
+    let result = match Connector::connect(&active.connector, request, done) {
+        Ok(Outcome::Pending) => wait(),
+        other => other.map(|_| ()),
+    };
+    let _may_wait = soft_rdma::close(active.connector, ignore());
+    let _may_wait = soft_rdma::close(active.queue_pair, ignore());
+    result
+}
+
+/// A port of another process of this machine: the listener can try another.
+#[test]
+fn a_port_that_tcp_knows_to_be_taken() {
+    for seed in seeds(20) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let (one, other) = (machine(HOST), machine(HOST));
+        let (first, second) = (listener(&one), listener(&other));
+        assert_eq!(listen(&first, HOST, 5445), Ok(()));
+        assert_eq!(listen(&second, HOST, 5445), Err(Error::SharingViolation));
+        assert_eq!(listen(&second, HOST, 5446), Ok(()), "after a failure");
+        assert_eq!(second.local_address(), Some(SocketAddr::new(HOST, 5446)));
+        assert_eq!(listen(&second, HOST, 5447), Err(Error::InvalidDeviceRequest), "it listens");
+        for listener in [first, second] {
+            let _may_wait = soft_rdma::close(listener, ignore());
+        }
+        kernel.flush_dpcs();
+    }
+}
+
+/// Each gets one that nobody has.
+#[test]
+fn ports_that_tcp_picks() {
+    for seed in seeds(20) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let machines = [machine(HOST), machine(HOST)];
+        let listeners = machines.each_ref().map(listener);
+        let ports = listeners.each_ref().map(|listener| {
+            assert_eq!(listen(listener, HOST, 0), Ok(()));
+            listener.local_address().unwrap().port()
+        });
+        assert!(ports[0] != 0 && ports[1] != 0 && ports[0] != ports[1], "{ports:?}");
+        for listener in listeners {
+            let _may_wait = soft_rdma::close(listener, ignore());
+        }
+        kernel.flush_dpcs();
+    }
+}
+
+/// Whoever listens may be another process with the same address, or another machine.
+#[test]
+fn connects_that_find_somebody_and_that_do_not() {
+    for seed in seeds(20) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let (one, other) = (machine(HOST), machine(HOST));
+        let far = machine(OTHER_HOST);
+        let listeners = [listener(&other), listener(&far)];
+        for (listener, host) in listeners.iter().zip([HOST, OTHER_HOST]) {
+            assert_eq!(listen(listener, host, 5445), Ok(()));
+            // Its consumer closes the connector, which is to the peer as if it had refused.
+            assert_eq!(connect(&one, HOST, SocketAddr::new(host, 5445)), Err(Error::ConnectionRefused));
+            assert_eq!(connect(&one, HOST, SocketAddr::new(host, 5446)), Err(Error::ConnectionRefused));
+        }
+        let nowhere = SocketAddr::new([224, 0, 0, 1].into(), 5445);
+        assert_eq!(connect(&one, HOST, nowhere), Err(Error::NetworkUnreachable));
+        for listener in listeners {
+            let _may_wait = soft_rdma::close(listener, ignore());
+        }
+        kernel.flush_dpcs();
+    }
+}

@@ -1,0 +1,270 @@
+//! Two machines: what a device does with another one over the network.
+
+mod common;
+
+use std::ops::Range;
+
+use simkernel::{Pages, Session, SimKernel, boot_seeded, seeds};
+use soft_rdma::{
+    Access, Completion, Connector, Error, Flags, MemoryRegion, Outcome, Post, QueuePair, Remote, Sge, Status,
+};
+
+use common::{Arc, BASE, Side, accepted_apart, wait_until};
+
+fn statuses(completions: &[Completion]) -> Vec<Status> {
+    completions.iter().map(|completion| completion.status).collect()
+}
+
+/// The next completions.
+fn completions(side: &Side, count: usize) -> Vec<Completion> {
+    let found = std::cell::RefCell::new(Vec::new());
+    wait_until(|| {
+        found.borrow_mut().extend(side.completions());
+        found.borrow().len() >= count
+    });
+    found.into_inner()
+}
+
+fn connected(kernel: &Session, pages: &Pages) -> (Side, Side) {
+    let (active, passive) = accepted_apart(kernel, pages);
+    wait_until(|| match Connector::complete_connect(&active.connector, None) {
+        Err(Error::ConnectionInvalid) => false,
+        other => {
+            assert_eq!(other, Ok(Outcome::Done));
+            true
+        }
+    });
+    let post = || QueuePair::post(&passive.queue_pair, 0, &[], Flags::SILENT_SUCCESS, Post::Send(None));
+    active.queue_pair.post_receive(0, &[]).unwrap();
+    wait_until(|| post() == Ok(()));
+    assert_eq!(statuses(&completions(&active, 1)), [Ok(())]);
+    (active, passive)
+}
+
+/// Closes both sides, one after the other.
+fn close(sides: (Side, Side)) {
+    for side in [sides.0, sides.1] {
+        let Side { connector, queue_pair, cq, pd, region } = side;
+        let _may_wait = soft_rdma::close(connector, common::ignore());
+        let _may_wait = soft_rdma::close(queue_pair, common::ignore());
+        drop((cq, pd, region));
+    }
+}
+
+/// Plays `what` with two connected machines, many times.
+fn play(what: impl Fn(&Side, &Side, &Pages)) {
+    for seed in seeds(20) {
+        println!("seed {seed}");
+        let kernel = boot_seeded(seed);
+        // Peers that are slow are not meant to be given up.
+        kernel.hold_clock();
+        let pages = Pages::new(64);
+        let sides = connected(&kernel, &pages);
+        what(&sides.0, &sides.1, &pages);
+        close(sides);
+        kernel.flush_dpcs();
+    }
+}
+
+/// A region of all pages with such rights, besides the side's own.
+fn region(side: &Side, pages: &Pages, access: Access) -> Arc<MemoryRegion<SimKernel>> {
+    let region = MemoryRegion::new(&side.pd, false).unwrap();
+    MemoryRegion::register(&region, BASE, pages.size() as u64, access, common::runs_of(pages)).unwrap();
+    region
+}
+
+/// Posts on `from`, and waits until it is reported.
+fn post(from: &Side, context: usize, sges: &[Sge], what: Post<'_, SimKernel>) -> Status {
+    QueuePair::post(&from.queue_pair, context, sges, Flags::empty(), what).unwrap();
+    let reported = completions(from, 1);
+    assert_eq!(reported[0].request_context, context);
+    reported[0].status
+}
+
+fn fill(pages: &Pages, range: Range<usize>, by: u8) {
+    let bytes: Vec<u8> = range.clone().map(|place| (place as u8).wrapping_mul(31).wrapping_add(by)).collect();
+    pages.write(range.start, &bytes);
+}
+
+#[test]
+fn messages_go_both_ways() {
+    play(|active, passive, pages| {
+        for (from, to) in [(active, passive), (passive, active)] {
+            fill(pages, 0..0x1800, 7);
+            to.queue_pair.post_receive(2, &[to.sge(0x2000, 0x1000), to.sge(0x4000, 0x1000)]).unwrap();
+            assert_eq!(post(from, 1, &[from.sge(0, 0x1000), from.sge(0x1000, 0x800)], Post::Send(None)), Ok(()));
+            let received = completions(to, 1);
+            assert_eq!((statuses(&received), received[0].bytes), (vec![Ok(())], 0x1800));
+            assert_eq!(pages.read(0x2000, 0x1000), pages.read(0, 0x1000));
+            assert_eq!(pages.read(0x4000, 0x800), pages.read(0x1000, 0x800));
+        }
+    });
+}
+
+const REMOTE: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
+
+#[test]
+fn writes_and_reads() {
+    play(|active, passive, pages| {
+        for (from, to) in [(active, passive), (passive, active)] {
+            let target = region(to, pages, REMOTE);
+            let remote = |offset: u64| Remote { address: BASE + offset, token: target.token() };
+            fill(pages, 0..0x8000, 3);
+            assert_eq!(post(from, 1, &[from.sge(0, 0x8000)], Post::Write(remote(0x10000))), Ok(()));
+            // The write is placed when a later read is answered (RFC 5040 section 5.5).
+            let back = [from.sge(0x20000, 0x3000), from.sge(0x24000, 0x5000)];
+            assert_eq!(post(from, 2, &back, Post::Read(remote(0x10000))), Ok(()));
+            assert_eq!(pages.read(0x10000, 0x8000), pages.read(0, 0x8000));
+            assert_eq!(pages.read(0x20000, 0x3000), pages.read(0, 0x3000));
+            assert_eq!(pages.read(0x24000, 0x5000), pages.read(0x3000, 0x5000));
+            // Without data nothing is looked at.
+            let nothing = Remote { address: 0, token: 0 };
+            assert_eq!(post(from, 3, &[], Post::Write(nothing)), Ok(()));
+            assert_eq!(post(from, 4, &[], Post::Read(nothing)), Ok(()));
+        }
+    });
+}
+
+/// More than may be under way, among sends: all are reported in the order in which they were posted.
+#[test]
+fn reads_among_sends_are_reported_in_order() {
+    play(|active, passive, pages| {
+        let target = region(passive, pages, REMOTE);
+        for context in [20, 21, 22] {
+            passive.queue_pair.post_receive(context, &[passive.sge(0x20000, 64)]).unwrap();
+        }
+        let remote = Remote { address: BASE, token: target.token() };
+        for (context, is_read) in [(1, true), (2, false), (3, true), (4, false), (5, true), (6, false)] {
+            let sge = [active.sge(0x1000 * context, 64)];
+            let what = if is_read { Post::Read(remote) } else { Post::Send(None) };
+            QueuePair::post(&active.queue_pair, context, &sge, Flags::empty(), what).unwrap();
+        }
+        let reported = completions(active, 6);
+        assert_eq!(
+            reported.iter().map(|completion| completion.request_context).collect::<Vec<_>>(),
+            [1, 2, 3, 4, 5, 6]
+        );
+        assert!(reported.iter().all(|completion| completion.status == Ok(())));
+        let received = completions(passive, 3);
+        assert_eq!(received.iter().map(|completion| completion.request_context).collect::<Vec<_>>(), [20, 21, 22]);
+    });
+}
+
+/// Each answer goes to its own read.
+#[test]
+fn answers_of_reads_under_way_at_once() {
+    play(|active, passive, pages| {
+        let target = region(passive, pages, REMOTE);
+        fill(pages, 0..0x4000, 9);
+        let lengths = [0x100, 0x40, 0x1800, 0, 0x40];
+        for (number, length) in lengths.into_iter().enumerate() {
+            let remote = Remote { address: BASE + 0x800 * number as u64, token: target.token() };
+            let sge = [active.sge(0x8000 + 0x2000 * number, length)];
+            QueuePair::post(&active.queue_pair, number, &sge, Flags::empty(), Post::Read(remote)).unwrap();
+        }
+        let reported = completions(active, lengths.len());
+        assert!(
+            reported.iter().enumerate().all(|(number, read)| (read.request_context, read.status) == (number, Ok(())))
+        );
+        for (number, length) in lengths.into_iter().enumerate() {
+            let (from, to) = (0x800 * number, 0x8000 + 0x2000 * number);
+            assert_eq!(pages.read(to, length as usize), pages.read(from, length as usize), "read {number}");
+            assert_eq!(pages.read(to + length as usize, 16), [0; 16], "behind read {number}");
+        }
+    });
+}
+
+/// A send that comes before a receive is posted waits, as it does in one device.
+#[test]
+fn a_send_waits_for_a_receive() {
+    play(|active, passive, _| {
+        assert_eq!(post(active, 1, &[active.sge(0, 64)], Post::Send(None)), Ok(()), "it is handed over");
+        (0..2_000).for_each(|_| simkernel::pause());
+        passive.queue_pair.post_receive(2, &[passive.sge(0x2000, 64)]).unwrap();
+        assert_eq!(statuses(&completions(passive, 1)), [Ok(())]);
+    });
+}
+
+/// But not for ever.
+#[test]
+fn a_send_does_not_wait_for_ever() {
+    for seed in seeds(20) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let pages = Pages::new(64);
+        let (active, passive) = connected(&kernel, &pages);
+        active.queue_pair.post_receive(3, &[]).unwrap();
+        assert_eq!(post(&active, 1, &[active.sge(0, 64)], Post::Send(None)), Ok(()), "it is handed over");
+        (0..2_000).for_each(|_| simkernel::pause());
+        assert!(active.completions().is_empty(), "it still waits");
+        for _ in 0..10 {
+            kernel.advance(std::time::Duration::from_secs(1));
+            (0..200).for_each(|_| simkernel::pause());
+        }
+        assert_eq!(statuses(&completions(&active, 1)), [Err(Error::Canceled)]);
+        for side in [&active, &passive] {
+            let more = || QueuePair::post(&side.queue_pair, 3, &[], Flags::SILENT_SUCCESS, Post::Send(None));
+            wait_until(|| more() == Err(Error::ConnectionInvalid));
+        }
+        close((active, passive));
+        kernel.flush_dpcs();
+    }
+}
+
+#[test]
+fn a_send_tells_what_it_invalidates_and_solicits() {
+    play(|active, passive, _| {
+        passive.queue_pair.post_receive(2, &[passive.sge(0x2000, 64)]).unwrap();
+        let sge = [active.sge(0, 64)];
+        QueuePair::post(&active.queue_pair, 1, &sge, Flags::SOLICIT, Post::Send(None)).unwrap();
+        assert!(completions(passive, 1)[0].solicited);
+    });
+}
+
+/// What a peer may not do ends the connection.
+#[test]
+fn access_that_is_not_allowed() {
+    type Wrong = fn(Remote) -> Post<'static, SimKernel>;
+    let cases: [(Access, u64, Wrong); 6] = [
+        (REMOTE.difference(Access::REMOTE_WRITE), 0, Post::Write),
+        (REMOTE.difference(Access::REMOTE_READ), 0, Post::Read),
+        (REMOTE, 64 * 4096 - 63, Post::Write),
+        (REMOTE, 64 * 4096 - 63, Post::Read),
+        (REMOTE, u64::MAX - BASE - 10, Post::Write),
+        (REMOTE, u64::MAX - BASE - 10, Post::Read),
+    ];
+    for (access, offset, what) in cases {
+        play(|active, passive, pages| {
+            let target = region(passive, pages, access);
+            passive.queue_pair.post_receive(2, &[passive.sge(0x2000, 64)]).unwrap();
+            let remote = Remote { address: BASE + offset, token: target.token() };
+            QueuePair::post(&active.queue_pair, 1, &[active.sge(0, 64)], Flags::empty(), what(remote)).unwrap();
+            assert_eq!(statuses(&completions(passive, 1)), [Err(Error::Canceled)]);
+            let kind = what(remote);
+            let expected = if matches!(kind, Post::Read(_)) { Err(Error::Canceled) } else { Ok(()) };
+            assert_eq!(statuses(&completions(active, 1)), [expected]);
+            let more = || QueuePair::post(&active.queue_pair, 3, &[], Flags::SILENT_SUCCESS, Post::Send(None));
+            wait_until(|| more() == Err(Error::ConnectionInvalid));
+        });
+    }
+}
+
+#[test]
+fn a_disconnect_is_seen_by_the_peer() {
+    play(|active, passive, _| {
+        for side in [active, passive] {
+            side.queue_pair.post_receive(9, &[]).unwrap();
+        }
+        let disconnect = |side: &Side| Connector::disconnect(&side.connector, common::ignore());
+        assert!(disconnect(active).is_ok());
+        assert_eq!(statuses(&completions(active, 1)), [Err(Error::Canceled)]);
+        let post = || QueuePair::post(&passive.queue_pair, 1, &[], Flags::SILENT_SUCCESS, Post::Send(None));
+        wait_until(|| post() == Err(Error::ConnectionInvalid));
+        QueuePair::flush(&passive.queue_pair);
+        wait_until(|| {
+            let flushed = passive.completions();
+            flushed.iter().any(|completion| completion.request_context == 9)
+        });
+        assert!(disconnect(passive).is_ok());
+    });
+}
