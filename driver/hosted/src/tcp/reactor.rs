@@ -128,7 +128,9 @@ impl Reactor {
     }
 
     fn close_all(&self) {
-        for (endpoint, request) in std::mem::take(&mut *lock(&self.closing)) {
+        // Without the lock in the loop: a routine may close another socket.
+        let closing = std::mem::take(&mut *lock(&self.closing));
+        for (endpoint, request) in closing {
             if let Some(token) = endpoint.token() {
                 lock(&self.sockets).try_remove(token.0);
             }

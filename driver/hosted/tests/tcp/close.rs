@@ -1,14 +1,17 @@
 //! Closing, in whatever state.
+#![expect(unsafe_code, reason = "a routine with a context")]
 
 use std::{
+    ffi::c_void,
     io::{ErrorKind, Read as _, Write as _},
     net::{Shutdown, TcpStream},
+    sync::Mutex,
 };
 
-use platform::{LARGEST_TRANSFER, SocketError};
+use platform::{Completion, LARGEST_TRANSFER, SocketError};
 
 use crate::{
-    raw::{Op, Raw, accepted, any, bytes, connected, listener},
+    raw::{Op, Outcome, Raw, accepted, any, bytes, connected, listener},
     transfer::assert_reset,
 };
 
@@ -150,4 +153,20 @@ fn what_failed_to_start_is_closed_too() {
     raw.listen(&op, "192.0.2.77:1".parse().unwrap());
     assert_eq!(op.wait(), Err(SocketError::Unreachable));
     raw.close();
+}
+
+/// The first socket is closed: closes the next.
+unsafe fn close_next(context: *mut c_void, outcome: Outcome) {
+    assert_eq!(outcome, Ok(0));
+    // SAFETY: that of the test, which waits for the other close.
+    let (next, close) = unsafe { &*context.cast::<(Mutex<Raw>, Op)>() };
+    next.lock().unwrap().start_close(close);
+}
+
+#[test]
+fn the_routine_of_a_close_may_close() {
+    let ((mut first, _peer), (second, _other)) = (connected(any()), connected(any()));
+    let next = (Mutex::new(second), Op::new());
+    first.start_close_with(Completion::new(close_next, std::ptr::from_ref(&next).cast_mut().cast()));
+    assert_eq!(next.1.wait(), Ok(0));
 }

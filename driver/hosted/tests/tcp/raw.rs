@@ -124,9 +124,13 @@ impl Raw {
 
     /// Begins to close; nothing else is called after that.
     pub(crate) fn start_close(&mut self, op: &Op) {
+        self.start_close_with(op.done());
+    }
+
+    pub(crate) fn start_close_with(&mut self, done: Completion) {
         self.is_open = false;
         // SAFETY: as above.
-        unsafe { Tcp::close(self.at(), &mut (), op.done()) };
+        unsafe { Tcp::close(self.at(), &mut (), done) };
     }
 
     pub(crate) fn close(mut self) {
