@@ -15,9 +15,6 @@ use super::{
 };
 use crate::{QueuePair, qp::Peer};
 
-/// Bytes of a ULPDU, at most.
-// Not more than fits into the room that a stream has at first.
-const MAX_ULPDU: u16 = 4096;
 /// FPDUs of one run, in each direction.
 const BURST_FRAMES: u32 = 64;
 
@@ -38,7 +35,6 @@ impl<P: Platform> Ends<P> {
         let served = agreed.inbound_reads.max(u16::from(first == Some(First::Read)));
         let outgoing = Outgoing {
             crc,
-            max_ulpdu: MAX_ULPDU,
             first: first.filter(|_| initiator),
             next_send: 1,
             next_read: 1,

@@ -22,8 +22,6 @@ use crate::{
 /// What the sending side remembers.
 pub(crate) struct Outgoing<P: Platform> {
     pub(super) crc: Option<Crc32c>,
-    /// Bytes of a ULPDU, at most.
-    pub(super) max_ulpdu: u16,
     /// What the initiator has to send first.
     pub(super) first: Option<First>,
     /// MSN of the next send.
@@ -38,6 +36,14 @@ pub(crate) struct Outgoing<P: Platform> {
     /// The last message of the stream.
     pub(super) terminate: Option<Last>,
 }
+
+/// Bytes of data of an FPDU. As many as the segments of TCP have would be right for who places them without a buffer (RFC 5044
+/// section 4.5); nobody can tell from here. Each FPDU costs, and the peer needs all of one at once.
+const MAX_DATA: u32 = 32 << 10;
+/// Bytes of a message that goes on; there is room for them in a stream's buffer at any time.
+const MIN_DATA: u32 = 2 << 10;
+/// What an FPDU has besides data, at most.
+const MAX_OVERHEAD: usize = fpdu::size(MAX_HEADER as u16).saturating_add(3);
 
 /// Tag and offset of what the initiator sends first: nobody looks at them, but some cards do not like 0 (siw).
 const FIRST: (u32, u64) = (1, 0);
@@ -181,11 +187,13 @@ impl<'a, P: Platform> Frames<'a, P> {
         inline: &[u8],
         segment: impl FnOnce(bool) -> Segment,
     ) -> Progress {
-        let bytes = part.step_bytes().min(self.outgoing.max_data());
-        let last = u64::from(bytes) == part.left();
-        match self.frame(&segment(last), bytes, |to| queue_pair.copy_out(to, part, inline)) {
-            Ok(()) if last => Progress::Complete,
-            Ok(()) => Progress::Bytes(bytes),
+        let framed = self.room_for(part.step_bytes()).and_then(|bytes| {
+            let last = u64::from(bytes) == part.left();
+            self.frame(&segment(last), bytes, |to| queue_pair.copy_out(to, part, inline))?;
+            Ok(if last { Progress::Complete } else { Progress::Bytes(bytes) })
+        });
+        match framed {
+            Ok(progress) => progress,
             Err(NoFrame::Room) => Progress::Waiting,
             Err(NoFrame::Failed(error)) => Progress::Failed(error),
         }
@@ -220,7 +228,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         let Some(read) = self.outgoing.answers.oldest() else { return Ok(false) };
         let Answer { request, done, .. } = read;
         let left = request.size.saturating_sub(done);
-        let bytes = left.min(self.outgoing.max_data());
+        let Ok(bytes) = self.room_for(left) else { return Ok(false) };
         let last = bytes == left;
         let sink = Tagged { last, stag: request.sink_stag, offset: request.sink_offset.wrapping_add(done.into()) };
         if !queue_pair.state.lock().begin_placing() {
@@ -274,6 +282,14 @@ impl<'a, P: Platform> Frames<'a, P> {
         }
     }
 
+    /// How many of the next `bytes` of a message go into the next FPDU: as many as there is room for, but not few of many.
+    fn room_for(&self, bytes: u32) -> Result<u32, NoFrame> {
+        let most = bytes.min(MAX_DATA);
+        let room = self.room.len().saturating_sub(self.used).saturating_sub(MAX_OVERHEAD);
+        let bytes = u32::try_from(room).map_or(most, |room| most.min(room));
+        if bytes >= most.min(MIN_DATA) { Ok(bytes) } else { Err(NoFrame::Room) }
+    }
+
     /// An FPDU with `bytes` of data, which `fill` writes.
     fn frame(
         &mut self,
@@ -305,12 +321,5 @@ impl<'a, P: Platform> Frames<'a, P> {
         trailer.copy_from_slice(Trailer::new(ulpdu, digest).as_bytes());
         self.used = self.used.saturating_add(fpdu::size(ulpdu));
         Ok(())
-    }
-}
-
-impl<P: Platform> Outgoing<P> {
-    /// Bytes of data of an FPDU, at most.
-    fn max_data(&self) -> u32 {
-        u32::from(self.max_ulpdu).saturating_sub(MAX_HEADER as u32)
     }
 }
