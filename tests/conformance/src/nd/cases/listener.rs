@@ -25,7 +25,7 @@ pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     refused(listener.bind(address), STATUS_ADDRESS_ALREADY_ASSOCIATED, "a second Bind")?;
     listener.listen(0)?;
     let found = listener.local_address()?;
-    ensure!(found.ip() == address.ip() && found.port() >= 49152, "it listens on {found}");
+    ensure!(found.ip() == address.ip() && found.port() != 0, "it listens on {found}");
     let other = adapter.listener()?;
     refused(other.bind(found).and_then(|()| other.listen(0)), STATUS_SHARING_VIOLATION, "an address in use")?;
     drop(listener);
