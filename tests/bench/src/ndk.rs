@@ -19,7 +19,8 @@ use ndk_provider::Provider;
 
 use crate::sample::Patience;
 
-const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+/// One that the host has: what listens does so with its TCP too.
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Calls an entry of an object's dispatch table with the object as its first argument.
 macro_rules! call {

@@ -4,6 +4,7 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 use ndk_abi::ndkpi::NDK_OP_FLAG_DEFER;
@@ -54,6 +55,8 @@ fn post_poll_and_arm_allocate_nothing() {
     let link = Link::new(&adapter, &listener, BATCH);
     let (from, to) = (&link.sender, &link.receiver);
     let message = from.buffer.message(0);
+    // What the listener has the host do begins on another thread.
+    while allocations(|| std::thread::sleep(Duration::from_millis(20))) > 0 {}
 
     let control = allocations(|| drop(adapter.cq(16)));
     assert!(control > 0, "the counter counts");
