@@ -66,6 +66,12 @@ impl Link {
         Self::of(adapter, listener, depth, Side::new(adapter, depth, bytes), Side::new(adapter, depth, bytes))
     }
 
+    /// A connection between two devices, with `bytes` of buffer on each side.
+    #[must_use]
+    pub fn between(from: &Adapter, to: &Adapter, listener: &Listener, depth: usize, bytes: usize) -> Self {
+        Self::of(from, listener, depth, Side::new(from, depth, bytes), Side::new(to, depth, bytes))
+    }
+
     /// A connection for messages whose receives complete to `receive_cq`.
     #[must_use]
     pub fn notified(adapter: &Adapter, listener: &Listener, depth: usize, receive_cq: &Arc<Cq>) -> Self {

@@ -127,7 +127,7 @@ fn complete(request: impl FnOnce(*mut c_void) -> NTSTATUS) {
 
 /// An open adapter of a provider of its own. Dropped last: its close waits for all other objects.
 #[derive(Debug)]
-pub struct Adapter(NonNull<NDK_ADAPTER>);
+pub struct Adapter(NonNull<NDK_ADAPTER>, IpAddr);
 
 // SAFETY: NDK objects may be used on any thread.
 unsafe impl Send for Adapter {}
@@ -143,9 +143,7 @@ impl Drop for Adapter {
 
 impl Default for Adapter {
     fn default() -> Self {
-        let provider = Provider::<Hosted>::new(&[ADDRESS]);
-        let adapter = provider.and_then(|provider| provider.open(NDK_VERSION { Major: 2, Minor: 0 }));
-        Self(adapter.unwrap_or_else(|status| panic!("no adapter: {status:?}")))
+        Self::at(ADDRESS)
     }
 }
 
@@ -161,6 +159,14 @@ pub struct QpSizes {
 }
 
 impl Adapter {
+    /// The adapter of a device at an address that the host has. Two devices connect by the host's TCP, as two machines do.
+    #[must_use]
+    pub fn at(address: IpAddr) -> Self {
+        let provider = Provider::<Hosted>::new(&[address]);
+        let adapter = provider.and_then(|provider| provider.open(NDK_VERSION { Major: 2, Minor: 0 }));
+        Self(adapter.unwrap_or_else(|status| panic!("no adapter: {status:?}")), address)
+    }
+
     /// A completion queue without notifications.
     #[must_use]
     pub fn cq(&self, depth: u32) -> Cq {
@@ -192,7 +198,7 @@ impl Adapter {
         let context = (&raw const *event).cast_mut().cast();
         let status = call!(self.0, NdkCreateListener(connect_event, context, created, null_mut(), &raw mut out));
         let raw = made(status, out);
-        let any = SOCKADDR_INET::new(SocketAddr::new(ADDRESS, 0));
+        let any = SOCKADDR_INET::new(SocketAddr::new(self.1, 0));
         let length = size_of::<SOCKADDR_IN>() as u32;
         complete(|done| call!(raw, NdkListen((&raw const any).cast(), length, succeeded, done)));
         let mut bound = SOCKADDR_INET::ZERO;
@@ -202,13 +208,13 @@ impl Adapter {
         Listener { raw, event, address }
     }
 
-    /// Connects two queue pairs; the connectors of both sides.
+    /// Connects a queue pair of this adapter with one of the listener's; the connectors of both sides.
     #[must_use]
     pub fn connect(&self, listener: &Listener, active: &Qp, passive: &Qp) -> [Connector; 2] {
         let mut out = null_mut();
         let status = call!(self.0, NdkCreateConnector(created, null_mut(), &raw mut out));
         let ours = Connector(made(status, out));
-        let local = SOCKADDR_INET::new(SocketAddr::new(ADDRESS, 0));
+        let local = SOCKADDR_INET::new(SocketAddr::new(self.1, 0));
         let remote = SOCKADDR_INET::new(listener.address);
         let length = size_of::<SOCKADDR_IN>() as u32;
         let connected = AtomicUsize::new(0);
