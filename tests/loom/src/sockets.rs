@@ -67,11 +67,11 @@ unsafe impl Sockets for Network {
     }
 
     unsafe fn listen(_: *mut Socket, _: *mut (), done: Completion, _local: SocketAddr) {
-        end(done, Err(SocketError::Unreachable));
+        end(done, Err(SocketError::NoNetwork));
     }
 
     unsafe fn accept(_: *mut Socket, _: *mut Socket, _: *mut (), done: Completion) {
-        end(done, Err(SocketError::Unreachable));
+        end(done, Err(SocketError::NoNetwork));
     }
 
     unsafe fn addresses(_: *const Socket) -> (SocketAddr, SocketAddr) {
@@ -102,12 +102,10 @@ unsafe impl Sockets for Network {
         // SAFETY: valid, by contract.
         let fields = unsafe { &*socket };
         assert!(!fields.closed.replace(true), "closed twice");
-        let receive = fields.receive.take();
+        let Some(receive) = fields.receive.take() else { return end(done, Ok(0)) };
         start(move || {
             // If it is ended elsewhere, this goes on while its routine runs.
-            if let Some(receive) = receive {
-                receive.end(Err(SocketError::Canceled));
-            }
+            receive.end(Err(SocketError::Canceled));
             end(done, Ok(0));
         });
     }

@@ -70,7 +70,8 @@ impl World {
         });
         let listener = Listener::new(&self.adapter, event).expect("a listener");
         let at = SocketAddr::new(HOST, 700);
-        Listener::listen(&listener, at).expect("to listen");
+        assert_eq!(Listener::listen(&listener, at, ignore()), Ok(Outcome::Pending));
+        kernel.settle();
         let active = Connector::new(&self.adapter).expect("a connector");
         let connect = Connect {
             queue_pair: &sender,
@@ -88,6 +89,7 @@ impl World {
         assert_eq!(Connector::complete_connect(&active, None), Ok(Outcome::Done));
         kernel.settle();
         let _pending = close(listener, ignore());
+        kernel.settle();
         Connection { sender, receiver, connectors: [active, passive] }
     }
 }
