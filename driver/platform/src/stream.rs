@@ -157,7 +157,9 @@ impl<P: Platform> Stream<P> {
     pub fn read<T: RunStream<P>>(object: &Arc<T, P>, take: impl FnOnce(&[u8]) -> Taken) -> Read {
         let stream = object.stream();
         let mut used = 0;
+        let mut ended = None;
         if let Some(mut reader) = Reader::of(stream) {
+            ended = reader.ended;
             let shown = reader.incoming().map_or(&[][..], |incoming| incoming.bytes());
             let taken = if shown.is_empty() { Taken { used: 0, wanted: 0 } } else { take(shown) };
             used = taken.used.min(shown.len());
@@ -167,13 +169,15 @@ impl<P: Platform> Stream<P> {
             });
             if arranged.is_err() {
                 stream.state.lock().fail(SocketError::Failed);
+                ended = Some(Err(SocketError::Failed));
             }
         }
         Self::proceed(object);
         if used > 0 {
             return Read::Some;
         }
-        stream.state.lock().end().map_or(Read::Nothing, Read::Ended)
+        let canceled = stream.state.lock().canceled();
+        canceled.or(ended).map_or(Read::Nothing, Read::Ended)
     }
 
     /// Has bytes written into the room that there is, maybe little, and sends them: at once, or with all others that are written
@@ -300,12 +304,15 @@ impl<P: Platform> Stream<P> {
 struct Reader<'a, P: Platform> {
     stream: &'a Stream<P>,
     incoming: Option<Incoming<P>>,
+    /// How the stream has ended. Then the buffer has all that came before.
+    ended: Option<Result<(), SocketError>>,
 }
 
 impl<'a, P: Platform> Reader<'a, P> {
     fn of(stream: &'a Stream<P>) -> Option<Self> {
-        let incoming = stream.state.lock().take_incoming()?;
-        Some(Self { stream, incoming: Some(incoming) })
+        let mut state = stream.state.lock();
+        let incoming = state.take_incoming()?;
+        Some(Self { stream, incoming: Some(incoming), ended: state.ended() })
     }
 
     fn incoming(&mut self) -> Option<&mut Incoming<P>> {

@@ -245,13 +245,9 @@ impl<P: Platform> State<P> {
         self.is_over() && self.calls == 0
     }
 
-    /// What a reader is told when there is nothing for it.
-    pub(super) fn end(&self) -> Option<Result<(), SocketError>> {
-        if self.close != Phase::No {
-            return Some(Err(SocketError::Canceled));
-        }
-        // What has come meanwhile is shown first; and somebody else who reads may leave some of it.
-        self.ended.filter(|_| self.incoming.is_some() && !matches!(self.receiving, Receiving::Came(_)))
+    /// What a reader is told of a stream that is being closed.
+    pub(super) fn canceled(&self) -> Option<Result<(), SocketError>> {
+        (self.close != Phase::No).then_some(Err(SocketError::Canceled))
     }
 
     /// Nothing works any more.
@@ -259,6 +255,11 @@ impl<P: Platform> State<P> {
         if !matches!(self.ended, Some(Err(_))) {
             self.ended = Some(Err(error));
         }
+    }
+
+    /// How the stream has ended, if it has: after all that is in the incoming buffer.
+    pub(super) fn ended(&self) -> Option<Result<(), SocketError>> {
+        self.ended
     }
 
     pub(super) fn take_incoming(&mut self) -> Option<Incoming<P>> {

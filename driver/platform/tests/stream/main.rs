@@ -8,8 +8,8 @@ mod random;
 
 use std::time::Duration;
 
-use platform::{LARGEST_TRANSFER, Read, SocketError, Stream, Taken};
-use simkernel::{Session, boot, boot_seeded, pause, seeds, watchdog};
+use platform::{Arc, LARGEST_TRANSFER, Read, SocketError, Stream, Taken};
+use simkernel::{Session, SimKernel, boot, boot_seeded, pause, seeds, watchdog};
 
 use ends::{Door, End, Pair, address, bytes, close, pair, wait};
 
@@ -369,4 +369,38 @@ fn reads_and_writes_do_not_overlap() {
     assert!((1..=10).contains(&length), "all of what had come");
     wait("what was written", || a.work().received == b"ab");
     close(pair);
+}
+
+/// Who reads beside another does not hear of the end before it was shown what came before.
+#[test]
+fn the_end_is_told_to_who_has_seen_all() {
+    let mut told = 0;
+    for seed in seeds(200) {
+        let kernel = boot_seeded(seed);
+        let pair = pair();
+        let (_, a, b) = &pair;
+        b.work().holds = true;
+        End::tell(a, |work| (work.data, work.finishes) = (bytes(10, 16), true));
+        simkernel::scope(|scope| {
+            let reads = |end: Arc<End, SimKernel>| {
+                let mut told = 0;
+                for _ in 0..40 {
+                    let mut shown = 0;
+                    let read = Stream::read(&end, |bytes| {
+                        shown = bytes.len();
+                        Taken { used: 0, wanted: 0 }
+                    });
+                    assert!(!matches!(read, Read::Ended(_)) || shown == 10, "{read:?} with {shown} bytes");
+                    told += u32::from(shown == 10);
+                    pause();
+                }
+                told
+            };
+            let threads = [b.clone(), b.clone()].map(|end| scope.spawn(move || reads(end)));
+            threads.into_iter().for_each(|thread| told += thread.join().unwrap());
+        });
+        kernel.flush_dpcs();
+        close(pair);
+    }
+    assert!(told > 0);
 }
