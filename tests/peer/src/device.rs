@@ -1,0 +1,291 @@
+//! The device under test, and the objects of a consumer.
+#![expect(unsafe_code, reason = "callbacks and memory are promised to be valid, as a kernel consumer does")]
+
+use std::{
+    collections::VecDeque,
+    ffi::c_void,
+    net::{IpAddr, SocketAddr},
+    sync::Mutex,
+};
+
+use simkernel::{Pages, SimKernel};
+use soft_rdma::{
+    Access, Adapter, Callback, Completion, CompletionQueue, Connector, Device, DisconnectReason, Error, Flags,
+    InitiatorSizes, Listener, MemoryRegion, Outcome, Post, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource,
+    Runs, Sge, Status,
+};
+
+use crate::{Arc, wait};
+
+/// The machine of the device.
+pub const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+/// The machine of the peers.
+pub const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+/// Where whoever listens does so.
+pub const PORT: u16 = 5445;
+/// Reads of a consumer: more than a peer has ([`crate::frames::READS`]).
+pub const LIMITS: ReadLimits = ReadLimits { inbound: 8, outbound: 8 };
+/// Where regions begin, for who names them.
+pub const BASE: u64 = 0x10_0000;
+
+/// A callback that nobody awaits.
+#[must_use]
+pub fn ignore<A>() -> Callback<A> {
+    fn nothing<A>(_function: *const (), _context: *mut c_void, _argument: A) {}
+    // SAFETY: `nothing` touches none of its arguments.
+    unsafe { Callback::new(nothing::<A>, std::ptr::null(), std::ptr::null_mut()) }
+}
+
+/// What callbacks bring, the oldest first. It is there for ever, as a callback may come late.
+pub struct Inbox<A: 'static>(&'static Mutex<VecDeque<A>>);
+
+impl<A: Send + 'static> Default for Inbox<A> {
+    fn default() -> Self {
+        Self(Box::leak(Box::default()))
+    }
+}
+
+impl<A: Send + 'static> Inbox<A> {
+    /// A callback that puts its argument in.
+    #[must_use]
+    pub fn callback(&self) -> Callback<A> {
+        fn put<A>(_function: *const (), inbox: *mut c_void, argument: A) {
+            // SAFETY: made from such a reference.
+            let inbox = unsafe { &*inbox.cast_const().cast::<Mutex<VecDeque<A>>>() };
+            inbox.lock().expect("the inbox").push_back(argument);
+        }
+        // SAFETY: the inbox is there for ever, and may be used from any thread.
+        unsafe { Callback::new(put::<A>, std::ptr::null(), std::ptr::from_ref(self.0).cast_mut().cast()) }
+    }
+
+    /// The next, if it is there.
+    ///
+    /// # Panics
+    /// If a thread panicked that put something in.
+    #[must_use]
+    pub fn take(&self) -> Option<A> {
+        self.0.lock().expect("the inbox").pop_front()
+    }
+
+    /// Waits for the next.
+    ///
+    /// # Panics
+    /// If it does not come.
+    #[must_use]
+    pub fn wait(&self, what: &str) -> A {
+        wait(what, || !self.0.lock().expect("the inbox").is_empty());
+        self.take().expect("it is there")
+    }
+}
+
+/// A device with one address, opened.
+///
+/// # Panics
+/// Without memory.
+#[must_use]
+pub fn machine(address: IpAddr) -> Arc<Adapter<SimKernel>> {
+    let device = Device::new().expect("a device");
+    device.add_address(address).expect("an address");
+    Adapter::open(&device, (2, 1)).expect("an adapter")
+}
+
+/// A listener of the device, and who has come.
+pub struct Listening {
+    listener: Option<Arc<Listener<SimKernel>>>,
+    /// Connection requests.
+    pub incoming: Inbox<Arc<Connector<SimKernel>>>,
+}
+
+impl Listening {
+    /// Listens at [`HOST`], [`PORT`].
+    ///
+    /// # Errors
+    /// What the listen says.
+    pub fn new(adapter: &Arc<Adapter<SimKernel>>) -> Result<Self, Error> {
+        let incoming = Inbox::default();
+        let listener = Listener::new(adapter, incoming.callback())?;
+        let listening = Self { listener: Some(listener.clone()), incoming };
+        let done = Inbox::default();
+        if Listener::listen(&listener, SocketAddr::new(HOST, PORT), done.callback())? == Outcome::Pending {
+            done.wait("the end of the listen")?;
+        }
+        Ok(listening)
+    }
+
+    /// It itself.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn listener(&self) -> &Arc<Listener<SimKernel>> {
+        self.listener.as_ref().expect("until it is dropped")
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        while let Some(connector) = self.incoming.take() {
+            let _may_wait = soft_rdma::close(connector, ignore());
+        }
+        if let Some(listener) = self.listener.take() {
+            let _may_wait = soft_rdma::close(listener, ignore());
+        }
+    }
+}
+
+/// A consumer's side of a connection. Dropping it closes it, and waits for that.
+pub struct Side {
+    connector: Option<Arc<Connector<SimKernel>>>,
+    queue_pair: Option<Arc<QueuePair<SimKernel>>>,
+    region: Option<Arc<MemoryRegion<SimKernel>>>,
+    cq: Arc<CompletionQueue<SimKernel>>,
+    /// Where its queue pair and regions belong.
+    pub pd: Arc<ProtectionDomain<SimKernel>>,
+    /// Its memory.
+    pub pages: Pages,
+    /// What the connection ended with.
+    pub disconnects: Inbox<DisconnectReason>,
+}
+
+impl Side {
+    /// A side with so many pages, and a region of them all for itself.
+    ///
+    /// # Errors
+    /// What has failed.
+    pub fn new(connector: Arc<Connector<SimKernel>>, pages: usize) -> Result<Self, Error> {
+        let adapter = connector.adapter().clone();
+        let pd = ProtectionDomain::new(&adapter)?;
+        let cq = CompletionQueue::new(&adapter, 16, ignore())?;
+        let side = Self {
+            connector: Some(connector),
+            queue_pair: None,
+            region: None,
+            cq,
+            pd,
+            pages: Pages::new(pages),
+            disconnects: Inbox::default(),
+        };
+        side.with_queue_pair()
+    }
+
+    fn with_queue_pair(mut self) -> Result<Self, Error> {
+        let sizes = InitiatorSizes { depth: 8, sges: 2, inline_data: 0 };
+        let receives = ReceiveSource::Own { depth: 8, sges: 2 };
+        self.queue_pair = Some(QueuePair::new(&self.pd, &self.cq, &self.cq, 0, sizes, receives)?);
+        self.region = Some(self.region_of(&self.pd, Access::LOCAL_WRITE)?);
+        Ok(self)
+    }
+
+    /// One more region of all pages, with a token for its peer.
+    ///
+    /// # Errors
+    /// What has failed.
+    pub fn region_of(
+        &self,
+        pd: &Arc<ProtectionDomain<SimKernel>>,
+        access: Access,
+    ) -> Result<Arc<MemoryRegion<SimKernel>>, Error> {
+        let region = MemoryRegion::new(pd, false)?;
+        let size = self.pages.size() as u64;
+        // SAFETY: the side is closed before its pages go, and with it what uses its regions.
+        let runs = unsafe { Runs::new(1, |_| (self.pages.address(0), size)) }?;
+        MemoryRegion::register(&region, BASE, size, access, runs)?;
+        Ok(region)
+    }
+
+    /// Its connector.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn connector(&self) -> &Arc<Connector<SimKernel>> {
+        self.connector.as_ref().expect("until it is dropped")
+    }
+
+    /// For a few receives and requests at a time.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn queue_pair(&self) -> &Arc<QueuePair<SimKernel>> {
+        self.queue_pair.as_ref().expect("until it is dropped")
+    }
+
+    /// Bytes of its own memory.
+    #[must_use]
+    pub fn sge(&self, offset: usize, length: u32) -> Sge {
+        let token = self.region.as_ref().map_or(0, |region| region.token());
+        Sge { address: BASE + offset as u64, length, token }
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Panics
+    /// If it cannot.
+    pub fn receive(&self, context: usize, offset: usize, length: u32) {
+        self.queue_pair().post_receive(context, &[self.sge(offset, length)]).expect("a receive");
+    }
+
+    /// Posts a request.
+    ///
+    /// # Errors
+    /// What the post says.
+    pub fn post(&self, context: usize, sges: &[Sge], what: Post<'_, SimKernel>) -> Status {
+        QueuePair::post(self.queue_pair(), context, sges, Flags::empty(), what)
+    }
+
+    /// The next completions, as many as are there.
+    #[must_use]
+    pub fn completions(&self) -> Vec<Completion> {
+        let mut completions = Vec::new();
+        self.cq.poll(16, |_, completion| completions.push(*completion));
+        completions
+    }
+
+    /// So many completions: contexts and statuses.
+    ///
+    /// # Panics
+    /// If others come, or too few.
+    #[must_use]
+    pub fn completed(&self, count: usize) -> Vec<(usize, Status)> {
+        let found = std::cell::RefCell::new(Vec::new());
+        wait("completions", || {
+            let new = self.completions();
+            found.borrow_mut().extend(new.iter().map(|completion| (completion.request_context, completion.status)));
+            found.borrow().len() >= count
+        });
+        found.into_inner()
+    }
+
+    /// Waits until nothing can be sent any more.
+    ///
+    /// # Panics
+    /// If that does not come.
+    pub fn wait_for_end(&self) {
+        let silent = Flags::SILENT_SUCCESS;
+        let post = || {
+            QueuePair::post(self.queue_pair(), 99, &[], silent, Post::Write(soft_rdma::Remote { address: 0, token: 0 }))
+        };
+        wait("the end of the connection", || post() == Err(Error::ConnectionInvalid));
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        let closed = Inbox::default();
+        let mut pending = 0;
+        let mut count = |outcome| pending += u32::from(outcome == Outcome::Pending);
+        if let Some(connector) = self.connector.take() {
+            count(soft_rdma::close(connector, closed.callback()));
+        }
+        if let Some(queue_pair) = self.queue_pair.take() {
+            count(soft_rdma::close(queue_pair, closed.callback()));
+        }
+        if let Some(region) = self.region.take() {
+            count(soft_rdma::close(region, closed.callback()));
+        }
+        if !std::thread::panicking() {
+            (0..pending).for_each(|_| closed.wait("the close of a side"));
+        }
+    }
+}

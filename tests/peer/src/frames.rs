@@ -1,0 +1,105 @@
+//! What a peer sends.
+
+use iwarp::{
+    crc::Crc32c,
+    fpdu::{self, Trailer},
+    mpa::{Enhanced, Kind, MAX_FRAME, ReadyToReceive, Revision, Startup},
+    segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged},
+};
+
+/// Reads that a peer says it serves, and makes.
+pub const READS: u16 = 3;
+
+/// An FPDU.
+///
+/// # Panics
+/// If the ULPDU is too long.
+#[must_use]
+pub fn fpdu(ulpdu: &[u8], crc: bool) -> Vec<u8> {
+    let length = u16::try_from(ulpdu.len()).expect("a ULPDU");
+    let mut bytes = [&fpdu::length(length), ulpdu].concat();
+    let digest = crc.then(|| {
+        let mut digest = Crc32c::PORTABLE.digest();
+        digest.update(&bytes);
+        digest
+    });
+    bytes.extend(Trailer::new(length, digest).as_bytes());
+    bytes
+}
+
+/// A ULPDU.
+///
+/// # Panics
+/// Never: there is room.
+#[must_use]
+pub fn ulpdu(segment: &Segment, data: &[u8]) -> Vec<u8> {
+    let mut bytes = [0; MAX_HEADER];
+    let header = segment.emit(&mut bytes).expect("room");
+    [&bytes[..header], data].concat()
+}
+
+/// A write of one segment.
+#[must_use]
+pub fn write(stag: u32, offset: u64, data: &[u8]) -> Vec<u8> {
+    ulpdu(&Segment::Write(Tagged { last: true, stag, offset }), data)
+}
+
+/// An answer of one segment, or a part of one.
+#[must_use]
+pub fn answer(last: bool, stag: u32, offset: u64, data: &[u8]) -> Vec<u8> {
+    ulpdu(&Segment::ReadResponse(Tagged { last, stag, offset }), data)
+}
+
+/// A part of a send.
+#[must_use]
+pub fn send_part(last: bool, message: u32, offset: u32, data: &[u8]) -> Vec<u8> {
+    ulpdu(&Segment::Send(Untagged { last, message, offset }, Send::default()), data)
+}
+
+/// A send of one segment.
+#[must_use]
+pub fn send(message: u32, data: &[u8]) -> Vec<u8> {
+    send_part(true, message, 0, data)
+}
+
+/// A send that invalidates.
+#[must_use]
+pub fn send_and_invalidate(message: u32, stag: u32, data: &[u8]) -> Vec<u8> {
+    let send = Send { solicited: false, invalidate: Some(stag) };
+    ulpdu(&Segment::Send(Untagged { last: true, message, offset: 0 }, send), data)
+}
+
+/// A read.
+#[must_use]
+pub fn read(message: u32, size: u32, stag: u32, offset: u64) -> Vec<u8> {
+    let request = ReadRequest { sink_stag: 0x77, sink_offset: 0x1000, size, source_stag: stag, source_offset: offset };
+    ulpdu(&Segment::ReadRequest(Untagged { last: true, message, offset: 0 }, request), &[])
+}
+
+/// The bytes of a startup frame.
+///
+/// # Panics
+/// If its private data is too long.
+#[must_use]
+pub fn startup(startup: &Startup<'_>) -> Vec<u8> {
+    let mut bytes = [0; MAX_FRAME];
+    let count = startup.emit(&mut bytes).expect("a startup frame");
+    bytes[..count].to_vec()
+}
+
+/// Revision 2, with so many reads both ways; the peer sends first by one of `first`, if there is any.
+#[must_use]
+pub fn enhanced(first: ReadyToReceive) -> Revision {
+    Revision::Two(Some(Enhanced {
+        peer_to_peer: !first.is_empty(),
+        ready_to_receive: first,
+        inbound_reads: READS,
+        outbound_reads: READS,
+    }))
+}
+
+/// A startup frame without private data, that asks for nothing special.
+#[must_use]
+pub fn plain(kind: Kind, revision: Revision) -> Startup<'static> {
+    Startup { kind, markers: false, crc: false, reject: false, revision, private_data: &[] }
+}

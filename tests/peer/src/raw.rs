@@ -1,0 +1,249 @@
+//! A TCP connection by hand: nothing is read but by the thread of the test.
+
+use std::{
+    cell::{Cell, RefCell},
+    net::SocketAddr,
+};
+
+use iwarp::{
+    crc::Crc32c,
+    fpdu,
+    mpa::{self, Kind, Startup},
+};
+use platform::{Deferred, Dispatch, Read, RunDeferred, RunStream, SocketError, Stream, Taken};
+use simkernel::SimKernel;
+
+use crate::{Arc, wait};
+
+/// What requests of a socket keep alive.
+#[derive(Default)]
+struct Socket {
+    deferred: Deferred<SimKernel>,
+    stream: Stream<SimKernel>,
+}
+
+impl RunStream<SimKernel> for Socket {
+    fn stream(&self) -> &Stream<SimKernel> {
+        &self.stream
+    }
+
+    fn stirred(this: &Arc<Self>) {
+        Deferred::schedule(this);
+    }
+}
+
+impl RunDeferred<SimKernel> for Socket {
+    fn deferred(&self) -> &Deferred<SimKernel> {
+        &self.deferred
+    }
+
+    fn run(this: &Arc<Self>, _: &Dispatch<'_>) {
+        // What was to go after what was being sent goes: a read looks for all that is due.
+        Stream::read(this, |_| Taken { used: 0, wanted: 0 });
+    }
+}
+
+fn socket() -> Arc<Socket> {
+    let socket = Arc::try_new(Socket::default()).expect("memory");
+    Deferred::initialize(&socket);
+    socket
+}
+
+/// A peer, connected. Dropping it closes its connection: by a reset, unless both sides have finished.
+pub struct Raw {
+    socket: Arc<Socket>,
+    unread: RefCell<Vec<u8>>,
+    ended: Cell<Option<Result<(), SocketError>>>,
+    /// Whether FPDUs have CRCs, in both directions.
+    pub crc: Cell<bool>,
+}
+
+impl Raw {
+    fn new(socket: Arc<Socket>) -> Self {
+        Self { socket, unread: RefCell::default(), ended: Cell::new(None), crc: Cell::new(false) }
+    }
+
+    /// Begins to connect; [`Raw::started`] says what came of it.
+    ///
+    /// # Panics
+    /// Without memory.
+    #[must_use]
+    pub fn connecting(from: SocketAddr, to: SocketAddr) -> Self {
+        let socket = socket();
+        Stream::connect(&socket, from, to).expect("memory");
+        Self::new(socket)
+    }
+
+    /// What came of the connect.
+    pub fn started(&self) -> Option<Result<(), SocketError>> {
+        self.socket.stream.started()
+    }
+
+    /// Connects.
+    ///
+    /// # Panics
+    /// If that fails.
+    #[must_use]
+    pub fn connect(from: SocketAddr, to: SocketAddr) -> Self {
+        let raw = Self::connecting(from, to);
+        wait("the connection", || raw.started().is_some());
+        assert_eq!(raw.started(), Some(Ok(())));
+        raw
+    }
+
+    /// Writes what there is room for, and gives how many bytes that were.
+    pub fn send_some(&self, bytes: &[u8]) -> usize {
+        Stream::write(&self.socket, |room| {
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            count
+        })
+    }
+
+    /// Writes all, unless the connection dies.
+    pub fn send(&self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.socket.stream.is_finished() {
+            match self.send_some(bytes) {
+                0 => simkernel::pause(),
+                sent => bytes = &bytes[sent..],
+            }
+        }
+    }
+
+    /// Sends each ULPDU in an FPDU.
+    pub fn send_frames<'a>(&self, ulpdus: impl IntoIterator<Item = &'a Vec<u8>>) {
+        let frames: Vec<u8> = ulpdus.into_iter().flat_map(|ulpdu| crate::frames::fpdu(ulpdu, self.crc.get())).collect();
+        self.send(&frames);
+    }
+
+    /// Sends an FIN after all that.
+    pub fn finish(&self) {
+        Stream::finish(&self.socket);
+    }
+
+    /// Resets the connection.
+    pub fn reset(&self) {
+        Stream::close(&self.socket);
+    }
+
+    /// Reads what has come.
+    fn read(&self) {
+        loop {
+            let read = Stream::read(&self.socket, |bytes| {
+                self.unread.borrow_mut().extend(bytes);
+                Taken { used: bytes.len(), wanted: 0 }
+            });
+            match read {
+                Read::Some => {}
+                Read::Nothing => return,
+                Read::Ended(how) => return self.ended.set(Some(how)),
+            }
+        }
+    }
+
+    /// How the stream has ended, if so much was read of it; a reset is an error.
+    pub fn ended(&self) -> Option<Result<(), SocketError>> {
+        self.read();
+        self.ended.get()
+    }
+
+    /// Takes what `parse` makes of the bytes that have come: it gives the result and how many bytes that was. None: the stream has
+    /// ended before.
+    fn take<T>(&self, what: &str, parse: impl Fn(&[u8]) -> Option<(T, usize)>) -> Option<T> {
+        let taken = Cell::new(None);
+        wait(what, || {
+            let ended = self.ended().is_some();
+            let mut unread = self.unread.borrow_mut();
+            let Some((result, count)) = parse(&unread) else { return ended };
+            unread.drain(..count);
+            taken.set(Some(result));
+            true
+        });
+        taken.into_inner()
+    }
+
+    /// A startup frame, its bytes.
+    ///
+    /// # Panics
+    /// If something else comes.
+    pub fn startup(&self, kind: Kind) -> Option<Vec<u8>> {
+        self.take("a startup frame", |bytes| match Startup::parse(kind, bytes).expect("a startup frame") {
+            mpa::Parsed::Frame(_, size) => Some((bytes[..size].to_vec(), size)),
+            mpa::Parsed::Incomplete => None,
+        })
+    }
+
+    /// The ULPDU of the next FPDU; none: the stream has ended, maybe in the middle of one.
+    ///
+    /// # Panics
+    /// If its CRC is wrong.
+    pub fn ulpdu(&self) -> Option<Vec<u8>> {
+        let crc = self.crc.get().then_some(Crc32c::PORTABLE);
+        self.take("an FPDU", |bytes| match fpdu::parse(bytes, crc).expect("its CRC") {
+            fpdu::Parsed::Whole { ulpdu, size } => Some((ulpdu.to_vec(), size)),
+            fpdu::Parsed::Incomplete(_) => None,
+        })
+    }
+
+    /// Waits for the end of the stream, and gives all that came before.
+    pub fn rest(&self) -> (Vec<u8>, Result<(), SocketError>) {
+        wait("the end of the stream", || self.ended().is_some());
+        (self.unread.take(), self.ended.get().unwrap_or(Ok(())))
+    }
+
+    /// Bytes that have come and were not taken.
+    pub fn has_come(&self) -> usize {
+        self.read();
+        self.unread.borrow().len()
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        close(&self.socket);
+    }
+}
+
+fn close(socket: &Arc<Socket>) {
+    Stream::close(socket);
+    if !std::thread::panicking() {
+        wait("the close", || socket.stream.is_closed());
+    }
+}
+
+/// A peer that listens.
+pub struct Door(Arc<Socket>);
+
+impl Door {
+    /// Listens.
+    ///
+    /// # Panics
+    /// If it cannot.
+    #[must_use]
+    pub fn listen(at: SocketAddr) -> Self {
+        let socket = socket();
+        Stream::listen(&socket, at);
+        wait("the listener", || socket.stream.started().is_some());
+        assert_eq!(socket.stream.started(), Some(Ok(())));
+        Self(socket)
+    }
+
+    /// Takes the next connection.
+    ///
+    /// # Panics
+    /// If it cannot.
+    #[must_use]
+    pub fn accept(&self) -> Raw {
+        let socket = socket();
+        Stream::accept(&socket, &self.0).expect("memory");
+        wait("a connection", || socket.stream.started().is_some());
+        assert_eq!(socket.stream.started(), Some(Ok(())));
+        Raw::new(socket)
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        close(&self.0);
+    }
+}

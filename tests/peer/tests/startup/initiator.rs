@@ -1,0 +1,203 @@
+//! The device connects.
+
+use std::time::Duration;
+
+use iwarp::mpa::{Enhanced, Kind, MAX_READS, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
+use peer::{
+    device::{HOST, Inbox, LIMITS, PORT, Side, machine},
+    establish::{PAGES, at, by_device, connect},
+    frames,
+    raw::Door,
+};
+use soft_rdma::{Connector, Error, Outcome, ReadLimits, limits};
+
+use crate::{data, device_posts, pauses, peer_receives, peer_sends, play, play_often};
+
+/// Byte for byte.
+#[test]
+fn its_request() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        for length in [0, 4, 252, limits::PRIVATE_DATA] {
+            let side = Side::new(Connector::new(&adapter).unwrap(), 1).unwrap();
+            let mine = data(length);
+            assert_eq!(connect(&side, &mine, &Inbox::default()), Ok(Outcome::Pending));
+            let raw = door.accept();
+            let size = (length + 4) as u16;
+            // Revision 2; IRD and ORD of 8, a write or a read first.
+            let expected = [&b"MPA ID Req Frame"[..], &[0x10, 2], &size.to_be_bytes(), &[0x80, 8, 0xC0, 8], &mine];
+            assert_eq!(raw.startup(Kind::Request), Some(expected.concat()));
+            pauses();
+            assert_eq!(raw.has_come(), 0, "it waits for the Reply");
+        }
+        let side = Side::new(Connector::new(&adapter).unwrap(), 1).unwrap();
+        let long = data(limits::PRIVATE_DATA + 1);
+        assert_eq!(connect(&side, &long, &Inbox::default()), Err(Error::InvalidBufferSize));
+    });
+}
+
+/// A responder that does not want to be spoken to first: rev 1, rev 2, without and with numbers of reads.
+#[test]
+fn replies_without_a_first_message() {
+    play(|kernel| {
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::empty())] {
+            for crc in [false, true] {
+                let reply = Startup { crc, ..frames::plain(Kind::Reply, revision) };
+                let connected = by_device(&adapter, &door, &reply);
+                pauses();
+                kernel.advance(Duration::from_secs(1));
+                pauses();
+                assert_eq!(connected.raw.has_come(), 0);
+                device_posts(&connected.side);
+                peer_receives(&connected, 1);
+                peer_sends(&connected, 1);
+            }
+        }
+    });
+}
+
+/// Each kind of first message that the device has offered, and both.
+#[test]
+fn replies_with_a_first_message() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        let both = ReadyToReceive::WRITE | ReadyToReceive::READ;
+        for kinds in [ReadyToReceive::WRITE, ReadyToReceive::READ, both, ReadyToReceive::all()] {
+            for crc in [false, true] {
+                let reply = Startup { crc, ..frames::plain(Kind::Reply, frames::enhanced(kinds)) };
+                let connected = by_device(&adapter, &door, &reply);
+                let first = connected.raw.ulpdu().unwrap();
+                if kinds == ReadyToReceive::READ {
+                    // Size 0, of tag 1; the tag and the offset of the sink are what the answer names.
+                    assert_eq!((first[1], &first[10..14], &first[30..34]), (0x41, &[0, 0, 0, 1][..], &[0; 4][..]));
+                    let stag = u32::from_be_bytes(first[18..22].try_into().unwrap());
+                    let offset = u64::from_be_bytes(first[22..30].try_into().unwrap());
+                    connected.raw.send_frames([&frames::answer(true, stag, offset, &[])]);
+                } else {
+                    assert_eq!(first, frames::write(1, 0, &[]));
+                }
+                peer_sends(&connected, 1);
+                device_posts(&connected.side);
+                peer_receives(&connected, 1);
+            }
+        }
+    });
+}
+
+/// Linux siw may miss a first message that comes early, until more comes: so it gets one more, once.
+#[test]
+fn a_responder_that_has_missed_the_first_message() {
+    play_often(10, |kernel| {
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        let reply = frames::plain(Kind::Reply, frames::enhanced(ReadyToReceive::WRITE));
+        let connected = by_device(&adapter, &door, &reply);
+        let first = Some(frames::write(1, 0, &[]));
+        assert_eq!(connected.raw.ulpdu(), first);
+        pauses();
+        kernel.advance(Duration::from_millis(49));
+        pauses();
+        assert_eq!(connected.raw.has_come(), 0, "too early");
+        kernel.advance(Duration::from_millis(1));
+        assert_eq!(connected.raw.ulpdu(), first);
+        for _ in 0..10 {
+            pauses();
+            kernel.advance(Duration::from_millis(500));
+        }
+        pauses();
+        assert_eq!(connected.raw.has_come(), 0, "once");
+        peer_sends(&connected, 1);
+        device_posts(&connected.side);
+        peer_receives(&connected, 1);
+    });
+}
+
+/// One that has answered gets none.
+#[test]
+fn a_responder_that_has_got_the_first_message() {
+    play_often(10, |kernel| {
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        let reply = frames::plain(Kind::Reply, frames::enhanced(ReadyToReceive::WRITE));
+        let connected = by_device(&adapter, &door, &reply);
+        assert_eq!(connected.raw.ulpdu(), Some(frames::write(1, 0, &[])));
+        pauses();
+        peer_sends(&connected, 1);
+        pauses();
+        kernel.advance(Duration::from_secs(1));
+        pauses();
+        assert_eq!(connected.raw.has_come(), 0);
+        device_posts(&connected.side);
+        peer_receives(&connected, 1);
+    });
+}
+
+/// The fewer reads count; of whom says nothing, the own ones do.
+#[test]
+fn reads() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        let mine = LIMITS.inbound as u16;
+        let agreed = |revision| {
+            let connected = by_device(&adapter, &door, &frames::plain(Kind::Reply, revision));
+            connected.side.connector().connection_data(|limits, _| limits)
+        };
+        for (inbound, outbound) in [(0, 0), (1, 2), (3, 0), (100, 8), (MAX_READS, 7)] {
+            let enhanced = Enhanced { inbound_reads: inbound, outbound_reads: outbound, ..Enhanced::default() };
+            let expected = ReadLimits { inbound: mine.min(outbound).into(), outbound: mine.min(inbound).into() };
+            assert_eq!(agreed(Revision::Two(Some(enhanced))), expected);
+        }
+        let silent = Enhanced {
+            inbound_reads: READS_NOT_NEGOTIATED,
+            outbound_reads: READS_NOT_NEGOTIATED,
+            ..Enhanced::default()
+        };
+        for revision in [Revision::One, Revision::Two(None), Revision::Two(Some(silent))] {
+            assert_eq!(agreed(revision), LIMITS);
+        }
+    });
+}
+
+#[test]
+fn private_data_of_a_reply() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        for revision in [Revision::One, frames::enhanced(ReadyToReceive::WRITE)] {
+            for length in [0, 1, 252, 508] {
+                let theirs = data(length);
+                let reply = Startup { private_data: &theirs, ..frames::plain(Kind::Reply, revision) };
+                let connected = by_device(&adapter, &door, &reply);
+                assert_eq!(connected.side.connector().connection_data(|_, data| data.to_vec()), theirs);
+            }
+        }
+    });
+}
+
+/// The Reply comes byte by byte.
+#[test]
+fn a_reply_in_pieces() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        let side = Side::new(Connector::new(&adapter).unwrap(), PAGES).unwrap();
+        let done = Inbox::default();
+        assert_eq!(connect(&side, &[], &done), Ok(Outcome::Pending));
+        let raw = door.accept();
+        assert!(raw.startup(Kind::Request).is_some());
+        let theirs = data(30);
+        let revision = frames::enhanced(ReadyToReceive::WRITE);
+        for byte in frames::startup(&Startup { private_data: &theirs, ..frames::plain(Kind::Reply, revision) }) {
+            assert_eq!(done.take(), None, "too early");
+            raw.send(&[byte]);
+            pauses();
+        }
+        assert_eq!(done.wait("the connect"), Ok(()));
+        assert_eq!(side.connector().connection_data(|_, data| data.to_vec()), theirs);
+    });
+}

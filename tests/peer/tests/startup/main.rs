@@ -1,0 +1,53 @@
+//! How connections begin, with peers that do it in every way that they may, and in others (RFC 5044 section 7.1, RFC 6581).
+
+mod initiator;
+mod responder;
+mod wrong_initiators;
+mod wrong_responders;
+
+use peer::{device::Side, establish::Connected, frames};
+use simkernel::{Session, boot_seeded, seeds};
+use soft_rdma::Post;
+
+/// Plays a test with several schedules, and the clock held: nobody is given up for being slow.
+fn play(what: impl Fn(&Session)) {
+    play_often(4, what);
+}
+
+fn play_often(count: u64, what: impl Fn(&Session)) {
+    for seed in seeds(count) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        what(&kernel);
+    }
+}
+
+/// Lets others run for a while.
+fn pauses() {
+    (0..300).for_each(|_| simkernel::pause());
+}
+
+/// Sends a message from the peer, with this number.
+fn peer_sends(Connected { raw, side }: &Connected, number: u32) {
+    side.receive(7, 0, 16);
+    raw.send_frames([&frames::send(number, b"to device")]);
+    assert_eq!(side.completed(1), [(7, Ok(()))]);
+    assert_eq!(side.pages.read(0, 9), b"to device");
+}
+
+/// Posts a message from the device.
+fn device_posts(side: &Side) {
+    side.pages.write(0x100, b"to peer");
+    assert_eq!(side.post(8, &[side.sge(0x100, 7)], Post::Send(None)), Ok(()));
+}
+
+/// It comes, with this number.
+fn peer_receives(Connected { raw, side }: &Connected, number: u32) {
+    assert_eq!(raw.ulpdu(), Some(frames::send(number, b"to peer")));
+    assert_eq!(side.completed(1), [(8, Ok(()))]);
+}
+
+/// Private data of so many bytes.
+fn data(length: usize) -> Vec<u8> {
+    (0..length).map(|place| place as u8 ^ 0x5A).collect()
+}

@@ -1,0 +1,238 @@
+//! The device listens.
+
+use iwarp::mpa::{Enhanced, Kind, MAX_READS, Parsed, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
+use peer::{
+    device::{HOST, Inbox, LIMITS, Listening, Side, machine},
+    establish::{Connected, DEVICE, PAGES, accept, at},
+    frames,
+    raw::Raw,
+};
+use soft_rdma::{Connector, Error, Outcome, ReadLimits, limits};
+
+use crate::{data, device_posts, pauses, peer_receives, peer_sends, play};
+
+/// What the device answers to a Request, and what its consumer is told of that.
+struct Answered {
+    connected: Connected,
+    reply: Vec<u8>,
+    offered: (ReadLimits, Vec<u8>),
+    agreed: ReadLimits,
+}
+
+/// Connects with `request`, is accepted with `private_data`, and sends `first` if there is one.
+fn connect(listening: &Listening, request: &Startup<'_>, private_data: &[u8], first: Option<&Vec<u8>>) -> Answered {
+    let raw = Raw::connect(at(0), DEVICE);
+    raw.send(&frames::startup(request));
+    let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
+    let offered = side.connector().connection_data(|limits, data| (limits, data.to_vec()));
+    assert_eq!(side.connector().peer_address().map(|address| address.ip()), Some(at(0).ip()));
+    let done = Inbox::default();
+    assert_eq!(accept(&side, private_data, &done), Ok(Outcome::Pending));
+    let reply = raw.startup(Kind::Reply).unwrap();
+    raw.crc.set(request.crc);
+    if let Some(first) = first {
+        pauses();
+        assert_eq!(done.take(), None, "the peer has not sent anything");
+        raw.send_frames([first]);
+    }
+    assert_eq!(done.wait("the end of the accept"), Ok(()));
+    let agreed = side.connector().connection_data(|limits, _| limits);
+    Answered { connected: Connected { raw, side }, reply, offered, agreed }
+}
+
+fn parse(reply: &[u8]) -> Startup<'_> {
+    match Startup::parse(Kind::Reply, reply).unwrap() {
+        Parsed::Frame(reply, _) => reply,
+        Parsed::Incomplete => unreachable!("it is whole"),
+    }
+}
+
+/// Neither sends first: the device holds back what it has until the peer has sent something.
+#[test]
+fn requests_without_a_first_message() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::empty())] {
+            for crc in [false, true] {
+                let request = Startup { crc, ..frames::plain(Kind::Request, revision) };
+                let answered = connect(&listening, &request, b"pong", None);
+                let reply = parse(&answered.reply);
+                assert_eq!((reply.revision, reply.crc, reply.reject, reply.markers), (revision, crc, false, false));
+                assert_eq!(reply.private_data, b"pong");
+                device_posts(&answered.connected.side);
+                pauses();
+                assert_eq!(answered.connected.raw.has_come(), 0, "a responder does not send first");
+                answered.connected.side.receive(6, 0x200, 8);
+                answered.connected.raw.send_frames([&frames::send(1, b"first")]);
+                assert_eq!(answered.connected.raw.ulpdu(), Some(frames::send(1, b"to peer")));
+                let mut completed = answered.connected.side.completed(2);
+                completed.sort_by_key(|(context, _)| *context);
+                assert_eq!(completed, [(6, Ok(())), (8, Ok(()))]);
+            }
+        }
+    });
+}
+
+/// Each kind of what the peer may send first, and each choice of them.
+#[test]
+fn requests_with_a_first_message() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        for kinds in 1..8 {
+            let kinds = ReadyToReceive::from_bits(kinds).unwrap();
+            // The one that costs least.
+            let (kind, first) = match kinds {
+                kinds if kinds.contains(ReadyToReceive::WRITE) => (ReadyToReceive::WRITE, frames::write(1, 0, &[])),
+                kinds if kinds.contains(ReadyToReceive::READ) => (ReadyToReceive::READ, frames::read(1, 0, 1, 0)),
+                _ => (ReadyToReceive::SEND, frames::send(1, &[])),
+            };
+            for crc in [false, true] {
+                let request = Startup { crc, ..frames::plain(Kind::Request, frames::enhanced(kinds)) };
+                let answered = connect(&listening, &request, &[], Some(&first));
+                let reply = parse(&answered.reply);
+                assert_eq!((reply.revision, reply.crc), (frames::enhanced(kind), crc));
+                if kind == ReadyToReceive::READ {
+                    let answer = answered.connected.raw.ulpdu();
+                    assert_eq!(answer, Some(frames::answer(true, 0x77, 0x1000, &[])), "its answer");
+                }
+                peer_sends(&answered.connected, if kind == ReadyToReceive::SEND { 2 } else { 1 });
+                device_posts(&answered.connected.side);
+                peer_receives(&answered.connected, 1);
+            }
+        }
+    });
+}
+
+/// It names no kind: it is asked for a write.
+#[test]
+fn a_request_to_send_first_without_a_kind() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let Revision::Two(Some(enhanced)) = frames::enhanced(ReadyToReceive::empty()) else { unreachable!() };
+        let revision = Revision::Two(Some(Enhanced { peer_to_peer: true, ..enhanced }));
+        let request = frames::plain(Kind::Request, revision);
+        let answered = connect(&listening, &request, &[], Some(&frames::write(1, 0, &[])));
+        assert_eq!(parse(&answered.reply).revision, frames::enhanced(ReadyToReceive::WRITE));
+        device_posts(&answered.connected.side);
+        peer_receives(&answered.connected, 1);
+    });
+}
+
+#[test]
+fn private_data() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::empty())] {
+            for length in [0, 1, 56, 252, 507, 508] {
+                let mine = data(length);
+                let request = Startup { private_data: &mine, ..frames::plain(Kind::Request, revision) };
+                let answered = connect(&listening, &request, &mine, None);
+                assert_eq!(answered.offered.1, mine);
+                assert_eq!(parse(&answered.reply).private_data, mine);
+            }
+        }
+        let raw = Raw::connect(at(0), DEVICE);
+        raw.send(&frames::startup(&frames::plain(Kind::Request, Revision::One)));
+        let side = Side::new(listening.incoming.wait("the request"), 1).unwrap();
+        let long = data(limits::PRIVATE_DATA + 1);
+        assert_eq!(accept(&side, &long, &Inbox::default()), Err(Error::InvalidBufferSize));
+        assert_eq!(Connector::reject(side.connector(), &long), Err(Error::InvalidBufferSize));
+    });
+}
+
+/// The fewer reads count; a peer may not say how many.
+#[test]
+fn reads() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let mine = LIMITS.inbound as u16;
+        for (inbound, outbound) in [(0, 0), (1, 2), (3, 0), (100, 7), (MAX_READS, MAX_READS)] {
+            let enhanced = Enhanced { inbound_reads: inbound, outbound_reads: outbound, ..Enhanced::default() };
+            let request = frames::plain(Kind::Request, Revision::Two(Some(enhanced)));
+            let answered = connect(&listening, &request, &[], None);
+            let Revision::Two(Some(reply)) = parse(&answered.reply).revision else { panic!("not enhanced") };
+            assert_eq!((reply.inbound_reads, reply.outbound_reads), (mine.min(outbound), mine.min(inbound)));
+            let agreed = ReadLimits { inbound: mine.min(outbound).into(), outbound: mine.min(inbound).into() };
+            assert_eq!(answered.agreed, agreed);
+        }
+        let enhanced = Enhanced {
+            inbound_reads: READS_NOT_NEGOTIATED,
+            outbound_reads: READS_NOT_NEGOTIATED,
+            ..Enhanced::default()
+        };
+        for revision in [Revision::One, Revision::Two(None), Revision::Two(Some(enhanced))] {
+            let answered = connect(&listening, &frames::plain(Kind::Request, revision), &[], None);
+            assert_eq!(answered.agreed, LIMITS);
+            assert_eq!(answered.offered.0, ReadLimits { inbound: limits::READ_LIMIT, outbound: limits::READ_LIMIT });
+        }
+    });
+}
+
+/// The Request comes byte by byte.
+#[test]
+fn a_request_in_pieces() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let raw = Raw::connect(at(0), DEVICE);
+        let mine = data(30);
+        let revision = frames::enhanced(ReadyToReceive::WRITE);
+        for byte in frames::startup(&Startup { private_data: &mine, ..frames::plain(Kind::Request, revision) }) {
+            assert!(listening.incoming.take().is_none(), "too early");
+            raw.send(&[byte]);
+            pauses();
+        }
+        let side = Side::new(listening.incoming.wait("the request"), 1).unwrap();
+        assert_eq!(side.connector().connection_data(|_, data| data.to_vec()), mine);
+    });
+}
+
+/// The consumer says no.
+#[test]
+fn a_reject() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::WRITE)] {
+            for length in [0, 2, 508] {
+                let raw = Raw::connect(at(0), DEVICE);
+                let crc = length == 2;
+                raw.send(&frames::startup(&Startup { crc, ..frames::plain(Kind::Request, revision) }));
+                let side = Side::new(listening.incoming.wait("the request"), 1).unwrap();
+                let mine = data(length);
+                assert_eq!(Connector::reject(side.connector(), &mine), Ok(()));
+                let reply = raw.startup(Kind::Reply).unwrap();
+                let expected = match revision {
+                    Revision::Two(Some(_)) => Revision::Two(Some(Enhanced::default())),
+                    other => other,
+                };
+                let expected =
+                    Startup { reject: true, crc, private_data: &mine, ..frames::plain(Kind::Reply, expected) };
+                assert_eq!(parse(&reply), expected);
+                assert_eq!(raw.rest(), (Vec::new(), Ok(())));
+            }
+        }
+    });
+}
+
+/// Markers are refused, whatever the consumer would say.
+#[test]
+fn markers() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::WRITE)] {
+            let raw = Raw::connect(at(0), DEVICE);
+            raw.send(&frames::startup(&Startup { markers: true, ..frames::plain(Kind::Request, revision) }));
+            let reply = raw.startup(Kind::Reply).unwrap();
+            assert!(parse(&reply).reject && !parse(&reply).markers);
+            assert_eq!(raw.rest(), (Vec::new(), Ok(())));
+            assert!(listening.incoming.take().is_none());
+        }
+    });
+}

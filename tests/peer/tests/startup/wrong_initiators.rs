@@ -1,0 +1,240 @@
+//! The device listens, and the peer does not do what it should.
+
+use std::time::Duration;
+
+use iwarp::mpa::{Kind, ReadyToReceive, Startup};
+use peer::{
+    device::{HOST, Inbox, Listening, Side, machine},
+    establish::{DEVICE, PAGES, accept, at, by_peer},
+    frames,
+    raw::Raw,
+};
+use simkernel::Session;
+use soft_rdma::{Connector, Error, Outcome};
+
+use crate::{device_posts, pauses, peer_receives, peer_sends, play};
+
+fn request() -> Vec<u8> {
+    frames::startup(&frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE)))
+}
+
+/// The listener serves others as before.
+fn others_are_served(listening: &Listening) {
+    let request = frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE));
+    let connected = by_peer(listening, &request, Some(&frames::write(1, 0, &[])));
+    peer_sends(&connected, 1);
+    device_posts(&connected.side);
+    peer_receives(&connected, 1);
+}
+
+/// Each is closed without an answer, and nobody hears of it.
+#[test]
+fn what_is_no_request() {
+    let changed = |place: usize, to: u8| {
+        let mut request = request();
+        request[place] = to;
+        request
+    };
+    let wrong = [
+        ("the first byte", changed(0, b'm')),
+        ("the last byte of the key", changed(15, b'f')),
+        ("a Reply", changed(9, b'p')),
+        ("revision 0", changed(17, 0)),
+        ("revision 3", changed(17, 3)),
+        ("R", changed(16, 0x30)),
+        ("513 bytes", [&request()[..18], &[2, 1], &[0; 513]].concat()),
+        ("65535 bytes", [&request()[..18], &[0xff, 0xff], &[0; 600]].concat()),
+        ("3 bytes", [&request()[..18], &[0, 3], &[0; 3]].concat()),
+        ("one byte behind it", [request(), vec![0]].concat()),
+        ("an FPDU behind it", [request(), frames::fpdu(&frames::write(1, 0, &[]), false)].concat()),
+        ("another one behind it", [request(), request()].concat()),
+        ("an HTTP request", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
+    ];
+    for (name, bytes) in wrong {
+        play(|kernel| {
+            println!("{name}");
+            let adapter = machine(HOST);
+            let listening = Listening::new(&adapter).unwrap();
+            let raw = Raw::connect(at(0), DEVICE);
+            // What is behind it may come later, and the consumer has got it: then it is taken back.
+            raw.send(&bytes);
+            let (answer, ended) = raw.rest();
+            assert!(answer.is_empty() && ended.is_err(), "{name}: {answer:02x?}, {ended:?}");
+            kernel.flush_dpcs();
+            if let Some(connector) = listening.incoming.take() {
+                assert!(name.contains("behind"), "{name}");
+                let side = Side::new(connector, PAGES).unwrap();
+                assert_eq!(accept(&side, &[], &Inbox::default()), Err(Error::ConnectionAborted));
+            }
+            others_are_served(&listening);
+        });
+    }
+}
+
+/// It sends a part of its Request, and no more.
+#[test]
+fn half_a_request() {
+    for length in [0, 1, 16, 19, 20, 23] {
+        let begin = |_: &Session| {
+            let adapter = machine(HOST);
+            let listening = Listening::new(&adapter).unwrap();
+            let raw = Raw::connect(at(0), DEVICE);
+            raw.send(&request()[..length]);
+            pauses();
+            (listening, raw)
+        };
+        play(|kernel| {
+            let (listening, raw) = begin(kernel);
+            kernel.advance(Duration::from_millis(4999));
+            pauses();
+            assert_eq!(raw.ended(), None, "too early");
+            kernel.advance(Duration::from_millis(1));
+            assert!(matches!(raw.rest(), (answer, Err(_)) if answer.is_empty()));
+            others_are_served(&listening);
+            assert!(listening.incoming.take().is_none());
+        });
+        for finishes in [true, false] {
+            play(|kernel| {
+                let (listening, raw) = begin(kernel);
+                if finishes {
+                    raw.finish()
+                } else {
+                    raw.reset()
+                }
+                assert!(finishes.then(|| raw.rest()).is_none_or(|(answer, _)| answer.is_empty()));
+                others_are_served(&listening);
+                assert!(listening.incoming.take().is_none());
+            });
+        }
+    }
+}
+
+/// How a peer goes, or what it may not do yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goes {
+    Finishes,
+    Resets,
+    Speaks,
+}
+
+impl Goes {
+    const ALL: [Self; 3] = [Self::Finishes, Self::Resets, Self::Speaks];
+
+    fn go(self, raw: &Raw) {
+        match self {
+            Self::Finishes => raw.finish(),
+            Self::Resets => raw.reset(),
+            Self::Speaks => raw.send(b"?"),
+        }
+    }
+}
+
+/// While the consumer thinks.
+#[test]
+fn it_goes_before_the_accept() {
+    for goes in Goes::ALL {
+        play(|_| {
+            let adapter = machine(HOST);
+            let listening = Listening::new(&adapter).unwrap();
+            let raw = Raw::connect(at(0), DEVICE);
+            raw.send(&request());
+            let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
+            goes.go(&raw);
+            // Until the device has noticed, an accept is taken, and then fails.
+            if goes == Goes::Resets {
+                pauses();
+            } else {
+                assert!(raw.rest().0.is_empty());
+            }
+            let done = Inbox::default();
+            match accept(&side, &[], &done) {
+                Ok(Outcome::Pending) => assert_eq!(done.wait("the accept"), Err(Error::ConnectionAborted)),
+                other => assert_eq!(other, Err(Error::ConnectionAborted)),
+            }
+            assert!(matches!(Connector::reject(side.connector(), &[]), Err(Error::ConnectionAborted)));
+            others_are_served(&listening);
+        });
+    }
+}
+
+/// It was accepted, and does not send what it has to send first.
+#[test]
+fn it_goes_after_the_accept() {
+    for goes in [Goes::Finishes, Goes::Resets] {
+        play(|_| {
+            let adapter = machine(HOST);
+            let listening = Listening::new(&adapter).unwrap();
+            let raw = Raw::connect(at(0), DEVICE);
+            raw.send(&request());
+            let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
+            side.receive(1, 0, 1);
+            let done = Inbox::default();
+            assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
+            goes.go(&raw);
+            assert_eq!(done.wait("the accept"), Err(Error::ConnectionAborted));
+            others_are_served(&listening);
+            assert!(side.disconnects.take().is_none(), "it was not connected");
+        });
+    }
+}
+
+#[test]
+fn it_is_silent_after_the_accept() {
+    // Nothing; the half of an FPDU.
+    for length in [0, 1, 10] {
+        play(|kernel| {
+            let adapter = machine(HOST);
+            let listening = Listening::new(&adapter).unwrap();
+            let raw = Raw::connect(at(0), DEVICE);
+            raw.send(&request());
+            let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
+            let done = Inbox::default();
+            assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
+            assert!(raw.startup(Kind::Reply).is_some());
+            raw.send(&frames::fpdu(&frames::write(1, 0, &[]), false)[..length]);
+            pauses();
+            kernel.advance(Duration::from_millis(9999));
+            pauses();
+            assert_eq!(done.take(), None, "too early");
+            kernel.advance(Duration::from_millis(1));
+            assert_eq!(done.wait("the accept"), Err(Error::ConnectionAborted));
+            assert!(raw.rest().1.is_err());
+        });
+    }
+}
+
+/// The CRC of the first FPDU.
+#[test]
+fn its_first_message_is_broken() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let raw = Raw::connect(at(0), DEVICE);
+        let revision = frames::enhanced(ReadyToReceive::WRITE);
+        raw.send(&frames::startup(&Startup { crc: true, ..frames::plain(Kind::Request, revision) }));
+        let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
+        let done = Inbox::default();
+        assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
+        assert!(raw.startup(Kind::Reply).is_some());
+        raw.send(&frames::fpdu(&frames::write(1, 0, &[]), false));
+        assert_eq!(done.wait("the accept"), Err(Error::ConnectionAborted));
+        assert!(matches!(raw.rest(), (answer, Err(_)) if answer.is_empty()));
+        others_are_served(&listening);
+    });
+}
+
+/// The listener goes while a peer has not sent its Request.
+#[test]
+fn the_listener_goes() {
+    play(|kernel| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let raw = Raw::connect(at(0), DEVICE);
+        raw.send(&request()[..7]);
+        pauses();
+        drop(listening);
+        pauses();
+        kernel.advance(Duration::from_secs(5));
+        assert!(matches!(raw.rest(), (answer, Err(_)) if answer.is_empty()));
+    });
+}
