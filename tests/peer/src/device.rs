@@ -80,13 +80,21 @@ impl<A: Send + 'static> Inbox<A> {
 
 /// A device with one address, opened.
 ///
+/// # Errors
+/// What has failed.
+pub fn try_machine(address: IpAddr) -> Result<Arc<Adapter<SimKernel>>, Error> {
+    let device = Device::new()?;
+    device.add_address(address)?;
+    Adapter::open(&device, (2, 1))
+}
+
+/// The same.
+///
 /// # Panics
 /// Without memory.
 #[must_use]
 pub fn machine(address: IpAddr) -> Arc<Adapter<SimKernel>> {
-    let device = Device::new().expect("a device");
-    device.add_address(address).expect("an address");
-    Adapter::open(&device, (2, 1)).expect("an adapter")
+    try_machine(address).expect("memory")
 }
 
 /// A listener of the device, and who has come.
@@ -154,8 +162,10 @@ impl Side {
     /// What has failed.
     pub fn new(connector: Arc<Connector<SimKernel>>, pages: usize) -> Result<Self, Error> {
         let adapter = connector.adapter().clone();
-        let pd = ProtectionDomain::new(&adapter)?;
-        let cq = CompletionQueue::new(&adapter, 16, ignore())?;
+        let belongings = ProtectionDomain::new(&adapter)
+            .and_then(|pd| Ok((pd, CompletionQueue::new(&adapter, 16, ignore())?)))
+            .inspect_err(|_| _ = soft_rdma::close(connector.clone(), ignore()));
+        let (pd, cq) = belongings?;
         let side = Self {
             connector: Some(connector),
             queue_pair: None,

@@ -10,7 +10,7 @@ use iwarp::{
     fpdu,
     mpa::{self, Kind, Startup},
 };
-use platform::{Deferred, Dispatch, Read, RunDeferred, RunStream, SocketError, Stream, Taken};
+use platform::{Deferred, Dispatch, OutOfMemory, Read, RunDeferred, RunStream, SocketError, Stream, Taken};
 use simkernel::SimKernel;
 
 use crate::{Arc, wait};
@@ -43,10 +43,10 @@ impl RunDeferred<SimKernel> for Socket {
     }
 }
 
-fn socket() -> Arc<Socket> {
-    let socket = Arc::try_new(Socket::default()).expect("memory");
+fn socket() -> Result<Arc<Socket>, OutOfMemory> {
+    let socket = Arc::try_new(Socket::default())?;
     Deferred::initialize(&socket);
-    socket
+    Ok(socket)
 }
 
 /// A peer, connected. Dropping it closes its connection: by a reset, unless both sides have finished.
@@ -65,16 +65,15 @@ impl Raw {
 
     /// Begins to connect; [`Raw::started`] says what came of it.
     ///
-    /// # Panics
-    /// Without memory.
-    #[must_use]
-    pub fn connecting(from: SocketAddr, to: SocketAddr) -> Self {
-        let socket = socket();
-        Stream::connect(&socket, from, to).expect("memory");
-        Self::new(socket)
+    /// # Errors
+    /// No memory.
+    pub fn connecting(from: SocketAddr, to: SocketAddr) -> Result<Self, OutOfMemory> {
+        let socket = socket()?;
+        Stream::connect(&socket, from, to)?;
+        Ok(Self::new(socket))
     }
 
-    /// What came of the connect.
+    /// What came of the connect, or the accept.
     pub fn started(&self) -> Option<Result<(), SocketError>> {
         self.socket.stream.started()
     }
@@ -85,7 +84,7 @@ impl Raw {
     /// If that fails.
     #[must_use]
     pub fn connect(from: SocketAddr, to: SocketAddr) -> Self {
-        let raw = Self::connecting(from, to);
+        let raw = Self::connecting(from, to).expect("memory");
         wait("the connection", || raw.started().is_some());
         assert_eq!(raw.started(), Some(Ok(())));
         raw
@@ -221,11 +220,31 @@ impl Door {
     /// If it cannot.
     #[must_use]
     pub fn listen(at: SocketAddr) -> Self {
-        let socket = socket();
+        let door = Self::listening(at).expect("memory");
+        assert_eq!(door.started(), Ok(()));
+        door
+    }
+
+    /// Begins to listen; [`Door::started`] says what came of it.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn listening(at: SocketAddr) -> Result<Self, OutOfMemory> {
+        let socket = socket()?;
         Stream::listen(&socket, at);
-        wait("the listener", || socket.stream.started().is_some());
-        assert_eq!(socket.stream.started(), Some(Ok(())));
-        Self(socket)
+        Ok(Self(socket))
+    }
+
+    /// What came of the listen.
+    ///
+    /// # Errors
+    /// Why it does not.
+    ///
+    /// # Panics
+    /// If neither comes.
+    pub fn started(&self) -> Result<(), SocketError> {
+        wait("the listener", || self.0.stream.started().is_some());
+        self.0.stream.started().unwrap_or(Ok(()))
     }
 
     /// Takes the next connection.
@@ -234,11 +253,20 @@ impl Door {
     /// If it cannot.
     #[must_use]
     pub fn accept(&self) -> Raw {
-        let socket = socket();
-        Stream::accept(&socket, &self.0).expect("memory");
-        wait("a connection", || socket.stream.started().is_some());
-        assert_eq!(socket.stream.started(), Some(Ok(())));
-        Raw::new(socket)
+        let raw = self.accepting().expect("memory");
+        wait("a connection", || raw.started().is_some());
+        assert_eq!(raw.started(), Some(Ok(())));
+        raw
+    }
+
+    /// Begins to take the next connection; [`Raw::started`] says what came of it.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn accepting(&self) -> Result<Raw, OutOfMemory> {
+        let socket = socket()?;
+        Stream::accept(&socket, &self.0)?;
+        Ok(Raw::new(socket))
     }
 }
 

@@ -1,0 +1,145 @@
+//! Connections, many of them.
+
+use std::time::Duration;
+
+use iwarp::mpa::{Kind, ReadyToReceive, Startup};
+use peer::{
+    device::{HOST, Listening, PORT, machine},
+    establish::{Connected, DEVICE, PAGES, at, by_peer},
+    frames,
+    raw::{Door, Raw},
+    wait,
+};
+use simkernel::{Purpose, Session, boot_seeded, seeds};
+use soft_rdma::limits;
+
+use crate::pauses;
+
+/// Bytes that a connection has which has asked for nothing: 24 KiB of buffers, and itself.
+const UNASKED: usize = 26 << 10;
+
+fn request() -> Startup<'static> {
+    frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE))
+}
+
+fn others_are_served(listening: &Listening) {
+    let Connected { raw, side } = by_peer(listening, &request(), Some(&frames::write(1, 0, &[])));
+    side.receive(1, 0, 64);
+    raw.send_frames([&frames::send(1, b"hello")]);
+    assert_eq!(side.completed(1), [(1, Ok(()))]);
+}
+
+/// Bytes of one end that a test has.
+fn of_raw(kernel: &Session) -> usize {
+    let door = Door::listen(at(PORT));
+    kernel.flush_dpcs();
+    let before = kernel.ledger().pool_bytes();
+    let one = Raw::connect(at(0), at(PORT));
+    let other = door.accept();
+    kernel.flush_dpcs();
+    let bytes = (kernel.ledger().pool_bytes() - before) / 2;
+    drop((one, other, door));
+    kernel.flush_dpcs();
+    bytes
+}
+
+/// They connect, and say nothing: so many have a place at a time, and others come after them.
+#[test]
+fn they_ask_for_nothing() {
+    const COUNT: usize = 150;
+    for seed in seeds(2) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let raw = of_raw(&kernel);
+        let before = kernel.ledger().pool_bytes();
+        let raws: Vec<_> = (0..COUNT).map(|_| Raw::connect(at(0), DEVICE)).collect();
+        pauses();
+        kernel.flush_dpcs();
+        let of_device = kernel.ledger().pool_bytes() - before - COUNT * raw;
+        let most = (limits::UNASKED as usize + 1) * UNASKED;
+        assert!(of_device < most, "{of_device} bytes for {COUNT} connections");
+        // Whoever comes now waits, but not for longer than all of them together.
+        let late = Raw::connect(at(0), DEVICE);
+        late.send(&frames::startup(&request()));
+        pauses();
+        assert!(listening.incoming.take().is_none(), "there is no place");
+        for _ in 0..=COUNT / limits::UNASKED as usize {
+            kernel.advance(Duration::from_secs(5));
+            (0..20).for_each(|_| pauses());
+            kernel.flush_dpcs();
+        }
+        let connector = listening.incoming.wait("the one that has asked");
+        let _may_wait = soft_rdma::close(connector, peer::device::ignore());
+        wait("the end of all", || raws.iter().all(|raw| raw.ended().is_some()));
+        others_are_served(&listening);
+    }
+}
+
+/// They ask for what is refused, and do not go.
+#[test]
+fn they_are_refused() {
+    const COUNT: usize = 150;
+    for seed in seeds(2) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let raw = of_raw(&kernel);
+        let before = kernel.ledger().pool_bytes();
+        let wrong = frames::startup(&Startup { markers: true, ..request() });
+        let raws: Vec<_> = (0..COUNT)
+            .map(|_| {
+                let raw = Raw::connect(at(0), DEVICE);
+                raw.send(&wrong);
+                raw
+            })
+            .collect();
+        (0..20).for_each(|_| pauses());
+        kernel.flush_dpcs();
+        let of_device = kernel.ledger().pool_bytes() - before - COUNT * raw;
+        let most = (limits::UNASKED as usize + 1) * UNASKED;
+        assert!(of_device < most, "{of_device} bytes for {COUNT} connections");
+        for _ in 0..=COUNT / limits::UNASKED as usize {
+            kernel.advance(Duration::from_secs(5));
+            (0..20).for_each(|_| pauses());
+            kernel.flush_dpcs();
+        }
+        wait("the end of all", || raws.iter().all(|raw| raw.ended().is_some()));
+        others_are_served(&listening);
+    }
+}
+
+/// They are connected, and each gets what is meant for it.
+#[test]
+fn they_are_many_at_once() {
+    const COUNT: usize = 1000;
+    /// Bytes that a connection may have which has nothing to do.
+    const IDLE: usize = 32 << 10;
+    let kernel = boot_seeded(1);
+    kernel.hold_clock();
+    let adapter = machine(HOST);
+    let listening = Listening::new(&adapter).unwrap();
+    let raw = of_raw(&kernel);
+    let before = kernel.ledger().pool_bytes();
+    let first = frames::write(1, 0, &[]);
+    let all: Vec<_> = (0..COUNT).map(|_| by_peer(&listening, &request(), Some(&first))).collect();
+    kernel.flush_dpcs();
+    let ledger = kernel.ledger();
+    let of_device = (ledger.pool_bytes() - before) / COUNT - raw;
+    println!("{COUNT} connections: {of_device} bytes each, queue pair, completion queue and connector included");
+    assert!(of_device <= IDLE);
+    let pages: usize =
+        ledger.live.iter().filter(|live| live.purpose == Purpose::Pages).map(|live| live.layout.size()).sum();
+    assert_eq!(pages, COUNT * PAGES * 4096, "the consumers' own");
+    for (number, Connected { raw, side }) in all.iter().enumerate() {
+        side.receive(number, 0, 64);
+        raw.send_frames([&frames::send(1, format!("to {number}").as_bytes())]);
+    }
+    for (number, Connected { side, .. }) in all.iter().enumerate() {
+        assert_eq!(side.completed(1), [(number, Ok(()))]);
+        let text = format!("to {number}\0");
+        assert_eq!(side.pages.read(0, text.len()), text.as_bytes());
+    }
+}

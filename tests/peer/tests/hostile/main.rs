@@ -1,0 +1,42 @@
+//! Peers that take as much as they can, and give nothing: what they get is bounded, others are served, and all ends.
+
+mod connects;
+mod traffic;
+
+use std::time::Duration;
+
+use peer::{
+    device::Inbox,
+    establish::{By, Scene},
+};
+use simkernel::{Session, boot_seeded, seeds};
+use soft_rdma::{Connector, Outcome};
+
+/// Plays a test with connections begun by either side.
+fn play(count: u64, what: impl Fn(&Session, &Scene)) {
+    for seed in seeds(count) {
+        for by in By::ALL {
+            let kernel = boot_seeded(seed);
+            kernel.hold_clock();
+            let scene = Scene::new(by, seed % 2 == 0);
+            what(&kernel, &scene);
+        }
+    }
+}
+
+fn pauses() {
+    (0..300).for_each(|_| simkernel::pause());
+}
+
+/// The consumer disconnects, and the peer does nothing about it: after five seconds there is no connection.
+fn disconnect(kernel: &Session, scene: &Scene) {
+    let sockets = kernel.ledger().open_sockets;
+    let done = Inbox::default();
+    if Connector::disconnect(scene.side().connector(), done.callback()) == Ok(Outcome::Pending) {
+        assert_eq!(done.wait("the disconnect"), Ok(()));
+    }
+    pauses();
+    kernel.advance(Duration::from_secs(5));
+    kernel.flush_dpcs();
+    assert_eq!(kernel.ledger().open_sockets, sockets - 1, "its socket");
+}
