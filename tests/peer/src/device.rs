@@ -5,6 +5,7 @@ use std::{
     collections::VecDeque,
     ffi::c_void,
     net::{IpAddr, SocketAddr},
+    ops::Range,
     sync::Mutex,
 };
 
@@ -39,9 +40,14 @@ pub fn ignore<A>() -> Callback<A> {
 /// What callbacks bring, the oldest first. It is there for ever, as a callback may come late.
 pub struct Inbox<A: 'static>(&'static Mutex<VecDeque<A>>);
 
+/// Where all of them are: for the leak sanitizer, which the fuzzer has.
+static INBOXES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
 impl<A: Send + 'static> Default for Inbox<A> {
     fn default() -> Self {
-        Self(Box::leak(Box::default()))
+        let inbox: &Mutex<VecDeque<A>> = Box::leak(Box::default());
+        INBOXES.lock().expect("the list").push(std::ptr::from_ref(inbox).expose_provenance());
+        Self(inbox)
     }
 }
 
@@ -195,10 +201,24 @@ impl Side {
         pd: &Arc<ProtectionDomain<SimKernel>>,
         access: Access,
     ) -> Result<Arc<MemoryRegion<SimKernel>>, Error> {
+        self.region_at(pd, access, 0..self.pages.size())
+    }
+
+    /// One of some bytes, at [`BASE`] too. The memory goes on behind it.
+    ///
+    /// # Errors
+    /// What has failed.
+    pub fn region_at(
+        &self,
+        pd: &Arc<ProtectionDomain<SimKernel>>,
+        access: Access,
+        bytes: Range<usize>,
+    ) -> Result<Arc<MemoryRegion<SimKernel>>, Error> {
         let region = MemoryRegion::new(pd, false)?;
-        let size = self.pages.size() as u64;
+        let size = bytes.len() as u64;
+        let there = (self.pages.size() - bytes.start) as u64;
         // SAFETY: the side is closed before its pages go, and with it what uses its regions.
-        let runs = unsafe { Runs::new(1, |_| (self.pages.address(0), size)) }?;
+        let runs = unsafe { Runs::new(1, |_| (self.pages.address(bytes.start), there)) }?;
         MemoryRegion::register(&region, BASE, size, access, runs)?;
         Ok(region)
     }

@@ -7,11 +7,34 @@
 //! | [`frames`] | what it sends, made of the frames of crate `iwarp`, or of bytes where these cannot be wrong |
 //! | [`device`] | a device, a side of one of its connections, and what callbacks told |
 //! | [`establish`] | both, connected: by either of them |
+//! | [`hostile`], [`startup`] | the bodies of the fuzz targets `receive` and `mpa` |
 
 pub mod device;
 pub mod establish;
 pub mod frames;
+pub mod hostile;
 pub mod raw;
+pub mod startup;
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding(pub String);
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Returns a [`Finding`] unless a condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($what:tt)+) => {
+        if !$condition {
+            return Err($crate::Finding(format!($($what)+)));
+        }
+    };
+}
+pub(crate) use ensure;
 
 /// A reference to an object of the driver.
 pub type Arc<T> = platform::Arc<T, simkernel::SimKernel>;
@@ -28,4 +51,18 @@ pub fn wait(what: &str, is: impl Fn() -> bool) {
         pauses += 1;
         assert!(pauses < 200_000, "{what} does not come");
     }
+}
+
+/// So many bytes that a seed stands for.
+#[must_use]
+pub fn bytes(seed: u64, count: usize) -> Vec<u8> {
+    // xorshift64* (Vigna 2016).
+    let mut state = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut next = || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        state.wrapping_mul(0x2545_F491_4F6C_DD1D).to_be_bytes()[0]
+    };
+    (0..count).map(|_| next()).collect()
 }

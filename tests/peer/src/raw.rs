@@ -146,17 +146,23 @@ impl Raw {
         self.ended.get()
     }
 
-    /// Takes what `parse` makes of the bytes that have come: it gives the result and how many bytes that was. None: the stream has
-    /// ended before.
-    fn take<T>(&self, what: &str, parse: impl Fn(&[u8]) -> Option<(T, usize)>) -> Option<T> {
+    /// Takes what `parse` makes of the bytes that have come: it gives the result and how many bytes that was.
+    fn take<T>(&self, parse: impl Fn(&[u8]) -> Option<(T, usize)>) -> Option<T> {
+        let mut unread = self.unread.borrow_mut();
+        let (result, count) = parse(&unread)?;
+        unread.drain(..count);
+        Some(result)
+    }
+
+    /// Waits for that. None: the stream has ended before.
+    fn await_it<T>(&self, what: &str, parse: impl Fn(&[u8]) -> Option<(T, usize)>) -> Option<T> {
         let taken = Cell::new(None);
         wait(what, || {
             let ended = self.ended().is_some();
-            let mut unread = self.unread.borrow_mut();
-            let Some((result, count)) = parse(&unread) else { return ended };
-            unread.drain(..count);
-            taken.set(Some(result));
-            true
+            let found = self.take(&parse);
+            let is_over = ended || found.is_some();
+            taken.set(found);
+            is_over
         });
         taken.into_inner()
     }
@@ -166,7 +172,7 @@ impl Raw {
     /// # Panics
     /// If something else comes.
     pub fn startup(&self, kind: Kind) -> Option<Vec<u8>> {
-        self.take("a startup frame", |bytes| match Startup::parse(kind, bytes).expect("a startup frame") {
+        self.await_it("a startup frame", |bytes| match Startup::parse(kind, bytes).expect("a startup frame") {
             mpa::Parsed::Frame(_, size) => Some((bytes[..size].to_vec(), size)),
             mpa::Parsed::Incomplete => None,
         })
@@ -177,11 +183,23 @@ impl Raw {
     /// # Panics
     /// If its CRC is wrong.
     pub fn ulpdu(&self) -> Option<Vec<u8>> {
-        let crc = self.crc.get().then_some(Crc32c::PORTABLE);
-        self.take("an FPDU", |bytes| match fpdu::parse(bytes, crc).expect("its CRC") {
+        self.await_it("an FPDU", |bytes| self.parse(bytes))
+    }
+
+    /// That of one that has come.
+    ///
+    /// # Panics
+    /// If its CRC is wrong.
+    pub fn ulpdu_that_has_come(&self) -> Option<Vec<u8>> {
+        self.read();
+        self.take(|bytes| self.parse(bytes))
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+        match fpdu::parse(bytes, self.crc.get().then_some(Crc32c::PORTABLE)).expect("its CRC") {
             fpdu::Parsed::Whole { ulpdu, size } => Some((ulpdu.to_vec(), size)),
             fpdu::Parsed::Incomplete(_) => None,
-        })
+        }
     }
 
     /// Waits for the end of the stream, and gives all that came before.

@@ -9,8 +9,9 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{cargo, run, step};
 use crate::paths;
 
-/// NDK calls, control requests and rings made of bytes; what each is tried with in every run of all tests.
-const TARGETS: [(&str, u64); 3] = [("ndk_calls", 200), ("ioctls", 100), ("rings", 100)];
+/// NDK calls, control requests, rings, and a peer's startup and frames made of bytes; what each is tried with in every run of all tests.
+const TARGETS: [(&str, u64); 5] =
+    [("ndk_calls", 200), ("ioctls", 100), ("rings", 100), ("mpa", 20_000), ("receive", 150)];
 /// What the fuzzer is built for; with a target named, build scripts and macros stay without the instrumentation.
 const HOST: &str = "x86_64-unknown-linux-gnu";
 /// Coverage for libFuzzer, and the address sanitizer: the flags that cargo-fuzz gives (its `src/project.rs`).

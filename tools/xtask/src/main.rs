@@ -87,7 +87,7 @@ enum Task {
     Hosted,
     /// Throw random NDK calls, control requests and rings at the driver, on the simulated kernel
     Fuzz {
-        /// The fuzz target, of tests/fuzz: ndk_calls, ioctls or rings; all if none is given
+        /// The fuzz target, of tests/fuzz: ndk_calls, ioctls, rings, mpa or receive; all if none is given
         target: Option<String>,
         /// Stop after so many inputs
         #[arg(long, conflicts_with = "seconds")]

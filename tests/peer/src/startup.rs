@@ -1,0 +1,135 @@
+//! Startup frames made of bytes: what is read of them does not depend on how they come, and both sides agree on the same.
+
+use arbitrary::{Arbitrary, Unstructured};
+use iwarp::{
+    mpa::{Invalid, Kind, MAX_FRAME, MAX_READS, Parsed, Revision, Startup},
+    negotiate::{Agreed, First, Wish, reject},
+    terminate::Cause,
+};
+
+use crate::{Finding, ensure, frames};
+
+/// What a side wants.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Wanted {
+    crc: bool,
+    inbound: u16,
+    outbound: u16,
+}
+
+impl Wanted {
+    fn wish(self) -> Wish {
+        // A device has far fewer, a caller may say more.
+        Wish { crc: self.crc, inbound_reads: self.inbound, outbound_reads: self.outbound }
+    }
+}
+
+/// What an initiator makes of a Reply: what is tested, or what a test puts in its place.
+pub type Conclude = fn(&Wish, &Startup<'_>, &Startup<'_>) -> Result<Agreed, Cause>;
+
+/// Looks at startup frames.
+///
+/// # Errors
+/// What is wrong.
+pub fn run(bytes: &[u8]) -> Result<(), Finding> {
+    run_with(bytes, Wish::conclude)
+}
+
+/// The same with another conclusion.
+///
+/// # Errors
+/// What is wrong.
+pub fn run_with(bytes: &[u8], conclude: Conclude) -> Result<(), Finding> {
+    let mut bytes = Unstructured::new(bytes);
+    let wanted: (Wanted, Wanted) = bytes.arbitrary().map_err(|error| Finding(error.to_string()))?;
+    let frame = bytes.take_rest();
+    let [initiator, responder] = [wanted.0, wanted.1].map(Wanted::wish);
+    if let Some(request) = read(Kind::Request, frame)? {
+        answer(&responder, &request)?;
+    }
+    let own = initiator.request(&frame[..frame.len().min(64)]);
+    if let Some(reply) = read(Kind::Reply, frame)?.filter(|reply| !reply.reject)
+        && let Ok(agreed) = conclude(&initiator, &own, &reply)
+    {
+        ensure!(!reply.markers, "markers are agreed on");
+        check_own(&initiator, &agreed)?;
+    }
+    both(&initiator, &responder, &own, conclude)
+}
+
+/// The frame that bytes begin with, if there is one: the same one whatever follows, and none before it is whole.
+fn read(kind: Kind, bytes: &[u8]) -> Result<Option<Startup<'_>>, Finding> {
+    let parsed = Startup::parse(kind, bytes);
+    let padded = [bytes, &[0; MAX_FRAME]].concat();
+    let with_more = Startup::parse(kind, &padded);
+    match parsed {
+        Ok(Parsed::Frame(startup, size)) => {
+            ensure!(with_more == parsed, "{parsed:?}, but with more behind it {with_more:?}");
+            ensure!(size <= bytes.len().min(MAX_FRAME), "{size} of {} bytes", bytes.len());
+            for length in 0..size {
+                let part = Startup::parse(kind, &bytes[..length]);
+                ensure!(part == Ok(Parsed::Incomplete), "the first {length} bytes of {size} are {part:?}");
+            }
+            let emitted = frames::startup(&startup);
+            let again = Startup::parse(kind, &emitted);
+            ensure!(again == Ok(Parsed::Frame(startup, size)), "{startup:?} is sent as {again:?}");
+            return Ok(Some(startup));
+        }
+        Ok(Parsed::Incomplete) => {
+            ensure!(bytes.len() < MAX_FRAME, "{} bytes are none yet", bytes.len());
+            ensure!(with_more != parsed, "it never ends");
+        }
+        Err(wrong) => {
+            ensure!(with_more == parsed, "{wrong:?}, but with more behind it {with_more:?}");
+            ensure!(kind == Kind::Request || wrong != Invalid::RejectInRequest, "a Reply cannot reject");
+        }
+    }
+    Ok(None)
+}
+
+fn check_own(wish: &Wish, agreed: &Agreed) -> Result<(), Finding> {
+    let fewer = agreed.inbound_reads <= wish.inbound_reads && agreed.outbound_reads <= wish.outbound_reads;
+    ensure!(fewer && (agreed.crc || !wish.crc), "{agreed:?} is more than {wish:?}");
+    Ok(())
+}
+
+/// What a responder answers to any Request: a Reply of its revision, which can be read.
+fn answer(wish: &Wish, request: &Startup<'_>) -> Result<(), Finding> {
+    let of_same_kind = |reply: &Startup<'_>| match (request.revision, reply.revision) {
+        (Revision::One, Revision::One) => true,
+        (Revision::Two(theirs), Revision::Two(ours)) => theirs.is_some() == ours.is_some(),
+        _ => false,
+    };
+    let refused = frames::startup(&reject(request, b"no"));
+    let refused = read(Kind::Reply, &refused)?.filter(|reply| reply.reject && reply.private_data == b"no");
+    ensure!(refused.is_some_and(|reply| of_same_kind(&reply)), "a reject of {request:?}");
+    let Some(agreed) = wish.agree(request) else {
+        ensure!(request.markers, "{request:?} is refused");
+        return Ok(());
+    };
+    ensure!(!request.markers && (agreed.crc || !request.crc), "{request:?} is accepted as {agreed:?}");
+    check_own(wish, &agreed)?;
+    let bytes = frames::startup(&agreed.accept(request, b"yes"));
+    let reply = read(Kind::Reply, &bytes)?;
+    let right = |reply: &Startup<'_>| {
+        of_same_kind(reply) && !reply.reject && reply.crc == agreed.crc && reply.private_data == b"yes"
+    };
+    ensure!(reply.is_some_and(|reply| right(&reply)), "{agreed:?} is answered as {reply:?}");
+    Ok(())
+}
+
+/// A device with another one: neither does what the other does not expect.
+fn both(initiator: &Wish, responder: &Wish, request: &Startup<'_>, conclude: Conclude) -> Result<(), Finding> {
+    let bytes = frames::startup(request);
+    let Some(request) = read(Kind::Request, &bytes)? else { return Err(Finding("no Request".to_owned())) };
+    let Some(theirs) = responder.agree(&request) else { return Err(Finding("it is refused".to_owned())) };
+    let bytes = frames::startup(&theirs.accept(&request, &[]));
+    let Some(reply) = read(Kind::Reply, &bytes)? else { return Err(Finding("no Reply".to_owned())) };
+    let ours = conclude(initiator, &request, &reply).map_err(|cause| Finding(format!("{cause} after {reply:?}")))?;
+    ensure!((ours.crc, ours.first) == (theirs.crc, theirs.first), "{ours:?} and {theirs:?}");
+    ensure!(ours.first == Some(First::Write), "{ours:?}");
+    let [in_ours, in_theirs] = [ours.inbound_reads, theirs.inbound_reads].map(|reads| reads.min(MAX_READS));
+    let fit = ours.outbound_reads.min(MAX_READS) <= in_theirs && theirs.outbound_reads.min(MAX_READS) <= in_ours;
+    ensure!(fit, "{ours:?} and {theirs:?}");
+    Ok(())
+}

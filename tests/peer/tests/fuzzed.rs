@@ -1,0 +1,71 @@
+//! Short runs of the fuzz targets, without the fuzzer. `SOFTNDK_SEED` repeats one, `SOFTNDK_FULL=1` makes them ten times as many.
+
+use std::time::Duration;
+
+use iwarp::{
+    mpa::{Kind, ReadyToReceive, Startup},
+    negotiate::{Agreed, First, Wish},
+};
+use peer::{Finding, bytes, frames, hostile, startup};
+use simkernel::{seeds, watchdog};
+
+/// Longer than one of them takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn hostile_peers() {
+    let mut all = hostile::Outcomes::new();
+    let mut operations = 0;
+    let seeds = seeds(300);
+    let is_all = seeds.end - seeds.start > 1;
+    for seed in seeds {
+        let script = hostile::decode(&bytes(seed, 400));
+        operations += script.operations.len();
+        let outcomes = watchdog(LIMIT, || hostile::run(&script));
+        let outcomes = outcomes.unwrap_or_else(|Finding(what)| panic!("SOFTNDK_SEED={seed}: {what}"));
+        outcomes.into_iter().for_each(|(outcome, times)| *all.entry(outcome).or_default() += times);
+    }
+    println!("{operations} operations: {all:#?}");
+    // Nearly each cause that a peer can be told.
+    assert!(!is_all || all.len() >= 20, "only {} outcomes", all.len());
+}
+
+/// A frame with what the two sides want before it.
+fn input(seed: u64) -> Vec<u8> {
+    let random = bytes(seed, 600);
+    let kind = if seed.is_multiple_of(2) { Kind::Request } else { Kind::Reply };
+    let first = ReadyToReceive::from_bits_truncate(random[0]);
+    let private_data = &random[20..20 + usize::from(random[1]) * 2 % 500];
+    let frame = Startup { private_data, crc: random[2] & 1 == 0, ..frames::plain(kind, frames::enhanced(first)) };
+    let mut frame = frames::startup(&frame);
+    // Often something in it is not as it should be.
+    if !seed.is_multiple_of(3) {
+        frame[16 + usize::from(random[3]) % 8] = random[4];
+    }
+    frame.truncate(usize::from(random[5]) * 4);
+    [&random[6..16], &frame].concat()
+}
+
+#[test]
+fn startup_frames() {
+    for seed in seeds(3000) {
+        let input = if seed.is_multiple_of(4) { bytes(seed, 100) } else { input(seed) };
+        startup::run(&input).unwrap_or_else(|Finding(what)| panic!("SOFTNDK_SEED={seed}: {what}"));
+    }
+}
+
+/// The negative control: conclusions that are wrong are found.
+#[test]
+fn wrong_conclusions_are_found() {
+    let wrong: [startup::Conclude; 4] = [
+        |wish, request, reply| Ok(Agreed { inbound_reads: 0, ..Wish::conclude(wish, request, reply)? }),
+        |wish, request, reply| Ok(Agreed { outbound_reads: u16::MAX, ..Wish::conclude(wish, request, reply)? }),
+        |wish, request, reply| Ok(Agreed { crc: request.crc, ..Wish::conclude(wish, request, reply)? }),
+        |wish, request, reply| Ok(Agreed { first: Some(First::Read), ..Wish::conclude(wish, request, reply)? }),
+    ];
+    for (number, conclude) in wrong.into_iter().enumerate() {
+        let found = (0..200).find_map(|seed| startup::run_with(&input(seed), conclude).err());
+        println!("{number}: {found:?}");
+        assert!(found.is_some());
+    }
+}
