@@ -68,3 +68,21 @@ pub(super) fn close_gracefully(stream: &TcpStream) {
     // It fails when the connection is gone: nothing can be sent any more.
     let _gone = SockRef::from(stream).set_linger(None);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn connections_hold_nothing_back_and_close_by_a_reset() {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let peer = std::net::TcpListener::bind(any).unwrap();
+        let stream = connect(any, peer.local_addr().unwrap()).unwrap();
+        let options = || (SockRef::from(&stream).tcp_nodelay().unwrap(), SockRef::from(&stream).linger().unwrap());
+        assert_eq!(options(), (true, Some(Duration::ZERO)));
+        close_gracefully(&stream);
+        assert_eq!(options(), (true, None));
+    }
+}
