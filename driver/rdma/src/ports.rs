@@ -145,7 +145,8 @@ pub(crate) struct Connection<P: Platform> {
 }
 
 impl<P: Platform> Connection<P> {
-    /// Enters an active side, of which there is one for each pair of addresses: [`Error::AddressAlreadyExists`].
+    /// Enters an active side, of which there is one for each pair of addresses: [`Error::AddressAlreadyExists`]. Without a port it
+    /// has no pair yet.
     pub(crate) fn active(adapter: &Adapter<P>, local: SocketAddr, remote: SocketAddr) -> Result<Self, Error> {
         let side = ConnectionSide { local, remote, process: adapter.process() };
         let place = Place::take(adapter.device(), |_, table| {
@@ -153,7 +154,7 @@ impl<P: Platform> Connection<P> {
                 Claim::Connection { side, active: true, .. } => (side.local, side.remote) == (local, remote),
                 _ => false,
             });
-            if exists {
+            if exists && local.port() != 0 {
                 return Err(Error::AddressAlreadyExists);
             }
             Ok(Claim::Connection { side, active: true, established: false })

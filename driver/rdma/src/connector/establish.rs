@@ -78,8 +78,13 @@ impl<P: Platform> Connector<P> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::NetworkUnreachable);
         }
-        let connection = Connection::active(this.adapter(), local, remote)?;
         let listener = if device.has_address(remote.ip()) { device.ports().listener(remote) } else { None };
+        let side = match request.source {
+            // TCP picks the port, and may have given that of `local` to another connection.
+            Source::Address(asked) if listener.is_none() && asked.port() == 0 => asked,
+            _ => local,
+        };
+        let connection = Connection::active(this.adapter(), side, remote)?;
         let Some(listener) = listener else {
             // Another machine, or a process of this one with a device of its own.
             this.claim(request.queue_pair)?;
