@@ -133,6 +133,7 @@ pub const LAYOUTS: &[&[Layout]] = &[
     crate::softndk_ioctl::SOFTNDK_LAYOUTS,
     crate::softndk_ring::SOFTNDK_RING_LAYOUTS,
     crate::wdm::WDM_LAYOUTS,
+    crate::wsk::WSK_SOCKET_LAYOUTS,
 ];
 
 /// Every number.
@@ -194,6 +195,9 @@ pub const NUMBERS: &[&[Number]] = &[
     crate::wdm::IRQLS,
     crate::wdm::SIZES,
     crate::wdm::MDL_FLAGS,
+    crate::wsk::SOCKET_TYPES,
+    crate::wsk::WSK_NUMBERS,
+    crate::wsk::WSK_VERSIONS,
 ];
 
 /// Every function type.
@@ -215,4 +219,5 @@ pub const PROTOTYPES: &[&[Prototype]] = &[
     crate::ndkpi::shared_endpoint::SHARED_ENDPOINT_PROTOTYPES,
     crate::ndkpi::srq::SRQ_PROTOTYPES,
     crate::ndkpi::wsk::WSK_PROTOTYPES,
+    crate::wsk::WSK_SOCKET_PROTOTYPES,
 ];

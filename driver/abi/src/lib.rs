@@ -29,3 +29,4 @@ pub mod softndk_ioctl;
 pub mod softndk_ring;
 pub mod status;
 pub mod wdm;
+pub mod wsk;

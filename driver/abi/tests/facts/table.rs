@@ -22,13 +22,14 @@ pub(crate) struct Row {
     pub(crate) value: String,
 }
 
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
     ("ndkpi_abi.csv", include_str!("ndkpi_abi.csv")),
     ("ndis.csv", include_str!("ndis.csv")),
     ("nd_ioctl.csv", include_str!("nd_ioctl.csv")),
     ("softndk.csv", include_str!("softndk.csv")),
     ("status.csv", include_str!("status.csv")),
     ("wdm.csv", include_str!("wdm.csv")),
+    ("wsk.csv", include_str!("wsk.csv")),
 ];
 
 /// The rows of all tables.

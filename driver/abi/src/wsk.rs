@@ -1,0 +1,173 @@
+//! Winsock Kernel, as far as TCP needs it: what a client registers, captures, and calls.
+//!
+//! Tables belong to the provider and have grown at their ends: they are read field by field, never copied. Entries that nobody here
+//! calls are plain pointers. All functions of sockets: IRQL <= DISPATCH_LEVEL; they always complete the IRP, whatever they return.
+#![allow(missing_docs, reason = "pure layouts and numbers, named as in the documentation")]
+
+use core::ffi::c_void;
+
+use crate::{sockaddr::SOCKADDR, status::NTSTATUS, wdm::MDL};
+
+c_consts! { WSK_VERSIONS: u16;
+    /// `MAKE_WSK_VERSION(1, 0)`.
+    WSK_VERSION_1_0 = 0x0100;
+}
+
+c_consts! { WSK_NUMBERS: u32;
+    /// For WskCaptureProviderNPI: at IRQL <= DISPATCH_LEVEL too.
+    WSK_NO_WAIT = 0;
+    WSK_FLAG_LISTEN_SOCKET = 1;
+    WSK_FLAG_CONNECTION_SOCKET = 2;
+    /// Of WskSend: what is queued goes now.
+    WSK_FLAG_NODELAY = 2;
+    /// A request type of WskControlSocket.
+    WskSetOption = 0;
+    /// A level of options.
+    SOL_SOCKET = 0xFFFF;
+    /// No other socket may take the address. Before the bind; its value is a u32.
+    SO_EXCLUSIVEADDRUSE = 0xFFFF_FFFB;
+    IPPROTO_TCP = 6;
+}
+
+c_consts! { SOCKET_TYPES: u16;
+    SOCK_STREAM = 1;
+}
+
+c_structs! { WSK_SOCKET_LAYOUTS:
+    /// What a client passes to WskRegister.
+    struct WSK_CLIENT_NPI, size 0x10 {
+        0x00 ClientContext: *mut c_void,
+        0x08 Dispatch: *const WSK_CLIENT_DISPATCH,
+    }
+
+    /// The client; has to stay where it is until WskDeregister has returned.
+    struct WSK_CLIENT_DISPATCH, size 0x10 {
+        0x00 Version: u16,
+        0x02 Reserved: u16,
+        0x08 WskClientEvent: *mut c_void,
+    }
+
+    /// A registration: WSK's own, in the client's memory.
+    struct WSK_REGISTRATION, size 0x18 {
+        0x00 ReservedRegistrationState: u64,
+        0x08 ReservedRegistrationContext: *mut c_void,
+        0x10 ReservedRegistrationLock: usize,
+    }
+
+    /// What a client gets from WskCaptureProviderNPI.
+    struct WSK_PROVIDER_NPI, size 0x10 {
+        0x00 Client: *mut c_void,
+        0x08 Dispatch: *const WSK_PROVIDER_DISPATCH,
+    }
+
+    /// The functions that need no socket.
+    struct WSK_PROVIDER_DISPATCH, size 0x38 {
+        0x00 Version: u16,
+        0x02 Reserved: u16,
+        0x08 WskSocket: Option<PFN_WSK_SOCKET>,
+        0x10 WskSocketConnect: *mut c_void,
+        0x18 WskControlClient: *mut c_void,
+        0x20 WskGetAddressInfo: *mut c_void,
+        0x28 WskFreeAddressInfo: *mut c_void,
+        0x30 WskGetNameInfo: *mut c_void,
+    }
+
+    /// A socket, of WSK's memory. Which table it has depends on its flags.
+    struct WSK_SOCKET, size 0x8 {
+        0x00 Dispatch: *const c_void,
+    }
+
+    /// Bytes: `Length` of a chain of MDLs, from `Offset` on, which lies in the first.
+    struct WSK_BUF, size 0x18 {
+        0x00 Mdl: *mut MDL,
+        0x08 Offset: u32,
+        0x10 Length: usize,
+    }
+
+    /// The functions of a listening socket.
+    struct WSK_PROVIDER_LISTEN_DISPATCH, size 0x30 {
+        0x00 WskControlSocket: Option<PFN_WSK_CONTROL_SOCKET>,
+        0x08 WskCloseSocket: Option<PFN_WSK_CLOSE_SOCKET>,
+        0x10 WskBind: Option<PFN_WSK_BIND>,
+        0x18 WskAccept: Option<PFN_WSK_ACCEPT>,
+        0x20 WskInspectComplete: *mut c_void,
+        0x28 WskGetLocalAddress: Option<PFN_WSK_GET_LOCAL_ADDRESS>,
+    }
+
+    /// The functions of a connection that all versions have.
+    prefix WSK_PROVIDER_CONNECTION_DISPATCH, size 0x50 {
+        0x00 WskControlSocket: Option<PFN_WSK_CONTROL_SOCKET>,
+        0x08 WskCloseSocket: Option<PFN_WSK_CLOSE_SOCKET>,
+        0x10 WskBind: Option<PFN_WSK_BIND>,
+        0x18 WskConnect: Option<PFN_WSK_CONNECT>,
+        0x20 WskGetLocalAddress: Option<PFN_WSK_GET_LOCAL_ADDRESS>,
+        0x28 WskGetRemoteAddress: *mut c_void,
+        0x30 WskSend: Option<PFN_WSK_SEND>,
+        0x38 WskReceive: Option<PFN_WSK_RECEIVE>,
+        0x40 WskDisconnect: Option<PFN_WSK_DISCONNECT>,
+        0x48 WskRelease: *mut c_void,
+    }
+}
+
+c_fns! { WSK_SOCKET_PROTOTYPES:
+    /// Makes a socket, which `IoStatus.Information` has.
+    fn PFN_WSK_SOCKET(
+        Client: *mut c_void,
+        AddressFamily: u16,
+        SocketType: u16,
+        Protocol: u32,
+        Flags: u32,
+        SocketContext: *mut c_void,
+        Dispatch: *const c_void,
+        OwningProcess: *mut c_void,
+        OwningThread: *mut c_void,
+        SecurityDescriptor: *mut c_void,
+        Irp: *mut c_void,
+    ) -> NTSTATUS;
+
+    /// Sets options, among others. The buffers are used until the IRP is completed.
+    fn PFN_WSK_CONTROL_SOCKET(
+        Socket: *mut WSK_SOCKET,
+        RequestType: u32,
+        ControlCode: u32,
+        Level: u32,
+        InputSize: usize,
+        InputBuffer: *mut c_void,
+        OutputSize: usize,
+        OutputBuffer: *mut c_void,
+        OutputSizeReturned: *mut usize,
+        Irp: *mut c_void,
+    ) -> NTSTATUS;
+
+    /// Ends all other requests, then the socket: by a reset unless both sides have finished. No other call for it may be in progress.
+    fn PFN_WSK_CLOSE_SOCKET(Socket: *mut WSK_SOCKET, Irp: *mut c_void) -> NTSTATUS;
+
+    /// Gives the socket a local address. One that listens does so from then on.
+    fn PFN_WSK_BIND(Socket: *mut WSK_SOCKET, LocalAddress: *mut SOCKADDR, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
+
+    /// Takes the next connection: its socket is in `IoStatus.Information`, and the addresses in the two buffers.
+    fn PFN_WSK_ACCEPT(
+        ListenSocket: *mut WSK_SOCKET,
+        Flags: u32,
+        AcceptSocketContext: *mut c_void,
+        AcceptSocketDispatch: *const c_void,
+        LocalAddress: *mut SOCKADDR,
+        RemoteAddress: *mut SOCKADDR,
+        Irp: *mut c_void,
+    ) -> NTSTATUS;
+
+    /// Connects a socket that is bound.
+    fn PFN_WSK_CONNECT(Socket: *mut WSK_SOCKET, RemoteAddress: *mut SOCKADDR, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
+
+    /// The local address; the buffer is used until the IRP is completed.
+    fn PFN_WSK_GET_LOCAL_ADDRESS(Socket: *mut WSK_SOCKET, LocalAddress: *mut SOCKADDR, Irp: *mut c_void) -> NTSTATUS;
+
+    /// Sends; the MDLs are used until the IRP is completed, the WSK_BUF only during the call.
+    fn PFN_WSK_SEND(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
+
+    /// Receives at least one byte, or 0 when the peer sends no more.
+    fn PFN_WSK_RECEIVE(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
+
+    /// Ends sending, after what is under way.
+    fn PFN_WSK_DISCONNECT(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
+}
