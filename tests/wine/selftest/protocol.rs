@@ -35,7 +35,7 @@ pub struct Memory {
 }
 
 /// Groups of checks that must pass, in order.
-pub const CHECKS: [&str; 13] = [
+pub const CHECKS: [&str; 16] = [
     "irql",
     "cr8",
     "spin locks",
@@ -49,10 +49,13 @@ pub const CHECKS: [&str; 13] = [
     "waits",
     "kmdf",
     "mutexes",
+    "wsk: streams",
+    "wsk: requests that end early",
+    "wsk: a thousand connections",
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 14] = [
+pub const PLANTED: [&str; 21] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -67,9 +70,16 @@ pub const PLANTED: [&str; 14] = [
     "setting attributes outside MiniportInitializeEx",
     "an unfilled KMDF function",
     "freeing pool with a timer in it that is set",
+    "WskRegister at DISPATCH_LEVEL",
+    "a WSK request without a completion routine",
+    "a completion routine that does not keep its IRP",
+    "a completion routine that calls WSK",
+    "WskConnect before WskBind",
+    "WskBind after WskCloseSocket",
+    "WskSend of more bytes than the MDLs describe",
 ];
 
-/// Number of the request that leaks: 100 bytes of pool, one MDL.
+/// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.
 pub const LEAK: u32 = 1000;
 /// Numbers of planted violations start here.
 pub const FIRST_PLANTED: u32 = 100;

@@ -63,6 +63,8 @@ unsafe extern "system" {
     pub fn IoDetachDevice(target: *mut DEVICE_OBJECT);
     pub fn IofCallDriver(device: *mut DEVICE_OBJECT, irp: *mut IRP) -> i32;
     pub fn IofCompleteRequest(irp: *mut IRP, boost: i8);
+    pub fn IoAcquireCancelSpinLock(irql: *mut u8);
+    pub fn IoReleaseCancelSpinLock(irql: u8);
     pub fn IoAllocateIrp(stack_size: i8, charge_quota: u8) -> *mut IRP;
     pub fn IoFreeIrp(irp: *mut IRP);
     pub fn IoGetRequestorProcess(irp: *mut IRP) -> *mut c_void;

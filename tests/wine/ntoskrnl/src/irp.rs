@@ -35,7 +35,7 @@ base::wine! {
 
 /// `IRP` (wdm.h) as far as it is used here.
 #[repr(C)]
-struct Irp {
+pub(crate) struct Irp {
     head: [u8; 0x30],
     status: i32,
     information: usize,
@@ -43,8 +43,8 @@ struct Irp {
     pending_returned: u8,
     stack_count: i8,
     current_location: i8,
-    cancel: u8,
-    cancel_irql: u8,
+    pub(crate) cancel: u8,
+    pub(crate) cancel_irql: u8,
     gap: [u8; 0x22],
     cancel_routine: usize,
     user_buffer: usize,
@@ -85,7 +85,7 @@ extern "system" fn SoftNdkStandInHasIrp(irp: *mut Irp, number: u64) -> u8 {
     (report::lock(&IRPS).get(&(irp as usize)) == Some(&number)).into()
 }
 
-mod export {
+pub(crate) mod export {
     use super::*;
 
     /// wdm/nf-wdm-iofcompleterequest: at most DISPATCH_LEVEL; no cancel routine set, status not STATUS_PENDING.
@@ -168,7 +168,7 @@ mod export {
 
     /// wdm/nf-wdm-ioacquirecancelspinlock: at most DISPATCH_LEVEL; stores the old IRQL.
     #[unsafe(no_mangle)]
-    unsafe extern "system" fn IoAcquireCancelSpinLock(irql: *mut u8) {
+    pub(crate) unsafe extern "system" fn IoAcquireCancelSpinLock(irql: *mut u8) {
         irql::at_most(DISPATCH_LEVEL, "IoAcquireCancelSpinLock");
         let old = irql::raise(DISPATCH_LEVEL);
         let mut ignored = 0;
@@ -223,7 +223,7 @@ const CURRENT_STACK_LOCATION: usize = 0xB8;
 const SL_PENDING_RETURNED: u8 = 1;
 
 /// `IoSetCancelRoutine` (wdm.h): an atomic exchange.
-fn set_cancel_routine(irp: *mut Irp, routine: usize) -> usize {
+pub(crate) fn set_cancel_routine(irp: *mut Irp, routine: usize) -> usize {
     // SAFETY: a queued IRP is valid, and the field is only exchanged atomically.
     let word = unsafe { std::sync::atomic::AtomicUsize::from_ptr(&raw mut (*irp).cancel_routine) };
     word.swap(routine, Ordering::AcqRel)

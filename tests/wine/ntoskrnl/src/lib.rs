@@ -9,6 +9,7 @@
 
 mod base;
 mod bugcheck;
+mod cancel;
 mod cr8;
 mod crash;
 mod dpc;

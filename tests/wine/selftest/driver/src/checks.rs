@@ -9,6 +9,7 @@ use crate::{
     imports::*,
     kmdf,
     text::Text,
+    wsk,
 };
 
 pub(crate) const TAG: u32 = u32::from_le_bytes(*b"Self");
@@ -63,6 +64,9 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             10 => check_waits(text),
             11 => kmdf::check(text),
             12 => check_mutex(text),
+            13 => wsk::checks::streams(text),
+            14 => wsk::checks::ends(text),
+            15 => wsk::checks::many(text),
             _ => text.check(false, "no such group"),
         }
     }

@@ -8,6 +8,7 @@ use ndk_abi::{
         NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_PARAMETER_TYPE, NET_BUFFER_LIST, NET_PNP_EVENT_NOTIFICATION,
     },
     wdm::{MDL, UNICODE_STRING},
+    wsk::{WSK_CLIENT_NPI, WSK_PROVIDER_NPI, WSK_REGISTRATION},
 };
 
 pub(crate) type DpcRoutine = unsafe extern "system" fn(*mut Kdpc, *mut c_void, *mut c_void, *mut c_void);
@@ -125,6 +126,20 @@ unsafe extern "system" {
 
     pub(crate) fn IofCompleteRequest(irp: *mut c_void, boost: i8);
     pub(crate) fn IoReleaseCancelSpinLock(irql: u8);
+    pub(crate) fn IoInitializeIrp(irp: *mut c_void, size: u16, stack: i8);
+    pub(crate) fn IoCancelIrp(irp: *mut c_void) -> u8;
+}
+
+#[link(name = "netio.sys", kind = "raw-dylib", modifiers = "+verbatim")]
+unsafe extern "system" {
+    pub(crate) fn WskRegister(npi: *mut WSK_CLIENT_NPI, registration: *mut WSK_REGISTRATION) -> i32;
+    pub(crate) fn WskDeregister(registration: *mut WSK_REGISTRATION);
+    pub(crate) fn WskCaptureProviderNPI(
+        registration: *mut WSK_REGISTRATION,
+        wait: u32,
+        npi: *mut WSK_PROVIDER_NPI,
+    ) -> i32;
+    pub(crate) fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION);
 }
 
 #[link(name = "ndis.sys", kind = "raw-dylib", modifiers = "+verbatim")]

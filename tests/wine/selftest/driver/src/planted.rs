@@ -7,6 +7,7 @@ use crate::{
     imports::*,
     kmdf, miniport,
     text::Text,
+    wsk,
 };
 
 /// Commits one violation. Says so if it was not counted.
@@ -30,6 +31,13 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             11 => miniport::set_attributes_late(),
             12 => kmdf::call_missing(),
             13 => free_with_timer(),
+            14 => wsk::planted::register_at_dispatch(),
+            15 => wsk::planted::without_routine(),
+            16 => wsk::planted::not_kept(),
+            17 => wsk::planted::call_in_routine(),
+            18 => wsk::planted::connect_unbound(),
+            19 => wsk::planted::use_closed(),
+            20 => wsk::planted::send_more_than_described(),
             _ => text.check(false, "no such violation"),
         }
     }
@@ -39,12 +47,13 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
     text.check(irql() == 0, "IRQL is not PASSIVE_LEVEL afterwards");
 }
 
-/// 100 bytes of pool and an MDL that nothing frees.
+/// 100 bytes of pool, an MDL and a registration that nothing frees.
 pub(crate) fn leak() {
     // SAFETY: allocations without preconditions.
     unsafe {
         let block = ExAllocatePool2(NON_PAGED, 100, TAG);
         IoAllocateMdl(block.cast(), 100, 0, 0, core::ptr::null_mut());
+        wsk::planted::leak();
     }
 }
 

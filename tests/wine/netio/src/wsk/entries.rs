@@ -1,0 +1,371 @@
+//! The functions that clients call.
+
+use std::{ffi::c_void, ptr::null_mut, sync::Arc};
+
+use kernel::{status, violation};
+use ndk_abi::{
+    sockaddr::{SOCKADDR, SOCKADDR_INET},
+    status::NTSTATUS,
+    wsk::{
+        IPPROTO_TCP, SO_EXCLUSIVEADDRUSE, SOCK_STREAM, SOL_SOCKET, WSK_BUF, WSK_FLAG_CONNECTION_SOCKET,
+        WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY, WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_DISPATCH,
+        WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET, WSK_VERSION_1_0, WskSetOption,
+    },
+};
+
+use windows_sys::Win32::Networking::WinSock::WSABUF;
+
+use super::{
+    client, mdl,
+    operations::{self, Accept, What, finish},
+    port,
+    request::Request,
+    socket::{self, Call, Kind, Phase, Socket, misuse},
+    winsock,
+};
+use crate::lock;
+
+const STATUS_INVALID_HANDLE: i32 = 0xC000_0008_u32.cast_signed();
+
+/// Tables hold pointers, but nobody writes to them.
+struct Table<T>(T);
+// SAFETY: constant.
+unsafe impl<T> Sync for Table<T> {}
+
+static PROVIDER: Table<WSK_PROVIDER_DISPATCH> = Table(WSK_PROVIDER_DISPATCH {
+    Version: WSK_VERSION_1_0,
+    Reserved: 0,
+    WskSocket: Some(make_socket),
+    WskSocketConnect: null_mut(),
+    WskControlClient: null_mut(),
+    WskGetAddressInfo: null_mut(),
+    WskFreeAddressInfo: null_mut(),
+    WskGetNameInfo: null_mut(),
+});
+
+static LISTENER: Table<WSK_PROVIDER_LISTEN_DISPATCH> = Table(WSK_PROVIDER_LISTEN_DISPATCH {
+    WskControlSocket: Some(control),
+    WskCloseSocket: Some(close),
+    WskBind: Some(bind),
+    WskAccept: Some(accept),
+    WskInspectComplete: null_mut(),
+    WskGetLocalAddress: Some(local_address),
+});
+
+static CONNECTION: Table<WSK_PROVIDER_CONNECTION_DISPATCH> = Table(WSK_PROVIDER_CONNECTION_DISPATCH {
+    WskControlSocket: Some(control),
+    WskCloseSocket: Some(close),
+    WskBind: Some(bind),
+    WskConnect: Some(connect),
+    WskGetLocalAddress: Some(local_address),
+    WskGetRemoteAddress: null_mut(),
+    WskSend: Some(send),
+    WskReceive: Some(receive),
+    WskDisconnect: Some(disconnect),
+    WskRelease: null_mut(),
+});
+
+pub(super) fn provider() -> *const WSK_PROVIDER_DISPATCH {
+    &raw const PROVIDER.0
+}
+
+/// The functions of a socket.
+pub(super) fn of(kind: Kind) -> *const c_void {
+    match kind {
+        Kind::Listener => (&raw const LISTENER.0).cast(),
+        Kind::Connection => (&raw const CONNECTION.0).cast(),
+    }
+}
+
+/// Takes the request of a call for a socket in this phase, and notes the call.
+fn enter(
+    function: &str,
+    socket: *mut WSK_SOCKET,
+    irp: *mut c_void,
+    allowed: &[Phase],
+) -> Result<(Arc<Socket>, Call, Request), NTSTATUS> {
+    let request = Request::begin(function, irp).ok_or(NTSTATUS(status::INVALID_PARAMETER))?;
+    let Some(socket) = socket::find(socket) else {
+        violation(&format!("{function}: no such socket, or it is closed"));
+        return Err(NTSTATUS(finish(request, STATUS_INVALID_HANDLE, 0)));
+    };
+    let state = lock(&socket.state);
+    let (phase, closing) = (state.phase, state.closing.is_some());
+    drop(state);
+    if closing {
+        violation(&format!("{function}: the socket is being closed"));
+        return Err(NTSTATUS(finish(request, STATUS_INVALID_HANDLE, 0)));
+    }
+    if !allowed.contains(&phase) {
+        misuse(function, &socket, phase);
+        return Err(NTSTATUS(finish(request, status::INVALID_DEVICE_STATE, 0)));
+    }
+    let call = Call::enter(&socket);
+    Ok((socket, call, request))
+}
+
+/// The result of a function that `enter` may have ended.
+fn answer(result: Result<i32, NTSTATUS>) -> NTSTATUS {
+    result.map_or_else(|ended| ended, NTSTATUS)
+}
+
+/// Ends a request by what Winsock has answered.
+fn done(request: Request, result: Result<(), i32>) -> i32 {
+    finish(request, result.err().unwrap_or(status::SUCCESS), 0)
+}
+
+/// A request that breaks a rule, or asks for what is not simulated.
+fn refuse(request: Request, text: &str, status: i32) -> i32 {
+    violation(text);
+    finish(request, status, 0)
+}
+
+/// wsk/nc-wsk-pfn_wsk_socket.
+unsafe extern "system" fn make_socket(
+    client: *mut c_void,
+    family: u16,
+    kind: u16,
+    protocol: u32,
+    flags: u32,
+    context: *mut c_void,
+    dispatch: *const c_void,
+    _process: *mut c_void,
+    _thread: *mut c_void,
+    security: *mut c_void,
+    irp: *mut c_void,
+) -> NTSTATUS {
+    let Some(request) = Request::begin("WskSocket", irp) else { return NTSTATUS(status::INVALID_PARAMETER) };
+    if !client::begin_call(client) {
+        return NTSTATUS(refuse(request, "WskSocket: the provider is not captured", status::INVALID_PARAMETER));
+    }
+    let client = client as usize;
+    let kind = match flags {
+        WSK_FLAG_LISTEN_SOCKET => Some(Kind::Listener),
+        WSK_FLAG_CONNECTION_SOCKET => Some(Kind::Connection),
+        _ => None,
+    }
+    .filter(|_| kind == SOCK_STREAM && protocol == IPPROTO_TCP && winsock::address_length(family).is_some())
+    .filter(|_| context.is_null() && dispatch.is_null() && security.is_null());
+    let Some(kind) = kind else {
+        client::end_call(client, false);
+        return NTSTATUS(refuse(
+            request,
+            "WskSocket: only streams without callbacks are simulated",
+            status::NOT_SUPPORTED,
+        ));
+    };
+    let made = winsock::stream(family).map(|winsock| socket::make(kind, family, client, winsock, Phase::Made));
+    client::end_call(client, made.is_ok());
+    NTSTATUS(match made {
+        Ok(socket) => finish(request, status::SUCCESS, socket as usize),
+        Err(status) => finish(request, status, 0),
+    })
+}
+
+/// wsk/nc-wsk-pfn_wsk_control_socket.
+unsafe extern "system" fn control(
+    socket: *mut WSK_SOCKET,
+    kind: u32,
+    code: u32,
+    level: u32,
+    size: usize,
+    input: *mut c_void,
+    _output_size: usize,
+    _output: *mut c_void,
+    _returned: *mut usize,
+    irp: *mut c_void,
+) -> NTSTATUS {
+    let entered = enter("WskControlSocket", socket, irp, &[Phase::Made]);
+    answer(entered.map(|(socket, _call, request)| {
+        if (kind, code, level, size) != (WskSetOption, SO_EXCLUSIVEADDRUSE, SOL_SOCKET, 4) || input.is_null() {
+            return refuse(request, "WskControlSocket: that is not simulated", status::NOT_SUPPORTED);
+        }
+        // SAFETY: the client's value, of so many bytes.
+        let value = unsafe { input.cast::<u32>().read() };
+        done(request, winsock::set_option(socket.winsock, code, value))
+    }))
+}
+
+/// An address of the client's, if it is of this family.
+///
+/// # Safety
+/// It is as long as its family says.
+unsafe fn copy(address: *const SOCKADDR, family: u16) -> Option<SOCKADDR_INET> {
+    // SAFETY: passed on to the caller.
+    let is_of_family = unsafe { (*address).sa_family } == family;
+    let length = winsock::address_length(family).filter(|_| is_of_family)?;
+    let mut copy = SOCKADDR_INET { Ipv6: ndk_abi::describe::ZeroInit::ZERO };
+    // SAFETY: an address of that length, which is no more than there is room for.
+    unsafe { (&raw mut copy).cast::<u8>().copy_from(address.cast(), length as usize) };
+    Some(copy)
+}
+
+/// wsk/nc-wsk-pfn_wsk_bind.
+unsafe extern "system" fn bind(
+    socket: *mut WSK_SOCKET,
+    address: *mut SOCKADDR,
+    flags: u32,
+    irp: *mut c_void,
+) -> NTSTATUS {
+    let entered = enter("WskBind", socket, irp, &[Phase::Made]);
+    answer(entered.map(|(socket, _call, request)| {
+        // SAFETY: the client's address.
+        let Some(local) = (unsafe { copy(address, socket.family) }).filter(|_| flags == 0) else {
+            return refuse(request, "WskBind: an address of another family, or flags", status::INVALID_PARAMETER);
+        };
+        let listens = || if socket.kind == Kind::Listener { winsock::start_listening(socket.winsock) } else { Ok(()) };
+        let result = winsock::bind_to(socket.winsock, local).and_then(|()| listens());
+        if result.is_ok() {
+            lock(&socket.state).phase = Phase::Bound;
+        }
+        done(request, result)
+    }))
+}
+
+/// wsk/nc-wsk-pfn_wsk_connect.
+unsafe extern "system" fn connect(
+    socket: *mut WSK_SOCKET,
+    address: *mut SOCKADDR,
+    flags: u32,
+    irp: *mut c_void,
+) -> NTSTATUS {
+    let entered = enter("WskConnect", socket, irp, &[Phase::Bound]);
+    answer(entered.map(|(socket, _call, request)| {
+        // SAFETY: the client's address.
+        let Some(remote) = (unsafe { copy(address, socket.family) }).filter(|_| flags == 0) else {
+            return refuse(request, "WskConnect: an address of another family, or flags", status::INVALID_PARAMETER);
+        };
+        lock(&socket.state).phase = Phase::Connecting;
+        operations::start(socket, request, What::Connect(remote))
+    }))
+}
+
+/// wsk/nc-wsk-pfn_wsk_accept.
+unsafe extern "system" fn accept(
+    socket: *mut WSK_SOCKET,
+    flags: u32,
+    context: *mut c_void,
+    dispatch: *const c_void,
+    local: *mut SOCKADDR,
+    remote: *mut SOCKADDR,
+    irp: *mut c_void,
+) -> NTSTATUS {
+    let entered = enter("WskAccept", socket, irp, &[Phase::Bound]);
+    answer(entered.map(|(socket, _call, request)| {
+        if flags != 0 || !context.is_null() || !dispatch.is_null() {
+            return refuse(request, "WskAccept: callbacks are not simulated", status::NOT_SUPPORTED);
+        }
+        let room = Box::new([0; 2 * winsock::ACCEPT_ADDRESS]);
+        operations::start(socket, request, What::Accept(Accept { local, remote, socket: 0, room }))
+    }))
+}
+
+/// wsk/nc-wsk-pfn_wsk_get_local_address.
+unsafe extern "system" fn local_address(socket: *mut WSK_SOCKET, address: *mut SOCKADDR, irp: *mut c_void) -> NTSTATUS {
+    let entered = enter("WskGetLocalAddress", socket, irp, &[Phase::Bound, Phase::Connecting, Phase::Connected]);
+    answer(entered.map(|(socket, _call, request)| {
+        let length = winsock::address_length(socket.family).unwrap_or(0) as usize;
+        let result = winsock::address(socket.winsock, true).map(|own| {
+            // SAFETY: the client's place, for an address of the socket's family.
+            unsafe { address.cast::<u8>().copy_from((&raw const own).cast(), length) };
+        });
+        done(request, result)
+    }))
+}
+
+/// Sends or receives.
+unsafe fn transfer(
+    function: &str,
+    socket: *mut WSK_SOCKET,
+    buffer: *mut WSK_BUF,
+    irp: *mut c_void,
+    what: impl FnOnce(Vec<WSABUF>) -> Option<What>,
+) -> NTSTATUS {
+    let entered = enter(function, socket, irp, &[Phase::Connected]);
+    answer(entered.map(|(socket, _call, request)| {
+        // SAFETY: passed on to the caller.
+        let Some(parts) = (unsafe { mdl::parts(function, buffer) }) else {
+            return finish(request, status::INVALID_PARAMETER, 0);
+        };
+        match what(parts) {
+            Some(what) => operations::start(socket, request, what),
+            None => {
+                let text = format!("{function}: no bytes, or flags that are not simulated");
+                refuse(request, &text, status::NOT_SUPPORTED)
+            }
+        }
+    }))
+}
+
+/// wsk/nc-wsk-pfn_wsk_send.
+unsafe extern "system" fn send(
+    socket: *mut WSK_SOCKET,
+    buffer: *mut WSK_BUF,
+    flags: u32,
+    irp: *mut c_void,
+) -> NTSTATUS {
+    if socket::find(socket).is_some_and(|socket| lock(&socket.state).finished) {
+        violation("WskSend: after WskDisconnect");
+    }
+    // SAFETY: passed on to the caller.
+    unsafe {
+        transfer("WskSend", socket, buffer, irp, |parts| {
+            let now = flags == WSK_FLAG_NODELAY;
+            (!parts.is_empty() && (now || flags == 0)).then_some(What::Send { parts, sent: 0, now })
+        })
+    }
+}
+
+/// wsk/nc-wsk-pfn_wsk_receive.
+unsafe extern "system" fn receive(
+    socket: *mut WSK_SOCKET,
+    buffer: *mut WSK_BUF,
+    flags: u32,
+    irp: *mut c_void,
+) -> NTSTATUS {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        transfer("WskReceive", socket, buffer, irp, |parts| {
+            (!parts.is_empty() && flags == 0).then_some(What::Receive(parts))
+        })
+    }
+}
+
+/// wsk/nc-wsk-pfn_wsk_disconnect.
+unsafe extern "system" fn disconnect(
+    socket: *mut WSK_SOCKET,
+    buffer: *mut WSK_BUF,
+    flags: u32,
+    irp: *mut c_void,
+) -> NTSTATUS {
+    let entered = enter("WskDisconnect", socket, irp, &[Phase::Connected]);
+    answer(entered.map(|(socket, _call, request)| {
+        if !buffer.is_null() || flags != 0 {
+            return refuse(request, "WskDisconnect: last bytes and resets are not simulated", status::NOT_SUPPORTED);
+        }
+        let mut state = lock(&socket.state);
+        if std::mem::replace(&mut state.finished, true) {
+            drop(state);
+            return refuse(request, "WskDisconnect: again", status::INVALID_DEVICE_STATE);
+        }
+        state.finishing = Some(request);
+        drop(state);
+        port::post(move || operations::proceed(&socket));
+        status::PENDING
+    }))
+}
+
+/// wsk/nc-wsk-pfn_wsk_close_socket.
+unsafe extern "system" fn close(socket: *mut WSK_SOCKET, irp: *mut c_void) -> NTSTATUS {
+    let any = [Phase::Made, Phase::Bound, Phase::Connecting, Phase::Connected];
+    let entered = enter("WskCloseSocket", socket, irp, &any);
+    answer(entered.map(|(socket, call, request)| {
+        drop(call);
+        if socket.calls.load(std::sync::atomic::Ordering::Acquire) > 0 {
+            violation("WskCloseSocket: another function of the socket has not returned");
+        }
+        lock(&socket.state).closing = Some(request);
+        port::post(move || socket::close(&socket));
+        status::PENDING
+    }))
+}

@@ -1,0 +1,15 @@
+//! Winsock Kernel: streams over IPv4 and IPv6, by requests. Callbacks, datagrams, and functions that no driver of ours calls are not
+//! there.
+//!
+//! What the pages say of a client is checked: IRQL, IRPs, MDLs, the order of calls, what is left behind. What they leave open is
+//! done now this way, now that: requests that need not wait end within the call or later, and later at either IRQL. It follows the
+//! pages `wsk/*`.
+
+mod client;
+mod entries;
+mod mdl;
+mod operations;
+mod port;
+mod request;
+mod socket;
+mod winsock;

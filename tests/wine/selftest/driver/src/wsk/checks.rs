@@ -1,0 +1,237 @@
+//! What the stand-in promises.
+
+use ndk_abi::{
+    describe::ZeroInit,
+    sockaddr::{AF_INET, AF_INET6, SOCKADDR_INET},
+    status::*,
+    wsk::*,
+};
+
+use super::*;
+use crate::{checks::Storage, text::Text};
+
+static REGISTRATION: Storage<WSK_REGISTRATION> = Storage::new();
+
+/// A client, for as long as something is checked.
+unsafe fn with_client(text: &mut Text<'_>, check: unsafe fn(&Client, &mut Text<'_>)) {
+    // SAFETY: static memory, one check at a time.
+    unsafe {
+        REGISTRATION.get().write(WSK_REGISTRATION::ZERO);
+        match Client::new(REGISTRATION.get()) {
+            None => text.check(false, "no provider"),
+            Some(client) => {
+                check(&client, text);
+                client.end();
+            }
+        }
+    }
+}
+
+/// A listener at an own address, any port.
+unsafe fn listen(client: &Client, family: u16, text: &mut Text<'_>) -> (*mut WSK_SOCKET, SOCKADDR_INET) {
+    let mut one = 1_u32;
+    // SAFETY: a new socket, which is not bound.
+    unsafe {
+        let (made, socket) = client.socket(family, WSK_FLAG_LISTEN_SOCKET);
+        text.check(made == SUCCESS, "a listening socket");
+        let (set, _) = wait(|irp| {
+            if let Some(control) = listener(socket).WskControlSocket {
+                let (value, none) = ((&raw mut one).cast(), null_mut());
+                control(socket, WskSetOption, SO_EXCLUSIVEADDRUSE, SOL_SOCKET, 4, value, 0, none, null_mut(), irp);
+            }
+        });
+        text.check(set == SUCCESS, "SO_EXCLUSIVEADDRUSE");
+        text.check(bind(socket, own(family, 0)) == SUCCESS, "listening");
+        (socket, address_of(socket))
+    }
+}
+
+/// A bound socket for a connection.
+unsafe fn bound(client: &Client, family: u16, text: &mut Text<'_>) -> *mut WSK_SOCKET {
+    // SAFETY: a new socket.
+    unsafe {
+        let (made, socket) = client.socket(family, WSK_FLAG_CONNECTION_SOCKET);
+        text.check(made == SUCCESS && bind(socket, own(family, 0)) == SUCCESS, "a bound socket");
+        socket
+    }
+}
+
+/// Both ends of a connection, as connected and as accepted.
+unsafe fn pair(client: &Client, family: u16, text: &mut Text<'_>) -> [*mut WSK_SOCKET; 2] {
+    let mut accept = Accept::new();
+    let accept = &raw mut accept;
+    // SAFETY: the accept does not move before it has ended.
+    unsafe {
+        let (from, at) = listen(client, family, text);
+        Accept::start(accept, from);
+        let active = bound(client, family, text);
+        text.check(connect(active, at) == SUCCESS, "a connect");
+        let (status, passive) = Request::end(&raw mut (*accept).request);
+        text.check(status == SUCCESS, "an accept");
+        text.check((*accept).local == at, "the local address of an accept");
+        text.check((*accept).remote == address_of_connection(active), "the remote address of an accept");
+        text.check(close(from) == SUCCESS, "closing a listener");
+        [active, core::ptr::with_exposed_provenance_mut(passive)]
+    }
+}
+
+unsafe fn address_of_connection(socket: *mut WSK_SOCKET) -> SOCKADDR_INET {
+    let mut address = SOCKADDR_INET::ZERO;
+    // SAFETY: a connection.
+    unsafe {
+        wait(|irp| {
+            if let Some(ask) = connection(socket).WskGetLocalAddress {
+                ask(socket, (&raw mut address).cast(), irp);
+            }
+        });
+    }
+    address
+}
+
+pub(crate) unsafe fn streams(text: &mut Text<'_>) {
+    // SAFETY: one check at a time.
+    unsafe {
+        with_client(text, |client, text| [AF_INET, AF_INET6].iter().for_each(|family| stream(client, *family, text)))
+    };
+}
+
+/// Bytes of chains of MDLs both ways, then the end of each way.
+fn stream(client: &Client, family: u16, text: &mut Text<'_>) {
+    const OFFSET: usize = 100;
+    // SAFETY: memory that lives until all requests have ended.
+    unsafe {
+        let [active, passive] = pair(client, family, text);
+        let (from, to) = (Bytes::new(), Bytes::new());
+        (0..LENGTH).for_each(|at| from.memory.add(at).write((at % 251) as u8));
+        for (sender, receiver) in [(active, passive), (passive, active)] {
+            to.memory.write_bytes(0, LENGTH);
+            let length = LENGTH - OFFSET;
+            text.check(send(sender, from.part(OFFSET, length)) == (SUCCESS, length), "a send of two MDLs");
+            let mut came = 0;
+            while came < length {
+                // Only what begins in the first of the MDLs can be named by an offset.
+                let start = came.min(OFFSET);
+                let (status, count) = receive(receiver, to.part(start, length - came));
+                if status != SUCCESS || count == 0 {
+                    text.check(false, "a receive into two MDLs");
+                    break;
+                }
+                let as_sent =
+                    (0..count).all(|at| to.memory.add(start + at).read() == ((OFFSET + came + at) % 251) as u8);
+                text.check(as_sent, "bytes are not those that were sent");
+                came += count;
+            }
+        }
+        text.check(disconnect(active) == SUCCESS, "the end of one way");
+        text.check(receive(passive, to.part(0, LENGTH)) == (SUCCESS, 0), "the end of one way, at the peer");
+        text.check(send(passive, from.part(0, 10)) == (SUCCESS, 10), "the other way goes on");
+        text.check(receive(active, to.part(0, 10)) == (SUCCESS, 10), "and arrives");
+        text.check(disconnect(passive) == SUCCESS, "the end of the other way");
+        text.check(receive(active, to.part(0, LENGTH)) == (SUCCESS, 0), "the same at the peer");
+        text.check(close(active) == SUCCESS && close(passive) == SUCCESS, "closing");
+        from.free();
+        to.free();
+    }
+}
+
+pub(crate) unsafe fn ends(text: &mut Text<'_>) {
+    // SAFETY: one check at a time.
+    unsafe { with_client(text, end_early) };
+}
+
+/// Requests that end for other reasons than their own.
+unsafe fn end_early(client: &Client, text: &mut Text<'_>) {
+    let (mut waiting, mut closing) = (Request::new(), Request::new());
+    let (waiting, closing) = (&raw mut waiting, &raw mut closing);
+    let mut accept = Accept::new();
+    let accept = &raw mut accept;
+    // SAFETY: memory that lives until all requests have ended.
+    unsafe {
+        let bytes = Bytes::new();
+        let [active, passive] = pair(client, AF_INET, text);
+        start_receive(waiting, active, bytes.part(0, LENGTH));
+        Request::start(closing, |irp| {
+            if let Some(close) = connection(active).WskCloseSocket {
+                close(active, irp);
+            }
+        });
+        text.check(Request::end(closing).0 == SUCCESS, "a close with a receive under way");
+        text.check(Request::end(waiting).0 == STATUS_CANCELLED.0, "a receive of a socket that is closed");
+        text.check((*waiting).place() < (*closing).place(), "a close that ends before what it ends");
+        let (reset, count) = receive(passive, bytes.part(0, LENGTH));
+        // Wine shuts down what it closes: the end may be seen before the reset.
+        let is_over = reset == STATUS_CONNECTION_RESET.0 || (reset, count) == (SUCCESS, 0);
+        text.check(is_over, "a receive when the peer has closed");
+        text.check(close(passive) == SUCCESS, "closing a dead socket");
+
+        let (from, at) = listen(client, AF_INET, text);
+        Accept::start(accept, from);
+        // It says whether the accept was known already; either way it is cancelled.
+        let _known = IoCancelIrp(Request::irp(&raw mut (*accept).request));
+        text.check(Request::end(&raw mut (*accept).request).0 == STATUS_CANCELLED.0, "an accept that was cancelled");
+        let (_, other) = client.socket(AF_INET, WSK_FLAG_LISTEN_SOCKET);
+        let taken = bind(other, at);
+        text.check(
+            taken == STATUS_ADDRESS_ALREADY_EXISTS.0 || taken == STATUS_ACCESS_DENIED.0,
+            "a bind to a taken address",
+        );
+        text.check(close(other) == SUCCESS, "closing a socket that is not bound");
+        Accept::start(accept, from);
+        text.check(close(from) == SUCCESS, "closing a listener");
+        text.check(Request::end(&raw mut (*accept).request).0 == STATUS_CANCELLED.0, "an accept of one that is closed");
+
+        let nobody = bound(client, AF_INET, text);
+        text.check(connect(nobody, at) == STATUS_CONNECTION_REFUSED.0, "a connect to nobody");
+        text.check(close(nobody) == SUCCESS, "closing a socket that is refused");
+        let (_, stranger) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
+        let mut address = own(AF_INET, 0).Ipv4();
+        address.sin_addr = [192, 0, 2, 1];
+        let elsewhere = bind(stranger, SOCKADDR_INET::from_ipv4(address));
+        text.check(elsewhere == STATUS_INVALID_ADDRESS_COMPONENT.0, "a bind to an address of nobody");
+        text.check(close(stranger) == SUCCESS, "closing it");
+        bytes.free();
+    }
+}
+
+const MANY: usize = 1000;
+static ENDS: Storage<[[*mut WSK_SOCKET; 2]; MANY]> = Storage::new();
+
+pub(crate) unsafe fn many(text: &mut Text<'_>) {
+    // SAFETY: one check at a time.
+    unsafe { with_client(text, thousand) };
+}
+
+/// A thousand connections of one listener at once, each with a receive under way; all carry their own byte.
+unsafe fn thousand(client: &Client, text: &mut Text<'_>) {
+    let mut accept = Accept::new();
+    let accept = &raw mut accept;
+    // SAFETY: memory that lives until all requests have ended; static, one check at a time.
+    unsafe {
+        let ends = &mut *ENDS.get();
+        let (from, at) = listen(client, AF_INET, text);
+        let block = ExAllocatePool2(NON_PAGED, MANY * size_of::<Request>(), TAG).cast::<Request>();
+        let (bytes, received) = (Bytes::new(), Bytes::new());
+        for (number, ends) in ends.iter_mut().enumerate() {
+            Accept::start(accept, from);
+            let active = bound(client, AF_INET, text);
+            text.check(connect(active, at) == SUCCESS, "one of many connects");
+            let (status, passive) = Request::end(&raw mut (*accept).request);
+            text.check(status == SUCCESS, "one of many accepts");
+            *ends = [active, core::ptr::with_exposed_provenance_mut(passive)];
+            start_receive(block.add(number), ends[1], received.part(number, 1));
+        }
+        for (number, [active, _]) in ends.iter().enumerate() {
+            bytes.memory.write(number as u8);
+            text.check(send(*active, bytes.part(0, 1)) == (SUCCESS, 1), "one of many sends");
+            text.check(Request::end(block.add(number)) == (SUCCESS, 1), "one of many receives");
+            text.check(received.memory.add(number).read() == number as u8, "a byte of another connection");
+        }
+        for socket in ends.iter().flatten() {
+            text.check(close(*socket) == SUCCESS, "one of many closes");
+        }
+        text.check(close(from) == SUCCESS, "closing the listener");
+        bytes.free();
+        received.free();
+        ExFreePoolWithTag(block.cast(), TAG);
+    }
+}

@@ -1,0 +1,163 @@
+//! What a client of Winsock Kernel must not do.
+
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use ndk_abi::{describe::ZeroInit, sockaddr::AF_INET, wsk::*};
+
+use super::*;
+use crate::checks::Storage;
+
+static REGISTRATION: Storage<WSK_REGISTRATION> = Storage::new();
+
+/// Breaks a rule as a client, with a socket that is not bound.
+unsafe fn with_socket(misuse: impl FnOnce(&Client, *mut WSK_SOCKET)) {
+    // SAFETY: static memory, one at a time.
+    unsafe {
+        REGISTRATION.get().write(WSK_REGISTRATION::ZERO);
+        if let Some(client) = Client::new(REGISTRATION.get()) {
+            let (_, socket) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
+            misuse(&client, socket);
+            close(socket);
+            client.end();
+        }
+    }
+}
+
+/// Registers, and never deregisters.
+pub(crate) unsafe fn leak() {
+    static LEAKED: Storage<WSK_REGISTRATION> = Storage::new();
+    // SAFETY: static memory.
+    unsafe { register(LEAKED.get()) };
+}
+
+pub(crate) unsafe fn register_at_dispatch() {
+    // SAFETY: wrong on purpose; static memory.
+    unsafe {
+        KfRaiseIrql(2);
+        register(REGISTRATION.get());
+        KeLowerIrql(0);
+        WskDeregister(REGISTRATION.get());
+    }
+}
+
+pub(crate) unsafe fn without_routine() {
+    // SAFETY: wrong on purpose: the IRP ends, and nobody is told.
+    unsafe {
+        with_socket(|_, socket| {
+            static REQUEST: Storage<Request> = Storage::new();
+            let irp = REQUEST.get().cast::<c_void>();
+            IoInitializeIrp(irp, IRP_BYTES as u16, 1);
+            let mut address = own(AF_INET, 0);
+            if let Some(bind) = connection(socket).WskBind {
+                bind(socket, (&raw mut address).cast(), 0, irp);
+            }
+            crate::checks::sleep(100);
+        });
+    }
+}
+
+unsafe extern "system" fn lets_go(_device: *mut c_void, _irp: *mut c_void, event: *mut c_void) -> i32 {
+    // SAFETY: an initialised event.
+    unsafe { KeSetEvent(event.cast(), 0, 0) };
+    SUCCESS
+}
+
+/// A completion routine that returns a success has the IRP completed on, beyond its only stack location.
+pub(crate) unsafe fn not_kept() {
+    // SAFETY: wrong on purpose: the stand-in goes no further.
+    unsafe {
+        with_socket(|_, socket| {
+            static REQUEST: Storage<Request> = Storage::new();
+            let request = REQUEST.get();
+            Request::start(request, |irp| {
+                set_routine(irp.cast(), lets_go as *mut c_void, (&raw mut (*request).event).cast());
+                let mut address = own(AF_INET, 0);
+                if let Some(bind) = connection(socket).WskBind {
+                    bind(socket, (&raw mut address).cast(), 0, irp);
+                }
+                Request::end(request);
+            });
+        });
+    }
+}
+
+static SOCKET: AtomicPtr<WSK_SOCKET> = AtomicPtr::new(null_mut());
+static INNER: Storage<Request> = Storage::new();
+static ADDRESS: Storage<ndk_abi::sockaddr::SOCKADDR_INET> = Storage::new();
+
+unsafe extern "system" fn calls_on(_device: *mut c_void, _irp: *mut c_void, event: *mut c_void) -> i32 {
+    let socket = SOCKET.load(Ordering::Relaxed);
+    // SAFETY: wrong on purpose, with memory that stays.
+    unsafe {
+        Request::start(INNER.get(), |irp| {
+            if let Some(ask) = connection(socket).WskGetLocalAddress {
+                ask(socket, ADDRESS.get().cast(), irp);
+            }
+        });
+        KeSetEvent(event.cast(), 0, 0);
+    }
+    KEPT
+}
+
+pub(crate) unsafe fn call_in_routine() {
+    // SAFETY: wrong on purpose.
+    unsafe {
+        with_socket(|_, socket| {
+            static REQUEST: Storage<Request> = Storage::new();
+            let request = REQUEST.get();
+            SOCKET.store(socket, Ordering::Relaxed);
+            let mut address = own(AF_INET, 0);
+            Request::start(request, |irp| {
+                set_routine(irp.cast(), calls_on as *mut c_void, (&raw mut (*request).event).cast());
+                if let Some(bind) = connection(socket).WskBind {
+                    bind(socket, (&raw mut address).cast(), 0, irp);
+                }
+                Request::end(request);
+            });
+            Request::end(INNER.get());
+        });
+    }
+}
+
+pub(crate) unsafe fn connect_unbound() {
+    // SAFETY: wrong on purpose.
+    unsafe {
+        with_socket(|_, socket| {
+            connect(socket, own(AF_INET, 1));
+        });
+    }
+}
+
+pub(crate) unsafe fn use_closed() {
+    // SAFETY: wrong on purpose: the table is that of the socket that goes on living.
+    unsafe {
+        with_socket(|client, socket| {
+            let (_, other) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
+            close(other);
+            let mut address = own(AF_INET, 0);
+            wait(|irp| {
+                if let Some(bind) = connection(socket).WskBind {
+                    bind(other, (&raw mut address).cast(), 0, irp);
+                }
+            });
+        });
+    }
+}
+
+pub(crate) unsafe fn send_more_than_described() {
+    // SAFETY: wrong on purpose: nothing beyond the MDLs is touched.
+    unsafe {
+        with_socket(|client, _| {
+            let (_, from) = client.socket(AF_INET, WSK_FLAG_LISTEN_SOCKET);
+            bind(from, own(AF_INET, 0));
+            let (_, socket) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
+            bind(socket, own(AF_INET, 0));
+            connect(socket, address_of(from));
+            let bytes = Bytes::new();
+            send(socket, bytes.part(0, LENGTH + 1));
+            close(socket);
+            close(from);
+            bytes.free();
+        });
+    }
+}
