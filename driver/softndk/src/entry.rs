@@ -11,6 +11,7 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
+use ::platform::Passive;
 use ndk_abi::{
     describe::ZeroInit,
     ndis::{
@@ -26,7 +27,11 @@ use wdk_sys::{
     call_unsafe_wdf_function_binding, ntddk::KeFlushQueuedDpcs,
 };
 
-use crate::{adapter, control, datapath, ndis, ndk, oid, platform};
+use crate::{
+    adapter, control, datapath, ndis, ndk, oid,
+    platform::{self, Windows},
+    wsk::client,
+};
 
 /// The oldest NDIS with all that is used here: that of Windows Server 2016.
 const NDIS_VERSION: (u8, u8) = (6, 60);
@@ -93,6 +98,9 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
     if let Err(status) = control::watch_processes() {
         return status.0;
     }
+    // SAFETY: DriverEntry is called at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    client::register(&passive);
     // NDIS calls set_options inside this call.
     let mut handle = null_mut();
     let mut characteristics = characteristics();
@@ -109,6 +117,7 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
     if status == STATUS_SUCCESS {
         NDIS_DRIVER.store(handle, Ordering::Release);
     } else {
+        client::deregister(&passive);
         control::ignore_processes();
     }
     status.0
@@ -161,6 +170,8 @@ unsafe extern "system" fn unload(_driver: *mut c_void) {
     control::ignore_processes();
     // SAFETY: registered, and not yet deregistered.
     unsafe { ndis::NdisMDeregisterMiniportDriver(ndis_driver()) };
+    // SAFETY: NDIS calls this at PASSIVE_LEVEL.
+    client::deregister(&unsafe { Passive::assume::<Windows>() });
     // Deferred calls hold no adapter back: the last ones may still be leaving this image.
     // SAFETY: PASSIVE_LEVEL.
     unsafe { KeFlushQueuedDpcs() };

@@ -1,8 +1,10 @@
-//! IRPs. The only module that looks inside one.
+//! IRPs. The only module, with its part [`own`], that looks inside one.
 //!
 //! The fields are named here by their documented offsets on x64: the generated bindings name the unions inside an IRP
 //! differently from kit to kit.
 #![expect(unsafe_code, reason = "IRPs are structures of the I/O manager, used by pointer and shared with it")]
+
+pub(crate) mod own;
 
 use core::{
     ffi::c_void,
@@ -79,6 +81,8 @@ struct StackLocation {
     _type3_input_buffer: *mut c_void,
     _device_object: *mut c_void,
     file_object: *mut FILE_OBJECT,
+    completion_routine: *mut c_void,
+    context: *mut c_void,
 }
 
 const _: () = {
@@ -98,6 +102,9 @@ const _: () = {
     assert!(offset_of!(StackLocation, input_length) == 0x10);
     assert!(offset_of!(StackLocation, code) == 0x18);
     assert!(offset_of!(StackLocation, file_object) == 0x30);
+    assert!(offset_of!(StackLocation, completion_routine) == 0x38);
+    assert!(offset_of!(StackLocation, context) == 0x40);
+    assert!(size_of::<StackLocation>() == 0x48);
 };
 
 /// An IRP of the control device, owned: it is completed once, by [`Irp::complete`] or by giving it to someone who does.

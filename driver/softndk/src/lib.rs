@@ -1,7 +1,7 @@
 //! SoftNDK, the kernel driver: an NDIS miniport with KMDF that offers a virtual RDMA device to kernel consumers (NDKPI)
 //! and to programs (`\\.\SoftNdk`).
 //!
-//! This crate is glue: it gives the portable crates a kernel (`platform`, `irp`, `pin`), and the kernel's frameworks
+//! This crate is glue: it gives the portable crates a kernel (`platform`, `irp`, `pin`, `wsk`), and the kernel's frameworks
 //! their handlers (`entry`, `adapter`, `oid`, `control`). It is the only one that names Windows.
 #![no_std]
 #![deny(unsafe_code)]
@@ -37,3 +37,7 @@ mod registry;
 mod tcpip;
 mod test_consumer;
 mod unicode;
+mod wsk;
+
+// tests/loom has its own.
+use core::sync::atomic;

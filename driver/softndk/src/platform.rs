@@ -12,7 +12,7 @@ use core::{
 
 use lock_api::{GuardNoSend, RawMutex};
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_SOURCE_IS_NONPAGED_POOL, PAGE_SIZE};
-use platform::{DISPATCH_LEVEL, DpcRoutine, NoSockets, Passive, Platform, RawSpinLock};
+use platform::{DISPATCH_LEVEL, DpcRoutine, Passive, Platform, RawSpinLock};
 use wdk_alloc::WdkAllocator;
 use wdk_sys::{
     _EVENT_TYPE::NotificationEvent,
@@ -29,6 +29,8 @@ use wdk_sys::{
         MmMapLockedPagesSpecifyCache,
     },
 };
+
+use crate::wsk::Wsk;
 
 /// Alignment that pool memory smaller than a page has (ddi: nf-wdm-exallocatepool2).
 const POOL_ALIGNMENT: usize = 16;
@@ -194,7 +196,7 @@ unsafe impl Platform for Windows {
     type Dpc = Dpc;
     type Event = Event;
     type Timer = Timer;
-    type Sockets = NoSockets;
+    type Sockets = Wsk;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
         // WdkAllocator ignores the alignment: what the pool does not promise is refused.

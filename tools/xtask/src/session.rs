@@ -96,6 +96,11 @@ impl Session {
         self.order(&format!("tcpip {}", addresses.join(",")))
     }
 
+    /// Whether there is a Winsock Kernel from now on.
+    pub(crate) fn set_wsk(&mut self, on: bool) -> Result<()> {
+        self.order(if on { "wsk on" } else { "wsk off" })
+    }
+
     /// A Windows program in this prefix, with `C:\softndk` as its folder; a path of this system is understood too.
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = wine::wine(&self.prefix);

@@ -49,6 +49,8 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     }
     tally.check("the test consumer is refused where it is off", without_test_consumer());
     tally.check("a 32-bit program is refused", refuses_32bit());
+    let within = step("doing without Winsock Kernel", without_wsk);
+    tally.check("without Winsock Kernel the driver loads, and connects within itself", within);
     let addresses = step("changing the addresses of TCP/IP", addresses_of_tcpip);
     tally.check("without addresses of its own the driver has those of TCP/IP", addresses);
     let disabled = step("disabling RDMA in mid-traffic", disabled_in_traffic);
@@ -136,6 +138,22 @@ fn without_test_consumer() -> Result<()> {
     Ok(())
 }
 
+/// Winsock Kernel comes after the driver: until then there are connections of the adapter with itself, of listeners that have no TCP.
+fn without_wsk() -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.set_wsk(false)?;
+    session.load()?;
+    for comes in [false, true] {
+        session.set_wsk(comes)?;
+        let outcome =
+            run::harness(&session, &["run", "connector", "listener", "--path", "plain", "--json"], RUN_LIMIT)?;
+        ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "{}\n{}", outcome["cases"], session.log_tail());
+    }
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
+
 /// What the stand-ins take for a 32-bit program is served nothing, by itself or through softnd.dll. Any other is. Wine tells nobody how
 /// an open ended (STATUS_NOT_SUPPORTED): the first request of the file finds that the driver does not have it.
 fn refuses_32bit() -> Result<()> {
@@ -158,10 +176,10 @@ fn refuses_32bit() -> Result<()> {
 }
 
 /// Addresses come and go with those of TCP/IP: the case for IPv6 is skipped where there is none. That of another interface and one
-/// that is not sure yet are not among them.
+/// that is not sure yet are not among them. All are addresses of this system: listeners listen on its TCP, too.
 fn addresses_of_tcpip() -> Result<()> {
     let mut session = Session::start_with("softndk.sys", &[], false)?;
-    session.set_tcpip(&["192.0.2.77"])?;
+    session.set_tcpip(&["127.0.0.77"])?;
     session.load()?;
     let becomes = |session: &Session, passed: u64, skipped: u64| {
         let start = Instant::now();
@@ -175,9 +193,9 @@ fn addresses_of_tcpip() -> Result<()> {
         }
     };
     becomes(&session, 1, 1).context("IPv4 alone")?;
-    session.set_tcpip(&["192.0.2.77", "2001:db8::77"])?;
+    session.set_tcpip(&["127.0.0.77", "::1"])?;
     becomes(&session, 2, 0).context("with IPv6")?;
-    session.set_tcpip(&["192.0.2.78"])?;
+    session.set_tcpip(&["127.0.0.78"])?;
     becomes(&session, 1, 1).context("another IPv4 alone")?;
     session.set_tcpip(&[])?;
     becomes(&session, 0, 1).context("no address")?;
