@@ -30,7 +30,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 #[cfg(windows)]
-use conformance::nd::Version;
+use conformance::nd::{Carrier, Version};
 use front_end::{FrontEnd, Path};
 
 /// Drives the SoftNDK RDMA device by IOCTLs and checks what it does against the documentation.
@@ -103,6 +103,10 @@ enum Command {
         cases: Vec<String>,
         #[command(flatten)]
         options: two::Options,
+        /// The server has a device of its own, on another computer or in its process: requests go by iWARP, where sends and writes are
+        /// complete before the peer has seen them. Cases whose requests wait for the peer are left out.
+        #[arg(long)]
+        wire: bool,
         /// How long the mixed traffic of `exchange` lasts.
         #[arg(long, default_value_t = 2)]
         seconds: u64,
@@ -214,8 +218,9 @@ fn execute() -> anyhow::Result<ExitCode> {
             return two::serve(&options, address, port)?.print(false);
         }
         #[cfg(windows)]
-        Command::Connect { target, json, cases, options, seconds } => {
-            return two::connect(&options, target, &cases, seconds)?.print(json);
+        Command::Connect { target, json, cases, options, wire, seconds } => {
+            let carrier = if wire { Carrier::Wire } else { Carrier::Device };
+            return two::connect(&options, target, &cases, carrier, seconds)?.print(json);
         }
         Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
         Command::Perf(options) => return perf::run(&options),

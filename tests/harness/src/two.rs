@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use conformance::nd::{self as roles, Played, ROLE_CASES, RoleCase};
+use conformance::nd::{self as roles, Carrier, Played, ROLE_CASES, RoleCase};
 
 use crate::{
     front_end::Path,
@@ -56,14 +56,20 @@ pub(crate) fn serve(options: &Options, address: Option<IpAddr>, port: u16) -> an
 }
 
 /// Plays the cases that `wanted` names, or all, with a server.
-pub(crate) fn connect(options: &Options, target: Target, wanted: &[String], seconds: u64) -> anyhow::Result<Report> {
+pub(crate) fn connect(
+    options: &Options,
+    target: Target,
+    wanted: &[String],
+    carrier: Carrier,
+    seconds: u64,
+) -> anyhow::Result<Report> {
     let cases = select(ROLE_CASES.iter(), |case: &RoleCase| case.name, wanted)?;
     roles::choose_path(options.path.name());
     let progress = progress(cases.len())?;
     let watch = |what: &str| progress.set_message(what.to_owned());
     let duration = Duration::from_secs(seconds);
     let (address, port) = (target.address, target.port);
-    let played = roles::connect(&library()?, options.patience(), (address, port), &cases, duration, &watch)?;
+    let played = roles::connect(&library()?, options.patience(), (address, port), &cases, carrier, duration, &watch)?;
     progress.finish_and_clear();
     options.report(played, "connects", "serves")
 }

@@ -29,7 +29,7 @@ pub use left_behind::left_behind;
 pub use removed::{Removed, Told, removed};
 pub use returns::{Documented, Shown};
 #[cfg(windows)]
-pub use roles::{Played, connect, serve};
+pub use roles::{Carrier, Played, connect, serve};
 pub use roles::{ROLE_CASES, RoleCase};
 #[cfg(windows)]
 pub use run::{Nd, choose_path, run};

@@ -100,12 +100,17 @@ pub(super) fn fence(role: &Role<'_>) -> anyhow::Result<()> {
         end.qp.write(2, &[local.sge(0..MAX)], behind, ND_OP_FLAG_READ_FENCE)?;
         expect(end.initiated()?, READ, 1, STATUS_SUCCESS)?;
         expect(end.initiated()?, WRITE, 2, STATUS_SUCCESS)?;
+        end.qp.send(3, &[], 0)?;
+        expect(end.initiated()?, SEND, 3, STATUS_SUCCESS)?;
         return role.meet();
     }
     let region = end.buffer(2 * MAX)?;
     let data = pattern(5, MAX);
     region.memory().write(0, &data);
+    end.qp.receive(3, &[])?;
     role.tell_memory(region.remote(0))?;
+    // The write is there when a message is that was sent after it.
+    expect_received(end.received()?, 3, 0)?;
     role.meet()?;
     ensure_same(&region.memory().read(MAX..2 * MAX), &data)
 }
@@ -122,7 +127,7 @@ fn refused(
     if role.connects() {
         let (local, remote) = (end.buffer(4096)?, role.hear_memory()?);
         attempt(&end, &local, remote)?;
-        expect(end.initiated()?, kind, 1, status)?;
+        role.expect_refused(end.initiated()?, kind, 1, status)?;
     } else {
         let region = Mr::new(&end.adapter, 4096)?;
         region.register(region_flags)?;

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail, ensure};
 
 /// The version of the layouts, and of what a case means. Both ends must have the same.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// The first bytes of the private data of every connect: which connection this is. A magic number (4 bytes), the version (2), the
 /// number of the connection within the case (2), the name of the case, padded with zeroes (40).
@@ -50,8 +50,8 @@ impl Hello {
 /// A message of the control connection: its kind (1 byte), then what it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// The connecting end: play this case, and let it last so long if it is one that does.
-    Start { case: String, seconds: u32 },
+    /// The connecting end: play this case, over the wire or within one device, and let it last so long if it is one that does.
+    Start { case: String, wire: bool, seconds: u32 },
     /// The serving end: connections of this case are for this port.
     Ready { port: u16 },
     /// The serving end: there is no such case.
@@ -70,8 +70,8 @@ pub(super) const MAX_MESSAGE: usize = 1024;
 impl Message {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = match self {
-            Self::Start { case, seconds } => {
-                [[1].as_slice(), seconds.to_le_bytes().as_slice(), case.as_bytes()].concat()
+            Self::Start { case, wire, seconds } => {
+                [[1, (*wire).into()].as_slice(), seconds.to_le_bytes().as_slice(), case.as_bytes()].concat()
             }
             Self::Ready { port } => [[2].as_slice(), port.to_le_bytes().as_slice()].concat(),
             Self::Unknown => vec![3],
@@ -88,9 +88,9 @@ impl Message {
         let (kind, rest) = bytes.split_first().context("an empty message")?;
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         Ok(match (kind, rest) {
-            (1, rest) => {
+            (1, &[wire @ (0 | 1), ref rest @ ..]) => {
                 let (seconds, case) = rest.split_first_chunk().context("a short message")?;
-                Self::Start { case: text(case), seconds: u32::from_le_bytes(*seconds) }
+                Self::Start { case: text(case), wire: wire == 1, seconds: u32::from_le_bytes(*seconds) }
             }
             (2, &[low, high]) => Self::Ready { port: u16::from_le_bytes([low, high]) },
             (3, []) => Self::Unknown,
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn what_is_told_is_understood() {
         for message in [
-            Message::Start { case: "windows::access".to_owned(), seconds: 60 },
+            Message::Start { case: "windows::access".to_owned(), wire: true, seconds: 60 },
             Message::Ready { port: 0xc001 },
             Message::Unknown,
             Message::Words(vec![1, u64::MAX]),
@@ -124,7 +124,7 @@ mod tests {
         ] {
             assert_eq!(Message::from_bytes(&message.to_bytes()).unwrap(), message);
         }
-        for wrong in [&[][..], &[0], &[1, 2], &[2, 1], &[4, 1, 2], &[5, 1], &[8]] {
+        for wrong in [&[][..], &[0], &[1, 1], &[1, 2, 0, 0, 0, 0], &[2, 1], &[4, 1, 2], &[5, 1], &[8]] {
             assert!(Message::from_bytes(wrong).is_err(), "{wrong:?}");
         }
         let long = Message::Verdict(Some("x".repeat(2 * MAX_MESSAGE))).to_bytes();

@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use ndk_abi::{
     nd_ioctl::{ND_OP_FLAG_SEND_AND_SOLICIT_EVENT, ND_OP_FLAG_SILENT_SUCCESS},
-    status::{STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_SUCCESS},
+    status::{STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_DATA_ERROR, STATUS_SUCCESS},
 };
 
 use super::role::Role;
@@ -147,8 +147,7 @@ pub(super) fn too_small(role: &Role<'_>) -> anyhow::Result<()> {
     if role.connects() {
         role.hear::<0>()?;
         end.qp.send(1, &[buffer.sge(0..101)], 0)?;
-        let sent = end.initiated()?;
-        ensure!(sent.context == 1 && sent.status != STATUS_SUCCESS, "the send succeeded");
+        role.expect_refused(end.initiated()?, SEND, 1, STATUS_DATA_ERROR)?;
     } else {
         end.qp.receive(1, &[buffer.sge(0..100)])?;
         end.qp.receive(2, &[])?;

@@ -7,14 +7,15 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 
 use super::{
     control::Control,
     message::{Hello, Message},
 };
 use crate::nd::{
-    client::{Adapter, Connector, Listener, Qp, QpSize, ReadLimits, Remote, Request},
-    pair::End,
+    client::{Adapter, Completion, Connector, Listener, Qp, QpSize, ReadLimits, Remote, Request},
+    pair::{End, READ, expect},
     run::Nd,
 };
 
@@ -53,12 +54,23 @@ pub(super) enum Side {
     Serves(Listener),
 }
 
+/// What carries the connections of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Both ends have the same device.
+    Device,
+    /// iWARP. Sends and writes are complete when they are on their way (RFC 5040, section 5.5): if the peer refuses one, its sender
+    /// learns only that the connection has ended. What is long is refused in parts: those before the first that has to be are placed.
+    Wire,
+}
+
 /// One end of a case.
 pub(super) struct Role<'s> {
     pub(super) site: &'s Site<'s>,
     pub(super) control: &'s Control,
     pub(super) side: Side,
     pub(super) case: &'static str,
+    pub(super) carrier: Carrier,
     /// How long a case lasts that takes its time.
     pub(super) duration: Duration,
     /// Tells people how far such a case is, about once a second.
@@ -73,10 +85,28 @@ impl<'s> Role<'s> {
         control: &'s Control,
         side: Side,
         case: &'static str,
+        carrier: Carrier,
         duration: Duration,
         watch: &'s dyn Fn(&str),
     ) -> Self {
-        Self { site, control, side, case, duration, watch, connections: Cell::default(), notes: RefCell::default() }
+        let (connections, notes) = (Cell::default(), RefCell::default());
+        Self { site, control, side, case, carrier, duration, watch, connections, notes }
+    }
+
+    /// Checks the completion of a request that the peer refuses with this status.
+    pub(super) fn expect_refused(
+        &self,
+        found: Completion,
+        kind: i32,
+        context: usize,
+        status: NTSTATUS,
+    ) -> anyhow::Result<()> {
+        let status = match self.carrier {
+            Carrier::Device => status,
+            Carrier::Wire if kind == READ => STATUS_CANCELLED,
+            Carrier::Wire => STATUS_SUCCESS,
+        };
+        expect(found, kind, context, status).map(drop)
     }
 
     /// Whether this end connects.

@@ -17,7 +17,7 @@ use super::{
     ROLE_CASES, RoleCase,
     control::Control,
     message::Message,
-    role::{Role, Side, Site},
+    role::{Carrier, Role, Side, Site},
 };
 use crate::nd::run::Nd;
 
@@ -33,10 +33,14 @@ pub struct Played {
     pub there: anyhow::Result<()>,
 }
 
+/// Cases whose requests wait for the peer. On the wire they do not: they are on their way.
+const OF_ONE_DEVICE: [&str; 2] = ["messages::flush", "shared_queue::empty"];
+
 /// How long `exchange` lasts in a process of its own.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// The connecting end: plays `cases` with the server at `to`, an address and a port. Without an address it is on this computer. Those
+/// The connecting end: plays `cases` with the server at `to`, an address and a port, apart from those that make no sense over this
+/// carrier. Without an address it is on this computer. Those
 /// cases that last do so for `duration`. `watch` is told what is going
 /// on. Ends early if the peer is gone: the last one then says so.
 ///
@@ -47,12 +51,13 @@ pub fn connect(
     patience: Duration,
     to: (Option<IpAddr>, u16),
     cases: &[&'static RoleCase],
+    carrier: Carrier,
     duration: Duration,
     watch: &dyn Fn(&str),
 ) -> anyhow::Result<Vec<Played>> {
     let nd = Nd::load(library, patience)?.on_network_of(to.0)?;
     let address = to.0.map_or_else(|| nd.address(), Ok)?;
-    let played = connect_with(&nd, SocketAddr::new(address, to.1), cases, duration, watch)?;
+    let played = connect_with(&nd, SocketAddr::new(address, to.1), cases, carrier, duration, watch)?;
     nd.is_unused()?;
     Ok(played)
 }
@@ -89,7 +94,7 @@ pub(super) fn both(nd: &Nd, name: &str) -> anyhow::Result<()> {
             serve_with(&Nd::of(library, patience), 0, ready, &give_up, &|_| {})
         });
         let played = match address.recv() {
-            Ok(address) => connect_with(nd, address, &[case], SHORT, &|_| {}),
+            Ok(address) => connect_with(nd, address, &[case], Carrier::Device, SHORT, &|_| {}),
             Err(_) => Err(anyhow!("nobody serves")),
         };
         is_over.store(true, Ordering::Relaxed);
@@ -119,23 +124,26 @@ fn connect_with(
     nd: &Nd,
     to: SocketAddr,
     cases: &[&'static RoleCase],
+    carrier: Carrier,
     duration: Duration,
     watch: &dyn Fn(&str),
 ) -> anyhow::Result<Vec<Played>> {
     let site = &Site::new(nd)?;
     let control = Control::connect(site, to)?;
     let mut all = Vec::new();
-    let result = cases.iter().try_for_each(|case| {
+    let makes_sense = |case: &&&RoleCase| carrier == Carrier::Device || !OF_ONE_DEVICE.contains(&case.name);
+    let result = cases.iter().filter(makes_sense).try_for_each(|case| {
         watch(case.name);
         let seconds = u32::try_from(duration.as_secs())?;
-        control.tell(&Message::Start { case: case.name.to_owned(), seconds })?;
+        let wire = carrier == Carrier::Wire;
+        control.tell(&Message::Start { case: case.name.to_owned(), wire, seconds })?;
         let port = match control.hear()? {
             Message::Ready { port } => port,
             Message::Unknown => bail!("the peer has no case {}", case.name),
             other => bail!("the peer says {other:?} instead of where it is"),
         };
         let side = Side::Connects(SocketAddr::new(to.ip(), port));
-        all.push(play(Role::new(site, &control, side, case.name, duration, watch), case));
+        all.push(play(Role::new(site, &control, side, case.name, carrier, duration, watch), case));
         Ok(())
     });
     finish(all, result.and_then(|()| control.tell(&Message::Bye)).and_then(|()| control.close()))
@@ -163,8 +171,8 @@ fn serve_with(
     let mut all = Vec::new();
     let mut serve = || {
         loop {
-            let (name, seconds) = match control.hear()? {
-                Message::Start { case, seconds } => (case, seconds),
+            let (name, wire, seconds) = match control.hear()? {
+                Message::Start { case, wire, seconds } => (case, wire, seconds),
                 Message::Bye => return Ok(()),
                 other => bail!("the peer says {other:?} instead of a case"),
             };
@@ -176,7 +184,9 @@ fn serve_with(
             let (listener, at) = listen(0)?;
             control.tell(&Message::Ready { port: at.port() })?;
             let duration = Duration::from_secs(seconds.into());
-            all.push(play(Role::new(site, &control, Side::Serves(listener), case.name, duration, watch), case));
+            let side = Side::Serves(listener);
+            let carrier = if wire { Carrier::Wire } else { Carrier::Device };
+            all.push(play(Role::new(site, &control, side, case.name, carrier, duration, watch), case));
         }
     };
     let result = serve();

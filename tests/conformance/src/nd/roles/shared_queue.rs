@@ -1,7 +1,7 @@
 //! Shared receive queues: the serving end has one, the connecting end sends.
 
 use anyhow::ensure;
-use ndk_abi::status::{STATUS_BUFFER_OVERFLOW, STATUS_SUCCESS};
+use ndk_abi::status::{STATUS_BUFFER_OVERFLOW, STATUS_DATA_ERROR, STATUS_SUCCESS};
 
 use super::role::Role;
 use crate::{
@@ -136,8 +136,7 @@ pub(super) fn too_small(role: &Role<'_>) -> anyhow::Result<()> {
     let Some(srq) = &links.srq else {
         role.hear::<0>()?;
         links.qps[0].send(1, &[buffer.sge(0..11)], 0)?;
-        let sent = end.initiated()?;
-        ensure!(sent.context == 1 && sent.status != STATUS_SUCCESS, "the send succeeded");
+        role.expect_refused(end.initiated()?, SEND, 1, STATUS_DATA_ERROR)?;
         for qp in &links.qps[1..] {
             role.hear::<0>()?;
             qp.send(2, &[buffer.sge(0..10)], 0)?;

@@ -108,17 +108,23 @@ pub(super) fn windows(role: &Role<'_>) -> anyhow::Result<()> {
         let memory = end.buffer(8192)?;
         if role.connects() {
             let (window, may) = (hear(role)?, |right| rights & right == right);
-            let status = |allowed| if allowed { STATUS_SUCCESS } else { STATUS_ACCESS_VIOLATION };
+            let ends = |found, kind, context, allowed| {
+                if allowed {
+                    expect(found, kind, context, STATUS_SUCCESS).map(drop)
+                } else {
+                    role.expect_refused(found, kind, context, STATUS_ACCESS_VIOLATION)
+                }
+            };
             memory.memory().write(0, &pattern(1, LENGTH));
             let can_write = may(ND_OP_FLAG_ALLOW_WRITE);
             end.endpoint.write(1, &[memory.sge(0..LENGTH)], window, 0, 0)?;
-            expect(end.initiated()?, WRITE, 1, status(can_write))?;
+            ends(end.initiated()?, WRITE, 1, can_write)?;
             role.meet()?;
             role.hear::<0>()?;
             if can_write {
                 let can_read = may(ND_OP_FLAG_ALLOW_READ);
                 end.endpoint.read(2, &[memory.sge(0..LENGTH - 10)], window, 10, 0)?;
-                expect(end.initiated()?, READ, 2, status(can_read))?;
+                ends(end.initiated()?, READ, 2, can_read)?;
                 if can_read {
                     ensure_same(&memory.memory().read(0..LENGTH - 10), &pattern(2, LENGTH)[10..])?;
                 }
@@ -156,7 +162,7 @@ pub(super) fn invalidated(role: &Role<'_>) -> anyhow::Result<()> {
         expect(end.initiated()?, SEND, 1, STATUS_SUCCESS)?;
         let window = hear(role)?;
         end.endpoint.write(2, &[memory.sge(0..10)], window, 0, 0)?;
-        expect(end.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
+        role.expect_refused(end.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
     } else {
         let mw = Mw::new(&end.adapter, GONE)?;
         let bind = || -> anyhow::Result<_> {
