@@ -2,6 +2,7 @@
 
 mod bench;
 mod command;
+mod computers;
 mod cross;
 mod digest;
 mod dist;
@@ -32,6 +33,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
+
+use computers::Count;
 
 /// The driver's target, which Windows builds use too.
 const TARGET_DRIVER: &str = "x86_64-pc-windows-msvc";
@@ -79,6 +82,9 @@ enum Task {
     },
     /// Play the cases with two roles in two processes, `ndharness serve` and `ndharness connect`, then kill one of them in mid-traffic
     Two {
+        /// On two computers: two prefixes of Wine, each with its own driver, which speak by iWARP over TCP
+        #[arg(long)]
+        computers: bool,
         /// How long they exchange traffic before that
         #[arg(long, default_value_t = 3)]
         seconds: u64,
@@ -130,10 +136,10 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Fuzz { target, runs, seconds } => {
             fuzz::fuzz(target.as_deref(), runs.map_or(fuzz::Limit::Seconds(seconds), fuzz::Limit::Runs))?;
         }
-        Task::Two { seconds } => {
+        Task::Two { computers, seconds } => {
             dist::build()?;
             let mut tally = tally::Tally::default();
-            two::run(seconds, &mut tally);
+            two::run(if computers { Count::Two } else { Count::One }, seconds, &mut tally);
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }

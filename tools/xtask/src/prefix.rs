@@ -1,4 +1,4 @@
-//! The Wine prefix of this tree, in target/wine: about 700 MB, made once per version of Wine.
+//! The Wine prefixes of this tree, in target/wine: about 700 MB each, made once per version of Wine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,34 @@ const BESIDE_THE_DRIVER: [(&str, &str); 11] = [
 const IN_SYSTEM32: [(&str, &str); 2] =
     [("wine/ntoskrnl.exe", "ntoskrnl.exe"), ("wine/bcryptprimitives.dll", "bcryptprimitives.dll")];
 
+/// A computer: what runs in one prefix knows nothing of the others but by the network, which is that of this system.
+#[derive(Clone, Copy)]
+pub(crate) enum Computer {
+    First,
+    /// Where two are needed.
+    Second,
+}
+
+impl Computer {
+    fn prefix(self) -> PathBuf {
+        paths::root().join(match self {
+            Self::First => "target/wine/prefix",
+            Self::Second => "target/wine/prefix-2",
+        })
+    }
+
+    /// Where its drivers' output goes.
+    pub(crate) fn log_file(self) -> PathBuf {
+        paths::root().join(match self {
+            Self::First => "target/wine/log.txt",
+            Self::Second => "target/wine/log-2.txt",
+        })
+    }
+}
+
 /// Makes the prefix where it is missing or was made by another Wine, and puts what was built into it.
-pub(crate) fn prepare() -> Result<PathBuf> {
-    let prefix = paths::root().join("target/wine/prefix");
+pub(crate) fn prepare(computer: Computer) -> Result<PathBuf> {
+    let prefix = computer.prefix();
     let (stamp, key) = (prefix.join("softndk-stamp"), wine::version()?);
     wine::end(&prefix)?;
     if !is_stamped(&stamp, &key) {

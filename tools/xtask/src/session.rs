@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::prefix::{self, Computer};
 use crate::report::StandInReport;
-use crate::{paths, prefix, wine};
+use crate::wine;
 
 const LOAD_LIMIT: Duration = Duration::from_secs(60);
 /// How long winedevice may take to end, and its modules to say what was left, after the driver's service has stopped.
@@ -20,6 +21,7 @@ const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// A prefix with the loader running in it. Dropping it ends every process of the prefix.
 pub(crate) struct Session {
+    computer: Computer,
     prefix: PathBuf,
     loader: Child,
     answers: Receiver<String>,
@@ -28,14 +30,24 @@ pub(crate) struct Session {
 impl Session {
     /// Starts the loader for softndk.sys, whose adapter will own these addresses and may run its test consumer.
     pub(crate) fn start(addresses: &[IpAddr]) -> Result<Self> {
-        Self::start_with("softndk.sys", addresses, true)
+        Self::start_on(Computer::First, "softndk.sys", addresses, true)
     }
 
     /// The same for another driver in `C:\softndk`, and with or without its test consumer.
     pub(crate) fn start_with(driver: &str, addresses: &[IpAddr], test_consumer: bool) -> Result<Self> {
-        let prefix = prefix::prepare()?;
+        Self::start_on(Computer::First, driver, addresses, test_consumer)
+    }
+
+    /// The same on one of two computers.
+    pub(crate) fn start_on(
+        computer: Computer,
+        driver: &str,
+        addresses: &[IpAddr],
+        test_consumer: bool,
+    ) -> Result<Self> {
+        let prefix = prefix::prepare(computer)?;
         let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
-        let log = File::create(log_file())?;
+        let log = File::create(computer.log_file())?;
         // The first process of a prefix starts the services, so what drivers print goes where its errors go.
         let mut loader = wine::wine(&prefix)
             .args([
@@ -54,7 +66,7 @@ impl Session {
         let (sender, answers) = channel();
         let output = BufReader::new(loader.stdout.take().context("the loader has no output")?);
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut session = Self { prefix, loader, answers };
+        let mut session = Self { computer, prefix, loader, answers };
         // Wine's services inherit the output of the first process that runs. A program whose output is read to its end must
         // not be that process: it would seem never to end.
         session.answer_to("start")?;
@@ -118,11 +130,11 @@ impl Session {
     /// The end of what the driver and the stand-ins printed, for an error message.
     pub(crate) fn log_tail(&self) -> String {
         const LINES: usize = 30;
-        let log = fs::read(log_file()).unwrap_or_default();
+        let log = fs::read(self.computer.log_file()).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines = log.lines().collect::<Vec<_>>();
         let tail = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
-        format!("the last lines of {}:\n  {}\n", log_file().display(), tail.join("\n  "))
+        format!("the last lines of {}:\n  {}\n", self.computer.log_file().display(), tail.join("\n  "))
     }
 
     fn order(&mut self, order: &str) -> Result<()> {
@@ -170,8 +182,4 @@ pub(crate) fn addresses(more: &[IpAddr]) -> Result<Vec<IpAddr>> {
     addresses.sort_unstable();
     addresses.dedup();
     Ok(addresses)
-}
-
-fn log_file() -> PathBuf {
-    paths::root().join("target/wine/log.txt")
 }

@@ -1,4 +1,4 @@
-//! Two processes that speak by softnd.dll: `ndharness serve` and `ndharness connect`.
+//! Two processes that speak by softnd.dll, on one computer or two: `ndharness serve` and `ndharness connect`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ExitStatus, Stdio};
@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::command::{step, wait};
-use crate::session::{self, Session};
+use crate::computers::{Computers, Count};
+use crate::session::Session;
 use crate::tally::Tally;
-use crate::wine_tests::{diagnostics, is_idle_again};
 
 /// For every case together: the harness gives up on a case long before.
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -70,24 +70,29 @@ fn serve(session: &Session, path: &str) -> Result<(Harness, String)> {
 }
 
 /// Plays every case with two roles, then kills each end on each path, after so many seconds of traffic.
-pub(crate) fn run(seconds: u64, tally: &mut Tally) {
-    let played = step("playing the cases with two roles in two processes", || roles(tally));
-    tally.check("two processes play their roles and leave nothing behind", played);
+pub(crate) fn run(count: Count, seconds: u64, tally: &mut Tally) {
+    let place = match count {
+        Count::One => "on one computer",
+        Count::Two => "on two computers",
+    };
+    let what = format!("playing the cases with two roles in two processes {place}");
+    let played = step(&what, || roles(count, tally));
+    tally.check(&format!("two processes {place} play their roles and leave nothing behind"), played);
     for (path, kill_server) in [("rings", false), ("rings", true), ("plain", false), ("plain", true)] {
-        let what = format!("killing {} after {seconds} s on {path}", if kill_server { "serve" } else { "connect" });
-        let told = step(&what, || killed(path, kill_server, seconds));
+        let what = if kill_server { "serve" } else { "connect" };
+        let what = format!("killing {what} after {seconds} s on {path} {place}");
+        let told = step(&what, || killed(count, path, kill_server, seconds));
         tally.check(&format!("{what}: the other is told, the driver has nothing left"), told);
     }
 }
 
 /// Every case with two roles on each path, and with an end on each; each end of each case counts.
-fn roles(tally: &mut Tally) -> Result<()> {
-    let mut session = Session::start(&session::addresses(&[])?)?;
-    session.load()?;
-    let idle = diagnostics(&session)?;
+fn roles(count: Count, tally: &mut Tally) -> Result<()> {
+    let computers = Computers::load(count)?;
     for (serving, connecting) in [("rings", "rings"), ("plain", "plain"), ("rings", "plain")] {
-        let (server, address) = serve(&session, serving)?;
-        let client = Harness::start(&session, &["connect", &address, "--path", connecting, "--json"])?;
+        let (server, address) = serve(computers.serving(), serving)?;
+        let arguments = ["connect", &address, "--path", connecting, "--json"];
+        let client = Harness::start(computers.connecting(), &[&arguments, computers.way()].concat())?;
         let (status, report) = client.end()?;
         let report: Value = serde_json::from_str(&report).with_context(|| format!("{status}, and said: {report}"))?;
         let (status, text) = server.end()?;
@@ -95,23 +100,20 @@ fn roles(tally: &mut Tally) -> Result<()> {
         tally.add(passed, failed);
         println!("serve on {serving}, connect on {connecting}: {passed} passed, {failed} failed");
         ensure!(passed > 0 && failed == 0 && status.success(), "{report:#}\nthe server ended with {status}:\n{text}");
-        is_idle_again(&session, &idle)?;
+        computers.are_idle_again()?;
     }
-    let report = session.unload()?;
-    ensure!(report.is_clean(), "left behind: {report}");
-    Ok(())
+    computers.unload()
 }
 
-/// Both exchange traffic for so many seconds, then one is killed: the other is told so by the documented statuses, and the driver
-/// has nothing left of either.
-fn killed(path: &str, kill_server: bool, seconds: u64) -> Result<()> {
-    let mut session = Session::start(&session::addresses(&[])?)?;
-    session.load()?;
-    let idle = diagnostics(&session)?;
-    let (server, address) = serve(&session, path)?;
+/// Both exchange traffic for so many seconds, then one is killed: the other is told so by the documented statuses, and no driver
+/// has anything left of either.
+fn killed(count: Count, path: &str, kill_server: bool, seconds: u64) -> Result<()> {
+    let computers = Computers::load(count)?;
+    let (server, address) = serve(computers.serving(), path)?;
     // Longer than it will live.
     let forever = (seconds + RUN_LIMIT.as_secs()).to_string();
-    let client = Harness::start(&session, &["connect", &address, "exchange", "--path", path, "--seconds", &forever])?;
+    let arguments = ["connect", &address, "exchange", "--path", path, "--seconds", &forever];
+    let client = Harness::start(computers.connecting(), &[&arguments, computers.way()].concat())?;
     let requests = server.until(|line| so_many_requests(line, seconds))?;
     ensure!(requests > 0, "nothing was exchanged");
     let (mut victim, survivor) = if kill_server { (server, client) } else { (client, server) };
@@ -130,10 +132,8 @@ fn killed(path: &str, kill_server: bool, seconds: u64) -> Result<()> {
     }
     let told = text.lines().skip_while(|line| !line.contains("the peer is gone")).take(4);
     println!("{}", told.map(str::trim).collect::<Vec<_>>().join("\n"));
-    is_idle_again(&session, &idle)?;
-    let report = session.unload()?;
-    ensure!(report.is_clean(), "left behind: {report}");
-    Ok(())
+    computers.are_idle_again()?;
+    computers.unload()
 }
 
 /// From "exchange::mixed 12/60 s, 3456 requests": how many, once there were so many seconds.

@@ -10,13 +10,15 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::command::{step, wait};
+use crate::computers::Count;
 use crate::imports::Provided;
 use crate::pe::Module;
+use crate::prefix::{self, Computer};
 use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
 use crate::two::{self, Harness};
-use crate::{dist, hosted, nd_cpp, paths, perf, prefix, run, wine};
+use crate::{dist, hosted, nd_cpp, paths, perf, run, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -34,7 +36,9 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
         }
     }
     hosted::run(tally);
-    two::run(if full { 60 } else { 3 }, tally);
+    let seconds = if full { 60 } else { 3 };
+    two::run(Count::One, seconds, tally);
+    two::run(Count::Two, seconds, tally);
     tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
     let measured = step("measuring softnd.dll", perf::measures);
     tally.check("ndharness perf measures what it says", measured);
@@ -66,7 +70,7 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
 /// The stand-ins' own test, which loads its own driver: what must work works, what must be caught is caught. An error is
 /// one that the test does not count.
 fn stand_ins(tally: &mut Tally) -> Result<()> {
-    let prefix = prefix::prepare()?;
+    let prefix = prefix::prepare(Computer::First)?;
     let mut selftest = wine::wine(&prefix);
     selftest.args([r"C:\softndk\selftest.exe", r"C:\softndk\selftest.sys"]).stdout(Stdio::piped());
     let mut child = selftest.current_dir(prefix::driver_folder(&prefix)).spawn()?;
