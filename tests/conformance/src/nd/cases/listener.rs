@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use crate::{
     nd::{
         client::{QpSize, ReadLimits, end_of},
-        pair::{End, is},
+        pair::{End, is, when_free},
         run::Nd,
     },
     pair::refused,
@@ -29,9 +29,12 @@ pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     let other = adapter.listener()?;
     refused(other.bind(found).and_then(|()| other.listen(0)), STATUS_SHARING_VIOLATION, "an address in use")?;
     drop(listener);
-    let later = adapter.listener()?;
-    later.bind(found)?;
-    later.listen(0)?;
+    let again = || {
+        let later = adapter.listener()?;
+        later.bind(found)?;
+        later.listen(0).map(|()| later)
+    };
+    let _later = when_free(nd, again)?;
     let nowhere = adapter.listener()?;
     ensure!(
         nowhere.bind("192.0.2.77:0".parse()?).and_then(|()| nowhere.listen(0)).is_err(),
