@@ -5,9 +5,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
-use conformance::nd::{self as roles, Carrier, Played, ROLE_CASES, RoleCase};
+use conformance::{
+    Bench,
+    nd::{self as roles, Carrier, Played, ROLE_CASES, RoleCase},
+};
 
 use crate::{
     front_end::Path,
@@ -81,7 +84,12 @@ impl Options {
 
     /// One line for each end of each case.
     fn report(&self, played: Vec<Played>, here: &str, there: &str) -> anyhow::Result<Report> {
-        let device = device(&library()?)?.front_end();
+        let library = library()?;
+        if let Some(own) = conformance::nd::hosted(&library)? {
+            let left = Bench::new(&*own, self.patience()).left_behind();
+            ensure!(left.is_empty(), "{}", left.join("\n"));
+        }
+        let device = device(&library)?.front_end();
         let outcomes = played.into_iter().flat_map(|Played { case, duration, here: own, there: peer }| {
             let outcome = |end, result| Outcome::new(format!("{} ({end})", case.name), case.shows, duration, result);
             [outcome(here, own), outcome(there, peer.map(|()| Vec::new()))]

@@ -1,4 +1,5 @@
-//! The driver on one computer, or on two that have a network between them: this system's own loopback.
+//! The driver on one computer, or on two that have a network between them: this system's own loopback. Or none, and a device in each
+//! process instead.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,25 +15,31 @@ use crate::wine_tests::{diagnostics, is_idle_again};
 pub(crate) enum Count {
     One,
     Two,
+    /// One, where no driver is loaded.
+    Driverless,
+    /// One, with a driver, which the program that connects does not use.
+    Mixed,
 }
 
 /// Adapters that are ready.
 pub(crate) struct Computers {
+    count: Count,
     first: Ready,
     second: Option<Ready>,
 }
 
-/// A driver with no program at work.
+/// A computer with no program at work.
 struct Ready {
     session: Session,
-    idle: Value,
+    /// What lives in its driver then, if it has one.
+    idle: Option<Value>,
 }
 
 impl Ready {
     fn load(computer: Computer, addresses: &[IpAddr]) -> Result<Self> {
         let mut session = Session::start_on(computer, "softndk.sys", addresses, true)?;
         session.load()?;
-        let idle = diagnostics(&session)?;
+        let idle = Some(diagnostics(&session)?);
         Ok(Self { session, idle })
     }
 }
@@ -40,11 +47,14 @@ impl Ready {
 impl Computers {
     /// Loads the driver on each; two have an address each.
     pub(crate) fn load(count: Count) -> Result<Self> {
-        if count == Count::One {
-            return Ok(Self { first: Ready::load(Computer::First, &session::addresses(&[])?)?, second: None });
-        }
+        let addresses = session::addresses(&[])?;
         let load = |computer, last| Ready::load(computer, &[Ipv4Addr::new(127, 0, 0, last).into()]);
-        Ok(Self { first: load(Computer::First, 2)?, second: Some(load(Computer::Second, 3)?) })
+        let (first, second) = match count {
+            Count::One | Count::Mixed => (Ready::load(Computer::First, &addresses)?, None),
+            Count::Two => (load(Computer::First, 2)?, Some(load(Computer::Second, 3)?)),
+            Count::Driverless => (Ready { session: Session::start(&addresses)?, idle: None }, None),
+        };
+        Ok(Self { count, first, second })
     }
 
     /// Where programs serve.
@@ -59,20 +69,27 @@ impl Computers {
 
     /// What those are told of the way between the two.
     pub(crate) fn way(&self) -> &'static [&'static str] {
-        if self.second.is_some() { &["--wire"] } else { &[] }
+        if self.count == Count::One { &[] } else { &["--wire"] }
     }
 
-    /// Waits until no more is alive in the drivers than before.
+    /// The environment of those.
+    pub(crate) fn environment(&self) -> Option<(&'static str, &'static str)> {
+        (self.count == Count::Mixed).then_some(("SOFTND_MODE", "hosted"))
+    }
+
+    /// Waits until no more is alive in the drivers than before. In devices of their own processes look themselves.
     pub(crate) fn are_idle_again(&self) -> Result<()> {
         [Some(&self.first), self.second.as_ref()]
             .into_iter()
             .flatten()
-            .try_for_each(|ready| is_idle_again(&ready.session, &ready.idle))
+            .filter_map(|ready| Some((&ready.session, ready.idle.as_ref()?)))
+            .try_for_each(|(session, idle)| is_idle_again(session, idle))
     }
 
     /// Unloads; nothing may be left behind.
     pub(crate) fn unload(self) -> Result<()> {
-        for mut ready in [Some(self.first), self.second].into_iter().flatten() {
+        let with_driver = [Some(self.first), self.second].into_iter().flatten().filter(|ready| ready.idle.is_some());
+        for mut ready in with_driver {
             let report = ready.session.unload()?;
             ensure!(report.is_clean(), "left behind: {report}");
         }

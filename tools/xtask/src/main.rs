@@ -85,6 +85,12 @@ enum Task {
         /// On two computers: two prefixes of Wine, each with its own driver, which speak by iWARP over TCP
         #[arg(long)]
         computers: bool,
+        /// Without a driver: a device in each process, which speak by iWARP over TCP
+        #[arg(long, conflicts_with = "computers")]
+        hosted: bool,
+        /// With a driver, but the process that connects has a device of its own
+        #[arg(long, conflicts_with_all = ["computers", "hosted"])]
+        mixed: bool,
         /// How long they exchange traffic before that
         #[arg(long, default_value_t = 3)]
         seconds: u64,
@@ -136,10 +142,16 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Fuzz { target, runs, seconds } => {
             fuzz::fuzz(target.as_deref(), runs.map_or(fuzz::Limit::Seconds(seconds), fuzz::Limit::Runs))?;
         }
-        Task::Two { computers, seconds } => {
+        Task::Two { computers, hosted, mixed, seconds } => {
+            let count = match (computers, hosted, mixed) {
+                (true, ..) => Count::Two,
+                (_, true, _) => Count::Driverless,
+                (.., true) => Count::Mixed,
+                _ => Count::One,
+            };
             dist::build()?;
             let mut tally = tally::Tally::default();
-            two::run(if computers { Count::Two } else { Count::One }, seconds, &mut tally);
+            two::run(count, seconds, &mut tally);
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }

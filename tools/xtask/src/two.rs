@@ -24,8 +24,13 @@ pub(crate) struct Harness {
 
 impl Harness {
     pub(crate) fn start(session: &Session, arguments: &[&str]) -> Result<Self> {
+        Self::start_in(session, arguments, None)
+    }
+
+    /// The same with a variable of the environment.
+    fn start_in(session: &Session, arguments: &[&str], variable: Option<(&str, &str)>) -> Result<Self> {
         let mut command = session.program(r"C:\softndk\ndharness.exe");
-        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn()?;
+        let mut child = command.args(arguments).envs(variable).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(child.stdout.take().context("the harness has no output")?);
         let (sender, lines) = channel();
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -74,15 +79,23 @@ pub(crate) fn run(count: Count, seconds: u64, tally: &mut Tally) {
     let place = match count {
         Count::One => "on one computer",
         Count::Two => "on two computers",
+        Count::Driverless => "without a driver",
+        Count::Mixed => "with and without a driver",
     };
     let what = format!("playing the cases with two roles in two processes {place}");
     let played = step(&what, || roles(count, tally));
     tally.check(&format!("two processes {place} play their roles and leave nothing behind"), played);
-    for (path, kill_server) in [("rings", false), ("rings", true), ("plain", false), ("plain", true)] {
+    let kills = match count {
+        Count::One | Count::Two => &[("rings", false), ("rings", true), ("plain", false), ("plain", true)][..],
+        // Here no driver has to clean up after each of them.
+        Count::Driverless => &[("rings", false), ("plain", true)],
+        Count::Mixed => &[("plain", true)],
+    };
+    for &(path, kill_server) in kills {
         let what = if kill_server { "serve" } else { "connect" };
         let what = format!("killing {what} after {seconds} s on {path} {place}");
         let told = step(&what, || killed(count, path, kill_server, seconds));
-        tally.check(&format!("{what}: the other is told, the driver has nothing left"), told);
+        tally.check(&format!("{what}: the other is told, nothing is left"), told);
     }
 }
 
@@ -92,7 +105,11 @@ fn roles(count: Count, tally: &mut Tally) -> Result<()> {
     for (serving, connecting) in [("rings", "rings"), ("plain", "plain"), ("rings", "plain")] {
         let (server, address) = serve(computers.serving(), serving)?;
         let arguments = ["connect", &address, "--path", connecting, "--json"];
-        let client = Harness::start(computers.connecting(), &[&arguments, computers.way()].concat())?;
+        let client = Harness::start_in(
+            computers.connecting(),
+            &[&arguments, computers.way()].concat(),
+            computers.environment(),
+        )?;
         let (status, report) = client.end()?;
         let report: Value = serde_json::from_str(&report).with_context(|| format!("{status}, and said: {report}"))?;
         let (status, text) = server.end()?;
@@ -113,7 +130,8 @@ fn killed(count: Count, path: &str, kill_server: bool, seconds: u64) -> Result<(
     // Longer than it will live.
     let forever = (seconds + RUN_LIMIT.as_secs()).to_string();
     let arguments = ["connect", &address, "exchange", "--path", path, "--seconds", &forever];
-    let client = Harness::start(computers.connecting(), &[&arguments, computers.way()].concat())?;
+    let client =
+        Harness::start_in(computers.connecting(), &[&arguments, computers.way()].concat(), computers.environment())?;
     let requests = server.until(|line| so_many_requests(line, seconds))?;
     ensure!(requests > 0, "nothing was exchanged");
     let (mut victim, survivor) = if kill_server { (server, client) } else { (client, server) };

@@ -37,8 +37,9 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     }
     hosted::run(tally);
     let seconds = if full { 60 } else { 3 };
-    two::run(Count::One, seconds, tally);
-    two::run(Count::Two, seconds, tally);
+    for count in [Count::One, Count::Two, Count::Driverless, Count::Mixed] {
+        two::run(count, seconds, tally);
+    }
     tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
     let measured = step("measuring softnd.dll", perf::measures);
     tally.check("ndharness perf measures what it says", measured);
