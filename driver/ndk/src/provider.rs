@@ -70,6 +70,11 @@ impl<P: Platform> Provider<P> {
         self.0.retain_addresses(wanted).map_err(status::error)
     }
 
+    /// As [`Device::want_crc`].
+    pub fn want_crc(&self, wants: bool) {
+        self.0.want_crc(wants);
+    }
+
     /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor version that
     /// it can live with, and is served the highest of its major. NDIS_STATUS_BAD_VERSION if there is none.
     pub fn open(&self, version: NDK_VERSION) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {

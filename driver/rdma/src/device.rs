@@ -2,7 +2,7 @@
 
 use core::{
     net::IpAddr,
-    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 use platform::{Arc, Event, Passive, Platform, Slice};
@@ -24,6 +24,7 @@ pub struct Device<P: Platform> {
     counts: Counts,
     counters: Counters<P>,
     open_adapters: AtomicU32,
+    wants_crc: AtomicBool,
     ports: Ports<P>,
     tokens: Tokens<P>,
 }
@@ -36,6 +37,7 @@ impl<P: Platform> Device<P> {
             counts: Counts::default(),
             counters: Counters::new()?,
             open_adapters: AtomicU32::new(0),
+            wants_crc: AtomicBool::new(false),
             ports: Ports::new()?,
             tokens: Tokens::new()?,
         })?)
@@ -56,6 +58,16 @@ impl<P: Platform> Device<P> {
     /// The `index`th address, in the order they came; `None` from their number on. IRQL <= DISPATCH.
     pub fn address(&self, index: usize) -> Option<IpAddr> {
         self.addresses.get(index)
+    }
+
+    /// Whether connections with other machines, those that begin from now on, have CRCs even if the peer asks for none. They have not
+    /// at first: TCP has a checksum. IRQL: any.
+    pub fn want_crc(&self, wants: bool) {
+        self.wants_crc.store(wants, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wants_crc(&self) -> bool {
+        self.wants_crc.load(Ordering::Relaxed)
     }
 
     /// Whether an address is one of the device's. IRQL <= DISPATCH.

@@ -105,6 +105,7 @@ impl Adapter {
         let configuration = configuration::read(miniport, passive)?;
         attributes::set_general(miniport, MacAddress::of_luid(luid), passive)?;
         let provider = Provider::new(&configuration.addresses)?;
+        provider.want_crc(configuration.crc);
         adapter.rdma.initialize(configuration.network_direct);
         let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
         let device = FrameworkDevice::create(miniport, passive)?;

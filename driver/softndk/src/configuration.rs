@@ -34,6 +34,8 @@ pub(crate) struct Configuration {
     pub(crate) network_direct: bool,
     /// `TestConsumer`: whether the control device may run the test consumer (`test_consumer`). Default: no; not in the INF.
     pub(crate) test_consumer: bool,
+    /// `Crc`: whether connections with other machines have CRCs even if the peer asks for none. Default: no; not in the INF.
+    pub(crate) crc: bool,
     /// `Addresses`: the addresses that consumers may bind to. None: those that TCP/IP holds on the interface.
     pub(crate) addresses: Slice<IpAddr, Windows>,
 }
@@ -44,7 +46,8 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
     let network_direct = key.integer(wide!("*NetworkDirect"));
     let addresses = parse_addresses(key.string(wide!("Addresses")))?;
     let test_consumer = key.integer(wide!("TestConsumer")) == Some(1);
-    Ok(Configuration { network_direct: network_direct != Some(0), test_consumer, addresses })
+    let crc = key.integer(wide!("Crc")) == Some(1);
+    Ok(Configuration { network_direct: network_direct != Some(0), test_consumer, crc, addresses })
 }
 
 /// `*NetworkDirect` alone: OID_NDK_SET_STATE asks for its present value.

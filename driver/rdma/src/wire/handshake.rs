@@ -19,7 +19,8 @@ use super::{
     transmit::Last,
 };
 use crate::{
-    Connector, Error, Listener, QueuePair, ReadLimits, connector::PrivateData, limits, listener::Unasked, qp::Peer,
+    Connector, Device, Error, Listener, QueuePair, ReadLimits, connector::PrivateData, limits, listener::Unasked,
+    qp::Peer,
 };
 
 /// The Request has to come in so many microseconds, as Linux siw has it.
@@ -35,7 +36,7 @@ impl<P: Platform> Wire<P> {
         limits: ReadLimits,
         private_data: &PrivateData,
     ) -> Result<Arc<Self, P>, Error> {
-        let wish = wish(limits);
+        let wish = wish(connector.adapter().device(), limits);
         let request = Frame::new(&wish.request(private_data.as_slice())).ok_or(Error::InvalidBufferSize)?;
         let active = Active { connector: Arc::downgrade(connector), wish, request, addresses };
         Ok(Self::new(connector.adapter(), Step::Connecting(active), None)?)
@@ -254,7 +255,7 @@ impl<P: Platform> Wire<P> {
         let requested = this.begin_change(|step| matches!(step, Step::Requested(..)));
         let Some(Step::Requested(frame, connector)) = requested else { return false };
         let replied = frame.parsed(Kind::Request).and_then(|request| {
-            let agreed = wish(wanted).agree(&request)?;
+            let agreed = wish(this.adapter.device(), wanted).agree(&request)?;
             Some((agreed, Frame::new(&agreed.accept(&request, private_data.as_slice()))?))
         });
         let Some((agreed, reply)) = replied else {
@@ -336,9 +337,9 @@ impl<P: Platform> Wire<P> {
     }
 }
 
-fn wish(limits: ReadLimits) -> Wish {
+fn wish<P: Platform>(device: &Device<P>, limits: ReadLimits) -> Wish {
     let reads = |limit: u32| u16::try_from(limit).unwrap_or(mpa::MAX_READS);
-    Wish { crc: false, inbound_reads: reads(limits.inbound), outbound_reads: reads(limits.outbound) }
+    Wish { crc: device.wants_crc(), inbound_reads: reads(limits.inbound), outbound_reads: reads(limits.outbound) }
 }
 
 /// What was agreed, as this side sees it.
