@@ -10,6 +10,7 @@ mod fuzz;
 mod hosted;
 mod imports;
 mod instructions;
+mod interop;
 mod nd_cpp;
 mod paths;
 mod pe;
@@ -97,6 +98,12 @@ enum Task {
     },
     /// Run every case of softnd.dll where no driver is loaded
     Hosted,
+    /// Try the device against Linux siw, in both roles; skipped where the peer cannot run
+    Interop {
+        /// Print JSON instead of the table
+        #[arg(long)]
+        json: bool,
+    },
     /// Throw random NDK calls, control requests and rings at the driver, on the simulated kernel
     Fuzz {
         /// The fuzz target, of tests/fuzz: ndk_calls, ioctls, rings, mpa or receive; all if none is given
@@ -135,6 +142,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Run => run::run()?,
         Task::Test { full } => return test::test(full),
         Task::Bench { json, only } => bench::bench(json, &only)?,
+        Task::Interop { json } => return interop::interop(json),
         Task::Wine { addresses, command } => {
             let (program, arguments) = command.split_first().context("no program named")?;
             return run::program(program, arguments, &addresses);
