@@ -59,6 +59,24 @@ fn replies_without_a_first_message() {
     });
 }
 
+/// If it wants them, there are CRCs although the responder asks for none.
+#[test]
+fn it_asks_for_crcs() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        for wants in [false, true] {
+            adapter.device().want_crc(wants);
+            let reply = frames::plain(Kind::Reply, Revision::Two(None));
+            let connected = by_device(&adapter, &door, &reply);
+            assert_eq!(connected.raw.crc.get(), wants);
+            device_posts(&connected.side);
+            peer_receives(&connected, 1);
+            peer_sends(&connected, 1);
+        }
+    });
+}
+
 /// Each kind of first message that the device has offered, and both.
 #[test]
 fn replies_with_a_first_message() {

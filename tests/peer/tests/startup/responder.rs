@@ -3,7 +3,7 @@
 use iwarp::mpa::{Enhanced, Kind, MAX_READS, Parsed, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
 use peer::{
     device::{HOST, Inbox, LIMITS, Listening, Side, machine},
-    establish::{Connected, DEVICE, PAGES, accept, at},
+    establish::{Connected, DEVICE, PAGES, accept, at, by_peer},
     frames,
     raw::Raw,
 };
@@ -45,6 +45,24 @@ fn parse(reply: &[u8]) -> Startup<'_> {
         Parsed::Frame(reply, _) => reply,
         Parsed::Incomplete => unreachable!("it is whole"),
     }
+}
+
+/// If it wants them, there are CRCs although the initiator asks for none.
+#[test]
+fn it_asks_for_crcs() {
+    play(|_| {
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        for wants in [false, true] {
+            adapter.device().want_crc(wants);
+            let request = frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::empty()));
+            let connected = by_peer(&listening, &request, None);
+            assert_eq!(connected.raw.crc.get(), wants);
+            peer_sends(&connected, 1);
+            device_posts(&connected.side);
+            peer_receives(&connected, 1);
+        }
+    });
 }
 
 /// Neither sends first: the device holds back what it has until the peer has sent something.
