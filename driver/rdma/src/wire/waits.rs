@@ -12,7 +12,7 @@ const RESPONDER_MICROSECONDS: u32 = 50_000;
 /// A second, and how many of them a message of the peer waits for its receive: iWARP knows no receiver that is not ready, this device
 /// does, in moderation. Meanwhile TCP holds the peer back.
 const RECEIVE_MICROSECONDS: u32 = 1_000_000;
-const RECEIVE_TICKS: u32 = 10;
+const RECEIVE_TICKS: u32 = 5;
 
 /// What is waited for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

@@ -71,8 +71,8 @@ pub(crate) fn play(kernel: &Session, scene: &Scene, targets: &Targets, what: &Br
     }
     raw.send(&frame);
     if what.waits {
-        // A message that waits for its receive does so for ten seconds.
-        for _ in 0..10 {
+        // A message that waits for its receive does so for five seconds.
+        for _ in 0..5 {
             (0..500).for_each(|_| simkernel::pause());
             assert_eq!(raw.has_come(), 0, "too early");
             kernel.advance(Duration::from_secs(1));
