@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-/// The peer answers long before. A message without a receive is held for ten seconds.
+/// The peer answers long before. A message without a receive is held for some of it.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A value that callbacks change.
