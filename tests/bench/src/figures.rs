@@ -7,13 +7,15 @@ use serde::Serialize;
 pub struct Figure {
     /// What was measured.
     pub name: String,
-    /// Nanoseconds of one operation.
-    pub nanoseconds: f64,
+    /// What both values are in: `ns` of one operation, or `KiB`.
+    pub unit: &'static str,
+    /// Its value.
+    pub value: f64,
     /// The reference.
     pub reference: String,
-    /// Nanoseconds of one operation of the reference.
-    pub reference_nanoseconds: f64,
-    /// The comparison that counts, and its value.
+    /// The reference's.
+    pub reference_value: f64,
+    /// The comparison that counts.
     pub compared: &'static str,
     /// Its value.
     pub ratio: f64,
@@ -58,16 +60,12 @@ pub fn table(figures: &[Figure]) -> String {
         let verdict = match figure.target {
             None => "",
             Some(_) if figure.is_met() => "met",
-            Some(_) => "NOT MET",
+            Some(_) => "missed",
         };
+        let unit = figure.unit;
         lines.push(format!(
-            "{:width$}  {:>10.1} ns  {:reference$}  {:>10.1} ns  {:>6.2} {:16} {target:14} {verdict}",
-            figure.name,
-            figure.nanoseconds,
-            figure.reference,
-            figure.reference_nanoseconds,
-            figure.ratio,
-            figure.compared,
+            "{:width$}  {:>10.1} {unit:3} {:reference$}  {:>10.1} {unit:3} {:>6.2} {:16} {target:14} {verdict}",
+            figure.name, figure.value, figure.reference, figure.reference_value, figure.ratio, figure.compared,
         ));
     }
     lines.join("\n")

@@ -174,9 +174,10 @@ pub fn rate(bar: &ProgressBar) -> Vec<Figure> {
     let one = compare(bar, 50, one);
     let figure = |name: &str, ours, theirs, target| Figure {
         name: name.to_owned(),
-        nanoseconds: ours,
+        unit: "ns",
+        value: ours,
         reference: "single-producer ring (rtrb)".to_owned(),
-        reference_nanoseconds: theirs,
+        reference_value: theirs,
         compared: "of its rate",
         ratio: theirs / ours,
         target,
@@ -209,9 +210,10 @@ pub fn threads(bar: &ProgressBar) -> Vec<Figure> {
     let costs = compare(bar, 100, contenders);
     let figure = |name: &str, reference: &str, two: f64, one: f64, target| Figure {
         name: name.to_owned(),
-        nanoseconds: two,
+        unit: "ns",
+        value: two,
         reference: reference.to_owned(),
-        reference_nanoseconds: one,
+        reference_value: one,
         compared: "times its rate",
         ratio: one / two,
         target,

@@ -133,9 +133,10 @@ pub fn queue_pairs(bar: &ProgressBar) -> Vec<Figure> {
     let costs = compare(bar, 40, &mut contenders);
     let figure = |name: String, reference: &str, costs: &[Cost], which: usize, target| Figure {
         name,
-        nanoseconds: costs[which].typical,
+        unit: "ns",
+        value: costs[which].typical,
         reference: reference.to_owned(),
-        reference_nanoseconds: costs[0].typical,
+        reference_value: costs[0].typical,
         compared: "times its cost",
         ratio: costs[which].typical / costs[0].typical,
         target,
@@ -176,9 +177,10 @@ pub fn tokens(bar: &ProgressBar) -> Vec<Figure> {
     let costs = compare(bar, 40, contenders);
     vec![Figure {
         name: "a message with 1,000,000 tokens".to_owned(),
-        nanoseconds: costs[1].typical,
+        unit: "ns",
+        value: costs[1].typical,
         reference: "with two".to_owned(),
-        reference_nanoseconds: costs[0].typical,
+        reference_value: costs[0].typical,
         compared: "times its cost",
         ratio: costs[1].typical / costs[0].typical,
         target: Some(Target::AtMost(1.3)),

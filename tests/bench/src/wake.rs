@@ -159,9 +159,10 @@ pub fn latency(bar: &ProgressBar) -> Vec<Figure> {
     let costs = compare(bar, 50, contenders);
     let figure = |name: &str, ours: usize, reference: &str, theirs: usize| Figure {
         name: name.to_owned(),
-        nanoseconds: costs[ours].typical,
+        unit: "ns",
+        value: costs[ours].typical,
         reference: reference.to_owned(),
-        reference_nanoseconds: costs[theirs].typical,
+        reference_value: costs[theirs].typical,
         compared: "times its time",
         ratio: costs[ours].typical / costs[theirs].typical,
         target: None,

@@ -36,9 +36,10 @@ pub fn throughput(bar: &ProgressBar) -> Vec<Figure> {
     let costs = compare(bar, 100, &mut [(16, timed(write)), (16, timed(copy))]);
     vec![Figure {
         name: "1 MiB write".to_owned(),
-        nanoseconds: costs[0].typical,
+        unit: "ns",
+        value: costs[0].typical,
         reference: "memcpy".to_owned(),
-        reference_nanoseconds: costs[1].typical,
+        reference_value: costs[1].typical,
         compared: "of its rate",
         ratio: costs[1].typical / costs[0].typical,
         target: Some(Target::AtLeast(0.90)),
