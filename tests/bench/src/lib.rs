@@ -10,5 +10,7 @@ pub mod messages;
 pub mod ndk;
 pub mod sample;
 pub mod scale;
+pub mod tcp;
 pub mod wake;
+pub mod wire;
 pub mod write;

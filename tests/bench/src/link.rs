@@ -72,6 +72,19 @@ impl Link {
         Self::of(from, listener, depth, Side::new(from, depth, bytes), Side::new(to, depth, bytes))
     }
 
+    /// The same with completion queues for the receives of both sides.
+    #[must_use]
+    pub fn between_notified(
+        [from, to]: [&Adapter; 2],
+        listener: &Listener,
+        depth: usize,
+        bytes: usize,
+        [ours, theirs]: [&Arc<Cq>; 2],
+    ) -> Self {
+        let sender = Side::with_receive_cq(from, depth, bytes, ours);
+        Self::of(from, listener, depth, sender, Side::with_receive_cq(to, depth, bytes, theirs))
+    }
+
     /// A connection for messages whose receives complete to `receive_cq`.
     #[must_use]
     pub fn notified(adapter: &Adapter, listener: &Listener, depth: usize, receive_cq: &Arc<Cq>) -> Self {

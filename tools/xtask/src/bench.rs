@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::command::{cargo, run, step};
@@ -18,26 +18,54 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(root.join("target/measured/softndk-bench"))
 }
 
+/// What is measured, and how it is told.
+#[derive(clap::Args)]
+pub(crate) struct Wanted {
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Only the groups whose names contain this: messages, write, wake, threads, queue-pairs, tokens; with --wire: idle, writes, round-trips
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+    /// Measure two devices connected by TCP, beside plain TCP, and write target/report/wire.json
+    #[arg(long)]
+    wire: bool,
+    /// Fail if a target is missed
+    #[arg(long)]
+    check: bool,
+}
+
 /// Measures, prints a table or JSON, and writes target/report/bench.json.
-pub(crate) fn bench(as_json: bool, only: &str) -> Result<()> {
+pub(crate) fn bench(wanted: &Wanted) -> Result<()> {
     let program = build()?;
-    let path = paths::root().join("target/report/bench.json");
+    let name = if wanted.wire { "wire.json" } else { "bench.json" };
+    let path = paths::root().join("target/report").join(name);
     fs::create_dir_all(path.parent().context("a report without a folder")?)?;
     let mut command = Command::new(&program);
     // Its progress goes to the terminal, its table is passed on below.
-    command.args(["--only", only, "--out"]).arg(&path).stderr(Stdio::inherit());
+    command.args(["--only", &wanted.only, "--out"]).arg(&path).stderr(Stdio::inherit());
+    command
+        .args([(wanted.wire, "--wire"), (wanted.check, "--check")].iter().filter(|given| given.0).map(|given| given.1));
     let output = command.output().context("the benchmarks do not start")?;
-    ensure!(output.status.success(), "the benchmarks ended with {}", output.status);
+    let table = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        print!("{table}");
+        bail!("the benchmarks ended with {}", output.status);
+    }
     let figures: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
-    let counts = instructions::count(&program)?;
-    let report = json!({ "figures": figures, "instructions": counts });
+    // Who waits for the host's TCP is not counted in instructions.
+    let counts = if wanted.wire { None } else { Some(instructions::count(&program)?) };
+    let report = match &counts {
+        Some(counts) => json!({ "figures": figures, "instructions": counts }),
+        None => json!({ "figures": figures }),
+    };
     let text = serde_json::to_string_pretty(&report)? + "\n";
     fs::write(&path, &text)?;
-    if as_json {
+    if wanted.json {
         print!("{text}");
     } else {
-        let table = String::from_utf8_lossy(&output.stdout);
-        println!("{table}\n{}\nreport: {}", instructions::table(&counts), path.display());
+        let counted = counts.map(|counts| instructions::table(&counts) + "\n").unwrap_or_default();
+        println!("{table}\n{counted}report: {}", path.display());
     }
     Ok(())
 }

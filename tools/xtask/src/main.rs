@@ -64,14 +64,7 @@ enum Task {
         full: bool,
     },
     /// Measure what the device costs, beside references, and count instructions; write target/report/bench.json
-    Bench {
-        /// Print JSON instead of the table
-        #[arg(long)]
-        json: bool,
-        /// Only the groups whose names contain this: messages, write, wake, threads, queue-pairs, tokens
-        #[arg(long, value_name = "NAME", default_value = "")]
-        only: String,
-    },
+    Bench(bench::Wanted),
     /// Run any Windows program beside the loaded driver; its exit status is passed through
     Wine {
         /// An address the adapter owns besides the host's unicast addresses
@@ -141,7 +134,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Build => dist::build()?,
         Task::Run => run::run()?,
         Task::Test { full } => return test::test(full),
-        Task::Bench { json, only } => bench::bench(json, &only)?,
+        Task::Bench(wanted) => bench::bench(&wanted)?,
         Task::Interop { json } => return interop::interop(json),
         Task::Wine { addresses, command } => {
             let (program, arguments) = command.split_first().context("no program named")?;

@@ -1,0 +1,278 @@
+//! Two devices connected by the host's TCP, as two machines are, beside plain TCP.
+//!
+//! One thread is the consumer on both sides; the reactor of the hosted platform is the other one. Medians count, as threads meet.
+#![expect(unsafe_code, reason = "a callback of a C interface")]
+
+use std::{
+    cell::RefCell,
+    ffi::c_void,
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, Thread},
+};
+
+use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+use ndk_abi::status::NTSTATUS;
+
+use crate::{
+    figures::{Figure, Target},
+    link::{Link, Side},
+    memory::Message,
+    ndk::{Adapter, Connector, Cq, Listener, Pd, Qp, QpSizes},
+    sample::{Cost, Round, compare, timed},
+    tcp::{PingPong, Stream},
+};
+
+const SIZE: usize = 1 << 20;
+/// Places that are written in turn.
+const TARGETS: usize = 4;
+/// Writes, or pieces of the stream, until the other side says that it has them all.
+const ROW: usize = 16;
+/// Requests of a queue.
+const DEPTH: usize = 2 * ROW;
+/// Round trips in a round.
+const TRIPS: usize = 500;
+/// What may be spent on an idle connection, in KiB.
+const LIMIT: f64 = 32.0;
+
+/// Two devices. The listener goes first: the close of an adapter waits for what it has.
+struct Machines {
+    listener: Listener,
+    from: Adapter,
+    to: Adapter,
+}
+
+/// Addresses that every host has.
+fn address(last: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
+}
+
+impl Machines {
+    fn new() -> Self {
+        let [from, to] = [1, 2].map(|last| Adapter::at(address(last)));
+        let listener = to.listener();
+        Self { from, to, listener }
+    }
+
+    fn link(&self) -> Link {
+        Link::between(&self.from, &self.to, &self.listener, DEPTH, TARGETS * SIZE)
+    }
+}
+
+/// Wakes the thread that it is made on.
+struct Bell {
+    thread: Thread,
+    rung: AtomicBool,
+}
+
+impl Bell {
+    fn new() -> &'static Self {
+        Box::leak(Box::new(Self { thread: thread::current(), rung: AtomicBool::new(false) }))
+    }
+
+    fn wait(&self) {
+        while !self.rung.swap(false, Ordering::Acquire) {
+            thread::park();
+        }
+    }
+}
+
+unsafe extern "system" fn ring(context: *mut c_void, _status: NTSTATUS) {
+    // SAFETY: the context of the queues is a Bell that is never freed.
+    let bell: &Bell = unsafe { &*context.cast::<Bell>() };
+    bell.rung.store(true, Ordering::Release);
+    bell.thread.unpark();
+}
+
+/// Makes `count` round trips of a message; `await_message` is called before each is taken.
+#[inline]
+fn trips(link: &Link, count: usize, await_message: impl Fn(&Side)) -> u64 {
+    let ends = [&link.sender, &link.receiver];
+    for index in 0..count {
+        for end in ends {
+            end.qp.receive(1, &end.buffer.message(1));
+        }
+        for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+            from.buffer.memory.write(0, [index as u64; 8]);
+            from.qp.send(0, &from.buffer.message(0), 0);
+            await_message(to);
+            to.receive_cq.take(1, |_| ());
+            assert_eq!(to.buffer.memory.read(1)[0], index as u64, "another message");
+            from.initiator_cq.take(1, |_| ());
+        }
+    }
+    0
+}
+
+/// Writes `rows` rows; each ends with a message, since what was written before one is there when it is.
+fn write(link: &Link, rows: usize) -> u64 {
+    let (from, to) = (&link.sender, &link.receiver);
+    for _ in 0..rows {
+        to.qp.receive(0, &to.buffer.message(0));
+        for index in 0..ROW {
+            let target = to.buffer.address(index % TARGETS * SIZE);
+            from.qp.write(index, &from.buffer.sge(0, SIZE), target, to.buffer.token);
+        }
+        from.qp.send(ROW, &from.buffer.message(0), 0);
+        to.receive_cq.take(1, |_| ());
+        from.initiator_cq.take(ROW + 1, |_| ());
+    }
+    0
+}
+
+/// How two costs are compared.
+#[derive(Clone, Copy)]
+enum Compared {
+    Rate,
+    Time,
+}
+
+/// A figure of medians, which counts, and one of tenth percentiles, of `per` operations each.
+fn figures(
+    name: &str,
+    reference: &str,
+    [ours, theirs]: [Cost; 2],
+    per: usize,
+    compared: Compared,
+    target: Option<Target>,
+) -> [Figure; 2] {
+    let figure = |which, ours: f64, theirs: f64, target| {
+        let (compared, ratio) = match compared {
+            Compared::Rate => ("of its rate", theirs / ours),
+            Compared::Time => ("times its time", ours / theirs),
+        };
+        let (value, reference_value) = (ours / per as f64, theirs / per as f64);
+        let (name, reference) = (format!("{name}, {which}"), reference.to_owned());
+        Figure { name, unit: "ns", value, reference, reference_value, compared, ratio, target }
+    };
+    [figure("median", ours.median, theirs.median, target), figure("p10", ours.typical, theirs.typical, None)]
+}
+
+/// 1 MiB writes beside a stream of pieces as large. FPDUs have no CRC: the device asks for none, only its peer may.
+///
+/// # Errors
+/// The host's TCP's.
+pub fn writes(bar: &ProgressBar, rounds: usize) -> Result<Vec<Figure>> {
+    let machines = Machines::new();
+    let link = machines.link();
+    let mut stream = Stream::new(address(2), SIZE, TARGETS, ROW).context("no stream")?;
+    let plain = |rows| stream.pass(rows).map_or_else(|error| panic!("the stream broke: {error}"), |()| 0);
+    let costs = compare(bar, rounds, &mut [(1, timed(|rows| write(&link, rows))), (1, timed(plain))]);
+    let target = Some(Target::AtLeast(0.8));
+    let both = [costs[0], costs[1]];
+    Ok(figures("1 MiB write without CRC", "TCP stream", both, ROW, Compared::Rate, target).into())
+}
+
+/// Round trips of 64 B beside a ping-pong: by polling, and by arming and waiting.
+///
+/// # Errors
+/// The host's TCP's.
+pub fn round_trips(bar: &ProgressBar, rounds: usize) -> Result<Vec<Figure>> {
+    let machines = Machines::new();
+    let bell = Bell::new();
+    let cqs = [&machines.from, &machines.to].map(|adapter| Arc::new(adapter.cq_with(DEPTH as u32, ring, bell)));
+    let devices = [&machines.from, &machines.to];
+    let link = Link::between_notified(devices, &machines.listener, DEPTH, 2 * size_of::<Message>(), cqs.each_ref());
+    let mut ping_pong = PingPong::new(address(2), size_of::<Message>()).context("no ping-pong")?;
+    let armed = |side: &Side| {
+        side.receive_cq.arm();
+        bell.wait();
+    };
+    let plain = |count| ping_pong.pass(count).map_or_else(|error| panic!("the ping-pong broke: {error}"), |()| 0);
+    let contenders: &mut [(usize, Round<'_>)] = &mut [
+        (TRIPS, timed(|count| trips(&link, count, |_| ()))),
+        (TRIPS, timed(|count| trips(&link, count, armed))),
+        (TRIPS, timed(plain)),
+    ];
+    let costs = compare(bar, rounds, contenders);
+    let figure = |name, which: usize, target| {
+        figures(name, "TCP ping-pong", [costs[which], costs[2]], 1, Compared::Time, target)
+    };
+    let polled = figure("64 B round trip, polled", 0, Some(Target::AtMost(1.5)));
+    Ok(polled.into_iter().chain(figure("64 B round trip, armed", 1, None)).collect())
+}
+
+/// Connections on which nothing happens; they share a domain and a queue on each side.
+struct Idle {
+    _connectors: Vec<[Connector; 2]>,
+    _pairs: Vec<[Qp; 2]>,
+    _cqs: [Cq; 2],
+    _pds: [Pd; 2],
+}
+
+impl Idle {
+    fn new(machines: &Machines, count: usize, bar: &ProgressBar) -> Self {
+        let Machines { from, to, listener } = machines;
+        let (pds, cqs) = ([from.pd(), to.pd()], [from.cq(16), to.cq(16)]);
+        let sizes = QpSizes { depth: 16, sges: 1, inline_data: 0 };
+        let pairs: Vec<_> = (0..count).map(|_| [0, 1].map(|at| pds[at].qp(&cqs[at], &cqs[at], 0, sizes))).collect();
+        let connect = |[active, passive]: &[Qp; 2]| from.connect(listener, active, passive);
+        let connectors = pairs.iter().map(connect).inspect(|_| bar.tick()).collect();
+        Self { _connectors: connectors, _pairs: pairs, _cqs: cqs, _pds: pds }
+    }
+}
+
+/// Memory of the process in KiB: pages that it has touched.
+fn resident() -> Result<f64> {
+    let status = fs::read_to_string("/proc/self/status").context("no status of this process")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+}
+
+/// What `count` idle connections cost the active one, and their memory.
+///
+/// # Errors
+/// None of the device: those of reading the process's memory.
+pub fn idle(bar: &ProgressBar, rounds: usize, count: usize) -> Result<Vec<Figure>> {
+    let machines = Machines::new();
+    let link = machines.link();
+    trips(&link, TRIPS, |_| ());
+    write(&link, 1);
+    let before = resident()?;
+    let first = Idle::new(&machines, count, bar);
+    // Each connection has two ends, both of this process.
+    let each = (resident()? - before) / (2 * count) as f64;
+    drop(first);
+
+    let crowd = RefCell::new(None);
+    let contenders: &mut [(usize, Round<'_>)] = &mut [
+        (TRIPS, timed(|count| trips(&link, count, |_| ()))),
+        (4, timed(|rows| write(&link, rows))),
+        (
+            TRIPS,
+            Box::new(|trips_wanted| {
+                *crowd.borrow_mut() = Some(Idle::new(&machines, count, bar));
+                timed(|count| trips(&link, count, |_| ()))(trips_wanted)
+            }),
+        ),
+        (
+            4,
+            Box::new(|rows| {
+                let time = timed(|rows| write(&link, rows))(rows);
+                *crowd.borrow_mut() = None;
+                time
+            }),
+        ),
+    ];
+    let costs = compare(bar, rounds, contenders);
+    let target = Some(Target::AtMost(1.1));
+    let name = |what: &str| format!("{what} beside {count} idle connections");
+    let trip = figures(&name("64 B round trip"), "alone", [costs[2], costs[0]], 1, Compared::Time, target);
+    let write = figures(&name("1 MiB write"), "alone", [costs[3], costs[1]], ROW, Compared::Time, target);
+    let memory = Figure {
+        name: "resident memory of an end of an idle connection".to_owned(),
+        unit: "KiB",
+        value: each,
+        reference: "what it may be".to_owned(),
+        reference_value: LIMIT,
+        compared: "of it",
+        ratio: each / LIMIT,
+        target: Some(Target::AtMost(1.0)),
+    };
+    Ok(trip.into_iter().chain(write).chain([memory]).collect())
+}
