@@ -80,9 +80,6 @@ fn main() -> Result<()> {
         std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     print!("{}", if arguments.json { json } else { table(&figures) + "\n" });
-    if arguments.wire && !arguments.json {
-        println!("with CRC: not measurable yet, as the device never asks for it");
-    }
     ensure!(!arguments.check || figures.iter().all(Figure::is_met), "a target was missed");
     Ok(())
 }

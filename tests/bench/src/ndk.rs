@@ -162,8 +162,17 @@ impl Adapter {
     /// The adapter of a device at an address that the host has. Two devices connect by the host's TCP, as two machines do.
     #[must_use]
     pub fn at(address: IpAddr) -> Self {
+        Self::with_crc(address, false)
+    }
+
+    /// The same; whether FPDUs are to have CRCs.
+    #[must_use]
+    pub fn with_crc(address: IpAddr, crc: bool) -> Self {
         let provider = Provider::<Hosted>::new(&[address]);
-        let adapter = provider.and_then(|provider| provider.open(NDK_VERSION { Major: 2, Minor: 0 }));
+        let adapter = provider.and_then(|provider| {
+            provider.want_crc(crc);
+            provider.open(NDK_VERSION { Major: 2, Minor: 0 })
+        });
         Self(adapter.unwrap_or_else(|status| panic!("no adapter: {status:?}")), address)
     }
 

@@ -9,8 +9,8 @@ fn every_figure_is_there() {
     let bar = ProgressBar::hidden();
     let groups = [wire::idle(&bar, 2, 50), wire::writes(&bar, 2), wire::round_trips(&bar, 2)];
     let figures: Vec<_> = groups.into_iter().flat_map(|group| group.expect("a group")).collect();
-    assert_eq!(figures.len(), 11);
-    assert_eq!(figures.iter().filter(|figure| figure.target.is_some()).count(), 5);
+    assert_eq!(figures.len(), 13);
+    assert_eq!(figures.iter().filter(|figure| figure.target.is_some()).count(), 6);
     for figure in &figures {
         let values = [figure.value, figure.reference_value, figure.ratio];
         assert!(values.iter().all(|value| value.is_finite() && *value > 0.0), "{figure:?}");
