@@ -20,6 +20,9 @@ use crate::processor::Raised;
 /// Of the waker; sockets have small ones.
 const WAKER: Token = Token(usize::MAX);
 
+/// After the host has refused.
+const RETRY: Duration = Duration::from_millis(1);
+
 /// What the host tells at a time.
 const EVENTS: usize = 256;
 
@@ -55,8 +58,10 @@ pub(super) fn close(endpoint: Arc<Endpoint>, request: Request) {
         return request.ends(Ok(0)).tell();
     };
     lock(&reactor.closing).push((endpoint, request));
-    let woken = reactor.waker.wake();
-    assert!(woken.is_ok(), "the reactor cannot be woken: {woken:?}");
+    while reactor.waker.wake().is_err() {
+        // The same: who closes waits for the end of the close in any case.
+        thread::sleep(RETRY);
+    }
 }
 
 fn reactor() -> io::Result<&'static Reactor> {
@@ -84,10 +89,12 @@ fn run(mut poll: Poll) {
     let mut events = Events::with_capacity(EVENTS);
     loop {
         let timeout = turn::is_due().then_some(Duration::ZERO);
-        match poll.poll(&mut events, timeout) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => panic!("the host tells nothing of sockets any more: {error}"),
+        if let Err(error) = poll.poll(&mut events, timeout) {
+            if error.kind() != ErrorKind::Interrupted {
+                // What the host lacks now it may have later. A thread that ends would leave all sockets waiting.
+                thread::sleep(RETRY);
+            }
+            continue;
         }
         let next = turn::take();
         for event in &events {
