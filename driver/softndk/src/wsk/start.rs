@@ -292,7 +292,8 @@ impl Place {
         // SAFETY: the address was written before the first step.
         let family = unsafe { (*socket.local.get()).si_family() };
         let (kind, protocol, none) = (SOCK_STREAM, IPPROTO_TCP, null_mut());
-        // SAFETY: no callbacks, of no process, for everyone.
+        // No process is named: WSK takes the current one, at DISPATCH_LEVEL whichever that is.
+        // SAFETY: no callbacks, no security descriptor.
         Ok(unsafe { make(client, family, kind, protocol, flags, none, null(), none, none, none, irp) })
     }
 
