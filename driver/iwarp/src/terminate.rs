@@ -6,7 +6,7 @@ use bitflags::bitflags;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::segment::{READ_REQUEST, TAGGED, UNTAGGED};
+use crate::segment::{MAX_HEADER, READ_REQUEST, Segment, TAGGED, UNTAGGED};
 
 /// Bytes of the message behind its header, at most.
 pub const MAX_BODY: usize = HEAD + LENGTH + UNTAGGED + READ_REQUEST;
@@ -172,11 +172,19 @@ impl<'a> Terminate<'a> {
     }
 
     /// Looks at what was received. `None`: too short to say anything. Headers that it announces and that are not there are
-    /// passed over: a peer may have written their bits in its own order, as siw does.
+    /// passed over. What Linux siw sends, with the bits in the order of a little-endian machine's, is read as it is meant, if it
+    /// announces headers: those bits are reserved. Without headers nothing tells it apart.
     pub fn parse(body: &'a [u8]) -> Option<Self> {
         let (head, rest) = Head::ref_from_prefix(body).ok()?;
         let cause = Cause { layer: head.layer_and_kind >> 4, kind: head.layer_and_kind & 0xf, code: head.code };
-        Some(Self { cause, segment: Wrong::parse(Headers::from_bits_truncate(head.headers.get()), rest) })
+        let headers = Headers::from_bits_truncate(head.headers.get());
+        let [first, _] = head.headers.to_bytes();
+        let mirrored = Headers::from_bits_truncate(u16::from_be_bytes([first.reverse_bits(), 0]));
+        Some(if headers.is_empty() && !mirrored.is_empty() {
+            Self { cause: cause.swapped(), segment: Wrong::parse(mirrored, rest) }
+        } else {
+            Self { cause, segment: Wrong::parse(headers, rest) }
+        })
     }
 
     /// Writes the body, and gives its bytes; `None`: no room.
@@ -207,6 +215,16 @@ impl<'a> Wrong<'a> {
         let is_read_request = cause.layer == 0 && cause.kind == 1 && ddp.len() == UNTAGGED && ddp.get(1)? & 0xf == 1;
         let read_request = if is_read_request { rest.get(..READ_REQUEST).unwrap_or_default() } else { &[] };
         Some(Self { length: u16::try_from(ulpdu.len()).ok()?, ddp, read_request })
+    }
+
+    /// What the headers are of; `None`: of no segment, or of a read request without its rest.
+    pub fn segment(&self) -> Option<Segment> {
+        let mut bytes = [0; MAX_HEADER];
+        let (ddp, rest) = bytes.split_at_mut_checked(self.ddp.len())?;
+        ddp.copy_from_slice(self.ddp);
+        rest.get_mut(..self.read_request.len())?.copy_from_slice(self.read_request);
+        let size = self.ddp.len().checked_add(self.read_request.len())?;
+        Segment::parse(bytes.get(..size)?).ok().map(|(segment, _)| segment)
     }
 
     fn parse(headers: Headers, bytes: &'a [u8]) -> Option<Self> {

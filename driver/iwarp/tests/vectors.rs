@@ -312,10 +312,44 @@ fn headers_go_along_where_the_rfc_has_them() {
 fn terminates_of_siw_can_be_read() {
     let parsed = |body: &[u8]| Terminate::parse(body).expect("a body").cause;
     assert_eq!(parsed(&[0x02, 0x02, 0, 0]).swapped(), Cause::CRC);
-    assert_eq!(parsed(&[0x21, 0x02, 0x03, 0]).swapped(), Cause::NO_BUFFER);
-    assert_eq!(parsed(&[0x10, 0x00, 0x07, 0]).swapped(), Cause::STAG);
+    // Whose bits of HdrCt are those that are reserved says so by that.
+    assert_eq!(parsed(&[0x21, 0x02, 0x03, 0]), Cause::NO_BUFFER);
+    assert_eq!(parsed(&[0x10, 0x00, 0x07, 0]), Cause::STAG);
+    assert_eq!(parsed(&[0x10, 0x00, 0xe7, 0]), Cause::DDP_LOCAL, "the right bits count");
     assert_eq!(Terminate::parse(&[0x12, 2, 0xe0]), None);
     assert_eq!(Terminate::parse(&[0x12, 2, 0xe0, 0]).map(|terminate| terminate.segment), Some(None));
+    let f4 = bytes(F4);
+    let f4 = ulpdu(&f4);
+    let body = [&[0x10, 0, 0x07, 0, 0, 0][..], f4].concat();
+    let terminate = Terminate::parse(&body).expect("a body");
+    assert_eq!(terminate.segment, Some(Wrong { length: 0, ddp: &f4[..18], read_request: &f4[18..] }));
+    // That of the capture, after a part of an answer.
+    let body = bytes("1101030005788142c9c53e0000007f3cf0000e00");
+    let terminate = Terminate::parse(&body).expect("a body");
+    assert_eq!(terminate.cause, Cause::TAGGED_BOUNDS);
+    let answer = Segment::ReadResponse(Tagged { last: false, stag: 0xc9c5_3e00, offset: 0x7f3c_f000_0e00 });
+    assert_eq!(terminate.segment.and_then(|wrong| wrong.segment()), Some(answer));
+}
+
+/// What a Terminate says was wrong, read as a segment.
+#[test]
+fn segments_of_terminates() {
+    for hex in [F1, F3, F4] {
+        let bytes = bytes(hex);
+        let ulpdu = ulpdu(&bytes);
+        let (segment, _) = Segment::parse(ulpdu).expect("a segment");
+        for cause in [Cause::STAG, Cause::NO_BUFFER] {
+            let named = Terminate::of(cause, ulpdu).segment.expect("its header").segment();
+            // Of a read request DDP's header says too little.
+            let whole = hex != F4 || cause == Cause::STAG;
+            assert_eq!(named, whole.then_some(segment), "{cause}, {segment:?}");
+        }
+    }
+    let wrong = |ddp, read_request| Wrong { length: 0, ddp, read_request }.segment();
+    assert_eq!(wrong(&[], &[]), None);
+    assert_eq!(wrong(&[0xff; 14], &[]), None, "no segment at all");
+    assert_eq!(wrong(&[0xff; 18], &[0xff; 28]), None);
+    assert_eq!(wrong(&[0x41; 18], &[0xff; 29]), None, "longer than any");
 }
 
 #[test]
