@@ -221,27 +221,26 @@ fn a_send_tells_what_it_invalidates_and_solicits() {
     });
 }
 
-/// What a peer may not do ends the connection.
+/// What a peer may not do ends the connection. It is told why, which a read waits for.
 #[test]
 fn access_that_is_not_allowed() {
     type Wrong = fn(Remote) -> Post<'static, SimKernel>;
-    let cases: [(Access, u64, Wrong); 6] = [
-        (REMOTE.difference(Access::REMOTE_WRITE), 0, Post::Write),
-        (REMOTE.difference(Access::REMOTE_READ), 0, Post::Read),
-        (REMOTE, 64 * 4096 - 63, Post::Write),
-        (REMOTE, 64 * 4096 - 63, Post::Read),
-        (REMOTE, u64::MAX - BASE - 10, Post::Write),
-        (REMOTE, u64::MAX - BASE - 10, Post::Read),
+    let (violation, resources) = (Err(Error::AccessViolation), Err(Error::RemoteResources));
+    let cases: [(Access, u64, Wrong, Status); 6] = [
+        (REMOTE.difference(Access::REMOTE_WRITE), 0, Post::Write, Ok(())),
+        (REMOTE.difference(Access::REMOTE_READ), 0, Post::Read, violation),
+        (REMOTE, 64 * 4096 - 63, Post::Write, Ok(())),
+        (REMOTE, 64 * 4096 - 63, Post::Read, resources),
+        (REMOTE, u64::MAX - BASE - 10, Post::Write, Ok(())),
+        (REMOTE, u64::MAX - BASE - 10, Post::Read, resources),
     ];
-    for (access, offset, what) in cases {
+    for (access, offset, what, expected) in cases {
         play(|active, passive, pages| {
             let target = region(passive, pages, access);
             passive.queue_pair.post_receive(2, &[passive.sge(0x2000, 64)]).unwrap();
             let remote = Remote { address: BASE + offset, token: target.token() };
             QueuePair::post(&active.queue_pair, 1, &[active.sge(0, 64)], Flags::empty(), what(remote)).unwrap();
             assert_eq!(statuses(&completions(passive, 1)), [Err(Error::Canceled)]);
-            let kind = what(remote);
-            let expected = if matches!(kind, Post::Read(_)) { Err(Error::Canceled) } else { Ok(()) };
             assert_eq!(statuses(&completions(active, 1)), [expected]);
             let more = || QueuePair::post(&active.queue_pair, 3, &[], Flags::SILENT_SUCCESS, Post::Send(None));
             wait_until(|| more() == Err(Error::ConnectionInvalid));

@@ -185,7 +185,7 @@ impl Side {
     }
 
     fn with_queue_pair(mut self) -> Result<Self, Error> {
-        let sizes = InitiatorSizes { depth: 8, sges: 2, inline_data: 0 };
+        let sizes = InitiatorSizes { depth: 8, sges: 8, inline_data: 0 };
         let receives = ReceiveSource::Own { depth: 8, sges: 2 };
         self.queue_pair = Some(QueuePair::new(&self.pd, &self.cq, &self.cq, 0, sizes, receives)?);
         self.region = Some(self.region_of(&self.pd, Access::LOCAL_WRITE)?);

@@ -6,7 +6,13 @@ use iwarp::{
     mpa::{Kind, ReadyToReceive, Startup},
     negotiate::{Agreed, First, Wish},
 };
-use peer::{Finding, bytes, frames, hostile, startup};
+use peer::{
+    Finding, bytes,
+    establish::By,
+    frames,
+    hostile::{self, Operation, Seldom},
+    startup,
+};
 use simkernel::{seeds, watchdog};
 
 /// Longer than one of them takes.
@@ -28,6 +34,16 @@ fn hostile_peers() {
     println!("{operations} operations: {all:#?}");
     // Nearly each cause that a peer can be told.
     assert!(!is_all || all.len() >= 20, "only {} outcomes", all.len());
+}
+
+/// A script finds a read to refuse.
+#[test]
+fn a_read_is_refused() {
+    let refuse = Operation::Seldom(0, Seldom::Terminate(vec![0; 4]));
+    let operations = vec![Operation::PostRead(16), Operation::Pause(255), refuse, Operation::Flush];
+    let script = hostile::Script { seed: 1, by: By::Device, crc: true, operations };
+    let outcomes = watchdog(LIMIT, || hostile::run(&script)).unwrap();
+    assert_eq!(outcomes.get("Err(AccessViolation)"), Some(&1), "{outcomes:?}");
 }
 
 /// A frame with what the two sides want before it.

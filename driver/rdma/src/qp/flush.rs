@@ -71,8 +71,9 @@ impl<P: Platform> QueuePair<P> {
         while !state.executing && state.flush_requests > 0 {
             state.broken |= state.done > 0 || state.sent > 0;
             after.fatal |= state.broken;
+            let error = state.flushed();
             let Some(ended) = state.finish_oldest() else { continue };
-            after.fatal |= this.complete_request(&ended, Err(Error::Canceled)).is_err();
+            after.fatal |= this.complete_request(&ended, Err(error)).is_err();
             drop(state);
             drop(ended);
             state = this.state.lock();

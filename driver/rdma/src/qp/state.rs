@@ -87,6 +87,8 @@ pub(crate) struct State<P: Platform> {
     operations: Slice<Option<Operation<P>>, P>,
     inline: Slice<u8, P>,
     pub(crate) connector: Option<Weak<Connector<P>, P>>,
+    /// The slot of the request that the peer has refused by its last message, and what that ends with.
+    pub(crate) refused: Option<(usize, Error)>,
 }
 
 impl<P: Platform> State<P> {
@@ -116,6 +118,7 @@ impl<P: Platform> State<P> {
             flush_receive: false,
             broken: false,
             sender_waits: false,
+            refused: None,
         })
     }
 
@@ -258,6 +261,12 @@ impl<P: Platform> State<P> {
         let operation = self.operations.get_mut(slot).and_then(Option::take);
         self.requests.skip(1);
         Some((request, operation))
+    }
+
+    /// What the oldest request ends with if it is flushed.
+    pub(super) fn flushed(&mut self) -> Error {
+        let oldest = self.requests.front().map(|(slot, _)| slot);
+        self.refused.take_if(|(slot, _)| Some(*slot) == oldest).map_or(Error::Canceled, |(_, error)| error)
     }
 
     /// The next request starts from its first byte.

@@ -11,6 +11,7 @@ mod crc;
 mod handshake;
 mod reads;
 mod receive;
+mod refused;
 mod startup;
 mod transmit;
 mod waits;

@@ -12,7 +12,7 @@ use iwarp::{
 };
 use platform::{Arc, Platform};
 
-use super::{awaited::OpenRead, reads::Answers, transmit::Outgoing};
+use super::{awaited::OpenRead, reads::Answers, refused::Refused, transmit::Outgoing};
 use crate::{
     Access, Error, ProtectionDomain, QueuePair,
     engine::Progress,
@@ -134,6 +134,9 @@ impl Incoming {
             Segment::Send(untagged, send) => self.send(queue_pair, untagged, send, data),
             Segment::Terminate(_) => {
                 self.terminated = true;
+                if let Some(refused) = Refused::parse(data) {
+                    queue_pair.refuse(refused, outgoing.next_send, self.next_answer);
+                }
                 Ok(Placed::Failed)
             }
         };

@@ -55,7 +55,7 @@ pub struct Place {
 /// What ends most connections.
 #[derive(Arbitrary, Clone, Debug)]
 pub enum Seldom {
-    /// The peer terminates.
+    /// The peer terminates: for what these bytes are, or, if the first is even, because of a read of the device, which the others choose.
     Terminate(Vec<u8>),
     /// An FPDU of anything.
     Frame(Vec<u8>),

@@ -3,13 +3,15 @@
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use iwarp::segment::{Segment, Tagged, Untagged};
-use iwarp::terminate::Terminate;
+use iwarp::terminate::{Cause, MAX_BODY, Terminate};
 use simkernel::{Session, SimKernel};
-use soft_rdma::{Access, Connector, Error, MemoryRegion, Outcome, Post, ProtectionDomain, QueuePair, Remote, Status};
+use soft_rdma::{
+    Access, Connector, Error, MemoryRegion, OperationKind, Outcome, Post, ProtectionDomain, QueuePair, Remote, Status,
+};
 
 use super::{
     Outcomes, Script,
-    operation::{Operation, Place, Seldom, Tag},
+    operation::{Near, Operation, Place, Seldom, Tag},
 };
 use crate::{
     Arc, Finding,
@@ -28,6 +30,8 @@ const STRIDE: usize = 0x200;
 const SINK: Range<usize> = 0x3000..0x3100;
 /// What the peer may write to.
 const OPEN: Range<usize> = 0x4000..0x8000;
+/// What the device writes to and reads from: its peer's.
+const REMOTE: Remote = Remote { address: 0x5000, token: 0x1234 };
 /// Requests and receives that are posted at a time: what the queues have room for.
 const POSTED: usize = 8;
 /// Bytes of the sends and writes of the device, at most.
@@ -160,10 +164,10 @@ impl Play<'_> {
             }
             Operation::PostSend(length) => self.post((length % SENT).into(), Post::Send(None))?,
             Operation::PostWrite(length) => {
-                self.post((length % SENT).into(), Post::Write(Remote { address: 0x5000, token: 0x1234 }))?;
+                self.post((length % SENT).into(), Post::Write(REMOTE))?;
             }
             Operation::PostRead(length) => {
-                self.post(length.into(), Post::Read(Remote { address: 0x5000, token: 0x1234 }))?;
+                self.post(length.into(), Post::Read(REMOTE))?;
             }
             Operation::Pause(times) => (0..times).for_each(|_| simkernel::pause()),
             Operation::Wait(hundredths) => self.kernel.advance(Duration::from_millis(10 * u64::from(hundredths))),
@@ -180,8 +184,12 @@ impl Play<'_> {
         let raw = self.scene.raw();
         match seldom {
             Seldom::Terminate(body) => {
+                let body = match *body.as_slice() {
+                    [kind, read, cause, length, ..] if kind % 2 == 0 => self.refusal(Near(read), cause, length)?,
+                    _ => body.clone(),
+                };
                 let head = Untagged { last: true, message: 1, offset: 0 };
-                self.frame(&frames::ulpdu(&Segment::Terminate(head), body));
+                self.frame(&frames::ulpdu(&Segment::Terminate(head), &body));
             }
             Seldom::Frame(ulpdu) => self.frame(ulpdu),
             Seldom::Bytes(bytes) => self.unsent.extend(bytes),
@@ -194,6 +202,21 @@ impl Play<'_> {
             Seldom::Disconnect => self.disconnect()?,
         }
         Ok(())
+    }
+
+    /// The body of a Terminate because of the oldest read of the device, or another; mostly a right one.
+    fn refusal(&mut self, read: Near, cause: u8, length: u8) -> Result<Vec<u8>, Finding> {
+        self.drain()?;
+        let (stag, size) = self.asked.front().copied().unwrap_or((1, 16));
+        let mut request = frames::read(stag, size, REMOTE.token, REMOTE.address);
+        request[18..22].copy_from_slice(&read.of_number(stag).to_be_bytes());
+        let right = [Cause::STAG, Cause::BOUNDS, Cause::ACCESS, Cause::NOT_OF_STREAM, Cause::WRAP];
+        let (any, _) = Cause::ALL[usize::from(cause) % Cause::ALL.len()];
+        let cause = if cause < 200 { right[usize::from(cause) % right.len()] } else { any };
+        let mut body = [0; MAX_BODY];
+        let count = Terminate::of(cause, &request).emit(&mut body).expect("room for any");
+        let count = if length < 200 { count } else { count.min((length - 200).into()) };
+        Ok(body[..count].to_vec())
     }
 
     fn tag(&self, tag: Tag) -> u32 {
@@ -273,9 +296,16 @@ impl Play<'_> {
             let place = self.posted.iter().position(|posted| *posted == context);
             ensure!(place.is_some(), "{context} is reported, which was not posted, or twice");
             self.posted.swap_remove(place.unwrap_or_default());
-            let allowed = [Error::Canceled, Error::BufferOverflow];
+            let own: &[_] = match completion.kind {
+                OperationKind::Receive | OperationKind::ReceiveAndInvalidate => &[Error::BufferOverflow],
+                // The peer may say so.
+                OperationKind::Read => &[Error::AccessViolation, Error::RemoteResources],
+                OperationKind::Write => &[Error::AccessViolation],
+                _ => &[Error::DataError],
+            };
             let status = completion.status;
-            ensure!(status.err().is_none_or(|error| allowed.contains(&error)), "{context} ends with {status:?}");
+            let allowed = status.err().is_none_or(|error| error == Error::Canceled || own.contains(&error));
+            ensure!(allowed, "{context} ends with {status:?}");
             self.statuses.push(status);
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
+use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
 
 use super::{
     control::Control,
@@ -61,6 +61,7 @@ pub enum Carrier {
     Device,
     /// iWARP. Sends and writes are complete when they are on their way (RFC 5040, section 5.5): if the peer refuses one, its sender
     /// learns only that the connection has ended. What is long is refused in parts: those before the first that has to be are placed.
+    /// Who reads is told why that is refused.
     Wire,
 }
 
@@ -102,9 +103,8 @@ impl<'s> Role<'s> {
         status: NTSTATUS,
     ) -> anyhow::Result<()> {
         let status = match self.carrier {
-            Carrier::Device => status,
-            Carrier::Wire if kind == READ => STATUS_CANCELLED,
-            Carrier::Wire => STATUS_SUCCESS,
+            Carrier::Wire if kind != READ => STATUS_SUCCESS,
+            Carrier::Device | Carrier::Wire => status,
         };
         expect(found, kind, context, status).map(drop)
     }

@@ -1,0 +1,128 @@
+//! What a Terminate of the peer says of a request of this side (RFC 5040 section 4.8). That request ends with the status that it has
+//! in one device; all others are flushed. A peer may name anything: what it does not find here is passed over.
+
+use iwarp::{
+    segment::{ReadRequest, Segment, Tagged},
+    terminate::{Cause, Terminate},
+};
+use platform::Platform;
+
+use crate::{
+    Error, QueuePair, Remote,
+    qp::State,
+    request::{InitiatorRequest, Operation},
+};
+
+/// A message of this side that the peer has refused, and what that means for its request.
+#[derive(Clone, Copy)]
+pub(super) struct Refused {
+    message: Message,
+    error: Error,
+}
+
+#[derive(Clone, Copy)]
+enum Message {
+    Read(ReadRequest),
+    Write(Tagged),
+    /// MSN.
+    Send(u32),
+}
+
+impl Refused {
+    /// What `body` of a Terminate names; `None`: no request, or no reason that is the request's own.
+    pub(super) fn parse(body: &[u8]) -> Option<Self> {
+        let Terminate { cause, segment } = Terminate::parse(body)?;
+        let (message, error) = match segment?.segment()? {
+            Segment::ReadRequest(_, request) => (Message::Read(request), of_read(cause)?),
+            Segment::Write(to) => (Message::Write(to), of_write(cause)?),
+            Segment::Send(untagged, _) => (Message::Send(untagged.message), Error::DataError),
+            Segment::ReadResponse(_) | Segment::Terminate(_) => return None,
+        };
+        Some(Self { message, error })
+    }
+}
+
+fn of_read(cause: Cause) -> Option<Error> {
+    match cause {
+        Cause::STAG | Cause::ACCESS | Cause::NOT_OF_STREAM | Cause::PROTECTION => Some(Error::AccessViolation),
+        Cause::BOUNDS | Cause::WRAP => Some(Error::RemoteResources),
+        _ => None,
+    }
+}
+
+fn of_write(cause: Cause) -> Option<Error> {
+    match cause {
+        Cause::TAGGED_STAG
+        | Cause::TAGGED_BOUNDS
+        | Cause::TAGGED_NOT_OF_STREAM
+        | Cause::TAGGED_WRAP
+        | Cause::ACCESS
+        | Cause::PROTECTION => Some(Error::AccessViolation),
+        _ => None,
+    }
+}
+
+impl<P: Platform> QueuePair<P> {
+    /// The peer has refused a message and ended the stream: what it was a part of will end so. `next_send` is the MSN of the send that
+    /// is next, or is being sent; `next_answer` the tag of the read that is answered next.
+    pub(super) fn refuse(&self, refused: Refused, next_send: u32, next_answer: u32) {
+        let mut state = self.state.lock();
+        let found = match refused.message {
+            Message::Read(request) => state.read_named(&request, next_answer),
+            Message::Write(to) => state.write_named(to),
+            Message::Send(message) => state.send_named(message, next_send),
+        };
+        state.refused = found.map(|slot| (slot, refused.error));
+    }
+}
+
+/// The slots of requests that are carried out, or begun, and not reported.
+impl<P: Platform> State<P> {
+    fn read_named(&mut self, request: &ReadRequest, next_answer: u32) -> Option<usize> {
+        let mut number = next_answer;
+        for place in 0..self.sent {
+            let (slot, &InitiatorRequest { data, .. }) = self.requests.nth(place)?;
+            if let Some(&mut Operation::Read(Remote { address, token })) = self.operation_mut(slot) {
+                if number == request.sink_stag {
+                    let is_it =
+                        (request.source_stag, request.source_offset, request.size) == (token, address, data.length);
+                    return is_it.then_some(slot);
+                }
+                number = number.wrapping_add(1);
+            }
+        }
+        None
+    }
+
+    fn write_named(&mut self, to: Tagged) -> Option<usize> {
+        (0..self.begun()).find_map(|place| {
+            let (slot, &InitiatorRequest { data, .. }) = self.requests.nth(place)?;
+            match self.operation_mut(slot) {
+                Some(&mut Operation::Write(Remote { address, token })) if token == to.stag => {
+                    let offset = to.offset.checked_sub(address)?;
+                    (offset < data.length.into()).then_some(slot)
+                }
+                _ => None,
+            }
+        })
+    }
+
+    fn send_named(&mut self, message: u32, next_send: u32) -> Option<usize> {
+        let mut number = next_send;
+        for place in (0..self.begun()).rev() {
+            let (slot, _) = self.requests.nth(place)?;
+            if matches!(self.operation_mut(slot), None | Some(Operation::Send(_))) {
+                number = number.wrapping_sub((place < self.sent).into());
+                if number == message {
+                    return Some(slot);
+                }
+            }
+        }
+        None
+    }
+
+    /// How many of the oldest requests the peer may have seen something of.
+    fn begun(&self) -> usize {
+        self.sent.saturating_add((self.done > 0).into())
+    }
+}
