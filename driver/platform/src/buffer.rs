@@ -115,24 +115,28 @@ impl<P: Platform> Incoming<P> {
 pub(crate) struct Outgoing<P: Platform> {
     memory: Slice<u8, P>,
     filled: usize,
+    /// More than half of it was filled: whoever fills it, in one go or while it could not be sent, may have more.
+    pressed: bool,
 }
 
 impl<P: Platform> Outgoing<P> {
     pub(crate) fn new() -> Result<Self, OutOfMemory> {
-        Ok(Self { memory: Slice::filled(FIRST, 0)?, filled: 0 })
+        Ok(Self { memory: Slice::filled(FIRST, 0)?, filled: 0, pressed: false })
     }
 
-    /// Makes more room if less than half of all is left. Without memory it stays as it is.
+    /// Makes more room if less than half of all was left last. Without memory it stays as it is.
     pub(crate) fn make_room(&mut self) {
         let capacity = self.memory.len();
-        if capacity >= LARGEST_TRANSFER || self.filled <= capacity / 2 {
+        if capacity >= LARGEST_TRANSFER || !self.pressed {
             return;
         }
         let Ok(mut larger) = Slice::filled(capacity.saturating_mul(2), 0) else { return };
-        if let Some(place) = larger.get_mut(..capacity) {
-            place.copy_from_slice(&self.memory);
+        let bytes = self.bytes();
+        if let Some(place) = larger.get_mut(..bytes.len()) {
+            place.copy_from_slice(bytes);
         }
         self.memory = larger;
+        self.pressed = false;
     }
 
     pub(crate) fn room(&mut self) -> &mut [u8] {
@@ -143,6 +147,7 @@ impl<P: Platform> Outgoing<P> {
     pub(crate) fn fill(&mut self, count: usize) -> usize {
         let count = count.min(self.memory.len().saturating_sub(self.filled));
         self.filled = self.filled.saturating_add(count);
+        self.pressed |= self.filled > self.memory.len() / 2;
         count
     }
 

@@ -130,6 +130,33 @@ fn more_than_the_largest_buffer_cannot_be_wanted() {
     });
 }
 
+/// Who fills what there is gets more, also if all of it goes at once; who does not, keeps what there is.
+#[test]
+fn room_grows_with_what_is_written() {
+    in_sessions(6, |kernel| {
+        let pair = pair();
+        let (_, a, b) = &pair;
+        let mut written = 0;
+        let mut write = |share| {
+            let mut room = 0;
+            written += Stream::write(a, |bytes| {
+                room = bytes.len();
+                bytes.fill(0);
+                room / share
+            });
+            wait("what was written", || b.work().received.len() == written);
+            kernel.flush_dpcs();
+            room
+        };
+        let first = write(3);
+        assert!((0..10).all(|_| write(3) == first), "a third does not make it grow");
+        let rooms: Vec<_> = (0..20).map(|_| write(1)).collect();
+        assert!(rooms.is_sorted(), "{rooms:?}");
+        assert_eq!(rooms.last(), Some(&LARGEST_TRANSFER), "{rooms:?}");
+        close(pair);
+    });
+}
+
 /// A peer that uses nothing stops the sender, with bounded memory; then it goes on, and nothing is lost.
 #[test]
 fn a_peer_that_does_not_read_holds_the_sender_back() {
