@@ -31,7 +31,9 @@ impl Side {
         Self::with_receive_cq(adapter, depth, bytes, &Arc::new(adapter.cq(depth as u32)))
     }
 
-    fn with_receive_cq(adapter: &Adapter, depth: usize, bytes: usize, receive_cq: &Arc<Cq>) -> Self {
+    /// One whose receives complete to `receive_cq`.
+    #[must_use]
+    pub fn with_receive_cq(adapter: &Adapter, depth: usize, bytes: usize, receive_cq: &Arc<Cq>) -> Self {
         let pd = adapter.pd();
         let (receive_cq, initiator_cq) = (receive_cq.clone(), adapter.cq(depth as u32));
         let sizes = QpSizes { depth: depth as u32, sges: 1, inline_data: 0 };

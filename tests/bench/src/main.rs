@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use softndk_bench::{
+    apart::{self, Served},
     counted,
     figures::{Figure, table},
     messages, scale, wake, wire, write,
@@ -40,6 +41,11 @@ enum Task {
         /// Batches of 16 messages
         batches: usize,
     },
+    /// Be the other end of a connection with the program that started this
+    Peer {
+        /// What of
+        served: Served,
+    },
 }
 
 type Group = fn(&ProgressBar) -> Result<Vec<Figure>>;
@@ -56,15 +62,19 @@ const GROUPS: [(&str, Group); 6] = [
 /// Idle connections come first: memory that others have freed would not count as theirs.
 const WIRE: [(&str, Group); 3] = [
     ("idle", |bar| wire::idle(bar, 7, 1000)),
-    ("writes", |bar| wire::writes(bar, 100)),
+    ("writes", |bar| apart::writes(bar, &std::env::current_exe()?, 100)),
     ("round-trips", |bar| wire::round_trips(bar, 50)),
 ];
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    if let Some(Task::Count { batches }) = arguments.task {
-        counted::run(batches);
-        return Ok(());
+    match arguments.task {
+        Some(Task::Count { batches }) => {
+            counted::run(batches);
+            return Ok(());
+        }
+        Some(Task::Peer { served }) => return apart::serve(served),
+        None => {}
     }
     let mut figures = Vec::new();
     let groups: &[(&str, Group)] = if arguments.wire { &WIRE } else { &GROUPS };

@@ -83,7 +83,7 @@ fn stream(link: &Link, count: usize) -> Duration {
                 received += 1;
             }
         }
-        assert_eq!(sum, (0..count as u64).sum());
+        assert_eq!(sum, (0..count as u64).sum::<u64>());
     };
     both(send, receive)
 }
@@ -116,7 +116,7 @@ fn ring_stream(count: usize) -> Duration {
                 Err(_) => patience.found(false),
             }
         }
-        assert_eq!(sum, (0..count as u64).sum());
+        assert_eq!(sum, (0..count as u64).sum::<u64>());
     };
     both(send, receive)
 }

@@ -3,16 +3,15 @@
 
 use std::{
     ffi::c_void,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    ptr::{NonNull, null, null_mut, without_provenance_mut},
-    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    net::{IpAddr, Ipv4Addr},
+    ptr::{NonNull, null_mut, without_provenance_mut},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use hosted::{Hosted, Mdl};
 use ndk_abi::{
     describe::ZeroInit,
     ndkpi::*,
-    sockaddr::{SOCKADDR_IN, SOCKADDR_INET},
     status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
 };
 use ndk_provider::Provider;
@@ -71,25 +70,9 @@ handle!(
     /// A connector. Closing it ends its connection.
     Connector(NDK_CONNECTOR), NdkCloseConnector);
 
-/// A listener, and the connector of its last connect event.
-#[derive(Debug)]
-pub struct Listener {
-    raw: NonNull<NDK_LISTENER>,
-    event: Box<AtomicPtr<NDK_CONNECTOR>>,
-    address: SocketAddr,
-}
+mod connection;
 
-// SAFETY: NDK objects may be used on any thread.
-unsafe impl Send for Listener {}
-// SAFETY: as above.
-unsafe impl Sync for Listener {}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let status = call!(self.raw, NdkCloseListener(closed, null_mut()));
-        debug_assert!(status == STATUS_SUCCESS || status == STATUS_PENDING);
-    }
-}
+pub use connection::Listener;
 
 unsafe extern "system" fn closed(_context: *mut c_void) {}
 unsafe extern "system" fn created(_context: *mut c_void, _status: NTSTATUS, _object: *mut NDK_OBJECT_HEADER) {}
@@ -100,11 +83,6 @@ unsafe extern "system" fn succeeded(context: *mut c_void, status: NTSTATUS) {
     assert_eq!(status, STATUS_SUCCESS);
     // SAFETY: the context given to the request, which waits for this.
     unsafe { &*context.cast::<AtomicUsize>() }.fetch_add(1, Ordering::Release);
-}
-
-unsafe extern "system" fn connect_event(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
-    // SAFETY: the listener's context, which lives as long as it.
-    unsafe { &*context.cast::<AtomicPtr<NDK_CONNECTOR>>() }.store(connector, Ordering::Release);
 }
 
 fn made<T>(status: NTSTATUS, out: *mut T) -> NonNull<T> {
@@ -197,85 +175,6 @@ impl Adapter {
         let mut out = null_mut();
         let status = call!(self.0, NdkCreatePd(created, null_mut(), &raw mut out));
         Pd(made(status, out))
-    }
-
-    /// A listener on a port of its own.
-    #[must_use]
-    pub fn listener(&self) -> Listener {
-        let event = Box::new(AtomicPtr::new(null_mut()));
-        let mut out = null_mut();
-        let context = (&raw const *event).cast_mut().cast();
-        let status = call!(self.0, NdkCreateListener(connect_event, context, created, null_mut(), &raw mut out));
-        let raw = made(status, out);
-        let any = SOCKADDR_INET::new(SocketAddr::new(self.1, 0));
-        let length = size_of::<SOCKADDR_IN>() as u32;
-        complete(|done| call!(raw, NdkListen((&raw const any).cast(), length, succeeded, done)));
-        let mut bound = SOCKADDR_INET::ZERO;
-        let mut length = size_of::<SOCKADDR_INET>() as u32;
-        assert_eq!(call!(raw, NdkGetLocalAddress((&raw mut bound).cast(), &raw mut length)), STATUS_SUCCESS);
-        let address = bound.socket_addr().unwrap_or_else(|| unreachable!("the provider's address"));
-        Listener { raw, event, address }
-    }
-
-    /// Connects a queue pair of this adapter with one of the listener's; the connectors of both sides.
-    #[must_use]
-    pub fn connect(&self, listener: &Listener, active: &Qp, passive: &Qp) -> [Connector; 2] {
-        let mut out = null_mut();
-        let status = call!(self.0, NdkCreateConnector(created, null_mut(), &raw mut out));
-        let ours = Connector(made(status, out));
-        let local = SOCKADDR_INET::new(SocketAddr::new(self.1, 0));
-        let remote = SOCKADDR_INET::new(listener.address);
-        let length = size_of::<SOCKADDR_IN>() as u32;
-        let connected = AtomicUsize::new(0);
-        let accepted = AtomicUsize::new(0);
-        let (connect_done, accept_done) = (&raw const connected, &raw const accepted);
-        let status = call!(
-            ours.0,
-            NdkConnect(
-                active.0.as_ptr(),
-                (&raw const local).cast(),
-                length,
-                (&raw const remote).cast(),
-                length,
-                0,
-                0,
-                null(),
-                0,
-                succeeded,
-                connect_done.cast_mut().cast(),
-            )
-        );
-        assert_eq!(status, STATUS_PENDING);
-        let theirs = loop {
-            let connector = listener.event.swap(null_mut(), Ordering::Acquire);
-            match NonNull::new(connector) {
-                Some(connector) => break Connector(connector),
-                None => std::thread::yield_now(),
-            }
-        };
-        let status = call!(
-            theirs.0,
-            NdkAcceptEx(
-                passive.0.as_ptr(),
-                0,
-                0,
-                null(),
-                0,
-                None,
-                null_mut(),
-                succeeded,
-                accept_done.cast_mut().cast(),
-            )
-        );
-        assert_eq!(status, STATUS_PENDING);
-        while connected.load(Ordering::Acquire) == 0 {
-            std::thread::yield_now();
-        }
-        complete(|done| call!(ours.0, NdkCompleteConnectEx(None, null_mut(), succeeded, done)));
-        while accepted.load(Ordering::Acquire) == 0 {
-            std::thread::yield_now();
-        }
-        [ours, theirs]
     }
 }
 

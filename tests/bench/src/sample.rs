@@ -21,7 +21,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    fn of(mut rounds: Vec<f64>) -> Self {
+    pub(crate) fn of(mut rounds: Vec<f64>) -> Self {
         rounds.sort_by(f64::total_cmp);
         let at = |share: usize| rounds.get(rounds.len() * share / 100).copied().unwrap_or(f64::NAN);
         Self { typical: at(10), median: at(50), best: at(0) }

@@ -1,8 +1,8 @@
-//! What the wire is compared with: blocking sockets of the standard library, a thread at each end.
+//! What the wire is compared with: blocking sockets of the standard library, a thread, or a process, at each end.
 
 use std::{
-    io::{self, Read, Write},
-    net::{IpAddr, TcpListener, TcpStream},
+    io::{self, ErrorKind, Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     thread,
 };
 
@@ -58,7 +58,30 @@ impl PingPong {
     }
 }
 
-/// A connection whose other end reads pieces into places in turn, and says so after each row of them.
+/// Takes one connection: reads pieces into places in turn, and says so after each row of them, until it ends.
+///
+/// # Errors
+/// The host's.
+pub fn serve_stream(listener: &TcpListener, size: usize, places: usize, row: usize) -> io::Result<()> {
+    let mut memory = vec![1; size * places];
+    let (mut peer, _) = listener.accept()?;
+    peer.set_nodelay(true)?;
+    let mut serve = || {
+        for index in 0..row {
+            let first = index % places * size;
+            peer.read_exact(&mut memory[first..first + size])?;
+        }
+        peer.write_all(&[0])
+    };
+    loop {
+        match serve() {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            served => served?,
+        }
+    }
+}
+
+/// A connection with [`serve_stream`] of another process.
 #[derive(Debug)]
 pub struct Stream {
     stream: TcpStream,
@@ -67,19 +90,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// For rows of `row` pieces of `size` bytes, read to `places`.
+    /// For rows of `row` pieces of `size` bytes.
     ///
     /// # Errors
     /// The host's.
-    pub fn new(to: IpAddr, size: usize, places: usize, row: usize) -> io::Result<Self> {
-        let mut memory = vec![1; size * places];
-        let stream = connect(to, move |peer| {
-            for index in 0..row {
-                let first = index % places * size;
-                peer.read_exact(&mut memory[first..first + size])?;
-            }
-            peer.write_all(&[0])
-        })?;
+    pub fn new(to: SocketAddr, size: usize, row: usize) -> io::Result<Self> {
+        let stream = TcpStream::connect(to)?;
+        stream.set_nodelay(true)?;
         Ok(Self { stream, piece: vec![1; size], row })
     }
 

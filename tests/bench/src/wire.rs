@@ -1,31 +1,24 @@
 //! Two devices connected by the host's TCP, as two machines are, beside plain TCP.
 //!
 //! One thread is the consumer on both sides; the reactor of the hosted platform is the other one. Medians count, as threads meet.
-#![expect(unsafe_code, reason = "a callback of a C interface")]
 
 use std::{
     cell::RefCell,
-    ffi::c_void,
     fs,
     net::{IpAddr, Ipv4Addr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, Thread},
 };
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use ndk_abi::status::NTSTATUS;
 
 use crate::{
+    bell::Bell,
     figures::{Figure, Target},
     link::{Link, Side},
     memory::Message,
     ndk::{Adapter, Connector, Cq, Listener, Pd, Qp, QpSizes},
     sample::{Cost, Round, compare, timed},
-    tcp::{PingPong, Stream},
+    tcp::PingPong,
 };
 
 const SIZE: usize = 1 << 20;
@@ -48,13 +41,13 @@ struct Machines {
 }
 
 /// Addresses that every host has.
-fn address(last: u8) -> IpAddr {
+pub(crate) fn address(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
 }
 
 impl Machines {
-    fn new(crc: bool) -> Self {
-        let [from, to] = [1, 2].map(|last| Adapter::with_crc(address(last), crc));
+    fn new() -> Self {
+        let [from, to] = [1, 2].map(|last| Adapter::at(address(last)));
         let listener = to.listener();
         Self { from, to, listener }
     }
@@ -62,31 +55,6 @@ impl Machines {
     fn link(&self) -> Link {
         Link::between(&self.from, &self.to, &self.listener, DEPTH, TARGETS * SIZE)
     }
-}
-
-/// Wakes the thread that it is made on.
-struct Bell {
-    thread: Thread,
-    rung: AtomicBool,
-}
-
-impl Bell {
-    fn new() -> &'static Self {
-        Box::leak(Box::new(Self { thread: thread::current(), rung: AtomicBool::new(false) }))
-    }
-
-    fn wait(&self) {
-        while !self.rung.swap(false, Ordering::Acquire) {
-            thread::park();
-        }
-    }
-}
-
-unsafe extern "system" fn ring(context: *mut c_void, _status: NTSTATUS) {
-    // SAFETY: the context of the queues is a Bell that is never freed.
-    let bell: &Bell = unsafe { &*context.cast::<Bell>() };
-    bell.rung.store(true, Ordering::Release);
-    bell.thread.unpark();
 }
 
 /// Makes `count` round trips of a message; `await_message` is called before each is taken.
@@ -127,13 +95,13 @@ fn write(link: &Link, rows: usize) -> u64 {
 
 /// How two costs are compared.
 #[derive(Clone, Copy)]
-enum Compared {
+pub(crate) enum Compared {
     Rate,
     Time,
 }
 
 /// A figure of medians, which counts, and one of tenth percentiles, of `per` operations each.
-fn figures(
+pub(crate) fn figures(
     name: &str,
     reference: &str,
     [ours, theirs]: [Cost; 2],
@@ -153,41 +121,18 @@ fn figures(
     [figure("median", ours.median, theirs.median, target), figure("p10", ours.typical, theirs.typical, None)]
 }
 
-/// 1 MiB writes, without CRC and with, beside a stream of pieces as large.
-///
-/// # Errors
-/// The host's TCP's.
-pub fn writes(bar: &ProgressBar, rounds: usize) -> Result<Vec<Figure>> {
-    let machines = [false, true].map(Machines::new);
-    let [plain, checked] = machines.each_ref().map(Machines::link);
-    let mut stream = Stream::new(address(2), SIZE, TARGETS, ROW).context("no stream")?;
-    let tcp = |rows| stream.pass(rows).map_or_else(|error| panic!("the stream broke: {error}"), |()| 0);
-    let mut measured =
-        [(1, timed(|rows| write(&plain, rows))), (1, timed(|rows| write(&checked, rows))), (1, timed(tcp))];
-    let costs = compare(bar, rounds, &mut measured);
-    let figures = |name, ours: usize, least| {
-        let target = Some(Target::AtLeast(least));
-        figures(name, "TCP stream", [costs[ours], costs[2]], ROW, Compared::Rate, target)
-    };
-    let both = [figures("1 MiB write without CRC", 0, 0.8), figures("1 MiB write with CRC", 1, 0.6)];
-    Ok(both.into_iter().flatten().collect())
-}
-
 /// Round trips of 64 B beside a ping-pong: by polling, and by arming and waiting.
 ///
 /// # Errors
 /// The host's TCP's.
 pub fn round_trips(bar: &ProgressBar, rounds: usize) -> Result<Vec<Figure>> {
-    let machines = Machines::new(false);
+    let machines = Machines::new();
     let bell = Bell::new();
-    let cqs = [&machines.from, &machines.to].map(|adapter| Arc::new(adapter.cq_with(DEPTH as u32, ring, bell)));
     let devices = [&machines.from, &machines.to];
+    let cqs = devices.map(|adapter| bell.cq(adapter, DEPTH));
     let link = Link::between_notified(devices, &machines.listener, DEPTH, 2 * size_of::<Message>(), cqs.each_ref());
     let mut ping_pong = PingPong::new(address(2), size_of::<Message>()).context("no ping-pong")?;
-    let armed = |side: &Side| {
-        side.receive_cq.arm();
-        bell.wait();
-    };
+    let armed = |side: &Side| bell.wait(&side.receive_cq);
     let plain = |count| ping_pong.pass(count).map_or_else(|error| panic!("the ping-pong broke: {error}"), |()| 0);
     let contenders: &mut [(usize, Round<'_>)] = &mut [
         (TRIPS, timed(|count| trips(&link, count, |_| ()))),
@@ -234,7 +179,7 @@ fn resident() -> Result<f64> {
 /// # Errors
 /// None of the device: those of reading the process's memory.
 pub fn idle(bar: &ProgressBar, rounds: usize, count: usize) -> Result<Vec<Figure>> {
-    let machines = Machines::new(false);
+    let machines = Machines::new();
     let link = machines.link();
     trips(&link, TRIPS, |_| ());
     write(&link, 1);

@@ -55,6 +55,6 @@ fn a_thousand_connections_between_two_devices() {
     let listener = to.listener();
     let links: Vec<_> = (0..1000).map(|_| Link::between(&from, &to, &listener, BATCH, BATCH * 64)).collect();
     for link in &links {
-        assert_eq!(link.pass(BATCH, BATCH), (0..BATCH as u64).sum());
+        assert_eq!(link.pass(BATCH, BATCH), (0..BATCH as u64).sum::<u64>());
     }
 }

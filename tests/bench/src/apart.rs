@@ -1,0 +1,222 @@
+//! 1 MiB writes from one process to another, as from machine to machine, beside a TCP stream between two processes.
+//!
+//! Each end waits for what it needs and looks for nothing meanwhile, as the stream's do: two processors then have the two ends of what
+//! is measured, and nobody else.
+
+use std::{
+    cell::RefCell,
+    fs,
+    io::{self, BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    process::{Child, ChildStdin, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    bell::Bell,
+    figures::{Figure, Target},
+    link::Side,
+    ndk::{Adapter, Connector},
+    sample::{Cost, Round, compare, timed},
+    tcp,
+    wire::{Compared, address, figures},
+};
+
+const SIZE: usize = 1 << 20;
+/// Places that are written in turn.
+const TARGETS: usize = 4;
+/// Writes, or pieces of the stream, until the other side says that it has them all.
+const ROW: usize = 16;
+/// Requests of a queue.
+const DEPTH: usize = 2 * ROW;
+
+/// What a process is the other end of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Served {
+    /// A TCP stream.
+    Stream,
+    /// A queue pair whose FPDUs have no CRCs.
+    Plain,
+    /// One whose FPDUs have.
+    Checked,
+}
+
+/// What the other process tells: where it listens, and the memory that may be written.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Offer {
+    listens: SocketAddr,
+    memory: u64,
+    token: u32,
+}
+
+impl Offer {
+    fn tell(self) -> Result<()> {
+        println!("{}", serde_json::to_string(&self)?);
+        Ok(io::stdout().flush()?)
+    }
+}
+
+/// The other end, until whoever started this process closes its input.
+///
+/// # Errors
+/// The host's TCP's.
+pub fn serve(served: Served) -> Result<()> {
+    std::thread::spawn(|| {
+        let _ended = io::copy(&mut io::stdin(), &mut io::sink());
+        std::process::exit(0);
+    });
+    match served {
+        Served::Stream => {
+            let listener = TcpListener::bind((address(2), 0))?;
+            Offer { listens: listener.local_addr()?, memory: 0, token: 0 }.tell()?;
+            Ok(tcp::serve_stream(&listener, SIZE, TARGETS, ROW)?)
+        }
+        Served::Plain | Served::Checked => serve_writes(served == Served::Checked),
+    }
+}
+
+fn serve_writes(crc: bool) -> Result<()> {
+    let bell = Bell::new();
+    let adapter = Adapter::with_crc(address(2), crc);
+    let listener = adapter.listener();
+    let side = Side::with_receive_cq(&adapter, DEPTH, TARGETS * SIZE, &bell.cq(&adapter, DEPTH));
+    Offer { listens: listener.address(), memory: side.buffer.address(0), token: side.buffer.token }.tell()?;
+    side.qp.receive(0, &side.buffer.message(0));
+    let _connector = listener.accept(&side.qp);
+    loop {
+        bell.take(&side.receive_cq, 1);
+        side.qp.receive(0, &side.buffer.message(0));
+        side.qp.send(0, &side.buffer.message(1), 0);
+        side.initiator_cq.take(1, |_| ());
+    }
+}
+
+/// The other process.
+struct Peer {
+    process: Child,
+    /// It ends when this is closed.
+    input: Option<ChildStdin>,
+    offer: Offer,
+}
+
+impl Peer {
+    fn start(program: &Path, served: Served) -> Result<Self> {
+        let name = served.to_possible_value().context("no name for that")?;
+        let mut process = Command::new(program)
+            .args(["peer", name.get_name()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the other process")?;
+        let (input, output) = (process.stdin.take(), process.stdout.take().context("no output")?);
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let offer = serde_json::from_str(&line).context("the other process offers nothing")?;
+        Ok(Self { process, input, offer })
+    }
+
+    /// What both processes have spent.
+    fn cpu_time(&self) -> Duration {
+        cpu_time(std::process::id()) + cpu_time(self.process.id())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _status = self.process.wait();
+    }
+}
+
+/// Time that the threads of a process have run; nothing if that is not told.
+fn cpu_time(process: u32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let times = threads.filter_map(|thread| {
+        let times = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        times.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(times.sum())
+}
+
+/// The end that writes. The connection ends first.
+struct Writer {
+    _connector: Connector,
+    side: Side,
+    bell: &'static Bell,
+    peer: Peer,
+    _adapter: Adapter,
+}
+
+impl Writer {
+    fn new(program: &Path, served: Served) -> Result<Self> {
+        let peer = Peer::start(program, served)?;
+        let bell = Bell::new();
+        let adapter = Adapter::with_crc(address(1), served == Served::Checked);
+        let side = Side::with_receive_cq(&adapter, DEPTH, SIZE, &bell.cq(&adapter, DEPTH));
+        let _connector = adapter.connect_to(peer.offer.listens, &side.qp);
+        Ok(Self { _connector, side, bell, peer, _adapter: adapter })
+    }
+
+    /// Writes `rows` rows; each ends with a message, since what was written before one is there when it is, and with its answer.
+    fn pass(&self, rows: usize) -> u64 {
+        let Self { side, bell, peer: Peer { offer, .. }, .. } = self;
+        for _ in 0..rows {
+            side.qp.receive(0, &side.buffer.message(1));
+            for index in 0..ROW {
+                let target = offer.memory + (index % TARGETS * SIZE) as u64;
+                side.qp.write(index, &side.buffer.sge(0, SIZE), target, offer.token);
+            }
+            side.qp.send(ROW, &side.buffer.message(0), 0);
+            bell.take(&side.receive_cq, 1);
+            side.initiator_cq.take(ROW + 1, |_| ());
+        }
+        0
+    }
+}
+
+/// Notes what each round costs in processor time, in nanoseconds of an operation.
+fn counted<'a>(mut round: Round<'a>, peer: &'a Peer, spent: &'a RefCell<Vec<f64>>) -> Round<'a> {
+    Box::new(move |operations| {
+        let before = peer.cpu_time();
+        let time = round(operations);
+        let spent_now = peer.cpu_time().saturating_sub(before);
+        spent.borrow_mut().push(spent_now.as_secs_f64() * 1e9 / operations as f64);
+        time
+    })
+}
+
+/// 1 MiB writes, without CRC and with, beside a stream of pieces as large; the other ends are processes of `program`, which is the one of
+/// this crate.
+///
+/// # Errors
+/// The host's TCP's, or of the other processes.
+pub fn writes(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let [plain, checked] = [Writer::new(program, Served::Plain)?, Writer::new(program, Served::Checked)?];
+    let reader = Peer::start(program, Served::Stream)?;
+    let mut stream = tcp::Stream::new(reader.offer.listens, SIZE, ROW).context("no stream")?;
+    let tcp = |rows| stream.pass(rows).map_or_else(|error| panic!("the stream broke: {error}"), |()| 0);
+    let spent: [RefCell<Vec<f64>>; 3] = Default::default();
+    let mut measured = [
+        (1, counted(timed(|rows| plain.pass(rows)), &plain.peer, &spent[0])),
+        (1, counted(timed(|rows| checked.pass(rows)), &checked.peer, &spent[1])),
+        (1, counted(timed(tcp), &reader, &spent[2])),
+    ];
+    let costs = compare(bar, rounds, &mut measured);
+    drop(measured);
+    // The first round does not count.
+    let spent = spent.map(|spent| Cost::of(spent.into_inner().split_off(1)));
+    let both = [("1 MiB write without CRC", 0, 0.8), ("1 MiB write with CRC", 1, 0.6)].map(|(name, ours, least)| {
+        let target = Some(Target::AtLeast(least));
+        let times = figures(name, "TCP stream", [costs[ours], costs[2]], ROW, Compared::Rate, target);
+        let name = format!("{name}, processors");
+        let processors = figures(&name, "TCP stream", [spent[ours], spent[2]], ROW, Compared::Time, None);
+        times.into_iter().chain(processors)
+    });
+    Ok(both.into_iter().flatten().collect())
+}
