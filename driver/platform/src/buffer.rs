@@ -5,7 +5,7 @@ use core::{cell::UnsafeCell, slice};
 
 use crate::{LARGEST_TRANSFER, OutOfMemory, Platform, Slice};
 
-/// Bytes of each buffer at first. Three of them are the memory of an idle connection.
+/// Bytes of each buffer at first. Two of them are the memory of an idle connection.
 const FIRST: usize = 8 << 10;
 
 /// Bytes that come: received ones, then room, which may be lent to a kernel.

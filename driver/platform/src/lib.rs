@@ -37,7 +37,7 @@ pub use event::Event;
 pub use lock::{SpinLock, SpinLockGuard};
 pub use prefetch::{CACHE_LINE, prefetch};
 pub use slice::Slice;
-pub use socket::{Completion, LARGEST_TRANSFER, NoSockets, SocketError, SocketRoutine, Sockets};
+pub use socket::{Completion, LARGEST_TRANSFER, NoSockets, SENDS, SocketError, SocketRoutine, Sockets};
 pub use stream::{Read, RunStream, Stream, Taken};
 pub use timer::{RunTimer, Timer};
 

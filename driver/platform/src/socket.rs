@@ -7,6 +7,9 @@ use core::{ffi::c_void, net::SocketAddr};
 /// Bytes that one send or receive moves at most.
 pub const LARGEST_TRANSFER: usize = 128 << 10;
 
+/// Sends that are under way on a socket at a time, at most: a kernel may end one only when the peer has its bytes.
+pub const SENDS: usize = 3;
+
 /// Why a request on a socket failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketError {
@@ -64,8 +67,9 @@ impl Completion {
 /// TCP of a kernel.
 ///
 /// A socket's life is one of `connect`, `listen` and `accept`, then what is sent and received, then `close`: always, whatever the first
-/// one came to, as it may have left something to close. On one socket a receive, a close, and one of the others may be under
-/// way at a time, and their calls may be made by several threads. Nothing is held back to be sent with what follows (TCP_NODELAY).
+/// one came to, as it may have left something to close. On one socket a receive, a close, and either [`SENDS`] sends or one of the
+/// others may be under way at a time, and their calls may be made by several threads: that of a send when those of the sends before
+/// have returned. Nothing is held back to be sent with what follows (TCP_NODELAY).
 ///
 /// # Safety
 /// The implementer touches the storage of a request, and bytes, only until the request's routine is called, and calls that once. It
@@ -120,7 +124,8 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     /// The socket was connected, or listens, and `close` has not been called.
     unsafe fn addresses(socket: *const Self::Socket) -> (SocketAddr, SocketAddr);
 
-    /// Sends all of the bytes: ends when the kernel needs them no more. IRQL <= DISPATCH.
+    /// Sends all of the bytes, after those of the sends that were called before: ends when the kernel needs them no more, maybe before
+    /// one of these. If it fails, nothing of what was given after it is sent. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// As for [`Sockets::connect`], but the socket was connected, and has not finished. The 1 to [`LARGEST_TRANSFER`] bytes lie in

@@ -1,9 +1,11 @@
 //! A TCP connection, or a listener, that belongs to an object: each request under way keeps the object alive.
 #![expect(unsafe_code, reason = "sockets and their requests live at fixed addresses and carry their object by pointer")]
 
+mod routines;
 mod state;
 
 use core::{
+    array,
     cell::UnsafeCell,
     ffi::c_void,
     net::SocketAddr,
@@ -11,7 +13,13 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::{Arc, Completion, OutOfMemory, Platform, SocketError, Sockets, SpinLock, buffer::Incoming};
+use crate::{
+    Arc, OutOfMemory, Platform, SENDS, SocketError, Sockets, SpinLock,
+    buffer::{Incoming, Outgoing},
+};
+use routines::{
+    accept_routine, close_routine, completion, finish_routine, receive_routine, send_routines, start_routine,
+};
 use state::{Buffers, Due, State};
 
 /// An object with a stream.
@@ -26,6 +34,9 @@ pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     /// may only ask for the state.
     fn stirred(this: &Arc<Self, P>);
 }
+
+/// What one thread starts, one after the other: as many sends as there may be, a receive, and the end.
+const MOST_DUE: usize = SENDS + 2;
 
 /// What was done with the bytes that [`Stream::read`] has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +65,9 @@ pub struct Stream<P: Platform> {
     /// Taken last, and not held when the kernel is called.
     state: SpinLock<State<P>, P>,
     socket: UnsafeCell<<P::Sockets as Sockets>::Socket>,
-    /// Connecting, listening, accepting; then sending and, at last, finishing.
-    outgoing: UnsafeCell<<P::Sockets as Sockets>::Request>,
+    /// Connecting, listening, accepting; at last, finishing.
+    starting: UnsafeCell<<P::Sockets as Sockets>::Request>,
+    sending: [UnsafeCell<<P::Sockets as Sockets>::Request>; SENDS],
     receiving: UnsafeCell<<P::Sockets as Sockets>::Request>,
     closing: UnsafeCell<<P::Sockets as Sockets>::Request>,
     /// The listener of an accept under way, with a reference. Written before the accept is called, read by its routine.
@@ -70,7 +82,8 @@ impl<P: Platform> Default for Stream<P> {
         Self {
             state: SpinLock::<_, P>::new(State::default()),
             socket: UnsafeCell::new(P::Sockets::new_socket()),
-            outgoing: UnsafeCell::new(P::Sockets::new_request()),
+            starting: UnsafeCell::new(P::Sockets::new_request()),
+            sending: array::from_fn(|_| UnsafeCell::new(P::Sockets::new_request())),
             receiving: UnsafeCell::new(P::Sockets::new_request()),
             closing: UnsafeCell::new(P::Sockets::new_request()),
             listener: AtomicPtr::new(null_mut()),
@@ -93,7 +106,7 @@ impl<P: Platform> Stream<P> {
         let done = completion(object, start_routine::<T, P>);
         // SAFETY: `begin` lets one start be called, once; the completion's reference keeps the object, where the socket and the request
         // are, until the routine takes it back.
-        unsafe { P::Sockets::connect(stream.socket.get(), stream.outgoing.get(), done, local, remote) };
+        unsafe { P::Sockets::connect(stream.socket.get(), stream.starting.get(), done, local, remote) };
         Self::leave(object);
         Ok(())
     }
@@ -107,7 +120,7 @@ impl<P: Platform> Stream<P> {
         }
         let done = completion(object, start_routine::<T, P>);
         // SAFETY: as in `connect`.
-        unsafe { P::Sockets::listen(stream.socket.get(), stream.outgoing.get(), done, local) };
+        unsafe { P::Sockets::listen(stream.socket.get(), stream.starting.get(), done, local) };
         Self::leave(object);
     }
 
@@ -131,7 +144,7 @@ impl<P: Platform> Stream<P> {
             let done = completion(object, accept_routine::<T, L, P>);
             // SAFETY: as in `connect`; `begin_accept` lets one accept be called at a time, of a socket that listens and is not closed
             // before this call has returned; the reference just leaked keeps it until the routine.
-            unsafe { P::Sockets::accept(from.socket.get(), stream.socket.get(), stream.outgoing.get(), done) };
+            unsafe { P::Sockets::accept(from.socket.get(), stream.socket.get(), stream.starting.get(), done) };
             Self::leave(object);
         } else {
             from.state.lock().accepted();
@@ -180,18 +193,21 @@ impl<P: Platform> Stream<P> {
         canceled.or(ended).map_or(Read::Nothing, Read::Ended)
     }
 
-    /// Has bytes written into the room that there is, maybe little, and sends them: at once, or with all others that are written
-    /// until what is being sent has gone. `fill` tells how many they are; so does the result. Without room, and after
-    /// [`Stream::finish`] or the end of the connection, `fill` is not called. Only one thread at a time writes; for others there
-    /// is no room.
+    /// Has bytes written into the room that there is, maybe little, and sends them: at once, or, while [`SENDS`] sends are under way,
+    /// with all others that are written until one of these has ended. `fill` tells how many they are; so does the result. Without
+    /// room, and after [`Stream::finish`] or the end of the connection, `fill` is not called. Only one thread at a time writes; for
+    /// others there is no room.
     pub fn write<T: RunStream<P>>(object: &Arc<T, P>, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         let stream = object.stream();
-        let Some(mut filling) = stream.state.lock().take_filling() else { return 0 };
-        filling.make_room();
-        let room = filling.room();
-        let filled = if room.is_empty() { 0 } else { fill(room) };
-        let filled = filling.fill(filled);
-        let unneeded = stream.state.lock().put_filling(filling);
+        let Some(memory) = stream.state.lock().begin_write() else { return 0 };
+        let mut filling = memory.or_else(|| Outgoing::new().ok());
+        let filled = filling.as_mut().map_or(0, |filling| {
+            filling.make_room();
+            let room = filling.room();
+            let filled = if room.is_empty() { 0 } else { fill(room) };
+            filling.fill(filled)
+        });
+        let unneeded = stream.state.lock().end_write(filling);
         drop(unneeded);
         Self::proceed(object);
         filled
@@ -243,28 +259,31 @@ impl<P: Platform> Stream<P> {
         begun.is_ok()
     }
 
-    /// A call for the socket has returned.
+    /// A call for the socket that started it, or of an accept, has returned.
     fn leave<T: RunStream<P>>(object: &Arc<T, P>) {
-        Self::note_return(object);
+        Self::note_return(object, State::leave);
         Self::proceed(object);
     }
 
-    fn note_return<T: RunStream<P>>(object: &Arc<T, P>) {
-        let closed = object.stream().state.lock().leave();
+    fn note_return<T: RunStream<P>>(object: &Arc<T, P>, leave: fn(&mut State<P>) -> bool) {
+        let closed = leave(&mut object.stream().state.lock());
         if closed {
             T::stirred(object);
         }
     }
 
-    /// Starts what is due: at most one of each kind, as none is due again before the object has called.
+    /// Starts what is due.
     fn proceed<T: RunStream<P>>(object: &Arc<T, P>) {
         let stream = object.stream();
-        loop {
+        for _ in 0..MOST_DUE {
             let due = stream.state.lock().due();
             let Some(due) = due else { return };
+            let leave = if matches!(due, Due::Send(..)) { State::leave_send } else { State::leave };
             stream.call(object, due);
-            Self::note_return(object);
+            Self::note_return(object, leave);
         }
+        // Another thread goes on writing.
+        T::stirred(object);
     }
 
     /// Calls the kernel for a request that is due.
@@ -275,10 +294,14 @@ impl<P: Platform> Stream<P> {
     fn call<T: RunStream<P>>(&self, object: &Arc<T, P>, due: Due) {
         let socket = self.socket.get();
         match due {
-            Due::Send(bytes, length) => {
-                let done = completion(object, send_routine::<T, P>);
-                // SAFETY: as above; the bytes are in the buffer that the state keeps, unchanged, until the routine was called.
-                unsafe { P::Sockets::send(socket, self.outgoing.get(), done, bytes, length) };
+            Due::Send(number, bytes, length) => {
+                let Some((request, routine)) = self.sending.iter().zip(send_routines::<T, P>()).nth(number) else {
+                    return;
+                };
+                let done = completion(object, routine);
+                // SAFETY: as above, and the call for the send before has returned; the bytes are in the buffer that the state keeps,
+                // unchanged, until the routine was called.
+                unsafe { P::Sockets::send(socket, request.get(), done, bytes, length) };
             }
             Due::Receive(room, length) => {
                 let done = completion(object, receive_routine::<T, P>);
@@ -288,7 +311,7 @@ impl<P: Platform> Stream<P> {
             Due::Finish => {
                 let done = completion(object, finish_routine::<T, P>);
                 // SAFETY: as above.
-                unsafe { P::Sockets::finish(socket, self.outgoing.get(), done) };
+                unsafe { P::Sockets::finish(socket, self.starting.get(), done) };
             }
             Due::Close => {
                 let done = completion(object, close_routine::<T, P>);
@@ -327,64 +350,4 @@ impl<P: Platform> Drop for Reader<'_, P> {
             drop(unneeded);
         }
     }
-}
-
-/// The completion of a request of the object's stream: a reference goes with it.
-fn completion<T: RunStream<P>, P: Platform>(object: &Arc<T, P>, routine: crate::SocketRoutine) -> Completion {
-    Completion::new(routine, Arc::into_raw(object.clone()).cast_mut().cast())
-}
-
-/// Ends a request: takes the object back from its context, notes what has become of the request, and tells.
-///
-/// # Safety
-/// `context` is that of a `completion` of the same `T` and `P`, whose routine was called now, once.
-unsafe fn end<T: RunStream<P>, P: Platform>(context: *mut c_void, note: impl FnOnce(&mut State<P>)) {
-    // SAFETY: `completion` leaked exactly one reference for this routine.
-    let object = unsafe { Arc::<T, P>::from_raw(context.cast_const().cast()) };
-    let mut state = object.stream().state.lock();
-    note(&mut state);
-    let unneeded = state.exit();
-    drop(state);
-    drop(unneeded);
-    T::stirred(&object);
-}
-
-unsafe fn start_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, result: Result<usize, SocketError>) {
-    // SAFETY: `connect` and `listen` made the completion.
-    unsafe { end::<T, P>(context, |state| state.started(result)) };
-}
-
-unsafe fn accept_routine<T: RunStream<P>, L: RunStream<P>, P: Platform>(
-    context: *mut c_void,
-    result: Result<usize, SocketError>,
-) {
-    // SAFETY: the object, which the reference in `context` keeps until `end` takes it.
-    let object = unsafe { &*context.cast_const().cast::<T>() };
-    let listener = object.stream().listener.swap(null_mut(), Ordering::Acquire);
-    // SAFETY: `accept`, with the same `L`, leaked a reference for this routine.
-    let listener = unsafe { Arc::<L, P>::from_raw(listener.cast_const().cast()) };
-    listener.stream().state.lock().accepted();
-    drop(listener);
-    // SAFETY: `accept` made the completion.
-    unsafe { end::<T, P>(context, |state| state.started(result)) };
-}
-
-unsafe fn send_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, result: Result<usize, SocketError>) {
-    // SAFETY: `call` made the completion.
-    unsafe { end::<T, P>(context, |state| state.sent(result)) };
-}
-
-unsafe fn receive_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, result: Result<usize, SocketError>) {
-    // SAFETY: `call` made the completion.
-    unsafe { end::<T, P>(context, |state| state.received(result)) };
-}
-
-unsafe fn finish_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, result: Result<usize, SocketError>) {
-    // SAFETY: `call` made the completion.
-    unsafe { end::<T, P>(context, |state| state.finished(result)) };
-}
-
-unsafe fn close_routine<T: RunStream<P>, P: Platform>(context: *mut c_void, _: Result<usize, SocketError>) {
-    // SAFETY: `call` made the completion.
-    unsafe { end::<T, P>(context, State::closed) };
 }

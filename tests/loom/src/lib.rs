@@ -16,7 +16,7 @@ mod sockets;
 pub use kernel::{Kernel, Loom};
 pub use lock::RawSpinLock;
 pub use models::{Cell, Counted, Fault, Handle, Wakeup, callback, explore, finds_fault};
-pub use sockets::{Network, Socket};
+pub use sockets::{Network, SILENT, Socket, take_sent};
 
 /// Negative controls: each test explores a model with something planted, and finds it.
 #[macro_export]

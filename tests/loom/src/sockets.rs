@@ -1,10 +1,11 @@
-//! Sockets of models: one connects at once, receives one byte, and is closed. Each of these ends on a thread of its own.
+//! Sockets of models: one connects at once, receives one byte, sends, and is closed. Each of these ends on a thread of its own.
 #![expect(unsafe_code, reason = "implements the unsafe trait Sockets: requests live behind raw pointers")]
 
 use std::{
     cell::{Cell, RefCell},
     net::{Ipv4Addr, SocketAddr},
     rc::Rc,
+    slice,
 };
 
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,23 @@ pub struct Socket {
     /// The receive that was started last.
     receive: RefCell<Option<Rc<Pending>>>,
     closed: Cell<bool>,
+    /// The peer has finished.
+    silent: Cell<bool>,
+    /// The call of one send at a time.
+    sends: crate::Cell,
+}
+
+/// The port of a peer that sends nothing: threads are few.
+pub const SILENT: u16 = 2;
+
+thread_local! {
+    static SENT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What was sent since this was asked, in the order of the calls.
+#[must_use]
+pub fn take_sent() -> Vec<u8> {
+    SENT.take()
 }
 
 /// A receive.
@@ -62,7 +80,9 @@ unsafe impl Sockets for Network {
 
     fn new_request() {}
 
-    unsafe fn connect(_: *mut Socket, _: *mut (), done: Completion, _local: SocketAddr, _remote: SocketAddr) {
+    unsafe fn connect(socket: *mut Socket, _: *mut (), done: Completion, _local: SocketAddr, remote: SocketAddr) {
+        // SAFETY: valid, by contract.
+        unsafe { &*socket }.silent.set(remote.port() == SILENT);
         end(done, Ok(0));
     }
 
@@ -79,14 +99,24 @@ unsafe impl Sockets for Network {
         (none, none)
     }
 
-    unsafe fn send(_: *mut Socket, _: *mut (), done: Completion, _bytes: *const u8, length: usize) {
-        end(done, Ok(length));
+    unsafe fn send(socket: *mut Socket, _: *mut (), done: Completion, bytes: *const u8, length: usize) {
+        // SAFETY: valid, by contract.
+        let fields = unsafe { &*socket };
+        assert!(!fields.closed.get(), "a send on a closed socket");
+        fields.sends.add_one();
+        // SAFETY: valid, by contract.
+        let bytes = unsafe { slice::from_raw_parts(bytes, length) };
+        SENT.with_borrow_mut(|sent| sent.extend_from_slice(bytes));
+        start(move || end(done, Ok(length)));
     }
 
     unsafe fn receive(socket: *mut Socket, _: *mut (), done: Completion, _bytes: *mut u8, _length: usize) {
         // SAFETY: valid, by contract.
         let fields = unsafe { &*socket };
         assert!(!fields.closed.get(), "a receive on a closed socket");
+        if fields.silent.get() {
+            return end(done, Ok(0));
+        }
         let pending = Rc::new(Pending { under_way: AtomicBool::new(true), done });
         let before = fields.receive.replace(Some(pending.clone()));
         if before.is_none() {

@@ -1,9 +1,10 @@
-//! `platform::Stream`: a close against a receive that ends by itself, or by the close; each reference goes once.
+//! `platform::Stream`: a close against a receive that ends by itself, or by the close; sends that are under way together, against the
+//! finish. Each reference goes once.
 
 use std::sync::Arc as StdArc;
 
 use loom::thread;
-use loom_models::{Counted, Loom, Wakeup, explore, faults};
+use loom_models::{Counted, Kernel, Loom, SILENT, Wakeup, explore, faults, take_sent};
 use planted_atomics::Defect;
 use platform::{Arc, Read, RunStream, SocketError, Stream, Taken};
 
@@ -27,32 +28,90 @@ impl RunStream<Loom> for Object {
     }
 }
 
+/// One that is connected.
+fn connected(kernel: &Kernel, port: u16) -> (Arc<Object, Loom>, StdArc<Wakeup>) {
+    let dropped = StdArc::new(Wakeup::default());
+    let object = Object { stream: Stream::default(), counted: Counted::new(&dropped), stirred: StdArc::default() };
+    let object = Arc::<_, Loom>::try_new(object).expect("memory");
+    kernel.live();
+    let address = ([192, 0, 2, 1], port).into();
+    Stream::connect(&object, address, address).expect("memory");
+    (object, dropped)
+}
+
+/// Waits for something that follows from what the object is told.
+fn wait(object: &Object, is: impl Fn() -> bool) {
+    loop {
+        let seen = object.stirred.count();
+        if is() {
+            return;
+        }
+        object.stirred.wait_for(seen + 1);
+    }
+}
+
+/// Waits for the end of its close. Whoever has the last reference: the requests that are done with it may not be done yet.
+fn end(object: Arc<Object, Loom>, dropped: &Wakeup) {
+    wait(&object, || object.stream.is_closed());
+    drop(object);
+    dropped.wait_for(1);
+}
+
 /// One thread reads, and with that starts the receive; another one closes.
 fn close_against_receive() {
     explore(Some(BOUND), |kernel| {
-        let (dropped, stirred) = (StdArc::new(Wakeup::default()), StdArc::new(Wakeup::default()));
-        let object = Object { stream: Stream::default(), counted: Counted::new(&dropped), stirred: stirred.clone() };
-        let object = Arc::<_, Loom>::try_new(object).expect("memory");
-        kernel.live();
-        let address = ([192, 0, 2, 1], 1).into();
-        Stream::connect(&object, address, address).expect("memory");
+        let (object, dropped) = connected(kernel, 1);
         let shared = object.clone();
         let other = thread::spawn(move || Stream::close(&shared));
         let read = Stream::read(&object, |bytes| Taken { used: bytes.len(), wanted: 0 });
         assert!(matches!(read, Read::Nothing | Read::Some | Read::Ended(Err(SocketError::Canceled))));
-        loop {
-            let seen = stirred.count();
-            if object.stream.is_closed() {
-                break;
-            }
-            stirred.wait_for(seen + 1);
-        }
-        // Whoever has the last reference: the requests that are done with it may not be done yet.
-        drop(object);
-        dropped.wait_for(1);
+        end(object, &dropped);
         other.join().expect("a thread");
         assert_eq!(dropped.count(), 1);
     });
+}
+
+/// One thread writes, with two sends; another one says that there is no more. Each send ends on a thread of its own.
+fn finish_against_sends(waits: bool) {
+    explore(Some(2), move |kernel| {
+        drop(take_sent());
+        let (object, dropped) = connected(kernel, SILENT);
+        let shared = object.clone();
+        let other = thread::spawn(move || Stream::finish(&shared));
+        let mut written = Vec::new();
+        for byte in 1..=2 {
+            let fill = |room: &mut [u8]| {
+                room[0] = byte;
+                1
+            };
+            if Stream::write(&object, fill) == 1 {
+                written.push(byte);
+            }
+        }
+        wait(&object, || {
+            // What is due now.
+            Stream::finish(&object);
+            object.stream.is_finished() || !waits
+        });
+        assert_eq!(take_sent(), written, "all before the end, in their order");
+        Stream::close(&object);
+        end(object, &dropped);
+        other.join().expect("a thread");
+        assert_eq!(dropped.count(), 1);
+    });
+}
+
+fn finish_after_sends() {
+    finish_against_sends(true);
+}
+
+fn finish_that_nobody_awaits() {
+    finish_against_sends(false);
+}
+
+#[test]
+fn sends_under_way_go_in_order_and_before_the_end() {
+    finish_after_sends();
 }
 
 #[test]
@@ -63,4 +122,6 @@ fn a_close_ends_a_receive_or_comes_after_it() {
 faults! {
     references_that_are_torn_are_found: close_against_receive with Atomics(Defect::TornSubtraction) says "deadlock",
     an_end_that_sees_too_little_is_found: close_against_receive with Atomics(Defect::Relaxed) says "Causality violation",
+    a_send_that_sees_too_little_is_found: finish_after_sends with Atomics(Defect::Relaxed) says "Causality violation",
+    an_end_before_the_sends_is_found: finish_that_nobody_awaits with Model("a wait for the end") says "all before the end",
 }

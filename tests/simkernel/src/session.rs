@@ -142,6 +142,12 @@ impl Session {
         network::limit_in_flight(bytes);
     }
 
+    /// Sends under way on the socket that has most of them.
+    #[must_use]
+    pub fn sends_under_way(&self) -> usize {
+        network::sends_under_way()
+    }
+
     /// What happened so far, if the session is seeded.
     #[must_use]
     pub fn trace(&self) -> Option<Trace> {

@@ -26,7 +26,7 @@ use super::{
     error,
     incoming::{Accepted, Incoming, Wanted},
     open,
-    outgoing::{Given, Outgoing},
+    outgoing::{AllEnded, Given, Outgoing},
     reactor,
     request::{Bytes, Ended, Request, Room},
     turn,
@@ -90,10 +90,10 @@ impl Endpoint {
         Ok(())
     }
 
-    pub(super) fn connect(self: &Arc<Self>, request: Request, local: SocketAddr, remote: SocketAddr) -> Option<Ended> {
+    pub(super) fn connect(self: &Arc<Self>, request: Request, local: SocketAddr, remote: SocketAddr) -> AllEnded {
         let stream = match open::connect(local, remote) {
             Ok(stream) => stream,
-            Err(error) => return Some(request.ends(Err(error))),
+            Err(error) => return request.ends(Err(error)).alone(),
         };
         lock(&self.outgoing).wait_for(Given::Connect(request));
         if let Err(error) = reactor::add(self, Source::Stream(stream)) {
@@ -171,13 +171,17 @@ impl Endpoint {
         prepare().map_err(|error: io::Error| error::of_any(&error))
     }
 
-    pub(super) fn send(&self, request: Request, bytes: Bytes) -> Option<Ended> {
+    pub(super) fn send(&self, request: Request, bytes: Bytes) -> AllEnded {
         let Some(Source::Stream(stream)) = self.source.get() else {
-            return Some(request.ends(Err(SocketError::Reset)));
+            return request.ends(Err(SocketError::Reset)).alone();
         };
         let mut outgoing = lock(&self.outgoing);
         outgoing.wait_for(Given::Bytes(request, bytes));
-        if outgoing.is_ready() && turn::is_over(self.token()) { None } else { outgoing.proceed(stream, self) }
+        if outgoing.is_ready() && turn::is_over(self.token()) {
+            AllEnded::default()
+        } else {
+            outgoing.proceed(stream, self)
+        }
     }
 
     pub(super) fn receive(&self, request: Request, room: Room) -> Option<Ended> {
@@ -198,10 +202,10 @@ impl Endpoint {
     }
 
     /// The same.
-    fn proceed_outgoing(&self) -> Option<Ended> {
-        match self.source.get()? {
-            Source::Stream(stream) => lock(&self.outgoing).proceed(stream, self),
-            Source::Listener(_) => None,
+    fn proceed_outgoing(&self) -> AllEnded {
+        match self.source.get() {
+            Some(Source::Stream(stream)) => lock(&self.outgoing).proceed(stream, self),
+            Some(Source::Listener(_)) | None => AllEnded::default(),
         }
     }
 
@@ -218,22 +222,22 @@ impl Endpoint {
     }
 
     /// The host has told of it, or it was not its turn. On the reactor's thread.
-    pub(super) fn serve(&self, readiness: Readiness) -> [Option<Ended>; 2] {
-        let mut ended = [None, None];
+    pub(super) fn serve(&self, readiness: Readiness) -> impl Iterator<Item = Ended> + use<> {
+        let (mut came, mut gone) = (None, AllEnded::default());
         if readiness.incoming {
             lock(&self.incoming).becomes_ready(readiness.closed);
-            ended[0] = self.proceed_incoming();
+            came = self.proceed_incoming();
         }
         if readiness.outgoing {
             lock(&self.outgoing).becomes_ready();
-            ended[1] = self.proceed_outgoing();
+            gone = self.proceed_outgoing();
         }
-        ended
+        came.into_iter().chain(gone.into_iter().flatten())
     }
 
     /// Cancels all that waits, and closes the host's socket when the last reference goes. No call is under way, and none comes; on the
     /// reactor's thread, so that what it does for the socket is not under way either.
-    pub(super) fn close(self: &Arc<Self>) -> [Option<Ended>; 3] {
+    pub(super) fn close(self: &Arc<Self>) -> impl Iterator<Item = Ended> + use<> {
         if self.has_finished()
             && lock(&self.incoming).has_ended()
             && let Some(Source::Stream(stream)) = self.source.get()
@@ -241,10 +245,9 @@ impl Endpoint {
             open::close_gracefully(stream);
         }
         let listener = self.listener.get().and_then(Weak::upgrade);
-        [
-            listener.and_then(|listener| lock(&listener.incoming).cancel_for(self)),
-            lock(&self.incoming).cancel(),
-            lock(&self.outgoing).fail(SocketError::Canceled),
-        ]
+        let accept = listener.and_then(|listener| lock(&listener.incoming).cancel_for(self));
+        let incoming = lock(&self.incoming).cancel();
+        let outgoing = lock(&self.outgoing).fail(SocketError::Canceled);
+        accept.into_iter().chain(incoming).chain(outgoing.into_iter().flatten())
     }
 }

@@ -72,7 +72,7 @@ unsafe impl Sockets for Tcp {
         let request = unsafe { Request::new(done) };
         // SAFETY: the first call for a socket is the only one.
         let endpoint = unsafe { Socket::begin(socket) };
-        tell(endpoint.connect(request, local, remote));
+        tell(endpoint.connect(request, local, remote).into_iter().flatten());
     }
 
     unsafe fn listen(socket: *mut Socket, _: *mut (), done: Completion, local: SocketAddr) {
@@ -108,10 +108,14 @@ unsafe impl Sockets for Tcp {
         // SAFETY: valid until the request ends, which they are kept with.
         let bytes = unsafe { Bytes::new(bytes, length) };
         // SAFETY: valid during the call, by contract; only its first and its last call change it.
-        tell(match unsafe { Socket::endpoint(socket) } {
-            Some(endpoint) => endpoint.send(request, bytes),
-            None => Some(request.ends(Err(SocketError::Canceled))),
-        });
+        tell(
+            match unsafe { Socket::endpoint(socket) } {
+                Some(endpoint) => endpoint.send(request, bytes),
+                None => request.ends(Err(SocketError::Canceled)).alone(),
+            }
+            .into_iter()
+            .flatten(),
+        );
     }
 
     unsafe fn receive(socket: *mut Socket, _: *mut (), done: Completion, bytes: *mut u8, length: usize) {
@@ -148,8 +152,6 @@ unsafe impl Sockets for Tcp {
 }
 
 /// With nothing of the socket in use, which may be gone when a routine has been called.
-fn tell(ended: Option<Ended>) {
-    if let Some(ended) = ended {
-        ended.tell();
-    }
+fn tell(ended: impl IntoIterator<Item = Ended>) {
+    ended.into_iter().for_each(Ended::tell);
 }

@@ -129,7 +129,7 @@ impl Reactor {
         turn::begin();
         // The DPCs that the routines queue run at the end of this, here: who waits for them waits for no other thread.
         let _raised = Raised::to_dispatch();
-        for ended in endpoint.serve(readiness).into_iter().flatten() {
+        for ended in endpoint.serve(readiness) {
             ended.tell();
         }
     }
@@ -146,7 +146,7 @@ impl Reactor {
             drop(endpoint);
             turn::begin();
             let _raised = Raised::to_dispatch();
-            for ended in canceled.into_iter().flatten() {
+            for ended in canceled {
                 ended.tell();
             }
             request.ends(Ok(0)).tell();

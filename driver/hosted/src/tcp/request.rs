@@ -8,6 +8,7 @@ use std::{
 
 use platform::{Completion, SocketError};
 
+use super::outgoing::AllEnded;
 use crate::processor::Raised;
 
 /// What a request comes to.
@@ -37,6 +38,13 @@ pub(super) struct Ended {
 }
 
 impl Ended {
+    /// Nothing else has ended.
+    pub(super) fn alone(self) -> AllEnded {
+        let mut all = AllEnded::default();
+        all[0] = Some(self);
+        all
+    }
+
     /// Calls the routine. DPCs that it queues run on this thread, when it has returned, and before this does unless the caller is at
     /// `DISPATCH_LEVEL`. They may make any call of `Sockets`: no lock is held.
     pub(super) fn tell(self) {

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use platform::{LARGEST_TRANSFER, SocketError};
+use platform::{LARGEST_TRANSFER, SENDS, SocketError};
 use socket2::SockRef;
 
 use crate::raw::{Op, Raw, accepted, any, bytes, connected};
@@ -115,6 +115,57 @@ fn large_sends_wait_for_the_peer() {
         assert_eq!(all.len(), sent + 101 * chunk.len());
         assert!(all.chunks(chunk.len()).all(|part| part == chunk));
     }
+}
+
+/// As many sends as may wait at a time, behind a peer that does not read.
+fn waiting_sends(raw: &Raw, parts: &[Vec<u8>; SENDS]) -> ([Op; SENDS], usize) {
+    let (ops, full): ([Op; SENDS], _) = (std::array::from_fn(|_| Op::new()), &parts[0]);
+    let mut sent = 0;
+    loop {
+        raw.send(&ops[0], full);
+        if !ops[0].is_over() {
+            break;
+        }
+        assert_eq!(ops[0].wait(), Ok(full.len()));
+        sent += full.len();
+    }
+    for (op, part) in ops.iter().zip(parts).skip(1) {
+        raw.send(op, part);
+        assert!(!op.is_over(), "it comes after one that waits");
+    }
+    (ops, sent)
+}
+
+#[test]
+fn sends_that_wait_go_one_after_the_other() {
+    for (raw, mut peer) in [connected(any()), accepted(any())] {
+        let parts = [LARGEST_TRANSFER, 3, 100_000].map(bytes);
+        let (ops, before) = waiting_sends(&raw, &parts);
+        let reader = thread::spawn(move || {
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).unwrap();
+            all
+        });
+        for (op, part) in ops.iter().zip(&parts) {
+            assert_eq!(op.wait(), Ok(part.len()));
+        }
+        assert_eq!(raw.finish(), Ok(0));
+        let all = reader.join().unwrap();
+        assert!(all[before..] == parts.concat());
+    }
+}
+
+#[test]
+fn sends_that_wait_end_with_the_connection() {
+    let parts = [LARGEST_TRANSFER, 3, 100_000].map(bytes);
+    let (raw, peer) = connected(any());
+    let (ops, _) = waiting_sends(&raw, &parts);
+    reset(peer);
+    assert!(ops.iter().all(|op| op.wait() == Err(SocketError::Reset)));
+    let (raw, _peer) = connected(any());
+    let (ops, _) = waiting_sends(&raw, &parts);
+    raw.close();
+    assert!(ops.iter().all(|op| op.wait() == Err(SocketError::Canceled)));
 }
 
 #[test]

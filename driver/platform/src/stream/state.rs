@@ -1,7 +1,9 @@
 //! What a stream's requests have come to, and which are due.
 
+use core::array;
+
 use crate::{
-    OutOfMemory, Platform, SocketError,
+    OutOfMemory, Platform, SENDS, SocketError,
     buffer::{Incoming, Outgoing},
 };
 
@@ -29,28 +31,42 @@ enum Receiving {
     Came(usize),
 }
 
-/// The memory of a connection.
+/// The memory of a connection at first.
 pub(super) struct Buffers<P: Platform> {
     incoming: Incoming<P>,
-    outgoing: [Outgoing<P>; 2],
+    outgoing: Outgoing<P>,
 }
 
 impl<P: Platform> Buffers<P> {
     pub(super) fn new() -> Result<Self, OutOfMemory> {
-        Ok(Self { incoming: Incoming::new()?, outgoing: [Outgoing::new()?, Outgoing::new()?] })
+        Ok(Self { incoming: Incoming::new()?, outgoing: Outgoing::new()? })
     }
 }
 
 /// A request to be started.
 pub(super) enum Due {
-    Send(*const u8, usize),
+    /// By the request of that number.
+    Send(usize, *const u8, usize),
     Receive(*mut u8, usize),
     Finish,
     Close,
 }
 
 /// What is left of a stream's memory, to be freed with no lock held.
-pub(super) type Memory<P> = (Option<Incoming<P>>, [Option<Outgoing<P>>; 2]);
+pub(super) type Memory<P> = (Option<Incoming<P>>, Option<Outgoing<P>>, [Option<Outgoing<P>>; SENDS]);
+
+/// A request that sends.
+struct Sending<P: Platform> {
+    /// What is being sent, or memory that nothing is in.
+    memory: Option<Outgoing<P>>,
+    under_way: bool,
+}
+
+impl<P: Platform> Default for Sending<P> {
+    fn default() -> Self {
+        Self { memory: None, under_way: false }
+    }
+}
 
 pub(super) struct State<P: Platform> {
     start: Start,
@@ -65,11 +81,13 @@ pub(super) struct State<P: Platform> {
     under_way: u32,
     /// Not here while `read` shows it.
     incoming: Option<Incoming<P>>,
-    /// Not here while `write` shows it.
+    /// What is to be sent next, if anything was written.
     filling: Option<Outgoing<P>>,
-    /// What is being sent, or nothing.
-    sending: Option<Outgoing<P>>,
-    send_under_way: bool,
+    /// Not here while `write` shows it.
+    writing: bool,
+    sending: [Sending<P>; SENDS],
+    /// A call for a send has not returned. The next is made then: so they are made in the order of the bytes.
+    send_called: bool,
     receiving: Receiving,
     finish: Phase,
     close: Phase,
@@ -88,8 +106,9 @@ impl<P: Platform> Default for State<P> {
             under_way: 0,
             incoming: None,
             filling: None,
-            sending: None,
-            send_under_way: false,
+            writing: false,
+            sending: array::from_fn(|_| Sending::default()),
+            send_called: false,
             receiving: Receiving::No,
             finish: Phase::No,
             close: Phase::No,
@@ -110,10 +129,9 @@ impl<P: Platform> State<P> {
         self.enter();
         match buffers {
             None => self.listens = true,
-            Some(Buffers { incoming, outgoing: [filling, sending] }) => {
+            Some(Buffers { incoming, outgoing }) => {
                 self.incoming = Some(incoming);
-                self.filling = Some(filling);
-                self.sending = Some(sending);
+                self.filling = Some(outgoing);
             }
         }
         Ok(())
@@ -135,6 +153,12 @@ impl<P: Platform> State<P> {
         self.is_closed()
     }
 
+    /// So has that of a send.
+    pub(super) fn leave_send(&mut self) -> bool {
+        self.send_called = false;
+        self.leave()
+    }
+
     /// The next request that is to be called.
     pub(super) fn due(&mut self) -> Option<Due> {
         let due = self.next();
@@ -154,9 +178,9 @@ impl<P: Platform> State<P> {
     pub(super) fn exit(&mut self) -> Memory<P> {
         self.under_way = self.under_way.saturating_sub(1);
         if !self.is_over() {
-            return (None, [None, None]);
+            return (None, None, [const { None }; SENDS]);
         }
-        (self.incoming.take(), [self.filling.take(), self.sending.take()])
+        (self.incoming.take(), self.filling.take(), self.sending.each_mut().map(|sending| sending.memory.take()))
     }
 
     fn next(&mut self) -> Option<Due> {
@@ -170,18 +194,13 @@ impl<P: Platform> State<P> {
         if self.listens || self.start != Start::Done(Ok(())) || matches!(self.ended, Some(Err(_))) {
             return None;
         }
-        let (length, pointer) = self.filling.as_ref().map_or((0, None), |filling| {
-            let bytes = filling.bytes();
-            (bytes.len(), Some(bytes.as_ptr()))
-        });
         // Nothing is sent while a `write` fills: it looks for what is due when it is done.
-        if let Some(pointer) = pointer.filter(|_| !self.send_under_way && self.finish < Phase::UnderWay) {
-            if length > 0 {
-                core::mem::swap(&mut self.filling, &mut self.sending);
-                self.send_under_way = true;
-                return Some(Due::Send(pointer, length));
+        if !self.writing && !self.send_called && self.finish < Phase::UnderWay {
+            let send = self.next_send();
+            if send.is_some() {
+                return send;
             }
-            if self.finish == Phase::Wanted {
+            if self.finish == Phase::Wanted && !self.has_written() && self.sending.iter().all(|send| !send.under_way) {
                 self.finish = Phase::UnderWay;
                 return Some(Due::Finish);
             }
@@ -194,6 +213,24 @@ impl<P: Platform> State<P> {
             return Some(Due::Receive(room, length));
         }
         None
+    }
+
+    /// Something is to be sent.
+    fn has_written(&self) -> bool {
+        self.filling.as_ref().is_some_and(|filling| !filling.bytes().is_empty())
+    }
+
+    /// Sends what was written, if a request is free.
+    fn next_send(&mut self) -> Option<Due> {
+        if !self.has_written() {
+            return None;
+        }
+        let (number, free) = self.sending.iter_mut().enumerate().find(|(_, sending)| !sending.under_way)?;
+        core::mem::swap(&mut self.filling, &mut free.memory);
+        let bytes = free.memory.as_ref()?.bytes();
+        free.under_way = true;
+        self.send_called = true;
+        Some(Due::Send(number, bytes.as_ptr(), bytes.len()))
     }
 
     /// It is not started, whatever comes, if it was not started before.
@@ -280,18 +317,25 @@ impl<P: Platform> State<P> {
         None
     }
 
-    /// What may be filled, unless nothing is sent any more.
-    pub(super) fn take_filling(&mut self) -> Option<Outgoing<P>> {
+    /// Begins to write, unless somebody does, or nothing is sent any more: gives the memory for that, if there is some that is not being
+    /// sent. [`State::end_write`] is due then.
+    pub(super) fn begin_write(&mut self) -> Option<Option<Outgoing<P>>> {
         let sends = self.close == Phase::No && self.finish == Phase::No && !matches!(self.ended, Some(Err(_)));
-        self.filling.take_if(|_| sends)
+        if !sends || !self.called || self.listens || core::mem::replace(&mut self.writing, true) {
+            return None;
+        }
+        // The first that is free: what the host copies at once is written to the same memory again and again.
+        let mut free = self.sending.iter_mut().filter(|sending| !sending.under_way);
+        Some(self.filling.take().or_else(|| free.find_map(|sending| sending.memory.take())))
     }
 
     /// The buffer is given back if it is not needed any more.
-    pub(super) fn put_filling(&mut self, filling: Outgoing<P>) -> Option<Outgoing<P>> {
+    pub(super) fn end_write(&mut self, filling: Option<Outgoing<P>>) -> Option<Outgoing<P>> {
+        self.writing = false;
         if self.is_over() {
-            return Some(filling);
+            return filling;
         }
-        self.filling = Some(filling);
+        self.filling = filling;
         None
     }
 
@@ -305,10 +349,13 @@ impl<P: Platform> State<P> {
         self.accepts = false;
     }
 
-    pub(super) fn sent(&mut self, result: Result<usize, SocketError>) {
-        self.send_under_way = false;
-        if let Some(sent) = &mut self.sending {
-            sent.clear();
+    /// The send by that request has ended.
+    pub(super) fn sent(&mut self, number: usize, result: Result<usize, SocketError>) {
+        if let Some(sending) = self.sending.get_mut(number) {
+            sending.under_way = false;
+            if let Some(sent) = &mut sending.memory {
+                sent.clear();
+            }
         }
         if let Err(error) = result {
             self.fail(error);

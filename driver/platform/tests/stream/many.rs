@@ -7,8 +7,8 @@ use crate::{
     ends::{Door, End, address, bytes, wait},
 };
 
-/// Bytes of memory that an end may have that has never had much to do: 24 KiB of buffers, and itself.
-const IDLE: usize = 25 << 10;
+/// Bytes of memory that an end may have that has never had much to do: 16 KiB of buffers, and itself.
+const IDLE: usize = 17 << 10;
 
 /// Each gets its own bytes back.
 #[test]

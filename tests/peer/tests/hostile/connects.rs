@@ -15,8 +15,8 @@ use soft_rdma::limits;
 
 use crate::pauses;
 
-/// Bytes that a connection has which has asked for nothing: 24 KiB of buffers, and itself.
-const UNASKED: usize = 26 << 10;
+/// Bytes that a connection has which has asked for nothing: 16 KiB of buffers, and itself.
+const UNASKED: usize = 18 << 10;
 
 fn request() -> Startup<'static> {
     frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE))
@@ -116,7 +116,7 @@ fn they_are_refused() {
 fn they_are_many_at_once() {
     const COUNT: usize = 1000;
     /// Bytes that a connection may have which has nothing to do.
-    const IDLE: usize = 32 << 10;
+    const IDLE: usize = 24 << 10;
     let kernel = boot_seeded(1);
     kernel.hold_clock();
     let adapter = machine(HOST);

@@ -12,8 +12,8 @@ use soft_rdma::{Access, Error, Post, Remote};
 
 use crate::{disconnect, pauses, play};
 
-/// Bytes that a connection may have grown by: its buffers at their largest (twice 128 KiB out, 128 KiB in).
-const MOST: usize = 400 << 10;
+/// Bytes that a connection may have grown by: its buffers at their largest (four times 128 KiB out, 128 KiB in).
+const MOST: usize = 660 << 10;
 
 /// Memory now.
 fn pool(kernel: &Session) -> usize {

@@ -174,7 +174,7 @@ fn call(
             drop(locked);
             delivery::dispatch(ended, inline.then_some(request));
             delivery::wake();
-            with(|net| net.leave(id));
+            with(|net| net.leave(id, request.addr()));
         }
         Err(breach) => {
             drop(locked);
@@ -263,7 +263,7 @@ unsafe impl Sockets for Network {
             Ok(())
         });
         if let Some(listener) = from {
-            with(|net| net.leave(listener));
+            with(|net| net.leave(listener, request.addr()));
         }
     }
 
@@ -325,6 +325,11 @@ pub(crate) fn hold(held: bool) {
 /// So many bytes at most are between a sender and a receiver that does not take them.
 pub(crate) fn limit_in_flight(bytes: usize) {
     with(|net| net.limit(bytes));
+}
+
+/// Sends under way on the socket that has most of them.
+pub(crate) fn sends_under_way() -> usize {
+    with(|net| net.sockets().map(|sock| sock.sending.len()).max().unwrap_or(0))
 }
 
 /// A new session begins.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, ops::Range};
 
-use platform::SocketError;
+use platform::{SENDS, SocketError};
 
 use super::{
     At, CLOSED, Request, Socket,
@@ -148,14 +148,22 @@ impl Net {
     }
 
     pub(super) fn send(&mut self, id: u64, request: At<Request>, bytes: At<u8>, length: usize) -> Result<(), Breach> {
-        let transfer = Transfer { request, bytes, length, taken: 0 };
-        let sock = self.sending_end(id, "sending")?;
-        sock.sending = Some(transfer);
+        let call = "sending";
+        let sock = self.sending_end(id, call)?;
+        if sock.sending.len() >= SENDS || sock.send_called.is_some() {
+            return Err(Breach::RequestsOverlap { call });
+        }
+        sock.sending.push_back(Transfer { request, bytes, length, taken: 0 });
+        sock.send_called = Some(request.addr());
         Ok(())
     }
 
     pub(super) fn finish(&mut self, id: u64, request: At<Request>) -> Result<(), Breach> {
-        let sock = self.sending_end(id, "finishing")?;
+        let call = "finishing";
+        let sock = self.sending_end(id, call)?;
+        if !sock.sending.is_empty() {
+            return Err(Breach::RequestsOverlap { call });
+        }
         sock.finishing = Some(request);
         Ok(())
     }
@@ -163,7 +171,7 @@ impl Net {
     /// A socket that may send.
     fn sending_end(&mut self, id: u64, call: &'static str) -> Result<&mut Sock, Breach> {
         match self.get(id) {
-            Some(sock) if sock.sending.is_some() || sock.finishing.is_some() => Err(Breach::RequestsOverlap { call }),
+            Some(sock) if sock.finishing.is_some() => Err(Breach::RequestsOverlap { call }),
             Some(sock) if !sock.finished => Ok(sock),
             _ => Err(Breach::SocketState { call }),
         }
@@ -240,7 +248,7 @@ impl Net {
             listener.requests += 1;
         }
         self.requests.insert(request.addr(), of);
-        if fails {
+        if fails || self.get(id).is_some_and(|sock| sock.send_failed && sock.send_called == Some(request.addr())) {
             self.fail(of, request);
         }
         self.touch(id);
@@ -256,7 +264,9 @@ impl Net {
     fn fail(&mut self, [id, listener]: [u64; 2], request: At<Request>) {
         if let Some(sock) = self.get(id) {
             sock.starting.take_if(|(starting, _)| starting.addr() == request.addr());
-            sock.sending.take_if(|sending| sending.request.addr() == request.addr());
+            let before = sock.sending.len();
+            sock.sending.retain(|sending| sending.request.addr() != request.addr());
+            sock.send_failed |= sock.sending.len() < before;
             sock.receiving.take_if(|receiving| receiving.request.addr() == request.addr());
             sock.finishing.take_if(|finishing| finishing.addr() == request.addr());
         }
@@ -266,10 +276,11 @@ impl Net {
         self.end(request, Err(SocketError::Failed));
     }
 
-    /// A call for the socket has returned.
-    pub(super) fn leave(&mut self, id: u64) {
+    /// A call for the socket has returned, which took that request.
+    pub(super) fn leave(&mut self, id: u64, request: usize) {
         if let Some(sock) = self.get(id) {
             sock.calls = sock.calls.saturating_sub(1);
+            sock.send_called.take_if(|called| *called == request);
         }
     }
 
@@ -331,7 +342,7 @@ impl Net {
         }
         for (&id, sock) in &self.sockets {
             let open = sock.storage.map(At::addr).filter(|storage| range.contains(storage));
-            let bytes = [sock.sending, sock.receiving].into_iter().flatten().map(|transfer| transfer.bytes.addr());
+            let bytes = sock.sending.iter().chain(&sock.receiving).map(|transfer| transfer.bytes.addr());
             let bytes = bytes.filter(|bytes| range.contains(bytes)).map(Breach::FreedRequest);
             let before = breaches.len();
             breaches.extend(open.map(Breach::FreedOpenSocket).into_iter().chain(bytes));

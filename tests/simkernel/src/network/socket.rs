@@ -35,7 +35,12 @@ pub(super) struct Sock {
     pub(super) peer: u64,
 
     pub(super) starting: Option<(At<Request>, Start)>,
-    pub(super) sending: Option<Transfer>,
+    /// In the order of their bytes.
+    pub(super) sending: VecDeque<Transfer>,
+    /// The send whose call has not returned.
+    pub(super) send_called: Option<usize>,
+    /// A send has failed: so do all after it.
+    pub(super) send_failed: bool,
     pub(super) receiving: Option<Transfer>,
     pub(super) finishing: Option<At<Request>>,
     pub(super) closing: Option<At<Request>>,
@@ -72,7 +77,9 @@ impl Sock {
             listens: false,
             peer: 0,
             starting: None,
-            sending: None,
+            sending: VecDeque::new(),
+            send_called: None,
+            send_failed: false,
             receiving: None,
             finishing: None,
             closing: None,
@@ -93,9 +100,9 @@ impl Sock {
     /// Takes its requests off, but for the closing one.
     pub(super) fn take_requests(&mut self) -> impl Iterator<Item = At<Request>> {
         let starting = self.starting.take().map(|(request, _)| request);
-        let sending = self.sending.take().map(|transfer| transfer.request);
+        let sending = std::mem::take(&mut self.sending).into_iter().map(|transfer| transfer.request);
         let receiving = self.receiving.take().map(|transfer| transfer.request);
-        [starting, sending, receiving, self.finishing.take()].into_iter().flatten()
+        sending.chain([starting, receiving, self.finishing.take()].into_iter().flatten())
     }
 
     /// Bytes that are on their way, or here.

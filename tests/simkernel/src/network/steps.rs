@@ -98,10 +98,10 @@ impl Net {
         add(!held && sock.arriving.is_empty() && sock.end_arriving, Action::End);
         add(!held && sock.reset_arriving, Action::Reset);
         if sock.dead {
-            let any = sock.sending.is_some() || sock.receiving.is_some() || sock.finishing.is_some();
+            let any = !sock.sending.is_empty() || sock.receiving.is_some() || sock.finishing.is_some();
             add(any, Action::Fail);
         } else {
-            add(sock.sending.is_some() && room, Action::Send);
+            add(!sock.sending.is_empty() && room, Action::Send);
             add(sock.finishing.is_some(), Action::Finish);
             add(sock.receiving.is_some() && (!sock.arrived.is_empty() || sock.end_arrived), Action::Receive);
         }
@@ -203,7 +203,7 @@ impl Net {
 
     fn send_some(&mut self, id: u64) {
         let window = self.window;
-        let Some(mut sending) = self.get(id).and_then(|sock| sock.sending.take()) else { return };
+        let Some(mut sending) = self.get(id).and_then(|sock| sock.sending.pop_front()) else { return };
         let left = sending.length - sending.taken;
         let Some((_, peer)) = self.peer(id) else {
             // Who sends to a peer that is gone is told so, later.
@@ -221,7 +221,7 @@ impl Net {
         if sending.taken == sending.length {
             self.end(sending.request, Ok(sending.length));
         } else {
-            self.change(id, |sock| sock.sending = Some(sending));
+            self.change(id, |sock| sock.sending.push_front(sending));
         }
     }
 

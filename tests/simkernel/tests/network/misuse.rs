@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use platform::{Completion, SocketError, Sockets, SpinLock};
+use platform::{Completion, SENDS, SocketError, Sockets, SpinLock};
 use simkernel::{Breach, Network, Session, SimKernel, at_irql, boot};
 
 use crate::raw::{Op, Outcome, Pool, Raw, SIZE, address, close, connected};
@@ -45,17 +45,17 @@ fn a_socket_in_the_wrong_state_is_noted() {
 fn requests_that_overlap_are_noted() {
     let breaches = misuse(|kernel, sockets| {
         kernel.limit_in_flight(1);
-        let (ops, bytes) = (std::array::from_fn::<_, 3, _>(|_| Op::new()), Pool::new([0; SIZE]));
-        let (extra, other) = (Op::new(), Raw::new());
-        sockets[1].send(&ops[0], &bytes, 2);
+        let (ops, bytes) = (std::array::from_fn::<_, { SENDS + 2 }, _>(|_| Op::new()), Pool::new([0; SIZE]));
+        let ([sends @ .., receive, accept], extra, other) = (&ops, Op::new(), Raw::new());
+        sends.iter().for_each(|send| sockets[1].send(send, &bytes, 2));
         sockets[1].send(&extra, &bytes, 1);
         assert_eq!(extra.wait(), Err(SocketError::Failed));
         sockets[1].finish(&extra);
         extra.wait().expect_err("what is sent comes before");
-        sockets[1].receive(&ops[1], &bytes);
+        sockets[1].receive(receive, &bytes);
         sockets[1].receive(&extra, &bytes);
         extra.wait().expect_err("one at a time");
-        other.accept(&ops[2], &sockets[0]);
+        other.accept(accept, &sockets[0]);
         let another = Raw::new();
         another.accept(&extra, &sockets[0]);
         extra.wait().expect_err("one at a time");
@@ -99,7 +99,7 @@ fn calls_in_a_routine_are_noted() {
             again.sockets[1].send(&again.op, &again.bytes, 1);
         }
     }
-    let (mut in_routine, mut during_call) = (0, 0);
+    let (mut in_routine, mut during_call, mut during_send) = (0, 0, 0);
     for closes in [false, true] {
         for _ in 0..40 {
             let breaches = misuse(|_, sockets| {
@@ -115,9 +115,10 @@ fn calls_in_a_routine_are_noted() {
             });
             in_routine += breaches.iter().filter(|breach| matches!(breach, Breach::SocketCallInRoutine { .. })).count();
             during_call += breaches.iter().filter(|breach| matches!(breach, Breach::ClosedDuringCall)).count();
+            during_send += breaches.iter().filter(|breach| matches!(breach, Breach::RequestsOverlap { .. })).count();
         }
     }
-    assert!(in_routine == 80 && during_call > 0, "{in_routine}, {during_call}");
+    assert!(in_routine == 80 && during_call > 0 && during_send > 0, "{in_routine}, {during_call}, {during_send}");
 }
 
 #[test]
