@@ -1,35 +1,40 @@
 //! A connection as a consumer of NDK has it: a queue pair, its completion queues, a connector.
 
 use std::{
+    cell::OnceCell,
     net::{IpAddr, SocketAddr},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use hosted::{Hosted, passive};
 use ndk_abi::{
     describe::ZeroInit,
-    ndkpi::{NDK_CONNECTOR, NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_LISTENER, NDK_QP, NDK_RESULT_EX, NDK_SGE},
-    status::{NTSTATUS, STATUS_PENDING},
+    ndkpi::{
+        NDK_CONNECTOR, NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_LISTENER, NDK_MR_FLAG_ALLOW_LOCAL_WRITE,
+        NDK_MR_FLAG_ALLOW_REMOTE_READ, NDK_MR_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_QP,
+        NDK_RESULT_EX,
+    },
+    status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
 };
-use ndk_consumer::{Completed, ConnectRequested, Disconnected, Notified, Offer, QpDepths, Work};
+use ndk_consumer::{Completed, ConnectRequested, Data, Disconnected, Notified, Offer, QpDepths};
+use rping::{Access, Place, Received, Verbs, Work};
 
 use crate::{
     bell::Bell,
-    device::{Adapter, Owned, Pd, Ref},
+    device::{Adapter, Device, Owned, Pd, Ref, Region},
     status::{Named, shared},
 };
 
 /// What rping asks for.
 const OFFER: Offer<'static> = Offer { inbound_reads: 16, outbound_reads: 16, private_data: &[] };
-/// The lost wake-up of siw's responder: what comes first after its Reply may lie until more comes.
-const AFTER_REPLY: Duration = Duration::from_millis(50);
 /// A peer connects, or tries to, long before.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(10);
 
 type Cq = Owned<NDK_CQ, CqEvents>;
 type Connector = Owned<NDK_CONNECTOR, Link>;
+type NdkWork<'a> = ndk_consumer::Work<'a, (), Hosted>;
 
 /// Notifications of a completion queue: how many are not yet seen.
 struct CqEvents {
@@ -77,51 +82,14 @@ impl Disconnected for Link {
 struct QpKeep {
     receives: Ref<Cq>,
     requests: Ref<Cq>,
-    _pd: Ref<Pd>,
+    pd: Ref<Pd>,
 }
 
-/// A queue pair, which may be connected.
+/// A queue pair, which may be connected once.
 pub(crate) struct Connection {
-    connector: Connector,
-    qp: Owned<NDK_QP, QpKeep>,
-}
-
-/// A queue pair that is to be connected, so that receives can be posted before.
-pub(crate) struct Unconnected {
+    connector: OnceCell<Connector>,
     qp: Owned<NDK_QP, QpKeep>,
     adapter: Ref<Adapter>,
-}
-
-impl Unconnected {
-    pub(crate) fn new(adapter: &Ref<Adapter>, pd: &Ref<Pd>) -> Result<Self> {
-        const DEPTH: u32 = 64;
-        let cq = || {
-            let events = shared(CqEvents { bell: Bell::default(), _adapter: adapter.clone() })?;
-            let cq = Cq::create_cq(adapter, DEPTH, None, events, &passive()).named("NdkCreateCq")?;
-            shared(cq)
-        };
-        let (receives, requests) = (cq()?, cq()?);
-        let keep = shared(QpKeep { receives: receives.clone(), requests: requests.clone(), _pd: pd.clone() })?;
-        let depths = QpDepths { initiator_depth: DEPTH, initiator_sges: 1, inline_bytes: 0 };
-        let qp = Owned::create_qp(pd, &receives, &requests, 0, (DEPTH, 1), &depths, keep, &passive());
-        Ok(Self { qp: qp.named("NdkCreateQp")?, adapter: adapter.clone() })
-    }
-
-    /// NdkReceive.
-    pub(crate) fn receive(&self, sge: NDK_SGE) -> Result<()> {
-        self.qp.receive(0, &[sge]).named("NdkReceive")
-    }
-
-    /// NdkConnect and NdkCompleteConnect.
-    pub(crate) fn connect(self, local: IpAddr, peer: SocketAddr) -> Result<Connection> {
-        let link = Link::new(&self.adapter)?;
-        let connector = Connector::create_connector(&self.adapter, link, &passive()).named("NdkCreateConnector")?;
-        let local = SocketAddr::new(local, 0);
-        finish("NdkConnect", &connector, |connector| connector.connect(&self.qp, &local, &peer, &OFFER))?;
-        finish("NdkCompleteConnect", &connector, Connector::complete_connect)?;
-        std::thread::sleep(AFTER_REPLY);
-        Ok(Connection { connector, qp: self.qp })
-    }
 }
 
 /// Makes a call of a connector and waits for its end.
@@ -135,60 +103,129 @@ fn finish(what: &str, connector: &Connector, call: impl FnOnce(&Connector) -> NT
     status.named(what)
 }
 
-/// What was taken of a completion queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Completion {
-    pub(crate) status: NTSTATUS,
-    pub(crate) bytes: u32,
-}
-
 impl Connection {
-    /// NdkReceive.
-    pub(crate) fn receive(&self, sge: NDK_SGE) -> Result<()> {
-        self.qp.receive(0, &[sge]).named("NdkReceive")
+    /// One that is not yet connected.
+    pub(crate) fn new(device: &Device) -> Result<Self> {
+        const DEPTH: u32 = 64;
+        let adapter = device.open()?;
+        let pd = shared(Adapter::create_pd(&adapter, &passive()).named("NdkCreatePd")?)?;
+        let cq = || {
+            let events = shared(CqEvents { bell: Bell::default(), _adapter: adapter.clone() })?;
+            let cq = Cq::create_cq(&adapter, DEPTH, None, events, &passive()).named("NdkCreateCq")?;
+            shared(cq)
+        };
+        let (receives, requests) = (cq()?, cq()?);
+        let keep = shared(QpKeep { receives: receives.clone(), requests: requests.clone(), pd: pd.clone() })?;
+        let depths = QpDepths { initiator_depth: DEPTH, initiator_sges: 1, inline_bytes: 0 };
+        let qp = Owned::create_qp(&pd, &receives, &requests, 0, (DEPTH, 1), &depths, keep, &passive());
+        Ok(Self { connector: OnceCell::new(), qp: qp.named("NdkCreateQp")?, adapter })
     }
 
-    /// The next receive that completes.
-    pub(crate) fn received(&self) -> Result<Completion> {
-        next(&self.qp.keep().receives, "a receive")
-    }
-
-    /// Posts to the initiator queue, and waits for the completion.
-    pub(crate) fn perform(&self, what: &str, work: &Work<'_, (), Hosted>, flags: u32) -> Result<()> {
-        self.qp.post(0, work, flags).named(what)?;
-        next(&self.qp.keep().requests, what)?.status.named(what)
-    }
-
-    /// Our address.
-    pub(crate) fn local_address(&self) -> Result<SocketAddr> {
-        let address = self.connector.local_address().named("NdkGetLocalAddress")?;
+    /// NdkConnect and NdkCompleteConnect; our address.
+    pub(crate) fn connect(&self, local: IpAddr, peer: SocketAddr) -> Result<SocketAddr> {
+        let link = Link::new(&self.adapter)?;
+        let connector = Connector::create_connector(&self.adapter, link, &passive()).named("NdkCreateConnector")?;
+        let local = SocketAddr::new(local, 0);
+        finish("NdkConnect", &connector, |connector| connector.connect(&self.qp, &local, &peer, &OFFER))?;
+        finish("NdkCompleteConnect", &connector, Connector::complete_connect)?;
+        let address = connector.local_address().named("NdkGetLocalAddress")?;
+        self.keep(connector)?;
         address.socket_addr().context("an address that is none")
     }
 
-    /// Waits for the event that the connection is over.
-    pub(crate) fn disconnected(&self) -> Result<()> {
-        self.connector.keep().bell.wait("the disconnect event", |told| told.disconnected.then_some(()))
+    /// NdkAccept of the next request.
+    pub(crate) fn accept(&self, listener: &Listener) -> Result<()> {
+        let connector = listener.next()?;
+        finish("NdkAccept", &connector, |connector| connector.accept(&self.qp, &OFFER))?;
+        self.keep(connector)
     }
 
-    /// NdkDisconnect.
-    pub(crate) fn disconnect(&self) -> Result<()> {
-        finish("NdkDisconnect", &self.connector, Connector::disconnect)
+    fn keep(&self, connector: Connector) -> Result<()> {
+        self.connector.set(connector).map_err(|_second| anyhow!("connected already"))
+    }
+
+    fn connector(&self) -> Result<&Connector> {
+        self.connector.get().context("not connected")
+    }
+
+    fn post(&self, work: &Work<'_, Region>) -> Result<()> {
+        match *work {
+            Work::Send { from, length, solicit, invalidate } => {
+                let data = Data::Regions(&[from.sge(0, length)]);
+                let flags = if solicit { NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT } else { 0 };
+                match invalidate {
+                    None => self.qp.post(0, &NdkWork::Send(data), flags).named("NdkSend"),
+                    Some(token) => {
+                        let work = NdkWork::SendAndInvalidate { data, token };
+                        self.qp.post(0, &work, flags).named("NdkSendAndInvalidate")
+                    }
+                }
+            }
+            Work::Read { into, offset, length, from: Place { address, token } } => {
+                let sges = &[into.sge(offset, length)];
+                self.qp.post(0, &NdkWork::Read { sges, address, token }, 0).named("NdkRead")
+            }
+            Work::Write { from, offset, length, to: Place { address, token } } => {
+                let data = Data::Regions(&[from.sge(offset, length)]);
+                self.qp.post(0, &NdkWork::Write { data, address, token }, 0).named("NdkWrite")
+            }
+        }
     }
 }
 
-fn next(cq: &Cq, what: &str) -> Result<Completion> {
+impl Verbs for Connection {
+    type Memory = Region;
+
+    fn register(&self, length: usize, access: Access) -> Result<Region> {
+        let flags = [
+            (access.local_write, NDK_MR_FLAG_ALLOW_LOCAL_WRITE),
+            (access.remote_read, NDK_MR_FLAG_ALLOW_REMOTE_READ),
+            (access.remote_write, NDK_MR_FLAG_ALLOW_REMOTE_WRITE),
+        ];
+        let flags = flags.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, flag)| all | flag);
+        Region::new(&self.qp.keep().pd, length, flags)
+    }
+
+    fn receive(&self, into: &Region, length: usize) -> Result<()> {
+        self.qp.receive(0, &[into.sge(0, length)]).named("NdkReceive")
+    }
+
+    fn received(&self) -> Result<Received> {
+        let completion = next(&self.qp.keep().receives, "a receive")?;
+        let bytes = completion.BytesTransferred as usize;
+        Ok(if completion.Status == STATUS_SUCCESS { Ok(bytes) } else { Err(completion.Status.to_string()) })
+    }
+
+    fn perform(&self, work: &[Work<'_, Region>]) -> Result<()> {
+        work.iter().try_for_each(|work| self.post(work))?;
+        work.iter().try_for_each(|work| {
+            let what = match work {
+                Work::Send { .. } => "the completion of NdkSend",
+                Work::Read { .. } => "the completion of NdkRead",
+                Work::Write { .. } => "the completion of NdkWrite",
+            };
+            next(&self.qp.keep().requests, what)?.Status.named(what)
+        })
+    }
+
+    fn disconnected(&self) -> Result<()> {
+        self.connector()?.keep().bell.wait("the disconnect event", |told| told.disconnected.then_some(()))
+    }
+
+    fn disconnect(&self) -> Result<()> {
+        finish("NdkDisconnect", self.connector()?, Connector::disconnect)
+    }
+}
+
+fn next(cq: &Cq, what: &str) -> Result<NDK_RESULT_EX> {
     let mut result = [NDK_RESULT_EX::ZERO];
-    let mut poll = || {
-        let taken = cq.results(&mut result) > 0;
-        taken.then(|| Completion { status: result[0].Status, bytes: result[0].BytesTransferred })
-    };
     loop {
-        if let Some(completion) = poll() {
-            return Ok(completion);
+        if cq.results(&mut result) > 0 {
+            return Ok(result[0]);
         }
         cq.arm(NDK_CQ_NOTIFY_ANY);
-        if let Some(completion) = poll() {
-            return Ok(completion);
+        if cq.results(&mut result) > 0 {
+            return Ok(result[0]);
         }
         cq.keep().bell.wait(what, |count| (std::mem::take(count) > 0).then_some(()))?;
     }
@@ -221,22 +258,21 @@ impl ConnectRequested<Hosted> for Requests {
 
 impl Listener {
     /// NdkListen.
-    pub(crate) fn new(adapter: &Ref<Adapter>, address: SocketAddr) -> Result<Self> {
+    pub(crate) fn new(device: &Device, address: SocketAddr) -> Result<Self> {
+        let adapter = device.open()?;
         let (sender, requests) = channel();
         let events = shared(Requests { sender, adapter: adapter.clone() })?;
-        let listener = Owned::create_listener(adapter, events, &passive()).named("NdkCreateListener")?;
+        let listener = Owned::create_listener(&adapter, events, &passive()).named("NdkCreateListener")?;
         listener.listen(&address, &passive()).named("NdkListen")?;
         Ok(Self { requests, _listener: listener })
     }
 
-    /// NdkAccept of the next request.
-    pub(crate) fn accept(&self, with: Unconnected) -> Result<Connection> {
-        let connector = match self.requests.recv_timeout(ACCEPT_LIMIT) {
-            Ok(connector) => connector,
+    /// The next request.
+    fn next(&self) -> Result<Connector> {
+        match self.requests.recv_timeout(ACCEPT_LIMIT) {
+            Ok(connector) => Ok(connector),
             Err(RecvTimeoutError::Timeout) => bail!("nobody has connected for {} s", ACCEPT_LIMIT.as_secs()),
             Err(RecvTimeoutError::Disconnected) => bail!("the listener is gone"),
-        };
-        finish("NdkAccept", &connector, |connector| connector.accept(&with.qp, &OFFER))?;
-        Ok(Connection { connector, qp: with.qp })
+        }
     }
 }

@@ -13,6 +13,7 @@ use ndk_abi::{
 use ndk_consumer::{AdapterSource, OpenAdapters, Pinned};
 use ndk_provider::{ObjectCounts, Provider};
 use platform::Passive;
+use rping::{Memory, Place};
 
 use crate::status::{Named, shared};
 
@@ -68,18 +69,18 @@ unsafe impl AdapterSource for Source {
 }
 
 /// Memory with its MDL.
-struct Memory {
+struct Described {
     /// Goes before the bytes.
     mdl: Mdl,
     bytes: NonNull<[u8]>,
 }
 
 // SAFETY: bytes, which are only copied in and out.
-unsafe impl Send for Memory {}
+unsafe impl Send for Described {}
 // SAFETY: as for Send; a peer that writes while they are copied gets them torn, as with any card.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for Described {}
 
-impl Drop for Memory {
+impl Drop for Described {
     fn drop(&mut self) {
         // SAFETY: made by `into_raw`, and nothing uses it any more: its region is closed.
         drop(unsafe { Box::from_raw(self.bytes.as_ptr()) });
@@ -87,7 +88,7 @@ impl Drop for Memory {
 }
 
 // SAFETY: the MDL lives as long as the memory that it describes.
-unsafe impl Pinned for Memory {
+unsafe impl Pinned for Described {
     fn mdl(&self) -> NonNull<MDL> {
         // SAFETY: the first of a chain.
         unsafe { NonNull::new_unchecked(self.mdl.as_ptr()) }
@@ -96,7 +97,7 @@ unsafe impl Pinned for Memory {
 
 /// What a region keeps.
 struct Registration {
-    memory: Memory,
+    memory: Described,
     _pd: Ref<Pd>,
 }
 
@@ -109,35 +110,36 @@ impl Region {
         let bytes = NonNull::from(Box::leak(vec![0_u8; length].into_boxed_slice()));
         // SAFETY: the bytes go after the MDL.
         let mdl = unsafe { Mdl::lock(bytes.cast(), length) };
-        let keep = shared(Registration { memory: Memory { mdl, bytes }, _pd: pd.clone() })?;
+        let keep = shared(Registration { memory: Described { mdl, bytes }, _pd: pd.clone() })?;
         let region = Owned::create_mr(pd, false, keep, &passive()).named("NdkCreateMr")?;
         region.register(&region.keep().memory, length, flags, &passive()).named("NdkRegisterMr")?;
         Ok(Self(region))
     }
 
-    /// For the peer: where it is, and the token.
-    pub(crate) fn remote(&self) -> (u64, u32) {
-        (self.0.keep().memory.bytes.cast::<u8>().addr().get() as u64, self.0.remote_token())
+    /// So many bytes of it, from `offset` on.
+    pub(crate) fn sge(&self, offset: usize, length: usize) -> NDK_SGE {
+        let bytes = self.0.keep().memory.bytes;
+        assert!(offset + length <= bytes.len(), "{length} bytes at {offset} of a region of {}", bytes.len());
+        let u = NDK_SGE_ADDRESS::from_virtual(bytes.as_ptr().cast::<u8>().wrapping_add(offset).cast());
+        NDK_SGE { u, Length: length as u32, MemoryRegionToken: self.0.local_token() }
+    }
+}
+
+impl Memory for Region {
+    fn place(&self) -> Place {
+        let address = self.0.keep().memory.bytes.cast::<u8>().addr().get() as u64;
+        Place { address, token: self.0.remote_token() }
     }
 
-    /// All of it.
-    pub(crate) fn sge(&self) -> NDK_SGE {
+    fn bytes(&self, length: usize) -> Vec<u8> {
         let bytes = self.0.keep().memory.bytes;
-        let u = NDK_SGE_ADDRESS::from_virtual(bytes.as_ptr().cast());
-        NDK_SGE { u, Length: bytes.len() as u32, MemoryRegionToken: self.0.local_token() }
-    }
-
-    /// What is in it.
-    pub(crate) fn to_vec(&self) -> Vec<u8> {
-        let bytes = self.0.keep().memory.bytes;
-        let mut copy = vec![0; bytes.len()];
-        // SAFETY: as many bytes as there are; no reference to them is ever given out.
+        let mut copy = vec![0; length.min(bytes.len())];
+        // SAFETY: no more bytes than there are; no reference to them is ever given out.
         unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr().cast(), copy.len()) };
         copy
     }
 
-    /// Fills it from its start; `bytes` are no more than it has.
-    pub(crate) fn fill(&self, bytes: &[u8]) {
+    fn fill(&self, bytes: &[u8]) {
         let memory = self.0.keep().memory.bytes;
         assert!(bytes.len() <= memory.len(), "{} bytes into a region of {}", bytes.len(), memory.len());
         // SAFETY: in bounds, as just checked; no reference to the memory is ever given out.

@@ -5,7 +5,7 @@ mod capture;
 mod connection;
 mod device;
 mod peer;
-mod rping;
+mod roles;
 mod status;
 mod suite;
 mod table;
@@ -18,6 +18,7 @@ use std::{
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use rping::Plan;
 
 #[derive(Parser)]
 #[command(about)]
@@ -43,15 +44,21 @@ enum Command {
         local: IpAddr,
         /// The server's
         peer: SocketAddr,
+        /// Ask for CRCs
+        #[arg(long)]
+        crc: bool,
         #[command(flatten)]
-        plan: rping::Plan,
+        plan: Plan,
     },
     /// Be the server of `rping -c`
     Server {
         /// Where to listen
         local: SocketAddr,
+        /// Ask for CRCs
+        #[arg(long)]
+        crc: bool,
         #[command(flatten)]
-        plan: rping::Plan,
+        plan: Plan,
     },
 }
 
@@ -66,11 +73,11 @@ fn main() -> Result<ExitCode> {
             }
             return Ok(if table.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        Command::Client { local, peer, plan } => {
-            rping::client(local, peer, plan)?;
+        Command::Client { local, peer, crc, plan } => {
+            roles::client(local, peer, crc, plan)?;
         }
-        Command::Server { local, plan } => {
-            let server = rping::Server::new(local, plan)?;
+        Command::Server { local, crc, plan } => {
+            let server = roles::Server::new(local, crc, plan)?;
             println!("listening");
             server.serve()?;
         }

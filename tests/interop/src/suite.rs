@@ -4,17 +4,20 @@ use std::{net::SocketAddr, path::Path, thread};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use rping::{Fault, Plan};
+
 use crate::{
     capture::{self, Capture, Captured},
     peer::{self, OURS},
-    rping::{self, Fault, Plan, Server},
+    roles::{self, Server},
     table::{Outcome, Row, Table},
 };
 
 /// Where our servers listen.
 const PORT: u16 = 7175;
 /// With nothing special.
-const PLAIN: Plan = Plan { size: 64, count: 100, crc: false, corrupt: false, invalidate: false, fault: None };
+const PLAIN: Plan =
+    Plan { size: 64, count: 100, parts: 1, corrupt: false, solicit: false, invalidate: false, fault: None };
 
 /// Layer, type and code of a Terminate (RFC 5040 section 4.8).
 type Codes = (u8, u8, u8);
@@ -37,27 +40,27 @@ pub(crate) fn run(directory: &Path) -> Result<Table> {
     let mut table = Table::default();
     for crc in [false, true] {
         for size in [64, 4096, 65536] {
-            let plan = Plan { size, crc, ..PLAIN };
+            let plan = Plan { size, ..PLAIN };
             let with = if crc { "with CRC" } else { "without CRC" };
-            table.add(Row::of(format!("rping server of siw, {size} B, {with}"), || as_client(plan)));
-            table.add(Row::of(format!("rping client of siw, {size} B, {with}"), || as_server(plan)));
+            table.add(Row::of(format!("rping server of siw, {size} B, {with}"), || as_client(crc, plan)));
+            table.add(Row::of(format!("rping client of siw, {size} B, {with}"), || as_server(crc, plan)));
         }
     }
     controls(&mut table);
     let missing = capture::missing();
     let capture = if missing.is_none() { Some(Capture::start(directory)?) } else { None };
-    for (role, run) in [("server", as_client as fn(Plan) -> _), ("client", as_server)] {
-        let plan = Plan { size: 4096, count: 5, crc: true, ..PLAIN };
-        table.add(Row::of(format!("rping {role} of siw, captured, with CRC"), || run(plan)));
+    for (role, run) in [("server", as_client as fn(bool, Plan) -> _), ("client", as_server)] {
+        let plan = Plan { size: 4096, count: 5, ..PLAIN };
+        table.add(Row::of(format!("rping {role} of siw, captured, with CRC"), || run(true, plan)));
     }
-    let invalidate = Plan { count: 1, invalidate: true, ..PLAIN };
-    table.add(Row::of("siw takes sends with solicited event and invalidate", || as_server(invalidate)));
+    let invalidate = Plan { count: 1, solicit: true, invalidate: true, ..PLAIN };
+    table.add(Row::of("siw takes sends with solicited event and invalidate", || as_server(false, invalidate)));
     table.add(Row::of("siw refuses a read by a token that was invalidated", || refused(invalidate)));
     let mut ports = Vec::new();
     for (fault, ..) in TERMINATES {
         let mut port = None;
         table.add(Row::of(format!("siw runs into {fault:?}: the connection ends"), || {
-            port = Some(rping::client(OURS, peer::RPING, Plan { fault: Some(fault), ..PLAIN })?.port());
+            port = Some(roles::client(OURS, peer::RPING, false, Plan { fault: Some(fault), ..PLAIN })?.port());
             Ok("no data placed, the consumer is told".to_owned())
         }));
         ports.push(port);
@@ -72,14 +75,14 @@ pub(crate) fn run(directory: &Path) -> Result<Table> {
     Ok(table)
 }
 
-fn as_client(plan: Plan) -> Result<String> {
-    rping::client(OURS, peer::RPING, plan)?;
+fn as_client(crc: bool, plan: Plan) -> Result<String> {
+    roles::client(OURS, peer::RPING, crc, plan)?;
     Ok(format!("{} rounds, data compared here", plan.count))
 }
 
 /// Both ends have to be content.
-fn as_server(plan: Plan) -> Result<String> {
-    let server = Server::new(SocketAddr::new(OURS, PORT), plan)?;
+fn as_server(crc: bool, plan: Plan) -> Result<String> {
+    let server = Server::new(SocketAddr::new(OURS, PORT), crc, plan)?;
     let (served, pinged) = thread::scope(|scope| {
         let serving = scope.spawn(|| server.serve());
         let pinged = peer::rping(PORT, plan.size, plan.count);
@@ -95,8 +98,8 @@ fn as_server(plan: Plan) -> Result<String> {
 /// The negative controls: the same steps, but that a byte is changed.
 fn controls(table: &mut Table) {
     let plan = Plan { corrupt: true, ..PLAIN };
-    for (who, run) in [("we", as_client as fn(Plan) -> _), ("the peer's rping", as_server)] {
-        let changed = Row::of("a changed byte", || run(plan));
+    for (who, run) in [("we", as_client as fn(bool, Plan) -> _), ("the peer's rping", as_server)] {
+        let changed = Row::of("a changed byte", || run(false, plan));
         table.add(Row::of(format!("control: {who} must notice a changed byte"), || {
             let noticed = changed.outcome == Outcome::Failed && changed.detail.contains("data mismatch");
             ensure!(noticed, "not noticed: {:?}, {}", changed.outcome, changed.detail);
@@ -107,7 +110,7 @@ fn controls(table: &mut Table) {
 
 /// In a second round the client names the token again that the first has invalidated.
 fn refused(plan: Plan) -> Result<String> {
-    let Err(error) = as_server(Plan { count: 2, ..plan }) else { bail!("the token is still good") };
+    let Err(error) = as_server(false, Plan { count: 2, ..plan }) else { bail!("the token is still good") };
     let said = format!("{error:#}");
     ensure!(said.contains("NdkRead: "), "something else failed: {said}");
     Ok("our second read ends with an error".to_owned())

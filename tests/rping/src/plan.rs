@@ -1,0 +1,50 @@
+//! What is done.
+
+use clap::{Args, ValueEnum};
+
+/// What is done.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Plan {
+    /// Bytes that are read and written in each round
+    #[arg(long, default_value_t = 64)]
+    pub size: usize,
+    /// Rounds; a server serves as many as come, and counts them
+    #[arg(long, default_value_t = 100)]
+    pub count: u32,
+    /// Server: reads that are under way at once, each of a part, and writes
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub parts: u8,
+    /// Change a byte in the last round, which whoever compares must notice
+    #[arg(long)]
+    pub corrupt: bool,
+    /// Server: its messages solicit an event
+    #[arg(long)]
+    pub solicit: bool,
+    /// Server: its messages invalidate the client's token that was just used, which not all verbs can do.
+    #[arg(skip)]
+    pub invalidate: bool,
+    /// Client: break a rule in the first round, so that this device has to terminate the connection
+    #[arg(long)]
+    pub fault: Option<Fault>,
+}
+
+/// What a client does wrong, for the peer to run into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fault {
+    /// The token of the source is none
+    SourceToken,
+    /// The source begins one byte later than it does
+    SourceBounds,
+    /// The source may not be read
+    SourceAccess,
+    /// The token of the sink is none
+    SinkToken,
+    /// The sink begins one byte later than it does
+    SinkBounds,
+    /// The sink may not be written
+    SinkAccess,
+    /// There is no receive for the peer's message
+    NoReceive,
+    /// The receive is shorter than the peer's message
+    ShortReceive,
+}
