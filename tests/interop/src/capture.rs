@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use crate::peer::{INTERFACE, OURS};
+use crate::peer::{self, INTERFACE, OURS};
 
 /// A capture under way.
 pub(crate) struct Capture {
@@ -32,7 +32,7 @@ impl Capture {
         let _ = std::fs::remove_file(&file);
         // -Z: the file belongs to who has started it, as other users may not write there.
         let mut tcpdump = Command::new("tcpdump");
-        tcpdump.args(["-i", INTERFACE, "-U", "-B", "16384", "-Z", "root", "-w"]).arg(&file);
+        tcpdump.args(["-i", INTERFACE, "-U", "--immediate-mode", "-B", "16384", "-Z", "root", "-w"]).arg(&file);
         let tcpdump = tcpdump.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("cannot start tcpdump")?;
         let start = Instant::now();
         // It writes the head of the file when it has begun.
@@ -45,8 +45,14 @@ impl Capture {
 
     /// Ends, and gives the file to look at.
     pub(crate) fn end(mut self) -> Result<Captured> {
-        // The last packets are on their way through the kernel.
-        std::thread::sleep(Duration::from_millis(500));
+        // tcpdump is behind, by as much as a second and more. What the peer echoes now comes after everything else.
+        let last = format!("the last packet of {}", std::process::id());
+        ensure!(peer::run(&format!("echo {last}"))? == last, "the peer has no echo");
+        let start = Instant::now();
+        while !std::fs::read(&self.file)?.windows(last.len()).any(|part| part == last.as_bytes()) {
+            ensure!(start.elapsed() < Duration::from_secs(10), "tcpdump does not catch up");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         self.tcpdump.kill()?;
         self.tcpdump.wait()?;
         Ok(Captured(self.file))
