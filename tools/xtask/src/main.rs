@@ -27,6 +27,7 @@ mod two;
 mod wdk_build;
 mod wdk_root;
 mod wine;
+mod wine_sockets;
 mod wine_tests;
 
 use std::net::IpAddr;

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::prefix::{self, Computer};
 use crate::report::StandInReport;
-use crate::wine;
+use crate::{wine, wine_sockets};
 
 const LOAD_LIMIT: Duration = Duration::from_secs(60);
 /// How long winedevice may take to end, and its modules to say what was left, after the driver's service has stopped.
@@ -125,6 +125,11 @@ impl Session {
         };
         command.current_dir(folder);
         command
+    }
+
+    /// Whether Wine keeps connections of a program that has ended open.
+    pub(crate) fn keeps_connections(&self) -> Result<bool> {
+        wine_sockets::stay_open(&self.prefix)
     }
 
     /// The end of what the driver and the stand-ins printed, for an error message.
