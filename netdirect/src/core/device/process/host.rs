@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "a trait that promises memory validity, and NDK adapters by pointer")]
 
 use std::{
+    env,
     net::IpAddr,
     process,
     ptr::NonNull,
@@ -27,6 +28,9 @@ use super::{memory::ProcessMemory, request::ProcessRequest};
 /// NET_LUID of no interface: of the type "other" (1), with the highest index.
 const ADAPTER_ID: u64 = 0x0001_ffff_ff00_0000;
 
+/// The variable of the environment that says, by 1, that connections are to have CRCs even if the peer asks for none.
+const CRC: &str = "SOFTND_CRC";
+
 /// The process, with one adapter.
 pub(super) struct ProcessHost {
     provider: Provider<Hosted>,
@@ -36,7 +40,10 @@ pub(super) struct ProcessHost {
 
 impl ProcessHost {
     pub(super) fn new() -> Result<Self, NTSTATUS> {
-        Ok(Self { provider: Provider::new(&[])?, registered: Arc::default() })
+        let provider = Provider::new(&[])?;
+        // The driver's parameter `Crc`.
+        provider.want_crc(env::var_os(CRC).is_some_and(|crc| crc == "1"));
+        Ok(Self { provider, registered: Arc::default() })
     }
 
     /// Gives the adapter the addresses that the machine has now, and takes others. Without memory it keeps what it has.
