@@ -19,6 +19,8 @@ mod provider;
 mod removed;
 mod report;
 mod returns;
+#[cfg(windows)]
+mod rping;
 mod run;
 mod stuck;
 #[cfg(windows)]
@@ -111,6 +113,9 @@ enum Command {
         #[arg(long, default_value_t = 2)]
         seconds: u64,
     },
+    /// Speak the protocol of rping (rdma-core) with one on another machine, over softnd.dll, in either role.
+    #[cfg(windows)]
+    Rping(rping::Rping),
     /// Have requests pending, print "ready", wait until RDMA is turned off, and print what programs are told then.
     ///
     /// For tests: fails if a method that documents ND_DEVICE_REMOVED returns something else.
@@ -225,6 +230,8 @@ fn execute() -> anyhow::Result<ExitCode> {
         Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
         Command::Perf(options) => return perf::run(&options),
         Command::Provider { command } => provider::run(command)?,
+        #[cfg(windows)]
+        Command::Rping(options) => rping::run(&options)?,
         #[cfg(windows)]
         Command::Removed { device, path, patience } => {
             removed::run(device.front_end, path, Duration::from_secs(patience))?;

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Options {
     /// How this end's softnd.dll reaches the driver; the other end's may do it otherwise.
     #[arg(long, value_enum, default_value_t = Path::Rings)]
-    path: Path,
+    pub(crate) path: Path,
     /// Seconds to wait for anything that should happen before a case fails.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     patience: u64,
@@ -78,7 +78,7 @@ pub(crate) fn connect(
 }
 
 impl Options {
-    fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs(self.patience)
     }
 

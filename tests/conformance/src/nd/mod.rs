@@ -18,6 +18,8 @@ mod removed;
 mod returns;
 mod roles;
 #[cfg(windows)]
+mod rping;
+#[cfg(windows)]
 mod run;
 mod table;
 
@@ -31,6 +33,8 @@ pub use returns::{Documented, Shown};
 #[cfg(windows)]
 pub use roles::{Carrier, Played, connect, serve};
 pub use roles::{ROLE_CASES, RoleCase};
+#[cfg(windows)]
+pub use rping::{rping_client, rping_server};
 #[cfg(windows)]
 pub use run::{Nd, choose_path, run};
 pub use table::{NdCase, Version};
