@@ -26,8 +26,8 @@ pub(crate) fn missing() -> Option<&'static str> {
 
 impl Capture {
     /// Begins; the file is written in `directory`.
-    pub(crate) fn start(directory: &Path) -> Result<Self> {
-        let file = directory.join("interop.pcap");
+    pub(crate) fn start(directory: &Path, name: &str) -> Result<Self> {
+        let file = directory.join(name).with_extension("pcap");
         // What an earlier run has left would look like the beginning of this one.
         let _ = std::fs::remove_file(&file);
         // -Z: the file belongs to who has started it, as other users may not write there.

@@ -1,4 +1,4 @@
-//! The device against Linux siw: rping's protocol in both roles, as a consumer of NDK speaks it, and the suite of `cargo xtask interop`.
+//! Our role of rping against Linux siw: by the device in this process, or by another program; the steps of `cargo xtask interop`.
 
 mod bell;
 mod capture;
@@ -6,9 +6,10 @@ mod connection;
 mod device;
 mod peer;
 mod roles;
+mod rows;
+mod side;
 mod status;
 mod suite;
-mod table;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -19,6 +20,8 @@ use std::{
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use rping::Plan;
+use side::Side;
+use suite::Suite;
 
 #[derive(Parser)]
 #[command(about)]
@@ -29,14 +32,20 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Try everything with the peer of `guest.sh`; on its link, as 10.77.0.1
+    /// Try everything with the peer of `guest.sh`, on its link; print a line of JSON for each step
     Suite {
-        /// Where the capture goes
+        /// Where captures go
         #[arg(long)]
         directory: PathBuf,
-        /// Print JSON instead of the table
+        /// What our side is called
         #[arg(long)]
-        json: bool,
+        name: String,
+        /// Our side asks for CRCs; a program has been told before
+        #[arg(long)]
+        crc: bool,
+        /// Plays our role, instead of the device in this process: `ndharness rping`, and how it is started
+        #[arg(last = true)]
+        program: Vec<String>,
     },
     /// Be the client of `rping -s`
     Client {
@@ -64,14 +73,10 @@ enum Command {
 
 fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
-        Command::Suite { directory, json } => {
-            let table = suite::run(&directory)?;
-            if json {
-                println!("{}", serde_json::to_string_pretty(&table)?);
-            } else {
-                println!("{table}");
-            }
-            return Ok(if table.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        Command::Suite { directory, name, crc, program } => {
+            let side = if program.is_empty() { Side::Here { crc } } else { Side::Program(program) };
+            let passed = suite::run(&Suite { side, name, crc }, &directory)?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Client { local, peer, crc, plan } => {
             roles::client(local, peer, crc, plan)?;

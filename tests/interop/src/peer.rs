@@ -2,20 +2,20 @@
 
 use std::{
     io::{Read, Write},
-    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream},
     process::{Command, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
 
-/// Our address.
+/// Our addresses.
 pub(crate) const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
+pub(crate) const OURS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1));
 /// The interface that has it.
 pub(crate) const INTERFACE: &str = "tap0";
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
-/// Where the peer's rping listens.
-pub(crate) const RPING: SocketAddr = SocketAddr::new(PEER, 7174);
+const PEER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2));
 const SHELL: SocketAddr = SocketAddr::new(PEER, 7000);
 /// Longer than any command may take.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -31,9 +31,15 @@ pub(crate) fn run(command: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&said).trim().to_owned())
 }
 
+/// Where its rping listens, for a client at an address of ours.
+pub(crate) fn rping_server(ours: IpAddr) -> SocketAddr {
+    if ours.is_ipv4() { SocketAddr::new(PEER, 7174) } else { SocketAddr::new(PEER_V6, 7176) }
+}
+
 /// Runs the client of rping there, which compares what it gets.
-pub(crate) fn rping(port: u16, size: usize, count: u32) -> Result<()> {
-    let said = run(&format!("timeout 20 rping -c -S {size} -a {OURS} -p {port} -C {count} -V 2>&1; echo status $?"))?;
+pub(crate) fn rping(server: SocketAddr, size: usize, count: u32) -> Result<()> {
+    let (ip, port) = (server.ip(), server.port());
+    let said = run(&format!("timeout 20 rping -c -S {size} -a {ip} -p {port} -C {count} -V 2>&1; echo status $?"))?;
     ensure!(
         said.ends_with("status 0") && !said.contains("mismatch"),
         "rping of the peer: {}",
@@ -42,10 +48,15 @@ pub(crate) fn rping(port: u16, size: usize, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// Has TCP make packets that fit the link: the peer's interface drops those that the link would have to cut.
-pub(crate) fn fit_packets() -> Result<()> {
-    let mut command = Command::new("ip");
-    let status = command.args(["link", "set", "dev", INTERFACE, "gso_max_segs", "1"]).stdout(Stdio::null()).status()?;
-    ensure!(status.success(), "cannot set gso_max_segs of {INTERFACE}");
+/// Prepares our end of the link: an address of IPv6; and TCP has to make packets that fit, as the peer's interface drops those that the
+/// link would have to cut.
+pub(crate) fn prepare_link() -> Result<()> {
+    ip(&["address", "replace", &format!("{OURS_V6}/64"), "dev", INTERFACE, "nodad"])?;
+    ip(&["link", "set", "dev", INTERFACE, "gso_max_segs", "1"])
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    let status = Command::new("ip").args(arguments).stdout(Stdio::null()).status()?;
+    ensure!(status.success(), "ip {} ended with {status}", arguments.join(" "));
     Ok(())
 }

@@ -1,16 +1,18 @@
 //! Everything that is tried with the peer.
 
-use std::{net::SocketAddr, path::Path, thread};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::Path,
+};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-
 use rping::{Fault, Plan};
 
 use crate::{
     capture::{self, Capture, Captured},
-    peer::{self, OURS},
-    roles::{self, Server},
-    table::{Outcome, Row, Table},
+    peer::{self, OURS, OURS_V6},
+    rows::Rows,
+    side::Side,
 };
 
 /// Where our servers listen.
@@ -18,6 +20,14 @@ const PORT: u16 = 7175;
 /// With nothing special.
 const PLAIN: Plan =
     Plan { size: 64, count: 100, parts: 1, corrupt: false, solicit: false, invalidate: false, fault: None };
+
+/// Our side.
+pub(crate) struct Suite {
+    pub(crate) side: Side,
+    pub(crate) name: String,
+    /// Its FPDUs have CRCs.
+    pub(crate) crc: bool,
+}
 
 /// Layer, type and code of a Terminate (RFC 5040 section 4.8).
 type Codes = (u8, u8, u8);
@@ -34,110 +44,136 @@ const TERMINATES: [(Fault, Codes, &str); 8] = [
     (Fault::ShortReceive, (1, 2, 0x05), "DDP, untagged buffer, message too long"),
 ];
 
-/// All steps. The capture is written in `directory`.
-pub(crate) fn run(directory: &Path) -> Result<Table> {
-    peer::fit_packets()?;
-    let mut table = Table::default();
-    for crc in [false, true] {
-        for size in [64, 4096, 65536] {
-            let plan = Plan { size, ..PLAIN };
-            let with = if crc { "with CRC" } else { "without CRC" };
-            table.add(Row::of(format!("rping server of siw, {size} B, {with}"), || as_client(crc, plan)));
-            table.add(Row::of(format!("rping client of siw, {size} B, {with}"), || as_server(crc, plan)));
-        }
+/// All steps; whether none failed. Captures are written in `directory`.
+pub(crate) fn run(suite: &Suite, directory: &Path) -> Result<bool> {
+    peer::prepare_link()?;
+    let mut rows = Rows::of(suite.name.clone());
+    for size in [64, 4096, 65536] {
+        suite.both_roles(&mut rows, &format!("{size} B"), OURS, Plan { size, ..PLAIN });
     }
-    controls(&mut table);
+    if !suite.crc {
+        suite.both_roles(&mut rows, "4096 B, IPv6", OURS_V6, Plan { size: 4096, ..PLAIN });
+        suite.controls(&mut rows);
+    }
     let missing = capture::missing();
-    let capture = if missing.is_none() { Some(Capture::start(directory)?) } else { None };
-    for (role, run) in [("server", as_client as fn(bool, Plan) -> _), ("client", as_server)] {
-        let plan = Plan { size: 4096, count: 5, ..PLAIN };
-        table.add(Row::of(format!("rping {role} of siw, captured, with CRC"), || run(true, plan)));
-    }
-    let invalidate = Plan { count: 1, solicit: true, invalidate: true, ..PLAIN };
-    table.add(Row::of("siw takes sends with solicited event and invalidate", || as_server(false, invalidate)));
-    table.add(Row::of("siw refuses a read by a token that was invalidated", || refused(invalidate)));
-    let mut ports = Vec::new();
-    for (fault, ..) in TERMINATES {
-        let mut port = None;
-        table.add(Row::of(format!("siw runs into {fault:?}: the connection ends"), || {
-            port = Some(roles::client(OURS, peer::RPING, false, Plan { fault: Some(fault), ..PLAIN })?.port());
-            Ok("no data placed, the consumer is told".to_owned())
-        }));
-        ports.push(port);
-    }
+    let file = format!("{}-{}", suite.name.replace([' ', '.'], "-"), if suite.crc { "crc" } else { "plain" });
+    let capture = if missing.is_none() { Some(Capture::start(directory, &file)?) } else { None };
+    let ports = suite.captured(&mut rows);
     match (capture, missing) {
-        (Some(capture), _) => look(&capture.end()?, &ports, &mut table),
+        (Some(capture), _) if suite.crc => look_at_crcs(&capture.end()?, &mut rows),
+        (Some(capture), _) => look(suite, &capture.end()?, &ports, &mut rows),
         (None, program) => {
             let why = format!("this machine has no {}", program.unwrap_or("capture"));
-            table.add(Row::skipped("Wireshark decodes what we send", why));
+            rows.skip("Wireshark decodes what we send", why);
         }
     }
-    Ok(table)
+    Ok(rows.is_success())
 }
 
-fn as_client(crc: bool, plan: Plan) -> Result<String> {
-    roles::client(OURS, peer::RPING, crc, plan)?;
-    Ok(format!("{} rounds, data compared here", plan.count))
-}
+impl Suite {
+    fn both_roles(&self, rows: &mut Rows, what: &str, ours: IpAddr, plan: Plan) {
+        let with = if self.crc { "with CRC" } else { "without CRC" };
+        rows.add(format!("rping server of siw, {what}, {with}"), || self.as_client(ours, plan));
+        rows.add(format!("rping client of siw, {what}, {with}"), || self.as_server(ours, plan));
+    }
 
-/// Both ends have to be content.
-fn as_server(crc: bool, plan: Plan) -> Result<String> {
-    let server = Server::new(SocketAddr::new(OURS, PORT), crc, plan)?;
-    let (served, pinged) = thread::scope(|scope| {
-        let serving = scope.spawn(|| server.serve());
-        let pinged = peer::rping(PORT, plan.size, plan.count);
-        (serving.join().unwrap_or_else(|_| Err(anyhow!("the server has panicked"))), pinged)
-    });
-    match (served, pinged) {
-        (Ok(()), Ok(())) => Ok(format!("{} rounds, data compared by the peer", plan.count)),
-        (Err(ours), Err(theirs)) => bail!("{ours:#}; {theirs:#}"),
-        (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
+    fn as_client(&self, ours: IpAddr, plan: Plan) -> Result<String> {
+        self.side.client(ours, peer::rping_server(ours), plan)?;
+        Ok(format!("{} rounds, data compared here", plan.count))
+    }
+
+    /// Both ends have to be content.
+    fn as_server(&self, ours: IpAddr, plan: Plan) -> Result<String> {
+        let address = SocketAddr::new(ours, PORT);
+        let serving = self.side.server(address, plan)?;
+        let pinged = peer::rping(address, plan.size, plan.count);
+        match (serving.end(), pinged) {
+            (Ok(()), Ok(())) => Ok(format!("{} rounds, data compared by the peer", plan.count)),
+            (Err(ours), Err(theirs)) => bail!("{ours:#}; {theirs:#}"),
+            (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
+        }
+    }
+
+    /// The negative controls: the same steps, but that a byte is changed.
+    fn controls(&self, rows: &mut Rows) {
+        let plan = Plan { corrupt: true, ..PLAIN };
+        for (who, run) in
+            [("we", Self::as_client as fn(&Self, IpAddr, Plan) -> _), ("the peer's rping", Self::as_server)]
+        {
+            rows.add(format!("control: {who} must notice a changed byte"), || {
+                let Err(error) = run(self, OURS, plan) else { bail!("not noticed") };
+                let said = format!("{error:#}");
+                ensure!(said.contains("data mismatch"), "something else failed: {said}");
+                Ok(format!("reported as failed: {said}"))
+            });
+        }
+    }
+
+    /// What is captured. The port of our end for each fault.
+    fn captured(&self, rows: &mut Rows) -> Vec<Option<u16>> {
+        let plan = Plan { size: 4096, count: 5, ..PLAIN };
+        if self.crc {
+            self.both_roles(rows, "captured", OURS, plan);
+            return Vec::new();
+        }
+        rows.add("siw takes sends with solicited event", || self.as_server(OURS, Plan { solicit: true, ..plan }));
+        rows.add("siw serves four reads posted at once", || self.as_server(OURS, Plan { parts: 4, ..plan }));
+        if matches!(self.side, Side::Here { .. }) {
+            let invalidate = Plan { count: 1, solicit: true, invalidate: true, ..PLAIN };
+            rows.add("siw takes sends with solicited event and invalidate", || self.as_server(OURS, invalidate));
+            rows.add("siw refuses a read by a token that was invalidated", || self.refused(invalidate));
+        }
+        let mut ports = Vec::new();
+        for (fault, ..) in TERMINATES {
+            let mut port = None;
+            rows.add(format!("siw runs into {fault:?}: the connection ends"), || {
+                let plan = Plan { fault: Some(fault), ..PLAIN };
+                port = Some(self.side.client(OURS, peer::rping_server(OURS), plan)?);
+                Ok("no data placed, the consumer is told".to_owned())
+            });
+            ports.push(port);
+        }
+        ports
+    }
+
+    /// In a second round the client names the token again that the first has invalidated.
+    fn refused(&self, plan: Plan) -> Result<String> {
+        let Err(error) = self.as_server(OURS, Plan { count: 2, ..plan }) else { bail!("the token is still good") };
+        let said = format!("{error:#}");
+        ensure!(said.contains("NdkRead: "), "something else failed: {said}");
+        Ok("our second read ends with an error".to_owned())
     }
 }
 
-/// The negative controls: the same steps, but that a byte is changed.
-fn controls(table: &mut Table) {
-    let plan = Plan { corrupt: true, ..PLAIN };
-    for (who, run) in [("we", as_client as fn(bool, Plan) -> _), ("the peer's rping", as_server)] {
-        let changed = Row::of("a changed byte", || run(false, plan));
-        table.add(Row::of(format!("control: {who} must notice a changed byte"), || {
-            let noticed = changed.outcome == Outcome::Failed && changed.detail.contains("data mismatch");
-            ensure!(noticed, "not noticed: {:?}, {}", changed.outcome, changed.detail);
-            Ok(format!("reported as failed: {}", changed.detail))
-        }));
-    }
-}
-
-/// In a second round the client names the token again that the first has invalidated.
-fn refused(plan: Plan) -> Result<String> {
-    let Err(error) = as_server(false, Plan { count: 2, ..plan }) else { bail!("the token is still good") };
-    let said = format!("{error:#}");
-    ensure!(said.contains("NdkRead: "), "something else failed: {said}");
-    Ok("our second read ends with an error".to_owned())
-}
-
-/// What Wireshark says of the packets that we have sent.
-fn look(captured: &Captured, ports: &[Option<u16>], table: &mut Table) {
-    table.add(Row::of("Wireshark: CRCs of our FPDUs", || {
+fn look_at_crcs(captured: &Captured, rows: &mut Rows) {
+    rows.add("Wireshark: CRCs of our FPDUs", || {
         let (good, bad) = captured.crcs()?;
         ensure!(good > 0 && bad == 0, "{good} good, {bad} bad");
         Ok(format!("{good} good, none bad"))
-    }));
-    table.add(Row::of("Wireshark: our Send with SE and Invalidate", || {
-        let sends = captured.ours("iwarp_rdma.opcode==6", &[])?;
-        let count = sends.iter().filter(|(port, _)| *port == PORT).count();
-        ensure!(count > 0, "there is none");
-        Ok(format!("{count} of them"))
-    }));
+    });
+}
+
+/// What Wireshark says of the packets that we have sent.
+fn look(suite: &Suite, captured: &Captured, ports: &[Option<u16>], rows: &mut Rows) {
+    let mut sends = vec![("Send with SE", 5)];
+    sends.extend(matches!(suite.side, Side::Here { .. }).then_some(("Send with SE and Invalidate", 6)));
+    for (what, opcode) in sends {
+        rows.add(format!("Wireshark: our {what}"), || {
+            let sends = captured.ours(&format!("iwarp_rdma.opcode=={opcode}"), &[])?;
+            let count = sends.iter().filter(|(port, _)| *port == PORT).count();
+            ensure!(count > 0, "there is none");
+            Ok(format!("{count} of them"))
+        });
+    }
     let terminates = terminates(captured);
     for ((fault, wanted, names), port) in TERMINATES.into_iter().zip(ports) {
-        table.add(Row::of(format!("Wireshark: our Terminate for {fault:?}"), || {
+        rows.add(format!("Wireshark: our Terminate for {fault:?}"), || {
             let found = terminates.as_ref().map_err(|error| anyhow!("{error:#}"))?;
             let found: Vec<_> =
                 found.iter().filter(|(from, _)| Some(*from) == *port).map(|(_, codes)| *codes).collect();
             ensure!(found == [wanted], "{found:?} instead of {wanted:?}");
             Ok(names.to_owned())
-        }));
+        });
     }
 }
 

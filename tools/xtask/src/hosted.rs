@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use crate::command::step;
 use crate::session::{self, Session};
 use crate::tally::Tally;
+use crate::two::Harness;
 use crate::{nd_cpp, run};
 
 /// For every case together.
@@ -25,6 +26,7 @@ pub(crate) fn run(tally: &mut Tally) {
     }
     tally.check("a C++ program of NetworkDirect passes without a driver", nd_cpp::passes_without_driver(RUN_LIMIT));
     tally.check("what a program leaves in a device of its own is found, and it can exit", left_behind());
+    tally.check("two programs speak rping without a driver, and notice a changed byte", rping());
     tally.check("SOFTND_MODE chooses the device", modes());
 }
 
@@ -45,6 +47,25 @@ fn left_behind() -> Result<()> {
     for path in ["rings", "plain"] {
         let output = session.program("ndharness.exe").args(["left-behind", "--path", path]).output()?;
         ensure!(output.status.success(), "{path}: {}", said(&output));
+    }
+    Ok(())
+}
+
+/// What `cargo xtask interop` has Linux siw for: both roles, each in a process, and the negative control.
+fn rping() -> Result<()> {
+    const AT: &str = "127.0.0.1:7175";
+    let session = Session::start(&session::addresses(&[])?)?;
+    for corrupt in [false, true] {
+        let server = Harness::start(&session, &["rping", "server", AT, "--size=4096", "--count=10"])?;
+        server.until(|line| line.starts_with("listening at ").then_some(()))?;
+        let mut client = vec!["rping", "client", AT, "--address=127.0.0.1", "--size=4096", "--count=10"];
+        client.extend(corrupt.then_some("--corrupt"));
+        let (status, text) = Harness::start(&session, &client)?.end()?;
+        ensure!(status.code() == Some(if corrupt { 2 } else { 0 }), "the client ended with {status}:\n{text}");
+        if !corrupt {
+            let (status, text) = server.end()?;
+            ensure!(status.success() && text.contains(HOSTED), "the server ended with {status}:\n{text}");
+        }
     }
     Ok(())
 }

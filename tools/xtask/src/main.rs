@@ -97,6 +97,9 @@ enum Task {
         /// Print JSON instead of the table
         #[arg(long)]
         json: bool,
+        /// What the peer's script runs in its network namespace
+        #[arg(long, hide = true)]
+        inside: bool,
     },
     /// Throw random NDK calls, control requests and rings at the driver, on the simulated kernel
     Fuzz {
@@ -136,7 +139,8 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Run => run::run()?,
         Task::Test { full } => return test::test(full),
         Task::Bench(wanted) => bench::bench(&wanted)?,
-        Task::Interop { json } => return interop::interop(json),
+        Task::Interop { inside: true, .. } => return interop::every_side(),
+        Task::Interop { json, .. } => return interop::interop(json),
         Task::Wine { addresses, command } => {
             let (program, arguments) = command.split_first().context("no program named")?;
             return run::program(program, arguments, &addresses);

@@ -113,6 +113,11 @@ impl Session {
         self.order(if on { "wsk on" } else { "wsk off" })
     }
 
+    /// Whether the adapter asks for CRCs, once it starts.
+    pub(crate) fn set_crc(&mut self, on: bool) -> Result<()> {
+        self.order(if on { "crc on" } else { "crc off" })
+    }
+
     /// A Windows program in this prefix, with `C:\softndk` as its folder; a path of this system is understood too.
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = wine::wine(&self.prefix);

@@ -1,7 +1,9 @@
 //! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER`: loads and unloads the driver as told, line by line, on
 //! standard input. The last argument, 0 or 1, is the adapter's parameter `TestConsumer`.
 //!
-//! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `tcpip ADDRESS,...` (what the interface has) `wsk on`, `wsk off` (whether there is a Winsock Kernel) or `plant KIND` is answered by a line `ok` or `error: REASON`.
+//! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `tcpip ADDRESS,...` (what the interface has), `wsk on`,
+//! `wsk off` (whether there is a Winsock Kernel), `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts) or `plant KIND` is
+//! answered by a line `ok` or `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
 //! stops every service when the last ordinary process ends.
 
@@ -37,6 +39,7 @@ fn serve(driver: &str, addresses: &str, test_consumer: &str) -> std::io::Result<
     service.set_parameter("Addresses", addresses)?;
     service.set_parameter("TestConsumer", test_consumer)?;
     service.set_parameter("WithoutWsk", "0")?;
+    service.set_parameter("Crc", "0")?;
     say("ok")?;
     let mut loaded = false;
     for line in std::io::stdin().lock().lines() {
@@ -47,6 +50,8 @@ fn serve(driver: &str, addresses: &str, test_consumer: &str) -> std::io::Result<
             "enable" => device::control::<()>(protocol::ENABLE_NDK, None),
             "wsk on" => service.set_parameter("WithoutWsk", "0"),
             "wsk off" => service.set_parameter("WithoutWsk", "1"),
+            "crc on" => service.set_parameter("Crc", "1"),
+            "crc off" => service.set_parameter("Crc", "0"),
             "plant leak" => device::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
             "plant irql" => device::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
             tcpip if tcpip.starts_with("tcpip") => service.set_parameter("TcpipAddresses", tcpip[5..].trim()),

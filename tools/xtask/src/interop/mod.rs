@@ -1,14 +1,19 @@
 //! The device against Linux siw, which a user-mode Linux runs in a network namespace: `docs/interop.md`.
 
+mod sides;
+mod table;
+
 use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
+pub(crate) use self::sides::every_side;
+use self::table::{Row, Table};
 use crate::command::{cargo, run};
-use crate::paths;
+use crate::{dist, paths};
 
 /// Where the peer is: the script that boots it and runs a command against it.
 const VARIABLE: &str = "SOFTNDK_SIW_PEER";
@@ -23,21 +28,33 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
         let why = format!("there is no peer; {VARIABLE} names the script that boots one, see docs/interop.md");
         return Ok(skipped(&why, json));
     }
+    dist::build()?;
     run(cargo(&paths::root()).args(["build", "--package", "interop"]))?;
-    let directory = directory()?;
     let mut command = Command::new(script);
     command.arg(paths::root().join("tests/interop/guest.sh"));
-    command.arg(paths::root().join("target/debug/interop")).arg("suite").arg("--directory").arg(directory);
-    if json {
-        command.arg("--json");
+    // Itself, in the peer's namespace.
+    command.arg(env::current_exe()?).args(["interop", "--inside"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the peer's script")?;
+    let (mut table, mut said) = (Table::default(), Vec::new());
+    for line in BufReader::new(child.stdout.take().context("the script has no output")?).lines() {
+        let line = line?;
+        match Row::parse(&line) {
+            Some(row) => table.add(row),
+            None => said.push(line),
+        }
     }
-    let output = command.stderr(Stdio::inherit()).output().context("cannot start the peer's script")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    if output.status.code() == Some(CANNOT_RUN) {
+    let status = child.wait()?;
+    let said = said.join("\n");
+    if status.code() == Some(CANNOT_RUN) {
         return Ok(skipped(said.trim(), json));
     }
-    print!("{said}");
-    Ok(if output.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if json {
+        println!("{}", serde_json::to_string_pretty(&table)?);
+    } else {
+        println!("{table}");
+    }
+    ensure!(status.success() == table.is_success(), "the peer's script ended with {status}: {said}");
+    Ok(if table.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn skipped(why: &str, json: bool) -> ExitCode {
@@ -47,11 +64,4 @@ fn skipped(why: &str, json: bool) -> ExitCode {
         println!("skipped: {why}");
     }
     ExitCode::SUCCESS
-}
-
-/// Where the capture goes.
-fn directory() -> Result<PathBuf> {
-    let directory = paths::root().join("target/interop");
-    fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    Ok(directory)
 }
