@@ -13,6 +13,7 @@ use super::{
     endpoint::Endpoint,
     error,
     request::{Ended, Outcome, Request, Room},
+    turn,
 };
 
 /// A request for what comes in.
@@ -88,6 +89,7 @@ impl Incoming {
             // A send may have been told of the reset before: then the host has forgotten it.
             Ok(0) if !endpoint.has_finished() && stream.peer_addr().is_err() => Err(SocketError::Reset),
             Ok(count) => {
+                turn::moves(count);
                 self.ended |= count == 0;
                 // Less than there was room for: nothing is left, and the host tells of what comes after. On Windows it does not
                 // until it was asked in vain (mio).

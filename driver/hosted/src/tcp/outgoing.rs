@@ -9,6 +9,7 @@ use super::{
     endpoint::Endpoint,
     error,
     request::{Bytes, Ended, Outcome, Request},
+    turn,
 };
 
 /// A request for what goes out.
@@ -68,7 +69,10 @@ impl Outgoing {
             Given::Bytes(_, bytes) => match self.failed {
                 Some(error) => Some(Err(error)),
                 None => match bytes.send(stream) {
-                    Ok(()) => Some(Ok(bytes.length())),
+                    Ok(()) => {
+                        turn::moves(bytes.length());
+                        Some(Ok(bytes.length()))
+                    }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => None,
                     Err(error) => Some(Err(*self.failed.insert(error::of_any(&error)))),
                 },

@@ -13,6 +13,8 @@ thread_local! {
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     /// Sockets that could go on.
     static NEXT: RefCell<Vec<Token>> = const { RefCell::new(Vec::new()) };
+    /// Bytes that have come, or gone.
+    static MOVED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// A turn begins, on the reactor's thread.
@@ -43,4 +45,14 @@ pub(super) fn is_due() -> bool {
 /// The sockets that wait for their next turn.
 pub(super) fn take() -> Vec<Token> {
     NEXT.take()
+}
+
+/// So many bytes have come, or gone.
+pub(super) fn moves(count: usize) {
+    MOVED.set(MOVED.get().saturating_add(count));
+}
+
+/// The bytes that have come and gone since this was asked last.
+pub(super) fn moved() -> usize {
+    MOVED.take()
 }
