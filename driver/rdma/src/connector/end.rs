@@ -126,14 +126,27 @@ impl<P: Platform> Connector<P> {
 
     /// A fatal error on our queue pair: both sides are told.
     pub(crate) fn abort(this: &Arc<Self, P>) {
+        if Self::end_both(this, 1) {
+            this.adapter().device().counters().connection_error();
+        }
+    }
+
+    /// The peer, on another machine, has said that it sends nothing any more. It gets nothing more either, and is told so at once:
+    /// what closes there waits for that, not for the consumer here.
+    pub(crate) fn peer_finishes(this: &Arc<Self, P>) {
+        Self::end_both(this, 0);
+    }
+
+    /// Ends an established connection for both sides. False: there is none.
+    fn end_both(this: &Arc<Self, P>, reason: DisconnectReason) -> bool {
         let state = this.state.lock();
         let peer = if state.phase == Phase::Connected { state.peer.clone() } else { None };
         drop(state);
         if let Some(peer) = &peer {
-            this.adapter().device().counters().connection_error();
-            Self::peer_disconnects(this, 1);
-            peer.disconnects(1);
+            Self::peer_disconnects(this, reason);
+            peer.disconnects(reason);
         }
+        peer.is_some()
     }
 
     /// Our queue pair is quiet: a disconnect that waited for it is over.

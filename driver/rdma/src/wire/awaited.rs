@@ -43,7 +43,7 @@ impl<P: Platform> QueuePair<P> {
         let connector = this.state.lock().connector.clone();
         if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
             if gracefully {
-                Connector::peer_disconnects(&connector, 0);
+                Connector::peer_finishes(&connector);
             } else {
                 Connector::abort(&connector);
             }
