@@ -1,12 +1,19 @@
 //! What a case gets to work with, and how it is run.
 
-use std::{cell::RefCell, net::SocketAddr, sync::Arc, thread, time::Duration, time::Instant};
+use std::{
+    cell::{Cell, RefCell},
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::Duration,
+    time::Instant,
+};
 
 use anyhow::{Context as _, anyhow};
 use ndk_abi::softndk_ioctl::{IOCTL_SOFTNDK_ATTACH, SOFTNDK_DIAGNOSTICS};
 
 use crate::{
-    Transport,
+    Carrier, Transport,
     client::{Client, Path, nd_handle},
     complaints::Complaints,
     error,
@@ -34,16 +41,42 @@ const PLAIN_ONLY: [&str; 2] = ["moderation::", "requests::"];
 ///
 /// `patience`: how long to wait for anything that should happen. What the case noted is for people.
 pub fn run(case: &Case, transport: Box<dyn Transport>, path: Path, patience: Duration) -> anyhow::Result<Vec<String>> {
+    run_on(case, transport, None, path, patience).map(|(notes, _)| notes)
+}
+
+/// The same on two machines, with a wire between them: connections go from here to there. True: the case has such.
+pub fn run_apart(
+    case: &Case,
+    here: Box<dyn Transport>,
+    there: Box<dyn Transport>,
+    path: Path,
+    patience: Duration,
+) -> anyhow::Result<bool> {
+    run_on(case, here, Some(there), path, patience).map(|(_, is_apart)| is_apart)
+}
+
+fn run_on(
+    case: &Case,
+    here: Box<dyn Transport>,
+    there: Option<Box<dyn Transport>>,
+    path: Path,
+    patience: Duration,
+) -> anyhow::Result<(Vec<String>, bool)> {
     if path == Path::Rings && PLAIN_ONLY.iter().any(|group| case.name.starts_with(group)) {
         return Err(Skipped("it is about the plain path").into());
     }
-    let bench = Bench { path, ..Bench::new(&*transport, patience) };
+    let bench = Bench { path, there: there.as_deref(), ..Bench::new(&*here, patience) };
     let result = (case.run)(&bench);
+    let (notes, is_apart) = (bench.notes.take(), bench.is_apart.get());
     let mut complaints = bench.left_behind();
-    let notes = bench.notes.take();
-    complaints.extend(transport.close());
+    if there.is_some() {
+        complaints.extend(bench.there().left_behind());
+    }
+    // The one that was booted first has the kernel of both.
+    complaints.extend(there.map_or(Vec::new(), Transport::close));
+    complaints.extend(here.close());
     if complaints.is_empty() {
-        return result.map(|()| notes);
+        return result.map(|()| (notes, is_apart));
     }
     let complaints = complaints.join("\n");
     Err(match result {
@@ -55,6 +88,10 @@ pub fn run(case: &Case, transport: Box<dyn Transport>, path: Path, patience: Dur
 /// A device to run cases on.
 pub struct Bench<'t> {
     transport: &'t dyn Transport,
+    /// Where those are that connections go to, if that is another machine.
+    there: Option<&'t dyn Transport>,
+    /// Somebody was there.
+    is_apart: Cell<bool>,
     patience: Duration,
     path: Path,
     complaints: Complaints,
@@ -65,8 +102,28 @@ impl<'t> Bench<'t> {
     /// One whose clients use the plain path. `patience`: how long to wait for anything that should happen.
     #[must_use]
     pub fn new(transport: &'t dyn Transport, patience: Duration) -> Self {
-        let (complaints, notes) = (Complaints::default(), RefCell::default());
-        Self { transport, patience, path: Path::Plain, complaints, notes }
+        Self {
+            transport,
+            there: None,
+            is_apart: Cell::default(),
+            patience,
+            path: Path::Plain,
+            complaints: Complaints::default(),
+            notes: RefCell::default(),
+        }
+    }
+
+    /// Where whoever listens is: the same device, or that of another machine.
+    #[must_use]
+    pub fn there(&self) -> Self {
+        let Self { there, patience, path, ref complaints, .. } = *self;
+        self.is_apart.set(there.is_some());
+        Self { path, complaints: complaints.clone(), ..Self::new(there.unwrap_or(self.transport), patience) }
+    }
+
+    /// What carries connections from here to there.
+    pub(crate) fn carrier(&self) -> Carrier {
+        if self.there.is_some() { Carrier::Wire } else { Carrier::Device }
     }
 
     /// Says something about a case that passes.

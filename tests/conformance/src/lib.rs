@@ -5,6 +5,7 @@
 //! * [`CASES`]: the cases. Each is a function that gets a [`Bench`] and returns an error when the device does not keep a
 //!   promise. Nothing waits without a limit, and nothing sleeps.
 mod bench;
+mod carrier;
 mod cases;
 pub mod client;
 mod complaints;
@@ -15,7 +16,8 @@ pub mod pair;
 pub mod sim;
 mod transport;
 
-pub use bench::{Bench, Case, Skipped, run};
+pub use bench::{Bench, Case, Skipped, run, run_apart};
+pub use carrier::Carrier;
 pub use cases::CASES;
 pub use complaints::Complaints;
 pub use transport::{Completion, File, Pending, Transport};

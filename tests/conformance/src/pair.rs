@@ -5,14 +5,15 @@ use std::{net::SocketAddr, sync::Arc};
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
     nd_ioctl::{ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE},
-    ndkpi::{NDK_OPERATION_TYPE, NdkOperationTypeReceive, NdkOperationTypeSend},
+    ndkpi::{NDK_OPERATION_TYPE, NdkOperationTypeRead, NdkOperationTypeReceive, NdkOperationTypeSend},
     softndk_ioctl::SOFTNDK_RESULT,
     status::{NTSTATUS, STATUS_SUCCESS},
 };
 
 use crate::{
+    Carrier,
     bench::Bench,
-    client::{Adapter, Client, Connector, Cq, Listener, Mr, Pd, Qp, QpSize, ReadLimits},
+    client::{Adapter, Client, Connector, Cq, Listener, Mr, Pd, Qp, QpSize, ReadLimits, Remote},
     error,
 };
 
@@ -34,6 +35,8 @@ pub struct Site {
     pub client: Arc<Client>,
     /// The adapter's address, port 0.
     pub address: SocketAddr,
+    /// What is between it and the site that it connects to.
+    pub carrier: Carrier,
 }
 
 impl Site {
@@ -50,7 +53,7 @@ impl Site {
         let pd = Pd::new(&adapter)?;
         let initiator_cq = Cq::new(&adapter, depth)?;
         let receive_cq = Cq::new(&adapter, depth)?;
-        Ok(Self { receive_cq, initiator_cq, pd, adapter, client, address })
+        Ok(Self { receive_cq, initiator_cq, pd, adapter, client, address, carrier: bench.carrier() })
     }
 
     /// A new buffer of at least `length` bytes, registered with all rights.
@@ -104,6 +107,23 @@ impl End {
         self.site.receive_cq.take_one()
     }
 
+    /// Checks the completion of a request that the peer refuses with `status`, and waits until the connection has ended.
+    pub fn expect_refused(&self, kind: NDK_OPERATION_TYPE, context: u64, status: NTSTATUS) -> anyhow::Result<()> {
+        let status = self.site.carrier.refusal(kind == NdkOperationTypeRead, status);
+        expect(&self.initiated()?, kind, context, status)?;
+        self.connector.notify_disconnect().finish().context("the end of the connection").map(drop)
+    }
+
+    /// Waits until the peer has what this end has sent and written, as far as a completion does not say so: then a later read is
+    /// answered (RFC 5040, section 5.5).
+    pub fn settle(&self) -> anyhow::Result<()> {
+        if self.site.carrier == Carrier::Device {
+            return Ok(());
+        }
+        self.qp.read(0x5e77, &[], Remote { address: 0, token: 0 }, 0)?;
+        expect(&self.initiated()?, NdkOperationTypeRead, 0x5e77, STATUS_SUCCESS).context("what follows").map(drop)
+    }
+
     /// Checks that both queues are empty: everything completed once.
     pub fn quiet(&self) -> anyhow::Result<()> {
         for (what, cq) in [("initiator", &self.site.initiator_cq), ("receive", &self.site.receive_cq)] {
@@ -132,13 +152,22 @@ impl Pair {
 
     /// Two ends with queue pairs of a given size.
     pub fn sized(bench: &Bench<'_>, size: QpSize) -> anyhow::Result<Self> {
-        Self::connect(Site::new(bench)?.sized_end(size)?, Site::new(bench)?.sized_end(size)?)
+        Self::connect(Site::new(bench)?.sized_end(size)?, Site::new(&bench.there())?.sized_end(size)?)
     }
 
     /// Checks that all queues are empty.
     pub fn quiet(&self) -> anyhow::Result<()> {
         self.a.quiet().context("at the initiator")?;
         self.b.quiet().context("at the listener")
+    }
+
+    /// Waits until so many requests of both ends are in the driver.
+    pub fn pended(&self, requests: [u32; 2]) -> error::Result<()> {
+        let [a, b] = requests;
+        match self.a.site.carrier {
+            Carrier::Device => self.a.site.client.pended(a + b),
+            Carrier::Wire => self.a.site.client.pended(a).and_then(|()| self.b.site.client.pended(b)),
+        }
     }
 
     /// Connects two ends.

@@ -39,9 +39,11 @@ mod request;
 
 use request::{Call, SimRequest};
 
-/// The addresses of the simulated adapter, of the documentation prefixes (RFC 5737, RFC 3849).
-const ADDRESSES: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+/// The addresses of a simulated adapter, of the documentation prefixes (RFC 5737, RFC 3849).
+const fn addresses(machine: u8) -> [IpAddr; 2] {
+    let last = machine as u16;
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, machine)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last))]
+}
 
 /// The NET_LUID of the simulated network interface.
 const ADAPTER_ID: u64 = 0x0006_0080_0000_0000;
@@ -53,8 +55,8 @@ const STALLED: Duration = Duration::from_secs(20);
 pub struct Simulated {
     device: Device<SimHost>,
     complaints: Complaints,
-    /// Ends last, and then looks for what was left.
-    session: Session,
+    /// Ends last, and then looks for what was left. Of two machines the first has it.
+    session: Option<Session>,
 }
 
 impl Simulated {
@@ -73,18 +75,36 @@ impl Simulated {
     /// When the device cannot be made.
     #[must_use]
     pub fn boot_with(test_consumer: bool) -> Self {
-        let session = simkernel::boot();
-        let provider = Provider::new(&ADDRESSES).expect("memory for a simulated adapter");
+        Self::machine(1, test_consumer, Some(simkernel::boot()))
+    }
+
+    /// Boots two machines, each with one device, in one kernel: TCP of its network is between them. The first has to be closed last.
+    ///
+    /// # Panics
+    /// When a device cannot be made.
+    #[must_use]
+    pub fn boot_apart() -> [Self; 2] {
+        let session = Some(simkernel::boot());
+        [Self::machine(1, true, session), Self::machine(2, true, None)]
+    }
+
+    fn machine(number: u8, test_consumer: bool, session: Option<Session>) -> Self {
+        let addresses = addresses(number);
+        let provider = Provider::new(&addresses).expect("memory for a simulated adapter");
         let consumer = test_consumer.then(Consumer::default);
-        let host = SimHost { provider, pinned: Arc::new(AtomicU64::new(0)), consumer, handles: Mutex::default() };
+        let pinned = Arc::new(AtomicU64::new(0));
+        let host = SimHost { provider, addresses, pinned, consumer, handles: Mutex::default() };
         let device = Device::new(host).expect("memory for a control device");
         Self { device, complaints: Complaints::default(), session }
     }
 
     /// The simulated kernel, to plant faults in.
+    ///
+    /// # Panics
+    /// The second of two machines does not have it.
     #[must_use]
     pub fn session(&self) -> &Session {
-        &self.session
+        self.session.as_ref().expect("the first machine")
     }
 }
 
@@ -105,9 +125,10 @@ impl Transport for Simulated {
     fn close(self: Box<Self>) -> Vec<String> {
         let Self { device, complaints, session } = *self;
         drop(device);
-        let ledger = session.finish();
         let mut complaints = complaints.take();
-        if !ledger.is_clean() {
+        if let Some(ledger) = session.map(Session::finish)
+            && !ledger.is_clean()
+        {
             complaints.push(format!("the simulated kernel is not clean:\n{ledger}"));
         }
         complaints
@@ -117,6 +138,7 @@ impl Transport for Simulated {
 /// What the control device needs of the simulated kernel.
 struct SimHost {
     provider: Provider<SimKernel>,
+    addresses: [IpAddr; 2],
     /// Bytes.
     pinned: Arc<AtomicU64>,
     consumer: Option<Consumer<Self>>,
@@ -163,7 +185,7 @@ unsafe impl Host for SimHost {
     }
 
     fn address(&self, index: usize) -> Option<IpAddr> {
-        ADDRESSES.get(index).copied()
+        self.addresses.get(index).copied()
     }
 
     fn processors(&self) -> u64 {
@@ -233,7 +255,7 @@ unsafe impl Kernel for SimHost {
     }
 
     fn address(&self) -> Option<IpAddr> {
-        ADDRESSES.first().copied()
+        self.addresses.first().copied()
     }
 }
 

@@ -32,7 +32,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 #[cfg(windows)]
-use conformance::nd::{Carrier, Version};
+use conformance::{Carrier, nd::Version};
 use front_end::{FrontEnd, Path};
 
 /// Drives the SoftNDK RDMA device by IOCTLs and checks what it does against the documentation.

@@ -8,8 +8,8 @@ use std::{
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use conformance::{
-    Bench,
-    nd::{self as roles, Carrier, Played, ROLE_CASES, RoleCase},
+    Bench, Carrier,
+    nd::{self as roles, Played, ROLE_CASES, RoleCase},
 };
 
 use crate::{

@@ -37,7 +37,7 @@ fn fill(pair: &Pair, first: u64, count: u64) -> anyhow::Result<()> {
         pair.a.qp.send(context, &[], 0)?;
         pair.a.initiated()?;
     }
-    Ok(())
+    pair.a.settle()
 }
 
 /// By rings there is room for another receive when the completion of one is in its ring, which may be after the sender's is in
@@ -141,7 +141,7 @@ pub(super) fn resize_in_traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
 
 pub(super) fn overrun(bench: &Bench<'_>) -> anyhow::Result<()> {
     let a = Site::new(bench)?.end()?;
-    let site = Site::new(bench)?;
+    let site = Site::new(&bench.there())?;
     let small = Cq::new(&site.adapter, 2)?;
     let qp = Qp::new(&site.pd, &small, &site.initiator_cq, QpSize::default())?;
     let pair = Pair::connect(a, site.end_with(qp)?)?;

@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) fn graceful(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
-    let client = &pair.a.site.client;
+    let client = &pair.b.site.client;
     exchange(&pair.a, &pair.b, &pattern(1, 3000))?;
     let told = pair.b.connector.notify_disconnect();
     client.pended(1)?;
@@ -43,7 +43,7 @@ pub(super) fn queue_pair_freed(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     pair.b.qp.receive(1, &[])?;
     let told = pair.b.connector.notify_disconnect();
-    pair.a.site.client.pended(1)?;
+    pair.b.site.client.pended(1)?;
     pair.a.qp.free()?;
     told.finish().context("the peer's notification")?;
     expect(&pair.b.received()?, NdkOperationTypeReceive, 1, STATUS_CANCELLED).context("the peer's receive")?;
@@ -64,7 +64,7 @@ pub(super) fn both_at_once(bench: &Bench<'_>) -> anyhow::Result<()> {
 pub(super) fn posts_fail_after(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let told = pair.b.connector.notify_disconnect();
-    pair.a.site.client.pended(1)?;
+    pair.b.site.client.pended(1)?;
     pair.a.connector.disconnect().finish()?;
     told.finish()?;
     refused(pair.b.qp.send(1, &[], 0), STATUS_CONNECTION_INVALID, "the peer sends")?;
@@ -141,7 +141,7 @@ pub(super) fn in_mid_traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
 pub(super) fn free_without(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let told = pair.b.connector.notify_disconnect();
-    pair.a.site.client.pended(1)?;
+    pair.b.site.client.pended(1)?;
     pair.a.qp.receive(1, &[])?;
     pair.a.connector.free().context("freeing the connector")?;
     told.finish().context("the peer's notification")?;
@@ -180,7 +180,7 @@ pub(super) fn file_closed(bench: &Bench<'_>) -> anyhow::Result<()> {
 
 pub(super) fn notify_cancelled(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
-    let client = &pair.a.site.client;
+    let client = &pair.b.site.client;
     let mut requests = [pair.b.connector.notify_disconnect(), pair.b.connector.notify_disconnect()];
     client.pended(2)?;
     requests[0].cancel();

@@ -37,6 +37,7 @@ pub(super) fn use_it(pair: &Pair, fast: &FastMr, remote: Remote, local: &Mr, see
     local.memory().write(0, &data);
     pair.a.qp.write(1, &[local.sge(0..length)], remote, 0)?;
     expect(&pair.a.initiated()?, NdkOperationTypeWrite, 1, STATUS_SUCCESS)?;
+    pair.a.settle()?;
     ensure_same(&fast.memory().read(0..length), &data).context("written")?;
     let middle = pattern(seed + 1, 5000);
     fast.memory().write(1234, &middle);
@@ -50,7 +51,7 @@ pub(super) fn access_refused(pair: &Pair, fast: &FastMr, remote: Remote, local: 
     let before = fast.memory().read(0..fast.memory().length());
     local.memory().write(0, &[0x3c; 64]);
     pair.a.qp.write(9, &[local.sge(0..64)], remote, 0)?;
-    expect(&pair.a.initiated()?, NdkOperationTypeWrite, 9, STATUS_ACCESS_VIOLATION)?;
+    pair.a.expect_refused(NdkOperationTypeWrite, 9, STATUS_ACCESS_VIOLATION)?;
     ensure_same(&fast.memory().read(0..fast.memory().length()), &before)
 }
 

@@ -104,7 +104,7 @@ pub(super) fn cancelled(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 pub(super) fn queued(bench: &Bench<'_>) -> anyhow::Result<()> {
-    let (here, there) = (Site::new(bench)?, Site::new(bench)?);
+    let (here, there) = (Site::new(bench)?, Site::new(&bench.there())?);
     let (listener, address) = there.listener()?;
     let ends = (0..4).map(|_| here.end()).collect::<crate::error::Result<Vec<End>>>()?;
     let mut connects = Vec::new();
@@ -137,7 +137,7 @@ pub(super) fn queued(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 pub(super) fn backlog(bench: &Bench<'_>) -> anyhow::Result<()> {
-    let (here, there) = (Site::new(bench)?, Site::new(bench)?);
+    let (here, there) = (Site::new(bench)?, Site::new(&bench.there())?);
     let listener = Listener::new(&there.adapter)?;
     listener.bind(there.address)?;
     listener.listen(2)?;
@@ -177,7 +177,7 @@ pub(super) fn backlog(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 pub(super) fn any_address(bench: &Bench<'_>) -> anyhow::Result<()> {
-    let (here, there) = (Site::new(bench)?, Site::new(bench)?);
+    let (here, there) = (Site::new(bench)?, Site::new(&bench.there())?);
     let all = there.client.addresses()?;
     for any in ["0.0.0.0:0", "[::]:0"] {
         let any: SocketAddr = any.parse()?;

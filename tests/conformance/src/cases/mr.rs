@@ -8,7 +8,7 @@ use ndk_abi::{
         IOCTL_ND_MR_CREATE, IOCTL_ND_MR_DEREGISTER, IOCTL_ND_MR_FREE, IOCTL_ND_MR_REGISTER, ND_IOCTL_VERSION,
         ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_REGISTER, ND_MR_REGISTER_HDR,
     },
-    ndkpi::NdkOperationTypeReceive,
+    ndkpi::{NdkOperationTypeReceive, NdkOperationTypeWrite},
     softndk_ioctl::SOFTNDK_MR_TOKENS,
     status::{
         STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_BUFFER_SIZE,
@@ -116,8 +116,7 @@ pub(super) fn deregistered(bench: &Bench<'_>) -> anyhow::Result<()> {
     let stale = target.remote(0);
     target.deregister()?;
     pair.a.qp.write(1, &[local.sge(0..64)], stale, 0)?;
-    let result = pair.a.initiated()?;
-    ensure!(result.Status == STATUS_ACCESS_VIOLATION, "writing by a stale token: {}", result.Status);
+    pair.a.expect_refused(NdkOperationTypeWrite, 1, STATUS_ACCESS_VIOLATION).context("writing by a stale token")?;
     target.free()?;
     // Whatever is registered in its place, even over the same memory, has another token.
     let pair = Pair::new(bench)?;
@@ -131,8 +130,8 @@ pub(super) fn deregistered(bench: &Bench<'_>) -> anyhow::Result<()> {
     ensure!(regions.iter().all(|mr| mr.remote(0).token != stale.token), "a token is used again at once");
     local.memory().write(0, &[1; 64]);
     pair.a.qp.write(2, &[local.sge(0..64)], stale, 0)?;
-    let result = pair.a.initiated()?;
-    ensure!(result.Status == STATUS_ACCESS_VIOLATION, "by a stale token, with new regions: {}", result.Status);
+    let refused = pair.a.expect_refused(NdkOperationTypeWrite, 2, STATUS_ACCESS_VIOLATION);
+    refused.context("by a stale token, with new regions")?;
     ensure!(memory.read(0..64) == [0; 64], "the memory was written by a stale token");
     Ok(())
 }

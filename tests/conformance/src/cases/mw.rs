@@ -51,8 +51,13 @@ impl Fixture {
 
     /// `a` writes what its buffer begins with.
     fn write(&self, remote: Remote, length: usize, status: NTSTATUS) -> anyhow::Result<()> {
-        self.pair.a.qp.write(0x11, &[self.local.sge(0..length)], remote, 0)?;
-        expect(&self.pair.a.initiated()?, NdkOperationTypeWrite, 0x11, status).map(drop)
+        let a = &self.pair.a;
+        a.qp.write(0x11, &[self.local.sge(0..length)], remote, 0)?;
+        if status != STATUS_SUCCESS {
+            return a.expect_refused(NdkOperationTypeWrite, 0x11, status);
+        }
+        expect(&a.initiated()?, NdkOperationTypeWrite, 0x11, status)?;
+        a.settle()
     }
 
     /// `a` reads to the second page of its buffer.

@@ -62,7 +62,11 @@ pub(super) fn apart(bench: &Bench<'_>) -> anyhow::Result<()> {
         let (from, to) = if own { (&foreign, &remote) } else { (&local, &foreign) };
         from.memory().write(0, &[1; 64]);
         pair.a.qp.write(1, &[from.sge(0..64)], to.remote(0), 0)?;
-        expect(&pair.a.initiated()?, NdkOperationTypeWrite, 1, STATUS_ACCESS_VIOLATION)?;
+        if own {
+            expect(&pair.a.initiated()?, NdkOperationTypeWrite, 1, STATUS_ACCESS_VIOLATION)?;
+        } else {
+            pair.a.expect_refused(NdkOperationTypeWrite, 1, STATUS_ACCESS_VIOLATION)?;
+        }
         ensure_same(&to.memory().read(0..64), &[0; 64])?;
     }
     Ok(())

@@ -63,7 +63,7 @@ fn at_once(jobs: Vec<Job<'_>>) -> anyhow::Result<()> {
 }
 
 pub(super) fn pairs(bench: &Bench<'_>) -> anyhow::Result<()> {
-    let (here, there) = (Site::new(bench)?, Site::new(bench)?);
+    let (here, there) = (Site::new(bench)?, Site::new(&bench.there())?);
     // Queues of their own, in two files for all.
     let site = |site: &Site| -> error::Result<Site> {
         Ok(Site {
@@ -172,7 +172,7 @@ pub(super) fn cancel_against_event(bench: &Bench<'_>) -> anyhow::Result<()> {
 pub(super) fn connects(bench: &Bench<'_>) -> anyhow::Result<()> {
     const CLIENTS: usize = 4;
     const EACH: usize = 5;
-    let server = Site::with_cq_depth(bench, 1024)?;
+    let server = Site::with_cq_depth(&bench.there(), 1024)?;
     let (listener, address) = server.listener()?;
     let sites = (0..CLIENTS).map(|_| Site::new(bench)).collect::<anyhow::Result<Vec<_>>>()?;
     // Whoever comes first serves whoever comes first, so the ends of one thread need not be connected to each other: none
@@ -206,7 +206,7 @@ pub(super) fn connects(bench: &Bench<'_>) -> anyhow::Result<()> {
 pub(super) fn disconnect_against_connect(bench: &Bench<'_>) -> anyhow::Result<()> {
     for round in 0..ROUNDS {
         let a = Site::new(bench)?.end()?;
-        let b = Site::new(bench)?.end()?;
+        let b = Site::new(&bench.there())?.end()?;
         let (listener, address) = b.site.listener()?;
         let (a, b, listener) = (&a, &b, &listener);
         at_once(vec![

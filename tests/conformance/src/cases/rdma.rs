@@ -28,6 +28,7 @@ pub(super) fn write(bench: &Bench<'_>) -> anyhow::Result<()> {
         target.memory().write(0, &vec![0xee; target.memory().length()]);
         pair.a.qp.write(1, &[source.sge(0..length)], target.remote(4095), 0)?;
         expect(&pair.a.initiated()?, NdkOperationTypeWrite, 1, STATUS_SUCCESS)?;
+        pair.a.settle()?;
         ensure_same(&target.memory().read(4095..4095 + length), &data).with_context(|| format!("{length} bytes"))?;
         for outside in [0..4095, 4095 + length..target.memory().length()] {
             let bytes = target.memory().read(outside.clone());
@@ -67,6 +68,7 @@ pub(super) fn many_entries(bench: &Bench<'_>) -> anyhow::Result<()> {
     }
     pair.a.qp.write(1, &entries, remote.remote(100), 0)?;
     expect(&pair.a.initiated()?, NdkOperationTypeWrite, 1, STATUS_SUCCESS)?;
+    pair.a.settle()?;
     ensure_same(&remote.memory().read(100..16_100), &data).context("gathered")?;
     local.memory().write(0, &vec![0; 65_536]);
     pair.a.qp.read(2, &entries, remote.remote(100), 0)?;
@@ -121,7 +123,7 @@ fn refused_access(pair: &Pair, target: &Mr, remote: Remote, write: bool, status:
     local.memory().write(0, &[0x99; 4096]);
     let before = target.memory().read(0..target.memory().length());
     let lost = pair.b.connector.notify_disconnect();
-    pair.a.site.client.pended(1)?;
+    pair.b.site.client.pended(1)?;
     pair.b.qp.receive(7, &[])?;
     let kind = if write {
         pair.a.qp.write(1, &[local.sge(0..64)], remote, 0)?;
@@ -130,7 +132,7 @@ fn refused_access(pair: &Pair, target: &Mr, remote: Remote, write: bool, status:
         pair.a.qp.read(1, &[local.sge(0..64)], remote, 0)?;
         NdkOperationTypeRead
     };
-    expect(&pair.a.initiated()?, kind, 1, status)?;
+    pair.a.expect_refused(kind, 1, status)?;
     lost.finish().context("the target's disconnect notification")?;
     let after = target.memory().read(0..target.memory().length());
     ensure!(after == before, "the target's memory was written");
@@ -211,7 +213,7 @@ pub(super) fn read_sink(bench: &Bench<'_>) -> anyhow::Result<()> {
 /// nc-ndkpi-ndk_fn_connect: a limit of 0 means no reads that way. With which status they are refused is left open.
 pub(super) fn no_reads(bench: &Bench<'_>) -> anyhow::Result<()> {
     let none = ReadLimits { inbound: 0, outbound: 8 };
-    let (a, b) = (Site::new(bench)?.end()?, Site::new(bench)?.end()?);
+    let (a, b) = (Site::new(bench)?.end()?, Site::new(&bench.there())?.end()?);
     let (listener, address) = b.site.listener()?;
     connect_with(&a, &b, &listener, address, [ReadLimits::default(), none])?;
     let (here, there) = (a.site.buffer(64)?, b.site.buffer(64)?);

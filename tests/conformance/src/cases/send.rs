@@ -194,12 +194,12 @@ pub(super) fn too_small(bench: &Bench<'_>) -> anyhow::Result<()> {
     source.memory().write(0, &[0x77; 4096]);
     let lost_a = pair.a.connector.notify_disconnect();
     let lost_b = pair.b.connector.notify_disconnect();
-    pair.a.site.client.pended(2)?;
+    pair.pended([1, 1])?;
     pair.b.qp.receive(1, &[target.sge(0..100), target.sge(200..300)])?;
     pair.a.qp.send(2, &[source.sge(0..201)], 0)?;
     // IND2SharedReceiveQueue::Receive, IND2QueuePair::Receive.
     expect(&pair.b.received()?, NdkOperationTypeReceive, 1, STATUS_BUFFER_OVERFLOW)?;
-    expect(&pair.a.initiated()?, NdkOperationTypeSend, 2, STATUS_DATA_ERROR)?;
+    pair.a.expect_refused(NdkOperationTypeSend, 2, STATUS_DATA_ERROR)?;
     lost_a.finish().context("the sender's disconnect notification")?;
     lost_b.finish().context("the receiver's disconnect notification")?;
     let behind = target.memory().read(300..4096);
@@ -234,8 +234,8 @@ pub(super) fn bad_local_token(bench: &Bench<'_>) -> anyhow::Result<()> {
         pair.a.qp.send_inline(2, &[1; 128], 0)?;
         expect(&pair.b.received()?, NdkOperationTypeReceive, 1, STATUS_ACCESS_VIOLATION)
             .with_context(|| format!("receiving into {what}"))?;
-        let result = pair.a.initiated()?;
-        ensure!(result.Status != STATUS_SUCCESS, "sending to a receive into {what} succeeded");
+        let refused = pair.a.expect_refused(NdkOperationTypeSend, 2, STATUS_DATA_ERROR);
+        refused.with_context(|| format!("sending to a receive into {what}"))?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ struct Shared {
 
 impl Shared {
     fn new(bench: &Bench<'_>, depth: u32, threshold: u32) -> anyhow::Result<Self> {
-        let site = Site::new(bench)?;
+        let site = Site::new(&bench.there())?;
         let srq = Srq::new(&site.pd, depth, 4, threshold)?;
         let end = || -> anyhow::Result<End> {
             let qp = Qp::with_srq(&site.pd, &site.receive_cq, &site.initiator_cq, &srq, QpSize::default())?;

@@ -39,8 +39,8 @@ pub(super) fn stream(bench: &Bench<'_>) -> anyhow::Result<()> {
     const ATTEMPTS: usize = 5;
     let rings = bench.path() == Path::Rings;
     let size = QpSize { initiators: WINDOW as u32, ..QpSize::default() };
-    let end = || Site::with_cq_depth(bench, WINDOW as u32)?.sized_end(size).map_err(anyhow::Error::from);
-    let pair = Pair::connect(end()?, end()?)?;
+    let end = |bench| Site::with_cq_depth(bench, WINDOW as u32)?.sized_end(size).map_err(anyhow::Error::from);
+    let pair = Pair::connect(end(bench)?, end(&bench.there())?)?;
     let client = &pair.a.site.client;
     for (posts, bytes) in [(20_000, 64), (2_000, 16_384)] {
         let posts = if rings { posts } else { posts / 20 };
@@ -78,7 +78,7 @@ fn write_all(pair: &Pair, write: impl Fn(u64) -> error::Result<()>, posts: u64) 
             completed += 1;
         }
     }
-    Ok(())
+    pair.a.settle()
 }
 
 pub(super) fn counted(bench: &Bench<'_>) -> anyhow::Result<()> {

@@ -31,8 +31,6 @@ mod windows;
 
 use super::NdCase;
 #[cfg(windows)]
-pub use role::Carrier;
-#[cfg(windows)]
 pub use session::{Played, connect, serve};
 
 /// What two ends of connections promise each other, and the function that both of them call.

@@ -7,16 +7,19 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
+use ndk_abi::status::NTSTATUS;
 
 use super::{
     control::Control,
     message::{Hello, Message},
 };
-use crate::nd::{
-    client::{Adapter, Completion, Connector, Listener, Qp, QpSize, ReadLimits, Remote, Request},
-    pair::{End, READ, expect},
-    run::Nd,
+use crate::{
+    Carrier,
+    nd::{
+        client::{Adapter, Completion, Connector, Listener, Qp, QpSize, ReadLimits, Remote, Request},
+        pair::{End, READ, expect},
+        run::Nd,
+    },
 };
 
 /// Where an end is: an adapter, which its listeners and all its connectors are of.
@@ -52,17 +55,6 @@ pub(super) enum Side {
     Connects(SocketAddr),
     /// It serves: connection requests come here.
     Serves(Listener),
-}
-
-/// What carries the connections of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
-    /// Both ends have the same device.
-    Device,
-    /// iWARP. Sends and writes are complete when they are on their way (RFC 5040, section 5.5): if the peer refuses one, its sender
-    /// learns only that the connection has ended. What is long is refused in parts: those before the first that has to be are placed.
-    /// Who reads is told why that is refused.
-    Wire,
 }
 
 /// One end of a case.
@@ -102,10 +94,7 @@ impl<'s> Role<'s> {
         context: usize,
         status: NTSTATUS,
     ) -> anyhow::Result<()> {
-        let status = match self.carrier {
-            Carrier::Wire if kind != READ => STATUS_SUCCESS,
-            Carrier::Device | Carrier::Wire => status,
-        };
+        let status = self.carrier.refusal(kind == READ, status);
         expect(found, kind, context, status).map(drop)
     }
 

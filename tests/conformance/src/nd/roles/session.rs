@@ -17,9 +17,9 @@ use super::{
     ROLE_CASES, RoleCase,
     control::Control,
     message::Message,
-    role::{Carrier, Role, Side, Site},
+    role::{Role, Side, Site},
 };
-use crate::nd::run::Nd;
+use crate::{Carrier, nd::run::Nd};
 
 /// A case that was played.
 pub struct Played {

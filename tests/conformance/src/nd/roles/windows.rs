@@ -6,8 +6,9 @@ use ndk_abi::{
     status::{STATUS_ACCESS_VIOLATION, STATUS_CANCELLED, STATUS_SUCCESS},
 };
 
-use super::role::{Carrier, Role};
+use super::role::Role;
 use crate::{
+    Carrier,
     nd::{
         client::{Completion, Mr, Mw, Remote},
         pair::{BIND, End, INVALIDATE, READ, RECEIVE, WRITE, expect},
