@@ -12,14 +12,14 @@ use hosted::{Hosted, passive};
 use ndk_abi::{
     describe::ZeroInit,
     ndkpi::{
-        NDK_CONNECTOR, NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_LISTENER, NDK_MR_FLAG_ALLOW_LOCAL_WRITE,
-        NDK_MR_FLAG_ALLOW_REMOTE_READ, NDK_MR_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_QP,
-        NDK_RESULT_EX,
+        NDK_CONNECTOR, NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_LISTENER, NDK_MR_FLAG_ALLOW_LOCAL_WRITE,
+        NDK_MR_FLAG_ALLOW_REMOTE_READ, NDK_MR_FLAG_ALLOW_REMOTE_WRITE, NDK_MW, NDK_OP_FLAG_ALLOW_REMOTE_READ,
+        NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_QP, NDK_RESULT_EX,
     },
     status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
 };
 use ndk_consumer::{Completed, ConnectRequested, Data, Disconnected, Notified, Offer, QpDepths};
-use rping::{Access, Place, Received, Verbs, Work};
+use rping::{Access, Memory as _, Place, Received, Verbs, Work};
 
 use crate::{
     bell::Bell,
@@ -34,6 +34,8 @@ const ACCEPT_LIMIT: Duration = Duration::from_secs(10);
 
 type Cq = Owned<NDK_CQ, CqEvents>;
 type Connector = Owned<NDK_CONNECTOR, Link>;
+/// Its domain goes after it.
+type Window = Owned<NDK_MW, Pd>;
 type NdkWork<'a> = ndk_consumer::Work<'a, (), Hosted>;
 
 /// Notifications of a completion queue: how many are not yet seen.
@@ -175,6 +177,7 @@ impl Connection {
 
 impl Verbs for Connection {
     type Memory = Region;
+    type Window = Window;
 
     fn register(&self, length: usize, access: Access) -> Result<Region> {
         let flags = [
@@ -186,12 +189,25 @@ impl Verbs for Connection {
         Region::new(&self.qp.keep().pd, length, flags)
     }
 
+    fn window(&self) -> Result<Window> {
+        Window::create_mw(&self.qp.keep().pd, self.qp.keep().pd.clone(), &passive()).named("NdkCreateMw")
+    }
+
+    fn bind(&self, window: &Window, memory: &Region, length: usize, writable: bool) -> Result<Place> {
+        let flags = if writable { NDK_OP_FLAG_ALLOW_REMOTE_WRITE } else { NDK_OP_FLAG_ALLOW_REMOTE_READ };
+        let address = memory.place().address;
+        self.qp.bind(0, window, memory.registered(), (address, length), flags).named("NdkBind")?;
+        next(&self.qp.keep().requests, NDK_CQ_NOTIFY_ANY, "a bind")?.Status.named("NdkBind")?;
+        Ok(Place { address, token: window.remote_token() })
+    }
+
     fn receive(&self, into: &Region, length: usize) -> Result<()> {
         self.qp.receive(0, &[into.sge(0, length)]).named("NdkReceive")
     }
 
-    fn received(&self) -> Result<Received> {
-        let completion = next(&self.qp.keep().receives, "a receive")?;
+    fn received(&self, solicited: bool) -> Result<Received> {
+        let wakes = if solicited { NDK_CQ_NOTIFY_SOLICITED } else { NDK_CQ_NOTIFY_ANY };
+        let completion = next(&self.qp.keep().receives, wakes, "a receive")?;
         let bytes = completion.BytesTransferred as usize;
         Ok(if completion.Status == STATUS_SUCCESS { Ok(bytes) } else { Err(completion.Status.to_string()) })
     }
@@ -204,7 +220,7 @@ impl Verbs for Connection {
                 Work::Read { .. } => "the completion of NdkRead",
                 Work::Write { .. } => "the completion of NdkWrite",
             };
-            next(&self.qp.keep().requests, what)?.Status.named(what)
+            next(&self.qp.keep().requests, NDK_CQ_NOTIFY_ANY, what)?.Status.named(what)
         })
     }
 
@@ -217,13 +233,14 @@ impl Verbs for Connection {
     }
 }
 
-fn next(cq: &Cq, what: &str) -> Result<NDK_RESULT_EX> {
+/// The next completion; `wakes` of NDK_CQ_NOTIFY_* while there is none.
+fn next(cq: &Cq, wakes: u32, what: &str) -> Result<NDK_RESULT_EX> {
     let mut result = [NDK_RESULT_EX::ZERO];
     loop {
         if cq.results(&mut result) > 0 {
             return Ok(result[0]);
         }
-        cq.arm(NDK_CQ_NOTIFY_ANY);
+        cq.arm(wakes);
         if cq.results(&mut result) > 0 {
             return Ok(result[0]);
         }

@@ -116,6 +116,11 @@ impl Region {
         Ok(Self(region))
     }
 
+    /// The region itself.
+    pub(crate) fn registered(&self) -> &Owned<NDK_MR, impl Send + Sync> {
+        &self.0
+    }
+
     /// So many bytes of it, from `offset` on.
     pub(crate) fn sge(&self, offset: usize, length: usize) -> NDK_SGE {
         let bytes = self.0.keep().memory.bytes;

@@ -10,6 +10,7 @@ mod rows;
 mod side;
 mod status;
 mod suite;
+mod verbs;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -43,6 +44,9 @@ enum Command {
         /// Our side asks for CRCs; a program has been told before
         #[arg(long)]
         crc: bool,
+        /// `peer/verbs.c`, compiled
+        #[arg(long)]
+        verbs: Option<PathBuf>,
         /// Plays our role, instead of the device in this process: `ndharness rping`, and how it is started
         #[arg(last = true)]
         program: Vec<String>,
@@ -73,9 +77,9 @@ enum Command {
 
 fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
-        Command::Suite { directory, name, crc, program } => {
+        Command::Suite { directory, name, crc, verbs, program } => {
             let side = if program.is_empty() { Side::Here { crc } } else { Side::Program(program) };
-            let passed = suite::run(&Suite { side, name, crc }, &directory)?;
+            let passed = suite::run(&Suite { side, name, crc, verbs }, &directory)?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Client { local, peer, crc, plan } => {

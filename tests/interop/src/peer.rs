@@ -14,7 +14,8 @@ pub(crate) const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 pub(crate) const OURS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1));
 /// The interface that has it.
 pub(crate) const INTERFACE: &str = "tap0";
-const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+/// Its address.
+pub(crate) const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 const PEER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2));
 const SHELL: SocketAddr = SocketAddr::new(PEER, 7000);
 /// Longer than any command may take.

@@ -155,11 +155,11 @@ fn forward(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
 
 /// A plan as `ndharness rping` takes it.
 fn arguments(plan: Plan) -> Vec<String> {
-    let Plan { size, count, parts, corrupt, solicit, invalidate, fault } = plan;
+    let Plan { size, count, parts, windows, solicited, corrupt, solicit, invalidate, fault } = plan;
     debug_assert!(!invalidate, "no option of a program of NetworkDirect");
     let mut all = vec![format!("--size={size}"), format!("--count={count}"), format!("--parts={parts}")];
-    all.extend(corrupt.then(|| "--corrupt".to_owned()));
-    all.extend(solicit.then(|| "--solicit".to_owned()));
+    let flags = [(windows, "--windows"), (solicited, "--solicited"), (corrupt, "--corrupt"), (solicit, "--solicit")];
+    all.extend(flags.into_iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag.to_owned()));
     let fault = fault.and_then(|fault| fault.to_possible_value());
     all.extend(fault.map(|fault| format!("--fault={}", fault.get_name())));
     all

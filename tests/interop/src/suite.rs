@@ -2,24 +2,34 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use rping::{Fault, Plan};
 
 use crate::{
-    capture::{self, Capture, Captured},
+    capture::{self, Capture, Captured, Codes, Terminates},
     peer::{self, OURS, OURS_V6},
     rows::Rows,
     side::Side,
+    verbs,
 };
 
 /// Where our servers listen.
-const PORT: u16 = 7175;
+pub(crate) const PORT: u16 = 7175;
 /// With nothing special.
-const PLAIN: Plan =
-    Plan { size: 64, count: 100, parts: 1, corrupt: false, solicit: false, invalidate: false, fault: None };
+pub(crate) const PLAIN: Plan = Plan {
+    size: 64,
+    count: 100,
+    parts: 1,
+    windows: false,
+    solicited: false,
+    corrupt: false,
+    solicit: false,
+    invalidate: false,
+    fault: None,
+};
 
 /// Our side.
 pub(crate) struct Suite {
@@ -27,10 +37,9 @@ pub(crate) struct Suite {
     pub(crate) name: String,
     /// Its FPDUs have CRCs.
     pub(crate) crc: bool,
+    /// The program for the peer's end, where there is one.
+    pub(crate) verbs: Option<PathBuf>,
 }
-
-/// Layer, type and code of a Terminate (RFC 5040 section 4.8).
-type Codes = (u8, u8, u8);
 
 /// What Wireshark has to say of our Terminate for each fault, and the names of that.
 const TERMINATES: [(Fault, Codes, &str); 8] = [
@@ -59,9 +68,15 @@ pub(crate) fn run(suite: &Suite, directory: &Path) -> Result<bool> {
     let file = format!("{}-{}", suite.name.replace([' ', '.'], "-"), if suite.crc { "crc" } else { "plain" });
     let capture = if missing.is_none() { Some(Capture::start(directory, &file)?) } else { None };
     let ports = suite.captured(&mut rows);
+    let with_verbs = if suite.crc { None } else { verbs::steps(suite.verbs.as_deref(), &suite.side, &mut rows) };
     match (capture, missing) {
         (Some(capture), _) if suite.crc => look_at_crcs(&capture.end()?, &mut rows),
-        (Some(capture), _) => look(suite, &capture.end()?, &ports, &mut rows),
+        (Some(capture), _) => {
+            let captured = capture.end()?;
+            let terminates = captured.terminates();
+            look(suite, &captured, &terminates, &ports, &mut rows);
+            with_verbs.iter().for_each(|ports| verbs::look(&captured, &terminates, ports, &mut rows));
+        }
         (None, program) => {
             let why = format!("this machine has no {}", program.unwrap_or("capture"));
             rows.skip("Wireshark decodes what we send", why);
@@ -96,7 +111,7 @@ impl Suite {
 
     /// The negative controls: the same steps, but that a byte is changed.
     fn controls(&self, rows: &mut Rows) {
-        let plan = Plan { corrupt: true, ..PLAIN };
+        let plan = Plan { count: 5, corrupt: true, ..PLAIN };
         for (who, run) in
             [("we", Self::as_client as fn(&Self, IpAddr, Plan) -> _), ("the peer's rping", Self::as_server)]
         {
@@ -154,49 +169,22 @@ fn look_at_crcs(captured: &Captured, rows: &mut Rows) {
 }
 
 /// What Wireshark says of the packets that we have sent.
-fn look(suite: &Suite, captured: &Captured, ports: &[Option<u16>], rows: &mut Rows) {
-    let mut sends = vec![("Send with SE", 5)];
-    sends.extend(matches!(suite.side, Side::Here { .. }).then_some(("Send with SE and Invalidate", 6)));
-    for (what, opcode) in sends {
+fn look(suite: &Suite, captured: &Captured, terminates: &Terminates, ports: &[Option<u16>], rows: &mut Rows) {
+    let sends = captured.ours("iwarp_rdma.opcode==5 || iwarp_rdma.opcode==6", &["iwarp_rdma.opcode"]);
+    let mut kinds = vec![("Send with SE", "0x05")];
+    kinds.extend(matches!(suite.side, Side::Here { .. }).then_some(("Send with SE and Invalidate", "0x06")));
+    for (what, opcode) in kinds {
         rows.add(format!("Wireshark: our {what}"), || {
-            let sends = captured.ours(&format!("iwarp_rdma.opcode=={opcode}"), &[])?;
-            let count = sends.iter().filter(|(port, _)| *port == PORT).count();
+            let sends = sends.as_ref().map_err(|error| anyhow!("{error:#}"))?;
+            let count = sends.iter().filter(|(port, fields)| *port == PORT && fields == &[opcode]).count();
             ensure!(count > 0, "there is none");
             Ok(format!("{count} of them"))
         });
     }
-    let terminates = terminates(captured);
     for ((fault, wanted, names), port) in TERMINATES.into_iter().zip(ports) {
         rows.add(format!("Wireshark: our Terminate for {fault:?}"), || {
-            let found = terminates.as_ref().map_err(|error| anyhow!("{error:#}"))?;
-            let found: Vec<_> =
-                found.iter().filter(|(from, _)| Some(*from) == *port).map(|(_, codes)| *codes).collect();
-            ensure!(found == [wanted], "{found:?} instead of {wanted:?}");
+            terminates.ensure(*port, wanted)?;
             Ok(names.to_owned())
         });
     }
-}
-
-/// Each of our Terminates, with its port.
-fn terminates(captured: &Captured) -> Result<Vec<(u16, Codes)>> {
-    const FIELDS: [&str; 8] = [
-        "iwarp_rdma.term_layer",
-        "iwarp_rdma.term_etype_rdma",
-        "iwarp_rdma.term_etype_ddp",
-        "iwarp_rdma.term_etype_llp",
-        "iwarp_rdma.term_errcode_rdma",
-        "iwarp_rdma.term_errcode_ddp_tagged",
-        "iwarp_rdma.term_errcode_ddp_untagged",
-        "iwarp_rdma.term_errcode_llp",
-    ];
-    let number = |fields: &[String]| {
-        let value = fields.iter().find(|value| !value.is_empty()).context("a field is missing")?;
-        Ok::<_, anyhow::Error>(u8::from_str_radix(value.trim_start_matches("0x"), 16)?)
-    };
-    let found = captured.ours("iwarp_rdma.opcode==7", &FIELDS)?;
-    let codes = |(port, fields): (u16, Vec<String>)| {
-        ensure!(fields.len() == FIELDS.len(), "tshark: {fields:?}");
-        Ok((port, (number(&fields[..1])?, number(&fields[1..4])?, number(&fields[4..])?)))
-    };
-    found.into_iter().map(codes).collect()
 }

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use anyhow::{Result, ensure};
 
 use crate::{
-    Access, Fault, Memory, Place, Plan, Verbs,
+    Access, Fault, Memory as _, Plan, Verbs,
     message::{Buffer, MESSAGE, Messages},
 };
 
@@ -19,10 +19,14 @@ const AFTER_REPLY: Duration = Duration::from_millis(50);
 /// Anything fails; the data differs ("data mismatch").
 pub fn client<V: Verbs>(verbs: &V, plan: Plan, connect: impl FnOnce() -> Result<()>) -> Result<()> {
     let has = |fault| plan.fault == Some(fault);
-    let readable = Access { remote_read: !has(Fault::SourceAccess), ..Access::default() };
+    ensure!(plan.windows || !has(Fault::Invalidated), "{:?} needs windows", Fault::Invalidated);
+    // What a window allows the region does not have to.
+    let regions = !plan.windows;
+    let readable = Access { remote_read: regions && !has(Fault::SourceAccess), ..Access::default() };
     let no_sink = has(Fault::SinkAccess);
-    let writable = Access { local_write: true, remote_read: no_sink, remote_write: !no_sink };
-    let (source, sink) = (verbs.register(plan.size, readable)?, verbs.register(plan.size, writable)?);
+    let writable = Access { local_write: true, remote_read: regions && no_sink, remote_write: regions && !no_sink };
+    let source = Exposed::new(verbs, plan, readable, false)?;
+    let sink = Exposed::new(verbs, plan, writable, true)?;
     let messages = Messages::new(verbs)?;
     if !has(Fault::NoReceive) {
         messages.expect(if has(Fault::ShortReceive) { MESSAGE / 2 } else { MESSAGE })?;
@@ -34,18 +38,44 @@ pub fn client<V: Verbs>(verbs: &V, plan: Plan, connect: impl FnOnce() -> Result<
     }
     for round in 0..plan.count {
         let mut data = pattern(round, plan.size);
-        source.fill(&data);
-        sink.fill(&vec![0; plan.size]);
-        messages.send(Buffer::of(&source, plan.size))?;
-        messages.receive()?;
-        messages.send(Buffer::of(&sink, plan.size))?;
-        messages.receive()?;
+        sink.memory.fill(&vec![0; plan.size]);
+        source.memory.fill(&data);
+        messages.send(source.buffer()?)?;
+        messages.receive(plan.solicited)?;
+        messages.send(sink.buffer()?)?;
+        messages.receive(plan.solicited)?;
         if plan.corrupt && round + 1 == plan.count {
             data[plan.size / 2] ^= 1;
         }
-        ensure!(sink.bytes(plan.size) == data, "data mismatch in round {round}");
+        ensure!(sink.memory.bytes(plan.size) == data, "data mismatch in round {round}");
     }
     verbs.disconnect()
+}
+
+/// Memory, and what the peer has it by.
+struct Exposed<'a, V: Verbs> {
+    verbs: &'a V,
+    /// Goes before the region that it is bound to.
+    window: Option<V::Window>,
+    memory: V::Memory,
+    size: usize,
+    writable: bool,
+}
+
+impl<'a, V: Verbs> Exposed<'a, V> {
+    fn new(verbs: &'a V, plan: Plan, access: Access, writable: bool) -> Result<Self> {
+        let window = if plan.windows { Some(verbs.window()?) } else { None };
+        Ok(Self { verbs, window, memory: verbs.register(plan.size, access)?, size: plan.size, writable })
+    }
+
+    /// Where it is. A window is bound anew.
+    fn buffer(&self) -> Result<Buffer> {
+        let place = match &self.window {
+            Some(window) => self.verbs.bind(window, &self.memory, self.size, self.writable)?,
+            None => self.memory.place(),
+        };
+        Ok(Buffer { place, size: self.size as u32 })
+    }
 }
 
 /// What is in the source in a round: a string of C, as a server of rping writes no more than that back. No two bytes that are near each
@@ -57,31 +87,38 @@ fn pattern(round: u32, size: usize) -> Vec<u8> {
     text
 }
 
-/// The first round, with the fault: no success may come of it.
+/// The first round, with the fault, or the second: no success may come of it.
 fn run_into<V: Verbs>(
     fault: Fault,
     verbs: &V,
     messages: &Messages<'_, V>,
-    source: &V::Memory,
-    sink: &V::Memory,
+    source: &Exposed<'_, V>,
+    sink: &Exposed<'_, V>,
     plan: Plan,
 ) -> Result<()> {
-    let wrong = |memory: &V::Memory, token, bounds| {
-        let Buffer { place: Place { address, token: right }, size } = Buffer::of(memory, plan.size);
-        let place =
-            Place { address: address + u64::from(fault == bounds), token: if fault == token { !right } else { right } };
-        Buffer { place, size }
+    let wrong = |mut buffer: Buffer, token, bounds| {
+        buffer.place.address += u64::from(fault == bounds);
+        if fault == token {
+            buffer.place.token = !buffer.place.token;
+        }
+        buffer
     };
-    source.fill(&pattern(0, plan.size));
-    messages.send(wrong(source, Fault::SourceToken, Fault::SourceBounds))?;
-    if matches!(fault, Fault::SinkToken | Fault::SinkBounds | Fault::SinkAccess) {
-        messages.receive()?;
-        messages.send(wrong(sink, Fault::SinkToken, Fault::SinkBounds))?;
+    source.memory.fill(&pattern(0, plan.size));
+    let first = source.buffer()?;
+    messages.send(wrong(first, Fault::SourceToken, Fault::SourceBounds))?;
+    if matches!(fault, Fault::SinkToken | Fault::SinkBounds | Fault::SinkAccess | Fault::Invalidated) {
+        messages.receive(plan.solicited)?;
+        messages.send(wrong(sink.buffer()?, Fault::SinkToken, Fault::SinkBounds))?;
+    }
+    if fault == Fault::Invalidated {
+        messages.receive(plan.solicited)?;
+        sink.memory.fill(&vec![0; plan.size]);
+        messages.send(first)?;
     }
     verbs.disconnected()?;
     if fault != Fault::NoReceive {
-        ensure!(verbs.received()?.is_err(), "a receive has succeeded in spite of {fault:?}");
+        ensure!(verbs.received(false)?.is_err(), "a receive has succeeded in spite of {fault:?}");
     }
-    ensure!(sink.bytes(plan.size).iter().all(|byte| *byte == 0), "bytes were placed in spite of {fault:?}");
+    ensure!(sink.memory.bytes(plan.size).iter().all(|byte| *byte == 0), "bytes were placed in spite of {fault:?}");
     Ok(())
 }

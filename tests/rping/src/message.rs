@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::{Access, Memory, Place, Verbs, Work};
+use crate::{Access, Memory as _, Place, Verbs, Work};
 
 /// Bytes of each.
 pub(crate) const MESSAGE: usize = 16;
@@ -15,10 +15,6 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    pub(crate) fn of(memory: &impl Memory, size: usize) -> Self {
-        Self { place: memory.place(), size: size as u32 }
-    }
-
     fn to_bytes(self) -> [u8; MESSAGE] {
         let mut bytes = [0; MESSAGE];
         bytes[..8].copy_from_slice(&self.place.address.to_be_bytes());
@@ -62,9 +58,9 @@ impl<'a, V: Verbs> Messages<'a, V> {
         self.verbs.perform(&[Work::Send { from: &self.outgoing, length: MESSAGE, solicit, invalidate }])
     }
 
-    /// The next message; what comes after it has a receive too.
-    pub(crate) fn receive(&self) -> Result<Buffer> {
-        let length = self.verbs.received()?.map_err(|status| anyhow!("a receive: {status}"))?;
+    /// The next message, `solicited` or not; what comes after it has a receive too.
+    pub(crate) fn receive(&self, solicited: bool) -> Result<Buffer> {
+        let length = self.verbs.received(solicited)?.map_err(|status| anyhow!("a receive: {status}"))?;
         ensure!(length == MESSAGE, "a message of {length} bytes");
         let buffer = Buffer::parse(&self.incoming.bytes(MESSAGE)).context("no buffer in a message")?;
         self.expect(MESSAGE)?;

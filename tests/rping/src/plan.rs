@@ -14,6 +14,12 @@ pub struct Plan {
     /// Server: reads that are under way at once, each of a part, and writes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub parts: u8,
+    /// Client: let the server have its memory by windows that are bound anew for each message, which it has to invalidate
+    #[arg(long)]
+    pub windows: bool,
+    /// Client: wait for messages with solicited event only
+    #[arg(long)]
+    pub solicited: bool,
     /// Change a byte in the last round, which whoever compares must notice
     #[arg(long)]
     pub corrupt: bool,
@@ -47,4 +53,6 @@ pub enum Fault {
     NoReceive,
     /// The receive is shorter than the peer's message
     ShortReceive,
+    /// The window of the source is the one that the peer has invalidated in the round before; needs `--windows`
+    Invalidated,
 }

@@ -33,14 +33,14 @@ pub fn server<V: Verbs>(verbs: &V, plan: Plan, accept: impl FnOnce() -> Result<(
     }
     verbs.disconnected()?;
     verbs.disconnect()?;
-    match verbs.received()? {
+    match verbs.received(false)? {
         Ok(_) => bail!("the client goes on after {} rounds", plan.count),
         Err(_flushed) => Ok(()),
     }
 }
 
 fn next(messages: &Messages<'_, impl Verbs>, plan: Plan) -> Result<Buffer> {
-    let buffer = messages.receive()?;
+    let buffer = messages.receive(false)?;
     ensure!(buffer.size as usize == plan.size, "the client has {} bytes", buffer.size);
     Ok(buffer)
 }

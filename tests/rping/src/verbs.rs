@@ -79,6 +79,8 @@ pub type Received = Result<usize, String>;
 pub trait Verbs {
     /// Its registered memory.
     type Memory: Memory;
+    /// Its memory windows.
+    type Window;
 
     /// Registers `length` bytes, all zero.
     ///
@@ -86,17 +88,29 @@ pub trait Verbs {
     /// The device refuses.
     fn register(&self, length: usize, access: Access) -> Result<Self::Memory>;
 
+    /// A window that is bound to nothing.
+    ///
+    /// # Errors
+    /// The device refuses.
+    fn window(&self) -> Result<Self::Window>;
+
+    /// Binds a window to the first `length` bytes of `memory`, for the peer to write to if `writable`, else to read.
+    ///
+    /// # Errors
+    /// As [`Self::perform`].
+    fn bind(&self, window: &Self::Window, memory: &Self::Memory, length: usize, writable: bool) -> Result<Place>;
+
     /// Posts a receive of up to `length` bytes, before or after the connection is made.
     ///
     /// # Errors
     /// The device refuses.
     fn receive(&self, into: &Self::Memory, length: usize) -> Result<()>;
 
-    /// Waits for the end of the next receive.
+    /// Waits for the end of the next receive. `solicited`: nothing but solicited events and errors wakes.
     ///
     /// # Errors
     /// None ends.
-    fn received(&self) -> Result<Received>;
+    fn received(&self, solicited: bool) -> Result<Received>;
 
     /// Posts requests, then waits for all of them, which have to succeed. An error names what failed.
     ///

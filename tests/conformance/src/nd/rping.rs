@@ -10,7 +10,8 @@ use std::{
 use anyhow::{Context as _, bail};
 use ndk_abi::{
     nd_ioctl::{
-        ND_CQ_NOTIFY_ANY, ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE,
+        ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_SOLICITED, ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ,
+        ND_MR_FLAG_ALLOW_REMOTE_WRITE, ND_OP_FLAG_ALLOW_READ, ND_OP_FLAG_ALLOW_WRITE,
         ND_OP_FLAG_SEND_AND_SOLICIT_EVENT,
     },
     status::STATUS_SUCCESS,
@@ -18,8 +19,8 @@ use ndk_abi::{
 use rping::{Access, Place, Plan, Received, Verbs, Work};
 
 use super::{
-    client::{Completion, Cq, Mr, QpSize, ReadLimits, Remote, Request},
-    pair::{End, READ, SEND, WRITE, expect},
+    client::{Completion, Cq, Mr, Mw, QpSize, ReadLimits, Remote, Request},
+    pair::{BIND, End, READ, SEND, WRITE, expect},
     run::Nd,
 };
 
@@ -96,14 +97,15 @@ impl Notified {
         Self { armed: RefCell::default(), cq: cq.clone() }
     }
 
-    fn next(&self) -> anyhow::Result<Completion> {
+    /// The next completion; `wakes` of ND_CQ_NOTIFY_* while there is none.
+    fn next(&self, wakes: u32) -> anyhow::Result<Completion> {
         loop {
             if let Some(completion) = self.cq.poll(1).pop() {
                 return Ok(completion);
             }
             match self.armed.take() {
                 Some(armed) => armed.finish()?,
-                None => *self.armed.borrow_mut() = Some(self.cq.notify(ND_CQ_NOTIFY_ANY)?),
+                None => *self.armed.borrow_mut() = Some(self.cq.notify(wakes)?),
             }
         }
     }
@@ -157,6 +159,7 @@ fn remote(Place { address, token }: Place) -> Remote {
 
 impl Verbs for Link {
     type Memory = Memory;
+    type Window = Mw;
 
     fn register(&self, length: usize, access: Access) -> anyhow::Result<Memory> {
         let flags = [
@@ -171,12 +174,24 @@ impl Verbs for Link {
         Ok(Memory(mr))
     }
 
+    fn window(&self) -> anyhow::Result<Mw> {
+        Ok(Mw::new(&self.end.adapter)?)
+    }
+
+    fn bind(&self, window: &Mw, memory: &Memory, length: usize, writable: bool) -> anyhow::Result<Place> {
+        let flags = if writable { ND_OP_FLAG_ALLOW_WRITE } else { ND_OP_FLAG_ALLOW_READ };
+        let Remote { address, token } = self.end.qp.bind(0, &memory.0, window, 0, length, flags)?;
+        expect(self.initiated.next(ND_CQ_NOTIFY_ANY)?, BIND, 0, STATUS_SUCCESS).context("IND2QueuePair::Bind")?;
+        Ok(Place { address, token: u32::from_be(token) })
+    }
+
     fn receive(&self, into: &Memory, length: usize) -> anyhow::Result<()> {
         Ok(self.end.qp.receive(0, &[into.0.sge(0..length)])?)
     }
 
-    fn received(&self) -> anyhow::Result<Received> {
-        let completion = self.received.next()?;
+    fn received(&self, solicited: bool) -> anyhow::Result<Received> {
+        let wakes = if solicited { ND_CQ_NOTIFY_SOLICITED } else { ND_CQ_NOTIFY_ANY };
+        let completion = self.received.next(wakes)?;
         let succeeded = completion.status == STATUS_SUCCESS;
         Ok(if succeeded { Ok(completion.bytes as usize) } else { Err(completion.status.to_string()) })
     }
@@ -203,7 +218,7 @@ impl Verbs for Link {
                 Work::Read { .. } => (READ, "IND2QueuePair::Read"),
                 Work::Write { .. } => (WRITE, "IND2QueuePair::Write"),
             };
-            expect(self.initiated.next().context(what)?, kind, 0, STATUS_SUCCESS).context(what)?;
+            expect(self.initiated.next(ND_CQ_NOTIFY_ANY).context(what)?, kind, 0, STATUS_SUCCESS).context(what)?;
         }
         Ok(())
     }

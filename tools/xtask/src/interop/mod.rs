@@ -4,8 +4,9 @@ mod sides;
 mod table;
 
 use std::env;
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -30,6 +31,7 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
     }
     dist::build()?;
     run(cargo(&paths::root()).args(["build", "--package", "interop"]))?;
+    build_verbs()?;
     let mut command = Command::new(script);
     command.arg(paths::root().join("tests/interop/guest.sh"));
     // Itself, in the peer's namespace.
@@ -55,6 +57,25 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
     }
     ensure!(status.success() == table.is_success(), "the peer's script ended with {status}: {said}");
     Ok(if table.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The program for the peer's end.
+fn verbs_program() -> PathBuf {
+    paths::root().join("target/interop/verbs")
+}
+
+/// Compiles it, where there are the headers of librdmacm.
+fn build_verbs() -> Result<()> {
+    let program = verbs_program();
+    fs::create_dir_all(paths::root().join("target/interop"))?;
+    // What other headers have left.
+    let _ = fs::remove_file(&program);
+    if !Path::new("/usr/include/rdma/rdma_verbs.h").is_file() {
+        return Ok(());
+    }
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program);
+    run(compiler.arg(paths::root().join("tests/interop/peer/verbs.c")).args(["-lrdmacm", "-libverbs"]))
 }
 
 fn skipped(why: &str, json: bool) -> ExitCode {

@@ -61,6 +61,10 @@ fn suite(name: &str, crc: bool, program: Option<&Command>) -> Result<bool> {
     if crc {
         command.arg("--crc");
     }
+    let verbs = super::verbs_program();
+    if verbs.is_file() {
+        command.arg("--verbs").arg(verbs);
+    }
     if let Some(program) = program {
         command.arg("--").arg(program.get_program()).args(program.get_args());
         command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
