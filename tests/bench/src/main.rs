@@ -61,7 +61,7 @@ const GROUPS: [(&str, Group); 6] = [
 
 /// Idle connections come first: memory that others have freed would not count as theirs.
 const WIRE: [(&str, Group); 3] = [
-    ("idle", |bar| wire::idle(bar, 20, 1000)),
+    ("idle", |bar| wire::idle(bar, 15, 1000)),
     ("writes", |bar| apart::writes(bar, &std::env::current_exe()?, 100)),
     ("round-trips", |bar| wire::round_trips(bar, 50)),
 ];
