@@ -48,10 +48,21 @@ struct State<P: Platform> {
     request: Option<Callback<Status>>,
     /// The next connection of another machine is awaited.
     accepting: bool,
+    tcp: Tcp,
     /// It waits before it tries again.
     resting: bool,
     /// Connections of other machines that have not asked for anything yet.
     unasked: u32,
+}
+
+/// What TCP does for a listener that listens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tcp {
+    Listens,
+    /// There was none, or its socket is dead: only the device hears of connections.
+    Deaf,
+    /// It was asked again.
+    Asked,
 }
 
 impl<P: Platform> Listener<P> {
@@ -70,6 +81,7 @@ impl<P: Platform> Listener<P> {
                 closing: false,
                 request: None,
                 accepting: false,
+                tcp: Tcp::Listens,
                 resting: false,
                 unasked: 0,
             }),
@@ -166,14 +178,67 @@ impl<P: Platform> Listener<P> {
 
 impl<P: Platform> Listener<P> {
     /// A connection of another machine has `come`, or could not.
-    pub(crate) fn accepted(this: &Arc<Self, P>, come: bool) {
+    pub(crate) fn accepted(this: &Arc<Self, P>, come: Result<(), SocketError>) {
         let mut state = this.state.lock();
         state.accepting = false;
-        if come {
-            Deferred::schedule(this);
-        } else if !state.closing {
+        match come {
+            Ok(()) => return Deferred::schedule(this),
+            // Of the one that was to get the connection.
+            Err(SocketError::Failed | SocketError::Canceled) => {}
+            Err(_) => state.tcp = Tcp::Deaf,
+        }
+        Self::rest(this, &mut state);
+    }
+
+    /// Tries again, later.
+    fn rest(this: &Arc<Self, P>, state: &mut State<P>) {
+        if !state.closing {
             state.resting = true;
             Timer::start(this, RETRY_MICROSECONDS);
+        }
+    }
+
+    /// Listens: awaits the next connection of another machine, or has TCP listen once it can.
+    fn go_on(this: &Arc<Self, P>, started: Result<(), SocketError>) {
+        let mut state = this.state.lock();
+        let local = state.endpoint.as_ref().map(|endpoint| endpoint.local());
+        let Some(local) = local.filter(|_| !state.closing && !state.resting && !state.accepting) else { return };
+        match (state.tcp, started) {
+            (Tcp::Listens | Tcp::Asked, Err(_)) => {
+                state.tcp = Tcp::Deaf;
+                Self::rest(this, &mut state);
+            }
+            (Tcp::Listens | Tcp::Asked, Ok(())) => {
+                state.tcp = Tcp::Listens;
+                if state.unasked >= limits::UNASKED {
+                    return;
+                }
+                state.accepting = true;
+                state.unasked = state.unasked.saturating_add(1);
+                drop(state);
+                if Wire::await_connection(this, Unasked(Arc::downgrade(this))).is_err() {
+                    Self::accepted(this, Err(SocketError::Failed));
+                }
+            }
+            (Tcp::Deaf, _) => {
+                drop(state);
+                Self::listen_again(this, local);
+            }
+        }
+    }
+
+    /// Closes the socket that there was, and has TCP listen on a new one.
+    fn listen_again(this: &Arc<Self, P>, local: SocketAddr) {
+        Stream::close(this);
+        if !this.stream.is_closed() {
+            return;
+        }
+        Stream::renew(this);
+        this.state.lock().tcp = Tcp::Asked;
+        Stream::listen(this, local);
+        // Who began to close in between has closed the stream before it was new.
+        if this.state.lock().closing {
+            Stream::close(this);
         }
     }
 }
@@ -264,20 +329,7 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
                 request.call_at_dispatch(dispatch, listens);
             }
         }
-        if started.is_err() {
-            return;
-        }
-        let mut state = this.state.lock();
-        let listens = state.endpoint.is_some() && !state.closing;
-        let begins = listens && !state.accepting && !state.resting && state.unasked < limits::UNASKED;
-        if begins {
-            state.accepting = true;
-            state.unasked = state.unasked.saturating_add(1);
-        }
-        drop(state);
-        if begins && Wire::await_connection(this, Unasked(Arc::downgrade(this))).is_err() {
-            Self::accepted(this, false);
-        }
+        Self::go_on(this, started);
     }
 }
 

@@ -127,6 +127,16 @@ impl Session {
         network::break_connections();
     }
 
+    /// Kills the socket of each listener there is, sooner or later.
+    pub fn break_listeners(&self) {
+        network::break_listeners();
+    }
+
+    /// Whether there is TCP from now on: without it no connection is made, and nobody listens.
+    pub fn set_tcp(&self, there: bool) {
+        network::set_absent(!there);
+    }
+
     /// From now on nothing that is sent arrives, and no connection is made.
     pub fn hold_network(&self) {
         network::hold(true);

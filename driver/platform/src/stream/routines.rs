@@ -43,7 +43,10 @@ pub(super) unsafe fn accept_routine<T: RunStream<P>, L: RunStream<P>, P: Platfor
     let listener = object.stream().listener.swap(null_mut(), Ordering::Acquire);
     // SAFETY: `accept`, with the same `L`, leaked a reference for this routine.
     let listener = unsafe { Arc::<L, P>::from_raw(listener.cast_const().cast()) };
-    listener.stream().state.lock().accepted();
+    let closed = listener.stream().state.lock().accepted();
+    if closed {
+        L::stirred(&listener);
+    }
     drop(listener);
     // SAFETY: `accept` made the completion.
     unsafe { end::<T, P>(context, |state| state.started(result)) };

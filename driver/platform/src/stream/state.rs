@@ -279,7 +279,7 @@ impl<P: Platform> State<P> {
 
     /// Nothing touches the socket any more.
     pub(super) fn is_closed(&self) -> bool {
-        self.is_over() && self.calls == 0
+        self.is_over() && self.calls == 0 && !self.accepts
     }
 
     /// What a reader is told of a stream that is being closed.
@@ -344,9 +344,10 @@ impl<P: Platform> State<P> {
         self.start = Start::Done(result.map(|_| ()));
     }
 
-    /// An accept of this listener has ended.
-    pub(super) fn accepted(&mut self) {
+    /// An accept of this listener has ended. True: it was the last that a close waited for.
+    pub(super) fn accepted(&mut self) -> bool {
         self.accepts = false;
+        self.is_closed()
     }
 
     /// The send by that request has ended.

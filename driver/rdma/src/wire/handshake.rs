@@ -154,7 +154,7 @@ impl<P: Platform> Wire<P> {
                 Timer::start(this, REQUEST_MICROSECONDS);
             }
             if let Some(listener) = &listener {
-                Listener::accepted(listener, started.is_ok());
+                Listener::accepted(listener, started);
             }
         }
         let Some(came) = (if started.is_ok() { Self::frame(this, Kind::Request) } else { Some(Came::Wrong) }) else {

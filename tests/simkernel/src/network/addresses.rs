@@ -38,7 +38,8 @@ impl Net {
 
     /// The id of who listens there.
     pub(super) fn listener_at(&self, remote: SocketAddr) -> Option<u64> {
-        let listens = |sock: &Sock, ip: IpAddr| sock.listens && sock.local == SocketAddr::new(ip, remote.port());
+        let listens =
+            |sock: &Sock, ip: IpAddr| sock.listens && !sock.dead && sock.local == SocketAddr::new(ip, remote.port());
         let any = if remote.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(0.into()) };
         let mut ids = [remote.ip(), any].into_iter().filter_map(|ip| self.find(|sock| listens(sock, ip)));
         ids.next()

@@ -316,6 +316,17 @@ pub(crate) fn break_connections() {
     delivery::wake();
 }
 
+/// The socket of each listener is dead, as if TCP had gone and come again.
+pub(crate) fn break_listeners() {
+    with(Net::break_listeners);
+    delivery::wake();
+}
+
+/// There is no TCP from now on, or there is.
+pub(crate) fn set_absent(absent: bool) {
+    with(|net| net.absent = absent);
+}
+
 /// Nothing arrives anywhere any more, or again.
 pub(crate) fn hold(held: bool) {
     with(|net| net.hold(held));

@@ -17,6 +17,8 @@ pub(super) struct Net {
     pub(super) random: Random,
     /// Nothing arrives anywhere.
     pub(super) held: bool,
+    /// There is no TCP.
+    pub(super) absent: bool,
     /// Bytes between a sender and a receiver at most.
     pub(super) window: usize,
     pub(super) ports_given: u32,
@@ -35,6 +37,7 @@ impl Net {
         Self {
             random,
             held: false,
+            absent: false,
             window: WINDOW,
             ports_given: 0,
             last: 0,
@@ -314,6 +317,11 @@ impl Net {
         for sock in self.sockets.values_mut().filter(|sock| sock.connected) {
             sock.reset_arriving = true;
         }
+        self.touch_all();
+    }
+
+    pub(super) fn break_listeners(&mut self) {
+        self.sockets.values_mut().filter(|sock| sock.listens).for_each(|sock| sock.dead = true);
         self.touch_all();
     }
 

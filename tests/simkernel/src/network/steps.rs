@@ -106,7 +106,7 @@ impl Net {
             add(sock.receiving.is_some() && (!sock.arrived.is_empty() || sock.end_arrived), Action::Receive);
         }
         if let Some(&Action::Accept(listener)) = actions.first()
-            && self.get(listener).is_none_or(|listener| listener.backlog.is_empty())
+            && self.get(listener).is_none_or(|listener| listener.backlog.is_empty() && !listener.dead)
         {
             actions.remove(0);
         }
@@ -138,6 +138,9 @@ impl Net {
     fn try_connect(&mut self, id: u64) -> Result<(), SocketError> {
         let start = self.get(id).and_then(|sock| sock.starting);
         let Some((_, Start::Connect { mut local, remote })) = start else { return Err(SocketError::Failed) };
+        if self.absent {
+            return Err(SocketError::NoNetwork);
+        }
         if local.ip().is_unspecified() && local.is_ipv4() == remote.is_ipv4() {
             local.set_ip(remote.ip());
         }
@@ -172,6 +175,9 @@ impl Net {
     fn try_listen(&mut self, id: u64) -> Result<(), SocketError> {
         let start = self.get(id).and_then(|sock| sock.starting);
         let Some((_, Start::Listen { local })) = start else { return Err(SocketError::Failed) };
+        if self.absent {
+            return Err(SocketError::NoNetwork);
+        }
         if !addresses::is_somewhere(local.ip()) && !local.ip().is_unspecified() {
             return Err(SocketError::Unreachable);
         }
@@ -183,6 +189,10 @@ impl Net {
     /// The accepting socket becomes the first of those that wait.
     fn take_next(&mut self, id: u64, listener: u64) {
         let Some(listener) = self.get(listener) else { return };
+        if listener.dead {
+            listener.accepting = None;
+            return self.started(id, Err(SocketError::Reset));
+        }
         let Some(first) = listener.backlog.pop_front() else { return };
         listener.accepting = None;
         let Some(mut taken) = self.forget(first) else { return };

@@ -1,0 +1,102 @@
+//! A listener whose socket comes late, or dies: it listens again.
+
+use std::time::Duration;
+
+use iwarp::mpa::{Kind, ReadyToReceive, Startup};
+use peer::{
+    device::{HOST, Listening, machine},
+    establish::{Connected, DEVICE, at, by_peer},
+    frames,
+    raw::Raw,
+    wait,
+};
+use platform::SocketError;
+use simkernel::{Session, boot_seeded, seeds};
+
+fn request() -> Startup<'static> {
+    frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE))
+}
+
+/// A peer connects, and a message comes.
+fn serves(listening: &Listening) -> Connected {
+    let connected = by_peer(listening, &request(), Some(&frames::write(1, 0, &[])));
+    let Connected { raw, side } = &connected;
+    side.receive(1, 0, 64);
+    raw.send_frames([&frames::send(1, b"hello")]);
+    assert_eq!(side.completed(1), [(1, Ok(()))]);
+    connected
+}
+
+fn is_refused() -> bool {
+    let Ok(raw) = Raw::connecting(at(0), DEVICE) else { return false };
+    wait("an answer", || raw.started().is_some());
+    raw.started() == Some(Err(SocketError::Refused))
+}
+
+/// A second passes, so many times.
+fn seconds(kernel: &Session, count: u32) {
+    for _ in 0..count {
+        kernel.flush_dpcs();
+        kernel.advance(Duration::from_secs(1));
+    }
+    kernel.flush_dpcs();
+}
+
+#[test]
+fn it_listens_when_tcp_has_come() {
+    for seed in seeds(10) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        kernel.set_tcp(false);
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).expect("for the device itself");
+        seconds(&kernel, 3);
+        kernel.set_tcp(true);
+        assert!(is_refused(), "not before it has tried again");
+        seconds(&kernel, 1);
+        drop(serves(&listening));
+    }
+}
+
+#[test]
+fn it_listens_again_when_its_socket_has_died() {
+    for seed in seeds(10) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let before = serves(&listening);
+        kernel.break_listeners();
+        kernel.flush_dpcs();
+        assert!(is_refused(), "nobody listens");
+        seconds(&kernel, 1);
+        drop(serves(&listening));
+        // The others live on.
+        before.side.receive(2, 0, 64);
+        before.raw.send_frames([&frames::send(2, b"still")]);
+        assert_eq!(before.side.completed(1), [(2, Ok(()))]);
+    }
+}
+
+/// In whatever state it is.
+#[test]
+fn it_closes_while_it_listens_again() {
+    for seed in seeds(100) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        kernel.break_listeners();
+        if seed % 2 == 0 {
+            kernel.set_tcp(false);
+        }
+        for _ in 0..seed % 7 {
+            kernel.advance(Duration::from_millis(500));
+            (0..seed % 11).for_each(|_| simkernel::pause());
+        }
+        drop(listening);
+        seconds(&kernel, 3);
+        kernel.set_tcp(true);
+        assert!(is_refused(), "nobody listens");
+    }
+}
