@@ -20,12 +20,6 @@ c_consts! { WSK_NUMBERS: u32;
     WSK_FLAG_CONNECTION_SOCKET = 2;
     /// Of WskSend: what is queued goes now.
     WSK_FLAG_NODELAY = 2;
-    /// A request type of WskControlSocket.
-    WskSetOption = 0;
-    /// A level of options.
-    SOL_SOCKET = 0xFFFF;
-    /// No other socket may take the address. Before the bind; its value is a u32.
-    SO_EXCLUSIVEADDRUSE = 0xFFFF_FFFB;
     IPPROTO_TCP = 6;
 }
 
@@ -86,7 +80,7 @@ c_structs! { WSK_SOCKET_LAYOUTS:
 
     /// The functions of a listening socket.
     struct WSK_PROVIDER_LISTEN_DISPATCH, size 0x30 {
-        0x00 WskControlSocket: Option<PFN_WSK_CONTROL_SOCKET>,
+        0x00 WskControlSocket: *mut c_void,
         0x08 WskCloseSocket: Option<PFN_WSK_CLOSE_SOCKET>,
         0x10 WskBind: Option<PFN_WSK_BIND>,
         0x18 WskAccept: Option<PFN_WSK_ACCEPT>,
@@ -96,7 +90,7 @@ c_structs! { WSK_SOCKET_LAYOUTS:
 
     /// The functions of a connection that all versions have.
     prefix WSK_PROVIDER_CONNECTION_DISPATCH, size 0x50 {
-        0x00 WskControlSocket: Option<PFN_WSK_CONTROL_SOCKET>,
+        0x00 WskControlSocket: *mut c_void,
         0x08 WskCloseSocket: Option<PFN_WSK_CLOSE_SOCKET>,
         0x10 WskBind: Option<PFN_WSK_BIND>,
         0x18 WskConnect: Option<PFN_WSK_CONNECT>,
@@ -110,7 +104,7 @@ c_structs! { WSK_SOCKET_LAYOUTS:
 }
 
 c_fns! { WSK_SOCKET_PROTOTYPES:
-    /// Makes a socket, which `IoStatus.Information` has.
+    /// Makes a socket, which `IoStatus.Information` has. Without a security descriptor it shares its address with no other.
     fn PFN_WSK_SOCKET(
         Client: *mut c_void,
         AddressFamily: u16,
@@ -122,20 +116,6 @@ c_fns! { WSK_SOCKET_PROTOTYPES:
         OwningProcess: *mut c_void,
         OwningThread: *mut c_void,
         SecurityDescriptor: *mut c_void,
-        Irp: *mut c_void,
-    ) -> NTSTATUS;
-
-    /// Sets options, among others. The buffers are used until the IRP is completed.
-    fn PFN_WSK_CONTROL_SOCKET(
-        Socket: *mut WSK_SOCKET,
-        RequestType: u32,
-        ControlCode: u32,
-        Level: u32,
-        InputSize: usize,
-        InputBuffer: *mut c_void,
-        OutputSize: usize,
-        OutputBuffer: *mut c_void,
-        OutputSizeReturned: *mut usize,
         Irp: *mut c_void,
     ) -> NTSTATUS;
 

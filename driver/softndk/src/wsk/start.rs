@@ -15,8 +15,8 @@ use ndk_abi::{
     sockaddr::{SOCKADDR, SOCKADDR_INET},
     status::{NTSTATUS, STATUS_DEVICE_NOT_READY, STATUS_NOT_IMPLEMENTED},
     wsk::{
-        IPPROTO_TCP, SO_EXCLUSIVEADDRUSE, SOCK_STREAM, SOL_SOCKET, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET,
-        WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET, WskSetOption,
+        IPPROTO_TCP, SOCK_STREAM, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET, WSK_PROVIDER_CONNECTION_DISPATCH,
+        WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET,
     },
 };
 use platform::{Completion, Platform as _, SocketError};
@@ -31,6 +31,12 @@ use crate::{
     platform::{Dpc, Windows},
 };
 
+#[link(name = "ntoskrnl")]
+unsafe extern "C" {
+    /// The system process (ntddk.h); data needs a declaration with its library.
+    static PsInitialSystemProcess: *const *mut c_void;
+}
+
 /// A socket, and how it starts.
 pub(crate) struct Socket {
     /// WSK's, once there is one.
@@ -44,8 +50,6 @@ pub(crate) struct Socket {
     provider: Cell<Option<Provider>>,
     /// Whose connection is accepted.
     listener: Cell<*mut WSK_SOCKET>,
-    /// The value of an option.
-    option: UnsafeCell<u32>,
     start: Cell<*mut Request>,
     /// The close that waits for the end of the start.
     closing: AtomicPtr<Request>,
@@ -65,9 +69,8 @@ pub(super) enum Step {
     BindConnection,
     Connect,
     AskConnection,
-    /// A socket that listens: as soon as it is bound, at an address that is nobody else's.
+    /// A socket that listens: as soon as it is bound.
     MakeListener,
-    Exclude,
     BindListener,
     AskListener,
     /// WSK gives a socket, and its addresses.
@@ -80,8 +83,7 @@ impl Step {
             Self::MakeConnection => Some(Self::BindConnection),
             Self::BindConnection => Some(Self::Connect),
             Self::Connect => Some(Self::AskConnection),
-            Self::MakeListener => Some(Self::Exclude),
-            Self::Exclude => Some(Self::BindListener),
+            Self::MakeListener => Some(Self::BindListener),
             Self::BindListener => Some(Self::AskListener),
             Self::AskConnection | Self::AskListener | Self::Accept => None,
         }
@@ -102,7 +104,6 @@ impl Socket {
             step: Cell::new(Step::Accept),
             provider: Cell::new(None),
             listener: Cell::new(null_mut()),
-            option: UnsafeCell::new(0),
             start: Cell::new(null_mut()),
             closing: AtomicPtr::new(null_mut()),
             dpc: UnsafeCell::new(Windows::new_dpc()),
@@ -227,16 +228,6 @@ impl Place {
         let _told_by_the_irp = match step {
             Step::MakeConnection => self.make(WSK_FLAG_CONNECTION_SOCKET, irp)?,
             Step::MakeListener => self.make(WSK_FLAG_LISTEN_SOCKET, irp)?,
-            Step::Exclude => {
-                // SAFETY: the table of a listening socket.
-                let control = unsafe { (*socket.listener()).WskControlSocket }.ok_or(absent)?;
-                let (option, size) = (socket.option.get(), size_of::<u32>());
-                // SAFETY: this step's own.
-                unsafe { option.write(1) };
-                let (code, level, none) = (SO_EXCLUSIVEADDRUSE, SOL_SOCKET, null_mut());
-                // SAFETY: a socket that is not bound; the value lives as long as the request.
-                unsafe { control(kernel, WskSetOption, code, level, size, option.cast(), 0, none, null_mut(), irp) }
-            }
             Step::BindConnection => {
                 // SAFETY: the table of a connection.
                 let bind = unsafe { (*socket.connection()).WskBind }.ok_or(absent)?;
@@ -292,9 +283,12 @@ impl Place {
         // SAFETY: the address was written before the first step.
         let family = unsafe { (*socket.local.get()).si_family() };
         let (kind, protocol, none) = (SOCK_STREAM, IPPROTO_TCP, null_mut());
-        // No process is named: WSK takes the current one, at DISPATCH_LEVEL whichever that is.
-        // SAFETY: no callbacks, no security descriptor.
-        Ok(unsafe { make(client, family, kind, protocol, flags, none, null(), none, none, none, irp) })
+        // The current process may be any: this is not only called by its own threads. A thread is not named: there is none of the
+        // system's that is known to live.
+        // SAFETY: set by the kernel, and never changed.
+        let system = unsafe { *PsInitialSystemProcess };
+        // SAFETY: a process that never ends; no callbacks, no security descriptor.
+        Ok(unsafe { make(client, family, kind, protocol, flags, none, null(), system.cast(), none, none, irp) })
     }
 
     /// A step is over: takes the others, or ends the start. The socket may be gone then.

@@ -7,9 +7,9 @@ use ndk_abi::{
     sockaddr::{SOCKADDR, SOCKADDR_INET},
     status::NTSTATUS,
     wsk::{
-        IPPROTO_TCP, SO_EXCLUSIVEADDRUSE, SOCK_STREAM, SOL_SOCKET, WSK_BUF, WSK_FLAG_CONNECTION_SOCKET,
-        WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY, WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_DISPATCH,
-        WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET, WSK_VERSION_1_0, WskSetOption,
+        IPPROTO_TCP, SOCK_STREAM, WSK_BUF, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY,
+        WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET,
+        WSK_VERSION_1_0,
     },
 };
 
@@ -44,7 +44,7 @@ static PROVIDER: Table<WSK_PROVIDER_DISPATCH> = Table(WSK_PROVIDER_DISPATCH {
 });
 
 static LISTENER: Table<WSK_PROVIDER_LISTEN_DISPATCH> = Table(WSK_PROVIDER_LISTEN_DISPATCH {
-    WskControlSocket: Some(control),
+    WskControlSocket: null_mut(),
     WskCloseSocket: Some(close),
     WskBind: Some(bind),
     WskAccept: Some(accept),
@@ -53,7 +53,7 @@ static LISTENER: Table<WSK_PROVIDER_LISTEN_DISPATCH> = Table(WSK_PROVIDER_LISTEN
 });
 
 static CONNECTION: Table<WSK_PROVIDER_CONNECTION_DISPATCH> = Table(WSK_PROVIDER_CONNECTION_DISPATCH {
-    WskControlSocket: Some(control),
+    WskControlSocket: null_mut(),
     WskCloseSocket: Some(close),
     WskBind: Some(bind),
     WskConnect: Some(connect),
@@ -162,30 +162,6 @@ unsafe extern "system" fn make_socket(
     })
 }
 
-/// wsk/nc-wsk-pfn_wsk_control_socket.
-unsafe extern "system" fn control(
-    socket: *mut WSK_SOCKET,
-    kind: u32,
-    code: u32,
-    level: u32,
-    size: usize,
-    input: *mut c_void,
-    _output_size: usize,
-    _output: *mut c_void,
-    _returned: *mut usize,
-    irp: *mut c_void,
-) -> NTSTATUS {
-    let entered = enter("WskControlSocket", socket, irp, &[Phase::Made]);
-    answer(entered.map(|(socket, _call, request)| {
-        if (kind, code, level, size) != (WskSetOption, SO_EXCLUSIVEADDRUSE, SOL_SOCKET, 4) || input.is_null() {
-            return refuse(request, "WskControlSocket: that is not simulated", status::NOT_SUPPORTED);
-        }
-        // SAFETY: the client's value, of so many bytes.
-        let value = unsafe { input.cast::<u32>().read() };
-        done(request, winsock::set_option(socket.winsock, code, value))
-    }))
-}
-
 /// An address of the client's, if it is of this family.
 ///
 /// # Safety
@@ -213,8 +189,11 @@ unsafe extern "system" fn bind(
         let Some(local) = (unsafe { copy(address, socket.family) }).filter(|_| flags == 0) else {
             return refuse(request, "WskBind: an address of another family, or flags", status::INVALID_PARAMETER);
         };
-        let listens = || if socket.kind == Kind::Listener { winsock::start_listening(socket.winsock) } else { Ok(()) };
-        let result = winsock::bind_to(socket.winsock, local).and_then(|()| listens());
+        let listens = socket.kind == Kind::Listener;
+        // Without a security descriptor no address is shared.
+        let exclusive = if listens { winsock::exclude_others(socket.winsock) } else { Ok(()) };
+        let bound = exclusive.and_then(|()| winsock::bind_to(socket.winsock, local));
+        let result = bound.and_then(|()| if listens { winsock::start_listening(socket.winsock) } else { Ok(()) });
         if result.is_ok() {
             lock(&socket.state).phase = Phase::Bound;
         }

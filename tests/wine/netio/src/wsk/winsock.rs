@@ -22,11 +22,11 @@ use windows_sys::Win32::{
     Foundation::HANDLE,
     Networking::WinSock::{
         AcceptEx, INVALID_SOCKET, IPPROTO_TCP, LINGER, LPFN_CONNECTEX, SD_SEND, SIO_GET_EXTENSION_FUNCTION_POINTER,
-        SO_LINGER, SO_UPDATE_ACCEPT_CONTEXT, SO_UPDATE_CONNECT_CONTEXT, SOCK_STREAM, SOCKET, SOL_SOCKET, SOMAXCONN,
-        TCP_NODELAY, WSA_FLAG_OVERLAPPED, WSA_IO_PENDING, WSABUF, WSADATA, WSAEACCES, WSAEADDRINUSE, WSAEADDRNOTAVAIL,
-        WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEHOSTUNREACH, WSAENETUNREACH, WSAENOBUFS, WSAETIMEDOUT,
-        WSAGetLastError, WSAID_CONNECTEX, WSAIoctl, WSARecv, WSASend, WSASocketW, WSAStartup, bind, closesocket,
-        getpeername, getsockname, listen, setsockopt, shutdown,
+        SO_EXCLUSIVEADDRUSE, SO_LINGER, SO_UPDATE_ACCEPT_CONTEXT, SO_UPDATE_CONNECT_CONTEXT, SOCK_STREAM, SOCKET,
+        SOL_SOCKET, SOMAXCONN, TCP_NODELAY, WSA_FLAG_OVERLAPPED, WSA_IO_PENDING, WSABUF, WSADATA, WSAEACCES,
+        WSAEADDRINUSE, WSAEADDRNOTAVAIL, WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEHOSTUNREACH,
+        WSAENETUNREACH, WSAENOBUFS, WSAETIMEDOUT, WSAGetLastError, WSAID_CONNECTEX, WSAIoctl, WSARecv, WSASend,
+        WSASocketW, WSAStartup, bind, closesocket, getpeername, getsockname, listen, setsockopt, shutdown,
     },
     System::IO::{CancelIoEx, OVERLAPPED},
 };
@@ -94,9 +94,9 @@ fn set<T>(socket: SOCKET, level: i32, option: i32, value: &T) -> Result<()> {
     check(unsafe { setsockopt(socket, level, option, (&raw const *value).cast(), size_of::<T>() as i32) })
 }
 
-/// A u32 option of SOL_SOCKET.
-pub(super) fn set_option(socket: SOCKET, option: u32, value: u32) -> Result<()> {
-    set(socket, SOL_SOCKET, option.cast_signed(), &value)
+/// No other socket may have the address that this one will be bound to.
+pub(super) fn exclude_others(socket: SOCKET) -> Result<()> {
+    set(socket, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, &1_u32)
 }
 
 pub(super) fn no_delay(socket: SOCKET) -> Result<()> {

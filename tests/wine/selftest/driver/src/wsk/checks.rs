@@ -28,43 +28,35 @@ unsafe fn with_client(text: &mut Text<'_>, check: unsafe fn(&Client, &mut Text<'
 }
 
 /// A listener at an own address, any port.
-unsafe fn listen(client: &Client, family: u16, text: &mut Text<'_>) -> (*mut WSK_SOCKET, SOCKADDR_INET) {
-    let mut one = 1_u32;
+unsafe fn listen(client: &Client, local: SOCKADDR_INET, text: &mut Text<'_>) -> (*mut WSK_SOCKET, SOCKADDR_INET) {
     // SAFETY: a new socket, which is not bound.
     unsafe {
-        let (made, socket) = client.socket(family, WSK_FLAG_LISTEN_SOCKET);
+        let (made, socket) = client.socket(local.si_family(), WSK_FLAG_LISTEN_SOCKET);
         text.check(made == SUCCESS, "a listening socket");
-        let (set, _) = wait(|irp| {
-            if let Some(control) = listener(socket).WskControlSocket {
-                let (value, none) = ((&raw mut one).cast(), null_mut());
-                control(socket, WskSetOption, SO_EXCLUSIVEADDRUSE, SOL_SOCKET, 4, value, 0, none, null_mut(), irp);
-            }
-        });
-        text.check(set == SUCCESS, "SO_EXCLUSIVEADDRUSE");
-        text.check(bind(socket, own(family, 0)) == SUCCESS, "listening");
+        text.check(bind(socket, local) == SUCCESS, "listening");
         (socket, address_of(socket))
     }
 }
 
 /// A bound socket for a connection.
-unsafe fn bound(client: &Client, family: u16, text: &mut Text<'_>) -> *mut WSK_SOCKET {
+unsafe fn bound(client: &Client, local: SOCKADDR_INET, text: &mut Text<'_>) -> *mut WSK_SOCKET {
     // SAFETY: a new socket.
     unsafe {
-        let (made, socket) = client.socket(family, WSK_FLAG_CONNECTION_SOCKET);
-        text.check(made == SUCCESS && bind(socket, own(family, 0)) == SUCCESS, "a bound socket");
+        let (made, socket) = client.socket(local.si_family(), WSK_FLAG_CONNECTION_SOCKET);
+        text.check(made == SUCCESS && bind(socket, local) == SUCCESS, "a bound socket");
         socket
     }
 }
 
 /// Both ends of a connection, as connected and as accepted.
-unsafe fn pair(client: &Client, family: u16, text: &mut Text<'_>) -> [*mut WSK_SOCKET; 2] {
+unsafe fn pair(client: &Client, local: SOCKADDR_INET, text: &mut Text<'_>) -> [*mut WSK_SOCKET; 2] {
     let mut accept = Accept::new();
     let accept = &raw mut accept;
     // SAFETY: the accept does not move before it has ended.
     unsafe {
-        let (from, at) = listen(client, family, text);
+        let (from, at) = listen(client, local, text);
         Accept::start(accept, from);
-        let active = bound(client, family, text);
+        let active = bound(client, local, text);
         text.check(connect(active, at) == SUCCESS, "a connect");
         let (status, passive) = Request::end(&raw mut (*accept).request);
         text.check(status == SUCCESS, "an accept");
@@ -100,7 +92,7 @@ fn stream(client: &Client, family: u16, text: &mut Text<'_>) {
     const OFFSET: usize = 100;
     // SAFETY: memory that lives until all requests have ended.
     unsafe {
-        let [active, passive] = pair(client, family, text);
+        let [active, passive] = pair(client, own(family, 0), text);
         let (from, to) = (Bytes::new(), Bytes::new());
         (0..LENGTH).for_each(|at| from.memory.add(at).write((at % 251) as u8));
         for (sender, receiver) in [(active, passive), (passive, active)] {
@@ -148,7 +140,7 @@ unsafe fn end_early(client: &Client, text: &mut Text<'_>) {
     // SAFETY: memory that lives until all requests have ended.
     unsafe {
         let bytes = Bytes::new();
-        let [active, passive] = pair(client, AF_INET, text);
+        let [active, passive] = pair(client, own(AF_INET, 0), text);
         start_receive(waiting, active, bytes.part(0, LENGTH));
         Request::start(closing, |irp| {
             if let Some(close) = connection(active).WskCloseSocket {
@@ -164,7 +156,7 @@ unsafe fn end_early(client: &Client, text: &mut Text<'_>) {
         text.check(is_over, "a receive when the peer has closed");
         text.check(close(passive) == SUCCESS, "closing a dead socket");
 
-        let (from, at) = listen(client, AF_INET, text);
+        let (from, at) = listen(client, own(AF_INET, 0), text);
         Accept::start(accept, from);
         // It says whether the accept was known already; either way it is cancelled.
         let _known = IoCancelIrp(Request::irp(&raw mut (*accept).request));
@@ -180,7 +172,7 @@ unsafe fn end_early(client: &Client, text: &mut Text<'_>) {
         text.check(close(from) == SUCCESS, "closing a listener");
         text.check(Request::end(&raw mut (*accept).request).0 == STATUS_CANCELLED.0, "an accept of one that is closed");
 
-        let nobody = bound(client, AF_INET, text);
+        let nobody = bound(client, own(AF_INET, 0), text);
         text.check(connect(nobody, at) == STATUS_CONNECTION_REFUSED.0, "a connect to nobody");
         text.check(close(nobody) == SUCCESS, "closing a socket that is refused");
         let (_, stranger) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
@@ -208,12 +200,12 @@ unsafe fn thousand(client: &Client, text: &mut Text<'_>) {
     // SAFETY: memory that lives until all requests have ended; static, one check at a time.
     unsafe {
         let ends = &mut *ENDS.get();
-        let (from, at) = listen(client, AF_INET, text);
+        let (from, at) = listen(client, own(AF_INET, 0), text);
         let block = ExAllocatePool2(NON_PAGED, MANY * size_of::<Request>(), TAG).cast::<Request>();
         let (bytes, received) = (Bytes::new(), Bytes::new());
         for (number, ends) in ends.iter_mut().enumerate() {
             Accept::start(accept, from);
-            let active = bound(client, AF_INET, text);
+            let active = bound(client, own(AF_INET, 0), text);
             text.check(connect(active, at) == SUCCESS, "one of many connects");
             let (status, passive) = Request::end(&raw mut (*accept).request);
             text.check(status == SUCCESS, "one of many accepts");
