@@ -13,7 +13,7 @@ use core::{
 use ndk_abi::{
     describe::ZeroInit,
     sockaddr::{SOCKADDR, SOCKADDR_INET},
-    status::{NTSTATUS, STATUS_DEVICE_NOT_READY, STATUS_NOT_IMPLEMENTED},
+    status::{NTSTATUS, STATUS_ACCESS_DENIED, STATUS_CANCELLED, STATUS_DEVICE_NOT_READY, STATUS_NOT_IMPLEMENTED},
     wsk::{
         IPPROTO_TCP, SOCK_STREAM, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET, WSK_PROVIDER_CONNECTION_DISPATCH,
         WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET,
@@ -86,6 +86,17 @@ impl Step {
             Self::MakeListener => Some(Self::BindListener),
             Self::BindListener => Some(Self::AskListener),
             Self::AskConnection | Self::AskListener | Self::Accept => None,
+        }
+    }
+
+    /// The meaning of its failure.
+    fn error(self, status: NTSTATUS) -> SocketError {
+        match (self, status) {
+            // Only who binds is refused an address because another has it for itself.
+            (Self::BindConnection | Self::BindListener, STATUS_ACCESS_DENIED) => SocketError::AddressInUse,
+            // It was connected; WSK says what it has no address for in various ways.
+            (Self::AskConnection, status) if status != STATUS_CANCELLED => SocketError::Reset,
+            _ => error(status),
         }
     }
 
@@ -301,7 +312,7 @@ impl Place {
             let result = unsafe { self.request().get().irp.result() };
             let information = match result {
                 Ok(information) => information,
-                Err(status) => return self.end(Err(error(status))),
+                Err(status) => return self.end(Err(step.error(status))),
             };
             if step.makes_socket() {
                 socket.kernel.store(core::ptr::with_exposed_provenance_mut(information), Ordering::Release);
