@@ -168,9 +168,15 @@ unsafe extern "C" fn run_dpc(_dpc: *mut KDPC, dpc: PVOID, _argument1: PVOID, _ar
 unsafe extern "C" fn run_in_turn(_driver: PVOID, dpc: PVOID, item: PIO_WORKITEM) {
     // SAFETY: initialised before it was queued; IoQueueWorkItemEx leaves it to its routine.
     unsafe { IoUninitializeWorkItem(item) };
-    let irql = raise_irql(DISPATCH_LEVEL);
     // SAFETY: queue_dpc_in_turn made the Dpc the context, and its owner keeps it until the routine is entered.
-    unsafe { run_dpc(null_mut(), dpc, null_mut(), null_mut()) };
+    at_dispatch(|| unsafe { run_dpc(null_mut(), dpc, null_mut(), null_mut()) });
+}
+
+/// Does something at DISPATCH_LEVEL. IRQL <= DISPATCH. A thread in there keeps the processor: an unloading driver that calls
+/// KeFlushQueuedDpcs waits for it, as it does for DPCs.
+pub(crate) fn at_dispatch(body: impl FnOnce()) {
+    let irql = raise_irql(DISPATCH_LEVEL);
+    body();
     raise_irql(irql);
 }
 

@@ -23,7 +23,10 @@ use ndk_abi::{
 use platform::{Completion, LARGEST_TRANSFER, SocketError};
 use wdk_sys::ntddk::MmBuildMdlForNonPagedPool;
 
-use crate::irp::own::{Completed, KEPT, OwnIrp};
+use crate::{
+    irp::own::{Completed, KEPT, OwnIrp},
+    platform::at_dispatch,
+};
 
 /// Pages that bytes of a request may touch.
 const MAX_PAGES: usize = LARGEST_TRANSFER / PAGE_SIZE + 1;
@@ -124,40 +127,42 @@ impl UnderWay {
     }
 }
 
-/// The request whose IRP was completed.
+/// Ends the request whose IRP was completed, by what `outcome` makes of the number of its bytes and of what WSK says.
+///
+/// What ends may be the last that the unloading of this driver waits for: see [`at_dispatch`].
 ///
 /// # Safety
 /// In the completion routine of an IRP that [`Request::prepare`] has prepared.
-unsafe fn completed(context: *mut c_void) -> (UnderWay, Result<usize, SocketError>) {
+unsafe fn complete(context: *mut c_void, outcome: fn(usize, Result<usize, SocketError>) -> Result<usize, SocketError>) {
     // SAFETY: the context is the request, which is under way until `end`.
     let request = unsafe { UnderWay::new(context.cast()) };
     // SAFETY: it was completed just now.
     let result = unsafe { request.get().irp.result() };
-    (request, result.map_err(error))
+    let length = request.get().length.get();
+    at_dispatch(|| request.end(outcome(length, result.map_err(error))));
 }
 
 /// Of a receive, and of the end of sending: what WSK says.
 pub(super) unsafe extern "C" fn passed_on(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
     // SAFETY: a completion routine.
-    let (request, result) = unsafe { completed(context) };
-    request.end(result);
+    unsafe { complete(context, |_, result| result) };
     KEPT
 }
 
 /// Of a send: all of it, or it failed.
 pub(super) unsafe extern "C" fn sent(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
+    let all_or_nothing = |length, result: Result<usize, _>| {
+        result.and_then(|count| if count == length { Ok(count) } else { Err(SocketError::Failed) })
+    };
     // SAFETY: a completion routine.
-    let (request, result) = unsafe { completed(context) };
-    let length = request.get().length.get();
-    request.end(result.and_then(|count| if count == length { Ok(count) } else { Err(SocketError::Failed) }));
+    unsafe { complete(context, all_or_nothing) };
     KEPT
 }
 
 /// Of a close, which does not fail.
 pub(super) unsafe extern "C" fn closed(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
     // SAFETY: a completion routine.
-    let (request, _) = unsafe { completed(context) };
-    request.end(Ok(0));
+    unsafe { complete(context, |_, _| Ok(0)) };
     KEPT
 }
 

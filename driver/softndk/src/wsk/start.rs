@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     irp::own::KEPT,
-    platform::{Dpc, Windows},
+    platform::{Dpc, Windows, at_dispatch},
 };
 
 #[link(name = "ntoskrnl")]
@@ -382,10 +382,12 @@ impl Place {
 unsafe extern "C" fn completed(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
     // SAFETY: the socket that `take` made the context; its start is under way.
     let place = unsafe { Place::new(context.cast()) };
-    if place.get().turn.leave() {
-        // SAFETY: initialised by `start`; not queued, as each step queues it once at most.
-        unsafe { Windows::queue_dpc(place.get().dpc.get()) };
-    }
+    at_dispatch(|| {
+        if place.get().turn.leave() {
+            // SAFETY: initialised by `start`; not queued, as each step queues it once at most.
+            unsafe { Windows::queue_dpc(place.get().dpc.get()) };
+        }
+    });
     KEPT
 }
 
