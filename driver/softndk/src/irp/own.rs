@@ -1,9 +1,12 @@
 //! IRPs of this driver's own, for what it asks of others: in memory of its own, so that there is always one.
 
-use core::{cell::UnsafeCell, ffi::c_void};
+use core::{
+    cell::{Cell, UnsafeCell},
+    ffi::c_void,
+};
 
-use ndk_abi::status::{NTSTATUS, STATUS_MORE_PROCESSING_REQUIRED};
-use wdk_sys::ntddk::{IoCancelIrp, IoInitializeIrp};
+use ndk_abi::status::{NTSTATUS, STATUS_MORE_PROCESSING_REQUIRED, STATUS_SUCCESS};
+use wdk_sys::ntddk::{IoCancelIrp, IoInitializeIrp, IoReuseIrp};
 
 use super::{Header, StackLocation};
 
@@ -21,7 +24,11 @@ pub(crate) type Completed = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut 
 
 /// An IRP, used for one request after another. It stays where it is while it is in use.
 #[repr(C, align(16))]
-pub(crate) struct OwnIrp(UnsafeCell<[u8; BYTES]>);
+pub(crate) struct OwnIrp {
+    memory: UnsafeCell<[u8; BYTES]>,
+    /// It was used before.
+    initialised: Cell<bool>,
+}
 
 // SAFETY: plain storage; it is used only as the functions below allow.
 unsafe impl Send for OwnIrp {}
@@ -30,11 +37,11 @@ unsafe impl Sync for OwnIrp {}
 
 impl OwnIrp {
     pub(crate) const fn new() -> Self {
-        Self(UnsafeCell::new([0; BYTES]))
+        Self { memory: UnsafeCell::new([0; BYTES]), initialised: Cell::new(false) }
     }
 
     fn header(&self) -> *mut Header {
-        self.0.get().cast()
+        self.memory.get().cast()
     }
 
     /// Prepares it for a request, which ends with a call of the routine. What it gives is for the driver that is asked.
@@ -43,10 +50,16 @@ impl OwnIrp {
     /// It is not in use, and stays where it is until its routine was called.
     pub(crate) unsafe fn prepare(&self, routine: Completed, context: *mut c_void) -> *mut c_void {
         let irp = self.header();
-        // SAFETY: so many bytes of non-paged memory (all of this driver's is), not in use by contract.
-        unsafe { IoInitializeIrp(irp.cast(), BYTES as u16, 1) };
+        if self.initialised.replace(true) {
+            // Others may have attached something to it, which this keeps or frees.
+            // SAFETY: initialised, and not in use by contract.
+            unsafe { IoReuseIrp(irp.cast(), STATUS_SUCCESS.0) };
+        } else {
+            // SAFETY: so many bytes of non-paged memory (all of this driver's is), not in use by contract.
+            unsafe { IoInitializeIrp(irp.cast(), BYTES as u16, 1) };
+        }
         // IoSetCompletionRoutine, which is inline in wdm.h: into the location of the driver that is called.
-        // SAFETY: just initialised.
+        // SAFETY: initialised, now or anew.
         let behind = unsafe { (*irp).current_stack_location };
         let next = behind.wrapping_sub(1);
         // SAFETY: the one stack location of the IRP.
