@@ -35,7 +35,7 @@ pub struct Memory {
 }
 
 /// Groups of checks that must pass, in order.
-pub const CHECKS: [&str; 16] = [
+pub const CHECKS: [&str; 17] = [
     "irql",
     "cr8",
     "spin locks",
@@ -52,10 +52,11 @@ pub const CHECKS: [&str; 16] = [
     "wsk: streams",
     "wsk: requests that end early",
     "wsk: a thousand connections",
+    "wsk: sends to another computer",
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 21] = [
+pub const PLANTED: [&str; 22] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -77,6 +78,7 @@ pub const PLANTED: [&str; 21] = [
     "WskConnect before WskBind",
     "WskBind after WskCloseSocket",
     "WskSend of more bytes than the MDLs describe",
+    "a thousand WskSends to another computer, one at a time",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

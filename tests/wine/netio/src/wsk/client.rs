@@ -10,7 +10,7 @@ use std::{
 use kernel::{DISPATCH_LEVEL, PASSIVE_LEVEL, object, status, violation};
 use ndk_abi::wsk::{WSK_CLIENT_NPI, WSK_NO_WAIT, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0};
 
-use super::{entries, port, socket::STATUS_DEVICE_NOT_READY};
+use super::{entries, port, sends, socket::STATUS_DEVICE_NOT_READY};
 use crate::{lock, parameter};
 
 /// How long what a client has left may take to go before it counts as left behind.
@@ -97,6 +97,7 @@ unsafe extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
         return violation("WskDeregister: not registered");
     };
     drop(clients);
+    sends::check();
     object(REGISTRATION, -1);
     let Client { captures, sockets, calls } = client;
     if captures > 0 || sockets > 0 || calls > 0 {

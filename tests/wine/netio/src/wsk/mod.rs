@@ -11,5 +11,6 @@ mod mdl;
 mod operations;
 mod port;
 mod request;
+mod sends;
 mod socket;
 mod winsock;

@@ -15,6 +15,7 @@ use windows_sys::Win32::{
 use super::{
     client, mdl, port,
     request::Request,
+    sends,
     socket::{Kind, Phase, STATUS_CANCELLED, Socket, close_if_idle, make},
     winsock,
 };
@@ -86,7 +87,12 @@ fn queue(operation: Box<Operation>) {
         return give_up(*operation, STATUS_CANCELLED);
     }
     match operation.what {
-        What::Send { .. } => state.sends.push_back(operation),
+        What::Send { .. } => {
+            state.sends.push_back(operation);
+            if !state.round_trip.is_zero() {
+                sends::begun(state.sends.len() + usize::from(state.sending) + state.unacknowledged.len());
+            }
+        }
         What::Receive(_) => state.receives.push_back(operation),
         What::Connect(_) | What::Accept(_) => {
             drop(state);
@@ -110,7 +116,7 @@ pub(super) fn proceed(socket: &Arc<Socket>) {
         } else {
             None
         };
-        let idle = !state.sending && state.sends.is_empty();
+        let idle = !state.sending && state.sends.is_empty() && state.unacknowledged.is_empty();
         let finishing = if idle { state.finishing.take() } else { None };
         drop(state);
         if let Some(request) = finishing {
@@ -180,6 +186,7 @@ fn end(mut operation: Operation, status: i32, bytes: usize) {
         What::Connect(_) => {
             let result = if status == status::SUCCESS { winsock::connected(socket.winsock) } else { Err(status) };
             state.phase = if result.is_ok() { Phase::Connected } else { Phase::Bound };
+            state.round_trip = winsock::round_trip(socket.winsock);
             drop(state);
             complete(operation.request, result.err().unwrap_or(status::SUCCESS), 0);
         }
@@ -197,9 +204,16 @@ fn end(mut operation: Operation, status: i32, bytes: usize) {
                 return begin(Box::new(Operation { overlapped: OVERLAPPED::default(), ..operation }));
             }
             state.sending = false;
-            drop(state);
             let status = if more { STATUS_CANCELLED } else { status };
-            complete(operation.request, status, if status == status::SUCCESS { sent } else { 0 });
+            if status == status::SUCCESS && !closing && !state.round_trip.is_zero() {
+                state.unacknowledged.push_back((operation.request, sent));
+                let (round_trip, socket) = (state.round_trip, Arc::clone(&socket));
+                drop(state);
+                sends::after(round_trip, move || acknowledged(&socket));
+            } else {
+                drop(state);
+                complete(operation.request, status, if status == status::SUCCESS { sent } else { 0 });
+            }
         }
         What::Receive(_) => {
             state.receiving = false;
@@ -210,6 +224,15 @@ fn end(mut operation: Operation, status: i32, bytes: usize) {
     }
     proceed(&socket);
     close_if_idle(&socket);
+}
+
+/// The peer has what was sent by the oldest send that waits for that. A close may have ended it.
+fn acknowledged(socket: &Arc<Socket>) {
+    let oldest = lock(&socket.state).unacknowledged.pop_front();
+    if let Some((request, sent)) = oldest {
+        complete(request, status::SUCCESS, sent);
+    }
+    proceed(socket);
 }
 
 /// A connection has come for a listener, or none.

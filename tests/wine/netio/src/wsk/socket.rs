@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use kernel::{Shared, object, status, violation};
@@ -68,6 +69,10 @@ pub(super) struct State {
     pub(super) sends: VecDeque<Box<Operation>>,
     pub(super) receives: VecDeque<Box<Operation>>,
     pub(super) sending: bool,
+    /// After how long the peer has what is sent.
+    pub(super) round_trip: Duration,
+    /// What Winsock has taken, and the peer has not: the request, and how many bytes.
+    pub(super) unacknowledged: VecDeque<(Request, usize)>,
     pub(super) receiving: bool,
     /// The end of sending that waits for the sends before.
     pub(super) finishing: Option<Request>,
@@ -94,6 +99,8 @@ pub(super) fn make(kind: Kind, family: u16, client: usize, winsock: SOCKET, phas
         sends: VecDeque::new(),
         receives: VecDeque::new(),
         sending: false,
+        round_trip: if phase == Phase::Connected { winsock::round_trip(winsock) } else { Duration::ZERO },
+        unacknowledged: VecDeque::new(),
         receiving: false,
         finishing: None,
         finished: false,
@@ -140,13 +147,14 @@ pub(super) fn close(socket: &Arc<Socket>) {
     let mut state = lock(&socket.state);
     let waiting: Vec<_> =
         std::mem::take(&mut state.sends).into_iter().chain(std::mem::take(&mut state.receives)).collect();
+    let unacknowledged = std::mem::take(&mut state.unacknowledged);
     let finishing = state.finishing.take();
     let any = !state.in_flight.is_empty();
     drop(state);
     for operation in waiting {
         give_up(*operation, STATUS_CANCELLED);
     }
-    if let Some(request) = finishing {
+    for request in unacknowledged.into_iter().map(|(request, _)| request).chain(finishing) {
         complete(request, STATUS_CANCELLED, 0);
     }
     if any {

@@ -7,6 +7,7 @@ use std::{
         OnceLock,
         atomic::{AtomicU16, Ordering},
     },
+    time::Duration,
 };
 
 use kernel::status;
@@ -33,6 +34,9 @@ use windows_sys::Win32::{
 
 /// Bytes that AcceptEx wants for an address.
 pub(super) const ACCEPT_ADDRESS: usize = size_of::<SOCKADDR_INET>() + 16;
+
+/// The way there and back, simulated.
+const BETWEEN_COMPUTERS: Duration = Duration::from_millis(2);
 
 type Result<T> = std::result::Result<T, i32>;
 
@@ -150,6 +154,14 @@ pub(super) fn address(socket: SOCKET, own: bool) -> Result<SOCKADDR_INET> {
         unsafe { getpeername(socket, place, &mut length) }
     };
     check(result).map(|()| address)
+}
+
+/// After how long the peer of a connection has what is sent. All are on one system: those at 127.0.0.1 count as on one computer, as do
+/// those at other addresses than 127.0.0.0/8.
+pub(super) fn round_trip(socket: SOCKET) -> Duration {
+    let own = address(socket, true)
+        .map_or([0; 4], |own| if own.si_family() == AF_INET { own.Ipv4().sin_addr } else { [0; 4] });
+    if own[0] == 127 && own != [127, 0, 0, 1] { BETWEEN_COMPUTERS } else { Duration::ZERO }
 }
 
 /// # Safety

@@ -67,6 +67,7 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             13 => wsk::checks::streams(text),
             14 => wsk::checks::ends(text),
             15 => wsk::checks::many(text),
+            16 => wsk::checks::late_sends(text),
             _ => text.check(false, "no such group"),
         }
     }

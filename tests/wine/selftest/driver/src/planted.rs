@@ -38,6 +38,7 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             18 => wsk::planted::connect_unbound(),
             19 => wsk::planted::use_closed(),
             20 => wsk::planted::send_more_than_described(),
+            21 => wsk::planted::send_one_at_a_time(),
             _ => text.check(false, "no such violation"),
         }
     }

@@ -185,6 +185,38 @@ unsafe fn end_early(client: &Client, text: &mut Text<'_>) {
     }
 }
 
+pub(crate) unsafe fn late_sends(text: &mut Text<'_>) {
+    // SAFETY: one check at a time.
+    unsafe { with_client(text, sends_together) };
+}
+
+/// Sends that are under way together end in their order, and when a close ends them.
+unsafe fn sends_together(client: &Client, text: &mut Text<'_>) {
+    let mut requests = [const { Request::new() }; 3];
+    let requests = requests.each_mut().map(|request| &raw mut *request);
+    // SAFETY: memory that lives until all requests have ended.
+    unsafe {
+        let bytes = Bytes::new();
+        let [active, passive] = pair(client, elsewhere(), text);
+        for round in 0..100 {
+            requests.iter().for_each(|request| start_send(*request, active, bytes.part(0, 10)));
+            let ends = requests.map(|request| Request::end(request));
+            text.check(ends == [(SUCCESS, 10); 3], "sends under way together");
+            let places = requests.map(|request| (*request).place());
+            text.check(places.is_sorted(), "the order of their ends");
+            if round == 0 {
+                text.check(receive(passive, bytes.part(0, 10)) == (SUCCESS, 10), "they have arrived");
+            }
+        }
+        requests.iter().for_each(|request| start_send(*request, active, bytes.part(0, 10)));
+        text.check(close(active) == SUCCESS, "a close with sends under way");
+        let ended = requests.iter().all(|request| [SUCCESS, STATUS_CANCELLED.0].contains(&Request::end(*request).0));
+        text.check(ended, "sends of a socket that is closed");
+        text.check(close(passive) == SUCCESS, "closing the peer");
+        bytes.free();
+    }
+}
+
 const MANY: usize = 1000;
 static ENDS: Storage<[[*mut WSK_SOCKET; 2]; MANY]> = Storage::new();
 

@@ -213,6 +213,12 @@ pub(crate) fn own(family: u16, port: u16) -> SOCKADDR_INET {
     }
 }
 
+/// An address of another computer, in the eyes of the stand-in.
+pub(crate) fn elsewhere() -> SOCKADDR_INET {
+    let address = SOCKADDR_IN { sin_family: ndk_abi::sockaddr::AF_INET, sin_addr: [127, 0, 0, 5], ..SOCKADDR_IN::ZERO };
+    SOCKADDR_INET::from_ipv4(address)
+}
+
 pub(crate) unsafe fn bind(socket: *mut WSK_SOCKET, mut address: SOCKADDR_INET) -> i32 {
     // SAFETY: a socket of either kind: the entry is at the same place.
     unsafe {
@@ -302,14 +308,25 @@ impl Bytes {
     }
 }
 
-pub(crate) unsafe fn send(socket: *mut WSK_SOCKET, mut bytes: WSK_BUF) -> (i32, usize) {
+/// Begins a send.
+pub(crate) unsafe fn start_send(request: *mut Request, socket: *mut WSK_SOCKET, mut bytes: WSK_BUF) {
     // SAFETY: a connection, bytes that live.
     unsafe {
-        wait(|irp| {
+        Request::start(request, |irp| {
             if let Some(send) = connection(socket).WskSend {
                 send(socket, &mut bytes, WSK_FLAG_NODELAY, irp);
             }
-        })
+        });
+    }
+}
+
+pub(crate) unsafe fn send(socket: *mut WSK_SOCKET, bytes: WSK_BUF) -> (i32, usize) {
+    let mut request = Request::new();
+    let request = &raw mut request;
+    // SAFETY: it does not move before it has ended.
+    unsafe {
+        start_send(request, socket, bytes);
+        Request::end(request)
     }
 }
 

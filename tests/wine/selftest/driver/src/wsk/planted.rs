@@ -161,3 +161,23 @@ pub(crate) unsafe fn send_more_than_described() {
         });
     }
 }
+
+pub(crate) unsafe fn send_one_at_a_time() {
+    // SAFETY: slow on purpose: each send ends before the next begins.
+    unsafe {
+        with_socket(|client, _| {
+            let (_, from) = client.socket(AF_INET, WSK_FLAG_LISTEN_SOCKET);
+            bind(from, elsewhere());
+            let (_, socket) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
+            bind(socket, elsewhere());
+            connect(socket, address_of(from));
+            let bytes = Bytes::new();
+            (0..1000).for_each(|_| {
+                send(socket, bytes.part(0, 1));
+            });
+            close(socket);
+            close(from);
+            bytes.free();
+        });
+    }
+}
