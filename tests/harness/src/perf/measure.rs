@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use conformance::{
     Bench,
     client::Client,
-    nd::perf::{Link, Operation},
+    nd::perf::{Here, Link, Operation},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -84,7 +84,7 @@ struct Samples {
 }
 
 impl Samples {
-    fn take(&mut self, link: &Link, driver: &Client, operation: Operation, size: usize) -> anyhow::Result<()> {
+    fn take(&mut self, link: &Link<Here>, driver: &Client, operation: Operation, size: usize) -> anyhow::Result<()> {
         self.latencies.extend(link.latencies(operation, size, TURN)?);
         let (streamed, made) = driver.transitions(|| link.stream(operation, size, TURN))?;
         let streamed = streamed?;

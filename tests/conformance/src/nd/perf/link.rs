@@ -1,87 +1,54 @@
 //! The loops that measure.
 
 use std::{
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 
 use super::{
     Counted, Operation,
-    side::{POLLS, SLOTS, Side},
+    far::{Far, Task},
+    side::{POLLS, Side},
 };
-use crate::{
-    nd::{
-        pair::connect,
-        run::{Nd, choose_path},
-    },
-    pair::{ensure_same, pattern},
-};
+use crate::nd::client::Adapter;
 
 /// Requests on their way in a stream, at most, and bytes of them, if that is more than a few requests.
-const WINDOW: u64 = 128;
+pub(super) const WINDOW: u64 = 128;
 const WINDOW_BYTES: u64 = 16 << 20;
 const FEW: u64 = 4;
 /// Receives that are posted before they are needed, in a ping-pong.
 const AHEAD: u64 = 2;
-/// Turns of a loop between two looks at the clock, and bytes that are copied at least.
+/// Turns of a loop between two looks at the clock.
 const TURNS: u32 = 16;
-const COPY_BYTES: u64 = 16 << 10;
 
-/// Two connected queue pairs of this program, on one path of the DLL.
-pub struct Link {
-    a: Side,
-    b: Side,
-    max_transfer: usize,
-    patience: Duration,
-    /// The DLL, after its objects.
-    _nd: Nd,
+/// How many requests of this size are on their way at once in a stream.
+pub(super) fn window(size: usize) -> u64 {
+    (WINDOW_BYTES / size.max(1) as u64).clamp(FEW, WINDOW)
 }
 
-impl Link {
-    /// Connects two queue pairs on a path of the DLL in `library`, `rings` or `plain`, for messages of up to `longest` bytes, or as
-    /// long as the adapter takes.
-    pub fn new(library: &Path, path: &str, longest: usize, patience: Duration) -> anyhow::Result<Self> {
-        choose_path(path);
-        let nd = Nd::load(library, patience)?;
-        let info = nd.adapter()?.0.info()?;
-        let max_transfer = info.MaxTransferLength as usize;
-        let depths = [info.MaxCompletionQueueDepth, info.MaxInitiatorQueueDepth, info.MaxReceiveQueueDepth];
-        let depth = depths.into_iter().fold(WINDOW as u32, u32::min);
-        ensure!(u64::from(depth) >= WINDOW, "the adapter's queues hold no {WINDOW} requests");
-        let side = || Side::new(&nd, longest.min(max_transfer), depth);
-        let (a, b) = (side()?, side()?);
-        connect(&a.end, &b.end)?;
-        Ok(Self { a, b, max_transfer, patience, _nd: nd })
-    }
+/// Bytes of the longest message that an adapter takes; an error if its queues are too short for a stream.
+pub(super) fn max_transfer(adapter: &Adapter) -> anyhow::Result<usize> {
+    let info = adapter.info()?;
+    let depths = [info.MaxCompletionQueueDepth, info.MaxInitiatorQueueDepth, info.MaxReceiveQueueDepth];
+    ensure!(depths.iter().all(|depth| u64::from(*depth) > WINDOW), "the adapter's queues hold no {WINDOW} requests");
+    Ok(info.MaxTransferLength as usize)
+}
 
+/// Two connected queue pairs: the one of this end, and its peer.
+pub struct Link<F> {
+    pub(super) near: Side,
+    pub(super) far: F,
+    pub(super) max_transfer: usize,
+}
+
+#[expect(private_bounds, reason = "there are two, and nobody else makes one")]
+impl<F: Far> Link<F> {
     /// Bytes of the longest message that the adapter takes.
     #[must_use]
     pub fn max_transfer(&self) -> usize {
         self.max_transfer
-    }
-
-    /// Does an operation once, and compares the data; also that nothing is written behind it.
-    pub fn check(&self, operation: Operation, size: usize) -> anyhow::Result<()> {
-        let (from, to) = if operation == Operation::Read { (&self.b, &self.a) } else { (&self.a, &self.b) };
-        let data = pattern(size as u64, size);
-        from.mr.memory().write(0, &data);
-        let target = to.slot(0, size);
-        to.mr.memory().write(target, &vec![0xee; size + 1]);
-        if operation == Operation::Send {
-            self.b.receive(0, size)?;
-        }
-        self.a.initiate(operation, &self.b, 0, size)?;
-        self.a.await_one(&self.a.end.initiator_cq)?;
-        if operation == Operation::Send {
-            self.b.await_one(&self.b.end.receive_cq)?;
-        }
-        let found = to.mr.memory().read(target..target + size + 1);
-        ensure_same(&found[..size], &data).with_context(|| format!("{operation} of {size} bytes"))?;
-        ensure!(found[size] == 0xee, "{operation} of {size} bytes: more was written");
-        Ok(())
     }
 
     /// For about `time`: how long a message takes to the other side, half of a round trip; a read, there and back.
@@ -94,32 +61,38 @@ impl Link {
     }
 
     fn send_latencies(&self, size: usize, time: Duration) -> anyhow::Result<Vec<Duration>> {
-        let post = || self.a.receive(0, size).and_then(|()| self.b.receive(0, size));
+        let Self { near, far, .. } = self;
+        far.begin(Task::Echo, size)?;
         let mut posted = 0;
         let mut samples = Vec::new();
         let clock = Instant::now();
         loop {
             let ahead = if clock.elapsed() < time { AHEAD } else { 0 };
             while posted < ahead {
-                post()?;
+                near.receive(0, size)?;
+                far.receive(0, size)?;
                 posted += 1;
             }
             if posted == 0 {
-                return Ok(samples);
+                break;
             }
             let started = Instant::now();
-            for (from, to) in [(&self.a, &self.b), (&self.b, &self.a)] {
-                from.initiate(Operation::Send, to, 0, size)?;
-                to.await_one(&to.end.receive_cq)?;
-            }
+            near.initiate(Operation::Send, far.place(), 0, size)?;
+            far.echo(near, size)?;
+            near.await_one(&near.end.receive_cq)?;
             samples.push(started.elapsed() / 2);
             self.both_initiated()?;
             posted -= 1;
         }
+        far.finish(near, 0)?;
+        Ok(samples)
     }
 
     /// The peer sees a write by the memory it is to.
     fn write_latencies(&self, size: usize, time: Duration) -> anyhow::Result<Vec<Duration>> {
+        let Self { near, far, .. } = self;
+        near.clear(size);
+        far.begin(Task::Bounce, size)?;
         let mut samples = Vec::new();
         let clock = Instant::now();
         for byte in (1..=u8::MAX).cycle() {
@@ -127,14 +100,14 @@ impl Link {
                 break;
             }
             let started = Instant::now();
-            for (from, to) in [(&self.a, &self.b), (&self.b, &self.a)] {
-                from.mark(size, byte);
-                from.initiate(Operation::Write, to, 0, size)?;
-                to.await_byte(size, byte)?;
-            }
+            near.mark(size, byte);
+            near.initiate(Operation::Write, far.place(), 0, size)?;
+            far.bounce(near, size, byte)?;
+            near.await_byte(size, byte)?;
             samples.push(started.elapsed() / 2);
             self.both_initiated()?;
         }
+        far.finish(near, 0)?;
         Ok(samples)
     }
 
@@ -143,67 +116,64 @@ impl Link {
         let clock = Instant::now();
         while clock.elapsed() < time {
             let started = Instant::now();
-            self.a.initiate(Operation::Read, &self.b, 0, size)?;
-            self.a.await_one(&self.a.end.initiator_cq)?;
+            self.near.initiate(Operation::Read, self.far.place(), 0, size)?;
+            self.near.await_one(&self.near.end.initiator_cq)?;
             samples.push(started.elapsed());
         }
         Ok(samples)
     }
 
     fn both_initiated(&self) -> anyhow::Result<()> {
-        [&self.a, &self.b].into_iter().try_for_each(|side| side.await_one(&side.end.initiator_cq))
+        self.near.await_one(&self.near.end.initiator_cq)?;
+        self.far.initiated()
     }
 
-    /// For about `time`: as many operations as can be, several on their way at once, on one thread.
+    /// For about `time`: as many operations as can be, several on their way at once, on one thread. All of them have arrived at the end.
     pub fn stream(&self, operation: Operation, size: usize, time: Duration) -> anyhow::Result<Counted> {
-        let window = (WINDOW_BYTES / size as u64).clamp(FEW, WINDOW);
+        let Self { near, far, .. } = self;
+        let window = window(size);
         let sends = operation == Operation::Send;
+        if sends {
+            far.begin(Task::Take, size)?;
+        }
         let (mut allowed, mut posted, mut completed, mut received) = (0, 0, 0, 0);
         let clock = Instant::now();
         let (mut open, mut in_vain) = (true, 0);
         for turn in 0_u32.. {
             if turn.is_multiple_of(TURNS) {
                 open = clock.elapsed() < time;
-                ensure!(clock.elapsed() < time + self.patience, "{posted} requests posted, {completed} completed");
+                ensure!(clock.elapsed() < time + near.patience(), "{posted} requests posted, {completed} completed");
             }
             // Who sends has a receive for it on the other side.
             while open && allowed - if sends { received } else { completed } < window {
                 if sends {
-                    self.b.receive(allowed, size)?;
+                    far.receive(allowed, size)?;
                 }
                 allowed += 1;
             }
             while posted < allowed && posted - completed < window {
-                self.a.initiate(operation, &self.b, posted, size)?;
+                near.initiate(operation, far.place(), posted, size)?;
                 posted += 1;
             }
             let before = completed + received;
-            completed += Side::poll(&self.a.end.initiator_cq)?;
+            completed += Side::poll(&near.end.initiator_cq)?;
             if sends {
-                received += Side::poll(&self.b.end.receive_cq)?;
+                received += far.received(near)?;
             }
             in_vain = if completed + received == before { in_vain + 1 } else { 0 };
             if in_vain == POLLS {
                 thread::yield_now();
                 in_vain = 0;
             }
-            if !open && completed == allowed && (!sends || received == allowed) {
+            if !open && completed == allowed {
                 break;
             }
         }
-        Ok(Counted { operations: completed, elapsed: clock.elapsed() })
-    }
-
-    /// The same, copied by this thread from the same places to the same places.
-    #[must_use]
-    pub fn copies(&self, size: usize, time: Duration) -> Counted {
-        let at_once = SLOTS as u64 * (COPY_BYTES / size as u64).max(1);
-        let clock = Instant::now();
-        let mut operations = 0;
-        while clock.elapsed() < time {
-            (0..at_once).for_each(|nth| self.a.copy(&self.b, nth, size));
-            operations += at_once;
+        match operation {
+            Operation::Send => far.finish(near, allowed - received)?,
+            Operation::Write => far.placed(near)?,
+            Operation::Read => {}
         }
-        Counted { operations, elapsed: clock.elapsed() }
+        Ok(Counted { operations: completed, elapsed: clock.elapsed() })
     }
 }

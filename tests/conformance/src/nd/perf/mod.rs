@@ -2,12 +2,18 @@
 //! program does.
 
 #[cfg(windows)]
+mod far;
+#[cfg(windows)]
+mod here;
+#[cfg(windows)]
 mod link;
 #[cfg(windows)]
 mod side;
 
 use std::{fmt, str::FromStr, time::Duration};
 
+#[cfg(windows)]
+pub use here::Here;
 #[cfg(windows)]
 pub use link::Link;
 

@@ -17,9 +17,8 @@ use windows_core::HRESULT;
 
 use super::Operation;
 use crate::nd::{
-    client::{Cq, Mr, QpSize},
+    client::{Cq, Mr, QpSize, Remote},
     pair::End,
-    run::Nd,
 };
 
 /// Places that incoming data goes to in turn, so that it is not always the same memory.
@@ -39,31 +38,75 @@ pub(super) struct Side {
     patience: Duration,
 }
 
+/// Where the messages of a side are, for its peer.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    start: Remote,
+    longest: usize,
+}
+
+/// Where the `nth` incoming message of this size goes to, of a side with room for `longest` bytes. Outgoing ones are at 0.
+fn slot(longest: usize, nth: u64, size: usize) -> usize {
+    longest + (nth % SLOTS as u64) as usize * size.next_multiple_of(LINE)
+}
+
+impl Place {
+    /// Where its outgoing messages are.
+    fn outgoing(self) -> Remote {
+        self.start
+    }
+
+    /// Where its `nth` incoming message of this size goes to.
+    fn slot(self, nth: u64, size: usize) -> Remote {
+        Remote { address: self.start.address + slot(self.longest, nth, size) as u64, ..self.start }
+    }
+}
+
 impl Side {
-    /// One with room for messages of `longest` bytes, and for `depth` requests of each kind.
-    pub(super) fn new(nd: &Nd, longest: usize, depth: u32) -> anyhow::Result<Self> {
+    /// One of an end that `make` makes, with room for messages of `longest` bytes, and for `depth` requests of each kind.
+    pub(super) fn new(
+        longest: usize,
+        depth: u32,
+        patience: Duration,
+        make: impl FnOnce(QpSize, u32) -> anyhow::Result<End>,
+    ) -> anyhow::Result<Self> {
         let size =
             QpSize { receives: depth, initiators: depth, receive_sges: 1, initiator_sges: 1, inline: 0, context: 0 };
-        let end = End::with_cqs(nd, size, depth)?;
+        let end = make(size, depth)?;
         let longest = longest.next_multiple_of(LINE);
         let mr = end.buffer((1 + SLOTS) * longest + LINE)?;
-        Ok(Self { end, mr, longest, patience: nd.patience() })
+        Ok(Self { end, mr, longest, patience })
     }
 
-    /// Where its `nth` incoming message of this size goes to. Outgoing ones are at 0.
+    /// Where its messages are, for a peer.
+    pub(super) fn place(&self) -> Place {
+        self.place_of(self.mr.remote(0))
+    }
+
+    /// Where those of its peer are, whose memory is like its own.
+    pub(super) fn place_of(&self, start: Remote) -> Place {
+        Place { start, longest: self.longest }
+    }
+
+    /// Where its `nth` incoming message of this size goes to.
     pub(super) fn slot(&self, nth: u64, size: usize) -> usize {
-        self.longest + (nth % SLOTS as u64) as usize * size.next_multiple_of(LINE)
+        slot(self.longest, nth, size)
     }
 
-    /// Posts a receive.
+    /// How long to wait for anything that should happen.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Posts a receive that is long enough for any message.
     pub(super) fn receive(&self, nth: u64, size: usize) -> anyhow::Result<()> {
-        let sge = self.sge(self.slot(nth, size), size);
+        let sge = self.sge(self.slot(nth, size), self.longest);
         // SAFETY: the interface is held, the entry outlives the call.
         succeeded(unsafe { self.end.qp.com.Receive(ptr::null_mut(), &raw const sge, 1) })
     }
 
     /// Posts an operation with the peer.
-    pub(super) fn initiate(&self, operation: Operation, peer: &Self, nth: u64, size: usize) -> anyhow::Result<()> {
+    pub(super) fn initiate(&self, operation: Operation, peer: Place, nth: u64, size: usize) -> anyhow::Result<()> {
         let qp = &self.end.qp.com;
         let own = if operation == Operation::Read { self.slot(nth, size) } else { 0 };
         let sge = self.sge(own, size);
@@ -72,12 +115,12 @@ impl Side {
             // SAFETY: the interface is held, the entry outlives the call.
             Operation::Send => unsafe { qp.Send(context, list, 1, 0) },
             Operation::Read => {
-                let from = peer.mr.remote(0);
+                let from = peer.outgoing();
                 // SAFETY: as above.
                 unsafe { qp.Read(context, list, 1, from.address, from.token, 0) }
             }
             Operation::Write => {
-                let to = peer.mr.remote(peer.slot(nth, size));
+                let to = peer.slot(nth, size);
                 // SAFETY: as above.
                 unsafe { qp.Write(context, list, 1, to.address, to.token, 0) }
             }
@@ -112,6 +155,11 @@ impl Side {
         self.wait(|| Ok(last.load(Ordering::Acquire) == byte))
     }
 
+    /// Makes the last byte of the message in slot 0 one that is not awaited.
+    pub(super) fn clear(&self, size: usize) {
+        self.byte(self.slot(0, size) + size - 1).store(0, Ordering::Release);
+    }
+
     /// Sets the last byte of the outgoing message.
     pub(super) fn mark(&self, size: usize, byte: u8) {
         self.byte(size - 1).store(byte, Ordering::Release);
@@ -123,7 +171,8 @@ impl Side {
         unsafe { AtomicU8::from_ptr(address) }
     }
 
-    fn wait(&self, mut over: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    /// Waits until it is over.
+    pub(super) fn wait(&self, mut over: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
         let started = Instant::now();
         loop {
             for _ in 0..POLLS {
@@ -137,7 +186,7 @@ impl Side {
         }
     }
 
-    /// Copies as the operation would: the outgoing message to a place of the peer.
+    /// Copies as a write would: the outgoing message to a place of the peer.
     pub(super) fn copy(&self, peer: &Self, nth: u64, size: usize) {
         let from: *const u8 = ptr::with_exposed_provenance(self.mr.memory().address(0) as usize);
         let to = peer.mr.memory().address(peer.slot(nth, size));
