@@ -14,6 +14,8 @@ mod ioctl;
 #[cfg(windows)]
 mod nd;
 mod perf;
+#[cfg(any(windows, test))]
+mod ping;
 mod provider;
 #[cfg(windows)]
 mod removed;
@@ -23,6 +25,7 @@ mod returns;
 mod rping;
 mod run;
 mod stuck;
+mod target;
 #[cfg(windows)]
 mod two;
 
@@ -71,13 +74,22 @@ enum Command {
     /// ping-pong, or from post to completion of a read; its reference is a word that one thread passes to another. The rate is that of one
     /// thread with up to 128 requests on their way; its reference is the plain path. Bandwidth is the rate in bytes; its reference is
     /// memcpy of the same bytes between the same places. The data of each size is checked once. Needs Windows or Wine.
+    ///
+    /// With the address of `ndharness serve` in another process or on another machine, between the two, on one path, beside plain TCP to the
+    /// same place, by threads of the same two programs, in messages of the same sizes.
     Perf(perf::Options),
+    /// Send messages to `serve` in another process or on another machine, which sends them back; compare the data, and say how long it took.
+    ///
+    /// Both ends look for messages by polling. What waits longer than 0.1 ms, as the server does between two messages that are not sent at
+    /// once, sleeps until one comes; so with --interval 0 a round trip is shorter. Ctrl-C ends it early.
+    #[cfg(windows)]
+    Ping(ping::Options),
     /// Enter softnd.dll into the Winsock catalog, by which programs find NetworkDirect providers; or remove it.
     Provider {
         #[command(subcommand)]
         command: provider::Command,
     },
-    /// Serve one session of cases with two roles, for `connect` in another process.
+    /// Serve one session, for `connect`, `ping` or `perf` in another process.
     ///
     /// Says where it serves ("serving at ADDRESS:PORT") and what is being played, and prints both ends' verdicts.
     #[cfg(windows)]
@@ -96,7 +108,7 @@ enum Command {
     Connect {
         /// Where `serve` is. Without an address: on this computer.
         #[arg(value_name = "[ADDRESS]:PORT")]
-        target: two::Target,
+        target: target::Target,
         /// Print JSON instead of the table.
         #[arg(long)]
         json: bool,
@@ -229,6 +241,8 @@ fn execute() -> anyhow::Result<ExitCode> {
         }
         Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
         Command::Perf(options) => return perf::run(&options),
+        #[cfg(windows)]
+        Command::Ping(options) => return ping::run(&options),
         Command::Provider { command } => provider::run(command)?,
         #[cfg(windows)]
         Command::Rping(options) => rping::run(&options)?,

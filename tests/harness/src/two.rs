@@ -1,15 +1,15 @@
 //! Two processes: one serves, one connects.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::{net::IpAddr, time::Duration};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use clap::Args;
 use conformance::{
     Bench, Carrier,
-    nd::{self as roles, Played, ROLE_CASES, RoleCase},
+    nd::{
+        self as roles, Played, ROLE_CASES, RoleCase,
+        perf::{Link, There},
+    },
 };
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     nd::{device, library},
     report::{Outcome, Report},
     run::{progress, select},
+    target::Target,
 };
 
 /// What both ends are asked for.
@@ -28,25 +29,6 @@ pub(crate) struct Options {
     /// Seconds to wait for anything that should happen before a case fails.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     patience: u64,
-}
-
-/// Where to connect to.
-#[derive(Clone, Copy)]
-pub(crate) struct Target {
-    address: Option<IpAddr>,
-    port: u16,
-}
-
-impl std::str::FromStr for Target {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        if let Some(port) = text.strip_prefix(':') {
-            return Ok(Self { address: None, port: port.parse().context("not a port")? });
-        }
-        let target: SocketAddr = text.parse().context("not [ADDRESS]:PORT")?;
-        Ok(Self { address: Some(target.ip()), port: target.port() })
-    }
 }
 
 /// Serves one session of cases, and says where, and what is being played, on standard output.
@@ -71,29 +53,48 @@ pub(crate) fn connect(
     let progress = progress(cases.len())?;
     let watch = |what: &str| progress.set_message(what.to_owned());
     let duration = Duration::from_secs(seconds);
-    let (address, port) = (target.address, target.port);
-    let played = roles::connect(&library()?, options.patience(), (address, port), &cases, carrier, duration, &watch)?;
+    let played = roles::connect(&library()?, options.patience(), target.parts(), &cases, carrier, duration, &watch)?;
     progress.finish_and_clear();
     options.report(played, "connects", "serves")
 }
 
 impl Options {
+    pub(crate) fn new(path: Path, patience: Duration) -> Self {
+        Self { path, patience: patience.as_secs() }
+    }
+
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs(self.patience)
     }
 
+    /// Measures with the server at `target`: [`conformance::nd::measure`].
+    pub(crate) fn measure<T>(
+        &self,
+        target: Target,
+        longest: usize,
+        act: impl FnOnce(&Link<There<'_>>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        roles::choose_path(self.path.name());
+        roles::measure(&library()?, self.patience(), target.parts(), longest, act)
+    }
+
     /// One line for each end of each case.
     fn report(&self, played: Vec<Played>, here: &str, there: &str) -> anyhow::Result<Report> {
+        let device = self.device_at_rest()?;
+        let outcomes = played.into_iter().flat_map(|Played { case, duration, here: own, there: peer }| {
+            let outcome = |end, result| Outcome::new(format!("{} ({end})", case.name), case.shows, duration, result);
+            [outcome(here, own), outcome(there, peer.map(|()| Vec::new()))]
+        });
+        Ok(Report::new(device, outcomes.collect()))
+    }
+
+    /// What softnd.dll is on at this end. In a device of this process nothing may be left.
+    pub(crate) fn device_at_rest(&self) -> anyhow::Result<String> {
         let library = library()?;
         if let Some(own) = conformance::nd::hosted(&library)? {
             let left = Bench::new(&*own, self.patience()).left_behind();
             ensure!(left.is_empty(), "{}", left.join("\n"));
         }
-        let device = device(&library)?.front_end();
-        let outcomes = played.into_iter().flat_map(|Played { case, duration, here: own, there: peer }| {
-            let outcome = |end, result| Outcome::new(format!("{} ({end})", case.name), case.shows, duration, result);
-            [outcome(here, own), outcome(there, peer.map(|()| Vec::new()))]
-        });
-        Ok(Report::new(format!("softnd.dll ({}) on {device}", self.path.name()), outcomes.collect()))
+        Ok(format!("softnd.dll ({}) on {}", self.path.name(), device(&library)?.front_end()))
     }
 }

@@ -31,7 +31,7 @@ pub use left_behind::left_behind;
 pub use removed::{Removed, Told, removed};
 pub use returns::{Documented, Shown};
 #[cfg(windows)]
-pub use roles::{Played, connect, serve};
+pub use roles::{Played, connect, measure, serve};
 pub use roles::{ROLE_CASES, RoleCase};
 #[cfg(windows)]
 pub use rping::{rping_client, rping_server};

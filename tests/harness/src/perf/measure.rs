@@ -14,14 +14,13 @@ use conformance::{
     client::Client,
     nd::perf::{Here, Link, Operation},
 };
-use indicatif::{ProgressBar, ProgressStyle};
 
-use super::report::{Figures, Latency, Measured, Row};
+use super::{
+    report::{Figures, Measured, Row},
+    samples::{Samples, TURN, TURNS, median, progress},
+};
 use crate::{front_end::Path, nd};
 
-/// Turns of each measurement, and how long each is in one of them.
-const TURNS: usize = 5;
-const TURN: Duration = Duration::from_millis(20);
 /// How long to wait for anything that should happen.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Hand-overs that the reference for latencies is taken from.
@@ -44,7 +43,7 @@ pub(super) fn measure(sizes: &[usize], operations: &[Operation]) -> anyhow::Resu
             progress.set_message(format!("{operation} of {size} B"));
             rings.check(operation, size).context("over rings")?;
             plain.check(operation, size).context("on the plain path")?;
-            let (mut over_rings, mut by_codes, mut copied) = (Samples::default(), Samples::default(), Vec::new());
+            let (mut over_rings, mut by_codes, mut copied) = (OfPath::default(), OfPath::default(), Vec::new());
             for _ in 0..TURNS {
                 over_rings.take(&rings, &client, operation, size)?;
                 copied.push(rings.copies(size, TURN).rate());
@@ -67,51 +66,29 @@ pub(super) fn measure(sizes: &[usize], operations: &[Operation]) -> anyhow::Resu
     Ok(Measured { device: format!("softnd.dll on {}", driver.front_end()), hand_over_us: hand_over(), figures })
 }
 
-fn progress(turns: usize) -> anyhow::Result<ProgressBar> {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}, {eta} left: {msg}")?;
-    let progress = ProgressBar::new(turns as u64).with_style(style);
-    progress.enable_steady_tick(Duration::from_millis(200));
-    Ok(progress)
-}
-
 /// What one path gave.
 #[derive(Default)]
-struct Samples {
-    latencies: Vec<Duration>,
-    rates: Vec<f64>,
-    operations: u64,
+struct OfPath {
+    samples: Samples,
     calls: u64,
 }
 
-impl Samples {
+impl OfPath {
     fn take(&mut self, link: &Link<Here>, driver: &Client, operation: Operation, size: usize) -> anyhow::Result<()> {
-        self.latencies.extend(link.latencies(operation, size, TURN)?);
+        let latencies = link.latencies(operation, size, TURN)?;
         let (streamed, made) = driver.transitions(|| link.stream(operation, size, TURN))?;
-        let streamed = streamed?;
-        self.rates.push(streamed.rate());
-        self.operations += streamed.operations;
+        self.samples.add(latencies, streamed?);
         self.calls += made.requests;
         Ok(())
     }
 
     fn figures(mut self) -> Figures {
-        self.latencies.sort_unstable();
-        let at = |share: f64| {
-            let last = self.latencies.len().saturating_sub(1);
-            let nth = self.latencies.get((last as f64 * share) as usize).copied();
-            nth.unwrap_or_default().as_secs_f64() * 1e6
-        };
         Figures {
-            latency_us: Latency { min: at(0.0), median: at(0.5), p99: at(0.99) },
-            rate: median(&mut self.rates),
-            calls: self.calls as f64 / self.operations as f64,
+            latency_us: self.samples.latency(),
+            rate: self.samples.rate(),
+            calls: self.calls as f64 / self.samples.operations() as f64,
         }
     }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// The reference for latencies: microseconds that a word of memory takes from one thread to another that waits for it.

@@ -1,20 +1,36 @@
 //! `ndharness perf`: what softnd.dll and the driver behind it cost.
 
+mod between;
 #[cfg(windows)]
 mod measure;
 mod plot;
 mod report;
+#[cfg(windows)]
+mod samples;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
 use conformance::nd::perf::Operation;
+#[cfg(any(windows, test))]
+pub(crate) use report::Latency;
 use report::Report;
+
+use crate::{front_end::Path, target::Target};
 
 /// What `perf` is told.
 #[derive(Args)]
 pub(crate) struct Options {
+    /// Where `serve` is, to measure between this program and that one. Without an address: on this computer.
+    #[arg(value_name = "[ADDRESS]:PORT")]
+    peer: Option<Target>,
+    /// With a peer, how this end's softnd.dll reaches the device; the other end's may do it otherwise.
+    #[arg(long, value_enum, default_value_t = Path::Rings, requires = "peer")]
+    path: Path,
+    /// With a peer, the negative control: the data that is sent is not what is compared with.
+    #[arg(long, hide = true, requires = "peer")]
+    damage: bool,
     /// Bytes of the messages, as 64, 4KiB or 1MiB; up to what the adapter takes.
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size, default_value = DEFAULT_SIZES)]
     sizes: Vec<usize>,
@@ -25,10 +41,10 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     /// Draw the figures into this file too, as SVG. Under Wine a path of Wine, or one relative to where you are.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "peer")]
     plot: Option<PathBuf>,
     /// Fail if the rings are slower than they are to be: 64 B writes, and 1 MiB writes.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "peer")]
     check: bool,
 }
 
@@ -36,7 +52,7 @@ const DEFAULT_SIZES: &str =
     "1,2,4,8,16,32,64,128,256,512,1KiB,2KiB,4KiB,8KiB,16KiB,32KiB,64KiB,128KiB,256KiB,512KiB,1MiB,2MiB,4MiB";
 
 /// Bytes, as people write them.
-fn size(text: &str) -> Result<usize, String> {
+pub(crate) fn size(text: &str) -> Result<usize, String> {
     let (number, unit) = match text.strip_suffix("MiB") {
         Some(number) => (number, 1 << 20),
         None => text.strip_suffix("KiB").map_or((text, 1), |number| (number, 1 << 10)),
@@ -48,6 +64,15 @@ fn size(text: &str) -> Result<usize, String> {
 /// Measures, and says what came of it.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let operations = if options.operation.is_empty() { &Operation::ALL[..] } else { &options.operation };
+    if let Some(peer) = options.peer {
+        let measured = between(peer, options, operations)?;
+        if options.json {
+            println!("{}", serde_json::to_string_pretty(&measured)?);
+        } else {
+            print!("{measured}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = Report::new(measure(&options.sizes, operations)?);
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
@@ -62,11 +87,17 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 #[cfg(windows)]
-use measure::measure;
+use {between::measure as between, measure::measure};
 
 /// There is no softnd.dll here.
 #[cfg(not(windows))]
 fn measure(_: &[usize], _: &[Operation]) -> anyhow::Result<report::Measured> {
+    crate::front_end::FrontEnd::Nd2.transport().and_then(|_| anyhow::bail!("there is nothing to measure"))
+}
+
+/// Nor here.
+#[cfg(not(windows))]
+fn between(_: Target, _: &Options, _: &[Operation]) -> anyhow::Result<between::Measured> {
     crate::front_end::FrontEnd::Nd2.transport().and_then(|_| anyhow::bail!("there is nothing to measure"))
 }
 

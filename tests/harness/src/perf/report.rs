@@ -1,6 +1,8 @@
 //! What was measured, for people and for programs.
 
 use std::fmt;
+#[cfg(any(windows, test))]
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -49,11 +51,26 @@ pub(super) struct Figures {
     pub(super) calls: f64,
 }
 
+/// Microseconds.
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Latency {
-    pub(super) min: f64,
-    pub(super) median: f64,
-    pub(super) p99: f64,
+pub(crate) struct Latency {
+    pub(crate) min: f64,
+    pub(crate) median: f64,
+    pub(crate) p99: f64,
+}
+
+#[cfg(any(windows, test))]
+impl Latency {
+    /// Of some; sorts them. All are 0 if there are none.
+    pub(crate) fn of(samples: &mut [Duration]) -> Self {
+        samples.sort_unstable();
+        let at = |share: f64| {
+            let last = samples.len().saturating_sub(1);
+            let nth = samples.get((last as f64 * share) as usize).copied();
+            nth.unwrap_or_default().as_secs_f64() * 1e6
+        };
+        Self { min: at(0.0), median: at(0.5), p99: at(0.99) }
+    }
 }
 
 struct Asked {
@@ -180,6 +197,14 @@ pub(super) mod tests {
         let mut part = report(50.0).measured;
         part.figures.pop();
         assert!(!Report::new(part).is_as_asked());
+    }
+
+    #[test]
+    fn latencies_are_of_the_sorted_samples() {
+        let mut samples: Vec<_> = (1..=200).rev().map(Duration::from_micros).collect();
+        let Latency { min, median, p99 } = Latency::of(&mut samples);
+        assert_eq!([min, median, p99].map(f64::round), [1.0, 100.0, 198.0]);
+        assert_eq!(Latency::of(&mut []).p99.to_bits(), 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the loops ask of the other side of a link, wherever that is.
 
 use super::side::{Place, Side};
+use crate::nd::client::Cq;
 
 /// What the other side does with the messages that come, until [`Far::finish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,9 @@ pub(super) trait Far {
 
     /// [`Task::Take`]: how many it has taken, as far as it is known, since this was asked last.
     fn received(&self, near: &Side) -> anyhow::Result<u64>;
+
+    /// The queue by which that gets known.
+    fn received_cq<'a>(&'a self, near: &'a Side) -> &'a Cq;
 
     /// Ends the task. [`Task::Take`]: when it has taken `missing` more.
     fn finish(&self, near: &Side, missing: u64) -> anyhow::Result<()>;

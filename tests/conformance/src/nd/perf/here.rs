@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     nd::{
+        client::Cq,
         pair::{End, connect},
         run::{Nd, choose_path},
     },
@@ -28,6 +29,7 @@ const COPY_BYTES: u64 = 16 << 10;
 pub struct Here {
     side: Side,
     place: Place,
+    max_transfer: usize,
     /// The DLL, after its objects.
     _nd: Nd,
 }
@@ -67,14 +69,22 @@ impl Far for Here {
         Side::poll(&self.side.end.receive_cq)
     }
 
+    fn received_cq<'a>(&'a self, _near: &'a Side) -> &'a Cq {
+        &self.side.end.receive_cq
+    }
+
     fn finish(&self, near: &Side, missing: u64) -> anyhow::Result<()> {
-        let mut received = 0;
-        self.side.wait(|| {
-            if received < missing {
-                received += self.received(near)?;
+        let (mut received, mut vain) = (0, near.vain());
+        while received < missing {
+            match self.received(near)? {
+                0 => vain.count(Some(self.received_cq(near)))?,
+                more => {
+                    received += more;
+                    vain.end();
+                }
             }
-            Ok(received >= missing)
-        })
+        }
+        Ok(())
     }
 
     fn placed(&self, _near: &Side) -> anyhow::Result<()> {
@@ -92,12 +102,18 @@ impl Link<Here> {
         let max_transfer = max_transfer(&nd.adapter()?.0)?;
         let side = || {
             let make = |size, depth| End::with_cqs(&nd, size, depth);
-            Side::new(longest.min(max_transfer), WINDOW as u32, patience, make)
+            Side::new(longest.min(max_transfer), WINDOW as u32, patience, false, make)
         };
         let (near, side) = (side()?, side()?);
         connect(&near.end, &side.end)?;
         let place = side.place();
-        Ok(Self { near, far: Here { side, place, _nd: nd }, max_transfer })
+        Ok(Self { near, far: Here { side, place, max_transfer, _nd: nd } })
+    }
+
+    /// Bytes of the longest message that the adapter takes.
+    #[must_use]
+    pub fn max_transfer(&self) -> usize {
+        self.far.max_transfer
     }
 
     /// Does an operation once, and compares the data; also that nothing is written behind it.

@@ -1,16 +1,13 @@
 //! The loops that measure.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 
 use super::{
     Counted, Operation,
     far::{Far, Task},
-    side::{POLLS, Side},
+    side::Side,
 };
 use crate::nd::client::Adapter;
 
@@ -40,17 +37,10 @@ pub(super) fn max_transfer(adapter: &Adapter) -> anyhow::Result<usize> {
 pub struct Link<F> {
     pub(super) near: Side,
     pub(super) far: F,
-    pub(super) max_transfer: usize,
 }
 
 #[expect(private_bounds, reason = "there are two, and nobody else makes one")]
 impl<F: Far> Link<F> {
-    /// Bytes of the longest message that the adapter takes.
-    #[must_use]
-    pub fn max_transfer(&self) -> usize {
-        self.max_transfer
-    }
-
     /// For about `time`: how long a message takes to the other side, half of a round trip; a read, there and back.
     pub fn latencies(&self, operation: Operation, size: usize, time: Duration) -> anyhow::Result<Vec<Duration>> {
         match operation {
@@ -138,11 +128,10 @@ impl<F: Far> Link<F> {
         }
         let (mut allowed, mut posted, mut completed, mut received) = (0, 0, 0, 0);
         let clock = Instant::now();
-        let (mut open, mut in_vain) = (true, 0);
+        let (mut open, mut vain) = (true, near.vain());
         for turn in 0_u32.. {
             if turn.is_multiple_of(TURNS) {
                 open = clock.elapsed() < time;
-                ensure!(clock.elapsed() < time + near.patience(), "{posted} requests posted, {completed} completed");
             }
             // Who sends has a receive for it on the other side.
             while open && allowed - if sends { received } else { completed } < window {
@@ -160,10 +149,12 @@ impl<F: Far> Link<F> {
             if sends {
                 received += far.received(near)?;
             }
-            in_vain = if completed + received == before { in_vain + 1 } else { 0 };
-            if in_vain == POLLS {
-                thread::yield_now();
-                in_vain = 0;
+            if completed + received > before {
+                vain.end();
+            } else {
+                let next = if completed < posted { &near.end.initiator_cq } else { far.received_cq(near) };
+                let counted = vain.count(Some(next));
+                counted.with_context(|| format!("{posted} requests posted, {completed} completed"))?;
             }
             if !open && completed == allowed {
                 break;

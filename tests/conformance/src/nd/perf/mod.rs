@@ -1,5 +1,5 @@
-//! What `ndharness perf` measures: two connected queue pairs, and the loops over them, which call the interfaces of the DLL as a
-//! program does.
+//! What `ndharness perf` and `ping` measure: two connected queue pairs, of one process or two, and the loops over them, which call the
+//! interfaces of the DLL as a program does.
 
 #[cfg(windows)]
 mod far;
@@ -8,7 +8,15 @@ mod here;
 #[cfg(windows)]
 mod link;
 #[cfg(windows)]
+mod server;
+#[cfg(windows)]
 mod side;
+#[cfg(any(windows, test))]
+mod tcp;
+#[cfg(windows)]
+mod there;
+#[cfg(windows)]
+mod vain;
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -16,6 +24,12 @@ use std::{fmt, str::FromStr, time::Duration};
 pub use here::Here;
 #[cfg(windows)]
 pub use link::Link;
+#[cfg(windows)]
+pub(super) use server::serve;
+#[cfg(any(windows, test))]
+pub use tcp::Tcp;
+#[cfg(windows)]
+pub use there::There;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

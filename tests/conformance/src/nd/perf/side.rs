@@ -7,7 +7,7 @@ use std::{
     mem::MaybeUninit,
     ptr,
     sync::atomic::{AtomicU8, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::ensure;
@@ -15,7 +15,7 @@ use nd_com::v2::{ND2_RESULT, ND2_SGE};
 use ndk_abi::status::NTSTATUS;
 use windows_core::HRESULT;
 
-use super::Operation;
+use super::{Operation, vain::Vain};
 use crate::nd::{
     client::{Cq, Mr, QpSize, Remote},
     pair::End,
@@ -25,8 +25,6 @@ use crate::nd::{
 pub(super) const SLOTS: usize = 4;
 /// Completions that are taken at a time.
 const BURST: usize = 32;
-/// Polls in vain before other threads are let in: there may be fewer processors than threads that are needed.
-pub(super) const POLLS: u32 = 64;
 /// Between one place and the next, at least.
 const LINE: usize = 64;
 
@@ -36,6 +34,16 @@ pub(super) struct Side {
     /// The longest message that there is room for.
     longest: usize,
     patience: Duration,
+    /// Whether its thread sleeps while it waits for completions: not if it has both sides, and nobody else is to wait for.
+    sleeps: bool,
+}
+
+/// A request that has completed; what a receive has got.
+#[derive(Clone, Copy)]
+pub(super) struct Came {
+    /// Of a receive: where the message is.
+    pub(super) at: usize,
+    pub(super) bytes: usize,
 }
 
 /// Where the messages of a side are, for its peer.
@@ -52,12 +60,12 @@ fn slot(longest: usize, nth: u64, size: usize) -> usize {
 
 impl Place {
     /// Where its outgoing messages are.
-    fn outgoing(self) -> Remote {
+    pub(super) fn outgoing(self) -> Remote {
         self.start
     }
 
     /// Where its `nth` incoming message of this size goes to.
-    fn slot(self, nth: u64, size: usize) -> Remote {
+    pub(super) fn slot(self, nth: u64, size: usize) -> Remote {
         Remote { address: self.start.address + slot(self.longest, nth, size) as u64, ..self.start }
     }
 }
@@ -68,6 +76,7 @@ impl Side {
         longest: usize,
         depth: u32,
         patience: Duration,
+        sleeps: bool,
         make: impl FnOnce(QpSize, u32) -> anyhow::Result<End>,
     ) -> anyhow::Result<Self> {
         let size =
@@ -75,7 +84,7 @@ impl Side {
         let end = make(size, depth)?;
         let longest = longest.next_multiple_of(LINE);
         let mr = end.buffer((1 + SLOTS) * longest + LINE)?;
-        Ok(Self { end, mr, longest, patience })
+        Ok(Self { end, mr, longest, patience, sleeps })
     }
 
     /// Where its messages are, for a peer.
@@ -93,6 +102,16 @@ impl Side {
         slot(self.longest, nth, size)
     }
 
+    /// The longest message that there is room for.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Looks for what it waits for.
+    pub(super) fn vain(&self) -> Vain {
+        Vain::new(self.patience, self.sleeps)
+    }
+
     /// How long to wait for anything that should happen.
     pub(super) fn patience(&self) -> Duration {
         self.patience
@@ -100,31 +119,41 @@ impl Side {
 
     /// Posts a receive that is long enough for any message.
     pub(super) fn receive(&self, nth: u64, size: usize) -> anyhow::Result<()> {
-        let sge = self.sge(self.slot(nth, size), self.longest);
+        let at = self.slot(nth, size);
+        let sge = self.sge(at, self.longest);
+        let context = ptr::without_provenance_mut(at);
         // SAFETY: the interface is held, the entry outlives the call.
-        succeeded(unsafe { self.end.qp.com.Receive(ptr::null_mut(), &raw const sge, 1) })
+        succeeded(unsafe { self.end.qp.com.Receive(context, &raw const sge, 1) })
     }
 
     /// Posts an operation with the peer.
     pub(super) fn initiate(&self, operation: Operation, peer: Place, nth: u64, size: usize) -> anyhow::Result<()> {
-        let qp = &self.end.qp.com;
-        let own = if operation == Operation::Read { self.slot(nth, size) } else { 0 };
-        let sge = self.sge(own, size);
-        let (context, list) = (ptr::null_mut(), &raw const sge);
-        succeeded(match operation {
-            // SAFETY: the interface is held, the entry outlives the call.
-            Operation::Send => unsafe { qp.Send(context, list, 1, 0) },
-            Operation::Read => {
-                let from = peer.outgoing();
-                // SAFETY: as above.
-                unsafe { qp.Read(context, list, 1, from.address, from.token, 0) }
-            }
-            Operation::Write => {
-                let to = peer.slot(nth, size);
-                // SAFETY: as above.
-                unsafe { qp.Write(context, list, 1, to.address, to.token, 0) }
-            }
-        })
+        match operation {
+            Operation::Send => self.send(0, size),
+            Operation::Read => self.read(self.slot(nth, size), peer.outgoing(), size),
+            Operation::Write => self.write(0, peer.slot(nth, size), size),
+        }
+    }
+
+    /// Sends so many bytes from an offset.
+    pub(super) fn send(&self, at: usize, size: usize) -> anyhow::Result<()> {
+        let sge = self.sge(at, size);
+        // SAFETY: the interface is held, the entry outlives the call.
+        succeeded(unsafe { self.end.qp.com.Send(ptr::null_mut(), &raw const sge, 1, 0) })
+    }
+
+    /// Reads so many bytes of the peer to an offset.
+    pub(super) fn read(&self, at: usize, from: Remote, size: usize) -> anyhow::Result<()> {
+        let sge = self.sge(at, size);
+        // SAFETY: as above.
+        succeeded(unsafe { self.end.qp.com.Read(ptr::null_mut(), &raw const sge, 1, from.address, from.token, 0) })
+    }
+
+    /// Writes so many bytes from an offset to the peer.
+    pub(super) fn write(&self, at: usize, to: Remote, size: usize) -> anyhow::Result<()> {
+        let sge = self.sge(at, size);
+        // SAFETY: as above.
+        succeeded(unsafe { self.end.qp.com.Write(ptr::null_mut(), &raw const sge, 1, to.address, to.token, 0) })
     }
 
     fn sge(&self, offset: usize, size: usize) -> ND2_SGE {
@@ -133,26 +162,68 @@ impl Side {
 
     /// Takes what has completed: how many, which must have succeeded.
     pub(super) fn poll(cq: &Cq) -> anyhow::Result<u64> {
+        Self::poll_each(cq, |_| Ok(()))
+    }
+
+    /// The same, and `each` is told of all that came.
+    pub(super) fn poll_each(cq: &Cq, mut each: impl FnMut(Came) -> anyhow::Result<()>) -> anyhow::Result<u64> {
         let mut results = [const { MaybeUninit::<ND2_RESULT>::uninit() }; BURST];
         // SAFETY: the interface is held; there are as many results as it is told.
         let filled = unsafe { cq.com.GetResults(results.as_mut_ptr().cast(), BURST as u32) };
         for result in results.iter().take(filled as usize) {
             // SAFETY: filled in.
-            let status = unsafe { result.assume_init_ref() }.Status;
-            ensure!(status.is_ok(), "a request ended with {}", NTSTATUS(status.0));
+            let result = unsafe { result.assume_init_ref() };
+            ensure!(result.Status.is_ok(), "a request ended with {}", NTSTATUS(result.Status.0));
+            each(Came { at: result.RequestContext.addr(), bytes: result.BytesTransferred as usize })?;
         }
         Ok(filled.into())
     }
 
-    /// Waits for a completion.
+    /// Waits for completions, `limit` at most; `each` is told of all that came. How many.
+    fn await_on(
+        &self,
+        cq: &Cq,
+        limit: Duration,
+        mut each: impl FnMut(Came) -> anyhow::Result<()>,
+    ) -> anyhow::Result<u64> {
+        let mut vain = Vain::new(limit, self.sleeps);
+        loop {
+            match Self::poll_each(cq, &mut each)? {
+                0 => vain.count(Some(cq))?,
+                came => return Ok(came),
+            }
+        }
+    }
+
+    /// Waits for messages, `limit` at most.
+    pub(super) fn await_messages(
+        &self,
+        limit: Duration,
+        each: impl FnMut(Came) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.await_on(&self.end.receive_cq, limit, each).map(drop)
+    }
+
+    /// Waits for completions: how many came.
+    pub(super) fn await_some(&self, cq: &Cq) -> anyhow::Result<u64> {
+        self.await_on(cq, self.patience, |_| Ok(()))
+    }
+
+    /// Waits for the completion of the only request that there is.
     pub(super) fn await_one(&self, cq: &Cq) -> anyhow::Result<()> {
-        self.wait(|| Self::poll(cq).map(|count| count > 0))
+        let came = self.await_some(cq)?;
+        ensure!(came == 1, "{came} completions of one request");
+        Ok(())
     }
 
     /// Waits for the last byte of the message in slot 0.
     pub(super) fn await_byte(&self, size: usize, byte: u8) -> anyhow::Result<()> {
-        let last = self.byte(self.slot(0, size) + size - 1);
-        self.wait(|| Ok(last.load(Ordering::Acquire) == byte))
+        self.wait(|| Ok(self.has_byte(size, byte)))
+    }
+
+    /// Whether it is there.
+    pub(super) fn has_byte(&self, size: usize, byte: u8) -> bool {
+        self.byte(self.slot(0, size) + size - 1).load(Ordering::Acquire) == byte
     }
 
     /// Makes the last byte of the message in slot 0 one that is not awaited.
@@ -171,19 +242,13 @@ impl Side {
         unsafe { AtomicU8::from_ptr(address) }
     }
 
-    /// Waits until it is over.
+    /// Waits until it is over, which no queue tells.
     pub(super) fn wait(&self, mut over: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-        let started = Instant::now();
-        loop {
-            for _ in 0..POLLS {
-                if over()? {
-                    return Ok(());
-                }
-                std::hint::spin_loop();
-            }
-            ensure!(started.elapsed() < self.patience, "no completion within {:?}", self.patience);
-            std::thread::yield_now();
+        let mut vain = self.vain();
+        while !over()? {
+            vain.count(None)?;
         }
+        Ok(())
     }
 
     /// Copies as a write would: the outgoing message to a place of the peer.

@@ -26,10 +26,10 @@ const RECEIVES: usize = 16;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Its kind of completion queue notification: the next completion.
-pub(super) const ANY: u32 = 1;
+pub(in crate::nd) const ANY: u32 = 1;
 
 /// One end of it. The connection goes before the memory it uses.
-pub(super) struct Control {
+pub(in crate::nd) struct Control {
     lost: RefCell<Option<Request>>,
     end: End,
     heard: Mr,
@@ -145,7 +145,7 @@ impl Control {
     }
 
     /// What the peer says of the case that is being played, if it has said it by then.
-    pub(super) fn words_within(&self, limit: Duration) -> anyhow::Result<Option<Vec<u64>>> {
+    pub(in crate::nd) fn words_within(&self, limit: Duration) -> anyhow::Result<Option<Vec<u64>>> {
         match self.next_within(limit)? {
             None => Ok(None),
             Some(Message::Words(words)) => Ok(Some(words)),
@@ -176,7 +176,7 @@ impl Control {
     }
 
     /// Whether the connection is over.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(in crate::nd) fn is_lost(&self) -> bool {
         self.is_lost_within(Duration::ZERO)
     }
 

@@ -31,7 +31,11 @@ mod windows;
 
 use super::NdCase;
 #[cfg(windows)]
-pub use session::{Played, connect, serve};
+pub(super) use control::ANY;
+#[cfg(windows)]
+pub(super) use role::Role;
+#[cfg(windows)]
+pub use session::{Played, connect, measure, serve};
 
 /// What two ends of connections promise each other, and the function that both of them call.
 pub struct RoleCase {
@@ -43,6 +47,11 @@ pub struct RoleCase {
     #[cfg(windows)]
     play: fn(&role::Role<'_>) -> anyhow::Result<()>,
 }
+
+/// Measuring, which is no case: what the other end does is not the same function.
+#[cfg(windows)]
+const MEASURE: RoleCase =
+    RoleCase { name: "measure", shows: "what ping and perf have asked for", play: super::perf::serve };
 
 macro_rules! table {
     ($($group:ident { $($case:ident: $shows:literal,)* })*) => {

@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// Where an end is: an adapter, which its listeners and all its connectors are of.
-pub(super) struct Site<'n> {
+pub(in crate::nd) struct Site<'n> {
     pub(super) nd: &'n Nd,
-    pub(super) adapter: Adapter,
+    pub(in crate::nd) adapter: Adapter,
     /// Its address, port 0.
-    pub(super) address: SocketAddr,
+    pub(in crate::nd) address: SocketAddr,
     /// How long to wait for anything that should happen.
-    pub(super) patience: Duration,
+    pub(in crate::nd) patience: Duration,
 }
 
 impl<'n> Site<'n> {
@@ -44,7 +44,7 @@ impl<'n> Site<'n> {
     }
 
     /// One with completion queues of a given depth.
-    pub(super) fn end_with_cqs(&self, size: QpSize, depth: u32) -> anyhow::Result<End> {
+    pub(in crate::nd) fn end_with_cqs(&self, size: QpSize, depth: u32) -> anyhow::Result<End> {
         End::on(self.adapter.clone(), self.address, size, depth)
     }
 }
@@ -58,9 +58,9 @@ pub(super) enum Side {
 }
 
 /// One end of a case.
-pub(super) struct Role<'s> {
-    pub(super) site: &'s Site<'s>,
-    pub(super) control: &'s Control,
+pub(in crate::nd) struct Role<'s> {
+    pub(in crate::nd) site: &'s Site<'s>,
+    pub(in crate::nd) control: &'s Control,
     pub(super) side: Side,
     pub(super) case: &'static str,
     pub(super) carrier: Carrier,
@@ -121,7 +121,7 @@ impl<'s> Role<'s> {
     }
 
     /// Where connections of this case go to.
-    pub(super) fn destination(&self) -> anyhow::Result<SocketAddr> {
+    pub(in crate::nd) fn destination(&self) -> anyhow::Result<SocketAddr> {
         match &self.side {
             Side::Connects(address) => Ok(*address),
             Side::Serves(_) => anyhow::bail!("this end does not connect"),
@@ -152,7 +152,13 @@ impl<'s> Role<'s> {
     }
 
     /// Connects a queue pair; the number of the connection, by which both ends know it.
-    pub(super) fn join(&self, end: &End, connector: &Connector, qp: &Qp, limits: ReadLimits) -> anyhow::Result<u16> {
+    pub(in crate::nd) fn join(
+        &self,
+        end: &End,
+        connector: &Connector,
+        qp: &Qp,
+        limits: ReadLimits,
+    ) -> anyhow::Result<u16> {
         if self.connects() {
             let number = self.connections.get();
             self.ask(end, connector, qp, limits, &[])?.finish().context("connecting")?;
@@ -177,12 +183,12 @@ impl<'s> Role<'s> {
     }
 
     /// Tells the peer numbers.
-    pub(super) fn tell(&self, words: &[u64]) -> anyhow::Result<()> {
+    pub(in crate::nd) fn tell(&self, words: &[u64]) -> anyhow::Result<()> {
         self.control.tell(&Message::Words(words.to_vec()))
     }
 
     /// What the peer tells.
-    pub(super) fn hear<const N: usize>(&self) -> anyhow::Result<[u64; N]> {
+    pub(in crate::nd) fn hear<const N: usize>(&self) -> anyhow::Result<[u64; N]> {
         let words = self.control.words_within(self.site.patience)?.context("the peer has not said a word")?;
         words.try_into().ok().with_context(|| format!("the peer did not tell {N} numbers"))
     }
@@ -194,7 +200,7 @@ impl<'s> Role<'s> {
     }
 
     /// Tells the peer of memory, and is told of its.
-    pub(super) fn swap_memory(&self, own: Remote) -> anyhow::Result<Remote> {
+    pub(in crate::nd) fn swap_memory(&self, own: Remote) -> anyhow::Result<Remote> {
         self.tell_memory(own)?;
         self.hear_memory()
     }

@@ -14,12 +14,18 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 
 use super::{
-    ROLE_CASES, RoleCase,
+    MEASURE, ROLE_CASES, RoleCase,
     control::Control,
     message::Message,
     role::{Role, Side, Site},
 };
-use crate::{Carrier, nd::run::Nd};
+use crate::{
+    Carrier,
+    nd::{
+        perf::{Link, There},
+        run::Nd,
+    },
+};
 
 /// A case that was played.
 pub struct Played {
@@ -60,6 +66,49 @@ pub fn connect(
     let played = connect_with(&nd, SocketAddr::new(address, to.1), cases, carrier, duration, watch)?;
     nd.is_unused()?;
     Ok(played)
+}
+
+/// Measures with the server at `to`, an address and a port: `act` gets a link to it, for messages of up to `longest` bytes.
+///
+/// # Errors
+/// There is no server, or it is of another version; what `act` or the server failed with.
+pub fn measure<T>(
+    library: &Path,
+    patience: Duration,
+    to: (Option<IpAddr>, u16),
+    longest: usize,
+    act: impl FnOnce(&Link<There<'_>>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let nd = Nd::load(library, patience)?.on_network_of(to.0)?;
+    let address = to.0.map_or_else(|| nd.address(), Ok)?;
+    let measured = measure_with(&nd, SocketAddr::new(address, to.1), longest, act)?;
+    nd.is_unused()?;
+    Ok(measured)
+}
+
+fn measure_with<T>(
+    nd: &Nd,
+    to: SocketAddr,
+    longest: usize,
+    act: impl FnOnce(&Link<There<'_>>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let site = &Site::new(nd)?;
+    let control = Control::connect(site, to)?;
+    let side = start(&control, to, &MEASURE, Carrier::Wire, Duration::ZERO)?;
+    let role = Role::new(site, &control, side, MEASURE.name, Carrier::Wire, Duration::ZERO, &|_| {});
+    let (here, there) = end_to_end(&role, |role| {
+        let link = Link::to(role, longest)?;
+        let measured = act(&link);
+        link.end().map(|()| measured)
+    });
+    let closed = control.tell(&Message::Bye).and_then(|()| control.close());
+    let measured = here.flatten().map_err(|here| match &there {
+        Ok(()) => here,
+        Err(there) => anyhow!("{here:#}; the server: {there:#}"),
+    })?;
+    there.context("the server")?;
+    closed?;
+    Ok(measured)
 }
 
 /// The serving end: serves one session, at an address of this computer. `ready` is told which, when connections may come.
@@ -117,7 +166,7 @@ pub(super) fn both(nd: &Nd, name: &str) -> anyhow::Result<()> {
 }
 
 fn known(name: &str) -> Option<&'static RoleCase> {
-    ROLE_CASES.iter().find(|case| case.name == name)
+    ROLE_CASES.iter().chain([&MEASURE]).find(|case| case.name == name)
 }
 
 fn connect_with(
@@ -134,19 +183,28 @@ fn connect_with(
     let makes_sense = |case: &&&RoleCase| carrier == Carrier::Device || !OF_ONE_DEVICE.contains(&case.name);
     let result = cases.iter().filter(makes_sense).try_for_each(|case| {
         watch(case.name);
-        let seconds = u32::try_from(duration.as_secs())?;
-        let wire = carrier == Carrier::Wire;
-        control.tell(&Message::Start { case: case.name.to_owned(), wire, seconds })?;
-        let port = match control.hear()? {
-            Message::Ready { port } => port,
-            Message::Unknown => bail!("the peer has no case {}", case.name),
-            other => bail!("the peer says {other:?} instead of where it is"),
-        };
-        let side = Side::Connects(SocketAddr::new(to.ip(), port));
+        let side = start(&control, to, case, carrier, duration)?;
         all.push(play(Role::new(site, &control, side, case.name, carrier, duration, watch), case));
         Ok(())
     });
     finish(all, result.and_then(|()| control.tell(&Message::Bye)).and_then(|()| control.close()))
+}
+
+/// The connecting end: has the server begin a case.
+fn start(
+    control: &Control,
+    to: SocketAddr,
+    case: &RoleCase,
+    carrier: Carrier,
+    duration: Duration,
+) -> anyhow::Result<Side> {
+    let seconds = u32::try_from(duration.as_secs())?;
+    control.tell(&Message::Start { case: case.name.to_owned(), wire: carrier == Carrier::Wire, seconds })?;
+    match control.hear()? {
+        Message::Ready { port } => Ok(Side::Connects(SocketAddr::new(to.ip(), port))),
+        Message::Unknown => bail!("the peer has no case {}", case.name),
+        other => bail!("the peer says {other:?} instead of where it is"),
+    }
 }
 
 fn serve_with(
@@ -206,15 +264,23 @@ fn finish(mut all: Vec<Played>, result: anyhow::Result<()>) -> anyhow::Result<Ve
 /// Plays a case; both ends tell each other how it ended.
 fn play(role: Role<'_>, case: &'static RoleCase) -> Played {
     let started = Instant::now();
-    let result = (case.play)(&role);
-    let (control, longer) = (role.control, role.duration);
-    let here = result.map(|()| role.into_notes());
+    let (here, there) = end_to_end(&role, case.play);
+    Played { case, duration: started.elapsed(), here: here.map(|()| role.into_notes()), there }
+}
+
+/// Does something at this end, and says to the other how that ended: what came of it here, and there.
+fn end_to_end<T>(
+    role: &Role<'_>,
+    act: impl FnOnce(&Role<'_>) -> anyhow::Result<T>,
+) -> (anyhow::Result<T>, anyhow::Result<()>) {
+    let here = act(role);
+    let control = role.control;
     let verdict = here.as_ref().err().map(|error| format!("{error:#}"));
     let there = if control.is_lost() {
         Err(anyhow!("it is gone"))
     } else {
-        let heard = control.tell(&Message::Verdict(verdict)).and_then(|()| control.verdict(longer));
+        let heard = control.tell(&Message::Verdict(verdict)).and_then(|()| control.verdict(role.duration));
         heard.and_then(|verdict| verdict.map_or(Ok(()), |why| Err(anyhow!(why))))
     };
-    Played { case, duration: started.elapsed(), here, there }
+    (here, there)
 }

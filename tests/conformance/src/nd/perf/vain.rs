@@ -1,0 +1,71 @@
+//! Looking for what has not come yet.
+
+use std::{
+    hint, thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::ensure;
+
+use crate::nd::{
+    client::{Cq, Request},
+    roles::ANY,
+};
+
+/// Looks in vain before other threads are let in: there may be fewer processors than threads that are needed.
+const LOOKS: u32 = 64;
+/// How long to look before sleeping: about what it takes to wake up.
+const AWAKE: Duration = Duration::from_micros(100);
+/// The same where nothing can tell when to wake up, and how long to sleep then: not much in what was waited already.
+const WIDE_AWAKE: Duration = Duration::from_millis(10);
+const NAP: Duration = Duration::from_millis(1);
+
+/// Looks in vain, one after another.
+pub(super) struct Vain {
+    /// The first of them.
+    since: Instant,
+    limit: Duration,
+    /// Whether to sleep for a queue.
+    sleeps: bool,
+    looks: u32,
+    /// By which the next one sleeps.
+    arrival: Option<Request>,
+}
+
+impl Vain {
+    /// None so far. There may be some for `limit`.
+    pub(super) fn new(limit: Duration, sleeps: bool) -> Self {
+        Self { since: Instant::now(), limit, sleeps, looks: 0, arrival: None }
+    }
+
+    /// The last one was not.
+    pub(super) fn end(&mut self) {
+        (self.looks, self.arrival) = (0, None);
+    }
+
+    /// Another one was. Returns when it is time to look again; after a while, if what is looked for comes by a queue, when something
+    /// has come to it.
+    pub(super) fn count(&mut self, cq: Option<&Cq>) -> anyhow::Result<()> {
+        if self.looks == 0 {
+            self.since = Instant::now();
+        }
+        self.looks += 1;
+        if let Some(mut arrival) = self.arrival.take() {
+            arrival.is_over_within(self.limit.saturating_sub(self.since.elapsed()));
+            return Ok(());
+        }
+        if !self.looks.is_multiple_of(LOOKS) {
+            hint::spin_loop();
+            return Ok(());
+        }
+        let waited = self.since.elapsed();
+        ensure!(waited < self.limit, "nothing has come within {:?}", self.limit);
+        match cq.filter(|_| self.sleeps) {
+            // What has come before does not end it: so there is a look between this and sleeping.
+            Some(cq) if waited >= AWAKE => self.arrival = Some(cq.notify(ANY)?),
+            None if waited >= WIDE_AWAKE => thread::sleep(NAP),
+            _ => thread::yield_now(),
+        }
+        Ok(())
+    }
+}

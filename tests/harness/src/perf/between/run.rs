@@ -1,0 +1,61 @@
+//! The measurements.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use conformance::nd::perf::Operation;
+
+use super::{Figures, Measured, Row};
+use crate::{
+    perf::{
+        Options,
+        samples::{Samples, TURN, TURNS, progress},
+    },
+    target::Target,
+    two,
+};
+
+/// How long to wait for anything that should happen.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Measures with the server at `peer`. A turn of each measurement comes before those that count.
+pub(in crate::perf) fn measure(peer: Target, options: &Options, operations: &[Operation]) -> anyhow::Result<Measured> {
+    let longest = options.sizes.iter().copied().max().context("no size is given")?;
+    let here = two::Options::new(options.path, PATIENCE);
+    let progress = progress(options.sizes.len() * operations.len() * (1 + TURNS))?;
+    let (peer, figures) = here.measure(peer, longest, |link| {
+        let tcp = link.tcp()?;
+        let mut figures = Vec::new();
+        for &operation in operations {
+            for &size in &options.sizes {
+                progress.set_message(format!("{operation} of {size} B"));
+                link.check(operation, size, options.damage)?;
+                let (mut rdma, mut plain) = (Samples::default(), Samples::default());
+                for turn in 0..=TURNS {
+                    let of_link = (link.latencies(operation, size, TURN)?, link.stream(operation, size, TURN)?);
+                    let of_tcp = (tcp.latencies(operation, size, TURN)?, tcp.stream(operation, size, TURN)?);
+                    if turn > 0 {
+                        rdma.add(of_link.0, of_link.1);
+                        plain.add(of_tcp.0, of_tcp.1);
+                    }
+                    progress.inc(1);
+                }
+                figures.push(Row::new(operation.name(), size, rdma.into(), plain.into()));
+            }
+        }
+        Ok((link.peer()?, figures))
+    })?;
+    progress.finish_and_clear();
+    Ok(Measured { device: here.device_at_rest()?, peer: peer.to_string(), figures })
+}
+
+impl From<Samples> for Figures {
+    fn from(mut samples: Samples) -> Self {
+        Self {
+            latency_us: samples.latency(),
+            samples: samples.latencies(),
+            rate: samples.rate(),
+            operations: samples.operations(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! `ndharness ping`: how long a message takes to another machine and back.
+
+mod report;
+#[cfg(windows)]
+mod send;
+
+#[cfg(windows)]
+pub(crate) use send::{Options, run};
