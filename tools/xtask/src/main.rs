@@ -11,6 +11,7 @@ mod hosted;
 mod imports;
 mod instructions;
 mod interop;
+mod measured;
 mod nd_cpp;
 mod paths;
 mod pe;

@@ -39,19 +39,28 @@ fn figures(measured: &Value) -> Result<()> {
     let found: Vec<_> = rows.iter().map(|row| (row["operation"].as_str(), row["bytes"].as_u64())).collect();
     let asked = ["send", "read", "write"].map(|operation| [64, 1 << 20].map(|bytes| (Some(operation), Some(bytes))));
     ensure!(found == asked.concat(), "figures of {found:?}");
-    let positive = |value: &Value| value.as_f64().is_some_and(|value| value.is_finite() && value > 0.0);
-    ensure!(positive(&measured["hand_over_us"]), "no reference for latencies");
+    ensure!(is_positive(&measured["hand_over_us"]), "no reference for latencies");
     for row in rows {
-        ensure!(positive(&row["memcpy_rate"]), "no reference for bandwidths: {row}");
+        ensure!(is_positive(&row["memcpy_rate"]), "no reference for bandwidths: {row}");
         for path in ["rings", "plain"] {
-            let (figures, latency) = (&row[path], &row[path]["latency_us"]);
-            let order = ["min", "median", "p99"].map(|name| latency[name].as_f64().unwrap_or(0.0));
-            ensure!(positive(&latency["min"]) && order.is_sorted(), "{path}: latencies of {row}");
-            ensure!(positive(&figures["rate"]) && figures["calls"].is_number(), "{path}: rate and calls of {row}");
+            let figures = &row[path];
+            ensure!(has_latency(&figures["latency_us"]), "{path}: latencies of {row}");
+            ensure!(is_positive(&figures["rate"]) && figures["calls"].is_number(), "{path}: rate and calls of {row}");
         }
         // Each of these posts is a call.
         ensure!(row["plain"]["calls"].as_f64() >= Some(1.0), "calls of {row}");
     }
     ensure!(measured["ratios"].as_array().is_some_and(|ratios| ratios.len() == 2), "no ratios");
     Ok(())
+}
+
+/// Whether it is a figure.
+pub(crate) fn is_positive(value: &Value) -> bool {
+    value.as_f64().is_some_and(|value| value.is_finite() && value > 0.0)
+}
+
+/// Whether it has figures of latencies that can be.
+pub(crate) fn has_latency(figures: &Value) -> bool {
+    let order = ["min", "median", "p99"].map(|name| figures[name].as_f64().unwrap_or(0.0));
+    is_positive(&figures["min"]) && order.is_sorted()
 }

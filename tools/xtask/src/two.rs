@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::command::{step, wait};
 use crate::computers::{Computers, Count};
+use crate::measured;
 use crate::session::Session;
 use crate::tally::Tally;
 
@@ -31,7 +32,7 @@ impl Harness {
     }
 
     /// The same with a variable of the environment.
-    fn start_in(session: &Session, arguments: &[&str], variable: Option<(&str, &str)>) -> Result<Self> {
+    pub(crate) fn start_in(session: &Session, arguments: &[&str], variable: Option<(&str, &str)>) -> Result<Self> {
         let mut command = session.program(r"C:\softndk\ndharness.exe");
         let mut child = command.args(arguments).envs(variable).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(child.stdout.take().context("the harness has no output")?);
@@ -71,7 +72,7 @@ impl Drop for Harness {
 }
 
 /// Starts the serving end; the address that it serves at.
-fn serve(session: &Session, path: &str) -> Result<(Harness, String)> {
+pub(crate) fn serve(session: &Session, path: &str) -> Result<(Harness, String)> {
     let server = Harness::start(session, &["serve", "--path", path])?;
     let address = server.until(|line| line.strip_prefix("serving at ").map(str::to_owned))?;
     Ok((server, address))
@@ -88,6 +89,13 @@ pub(crate) fn run(count: Count, seconds: u64, tally: &mut Tally) {
     let what = format!("playing the cases with two roles in two processes {place}");
     let played = step(&what, || roles(count, tally));
     tally.check(&format!("two processes {place} play their roles and leave nothing behind"), played);
+    let what = format!("ndharness ping and perf between two processes {place}");
+    let compared = step(&what, || {
+        let computers = Computers::load(count)?;
+        measured::run(&computers)?;
+        computers.unload()
+    });
+    tally.check(&format!("{what} measure what they say, and compare the data"), compared);
     let kills = match count {
         Count::One | Count::Two => &[("rings", false), ("rings", true), ("plain", false), ("plain", true)][..],
         // Here no driver has to clean up after each of them.
