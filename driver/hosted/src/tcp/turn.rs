@@ -1,7 +1,10 @@
 //! Whose turn it is on the reactor's thread: what the host tells of one socket leads to a bounded number of transfers, whatever else its
 //! connection could send or receive at once. The rest is for its next turn.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+};
 
 use mio::Token;
 
@@ -11,8 +14,8 @@ const TRANSFERS: u32 = 4;
 thread_local! {
     /// What is left of the turn; none on threads that take none.
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
-    /// Sockets that could go on.
-    static NEXT: RefCell<Vec<Token>> = const { RefCell::new(Vec::new()) };
+    /// Sockets that could go on, each for one turn.
+    static NEXT: RefCell<BTreeSet<Token>> = const { RefCell::new(BTreeSet::new()) };
     /// Bytes that have come, or gone.
     static MOVED: Cell<usize> = const { Cell::new(0) };
 }
@@ -43,7 +46,7 @@ pub(super) fn is_due() -> bool {
 }
 
 /// The sockets that wait for their next turn.
-pub(super) fn take() -> Vec<Token> {
+pub(super) fn take() -> BTreeSet<Token> {
     NEXT.take()
 }
 
@@ -55,4 +58,20 @@ pub(super) fn moves(count: usize) {
 /// The bytes that have come and gone since this was asked last.
 pub(super) fn moved() -> usize {
     MOVED.take()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_defers_much_has_one_turn_next() {
+        let token = Some(Token(1));
+        begin();
+        assert!((0..TRANSFERS).all(|_| !is_over(token)));
+        assert!((0..4).all(|_| is_over(token)));
+        assert!(is_over(Some(Token(2))) && is_due());
+        assert_eq!(take(), [Token(1), Token(2)].into());
+        assert!(!is_due());
+    }
 }
