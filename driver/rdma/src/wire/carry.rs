@@ -170,6 +170,8 @@ impl<P: Platform> Wire<P> {
                 let mut frames = Frames::new(&mut ends.outgoing, room);
                 turn = match frames.fill(queue_pair, BURST_FRAMES) {
                     Ok(true) => Turn::More,
+                    // These are sent now; there may be memory for others, which then are under way together with them.
+                    Ok(false) if frames.is_full() && frames.used() > 0 => Turn::More,
                     Ok(false) => Turn::Rest,
                     Err(Broken) => Turn::Ended(false),
                 };

@@ -81,6 +81,8 @@ pub(crate) struct Frames<'a, P: Platform> {
     outgoing: &'a mut Outgoing<P>,
     room: &'a mut [u8],
     used: usize,
+    /// One did not fit.
+    full: bool,
 }
 
 /// Why there is no FPDU.
@@ -92,7 +94,12 @@ enum NoFrame {
 
 impl<'a, P: Platform> Frames<'a, P> {
     pub(super) fn new(outgoing: &'a mut Outgoing<P>, room: &'a mut [u8]) -> Self {
-        Self { outgoing, room, used: 0 }
+        Self { outgoing, room, used: 0, full: false }
+    }
+
+    /// More would have been made, had there been room.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
     }
 
     /// Bytes of the FPDUs that are made.
@@ -283,11 +290,15 @@ impl<'a, P: Platform> Frames<'a, P> {
     }
 
     /// How many of the next `bytes` of a message go into the next FPDU: as many as there is room for, but not few of many.
-    fn room_for(&self, bytes: u32) -> Result<u32, NoFrame> {
+    fn room_for(&mut self, bytes: u32) -> Result<u32, NoFrame> {
         let most = bytes.min(MAX_DATA);
         let room = self.room.len().saturating_sub(self.used).saturating_sub(MAX_OVERHEAD);
         let bytes = u32::try_from(room).map_or(most, |room| most.min(room));
-        if bytes >= most.min(MIN_DATA) { Ok(bytes) } else { Err(NoFrame::Room) }
+        if bytes >= most.min(MIN_DATA) {
+            return Ok(bytes);
+        }
+        self.full = true;
+        Err(NoFrame::Room)
     }
 
     /// An FPDU with `bytes` of data, which `fill` writes.
@@ -304,7 +315,10 @@ impl<'a, P: Platform> Frames<'a, P> {
         let ulpdu =
             header_bytes.checked_add(bytes as usize).and_then(|ulpdu| u16::try_from(ulpdu).ok()).ok_or(FAILED)?;
         let frame = self.room.get_mut(self.used..).ok_or(FAILED)?;
-        let frame = frame.get_mut(..fpdu::size(ulpdu)).ok_or(NoFrame::Room)?;
+        let Some(frame) = frame.get_mut(..fpdu::size(ulpdu)) else {
+            self.full = true;
+            return Err(NoFrame::Room);
+        };
         let (length, rest) = frame.split_at_mut_checked(fpdu::LENGTH).ok_or(FAILED)?;
         let (head, rest) = rest.split_at_mut_checked(header_bytes).ok_or(FAILED)?;
         let (data, trailer) = rest.split_at_mut_checked(bytes as usize).ok_or(FAILED)?;

@@ -7,6 +7,7 @@ use peer::{
     frames::{self, READS},
     wait,
 };
+use platform::SENDS;
 use simkernel::Session;
 use soft_rdma::{Access, Error, Post, Remote};
 
@@ -54,6 +55,28 @@ fn it_does_not_read() {
             disconnect(kernel, scene);
             let canceled = side.completed(posted - completed);
             assert!(canceled.iter().all(|(_, status)| *status == Err(Error::Canceled)), "{canceled:?}");
+        });
+    }
+}
+
+/// One large request, while the peer takes little: what goes is not one send after the other.
+#[test]
+fn it_reads_slowly() {
+    for posts in [true, false] {
+        play(4, |kernel, scene| {
+            kernel.limit_in_flight(100);
+            let (raw, side) = (scene.raw(), scene.side());
+            let all = side.region_of(&side.pd, Access::REMOTE_READ).unwrap();
+            if posts {
+                let remote = Remote { address: 0x5000, token: 0x1234 };
+                side.post(1, &[side.sge(0, 0x10000)], Post::Write(remote)).unwrap();
+            } else {
+                raw.send_frames([&frames::read(1, 0x10000, all.token(), BASE)]);
+            }
+            kernel.flush_dpcs();
+            assert_eq!(kernel.sends_under_way(), SENDS);
+            disconnect(kernel, scene);
+            let _whatever_it_came_to = side.completions();
         });
     }
 }
