@@ -29,7 +29,7 @@ use start::{Place, Socket, Step};
 pub(crate) enum Wsk {}
 
 // SAFETY: WSK keeps to that, by its documentation: it uses what belongs to a request until it completes the IRP, once. The start of a
-// socket is a request of its own, which uses the socket.
+// socket is a request of its own, which uses the socket. No page says what becomes of sends behind one that fails: see docs/decisions.md.
 unsafe impl Sockets for Wsk {
     type Socket = Socket;
     type Request = Request;
