@@ -22,7 +22,7 @@ const NAP: Duration = Duration::from_millis(1);
 
 /// Looks in vain, one after another.
 pub(super) struct Vain {
-    /// The first of them.
+    /// About when they began.
     since: Instant,
     limit: Duration,
     /// Whether to sleep for a queue.
@@ -46,9 +46,6 @@ impl Vain {
     /// Another one was. Returns when it is time to look again; after a while, if what is looked for comes by a queue, when something
     /// has come to it.
     pub(super) fn count(&mut self, cq: Option<&Cq>) -> anyhow::Result<()> {
-        if self.looks == 0 {
-            self.since = Instant::now();
-        }
         self.looks += 1;
         if let Some(mut arrival) = self.arrival.take() {
             arrival.is_over_within(self.limit.saturating_sub(self.since.elapsed()));
@@ -57,6 +54,10 @@ impl Vain {
         if !self.looks.is_multiple_of(LOOKS) {
             hint::spin_loop();
             return Ok(());
+        }
+        // Not with the first look: to ask for the time costs more than looking.
+        if self.looks == LOOKS {
+            self.since = Instant::now();
         }
         let waited = self.since.elapsed();
         ensure!(waited < self.limit, "nothing has come within {:?}", self.limit);
