@@ -118,7 +118,7 @@ enum Command {
         #[command(flatten)]
         options: two::Options,
         /// The server has a device of its own, on another computer or in its process: requests go by iWARP, where sends and writes are
-        /// complete before the peer has seen them. Cases whose requests wait for the peer are left out.
+        /// complete before the peer has seen them.
         #[arg(long)]
         wire: bool,
         /// How long the mixed traffic of `exchange` lasts.

@@ -39,16 +39,11 @@ pub struct Played {
     pub there: anyhow::Result<()>,
 }
 
-/// Cases whose requests wait for the peer. On the wire they do not: they are on their way.
-const OF_ONE_DEVICE: [&str; 2] = ["messages::flush", "shared_queue::empty"];
-
 /// How long `exchange` lasts in a process of its own.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// The connecting end: plays `cases` with the server at `to`, an address and a port, apart from those that make no sense over this
-/// carrier. Without an address it is on this computer. Those
-/// cases that last do so for `duration`. `watch` is told what is going
-/// on. Ends early if the peer is gone: the last one then says so.
+/// The connecting end: plays `cases` with the server at `to`, an address and a port. Without an address it is on this computer. Those
+/// cases that last do so for `duration`. `watch` is told what is going on. Ends early if the peer is gone: the last one then says so.
 ///
 /// # Errors
 /// There is no server, or it is of another version.
@@ -180,8 +175,7 @@ fn connect_with(
     let site = &Site::new(nd)?;
     let control = Control::connect(site, to)?;
     let mut all = Vec::new();
-    let makes_sense = |case: &&&RoleCase| carrier == Carrier::Device || !OF_ONE_DEVICE.contains(&case.name);
-    let result = cases.iter().filter(makes_sense).try_for_each(|case| {
+    let result = cases.iter().try_for_each(|case| {
         watch(case.name);
         let side = start(&control, to, case, carrier, duration)?;
         all.push(play(Role::new(site, &control, side, case.name, carrier, duration, watch), case));

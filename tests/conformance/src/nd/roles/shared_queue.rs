@@ -5,6 +5,7 @@ use ndk_abi::status::{STATUS_BUFFER_OVERFLOW, STATUS_DATA_ERROR, STATUS_SUCCESS}
 
 use super::role::Role;
 use crate::{
+    Carrier,
     nd::{
         client::{Connector, Qp, QpSize, ReadLimits, Srq, SrqSize},
         pair::{End, RECEIVE, SEND, expect, expect_received, is},
@@ -112,7 +113,9 @@ pub(super) fn empty(role: &Role<'_>) -> anyhow::Result<()> {
     let end = &links.end;
     let Some(srq) = &links.srq else {
         links.qps.iter().enumerate().try_for_each(|(link, qp)| qp.send(link, &[], 0))?;
-        ensure!(end.initiator_cq.poll(1).is_empty(), "a send completed without a receive");
+        // Over a wire it is complete when it is on its way; its message waits there.
+        let waits = role.carrier == Carrier::Device;
+        ensure!(!waits || end.initiator_cq.poll(1).is_empty(), "a send completed without a receive");
         role.tell(&[])?;
         for _ in 0..LINKS {
             is(end.initiated()?.status, STATUS_SUCCESS, "a send")?;
