@@ -45,12 +45,16 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Why [`QueuePair::open_for_peer`] fails, in the order in which the RFCs have it checked.
-    pub(crate) fn why_not(this: &Arc<Self, P>, token: u32, range: Range) -> Refusal {
+    /// Why [`QueuePair::open_for_peer`] fails, in the order in which the RFCs have it checked: of a write by DDP, which knows of rights
+    /// nothing; of a read by RDMAP.
+    pub(crate) fn why_not(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Refusal {
         match Self::is_for_peer(this, token) {
             None => return Refusal::Token,
             Some(false) => return Refusal::Stream,
             Some(true) => {}
+        }
+        if right == Access::REMOTE_READ && !Self::is_allowed(this, token, right) {
+            return Refusal::Right;
         }
         if range.address.checked_add(range.length).is_none() {
             return Refusal::Wrap;
@@ -65,6 +69,15 @@ impl<P: Platform> QueuePair<P> {
             Found::Region(region) => region.is_valid().then(|| Arc::ptr_eq(region.pd(), &this.pd)),
             Found::Window(window) => window.is_bound_for(this, token),
             Found::Privileged(_) => Some(false),
+        }
+    }
+
+    /// Whether the peer may do that by `token`, somewhere.
+    fn is_allowed(this: &Arc<Self, P>, token: u32, right: Access) -> bool {
+        match this.pd.adapter().device().tokens().find(token) {
+            Some(Found::Region(region)) => region.allows(right),
+            Some(Found::Window(window)) => window.allows(token, right),
+            Some(Found::Privileged(_)) | None => false,
         }
     }
 

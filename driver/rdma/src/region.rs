@@ -234,6 +234,11 @@ impl<P: Platform> MemoryRegion<P> {
         self.state.lock().mapping.is_some()
     }
 
+    /// Whether it does so with this right.
+    pub(crate) fn allows(&self, right: Access) -> bool {
+        self.state.lock().mapping.as_ref().is_some_and(|mapping| mapping.access.contains(right))
+    }
+
     pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<P>, P> {
         &self.pd
     }

@@ -178,6 +178,13 @@ impl<P: Platform> MemoryWindow<P> {
         Some(binding.names(queue_pair, token))
     }
 
+    /// Whether the binding that `token` names gives this right.
+    pub(crate) fn allows(&self, token: u32, right: Access) -> bool {
+        let state = self.state.lock();
+        let binding = state.binding.as_ref().filter(|binding| binding.token == token);
+        binding.is_some_and(|binding| binding.part.access.contains(right))
+    }
+
     /// Opens memory for the peer of `queue_pair`.
     pub(crate) fn open(
         this: Arc<Self, P>,

@@ -171,7 +171,7 @@ impl Incoming {
         QueuePair::end_placing(queue_pair, After::default());
         match placed {
             Ok(()) => Ok(Placed::Done),
-            Err(_) => Err(QueuePair::why_not(queue_pair, to.stag, range).of_write()),
+            Err(_) => Err(QueuePair::why_not(queue_pair, to.stag, range, Access::REMOTE_WRITE).of_write()),
         }
     }
 

@@ -269,7 +269,7 @@ impl<'a, P: Platform> Frames<'a, P> {
             let range = Range { address, length: left.into() };
             let token = request.source_stag;
             let source = QueuePair::open_for_peer(queue_pair, token, range, Access::REMOTE_READ)
-                .map_err(|_| (QueuePair::why_not(queue_pair, token, range).of_read(), *read))?;
+                .map_err(|_| (QueuePair::why_not(queue_pair, token, range, Access::REMOTE_READ).of_read(), *read))?;
             self.frame(segment, bytes, |to| memory::copy_out(to, &source))
         })
     }

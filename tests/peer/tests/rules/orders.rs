@@ -52,6 +52,10 @@ pub(crate) fn all() -> Vec<Break> {
         }),
         of("bounds, then right", Cause::TAGGED_BOUNDS, Ddp, |to| vec![write(to.not_written.token(), 0, b"xxxx")]),
         of("tag of a read, then end of all", Cause::STAG, All, |to| vec![read(1, 8, to.gone, u64::MAX)]),
+        of("right of a read, then end of all", Cause::ACCESS, All, |to| {
+            vec![read(1, 8, to.not_read.token(), u64::MAX)]
+        }),
+        of("right of a read, then bounds", Cause::ACCESS, All, |to| vec![read(1, 8, to.not_read.token(), 0)]),
         of("domain of a read, then bounds", Cause::NOT_OF_STREAM, All, |to| vec![read(1, 8, to.foreign.token(), 0)]),
         of("end of all of a read, then bounds", Cause::WRAP, All, |to| vec![read(1, 8, to.all.token(), u64::MAX)]),
         Break {
