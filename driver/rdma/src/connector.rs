@@ -12,6 +12,7 @@ pub use establish::{Accept, Connect, Source};
 
 use core::net::SocketAddr;
 
+use iwarp::mpa::MAX_PRIVATE_DATA;
 use other::Other;
 use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock};
 
@@ -46,28 +47,28 @@ impl ReadLimits {
     }
 }
 
-/// Private data of a connect, accept or reject.
+/// Private data of a connect, accept or reject. A peer on another machine may send more than a consumer here.
 #[derive(Clone, Copy)]
 pub(crate) struct PrivateData {
-    bytes: [u8; limits::PRIVATE_DATA],
+    bytes: [u8; MAX_PRIVATE_DATA],
     length: usize,
 }
 
 impl PrivateData {
-    pub(crate) const EMPTY: Self = Self { bytes: [0; limits::PRIVATE_DATA], length: 0 };
+    pub(crate) const EMPTY: Self = Self { bytes: [0; MAX_PRIVATE_DATA], length: 0 };
 
     /// A copy, taken before a lock raises the IRQL: the consumer's buffer may be pageable at PASSIVE_LEVEL.
     fn copy_of(data: &[u8]) -> Result<Self, Error> {
-        let mut copy = Self::EMPTY;
-        copy.bytes.get_mut(..data.len()).ok_or(Error::InvalidBufferSize)?.copy_from_slice(data);
-        copy.length = data.len();
-        Ok(copy)
+        if data.len() > limits::PRIVATE_DATA {
+            return Err(Error::InvalidBufferSize);
+        }
+        Ok(Self::of_peer(data))
     }
 
-    /// As far as there is room for what a peer has sent.
-    pub(crate) fn truncated(data: &[u8]) -> Self {
+    /// What a peer has sent: no frame has more than there is room for.
+    pub(crate) fn of_peer(data: &[u8]) -> Self {
         let mut copy = Self::EMPTY;
-        copy.length = data.len().min(limits::PRIVATE_DATA);
+        copy.length = data.len().min(MAX_PRIVATE_DATA);
         copy.bytes.iter_mut().zip(data).for_each(|(place, byte)| *place = *byte);
         copy
     }

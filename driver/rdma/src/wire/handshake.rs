@@ -119,7 +119,7 @@ impl<P: Platform> Wire<P> {
         let (Some(request), Some(reply)) = (active.request.parsed(Kind::Request), frame.parsed(Kind::Reply)) else {
             return failed(Error::InternalError);
         };
-        let private_data = PrivateData::truncated(reply.private_data);
+        let private_data = PrivateData::of_peer(reply.private_data);
         if reply.reject {
             Self::tell(&active.connector, |connector| Connector::peer_rejects(connector, private_data));
             return Self::close(this);
@@ -179,7 +179,7 @@ impl<P: Platform> Wire<P> {
             }
             _ => ReadLimits { inbound: limits::READ_LIMIT, outbound: limits::READ_LIMIT },
         };
-        let private_data = PrivateData::truncated(request.private_data);
+        let private_data = PrivateData::of_peer(request.private_data);
         let incoming = if request.markers {
             Err(Error::ConnectionRefused)
         } else {

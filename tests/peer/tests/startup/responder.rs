@@ -153,6 +153,14 @@ fn private_data() {
                 assert_eq!(parse(&answered.reply).private_data, mine);
             }
         }
+        // Who has no read limits to tell may send a little more.
+        for revision in [Revision::One, Revision::Two(None)] {
+            for length in [509, 512] {
+                let theirs = data(length);
+                let request = Startup { private_data: &theirs, ..frames::plain(Kind::Request, revision) };
+                assert_eq!(connect(&listening, &request, &[], None).offered.1, theirs);
+            }
+        }
         let raw = Raw::connect(at(0), DEVICE);
         raw.send(&frames::startup(&frames::plain(Kind::Request, Revision::One)));
         let side = Side::new(listening.incoming.wait("the request"), 1).unwrap();
