@@ -6,7 +6,8 @@ use core::net::SocketAddr;
 use iwarp::{
     fpdu,
     mpa::{self, Kind, Revision, Startup},
-    negotiate::{Agreed, Wish, reject},
+    negotiate::{Agreed, First, Wish, reject},
+    segment::Segment,
     terminate::Cause,
 };
 use platform::{Arc, Deferred, OutOfMemory, Platform, Read, RunStream, SocketError, Stream, Taken, Timer, Weak};
@@ -196,10 +197,10 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// The first FPDU of the initiator says that it is connected.
+    /// The first FPDU of the initiator says that it is connected, if it is what was agreed.
     fn look_for_first(this: &Arc<Self, P>) {
-        let crc = match &this.state.lock().step {
-            Step::AwaitFirst(agreed, _) => agreed.crc.then(crc::fastest),
+        let (crc, first) = match &this.state.lock().step {
+            Step::AwaitFirst(agreed, _) => (agreed.crc.then(crc::fastest), agreed.first),
             _ => return,
         };
         let mut is_there = false;
@@ -207,8 +208,9 @@ impl<P: Platform> Wire<P> {
         let read = Stream::read(this, |bytes| {
             let wanted = match fpdu::parse(bytes, crc) {
                 Ok(fpdu::Parsed::Incomplete(size)) => size.unwrap_or(0),
-                Ok(fpdu::Parsed::Whole { .. }) => {
-                    is_there = true;
+                Ok(fpdu::Parsed::Whole { ulpdu, .. }) => {
+                    is_there = first.is_some_and(|first| is_first(first, ulpdu));
+                    wrong = !is_there;
                     0
                 }
                 Err(_) => {
@@ -340,6 +342,16 @@ impl<P: Platform> Wire<P> {
 fn wish<P: Platform>(device: &Device<P>, limits: ReadLimits) -> Wish {
     let reads = |limit: u32| u16::try_from(limit).unwrap_or(mpa::MAX_READS);
     Wish { crc: device.wants_crc(), inbound_reads: reads(limits.inbound), outbound_reads: reads(limits.outbound) }
+}
+
+/// Whether that is the message, without data, which the initiator has to send first (RFC 6581 section 9.2).
+fn is_first(first: First, ulpdu: &[u8]) -> bool {
+    match (first, Segment::parse(ulpdu)) {
+        (First::Write, Ok((Segment::Write(to), []))) => to.last,
+        (First::Read, Ok((Segment::ReadRequest(_, request), []))) => request.size == 0,
+        (First::Send, Ok((Segment::Send(untagged, _), []))) => untagged.last,
+        _ => false,
+    }
 }
 
 /// What was agreed, as this side sees it.

@@ -223,6 +223,45 @@ fn its_first_message_is_broken() {
     });
 }
 
+/// Something else than was agreed, or more.
+#[test]
+fn its_first_message_is_another() {
+    let write = frames::write(1, 0, &[]);
+    let part = [&[write[0] & !0x40], &write[1..]].concat();
+    let others = [
+        (ReadyToReceive::WRITE, frames::send(1, b"hello")),
+        (ReadyToReceive::WRITE, frames::send(1, &[])),
+        (ReadyToReceive::WRITE, frames::write(1, 0, b"x")),
+        (ReadyToReceive::WRITE, part),
+        (ReadyToReceive::WRITE, frames::read(1, 0, 1, 0)),
+        (ReadyToReceive::WRITE, frames::answer(true, 1, 0, &[])),
+        (ReadyToReceive::READ, write.clone()),
+        (ReadyToReceive::READ, frames::read(1, 1, 1, 0)),
+        (ReadyToReceive::SEND, write),
+        (ReadyToReceive::SEND, frames::send(1, b"x")),
+        (ReadyToReceive::SEND, frames::send_part(false, 1, 0, &[])),
+    ];
+    for (kind, first) in others {
+        play(|_| {
+            println!("{kind:?}: {first:02x?}");
+            let adapter = machine(HOST);
+            let listening = Listening::new(&adapter).unwrap();
+            let raw = Raw::connect(at(0), DEVICE);
+            raw.send(&frames::startup(&frames::plain(Kind::Request, frames::enhanced(kind))));
+            let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
+            side.receive(1, 0, 64);
+            let done = Inbox::default();
+            assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
+            assert!(raw.startup(Kind::Reply).is_some());
+            raw.send_frames([&first]);
+            assert_eq!(done.wait("the accept"), Err(Error::ConnectionAborted));
+            assert!(matches!(raw.rest(), (answer, Err(_)) if answer.is_empty()));
+            assert!(side.completions().is_empty(), "nothing was received");
+            others_are_served(&listening);
+        });
+    }
+}
+
 /// The listener goes while a peer has not sent its Request.
 #[test]
 fn the_listener_goes() {
