@@ -56,6 +56,10 @@ unsafe impl<T: Send + Sync, P: Platform> Send for Weak<T, P> {}
 // SAFETY: a Weak can become an Arc.
 unsafe impl<T: Send + Sync, P: Platform> Sync for Weak<T, P> {}
 
+// Who moves a reference does not move the object. Said here, the compiler need not look through all that objects refer to.
+impl<T, P: Platform> Unpin for Arc<T, P> {}
+impl<T, P: Platform> Unpin for Weak<T, P> {}
+
 impl<T, P: Platform> Arc<T, P> {
     /// Moves `value` to non-paged pool. IRQL <= DISPATCH.
     #[track_caller]
