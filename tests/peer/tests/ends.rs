@@ -103,6 +103,23 @@ fn the_peer_goes() {
     }
 }
 
+/// A message waits for its receive, and not more behind it than there is room for; the connection is dead: it does not wait any longer.
+/// The clock stands still.
+#[test]
+fn the_peer_resets_behind_a_message_that_waits() {
+    for behind in [0, 100, 2000] {
+        play(|_, scene| {
+            let (raw, side) = (scene.raw(), scene.side());
+            raw.send_frames([&frames::send(1, b"hello"), &frames::send(2, &vec![0; behind])]);
+            pauses();
+            assert!(side.disconnects.take().is_none(), "it waits");
+            raw.reset();
+            assert_eq!(side.disconnects.wait("the disconnect event"), 1);
+            side.wait_for_end();
+        });
+    }
+}
+
 /// Its Terminate is never answered by one, whatever it says, in whoever's order of bits.
 #[test]
 fn the_peer_terminates() {
