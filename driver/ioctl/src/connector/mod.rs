@@ -127,7 +127,7 @@ impl<H: Host> Completed<H::Platform> for Link<H> {
         let advance = |connector: &Ref<Connector<H>, H>| connector.advance(this, status);
         let (ended, status) = connector.as_ref().map_or((false, status), advance);
         // Before its request completes: who has seen that may post.
-        connector.iter().for_each(|connector| connector.tell_qp());
+        connector.iter().for_each(|connector| connector.tell_qp(false));
         this.finish(status);
         if ended && let Some(connector) = connector {
             this.tell_disconnected(&connector);
@@ -138,14 +138,15 @@ impl<H: Host> Completed<H::Platform> for Link<H> {
 impl<H: Host> Disconnected for Link<H> {
     fn disconnected(&self) {
         let Some(connector) = self.connector() else { return };
-        let mut state = connector.state.lock();
-        let current = state.is_current(self);
-        state.peer_gone |= current;
-        drop(state);
-        if current {
-            connector.tell_qp();
-            self.tell_disconnected(&connector);
+        if !connector.state.lock().is_current(self) {
+            return;
         }
+        // Before it is noted: who finds it noted, as a NotifyDisconnect that comes now, may rely on posts being refused.
+        connector.tell_qp(true);
+        let mut state = connector.state.lock();
+        state.peer_gone |= state.is_current(self);
+        drop(state);
+        self.tell_disconnected(&connector);
     }
 }
 
@@ -273,10 +274,10 @@ impl<H: Host> Connector<H> {
         }
     }
 
-    /// Tells the queue pair how its connection is.
-    fn tell_qp(&self) {
+    /// Tells the queue pair how its connection is. Its peer is gone if that `ends` it, or is noted.
+    fn tell_qp(&self, ends: bool) {
         let state = self.state.lock();
-        let (phase, peer_gone, qp) = (state.phase, state.peer_gone, state.qp.clone());
+        let (phase, peer_gone, qp) = (state.phase, state.peer_gone || ends, state.qp.clone());
         let connection = state.connection.clone();
         drop(state);
         let Some(qp) = qp.as_ref().and_then(Weak::upgrade) else { return };
@@ -318,7 +319,7 @@ impl<H: Host> Connector<H> {
         };
         let ended = state.phase == Phase::Ended;
         drop(state);
-        self.tell_qp();
+        self.tell_qp(false);
         if let Some(connection) = connection
             && ended
         {
@@ -332,7 +333,7 @@ impl<H: Host> Connector<H> {
         state.phase = Phase::Ended;
         let connection = state.connection.take();
         drop(state);
-        self.tell_qp();
+        self.tell_qp(false);
         let wants_this = |pended: &Pended<H>| {
             pended.owner == self.handle || pended.connector.as_ref().is_some_and(|wanted| wanted.handle == self.handle)
         };
