@@ -329,12 +329,6 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
                 request.call_at_dispatch(dispatch, listens);
             }
         }
-        if closing && this.stream.is_closed() {
-            let endpoint = this.state.lock().endpoint.take();
-            if let Some(endpoint) = endpoint {
-                endpoint.set_listener(None);
-            }
-        }
         Self::go_on(this, started);
     }
 }
@@ -362,13 +356,12 @@ impl<P: Platform> Close<P> for Listener<P> {
 
     fn begin_close(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // It accepts no more from now on. The address is free when TCP does not listen there any more, and the connectors made here
-        // are gone too: until then whoever connects within the device is refused, and does not find a TCP that is about to close.
         state.closing = true;
-        let endpoint = state.endpoint.clone();
+        let endpoint = state.endpoint.take();
         drop(state);
+        // It stops accepting at once; the address is free when the connectors made here are gone too.
         if let Some(endpoint) = endpoint {
-            endpoint.begin_close();
+            endpoint.set_listener(None);
         }
         Stream::close(this);
         Timer::cancel(this);

@@ -53,19 +53,8 @@ pub struct ConnectionSide {
 
 /// What is in use.
 enum Claim<P: Platform> {
-    Address {
-        local: SocketAddr,
-        process: Option<u32>,
-        purpose: Purpose,
-        listener: Option<Weak<Listener<P>, P>>,
-        /// The listener listens no more, but is there.
-        closing: bool,
-    },
-    Connection {
-        side: ConnectionSide,
-        active: bool,
-        established: bool,
-    },
+    Address { local: SocketAddr, process: Option<u32>, purpose: Purpose, listener: Option<Weak<Listener<P>, P>> },
+    Connection { side: ConnectionSide, active: bool, established: bool },
 }
 
 struct Entry<P: Platform> {
@@ -112,7 +101,7 @@ impl<P: Platform> Endpoint<P> {
         let mut bound = local;
         let place = Place::take(adapter.device(), |ports, table| {
             bound = ports.choose_port(table, local)?;
-            Ok(Claim::Address { local: bound, process: adapter.process(), purpose, listener: None, closing: false })
+            Ok(Claim::Address { local: bound, process: adapter.process(), purpose, listener: None })
         })?;
         Ok(Self { place, local: bound })
     }
@@ -127,21 +116,13 @@ impl<P: Platform> Endpoint<P> {
     /// Takes what TCP has picked for a listener. Whoever has the same here is no listener.
     pub(crate) fn of_tcp(adapter: &Adapter<P>, local: SocketAddr) -> Result<Self, Error> {
         let (process, purpose) = (adapter.process(), Purpose::Listener);
-        let claim = || Claim::Address { local, process, purpose, listener: None, closing: false };
-        let place = Place::take(adapter.device(), |_, _| Ok(claim()))?;
+        let place =
+            Place::take(adapter.device(), |_, _| Ok(Claim::Address { local, process, purpose, listener: None }))?;
         Ok(Self { place, local })
     }
 
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
-    }
-
-    /// The listener is being closed. It is found still, so that connects are refused here.
-    pub(crate) fn begin_close(&self) {
-        let mut table = self.place.device.ports().table.lock();
-        if let Some(Claim::Address { closing, .. }) = table.claim_mut(self.place.number) {
-            *closing = true;
-        }
     }
 
     /// Has connects to this address go to `new`; `None` ends that.
@@ -348,10 +329,9 @@ impl<P: Platform> Ports<P> {
     /// Listeners that listen, and shared endpoints.
     pub(crate) fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
         self.list(|claim| match claim {
-            Claim::Address { local, process, purpose, listener, closing } => {
-                let listens = listener.is_some() && !closing;
-                let listed = listens || *purpose == Purpose::SharedEndpoint;
-                listed.then_some(LocalEndpoint { local: *local, listener: listens, process: *process })
+            Claim::Address { local, process, purpose, listener } => {
+                let listed = listener.is_some() || *purpose == Purpose::SharedEndpoint;
+                listed.then_some(LocalEndpoint { local: *local, listener: listener.is_some(), process: *process })
             }
             Claim::Connection { .. } => None,
         })
