@@ -1,41 +1,17 @@
 //! Every case on the simulated kernel, each as a test of its own with a kernel of its own, which must be clean at the end.
 
-use std::time::Duration;
+#[macro_use]
+mod common;
 
+use common::{PATIENCE, named, passed};
 use conformance::{CASES, Skipped, client::Path, sim::Simulated};
 
-const PATIENCE: Duration = Duration::from_secs(10);
-
 fn run(name: &str, path: Path) {
-    let case = CASES.iter().find(|case| case.name == name).expect("a case of the table");
-    match conformance::run(case, Box::new(Simulated::boot()), path, PATIENCE) {
-        Ok(notes) => notes.iter().for_each(|note| println!("{note}")),
-        Err(error) if error.is::<Skipped>() => println!("{error}"),
-        Err(error) => panic!("{}: {error:#}", case.shows),
-    }
+    let case = named(name);
+    let notes = passed(case, conformance::run(case, Box::new(Simulated::boot()), path, PATIENCE));
+    notes.iter().flatten().for_each(|note| println!("{note}"));
 }
 
-macro_rules! tests {
-    ($($group:ident { $($case:ident: $shows:literal,)* })*) => {
-        $(mod $group {
-            $(mod $case {
-                use conformance::client::Path;
-
-                const NAME: &str = concat!(stringify!($group), "::", stringify!($case));
-
-                #[test]
-                fn plain() {
-                    crate::run(NAME, Path::Plain);
-                }
-
-                #[test]
-                fn rings() {
-                    crate::run(NAME, Path::Rings);
-                }
-            })*
-        })*
-    };
-}
 conformance::for_each_case!(tests);
 
 /// What softndk.sys does unless the parameter `TestConsumer` of its adapter is 1: the negative control is every other run.

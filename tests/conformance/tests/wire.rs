@@ -1,11 +1,11 @@
 //! Every case with two ends once more, each end on a device of its own: between them is TCP of the simulated network, in segments and
 //! with delays that a generator chooses.
 
-use std::time::Duration;
+#[macro_use]
+mod common;
 
-use conformance::{CASES, Case, Skipped, client::Path, run_apart, sim::Simulated};
-
-const PATIENCE: Duration = Duration::from_secs(10);
+use common::{PATIENCE, named, passed};
+use conformance::{CASES, Case, client::Path, run_apart, sim::Simulated};
 
 /// Cases that promise what is not so over a wire, and why. On the plain path each has to fail there.
 const OF_ONE_DEVICE: &[(&str, &str)] = &[
@@ -65,7 +65,7 @@ fn apart(case: &Case, path: Path) -> anyhow::Result<bool> {
 }
 
 fn run(name: &str, path: Path) {
-    let case = CASES.iter().find(|case| case.name == name).expect("a case of the table");
+    let case = named(name);
     let one_end = ONE_END.iter().any(|place| is_of(name, place));
     let of_one_device = OF_ONE_DEVICE.iter().find(|(place, _)| *place == name);
     if path == Path::Rings && (one_end || of_one_device.is_some() || COUNTS_CALLS.contains(&name)) {
@@ -77,10 +77,8 @@ fn run(name: &str, path: Path) {
         println!("{:#}", failed.unwrap_or_else(|| panic!("{name} passes, although {why}")));
         return;
     }
-    match apart(case, path) {
-        Ok(is_apart) => assert_eq!(is_apart, !one_end, "whether {name} has two ends"),
-        Err(error) if error.is::<Skipped>() => println!("{error}"),
-        Err(error) => panic!("{}: {error:#}", case.shows),
+    if let Some(is_apart) = passed(case, apart(case, path)) {
+        assert_eq!(is_apart, !one_end, "whether {name} has two ends");
     }
 }
 
@@ -92,25 +90,4 @@ fn each_exception_is_a_case() {
     }
 }
 
-macro_rules! tests {
-    ($($group:ident { $($case:ident: $shows:literal,)* })*) => {
-        $(mod $group {
-            $(mod $case {
-                use conformance::client::Path;
-
-                const NAME: &str = concat!(stringify!($group), "::", stringify!($case));
-
-                #[test]
-                fn plain() {
-                    crate::run(NAME, Path::Plain);
-                }
-
-                #[test]
-                fn rings() {
-                    crate::run(NAME, Path::Rings);
-                }
-            })*
-        })*
-    };
-}
 conformance::for_each_case!(tests);
