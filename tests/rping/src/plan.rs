@@ -1,14 +1,14 @@
 //! What is done.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 
 /// What is done.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Plan {
     /// Bytes that are read and written in each round
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = RangedU64ValueParser::<usize>::new().range(1..=u32::MAX.into()))]
     pub size: usize,
-    /// Rounds; a server serves as many as come, and counts them
+    /// Rounds; a server fails if there are fewer or more
     #[arg(long, default_value_t = 100)]
     pub count: u32,
     /// Server: reads that are under way at once, each of a part, and writes
@@ -55,4 +55,24 @@ pub enum Fault {
     ShortReceive,
     /// The window of the source is the one that the peer has invalidated in the round before; needs `--windows`
     Invalidated,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Plan;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        plan: Plan,
+    }
+
+    /// A byte is changed, and a size is sent in 32 bits.
+    #[test]
+    fn there_is_data_of_a_size_that_can_be_told() {
+        let size = |size: &str| Line::try_parse_from(["rping", "--size", size]).map(|line| line.plan.size).ok();
+        assert_eq!(["1", "4294967295", "0", "4294967296"].map(size), [Some(1), Some(0xffff_ffff), None, None]);
+    }
 }
