@@ -150,6 +150,37 @@ fn what_was_sent_behind_a_read_is_refused() {
     }
 }
 
+/// A send that is named ends as it would in one device only for what a receiver can say of it.
+#[test]
+fn a_send_is_refused() {
+    let refused = Err(Error::DataError);
+    let causes = [
+        (Cause::UNTAGGED_TOO_LONG, refused),
+        (Cause::NO_BUFFER, refused),
+        (Cause::NOT_INVALIDATED, refused),
+        (Cause::PROTECTED_FROM_INVALIDATION, refused),
+        (Cause::STAG, refused),
+        (Cause::ACCESS, refused),
+        (Cause::NOT_OF_STREAM, refused),
+        (Cause::PROTECTION, refused),
+        (Cause::BOUNDS, CANCELED),
+        (Cause::MESSAGE_NUMBER, CANCELED),
+        (Cause::QUEUE, CANCELED),
+        (Cause::STREAM, CANCELED),
+        (Cause::TAGGED_STAG, CANCELED),
+    ];
+    for (cause, expected) in causes {
+        play(|_, scene| {
+            let (raw, side) = (scene.raw(), scene.side());
+            read(raw, side, 10);
+            side.post(11, &[side.sge(0, 64)], Post::Send(None)).unwrap();
+            let send = raw.ulpdu().expect("the send");
+            terminate(raw, &body(cause, &send));
+            ends(scene, &[(10, CANCELED), (11, expected)]);
+        });
+    }
+}
+
 /// The peer has read nothing, and what it refuses is more than the buffers of the stream take: a part of it is not sent yet.
 #[test]
 fn what_is_half_sent_is_refused() {

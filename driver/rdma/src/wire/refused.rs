@@ -35,7 +35,7 @@ impl Refused {
         let (message, error) = match segment?.segment()? {
             Segment::ReadRequest(_, request) => (Message::Read(request), of_read(cause)?),
             Segment::Write(to) => (Message::Write(to), of_write(cause)?),
-            Segment::Send(untagged, _) => (Message::Send(untagged.message), Error::DataError),
+            Segment::Send(untagged, _) => (Message::Send(untagged.message), of_send(cause)?),
             Segment::ReadResponse(_) | Segment::Terminate(_) => return None,
         };
         Some(Self { message, error })
@@ -58,6 +58,21 @@ fn of_write(cause: Cause) -> Option<Error> {
         | Cause::TAGGED_WRAP
         | Cause::ACCESS
         | Cause::PROTECTION => Some(Error::AccessViolation),
+        _ => None,
+    }
+}
+
+/// The receive is too small, or none, or the tag cannot be invalidated.
+fn of_send(cause: Cause) -> Option<Error> {
+    match cause {
+        Cause::UNTAGGED_TOO_LONG
+        | Cause::NO_BUFFER
+        | Cause::NOT_INVALIDATED
+        | Cause::PROTECTED_FROM_INVALIDATION
+        | Cause::STAG
+        | Cause::ACCESS
+        | Cause::NOT_OF_STREAM
+        | Cause::PROTECTION => Some(Error::DataError),
         _ => None,
     }
 }
