@@ -147,6 +147,11 @@ impl Session {
         network::hold(false);
     }
 
+    /// Listeners that are closed let connections in until this is taken back.
+    pub fn hold_listeners(&self, held: bool) {
+        network::hold_listeners(held);
+    }
+
     /// Holds a sender back from now on when so many of its bytes, at least 1, were not received.
     pub fn limit_in_flight(&self, bytes: usize) {
         network::limit_in_flight(bytes);

@@ -333,6 +333,10 @@ pub(crate) fn hold(held: bool) {
     delivery::wake();
 }
 
+pub(crate) fn hold_listeners(held: bool) {
+    with(|net| net.hold_listeners(held));
+}
+
 /// So many bytes at most are between a sender and a receiver that does not take them.
 pub(crate) fn limit_in_flight(bytes: usize) {
     with(|net| net.limit(bytes));

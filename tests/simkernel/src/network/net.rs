@@ -17,6 +17,8 @@ pub(super) struct Net {
     pub(super) random: Random,
     /// Nothing arrives anywhere.
     pub(super) held: bool,
+    /// Listeners that are being closed go on.
+    pub(super) listeners_held: bool,
     /// There is no TCP.
     pub(super) absent: bool,
     /// Bytes between a sender and a receiver at most.
@@ -37,6 +39,7 @@ impl Net {
         Self {
             random,
             held: false,
+            listeners_held: false,
             absent: false,
             window: WINDOW,
             ports_given: 0,
@@ -202,8 +205,23 @@ impl Net {
             return Err(Breach::ClosedDuringCall);
         }
         sock.closing = Some(request);
-        self.abandon(id);
+        if sock.listens {
+            // Connections are let in until it has come to that.
+            sock.stopping = true;
+            self.touch(id);
+        } else {
+            self.abandon(id);
+        }
         Ok(())
+    }
+
+    /// A listener that is being closed listens no more.
+    pub(super) fn stop(&mut self, id: u64) {
+        if let Some(sock) = self.get(id) {
+            sock.stopping = false;
+        }
+        self.abandon(id);
+        self.end_close(id);
     }
 
     /// Ends a socket's requests, but for the closing one, and its connections.
@@ -307,6 +325,7 @@ impl Net {
     fn end_close(&mut self, id: u64) {
         let Some(sock) = self.get(id) else { return };
         if let Some(closing) = sock.closing
+            && !sock.stopping
             && sock.requests == 0
         {
             self.end(closing, Ok(0));
@@ -327,6 +346,11 @@ impl Net {
 
     pub(super) fn hold(&mut self, held: bool) {
         self.held = held;
+        self.touch_all();
+    }
+
+    pub(super) fn hold_listeners(&mut self, held: bool) {
+        self.listeners_held = held;
         self.touch_all();
     }
 

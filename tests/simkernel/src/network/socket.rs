@@ -44,6 +44,8 @@ pub(super) struct Sock {
     pub(super) receiving: Option<Transfer>,
     pub(super) finishing: Option<At<Request>>,
     pub(super) closing: Option<At<Request>>,
+    /// It is being closed, and listens still.
+    pub(super) stopping: bool,
     /// Requests whose routines were not entered, but for the closing one.
     pub(super) requests: usize,
     /// Calls that have not returned.
@@ -83,6 +85,7 @@ impl Sock {
             receiving: None,
             finishing: None,
             closing: None,
+            stopping: false,
             requests: 0,
             calls: 0,
             finished: false,

@@ -35,6 +35,7 @@ enum Action {
     Receive,
     /// A request on a dead connection fails.
     Fail,
+    Stop,
 }
 
 impl Net {
@@ -70,6 +71,7 @@ impl Net {
             }),
             Action::Receive => self.receive_some(id),
             Action::Fail => self.fail_all(id),
+            Action::Stop => self.stop(id),
         }
         self.touch(id);
         true
@@ -82,10 +84,13 @@ impl Net {
     }
 
     fn possible(&mut self, id: u64) -> Vec<Action> {
-        let (held, window) = (self.held, self.window);
+        let (held, listeners_held, window) = (self.held, self.listeners_held, self.window);
         // To a peer that is gone any number of bytes can be sent.
         let room = self.peer(id).is_none_or(|(_, peer)| peer.in_flight() < window);
-        let Some(sock) = self.get(id).filter(|sock| sock.closing.is_none()) else { return Vec::new() };
+        let Some(sock) = self.get(id) else { return Vec::new() };
+        if sock.closing.is_some() {
+            return if sock.stopping && !listeners_held { vec![Action::Stop] } else { Vec::new() };
+        }
         let mut actions = Vec::new();
         let mut add = |can: bool, action| actions.extend(can.then_some(action));
         match sock.starting {
