@@ -13,7 +13,7 @@ use crate::{
     Adapter, Callback, Close, Connector, Error, OnClose, Outcome, Status,
     counts::{Count, Kind},
     limits,
-    ports::{Endpoint, Purpose},
+    ports::{Endpoint, Listening, Purpose},
     wire::Wire,
 };
 
@@ -42,6 +42,9 @@ struct State<P: Platform> {
     local: Option<SocketAddr>,
     /// What it listens on.
     endpoint: Option<Arc<Endpoint<P>, P>>,
+    /// Has connects of the device come here, until TCP listens no more: whoever connects then is refused, and does not get into the
+    /// queue of a socket that is about to be closed.
+    listening: Option<Listening<P>>,
     paused: bool,
     closing: bool,
     /// The listen under way.
@@ -77,6 +80,7 @@ impl<P: Platform> Listener<P> {
             state: SpinLock::<_, P>::new(State {
                 local: None,
                 endpoint: None,
+                listening: None,
                 paused: false,
                 closing: false,
                 request: None,
@@ -118,26 +122,28 @@ impl<P: Platform> Listener<P> {
 
     /// TCP listens, or there is none: the device does so too.
     fn open(this: &Arc<Self, P>, asked: SocketAddr, started: Result<(), SocketError>) -> Status {
-        if this.state.lock().endpoint.is_some() {
-            return Ok(());
-        }
-        let endpoint = match started {
-            Ok(()) => {
+        let bound = this.state.lock().endpoint.clone();
+        let endpoint = match (bound, started) {
+            (Some(endpoint), _) => endpoint,
+            (None, Ok(())) => {
                 // Closed: this is the second time that it is looked at, after a failure.
                 let (local, _) = this.stream.addresses().ok_or(Error::InsufficientResources)?;
-                Endpoint::of_tcp(&this.adapter, SocketAddr::new(asked.ip(), local.port()))?
+                Arc::try_new(Endpoint::of_tcp(&this.adapter, SocketAddr::new(asked.ip(), local.port()))?)?
             }
             // Without a network there are only connections of the device with itself.
-            Err(SocketError::NoNetwork) => Endpoint::bind(&this.adapter, asked, Purpose::Listener)?,
-            Err(error) => return Err(error.into()),
+            (None, Err(SocketError::NoNetwork)) => {
+                Arc::try_new(Endpoint::bind(&this.adapter, asked, Purpose::Listener)?)?
+            }
+            (None, Err(error)) => return Err(error.into()),
         };
-        let endpoint = Arc::try_new(endpoint)?;
+        let listening = Listening::enter(this, endpoint.local())?;
         let mut state = this.state.lock();
         if state.closing {
             drop(state);
             return Err(Error::Canceled);
         }
         state.endpoint = Some(endpoint);
+        state.listening = Some(listening);
         Ok(())
     }
 
@@ -318,16 +324,16 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
             let mut state = this.state.lock();
             let request = state.request.take();
             state.local.take_if(|_| listens.is_err());
-            let endpoint = if listens.is_ok() { state.endpoint.clone() } else { None };
             let unused = state.endpoint.take_if(|_| listens.is_err());
             drop(state);
             drop(unused);
-            if let Some(endpoint) = endpoint {
-                endpoint.set_listener(Some(Arc::downgrade(this)));
-            }
             if let Some(request) = request {
                 request.call_at_dispatch(dispatch, listens);
             }
+        }
+        if closing && this.stream.is_closed() {
+            let ended = this.state.lock().listening.take();
+            drop(ended);
         }
         Self::go_on(this, started);
     }
@@ -357,12 +363,13 @@ impl<P: Platform> Close<P> for Listener<P> {
     fn begin_close(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.closing = true;
+        if let Some(listening) = &state.listening {
+            listening.end();
+        }
         let endpoint = state.endpoint.take();
         drop(state);
         // It stops accepting at once; the address is free when the connectors made here are gone too.
-        if let Some(endpoint) = endpoint {
-            endpoint.set_listener(None);
-        }
+        drop(endpoint);
         Stream::close(this);
         Timer::cancel(this);
         // A listen under way ends now.

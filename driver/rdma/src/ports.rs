@@ -17,8 +17,8 @@ const FIRST_EPHEMERAL: u16 = 49_152;
 const EPHEMERAL_PORTS: u16 = u16::MAX - FIRST_EPHEMERAL + 1;
 /// Chains of entries, so that looking for a free port does not take the square of their number.
 const CHAINS: usize = 4_096;
-/// A connector has an address and a connection.
-const _: () = assert!((2 * limits::CONNECTORS + limits::LISTENERS + limits::SHARED_ENDPOINTS) as usize <= CAPACITY);
+/// A connector has an address and a connection, a listener an address and that it listens there.
+const _: () = assert!((2 * limits::CONNECTORS + 2 * limits::LISTENERS + limits::SHARED_ENDPOINTS) as usize <= CAPACITY);
 
 /// What an address is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,8 +53,23 @@ pub struct ConnectionSide {
 
 /// What is in use.
 enum Claim<P: Platform> {
-    Address { local: SocketAddr, process: Option<u32>, purpose: Purpose, listener: Option<Weak<Listener<P>, P>> },
-    Connection { side: ConnectionSide, active: bool, established: bool },
+    Address {
+        local: SocketAddr,
+        process: Option<u32>,
+        purpose: Purpose,
+    },
+    /// `listens`: not any more, once it is being closed.
+    Listener {
+        local: SocketAddr,
+        process: Option<u32>,
+        listener: Weak<Listener<P>, P>,
+        listens: bool,
+    },
+    Connection {
+        side: ConnectionSide,
+        active: bool,
+        established: bool,
+    },
 }
 
 struct Entry<P: Platform> {
@@ -90,7 +105,7 @@ impl<P: Platform> Drop for Place<P> {
 
 /// A local address in use.
 pub(crate) struct Endpoint<P: Platform> {
-    place: Place<P>,
+    _place: Place<P>,
     local: SocketAddr,
 }
 
@@ -101,9 +116,9 @@ impl<P: Platform> Endpoint<P> {
         let mut bound = local;
         let place = Place::take(adapter.device(), |ports, table| {
             bound = ports.choose_port(table, local)?;
-            Ok(Claim::Address { local: bound, process: adapter.process(), purpose, listener: None })
+            Ok(Claim::Address { local: bound, process: adapter.process(), purpose })
         })?;
-        Ok(Self { place, local: bound })
+        Ok(Self { _place: place, local: bound })
     }
 
     /// Whether the address is the device's.
@@ -116,24 +131,32 @@ impl<P: Platform> Endpoint<P> {
     /// Takes what TCP has picked for a listener. Whoever has the same here is no listener.
     pub(crate) fn of_tcp(adapter: &Adapter<P>, local: SocketAddr) -> Result<Self, Error> {
         let (process, purpose) = (adapter.process(), Purpose::Listener);
-        let place =
-            Place::take(adapter.device(), |_, _| Ok(Claim::Address { local, process, purpose, listener: None }))?;
-        Ok(Self { place, local })
+        let place = Place::take(adapter.device(), |_, _| Ok(Claim::Address { local, process, purpose }))?;
+        Ok(Self { _place: place, local })
     }
 
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
+}
 
-    /// Has connects to this address go to `new`; `None` ends that.
-    pub(crate) fn set_listener(&self, new: Option<Weak<Listener<P>, P>>) {
-        let mut table = self.place.device.ports().table.lock();
-        let old = match table.claim_mut(self.place.number) {
-            Some(Claim::Address { listener, .. }) => core::mem::replace(listener, new),
-            _ => None,
-        };
-        drop(table);
-        drop(old);
+/// Connects to an address go to a listener. Until this is dropped it is found there, also when it does not listen any more.
+pub(crate) struct Listening<P: Platform>(Place<P>);
+
+impl<P: Platform> Listening<P> {
+    pub(crate) fn enter(listener: &Arc<Listener<P>, P>, local: SocketAddr) -> Result<Self, Error> {
+        let (adapter, listener) = (listener.adapter(), Arc::downgrade(listener));
+        let process = adapter.process();
+        let claim = || Claim::Listener { local, process, listener: listener.clone(), listens: true };
+        Place::take(adapter.device(), |_, _| Ok(claim())).map(Self)
+    }
+
+    /// It listens no more: another listener of the same address is found first, and it is not listed.
+    pub(crate) fn end(&self) {
+        let mut table = self.0.device.ports().table.lock();
+        if let Some(Claim::Listener { listens, .. }) = table.claim_mut(self.0.number) {
+            *listens = false;
+        }
     }
 }
 
@@ -218,7 +241,7 @@ fn chain_of_connection(local: SocketAddr, remote: SocketAddr) -> usize {
 impl<P: Platform> Claim<P> {
     fn chain(&self) -> usize {
         match self {
-            Self::Address { local, .. } => chain_of_port(local.port()),
+            Self::Address { local, .. } | Self::Listener { local, .. } => chain_of_port(local.port()),
             Self::Connection { side, .. } => chain_of_connection(side.local, side.remote),
         }
     }
@@ -301,7 +324,7 @@ impl<P: Platform> Ports<P> {
         let in_use = |candidate: SocketAddr| {
             table.chain(chain_of_port(candidate.port())).any(|claim| match claim {
                 Claim::Address { local, .. } => local.port() == candidate.port() && overlap(local.ip(), candidate.ip()),
-                Claim::Connection { .. } => false,
+                Claim::Listener { .. } | Claim::Connection { .. } => false,
             })
         };
         if local.port() != 0 {
@@ -328,12 +351,14 @@ impl<P: Platform> Ports<P> {
 
     /// Listeners that listen, and shared endpoints.
     pub(crate) fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
-        self.list(|claim| match claim {
-            Claim::Address { local, process, purpose, listener } => {
-                let listed = listener.is_some() || *purpose == Purpose::SharedEndpoint;
-                listed.then_some(LocalEndpoint { local: *local, listener: listener.is_some(), process: *process })
+        self.list(|claim| match *claim {
+            Claim::Address { local, process, purpose: Purpose::SharedEndpoint } => {
+                Some(LocalEndpoint { local, listener: false, process })
             }
-            Claim::Connection { .. } => None,
+            Claim::Listener { local, process, listens: true, .. } => {
+                Some(LocalEndpoint { local, listener: true, process })
+            }
+            _ => None,
         })
     }
 
@@ -343,16 +368,19 @@ impl<P: Platform> Ports<P> {
         (0..places).filter_map(move |number| pick(&self.table.lock().entries.get(number)?.claim))
     }
 
-    /// Who listens on `remote`.
+    /// Who listens on `remote`; if nobody does, who has just stopped to.
     pub(crate) fn listener(&self, remote: SocketAddr) -> Option<Arc<Listener<P>, P>> {
         let table = self.table.lock();
-        table.chain(chain_of_port(remote.port())).find_map(|claim| match claim {
-            Claim::Address { local, listener: Some(listener), .. }
-                if local.port() == remote.port() && overlap(local.ip(), remote.ip()) =>
-            {
-                listener.upgrade()
-            }
-            _ => None,
-        })
+        let find = |wanted: bool| {
+            table.chain(chain_of_port(remote.port())).find_map(|claim| match claim {
+                Claim::Listener { local, listener, listens, .. }
+                    if *listens == wanted && local.port() == remote.port() && overlap(local.ip(), remote.ip()) =>
+                {
+                    listener.upgrade()
+                }
+                _ => None,
+            })
+        };
+        find(true).or_else(|| find(false))
     }
 }

@@ -1,17 +1,19 @@
 //! A listener whose socket comes late, or dies: it listens again.
 
-use std::time::Duration;
+use std::{cell::OnceCell, net::SocketAddr, time::Duration};
 
 use iwarp::mpa::{Kind, ReadyToReceive, Startup};
 use peer::{
-    device::{HOST, Listening, machine},
-    establish::{Connected, DEVICE, at, by_peer},
+    Arc,
+    device::{HOST, Inbox, LIMITS, Listening, Side, machine},
+    establish::{Connected, DEVICE, PAGES, at, by_peer},
     frames,
     raw::Raw,
     wait,
 };
 use platform::SocketError;
-use simkernel::{Session, boot_seeded, seeds};
+use simkernel::{Session, SimKernel, boot_seeded, seeds};
+use soft_rdma::{Adapter, Connect, Connector, Error, Outcome, Source, Status};
 
 fn request() -> Startup<'static> {
     frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE))
@@ -99,4 +101,46 @@ fn it_closes_while_it_listens_again() {
         kernel.set_tcp(true);
         assert!(is_refused(), "nobody listens");
     }
+}
+
+/// How a connect of the device to itself ends.
+fn connects(side: &Side) -> Status {
+    let done = Inbox::default();
+    let request = Connect {
+        queue_pair: side.queue_pair(),
+        source: Source::Address(SocketAddr::new(HOST, 0)),
+        remote: DEVICE,
+        limits: LIMITS,
+        private_data: &[],
+    };
+    match Connector::connect(side.connector(), request, done.callback())? {
+        Outcome::Pending => done.wait("the end of the connect"),
+        Outcome::Done => Ok(()),
+    }
+}
+
+/// TCP listens still.
+#[test]
+fn who_connects_when_it_has_just_gone_is_refused() {
+    for seed in seeds(20) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let side = Side::new(Connector::new(&adapter).unwrap(), PAGES).unwrap();
+        let listening = Listening::new(&adapter).unwrap();
+        kernel.hold_listeners(true);
+        drop(listening);
+        for _ in 0..3 {
+            assert_eq!(connects(&side), Err(Error::ConnectionRefused));
+        }
+        kernel.hold_listeners(false);
+        drop(serves(&listens_again(&adapter)));
+    }
+}
+
+/// As soon as TCP has the port again.
+fn listens_again(adapter: &Arc<Adapter<SimKernel>>) -> Listening {
+    let found = OnceCell::new();
+    wait("the port", || Listening::new(adapter).is_ok_and(|listening| found.set(listening).is_ok()));
+    found.into_inner().unwrap()
 }
