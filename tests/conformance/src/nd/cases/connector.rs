@@ -127,15 +127,14 @@ pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where nobody listens, or has just listened: TCP stops a moment after a listener is given up, and a connect in between is aborted.
-pub(in crate::nd) const NOBODYS_PORT: u16 = 9;
-
 pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     let a = End::new(nd, QpSize::default())?;
+    let (listener, address) = a.listener()?;
+    drop(listener);
     a.connector.bind(a.address)?;
     let limits = ReadLimits::default();
     let connect = |to: SocketAddr| end_of(a.connector.connect(&a.qp, to, limits, &[]));
-    is(connect(SocketAddr::new(a.address.ip(), NOBODYS_PORT))?, STATUS_CONNECTION_REFUSED, "nobody listens")?;
+    is(connect(address)?, STATUS_CONNECTION_REFUSED, "nobody listens")?;
     is(connect("0.0.0.0:5000".parse()?)?, STATUS_BAD_NETWORK_NAME, "the unspecified address")?;
     is(connect("224.0.0.1:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
     // The connector can still be used.
