@@ -1,10 +1,12 @@
 //! Running other programs, with what was run in every error.
 
+use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// Runs `command` with inherited output; fails on any status but 0.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
@@ -38,6 +40,30 @@ pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Runs `command` silently, whatever it ends with; ends it and fails if it takes longer than `limit`.
+pub(crate) fn outcome(command: &mut Command, limit: Duration) -> Result<Output> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let outputs = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let status = wait(&mut child, limit)?;
+    Ok(Output { status, stdout: read(outputs.0)?, stderr: read(outputs.1)? })
+}
+
+fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<std::io::Result<Vec<u8>>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut bytes)).map(|_count| bytes)
+    })
+}
+
+fn read(reader: JoinHandle<std::io::Result<Vec<u8>>>) -> Result<Vec<u8>> {
+    Ok(reader.join().map_err(|_| anyhow!("reading an output failed"))??)
+}
+
+/// How a program ended, and all that it said.
+pub(crate) fn said(output: &Output) -> String {
+    format!("{}\n{}{}", output.status, String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// The cargo that runs this program, without what an outer build would leak into an inner one.
@@ -74,4 +100,18 @@ fn line(command: &Command) -> String {
         line.push_str(&argument.to_string_lossy());
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_has_both_outputs_and_a_limit() {
+        let shell = |script: &str, limit| outcome(Command::new("sh").args(["-c", script]), limit);
+        let output = shell("echo out; echo err >&2; exit 3", Duration::from_secs(60)).unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert!(said(&output).ends_with("\nout\nerr\n"), "{}", said(&output));
+        assert!(shell("exec sleep 60", Duration::ZERO).is_err());
+    }
 }

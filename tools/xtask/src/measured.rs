@@ -1,16 +1,22 @@
 //! `ndharness ping` and `ndharness perf` between two processes: that the data is compared, and that there is each figure. How large they
 //! are is not tested, but printed.
 
+use std::process::Output;
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::command::{outcome, said};
 use crate::computers::Computers;
 use crate::perf::{has_latency, is_positive};
-use crate::two::{Harness, serve};
+use crate::two::serve;
 
 /// Messages of a ping.
 const COUNT: u64 = 20;
 const COUNTED: &str = "20";
+/// For each command.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Each with a server of its own; then both once more, and the data is damaged.
 pub(crate) fn run(computers: &Computers) -> Result<()> {
@@ -18,41 +24,40 @@ pub(crate) fn run(computers: &Computers) -> Result<()> {
     pinged(&ping).with_context(|| ping.to_string())?;
     let perf = report(computers, &["perf", "--sizes", "64,4KiB", "--json"])?;
     measured(&perf).with_context(|| perf.to_string())?;
-    let said = damaged(computers, &["ping", "--count", COUNTED, "--interval", "0"], 1)?;
-    ensure!(said.contains("message 1: byte 63 of 64 is "), "{said}");
+    damaged(computers, &["ping", "--count", COUNTED, "--interval", "0"], 1, "message 1")?;
     // A send of perf is a message of ping.
     for operation in ["read", "write"] {
-        // Why it ends is on standard error; the server has seen nothing else that is wrong.
-        damaged(computers, &["perf", "--sizes", "64", "--operation", operation], 2)?;
+        let perf = ["perf", "--sizes", "64", "--operation", operation];
+        damaged(computers, &perf, 2, &format!("{operation} of 64 bytes"))?;
     }
     computers.are_idle_again()
 }
 
-/// What a command reports of a server, which reports success, too.
+/// What a command reports of a server.
 fn report(computers: &Computers, command: &[&str]) -> Result<Value> {
-    let (server, client) = start(computers, command)?;
-    let (status, text) = client.end()?;
-    let (served, of_server) = server.end()?;
-    ensure!(status.success() && served.success(), "{command:?}: {status}, {text}\nthe server: {served}\n{of_server}");
-    serde_json::from_str(&text).with_context(|| text)
+    let output = play(computers, command)?;
+    ensure!(output.status.success(), "{command:?}: {}", said(&output));
+    serde_json::from_slice(&output.stdout).with_context(|| said(&output))
 }
 
-/// The negative control: the data at the peer is not that which is compared with. What is said of it.
-fn damaged(computers: &Computers, command: &[&str], code: i32) -> Result<String> {
-    let (server, client) = start(computers, &[command, &["--damage"]].concat())?;
-    let (status, text) = client.end()?;
-    let (served, of_server) = server.end()?;
-    let noticed = status.code() == Some(code) && served.success();
-    ensure!(noticed, "{command:?}: {status}, {text}\nthe server: {served}\n{of_server}");
-    Ok(text)
+/// The negative control: the data at the peer is not that which is compared with. The client says so, of `what`; the server has seen
+/// nothing else that is wrong.
+fn damaged(computers: &Computers, command: &[&str], code: i32, what: &str) -> Result<()> {
+    let output = play(computers, &[command, &["--damage"]].concat())?;
+    let (ended, said) = (output.status.code() == Some(code), said(&output));
+    ensure!(ended && said.contains(&format!("{what}: byte 63 of 64 is ")), "{command:?}: {said}");
+    Ok(())
 }
 
-fn start(computers: &Computers, command: &[&str]) -> Result<(Harness, Harness)> {
+/// A command with a server of its own, which has to succeed.
+fn play(computers: &Computers, command: &[&str]) -> Result<Output> {
     let (server, address) = serve(computers.serving(), "rings")?;
     let (name, rest) = command.split_first().context("no command")?;
-    let arguments = [&[*name, &address], rest].concat();
-    let client = Harness::start_in(computers.connecting(), &arguments, computers.environment())?;
-    Ok((server, client))
+    let mut client = computers.connecting().program("ndharness.exe");
+    let output = outcome(client.args([name, &address[..]]).args(rest).envs(computers.environment()), LIMIT)?;
+    let (served, of_server) = server.end()?;
+    ensure!(served.success(), "{command:?}: {}\nthe server: {served}\n{of_server}", said(&output));
+    Ok(output)
 }
 
 fn pinged(report: &Value) -> Result<()> {
