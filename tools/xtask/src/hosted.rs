@@ -1,5 +1,6 @@
 //! softnd.dll with a device in the program's process: where no driver is loaded, or SOFTND_MODE says so.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -54,12 +55,13 @@ fn left_behind() -> Result<()> {
 
 /// What `cargo xtask interop` has Linux siw for: both roles, each in a process, and the negative control.
 fn rping() -> Result<()> {
-    const AT: &str = "127.0.0.1:7175";
     let session = Session::start(&session::addresses(&[])?)?;
     for corrupt in [false, true] {
-        let server = Harness::start(&session, &["rping", "server", AT, "--size=4096", "--count=10"])?;
+        // A port that nobody has: another run may be under way on this system.
+        let at = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.to_string();
+        let server = Harness::start(&session, &["rping", "server", &at, "--size=4096", "--count=10"])?;
         server.until(|line| line.starts_with("listening at ").then_some(()))?;
-        let mut client = vec!["rping", "client", AT, "--address=127.0.0.1", "--size=4096", "--count=10"];
+        let mut client = vec!["rping", "client", &at, "--address=127.0.0.1", "--size=4096", "--count=10"];
         client.extend(corrupt.then_some("--corrupt"));
         let output = outcome(session.program("ndharness.exe").args(client), ONE_LIMIT)?;
         let (code, says) = if corrupt { (2, "data mismatch in round 9") } else { (0, "passed on") };
