@@ -180,8 +180,8 @@ fn refuses_32bit() -> Result<()> {
     Ok(())
 }
 
-/// Addresses come and go with those of TCP/IP: the case for a family is skipped where there is no address of it. That of another interface and one
-/// that is not sure yet are not among them. All are addresses of this system: listeners listen on its TCP, too.
+/// Addresses come and go with those of TCP/IP: the case for a family is skipped where there is no address of it. That of another
+/// interface and one that is not sure yet are not among them. All are addresses of this system: listeners listen on its TCP, too.
 fn addresses_of_tcpip() -> Result<()> {
     let mut session = Session::start_with("softndk.sys", &[], false)?;
     session.set_tcpip(&["127.0.0.77"])?;

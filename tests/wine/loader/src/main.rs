@@ -1,9 +1,9 @@
 //! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER`: loads and unloads the driver as told, line by line, on
 //! standard input. The last argument, 0 or 1, is the adapter's parameter `TestConsumer`.
 //!
-//! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `tcpip ADDRESS,...` (what the interface has), `wsk on`,
-//! `wsk off` (whether there is a Winsock Kernel), `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts) or `plant KIND` is
-//! answered by a line `ok` or `error: REASON`.
+//! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `tcpip ADDRESS,...` (what the interface
+//! has), `wsk on`, `wsk off` (whether there is a Winsock Kernel), `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts)
+//! or `plant KIND` is answered by a line `ok` or `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
 //! stops every service when the last ordinary process ends.
 
