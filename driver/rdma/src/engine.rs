@@ -13,7 +13,7 @@ use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred};
 use crate::{
     Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status, limits,
     memory::{self, Memory},
-    qp::{After, Ended, Peer, Phase},
+    qp::{After, Ended, Peer},
     region::{Invalidation, Range},
     request::{Operation, Piece},
     window::Bind,
@@ -207,9 +207,7 @@ impl<P: Platform> QueuePair<P> {
             Progress::Waiting => Step::Idle,
             Progress::Busy => Step::Busy,
         };
-        let alive = state.phase != Phase::Dead;
-        let mut after = Self::settle(this, state);
-        after.fatal |= fatal && alive;
+        let after = Self::settle_after(this, state, fatal);
         drop(finished);
         this.finish(after);
         step
@@ -297,10 +295,7 @@ impl<P: Platform> QueuePair<P> {
     pub(crate) fn end_placing(this: &Arc<Self, P>, after: After) {
         let mut state = this.state.lock();
         state.placing = false;
-        let alive = state.phase != Phase::Dead;
-        let mut settled = Self::settle(this, state);
-        settled.fatal |= after.fatal && alive;
-        this.finish(settled);
+        this.finish(Self::settle_after(this, state, after.fatal));
     }
 
     fn send(

@@ -6,12 +6,12 @@
 //! it was done, and is left to the general step. A flush, or the end of the connection, comes before or after a row, never in
 //! the middle.
 
-use platform::{Arc, Platform, SpinLockGuard};
+use platform::{Arc, Platform};
 
 use crate::{
     Access, Completion, CompletionQueue, Flags, OperationKind, ProtectionDomain, QueuePair, Sge,
     memory::{self, Opened},
-    qp::{Peer, Phase, State},
+    qp::{Peer, State},
     region::Range,
     request::{InitiatorRequest, ReceiveRequest},
     ring::copy,
@@ -173,7 +173,7 @@ impl<P: Platform> QueuePair<P> {
             receives.discard(arrived);
         }
         state.receives_taken(arrived);
-        Self::end_part(this, state, reported < row.used);
+        this.finish(Self::settle_after(this, state, reported < row.used));
         row.used = arrived;
     }
 
@@ -196,16 +196,8 @@ impl<P: Platform> QueuePair<P> {
         };
         this.pd.adapter().device().counters().moved(this.meter, u64::from(row.bytes), sends.len() as u64);
         let more = state.requests.len() > 0;
-        Self::end_part(this, state, overrun);
+        this.finish(Self::settle_after(this, state, overrun));
         more
-    }
-
-    /// Ends this side's part in a step, with what waited for that.
-    fn end_part(this: &Arc<Self, P>, state: SpinLockGuard<'_, State<P>, P>, fatal: bool) {
-        let alive = state.phase != Phase::Dead;
-        let mut after = Self::settle(this, state);
-        after.fatal |= fatal && alive;
-        this.finish(after);
     }
 }
 

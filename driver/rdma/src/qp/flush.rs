@@ -65,6 +65,19 @@ impl<P: Platform> QueuePair<P> {
         Self::carry_out_flushes(this, state)
     }
 
+    /// As [`Self::settle`], at the end of what may have been `fatal` to the connection.
+    #[inline]
+    pub(crate) fn settle_after<'a>(
+        this: &'a Arc<Self, P>,
+        state: SpinLockGuard<'a, State<P>, P>,
+        fatal: bool,
+    ) -> After {
+        let alive = state.phase != Phase::Dead;
+        let mut after = Self::settle(this, state);
+        after.fatal |= fatal && alive;
+        after
+    }
+
     fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
         let mut after = After::default();
         let flushed = state.flush_requests > 0;

@@ -3,7 +3,7 @@
 use iwarp::terminate::Cause;
 use platform::{Arc, Platform, Weak};
 
-use crate::{Connector, Flags, QueuePair, Status, qp::Phase, request::SgeList};
+use crate::{Connector, Flags, QueuePair, Status, request::SgeList};
 
 /// The oldest read that awaits its answer.
 pub(super) struct OpenRead {
@@ -67,9 +67,6 @@ impl<P: Platform> QueuePair<P> {
             ended = if status.is_ok() { state.take_ended() } else { None };
             status = Ok(());
         }
-        let alive = state.phase != Phase::Dead;
-        let mut after = Self::settle(this, state);
-        after.fatal |= fatal && alive;
-        this.finish(after);
+        this.finish(Self::settle_after(this, state, fatal));
     }
 }
