@@ -16,6 +16,7 @@ mod cq_size;
 mod disconnect;
 mod domains;
 mod endings;
+mod failed;
 mod fast_register;
 mod fast_register_order;
 mod faults;

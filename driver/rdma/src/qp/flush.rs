@@ -69,10 +69,11 @@ impl<P: Platform> QueuePair<P> {
     #[inline]
     pub(crate) fn settle_after<'a>(
         this: &'a Arc<Self, P>,
-        state: SpinLockGuard<'a, State<P>, P>,
+        mut state: SpinLockGuard<'a, State<P>, P>,
         fatal: bool,
     ) -> After {
         let alive = state.phase != Phase::Dead;
+        state.broken |= fatal;
         let mut after = Self::settle(this, state);
         after.fatal |= fatal && alive;
         after

@@ -62,8 +62,8 @@ pub(crate) struct State<P: Platform> {
     /// The peer's engine accesses our memory without the lock.
     pub(crate) placing: bool,
     pub(super) flush_receive: bool,
-    /// A message was flushed when a part of it was placed: the connection is about to end, and nothing may go on where that
-    /// message stopped.
+    /// The connection is about to end, and nothing may go on: a message was flushed when a part of it was placed, a request has
+    /// failed, or a completion queue did not take a completion. Its connector may be ending it already, and not abort it.
     pub(crate) broken: bool,
     /// The peer's engine waits for a receive, or for this side to be connected.
     pub(crate) sender_waits: bool,
