@@ -9,7 +9,12 @@ use std::{
     time::Duration,
 };
 
-use crate::{lock_table, session::Session, site::Site, watchdog};
+use crate::{
+    lock_table,
+    session::Session,
+    site::{Site, Stack},
+    watchdog,
+};
 
 /// What can be made to fail: all that [`platform::Platform`] may refuse.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +35,17 @@ impl Point {
     }
 }
 
-/// The number of calls until the planted failure: 1 is the next one, 0 is over.
-static PLANTED: Mutex<[Option<u64>; 3]> = Mutex::new([None; 3]);
+static PLANTED: Mutex<[Option<Planted>; 3]> = Mutex::new([const { None }; 3]);
 /// The search for call sites, while [`each_fault`] runs its scenario.
 static SEARCH: Mutex<Option<Search>> = Mutex::new(None);
+
+/// A planted failure.
+enum Planted {
+    /// The number of calls until it happens: 1 is the next one.
+    Due(u64),
+    /// It has happened to this call.
+    Over(Stack),
+}
 
 /// A planted failure. It can happen as long as this lives, and happens once.
 #[must_use = "dropping it takes the fault away"]
@@ -47,7 +59,7 @@ impl Fault<'_> {
     /// Has the `nth` call of `point` from now fail; 1 is the next one.
     pub(crate) fn plant(point: Point, nth: u64) -> Self {
         assert!(nth != 0, "the first call has the number 1");
-        let before = lock_table(&PLANTED)[point as usize].replace(nth);
+        let before = lock_table(&PLANTED)[point as usize].replace(Planted::Due(nth));
         assert!(before.is_none(), "one fault of a kind at a time");
         Self { point, _session: PhantomData }
     }
@@ -55,7 +67,16 @@ impl Fault<'_> {
     /// Whether the failure has happened.
     #[must_use]
     pub fn happened(&self) -> bool {
-        lock_table(&PLANTED)[self.point as usize] == Some(0)
+        matches!(lock_table(&PLANTED)[self.point as usize], Some(Planted::Over(_)))
+    }
+
+    /// The call that has failed.
+    #[must_use]
+    pub fn site(&self) -> Option<Site> {
+        match &lock_table(&PLANTED)[self.point as usize] {
+            Some(Planted::Over(stack)) => Some(Site::of(self.point.name(), stack.clone())),
+            _ => None,
+        }
     }
 }
 
@@ -71,12 +92,14 @@ pub(crate) fn strikes(point: Point) -> bool {
         return search.strikes(Site::here(point.name()));
     }
     match &mut lock_table(&PLANTED)[point as usize] {
-        Some(left) if *left > 0 => {
-            *left -= 1;
-            *left == 0
+        Some(Planted::Due(left)) if *left > 1 => *left -= 1,
+        Some(due @ Planted::Due(_)) => {
+            *due = Planted::Over(Stack::here());
+            return true;
         }
-        _ => false,
+        _ => {}
     }
+    false
 }
 
 #[derive(Default)]

@@ -42,7 +42,23 @@ struct Call {
 /// Finding out about an address is slow.
 static KNOWN: Mutex<Option<HashMap<usize, Calls>>> = Mutex::new(None);
 
-/// A call stack.
+/// A call stack, by its return addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct Stack(Vec<usize>);
+
+impl Stack {
+    /// The present one.
+    pub(crate) fn here() -> Self {
+        let mut addresses = Vec::new();
+        backtrace::trace(|frame| {
+            addresses.push(frame.ip().addr());
+            true
+        });
+        Self(addresses)
+    }
+}
+
+/// A call site: the call, and those that led to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site {
     what: &'static str,
@@ -53,11 +69,11 @@ pub struct Site {
 impl Site {
     /// The site of the present call of `what`.
     pub(crate) fn here(what: &'static str) -> Self {
-        let mut addresses = Vec::new();
-        backtrace::trace(|frame| {
-            addresses.push(frame.ip().addr());
-            true
-        });
+        Self::of(what, Stack::here())
+    }
+
+    /// The site of the call of `what` that had this stack.
+    pub(crate) fn of(what: &'static str, Stack(addresses): Stack) -> Self {
         let mut known = lock_table(&KNOWN);
         let known = known.get_or_insert_default();
         let calls = |address: usize| known.entry(address).or_insert_with(|| calls(address)).clone();

@@ -165,10 +165,12 @@ fn a_planted_fault_strikes_once() {
     {
         let fault = kernel.fail_allocation(2);
         assert!(make());
-        assert!(!fault.happened());
+        assert!(!fault.happened() && fault.site().is_none());
         assert!(!make());
         assert!(fault.happened());
         assert!(make());
+        let site = fault.site().map(|site| site.to_string());
+        assert!(site.is_some_and(|site| site.contains("a_planted_fault_strikes_once")));
     }
     drop(kernel.fail_allocation(1));
     assert!(make(), "a fault that is gone strikes no more");
