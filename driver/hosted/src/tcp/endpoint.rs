@@ -50,7 +50,8 @@ pub(super) struct Endpoint {
 /// A socket of the host.
 pub(super) enum Source {
     Stream(TcpStream),
-    Listener(TcpListener),
+    /// None: it listens no more.
+    Listener(Mutex<Option<TcpListener>>),
 }
 
 /// What the host tells of a socket.
@@ -62,8 +63,8 @@ pub(super) struct Readiness {
     pub(super) closed: bool,
 }
 
-fn lock<T>(direction: &Mutex<T>) -> MutexGuard<'_, T> {
-    direction.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Endpoint {
@@ -84,7 +85,11 @@ impl Endpoint {
     pub(super) fn register(&self, mut source: Source, registry: &Registry, token: Token) -> io::Result<()> {
         match &mut source {
             Source::Stream(stream) => stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)?,
-            Source::Listener(listener) => listener.register(registry, token, Interest::READABLE)?,
+            Source::Listener(listener) => {
+                if let Some(listener) = listener.get_mut().unwrap_or_else(PoisonError::into_inner) {
+                    listener.register(registry, token, Interest::READABLE)?;
+                }
+            }
         }
         let _first = (self.token.set(token), self.source.set(source));
         Ok(())
@@ -128,7 +133,7 @@ impl Endpoint {
             let listener = open::listen(local)?;
             let own = listener.local_addr().map_err(|error| error::of_any(&error))?;
             let _first = self.addresses.set((own, own));
-            reactor::add(self, Source::Listener(listener)).map_err(|error| error::of_any(&error))
+            reactor::add(self, Source::Listener(Mutex::new(Some(listener)))).map_err(|error| error::of_any(&error))
         };
         request.ends(listen().map(|()| 0))
     }
@@ -143,10 +148,10 @@ impl Endpoint {
     }
 
     /// Gets the accept that waits its connection, if there is one.
-    fn accept_next(&self, listener: &TcpListener) -> Option<Ended> {
+    fn accept_next(&self, listener: &Mutex<Option<TcpListener>>) -> Option<Ended> {
         loop {
-            // The lock is released when the reactor takes the connection in.
-            let accepted = lock(&self.incoming).accept(listener)?;
+            // The locks are released when the reactor takes the connection in.
+            let accepted = lock(&self.incoming).accept(lock(listener).as_ref()?)?;
             let Accepted { request, into, stream, peer } = match accepted {
                 Ok(accepted) => accepted,
                 Err(ended) => return Some(ended),
@@ -233,6 +238,13 @@ impl Endpoint {
             gone = self.proceed_outgoing();
         }
         came.into_iter().chain(gone.into_iter().flatten())
+    }
+
+    /// If it listens, it stops at once: the reactor may have much to do before it comes to the close.
+    pub(super) fn stop_listening(&self) {
+        if let Some(Source::Listener(listener)) = self.source.get() {
+            drop(lock(listener).take());
+        }
     }
 
     /// Cancels all that waits, and closes the host's socket when the last reference goes. No call is under way, and none comes; on the

@@ -64,6 +64,7 @@ pub(super) fn close(endpoint: Arc<Endpoint>, request: Request) {
         // Nothing was ever connected, nothing listens.
         return request.ends(Ok(0)).tell();
     };
+    endpoint.stop_listening();
     lock(&reactor.closing).push((endpoint, request));
     while reactor.waker.wake().is_err() {
         // The same: who closes waits for the end of the close in any case.

@@ -4,7 +4,7 @@
 use std::{
     ffi::c_void,
     io::{ErrorKind, Read as _, Write as _},
-    net::{Shutdown, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
     sync::Mutex,
 };
 
@@ -110,6 +110,35 @@ fn an_accept_ends_with_its_socket_and_the_next_one_gets_the_connection() {
     assert_eq!(accept.wait(), Ok(0));
     peer.write_all(b"here").unwrap();
     assert_eq!(raw.receive_all(4), b"here");
+}
+
+/// A routine that ends when the test lets it.
+unsafe fn wait_at(gate: *mut c_void, _: Outcome) {
+    // SAFETY: that of the test, which waits for the close.
+    let gate = unsafe { &*gate.cast::<(Mutex<()>, Op)>() };
+    drop(gate.0.lock().unwrap());
+    // SAFETY: called once.
+    unsafe { gate.1.done().complete(Ok(0)) };
+}
+
+/// The reactor has something else to do.
+#[test]
+fn a_listener_whose_close_has_begun_listens_no_more() {
+    let ((mut first, _peer), (mut listener, at)) = (connected(any()), listener(any()));
+    let (accepting, accept) = (Raw::new(), Op::new());
+    accepting.accept(&accept, &listener);
+    let (gate, close) = ((Mutex::new(()), Op::new()), Op::new());
+    let held = gate.0.lock().unwrap();
+    first.start_close_with(Completion::new(wait_at, std::ptr::from_ref(&gate).cast_mut().cast()));
+    listener.start_close(&close);
+    let refused = TcpStream::connect(at).map_err(|error| error.kind());
+    let again = TcpListener::bind(at).map_err(|error| error.kind());
+    assert!(!close.is_over());
+    drop(held);
+    assert_eq!((gate.1.wait(), close.wait()), (Ok(0), Ok(0)));
+    assert_eq!(accept.wait(), Err(SocketError::Canceled));
+    assert_eq!(refused.err(), Some(ErrorKind::ConnectionRefused));
+    assert_eq!(again.err(), None);
 }
 
 /// Those that nobody has accepted.
