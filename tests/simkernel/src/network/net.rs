@@ -200,15 +200,14 @@ impl Net {
     }
 
     pub(super) fn close(&mut self, id: u64, request: At<Request>) -> Result<(), Breach> {
+        let held = self.listeners_held;
         let sock = self.get(id).ok_or(Breach::SocketState { call: "closing" })?;
         if sock.calls != 0 {
             return Err(Breach::ClosedDuringCall);
         }
         sock.closing = Some(request);
-        if sock.listens {
-            // Connections are let in until it has come to that.
+        if sock.listens && held {
             sock.stopping = true;
-            self.touch(id);
         } else {
             self.abandon(id);
         }
