@@ -1,0 +1,43 @@
+//! Compares every layout of driver/abi with C headers: on Windows with those of the WDK and of NetworkDirect
+//! (`windows.h`, not yet run), in the tests with the C declarations of NDKPI that tests/csim has.
+
+mod compare;
+mod headers;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use ndk_abi::describe;
+
+#[derive(Parser)]
+#[command(about = "Compares every layout of driver/abi with C headers")]
+struct Arguments {
+    /// A folder of headers; more than one, in the order of the search
+    #[arg(long = "include", value_name = "FOLDER", required = true)]
+    folders: Vec<PathBuf>,
+    /// The header that includes what is to be compared
+    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/windows.h"))]
+    header: PathBuf,
+}
+
+fn main() -> Result<ExitCode> {
+    let Arguments { folders, header } = Arguments::parse();
+    // SoftNDK's own control codes and rings have no other header.
+    let (own, published): (Vec<_>, Vec<_>) =
+        describe::LAYOUTS.iter().copied().flatten().partition(|layout| layout.name.starts_with("SOFTNDK_"));
+    let declared = headers::read(&header, &folders, &published)?;
+    let outcome = compare::compare(&declared, &published);
+    for difference in &outcome.differences {
+        println!("{difference}");
+    }
+    println!(
+        "{} sizes and offsets of {} structures agree, {} do not; {} structures are SoftNDK's own",
+        outcome.agreed,
+        published.len(),
+        outcome.differences.len(),
+        own.len()
+    );
+    Ok(if outcome.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
