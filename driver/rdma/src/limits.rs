@@ -45,6 +45,6 @@ pub const LISTENERS: u32 = 1_024;
 /// Shared endpoints of the device: more than there are ephemeral ports, so that these give out first.
 pub const SHARED_ENDPOINTS: u32 = 32_768;
 /// Connections of other machines to one listener that have not sent their request.
-pub const UNASKED: u32 = 64;
+pub const UNASKED: usize = 64;
 /// Connection requests of one listener that its consumer has not answered.
 pub const BACKLOG: u32 = 1_024;

@@ -1,18 +1,23 @@
 //! Listeners.
 
+mod unasked;
+
+pub(crate) use unasked::Unasked;
+
 use core::{
     net::SocketAddr,
     sync::atomic::{AtomicU32, Ordering},
 };
 
 use platform::{
-    Arc, Deferred, Dispatch, Platform, RunDeferred, RunStream, RunTimer, SocketError, SpinLock, Stream, Timer, Weak,
+    Arc, Deferred, Dispatch, Platform, RunDeferred, RunStream, RunTimer, SocketError, SpinLock, Stream, Timer,
 };
 
 use crate::{
     Adapter, Callback, Close, Connector, Error, OnClose, Outcome, Status,
     counts::{Count, Kind},
     limits,
+    listener::unasked::Seats,
     ports::{Endpoint, Listening, Purpose},
     wire::Wire,
 };
@@ -55,7 +60,7 @@ struct State<P: Platform> {
     /// It waits before it tries again.
     resting: bool,
     /// Connections of other machines that have not asked for anything yet.
-    unasked: u32,
+    seats: Seats<P>,
 }
 
 /// What TCP does for a listener that listens.
@@ -87,7 +92,7 @@ impl<P: Platform> Listener<P> {
                 accepting: false,
                 tcp: Tcp::Listens,
                 resting: false,
-                unasked: 0,
+                seats: Seats::default(),
             }),
             waiting: AtomicU32::new(0),
             adapter: adapter.clone(),
@@ -216,13 +221,10 @@ impl<P: Platform> Listener<P> {
             }
             (Tcp::Listens | Tcp::Asked, Ok(())) => {
                 state.tcp = Tcp::Listens;
-                if state.unasked >= limits::UNASKED {
-                    return;
-                }
+                let Some(seat) = state.seats.take() else { return };
                 state.accepting = true;
-                state.unasked = state.unasked.saturating_add(1);
                 drop(state);
-                if Wire::await_connection(this, Unasked(Arc::downgrade(this))).is_err() {
+                if Wire::await_connection(this, Unasked::new(this, seat)).is_err() {
                     Self::accepted(this, Err(SocketError::Failed));
                 }
             }
@@ -245,28 +247,6 @@ impl<P: Platform> Listener<P> {
         // Who began to close in between has closed the stream before it was new.
         if this.state.lock().closing {
             Stream::close(this);
-        }
-    }
-}
-
-/// The place of a connection that has not asked for anything yet: there are not many, as each takes memory before anybody here
-/// has a say.
-pub(crate) struct Unasked<P: Platform>(Weak<Listener<P>, P>);
-
-impl<P: Platform> Unasked<P> {
-    /// The listener, if it is still there.
-    pub(crate) fn listener(&self) -> Option<Arc<Listener<P>, P>> {
-        self.0.upgrade()
-    }
-}
-
-impl<P: Platform> Drop for Unasked<P> {
-    fn drop(&mut self) {
-        if let Some(listener) = self.listener() {
-            let mut state = listener.state.lock();
-            state.unasked = state.unasked.saturating_sub(1);
-            drop(state);
-            Deferred::schedule_and_release(listener);
         }
     }
 }
@@ -367,11 +347,13 @@ impl<P: Platform> Close<P> for Listener<P> {
             listening.end();
         }
         let endpoint = state.endpoint.take();
+        let seats = core::mem::take(&mut state.seats);
         drop(state);
         // It stops accepting at once; the address is free when the connectors made here are gone too.
         drop(endpoint);
         Stream::close(this);
         Timer::cancel(this);
+        seats.clear();
         // A listen under way ends now.
         Deferred::schedule(this);
     }

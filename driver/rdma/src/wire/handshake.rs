@@ -40,7 +40,7 @@ impl<P: Platform> Wire<P> {
         let wish = wish(connector.adapter().device(), limits);
         let request = Frame::new(&wish.request(private_data.as_slice())).ok_or(Error::InvalidBufferSize)?;
         let active = Active { connector: Arc::downgrade(connector), wish, request, addresses };
-        Ok(Self::new(connector.adapter(), Step::Connecting(active), None)?)
+        Ok(Self::new(connector.adapter(), Step::Connecting(active))?)
     }
 
     /// Connects.
@@ -60,8 +60,21 @@ impl<P: Platform> Wire<P> {
 
     /// Waits for the next connection of a listener.
     pub(crate) fn await_connection(listener: &Arc<Listener<P>, P>, unasked: Unasked<P>) -> Result<(), OutOfMemory> {
-        let wire = Self::new(listener.adapter(), Step::AwaitRequest(true), Some(unasked))?;
-        Stream::accept(&wire, listener)
+        let wire = Self::new(listener.adapter(), Step::AwaitRequest(true))?;
+        let goes_on = unasked.is_of(&wire, listener);
+        wire.state.lock().unasked = Some(unasked);
+        Stream::accept(&wire, listener)?;
+        if !goes_on {
+            Self::close_unasked(&wire);
+        }
+        Ok(())
+    }
+
+    /// The listener goes, and with it who has not asked for anything yet.
+    pub(crate) fn close_unasked(this: &Arc<Self, P>) {
+        if this.begin_change(|step| matches!(step, Step::AwaitRequest(_))).is_some() {
+            Self::close(this);
+        }
     }
 
     /// Goes on with what has come of the step so far.

@@ -93,17 +93,13 @@ struct Active<P: Platform> {
 }
 
 impl<P: Platform> Wire<P> {
-    fn new(
-        adapter: &Arc<Adapter<P>, P>,
-        step: Step<P>,
-        unasked: Option<Unasked<P>>,
-    ) -> Result<Arc<Self, P>, OutOfMemory> {
+    fn new(adapter: &Arc<Adapter<P>, P>, step: Step<P>) -> Result<Arc<Self, P>, OutOfMemory> {
         let is_initiator = matches!(step, Step::Connecting(_));
         let wire = Arc::try_new(Self {
             stream: Stream::default(),
             deferred: Deferred::default(),
             timer: Timer::default(),
-            state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked }),
+            state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked: None }),
             ends: SpinLock::<_, P>::new(Place { ends: None, are_out: false }),
             is_initiator,
             adapter: adapter.clone(),

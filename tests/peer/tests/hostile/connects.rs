@@ -58,14 +58,14 @@ fn they_ask_for_nothing() {
         pauses();
         kernel.flush_dpcs();
         let of_device = kernel.ledger().pool_bytes() - before - COUNT * raw;
-        let most = (limits::UNASKED as usize + 1) * UNASKED;
+        let most = (limits::UNASKED + 1) * UNASKED;
         assert!(of_device < most, "{of_device} bytes for {COUNT} connections");
         // Whoever comes now waits, but not for longer than all of them together.
         let late = Raw::connect(at(0), DEVICE);
         late.send(&frames::startup(&request()));
         pauses();
         assert!(listening.incoming.take().is_none(), "there is no place");
-        for _ in 0..=COUNT / limits::UNASKED as usize {
+        for _ in 0..=COUNT / limits::UNASKED {
             kernel.advance(Duration::from_secs(5));
             (0..20).for_each(|_| pauses());
             kernel.flush_dpcs();
@@ -99,9 +99,9 @@ fn they_are_refused() {
         (0..20).for_each(|_| pauses());
         kernel.flush_dpcs();
         let of_device = kernel.ledger().pool_bytes() - before - COUNT * raw;
-        let most = (limits::UNASKED as usize + 1) * UNASKED;
+        let most = (limits::UNASKED + 1) * UNASKED;
         assert!(of_device < most, "{of_device} bytes for {COUNT} connections");
-        for _ in 0..=COUNT / limits::UNASKED as usize {
+        for _ in 0..=COUNT / limits::UNASKED {
             kernel.advance(Duration::from_secs(5));
             (0..20).for_each(|_| pauses());
             kernel.flush_dpcs();
