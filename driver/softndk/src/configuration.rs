@@ -20,7 +20,7 @@ use ndk_abi::{
 use platform::{Passive, Slice};
 
 use crate::{
-    ndis,
+    keywords, ndis,
     platform::Windows,
     unicode::{unicode_string, wide},
 };
@@ -28,31 +28,40 @@ use crate::{
 /// Characters of the longest address literal, and some: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`.
 const ADDRESS_LENGTH: usize = 48;
 
+/// What a [`keywords::Flag`] says in an open configuration.
+macro_rules! flag {
+    ($key:expr, $flag:expr) => {
+        $key.flag(wide!($flag.name), $flag.default)
+    };
+}
+
 /// The configuration of an adapter.
 pub(crate) struct Configuration {
-    /// `*NetworkDirect`: whether the adapter offers RDMA. Default: yes, as in the INF.
+    /// [`keywords::NETWORK_DIRECT`].
     pub(crate) network_direct: bool,
-    /// `TestConsumer`: whether the control device may run the test consumer (`test_consumer`). Default: no; not in the INF.
+    /// [`keywords::TEST_CONSUMER`].
     pub(crate) test_consumer: bool,
-    /// `Crc`: whether connections with other machines have CRCs even if the peer asks for none. Default: no; not in the INF.
+    /// [`keywords::CRC`].
     pub(crate) crc: bool,
-    /// `Addresses`: the addresses that consumers may bind to. None: those that TCP/IP holds on the interface.
+    /// [`keywords::ADDRESSES`].
     pub(crate) addresses: Slice<IpAddr, Windows>,
 }
 
 /// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses.
 pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Configuration, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
-    let network_direct = key.integer(wide!("*NetworkDirect"));
-    let addresses = parse_addresses(key.string(wide!("Addresses")))?;
-    let test_consumer = key.integer(wide!("TestConsumer")) == Some(1);
-    let crc = key.integer(wide!("Crc")) == Some(1);
-    Ok(Configuration { network_direct: network_direct != Some(0), test_consumer, crc, addresses })
+    Ok(Configuration {
+        network_direct: flag!(key, keywords::NETWORK_DIRECT),
+        test_consumer: flag!(key, keywords::TEST_CONSUMER),
+        crc: flag!(key, keywords::CRC),
+        addresses: parse_addresses(key.string(wide!(keywords::ADDRESSES)))?,
+    })
 }
 
 /// `*NetworkDirect` alone: OID_NDK_SET_STATE asks for its present value.
 pub(crate) fn network_direct(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<bool, NDIS_STATUS> {
-    Ok(Key::open(miniport, passive)?.integer(wide!("*NetworkDirect")) != Some(0))
+    let key = Key::open(miniport, passive)?;
+    Ok(flag!(key, keywords::NETWORK_DIRECT))
 }
 
 /// An adapter's open configuration.
@@ -92,10 +101,14 @@ impl Key {
         (parameter.ParameterType == kind).then_some(parameter.ParameterData)
     }
 
-    fn integer(&self, keyword: &[u16]) -> Option<u32> {
-        let data = self.value(keyword, NdisParameterInteger)?;
+    fn flag(&self, keyword: &[u16], default: bool) -> bool {
+        let Some(data) = self.value(keyword, NdisParameterInteger) else { return default };
         // SAFETY: the parameter said that this is an integer.
-        Some(unsafe { data.IntegerData })
+        match unsafe { data.IntegerData } {
+            0 => false,
+            1 => true,
+            _ => default,
+        }
     }
 
     /// The text of a keyword, empty if there is none.

@@ -24,6 +24,7 @@ mod datapath;
 mod entry;
 mod host;
 mod irp;
+mod keywords;
 mod mutex;
 mod ndis;
 mod ndk;

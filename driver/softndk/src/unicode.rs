@@ -1,8 +1,8 @@
-//! Counted UTF-16 strings from literals.
+//! Counted UTF-16 strings from constant texts.
 
 use ndk_abi::wdm::UNICODE_STRING;
 
-/// The UTF-16 form of an ASCII literal of `N` characters.
+/// The UTF-16 form of an ASCII text of `N` characters.
 pub(crate) const fn utf16<const N: usize>(text: &str) -> [u16; N] {
     let mut units = [0; N];
     let mut from = text.as_bytes();
@@ -21,9 +21,9 @@ pub(crate) const fn unicode_string(units: &[u16]) -> UNICODE_STRING {
     UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: units.as_ptr().cast_mut() }
 }
 
-/// A constant `[u16; N]` with the UTF-16 form of an ASCII literal.
+/// A constant `[u16; N]` with the UTF-16 form of a constant ASCII text.
 macro_rules! wide {
-    ($text:literal) => {
+    ($text:expr) => {
         const { &$crate::unicode::utf16::<{ $text.len() }>($text) }
     };
 }

@@ -1,0 +1,16 @@
+//! The keywords that the driver reads from an adapter's software key, and what holds without them.
+
+/// A keyword that is 0 or 1. Any other value is as none.
+pub(crate) struct Flag {
+    pub(crate) name: &'static str,
+    pub(crate) default: bool,
+}
+
+/// Whether the adapter offers RDMA.
+pub(crate) const NETWORK_DIRECT: Flag = Flag { name: "*NetworkDirect", default: true };
+/// Whether connections with other machines have CRCs even if the peer asks for none.
+pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
+/// Whether the control device may run the test consumer.
+pub(crate) const TEST_CONSUMER: Flag = Flag { name: "TestConsumer", default: false };
+/// A list of IP addresses with commas between them: those that consumers may bind to. None: those that TCP/IP holds on the interface.
+pub(crate) const ADDRESSES: &str = "Addresses";
