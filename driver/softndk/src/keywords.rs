@@ -1,4 +1,5 @@
-//! The keywords that the driver reads from an adapter's software key, and what holds without them.
+//! The keywords that the driver reads from an adapter's software key, and what holds without them. `cargo xtask lint-inf` includes
+//! this file, and wants inf/softndk.inx to offer these, with these defaults.
 
 /// A keyword that is 0 or 1. Any other value is as none.
 pub(crate) struct Flag {

@@ -9,6 +9,7 @@ mod dist;
 mod fuzz;
 mod hosted;
 mod imports;
+mod inf;
 mod instructions;
 mod interop;
 mod measured;
@@ -113,6 +114,8 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Check inf/softndk.inx
+    LintInf,
     /// Load, run one case and unload so many times; print what was left behind
     Cycles {
         /// How many times
@@ -169,6 +172,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }
+        Task::LintInf => inf::lint()?,
         Task::Cycles { count } => run::cycles(count)?,
     }
     Ok(ExitCode::SUCCESS)

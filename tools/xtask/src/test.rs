@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{cargo, run, step};
 use crate::tally::{Tally, counted};
-use crate::{bench, cross, dist, fuzz, instructions, paths, setup, wine_tests};
+use crate::{bench, cross, dist, fuzz, inf, instructions, paths, setup, wine_tests};
 
 /// Built alone: its dependencies have a feature that those of the others must not have.
 const PLANTED: &str = "planted";
@@ -26,6 +26,7 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     let models = step("exploring the models", || counted_tests(&mut loom("test"), &mut tally));
     tally.check("the models build and run", models);
     formatting(&root, &mut tally);
+    tally.check("inf/softndk.inx keeps the rules", inf::lint());
     let built = dist::build();
     let is_built = built.is_ok();
     tally.check("the driver, the harness and the stand-ins build", built);
