@@ -99,7 +99,11 @@ mod windows {
                 "the Windows Driver Kit",
                 "kernel headers and libraries: winget install Microsoft.WindowsWDK.10.0.26100",
             ),
-            (answers("clang", &["--version"]), "LLVM", "bindgen reads headers with libclang: winget install LLVM.LLVM"),
+            (
+                answers("clang", &["--version"]),
+                "LLVM",
+                "bindgen reads headers with libclang: winget install LLVM.LLVM --version 17.0.6",
+            ),
             (answers("cargo", &["make", "--version"]), "cargo-make", "packages the driver: cargo install cargo-make"),
         ];
         for (present, what, reason) in needs {
