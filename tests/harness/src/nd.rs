@@ -16,7 +16,7 @@ use crate::{
     front_end::{FrontEnd, Path},
     report::{Outcome, Report},
     returns::{self, Seen},
-    run::{progress, select},
+    run::{progress, select, show},
 };
 
 /// Runs the cases of a version that `wanted` names, or all; on `path`, or on both.
@@ -35,7 +35,7 @@ pub(crate) fn run(
     for path in paths.iter().map(|path| path.name()) {
         for case in &cases {
             let name = format!("{} ({path})", case.name);
-            progress.set_message(name.clone());
+            show(&progress, &name);
             let (started, device) = (Instant::now(), device(&library)?);
             let (result, returned) = conformance::nd::run(case, &library, path, device, patience);
             for (method, status) in returned {

@@ -26,7 +26,7 @@ pub(crate) fn run(
     for path in paths {
         for case in &cases {
             let name = format!("{} ({})", case.name, path.name());
-            progress.set_message(name.clone());
+            show(&progress, &name);
             let started = Instant::now();
             let result = conformance::run(case, front_end.transport()?, path.of_client(), patience);
             outcomes.push(Outcome::new(name, case.shows, started.elapsed(), result));
@@ -43,6 +43,15 @@ pub(crate) fn progress(cases: usize) -> anyhow::Result<ProgressBar> {
     progress.set_style(ProgressStyle::with_template("{pos}/{len} {elapsed} {msg}")?);
     progress.enable_steady_tick(Duration::from_millis(200));
     Ok(progress)
+}
+
+/// Says which case runs: on the bar, or, where that is not drawn, in a line on standard error, so that whoever waits sees life.
+pub(crate) fn show(progress: &ProgressBar, case: &str) {
+    if progress.is_hidden() {
+        eprintln!("running {case}");
+    } else {
+        progress.set_message(case.to_owned());
+    }
 }
 
 /// Those of `all` that `wanted` names, or all.

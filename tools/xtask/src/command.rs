@@ -1,8 +1,9 @@
 //! Running other programs, with what was run in every error.
 
-use std::io::Read;
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,40 @@ pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
             child.kill()?;
             child.wait()?;
             bail!("it did not end within {} s", limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits for `child`, whose `errors` tell what it is at, in lines that begin with "running"; others are printed. Ends it and fails if it
+/// tells nothing for longer than `limit`.
+pub(crate) fn wait_while_it_tells(
+    child: &mut Child,
+    errors: impl Read + Send + 'static,
+    limit: Duration,
+) -> Result<ExitStatus> {
+    let (sender, lines) = mpsc::channel();
+    // It ends with the last program that has the other end, which may be later than the child.
+    std::thread::spawn(move || {
+        BufReader::new(errors).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    let (mut told, mut last) = (Instant::now(), "it began".to_owned());
+    loop {
+        let status = child.try_wait()?;
+        for line in lines.try_iter() {
+            if line.starts_with("running ") {
+                (told, last) = (Instant::now(), line);
+            } else {
+                eprintln!("{line}");
+            }
+        }
+        if let Some(status) = status {
+            return Ok(status);
+        }
+        if told.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            bail!("nothing for {} s after: {last}", limit.as_secs());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -113,5 +148,17 @@ mod tests {
         assert_eq!(output.status.code(), Some(3));
         assert!(said(&output).ends_with("\nout\nerr\n"), "{}", said(&output));
         assert!(shell("exec sleep 60", Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn a_silent_program_is_ended_and_what_it_was_at_is_told() {
+        let shell = |script: &str| {
+            let mut child = Command::new("sh").args(["-c", script]).stderr(Stdio::piped()).spawn().unwrap();
+            let errors = child.stderr.take().unwrap();
+            wait_while_it_tells(&mut child, errors, Duration::from_secs(3))
+        };
+        assert_eq!(shell("for i in 1 2 3 4; do echo running $i >&2; sleep 1; done; exit 3").unwrap().code(), Some(3));
+        let error = shell("echo running a >&2; echo running b >&2; exec sleep 600").unwrap_err().to_string();
+        assert!(error.ends_with("after: running b"), "{error}");
     }
 }

@@ -11,8 +11,6 @@ use crate::tally::Tally;
 use crate::two::Harness;
 use crate::{nd_cpp, run};
 
-/// For every case together.
-const RUN_LIMIT: Duration = Duration::from_secs(300);
 /// For one program.
 const ONE_LIMIT: Duration = Duration::from_secs(120);
 
@@ -26,7 +24,7 @@ pub(crate) fn run(tally: &mut Tally) {
         let passed = step(&format!("running the cases of {front_end} without a driver"), || cases(front_end, tally));
         tally.check(&format!("the cases of {front_end} run without a driver"), passed);
     }
-    tally.check("a C++ program of NetworkDirect passes without a driver", nd_cpp::passes_without_driver(RUN_LIMIT));
+    tally.check("a C++ program of NetworkDirect passes without a driver", nd_cpp::passes_without_driver(ONE_LIMIT));
     tally.check("what a program leaves in a device of its own is found, and it can exit", left_behind());
     tally.check("two programs speak rping without a driver, and notice a changed byte", rping());
     tally.check("SOFTND_MODE chooses the device", modes());
@@ -34,7 +32,7 @@ pub(crate) fn run(tally: &mut Tally) {
 
 fn cases(front_end: &str, tally: &mut Tally) -> Result<()> {
     let session = Session::start(&session::addresses(&[])?)?;
-    let report = run::report_of(&session, &["run", "--front-end", front_end, "--json"], RUN_LIMIT)?;
+    let report = run::report_of(&session, &["run", "--front-end", front_end, "--json"], run::CASE_LIMIT)?;
     let (passed, failed) = (report["passed"].as_u64().unwrap_or(0), report["failed"].as_u64().unwrap_or(0));
     tally.add(passed, failed);
     let device = report["front_end"].as_str().unwrap_or_default();

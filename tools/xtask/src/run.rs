@@ -8,14 +8,13 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::command::{step, wait};
+use crate::command::{step, wait_while_it_tells};
 use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::{dist, paths, setup, wine};
 
-/// For every case together: the harness gives up on a case long before.
-const RUN_LIMIT: Duration = Duration::from_secs(600);
-const CASE_LIMIT: Duration = Duration::from_secs(60);
+/// For a case: the harness gives up on one long before.
+pub(crate) const CASE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Sets up, builds, runs every case on the loaded driver, prints the table and writes target/report/run.json.
 pub(crate) fn run() -> Result<()> {
@@ -36,7 +35,7 @@ pub(crate) fn cases(front_end: &str) -> Result<Value> {
     let mut session = Session::start(&session::addresses(&[])?)?;
     step("loading softndk.sys", || session.load())?;
     let running = format!("running the cases of {front_end}");
-    let mut outcome = step(&running, || harness_on(front_end, &session, &["run", "--json"], RUN_LIMIT))?;
+    let mut outcome = step(&running, || harness_on(front_end, &session, &["run", "--json"], CASE_LIMIT))?;
     let report = step("unloading softndk.sys", || session.unload())?;
     // They are skipped where the test consumer is off, which it must not be here.
     let skipped = |case: &Value| case["result"] == "skipped" && text(&case["name"]).starts_with("smb_direct::");
@@ -55,7 +54,8 @@ pub(crate) fn cases(front_end: &str) -> Result<Value> {
     Ok(outcome)
 }
 
-/// Runs the harness on the loaded driver and returns the JSON it prints. A failed case is not an error here.
+/// Runs the harness on the loaded driver and returns the JSON it prints. A failed case is not an error here. `limit`: for each case, or
+/// for all that it does if that has no cases.
 pub(crate) fn harness(session: &Session, arguments: &[&str], limit: Duration) -> Result<Value> {
     harness_on("ioctl", session, arguments, limit)
 }
@@ -67,10 +67,11 @@ fn harness_on(front_end: &str, session: &Session, arguments: &[&str], limit: Dur
 /// The same for a command of the harness that takes no front end.
 pub(crate) fn report_of(session: &Session, arguments: &[&str], limit: Duration) -> Result<Value> {
     let mut command = session.program(r"C:\softndk\ndharness.exe");
-    let mut child = command.args(arguments).stdout(Stdio::piped()).spawn()?;
+    let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut output = child.stdout.take().context("the harness has no output")?;
+    let errors = child.stderr.take().context("the harness has no error output")?;
     let reader = std::thread::spawn(move || std::io::read_to_string(&mut output));
-    let status = wait(&mut child, limit).with_context(|| session.log_tail())?;
+    let status = wait_while_it_tells(&mut child, errors, limit).with_context(|| session.log_tail())?;
     let text = reader.join().map_err(|_| anyhow::anyhow!("reading the harness's output failed"))??;
     serde_json::from_str(&text)
         .with_context(|| format!("the harness ended with {status} and no report:\n{text}\n{}", session.log_tail()))

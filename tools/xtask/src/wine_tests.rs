@@ -136,7 +136,7 @@ fn planted_fault(fault: &str, caught: impl Fn(&StandInReport) -> bool) -> Result
 fn without_test_consumer() -> Result<()> {
     let mut session = Session::start_with("softndk.sys", &session::addresses(&[])?, false)?;
     session.load()?;
-    let outcome = run::harness(&session, &["run", "smb-direct", "--json"], RUN_LIMIT)?;
+    let outcome = run::harness(&session, &["run", "smb-direct", "--json"], run::CASE_LIMIT)?;
     let report = session.unload()?;
     ensure!(outcome["passed"] == 0 && outcome["failed"] == 0 && outcome["skipped"] != 0, "{}", outcome["cases"]);
     ensure!(report.is_clean(), "left behind: {report}");
@@ -151,7 +151,7 @@ fn without_wsk() -> Result<()> {
     for comes in [false, true] {
         session.set_wsk(comes)?;
         let outcome =
-            run::harness(&session, &["run", "connector", "listener", "--path", "plain", "--json"], RUN_LIMIT)?;
+            run::harness(&session, &["run", "connector", "listener", "--path", "plain", "--json"], run::CASE_LIMIT)?;
         ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "{}\n{}", outcome["cases"], session.log_tail());
     }
     let report = session.unload()?;
@@ -190,7 +190,7 @@ fn addresses_of_tcpip() -> Result<()> {
         let start = Instant::now();
         loop {
             let cases = ["run", "connector::connects", "connector::ipv6", "--path", "plain", "--json"];
-            let outcome = run::harness(session, &cases, RUN_LIMIT)?;
+            let outcome = run::harness(session, &cases, run::CASE_LIMIT)?;
             if outcome["passed"] == passed && outcome["skipped"] == skipped {
                 return Ok(());
             }
@@ -239,7 +239,7 @@ fn disabled_in_traffic() -> Result<()> {
     let status = wait(&mut process, FREE_LIMIT).context("the process that lost all it had")?;
     ensure!(!status.success(), "the process did not notice");
     is_idle_again(&session, &idle)?;
-    let outcome = run::harness(&session, &["run", "send", "--json"], RUN_LIMIT)?;
+    let outcome = run::harness(&session, &["run", "send", "--json"], run::CASE_LIMIT)?;
     ensure!(outcome["passed"] == 0 && outcome["failed"] != 0, "served while disabled: {}", outcome["cases"]);
     session.set_rdma(true)?;
     serves_and_leaves_nothing(session)
@@ -327,7 +327,7 @@ fn many_processes() -> Result<()> {
         }
     }
     is_idle_again(&session, &idle)?;
-    let outcome = run::harness(&session, &["run", "send", "--json"], RUN_LIMIT)?;
+    let outcome = run::harness(&session, &["run", "send", "--json"], run::CASE_LIMIT)?;
     ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "the next run failed: {}", outcome["cases"]);
     let report = session.unload()?;
     ensure!(report.is_clean(), "left behind: {report}");
@@ -348,7 +348,7 @@ pub(crate) fn is_idle_again(session: &Session, idle: &Value) -> Result<()> {
 
 /// All cases pass on one path, and the driver is unloaded clean.
 fn serves_and_leaves_nothing(mut session: Session) -> Result<()> {
-    let outcome = run::harness(&session, &["run", "--path", "plain", "--json"], RUN_LIMIT)?;
+    let outcome = run::harness(&session, &["run", "--path", "plain", "--json"], run::CASE_LIMIT)?;
     ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "the next run failed: {}", outcome["cases"]);
     let report = session.unload()?;
     ensure!(report.is_clean(), "left behind: {report}");
