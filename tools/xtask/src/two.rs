@@ -104,7 +104,7 @@ pub(crate) fn run(count: Count, seconds: u64, tally: &mut Tally) {
     };
     for &(path, kill_server) in kills {
         let what = if kill_server { "serve" } else { "connect" };
-        let what = format!("killing {what} after {seconds} s on {path} {place}");
+        let what = format!("killing {what} on {path} {place}");
         let told = step(&what, || killed(count, path, kill_server, seconds));
         tally.check(&format!("{what}: the other is told, nothing is left"), told);
     }
