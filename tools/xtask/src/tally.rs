@@ -4,11 +4,15 @@ use std::fmt;
 
 use anyhow::Result;
 
+use crate::passed::Passed;
+
 /// Counts checks; a failure is printed at once and the rest goes on.
 #[derive(Default)]
 pub(crate) struct Tally {
     passed: u64,
     failed: u64,
+    /// By name, what has one.
+    pub(crate) names: Passed,
 }
 
 impl Tally {
@@ -18,6 +22,7 @@ impl Tally {
             Ok(()) => {
                 eprintln!("pass {what}");
                 self.add(1, 0);
+                self.names.stage(what);
             }
             Err(error) => {
                 eprintln!("FAIL {what}: {error:#}");

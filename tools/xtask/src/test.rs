@@ -7,8 +7,9 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use crate::command::{cargo, run, step};
+use crate::passed::{Program, RUNNER};
 use crate::tally::{Tally, counted};
-use crate::{bench, cross, dist, fuzz, inf, instructions, paths, setup, wine_tests};
+use crate::{bench, cross, dist, fuzz, inf, instructions, paths, promises, setup, wine_tests};
 
 /// Built alone: its dependencies have a feature that those of the others must not have.
 const PLANTED: &str = "planted";
@@ -37,6 +38,8 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     if is_built {
         wine_tests::run(full, &mut tally);
     }
+    let kept = promises::kept(&root, &tally.names);
+    tally.check("all that the documents name as tests has passed", kept);
     println!("{tally}");
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -51,13 +54,22 @@ fn cargo_tests(root: &Path, packages: &[&str], full: bool, tally: &mut Tally) ->
     counted_tests(&mut command, tally)
 }
 
-/// Passes cargo's output on, and counts the tests in it. An error is one that no test counts, as when one does not build.
+/// Passes cargo's output on, counts the tests in it, and notes the names of those that passed. An error is one that no test counts, as when one does not build.
 fn counted_tests(command: &mut Command, tally: &mut Tally) -> Result<()> {
-    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let root = paths::root().canonicalize()?;
+    let mut child = command.args(["--config", RUNNER]).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let output = child.stdout.take().context("cargo has no output")?;
     let mut failures = 0;
+    let mut program = None;
     for line in BufReader::new(output).lines() {
         let line = line?;
+        if let Some(announced) = Program::announced(&line, &root) {
+            program = Some(announced);
+            continue;
+        }
+        if let Some(program) = &program {
+            tally.names.line(program, &line);
+        }
         if let Some((passed, failed)) = counted(&line) {
             tally.add(passed, failed);
             failures += failed;

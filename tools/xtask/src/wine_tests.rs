@@ -31,7 +31,7 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("the stand-ins' own test runs", tested);
     for front_end in ["ioctl", "nd1", "nd2"] {
         match run::cases(front_end) {
-            Ok(outcome) => count_cases(&outcome, tally),
+            Ok(outcome) => count_cases(front_end, &outcome, tally),
             Err(error) => tally.check(&format!("the cases of {front_end} run on softndk.sys under Wine"), Err(error)),
         }
     }
@@ -94,11 +94,12 @@ fn stand_ins(tally: &mut Tally) -> Result<()> {
 }
 
 /// Each case counts, and so does the driver's leaving nothing behind.
-fn count_cases(outcome: &Value, tally: &mut Tally) {
+fn count_cases(front_end: &str, outcome: &Value, tally: &mut Tally) {
     match run::table(outcome) {
         Ok(table) => println!("{table}"),
         Err(error) => tally.check("the harness reports its cases", Err(error)),
     }
+    tally.names.cases(front_end, outcome);
     tally.add(outcome["passed"].as_u64().unwrap_or(0), outcome["failed"].as_u64().unwrap_or(0));
     let clean = outcome["left_behind"]["clean"] == true;
     let result = if clean { Ok(()) } else { Err(anyhow::anyhow!("{}", outcome["left_behind"])) };
