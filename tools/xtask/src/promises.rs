@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::passed::Passed;
 
-/// Documents whose rows are numbered S; each names what shows it.
-const NUMBERED: [&str; 1] = ["docs/specification.md"];
+/// Documents whose rows are numbered S and T; each names what shows it.
+const NUMBERED: [&str; 2] = ["docs/specification.md", "docs/threat-model.md"];
 /// The document whose rows belong to a front end, which cases are named without.
 const CONFORMANCE: &str = "docs/conformance.md";
 
