@@ -2,13 +2,14 @@
 
 use std::fs;
 
+use clap::Parser;
 use conformance::CASES;
 use conformance::nd::Version;
 use serde_json::json;
 
 use super::{Name, Row, broken, conformance, numbered, rows};
 use crate::passed::{self, Passed};
-use crate::paths;
+use crate::{Arguments, paths};
 
 /// Whether the tree has such a test, case or check.
 struct Tree {
@@ -160,4 +161,19 @@ fn a_format_gives_what_it_may() {
     assert!(!may_give("the cases of {front_end} run", "the cases of nd2 runx"));
     assert!(!may_give("the cases of {front_end} run", "cases of nd2 run"));
     assert!(!may_give("{name}", "anything at all"));
+}
+
+/// What a reader in trouble is told to type can be typed.
+#[test]
+fn the_commands_for_those_in_trouble_exist() {
+    let document = fs::read_to_string(paths::root().join("docs/troubleshooting.md")).unwrap();
+    let commands = document.split('`').skip(1).step_by(2).filter_map(|quoted| quoted.strip_prefix("cargo xtask "));
+    let mut count = 0;
+    for command in commands {
+        let words = ["xtask"].into_iter().chain(command.split_whitespace());
+        assert!(Arguments::try_parse_from(words).is_ok(), "{command}");
+        count += 1;
+    }
+    assert!(count > 5, "{count}");
+    assert!(Arguments::try_parse_from(["xtask", "runx"]).is_err());
 }
