@@ -6,26 +6,35 @@
 //! or `plant KIND` is answered by a line `ok` or `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
 //! stops every service when the last ordinary process ends.
+//!
+//! `loader.exe` without arguments is for a driver that comes by its INF. It takes `install INF`, `wait` (until the device is there), `set
+//! KEYWORD VALUE` (a parameter of the adapter, when it starts), `remove` (device and INF), `delete` (service and file), and leaves alone what
+//! is there at the end of input.
 
 mod device;
+mod install;
 #[path = "../../ndis/src/protocol.rs"]
 mod protocol;
+mod registry;
 mod service;
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Result, Write};
 use std::process::ExitCode;
 
 use ndk_abi::softndk_ioctl::{SOFTNDK_TEST_PLANT_LEAK_POOL, SOFTNDK_TEST_PLANT_WRONG_IRQL};
 use service::Service;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(driver), Some(addresses), Some(test_consumer)) = (arguments.next(), arguments.next(), arguments.next())
-    else {
-        eprintln!("usage: loader DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER");
-        return ExitCode::FAILURE;
+    let arguments = std::env::args().skip(1).collect::<Vec<_>>();
+    let served = match &*arguments {
+        [] => serve(installed),
+        [driver, addresses, test_consumer] => serve_service(driver, addresses, test_consumer),
+        _ => {
+            eprintln!("usage: loader [DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER]");
+            return ExitCode::FAILURE;
+        }
     };
-    match serve(&driver, &addresses, &test_consumer) {
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("loader: {error}");
@@ -34,41 +43,76 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(driver: &str, addresses: &str, test_consumer: &str) -> std::io::Result<()> {
+/// A driver without a device, by its service.
+fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<()> {
     let service = Service::create(driver)?;
     service.set_parameter("Addresses", addresses)?;
     service.set_parameter("TestConsumer", test_consumer)?;
     service.set_parameter("WithoutWsk", "0")?;
     service.set_parameter("Crc", "0")?;
-    say("ok")?;
     let mut loaded = false;
-    for line in std::io::stdin().lock().lines() {
-        let answer = match line?.trim() {
-            "load" => service.start().map(|()| loaded = true).and_then(|()| device::wait()),
-            "unload" => service.stop().map(|()| loaded = false),
-            "disable" => device::control::<()>(protocol::DISABLE_NDK, None),
-            "enable" => device::control::<()>(protocol::ENABLE_NDK, None),
-            "wsk on" => service.set_parameter("WithoutWsk", "0"),
-            "wsk off" => service.set_parameter("WithoutWsk", "1"),
-            "crc on" => service.set_parameter("Crc", "1"),
-            "crc off" => service.set_parameter("Crc", "0"),
-            "plant leak" => device::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
-            "plant irql" => device::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
-            tcpip if tcpip.starts_with("tcpip") => service.set_parameter("TcpipAddresses", tcpip[5..].trim()),
-            other => Err(std::io::Error::other(format!("unknown command {other:?}"))),
-        };
-        match answer {
-            Ok(()) => say("ok")?,
-            Err(error) => say(&format!("error: {error}"))?,
-        }
-    }
+    serve(|order| match order {
+        "load" => service.start().map(|()| loaded = true).and_then(|()| device::wait()),
+        "unload" => service.stop().map(|()| loaded = false),
+        "disable" => device::control::<()>(protocol::DISABLE_NDK, None),
+        "enable" => device::control::<()>(protocol::ENABLE_NDK, None),
+        "wsk on" => service.set_parameter("WithoutWsk", "0"),
+        "wsk off" => service.set_parameter("WithoutWsk", "1"),
+        "crc on" => service.set_parameter("Crc", "1"),
+        "crc off" => service.set_parameter("Crc", "0"),
+        "plant leak" => device::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
+        "plant irql" => device::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
+        tcpip if tcpip.starts_with("tcpip") => service.set_parameter("TcpipAddresses", tcpip[5..].trim()),
+        other => unknown(other),
+    })?;
     if loaded {
         service.stop()?;
     }
     service.delete()
 }
 
-fn say(line: &str) -> std::io::Result<()> {
+/// A driver that comes by its INF.
+fn installed(order: &str) -> Result<()> {
+    match order.split(' ').collect::<Vec<_>>()[..] {
+        ["install", inf] => install::install(inf),
+        ["wait"] => device::wait(),
+        ["set", keyword, value] => install::set_keyword(keyword, value),
+        ["remove"] => install::remove(),
+        ["delete"] => delete(),
+        _ => unknown(order),
+    }
+}
+
+/// What Windows does with a driver package that is no longer used.
+fn delete() -> Result<()> {
+    let service = Service::open()?;
+    let binary = service.binary()?;
+    if service.is_running()? {
+        service.stop()?;
+    }
+    service.delete()?;
+    match std::fs::remove_file(binary) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn unknown(order: &str) -> Result<()> {
+    Err(std::io::Error::other(format!("unknown command {order:?}")))
+}
+
+fn serve(mut perform: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    say("ok")?;
+    for line in std::io::stdin().lock().lines() {
+        match perform(line?.trim()) {
+            Ok(()) => say("ok")?,
+            Err(error) => say(&format!("error: {error}"))?,
+        }
+    }
+    Ok(())
+}
+
+fn say(line: &str) -> Result<()> {
     let mut output = std::io::stdout();
     writeln!(output, "{line}")?;
     output.flush()

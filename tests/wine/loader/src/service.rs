@@ -5,7 +5,6 @@ use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
 use windows_sys::Win32::Foundation::{ERROR_INTERNAL_ERROR, ERROR_SERVICE_EXISTS};
-use windows_sys::Win32::System::Registry::{HKEY_LOCAL_MACHINE, REG_SZ, RegSetKeyValueW};
 use windows_sys::Win32::System::Services::{
     ChangeServiceConfigW, CloseServiceHandle, ControlService, CreateServiceW, DeleteService, OpenSCManagerW,
     OpenServiceW, QueryServiceStatus, SC_HANDLE, SC_MANAGER_ALL_ACCESS, SERVICE_ALL_ACCESS, SERVICE_CONTROL_STOP,
@@ -13,7 +12,10 @@ use windows_sys::Win32::System::Services::{
     SERVICE_STOPPED, StartServiceW,
 };
 
+use crate::registry;
+
 const NAME: &str = "softndk";
+const KEY: &str = r"System\CurrentControlSet\Services\softndk";
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// An open service; it goes on existing when this is dropped.
@@ -23,8 +25,7 @@ impl Service {
     /// Creates the service for the driver at this Windows path, or opens it where an earlier run left it.
     pub fn create(driver: &str) -> Result<Self> {
         let (name, path) = (wide(NAME), wide(driver));
-        // SAFETY: null names mean this machine and its active database.
-        let manager = check_handle(unsafe { OpenSCManagerW(null(), null(), SC_MANAGER_ALL_ACCESS) })?;
+        let manager = open_manager()?;
         // SAFETY: the strings are NUL-terminated and outlive the call; every null pointer is documented as optional.
         let created = check_handle(unsafe {
             CreateServiceW(
@@ -57,6 +58,16 @@ impl Service {
         service
     }
 
+    /// Opens the one that an INF has made.
+    pub fn open() -> Result<Self> {
+        let (manager, name) = (open_manager()?, wide(NAME));
+        // SAFETY: the manager is open and the name NUL-terminated.
+        let service = check_handle(unsafe { OpenServiceW(manager, name.as_ptr(), SERVICE_ALL_ACCESS) }).map(Self);
+        // SAFETY: the manager was opened above and is not used again.
+        unsafe { CloseServiceHandle(manager) };
+        service
+    }
+
     /// Makes the service load the driver at `path`, a NUL-terminated string.
     fn set_driver(&self, path: &[u16]) -> Result<()> {
         let same = SERVICE_NO_CHANGE;
@@ -80,14 +91,12 @@ impl Service {
 
     /// Writes a string value into the service's `Parameters` key.
     pub fn set_parameter(&self, value: &str, data: &str) -> Result<()> {
-        let key = wide(&format!(r"System\CurrentControlSet\Services\{NAME}\Parameters"));
-        let (value, data) = (wide(value), wide(data));
-        let bytes = u32::try_from(size_of_val(&*data)).map_err(Error::other)?;
-        // SAFETY: all three strings are NUL-terminated and outlive the call; `bytes` is the length of `data`.
-        let result = unsafe {
-            RegSetKeyValueW(HKEY_LOCAL_MACHINE, key.as_ptr(), value.as_ptr(), REG_SZ, data.as_ptr().cast(), bytes)
-        };
-        if result == 0 { Ok(()) } else { Err(Error::from_raw_os_error(result as i32)) }
+        registry::write(&format!(r"{KEY}\Parameters"), value, data)
+    }
+
+    /// The driver's file, as a Windows path.
+    pub fn binary(&self) -> Result<String> {
+        registry::read(KEY, "ImagePath").ok_or_else(|| Error::other("the service has no file"))
     }
 
     /// Loads the driver; its DriverEntry has returned when this does.
@@ -99,6 +108,13 @@ impl Service {
             Err(error) if error.raw_os_error() == Some(ERROR_INTERNAL_ERROR as i32) => start(),
             result => result,
         }
+    }
+
+    pub fn is_running(&self) -> Result<bool> {
+        let mut status = SERVICE_STATUS::default();
+        // SAFETY: the service is open and `status` is writable.
+        check(unsafe { QueryServiceStatus(self.0, &mut status) })?;
+        Ok(status.dwCurrentState != SERVICE_STOPPED)
     }
 
     /// Unloads the driver and waits until it is gone.
@@ -132,11 +148,17 @@ impl Drop for Service {
     }
 }
 
-fn wide(text: &str) -> Vec<u16> {
+fn open_manager() -> Result<SC_HANDLE> {
+    // SAFETY: null names mean this machine and its active database.
+    check_handle(unsafe { OpenSCManagerW(null(), null(), SC_MANAGER_ALL_ACCESS) })
+}
+
+/// With the NUL that ends it.
+pub fn wide(text: &str) -> Vec<u16> {
     text.encode_utf16().chain([0]).collect()
 }
 
-fn check(result: i32) -> Result<()> {
+pub fn check(result: i32) -> Result<()> {
     if result == 0 { Err(Error::last_os_error()) } else { Ok(()) }
 }
 

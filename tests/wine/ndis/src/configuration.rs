@@ -1,4 +1,4 @@
-//! Configuration of an adapter: values of the service's `Parameters` key.
+//! Configuration of an adapter: values in the registry.
 
 use std::{ffi::c_void, sync::Mutex};
 

@@ -34,7 +34,7 @@ static STARTED: Condvar = Condvar::new();
 
 /// Starts the adapter from another thread, unless a device node will.
 pub(crate) fn start_without_device(driver: Arc<Driver>) {
-    if registry::has_device_node(&driver.service) {
+    if registry::device_node(&driver.service).is_some() {
         kernel::trace("ndis: waiting for Plug and Play");
         return;
     }

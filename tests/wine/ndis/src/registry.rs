@@ -8,7 +8,7 @@ use windows_sys::Win32::{
 };
 
 /// An open key.
-struct Key(HKEY);
+pub(crate) struct Key(HKEY);
 
 impl Drop for Key {
     fn drop(&mut self) {
@@ -75,22 +75,30 @@ impl Key {
     }
 }
 
-/// A value of the service's `Parameters` key: type and bytes.
+/// A value of an adapter: type and bytes. That of a device node is in its software key; without a node it is in the service's
+/// `Parameters` key.
 pub(crate) fn parameter(service: &str, name: &str) -> Option<(u32, Vec<u8>)> {
-    let path = format!(r"System\CurrentControlSet\Services\{service}\Parameters");
+    let path = match device_node(service) {
+        Some(node) => format!(r"System\CurrentControlSet\Control\Class\{}", text(&node.value("Driver")?.1)),
+        None => format!(r"System\CurrentControlSet\Services\{service}\Parameters"),
+    };
     Key::open(HKEY_LOCAL_MACHINE, &path)?.value(name)
 }
 
-/// Whether a root-enumerated device is installed for the service.
-pub(crate) fn has_device_node(service: &str) -> bool {
+/// The root-enumerated device that is installed for the service.
+pub(crate) fn device_node(service: &str) -> Option<Key> {
     const ROOT: &str = r"System\CurrentControlSet\Enum\ROOT";
-    let wanted: Vec<u8> = service.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
-    let Some(root) = Key::open(HKEY_LOCAL_MACHINE, ROOT) else { return false };
-    root.children().iter().filter_map(|class| Key::open(root.0, class)).any(|class| {
-        class
-            .children()
-            .iter()
-            .filter_map(|instance| Key::open(class.0, instance))
-            .any(|instance| instance.value("Service").is_some_and(|(_, data)| data.eq_ignore_ascii_case(&wanted)))
-    })
+    let root = Key::open(HKEY_LOCAL_MACHINE, ROOT)?;
+    let classes = root.children().into_iter().filter_map(|class| Key::open(root.0, &class));
+    let mut nodes = classes.flat_map(|class| {
+        let instances = class.children().into_iter();
+        instances.filter_map(|instance| Key::open(class.0, &instance)).collect::<Vec<_>>()
+    });
+    nodes.find(|node| node.value("Service").is_some_and(|(_, data)| text(&data).eq_ignore_ascii_case(service)))
+}
+
+/// A string as the registry has it, without its end.
+fn text(data: &[u8]) -> String {
+    let units = data.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+    String::from_utf16_lossy(&units.take_while(|unit| *unit != 0).collect::<Vec<_>>())
 }
