@@ -10,6 +10,7 @@ mod fuzz;
 mod hosted;
 mod imports;
 mod inf;
+mod installed;
 mod instructions;
 mod interop;
 mod measured;
@@ -118,6 +119,8 @@ enum Task {
     },
     /// Check inf/softndk.inx
     LintInf,
+    /// Install the driver by its INF under Wine, restart, and remove it
+    Install,
     /// Load, run one case and unload so many times; print what was left behind
     Cycles {
         /// How many times
@@ -175,6 +178,13 @@ fn perform(task: Task) -> Result<ExitCode> {
             ensure!(tally.is_success(), "something failed");
         }
         Task::LintInf => inf::lint()?,
+        Task::Install => {
+            dist::build()?;
+            let mut tally = tally::Tally::default();
+            installed::run(&mut tally);
+            println!("{tally}");
+            ensure!(tally.is_success(), "something failed");
+        }
         Task::Cycles { count } => run::cycles(count)?,
     }
     Ok(ExitCode::SUCCESS)

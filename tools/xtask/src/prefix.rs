@@ -32,6 +32,8 @@ const BESIDE_THE_DRIVER: [(&str, &str); 11] = [
     ("wine/selftest.exe", "selftest.exe"),
     ("wine/selftest.sys", "selftest.sys"),
 ];
+/// The same of a driver that was installed by its INF.
+pub(crate) const BESIDE_AN_INSTALLED_DRIVER: [&str; 3] = ["ndis.sys", "netio.sys", "wdfldr.sys"];
 const IN_SYSTEM32: [(&str, &str); 2] =
     [("wine/ntoskrnl.exe", "ntoskrnl.exe"), ("wine/bcryptprimitives.dll", "bcryptprimitives.dll")];
 
@@ -41,13 +43,16 @@ pub(crate) enum Computer {
     First,
     /// Where two are needed.
     Second,
+    /// Where the driver comes by its INF.
+    Installed,
 }
 
 impl Computer {
-    fn prefix(self) -> PathBuf {
+    pub(crate) fn prefix(self) -> PathBuf {
         paths::root().join(match self {
             Self::First => "target/wine/prefix",
             Self::Second => "target/wine/prefix-2",
+            Self::Installed => "target/wine/prefix-inf",
         })
     }
 
@@ -56,6 +61,7 @@ impl Computer {
         paths::root().join(match self {
             Self::First => "target/wine/log.txt",
             Self::Second => "target/wine/log-2.txt",
+            Self::Installed => "target/wine/log-inf.txt",
         })
     }
 }

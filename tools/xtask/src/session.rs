@@ -45,17 +45,23 @@ impl Session {
         addresses: &[IpAddr],
         test_consumer: bool,
     ) -> Result<Self> {
-        let prefix = prefix::prepare(computer)?;
         let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
+        let test_consumer = if test_consumer { "1" } else { "0" };
+        Self::begin(computer, &[&format!(r"C:\softndk\{driver}"), &addresses, test_consumer])
+    }
+
+    /// Starts the loader for a driver that comes, or has come, by its INF.
+    pub(crate) fn start_installed() -> Result<Self> {
+        Self::begin(Computer::Installed, &[])
+    }
+
+    fn begin(computer: Computer, arguments: &[&str]) -> Result<Self> {
+        let prefix = prefix::prepare(computer)?;
         let log = File::create(computer.log_file())?;
         // The first process of a prefix starts the services, so what drivers print goes where its errors go.
         let mut loader = wine::wine(&prefix)
-            .args([
-                r"C:\softndk\loader.exe",
-                &format!(r"C:\softndk\{driver}"),
-                &addresses,
-                if test_consumer { "1" } else { "0" },
-            ])
+            .arg(r"C:\softndk\loader.exe")
+            .args(arguments)
             .env("WINEDEBUG", "-all,+err,+debugstr")
             .current_dir(prefix::driver_folder(&prefix))
             .stdin(Stdio::piped())
@@ -82,6 +88,37 @@ impl Session {
     /// Unloads the driver and returns what its stand-ins say was left.
     pub(crate) fn unload(&mut self) -> Result<StandInReport> {
         self.order("unload")?;
+        self.report()
+    }
+
+    /// Installs the package in `C:\package`, by its INF.
+    pub(crate) fn install(&mut self) -> Result<()> {
+        self.order(r"install C:\package\softndk.inf")
+    }
+
+    /// Waits for the installed device to be started.
+    pub(crate) fn wait_for_device(&mut self) -> Result<()> {
+        let _ = fs::remove_file(self.report_file());
+        self.order("wait")
+    }
+
+    /// A parameter of the installed adapter, once it starts.
+    pub(crate) fn set_keyword(&mut self, keyword: &str, value: &str) -> Result<()> {
+        self.order(&format!("set {keyword} {value}"))
+    }
+
+    /// Removes the installed device.
+    pub(crate) fn remove(&mut self) -> Result<()> {
+        self.order("remove")
+    }
+
+    /// Unloads its driver, and deletes service and file.
+    pub(crate) fn delete_driver(&mut self) -> Result<()> {
+        self.order("delete")
+    }
+
+    /// What the stand-ins say was left when the driver was unloaded.
+    pub(crate) fn report(&self) -> Result<StandInReport> {
         let start = Instant::now();
         loop {
             let text = fs::read_to_string(self.report_file()).unwrap_or_default();

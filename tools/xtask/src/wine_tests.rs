@@ -18,7 +18,7 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
 use crate::two::{self, Harness};
-use crate::{dist, hosted, nd_cpp, paths, perf, run, wine};
+use crate::{dist, hosted, installed, nd_cpp, paths, perf, run, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -35,6 +35,7 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
             Err(error) => tally.check(&format!("the cases of {front_end} run on softndk.sys under Wine"), Err(error)),
         }
     }
+    installed::run(tally);
     hosted::run(tally);
     let seconds = if full { 60 } else { 3 };
     for count in [Count::One, Count::Two, Count::Driverless, Count::Mixed] {

@@ -9,6 +9,7 @@ mod parameters;
 mod planted;
 mod references;
 mod service;
+mod stamp;
 
 use std::fs;
 
@@ -16,6 +17,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::paths;
 use file::Inf;
+pub(crate) use stamp::stamped;
 
 /// Names a rule, and says what breaks it.
 type Rule = (&'static str, fn(&Inf) -> Vec<String>);
