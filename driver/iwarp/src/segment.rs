@@ -51,6 +51,18 @@ pub enum Segment {
     Terminate(Untagged),
 }
 
+impl Segment {
+    /// Whether it is the last one of a message that carries a consumer's data; `None`: its message carries none.
+    #[must_use]
+    pub const fn ends_data(&self) -> Option<bool> {
+        match self {
+            Self::Write(to) | Self::ReadResponse(to) => Some(to.last),
+            Self::Send(untagged, _) => Some(untagged.last),
+            Self::ReadRequest(..) | Self::Terminate(_) => None,
+        }
+    }
+}
+
 /// Where the data of a tagged segment goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tagged {

@@ -157,8 +157,8 @@ impl<P: Platform> Provider<P> {
         }
     }
 
-    /// The counters of OID_NDK_STATISTICS. Bytes and requests count once as out and once as in: all traffic is loopback.
-    /// IRQL: any; takes no lock.
+    /// The counters of OID_NDK_STATISTICS. Octets are those of data, frames the sends, reads and writes they are of; within the device
+    /// both count once as out and once as in. IRQL: any; takes no lock.
     pub fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
         let values = self.0.counters().read();
         NDIS_NDK_PERFORMANCE_COUNTERS {
@@ -168,10 +168,10 @@ impl<P: Platform> Provider<P> {
             ConnectionError: values.connection_errors,
             ActiveConnection: values.active_connections,
             CQError: values.cq_errors,
-            RDMAInOctets: values.bytes,
-            RDMAOutOctets: values.bytes,
-            RDMAInFrames: values.requests,
-            RDMAOutFrames: values.requests,
+            RDMAInOctets: values.in_bytes,
+            RDMAOutOctets: values.out_bytes,
+            RDMAInFrames: values.in_requests,
+            RDMAOutFrames: values.out_requests,
             ..NDIS_NDK_PERFORMANCE_COUNTERS::ZERO
         }
     }

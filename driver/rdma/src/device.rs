@@ -187,8 +187,25 @@ pub struct Counters<P: Platform> {
 #[derive(Default)]
 #[repr(align(64))]
 struct Traffic {
+    /// Within the device.
+    within: Volume,
+    /// To other machines.
+    sent: Volume,
+    /// From them.
+    received: Volume,
+}
+
+#[derive(Default)]
+struct Volume {
     bytes: AtomicU64,
     requests: AtomicU64,
+}
+
+impl Volume {
+    fn add(&self, bytes: u64, requests: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.requests.fetch_add(requests, Ordering::Relaxed);
+    }
 }
 
 /// Which [`Traffic`] a queue pair counts in.
@@ -210,10 +227,14 @@ pub struct CounterValues {
     pub active_connections: u64,
     /// Completion queues that failed.
     pub cq_errors: u64,
-    /// Bytes moved between queue pairs.
-    pub bytes: u64,
-    /// Sends, reads and writes carried out.
-    pub requests: u64,
+    /// Bytes of data that have come: within the device, or from other machines.
+    pub in_bytes: u64,
+    /// Bytes of data that have gone: within the device, or to other machines.
+    pub out_bytes: u64,
+    /// Sends, reads and writes whose data has come.
+    pub in_requests: u64,
+    /// The same for data that has gone; that of a read is its peer's.
+    pub out_requests: u64,
 }
 
 impl<P: Platform> Counters<P> {
@@ -232,6 +253,11 @@ impl<P: Platform> Counters<P> {
 
     /// The current values; each is exact, the set is not a snapshot. IRQL: any.
     pub fn read(&self) -> CounterValues {
+        let [within, sent, received] = [
+            self.sum(|traffic| &traffic.within),
+            self.sum(|traffic| &traffic.sent),
+            self.sum(|traffic| &traffic.received),
+        ];
         CounterValues {
             connects: self.connects.load(Ordering::Relaxed),
             accepts: self.accepts.load(Ordering::Relaxed),
@@ -239,8 +265,10 @@ impl<P: Platform> Counters<P> {
             connection_errors: self.connection_errors.load(Ordering::Relaxed),
             active_connections: self.active_connections.load(Ordering::Relaxed),
             cq_errors: self.cq_errors.load(Ordering::Relaxed),
-            bytes: self.sum(|traffic| &traffic.bytes),
-            requests: self.sum(|traffic| &traffic.requests),
+            in_bytes: within.0.wrapping_add(received.0),
+            out_bytes: within.0.wrapping_add(sent.0),
+            in_requests: within.1.wrapping_add(received.1),
+            out_requests: within.1.wrapping_add(sent.1),
         }
     }
 
@@ -266,8 +294,14 @@ impl<P: Platform> Counters<P> {
         self.cq_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn sum(&self, count: impl Fn(&Traffic) -> &AtomicU64) -> u64 {
-        self.traffic.iter().map(|traffic| count(traffic).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    /// Bytes and requests.
+    fn sum(&self, volume: impl Fn(&Traffic) -> &Volume) -> (u64, u64) {
+        self.traffic.iter().map(volume).fold((0, 0), |(bytes, requests), volume| {
+            (
+                bytes.wrapping_add(volume.bytes.load(Ordering::Relaxed)),
+                requests.wrapping_add(volume.requests.load(Ordering::Relaxed)),
+            )
+        })
     }
 
     /// A place to count for a new queue pair.
@@ -275,11 +309,24 @@ impl<P: Platform> Counters<P> {
         Meter(self.next_meter.fetch_add(1, Ordering::Relaxed) % METERS)
     }
 
-    /// Counts what a queue pair has moved, and the requests it has carried out.
+    /// Counts what a queue pair has moved within the device, and the requests it has carried out.
     pub(crate) fn moved(&self, meter: Meter, bytes: u64, requests: u64) {
         if let Some(traffic) = self.traffic.get(meter.0) {
-            traffic.bytes.fetch_add(bytes, Ordering::Relaxed);
-            traffic.requests.fetch_add(requests, Ordering::Relaxed);
+            traffic.within.add(bytes, requests);
+        }
+    }
+
+    /// Counts what a queue pair has sent to another machine.
+    pub(crate) fn sent(&self, meter: Meter, bytes: u64, requests: u64) {
+        if let Some(traffic) = self.traffic.get(meter.0) {
+            traffic.sent.add(bytes, requests);
+        }
+    }
+
+    /// Counts what a queue pair has received from another machine.
+    pub(crate) fn received(&self, meter: Meter, bytes: u64, requests: u64) {
+        if let Some(traffic) = self.traffic.get(meter.0) {
+            traffic.received.add(bytes, requests);
         }
     }
 }

@@ -142,6 +142,7 @@ impl<P: Platform> QueuePair<P> {
             state.cursor = cursor;
         }
         let open_reads = state.open_reads;
+        let counts = wire.is_none() && matches!(job, Job::Send { .. } | Job::Read(_) | Job::Write(_));
         let peer = if wire.is_none() { state.peer.as_ref().and_then(Peer::here) } else { None };
         state.executing = true;
         drop(state);
@@ -172,11 +173,16 @@ impl<P: Platform> QueuePair<P> {
                 },
             },
         };
-        Self::apply(this, progress)
+        Self::apply(this, progress, counts)
     }
 
-    fn apply(this: &Arc<Self, P>, progress: Progress) -> Step {
-        let counters = this.pd.adapter().device().counters();
+    /// `counts`: it is data within the device. What goes to another machine is counted where it is sent.
+    fn apply(this: &Arc<Self, P>, progress: Progress, counts: bool) -> Step {
+        let count = |bytes, requests| {
+            if counts {
+                this.pd.adapter().device().counters().moved(this.meter, bytes, requests);
+            }
+        };
         let mut state = this.state.lock();
         state.executing = false;
         let mut fatal = false;
@@ -185,14 +191,14 @@ impl<P: Platform> QueuePair<P> {
             Progress::Bytes(bytes) => {
                 state.done = state.done.saturating_add(u64::from(bytes));
                 state.cursor.advance(bytes);
-                counters.moved(this.meter, u64::from(bytes), 0);
+                count(u64::from(bytes), 0);
                 Step::Moved(bytes)
             }
             Progress::Complete | Progress::Asked => {
                 state.carried_out(matches!(progress, Progress::Asked));
                 finished = state.take_ended();
                 fatal |= this.report(finished.as_ref(), Ok(()));
-                counters.moved(this.meter, 0, 1);
+                count(0, 1);
                 Step::Moved(0)
             }
             Progress::Failed(error) => {

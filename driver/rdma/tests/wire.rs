@@ -44,7 +44,7 @@ fn connected(kernel: &Session, pages: &Pages) -> (Side, Side) {
 /// Closes both sides, one after the other.
 fn close(sides: (Side, Side)) {
     for side in [sides.0, sides.1] {
-        let Side { connector, queue_pair, cq, pd, region } = side;
+        let Side { connector, queue_pair, cq, pd, region, device: _ } = side;
         let _may_wait = soft_rdma::close(connector, common::ignore());
         let _may_wait = soft_rdma::close(queue_pair, common::ignore());
         drop((cq, pd, region));
@@ -122,6 +122,44 @@ fn writes_and_reads() {
             assert_eq!(post(from, 3, &[], Post::Write(nothing)), Ok(()));
             assert_eq!(post(from, 4, &[], Post::Read(nothing)), Ok(()));
         }
+    });
+}
+
+/// Each device counts what leaves it and what comes to it: data of sends, writes and answers to reads, and how many of these.
+#[test]
+fn each_device_counts_what_it_sends_and_receives() {
+    play(|active, passive, pages| {
+        let target = region(passive, pages, REMOTE);
+        let remote = Remote { address: BASE, token: target.token() };
+        let counts = || {
+            let read = || {
+                let [near, far] = [active, passive].map(|side| side.device.counters().read());
+                let ways = [(near.out_bytes, near.out_requests), (near.in_bytes, near.in_requests)];
+                (ways, [(far.in_bytes, far.in_requests), (far.out_bytes, far.out_requests)])
+            };
+            // What one has sent the other has received; it is counted when it has been reported.
+            wait_until(|| {
+                let (near, far) = read();
+                near == far
+            });
+            read().0
+        };
+        let [sent, returned] = counts();
+        // One segment, and several.
+        let sizes = [64, 0x12345];
+        for (context, size) in sizes.into_iter().enumerate() {
+            passive.queue_pair.post_receive(context, &[passive.sge(0x20000, size)]).unwrap();
+            assert_eq!(post(active, 1, &[active.sge(0, size)], Post::Send(None)), Ok(()));
+            assert_eq!(post(active, 2, &[active.sge(0, size)], Post::Write(remote)), Ok(()));
+            assert_eq!(completions(passive, 1)[0].bytes, size);
+        }
+        let sizes = sizes.map(u64::from);
+        let moved = 2 * sizes.iter().sum::<u64>();
+        assert_eq!(counts(), [(sent.0 + moved, sent.1 + 4), returned]);
+        for size in [64, 0x12345] {
+            assert_eq!(post(active, 3, &[active.sge(0x20000, size)], Post::Read(remote)), Ok(()));
+        }
+        assert_eq!(counts(), [(sent.0 + moved, sent.1 + 4), (returned.0 + moved / 2, returned.1 + 2)]);
     });
 }
 

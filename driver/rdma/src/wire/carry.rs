@@ -175,6 +175,8 @@ impl<P: Platform> Wire<P> {
                     Ok(false) => Turn::Rest,
                     Err(Broken) => Turn::Ended(false),
                 };
+                let (bytes, messages) = frames.data();
+                queue_pair.pd.adapter().device().counters().sent(queue_pair.meter, bytes, messages);
                 frames.used()
             });
         }

@@ -125,6 +125,7 @@ impl Incoming {
         };
         let wrong = |cause| Wrong { cause, ulpdu };
         let (segment, data) = Segment::parse(ulpdu).map_err(wrong)?;
+        let ends_data = segment.ends_data();
         let placed = match segment {
             Segment::Write(to) => self.write(queue_pair, to, data),
             Segment::ReadRequest(untagged, request) => {
@@ -143,6 +144,10 @@ impl Incoming {
         Ok(match placed.map_err(wrong)? {
             Placed::Done => {
                 self.is_first = false;
+                if let Some(ends) = ends_data {
+                    let counters = queue_pair.pd.adapter().device().counters();
+                    counters.received(queue_pair.meter, data.len() as u64, ends.into());
+                }
                 Received::Used(size)
             }
             Placed::Hold => Received::Hold(ulpdu),

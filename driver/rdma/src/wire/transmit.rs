@@ -83,6 +83,8 @@ pub(crate) struct Frames<'a, P: Platform> {
     used: usize,
     /// One did not fit.
     full: bool,
+    /// Bytes of data in them, and messages that end with them.
+    data: (u64, u64),
 }
 
 /// Why there is no FPDU.
@@ -94,7 +96,7 @@ enum NoFrame {
 
 impl<'a, P: Platform> Frames<'a, P> {
     pub(super) fn new(outgoing: &'a mut Outgoing<P>, room: &'a mut [u8]) -> Self {
-        Self { outgoing, room, used: 0, full: false }
+        Self { outgoing, room, used: 0, full: false, data: (0, 0) }
     }
 
     /// More would have been made, had there been room.
@@ -105,6 +107,11 @@ impl<'a, P: Platform> Frames<'a, P> {
     /// Bytes of the FPDUs that are made.
     pub(super) fn used(&self) -> usize {
         self.used
+    }
+
+    /// Bytes of consumers' data in them, and the messages of such data that end with them.
+    pub(super) fn data(&self) -> (u64, u64) {
+        self.data
     }
 
     /// Makes what is due, `most` FPDUs at most; whether there may be more at once. A peer's reads do not starve what is posted here, nor
@@ -334,6 +341,10 @@ impl<'a, P: Platform> Frames<'a, P> {
         });
         trailer.copy_from_slice(Trailer::new(ulpdu, digest).as_bytes());
         self.used = self.used.saturating_add(fpdu::size(ulpdu));
+        if let Some(ends) = segment.ends_data() {
+            self.data.0 = self.data.0.saturating_add(bytes.into());
+            self.data.1 = self.data.1.saturating_add(ends.into());
+        }
         Ok(())
     }
 }

@@ -89,6 +89,7 @@ pub(crate) struct Side {
     pub(crate) cq: Arc<CompletionQueue<SimKernel>>,
     pub(crate) pd: Arc<ProtectionDomain<SimKernel>>,
     pub(crate) region: Arc<MemoryRegion<SimKernel>>,
+    pub(crate) device: Arc<Device<SimKernel>>,
 }
 
 pub(crate) const BASE: u64 = 0x1000;
@@ -118,7 +119,7 @@ pub(crate) fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<S
     let region = MemoryRegion::new(&pd, false).unwrap();
     let runs = runs_of(pages);
     MemoryRegion::register(&region, BASE, pages.size() as u64, Access::LOCAL_WRITE, runs).unwrap();
-    Side { connector, queue_pair, cq, pd, region }
+    Side { connector, queue_pair, cq, pd, region, device: adapter.device().clone() }
 }
 
 /// All pages.
