@@ -145,6 +145,7 @@ impl<P: Platform> Listening<P> {
 /// One side of a connection, or of an attempt at one. Counted as active from when it is established until it is dropped.
 pub(crate) struct Connection<P: Platform> {
     place: Place<P>,
+    local: SocketAddr,
     active: bool,
     established: bool,
 }
@@ -164,7 +165,7 @@ impl<P: Platform> Connection<P> {
             }
             Ok(Claim::Connection { side, active: true, established: false })
         })?;
-        Ok(Self { place, active: true, established: false })
+        Ok(Self { place, local, active: true, established: false })
     }
 
     /// Enters a passive side. It may outlive its active one, so it stands in the way of no other.
@@ -172,7 +173,12 @@ impl<P: Platform> Connection<P> {
         let side = ConnectionSide { local, remote, process: adapter.process() };
         let claim = |_: &Ports<P>, _: &Table<P>| Ok(Claim::Connection { side, active: false, established: false });
         let place = Place::take(adapter.device(), claim)?;
-        Ok(Self { place, active: false, established: false })
+        Ok(Self { place, local, active: false, established: false })
+    }
+
+    /// Its own address, as it was entered.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
     }
 
     pub(crate) fn establish(&mut self) {

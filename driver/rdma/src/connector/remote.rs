@@ -11,7 +11,8 @@ impl<P: Platform> Connector<P> {
     /// TCP has connected, from `local`: from there on it is the connection's, if TCP picked the port.
     pub(crate) fn bound(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
         let state = this.state.lock();
-        let (known, remote) = (state.local, state.remote);
+        // Entered without a port, maybe, though one was set aside, which TCP may have picked too.
+        let (known, remote) = (state.connection.as_ref().map(Connection::local), state.remote);
         drop(state);
         let is = |known: SocketAddr| (known.ip(), known.port()) == (local.ip(), local.port());
         let Some(remote) = remote.filter(|_| !known.is_some_and(is)) else { return Ok(()) };
