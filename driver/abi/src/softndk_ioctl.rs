@@ -7,6 +7,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::nd_ioctl::{FILE_DEVICE_NETWORK, FILE_READ_DATA, FILE_WRITE_DATA, METHOD_BUFFERED, ctl_code};
+use crate::sockaddr::SOCKADDR_INET;
 use crate::status::NTSTATUS;
 
 /// The device, as user programs open it.
@@ -48,6 +49,15 @@ c_consts! { SOFTNDK_CODES: u32;
     /// IOCTL_ND_PROVIDER_BIND_FILE, but sent on the second file, and by the identifier of the first. STATUS_INVALID_HANDLE: no
     /// file that the process opened has it; STATUS_INVALID_DEVICE_STATE: the second file is in use already.
     IOCTL_SOFTNDK_ATTACH = softndk_control_code(11);
+    /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_STATISTICS`]. As the other three below: on any file, at any time, read-only;
+    /// STATUS_BUFFER_OVERFLOW, with the length needed: the output is too short.
+    IOCTL_SOFTNDK_STATISTICS = softndk_control_code(12);
+    /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_ADAPTER`].
+    IOCTL_SOFTNDK_ADAPTER = softndk_control_code(13);
+    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOCKADDR_INET`], the addresses of the adapter, ports 0.
+    IOCTL_SOFTNDK_ADDRESSES = softndk_control_code(14);
+    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_ENDPOINT`], of the whole adapter.
+    IOCTL_SOFTNDK_ENDPOINTS = softndk_control_code(15);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;
@@ -60,6 +70,24 @@ c_consts! { SOFTNDK_NUMBERS: u32;
     SOFTNDK_TEST_PLANT_LEAK_POOL = 1;
     /// [`SOFTNDK_TEST_PLANT::Kind`]: call a PASSIVE_LEVEL function at DISPATCH_LEVEL.
     SOFTNDK_TEST_PLANT_WRONG_IRQL = 2;
+    /// [`SOFTNDK_ADAPTER::State`]: RDMA is on; adapters can be opened.
+    SOFTNDK_ADAPTER_ENABLED = 1;
+    /// [`SOFTNDK_LIST::Next`]: there is nothing more.
+    SOFTNDK_LIST_END = 0xFFFF_FFFF;
+    /// Places of the driver's tables that one request for a list looks at, at most.
+    SOFTNDK_LIST_PLACES = 4096;
+    /// [`SOFTNDK_ENDPOINT::Kind`]: a listener. Established: it listens; else it is being closed.
+    SOFTNDK_ENDPOINT_LISTENER = 1;
+    /// [`SOFTNDK_ENDPOINT::Kind`]: a shared endpoint.
+    SOFTNDK_ENDPOINT_SHARED = 2;
+    /// [`SOFTNDK_ENDPOINT::Kind`]: the side of a connection, or of an attempt at one, that connects.
+    SOFTNDK_ENDPOINT_ACTIVE = 3;
+    /// [`SOFTNDK_ENDPOINT::Kind`]: the side of a connection, or of an attempt at one, that accepts.
+    SOFTNDK_ENDPOINT_PASSIVE = 4;
+    /// [`SOFTNDK_ENDPOINT::Flags`]: a connection is established, a listener listens. Always set for a shared endpoint.
+    SOFTNDK_ENDPOINT_ESTABLISHED = 1;
+    /// [`SOFTNDK_ENDPOINT::Flags`]: of the process `ProcessId`; else of the kernel.
+    SOFTNDK_ENDPOINT_USER = 2;
 }
 
 c_structs! { SOFTNDK_LAYOUTS:
@@ -206,6 +234,92 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x48 PoolBytes: u64,
         0x50 Requests: u64,
         0x58 Doorbells: u64,
+    }
+
+    /// The totals of `NDIS_NDK_PERFORMANCE_COUNTERS` since the adapter was started; `ActiveConnections` is a present number, of sides.
+    /// Octets are those of data, without headers; frames are the sends, reads and writes they are of.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_STATISTICS, size 0x58 {
+        0x00 Version: u32,
+        0x04 Size: u32,
+        0x08 Connects: u64,
+        0x10 Accepts: u64,
+        0x18 ConnectFailures: u64,
+        0x20 ConnectionErrors: u64,
+        0x28 ActiveConnections: u64,
+        0x30 CqErrors: u64,
+        0x38 InOctets: u64,
+        0x40 OutOctets: u64,
+        0x48 InFrames: u64,
+        0x50 OutFrames: u64,
+    }
+
+    /// The adapter that the device serves: its NET_LUID, whether RDMA is on, how many objects it has at most (`Max..Count`), and what
+    /// `NDK_ADAPTER_INFO` says of them, by the same names.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_ADAPTER, size 0x90 {
+        0x00 Version: u32,
+        0x04 Size: u32,
+        0x08 AdapterId: u64,
+        0x10 State: u32,
+        0x14 NdkVersionMajor: u16,
+        0x16 NdkVersionMinor: u16,
+        0x18 MaxPdCount: u32,
+        0x1c MaxCqCount: u32,
+        0x20 MaxMrCount: u32,
+        0x24 MaxMwCount: u32,
+        0x28 MaxSrqCount: u32,
+        0x2c MaxQpCount: u32,
+        0x30 VendorId: u32,
+        0x34 DeviceId: u32,
+        0x38 MaxRegistrationSize: u64,
+        0x40 MaxWindowSize: u64,
+        0x48 FRMRPageCount: u32,
+        0x4c MaxInitiatorRequestSge: u32,
+        0x50 MaxReceiveRequestSge: u32,
+        0x54 MaxReadRequestSge: u32,
+        0x58 MaxTransferLength: u32,
+        0x5c MaxInlineDataSize: u32,
+        0x60 MaxInboundReadLimit: u32,
+        0x64 MaxOutboundReadLimit: u32,
+        0x68 MaxReceiveQueueDepth: u32,
+        0x6c MaxInitiatorQueueDepth: u32,
+        0x70 MaxSrqDepth: u32,
+        0x74 MaxCqDepth: u32,
+        0x78 LargeRequestThreshold: u32,
+        0x7c MaxCallerData: u32,
+        0x80 MaxCalleeData: u32,
+        0x84 AdapterFlags: u32,
+        0x88 RdmaTechnology: u32,
+        0x8c Reserved: u32,
+    }
+
+    /// Asks for a part of a list: what is from place `Start` of the driver's table on, 0 or `Next` of the part before.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_LIST_QUERY, size 0x8 {
+        0x00 Version: u32,
+        0x04 Start: u32,
+    }
+
+    /// A part of a list: `Count` entries of `EntrySize` bytes follow. There may be none, and still more to come: `Next` is where to go
+    /// on, or SOFTNDK_LIST_END. What comes or goes between two parts may be missing.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_LIST, size 0x10 {
+        0x00 Version: u32,
+        0x04 EntrySize: u32,
+        0x08 Count: u32,
+        0x0c Next: u32,
+    }
+
+    /// An address in use: `Kind` SOFTNDK_ENDPOINT_LISTENER to SOFTNDK_ENDPOINT_PASSIVE, `Flags` SOFTNDK_ENDPOINT_ESTABLISHED and _USER.
+    /// `Remote` is zero unless it is a side of a connection.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_ENDPOINT, size 0x44 {
+        0x00 Kind: u32,
+        0x04 Flags: u32,
+        0x08 ProcessId: u32,
+        0x0c Local: SOCKADDR_INET,
+        0x28 Remote: SOCKADDR_INET,
     }
 
     /// Has the test consumer in the driver perform a scenario, against itself. Their numbers: `Scenario` of `driver/smb_direct`.

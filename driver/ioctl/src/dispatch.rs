@@ -19,9 +19,10 @@ use ndk_abi::nd_ioctl::{
     IOCTL_ND_SRQ_FREE, IOCTL_ND_SRQ_GET_AFFINITY, IOCTL_ND_SRQ_MODIFY, IOCTL_ND_SRQ_NOTIFY, METHOD_BUFFERED, ND_HANDLE,
 };
 use ndk_abi::softndk_ioctl::{
-    IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_DOORBELL,
-    IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_FILE_ID, IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_POLL,
-    IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
+    IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_CQ_MODERATE,
+    IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_ENDPOINTS, IOCTL_SOFTNDK_FAST_MR_CREATE,
+    IOCTL_SOFTNDK_FILE_ID, IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST,
+    IOCTL_SOFTNDK_STATISTICS, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS};
 use platform::Passive;
@@ -36,13 +37,14 @@ use crate::pended::Sent;
 use crate::qp::Qp;
 use crate::srq::Srq;
 use crate::{
-    Host, Ref, Request, adapter, affinity, attach, connector, cq, listener, mr, mw, pd, post, provider, qp, srq,
+    Host, Ref, Request, adapter, affinity, attach, connector, cq, diagnostics, listener, mr, mw, pd, post, provider,
+    qp, srq,
 };
 
 /// Serves a request: completes it or pends it.
 pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
     let code = request.code();
-    if code != IOCTL_SOFTNDK_DIAGNOSTICS {
+    if !is_diagnostic(code) {
         by.device.requests.fetch_add(1, Ordering::Relaxed);
     }
     if let Some(reply) = before_init(by, code, &mut request, passive) {
@@ -75,7 +77,11 @@ fn before_init<H: Host>(by: &Opened<H>, code: u32, request: &mut H::Request, pas
     Some(match code {
         IOCTL_ND_PROVIDER_INIT => attach::init(by, request),
         IOCTL_SOFTNDK_ATTACH => attach::attach(by, request),
-        IOCTL_SOFTNDK_DIAGNOSTICS => provider::diagnostics(&by.device, request),
+        IOCTL_SOFTNDK_DIAGNOSTICS => diagnostics::diagnostics(&by.device, request),
+        IOCTL_SOFTNDK_STATISTICS => diagnostics::statistics(&by.device, request),
+        IOCTL_SOFTNDK_ADAPTER => diagnostics::adapter(&by.device, request),
+        IOCTL_SOFTNDK_ADDRESSES => diagnostics::addresses(&by.device, request),
+        IOCTL_SOFTNDK_ENDPOINTS => diagnostics::endpoints(&by.device, request),
         IOCTL_SOFTNDK_TEST_PLANT => provider::plant(&by.device, request),
         IOCTL_SOFTNDK_TEST_SMB_DIRECT => provider::test_smb_direct(&by.device, request, passive),
         _ if is_for_users(code) => return None,
@@ -143,6 +149,11 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_ND_QP_FLUSH => qp::flush(space, request),
         _ => Err(STATUS_INVALID_DEVICE_REQUEST.into()),
     }
+}
+
+/// Whether the code only looks at the driver, which does not count.
+fn is_diagnostic(code: u32) -> bool {
+    matches!(code, IOCTL_SOFTNDK_DIAGNOSTICS | IOCTL_SOFTNDK_STATISTICS..=IOCTL_SOFTNDK_ENDPOINTS)
 }
 
 /// Whether a user may send the code once the provider is initialised: the operations of each resource, and our own.

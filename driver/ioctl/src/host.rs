@@ -4,7 +4,9 @@
 
 use core::net::IpAddr;
 
-use ndk_abi::softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_TEST_SMB_DIRECT_RESULT};
+use ndk_abi::ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS};
+use ndk_abi::ndkpi::NDK_ADAPTER_INFO;
+use ndk_abi::softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_SMB_DIRECT_RESULT};
 use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
 use ndk_consumer::{AdapterSource, Pinned};
 use platform::{Passive, Platform};
@@ -62,6 +64,21 @@ pub unsafe trait Host: AdapterSource + Send + Sync + 'static {
     /// Fills in what the whole driver knows: `DriverVersion`, the object counts (`Adapters` to `SharedEndpoints`),
     /// `PinnedBytes`, `PoolBytes`. IRQL PASSIVE.
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS);
+
+    /// Whether RDMA is on: adapters can be opened.
+    fn is_enabled(&self) -> bool {
+        true
+    }
+
+    /// The counters of the adapter. Takes no lock.
+    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS;
+
+    /// What the adapter offers, and how many objects of each kind it has at most.
+    fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES);
+
+    /// What is at one place of the adapter's table of addresses in use, if anything is that is listed; `None` from the number of places
+    /// on. What is there stays at its place. Holds no lock for longer than that takes. IRQL PASSIVE.
+    fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>>;
 
     /// Has the test consumer perform a scenario, and wait until it is over. STATUS_NOT_SUPPORTED where there is none, or it is
     /// not enabled.

@@ -27,6 +27,7 @@ mod cq;
 mod cq_ring;
 mod decode;
 mod device;
+mod diagnostics;
 mod dispatch;
 mod file;
 mod handles;

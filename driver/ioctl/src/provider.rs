@@ -1,15 +1,10 @@
 //! The provider: what comes before an adapter is open.
 
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::Ordering;
 
-use ndk_abi::describe::ZeroInit;
 use ndk_abi::nd_ioctl::{ND_HANDLE, ND_RESOLVE_ADDRESS};
 use ndk_abi::sockaddr::SOCKADDR_INET;
-use ndk_abi::softndk_ioctl::{
-    SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PLANT, SOFTNDK_TEST_SMB_DIRECT,
-    SOFTNDK_TEST_SMB_DIRECT_RESULT,
-};
+use ndk_abi::softndk_ioctl::{SOFTNDK_TEST_PLANT, SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT};
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_SUCCESS};
 use platform::Passive;
 use zerocopy::IntoBytes;
@@ -62,21 +57,6 @@ pub(crate) fn is_local<H: Host>(space: &Space<H>, address: IpAddr) -> bool {
 pub(crate) fn local_address<H: Host>(space: &Space<H>, like: IpAddr) -> Option<IpAddr> {
     let host = &space.device.host;
     (0..).map_while(|index| host.address(index)).find(|local| local.is_ipv4() == like.is_ipv4())
-}
-
-/// What is alive in the driver.
-pub(crate) fn diagnostics<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
-    input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
-    room_for::<SOFTNDK_DIAGNOSTICS>(request)?;
-    let mut diagnostics = SOFTNDK_DIAGNOSTICS::ZERO;
-    device.host.diagnose(&mut diagnostics);
-    diagnostics.Version = SOFTNDK_IOCTL_VERSION;
-    diagnostics.Size = size_of::<SOFTNDK_DIAGNOSTICS>() as u32;
-    diagnostics.Files = device.files.load(Ordering::Relaxed);
-    diagnostics.PendedRequests = device.pended.load(Ordering::Relaxed);
-    diagnostics.Requests = device.requests.load(Ordering::Relaxed);
-    diagnostics.Doorbells = device.doorbells.load(Ordering::Relaxed);
-    output(request, &diagnostics)
 }
 
 /// The test consumer.

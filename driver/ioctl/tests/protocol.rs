@@ -32,7 +32,8 @@ fn each_code_is_served_or_has_its_documented_refusal() {
         let kernel_only = name.starts_with("IOCTL_NDK_") || name.starts_with("IOCTL_NDV_");
         let user = User::new(&device);
         let world = World::listening(&user);
-        let cases = world.cases(&user).into_iter().chain(World::provider_cases()).chain(world.other_cases(&user));
+        let cases = world.cases(&user).into_iter().chain(World::provider_cases()).chain(World::diagnostic_cases());
+        let cases = cases.chain(world.other_cases(&user));
         let matching: Vec<_> = cases.filter(|case| case.code == code).collect();
         if kernel_only {
             assert!(matching.is_empty(), "{name}");

@@ -12,10 +12,15 @@ use ndk_abi::{
         NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED, NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED,
         NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_ADAPTER_INFO, NDK_VERSION,
     },
+    sockaddr::SOCKADDR_INET,
+    softndk_ioctl::{
+        SOFTNDK_ENDPOINT, SOFTNDK_ENDPOINT_ACTIVE, SOFTNDK_ENDPOINT_ESTABLISHED, SOFTNDK_ENDPOINT_LISTENER,
+        SOFTNDK_ENDPOINT_PASSIVE, SOFTNDK_ENDPOINT_SHARED, SOFTNDK_ENDPOINT_USER,
+    },
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
 use platform::{Arc, Passive, Platform};
-use soft_rdma::{Adapter, ConnectionSide, Device, Kind, LocalEndpoint, limits};
+use soft_rdma::{Adapter, ConnectionSide, Device, InUse, Kind, LocalEndpoint, Use, limits};
 
 use crate::{adapter, object::Object, status};
 
@@ -186,6 +191,11 @@ impl<P: Platform> Provider<P> {
         self.0.local_endpoints()
     }
 
+    /// What diagnostics list at one place of the table of addresses in use, as [`Device::in_use`]. IRQL <= DISPATCH.
+    pub fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
+        self.0.in_use(place).map(|found| found.map(endpoint))
+    }
+
     /// How many objects live now.
     pub fn object_counts(&self) -> ObjectCounts {
         ObjectCounts {
@@ -200,5 +210,24 @@ impl<P: Platform> Provider<P> {
             listeners: self.0.count(Kind::Listener),
             shared_endpoints: self.0.count(Kind::SharedEndpoint),
         }
+    }
+}
+
+/// As the control device lists it.
+fn endpoint(found: InUse) -> SOFTNDK_ENDPOINT {
+    let (kind, established, remote) = match found.what {
+        Use::Listener { listens } => (SOFTNDK_ENDPOINT_LISTENER, listens, None),
+        Use::SharedEndpoint => (SOFTNDK_ENDPOINT_SHARED, true, None),
+        Use::Connection { remote, active, established } => {
+            (if active { SOFTNDK_ENDPOINT_ACTIVE } else { SOFTNDK_ENDPOINT_PASSIVE }, established, Some(remote))
+        }
+    };
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+    SOFTNDK_ENDPOINT {
+        Kind: kind,
+        Flags: flag(established, SOFTNDK_ENDPOINT_ESTABLISHED) | flag(found.process.is_some(), SOFTNDK_ENDPOINT_USER),
+        ProcessId: found.process.unwrap_or(0),
+        Local: SOCKADDR_INET::new(found.local),
+        Remote: remote.map_or(SOCKADDR_INET::ZERO, SOCKADDR_INET::new),
     }
 }

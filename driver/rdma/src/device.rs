@@ -11,7 +11,7 @@ use crate::{
     Error, Kind,
     addresses::Addresses,
     counts::Counts,
-    ports::{ConnectionSide, LocalEndpoint, Ports},
+    ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
     token::Tokens,
 };
 
@@ -84,6 +84,12 @@ impl<P: Platform> Device<P> {
     /// The addresses of listeners and shared endpoints, in the same way.
     pub fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
         self.ports.local_endpoints()
+    }
+
+    /// What is at one place of the table of addresses in use, if anything is that is listed; `None` from the number of places on. What
+    /// is there stays at its place as long as it is in use. IRQL <= DISPATCH.
+    pub fn in_use(&self, place: usize) -> Option<Option<InUse>> {
+        self.ports.in_use(place)
     }
 
     /// How many objects of `kind` live.

@@ -58,7 +58,7 @@ pub use error::{Error, Outcome, Status};
 pub use listener::{ConnectEvent, Listener};
 pub use memory::Runs;
 pub use pd::ProtectionDomain;
-pub use ports::{ConnectionSide, LocalEndpoint};
+pub use ports::{ConnectionSide, InUse, LocalEndpoint, Use};
 pub use qp::{InitiatorSizes, QueuePair, ReceiveSource};
 pub use region::{Access, FastRegistration, Mapping, MemoryRegion};
 pub use request::{Flags, Post, Remote, Sge};

@@ -2,7 +2,7 @@
 
 mod list;
 
-pub use list::{ConnectionSide, LocalEndpoint};
+pub use list::{ConnectionSide, InUse, LocalEndpoint, Use};
 
 use core::{
     net::{IpAddr, SocketAddr},

@@ -9,11 +9,12 @@ use core::{
 
 use nd_ioctl::AdapterSource;
 use ndk_abi::{
-    ndkpi::{NDK_ADAPTER, NDK_VERSION},
-    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_TEST_SMB_DIRECT_RESULT},
+    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
+    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_SMB_DIRECT_RESULT},
     status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_NOT_SUPPORTED},
 };
-use ndk_provider::Provider;
+use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::{Arc, Passive};
 use smb_direct::Consumer;
 use wdk_sys::ntddk::KeQueryGroupAffinity;
@@ -134,6 +135,22 @@ unsafe impl nd_ioctl::Host for KernelHost {
         diagnostics.SharedEndpoints = counts.shared_endpoints;
         diagnostics.PinnedBytes = pin::pinned_bytes();
         diagnostics.PoolBytes = windows::pool_bytes();
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Relaxed)
+    }
+
+    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
+        self.provider.counters()
+    }
+
+    fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {
+        (Provider::<Windows>::adapter_info(MAX_VERSION_2), Provider::<Windows>::capabilities())
+    }
+
+    fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
+        self.provider.endpoint(place)
     }
 
     fn test_smb_direct(

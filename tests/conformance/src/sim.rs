@@ -18,12 +18,13 @@ use std::{
 
 use nd_ioctl::{AdapterSource, Device, Host, Pinned};
 use ndk_abi::{
-    ndkpi::{NDK_ADAPTER, NDK_VERSION},
-    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_TEST_SMB_DIRECT_RESULT},
+    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
+    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_SMB_DIRECT_RESULT},
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE, STATUS_NOT_SUPPORTED},
     wdm::MDL,
 };
-use ndk_provider::Provider;
+use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::Passive;
 use simkernel::{Mdl, Session, SimKernel};
 use smb_direct::{Consumer, Kernel};
@@ -241,6 +242,18 @@ unsafe impl Host for SimHost {
         diagnostics.SharedEndpoints = counts.shared_endpoints;
         diagnostics.PinnedBytes = self.pinned.load(Ordering::Relaxed);
         diagnostics.PoolBytes = simkernel::Ledger::now().pool_bytes() as u64;
+    }
+
+    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
+        self.provider.counters()
+    }
+
+    fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {
+        (Provider::<SimKernel>::adapter_info(MAX_VERSION_2), Provider::<SimKernel>::capabilities())
+    }
+
+    fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
+        self.provider.endpoint(place)
     }
 }
 

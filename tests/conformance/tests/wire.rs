@@ -30,6 +30,8 @@ const ONE_END: &[&str] = &[
     "arm::cancelled",
     "cq::depths",
     "cq::two_queues",
+    "diagnostics::adapter",
+    "diagnostics::refused",
     "files::",
     "handles::",
     "invalidate::unconnected",

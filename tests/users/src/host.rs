@@ -15,12 +15,13 @@ use std::{
 use nd_ioctl::{AdapterSource, Device, File, Host, Pinned, Request};
 use ndk_abi::{
     nd_ioctl::IOCTL_ND_MR_REGISTER,
-    ndkpi::{NDK_ADAPTER, NDK_VERSION},
-    softndk_ioctl::SOFTNDK_DIAGNOSTICS,
+    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
+    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_HANDLE, STATUS_PENDING},
     wdm::MDL,
 };
-use ndk_provider::Provider;
+use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::{PASSIVE_LEVEL, Passive, Platform as _};
 use simkernel::{Mdl, Pages, SimKernel};
 
@@ -150,6 +151,18 @@ unsafe impl Host for TestHost {
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
         diagnostics.Qps = self.provider.object_counts().qps;
         diagnostics.PinnedBytes = self.pinned() as u64;
+    }
+
+    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
+        self.provider.counters()
+    }
+
+    fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {
+        (Provider::<SimKernel>::adapter_info(MAX_VERSION_2), Provider::<SimKernel>::capabilities())
+    }
+
+    fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
+        self.provider.endpoint(place)
     }
 }
 

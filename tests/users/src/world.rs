@@ -203,6 +203,19 @@ impl World {
             case(IOCTL_ND_ADAPTER_OPEN, &open, &[], size_of::<ND_RESOURCE_DESCRIPTOR>()),
         ]
     }
+
+    /// Looks at the whole driver, which work without a provider context too.
+    pub fn diagnostic_cases() -> Vec<Case> {
+        let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
+        let list = SOFTNDK_LIST_QUERY { Version: 1, Start: 0 };
+        vec![
+            case(IOCTL_SOFTNDK_DIAGNOSTICS, &query, &[], size_of::<SOFTNDK_DIAGNOSTICS>()),
+            case(IOCTL_SOFTNDK_STATISTICS, &query, &[], size_of::<SOFTNDK_STATISTICS>()),
+            case(IOCTL_SOFTNDK_ADAPTER, &query, &[], size_of::<SOFTNDK_ADAPTER>()),
+            case(IOCTL_SOFTNDK_ADDRESSES, &list, &[], size_of::<SOFTNDK_LIST>() + 28),
+            case(IOCTL_SOFTNDK_ENDPOINTS, &list, &[], size_of::<SOFTNDK_LIST>() + 3 * size_of::<SOFTNDK_ENDPOINT>()),
+        ]
+    }
 }
 
 fn case<T: IntoBytes + Immutable>(code: u32, input: &T, handles: &'static [usize], output: usize) -> Case {

@@ -5,6 +5,7 @@ mod affinity;
 mod arm;
 mod connector;
 mod cq;
+mod diagnostics;
 mod disconnect;
 mod fast_register;
 mod files;
@@ -46,6 +47,12 @@ macro_rules! for_each_case {
                 short_inputs: "inputs of every shorter length are refused and make nothing",
                 short_outputs: "a create without room for its answer is refused and makes nothing",
                 offsets_and_counts: "counts and offsets that reach beyond the input, or overflow, are refused",
+            }
+            diagnostics {
+                refused: "short inputs and other versions are refused; a short buffer gets the length needed; no context is needed",
+                traffic: "connections, failures, and each octet and frame of sends, writes and reads are counted, and nothing else is",
+                lists: "connections, attempts and listeners are listed with their owners, whole or in parts",
+                adapter: "the limits and addresses shown are those that programs are given",
             }
             files {
                 attached: "a second file has the handles of the first; its requests are told by its own means; its close frees nothing",

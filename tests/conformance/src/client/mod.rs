@@ -6,6 +6,7 @@
 mod adapter;
 mod connector;
 mod cq;
+mod diagnostics;
 mod listener;
 mod mr;
 mod mw;

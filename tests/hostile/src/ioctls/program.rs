@@ -86,6 +86,7 @@ impl<'a> Program<'a> {
         let mut cases = world.cases(&user);
         cases.extend(world.other_cases(&user));
         cases.extend(World::provider_cases());
+        cases.extend(World::diagnostic_cases());
         cases.extend(requests(&world, &memory));
         cases.extend(connects(&world, address));
         let (with_rings, pages) = queues(&user, &world, &ringed);

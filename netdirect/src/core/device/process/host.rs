@@ -15,11 +15,12 @@ use std::{
 use hosted::Hosted;
 use nd_ioctl::{AdapterSource, File, Host};
 use ndk_abi::{
-    ndkpi::{NDK_ADAPTER, NDK_VERSION},
-    softndk_ioctl::SOFTNDK_DIAGNOSTICS,
+    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
+    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
     status::{NTSTATUS, STATUS_INVALID_HANDLE},
 };
-use ndk_provider::Provider;
+use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::Passive;
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessAffinityMask};
 
@@ -135,5 +136,17 @@ unsafe impl Host for ProcessHost {
         diagnostics.Listeners = counts.listeners;
         diagnostics.SharedEndpoints = counts.shared_endpoints;
         diagnostics.PinnedBytes = self.registered.load(Ordering::Relaxed);
+    }
+
+    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
+        self.provider.counters()
+    }
+
+    fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {
+        (Provider::<Hosted>::adapter_info(MAX_VERSION_2), Provider::<Hosted>::capabilities())
+    }
+
+    fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
+        self.provider.endpoint(place)
     }
 }

@@ -1,0 +1,153 @@
+//! What can be seen of the whole driver: by any file, at any time, also when requests of others are stuck.
+//!
+//! Nothing here changes anything, allocates, or keeps a reference. The locks that are taken are those of the tables, each for the time
+//! of one look, so that a list is as long as one request may be; who wants the rest asks again from where it ended.
+
+use core::net::SocketAddr;
+use core::sync::atomic::Ordering;
+
+use ndk_abi::describe::ZeroInit;
+use ndk_abi::sockaddr::SOCKADDR_INET;
+use ndk_abi::softndk_ioctl::{
+    SOFTNDK_ADAPTER, SOFTNDK_ADAPTER_ENABLED, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION,
+    SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_PLACES, SOFTNDK_LIST_QUERY, SOFTNDK_STATISTICS,
+};
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::decode::{Reply, input, output, overflow, room_for};
+use crate::device::Shared;
+use crate::{Host, Request};
+
+/// What is alive in the driver.
+pub(crate) fn diagnostics<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+    input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
+    room_for::<SOFTNDK_DIAGNOSTICS>(request)?;
+    let mut diagnostics = SOFTNDK_DIAGNOSTICS::ZERO;
+    device.host.diagnose(&mut diagnostics);
+    diagnostics.Version = SOFTNDK_IOCTL_VERSION;
+    diagnostics.Size = size_of::<SOFTNDK_DIAGNOSTICS>() as u32;
+    diagnostics.Files = device.files.load(Ordering::Relaxed);
+    diagnostics.PendedRequests = device.pended.load(Ordering::Relaxed);
+    diagnostics.Requests = device.requests.load(Ordering::Relaxed);
+    diagnostics.Doorbells = device.doorbells.load(Ordering::Relaxed);
+    output(request, &diagnostics)
+}
+
+/// SOFTNDK_STATISTICS: the counters of OID_NDK_STATISTICS.
+pub(crate) fn statistics<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+    input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
+    let counters = device.host.counters();
+    let statistics = SOFTNDK_STATISTICS {
+        Version: SOFTNDK_IOCTL_VERSION,
+        Size: size_of::<SOFTNDK_STATISTICS>() as u32,
+        Connects: counters.Connect,
+        Accepts: counters.Accept,
+        ConnectFailures: counters.ConnectFailure,
+        ConnectionErrors: counters.ConnectionError,
+        ActiveConnections: counters.ActiveConnection,
+        CqErrors: counters.CQError,
+        InOctets: counters.RDMAInOctets,
+        OutOctets: counters.RDMAOutOctets,
+        InFrames: counters.RDMAInFrames,
+        OutFrames: counters.RDMAOutFrames,
+    };
+    whole(request, &statistics)
+}
+
+/// SOFTNDK_ADAPTER: the adapter, open or not, RDMA on or off.
+pub(crate) fn adapter<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+    input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
+    let (info, most) = device.host.limits();
+    let adapter = SOFTNDK_ADAPTER {
+        Version: SOFTNDK_IOCTL_VERSION,
+        Size: size_of::<SOFTNDK_ADAPTER>() as u32,
+        AdapterId: device.host.adapter_id(),
+        State: if device.host.is_enabled() { SOFTNDK_ADAPTER_ENABLED } else { 0 },
+        NdkVersionMajor: info.Version.Major,
+        NdkVersionMinor: info.Version.Minor,
+        MaxPdCount: most.MaxPdCount,
+        MaxCqCount: most.MaxCqCount,
+        MaxMrCount: most.MaxMrCount,
+        MaxMwCount: most.MaxMwCount,
+        MaxSrqCount: most.MaxSrqCount,
+        MaxQpCount: most.MaxQpCount,
+        VendorId: info.VendorId,
+        DeviceId: info.DeviceId,
+        MaxRegistrationSize: info.MaxRegistrationSize as u64,
+        MaxWindowSize: info.MaxWindowSize as u64,
+        FRMRPageCount: info.FRMRPageCount,
+        MaxInitiatorRequestSge: info.MaxInitiatorRequestSge,
+        MaxReceiveRequestSge: info.MaxReceiveRequestSge,
+        MaxReadRequestSge: info.MaxReadRequestSge,
+        MaxTransferLength: info.MaxTransferLength,
+        MaxInlineDataSize: info.MaxInlineDataSize,
+        MaxInboundReadLimit: info.MaxInboundReadLimit,
+        MaxOutboundReadLimit: info.MaxOutboundReadLimit,
+        MaxReceiveQueueDepth: info.MaxReceiveQueueDepth,
+        MaxInitiatorQueueDepth: info.MaxInitiatorQueueDepth,
+        MaxSrqDepth: info.MaxSrqDepth,
+        MaxCqDepth: info.MaxCqDepth,
+        LargeRequestThreshold: info.LargeRequestThreshold,
+        MaxCallerData: info.MaxCallerData,
+        MaxCalleeData: info.MaxCalleeData,
+        AdapterFlags: info.AdapterFlags,
+        RdmaTechnology: info.RdmaTechnology.0.cast_unsigned(),
+        Reserved: 0,
+    };
+    whole(request, &adapter)
+}
+
+/// SOFTNDK_ADDRESSES: a part of the adapter's addresses.
+pub(crate) fn addresses<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+    part(request, |place| {
+        device.host.address(place).map(|address| Some(SOCKADDR_INET::new(SocketAddr::new(address, 0))))
+    })
+}
+
+/// SOFTNDK_ENDPOINTS: a part of the addresses in use.
+pub(crate) fn endpoints<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+    part(request, |place| device.host.endpoint(place))
+}
+
+/// A structure, or STATUS_BUFFER_OVERFLOW with its length.
+fn whole<T: IntoBytes + Immutable>(request: &mut impl Request, value: &T) -> Reply {
+    if request.output_length() < size_of::<T>() { Err(overflow(size_of::<T>())) } else { output(request, value) }
+}
+
+/// A part of a list: as many entries as there is room for, of a bounded number of places. `at` says what is at a place; `None` behind
+/// the last one.
+fn part<T: IntoBytes + Immutable>(request: &mut impl Request, at: impl Fn(usize) -> Option<Option<T>>) -> Reply {
+    const HEAD: usize = size_of::<SOFTNDK_LIST>();
+    let start = input::<SOFTNDK_LIST_QUERY>(request)?.Start;
+    let least = HEAD.saturating_add(size_of::<T>());
+    if request.output_length() < least {
+        return Err(overflow(least));
+    }
+    let mut list = SOFTNDK_LIST {
+        Version: SOFTNDK_IOCTL_VERSION,
+        EntrySize: size_of::<T>() as u32,
+        Count: 0,
+        Next: SOFTNDK_LIST_END,
+    };
+    let mut used = HEAD;
+    for place in start..start.saturating_add(SOFTNDK_LIST_PLACES) {
+        let Some(found) = at(place as usize) else { return finish(request, &list, used) };
+        let Some(entry) = found else { continue };
+        let end = used.saturating_add(size_of::<T>());
+        let Some(room) = request.output().get_mut(used..end) else {
+            list.Next = place;
+            return finish(request, &list, used);
+        };
+        room.copy_from_slice(entry.as_bytes());
+        used = end;
+        list.Count = list.Count.saturating_add(1);
+    }
+    list.Next = start.saturating_add(SOFTNDK_LIST_PLACES);
+    finish(request, &list, used)
+}
+
+/// Writes the head of a list, of which so many bytes are there.
+fn finish(request: &mut impl Request, list: &SOFTNDK_LIST, used: usize) -> Reply {
+    output(request, list)?;
+    Ok(used)
+}

@@ -1,0 +1,144 @@
+//! Looks at the whole driver: by anybody, while others are stuck, without memory.
+
+use std::{thread, time::Duration};
+
+use ndk_abi::{nd_ioctl::*, softndk_ioctl::*, status::*};
+use simkernel::{boot, watchdog};
+use users::{User, World, start, user::bind, world::Case};
+use zerocopy::{FromBytes, IntoBytes};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Sends each of them.
+fn all_succeed(user: &User<'_>) {
+    for Case { code, input, output, .. } in World::diagnostic_cases() {
+        assert_eq!(user.send_bytes(code, &input, output).wait(), STATUS_SUCCESS, "{code:#x}");
+    }
+}
+
+/// A part of the list of endpoints, with room for so many.
+fn part(user: &User<'_>, start: u32, most: usize) -> (SOFTNDK_LIST, Vec<SOFTNDK_ENDPOINT>) {
+    let query = SOFTNDK_LIST_QUERY { Version: 1, Start: start };
+    let room = size_of::<SOFTNDK_LIST>() + most * size_of::<SOFTNDK_ENDPOINT>();
+    let answer = user.send_bytes(IOCTL_SOFTNDK_ENDPOINTS, query.as_bytes(), room);
+    assert_eq!(answer.wait(), STATUS_SUCCESS);
+    let output = answer.output();
+    let (list, entries) = SOFTNDK_LIST::read_from_prefix(&output).unwrap();
+    assert_eq!(list.EntrySize as usize, size_of::<SOFTNDK_ENDPOINT>());
+    let entries = entries.chunks_exact(size_of::<SOFTNDK_ENDPOINT>());
+    assert!(entries.remainder().is_empty());
+    let entries: Vec<_> = entries.map(|entry| SOFTNDK_ENDPOINT::read_from_bytes(entry).unwrap()).collect();
+    assert_eq!(entries.len(), list.Count as usize);
+    (list, entries)
+}
+
+#[test]
+fn wrong_inputs_and_short_outputs_are_refused() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let _world = World::listening(&user);
+    for user in [&user, &User::stranger(&device)] {
+        all_succeed(user);
+        for Case { code, mut input, output, .. } in World::diagnostic_cases() {
+            for length in 0..input.len() {
+                let answer = user.send_bytes(code, &input[..length], output);
+                assert_eq!(answer.wait(), STATUS_BUFFER_TOO_SMALL, "{code:#x}, {length} bytes");
+            }
+            // Lists are as long as there is room for.
+            let needed = match code {
+                IOCTL_SOFTNDK_ENDPOINTS => size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_ENDPOINT>(),
+                _ => output,
+            };
+            for length in 0..needed {
+                let answer = user.send_bytes(code, &input, length);
+                let expected = match code {
+                    IOCTL_SOFTNDK_DIAGNOSTICS => (STATUS_BUFFER_TOO_SMALL, 0),
+                    _ => (STATUS_BUFFER_OVERFLOW, needed),
+                };
+                answer.wait();
+                let (status, information, _) = answer.shared.result().unwrap();
+                assert_eq!((status, information), expected, "{code:#x}, room for {length} bytes");
+            }
+            for version in [0, 2, u32::MAX] {
+                input[..4].copy_from_slice(&version.to_le_bytes());
+                let answer = user.send_bytes(code, &input, output);
+                assert_eq!(answer.wait(), STATUS_INVALID_DEVICE_REQUEST, "{code:#x}, version {version}");
+            }
+        }
+    }
+}
+
+/// A program's end waits for a cancel routine that does not get on. Everybody can still look, and sees what it has.
+#[test]
+fn who_is_stuck_can_be_looked_at() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let world = World::listening(&user);
+        let request = user.get_request(world.listener, world.connector);
+        let id = request.shared.begin_cancel().expect("it was pended");
+        thread::scope(|scope| {
+            let cleanup = scope.spawn(|| user.file.cleanup(&simkernel::passive()));
+            let observer = User::stranger(&device);
+            let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
+            all_succeed(&observer);
+            let found: SOFTNDK_DIAGNOSTICS = observer.ask(IOCTL_SOFTNDK_DIAGNOSTICS, &query).unwrap();
+            assert_eq!((found.Files, found.PendedRequests), (2, 1));
+            let adapter: SOFTNDK_ADAPTER = observer.ask(IOCTL_SOFTNDK_ADAPTER, &query).unwrap();
+            assert_eq!(adapter.State, SOFTNDK_ADAPTER_ENABLED);
+            assert!(!cleanup.is_finished());
+            user.file.cancel(id);
+            cleanup.join().unwrap();
+            assert!(part(&observer, 0, 8).1.is_empty(), "it is gone, and so is its listener");
+        });
+        assert_eq!(request.wait(), STATUS_CANCELLED);
+    });
+}
+
+#[test]
+fn looking_allocates_nothing() {
+    let session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let _world = World::new(&user);
+    let observer = User::stranger(&device);
+    // Nobody else may be the one who asks for memory.
+    session.flush_dpcs();
+    let fault = session.fail_allocation(1);
+    all_succeed(&observer);
+    assert!(!fault.happened());
+}
+
+#[test]
+fn lists_go_on_where_they_ended() {
+    const LISTENERS: usize = 70;
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let adapter = user.adapter();
+    for _ in 0..LISTENERS {
+        let listener = user.create(IOCTL_ND_LISTENER_CREATE, adapter);
+        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind(listener, "10.1.2.3:0")), STATUS_SUCCESS);
+        let listen = ND_LISTEN { Version: 1, Backlog: 2, ListenerHandle: listener };
+        assert_eq!(user.call(IOCTL_ND_LISTENER_LISTEN, &listen), STATUS_SUCCESS);
+    }
+    let observer = User::stranger(&device);
+    let (whole, all) = part(&observer, 0, 100);
+    assert_eq!((whole.Next, all.len()), (SOFTNDK_LIST_END, LISTENERS));
+    for most in [1, 7, 70] {
+        let (mut found, mut start) = (Vec::new(), 0);
+        while start != SOFTNDK_LIST_END {
+            let (list, entries) = part(&observer, start, most);
+            assert!(entries.len() <= most && list.Next > start);
+            found.extend(entries);
+            start = list.Next;
+        }
+        assert_eq!(found, all, "{most} at a time");
+    }
+    for far in [SOFTNDK_LIST_PLACES, 1 << 30, SOFTNDK_LIST_END - 1, SOFTNDK_LIST_END] {
+        let (list, entries) = part(&observer, far, 8);
+        assert_eq!((list.Next, entries.len()), (SOFTNDK_LIST_END, 0), "from {far:#x} on");
+    }
+}

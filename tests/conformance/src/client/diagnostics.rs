@@ -1,0 +1,50 @@
+//! Looks at the whole driver.
+
+use ndk_abi::softndk_ioctl::{
+    IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_STATISTICS, SOFTNDK_ADAPTER, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION,
+    SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY, SOFTNDK_STATISTICS,
+};
+use zerocopy::{FromBytes, IntoBytes as _};
+
+use super::{Client, code_name};
+use crate::error::{Error, Result};
+
+const QUERY: SOFTNDK_DIAGNOSTICS_QUERY = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+
+impl Client {
+    /// The counters of the adapter.
+    pub fn statistics(&self) -> Result<SOFTNDK_STATISTICS> {
+        self.query(IOCTL_SOFTNDK_STATISTICS, &QUERY)
+    }
+
+    /// The adapter and its limits.
+    pub fn adapter_state(&self) -> Result<SOFTNDK_ADAPTER> {
+        self.query(IOCTL_SOFTNDK_ADAPTER, &QUERY)
+    }
+
+    /// The part of a list that begins at a place, of at most so many entries, and where to go on.
+    pub fn part<T: FromBytes>(&self, code: u32, start: u32, most: usize) -> Result<(Vec<T>, u32)> {
+        let query = SOFTNDK_LIST_QUERY { Version: SOFTNDK_IOCTL_VERSION, Start: start };
+        let room = size_of::<SOFTNDK_LIST>() + most * size_of::<T>();
+        let output = self.begin(code, query.as_bytes(), room).finish()?.output;
+        let wrong = |expected| Error::WrongLength { request: code_name(code), returned: output.len(), expected };
+        let (list, entries) = SOFTNDK_LIST::read_from_prefix(&output).map_err(|_| wrong(size_of::<SOFTNDK_LIST>()))?;
+        let expected = list.Count as usize * size_of::<T>();
+        if list.EntrySize as usize != size_of::<T>() || entries.len() != expected {
+            return Err(wrong(size_of::<SOFTNDK_LIST>() + expected));
+        }
+        let entries = entries.chunks_exact(size_of::<T>()).map_while(|entry| T::read_from_bytes(entry).ok());
+        Ok((entries.collect(), list.Next))
+    }
+
+    /// A whole list, so many entries at a time.
+    pub fn list<T: FromBytes>(&self, code: u32, at_a_time: usize) -> Result<Vec<T>> {
+        let (mut all, mut start) = (Vec::new(), 0);
+        while start != SOFTNDK_LIST_END {
+            let (entries, next) = self.part(code, start, at_a_time)?;
+            all.extend(entries);
+            start = next;
+        }
+        Ok(all)
+    }
+}
