@@ -15,6 +15,7 @@ use crate::{TARGET_PROGRAMS, cross, nd_cpp, paths, prefix, rust_src, wine};
 pub(crate) type Package = [&'static str; 2];
 
 pub(crate) const HARNESS: Package = ["--package", "ndharness"];
+pub(crate) const CONTROL: Package = ["--package", "ndkctl"];
 pub(crate) const PROVIDER: Package = ["--package", "softnd"];
 pub(crate) const STAND_INS: Package = ["--manifest-path", "tests/wine/Cargo.toml"];
 
@@ -33,7 +34,7 @@ const STAND_IN_FILES: [(&str, &str); 8] = [
     ("selftest_driver.dll", "selftest.sys"),
 ];
 
-/// Builds softndk.sys, softnd.dll, ndharness.exe, the stand-ins and libsoftndk_sim.so, and checks every import.
+/// Builds softndk.sys, softnd.dll, ndharness.exe, ndkctl.exe, the stand-ins and libsoftndk_sim.so, and checks every import.
 pub(crate) fn build() -> Result<()> {
     let dist = paths::dist();
     fs::create_dir_all(dist.join("wine"))?;
@@ -41,6 +42,8 @@ pub(crate) fn build() -> Result<()> {
     copy(&driver, &dist.join("softndk.sys"))?;
     let programs = step("building ndharness.exe", || windows_build(HARNESS))?;
     copy(&programs.join("ndharness.exe"), &dist.join("ndharness.exe"))?;
+    let programs = step("building ndkctl.exe", || windows_build(CONTROL))?;
+    copy(&programs.join("ndkctl.exe"), &dist.join("ndkctl.exe"))?;
     let provider = step("building softnd.dll", || windows_build(PROVIDER))?;
     copy(&provider.join("softnd.dll"), &dist.join("softnd.dll"))?;
     step("building nd-cpp.exe", || nd_cpp::build(&dist.join("wine/nd-cpp.exe")))?;

@@ -105,6 +105,7 @@ fn lints(root: &Path, tally: &mut Tally) {
     tally.check("clippy on the driver", step("clippy on the driver", clippy));
     let for_windows = [
         ("the harness for Windows", dist::HARNESS),
+        ("ndkctl for Windows", dist::CONTROL),
         ("softnd.dll", dist::PROVIDER),
         ("the stand-ins", dist::STAND_INS),
     ];

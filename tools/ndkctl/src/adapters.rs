@@ -1,0 +1,116 @@
+//! `ndkctl adapters`.
+
+use std::{fmt, net::IpAddr};
+
+use ndk_abi::{
+    ndkpi::{
+        NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED,
+        NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED,
+        NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED, NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED,
+        NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_RDMA_TECHNOLOGY,
+    },
+    softndk_ioctl::{SOFTNDK_ADAPTER, SOFTNDK_ADAPTER_ENABLED},
+};
+use serde::Serialize;
+
+use crate::{
+    columns::Columns,
+    driver::{self, Driver},
+};
+
+const FLAGS: [(u32, &str); 7] = [
+    (NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, "IN_ORDER_DMA"),
+    (NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, "RDMA_READ_SINK_NOT_REQUIRED"),
+    (NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, "CQ_INTERRUPT_MODERATION"),
+    (NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED, "MULTI_ENGINE"),
+    (NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, "RDMA_READ_LOCAL_INVALIDATE"),
+    (NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, "CQ_RESIZE"),
+    (NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, "LOOPBACK_CONNECTIONS"),
+];
+
+/// The adapters of the driver: the device serves the one that started first.
+#[derive(Debug, Serialize)]
+pub(crate) struct Adapters {
+    pub(crate) adapters: Vec<Adapter>,
+}
+
+/// An adapter.
+#[derive(Debug, Serialize)]
+pub(crate) struct Adapter {
+    /// NET_LUID of the network interface.
+    pub(crate) net_luid: String,
+    pub(crate) rdma_enabled: bool,
+    pub(crate) technology: String,
+    /// Of NDKPI.
+    pub(crate) ndk_version: String,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) flags: Vec<&'static str>,
+    /// By the names of NDK_ADAPTER_INFO.
+    pub(crate) limits: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Adapter {
+    pub(crate) fn read(driver: &dyn Driver) -> anyhow::Result<Self> {
+        let found = driver::adapter(driver)?;
+        let addresses = driver::addresses(driver)?;
+        Ok(Self {
+            net_luid: format!("{:#018x}", found.AdapterId),
+            rdma_enabled: found.State & SOFTNDK_ADAPTER_ENABLED != 0,
+            technology: technology(found.RdmaTechnology),
+            ndk_version: format!("{}.{}", found.NdkVersionMajor, found.NdkVersionMinor),
+            addresses: addresses.iter().filter_map(|address| Some(address.socket_addr()?.ip())).collect(),
+            flags: FLAGS.iter().filter(|(flag, _)| found.AdapterFlags & flag != 0).map(|(_, name)| *name).collect(),
+            limits: limits(&found),
+        })
+    }
+}
+
+fn technology(number: u32) -> String {
+    let name = NDK_RDMA_TECHNOLOGY(number.cast_signed()).name().map(|name| name.trim_start_matches("Ndk").to_owned());
+    name.unwrap_or_else(|| number.to_string())
+}
+
+fn limits(found: &SOFTNDK_ADAPTER) -> serde_json::Map<String, serde_json::Value> {
+    macro_rules! named {
+        ($($name:ident)*) => { [$((stringify!($name).to_owned(), u64::from(found.$name).into()),)*] };
+    }
+    named! {
+        MaxRegistrationSize MaxWindowSize FRMRPageCount MaxInitiatorRequestSge MaxReceiveRequestSge MaxReadRequestSge
+        MaxTransferLength MaxInlineDataSize MaxInboundReadLimit MaxOutboundReadLimit MaxReceiveQueueDepth
+        MaxInitiatorQueueDepth MaxSrqDepth MaxCqDepth LargeRequestThreshold MaxCallerData MaxCalleeData
+    }
+    .into_iter()
+    .collect()
+}
+
+impl Adapters {
+    pub(crate) fn read(driver: &dyn Driver) -> anyhow::Result<Self> {
+        Ok(Self { adapters: vec![Adapter::read(driver)?] })
+    }
+}
+
+/// Some things, one after the other.
+pub(crate) fn joined<T: ToString>(things: &[T]) -> String {
+    match things {
+        [] => "none".to_owned(),
+        things => things.iter().map(T::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+impl fmt::Display for Adapters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for adapter in &self.adapters {
+            let Adapter { net_luid, rdma_enabled, technology, ndk_version, addresses, flags, limits } = adapter;
+            writeln!(f, "adapter    NET_LUID {net_luid}")?;
+            writeln!(f, "RDMA       {}, {technology}, NDKPI {ndk_version}", if *rdma_enabled { "on" } else { "off" })?;
+            writeln!(f, "addresses  {}", joined(addresses))?;
+            writeln!(f, "flags      {}\n", joined(flags))?;
+            let mut columns = Columns::new(["limit", "value"]);
+            for (name, value) in limits {
+                columns.row([name.clone(), value.to_string()]);
+            }
+            write!(f, "{columns}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! What the driver is asked, and how it answers: the requests of [`ndk_abi::softndk_ioctl`].
+
+use ndk_abi::{
+    describe::ZeroInit,
+    sockaddr::SOCKADDR_INET,
+    softndk_ioctl::{
+        IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_ENDPOINTS,
+        IOCTL_SOFTNDK_STATISTICS, SOFTNDK_ADAPTER, SOFTNDK_DEVICE_PATH, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY,
+        SOFTNDK_ENDPOINT, SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY,
+        SOFTNDK_STATISTICS,
+    },
+    status::{
+        NTSTATUS, STATUS_ACCESS_DENIED, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE,
+        STATUS_NO_SUCH_DEVICE, STATUS_OBJECT_NAME_NOT_FOUND,
+    },
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Entries of a list that are asked for at a time.
+const AT_A_TIME: usize = 128;
+
+/// An open device.
+pub(crate) trait Driver {
+    /// Sends a request and waits for its end: how many bytes of `output` it has written.
+    fn ask(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS>;
+}
+
+/// Why the device cannot be opened, and what helps.
+pub(crate) fn why_not(status: NTSTATUS) -> String {
+    let hint = match status {
+        STATUS_OBJECT_NAME_NOT_FOUND => "; no SoftNDK adapter is installed and started",
+        STATUS_ACCESS_DENIED => "; only SYSTEM and administrators may open it",
+        STATUS_DEVICE_REMOVED | STATUS_INVALID_HANDLE => "; its adapter has just gone",
+        STATUS_NO_SUCH_DEVICE if !cfg!(windows) => "; this program needs Windows",
+        _ => "",
+    };
+    format!("cannot open {SOFTNDK_DEVICE_PATH}: {status}{hint}")
+}
+
+/// A request that has failed.
+fn failed(what: &str, status: NTSTATUS) -> anyhow::Error {
+    let hint = match status {
+        STATUS_INVALID_DEVICE_REQUEST => "; the driver is older than this program, or of another version",
+        _ => "",
+    };
+    anyhow::anyhow!("cannot read {what}: {status}{hint}")
+}
+
+fn structure<T: FromBytes + IntoBytes + ZeroInit>(driver: &dyn Driver, code: u32, what: &str) -> anyhow::Result<T> {
+    let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+    let mut found = T::ZERO;
+    let returned = driver.ask(code, query.as_bytes(), found.as_mut_bytes()).map_err(|status| failed(what, status))?;
+    anyhow::ensure!(returned == size_of::<T>(), "cannot read {what}: {returned} bytes of {}", size_of::<T>());
+    Ok(found)
+}
+
+/// A whole list, part by part: nothing in the driver waits or is kept meanwhile.
+fn list<T: FromBytes + Immutable>(driver: &dyn Driver, code: u32, what: &str) -> anyhow::Result<Vec<T>> {
+    let mut output = vec![0; size_of::<SOFTNDK_LIST>() + AT_A_TIME * size_of::<T>()];
+    let (mut all, mut start) = (Vec::new(), 0);
+    while start != SOFTNDK_LIST_END {
+        let query = SOFTNDK_LIST_QUERY { Version: SOFTNDK_IOCTL_VERSION, Start: start };
+        let returned = driver.ask(code, query.as_bytes(), &mut output).map_err(|status| failed(what, status))?;
+        let wrong = || anyhow::anyhow!("cannot read {what}: {returned} bytes that are no part of a list");
+        let part = output.get(..returned).ok_or_else(wrong)?;
+        let (head, entries) = SOFTNDK_LIST::read_from_prefix(part).map_err(|_| wrong())?;
+        let is_whole = head.EntrySize as usize == size_of::<T>()
+            && entries.len() == head.Count as usize * size_of::<T>()
+            && head.Next > start;
+        anyhow::ensure!(is_whole, wrong());
+        all.extend(entries.chunks_exact(size_of::<T>()).map_while(|entry| T::read_from_bytes(entry).ok()));
+        start = head.Next;
+    }
+    Ok(all)
+}
+
+pub(crate) fn diagnostics(driver: &dyn Driver) -> anyhow::Result<SOFTNDK_DIAGNOSTICS> {
+    structure(driver, IOCTL_SOFTNDK_DIAGNOSTICS, "what lives in the driver")
+}
+
+pub(crate) fn statistics(driver: &dyn Driver) -> anyhow::Result<SOFTNDK_STATISTICS> {
+    structure(driver, IOCTL_SOFTNDK_STATISTICS, "the counters")
+}
+
+pub(crate) fn adapter(driver: &dyn Driver) -> anyhow::Result<SOFTNDK_ADAPTER> {
+    structure(driver, IOCTL_SOFTNDK_ADAPTER, "the limits of the adapter")
+}
+
+pub(crate) fn addresses(driver: &dyn Driver) -> anyhow::Result<Vec<SOCKADDR_INET>> {
+    list(driver, IOCTL_SOFTNDK_ADDRESSES, "the addresses")
+}
+
+pub(crate) fn endpoints(driver: &dyn Driver) -> anyhow::Result<Vec<SOFTNDK_ENDPOINT>> {
+    list(driver, IOCTL_SOFTNDK_ENDPOINTS, "the connections")
+}

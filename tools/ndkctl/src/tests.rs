@@ -1,0 +1,151 @@
+//! What is shown of the driver's own code, on the simulated kernel.
+
+use std::{num::NonZeroU64, time::Duration};
+
+use conformance::{
+    Bench, File, Transport as _,
+    pair::{Pair, exchange},
+    sim::Simulated,
+};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_ACCESS_DENIED, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+};
+
+use crate::{adapters::Adapters, connections::Endpoints, driver::Driver, objects::Objects, stats, status::Status};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A file of the simulated driver.
+struct Simulation(Box<dyn File>);
+
+impl Driver for Simulation {
+    fn ask(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+        let ended = self.0.submit(code, input, output.len()).wait(PATIENCE).expect("the request ends");
+        if ended.status != STATUS_SUCCESS {
+            return Err(ended.status);
+        }
+        output[..ended.output.len()].copy_from_slice(&ended.output);
+        Ok(ended.output.len())
+    }
+}
+
+/// One that answers as is said.
+struct Answers(Result<Vec<u8>, NTSTATUS>);
+
+impl Driver for Answers {
+    fn ask(&self, _code: u32, _input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+        let answer = self.0.as_ref().map_err(|status| *status)?;
+        output[..answer.len()].copy_from_slice(answer);
+        Ok(answer.len())
+    }
+}
+
+/// Whether a line of a table has these words.
+fn says(table: &str, words: &str) -> bool {
+    table.lines().any(|line| line.split_whitespace().eq(words.split(' ')))
+}
+
+/// Plays `what` beside a program that has a connection with itself.
+fn with_traffic(what: impl FnOnce(&Pair, &dyn Fn() -> Simulation)) {
+    let kernel = Simulated::boot();
+    let bench = Bench::new(&kernel, PATIENCE);
+    let pair = Pair::new(&bench).unwrap();
+    what(&pair, &|| Simulation(kernel.open().unwrap()));
+    drop(pair);
+    assert!(bench.left_behind().is_empty());
+    drop(bench);
+    assert_eq!(Box::new(kernel).close(), [""; 0]);
+}
+
+#[test]
+fn objects_and_connections_are_those_of_the_program() {
+    with_traffic(|pair, open| {
+        let driver = open();
+        let objects = Objects::read(&driver).unwrap();
+        let of = |kind: &str| objects.objects.iter().find(|found| found.kind == kind).unwrap();
+        assert_eq!((of("queue pairs").alive, of("queue pairs").limit), (2, Some(32_768)));
+        assert_eq!((of("listeners").alive, of("completion queues").alive), (1, 4));
+        assert!(says(&objects.to_string(), "queue pairs 2 32768"), "{objects}");
+
+        let (near, far) = (pair.a.connector.address().unwrap(), pair.listener.address().unwrap());
+        let found = Endpoints::read(&driver).unwrap();
+        let sides: Vec<_> = found.connections.iter().map(|side| (side.kind, side.local, side.remote)).collect();
+        assert_eq!(sides.len(), 2);
+        assert!(sides.contains(&("active", near, far)) && sides.contains(&("passive", far, near)), "{sides:?}");
+        assert!(found.connections.iter().all(|side| side.state == "established" && side.process == Some(1)));
+        assert_eq!((found.endpoints.len(), found.endpoints[0].state), (1, "listening"));
+        let line = format!("{} {} active established process 1", near.unwrap(), far.unwrap());
+        assert!(says(&found.to_string(), &line), "{found}");
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(json["endpoints"][0]["local"], far.unwrap().to_string());
+        assert!(json["endpoints"][0].get("remote").is_none());
+    });
+}
+
+#[test]
+fn statistics_are_what_was_moved() {
+    with_traffic(|pair, open| {
+        let before = stats::Totals::read(&open()).unwrap();
+        exchange(&pair.a, &pair.b, &[3; 5000]).unwrap();
+        let after = stats::Totals::read(&open()).unwrap();
+        assert_eq!((after.connects, after.accepts, after.active_connections), (1, 1, 2));
+        let moved = |read: fn(&stats::Totals) -> u64| read(&after) - read(&before);
+        assert_eq!([moved(|totals| totals.out_octets), moved(|totals| totals.in_octets)], [5000; 2]);
+        assert_eq!([moved(|totals| totals.out_frames), moved(|totals| totals.in_frames)], [1; 2]);
+        let rates = after.rates(&before, Duration::from_millis(500));
+        assert_eq!([rates.out_octets, rates.in_frames].map(f64::round), [10_000.0, 2.0]);
+        // Started anew meanwhile.
+        let rates = before.rates(&after, Duration::from_secs(1));
+        assert_eq!(rates.out_octets.round(), before.out_octets as f64);
+        assert!(says(&after.to_string(), "sides established now 2"), "{after}");
+        stats::watch(|| Ok(Box::new(open())), NonZeroU64::MIN, Some(1), true).unwrap();
+    });
+}
+
+#[test]
+fn adapter_and_status_say_what_there_is() {
+    with_traffic(|_, open| {
+        let adapters = Adapters::read(&open()).unwrap();
+        let text = adapters.to_string();
+        assert!(text.contains("addresses  192.0.2.1, 2001:db8::1\n"), "{text}");
+        assert!(text.contains("RDMA       on, iWarp, NDKPI 2.1\n"), "{text}");
+        assert!(says(&text, "MaxTransferLength 1073741824"), "{text}");
+        let json = serde_json::to_value(&adapters).unwrap();
+        assert_eq!(json["adapters"][0]["limits"]["MaxCqDepth"], 65_536);
+        let status = Status::read(Ok(Box::new(open()))).unwrap();
+        assert!(status.is_there());
+        let json = serde_json::to_value(&status).unwrap();
+        assert_eq!((&json["rdma_enabled"], &json["active_connections"]), (&true.into(), &2.into()));
+        // Those of the two ends; not the one that asks.
+        assert_eq!(json["files"], 2);
+        assert!(status.to_string().contains("connections  2 sides established\n"), "{status}");
+    });
+}
+
+#[test]
+fn errors_have_the_name_of_the_status_and_what_helps() {
+    for (status, hint) in
+        [(STATUS_OBJECT_NAME_NOT_FOUND, "installed and started"), (STATUS_ACCESS_DENIED, "administrators")]
+    {
+        let found = Status::read(Err(status)).unwrap();
+        assert!(!found.is_there());
+        let text = found.to_string();
+        assert!(text.contains(&status.to_string()) && text.contains(hint), "{text}");
+        let json = serde_json::to_value(&found).unwrap();
+        assert!(json["error"].as_str().unwrap().contains("STATUS_"), "{json}");
+    }
+    let error = Endpoints::read(&Answers(Err(STATUS_INVALID_DEVICE_REQUEST))).unwrap_err().to_string();
+    assert!(error.contains("STATUS_INVALID_DEVICE_REQUEST (0xc0000010)") && error.contains("older"), "{error}");
+    let error = stats::Totals::read(&Answers(Err(STATUS_BUFFER_OVERFLOW))).unwrap_err().to_string();
+    assert!(error.contains("the counters: STATUS_BUFFER_OVERFLOW"), "{error}");
+}
+
+/// A driver that answers with less than it says, or with a list that never ends.
+#[test]
+fn broken_answers_are_refused() {
+    for answer in [vec![], vec![0; 15], vec![1; 16], vec![0; 16], vec![1; 200]] {
+        assert!(Endpoints::read(&Answers(Ok(answer.clone()))).is_err(), "{answer:?}");
+    }
+    assert!(stats::Totals::read(&Answers(Ok(vec![0; 8]))).is_err());
+}
