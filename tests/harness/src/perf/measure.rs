@@ -60,10 +60,12 @@ pub(super) fn measure(sizes: &[usize], operations: &[Operation]) -> anyhow::Resu
         }
     }
     progress.finish_and_clear();
+    let moved_bytes = rings.moved() + plain.moved();
     drop((rings, plain, client));
     let left = bench.left_behind();
     ensure!(left.is_empty(), "{}", left.join("\n"));
-    Ok(Measured { device: format!("softnd.dll on {}", driver.front_end()), hand_over_us: hand_over(), figures })
+    let device = format!("softnd.dll on {}", driver.front_end());
+    Ok(Measured { device, hand_over_us: hand_over(), moved_bytes, figures })
 }
 
 /// What one path gave.

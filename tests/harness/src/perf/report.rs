@@ -18,6 +18,8 @@ pub(super) struct Measured {
     pub(super) device: String,
     /// Half of a round trip of a word of memory between two threads.
     pub(super) hand_over_us: f64,
+    /// By all operations, those that nothing is measured of too: what the driver has to have counted.
+    pub(super) moved_bytes: u64,
     pub(super) figures: Vec<Row>,
 }
 
@@ -132,7 +134,7 @@ pub(super) fn bytes(count: usize) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Measured { device, hand_over_us, figures } = &self.measured;
+        let Measured { device, hand_over_us, figures, .. } = &self.measured;
         writeln!(f, "{device}; a word between two threads: {hand_over_us:.2} us\n")?;
         writeln!(f, "                             latency, us                  rate                   bandwidth")?;
         writeln!(
@@ -174,7 +176,7 @@ pub(super) mod tests {
             Row { operation: "write", bytes, memcpy_rate: rings.rate / 0.6, rings, plain }
         };
         let figures = vec![figures(64), figures(1 << 20)];
-        Report::new(Measured { device: "a device".to_owned(), hand_over_us: 0.25, figures })
+        Report::new(Measured { device: "a device".to_owned(), hand_over_us: 0.25, moved_bytes: 64, figures })
     }
 
     #[test]

@@ -116,6 +116,12 @@ impl Link<Here> {
         self.far.max_transfer
     }
 
+    /// Bytes that both sides have moved so far: what the device has to have counted.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.near.moved() + self.far.side.moved()
+    }
+
     /// Does an operation once, and compares the data; also that nothing is written behind it.
     pub fn check(&self, operation: Operation, size: usize) -> anyhow::Result<()> {
         let (near, side) = (&self.near, &self.far.side);

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "calls through COM interfaces, and bytes that the device writes")]
 
 use std::{
+    cell::Cell,
     mem::MaybeUninit,
     ptr,
     sync::atomic::{AtomicU8, Ordering},
@@ -36,6 +37,8 @@ pub(super) struct Side {
     patience: Duration,
     /// Whether its thread sleeps while it waits for completions: not if it has both sides, and nobody else is to wait for.
     sleeps: bool,
+    /// Bytes that its requests have moved, or will.
+    moved: Cell<u64>,
 }
 
 /// A request that has completed; what a receive has got.
@@ -84,7 +87,7 @@ impl Side {
         let end = make(size, depth)?;
         let longest = longest.next_multiple_of(LINE);
         let mr = end.buffer((1 + SLOTS) * longest + LINE)?;
-        Ok(Self { end, mr, longest, patience, sleeps })
+        Ok(Self { end, mr, longest, patience, sleeps, moved: Cell::default() })
     }
 
     /// Where its messages are, for a peer.
@@ -129,10 +132,17 @@ impl Side {
     /// Posts an operation with the peer.
     pub(super) fn initiate(&self, operation: Operation, peer: Place, nth: u64, size: usize) -> anyhow::Result<()> {
         match operation {
-            Operation::Send => self.send(0, size),
-            Operation::Read => self.read(self.slot(nth, size), peer.outgoing(), size),
-            Operation::Write => self.write(0, peer.slot(nth, size), size),
+            Operation::Send => self.send(0, size)?,
+            Operation::Read => self.read(self.slot(nth, size), peer.outgoing(), size)?,
+            Operation::Write => self.write(0, peer.slot(nth, size), size)?,
         }
+        self.moved.set(self.moved.get() + size as u64);
+        Ok(())
+    }
+
+    /// Bytes of all operations that were posted.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved.get()
     }
 
     /// Sends so many bytes from an offset.
