@@ -15,6 +15,7 @@ mod instructions;
 mod interop;
 mod measured;
 mod nd_cpp;
+mod ndkctl;
 mod passed;
 mod paths;
 mod pe;
@@ -59,7 +60,7 @@ struct Arguments {
 enum Task {
     /// Install what the build and the tests need
     Setup,
-    /// Build target/dist: softndk.sys, ndharness.exe, the stand-ins, and libsoftndk_sim.so for consumers in C
+    /// Build target/dist: softndk.sys, ndharness.exe, ndkctl.exe, the stand-ins, and libsoftndk_sim.so for consumers in C
     Build,
     /// Build, load the driver under Wine, run every case, write target/report/run.json
     Run,

@@ -1,7 +1,7 @@
 //! Two processes that speak by softnd.dll, on one computer or two: `ndharness serve` and `ndharness connect`.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(600);
 /// How often one is killed at most, for Wine to close its connections.
 const KILLS: usize = 5;
 
-/// A harness whose output is read line by line.
+/// A harness, or another program, whose output is read line by line.
 pub(crate) struct Harness {
     child: Child,
     lines: Receiver<String>,
@@ -34,7 +34,13 @@ impl Harness {
     /// The same with a variable of the environment.
     pub(crate) fn start_in(session: &Session, arguments: &[&str], variable: Option<(&str, &str)>) -> Result<Self> {
         let mut command = session.program(r"C:\softndk\ndharness.exe");
-        let mut child = command.args(arguments).envs(variable).stdout(Stdio::piped()).spawn()?;
+        command.envs(variable);
+        Self::spawn(command, arguments)
+    }
+
+    /// The same for another program.
+    pub(crate) fn spawn(mut command: Command, arguments: &[&str]) -> Result<Self> {
+        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(child.stdout.take().context("the harness has no output")?);
         let (sender, lines) = channel();
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));

@@ -18,7 +18,7 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
 use crate::two::{self, Harness};
-use crate::{dist, hosted, installed, nd_cpp, paths, perf, run, wine};
+use crate::{dist, hosted, installed, nd_cpp, ndkctl, paths, perf, run, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -44,6 +44,8 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
     let measured = step("measuring softnd.dll", perf::measures);
     tally.check("ndharness perf measures what it says", measured);
+    let agrees = step("looking on with ndkctl", ndkctl::agrees);
+    tally.check("ndkctl shows what ndharness perf says it has moved", agrees);
     let built = dist::build_planted();
     let is_built = built.is_ok();
     tally.check("a driver with planted faults builds", built);
