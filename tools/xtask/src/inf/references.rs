@@ -112,7 +112,7 @@ pub(super) fn sections(inf: &Inf) -> Vec<String> {
     missing.chain(present.difference(&wanted).map(|name| format!("[{name}] belongs to nothing"))).collect()
 }
 
-/// Each `%name%` has its line in [Strings], and each of those is used.
+/// Each `%name%` has its line in `[Strings]`, and each of those is used.
 pub(super) fn strings(inf: &Inf) -> Vec<String> {
     let names = |text: &str| {
         let text = text.replace("%%", "");
@@ -126,7 +126,7 @@ pub(super) fn strings(inf: &Inf) -> Vec<String> {
     missing.chain(present.difference(&used).map(|name| format!("%{name}% is used by nothing"))).collect()
 }
 
-/// Every key and value but for those of [Strings].
+/// Every key and value but for those of `[Strings]`.
 fn values(inf: &Inf) -> impl Iterator<Item = &str> {
     let lines = inf.sections.iter().filter(|section| !section.is("Strings")).flat_map(|section| &section.lines);
     lines.flat_map(|line| line.key.iter().chain(&line.values)).map(String::as_str)
