@@ -129,12 +129,15 @@ impl<P: Platform> Listener<P> {
     fn open(this: &Arc<Self, P>, asked: SocketAddr, started: Result<(), SocketError>) -> Status {
         let bound = this.state.lock().endpoint.clone();
         let endpoint = match (bound, started) {
-            (Some(endpoint), _) => endpoint,
-            (None, Ok(())) => {
+            (bound, Ok(())) => {
                 // Closed: this is the second time that it is looked at, after a failure.
                 let (local, _) = this.stream.addresses().ok_or(Error::InsufficientResources)?;
-                Arc::try_new(Endpoint::of_tcp(&this.adapter, SocketAddr::new(asked.ip(), local.port()))?)?
+                match bound {
+                    Some(endpoint) => endpoint,
+                    None => Arc::try_new(Endpoint::of_tcp(&this.adapter, SocketAddr::new(asked.ip(), local.port()))?)?,
+                }
             }
+            (Some(endpoint), Err(_)) => endpoint,
             // Without a network there are only connections of the device with itself.
             (None, Err(SocketError::NoNetwork)) => {
                 Arc::try_new(Endpoint::bind(&this.adapter, asked, Purpose::Listener)?)?

@@ -13,7 +13,7 @@ use peer::{
 };
 use platform::SocketError;
 use simkernel::{Session, SimKernel, boot_seeded, seeds};
-use soft_rdma::{Adapter, Connect, Connector, Error, Outcome, Source, Status};
+use soft_rdma::{Adapter, Connect, Connector, Error, Outcome, SharedEndpoint, Source, Status};
 
 fn request() -> Startup<'static> {
     frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE))
@@ -143,4 +143,36 @@ fn listens_again(adapter: &Arc<Adapter<SimKernel>>) -> Listening {
     let found = OnceCell::new();
     wait("the port", || Listening::new(adapter).is_ok_and(|listening| found.set(listening).is_ok()));
     found.into_inner().unwrap()
+}
+
+/// Whatever there is no memory for: it says so, or it serves.
+#[test]
+fn it_does_not_listen_without_memory() {
+    let mut failures = 0;
+    for seed in seeds(10) {
+        for nth in 1..20 {
+            let kernel = boot_seeded(seed);
+            kernel.hold_clock();
+            let adapter = machine(HOST);
+            // One place is left of the first that the device has for addresses: that for the listener's own.
+            let _taken =
+                [(); 3].map(|()| SharedEndpoint::new(&adapter, SocketAddr::new(HOST, 0)).expect("an endpoint"));
+            let fault = kernel.fail_allocation(nth);
+            let listening = Listening::new(&adapter);
+            drop(fault);
+            match listening {
+                Ok(listening) => {
+                    // It may have been the memory for the first connection, which is tried again.
+                    seconds(&kernel, 2);
+                    drop(serves(&listening));
+                }
+                Err(error) => {
+                    assert_eq!(error, Error::InsufficientResources);
+                    failures += 1;
+                    drop(serves(&listens_again(&adapter)));
+                }
+            }
+        }
+    }
+    assert!(failures > 0);
 }
