@@ -302,7 +302,8 @@ c_structs! { SOFTNDK_LAYOUTS:
     }
 
     /// A part of a list: `Count` entries of `EntrySize` bytes follow. There may be none, and still more to come: `Next` is where to go
-    /// on, or SOFTNDK_LIST_END. What comes or goes between two parts may be missing.
+    /// on, or SOFTNDK_LIST_END. What comes or goes between two parts may be missing; an attempt to connect
+    /// may be in both, once with port 0, when TCP picks its port.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_LIST, size 0x10 {
         0x00 Version: u32,

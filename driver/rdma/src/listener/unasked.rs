@@ -1,5 +1,5 @@
 //! Connections of other machines that have not asked for anything yet: there are not many of a listener, as each takes memory before
-//! anybody here has a say, and they end with it, as each keeps the adapter.
+//! anybody here has a say, and they end with it, as each keeps the adapter, unless they were refused and are ending.
 
 use platform::{Arc, Deferred, Platform, Weak};
 
