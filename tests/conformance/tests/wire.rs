@@ -70,7 +70,7 @@ fn run(name: &str, path: Path) {
     let case = named(name);
     let one_end = ONE_END.iter().any(|place| is_of(name, place));
     let of_one_device = OF_ONE_DEVICE.iter().find(|(place, _)| *place == name);
-    if path == Path::Rings && (one_end || of_one_device.is_some() || COUNTS_CALLS.contains(&name)) {
+    if path == Path::Rings && (of_one_device.is_some() || COUNTS_CALLS.contains(&name)) {
         return;
     }
     if let Some((_, because)) = of_one_device {
