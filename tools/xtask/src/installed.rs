@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -13,7 +12,6 @@ use crate::session::Session;
 use crate::tally::Tally;
 use crate::{inf, paths, run, wine};
 
-const CASE_LIMIT: Duration = Duration::from_secs(60);
 /// What Wine's SetupAPI takes for the driver store (DIRID 13): a folder for all that it does not know.
 const DRIVER_STORE: &str = "drive_c/windows/system32/unknown";
 
@@ -96,7 +94,7 @@ fn nothing_is_left(session: &Session) -> Result<()> {
 }
 
 fn cases(session: &Session, name: &str) -> Result<Value> {
-    run::harness(session, &["run", name, "--path", "plain", "--json"], CASE_LIMIT)
+    run::harness(session, &["run", name, "--path", "plain", "--json"], run::CASE_LIMIT)
 }
 
 /// Whether a program can open the device.
