@@ -5,11 +5,9 @@
 
 use std::{
     cell::RefCell,
-    fs,
-    io::{self, BufRead, BufReader, Write},
+    fs, io,
     net::{SocketAddr, TcpListener},
     path::Path,
-    process::{Child, ChildStdin, Command, Stdio},
     time::Duration,
 };
 
@@ -23,6 +21,7 @@ use crate::{
     figures::{Figure, Target},
     link::Side,
     ndk::{Adapter, Connector},
+    peer::{Peer, tell},
     sample::{Cost, Round, compare, timed},
     tcp,
     wire::{Compared, address, figures},
@@ -55,13 +54,6 @@ struct Offer {
     token: u32,
 }
 
-impl Offer {
-    fn tell(self) -> Result<()> {
-        println!("{}", serde_json::to_string(&self)?);
-        Ok(io::stdout().flush()?)
-    }
-}
-
 /// The other end, until whoever started this process closes its input.
 ///
 /// # Errors
@@ -74,7 +66,7 @@ pub fn serve(served: Served) -> Result<()> {
     match served {
         Served::Stream => {
             let listener = TcpListener::bind((address(2), 0))?;
-            Offer { listens: listener.local_addr()?, memory: 0, token: 0 }.tell()?;
+            tell(&Offer { listens: listener.local_addr()?, memory: 0, token: 0 })?;
             Ok(tcp::serve_stream(&listener, SIZE, TARGETS, ROW)?)
         }
         Served::Plain | Served::Checked => serve_writes(served == Served::Checked),
@@ -86,7 +78,7 @@ fn serve_writes(crc: bool) -> Result<()> {
     let adapter = Adapter::with_crc(address(2), crc);
     let listener = adapter.listener();
     let side = Side::with_receive_cq(&adapter, DEPTH, TARGETS * SIZE, &bell.cq(&adapter, DEPTH));
-    Offer { listens: listener.address(), memory: side.buffer.address(0), token: side.buffer.token }.tell()?;
+    tell(&Offer { listens: listener.address(), memory: side.buffer.address(0), token: side.buffer.token })?;
     side.qp.receive(0, &side.buffer.message(0));
     let _connector = listener.accept(&side.qp);
     loop {
@@ -97,40 +89,23 @@ fn serve_writes(crc: bool) -> Result<()> {
     }
 }
 
-/// The other process.
-struct Peer {
-    process: Child,
-    /// It ends when this is closed.
-    input: Option<ChildStdin>,
+/// The process of the other end.
+struct Other {
+    peer: Peer,
     offer: Offer,
 }
 
-impl Peer {
+impl Other {
     fn start(program: &Path, served: Served) -> Result<Self> {
         let name = served.to_possible_value().context("no name for that")?;
-        let mut process = Command::new(program)
-            .args(["peer", name.get_name()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the other process")?;
-        let (input, output) = (process.stdin.take(), process.stdout.take().context("no output")?);
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        let offer = serde_json::from_str(&line).context("the other process offers nothing")?;
-        Ok(Self { process, input, offer })
+        let mut peer = Peer::start(program, &["writes", name.get_name()])?;
+        let offer = peer.heard()?;
+        Ok(Self { peer, offer })
     }
 
     /// What both processes have spent.
     fn cpu_time(&self) -> Duration {
-        cpu_time(std::process::id()) + cpu_time(self.process.id())
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        let _status = self.process.wait();
+        cpu_time(std::process::id()) + cpu_time(self.peer.id())
     }
 }
 
@@ -149,23 +124,23 @@ struct Writer {
     _connector: Connector,
     side: Side,
     bell: &'static Bell,
-    peer: Peer,
+    other: Other,
     _adapter: Adapter,
 }
 
 impl Writer {
     fn new(program: &Path, served: Served) -> Result<Self> {
-        let peer = Peer::start(program, served)?;
+        let other = Other::start(program, served)?;
         let bell = Bell::new();
         let adapter = Adapter::with_crc(address(1), served == Served::Checked);
         let side = Side::with_receive_cq(&adapter, DEPTH, SIZE, &bell.cq(&adapter, DEPTH));
-        let _connector = adapter.connect_to(peer.offer.listens, &side.qp);
-        Ok(Self { _connector, side, bell, peer, _adapter: adapter })
+        let _connector = adapter.connect_to(other.offer.listens, &side.qp);
+        Ok(Self { _connector, side, bell, other, _adapter: adapter })
     }
 
     /// Writes `rows` rows; each ends with a message, since what was written before one is there when it is, and with its answer.
     fn pass(&self, rows: usize) -> u64 {
-        let Self { side, bell, peer: Peer { offer, .. }, .. } = self;
+        let Self { side, bell, other: Other { offer, .. }, .. } = self;
         for _ in 0..rows {
             side.qp.receive(0, &side.buffer.message(1));
             for index in 0..ROW {
@@ -181,11 +156,11 @@ impl Writer {
 }
 
 /// Notes what each round costs in processor time, in nanoseconds of an operation.
-fn counted<'a>(mut round: Round<'a>, peer: &'a Peer, spent: &'a RefCell<Vec<f64>>) -> Round<'a> {
+fn counted<'a>(mut round: Round<'a>, other: &'a Other, spent: &'a RefCell<Vec<f64>>) -> Round<'a> {
     Box::new(move |operations| {
-        let before = peer.cpu_time();
+        let before = other.cpu_time();
         let time = round(operations);
-        let spent_now = peer.cpu_time().saturating_sub(before);
+        let spent_now = other.cpu_time().saturating_sub(before);
         spent.borrow_mut().push(spent_now.as_secs_f64() * 1e9 / operations as f64);
         time
     })
@@ -198,13 +173,13 @@ fn counted<'a>(mut round: Round<'a>, peer: &'a Peer, spent: &'a RefCell<Vec<f64>
 /// The host's TCP's, or of the other processes.
 pub fn writes(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let [plain, checked] = [Writer::new(program, Served::Plain)?, Writer::new(program, Served::Checked)?];
-    let reader = Peer::start(program, Served::Stream)?;
+    let reader = Other::start(program, Served::Stream)?;
     let mut stream = tcp::Stream::new(reader.offer.listens, SIZE, ROW).context("no stream")?;
     let tcp = |rows| stream.pass(rows).map_or_else(|error| panic!("the stream broke: {error}"), |()| 0);
     let spent: [RefCell<Vec<f64>>; 3] = Default::default();
     let mut measured = [
-        (1, counted(timed(|rows| plain.pass(rows)), &plain.peer, &spent[0])),
-        (1, counted(timed(|rows| checked.pass(rows)), &checked.peer, &spent[1])),
+        (1, counted(timed(|rows| plain.pass(rows)), &plain.other, &spent[0])),
+        (1, counted(timed(|rows| checked.pass(rows)), &checked.other, &spent[1])),
         (1, counted(timed(tcp), &reader, &spent[2])),
     ];
     let costs = compare(bar, rounds, &mut measured);

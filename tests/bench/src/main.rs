@@ -9,7 +9,7 @@ use softndk_bench::{
     apart::{self, Served},
     counted,
     figures::{Figure, table},
-    messages, scale, wake, wire, write,
+    idle, messages, scale, wake, wire, write,
 };
 
 #[derive(Parser)]
@@ -41,10 +41,24 @@ enum Task {
         /// Batches of 16 messages
         batches: usize,
     },
-    /// Be the other end of a connection with the program that started this
+    /// Do the part of another process, for the program that started this
     Peer {
-        /// What of
+        #[command(subcommand)]
+        part: Part,
+    },
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// Take what is written
+    Writes {
+        /// By what
         served: Served,
+    },
+    /// Do what is asked, beside idle connections
+    Idle {
+        /// So many
+        count: usize,
     },
 }
 
@@ -59,9 +73,8 @@ const GROUPS: [(&str, Group); 6] = [
     ("tokens", |bar| Ok(scale::tokens(bar))),
 ];
 
-/// Idle connections come first: memory that others have freed would not count as theirs.
 const WIRE: [(&str, Group); 3] = [
-    ("idle", |bar| wire::idle(bar, 15, 1000)),
+    ("idle", |bar| idle::idle(bar, &std::env::current_exe()?, 50, 1000)),
     ("writes", |bar| apart::writes(bar, &std::env::current_exe()?, 100)),
     ("round-trips", |bar| wire::round_trips(bar, 50)),
 ];
@@ -73,7 +86,8 @@ fn main() -> Result<()> {
             counted::run(batches);
             return Ok(());
         }
-        Some(Task::Peer { served }) => return apart::serve(served),
+        Some(Task::Peer { part: Part::Writes { served } }) => return apart::serve(served),
+        Some(Task::Peer { part: Part::Idle { count } }) => return idle::serve(count),
         None => {}
     }
     let mut figures = Vec::new();

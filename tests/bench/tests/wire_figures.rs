@@ -1,16 +1,16 @@
-//! The figures of the wire. A program of its own: memory that other tests free would count.
+//! The figures of the wire.
 
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use softndk_bench::{apart, wire};
+use softndk_bench::{apart, idle, wire};
 
 /// Every figure is there, beside its reference; what they are is for `cargo xtask bench --wire`.
 #[test]
 fn every_figure_is_there() {
     let bar = ProgressBar::hidden();
     let program = Path::new(env!("CARGO_BIN_EXE_softndk-bench"));
-    let groups = [wire::idle(&bar, 2, 50), apart::writes(&bar, program, 2), wire::round_trips(&bar, 2)];
+    let groups = [idle::idle(&bar, program, 2, 50), apart::writes(&bar, program, 2), wire::round_trips(&bar, 2)];
     let figures: Vec<_> = groups.into_iter().flat_map(|group| group.expect("a group")).collect();
     assert_eq!(figures.len(), 17);
     assert_eq!(figures.iter().filter(|figure| figure.target.is_some()).count(), 6);

@@ -1,0 +1,166 @@
+//! What connections cost on which nothing happens: processes that have none of them, and processes that have many, take turns.
+//!
+//! A process keeps what it has: connections made and closed for each round would leave the host's TCP with thousands that wait for their
+//! end, and work of its own that comes and goes while others are measured.
+
+use std::{
+    cell::RefCell,
+    fs,
+    io::{self, BufRead},
+    path::Path,
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    bell::Bell,
+    figures::{Figure, Target},
+    link::Link,
+    ndk::{Connector, Cq, Pd, Qp, QpSizes},
+    peer::{Peer, tell},
+    sample::{Round, compare},
+    wire::{Compared, Machines, figures, trips},
+};
+
+const SIZE: usize = 1 << 20;
+/// Places that are written in turn.
+const TARGETS: usize = 4;
+/// Writes until the other side has them all.
+const ROW: usize = 16;
+/// Round trips in a round.
+const TRIPS: usize = 500;
+/// Rows in a round.
+const ROWS: usize = 4;
+/// What may be spent on an idle connection, in KiB.
+const LIMIT: f64 = 32.0;
+
+/// Writes `rows` rows; each ends with a message, since what was written before one is there when it is.
+fn write(link: &Link, bell: &Bell, rows: usize) -> u64 {
+    let (from, to) = (&link.sender, &link.receiver);
+    for _ in 0..rows {
+        to.qp.receive(0, &to.buffer.message(0));
+        for index in 0..ROW {
+            let target = to.buffer.address(index % TARGETS * SIZE);
+            from.qp.write(index, &from.buffer.sge(0, SIZE), target, to.buffer.token);
+        }
+        from.qp.send(ROW, &from.buffer.message(0), 0);
+        bell.take(&to.receive_cq, 1);
+        from.initiator_cq.take(ROW + 1, |_| ());
+    }
+    0
+}
+
+/// Connections on which nothing happens; they share a domain and a queue on each side.
+struct Idle {
+    _connectors: Vec<[Connector; 2]>,
+    _pairs: Vec<[Qp; 2]>,
+    _cqs: [Cq; 2],
+    _pds: [Pd; 2],
+}
+
+impl Idle {
+    fn new(machines: &Machines, count: usize) -> Self {
+        let Machines { from, to, listener } = machines;
+        let (pds, cqs) = ([from.pd(), to.pd()], [from.cq(16), to.cq(16)]);
+        let sizes = QpSizes { depth: 16, sges: 1, inline_data: 0 };
+        let pairs: Vec<_> = (0..count).map(|_| [0, 1].map(|at| pds[at].qp(&cqs[at], &cqs[at], 0, sizes))).collect();
+        let connect = |[active, passive]: &[Qp; 2]| from.connect(listener, active, passive);
+        let connectors = pairs.iter().map(connect).collect();
+        Self { _connectors: connectors, _pairs: pairs, _cqs: cqs, _pds: pds }
+    }
+}
+
+/// Memory of the process in KiB: pages that it has touched.
+fn resident() -> Result<f64> {
+    let status = fs::read_to_string("/proc/self/status").context("no status of this process")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+}
+
+/// What a process is asked to do.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Work {
+    /// Round trips of 64 B.
+    Trips(usize),
+    /// Rows of 1 MiB writes.
+    Rows(usize),
+}
+
+/// Makes a connection and `count` idle ones, tells what memory those took, and does what is asked, until whoever started this process
+/// closes its input. Each answer is how long the work took.
+///
+/// # Errors
+/// None of the device: those of reading the process's memory, and of talking to the other one.
+pub fn serve(count: usize) -> Result<()> {
+    let machines = Machines::new();
+    let bell = Bell::new();
+    let link = machines.link(bell, TARGETS * SIZE);
+    let perform = |work| match work {
+        Work::Trips(count) => trips(&link, count, |_| ()),
+        Work::Rows(rows) => write(&link, bell, rows),
+    };
+    for first in [Work::Trips(TRIPS), Work::Rows(1)] {
+        perform(first);
+    }
+    let before = resident()?;
+    let _idle = Idle::new(&machines, count);
+    tell(&(resident()? - before))?;
+    for line in io::stdin().lock().lines() {
+        let work = serde_json::from_str(&line?).context("asked for something else")?;
+        // What others have taken out of the processor's caches meanwhile is not what is measured.
+        perform(work);
+        let start = Instant::now();
+        perform(work);
+        tell(&start.elapsed())?;
+    }
+    Ok(())
+}
+
+/// A process that does the same again and again.
+fn contender(peer: &RefCell<Peer>, work: fn(usize) -> Work) -> Round<'_> {
+    Box::new(move |count| {
+        let mut peer = peer.borrow_mut();
+        let answer = peer.say(&work(count)).and_then(|()| peer.heard());
+        answer.unwrap_or_else(|error| panic!("a process broke: {error:#}"))
+    })
+}
+
+/// What `count` idle connections cost the active one, and their memory. The processes are of `program`, which is the one of this crate.
+///
+/// # Errors
+/// Those of the processes.
+pub fn idle(bar: &ProgressBar, program: &Path, rounds: usize, count: usize) -> Result<Vec<Figure>> {
+    let start = |count: usize| {
+        let mut peer = Peer::start(program, &["idle", &count.to_string()])?;
+        let grown: f64 = peer.heard()?;
+        Ok::<_, anyhow::Error>((RefCell::new(peer), grown))
+    };
+    let ((alone, _), (beside, grown)) = (start(0)?, start(count)?);
+    let contenders: &mut [(usize, Round<'_>)] = &mut [
+        (TRIPS, contender(&alone, Work::Trips)),
+        (TRIPS, contender(&beside, Work::Trips)),
+        (ROWS, contender(&alone, Work::Rows)),
+        (ROWS, contender(&beside, Work::Rows)),
+    ];
+    let costs = compare(bar, rounds, contenders);
+    let target = Some(Target::AtMost(1.1));
+    let name = |what: &str| format!("{what} beside {count} idle connections");
+    let trip = figures(&name("64 B round trip"), "alone", [costs[1], costs[0]], 1, Compared::Time, target);
+    let write = figures(&name("1 MiB write"), "alone", [costs[3], costs[2]], ROW, Compared::Time, target);
+    // Each connection has two ends, both of that process.
+    let each = grown / (2 * count) as f64;
+    let memory = Figure {
+        name: "resident memory of an end of an idle connection".to_owned(),
+        unit: "KiB",
+        value: each,
+        reference: "what it may be".to_owned(),
+        reference_value: LIMIT,
+        compared: "of it",
+        ratio: each / LIMIT,
+        target: Some(Target::AtMost(1.0)),
+    };
+    Ok(trip.into_iter().chain(write).chain([memory]).collect())
+}
