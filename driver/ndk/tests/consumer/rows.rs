@@ -202,3 +202,32 @@ fn queues_overrun_in_the_middle() {
     assert!(arrived.iter().all(|&arrived| arrived <= 2 * 24));
     assert!(arrived.iter().any(|&arrived| arrived > 24) || std::env::var("SOFTNDK_SEED").is_ok());
 }
+
+/// The message that a completion queue has no room for has arrived; those behind it, which were copied in the same row, have not.
+#[test]
+fn messages_that_an_overrun_keeps_out_are_not_counted() {
+    const DEPTH: usize = 3;
+    let world = World::new();
+    let pair = Pair::with(&world.adapter, Options { cq_depth: DEPTH as u32, ..Options::default() });
+    let (active, passive) = (&pair.active, &pair.passive);
+    let memory = [Memory::new(active), Memory::new(passive)];
+    for number in 0..2 * DEPTH {
+        let (buffer, offset) = memory[1].target(number);
+        assert_eq!(passive.qp.receive(number, &[buffer.sge(offset, BYTES)]), STATUS_SUCCESS);
+    }
+    let before = world.provider.counters();
+    for number in 0..2 * DEPTH {
+        let flags = if number + 1 < 2 * DEPTH { NDK_OP_FLAG_DEFER } else { 0 } | NDK_OP_FLAG_SILENT_SUCCESS;
+        assert_eq!(active.qp.send(number, &[memory[0].from.sge(number * BYTES, BYTES)], flags), STATUS_SUCCESS);
+    }
+    world.settle();
+    let after = world.provider.counters();
+    let frames = after.RDMAInFrames - before.RDMAInFrames;
+    assert_eq!(frames, DEPTH as u64 + 1);
+    assert_eq!(after.RDMAInOctets - before.RDMAInOctets, frames * BYTES as u64);
+    assert_eq!(after.CQError, 1);
+    for buffer in memory.into_iter().flat_map(|Memory { from, to: [one, two] }| [from, one, two]) {
+        buffer.mr.close_now();
+    }
+    pair.close();
+}

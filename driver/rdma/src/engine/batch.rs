@@ -173,8 +173,12 @@ impl<P: Platform> QueuePair<P> {
             receives.discard(arrived);
         }
         state.receives_taken(arrived);
-        this.finish(Self::settle_after(this, state, reported < row.used));
+        let overrun = reported < row.used;
+        this.finish(Self::settle_after(this, state, overrun));
         row.used = arrived;
+        if overrun {
+            row.bytes = row.sends().iter().fold(0, |bytes, send| bytes.wrapping_add(send.data.length));
+        }
     }
 
     /// Ends the step, and reports the sends of what has arrived; whether there is more to do.
