@@ -153,7 +153,14 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
 
 /// Whether the code only looks at the driver, which does not count.
 fn is_diagnostic(code: u32) -> bool {
-    matches!(code, IOCTL_SOFTNDK_DIAGNOSTICS | IOCTL_SOFTNDK_STATISTICS..=IOCTL_SOFTNDK_ENDPOINTS)
+    matches!(
+        code,
+        IOCTL_SOFTNDK_DIAGNOSTICS
+            | IOCTL_SOFTNDK_STATISTICS
+            | IOCTL_SOFTNDK_ADAPTER
+            | IOCTL_SOFTNDK_ADDRESSES
+            | IOCTL_SOFTNDK_ENDPOINTS
+    )
 }
 
 /// Whether a user may send the code once the provider is initialised: the operations of each resource, and our own.

@@ -97,6 +97,31 @@ fn who_is_stuck_can_be_looked_at() {
     });
 }
 
+/// A look does not count as a request; a code that is nearly one, with another method or for another access, does.
+#[test]
+fn only_looks_are_not_counted() {
+    let _session = boot();
+    let device = start();
+    let user = User::stranger(&device);
+    let counted = || {
+        let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
+        let found: SOFTNDK_DIAGNOSTICS = user.ask(IOCTL_SOFTNDK_DIAGNOSTICS, &query).unwrap();
+        found.Requests
+    };
+    let before = counted();
+    all_succeed(&user);
+    assert_eq!(counted(), before);
+    let mut sent = 0;
+    for Case { code, input, output, .. } in World::diagnostic_cases() {
+        for nearly in [1, 2, 3, 1 << 14, 1 << 15].map(|bits| code ^ bits) {
+            let answer = user.send_bytes(nearly, &input, output);
+            assert_eq!(answer.wait(), STATUS_INVALID_DEVICE_REQUEST, "{nearly:#x}");
+            sent += 1;
+        }
+    }
+    assert_eq!(counted(), before + sent);
+}
+
 #[test]
 fn looking_allocates_nothing() {
     let session = boot();
