@@ -47,7 +47,7 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
     }
     let status = child.wait()?;
     let said = said.join("\n");
-    if status.code() == Some(CANNOT_RUN) {
+    if cannot_run(status.code(), &table) {
         return Ok(skipped(said.trim(), json));
     }
     if json {
@@ -57,6 +57,11 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
     }
     ensure!(status.success() == table.is_success(), "the peer's script ended with {status}: {said}");
     Ok(if table.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether there is no peer, which the script says by its end: not if something was tried with one.
+fn cannot_run(code: Option<i32>, table: &Table) -> bool {
+    code == Some(CANNOT_RUN) && table.is_empty()
 }
 
 /// The program for the peer's end.
@@ -85,4 +90,19 @@ fn skipped(why: &str, json: bool) -> ExitCode {
         println!("skipped: {why}");
     }
     ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_tried_is_not_skipped() {
+        let mut table = Table::default();
+        assert!(cannot_run(Some(CANNOT_RUN), &table));
+        assert!(!cannot_run(Some(1), &table));
+        assert!(!cannot_run(None, &table));
+        table.add(Row::of("us", "a step", Err(anyhow::anyhow!("it failed"))));
+        assert!(!cannot_run(Some(CANNOT_RUN), &table));
+    }
 }

@@ -67,6 +67,11 @@ impl Table {
         self.steps.push(row);
     }
 
+    /// True if nothing was tried.
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// True if there were steps and none failed.
     pub(super) fn is_success(&self) -> bool {
         self.passed > 0 && self.failed == 0
