@@ -11,35 +11,49 @@ use ndk_abi::status::{
 };
 use soft_rdma::{Error, Outcome, Status};
 
+/// Each error has the number of its NTSTATUS.
+macro_rules! numbers {
+    ($($error:ident = $status:ident;)*) => {
+        const _: () = { $(assert!(Error::$error as u32 == $status.to_u32());)* };
+
+        /// None is missing above.
+        const fn _is_complete(error: Error) {
+            match error { $(Error::$error => {})* }
+        }
+    };
+}
+
+numbers! {
+    InsufficientResources = STATUS_INSUFFICIENT_RESOURCES;
+    InvalidParameter = STATUS_INVALID_PARAMETER;
+    InvalidParameterMix = STATUS_INVALID_PARAMETER_MIX;
+    InvalidFlags = STATUS_INVALID_PARAMETER_4;
+    QueueFull = STATUS_NO_MORE_ENTRIES;
+    TooManySges = STATUS_DATA_OVERRUN;
+    BufferOverflow = STATUS_BUFFER_OVERFLOW;
+    InvalidBufferSize = STATUS_INVALID_BUFFER_SIZE;
+    AccessViolation = STATUS_ACCESS_VIOLATION;
+    RemoteResources = STATUS_REMOTE_RESOURCES;
+    DataError = STATUS_DATA_ERROR;
+    InvalidDeviceRequest = STATUS_INVALID_DEVICE_REQUEST;
+    DeviceBusy = STATUS_DEVICE_BUSY;
+    ImplementationLimit = STATUS_IMPLEMENTATION_LIMIT;
+    Canceled = STATUS_CANCELLED;
+    ConnectionInvalid = STATUS_CONNECTION_INVALID;
+    ConnectionActive = STATUS_CONNECTION_ACTIVE;
+    ConnectionAborted = STATUS_CONNECTION_ABORTED;
+    ConnectionRefused = STATUS_CONNECTION_REFUSED;
+    InvalidAddress = STATUS_INVALID_ADDRESS;
+    SharingViolation = STATUS_SHARING_VIOLATION;
+    AddressAlreadyExists = STATUS_ADDRESS_ALREADY_EXISTS;
+    TooManyAddresses = STATUS_TOO_MANY_ADDRESSES;
+    TimedOut = STATUS_IO_TIMEOUT;
+    NetworkUnreachable = STATUS_NETWORK_UNREACHABLE;
+    InternalError = STATUS_INTERNAL_ERROR;
+}
+
 pub(crate) fn error(error: Error) -> NTSTATUS {
-    match error {
-        Error::InsufficientResources => STATUS_INSUFFICIENT_RESOURCES,
-        Error::InvalidParameter => STATUS_INVALID_PARAMETER,
-        Error::InvalidParameterMix => STATUS_INVALID_PARAMETER_MIX,
-        Error::InvalidFlags => STATUS_INVALID_PARAMETER_4,
-        Error::QueueFull => STATUS_NO_MORE_ENTRIES,
-        Error::TooManySges => STATUS_DATA_OVERRUN,
-        Error::BufferOverflow => STATUS_BUFFER_OVERFLOW,
-        Error::InvalidBufferSize => STATUS_INVALID_BUFFER_SIZE,
-        Error::AccessViolation => STATUS_ACCESS_VIOLATION,
-        Error::RemoteResources => STATUS_REMOTE_RESOURCES,
-        Error::DataError => STATUS_DATA_ERROR,
-        Error::InvalidDeviceRequest => STATUS_INVALID_DEVICE_REQUEST,
-        Error::DeviceBusy => STATUS_DEVICE_BUSY,
-        Error::ImplementationLimit => STATUS_IMPLEMENTATION_LIMIT,
-        Error::Canceled => STATUS_CANCELLED,
-        Error::ConnectionInvalid => STATUS_CONNECTION_INVALID,
-        Error::ConnectionActive => STATUS_CONNECTION_ACTIVE,
-        Error::ConnectionAborted => STATUS_CONNECTION_ABORTED,
-        Error::ConnectionRefused => STATUS_CONNECTION_REFUSED,
-        Error::InvalidAddress => STATUS_INVALID_ADDRESS,
-        Error::SharingViolation => STATUS_SHARING_VIOLATION,
-        Error::AddressAlreadyExists => STATUS_ADDRESS_ALREADY_EXISTS,
-        Error::TooManyAddresses => STATUS_TOO_MANY_ADDRESSES,
-        Error::TimedOut => STATUS_IO_TIMEOUT,
-        Error::NetworkUnreachable => STATUS_NETWORK_UNREACHABLE,
-        Error::InternalError => STATUS_INTERNAL_ERROR,
-    }
+    NTSTATUS::from_u32(error as u32)
 }
 
 pub(crate) fn status(status: Status) -> NTSTATUS {

@@ -1,62 +1,63 @@
-//! Why a call or a work request failed. `ndk-provider` gives each its NTSTATUS.
+//! Why a call or a work request failed.
 
 use platform::OutOfMemory;
 
-/// The failure of a call, of an asynchronous request, or of a work request.
+/// The failure of a call, of an asynchronous request, or of a work request. The numbers are those of NTSTATUS that consumers get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Error {
     /// Memory, or a count of the adapter, is used up.
-    InsufficientResources,
+    InsufficientResources = 0xC000_009A,
     /// A size beyond the advertised limits, or an argument that makes no sense.
-    InvalidParameter,
+    InvalidParameter = 0xC000_000D,
     /// Two arguments that make no sense together.
-    InvalidParameterMix,
+    InvalidParameterMix = 0xC000_0030,
     /// Flags that this request does not have, or more inline data than the queue pair was made for.
-    InvalidFlags,
+    InvalidFlags = 0xC000_00F2,
     /// The queue is full.
-    QueueFull,
+    QueueFull = 0x8000_001A,
     /// More scatter/gather entries than the queue was made for.
-    TooManySges,
+    TooManySges = 0xC000_003C,
     /// More bytes than one request may move; less room than there is content.
-    BufferOverflow,
+    BufferOverflow = 0x8000_0005,
     /// More private data than the adapter carries.
-    InvalidBufferSize,
+    InvalidBufferSize = 0xC000_0206,
     /// A token, range or right that does not allow the access.
-    AccessViolation,
+    AccessViolation = 0xC000_0005,
     /// A read beyond the end of the remote region.
-    RemoteResources,
+    RemoteResources = 0xC000_013D,
     /// The peer could not take what was sent.
-    DataError,
+    DataError = 0xC000_003E,
     /// The request does not fit the state of its object.
-    InvalidDeviceRequest,
+    InvalidDeviceRequest = 0xC000_0010,
     /// Memory windows are bound to the region.
-    DeviceBusy,
+    DeviceBusy = 0x8000_0011,
     /// The page list is longer than the region was initialised for.
-    ImplementationLimit,
+    ImplementationLimit = 0xC000_042B,
     /// The request was flushed, or its object closed.
-    Canceled,
+    Canceled = 0xC000_0120,
     /// The queue pair is not connected, the connector not in the state for the call.
-    ConnectionInvalid,
+    ConnectionInvalid = 0xC000_023A,
     /// The queue pair has a connection already.
-    ConnectionActive,
+    ConnectionActive = 0xC000_023B,
     /// The peer gave up.
-    ConnectionAborted,
+    ConnectionAborted = 0xC000_0241,
     /// Nobody listens, or the peer rejected.
-    ConnectionRefused,
+    ConnectionRefused = 0xC000_0236,
     /// The address does not belong to this adapter.
-    InvalidAddress,
+    InvalidAddress = 0xC000_0141,
     /// The local address is in use.
-    SharingViolation,
+    SharingViolation = 0xC000_0043,
     /// There is a connection between the two addresses.
-    AddressAlreadyExists,
+    AddressAlreadyExists = 0xC000_020A,
     /// Every ephemeral port is in use.
-    TooManyAddresses,
+    TooManyAddresses = 0xC000_0209,
     /// The peer has not answered.
-    TimedOut,
+    TimedOut = 0xC000_00B5,
     /// There is no way to the destination.
-    NetworkUnreachable,
+    NetworkUnreachable = 0xC000_023C,
     /// The completion queue or shared receive queue failed.
-    InternalError,
+    InternalError = 0xC000_00E5,
 }
 
 impl From<OutOfMemory> for Error {
