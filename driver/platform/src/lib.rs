@@ -9,6 +9,7 @@
 //! * [`Timer`]: a one-shot timer embedded in an object.
 //! * [`Stream`]: a TCP connection, or a listener, embedded in an object.
 //! * [`Apart`]: a value with cache lines of its own.
+//! * [`Notice`]: what has happened, for whoever traces the driver.
 //! * [`prefetch`]: a hint to fetch memory that will be used soon.
 //! * [`Slice`]: a fixed-length array from non-paged pool.
 //!
@@ -23,6 +24,7 @@ mod context;
 mod deferred;
 mod event;
 mod lock;
+mod notice;
 mod prefetch;
 mod slice;
 mod socket;
@@ -35,6 +37,7 @@ pub use context::{AsDispatch, Dispatch, Passive};
 pub use deferred::{Deferred, RunDeferred};
 pub use event::Event;
 pub use lock::{SpinLock, SpinLockGuard};
+pub use notice::{Addresses, Cause, Ending, Notice};
 pub use prefetch::{CACHE_LINE, prefetch};
 pub use slice::Slice;
 pub use socket::{Completion, LARGEST_TRANSFER, NoSockets, SENDS, SocketError, SocketRoutine, Sockets};
@@ -189,4 +192,7 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// # Safety
     /// `mdl` is a valid MDL whose pages are locked or non-paged.
     unsafe fn mdl_system_address(mdl: *mut c_void) -> Option<NonNull<u8>>;
+
+    /// Tells whoever traces the driver that something has happened. IRQL: any; locks may be held. By default nobody does.
+    fn notice(_notice: &Notice) {}
 }

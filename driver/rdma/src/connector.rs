@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 
 use iwarp::mpa::MAX_PRIVATE_DATA;
 use other::Other;
-use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock};
+use platform::{Addresses, Arc, Deferred, Dispatch, Ending, Notice, Platform, RunDeferred, SpinLock};
 
 use crate::{
     Adapter, Callback, Error, Listener, OnClose, QueuePair, SharedEndpoint, Status,
@@ -203,6 +203,11 @@ impl<P: Platform> Connector<P> {
 impl<P: Platform> State<P> {
     fn establish(&mut self) {
         self.phase = Phase::Connected;
+        P::notice(&Notice::Connected {
+            addresses: self.addresses(),
+            queue_pair: self.queue_pair_number(),
+            active: self.active,
+        });
         if let Some(connection) = &mut self.connection {
             connection.establish();
         }
@@ -210,9 +215,33 @@ impl<P: Platform> State<P> {
 
     /// The connection, or the attempt at one, is over.
     fn end(&mut self, phase: Phase) {
+        if self.phase == Phase::Connected {
+            let reason = match self.disconnect_due {
+                None => Ending::Local,
+                Some(0) => Ending::Peer,
+                Some(_) => Ending::Error,
+            };
+            P::notice(&Notice::Disconnected {
+                addresses: self.addresses(),
+                queue_pair: self.queue_pair_number(),
+                reason,
+            });
+        }
         self.phase = phase;
         self.connection = None;
         self.waiting = None;
+    }
+
+    fn addresses(&self) -> Addresses {
+        Addresses { local: self.local, remote: self.remote }
+    }
+
+    fn queue_pair_number(&self) -> u32 {
+        self.queue_pair.as_ref().map_or(0, |queue_pair| queue_pair.number)
+    }
+
+    fn notice_failure(&self, error: Error) {
+        P::notice(&Notice::ConnectFailed { addresses: self.addresses(), active: self.active, status: error as u32 });
     }
 
     /// Ends the request under way, to be reported by the deferred call.

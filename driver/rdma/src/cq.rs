@@ -7,7 +7,7 @@ pub(crate) use member::Member;
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use platform::{Apart, Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock, Timer};
+use platform::{Apart, Arc, Deferred, Dispatch, Notice, Platform, RunDeferred, SpinLock, Timer};
 
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
@@ -205,6 +205,8 @@ impl<P: Platform> CompletionQueue<P> {
         state.ending = Some(0);
         this.dead.store(true, Ordering::Relaxed);
         this.adapter.device().counters().cq_error();
+        let depth = u32::try_from(state.ring.capacity()).unwrap_or(u32::MAX);
+        P::notice(&Notice::CompletionQueueFailed { depth, status: error as u32 });
         Self::notify_if_due(this, state);
         Deferred::schedule(this);
     }

@@ -2,7 +2,7 @@
 
 use core::{
     net::IpAddr,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
 use platform::{Arc, Event, Passive, Platform, Slice};
@@ -186,7 +186,7 @@ pub struct Counters<P: Platform> {
     active_connections: AtomicU64,
     cq_errors: AtomicU64,
     traffic: Slice<Traffic, P>,
-    next_meter: AtomicUsize,
+    next_queue_pair: AtomicU32,
 }
 
 /// What some of the queue pairs have moved. On a cache line of its own: others count on other processors.
@@ -253,7 +253,7 @@ impl<P: Platform> Counters<P> {
             active_connections: AtomicU64::new(0),
             cq_errors: AtomicU64::new(0),
             traffic: Slice::from_fn(METERS, |_| Traffic::default())?,
-            next_meter: AtomicUsize::new(0),
+            next_queue_pair: AtomicU32::new(0),
         })
     }
 
@@ -310,9 +310,10 @@ impl<P: Platform> Counters<P> {
         })
     }
 
-    /// A place to count for a new queue pair.
-    pub(crate) fn meter(&self) -> Meter {
-        Meter(self.next_meter.fetch_add(1, Ordering::Relaxed) % METERS)
+    /// The number of a new queue pair, and its place to count.
+    pub(crate) fn join(&self) -> (u32, Meter) {
+        let number = self.next_queue_pair.fetch_add(1, Ordering::Relaxed);
+        (number, Meter(number as usize % METERS))
     }
 
     /// Counts what a queue pair has moved within the device, and the requests it has carried out.

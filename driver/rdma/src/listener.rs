@@ -10,7 +10,8 @@ use core::{
 };
 
 use platform::{
-    Arc, Deferred, Dispatch, Platform, RunDeferred, RunStream, RunTimer, SocketError, SpinLock, Stream, Timer,
+    Addresses, Arc, Deferred, Dispatch, Notice, Platform, RunDeferred, RunStream, RunTimer, SocketError, SpinLock,
+    Stream, Timer,
 };
 
 use crate::{
@@ -105,6 +106,12 @@ impl<P: Platform> Listener<P> {
     /// Starts to listen; port 0 picks one, the unspecified address stands for all of the adapter's. `done` is called once TCP listens
     /// too, or cannot. IRQL <= DISPATCH.
     pub fn listen(this: &Arc<Self, P>, local: SocketAddr, done: Callback<Status>) -> Result<Outcome, Error> {
+        Self::start_listen(this, local, done).inspect_err(|&error| {
+            P::notice(&Notice::ListenFailed { local, status: error as u32 });
+        })
+    }
+
+    fn start_listen(this: &Arc<Self, P>, local: SocketAddr, done: Callback<Status>) -> Result<Outcome, Error> {
         let endpoint = if local.port() == 0 {
             // TCP picks one among all of the machine's.
             Endpoint::check(&this.adapter, local, Purpose::Listener)?;
@@ -185,6 +192,8 @@ impl<P: Platform> Listener<P> {
         if self.state.lock().closing {
             Connector::give_up(&connector);
         } else {
+            let addresses = Addresses { local: connector.local_address(), remote: connector.peer_address() };
+            P::notice(&Notice::Requested { addresses });
             self.event.call_at_dispatch(dispatch, connector);
         }
     }
@@ -310,6 +319,10 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
             let unused = state.endpoint.take_if(|_| listens.is_err());
             drop(state);
             drop(unused);
+            P::notice(&match listens {
+                Ok(()) => Notice::Listening { local: this.local_address().unwrap_or(asked) },
+                Err(error) => Notice::ListenFailed { local: asked, status: error as u32 },
+            });
             if let Some(request) = request {
                 request.call_at_dispatch(dispatch, listens);
             }
@@ -350,6 +363,9 @@ impl<P: Platform> Close<P> for Listener<P> {
             listening.end();
         }
         let endpoint = state.endpoint.take();
+        if let (Some(_), Some(endpoint)) = (&state.listening, &endpoint) {
+            P::notice(&Notice::ListenEnded { local: endpoint.local() });
+        }
         let seats = core::mem::take(&mut state.seats);
         drop(state);
         // It stops accepting at once; the address is free when the connectors made here are gone too.

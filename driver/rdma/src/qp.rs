@@ -8,7 +8,7 @@ mod state;
 pub(crate) use flush::After;
 pub(crate) use state::{Ended, Peer, Phase, State};
 
-use platform::{Arc, Deferred, Platform, SpinLock, Weak};
+use platform::{Arc, Deferred, Notice, Platform, SpinLock, Weak};
 
 use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, ProtectionDomain, ReadLimits,
@@ -57,6 +57,8 @@ pub struct QueuePair<P: Platform> {
     // Only read.
     shared: Option<Attachment<P>>,
     sizes: InitiatorSizes,
+    /// For whoever traces: none of the device's has the same, until there were 2^32 of them.
+    pub(crate) number: u32,
     pub(crate) meter: Meter,
     context: usize,
     pub(crate) pd: Arc<ProtectionDomain<P>, P>,
@@ -94,13 +96,15 @@ impl<P: Platform> QueuePair<P> {
             ReceiveSource::Shared(srq) => (None, Some(SharedReceiveQueue::attach(srq)?)),
         };
         let state = State::new(&sizes, own_receives)?;
+        let (number, meter) = pd.adapter().device().counters().join();
         let queue_pair = Arc::try_new(Self {
             on_close: OnClose::new(Count::new(pd.adapter(), Kind::Qp)?),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
             context,
             sizes,
-            meter: pd.adapter().device().counters().meter(),
+            number,
+            meter,
             shared,
             receive_cq: Member::new(receive_cq)?,
             initiator_cq: Member::new(initiator_cq)?,
@@ -217,6 +221,7 @@ impl<P: Platform> QueuePair<P> {
             return Ok(());
         }
         let kind = operation.as_ref().map_or(OperationKind::Send, Operation::kind);
+        self.notice_failure(kind, status);
         let succeeded = self.succeeded(kind, request.context);
         let completion = Completion { status, solicited: status.is_err(), ..succeeded };
         CompletionQueue::push(&self.initiator_cq, completion)
@@ -232,6 +237,7 @@ impl<P: Platform> QueuePair<P> {
         solicited: bool,
     ) -> Result<(), Error> {
         let kind = if invalidated.is_some() { OperationKind::ReceiveAndInvalidate } else { OperationKind::Receive };
+        self.notice_failure(kind, status);
         let completion = Completion {
             status,
             bytes,
@@ -240,6 +246,15 @@ impl<P: Platform> QueuePair<P> {
             ..self.succeeded(kind, receive.context)
         };
         CompletionQueue::push(&self.receive_cq, completion)
+    }
+
+    fn notice_failure(&self, kind: OperationKind, status: Status) {
+        if let Err(error) = status
+            && error != Error::Canceled
+        {
+            let (operation, status) = (kind as u16, error as u32);
+            P::notice(&Notice::RequestFailed { queue_pair: self.number, operation, status });
+        }
     }
 
     /// Whether its receives come from a shared queue.

@@ -4,6 +4,7 @@ mod common;
 
 use std::ops::Range;
 
+use platform::{Addresses, Cause, Notice};
 use simkernel::{Pages, Session, SimKernel, boot_seeded, seeds};
 use soft_rdma::{
     Access, Completion, Connector, Error, Flags, MemoryRegion, Outcome, Post, QueuePair, Remote, Sge, Status,
@@ -283,6 +284,36 @@ fn access_that_is_not_allowed() {
             let more = || QueuePair::post(&active.queue_pair, 3, &[], Flags::SILENT_SUCCESS, Post::Send(None));
             wait_until(|| more() == Err(Error::ConnectionInvalid));
         });
+    }
+}
+
+/// Whoever traces learns which machine has ended the connection, and why.
+#[test]
+fn terminates_are_noticed() {
+    for seed in seeds(20) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let pages = Pages::new(64);
+        let (active, passive) = connected(&kernel, &pages);
+        kernel.keep_notices();
+        passive.queue_pair.post_receive(2, &[passive.sge(0x2000, 64)]).unwrap();
+        let nothing = Remote { address: BASE, token: 0 };
+        QueuePair::post(&active.queue_pair, 1, &[active.sge(0, 64)], Flags::empty(), Post::Read(nothing)).unwrap();
+        assert_eq!(statuses(&completions(&active, 1)), [Err(Error::AccessViolation)]);
+        let ends =
+            |side: &Side| Addresses { local: side.connector.local_address(), remote: side.connector.peer_address() };
+        let (ours, theirs) = (ends(&active), ends(&passive));
+        kernel.flush_dpcs();
+        let notices = kernel.take_notices();
+        let iwarp::terminate::Cause { layer, kind, code } = iwarp::terminate::Cause::STAG;
+        let cause = Cause { layer, kind, code };
+        let sent = Notice::TerminateSent { addresses: theirs, cause };
+        let received = Notice::TerminateReceived { addresses: ours, cause };
+        let place = |sought| notices.iter().position(|notice| *notice == sought);
+        let places = place(sent).zip(place(received));
+        assert!(places.is_some_and(|(sent, received)| sent < received), "seed {seed}: {notices:#?}");
+        close((active, passive));
+        kernel.flush_dpcs();
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{alloc::Layout, ffi::c_void, ptr::NonNull};
 
 use ndk_abi::wdm::MDL;
-use platform::{DISPATCH_LEVEL, DpcRoutine, Passive, Platform};
+use platform::{DISPATCH_LEVEL, DpcRoutine, Notice, Passive, Platform};
 
 use crate::{
     event::Event,
@@ -13,7 +13,7 @@ use crate::{
     lock::RawSpinLock,
     mdl,
     network::Network,
-    pool,
+    notices, pool,
     processors::{self, Dpc},
     schedule,
     timers::{self, Timer},
@@ -143,5 +143,9 @@ unsafe impl Platform for SimKernel {
     unsafe fn mdl_system_address(mdl: *mut c_void) -> Option<NonNull<u8>> {
         irql::require("mapping an MDL", DISPATCH_LEVEL);
         mdl::map(NonNull::new(mdl.cast::<MDL>())?)
+    }
+
+    fn notice(notice: &Notice) {
+        notices::add(notice);
     }
 }

@@ -27,6 +27,7 @@ mod ledger;
 mod lock;
 mod mdl;
 mod network;
+mod notices;
 mod order;
 mod pages;
 mod pool;

@@ -10,11 +10,13 @@ use std::{
     time::Duration,
 };
 
+use platform::Notice;
+
 use crate::{
     fault::{self, Fault, Point},
     irql,
     ledger::{self, Ledger},
-    lock_table, mdl, network, order, pool, processors,
+    lock_table, mdl, network, notices, order, pool, processors,
     schedule::{self, Processors, Trace},
     timers, watchdog,
 };
@@ -59,6 +61,7 @@ pub fn boot() -> Session {
     watchdog::reset();
     mdl::reset();
     network::reset(SESSIONS.fetch_add(1, Ordering::Relaxed));
+    notices::reset();
     order::reset();
     pool::reset();
     timers::reset();
@@ -167,6 +170,17 @@ impl Session {
     #[must_use]
     pub fn trace(&self) -> Option<Trace> {
         schedule::trace()
+    }
+
+    /// Has what the driver notices kept from now on.
+    pub fn keep_notices(&self) {
+        notices::keep();
+    }
+
+    /// Takes what the driver has noticed since that was asked for last.
+    #[must_use]
+    pub fn take_notices(&self) -> Vec<Notice> {
+        notices::take()
     }
 
     /// The state at this moment.

@@ -34,6 +34,7 @@ mod moderation;
 mod moderation_change;
 mod mr;
 mod mw;
+mod notices;
 mod pd;
 mod qp;
 mod qp_post;

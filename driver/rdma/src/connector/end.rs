@@ -1,6 +1,6 @@
 //! How connections, and attempts at one, end.
 
-use platform::{Arc, Deferred, Platform};
+use platform::{Arc, Deferred, Notice, Platform};
 
 use super::{Connector, DisconnectReason, Phase, PrivateData, other::Other};
 use crate::{Callback, Close, Error, OnClose, Outcome, QueuePair, Status};
@@ -15,6 +15,7 @@ impl<P: Platform> Connector<P> {
             Phase::Closed => return Err(Error::ConnectionAborted),
             _ => return Err(Error::ConnectionInvalid),
         }
+        P::notice(&Notice::Rejected { addresses: state.addresses() });
         state.end(Phase::Closed);
         let (peer, queue_pair) = (state.peer.take(), state.queue_pair.take());
         drop(state);
@@ -37,18 +38,25 @@ impl<P: Platform> Connector<P> {
                 state.private_data = private_data;
                 state.end(Phase::Idle);
                 unused = state.queue_pair.take();
+                state.notice_failure(Error::ConnectionRefused);
                 state.finish(Err(Error::ConnectionRefused));
             }
             Phase::Accepting => {
                 state.end(Phase::Closed);
                 unused = state.queue_pair.take();
+                state.notice_failure(Error::ConnectionAborted);
                 state.finish(Err(Error::ConnectionAborted));
             }
             Phase::Accepted => {
+                state.notice_failure(Error::ConnectionAborted);
                 state.end(Phase::Closed);
                 unused = state.queue_pair.take();
             }
-            Phase::Incoming | Phase::Completing => state.end(Phase::Closed),
+            Phase::Incoming => {
+                state.notice_failure(Error::ConnectionAborted);
+                state.end(Phase::Closed);
+            }
+            Phase::Completing => state.end(Phase::Closed),
             _ => {}
         }
         let idle = state.phase == Phase::Idle;
@@ -110,8 +118,8 @@ impl<P: Platform> Connector<P> {
             }
             _ => return,
         }
-        state.end(Phase::PeerGone);
         state.disconnect_due = Some(reason);
+        state.end(Phase::PeerGone);
         let queue_pair = state.queue_pair.clone();
         drop(state);
         if let Some(queue_pair) = queue_pair {
@@ -174,6 +182,11 @@ impl<P: Platform> Close<P> for Connector<P> {
     fn begin_close(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         let phase = state.phase;
+        match phase {
+            Phase::Incoming => P::notice(&Notice::Rejected { addresses: state.addresses() }),
+            Phase::Connecting | Phase::Accepted | Phase::Accepting => state.notice_failure(Error::Canceled),
+            _ => {}
+        }
         state.end(Phase::Closed);
         state.finish(Err(Error::Canceled));
         // Closing is the consumer's own act: no event about it, or about anything that crosses it.

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use platform::{Arc, Deferred, Platform, Weak};
+use platform::{Addresses, Arc, Deferred, Notice, Platform, Weak};
 
 use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits, State, other::Other};
 use crate::{
@@ -52,7 +52,13 @@ impl<P: Platform> Connector<P> {
     /// connector nor the queue pair has changed. IRQL <= DISPATCH.
     pub fn connect(this: &Arc<Self, P>, request: Connect<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let result = Self::start_connect(this, &request, done);
-        if result.is_err() {
+        if let Err(error) = result {
+            let local = match request.source {
+                Source::Address(local) => local,
+                Source::Shared(shared) => shared.local_address(),
+            };
+            let addresses = Addresses { local: Some(local), remote: Some(request.remote) };
+            P::notice(&Notice::ConnectFailed { addresses, active: true, status: error as u32 });
             if planted::is(Bug::LeakedReference) {
                 core::mem::forget(request.queue_pair.clone());
             }
@@ -176,6 +182,7 @@ impl<P: Platform> Connector<P> {
                 Ok(Outcome::Done)
             }
             accepted => {
+                state.notice_failure(Error::ConnectionAborted);
                 state.end(Phase::Closed);
                 let taken = state.queue_pair.take();
                 drop(state);
@@ -240,6 +247,7 @@ impl<P: Platform> Connector<P> {
         if state.request.take().is_none() {
             return Ok(Outcome::Pending);
         }
+        state.notice_failure(Error::ConnectionAborted);
         state.end(Phase::Closed);
         let queue_pair = state.queue_pair.take();
         drop(state);

@@ -39,6 +39,7 @@ impl<P: Platform> Connector<P> {
         let unused = state.queue_pair.take();
         let local = (state.endpoint.take(), state.shared.take());
         let peer = state.peer.take();
+        state.notice_failure(error);
         state.finish(Err(error));
         drop(state);
         drop((local, peer));

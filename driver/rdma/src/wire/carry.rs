@@ -4,10 +4,10 @@ use iwarp::{
     negotiate::{Agreed, First},
     terminate::Cause,
 };
-use platform::{Arc, Deferred, OutOfMemory, Platform, Read, Stream, Taken, Timer};
+use platform::{Arc, Deferred, Notice, OutOfMemory, Platform, Read, Stream, Taken, Timer};
 
 use super::{
-    Step, Wire, crc,
+    Step, Wire, crc, noticed,
     reads::Answers,
     receive::{Incoming, Received},
     transmit::{Broken, Frames, Last, Outgoing},
@@ -147,6 +147,9 @@ impl<P: Platform> Wire<P> {
             rest_bytes = bytes.len().saturating_sub(used);
             Taken { used, wanted }
         });
+        if let Some(cause) = ends.incoming.told.take() {
+            P::notice(&Notice::TerminateReceived { addresses: this.addresses(), cause: noticed(cause) });
+        }
         match (turn, read) {
             // A message that waits for its receive does so on a live connection.
             (Some(Turn::Hold), Read::Ended(Err(_))) => Turn::Ended(false),

@@ -6,10 +6,10 @@
 //! | there never was one, or it takes too long | `close`: a reset |
 
 use iwarp::terminate::Cause;
-use platform::{Arc, Deferred, Platform, Read, Stream, Taken, Timer};
+use platform::{Arc, Deferred, Notice, Platform, Read, Stream, Taken, Timer};
 
 use super::{
-    Step, Wire,
+    Step, Wire, noticed,
     transmit::{Frames, Last},
 };
 
@@ -88,12 +88,16 @@ impl<P: Platform> Wire<P> {
         } else if this.state.lock().broken {
             ends.outgoing.terminate.get_or_insert(Last::new(Cause::LOCAL, &[]));
         }
+        let due = ends.outgoing.terminate.as_ref().and_then(Last::cause);
         Stream::write(this, |room| {
             let mut frames = Frames::new(&mut ends.outgoing, room);
             frames.terminate();
             frames.used()
         });
         let sent = !matches!(ends.outgoing.terminate, Some(Last::Due(..)));
+        if sent && let Some(cause) = due {
+            P::notice(&Notice::TerminateSent { addresses: this.addresses(), cause: noticed(cause) });
+        }
         if !sent {
             this.ends.lock().ends = Some(ends);
         }

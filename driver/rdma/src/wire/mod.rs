@@ -25,7 +25,8 @@ use iwarp::{
     terminate::Cause,
 };
 use platform::{
-    Arc, Deferred, Dispatch, OutOfMemory, Platform, RunDeferred, RunStream, RunTimer, SpinLock, Stream, Timer, Weak,
+    Addresses, Arc, Deferred, Dispatch, OutOfMemory, Platform, RunDeferred, RunStream, RunTimer, SpinLock, Stream,
+    Timer, Weak,
 };
 
 use crate::{Adapter, Connector, QueuePair, access::Refusal, listener::Unasked};
@@ -107,6 +108,12 @@ impl<P: Platform> Wire<P> {
         Deferred::initialize(&wire);
         Timer::initialize(&wire);
         Ok(wire)
+    }
+
+    /// The addresses of its ends, as long as its socket is there.
+    fn addresses(&self) -> Addresses {
+        let (local, remote) = self.stream.addresses().unzip();
+        Addresses { local, remote }
     }
 
     /// Takes the step, if it is such a one, to bring the next.
@@ -196,4 +203,9 @@ impl Refusal {
             Self::Right => Cause::ACCESS,
         }
     }
+}
+
+/// A cause, for who traces.
+fn noticed(cause: Cause) -> platform::Cause {
+    platform::Cause { layer: cause.layer, kind: cause.kind, code: cause.code }
 }

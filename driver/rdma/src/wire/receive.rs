@@ -8,7 +8,7 @@ use iwarp::{
     fpdu::{self, Parsed},
     negotiate::First,
     segment::{ReadRequest, Segment, Send, Tagged, Untagged},
-    terminate::Cause,
+    terminate::{Cause, Terminate},
 };
 use platform::{Arc, Platform};
 
@@ -48,6 +48,8 @@ pub(super) struct Incoming {
     pub(super) read_placed: bool,
     /// The peer has ended the stream.
     pub(super) terminated: bool,
+    /// Why, if that can be read and was not noticed yet.
+    pub(super) told: Option<Cause>,
 }
 
 /// What became of an FPDU.
@@ -103,6 +105,7 @@ impl Incoming {
             read_cursor: Cursor::default(),
             read_placed: false,
             terminated: false,
+            told: None,
         }
     }
 
@@ -135,6 +138,7 @@ impl Incoming {
             Segment::Send(untagged, send) => self.send(queue_pair, untagged, send, data),
             Segment::Terminate(_) => {
                 self.terminated = true;
+                self.told = Terminate::parse(data).map(|terminate| terminate.cause);
                 if let Some(refused) = Refused::parse(data) {
                     queue_pair.refuse(refused, outgoing.next_send, self.next_answer);
                 }

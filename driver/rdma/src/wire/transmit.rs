@@ -64,6 +64,14 @@ impl Last {
         Self::Due(body, bytes)
     }
 
+    /// Why, if it is due.
+    pub(super) fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Due(body, bytes) => Some(Terminate::parse(body.get(..*bytes)?)?.cause),
+            Self::Sent => None,
+        }
+    }
+
     /// For a read that asks for what is not to be had.
     fn of_read(cause: Cause, read: &Answer) -> Self {
         let mut ulpdu = [0; MAX_HEADER];

@@ -1,0 +1,196 @@
+//! What the provider tells whoever traces it ([`Notice`]).
+
+use std::net::SocketAddr;
+
+use ndk_abi::{
+    ndkpi::NdkOperationTypeWrite,
+    status::{
+        NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED,
+        STATUS_CONNECTION_REFUSED, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+    },
+};
+use platform::{Addresses, Ending, Notice};
+
+use crate::{
+    connector::Scene,
+    kit::{Buffer, Connector, Options, Pair, World, loopback},
+};
+
+fn number(status: NTSTATUS) -> u32 {
+    status.to_u32()
+}
+
+/// What was noticed since this was asked last.
+fn noticed(world: &World) -> Vec<Notice> {
+    world.settle();
+    world.session.take_notices()
+}
+
+fn world() -> World {
+    let world = World::new();
+    world.session.keep_notices();
+    world
+}
+
+/// From one end to the other.
+fn from(local: SocketAddr, remote: SocketAddr) -> Addresses {
+    Addresses { local: Some(local), remote: Some(remote) }
+}
+
+fn addresses(connector: &Connector) -> Addresses {
+    Addresses { local: connector.local_address().ok(), remote: connector.peer_address().ok() }
+}
+
+#[test]
+fn a_listener() {
+    let world = world();
+    let listener = world.adapter.create_listener().expect("a listener");
+    assert_eq!(listener.listen(loopback(0)), STATUS_SUCCESS);
+    let local = listener.local_address().expect("it listens");
+    assert_eq!(noticed(&world), [Notice::Listening { local }]);
+    let other = world.adapter.create_listener().expect("a listener");
+    assert_eq!(other.listen(local), STATUS_SHARING_VIOLATION);
+    let status = number(STATUS_SHARING_VIOLATION);
+    assert_eq!(noticed(&world), [Notice::ListenFailed { local, status }]);
+    other.close_now();
+    assert_eq!(noticed(&world), [], "it did not listen");
+    listener.close_now();
+    assert_eq!(noticed(&world), [Notice::ListenEnded { local }]);
+}
+
+/// Both sides, in the order in which it goes.
+#[test]
+fn a_connection() {
+    let world = world();
+    let pair = Pair::new(&world.adapter);
+    let [active, passive] = [&pair.active, &pair.passive].map(|side| addresses(&side.connector));
+    let listening = Notice::Listening { local: pair.listener.local_address().expect("it listens") };
+    let connected = noticed(&world);
+    let [first, request, theirs, ours] = connected[..] else { panic!("{connected:?}") };
+    assert_eq!((first, request), (listening, Notice::Requested { addresses: passive }));
+    let Notice::Connected { queue_pair: one, .. } = ours else { panic!("{ours:?}") };
+    let Notice::Connected { queue_pair: other, .. } = theirs else { panic!("{theirs:?}") };
+    assert_ne!(one, other);
+    assert_eq!(ours, Notice::Connected { addresses: active, queue_pair: one, active: true });
+    assert_eq!(theirs, Notice::Connected { addresses: passive, queue_pair: other, active: false });
+
+    pair.active.disconnect();
+    let mut ended = noticed(&world);
+    ended.sort_by_key(|notice| matches!(notice, Notice::Disconnected { reason: Ending::Peer, .. }));
+    let ours = Notice::Disconnected { addresses: active, queue_pair: one, reason: Ending::Local };
+    let theirs = Notice::Disconnected { addresses: passive, queue_pair: other, reason: Ending::Peer };
+    assert_eq!(ended, [ours, theirs]);
+    // What its consumer does now is no news.
+    pair.passive.disconnect();
+    assert_eq!(noticed(&world), []);
+    pair.close();
+}
+
+/// A request is rejected; another is given up by who asked, and a third by who was asked.
+#[test]
+fn attempts_that_end() {
+    let world = world();
+    let scene = Scene::new(&world);
+    let refused =
+        |addresses| Notice::ConnectFailed { addresses, active: true, status: number(STATUS_CONNECTION_REFUSED) };
+
+    let connect = scene.connect();
+    let theirs = scene.listener.take();
+    let _asked = noticed(&world);
+    let (ours, passive) = (addresses(&scene.connector), addresses(&theirs));
+    assert_eq!(theirs.reject(&[]), STATUS_SUCCESS);
+    assert_eq!(connect.wait(), STATUS_CONNECTION_REFUSED);
+    assert_eq!(noticed(&world), [Notice::Rejected { addresses: passive }, refused(ours)]);
+    theirs.close_now();
+
+    let connect = scene.connect();
+    let theirs = scene.listener.take();
+    let _asked = noticed(&world);
+    let (ours, passive) = (addresses(&scene.connector), addresses(&theirs));
+    theirs.close_now();
+    assert_eq!(connect.wait(), STATUS_CONNECTION_REFUSED);
+    assert_eq!(noticed(&world), [Notice::Rejected { addresses: passive }, refused(ours)]);
+
+    let (theirs, accept) = scene.accepted();
+    let _asked = noticed(&world);
+    let (ours, passive) = (addresses(&scene.connector), addresses(&theirs));
+    scene.connector.close_now();
+    assert_eq!(accept.wait(), STATUS_CONNECTION_ABORTED);
+    let failed = [(ours, true, STATUS_CANCELLED), (passive, false, STATUS_CONNECTION_ABORTED)];
+    let failed =
+        failed.map(|(addresses, active, status)| Notice::ConnectFailed { addresses, active, status: number(status) });
+    assert_eq!(noticed(&world), failed);
+    theirs.close_now();
+    scene.close(false);
+}
+
+/// Nobody listens.
+#[test]
+fn a_connect_to_nobody() {
+    let world = world();
+    let scene = Scene::new(&world);
+    let nobody = loopback(9);
+    let connect = scene.connector.connect(&scene.active.qp, loopback(4000), nobody, (1, 1), &[]);
+    assert_eq!(connect.wait(), STATUS_CONNECTION_REFUSED);
+    let notices = noticed(&world);
+    let addresses = from(loopback(4000), nobody);
+    let failed = Notice::ConnectFailed { addresses, active: true, status: number(STATUS_CONNECTION_REFUSED) };
+    assert_eq!(notices.last(), Some(&failed), "{notices:?}");
+    scene.close(true);
+}
+
+/// The request that fails, and the connection that ends with it, on both sides.
+#[test]
+fn a_request_that_fails() {
+    let world = world();
+    let pair = Pair::new(&world.adapter);
+    let _connected = noticed(&world);
+    let local = Buffer::full(&pair.active.pd, 1);
+    let no_token = 0;
+    assert_eq!(pair.active.qp.write(1, &[local.sge(0, 8)], 0, no_token, 0), STATUS_SUCCESS);
+    pair.active.expect(1, STATUS_ACCESS_VIOLATION);
+    let notices = noticed(&world);
+    let Notice::RequestFailed { queue_pair, operation, status } = notices[0] else { panic!("{notices:?}") };
+    assert_eq!((u32::from(operation), status), (NdkOperationTypeWrite.0 as u32, number(STATUS_ACCESS_VIOLATION)));
+    assert_eq!(broken(&notices[1..]), both_ends(&pair));
+    let ours = Some(addresses(&pair.active.connector));
+    let of_ours = notices[1..].iter().find_map(|notice| match notice {
+        Notice::Disconnected { addresses, queue_pair, .. } if Some(*addresses) == ours => Some(*queue_pair),
+        _ => None,
+    });
+    assert_eq!(of_ours, Some(queue_pair), "it is the one that fails");
+    local.close();
+    pair.close();
+}
+
+/// The queue, and the connections on it.
+#[test]
+fn a_completion_queue_that_overruns() {
+    let world = world();
+    let pair = Pair::with(&world.adapter, Options { cq_depth: 1, ..Options::default() });
+    let _connected = noticed(&world);
+    (0..2).for_each(|context| pair.message(context, false));
+    pair.assert_aborted();
+    let notices = noticed(&world);
+    let failed = Notice::CompletionQueueFailed { depth: 1, status: number(STATUS_BUFFER_OVERFLOW) };
+    assert_eq!(notices.first(), Some(&failed), "{notices:?}");
+    assert_eq!(broken(&notices[1..]), both_ends(&pair));
+    pair.close();
+}
+
+/// Where connections have ended by an error; there is nothing else.
+fn broken(notices: &[Notice]) -> Vec<SocketAddr> {
+    let local = |notice: &Notice| match notice {
+        Notice::Disconnected { addresses, reason: Ending::Error, .. } => addresses.local.expect("its address"),
+        other => panic!("{other:?}"),
+    };
+    let mut ends: Vec<_> = notices.iter().map(local).collect();
+    ends.sort();
+    ends
+}
+
+fn both_ends(pair: &Pair) -> Vec<SocketAddr> {
+    let mut ends = [&pair.active, &pair.passive].map(|side| side.connector.local_address().expect("its address"));
+    ends.sort();
+    ends.to_vec()
+}

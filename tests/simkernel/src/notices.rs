@@ -1,0 +1,38 @@
+//! What the driver notices, for tests that ask for it.
+
+use std::{
+    mem,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use platform::Notice;
+
+use crate::lock_table;
+
+static WANTED: AtomicBool = AtomicBool::new(false);
+static NOTICES: Mutex<Vec<Notice>> = Mutex::new(Vec::new());
+
+/// Nobody asks.
+pub(crate) fn reset() {
+    WANTED.store(false, Ordering::Relaxed);
+    lock_table(&NOTICES).clear();
+}
+
+/// Keeps what comes from now on.
+pub(crate) fn keep() {
+    WANTED.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn add(notice: &Notice) {
+    if WANTED.load(Ordering::Relaxed) {
+        lock_table(&NOTICES).push(*notice);
+    }
+}
+
+/// Takes what has come.
+pub(crate) fn take() -> Vec<Notice> {
+    mem::take(&mut lock_table(&NOTICES))
+}
