@@ -70,6 +70,8 @@ c_consts! { SOFTNDK_NUMBERS: u32;
     SOFTNDK_TEST_PLANT_LEAK_POOL = 1;
     /// [`SOFTNDK_TEST_PLANT::Kind`]: call a PASSIVE_LEVEL function at DISPATCH_LEVEL.
     SOFTNDK_TEST_PLANT_WRONG_IRQL = 2;
+    /// [`SOFTNDK_TEST_PLANT::Kind`]: take FILE_DEVICE_SECURE_OPEN from the control device.
+    SOFTNDK_TEST_PLANT_OPEN_NAMES = 3;
     /// [`SOFTNDK_ADAPTER::State`]: RDMA is on; adapters can be opened.
     SOFTNDK_ADAPTER_ENABLED = 1;
     /// [`SOFTNDK_LIST::Next`]: there is nothing more.

@@ -112,7 +112,7 @@ impl Adapter {
         let watch = || Watch::start(luid, provider.clone(), passive);
         let watch = configuration.addresses.is_empty().then(watch).transpose()?;
         let host = KernelHost::new(luid, provider.clone(), adapter.rdma.enabled().clone(), configuration.test_consumer);
-        let control = control::add(host, passive)?;
+        let control = control::add(host, &configuration.security, passive)?;
         *adapter.parts.lock() = Some(Parts { provider, _ndk: ndk, control, device, watch });
         Ok(adapter)
     }

@@ -22,6 +22,7 @@ use platform::{Passive, Slice};
 use crate::{
     keywords, ndis,
     platform::Windows,
+    security,
     unicode::{unicode_string, wide},
 };
 
@@ -45,9 +46,11 @@ pub(crate) struct Configuration {
     pub(crate) crc: bool,
     /// [`keywords::ADDRESSES`].
     pub(crate) addresses: Slice<IpAddr, Windows>,
+    /// The security descriptor of the control device, with [`keywords::GROUPS`] in it.
+    pub(crate) security: Slice<u16, Windows>,
 }
 
-/// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses.
+/// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses, or `Groups` none of SIDs.
 pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Configuration, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
     Ok(Configuration {
@@ -55,6 +58,7 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
         test_consumer: flag!(key, keywords::TEST_CONSUMER),
         crc: flag!(key, keywords::CRC),
         addresses: parse_addresses(key.string(wide!(keywords::ADDRESSES)))?,
+        security: security::descriptor(elements(key.string(wide!(keywords::GROUPS))))?,
     })
 }
 
@@ -132,15 +136,18 @@ impl Drop for Key {
     }
 }
 
-/// The addresses in a comma-separated list; blanks around them and empty places are allowed.
+/// What is in a comma-separated list; blanks around it and empty places are allowed.
+fn elements(list: &[u16]) -> impl Iterator<Item = &[u16]> + Clone {
+    let units = list.strip_suffix(&[0]).unwrap_or(list);
+    units.split(|unit| *unit == u16::from(b',')).map(trim).filter(|element| !element.is_empty())
+}
+
+/// The addresses in a list.
 fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> {
-    let literals = || {
-        let units = list.strip_suffix(&[0]).unwrap_or(list);
-        units.split(|unit| *unit == u16::from(b',')).map(trim).filter(|literal| !literal.is_empty())
-    };
-    let mut addresses =
-        Slice::filled(literals().count(), IpAddr::V4(Ipv4Addr::UNSPECIFIED)).map_err(|_| NDIS_STATUS_RESOURCES)?;
-    for (address, literal) in addresses.iter_mut().zip(literals()) {
+    let literals = elements(list);
+    let mut addresses = Slice::filled(literals.clone().count(), IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+        .map_err(|_| NDIS_STATUS_RESOURCES)?;
+    for (address, literal) in addresses.iter_mut().zip(literals) {
         *address = parse_address(literal).ok_or(NDIS_STATUS_INVALID_DATA)?;
     }
     Ok(addresses)

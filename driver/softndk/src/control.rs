@@ -2,8 +2,8 @@
 //! dispatch table.
 //!
 //! It comes with the first adapter and goes with the last: while a device object exists the driver is not unloaded.
-//! Only SYSTEM and administrators may open it, under its exact name, and only 64-bit processes (the structures of
-//! 32-bit ones would be laid out differently).
+//! Only SYSTEM, administrators and the groups that the first adapter names may open it, under its exact name, and only 64-bit
+//! processes (the structures of 32-bit ones would be laid out differently).
 //!
 //! A file serves the process that opened it, and ends with it: the memory it locks is that process's, which must have none
 //! locked when it is gone. The last handle may be closed later, as it can be inherited or duplicated.
@@ -107,13 +107,13 @@ pub(crate) fn initialize() {
     unsafe { mutex::initialize(&CONTROL) };
 }
 
-/// Adds an adapter; with the first one comes the device.
-pub(crate) fn add(host: KernelHost, passive: &Passive<'_>) -> Result<Registration, NDIS_STATUS> {
+/// Adds an adapter; with the first one comes the device, with its security descriptor (SDDL).
+pub(crate) fn add(host: KernelHost, security: &[u16], passive: &Passive<'_>) -> Result<Registration, NDIS_STATUS> {
     let device = nd_ioctl::Device::new(host).and_then(Arc::try_new).map_err(|_| NDIS_STATUS_RESOURCES)?;
     let mut control = CONTROL.lock();
     control.adapters.insert(device.clone()).map_err(|_| NDIS_STATUS_RESOURCES)?;
     if control.device.is_none() {
-        match register(passive) {
+        match register(security, passive) {
             Ok(registered) => control.device = Some(registered),
             Err(status) => {
                 control.adapters.remove(&device);
@@ -196,11 +196,10 @@ pub(crate) fn current_process() -> usize {
 }
 
 /// Makes the device.
-fn register(_passive: &Passive<'_>) -> Result<Registered, NDIS_STATUS> {
+fn register(security: &[u16], _passive: &Passive<'_>) -> Result<Registered, NDIS_STATUS> {
     let mut name = unicode_string(wide!(r"\Device\SoftNdk"));
     let mut link = unicode_string(wide!(r"\DosDevices\SoftNdk"));
-    // Full access for SYSTEM and administrators, none for anybody else; nothing is inherited.
-    let security = unicode_string(wide!("D:P(A;;GA;;;SY)(A;;GA;;;BA)"));
+    let security = unicode_string(security);
     let mut routines: [_; IRP_MJ_MAXIMUM_FUNCTION as usize + 1] = array::from_fn(dispatch_routine);
     let mut attributes = NDIS_DEVICE_OBJECT_ATTRIBUTES {
         Header: NDIS_OBJECT_HEADER::new(
@@ -227,6 +226,15 @@ fn register(_passive: &Passive<'_>) -> Result<Registered, NDIS_STATUS> {
     // SAFETY: the device object just made; its characteristics are read by the I/O manager at opens only.
     unsafe { (*device).Characteristics |= SECURE_OPEN };
     Ok(Registered { object: device.cast(), handle: Handle(handle) })
+}
+
+/// Takes from the device what has its security descriptor hold for names below it, to be caught.
+#[cfg(feature = "planted-faults")]
+pub(crate) fn open_names() {
+    if let Some(Registered { object, .. }) = &CONTROL.lock().device {
+        // SAFETY: the device object, which lives until it is deregistered, under the mutex that is held.
+        unsafe { (*object.cast::<wdk_sys::DEVICE_OBJECT>()).Characteristics &= !SECURE_OPEN };
+    }
 }
 
 /// IRP_MJ_CREATE.

@@ -15,3 +15,5 @@ pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
 pub(crate) const TEST_CONSUMER: Flag = Flag { name: "TestConsumer", default: false };
 /// A list of IP addresses with commas between them: those that consumers may bind to. None: those that TCP/IP holds on the interface.
 pub(crate) const ADDRESSES: &str = "Addresses";
+/// A list of groups, by their SIDs with commas between them, that may open the control device. None: SYSTEM and administrators only.
+pub(crate) const GROUPS: &str = "Groups";

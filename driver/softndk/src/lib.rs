@@ -35,6 +35,7 @@ mod planted;
 mod platform;
 mod rdma_state;
 mod registry;
+mod security;
 mod tcpip;
 mod test_consumer;
 mod unicode;

@@ -1,17 +1,17 @@
 //! Faults to be caught by the checkers, in drivers that are built for that and never shipped: the negative controls of
-//! the pool and IRQL checks.
+//! the pool and IRQL checks, and of those of who may open the control device.
 #![expect(unsafe_code, reason = "breaks the kernel's rules on purpose")]
 
 use core::alloc::Layout;
 
 use ndk_abi::{
-    softndk_ioctl::{SOFTNDK_TEST_PLANT_LEAK_POOL, SOFTNDK_TEST_PLANT_WRONG_IRQL},
+    softndk_ioctl::{SOFTNDK_TEST_PLANT_LEAK_POOL, SOFTNDK_TEST_PLANT_OPEN_NAMES, SOFTNDK_TEST_PLANT_WRONG_IRQL},
     status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
 };
 use platform::{Platform, SpinLock};
 use wdk_sys::ntddk::KeFlushQueuedDpcs;
 
-use crate::platform::Windows;
+use crate::{control, platform::Windows};
 
 /// Plants a fault. PASSIVE_LEVEL.
 pub(crate) fn plant(kind: u32) -> NTSTATUS {
@@ -26,6 +26,10 @@ pub(crate) fn plant(kind: u32) -> NTSTATUS {
             // SAFETY: none: this wants PASSIVE_LEVEL (ddi: nf-wdm-keflushqueueddpcs), which is the point.
             unsafe { KeFlushQueuedDpcs() };
             drop(at_dispatch_level);
+            STATUS_SUCCESS
+        }
+        SOFTNDK_TEST_PLANT_OPEN_NAMES => {
+            control::open_names();
             STATUS_SUCCESS
         }
         _ => STATUS_INVALID_PARAMETER,

@@ -25,11 +25,13 @@ pub(crate) trait Driver {
     fn ask(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS>;
 }
 
+const NOT_ADMITTED: &str = "; only SYSTEM, administrators and the groups that its parameter Groups names may open it";
+
 /// Why the device cannot be opened, and what helps.
 pub(crate) fn why_not(status: NTSTATUS) -> String {
     let hint = match status {
         STATUS_OBJECT_NAME_NOT_FOUND => "; no SoftNDK adapter is installed and started",
-        STATUS_ACCESS_DENIED => "; only SYSTEM and administrators may open it",
+        STATUS_ACCESS_DENIED => NOT_ADMITTED,
         STATUS_DEVICE_REMOVED | STATUS_INVALID_HANDLE => "; its adapter has just gone",
         STATUS_NO_SUCH_DEVICE if !cfg!(windows) => "; this program needs Windows",
         _ => "",
@@ -40,6 +42,8 @@ pub(crate) fn why_not(status: NTSTATUS) -> String {
 /// A request that has failed.
 fn failed(what: &str, status: NTSTATUS) -> anyhow::Error {
     let hint = match status {
+        // Under Wine an open that was refused is seen here first.
+        STATUS_ACCESS_DENIED => NOT_ADMITTED,
         STATUS_INVALID_DEVICE_REQUEST => "; the driver is older than this program, or of another version",
         _ => "",
     };

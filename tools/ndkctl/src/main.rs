@@ -20,7 +20,8 @@ use serde::Serialize;
 
 /// Shows what the SoftNDK driver has and does.
 ///
-/// Reads only: it works beside any program, and while requests of others are stuck. Only SYSTEM and administrators may open the device.
+/// Reads only: it works beside any program, and while requests of others are stuck. SYSTEM and administrators may open
+/// the device, and the groups that its parameter Groups names.
 #[derive(Parser)]
 #[command(
     version,

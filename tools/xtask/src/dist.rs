@@ -23,13 +23,14 @@ pub(crate) const STAND_INS: Package = ["--manifest-path", "tests/wine/Cargo.toml
 const WINDOWS: &str = "target/windows";
 
 /// What tests/wine builds, and the names it goes by in target/dist/wine.
-const STAND_IN_FILES: [(&str, &str); 8] = [
+const STAND_IN_FILES: [(&str, &str); 9] = [
     ("ntoskrnl.dll", "ntoskrnl.exe"),
     ("ndis.dll", "ndis.sys"),
     ("netio.dll", "netio.sys"),
     ("wdfldr.dll", "wdfldr.sys"),
     ("bcryptprimitives.dll", "bcryptprimitives.dll"),
     ("loader.exe", "loader.exe"),
+    ("ordinary.exe", "ordinary.exe"),
     ("selftest.exe", "selftest.exe"),
     ("selftest_driver.dll", "selftest.sys"),
 ];

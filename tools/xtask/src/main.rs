@@ -1,5 +1,6 @@
 //! `cargo xtask`: installs what the build needs, builds the driver on Linux, runs it under Wine, runs every test.
 
+mod access;
 mod bench;
 mod command;
 mod computers;
@@ -120,6 +121,8 @@ enum Task {
     },
     /// Check inf/softndk.inx
     LintInf,
+    /// Try the control device under Wine as an ordinary user, with groups that may open it and without
+    Access,
     /// Install the driver by its INF under Wine, restart, and remove it
     Install,
     /// Load, run one case and unload so many times; print what was left behind
@@ -183,6 +186,15 @@ fn perform(task: Task) -> Result<ExitCode> {
             dist::build()?;
             let mut tally = tally::Tally::default();
             installed::run(&mut tally);
+            println!("{tally}");
+            ensure!(tally.is_success(), "something failed");
+        }
+        Task::Access => {
+            dist::build()?;
+            dist::build_planted()?;
+            let mut tally = tally::Tally::default();
+            access::run(&mut tally);
+            access::planted(&mut tally);
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }

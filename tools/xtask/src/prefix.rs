@@ -18,7 +18,7 @@ pub(crate) const PLANTED: &str = "softndk-planted.sys";
 
 /// What lies beside the driver in `C:\softndk`. The loader looks for the modules a driver imports in the driver's own
 /// folder before system32, and Wine's own ndis.sys must stay where it is: it starts with every prefix.
-const BESIDE_THE_DRIVER: [(&str, &str); 12] = [
+const BESIDE_THE_DRIVER: [(&str, &str); 13] = [
     ("softndk.sys", "softndk.sys"),
     ("softnd.dll", "softnd.dll"),
     ("ndharness.exe", "ndharness.exe"),
@@ -30,6 +30,7 @@ const BESIDE_THE_DRIVER: [(&str, &str); 12] = [
     ("wine/netio.sys", "netio.sys"),
     ("wine/wdfldr.sys", "wdfldr.sys"),
     ("wine/loader.exe", "loader.exe"),
+    ("wine/ordinary.exe", "ordinary.exe"),
     ("wine/selftest.exe", "selftest.exe"),
     ("wine/selftest.sys", "selftest.sys"),
 ];

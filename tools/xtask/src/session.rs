@@ -85,6 +85,27 @@ impl Session {
         self.order("load")
     }
 
+    /// Loads the driver, whose adapter must not start; what its MiniportInitializeEx returns. Then it is unloaded.
+    pub(crate) fn load_in_vain(&mut self) -> Result<(String, StandInReport)> {
+        const RETURNED: &str = "MiniportInitializeEx returned ";
+        let returned = |log: &[u8]| {
+            let log = String::from_utf8_lossy(log);
+            log.lines().filter_map(|line| Some(line.split_once(RETURNED)?.1.to_owned())).collect::<Vec<_>>()
+        };
+        let before = returned(&fs::read(self.computer.log_file())?).len();
+        let _ = fs::remove_file(self.report_file());
+        self.order("start")?;
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = returned(&fs::read(self.computer.log_file())?).get(before) {
+                break status.clone();
+            }
+            ensure!(start.elapsed() < LOAD_LIMIT, "the adapter has not failed to start\n{}", self.log_tail());
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        Ok((status, self.unload()?))
+    }
+
     /// Unloads the driver and returns what its stand-ins say was left.
     pub(crate) fn unload(&mut self) -> Result<StandInReport> {
         self.order("unload")?;
@@ -102,7 +123,7 @@ impl Session {
         self.order("wait")
     }
 
-    /// A parameter of the installed adapter, once it starts.
+    /// A parameter of the adapter, once it starts.
     pub(crate) fn set_keyword(&mut self, keyword: &str, value: &str) -> Result<()> {
         self.order(&format!("set {keyword} {value}"))
     }
@@ -130,7 +151,7 @@ impl Session {
         }
     }
 
-    /// Tells a driver with planted faults to break a rule: `leak` or `irql`.
+    /// Tells a driver with planted faults to break a rule: `leak`, `irql` or `names`.
     pub(crate) fn plant(&mut self, fault: &str) -> Result<()> {
         self.order(&format!("plant {fault}"))
     }
@@ -143,6 +164,11 @@ impl Session {
     /// The addresses that TCP/IP has on the adapter's interface from now on, to which the driver looks if it was given none.
     pub(crate) fn set_tcpip(&mut self, addresses: &[&str]) -> Result<()> {
         self.order(&format!("tcpip {}", addresses.join(",")))
+    }
+
+    /// Has the driver asked to open a name below its device. An error: it has not refused.
+    pub(crate) fn open_below(&mut self) -> Result<()> {
+        self.order("below")
     }
 
     /// Whether there is a Winsock Kernel from now on.

@@ -21,6 +21,7 @@ pub mod status {
     pub const INFO_LENGTH_MISMATCH: i32 = 0xC000_0004_u32.cast_signed();
     pub const INVALID_PARAMETER: i32 = 0xC000_000D_u32.cast_signed();
     pub const INVALID_DEVICE_REQUEST: i32 = 0xC000_0010_u32.cast_signed();
+    pub const ACCESS_DENIED: i32 = 0xC000_0022_u32.cast_signed();
     pub const NOT_IMPLEMENTED: i32 = 0xC000_0002_u32.cast_signed();
     pub const INSUFFICIENT_RESOURCES: i32 = 0xC000_009A_u32.cast_signed();
     pub const NOT_SUPPORTED: i32 = 0xC000_00BB_u32.cast_signed();

@@ -68,6 +68,7 @@ unsafe extern "system" {
     pub fn IoAllocateIrp(stack_size: i8, charge_quota: u8) -> *mut IRP;
     pub fn IoFreeIrp(irp: *mut IRP);
     pub fn IoGetRequestorProcess(irp: *mut IRP) -> *mut c_void;
+    pub fn IoGetRequestorProcessId(irp: *mut IRP) -> u32;
     pub fn PsGetThreadId(thread: isize) -> usize;
     pub fn KeStackAttachProcess(process: *mut c_void, state: *mut c_void);
     pub fn KeUnstackDetachProcess(state: *mut c_void);

@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use ndk_abi::softndk_ioctl::{
     IOCTL_SOFTNDK_TEST_PLANT, SOFTNDK_DEVICE_PATH, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PLANT,
 };
+use windows_sys::Win32::Foundation::ERROR_FILE_NOT_FOUND;
 use windows_sys::Win32::System::IO::DeviceIoControl;
+
+use crate::protocol::OPEN_BELOW;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 
@@ -32,6 +35,15 @@ fn open() -> Result<File> {
 /// Asks a driver that was built to be caught to break a rule; one as it is shipped refuses.
 pub fn plant(kind: u32) -> Result<()> {
     control(IOCTL_SOFTNDK_TEST_PLANT, Some(&SOFTNDK_TEST_PLANT { Version: SOFTNDK_IOCTL_VERSION, Kind: kind }))
+}
+
+/// Has the driver asked to open a name below its device, which it must refuse as one that is not there.
+pub fn below() -> Result<()> {
+    match control::<()>(OPEN_BELOW, None) {
+        Err(error) if error.raw_os_error() == Some(ERROR_FILE_NOT_FOUND as i32) => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => Err(Error::other("the driver has opened a name below its device")),
+    }
 }
 
 /// Sends a request without output.

@@ -3,7 +3,8 @@
 //!
 //! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `tcpip ADDRESS,...` (what the interface
 //! has), `wsk on`, `wsk off` (whether there is a Winsock Kernel), `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts)
-//! or `plant KIND` is answered by a line `ok` or `error: REASON`.
+//! `set KEYWORD VALUE` (another of its parameters), `start` (load, and do not wait for the device), `below` (the driver has to refuse to open
+//! a name below its device) or `plant KIND` is answered by a line `ok` or `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
 //! stops every service when the last ordinary process ends.
 //!
@@ -21,7 +22,9 @@ mod service;
 use std::io::{BufRead, Result, Write};
 use std::process::ExitCode;
 
-use ndk_abi::softndk_ioctl::{SOFTNDK_TEST_PLANT_LEAK_POOL, SOFTNDK_TEST_PLANT_WRONG_IRQL};
+use ndk_abi::softndk_ioctl::{
+    SOFTNDK_TEST_PLANT_LEAK_POOL, SOFTNDK_TEST_PLANT_OPEN_NAMES, SOFTNDK_TEST_PLANT_WRONG_IRQL,
+};
 use service::Service;
 
 fn main() -> ExitCode {
@@ -50,9 +53,11 @@ fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<(
     service.set_parameter("TestConsumer", test_consumer)?;
     service.set_parameter("WithoutWsk", "0")?;
     service.set_parameter("Crc", "0")?;
+    service.set_parameter("Groups", "")?;
     let mut loaded = false;
     serve(|order| match order {
         "load" => service.start().map(|()| loaded = true).and_then(|()| device::wait()),
+        "start" => service.start().map(|()| loaded = true),
         "unload" => service.stop().map(|()| loaded = false),
         "disable" => device::control::<()>(protocol::DISABLE_NDK, None),
         "enable" => device::control::<()>(protocol::ENABLE_NDK, None),
@@ -60,10 +65,15 @@ fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<(
         "wsk off" => service.set_parameter("WithoutWsk", "1"),
         "crc on" => service.set_parameter("Crc", "1"),
         "crc off" => service.set_parameter("Crc", "0"),
+        "below" => device::below(),
         "plant leak" => device::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
         "plant irql" => device::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
+        "plant names" => device::plant(SOFTNDK_TEST_PLANT_OPEN_NAMES),
         tcpip if tcpip.starts_with("tcpip") => service.set_parameter("TcpipAddresses", tcpip[5..].trim()),
-        other => unknown(other),
+        other => match other.splitn(3, ' ').collect::<Vec<_>>()[..] {
+            ["set", keyword, value] => service.set_parameter(keyword, value),
+            _ => unknown(other),
+        },
     })?;
     if loaded {
         service.stop()?;

@@ -14,12 +14,8 @@ use std::{
     },
 };
 
-use kernel::{DEVICE_OBJECT, IRP, PASSIVE_LEVEL, Shared, UNICODE_STRING, ntoskrnl, status, violation};
+use kernel::{DEVICE_OBJECT, FILE_OBJECT, IRP, PASSIVE_LEVEL, Shared, UNICODE_STRING, ntoskrnl, status, violation};
 use ndk_abi::{ndis::*, status::*};
-use windows_sys::Win32::{
-    Foundation::LocalFree,
-    Security::Authorization::{ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1},
-};
 
 use crate::{
     check_header,
@@ -30,12 +26,14 @@ use crate::{
         Job,
     },
     lock, oid_checks, pnp,
-    protocol::{DISABLE_NDK, ENABLE_NDK},
+    protocol::{DISABLE_NDK, ENABLE_NDK, OPEN_BELOW},
+    security::Descriptor,
     turns,
 };
 
 const FILE_DEVICE_NETWORK: u32 = 0x12;
 const DO_DEVICE_INITIALIZING: u32 = 0x80;
+const FILE_DEVICE_SECURE_OPEN: u32 = 0x100;
 /// Where the driver's part of the device extension begins.
 const RESERVED_EXTENSION: usize = 16;
 /// Kind of object in the report.
@@ -44,6 +42,7 @@ const DEVICE: &str = "NDIS control device";
 struct Control {
     device: Shared<DEVICE_OBJECT>,
     link: String,
+    descriptor: Descriptor,
     major_functions: [Option<Dispatch>; 28],
     /// Deregistered; files opened before are still served.
     gone: AtomicBool,
@@ -56,31 +55,18 @@ pub(crate) fn count() -> usize {
     lock(&CONTROLS).values().filter(|control| !control.gone.load(Ordering::Acquire)).count()
 }
 
-/// Whether a security descriptor string is one.
-fn check_sddl(sddl: *const UNICODE_STRING) {
+/// The security descriptor that a driver gives as a string.
+fn descriptor(sddl: *const UNICODE_STRING) -> Result<Descriptor, NDIS_STATUS> {
     // SAFETY: the driver gives null or a counted string.
     let text = unsafe { kernel::unicode(sddl) };
     if text.is_empty() {
         violation("NdisRegisterDeviceEx: no DefaultSDDLString (what applies then is not documented)");
-        return;
+        return Err(NDIS_STATUS_INVALID_PARAMETER);
     }
-    let wide: Vec<u16> = text.encode_utf16().chain([0]).collect();
-    let mut descriptor = std::ptr::null_mut();
-    // SAFETY: a NUL-terminated string and a place for the result.
-    let valid = unsafe {
-        ConvertStringSecurityDescriptorToSecurityDescriptorW(
-            wide.as_ptr(),
-            SDDL_REVISION_1,
-            &mut descriptor,
-            std::ptr::null_mut(),
-        )
-    };
-    if valid == 0 {
+    Descriptor::parse(&text).ok_or_else(|| {
         violation(&format!("NdisRegisterDeviceEx: invalid DefaultSDDLString {text:?}"));
-        return;
-    }
-    // SAFETY: allocated by the function above.
-    unsafe { LocalFree(descriptor) };
+        NDIS_STATUS_INVALID_PARAMETER
+    })
 }
 
 /// ndis/nf-ndis-ndisregisterdeviceex: PASSIVE_LEVEL; the handle is that of the driver.
@@ -115,8 +101,11 @@ unsafe extern "system" fn NdisRegisterDeviceEx(
         violation(&format!("{WHAT}: name, symbolic name or major functions missing"));
         return NDIS_STATUS_INVALID_PARAMETER;
     }
-    check_sddl(attributes.DefaultSDDLString.cast());
-    match create(&driver, attributes, &name, link) {
+    let descriptor = match descriptor(attributes.DefaultSDDLString.cast()) {
+        Ok(descriptor) => descriptor,
+        Err(status) => return status,
+    };
+    match create(&driver, attributes, &name, link, descriptor) {
         Ok(object) => {
             // SAFETY: the caller gives places for both.
             unsafe {
@@ -134,6 +123,7 @@ fn create(
     attributes: &NDIS_DEVICE_OBJECT_ATTRIBUTES,
     name: &str,
     link: String,
+    descriptor: Descriptor,
 ) -> Result<*mut DEVICE_OBJECT, i32> {
     let mut object = std::ptr::null_mut();
     let device_name = kernel::UnicodeBuffer::new(name);
@@ -156,7 +146,7 @@ fn create(
     // SAFETY: the driver gives 28 entries; both types of function pointer have the same prototype.
     let major_functions = unsafe { attributes.MajorFunctions.cast::<[Option<Dispatch>; 28]>().read() };
     let symbolic_link = kernel::UnicodeBuffer::new(&link);
-    let control = Control { device: Shared(object), link, major_functions, gone: AtomicBool::new(false) };
+    let control = Control { device: Shared(object), link, descriptor, major_functions, gone: AtomicBool::new(false) };
     lock(&CONTROLS).insert(object as usize, Arc::new(control));
     // SAFETY: two counted strings.
     let linked =
@@ -182,6 +172,12 @@ unsafe extern "system" fn NdisDeregisterDeviceEx(handle: NDIS_HANDLE) {
         violation("NdisDeregisterDeviceEx: not a registered device");
         return;
     };
+    // SAFETY: the device is deleted below.
+    if unsafe { (*control.device.get()).Characteristics } & FILE_DEVICE_SECURE_OPEN == 0 {
+        violation(
+            "a control device without FILE_DEVICE_SECURE_OPEN: its security descriptor does not hold for names below it",
+        );
+    }
     let link = kernel::UnicodeBuffer::new(&control.link);
     // SAFETY: a counted string; the device was created by NdisRegisterDeviceEx and is deleted once.
     unsafe {
@@ -231,6 +227,40 @@ unsafe fn set_ndk(irp: *mut IRP, enable: bool) -> i32 {
 }
 
 impl Control {
+    /// What the I/O manager looks at before the driver is asked to open a file: false if it must not be.
+    ///
+    /// # Safety
+    /// `irp` is an IRP_MJ_CREATE for this device that the caller owns.
+    unsafe fn admits(&self, irp: *mut IRP) -> bool {
+        // SAFETY: the caller owns the IRP.
+        match unsafe { ntoskrnl::IoGetRequestorProcessId(irp) } {
+            // The kernel's own.
+            0 => true,
+            process => self.descriptor.allows(process).unwrap_or_else(|| {
+                violation("stand-in: the token of a process that opens the control device cannot be looked at");
+                false
+            }),
+        }
+    }
+
+    /// Asks the driver to open a name below the device, as the I/O manager would with `\Device\Name\below`: Wine does not.
+    ///
+    /// # Safety
+    /// `irp` is an IRP for this device that the caller owns, and gives away.
+    unsafe fn open_below(&self, irp: *mut IRP) -> i32 {
+        let name = kernel::UnicodeBuffer::new(r"\below");
+        // SAFETY: plain old data, for which zeros are valid.
+        let mut file: FILE_OBJECT = unsafe { std::mem::zeroed() };
+        file.DeviceObject = self.device.get();
+        file.FileName = name.as_unicode_string();
+        let create = self.major_functions[usize::from(IRP_MJ_CREATE)];
+        // SAFETY: a file object that outlives the call, and the driver's routine.
+        let send = |create| unsafe { irp::send(IRP_MJ_CREATE, self.device.get(), &mut file, irp, create) };
+        let opened = create.and_then(send).unwrap_or(status::INVALID_DEVICE_REQUEST);
+        // SAFETY: passed on to the caller.
+        unsafe { irp::complete(irp, opened) }
+    }
+
     /// # Safety
     /// `irp` is an IRP for this device that the caller owns.
     unsafe fn dispatch(&self, irp: *mut IRP) -> i32 {
@@ -243,8 +273,21 @@ impl Control {
             // SAFETY: passed on to the caller.
             return unsafe { set_ndk(irp, code == ENABLE_NDK) };
         }
+        if major == IRP_MJ_DEVICE_CONTROL && code == OPEN_BELOW {
+            // SAFETY: passed on to the caller.
+            return unsafe { self.open_below(irp) };
+        }
         let handler = |code: u8| self.major_functions.get(usize::from(code)).copied().flatten();
         let file_id = file as usize;
+        // SAFETY: passed on to the caller.
+        if major == IRP_MJ_CREATE && !unsafe { self.admits(irp) } {
+            files::refuse(file_id);
+        }
+        // Wine tells nobody how an open ended: the requests of the file do.
+        if files::is_refused(file_id, major == IRP_MJ_CLOSE) {
+            // SAFETY: the caller owns the IRP.
+            return unsafe { irp::complete(irp, status::ACCESS_DENIED) };
+        }
         if major == IRP_MJ_CREATE && (self.gone.load(Ordering::Acquire) || !files::opening(file_id)) {
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::DELETE_PENDING) };
@@ -257,7 +300,7 @@ impl Control {
             && let Some(cleanup) = handler(IRP_MJ_CLEANUP)
         {
             // SAFETY: the CLOSE request's own device and file, before the driver sees the close.
-            unsafe { irp::in_requestor(irp, || irp::send_cleanup(self.device.get(), file, irp, cleanup)) };
+            unsafe { irp::in_requestor(irp, || irp::send(IRP_MJ_CLEANUP, self.device.get(), file, irp, cleanup)) };
         }
         let Some(routine) = handler(major) else {
             if [IRP_MJ_CREATE, IRP_MJ_CLOSE].contains(&major) {

@@ -13,11 +13,13 @@ const FILE: &str = "open file of the control device";
 struct Files {
     /// Addresses of file objects.
     open: BTreeSet<usize>,
+    /// Those that their process may not have opened.
+    refused: BTreeSet<usize>,
     /// The driver is about to be unloaded.
     refusing: bool,
 }
 
-static FILES: Mutex<Files> = Mutex::new(Files { open: BTreeSet::new(), refusing: false });
+static FILES: Mutex<Files> = Mutex::new(Files { open: BTreeSet::new(), refused: BTreeSet::new(), refusing: false });
 static CLOSED: Condvar = Condvar::new();
 
 /// Before the driver is asked to open a file: false if it must not be. Counted from now on, for whoever opened the file may unload
@@ -34,6 +36,17 @@ pub(crate) fn opening(file: usize) -> bool {
 /// Whether the driver has opened this file. Wine also closes files that it refused to open, which Windows does not.
 pub(crate) fn is_open(file: usize) -> bool {
     lock(&FILES).open.contains(&file)
+}
+
+/// Notes that a file may not be opened.
+pub(crate) fn refuse(file: usize) {
+    lock(&FILES).refused.insert(file);
+}
+
+/// Whether it was refused; `is_last`: for the last time, as its address is used again.
+pub(crate) fn is_refused(file: usize, is_last: bool) -> bool {
+    let refused = &mut lock(&FILES).refused;
+    if is_last { refused.remove(&file) } else { refused.contains(&file) }
 }
 
 /// After the driver has closed a file or has refused to open it.

@@ -104,7 +104,7 @@ pub(crate) unsafe fn requestor_thread(irp: *mut IRP) -> Option<usize> {
 type Completion = unsafe extern "system" fn(*mut DEVICE_OBJECT, *mut IRP, *mut c_void) -> i32;
 type Signal = (Mutex<bool>, Condvar);
 
-unsafe extern "system" fn cleanup_done(_device: *mut DEVICE_OBJECT, _irp: *mut IRP, context: *mut c_void) -> i32 {
+unsafe extern "system" fn sent_is_done(_device: *mut DEVICE_OBJECT, _irp: *mut IRP, context: *mut c_void) -> i32 {
     // SAFETY: the context is an `Arc` given away for this call.
     let signal = unsafe { Arc::from_raw(context.cast_const().cast::<Signal>()) };
     *lock(&signal.0) = true;
@@ -112,33 +112,34 @@ unsafe extern "system" fn cleanup_done(_device: *mut DEVICE_OBJECT, _irp: *mut I
     STATUS_MORE_PROCESSING_REQUIRED
 }
 
-/// Sends IRP_MJ_CLEANUP for `file`, on behalf of whoever sent `original`, and waits for it (ifs/irp-mj-cleanup: the last handle
-/// to a file object has been closed). Wine sends none.
+/// Sends a request without parameters for `file`, on behalf of whoever sent `original`, and waits for its status: IRP_MJ_CLEANUP (ifs:
+/// irp-mj-cleanup: the last handle to a file object has been closed), and opens, where Wine sends none.
 ///
 /// # Safety
-/// `device` and `file` are those of `original`, an IRP that the caller owns; `handler` is the driver's routine for it.
-pub(crate) unsafe fn send_cleanup(
+/// `device` and `file` are of `original`'s driver, an IRP that the caller owns; `handler` is the driver's routine for it.
+pub(crate) unsafe fn send(
+    major: u8,
     device: *mut DEVICE_OBJECT,
     file: *mut FILE_OBJECT,
     original: *mut IRP,
     handler: Dispatch,
-) {
+) -> Option<i32> {
     // SAFETY: no preconditions beyond the IRQL.
     let irp = unsafe { ntoskrnl::IoAllocateIrp(1, 0) };
     if irp.is_null() {
-        violation("stand-in: no memory for IRP_MJ_CLEANUP");
-        return;
+        violation("stand-in: no memory for an IRP");
+        return None;
     }
     let signal = Arc::new((Mutex::new(false), Condvar::new()));
     // SAFETY: a new IRP with one stack location below the current one, which is filled and made current, as IoCallDriver does.
     unsafe {
         let location = current_location(irp).sub(1);
-        (*location).MajorFunction = IRP_MJ_CLEANUP;
+        (*location).MajorFunction = major;
         (*location).DeviceObject = device;
         (*location).FileObject = file;
         // The declaration in windows-sys has lost the routine's parameters.
         (*location).CompletionRoutine =
-            Some(std::mem::transmute::<Completion, unsafe extern "system" fn() -> i32>(cleanup_done));
+            Some(std::mem::transmute::<Completion, unsafe extern "system" fn() -> i32>(sent_is_done));
         (*location).Context = Arc::into_raw(Arc::clone(&signal)).cast_mut().cast();
         (*location).Control = SL_INVOKE_ALWAYS;
         (*irp).RequestorMode = USER_MODE;
@@ -149,16 +150,19 @@ pub(crate) unsafe fn send_cleanup(
         ntoskrnl::SoftNdkStandInIrp(irp);
     }
     // SAFETY: the driver's routine, called with a live IRP.
-    let returned = kernel::balanced("the IRP_MJ_CLEANUP routine", || unsafe { handler(device, irp) });
+    let returned = kernel::balanced("a dispatch routine", || unsafe { handler(device, irp) });
     let (done, timeout) =
         signal.1.wait_timeout_while(lock(&signal.0), PATIENCE, |done| !*done).unwrap_or_else(PoisonError::into_inner);
     drop(done);
     if timeout.timed_out() {
-        violation(&format!("IRP_MJ_CLEANUP was not completed (the routine returned {returned:#010x})"));
-        return; // The IRP is still the driver's.
+        violation(&format!("request {major:#04x} was not completed (the routine returned {returned:#010x})"));
+        return None; // The IRP is still the driver's.
     }
     // SAFETY: completed, and kept from being freed by the completion routine.
+    let ended = unsafe { (*irp).IoStatus.Anonymous.Status };
+    // SAFETY: as above.
     unsafe { ntoskrnl::IoFreeIrp(irp) };
+    Some(ended)
 }
 
 /// An IRP and its device on their way to another thread.

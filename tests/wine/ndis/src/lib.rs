@@ -20,6 +20,7 @@ mod packets;
 mod pnp;
 mod protocol;
 mod registry;
+mod security;
 mod turns;
 mod work_item;
 

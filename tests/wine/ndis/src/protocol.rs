@@ -5,3 +5,5 @@
 pub(crate) const DISABLE_NDK: u32 = 0x8000_2000;
 /// Enables it.
 pub(crate) const ENABLE_NDK: u32 = 0x8000_2004;
+/// Has the driver open a name below its device, and ends as that does.
+pub(crate) const OPEN_BELOW: u32 = 0x8000_2008;

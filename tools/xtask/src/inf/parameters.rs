@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::file::Inf;
 use super::install::INSTALL;
-use super::keywords::{ADDRESSES, CRC, NETWORK_DIRECT, TEST_CONSUMER};
+use super::keywords::{ADDRESSES, CRC, GROUPS, NETWORK_DIRECT, TEST_CONSUMER};
 use super::named;
 
 /// A standardized keyword that others read, not the driver.
@@ -90,7 +90,7 @@ pub(super) fn well_formed(inf: &Inf) -> Vec<String> {
 /// Exactly those that the driver reads, with its defaults, and the one that is for others.
 pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
     let digit = |flag: bool| if flag { "1" } else { "0" };
-    let mut wanted = BTreeMap::from([(TECHNOLOGY, "1"), (ADDRESSES, "")]);
+    let mut wanted = BTreeMap::from([(TECHNOLOGY, "1"), (ADDRESSES, ""), (GROUPS, "")]);
     wanted.extend([NETWORK_DIRECT, CRC, TEST_CONSUMER].map(|flag| (flag.name, digit(flag.default))));
     let offered = parameters(inf);
     let mut problems = Vec::new();

@@ -7,7 +7,7 @@ use super::{RULES, problems, source};
 use crate::paths;
 
 /// A rule that has to find the fault, what is in the file, and the fault instead.
-const FAULTS: [(&str, &str, &str); 69] = [
+const FAULTS: [(&str, &str, &str); 70] = [
     ("version", "\"$WINDOWS NT$\"", "\"$CHICAGO$\""),
     ("version", "= Net\n", "= NetTrans\n"),
     ("version", "{4d36e972-", "{4d36e973-"),
@@ -55,6 +55,7 @@ const FAULTS: [(&str, &str, &str); 69] = [
     ("keywords", "Ndi\\params\\Crc", "Ndi\\params\\Crcs"),
     ("keywords", "Crc,               default,   0, \"0\"", "Crc, default, 0, \"1\""),
     ("keywords", "Addresses,         default,   0, \"\"", "Addresses, default, 0, \"10.0.0.1\""),
+    ("keywords", "Groups,            default,   0, \"\"", "Groups, default, 0, \"S-1-1-0\""),
     ("keywords", "TestConsumer\\enum, 1, ", "TestConsumer\\enum, 2, "),
     ("keywords", "= Ndi, NetworkDirect, Parameters", "= Ndi, NetworkDirect"),
     ("service", "AddService = softndk, 2,", "AddService = softndk, 0,"),
@@ -111,7 +112,9 @@ fn the_driver_reads_no_other_keyword() {
         let argument = &configuration[position + call.len()..];
         assert!(argument.starts_with("keywords::") || argument.starts_with("$flag.name"), "wide!({argument:.40}");
     }
-    assert!(configuration.contains("wide!(keywords::ADDRESSES)"));
+    for text in ["ADDRESSES", "GROUPS"] {
+        assert!(configuration.contains(&format!("wide!(keywords::{text})")));
+    }
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let reads = path.is_file() && fs::read_to_string(&path).unwrap().contains("NdisReadConfiguration");

@@ -60,6 +60,10 @@ static CLEANUPS: AtomicU32 = AtomicU32::new(0);
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 static PENDED: AtomicU32 = AtomicU32::new(0);
 
+/// Of `DEVICE_OBJECT` (wdm.h).
+const CHARACTERISTICS: usize = 0x34;
+const FILE_DEVICE_SECURE_OPEN: u32 = 0x100;
+
 const SUCCESS: i32 = 0;
 const PENDING: i32 = 0x103;
 const CANCELLED: i32 = 0xC000_0120_u32.cast_signed();
@@ -118,9 +122,15 @@ pub(crate) unsafe fn create() -> i32 {
         DefaultSDDLString: &sddl,
         ..NDIS_DEVICE_OBJECT_ATTRIBUTES::ZERO
     };
-    let mut device = core::ptr::null_mut();
+    let mut device = core::ptr::null_mut::<c_void>();
     // SAFETY: as documented.
-    unsafe { imports::NdisRegisterDeviceEx(miniport::driver_handle(), &attributes, &mut device, HANDLE.as_ptr()) }
+    let status =
+        unsafe { imports::NdisRegisterDeviceEx(miniport::driver_handle(), &attributes, &mut device, HANDLE.as_ptr()) };
+    if status == SUCCESS {
+        // SAFETY: the device just made, and the place of `Characteristics` in it (wdm.h).
+        unsafe { *device.byte_add(CHARACTERISTICS).cast::<u32>() |= FILE_DEVICE_SECURE_OPEN };
+    }
+    status
 }
 
 /// Deregisters it.

@@ -1,0 +1,60 @@
+//! Who may open the control device, as a security descriptor in the language of NdisRegisterDeviceEx (SDDL).
+
+use core::ops::RangeInclusive;
+
+use ndk_abi::status::{NDIS_STATUS, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_RESOURCES};
+use platform::Slice;
+
+use crate::{platform::Windows, unicode::wide};
+
+/// Full access for SYSTEM and administrators, none for anybody else; nothing is inherited.
+#[cfg(not(feature = "planted-faults"))]
+const DEFAULT: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)";
+/// Everyone, to be caught.
+#[cfg(feature = "planted-faults")]
+const DEFAULT: &str = "D:P(A;;GA;;;WD)";
+/// Before and after a group that may read and write.
+const GROUP: [&str; 2] = ["(A;;GRGW;;;", ")"];
+
+/// Characters of the list of groups: those of some ten groups of a domain.
+const LIST_LENGTH: usize = 512;
+/// Numbers after the authority of a SID (ifs: ns-ntifs-_sid, SID_MAX_SUB_AUTHORITIES).
+const SUB_AUTHORITIES: RangeInclusive<usize> = 1..=15;
+/// What an authority, of 48 bits, has at most.
+const LARGEST_AUTHORITY: u64 = (1 << 48) - 1;
+
+/// The descriptor for administrators and some groups. NDIS_STATUS_INVALID_DATA: a group is no SID in its usual form, `S-1-5-32-545`; nothing
+/// else of the language gets in.
+pub(crate) fn descriptor<'a>(
+    groups: impl Iterator<Item = &'a [u16]> + Clone,
+) -> Result<Slice<u16, Windows>, NDIS_STATUS> {
+    let length = groups.clone().fold(0_usize, |length, group| length.saturating_add(group.len()));
+    if length > LIST_LENGTH || !groups.clone().all(is_sid) {
+        return Err(NDIS_STATUS_INVALID_DATA);
+    }
+    let [before, after] = GROUP;
+    let entry = |group: &'a [u16]| before.encode_utf16().chain(group.iter().copied()).chain(after.encode_utf16());
+    let mut text = DEFAULT.encode_utf16().chain(groups.flat_map(entry));
+    Slice::from_fn(text.clone().count(), |_| text.next().unwrap_or_default()).map_err(|_| NDIS_STATUS_RESOURCES)
+}
+
+/// `S-1-` and decimal numbers with dashes between them: the authority and those below it.
+fn is_sid(text: &[u16]) -> bool {
+    let Some(numbers) = text.strip_prefix(wide!("S-1-")) else { return false };
+    let mut numbers = numbers.split(|unit| *unit == u16::from(b'-')).map(number);
+    let is_number_up_to = |limit, number: Option<u64>| number.is_some_and(|number| number <= limit);
+    is_number_up_to(LARGEST_AUTHORITY, numbers.next().flatten())
+        && SUB_AUTHORITIES.contains(&numbers.clone().count())
+        && numbers.all(|number| is_number_up_to(u32::MAX.into(), number))
+}
+
+/// A decimal number.
+fn number(digits: &[u16]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = char::from_u32((*digit).into())?.to_digit(10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
+}
