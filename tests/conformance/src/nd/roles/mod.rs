@@ -8,6 +8,8 @@
 mod connections;
 #[cfg(windows)]
 mod control;
+#[cfg(any(windows, test))]
+mod ended;
 #[cfg(windows)]
 mod endings;
 #[cfg(windows)]

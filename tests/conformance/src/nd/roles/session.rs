@@ -16,6 +16,7 @@ use anyhow::{Context as _, anyhow, bail};
 use super::{
     MEASURE, ROLE_CASES, RoleCase,
     control::Control,
+    ended::ended,
     message::Message,
     role::{Role, Side, Site},
 };
@@ -94,7 +95,7 @@ fn measure_with<T>(
     let (here, there) = end_to_end(&role, |role| {
         let link = Link::to(role, longest)?;
         let measured = act(&link);
-        link.end().map(|()| measured)
+        ended(measured, link.end())
     });
     let closed = control.tell(&Message::Bye).and_then(|()| control.close());
     let measured = here.flatten().map_err(|here| match &there {
