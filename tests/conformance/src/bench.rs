@@ -113,6 +113,21 @@ impl<'t> Bench<'t> {
         }
     }
 
+    /// One whose clients use `path`, and whose listeners are on another machine if there is one.
+    pub(crate) fn between(
+        here: &'t dyn Transport,
+        there: Option<&'t dyn Transport>,
+        path: Path,
+        patience: Duration,
+    ) -> Self {
+        Self { there, path, ..Self::new(here, patience) }
+    }
+
+    /// What went wrong when things were cleaned up.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        self.complaints.take()
+    }
+
     /// Where whoever listens is: the same device, or that of another machine.
     #[must_use]
     pub fn there(&self) -> Self {

@@ -2,6 +2,7 @@
 //!
 //! * [`Transport`]: the way to a device. The simulated kernel's is in this crate ([`sim`]), the real driver's in `ndharness`.
 //! * [`client`]: typed requests. [`pair`]: connected queue pairs.
+//! * [`soak`]: random consumers, for as long as one likes.
 //! * [`CASES`]: the cases. Each is a function that gets a [`Bench`] and returns an error when the device does not keep a
 //!   promise. Nothing waits without a limit, and nothing sleeps.
 mod bench;
@@ -14,6 +15,7 @@ pub mod memory;
 pub mod nd;
 pub mod pair;
 pub mod sim;
+pub mod soak;
 mod transport;
 
 pub use bench::{Bench, Case, Skipped, run, run_apart};

@@ -7,10 +7,15 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU8, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use conformance::{CASES, Completion, File, Pending, Transport, client::Path, sim::Simulated};
+use conformance::{
+    CASES, Completion, File, Pending, Transport,
+    client::Path,
+    sim::Simulated,
+    soak::{Figures, Record, Trouble, Until, lives},
+};
 use ndk_abi::{
     nd_ioctl::{IOCTL_ND_CQ_MODIFY, IOCTL_ND_CQ_NOTIFY, IOCTL_ND_LISTENER_FREE, IOCTL_ND_SRQ_NOTIFY},
     ndkpi::NdkOperationTypeReceive,
@@ -56,7 +61,7 @@ enum Fault {
 
 /// A device with a fault, over the simulated one.
 struct Faulty {
-    inner: Box<dyn Transport>,
+    inner: Simulated,
     fault: Fault,
     left: Mutex<Vec<Box<dyn File>>>,
 }
@@ -76,7 +81,7 @@ impl Transport for Faulty {
 
     fn close(self: Box<Self>) -> Vec<String> {
         drop(self.left);
-        self.inner.close()
+        Box::new(self.inner).close()
     }
 }
 
@@ -243,10 +248,12 @@ impl FaultyRequest {
 const SHORT: Duration = Duration::from_millis(500);
 /// For all that must not take too long on a machine with much to do.
 const LONG: Duration = Duration::from_secs(30);
+/// Of a soak whose only consumer uses no rings, which the faults know nothing of.
+const PLAIN_SEED: u64 = 2;
 
 fn outcome(fault: Fault, name: &str, patience: Duration) -> Result<(), String> {
     let case = CASES.iter().find(|case| case.name == name).expect("a case of the table");
-    let faulty = Faulty { inner: Box::new(Simulated::boot()), fault, left: Mutex::default() };
+    let faulty = Faulty { inner: Simulated::boot(), fault, left: Mutex::default() };
     conformance::run(case, Box::new(faulty), Path::Plain, patience).map(drop).map_err(|error| format!("{error:#}"))
 }
 
@@ -288,4 +295,28 @@ caught! {
     ignored_free: FreeIgnored by "listener::in_use" "connector::nobody_listens", "STATUS_";
     served_strangers: StrangersServed by "files::another_process", "of another process: STATUS_";
     left_file: FileLeft by "adapter::limits", "left in the driver after the case: 1 files";
+}
+
+/// What a soak finds on a device with a fault, by control codes.
+fn soaked(fault: Fault) -> Figures {
+    let faulty = Faulty { inner: Simulated::boot(), fault, left: Mutex::default() };
+    let record = Record::default();
+    let until = Until { end: Instant::now() + LONG, lives: 3, patience: Duration::from_secs(2) };
+    lives(&faulty, None, (PLAIN_SEED, 1), Trouble::Nothing, until, &record);
+    drop(Box::new(faulty).close());
+    record.figures()
+}
+
+#[test]
+fn a_soak_finds_what_is_lost_and_what_is_wrong() {
+    let clean = soaked(Fault::None);
+    assert!(clean.is_clean() && clean.completed > 0, "{clean:#?}");
+    let lost = soaked(Fault::CompletionLost);
+    assert!(lost.lost > 0, "{lost:#?}");
+    let never = soaked(Fault::NeverNotified);
+    assert!(never.lost > 0, "{never:#?}");
+    for fault in [Fault::CompletionDoubled, Fault::DataChanged] {
+        let wrong = soaked(fault);
+        assert!(wrong.wrong > 0, "{fault:?}: {wrong:#?}");
+    }
 }

@@ -24,6 +24,7 @@ mod returns;
 #[cfg(windows)]
 mod rping;
 mod run;
+mod soak;
 mod stuck;
 mod target;
 #[cfg(windows)]
@@ -154,6 +155,8 @@ enum Command {
     #[cfg(windows)]
     #[command(hide = true)]
     ForeignRequest(foreign::Request),
+    /// Connect, move data, resize, register, arm and end in any way, by chance, until it is time; fail if anything is lost, leaked or wrong.
+    Soak(soak::Options),
     /// Connect queue pairs, keep traffic and pended requests going, print "ready", and wait to be killed.
     ///
     /// For tests of what the driver does when a process dies: everything it had open must be gone afterwards.
@@ -255,6 +258,7 @@ fn execute() -> anyhow::Result<ExitCode> {
             let library = nd::library()?;
             println!("{}", conformance::nd::left_behind(&library, path.name(), nd::device(&library)?)?);
         }
+        Command::Soak(options) => return soak::run(&options),
         Command::Stuck { device, seconds, until_input_ends, pairs } => {
             let until = stuck::Until { duration: Duration::from_secs(seconds), input_ends: until_input_ends };
             stuck::run(&*device.front_end.transport()?, &until, pairs)?;

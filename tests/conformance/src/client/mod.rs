@@ -110,6 +110,12 @@ impl Client {
         self.patience
     }
 
+    /// How it posts and polls.
+    #[must_use]
+    pub fn path(&self) -> Path {
+        self.path
+    }
+
     /// From now on objects are dropped without being freed, as by a process that dies.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
@@ -261,7 +267,12 @@ impl Request {
 
     /// Whether it is over by now.
     pub fn is_over(&mut self) -> bool {
-        self.pending.wait(Duration::ZERO).is_some()
+        self.is_over_within(Duration::ZERO)
+    }
+
+    /// Waits for its end, so long at most; whether it is over.
+    pub fn is_over_within(&mut self, limit: Duration) -> bool {
+        self.pending.wait(limit).is_some()
     }
 
     /// Whether the call that began it returned STATUS_PENDING.

@@ -1,0 +1,117 @@
+//! The life of a connection, from its making to an end of any kind.
+
+use anyhow::Context as _;
+use fastrand::Rng;
+use ndk_abi::status::STATUS_CONNECTION_REFUSED;
+
+use super::{REMOVED, Record, Trouble, is_refused, side::Side};
+use crate::{
+    bench::Bench,
+    client::{Listener, Qp, QpSize, ReadLimits, Srq},
+    error::Error,
+    pair::{Pair, Site},
+};
+
+/// What a life does at most.
+const MOST_ACTS: usize = 150;
+
+/// Makes a connection, has traffic on it, and ends it. What went wrong is in `record`. False: there is no adapter.
+pub(super) fn live(bench: &Bench<'_>, random: &mut Rng, trouble: Trouble, record: &Record) -> bool {
+    record.add().operations += 1;
+    if random.u8(..10) == 0 {
+        return judge(nobody_listens(bench), trouble, false, record);
+    }
+    let (mut sides, _listener) = match connected(bench, random) {
+        Ok(made) => made,
+        Err(error) => return judge(Err(error), trouble, false, record),
+    };
+    record.add().connects += 1;
+    let acted = act(&mut sides, random, record);
+    let (is_cut_short, is_removed) = (acted.is_err(), acted.is_err() && sides[0].is_removed());
+    let mut is_there = judge(acted, trouble, is_removed, record);
+    if random.bool() {
+        sides.reverse();
+    }
+    let [one, other] = sides;
+    let again = trouble == Trouble::Faults;
+    if !is_cut_short && random.u8(..4) == 0 {
+        one.kill(record);
+    } else {
+        is_there &= judge(one.settle(again, record), trouble, is_removed, record);
+    }
+    is_there & judge(other.settle(again, record), trouble, is_removed, record)
+}
+
+/// Notes what went wrong, unless there is a good reason. False: the adapter has gone.
+fn judge(result: anyhow::Result<()>, trouble: Trouble, is_removed: bool, record: &Record) -> bool {
+    let Err(error) = result else { return true };
+    let cause = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
+    let says_removed = cause.and_then(Error::status).is_some_and(|status| REMOVED.contains(&status));
+    let is_gone = trouble == Trouble::Removal && (is_removed || says_removed);
+    let mut figures = record.add();
+    match cause {
+        Some(Error::Stalled { .. }) => figures.lost += 1,
+        _ if is_refused(&error) && (is_gone || trouble == Trouble::Faults) => {
+            figures.disturbed += 1;
+            return !is_gone;
+        }
+        _ => figures.wrong += 1,
+    }
+    figures.find(format!("{error:#}"));
+    true
+}
+
+/// Two sides, each on a file of its own; the one that listens may take its receives from a shared queue.
+fn connected(bench: &Bench<'_>, random: &mut Rng) -> anyhow::Result<([Side; 2], Listener)> {
+    let depth = 2 * super::side::MOST as u32;
+    let size = QpSize { receives: depth, initiators: depth, ..QpSize::default() };
+    let [here, there] = [Site::with_cq_depth(bench, 2 * depth)?, Site::with_cq_depth(&bench.there(), 2 * depth)?];
+    let (end, srq) = if random.bool() {
+        let srq = Srq::new(&there.pd, depth, 4, 2)?;
+        let qp = Qp::with_srq(&there.pd, &there.receive_cq, &there.initiator_cq, &srq, size)?;
+        (there.end_with(qp)?, Some(srq))
+    } else {
+        (there.sized_end(size)?, None)
+    };
+    let Pair { a, b, listener } = Pair::connect(here.sized_end(size)?, end)?;
+    Ok(([Side::new(a, None)?, Side::new(b, srq)?], listener))
+}
+
+/// Does things, and mostly waits for the rest of them.
+fn act(sides: &mut [Side; 2], random: &mut Rng, record: &Record) -> anyhow::Result<()> {
+    let [a, b] = sides;
+    for _ in 0..random.usize(..MOST_ACTS) {
+        if random.bool() {
+            a.act(b, random, record)?
+        } else {
+            b.act(a, random, record)?
+        }
+        if random.u8(..12) == 0 {
+            a.await_next(record)?;
+            b.await_next(record)?;
+        }
+    }
+    if random.u8(..3) == 0 {
+        return Ok(());
+    }
+    while !(a.is_at_rest() && b.is_at_rest()) {
+        a.await_next(record)?;
+        b.await_next(record)?;
+    }
+    Ok(())
+}
+
+/// A connect to where nobody listens.
+fn nobody_listens(bench: &Bench<'_>) -> anyhow::Result<()> {
+    let (here, there) = (Site::new(bench)?, Site::new(&bench.there())?);
+    let bound = Listener::new(&there.adapter)?;
+    bound.bind(there.address)?;
+    let to = bound.address()?.context("the address")?;
+    let end = here.end()?;
+    end.connector.bind(here.address)?;
+    let status = end.connector.connect(&end.qp, to, ReadLimits::default(), &[]).status()?;
+    match status {
+        STATUS_CONNECTION_REFUSED => Ok(()),
+        status => Err(Error::Refused { request: "a connect to nobody", status }.into()),
+    }
+}

@@ -1,0 +1,99 @@
+//! Random lives of consumers, for as long as one likes: they connect, move data that is compared, arm, resize, register, and end in any
+//! way, in mid-traffic too. Each work request has to be reported once and each control request has to end; what does not is lost.
+//!
+//! The same on every front end of the IOCTLs. On the simulated kernel ([`simulated`]) calls of the kernel fail too, and what is left at
+//! the end is known to the byte.
+
+mod figures;
+mod life;
+mod side;
+mod simulated;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+pub use figures::{Figures, Record};
+use ndk_abi::status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_DEVICE_REMOVED};
+pub use simulated::simulated;
+
+use crate::{Bench, Transport, client::Path, error::Error};
+
+/// What says that the adapter is gone: objects of it, an open of it.
+const REMOVED: [NTSTATUS; 2] = [STATUS_DEVICE_REMOVED, NDIS_STATUS_ADAPTER_NOT_READY];
+
+/// How long to wait where there is none.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What may cut a life short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing: whatever is refused is wrong.
+    Nothing,
+    /// Calls of the kernel fail now and then, so that anything may be refused.
+    Faults,
+    /// RDMA is turned off now and then.
+    Removal,
+}
+
+/// When it is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Until {
+    /// No new life begins then.
+    pub end: Instant,
+    /// So many lives of each thread at most.
+    pub lives: u64,
+    /// How long to wait for anything that should happen.
+    pub patience: Duration,
+}
+
+/// Has `threads` consumers live one life after the other. What a seed determines is what each does, not when.
+pub fn lives(
+    here: &(dyn Transport + Sync),
+    there: Option<&(dyn Transport + Sync)>,
+    (seed, threads): (u64, u64),
+    trouble: Trouble,
+    until: Until,
+    record: &Record,
+) {
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                let mut random = Rng::with_seed(seed ^ thread << 56);
+                let path = Path::ALL[random.usize(..Path::ALL.len())];
+                let bench = Bench::between(here, there.map(|there| there as &dyn Transport), path, until.patience);
+                for _ in 0..until.lives {
+                    if Instant::now() >= until.end {
+                        break;
+                    }
+                    if !life::live(&bench, &mut random, trouble, record) {
+                        thread::sleep(PAUSE);
+                    }
+                }
+                let complaints = bench.complaints().into_iter().filter(|complaint| !is_excused(complaint, trouble));
+                let mut figures = record.add();
+                complaints.for_each(|complaint| {
+                    figures.wrong += 1;
+                    figures.find(complaint);
+                });
+            });
+        }
+    });
+}
+
+/// Whether there is a good reason that something could not be freed.
+fn is_excused(complaint: &str, trouble: Trouble) -> bool {
+    match trouble {
+        Trouble::Nothing => false,
+        // Refused for want of memory, a region stays registered until it is freed, which needs none.
+        Trouble::Faults => complaint.starts_with("deregistering MR"),
+        Trouble::Removal => REMOVED.iter().any(|status| complaint.ends_with(&status.to_string())),
+    }
+}
+
+/// Whether it is the device that has refused something.
+fn is_refused(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<Error>().is_some_and(|error| error.status().is_some()))
+}
