@@ -28,6 +28,7 @@ pub(crate) fn run(tally: &mut Tally) {
     tally.check("what a program leaves in a device of its own is found, and it can exit", left_behind());
     tally.check("two programs speak rping without a driver, and notice a changed byte", rping());
     tally.check("SOFTND_MODE chooses the device", modes());
+    tally.check("a SOFTND_CRC that is neither 0 nor 1 is refused", crc());
 }
 
 fn cases(front_end: &str, tally: &mut Tally) -> Result<()> {
@@ -73,9 +74,10 @@ fn rping() -> Result<()> {
     Ok(())
 }
 
+const ONE_CASE: [&str; 6] = ["run", "--front-end", "nd2", "--path", "rings", "provider::open_adapter"];
+
 fn modes() -> Result<()> {
     let mut session = Session::start(&session::addresses(&[])?)?;
-    const ONE_CASE: [&str; 6] = ["run", "--front-end", "nd2", "--path", "rings", "provider::open_adapter"];
     let harness = |session: &Session, arguments: &[&str], mode: Option<&str>| {
         let mut command = session.program("ndharness.exe");
         outcome(command.args(arguments).envs(mode.map(|mode| ("SOFTND_MODE", mode))), ONE_LIMIT)
@@ -104,5 +106,22 @@ fn modes() -> Result<()> {
     refuses(&session, "Driver", &unknown)?;
     let report = session.unload()?;
     ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
+
+fn crc() -> Result<()> {
+    let session = Session::start(&session::addresses(&[])?)?;
+    let harness = |arguments: &[&str], crc| {
+        outcome(session.program("ndharness.exe").args(arguments).env("SOFTND_CRC", crc), ONE_LIMIT)
+    };
+    for known in ["0", "1"] {
+        let output = harness(&ONE_CASE, known)?;
+        let text = said(&output);
+        ensure!(output.status.success() && text.contains(HOSTED), "{known}: {text}");
+    }
+    let output = harness(&["serve"], "yes")?;
+    let text = said(&output);
+    let refused = ["SOFTND_CRC is \"yes\"", "STATUS_INVALID_PARAMETER"].iter().all(|why| text.contains(why));
+    ensure!(!output.status.success() && refused, "{text}");
     Ok(())
 }

@@ -18,7 +18,7 @@ use ndk_abi::{
     ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
-    status::{NTSTATUS, STATUS_INVALID_HANDLE},
+    status::{NTSTATUS, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER},
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::Passive;
@@ -29,7 +29,7 @@ use super::{memory::ProcessMemory, request::ProcessRequest};
 /// NET_LUID of no interface: of the type "other" (1), with the highest index.
 const ADAPTER_ID: u64 = 0x0001_ffff_ff00_0000;
 
-/// The variable of the environment that says, by 1, that connections are to have CRCs even if the peer asks for none.
+/// The variable of the environment that says, by 1, that connections are to have CRCs even if the peer asks for none; by 0 they are not.
 const CRC: &str = "SOFTND_CRC";
 
 /// The process, with one adapter.
@@ -40,10 +40,19 @@ pub(super) struct ProcessHost {
 }
 
 impl ProcessHost {
+    /// STATUS_INVALID_PARAMETER: the variable says something else, which standard error is told.
     pub(super) fn new() -> Result<Self, NTSTATUS> {
         let provider = Provider::new(&[])?;
         // The driver's parameter `Crc`.
-        provider.want_crc(env::var_os(CRC).is_some_and(|crc| crc == "1"));
+        provider.want_crc(match env::var_os(CRC) {
+            None => false,
+            Some(crc) if crc == "0" => false,
+            Some(crc) if crc == "1" => true,
+            Some(crc) => {
+                eprintln!("softnd.dll: {CRC} is {crc:?}: it may be 0 or 1");
+                return Err(STATUS_INVALID_PARAMETER);
+            }
+        });
         Ok(Self { provider, registered: Arc::default() })
     }
 
