@@ -6,12 +6,15 @@
     Not yet run on Windows. The archive has names and addresses of this machine in it: look before you send it.
 .PARAMETER Archive
     The archive to write; it must not exist.
+.PARAMETER Trace
+    A trace of the driver's events, of the ETW provider {5cdf31cf-3b81-5846-8cb0-47397bfbdd2b}, to put in too.
 .EXAMPLE
     .\collect-logs.ps1 -Archive softndk-logs.zip
 #>
 [CmdletBinding()]
 param(
-    [string] $Archive = 'softndk-logs.zip'
+    [string] $Archive = 'softndk-logs.zip',
+    [string] $Trace
 )
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
@@ -43,6 +46,9 @@ try {
         if (Test-Path $log) {
             Copy-Item $log $folder -Recurse
         }
+    }
+    if ($Trace) {
+        Copy-Item $Trace $folder
     }
     Compress-Archive -Path "$folder\*" -DestinationPath $Archive
 } finally {

@@ -5,7 +5,10 @@
 //! undoes what was done; NDIS calls no halt then.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, and calls into NDIS and KMDF")]
 
-use core::{ptr::null_mut, sync::atomic::AtomicU32};
+use core::{
+    ptr::null_mut,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use ndk_abi::{
     ndis::{NDIS_HALT_ACTION, NDIS_HANDLE, NDIS_MINIPORT_INIT_PARAMETERS, NDIS_SHUTDOWN_ACTION, NET_DEVICE_PNP_EVENT},
@@ -21,7 +24,7 @@ use crate::{
     attributes::{self, MAXIMUM_PAYLOAD, MacAddress, NdkAttributes},
     configuration, control,
     datapath::Traffic,
-    entry,
+    entry, events,
     host::KernelHost,
     ndis::{self, Handle},
     platform::Windows,
@@ -32,6 +35,8 @@ use crate::{
 /// An adapter; the context of all its miniport handlers.
 pub(crate) struct Adapter {
     miniport: Handle,
+    /// Its NET_LUID.
+    pub(crate) luid: u64,
     traffic: Traffic,
     /// OID_GEN_CURRENT_PACKET_FILTER.
     pub(crate) packet_filter: AtomicU32,
@@ -94,6 +99,7 @@ impl Adapter {
     fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<Self, Windows>, NDIS_STATUS> {
         let adapter = Arc::try_new(Self {
             miniport: Handle(miniport),
+            luid,
             traffic: Traffic::new(),
             packet_filter: AtomicU32::new(0),
             lookahead: AtomicU32::new(MAXIMUM_PAYLOAD),
@@ -169,10 +175,14 @@ pub(crate) unsafe extern "system" fn initialize(
     let luid = unsafe { (*parameters).NetLuid };
     match Adapter::start(miniport, luid, &passive) {
         Ok(adapter) => {
+            events::adapter_started(luid, adapter.rdma.enabled().load(Ordering::Relaxed));
             let _kept_by_ndis = Arc::into_raw(adapter);
             STATUS_SUCCESS
         }
-        Err(status) => status,
+        Err(status) => {
+            events::adapter_failed(luid, status);
+            status
+        }
     }
 }
 
@@ -189,6 +199,7 @@ pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HA
         control::remove(control, &passive);
         drop(device);
     }
+    events::adapter_stopped(adapter.luid);
 }
 
 /// `MiniportShutdownEx`: there is no hardware to quiesce. Any IRQL at a bug check.

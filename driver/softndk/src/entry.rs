@@ -28,7 +28,7 @@ use wdk_sys::{
 };
 
 use crate::{
-    adapter, control, datapath, ndis, ndk, oid,
+    adapter, control, datapath, events, ndis, ndk, oid,
     platform::{self, Windows},
     wsk::client,
 };
@@ -71,6 +71,18 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
     if !platform::initialize(driver.cast()) {
         return STATUS_NOT_SUPPORTED.0;
     }
+    // SAFETY: DriverEntry is called at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    events::register(&passive);
+    let status = start(driver, registry_path, &passive);
+    if !NT_SUCCESS(status) {
+        events::unregister(&passive);
+    }
+    status
+}
+
+/// The rest of [`driver_entry`].
+fn start(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING, passive: &Passive<'_>) -> NTSTATUS {
     let mut config = WDF_DRIVER_CONFIG {
         Size: size_of::<WDF_DRIVER_CONFIG>() as u32,
         // EvtDriverUnload stays null: with one, the stub would displace DriverObject->DriverUnload, which is NDIS's.
@@ -98,9 +110,7 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
     if let Err(status) = control::watch_processes() {
         return status.0;
     }
-    // SAFETY: DriverEntry is called at PASSIVE_LEVEL.
-    let passive = unsafe { Passive::assume::<Windows>() };
-    client::register(&passive);
+    client::register(passive);
     // NDIS calls set_options inside this call.
     let mut handle = null_mut();
     let mut characteristics = characteristics();
@@ -117,7 +127,7 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
     if status == STATUS_SUCCESS {
         NDIS_DRIVER.store(handle, Ordering::Release);
     } else {
-        client::deregister(&passive);
+        client::deregister(passive);
         control::ignore_processes();
     }
     status.0
@@ -171,10 +181,12 @@ unsafe extern "system" fn unload(_driver: *mut c_void) {
     // SAFETY: registered, and not yet deregistered.
     unsafe { ndis::NdisMDeregisterMiniportDriver(ndis_driver()) };
     // SAFETY: NDIS calls this at PASSIVE_LEVEL.
-    client::deregister(&unsafe { Passive::assume::<Windows>() });
+    let passive = unsafe { Passive::assume::<Windows>() };
+    client::deregister(&passive);
     // Deferred calls hold no adapter back: the last ones may still be leaving this image.
     // SAFETY: PASSIVE_LEVEL.
     unsafe { KeFlushQueuedDpcs() };
+    events::unregister(&passive);
     // SAFETY: written by the stub before DriverEntry and once after it, never since.
     let unload = unsafe { read(&raw const WdfDriverMiniportUnloadOverride) };
     // SAFETY: the variable has the type of all framework functions; this one's is PFN_WDFDRIVERMINIPORTUNLOAD.

@@ -22,6 +22,7 @@ mod control;
 mod critical_region;
 mod datapath;
 mod entry;
+mod events;
 mod host;
 mod irp;
 mod keywords;

@@ -12,7 +12,7 @@ use core::{
 
 use lock_api::{GuardNoSend, RawMutex};
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_SOURCE_IS_NONPAGED_POOL, PAGE_SIZE};
-use platform::{DISPATCH_LEVEL, DpcRoutine, Passive, Platform, RawSpinLock};
+use platform::{DISPATCH_LEVEL, DpcRoutine, Notice, Passive, Platform, RawSpinLock};
 use wdk_alloc::WdkAllocator;
 use wdk_sys::{
     _EVENT_TYPE::NotificationEvent,
@@ -30,7 +30,7 @@ use wdk_sys::{
     },
 };
 
-use crate::wsk::Wsk;
+use crate::{events, wsk::Wsk};
 
 /// Alignment that pool memory smaller than a page has (ddi: nf-wdm-exallocatepool2).
 const POOL_ALIGNMENT: usize = 16;
@@ -326,5 +326,9 @@ unsafe impl Platform for Windows {
             MmMapLockedPagesSpecifyCache(mdl.cast(), KernelMode as i8, MmCached, null_mut(), 0, priority as _)
         };
         NonNull::new(address.cast())
+    }
+
+    fn notice(notice: &Notice) {
+        events::write(notice);
     }
 }

@@ -24,6 +24,7 @@ use platform::{Arc, Event, Passive, SpinLock};
 
 use crate::{
     adapter::Adapter,
+    events,
     ndis::{self, Handle},
     platform::Windows,
 };
@@ -118,6 +119,7 @@ impl RdmaState {
                 adapter.close_files(passive);
             }
             self.announce(wanted, passive);
+            events::rdma_changed(adapter.luid, wanted);
         }
     }
 

@@ -56,7 +56,7 @@ pub const CHECKS: [&str; 17] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 22] = [
+pub const PLANTED: [&str; 25] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -79,6 +79,9 @@ pub const PLANTED: [&str; 22] = [
     "WskBind after WskCloseSocket",
     "WskSend of more bytes than the MDLs describe",
     "a thousand WskSends to another computer, one at a time",
+    "registering a trace provider twice",
+    "an event whose data is cut off",
+    "an event of a provider that is not registered any more",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

@@ -7,6 +7,7 @@ mod computers;
 mod cross;
 mod digest;
 mod dist;
+mod events;
 mod fuzz;
 mod hosted;
 mod imports;

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use crate::prefix::{self, Computer};
 use crate::report::StandInReport;
@@ -82,6 +83,7 @@ impl Session {
     /// Loads the driver.
     pub(crate) fn load(&mut self) -> Result<()> {
         let _ = fs::remove_file(self.report_file());
+        let _ = fs::remove_file(self.events_file());
         self.order("load")
     }
 
@@ -176,6 +178,17 @@ impl Session {
         self.order(if on { "wsk on" } else { "wsk off" })
     }
 
+    /// The level up to which the driver's events are kept from now on, 0 for none. Before the driver is loaded: from its start.
+    pub(crate) fn trace(&mut self, level: u8) -> Result<()> {
+        self.order(&format!("trace {level}"))
+    }
+
+    /// The events that were kept, of a driver that is unloaded, or until [`Session::trace`] was called last.
+    pub(crate) fn events(&self) -> Result<Vec<Value>> {
+        let text = fs::read_to_string(self.events_file()).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    }
+
     /// Whether the adapter asks for CRCs, once it starts.
     pub(crate) fn set_crc(&mut self, on: bool) -> Result<()> {
         self.order(if on { "crc on" } else { "crc off" })
@@ -222,6 +235,10 @@ impl Session {
             Ok(answer) => bail!("{order}: {answer}\n{}", self.log_tail()),
             Err(_) => bail!("the loader does not answer to {order}\n{}", self.log_tail()),
         }
+    }
+
+    fn events_file(&self) -> PathBuf {
+        prefix::driver_folder(&self.prefix).join("events.jsonl")
     }
 
     fn report_file(&self) -> PathBuf {

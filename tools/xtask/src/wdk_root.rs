@@ -104,6 +104,8 @@ fn libraries(root: &Path) -> Result<()> {
         entry_stub(&stub.join("fx_driver_entry.c"), &wdf.join("WdfDriverEntry.lib"))?;
         // Security cookies and guard checks: MSVC code needs them, rustc's and clang's does not.
         fs::write(kernel.join("BufferOverflowFastFailK.lib"), "!<arch>\n")?;
+        // The crate tracelogging names it for GUIDs made at random, which no driver makes.
+        fs::write(kernel.join("rpcrt4.lib"), "!<arch>\n")?;
         clean("softndk")?;
         fs::write(stamp, key)?;
         Ok(())

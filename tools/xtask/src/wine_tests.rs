@@ -18,7 +18,7 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
 use crate::two::{self, Harness};
-use crate::{access, dist, hosted, installed, nd_cpp, ndkctl, paths, perf, run, wine};
+use crate::{access, dist, events, hosted, installed, nd_cpp, ndkctl, paths, perf, run, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -46,6 +46,8 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("ndharness perf measures what it says", measured);
     let agrees = step("looking on with ndkctl", ndkctl::agrees);
     tally.check("ndkctl shows what ndharness perf says it has moved", agrees);
+    let told = step("tracing softndk.sys", events::are_told);
+    tally.check("the events of softndk.sys are what was done to it", told);
     let built = dist::build_planted();
     let is_built = built.is_ok();
     tally.check("a driver with planted faults builds", built);

@@ -20,6 +20,7 @@ unsafe extern "system" {
     pub fn SoftNdkStandInObject(kind: *const c_char, delta: i32);
     pub fn SoftNdkStandInViolation(message: *const c_char);
     pub fn SoftNdkStandInReport();
+    pub fn SoftNdkStandInTrace();
     pub fn SoftNdkStandInIrp(irp: *mut IRP) -> u64;
     pub fn SoftNdkStandInHasIrp(irp: *mut IRP, number: u64) -> u8;
 

@@ -2,9 +2,10 @@
 //! standard input. The last argument, 0 or 1, is the adapter's parameter `TestConsumer`.
 //!
 //! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `tcpip ADDRESS,...` (what the interface
-//! has), `wsk on`, `wsk off` (whether there is a Winsock Kernel), `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts)
+//! has), `wsk on`, `wsk off` (whether there is a Winsock Kernel), `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts),
 //! `set KEYWORD VALUE` (another of its parameters), `start` (load, and do not wait for the device), `below` (the driver has to refuse to open
-//! a name below its device) or `plant KIND` is answered by a line `ok` or `error: REASON`.
+//! a name below its device), `trace LEVEL` (events up to that level are kept, 0: none) or `plant KIND` is answered by a line `ok` or
+//! `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
 //! stops every service when the last ordinary process ends.
 //!
@@ -54,6 +55,7 @@ fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<(
     service.set_parameter("WithoutWsk", "0")?;
     service.set_parameter("Crc", "0")?;
     service.set_parameter("Groups", "")?;
+    set_trace_level("0")?;
     let mut loaded = false;
     serve(|order| match order {
         "load" => service.start().map(|()| loaded = true).and_then(|()| device::wait()),
@@ -63,6 +65,10 @@ fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<(
         "enable" => device::control::<()>(protocol::ENABLE_NDK, None),
         "wsk on" => service.set_parameter("WithoutWsk", "0"),
         "wsk off" => service.set_parameter("WithoutWsk", "1"),
+        trace if trace.starts_with("trace ") => {
+            set_trace_level(&trace[6..])?;
+            if loaded { device::control::<()>(protocol::TRACE, None) } else { Ok(()) }
+        }
         "crc on" => service.set_parameter("Crc", "1"),
         "crc off" => service.set_parameter("Crc", "0"),
         "below" => device::below(),
@@ -105,6 +111,11 @@ fn delete() -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         result => result,
     }
+}
+
+/// The level from which on the ntoskrnl stand-in keeps events, once it looks.
+fn set_trace_level(level: &str) -> Result<()> {
+    std::fs::write(r"C:\softndk\trace-level.txt", level)
 }
 
 fn unknown(order: &str) -> Result<()> {

@@ -26,7 +26,7 @@ use crate::{
         Job,
     },
     lock, oid_checks, pnp,
-    protocol::{DISABLE_NDK, ENABLE_NDK, OPEN_BELOW},
+    protocol::{DISABLE_NDK, ENABLE_NDK, OPEN_BELOW, TRACE},
     security::Descriptor,
     turns,
 };
@@ -276,6 +276,12 @@ impl Control {
         if major == IRP_MJ_DEVICE_CONTROL && code == OPEN_BELOW {
             // SAFETY: passed on to the caller.
             return unsafe { self.open_below(irp) };
+        }
+        if major == IRP_MJ_DEVICE_CONTROL && code == TRACE {
+            // SAFETY: no preconditions.
+            unsafe { ntoskrnl::SoftNdkStandInTrace() };
+            // SAFETY: the caller owns the IRP.
+            return unsafe { irp::complete(irp, status::SUCCESS) };
         }
         let handler = |code: u8| self.major_functions.get(usize::from(code)).copied().flatten();
         let file_id = file as usize;

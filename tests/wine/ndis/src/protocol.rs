@@ -7,3 +7,5 @@ pub(crate) const DISABLE_NDK: u32 = 0x8000_2000;
 pub(crate) const ENABLE_NDK: u32 = 0x8000_2004;
 /// Has the driver open a name below its device, and ends as that does.
 pub(crate) const OPEN_BELOW: u32 = 0x8000_2008;
+/// Has the ntoskrnl stand-in look whether its trace session has another level.
+pub(crate) const TRACE: u32 = 0x8000_200C;

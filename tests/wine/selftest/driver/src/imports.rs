@@ -21,6 +21,24 @@ pub(crate) type ThreadRoutine = unsafe extern "system" fn(*mut c_void);
 pub(crate) struct Kdpc(pub(crate) [u64; 8]);
 #[repr(C, align(8))]
 pub(crate) struct Ktimer(pub(crate) [u64; 8]);
+/// EVENT_DESCRIPTOR.
+#[repr(C)]
+pub(crate) struct EventDescriptor {
+    pub(crate) id: u16,
+    pub(crate) version: u8,
+    pub(crate) channel: u8,
+    pub(crate) level: u8,
+    pub(crate) opcode: u8,
+    pub(crate) task: u16,
+    pub(crate) keywords: u64,
+}
+/// EVENT_DATA_DESCRIPTOR.
+#[repr(C)]
+pub(crate) struct EventDataDescriptor {
+    pub(crate) address: u64,
+    pub(crate) bytes: u32,
+    pub(crate) kind: u32,
+}
 /// KEVENT, 0x18 bytes.
 #[repr(C, align(8))]
 pub(crate) struct Kevent(pub(crate) [u64; 3]);
@@ -31,6 +49,17 @@ pub(crate) struct QueueHandle(pub(crate) [u64; 3]);
 #[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     pub(crate) fn SoftNdkStandInViolationCount() -> u64;
+
+    pub(crate) fn EtwRegister(id: &[u8; 16], callback: Option<DpcRoutine>, context: usize, handle: &mut u64) -> i32;
+    pub(crate) fn EtwUnregister(handle: u64) -> i32;
+    pub(crate) fn EtwWriteTransfer(
+        handle: u64,
+        event: &EventDescriptor,
+        activity: *const c_void,
+        related: *const c_void,
+        count: u32,
+        data: *const EventDataDescriptor,
+    ) -> i32;
 
     pub(crate) fn KeBugCheckEx(code: u32, p1: usize, p2: usize, p3: usize, p4: usize) -> !;
     pub(crate) fn KeGetCurrentIrql() -> u8;

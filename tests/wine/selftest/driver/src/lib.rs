@@ -19,6 +19,7 @@ mod planted;
 #[expect(unreachable_pub, dead_code, reason = "shared with the runner, which uses the rest")]
 mod protocol;
 mod text;
+mod tracing;
 mod wsk;
 
 use core::ffi::c_void;

@@ -7,7 +7,7 @@ use crate::{
     imports::*,
     kmdf, miniport,
     text::Text,
-    wsk,
+    tracing, wsk,
 };
 
 /// Commits one violation. Says so if it was not counted.
@@ -39,6 +39,9 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             19 => wsk::planted::use_closed(),
             20 => wsk::planted::send_more_than_described(),
             21 => wsk::planted::send_one_at_a_time(),
+            22 => tracing::register_twice(),
+            23 => tracing::write_cut_off(),
+            24 => tracing::write_late(),
             _ => text.check(false, "no such violation"),
         }
     }

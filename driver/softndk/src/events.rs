@@ -1,0 +1,151 @@
+//! What the driver tells Event Tracing for Windows: TraceLogging events, which bring their names and types along. docs/events.md
+//! has a table of them, which a test compares with this file.
+#![expect(unsafe_code, reason = "ETW calls the provider back for as long as it is registered")]
+
+use core::net::SocketAddr;
+
+use ndk_abi::{
+    sockaddr::{AF_INET, SOCKADDR_IN, SOCKADDR_INET},
+    status::NTSTATUS,
+};
+use platform::{Ending, Notice, Passive};
+use tracelogging::{define_provider, write_event};
+use zerocopy::IntoBytes;
+
+// Its GUID is the hash of the name.
+define_provider!(PROVIDER, "SoftNDK");
+
+/// Connections and listeners.
+const CONNECTION: u64 = 0x1;
+/// Failures.
+const ERROR: u64 = 0x2;
+/// The adapter, and whether RDMA is on.
+const STATE: u64 = 0x4;
+
+/// Name, level, keywords, fields. Costs a look at whether a session wants it, if none does. Any IRQL.
+macro_rules! event {
+    ($name:tt, $level:ident, $keywords:expr, $($fields:tt)*) => {{
+        // The only failure is that a session's buffers are full, which it counts itself.
+        let _status = write_event!(PROVIDER, $name, level($level), keyword($keywords), $($fields)*);
+    }};
+}
+
+/// Registers the provider. Once, before any event. Without it, for lack of memory, nothing is written.
+pub(crate) fn register(_passive: &Passive<'_>) {
+    // SAFETY: `unregister` is called before this image is unloaded.
+    let _status = unsafe { PROVIDER.register() };
+}
+
+/// Ends what `register` began; when it returns, ETW does not call back any more. Events that come later are not written.
+pub(crate) fn unregister(_passive: &Passive<'_>) {
+    let _status = PROVIDER.unregister();
+}
+
+/// An adapter runs.
+pub(crate) fn adapter_started(luid: u64, rdma: bool) {
+    event! { "AdapterStarted", Informational, STATE, u64_hex("NetLuid", &luid), bool8("Rdma", &rdma) }
+}
+
+/// An adapter could not be started.
+pub(crate) fn adapter_failed(luid: u64, status: NTSTATUS) {
+    event! { "AdapterFailed", Error, STATE | ERROR, u64_hex("NetLuid", &luid), win_ntstatus("Status", &status.0) }
+}
+
+/// An adapter is halted.
+pub(crate) fn adapter_stopped(luid: u64) {
+    event! { "AdapterStopped", Informational, STATE, u64_hex("NetLuid", &luid) }
+}
+
+/// RDMA was turned on or off while the adapter runs.
+pub(crate) fn rdma_changed(luid: u64, rdma: bool) {
+    event! { "RdmaChanged", Informational, STATE, u64_hex("NetLuid", &luid), bool8("Rdma", &rdma) }
+}
+
+/// What the device has noticed.
+pub(crate) fn write(notice: &Notice) {
+    match *notice {
+        Notice::Listening { local } => {
+            event! { "Listening", Informational, CONNECTION, socketaddress("Local", &Address::of(local)) }
+        }
+        Notice::ListenFailed { local, status } => event! {
+            "ListenFailed", Warning, CONNECTION | ERROR,
+            socketaddress("Local", &Address::of(local)), win_ntstatus("Status", &status.cast_signed())
+        },
+        Notice::ListenEnded { local } => {
+            event! { "ListenEnded", Informational, CONNECTION, socketaddress("Local", &Address::of(local)) }
+        }
+        Notice::Requested { addresses } => event! {
+            "Requested", Informational, CONNECTION,
+            socketaddress("Local", &Address::of(addresses.local)),
+            socketaddress("Remote", &Address::of(addresses.remote))
+        },
+        Notice::Connected { addresses, queue_pair, active } => event! {
+            "Connected", Informational, CONNECTION,
+            socketaddress("Local", &Address::of(addresses.local)),
+            socketaddress("Remote", &Address::of(addresses.remote)),
+            u32("QueuePair", &queue_pair), bool8("Active", &active)
+        },
+        Notice::Rejected { addresses } => event! {
+            "Rejected", Informational, CONNECTION,
+            socketaddress("Local", &Address::of(addresses.local)),
+            socketaddress("Remote", &Address::of(addresses.remote))
+        },
+        Notice::ConnectFailed { addresses, active, status } => event! {
+            "ConnectFailed", Warning, CONNECTION | ERROR,
+            socketaddress("Local", &Address::of(addresses.local)),
+            socketaddress("Remote", &Address::of(addresses.remote)),
+            bool8("Active", &active), win_ntstatus("Status", &status.cast_signed())
+        },
+        Notice::Disconnected { addresses, queue_pair, reason: reason @ (Ending::Local | Ending::Peer) } => event! {
+            "Disconnected", Informational, CONNECTION,
+            socketaddress("Local", &Address::of(addresses.local)),
+            socketaddress("Remote", &Address::of(addresses.remote)),
+            u32("QueuePair", &queue_pair), bool8("ByPeer", &(reason == Ending::Peer))
+        },
+        Notice::Disconnected { addresses, queue_pair, reason: Ending::Error } => event! {
+            "ConnectionBroken", Error, CONNECTION | ERROR,
+            socketaddress("Local", &Address::of(addresses.local)),
+            socketaddress("Remote", &Address::of(addresses.remote)),
+            u32("QueuePair", &queue_pair)
+        },
+        Notice::CompletionQueueFailed { depth, status } => event! {
+            "CompletionQueueFailed", Error, ERROR,
+            u32("Depth", &depth), win_ntstatus("Status", &status.cast_signed())
+        },
+        Notice::RequestFailed { queue_pair, operation, status } => event! {
+            "RequestFailed", Error, ERROR,
+            u32("QueuePair", &queue_pair), u16_hex("Operation", &operation),
+            win_ntstatus("Status", &status.cast_signed())
+        },
+        Notice::TerminateSent { addresses, cause } => event! {
+            "TerminateSent", Error, CONNECTION | ERROR,
+            socketaddress("Local", &Address::of(addresses.local)),
+            socketaddress("Remote", &Address::of(addresses.remote)),
+            u8("Layer", &cause.layer), u8("Kind", &cause.kind), u8_hex("Code", &cause.code)
+        },
+        Notice::TerminateReceived { addresses, cause } => event! {
+            "TerminateReceived", Error, CONNECTION | ERROR,
+            socketaddress("Local", &Address::of(addresses.local)),
+            socketaddress("Remote", &Address::of(addresses.remote)),
+            u8("Layer", &cause.layer), u8("Kind", &cause.kind), u8_hex("Code", &cause.code)
+        },
+    }
+}
+
+/// An address as an event has it: a SOCKADDR, or nothing.
+struct Address(Option<SOCKADDR_INET>);
+
+impl Address {
+    fn of(address: impl Into<Option<SocketAddr>>) -> Self {
+        Self(address.into().map(SOCKADDR_INET::new))
+    }
+}
+
+impl AsRef<[u8]> for Address {
+    fn as_ref(&self) -> &[u8] {
+        let Some(address) = &self.0 else { return &[] };
+        let bytes = address.as_bytes();
+        let used = if address.si_family() == AF_INET { size_of::<SOCKADDR_IN>() } else { bytes.len() };
+        bytes.get(..used).unwrap_or_default()
+    }
+}

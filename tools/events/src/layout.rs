@@ -1,0 +1,167 @@
+//! The bytes of an event.
+
+use ndk_abi::{
+    describe::ZeroInit,
+    sockaddr::{SOCKADDR_IN, SOCKADDR_INET},
+    status::NTSTATUS,
+};
+use thiserror::Error;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::Value;
+
+/// Why bytes are no event.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Malformed {
+    /// The description does not have the length that it says.
+    #[error("a description of {actual} bytes says that it has {said}")]
+    Length {
+        /// How long it is.
+        actual: usize,
+        /// How long it says it is.
+        said: usize,
+    },
+    /// It ends too early.
+    #[error("the description is cut off")]
+    CutOff,
+    /// A name is no UTF-8.
+    #[error("a name is no UTF-8")]
+    Name,
+    /// A type that is not known here.
+    #[error("the field {field} has type {input} and format {output}")]
+    Type {
+        /// The field.
+        field: String,
+        /// InType.
+        input: u8,
+        /// OutType.
+        output: u8,
+    },
+    /// There is less data than the description says.
+    #[error("the data ends within the field {0}")]
+    TooShort(String),
+    /// There is more data.
+    #[error("{0} bytes of data have no description")]
+    TooLong(usize),
+    /// An address is none.
+    #[error("the field {0} is no address")]
+    Address(String),
+}
+
+/// InType.
+mod input {
+    pub(super) const U8: u8 = 4;
+    pub(super) const U16: u8 = 6;
+    pub(super) const U32: u8 = 8;
+    pub(super) const U64: u8 = 10;
+    pub(super) const BINARY: u8 = 14;
+    pub(super) const HEX32: u8 = 20;
+    pub(super) const HEX64: u8 = 21;
+}
+
+/// OutType.
+mod output {
+    pub(super) const DEFAULT: u8 = 0;
+    pub(super) const BOOLEAN: u8 = 3;
+    pub(super) const HEX: u8 = 4;
+    pub(super) const SOCKET_ADDRESS: u8 = 10;
+    pub(super) const NTSTATUS: u8 = 14;
+}
+
+/// Another byte follows that belongs to this one.
+const CHAINED: u8 = 0x80;
+
+/// The name of a provider, in its own description.
+pub fn provider_name(traits: &[u8]) -> Result<String, Malformed> {
+    Bytes::of_description(traits)?.name()
+}
+
+/// Name and fields of an event.
+pub(crate) fn read(metadata: &[u8], data: &[u8]) -> Result<(String, Vec<(String, Value)>), Malformed> {
+    let mut metadata = Bytes::of_description(metadata)?;
+    while metadata.byte()? & CHAINED != 0 {}
+    let name = metadata.name()?;
+    let (mut fields, mut data) = (Vec::new(), Bytes(data));
+    while !metadata.0.is_empty() {
+        let field = metadata.name()?;
+        let mut input = metadata.byte()?;
+        let mut output = output::DEFAULT;
+        if input & CHAINED != 0 {
+            (input, output) = (input & !CHAINED, metadata.byte()?);
+        }
+        let value = data.value(&field, input, output)?;
+        fields.push((field, value));
+    }
+    if data.0.is_empty() { Ok((name, fields)) } else { Err(Malformed::TooLong(data.0.len())) }
+}
+
+/// What is not read yet.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    /// A description, which begins with its length.
+    fn of_description(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (length, rest) = u16::read_from_prefix(bytes).map_err(|_| Malformed::CutOff)?;
+        let (actual, said) = (bytes.len(), usize::from(u16::from_le(length)));
+        if actual == said { Ok(Self(rest)) } else { Err(Malformed::Length { actual, said }) }
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        self.take(1).and_then(|byte| byte.first().copied()).ok_or(Malformed::CutOff)
+    }
+
+    /// A string that ends with a NUL.
+    fn name(&mut self) -> Result<String, Malformed> {
+        let length = self.0.iter().position(|byte| *byte == 0).ok_or(Malformed::CutOff)?;
+        let name = self.take(length).unwrap_or_default();
+        self.byte()?;
+        String::from_utf8(name.to_vec()).map_err(|_| Malformed::Name)
+    }
+
+    fn number(&mut self, bytes: usize) -> Option<u64> {
+        let mut number = [0; 8];
+        number.get_mut(..bytes)?.copy_from_slice(self.take(bytes)?);
+        Some(u64::from_le_bytes(number))
+    }
+
+    fn value(&mut self, field: &str, input: u8, output: u8) -> Result<Value, Malformed> {
+        let short = || Malformed::TooShort(field.to_owned());
+        if (input, output) == (input::BINARY, output::SOCKET_ADDRESS) {
+            let length = self.number(2).ok_or_else(short)?;
+            let bytes = usize::try_from(length).ok().and_then(|length| self.take(length)).ok_or_else(short)?;
+            return address(bytes).ok_or_else(|| Malformed::Address(field.to_owned()));
+        }
+        let mut number = |bytes| self.number(bytes).ok_or_else(short);
+        Ok(match (input, output) {
+            (input::U8, output::DEFAULT) => Value::Number(number(1)?),
+            (input::U16, output::DEFAULT) => Value::Number(number(2)?),
+            (input::U32, output::DEFAULT) => Value::Number(number(4)?),
+            (input::U64, output::DEFAULT) => Value::Number(number(8)?),
+            (input::U8, output::HEX) => Value::Hex(number(1)?),
+            (input::U16, output::HEX) => Value::Hex(number(2)?),
+            (input::HEX32, output::DEFAULT) => Value::Hex(number(4)?),
+            (input::HEX64, output::DEFAULT) => Value::Hex(number(8)?),
+            (input::U8, output::BOOLEAN) => Value::Bool(number(1)? != 0),
+            (input::HEX32, output::NTSTATUS) => Value::Status(NTSTATUS::from_u32(number(4)? as u32)),
+            _ => return Err(Malformed::Type { field: field.to_owned(), input, output }),
+        })
+    }
+}
+
+/// A SOCKADDR; one without bytes was not known.
+fn address(bytes: &[u8]) -> Option<Value> {
+    if bytes.is_empty() {
+        return Some(Value::Address(None));
+    }
+    let mut address = SOCKADDR_INET::ZERO;
+    address.as_mut_bytes().get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let address = address.socket_addr()?;
+    let length = if address.is_ipv4() { size_of::<SOCKADDR_IN>() } else { size_of::<SOCKADDR_INET>() };
+    (bytes.len() == length).then_some(Value::Address(Some(address)))
+}

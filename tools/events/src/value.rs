@@ -1,0 +1,45 @@
+//! What a field says.
+
+use std::{fmt, net::SocketAddr};
+
+use ndk_abi::status::NTSTATUS;
+use serde::{Serialize, Serializer};
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A number.
+    Number(u64),
+    /// A number that people want to see in hexadecimal digits.
+    Hex(u64),
+    /// Yes or no.
+    Bool(bool),
+    /// A status.
+    Status(NTSTATUS),
+    /// An address with its port, if it was known.
+    Address(Option<SocketAddr>),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Hex(number) => write!(f, "{number:#x}"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Status(status) => write!(f, "{status}"),
+            Self::Address(Some(address)) => write!(f, "{address}"),
+            Self::Address(None) => f.write_str("unknown"),
+        }
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => serializer.serialize_u64(*number),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Address(None) => serializer.serialize_none(),
+            shown => serializer.collect_str(shown),
+        }
+    }
+}
