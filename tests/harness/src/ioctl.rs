@@ -2,8 +2,9 @@
 #![expect(unsafe_code, reason = "calls into ntdll and kernel32, with buffers that the kernel writes later")]
 
 use std::{
-    ffi::{CStr, c_char, c_void},
-    mem, ptr,
+    mem,
+    os::windows::io::IntoRawHandle as _,
+    ptr,
     sync::{
         Arc,
         atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering},
@@ -12,49 +13,26 @@ use std::{
 };
 
 use conformance::{Complaints, Completion, File, Pending, Transport};
+use nd_device::{open_overlapped, send, wine_version};
 use ndk_abi::{
     softndk_ioctl::SOFTNDK_DEVICE_PATH,
     status::{NTSTATUS, STATUS_PENDING},
 };
 use windows_sys::{
-    Wdk::{
-        Foundation::OBJECT_ATTRIBUTES,
-        Storage::FileSystem::{NtCancelIoFileEx, NtFsControlFile, NtOpenFile},
-        System::IO::NtDeviceIoControlFile,
-    },
+    Wdk::Storage::FileSystem::NtCancelIoFileEx,
     Win32::{
-        Foundation::{
-            CloseHandle, GENERIC_READ, GENERIC_WRITE, HANDLE, HANDLE_FLAG_INHERIT, OBJ_CASE_INSENSITIVE,
-            SetHandleInformation, UNICODE_STRING, WAIT_OBJECT_0,
-        },
-        Storage::FileSystem::{FILE_SHARE_READ, FILE_SHARE_WRITE},
+        Foundation::{CloseHandle, HANDLE, HANDLE_FLAG_INHERIT, SetHandleInformation, WAIT_OBJECT_0},
         System::{
-            IO::{IO_STATUS_BLOCK, PIO_APC_ROUTINE},
-            LibraryLoader::{GetModuleHandleW, GetProcAddress},
+            IO::IO_STATUS_BLOCK,
             Threading::{CreateEventW, WaitForSingleObject},
         },
     },
-    core::w,
 };
 
 use crate::foreign;
 
 /// How long a cancelled request may take to end before its buffers are given up.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
-
-/// How requests are sent. Both calls have the same parameters.
-type ControlCall = unsafe extern "system" fn(
-    HANDLE,
-    HANDLE,
-    PIO_APC_ROUTINE,
-    *const c_void,
-    *mut IO_STATUS_BLOCK,
-    u32,
-    *const c_void,
-    u32,
-    *mut c_void,
-    u32,
-) -> i32;
 
 /// The loaded driver.
 pub(crate) struct Device {
@@ -67,23 +45,10 @@ impl Device {
         Self { wine: wine_version(), complaints: Complaints::default() }
     }
 
-    /// Wine's ntdll takes device controls of FILE_DEVICE_NETWORK for those of its own sockets, whose numbers are among the
-    /// ND protocol's: 0x00120400 ends with STATUS_INVALID_PARAMETER before it is seen that the file is no socket. File
-    /// system controls go to the same dispatch routine of a driver there (dlls/ntdll/unix/file.c of Wine 8).
-    fn control_call(&self) -> ControlCall {
-        match self.wine {
-            Some(_) => NtFsControlFile,
-            None => NtDeviceIoControlFile,
-        }
-    }
-}
-
-impl Device {
     /// The file behind a handle that this process has inherited.
     pub(crate) fn inherited(&self, handle: u64) -> Box<dyn File> {
         let handle = Arc::new(Handle(ptr::without_provenance_mut(handle as usize)));
-        let (call, is_wine) = (self.control_call(), self.wine.is_some());
-        Box::new(OpenFile { handle, call, is_wine, complaints: self.complaints.clone() })
+        Box::new(OpenFile { handle, is_wine: self.wine.is_some(), complaints: self.complaints.clone() })
     }
 }
 
@@ -94,28 +59,13 @@ impl Transport for Device {
     }
 
     fn open(&self) -> Result<Box<dyn File>, NTSTATUS> {
-        let handle = open_device()?;
-        let call = self.control_call();
-        let complaints = self.complaints.clone();
-        Ok(Box::new(OpenFile { handle: Arc::new(handle), call, is_wine: self.wine.is_some(), complaints }))
+        let handle = Arc::new(Handle(open_overlapped()?.into_raw_handle()));
+        Ok(Box::new(OpenFile { handle, is_wine: self.wine.is_some(), complaints: self.complaints.clone() }))
     }
 
     fn close(self: Box<Self>) -> Vec<String> {
         self.complaints.take()
     }
-}
-
-/// What ntdll says of itself if it is Wine's.
-fn wine_version() -> Option<String> {
-    // SAFETY: a constant, terminated string; every process has ntdll.
-    let ntdll = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
-    // SAFETY: a module handle that stays valid, and a constant, terminated string.
-    let found = unsafe { GetProcAddress(ntdll, c"wine_get_version".as_ptr().cast()) }?;
-    // SAFETY: Wine documents it as `const char *wine_get_version(void)`.
-    let wine_get_version: extern "C" fn() -> *const c_char = unsafe { mem::transmute(found) };
-    // SAFETY: it returns a constant, terminated string.
-    let version = unsafe { CStr::from_ptr(wine_get_version()) };
-    Some(version.to_string_lossy().into_owned())
 }
 
 /// A kernel handle.
@@ -133,40 +83,10 @@ impl Drop for Handle {
     }
 }
 
-fn result(status: i32) -> Result<(), NTSTATUS> {
-    if status >= 0 { Ok(()) } else { Err(NTSTATUS(status)) }
-}
-
-/// Opens the device for overlapped requests.
-fn open_device() -> Result<Handle, NTSTATUS> {
-    let native = SOFTNDK_DEVICE_PATH.replacen(r"\\.\", r"\??\", 1);
-    let mut path: Vec<u16> = native.encode_utf16().collect();
-    let bytes = (path.len() * size_of::<u16>()) as u16;
-    let name = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: path.as_mut_ptr() };
-    let attributes = OBJECT_ATTRIBUTES {
-        Length: size_of::<OBJECT_ATTRIBUTES>() as u32,
-        RootDirectory: ptr::null_mut(),
-        ObjectName: &raw const name,
-        Attributes: OBJ_CASE_INSENSITIVE,
-        SecurityDescriptor: ptr::null(),
-        SecurityQualityOfService: ptr::null(),
-    };
-    let mut handle = ptr::null_mut();
-    let mut block = IO_STATUS_BLOCK::default();
-    let share = FILE_SHARE_READ | FILE_SHARE_WRITE;
-    // SAFETY: all pointers are to locals that outlive the call.
-    let status = unsafe {
-        NtOpenFile(&raw mut handle, GENERIC_READ | GENERIC_WRITE, &raw const attributes, &raw mut block, share, 0)
-    };
-    result(status)?;
-    Ok(Handle(handle))
-}
-
 /// An open file of the device. Requests hold the handle too: closing it with requests in flight would leave them hanging
 /// where the system sends no cleanup (Wine).
 struct OpenFile {
     handle: Arc<Handle>,
-    call: ControlCall,
     is_wine: bool,
     complaints: Complaints,
 }
@@ -183,20 +103,10 @@ impl File for OpenFile {
         // SAFETY: the buffers have the lengths given. They and the status block may be written until the request is over;
         // they are atomics, in an Arc that InFlight keeps for that long.
         let status = unsafe {
-            (self.call)(
-                self.handle.0,
-                event.0,
-                None,
-                ptr::null(),
-                operation.block_address().cast_mut(),
-                code,
-                operation.input.as_ptr().cast(),
-                operation.input.len() as u32,
-                operation.output.as_ptr().cast_mut().cast(),
-                operation.output.len() as u32,
-            )
+            let output = ptr::slice_from_raw_parts_mut(operation.output.as_ptr().cast_mut().cast(), output_length);
+            let block = operation.block_address().cast_mut();
+            send(self.handle.0, event.0, ptr::null(), block, code, &raw const *operation.input, output)
         };
-        let status = NTSTATUS(status);
         let completion = (status != STATUS_PENDING).then(|| operation.completion(status));
         let (file, complaints) = (self.handle.clone(), self.complaints.clone());
         let pended = status == STATUS_PENDING;

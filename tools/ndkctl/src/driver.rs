@@ -27,6 +27,13 @@ pub(crate) trait Driver {
 
 const NOT_ADMITTED: &str = "; only SYSTEM, administrators and the groups that its parameter Groups names may open it";
 
+#[cfg(windows)]
+impl Driver for nd_device::SynchronousFile {
+    fn ask(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+        self.control(code, input, output)
+    }
+}
+
 /// Why the device cannot be opened, and what helps.
 pub(crate) fn why_not(status: NTSTATUS) -> String {
     let hint = match status {

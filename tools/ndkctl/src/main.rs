@@ -3,8 +3,6 @@
 mod adapters;
 mod columns;
 mod connections;
-#[cfg(windows)]
-mod device;
 mod driver;
 mod objects;
 mod stats;
@@ -96,7 +94,7 @@ fn print(found: &(impl Serialize + std::fmt::Display), json: bool) -> anyhow::Re
 /// Opens the device.
 #[cfg(windows)]
 fn open() -> Result<Box<dyn Driver>, ndk_abi::status::NTSTATUS> {
-    Ok(Box::new(device::Device::open()?))
+    Ok(Box::new(nd_device::SynchronousFile::open()?))
 }
 
 /// There is none on this system.
