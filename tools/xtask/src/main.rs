@@ -29,6 +29,7 @@ mod run;
 mod rust_src;
 mod session;
 mod setup;
+mod soak;
 mod tally;
 mod test;
 mod two;
@@ -120,6 +121,8 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Random consumers on the simulated kernel and under Wine, which are killed, disabled and unloaded: what was lost, leaked and broken
+    Soak(soak::Wanted),
     /// Check inf/softndk.inx
     LintInf,
     /// Try the control device under Wine as an ordinary user, with groups that may open it and without
@@ -182,6 +185,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }
+        Task::Soak(wanted) => soak::soak(&wanted)?,
         Task::LintInf => inf::lint()?,
         Task::Install => {
             dist::build()?;

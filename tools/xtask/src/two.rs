@@ -63,9 +63,21 @@ impl Harness {
     }
 
     /// Waits for its end: the rest of its output.
-    pub(crate) fn end(mut self) -> Result<(ExitStatus, String)> {
-        let status = wait(&mut self.child, RUN_LIMIT)?;
+    pub(crate) fn end(self) -> Result<(ExitStatus, String)> {
+        self.end_within(RUN_LIMIT)
+    }
+
+    /// The same, with another limit.
+    pub(crate) fn end_within(mut self, limit: Duration) -> Result<(ExitStatus, String)> {
+        let status = wait(&mut self.child, limit)?;
         Ok((status, self.lines.iter().collect::<Vec<_>>().join("\n")))
+    }
+
+    /// Ends it as nothing else does.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 }
 
@@ -163,14 +175,23 @@ fn killed_once(count: Count, path: &str, kill_server: bool, seconds: u64) -> Res
     let requests = server.until(|line| so_many_requests(line, seconds))?;
     ensure!(requests > 0, "nothing was exchanged");
     let (mut victim, survivor) = if kill_server { (server, client) } else { (client, server) };
-    victim.child.kill()?;
-    victim.child.wait()?;
+    victim.kill()?;
     // Drivers, which are not killed, have their programs' connections themselves.
     if count == Count::Driverless && computers.serving().keeps_connections()? {
         return Ok(false);
     }
     let (status, text) = survivor.end()?;
     ensure!(status.code() == Some(1), "the other process ended with {status}:\n{text}");
+    is_told(&text)?;
+    let told = text.lines().skip_while(|line| !line.contains("the peer is gone")).take(4);
+    println!("{}", told.map(str::trim).collect::<Vec<_>>().join("\n"));
+    computers.are_idle_again()?;
+    computers.unload()?;
+    Ok(true)
+}
+
+/// What the survivor of an exchange has to say.
+pub(crate) fn is_told(text: &str) -> Result<()> {
     for said in [
         "the peer is gone after ",
         "4 connections: NotifyDisconnect STATUS_",
@@ -180,15 +201,11 @@ fn killed_once(count: Count, path: &str, kill_server: bool, seconds: u64) -> Res
     ] {
         ensure!(text.contains(said), "the other process does not say {said:?}:\n{text}");
     }
-    let told = text.lines().skip_while(|line| !line.contains("the peer is gone")).take(4);
-    println!("{}", told.map(str::trim).collect::<Vec<_>>().join("\n"));
-    computers.are_idle_again()?;
-    computers.unload()?;
-    Ok(true)
+    Ok(())
 }
 
 /// From "exchange::mixed 12/60 s, 3456 requests": how many, once there were so many seconds.
-fn so_many_requests(line: &str, seconds: u64) -> Option<u64> {
+pub(crate) fn so_many_requests(line: &str, seconds: u64) -> Option<u64> {
     let (time, requests) = line.strip_prefix("exchange::mixed ")?.split_once(" s, ")?;
     let done: u64 = time.split_once('/')?.0.parse().ok()?;
     let requests = requests.strip_suffix(" requests")?.parse().ok()?;

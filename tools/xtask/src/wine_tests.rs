@@ -18,7 +18,7 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
 use crate::two::{self, Harness};
-use crate::{access, dist, events, hosted, installed, nd_cpp, ndkctl, paths, perf, run, wine};
+use crate::{access, dist, events, hosted, installed, nd_cpp, ndkctl, paths, perf, run, soak, wine};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -57,8 +57,10 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
         let caught = planted_fault("irql", |report| report.irql_violations > 0);
         tally.check("a planted IRQL violation is caught", caught);
         access::planted(tally);
+        soak::planted(tally);
     }
     access::run(tally);
+    soak::short(full, tally);
     tally.check("the test consumer is refused where it is off", without_test_consumer());
     tally.check("a 32-bit program is refused", refuses_32bit());
     let within = step("doing without Winsock Kernel", without_wsk);

@@ -1,0 +1,37 @@
+//! On the simulated kernel: `ndharness soak`, built for this system.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::Plan;
+use super::figures::Figures;
+use crate::command::{self, cargo, step};
+use crate::paths;
+use crate::two::Harness;
+
+/// How much later than it should it may end.
+const LATE: Duration = Duration::from_secs(120);
+
+/// The harness for this system.
+pub(super) fn build() -> Result<PathBuf> {
+    let root = paths::root();
+    let mut command = cargo(&root);
+    command.args(["build", "--release", "--package", "ndharness", "--target-dir", "target"]);
+    step("building ndharness for this system", || command::run(&mut command))?;
+    Ok(root.join("target/release/ndharness"))
+}
+
+/// One row, until it is time.
+pub(super) fn run(plan: &Plan<'_>, harness: &Path) -> Result<Vec<(&'static str, Figures)>> {
+    let seconds = plan.left().as_secs().max(1);
+    let (seed, seconds_said) = (plan.seed.to_string(), seconds.to_string());
+    let arguments = ["soak", "--front-end", "sim", "--seed", &seed, "--seconds", &seconds_said, "--json"];
+    let harness = Harness::spawn(Command::new(harness), &arguments)?;
+    // The simulated kernel ends its process where going on would be worse.
+    let figures =
+        harness.figures(false, Duration::from_secs(seconds) + LATE).unwrap_or_else(|error| Figures::wrong(&error));
+    Ok(vec![("simulated kernel", figures)])
+}
