@@ -20,7 +20,7 @@ mod processor;
 mod system_thread;
 mod tcp;
 
-use std::{alloc::Layout, ffi::c_void, ptr::NonNull};
+use std::{alloc::Layout, ffi::c_void, ptr::NonNull, sync::atomic::AtomicBool};
 
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA};
 use platform::{DISPATCH_LEVEL, Dispatch, DpcRoutine, PASSIVE_LEVEL, Passive, Platform};
@@ -57,6 +57,14 @@ unsafe impl Platform for Hosted {
 
     fn irql() -> u8 {
         processor::irql()
+    }
+
+    /// Nobody does. It is looked up all the same, as in the driver: the benchmarks have that in their figures.
+    #[inline]
+    fn notices_data() -> bool {
+        static WANTED: AtomicBool = AtomicBool::new(false);
+        // SAFETY: a static, which nobody writes. Volatile: else the compiler knows that.
+        unsafe { WANTED.as_ptr().read_volatile() }
     }
 
     fn new_dpc() -> Dpc {

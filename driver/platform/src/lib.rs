@@ -195,4 +195,10 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
 
     /// Tells whoever traces the driver that something has happened. IRQL: any; locks may be held. By default nobody does.
     fn notice(_notice: &Notice) {}
+
+    /// Whether somebody wants the notices of data, which come with each request. No more than a load: every post asks. IRQL: any.
+    #[inline]
+    fn notices_data() -> bool {
+        false
+    }
 }

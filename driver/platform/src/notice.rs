@@ -75,6 +75,28 @@ pub enum Notice {
         /// Why.
         status: u32,
     },
+    /// A request was posted, or refused. Of data: told only where [`Platform::notices_data`](crate::Platform::notices_data).
+    Posted {
+        /// To which.
+        queue_pair: u32,
+        /// What kind, as NDK_OPERATION_TYPE has it.
+        operation: u16,
+        /// 0: it was accepted.
+        status: u32,
+    },
+    /// Requests of a kind were reported, in a row. Of data.
+    Completed {
+        /// Whose.
+        queue_pair: u32,
+        /// What kind, as NDK_OPERATION_TYPE has it.
+        operation: u16,
+        /// How many.
+        count: u32,
+        /// Bytes that the receives among them have got.
+        bytes: u32,
+        /// What each ended with, 0: success.
+        status: u32,
+    },
     /// The other machine was told why its connection ends.
     TerminateSent {
         /// From where to where.

@@ -224,6 +224,9 @@ impl<P: Platform> QueuePair<P> {
         self.notice_failure(kind, status);
         let succeeded = self.succeeded(kind, request.context);
         let completion = Completion { status, solicited: status.is_err(), ..succeeded };
+        if P::notices_data() {
+            self.notice_completed(kind, 1, 0, status);
+        }
         CompletionQueue::push(&self.initiator_cq, completion)
     }
 
@@ -238,6 +241,9 @@ impl<P: Platform> QueuePair<P> {
     ) -> Result<(), Error> {
         let kind = if invalidated.is_some() { OperationKind::ReceiveAndInvalidate } else { OperationKind::Receive };
         self.notice_failure(kind, status);
+        if P::notices_data() {
+            self.notice_completed(kind, 1, bytes, status);
+        }
         let completion = Completion {
             status,
             bytes,
@@ -246,6 +252,14 @@ impl<P: Platform> QueuePair<P> {
             ..self.succeeded(kind, receive.context)
         };
         CompletionQueue::push(&self.receive_cq, completion)
+    }
+
+    /// Somebody wants to know of each row.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn notice_completed(&self, kind: OperationKind, count: u32, bytes: u32, status: Status) {
+        let (queue_pair, operation, status) = (self.number, kind as u16, status_of(status));
+        P::notice(&Notice::Completed { queue_pair, operation, count, bytes, status });
     }
 
     fn notice_failure(&self, kind: OperationKind, status: Status) {
@@ -265,6 +279,11 @@ impl<P: Platform> QueuePair<P> {
     pub(crate) fn sizes(&self) -> &InitiatorSizes {
         &self.sizes
     }
+}
+
+/// As a notice has it.
+fn status_of(status: Status) -> u32 {
+    status.map_or_else(|error| error as u32, |()| 0)
 }
 
 /// Has the engine of a queue pair run soon. If the queue pair is closed meanwhile, it does not end here: a post must not call

@@ -78,6 +78,17 @@ impl<P: Platform> Post<'_, P> {
             Self::FastRegister(..) | Self::Bind(..) | Self::Invalidate(_) | Self::InvalidateWindow(_) => Flags::COMMON,
         }
     }
+
+    pub(crate) fn kind(&self) -> OperationKind {
+        match self {
+            Self::Send(_) => OperationKind::Send,
+            Self::Read(_) => OperationKind::Read,
+            Self::Write(_) => OperationKind::Write,
+            Self::FastRegister(..) => OperationKind::FastRegister,
+            Self::Bind(..) => OperationKind::Bind,
+            Self::Invalidate(_) | Self::InvalidateWindow(_) => OperationKind::Invalidate,
+        }
+    }
 }
 
 /// What an initiator request does, as it waits.

@@ -9,7 +9,7 @@ use ndk_abi::{
     status::NTSTATUS,
 };
 use platform::{Ending, Notice, Passive};
-use tracelogging::{define_provider, write_event};
+use tracelogging::{Level, define_provider, write_event};
 use zerocopy::IntoBytes;
 
 // Its GUID is the hash of the name.
@@ -21,6 +21,8 @@ const CONNECTION: u64 = 0x1;
 const ERROR: u64 = 0x2;
 /// The adapter, and whether RDMA is on.
 const STATE: u64 = 0x4;
+/// Posts and completions.
+const DATA: u64 = 0x8;
 
 /// Name, level, keywords, fields. Costs a look at whether a session wants it, if none does. Any IRQL.
 macro_rules! event {
@@ -59,6 +61,12 @@ pub(crate) fn adapter_stopped(luid: u64) {
 /// RDMA was turned on or off while the adapter runs.
 pub(crate) fn rdma_changed(luid: u64, rdma: bool) {
     event! { "RdmaChanged", Informational, STATE, u64_hex("NetLuid", &luid), bool8("Rdma", &rdma) }
+}
+
+/// Whether a session wants each post and completion.
+#[inline]
+pub(crate) fn wants_data() -> bool {
+    PROVIDER.enabled(Level::Verbose, DATA)
 }
 
 /// What the device has noticed.
@@ -115,6 +123,16 @@ pub(crate) fn write(notice: &Notice) {
         Notice::RequestFailed { queue_pair, operation, status } => event! {
             "RequestFailed", Error, ERROR,
             u32("QueuePair", &queue_pair), u16_hex("Operation", &operation),
+            win_ntstatus("Status", &status.cast_signed())
+        },
+        Notice::Posted { queue_pair, operation, status } => event! {
+            "Posted", Verbose, DATA,
+            u32("QueuePair", &queue_pair), u16_hex("Operation", &operation),
+            win_ntstatus("Status", &status.cast_signed())
+        },
+        Notice::Completed { queue_pair, operation, count, bytes, status } => event! {
+            "Completed", Verbose, DATA,
+            u32("QueuePair", &queue_pair), u16_hex("Operation", &operation), u32("Count", &count), u32("Bytes", &bytes),
             win_ntstatus("Status", &status.cast_signed())
         },
         Notice::TerminateSent { addresses, cause } => event! {

@@ -331,4 +331,9 @@ unsafe impl Platform for Windows {
     fn notice(notice: &Notice) {
         events::write(notice);
     }
+
+    #[inline]
+    fn notices_data() -> bool {
+        events::wants_data()
+    }
 }

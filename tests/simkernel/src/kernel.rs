@@ -148,4 +148,8 @@ unsafe impl Platform for SimKernel {
     fn notice(notice: &Notice) {
         notices::add(notice);
     }
+
+    fn notices_data() -> bool {
+        notices::wants_data()
+    }
 }

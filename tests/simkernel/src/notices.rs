@@ -13,17 +13,29 @@ use platform::Notice;
 use crate::lock_table;
 
 static WANTED: AtomicBool = AtomicBool::new(false);
+static DATA_WANTED: AtomicBool = AtomicBool::new(false);
 static NOTICES: Mutex<Vec<Notice>> = Mutex::new(Vec::new());
 
 /// Nobody asks.
 pub(crate) fn reset() {
     WANTED.store(false, Ordering::Relaxed);
+    DATA_WANTED.store(false, Ordering::Relaxed);
     lock_table(&NOTICES).clear();
 }
 
 /// Keeps what comes from now on.
 pub(crate) fn keep() {
     WANTED.store(true, Ordering::Relaxed);
+}
+
+/// Those of data too.
+pub(crate) fn keep_data() {
+    keep();
+    DATA_WANTED.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn wants_data() -> bool {
+    DATA_WANTED.load(Ordering::Relaxed)
 }
 
 pub(crate) fn add(notice: &Notice) {

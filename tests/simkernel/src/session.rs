@@ -177,6 +177,11 @@ impl Session {
         notices::keep();
     }
 
+    /// The same, with each post and completion.
+    pub fn keep_notices_of_data(&self) {
+        notices::keep_data();
+    }
+
     /// Takes what the driver has noticed since that was asked for last.
     #[must_use]
     pub fn take_notices(&self) -> Vec<Notice> {

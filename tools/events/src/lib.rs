@@ -16,7 +16,7 @@ pub use value::Value;
 pub const PROVIDER: &str = "SoftNDK";
 
 /// The keywords of its events.
-pub const KEYWORDS: [(u64, &str); 3] = [(0x1, "connection"), (0x2, "error"), (0x4, "state")];
+pub const KEYWORDS: [(u64, &str); 4] = [(0x1, "connection"), (0x2, "error"), (0x4, "state"), (0x8, "data")];
 
 /// The levels of events, by their numbers from 1 on.
 pub const LEVELS: [&str; 5] = ["critical", "error", "warning", "informational", "verbose"];

@@ -8,6 +8,7 @@ use crate::session::{self, Session};
 
 const INFORMATIONAL: u8 = 4;
 const ERROR: u8 = 2;
+const VERBOSE: u8 = 5;
 
 /// Events from the start of the driver to its end; none while nobody asks; only errors when only these are asked for.
 pub(crate) fn are_told() -> Result<()> {
@@ -29,10 +30,19 @@ pub(crate) fn are_told() -> Result<()> {
     let more = session.events()?;
     ensure!(more.len() == events.len(), "events that nobody asked for:\n{}", listed(&more[events.len()..]));
     play(&session, &["cq::overrun"])?;
-    let report = session.unload()?;
+    session.trace(VERBOSE)?;
     let errors = session.events()?.split_off(events.len());
     let only = errors.iter().all(|event| event["level"] == "error") && has(&errors, "CompletionQueueFailed", &[]);
     ensure!(only, "of errors only:\n{}", listed(&errors));
+
+    play(&session, &["send::page"])?;
+    let report = session.unload()?;
+    let all = session.events()?.split_off(events.len() + errors.len());
+    let success = |operation: &str| [("Operation", operation.into()), ("Status", "STATUS_SUCCESS (0x00000000)".into())];
+    let page = [("Bytes", 4096.into()), ("Count", 1.into())];
+    let requests = ["0x1", "0x2"].iter().all(|operation| has(&all, "Posted", &success(operation)));
+    let requests = requests && has(&all, "Completed", &success("0x2")) && has(&all, "Completed", &page);
+    ensure!(requests && has(&all, "AdapterStopped", &[]), "with requests:\n{}", listed(&all));
     ensure!(report.is_clean(), "left behind: {report}");
 
     // What is looked for is missed where it is not.

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use ndk_abi::{
-    ndkpi::NdkOperationTypeWrite,
+    ndkpi::{NDK_OPERATION_TYPE, NdkOperationTypeReceive, NdkOperationTypeSend, NdkOperationTypeWrite},
     status::{
         NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED,
-        STATUS_CONNECTION_REFUSED, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+        STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
     },
 };
 use platform::{Addresses, Ending, Notice};
@@ -175,6 +175,46 @@ fn a_completion_queue_that_overruns() {
     let failed = Notice::CompletionQueueFailed { depth: 1, status: number(STATUS_BUFFER_OVERFLOW) };
     assert_eq!(notices.first(), Some(&failed), "{notices:?}");
     assert_eq!(broken(&notices[1..]), both_ends(&pair));
+    pair.close();
+}
+
+/// Each post and each row of completions, once that is asked for.
+#[test]
+fn requests_and_completions() {
+    let world = world();
+    let pair = Pair::new(&world.adapter);
+    let _connected = noticed(&world);
+    pair.message(0, false);
+    assert_eq!(noticed(&world), [], "nobody has asked for those of data");
+    assert_eq!(pair.passive.receive_cq.wait(1).len(), 1);
+
+    world.session.keep_notices_of_data();
+    let local = Buffer::full(&pair.active.pd, 1);
+    let target = Buffer::full(&pair.passive.pd, 1);
+    assert_eq!(pair.passive.qp.receive(1, &[target.sge(0, 64)]), STATUS_SUCCESS);
+    assert_eq!(pair.active.qp.send(2, &[local.sge(0, 48)], 0), STATUS_SUCCESS);
+    pair.active.expect(2, STATUS_SUCCESS);
+    assert_eq!(pair.active.qp.write(3, &[local.sge(0, 8)], target.base, target.token, 0), STATUS_SUCCESS);
+    pair.active.expect(3, STATUS_SUCCESS);
+    pair.active.disconnect();
+    assert_eq!(pair.active.qp.send(4, &[], 0), STATUS_CONNECTION_INVALID);
+    let notices = noticed(&world);
+    let of = |kind: NDK_OPERATION_TYPE| {
+        let of_kind = |notice: &Notice| match *notice {
+            Notice::Posted { operation, status, .. } if operation == kind.0 as u16 => Some((false, 1, 0, status)),
+            Notice::Completed { operation, count, bytes, status, .. } if operation == kind.0 as u16 => {
+                Some((true, count, bytes, status))
+            }
+            _ => None,
+        };
+        notices.iter().filter_map(of_kind).collect::<Vec<_>>()
+    };
+    assert_eq!(of(NdkOperationTypeReceive), [(false, 1, 0, 0), (true, 1, 48, 0)]);
+    let refused = (false, 1, 0, number(STATUS_CONNECTION_INVALID));
+    assert_eq!(of(NdkOperationTypeSend), [(false, 1, 0, 0), (true, 1, 0, 0), refused]);
+    assert_eq!(of(NdkOperationTypeWrite), [(false, 1, 0, 0), (true, 1, 0, 0)]);
+    local.close();
+    target.close();
     pair.close();
 }
 

@@ -167,6 +167,10 @@ impl<P: Platform> QueuePair<P> {
                 ..this.succeeded(OperationKind::Receive, receive.context)
             }),
         );
+        if P::notices_data() {
+            let (count, bytes) = (u32::try_from(reported).unwrap_or(u32::MAX), row.bytes);
+            this.notice_completed(OperationKind::Receive, count, bytes, Ok(()));
+        }
         // Who makes the queue overrun has arrived too.
         let arrived = row.used.min(reported.saturating_add(1));
         if let Some(receives) = &mut state.own_receives {
@@ -198,6 +202,10 @@ impl<P: Platform> QueuePair<P> {
             // Mostly: a loop that has nothing to look at.
             CompletionQueue::push_all(cq, sends.len(), false, sends.iter().map(completion)) < sends.len()
         };
+        if P::notices_data() {
+            let count = u32::try_from(sends.len()).unwrap_or(u32::MAX);
+            this.notice_completed(OperationKind::Send, count, 0, Ok(()));
+        }
         this.pd.adapter().device().counters().moved(this.meter, u64::from(row.bytes), sends.len() as u64);
         let more = state.requests.len() > 0;
         this.finish(Self::settle_after(this, state, overrun));

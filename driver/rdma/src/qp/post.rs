@@ -2,9 +2,9 @@
 
 use core::mem::offset_of;
 
-use platform::{Arc, CACHE_LINE, Deferred, Platform, prefetch};
+use platform::{Arc, CACHE_LINE, Deferred, Notice, Platform, prefetch};
 
-use super::{Phase, QueuePair, State, wake};
+use super::{Phase, QueuePair, State, status_of, wake};
 use crate::{
     Error, Flags, MemoryWindow, OperationKind, Post, ProtectionDomain, Sge,
     engine::SMALL_SEND_BYTES,
@@ -29,6 +29,9 @@ impl<P: Platform> QueuePair<P> {
             && this.is_small(sge.length, flags)
         {
             let result = this.enqueue_small(context, sge, flags);
+            if P::notices_data() {
+                this.notice_post(OperationKind::Send, result);
+            }
             return if result.is_ok() && flags.contains(Flags::DEFER) { result } else { Self::start(this, result) };
         }
         Self::post_other(this, context, sges, flags, post)
@@ -43,7 +46,11 @@ impl<P: Platform> QueuePair<P> {
         flags: Flags,
         post: Post<'_, P>,
     ) -> Result<(), Error> {
+        let noticed = P::notices_data().then(|| post.kind());
         let result = this.enqueue_other(context, sges, flags, post);
+        if let Some(kind) = noticed {
+            this.notice_post(kind, result);
+        }
         if result.is_ok() && flags.contains(Flags::DEFER) { result } else { Self::start(this, result) }
     }
 
@@ -149,11 +156,22 @@ impl<P: Platform> QueuePair<P> {
     /// Posts a receive; allowed before the queue pair is connected. IRQL <= DISPATCH.
     #[inline]
     pub fn post_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
-        match sges {
+        let result = match sges {
             // The usual case: not worth a list.
             [sge] => self.enqueue_receive(context, &[sge.read()]),
             _ => self.enqueue_receive_of_list(context, sges),
+        };
+        if P::notices_data() {
+            self.notice_post(OperationKind::Receive, result);
         }
+        result
+    }
+
+    /// Somebody wants to know of each.
+    #[cold]
+    #[inline(never)]
+    fn notice_post(&self, kind: OperationKind, result: Result<(), Error>) {
+        P::notice(&Notice::Posted { queue_pair: self.number, operation: kind as u16, status: status_of(result) });
     }
 
     #[inline(never)]
