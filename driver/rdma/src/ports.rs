@@ -153,8 +153,12 @@ pub(crate) struct Connection<P: Platform> {
 impl<P: Platform> Connection<P> {
     /// Enters an active side, of which there is one for each pair of addresses: [`Error::AddressAlreadyExists`]. Without a port it
     /// has no pair yet.
-    pub(crate) fn active(adapter: &Adapter<P>, local: SocketAddr, remote: SocketAddr) -> Result<Self, Error> {
-        let side = ConnectionSide { local, remote, process: adapter.process() };
+    pub(crate) fn active(
+        adapter: &Adapter<P>,
+        (local, remote): (SocketAddr, SocketAddr),
+        over_tcp: bool,
+    ) -> Result<Self, Error> {
+        let side = ConnectionSide { local, remote, process: adapter.process(), over_tcp };
         let place = Place::take(adapter.device(), |_, table| {
             let exists = table.chain(chain_of_connection(local, remote)).any(|claim| match claim {
                 Claim::Connection { side, active: true, .. } => (side.local, side.remote) == (local, remote),
@@ -169,8 +173,12 @@ impl<P: Platform> Connection<P> {
     }
 
     /// Enters a passive side. It may outlive its active one, so it stands in the way of no other.
-    pub(crate) fn passive(adapter: &Adapter<P>, local: SocketAddr, remote: SocketAddr) -> Result<Self, Error> {
-        let side = ConnectionSide { local, remote, process: adapter.process() };
+    pub(crate) fn passive(
+        adapter: &Adapter<P>,
+        (local, remote): (SocketAddr, SocketAddr),
+        over_tcp: bool,
+    ) -> Result<Self, Error> {
+        let side = ConnectionSide { local, remote, process: adapter.process(), over_tcp };
         let claim = |_: &Ports<P>, _: &Table<P>| Ok(Claim::Connection { side, active: false, established: false });
         let place = Place::take(adapter.device(), claim)?;
         Ok(Self { place, local, active: false, established: false })

@@ -164,6 +164,21 @@ fn each_device_counts_what_it_sends_and_receives() {
     });
 }
 
+/// The addresses are those of TCP, whose port the active side has not chosen.
+#[test]
+fn connections_over_a_wire_are_listed_as_those_of_tcp() {
+    play(|active, passive, _| {
+        let [near, far] = [active, passive].map(|side| {
+            let sides: Vec<_> = side.device.connections().collect();
+            assert_eq!(sides.len(), 1);
+            assert!(sides[0].over_tcp);
+            (sides[0].local, sides[0].remote)
+        });
+        assert_eq!((near.1, near.0), far);
+        assert_ne!(near.0.port(), 0);
+    });
+}
+
 /// More than may be under way, among sends: all are reported in the order in which they were posted.
 #[test]
 fn reads_among_sends_are_reported_in_order() {

@@ -39,6 +39,7 @@ fn connections_come_and_go() {
     accept.succeed();
     let mut expected = vec![(loopback(1000), remote), (remote, loopback(1000))];
     assert_eq!(connections(&world), expected);
+    assert!(world.provider.connections().all(|side| !side.over_tcp), "in memory");
     assert_eq!(world.provider.counters().ActiveConnection, 2);
 
     let pair = Pair::new(&world.adapter);

@@ -90,7 +90,7 @@ impl<P: Platform> Connector<P> {
             Source::Address(asked) if listener.is_none() && asked.port() == 0 => asked,
             _ => local,
         };
-        let connection = Connection::active(this.adapter(), side, remote)?;
+        let connection = Connection::active(this.adapter(), (side, remote), listener.is_none())?;
         let Some(listener) = listener else {
             // Another machine, or a process of this one with a device of its own.
             this.claim(request.queue_pair)?;
@@ -111,7 +111,7 @@ impl<P: Platform> Connector<P> {
             return Ok(());
         };
         let admission = Listener::admit(&listener).ok_or(Error::ConnectionRefused)?;
-        let peer_connection = Connection::passive(listener.adapter(), remote, local)?;
+        let peer_connection = Connection::passive(listener.adapter(), (remote, local), false)?;
         let peer = Self::make(listener.adapter(), Some(listener.clone()))?;
         this.claim(request.queue_pair)?;
 

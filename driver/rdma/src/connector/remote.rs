@@ -16,7 +16,7 @@ impl<P: Platform> Connector<P> {
         drop(state);
         let is = |known: SocketAddr| (known.ip(), known.port()) == (local.ip(), local.port());
         let Some(remote) = remote.filter(|_| !known.is_some_and(is)) else { return Ok(()) };
-        let connection = Connection::active(this.adapter(), local, remote)?;
+        let connection = Connection::active(this.adapter(), (local, remote), true)?;
         let mut state = this.state.lock();
         let mut replaced = (Some(connection), None);
         if state.phase == Phase::Connecting {
@@ -59,7 +59,7 @@ impl<P: Platform> Connector<P> {
         private_data: PrivateData,
     ) -> Result<Arc<Self, P>, Error> {
         let admission = Listener::admit(listener).ok_or(Error::ConnectionRefused)?;
-        let connection = Connection::passive(listener.adapter(), local, remote)?;
+        let connection = Connection::passive(listener.adapter(), (local, remote), true)?;
         let connector = Self::make(listener.adapter(), Some(listener.clone()))?;
         let mut state = connector.state.lock();
         state.phase = Phase::Incoming;

@@ -26,6 +26,8 @@ pub struct ConnectionSide {
     pub remote: SocketAddr,
     /// The process that has it; none if the kernel does.
     pub process: Option<u32>,
+    /// It is a TCP connection too, with the same addresses; else it is in memory.
+    pub over_tcp: bool,
 }
 
 /// What an address is in use for.
@@ -97,7 +99,7 @@ impl<P: Platform> Ports<P> {
             Claim::Listener { local, process, listens, .. } => {
                 Some(InUse { local, process, what: Use::Listener { listens } })
             }
-            Claim::Connection { side: ConnectionSide { local, remote, process }, active, established } => {
+            Claim::Connection { side: ConnectionSide { local, remote, process, .. }, active, established } => {
                 Some(InUse { local, process, what: Use::Connection { remote, active, established } })
             }
         }))
