@@ -11,7 +11,10 @@ use core::{
 };
 
 use ndk_abi::{
-    ndis::{NDIS_HALT_ACTION, NDIS_HANDLE, NDIS_MINIPORT_INIT_PARAMETERS, NDIS_SHUTDOWN_ACTION, NET_DEVICE_PNP_EVENT},
+    ndis::{
+        NDIS_HALT_ACTION, NDIS_HANDLE, NDIS_MINIPORT_INIT_PARAMETERS, NDIS_SHUTDOWN_ACTION, NET_DEVICE_PNP_EVENT,
+        NdisDevicePnPEventSurpriseRemoved,
+    },
     status::{NDIS_STATUS, NDIS_STATUS_RESOURCES, STATUS_SUCCESS},
 };
 use ndk_provider::Provider;
@@ -205,5 +208,17 @@ pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HA
 /// `MiniportShutdownEx`: there is no hardware to quiesce. Any IRQL at a bug check.
 pub(crate) unsafe extern "system" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}
 
-/// `MiniportDevicePnPEventNotify`: NDIS pauses and halts by itself; there is no hardware that could be gone before.
-pub(crate) unsafe extern "system" fn pnp_event(_context: NDIS_HANDLE, _event: *mut NET_DEVICE_PNP_EVENT) {}
+/// `MiniportDevicePnPEventNotify`. PASSIVE_LEVEL. A device that has gone serves nobody any more: consumers in the kernel are told by
+/// NDIS, programs here. NDIS pauses and halts by itself; there is no hardware that could be gone before.
+pub(crate) unsafe extern "system" fn pnp_event(context: NDIS_HANDLE, event: *mut NET_DEVICE_PNP_EVENT) {
+    // SAFETY: NDIS gives a valid event.
+    if unsafe { (*event).DevicePnPEvent } != NdisDevicePnPEventSurpriseRemoved {
+        return;
+    }
+    // SAFETY: NDIS calls this at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: the context of this adapter, which NDIS does not halt meanwhile.
+    let adapter = unsafe { Adapter::from_context(context) };
+    adapter.rdma.remove();
+    adapter.close_files(&passive);
+}

@@ -18,7 +18,7 @@ use ndk_abi::{
         NET_PNP_EVENT, NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2, NetEventNDKDisable,
         NetEventNDKEnable,
     },
-    status::{NDIS_STATUS, NDIS_STATUS_RESOURCES},
+    status::{NDIS_STATUS, NDIS_STATUS_ADAPTER_REMOVED, NDIS_STATUS_RESOURCES},
 };
 use platform::{Arc, Event, Passive, SpinLock};
 
@@ -39,6 +39,8 @@ pub(crate) struct RdmaState {
 }
 
 struct State {
+    /// The device has gone: RDMA is off for good.
+    removed: bool,
     /// What NDIS was told last.
     announced: bool,
     /// Set while the work item is queued or running; signalled when it ends.
@@ -54,7 +56,7 @@ impl RdmaState {
             return Err(NDIS_STATUS_RESOURCES);
         }
         let work_item = Handle(work_item);
-        let state = SpinLock::<_, Windows>::new(State { announced: false, worker: None });
+        let state = SpinLock::<_, Windows>::new(State { removed: false, announced: false, worker: None });
         match Arc::try_new(AtomicBool::new(false)) {
             Ok(enabled) => Ok(Self { miniport: Handle(miniport), work_item, enabled, state }),
             Err(_) => {
@@ -77,10 +79,21 @@ impl RdmaState {
         &self.enabled
     }
 
-    /// Has RDMA turned on or off, soon. `self` is that of `adapter`.
+    /// The device has gone: nobody opens an NDK adapter any more, or has RDMA turned on again. NDIS knows, and need not be told.
+    pub(crate) fn remove(&self) {
+        let mut state = self.state.lock();
+        state.removed = true;
+        self.enabled.store(false, Ordering::Relaxed);
+        state.announced = false;
+    }
+
+    /// Has RDMA turned on or off, soon. `self` is that of `adapter`. NDIS_STATUS_ADAPTER_REMOVED: the device has gone.
     pub(crate) fn set(&self, adapter: &Adapter, enabled: bool) -> Result<(), NDIS_STATUS> {
         let finished = Event::new().map_err(|_| NDIS_STATUS_RESOURCES)?;
         let mut state = self.state.lock();
+        if state.removed {
+            return Err(NDIS_STATUS_ADAPTER_REMOVED);
+        }
         self.enabled.store(enabled, Ordering::Relaxed);
         if state.announced == enabled || state.worker.is_some() {
             return Ok(());

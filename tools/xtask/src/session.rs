@@ -163,6 +163,16 @@ impl Session {
         self.order(if on { "enable" } else { "disable" })
     }
 
+    /// The computer sleeps and wakes up: the adapter is halted and initialised again.
+    pub(crate) fn sleep(&mut self) -> Result<()> {
+        self.order("sleep")
+    }
+
+    /// The adapter is removed by surprise.
+    pub(crate) fn remove_surprisingly(&mut self) -> Result<()> {
+        self.order("surprise")
+    }
+
     /// The addresses that TCP/IP has on the adapter's interface from now on, to which the driver looks if it was given none.
     pub(crate) fn set_tcpip(&mut self, addresses: &[&str]) -> Result<()> {
         self.order(&format!("tcpip {}", addresses.join(",")))

@@ -71,6 +71,10 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("what a process had is gone when RDMA has been disabled", disabled);
     let removed = step("turning RDMA off under programs of softnd.dll", removed_in_use);
     tally.check("programs are told ND_DEVICE_REMOVED when RDMA has been turned off", removed);
+    let gone = step("removing the adapter by surprise", removed_by_surprise);
+    tally.check("an adapter that is removed by surprise tells its programs, and leaves nothing", gone);
+    let slept = step("letting the computer sleep", slept);
+    tally.check("after a sleep of the computer the adapter serves again", slept);
     let killed = step("killing the harness in mid-traffic", killed_in_traffic);
     tally.check("the driver frees all that a killed process had", killed);
     let served = step("serving 64 processes at once", many_processes);
@@ -273,6 +277,51 @@ fn removed_in_use() -> Result<()> {
     let report = session.unload()?;
     ensure!(report.is_clean(), "left behind: {report}");
     Ok(())
+}
+
+/// The adapter goes by surprise: a program of softnd.dll is told so by each method that documents it; a consumer in the kernel, the SMB
+/// Direct one, is stopped, wherever it is; and the driver can be unloaded.
+fn removed_by_surprise() -> Result<()> {
+    for (front_end, path) in [("nd2", "rings"), ("nd1", "plain")] {
+        let mut session = Session::start(&session::addresses(&[])?)?;
+        session.load()?;
+        let process = Harness::start(&session, &["removed", "--front-end", front_end, "--path", path])?;
+        process.until(|line| (line == "ready").then_some(()))?;
+        session.remove_surprisingly()?;
+        let (status, told) = process.end()?;
+        ensure!(status.success(), "{front_end} on {path} ended with {status}:\n{told}");
+        let outcome = run::harness(&session, &["run", "send", "--path", "plain", "--json"], run::CASE_LIMIT)?;
+        ensure!(outcome["passed"] == 0 && outcome["failed"] != 0, "served without an adapter: {}", outcome["cases"]);
+        let report = session.unload()?;
+        ensure!(report.is_clean(), "left behind: {report}");
+    }
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.load()?;
+    let idle = diagnostics(&session)?;
+    let mut command = session.program(r"C:\softndk\ndharness.exe");
+    let mut process =
+        command.args(["run", "--front-end", "ioctl", "smb_direct::transfer"]).stdout(Stdio::null()).spawn()?;
+    let start = Instant::now();
+    while diagnostics(&session)?["qps"] == idle["qps"] && process.try_wait()?.is_none() {
+        ensure!(start.elapsed() < READY_LIMIT, "the consumer does not begin");
+    }
+    session.remove_surprisingly()?;
+    wait(&mut process, FREE_LIMIT).context("the program that had the consumer run")?;
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
+
+/// The adapter is halted, as one without power management is, and initialised again: programs lose what they had, and the next is served.
+fn slept() -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.load()?;
+    let process = Harness::start(&session, &["removed", "--front-end", "nd2", "--path", "rings"])?;
+    process.until(|line| (line == "ready").then_some(()))?;
+    session.sleep()?;
+    let (status, told) = process.end()?;
+    ensure!(status.success(), "ended with {status}:\n{told}");
+    serves_and_leaves_nothing(session)
 }
 
 /// What a busy process has, and loses.

@@ -1,11 +1,11 @@
 //! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER`: loads and unloads the driver as told, line by line, on
 //! standard input. The last argument, 0 or 1, is the adapter's parameter `TestConsumer`.
 //!
-//! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `tcpip ADDRESS,...` (what the interface
-//! has), `wsk on`, `wsk off` (whether there is a Winsock Kernel), `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts),
-//! `set KEYWORD VALUE` (another of its parameters), `start` (load, and do not wait for the device), `below` (the driver has to refuse to open
-//! a name below its device), `trace LEVEL` (events up to that level are kept, 0: none) or `plant KIND` is answered by a line `ok` or
-//! `error: REASON`.
+//! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `sleep` (and wake up), `surprise` (the
+//! adapter is removed), `tcpip ADDRESS,...` (what the interface has), `wsk on`, `wsk off` (whether there is a Winsock Kernel),
+//! `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts), `set KEYWORD VALUE` (another of its parameters), `start` (load,
+//! and do not wait for the device), `below` (the driver has to refuse to open a name below its device), `trace LEVEL` (events up to that level
+//! are kept, 0: none) or `plant KIND` is answered by a line `ok` or `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
 //! stops every service when the last ordinary process ends.
 //!
@@ -63,6 +63,8 @@ fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<(
         "unload" => service.stop().map(|()| loaded = false),
         "disable" => device::control::<()>(protocol::DISABLE_NDK, None),
         "enable" => device::control::<()>(protocol::ENABLE_NDK, None),
+        "sleep" => device::control::<()>(protocol::SLEEP, None),
+        "surprise" => device::control::<()>(protocol::REMOVE, None),
         "wsk on" => service.set_parameter("WithoutWsk", "0"),
         "wsk off" => service.set_parameter("WithoutWsk", "1"),
         trace if trace.starts_with("trace ") => {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use kernel::{DEVICE_OBJECT, DISPATCH_LEVEL, Shared, violation};
-use ndk_abi::{describe::ZeroInit, ndis::*, status::*};
+use ndk_abi::{describe::ZeroInit, ndis::*, ndkpi::NDK_VERSION, status::*};
 
 use crate::{attributes::Attributes, driver::Driver, lock, ndk, oid::OidQueue, oid_checks, packets, pnp};
 
@@ -226,10 +226,59 @@ impl Adapter {
         }
     }
 
-    /// Pauses and halts the adapter. PASSIVE_LEVEL.
+    /// Pauses and halts the adapter, for good. PASSIVE_LEVEL.
     pub(crate) fn stop(&self, action: NDIS_HALT_ACTION) {
         if self.state() == State::Running {
             oid_checks::cycle_ndk(self);
+        }
+        self.halt(action);
+        pnp::forget_software_device();
+    }
+
+    /// The computer sleeps and wakes up. An adapter without power management capabilities is halted, and initialised again
+    /// (network/miniport-adapter-states-and-operations; ndis/nc-ndis-miniport_halt, NdisHaltDevicePoweredDown). PASSIVE_LEVEL.
+    pub(crate) fn sleep(&self) -> NDIS_STATUS {
+        self.halt(NdisHaltDevicePoweredDown);
+        Self::start(&self.driver, self.devices)
+    }
+
+    /// The device has gone: the miniport is told, then consumers close, then it is halted
+    /// (ndis/nc-ndis-miniport_device_pnp_event_notify). PASSIVE_LEVEL.
+    pub(crate) fn remove_surprisingly(&self) {
+        let is_provider = lock(&self.driver.provider).is_some() && lock(&self.attributes).ndk_enabled;
+        let version = NDK_VERSION { Major: 2, Minor: 0 };
+        let consumer = if is_provider { ndk::open(self, version).ok() } else { None };
+        self.tell(NdisDevicePnPEventSurpriseRemoved);
+        if let Ok(opened) = ndk::open(self, version) {
+            violation("an NDK adapter was opened when its device had gone");
+            ndk::close(self, opened);
+        }
+        if let Some(consumer) = consumer {
+            ndk::close(self, consumer);
+        }
+        self.halt(NdisHaltDeviceSurpriseRemoved);
+        pnp::forget_software_device();
+    }
+
+    fn tell(&self, event: NDIS_DEVICE_PNP_EVENT) {
+        let Some(handler) = self.driver.characteristics.DevicePnPEventNotifyHandler else { return };
+        let mut event = NET_DEVICE_PNP_EVENT {
+            Header: NDIS_OBJECT_HEADER::new(
+                NDIS_OBJECT_TYPE_DEFAULT,
+                NET_DEVICE_PNP_EVENT_REVISION_1,
+                NDIS_SIZEOF_NET_DEVICE_PNP_EVENT_REVISION_1,
+            ),
+            DevicePnPEvent: event,
+            ..NET_DEVICE_PNP_EVENT::ZERO
+        };
+        kernel::balanced("MiniportDevicePnPEventNotify", || {
+            // SAFETY: the driver's handler, called as documented: PASSIVE_LEVEL.
+            unsafe { handler(self.context(), &mut event) }
+        });
+    }
+
+    fn halt(&self, action: NDIS_HALT_ACTION) {
+        if self.state() == State::Running {
             self.pause();
         }
         self.ndk.close_all(self);
@@ -241,7 +290,6 @@ impl Adapter {
         self.set_state(State::Halted);
         lock(&self.driver.adapter).take();
         kernel::object(ADAPTER, -1);
-        pnp::forget_software_device();
     }
 }
 

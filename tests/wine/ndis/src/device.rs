@@ -10,7 +10,7 @@ use std::{
     ffi::c_void,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -26,7 +26,7 @@ use crate::{
         Job,
     },
     lock, oid_checks, pnp,
-    protocol::{DISABLE_NDK, ENABLE_NDK, OPEN_BELOW, TRACE},
+    protocol::{DISABLE_NDK, ENABLE_NDK, OPEN_BELOW, REMOVE, SLEEP, TRACE},
     security::Descriptor,
     turns,
 };
@@ -44,15 +44,21 @@ struct Control {
     link: String,
     descriptor: Descriptor,
     major_functions: [Option<Dispatch>; 28],
+    life: Mutex<Life>,
+}
+
+#[derive(Default)]
+struct Life {
     /// Deregistered; files opened before are still served.
-    gone: AtomicBool,
+    gone: bool,
+    files: usize,
 }
 
 static CONTROLS: Mutex<BTreeMap<usize, Arc<Control>>> = Mutex::new(BTreeMap::new());
 
 /// Control devices that are registered.
 pub(crate) fn count() -> usize {
-    lock(&CONTROLS).values().filter(|control| !control.gone.load(Ordering::Acquire)).count()
+    lock(&CONTROLS).values().filter(|control| !lock(&control.life).gone).count()
 }
 
 /// The security descriptor that a driver gives as a string.
@@ -125,8 +131,12 @@ fn create(
     link: String,
     descriptor: Descriptor,
 ) -> Result<*mut DEVICE_OBJECT, i32> {
+    /// Devices made so far. One that is deregistered keeps its name in Wine until its last file is closed, on Windows it does not.
+    static MADE: AtomicUsize = AtomicUsize::new(0);
     let mut object = std::ptr::null_mut();
-    let device_name = kernel::UnicodeBuffer::new(name);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let device_name = if number == 0 { name.to_owned() } else { format!("{name}-{number}") };
+    let device_name = kernel::UnicodeBuffer::new(&device_name);
     let extension = RESERVED_EXTENSION as u32 + attributes.ExtensionSize;
     // SAFETY: the registered driver's object, a counted name, a place for the result.
     let created = unsafe {
@@ -146,7 +156,7 @@ fn create(
     // SAFETY: the driver gives 28 entries; both types of function pointer have the same prototype.
     let major_functions = unsafe { attributes.MajorFunctions.cast::<[Option<Dispatch>; 28]>().read() };
     let symbolic_link = kernel::UnicodeBuffer::new(&link);
-    let control = Control { device: Shared(object), link, descriptor, major_functions, gone: AtomicBool::new(false) };
+    let control = Control { device: Shared(object), link, descriptor, major_functions, life: Mutex::default() };
     lock(&CONTROLS).insert(object as usize, Arc::new(control));
     // SAFETY: two counted strings.
     let linked =
@@ -163,15 +173,21 @@ fn create(
     Ok(object)
 }
 
-/// ndis/nf-ndis-ndisderegisterdeviceex: PASSIVE_LEVEL; the symbolic link goes too. Open files are still served.
+/// ndis/nf-ndis-ndisderegisterdeviceex: PASSIVE_LEVEL; the symbolic link goes too. Open files are still served, and keep the device.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn NdisDeregisterDeviceEx(handle: NDIS_HANDLE) {
     kernel::at_most(PASSIVE_LEVEL, "NdisDeregisterDeviceEx");
-    let found = lock(&CONTROLS).get(&(handle as usize)).cloned();
-    let Some(control) = found.filter(|control| !control.gone.swap(true, Ordering::AcqRel)) else {
-        violation("NdisDeregisterDeviceEx: not a registered device");
+    let Some(control) = lock(&CONTROLS).get(&(handle as usize)).cloned() else {
+        violation("NdisDeregisterDeviceEx: not a device");
         return;
     };
+    let mut life = lock(&control.life);
+    if std::mem::replace(&mut life.gone, true) {
+        violation("NdisDeregisterDeviceEx: not a registered device");
+        return;
+    }
+    let has_files = life.files > 0;
+    drop(life);
     // SAFETY: the device is deleted below.
     if unsafe { (*control.device.get()).Characteristics } & FILE_DEVICE_SECURE_OPEN == 0 {
         violation(
@@ -179,10 +195,10 @@ unsafe extern "system" fn NdisDeregisterDeviceEx(handle: NDIS_HANDLE) {
         );
     }
     let link = kernel::UnicodeBuffer::new(&control.link);
-    // SAFETY: a counted string; the device was created by NdisRegisterDeviceEx and is deleted once.
-    unsafe {
-        ntoskrnl::IoDeleteSymbolicLink(&link.as_unicode_string());
-        ntoskrnl::IoDeleteDevice(control.device.get());
+    // SAFETY: a counted string.
+    unsafe { ntoskrnl::IoDeleteSymbolicLink(&link.as_unicode_string()) };
+    if !has_files {
+        control.delete();
     }
     kernel::object(DEVICE, -1);
 }
@@ -213,13 +229,20 @@ pub(crate) unsafe extern "system" fn dispatch(device: *const DEVICE_OBJECT, irp:
 ///
 /// # Safety
 /// `irp` is an IRP that the caller owns, and gives away.
-unsafe fn set_ndk(irp: *mut IRP, enable: bool) -> i32 {
+unsafe fn serve(irp: *mut IRP, code: u32) -> i32 {
     // SAFETY: the caller owns the IRP.
     unsafe { irp::mark_pending(irp) };
     let irp = Shared(irp);
-    kernel::workers::submit("a change of the NDK state", move || {
+    kernel::workers::submit("what happens to an adapter", move || {
         let adapter = driver::registered().and_then(|driver| lock(&driver.adapter).clone());
-        let done = adapter.is_some_and(|adapter| oid_checks::set_ndk(&adapter, enable, || {}));
+        let done = adapter.is_some_and(|adapter| match code {
+            SLEEP => adapter.sleep().is_success(),
+            REMOVE => {
+                adapter.remove_surprisingly();
+                true
+            }
+            _ => oid_checks::set_ndk(&adapter, code == ENABLE_NDK, || {}),
+        });
         // SAFETY: given away with STATUS_PENDING, and completed once.
         unsafe { irp::complete(irp.get(), if done { status::SUCCESS } else { status::INVALID_DEVICE_REQUEST }) };
     });
@@ -261,17 +284,50 @@ impl Control {
         unsafe { irp::complete(irp, opened) }
     }
 
+    /// False: the device is gone.
+    fn add_file(&self) -> bool {
+        let mut life = lock(&self.life);
+        life.files += usize::from(!life.gone);
+        !life.gone
+    }
+
+    /// Wine sends no IRP_MJ_CLOSE for files of a device that was deleted, so it goes with the last of them.
+    fn remove_file(self: &Arc<Self>) {
+        let mut life = lock(&self.life);
+        life.files = life.files.saturating_sub(1);
+        if life.gone && life.files == 0 {
+            drop(life);
+            let control = Arc::clone(self);
+            // Not within the dispatch of its last IRP.
+            kernel::workers::submit("the end of a control device", move || control.delete());
+        }
+    }
+
+    fn opening(self: &Arc<Self>, file: usize) -> bool {
+        let opens = files::opening(file);
+        if !opens {
+            self.remove_file();
+        }
+        opens
+    }
+
+    fn delete(&self) {
+        lock(&CONTROLS).remove(&(self.device.get() as usize));
+        // SAFETY: created by NdisRegisterDeviceEx, without files, deleted once.
+        unsafe { ntoskrnl::IoDeleteDevice(self.device.get()) };
+    }
+
     /// # Safety
     /// `irp` is an IRP for this device that the caller owns.
-    unsafe fn dispatch(&self, irp: *mut IRP) -> i32 {
+    unsafe fn dispatch(self: &Arc<Self>, irp: *mut IRP) -> i32 {
         // SAFETY: passed on to the caller.
         let (major, file, code) = unsafe {
             let location = irp::current_location(irp);
             ((*location).MajorFunction, (*location).FileObject, irp::control_code(irp))
         };
-        if major == IRP_MJ_DEVICE_CONTROL && [DISABLE_NDK, ENABLE_NDK].contains(&code) {
+        if major == IRP_MJ_DEVICE_CONTROL && [DISABLE_NDK, ENABLE_NDK, SLEEP, REMOVE].contains(&code) {
             // SAFETY: passed on to the caller.
-            return unsafe { set_ndk(irp, code == ENABLE_NDK) };
+            return unsafe { serve(irp, code) };
         }
         if major == IRP_MJ_DEVICE_CONTROL && code == OPEN_BELOW {
             // SAFETY: passed on to the caller.
@@ -294,7 +350,7 @@ impl Control {
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::ACCESS_DENIED) };
         }
-        if major == IRP_MJ_CREATE && (self.gone.load(Ordering::Acquire) || !files::opening(file_id)) {
+        if major == IRP_MJ_CREATE && !(self.add_file() && self.opening(file_id)) {
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::DELETE_PENDING) };
         }
@@ -310,6 +366,7 @@ impl Control {
         }
         let Some(routine) = handler(major) else {
             if [IRP_MJ_CREATE, IRP_MJ_CLOSE].contains(&major) {
+                self.remove_file();
                 files::closed(file_id);
             }
             // SAFETY: the caller owns the IRP.
@@ -331,6 +388,7 @@ impl Control {
         // SAFETY: the caller owns the IRP.
         let result = unsafe { irp::in_requestor(irp, call) };
         if major == IRP_MJ_CLOSE || (major == IRP_MJ_CREATE && result < status::SUCCESS) {
+            self.remove_file();
             files::closed(file_id);
         }
         result

@@ -158,13 +158,11 @@ fn close_handler(adapter: &Adapter, opened: *mut NDK_ADAPTER) {
     kernel::object(OPENING, -1);
 }
 
-fn close(adapter: &Adapter, opened: *mut NDK_ADAPTER) -> bool {
+/// Closes it, as the consumer that opened it would.
+pub(crate) fn close(adapter: &Adapter, opened: *mut NDK_ADAPTER) -> bool {
     let mut state = lock(&adapter.ndk.state);
-    let before = state.open.len();
-    state.open.retain(|opening| opening.get() != opened);
-    if state.open.len() == before {
-        return false;
-    }
+    let Some(place) = state.open.iter().position(|opening| opening.get() == opened) else { return false };
+    state.open.remove(place);
     drop(state);
     close_handler(adapter, opened);
     adapter.ndk.changed.notify_all();

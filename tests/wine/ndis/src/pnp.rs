@@ -184,9 +184,10 @@ fn plug_and_play(device: *mut DEVICE_OBJECT, lower: Shared<DEVICE_OBJECT>, minor
         }
         IRP_MN_SURPRISE_REMOVAL | IRP_MN_REMOVE_DEVICE => {
             let adapter = lock(&driver.adapter).clone();
-            if let Some(adapter) = adapter {
-                let surprise = minor == IRP_MN_SURPRISE_REMOVAL;
-                adapter.stop(if surprise { NdisHaltDeviceSurpriseRemoved } else { NdisHaltDeviceDisabled });
+            match adapter {
+                Some(adapter) if minor == IRP_MN_SURPRISE_REMOVAL => adapter.remove_surprisingly(),
+                Some(adapter) => adapter.stop(NdisHaltDeviceDisabled),
+                None => {}
             }
             Some(status::SUCCESS)
         }

@@ -9,3 +9,7 @@ pub(crate) const ENABLE_NDK: u32 = 0x8000_2004;
 pub(crate) const OPEN_BELOW: u32 = 0x8000_2008;
 /// Has the ntoskrnl stand-in look whether its trace session has another level.
 pub(crate) const TRACE: u32 = 0x8000_200C;
+/// The computer sleeps and wakes up: the adapter is halted and initialised again.
+pub(crate) const SLEEP: u32 = 0x8000_2010;
+/// The adapter is removed by surprise.
+pub(crate) const REMOVE: u32 = 0x8000_2014;
