@@ -46,13 +46,14 @@ pub(crate) struct Adapter {
     /// OID_GEN_CURRENT_LOOKAHEAD.
     pub(crate) lookahead: AtomicU32,
     rdma: RdmaState,
+    /// Its NDK provider; without a lock, for OID_NDK_STATISTICS.
+    provider: Provider<Windows>,
     /// What initialisation adds once NDIS knows this context, until the halt takes it away.
     parts: SpinLock<Option<Parts>, Windows>,
 }
 
 /// What an initialised adapter has.
 struct Parts {
-    provider: Provider<Windows>,
     _ndk: NdkAttributes,
     control: control::Registration,
     device: FrameworkDevice,
@@ -85,9 +86,9 @@ impl Adapter {
         &self.rdma
     }
 
-    /// Its NDK provider. <= DISPATCH_LEVEL.
-    pub(crate) fn provider(&self) -> Option<Provider<Windows>> {
-        self.parts.lock().as_ref().map(|parts| parts.provider.clone())
+    /// Its NDK provider. Takes no lock.
+    pub(crate) fn provider(&self) -> &Provider<Windows> {
+        &self.provider
     }
 
     /// Closes what programs opened on it through the control device.
@@ -107,22 +108,24 @@ impl Adapter {
             packet_filter: AtomicU32::new(0),
             lookahead: AtomicU32::new(MAXIMUM_PAYLOAD),
             rdma: RdmaState::new(miniport)?,
+            provider: Provider::new(&[])?,
             parts: SpinLock::<_, Windows>::new(None),
         })
         .map_err(|_| NDIS_STATUS_RESOURCES)?;
         attributes::register(miniport, Arc::as_ptr(&adapter).cast_mut().cast(), passive)?;
         let configuration = configuration::read(miniport, passive)?;
         attributes::set_general(miniport, MacAddress::of_luid(luid), passive)?;
-        let provider = Provider::new(&configuration.addresses)?;
+        let provider = adapter.provider.clone();
+        configuration.addresses.iter().try_for_each(|&address| provider.add_address(address))?;
         provider.want_crc(configuration.crc);
         adapter.rdma.initialize(configuration.network_direct);
         let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
         let device = FrameworkDevice::create(miniport, passive)?;
         let watch = || Watch::start(luid, provider.clone(), passive);
         let watch = configuration.addresses.is_empty().then(watch).transpose()?;
-        let host = KernelHost::new(luid, provider.clone(), adapter.rdma.enabled().clone(), configuration.test_consumer);
+        let host = KernelHost::new(luid, provider, adapter.rdma.enabled().clone(), configuration.test_consumer);
         let control = control::add(host, &configuration.security, passive)?;
-        *adapter.parts.lock() = Some(Parts { provider, _ndk: ndk, control, device, watch });
+        *adapter.parts.lock() = Some(Parts { _ndk: ndk, control, device, watch });
         Ok(adapter)
     }
 }

@@ -1,6 +1,9 @@
-//! Ordinary frames. The adapter has no wire: what is sent is counted, completed and gone; nothing is ever received.
+//! Ordinary frames. The adapter is the end of a wire with nobody else on it: what is sent is looked at, counted and completed, and
+//! nothing is ever received. Frames for this computer NDIS loops back itself, to the bindings that ask for it: the adapter reports
+//! NDIS_MAC_OPTION_NO_LOOPBACK, which also forbids a miniport to do so ("OID_GEN_MAC_OPTIONS"; docs/decisions.md).
 //!
-//! Send rules: each NET_BUFFER_LIST is completed once, with its status, and none after a pause has completed.
+//! Send rules: each NET_BUFFER_LIST is completed once, with its status, and none that came before a pause after the pause has
+//! completed.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on structures that NDIS owns")]
 
 use core::{
@@ -13,35 +16,131 @@ use ndk_abi::{
         NDIS_HANDLE, NDIS_MINIPORT_PAUSE_PARAMETERS, NDIS_MINIPORT_RESTART_PARAMETERS, NDIS_PORT_NUMBER,
         NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL, NET_BUFFER, NET_BUFFER_LIST,
     },
-    status::{NDIS_STATUS, NDIS_STATUS_PAUSED, STATUS_PENDING, STATUS_SUCCESS},
+    status::{
+        NDIS_STATUS, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, STATUS_PENDING,
+        STATUS_SUCCESS,
+    },
 };
 
-use crate::{adapter::Adapter, ndis};
+use crate::{
+    adapter::Adapter,
+    attributes::{ETHERNET_HEADER, MAXIMUM_FRAME},
+    ndis,
+};
 
 /// Set while the adapter is paused; the bits below count the sends in progress.
 const PAUSED: u32 = 1 << 31;
 
+/// Frames, and the bytes in them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Count {
+    pub(crate) frames: u64,
+    pub(crate) octets: u64,
+}
+
+/// What was sent, by destination, and frames that were not.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sent {
+    pub(crate) directed: Count,
+    pub(crate) multicast: Count,
+    pub(crate) broadcast: Count,
+    /// Of a length that no frame has.
+    pub(crate) errors: u64,
+    /// That could not be looked at.
+    pub(crate) discards: u64,
+}
+
+impl Sent {
+    /// All that were sent.
+    pub(crate) fn frames(&self) -> u64 {
+        let Self { directed, multicast, broadcast, .. } = self;
+        directed.frames.wrapping_add(multicast.frames).wrapping_add(broadcast.frames)
+    }
+
+    /// Looks at a frame, and counts it.
+    ///
+    /// # Safety
+    /// `frame` is of NDIS, and the driver's until it is completed.
+    unsafe fn frame(&mut self, frame: *mut NET_BUFFER) -> NDIS_STATUS {
+        // SAFETY: valid, by contract.
+        let length = unsafe { (*frame).DataLength };
+        if !(ETHERNET_HEADER..=MAXIMUM_FRAME).contains(&length) {
+            self.errors = self.errors.wrapping_add(1);
+            return NDIS_STATUS_INVALID_LENGTH;
+        }
+        let mut storage = [0_u8; 6];
+        // SAFETY: a valid frame, and room for as many bytes where they are not in one piece.
+        let destination = unsafe { ndis::NdisGetDataBuffer(frame, 6, storage.as_mut_ptr().cast(), 1, 0) };
+        if destination.is_null() {
+            self.discards = self.discards.wrapping_add(1);
+            return NDIS_STATUS_RESOURCES;
+        }
+        // SAFETY: as many bytes as were asked for, in the frame or in `storage`.
+        let destination = unsafe { destination.cast::<[u8; 6]>().read() };
+        let count = match destination {
+            [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF] => &mut self.broadcast,
+            [first, ..] if first & 1 != 0 => &mut self.multicast,
+            _ => &mut self.directed,
+        };
+        count.frames = count.frames.wrapping_add(1);
+        count.octets = count.octets.wrapping_add(length.into());
+        STATUS_SUCCESS
+    }
+}
+
+/// A [`Count`] that grows.
+struct Counter {
+    frames: AtomicU64,
+    octets: AtomicU64,
+}
+
+impl Counter {
+    const fn new() -> Self {
+        Self { frames: AtomicU64::new(0), octets: AtomicU64::new(0) }
+    }
+
+    fn read(&self) -> Count {
+        Count { frames: self.frames.load(Ordering::Relaxed), octets: self.octets.load(Ordering::Relaxed) }
+    }
+
+    fn add(&self, more: Count) {
+        self.frames.fetch_add(more.frames, Ordering::Relaxed);
+        self.octets.fetch_add(more.octets, Ordering::Relaxed);
+    }
+}
+
 /// Whether frames flow, and how many did.
 pub(crate) struct Traffic {
     state: AtomicU32,
-    frames: AtomicU64,
-    octets: AtomicU64,
+    directed: Counter,
+    multicast: Counter,
+    broadcast: Counter,
+    errors: AtomicU64,
+    discards: AtomicU64,
 }
 
 impl Traffic {
     /// An adapter starts paused.
     pub(crate) const fn new() -> Self {
-        Self { state: AtomicU32::new(PAUSED), frames: AtomicU64::new(0), octets: AtomicU64::new(0) }
+        Self {
+            state: AtomicU32::new(PAUSED),
+            directed: Counter::new(),
+            multicast: Counter::new(),
+            broadcast: Counter::new(),
+            errors: AtomicU64::new(0),
+            discards: AtomicU64::new(0),
+        }
     }
 
-    /// Frames sent.
-    pub(crate) fn frames(&self) -> u64 {
-        self.frames.load(Ordering::Relaxed)
-    }
-
-    /// Bytes in them.
-    pub(crate) fn octets(&self) -> u64 {
-        self.octets.load(Ordering::Relaxed)
+    /// What was sent so far.
+    pub(crate) fn sent(&self) -> Sent {
+        Sent {
+            directed: self.directed.read(),
+            multicast: self.multicast.read(),
+            broadcast: self.broadcast.read(),
+            errors: self.errors.load(Ordering::Relaxed),
+            discards: self.discards.load(Ordering::Relaxed),
+        }
     }
 
     /// Enters a send; `false` while paused.
@@ -64,9 +163,12 @@ impl Traffic {
         self.state.fetch_and(!PAUSED, Ordering::Release);
     }
 
-    fn count(&self, frames: u64, octets: u64) {
-        self.frames.fetch_add(frames, Ordering::Relaxed);
-        self.octets.fetch_add(octets, Ordering::Relaxed);
+    fn count(&self, more: &Sent) {
+        self.directed.add(more.directed);
+        self.multicast.add(more.multicast);
+        self.broadcast.add(more.broadcast);
+        self.errors.fetch_add(more.errors, Ordering::Relaxed);
+        self.discards.fetch_add(more.discards, Ordering::Relaxed);
     }
 }
 
@@ -80,24 +182,19 @@ pub(crate) unsafe extern "system" fn send(
     // SAFETY: the context of this adapter, which NDIS does not halt during a send.
     let adapter = unsafe { Adapter::from_context(context) };
     let running = adapter.traffic().begin_send();
-    let status = if running { STATUS_SUCCESS } else { NDIS_STATUS_PAUSED };
-    let (mut frames, mut octets) = (0_u64, 0_u64);
+    let mut sent = Sent::default();
     let mut next = lists;
     // SAFETY: NDIS gives a valid, null-terminated chain of lists, ours until it is completed.
     while let Some(list) = unsafe { next.as_mut() } {
-        list.Status = status;
-        let mut buffer: *const NET_BUFFER = list.FirstNetBuffer;
-        // SAFETY: likewise the buffers of a list.
-        while let Some(frame) = unsafe { buffer.as_ref() } {
-            frames = frames.wrapping_add(1);
-            octets = octets.wrapping_add(u64::from(frame.DataLength));
-            buffer = frame.Next;
-        }
+        list.Status = if running {
+            // SAFETY: one of them.
+            unsafe { look_at(list, &mut sent) }
+        } else {
+            NDIS_STATUS_PAUSED
+        };
         next = list.Next;
     }
-    if running {
-        adapter.traffic().count(frames, octets);
-    }
+    adapter.traffic().count(&sent);
     let at_dispatch = flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
     let flags = if at_dispatch { NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL } else { 0 };
     // SAFETY: the chain that NDIS gave, complete and unchanged but for its statuses.
@@ -106,6 +203,25 @@ pub(crate) unsafe extern "system" fn send(
         // SAFETY: `pause` returned STATUS_PENDING; this is the only send that saw the count reach 0 since.
         unsafe { ndis::NdisMPauseComplete(adapter.miniport()) };
     }
+}
+
+/// The status of a list: that of its first frame that failed.
+///
+/// # Safety
+/// `list` is of NDIS, with its frames, and the driver's until it is completed.
+unsafe fn look_at(list: &NET_BUFFER_LIST, sent: &mut Sent) -> NDIS_STATUS {
+    let mut status = STATUS_SUCCESS;
+    let mut frame = list.FirstNetBuffer;
+    while !frame.is_null() {
+        // SAFETY: a frame of the list, by contract.
+        let of_frame = unsafe { sent.frame(frame) };
+        if status == STATUS_SUCCESS {
+            status = of_frame;
+        }
+        // SAFETY: likewise.
+        frame = unsafe { (*frame).Next };
+    }
+    status
 }
 
 /// `MiniportReturnNetBufferLists`: never called, as nothing is received. <= DISPATCH_LEVEL.

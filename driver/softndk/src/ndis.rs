@@ -8,7 +8,8 @@ use core::ffi::c_void;
 use ndk_abi::{
     ndis::{
         NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE,
-        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_PARAMETER_TYPE, NET_BUFFER_LIST, NET_PNP_EVENT_NOTIFICATION,
+        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_PARAMETER_TYPE, NET_BUFFER, NET_BUFFER_LIST,
+        NET_PNP_EVENT_NOTIFICATION,
     },
     status::NDIS_STATUS,
     wdm::UNICODE_STRING,
@@ -90,4 +91,12 @@ unsafe extern "system" {
         SendCompleteFlags: u32,
     );
     pub(crate) fn NdisMPauseComplete(MiniportAdapterHandle: NDIS_HANDLE);
+    // The bytes in place if they are in one piece, else in `Storage`; null: too few, or no memory to map them.
+    pub(crate) fn NdisGetDataBuffer(
+        NetBuffer: *mut NET_BUFFER,
+        BytesNeeded: u32,
+        Storage: *mut c_void,
+        AlignMultiple: u32,
+        AlignOffset: u32,
+    ) -> *mut c_void;
 }

@@ -58,13 +58,13 @@ unsafe extern "system" fn open(
 ) -> NDIS_STATUS {
     // SAFETY: the context of this adapter, which NDIS does not halt during an open.
     let adapter = unsafe { Adapter::from_context(context) };
-    let Some(provider) = adapter.provider().filter(|_| adapter.rdma().enabled().load(Ordering::Relaxed)) else {
+    if !adapter.rdma().enabled().load(Ordering::Relaxed) {
         return NDIS_STATUS_ADAPTER_NOT_READY;
-    };
+    }
     // Only the version is there for certain: nothing tells which revision of the structure this is.
     // SAFETY: NDIS gives valid parameters.
     let version = unsafe { (*parameters).Version };
-    match provider.open(version) {
+    match adapter.provider().open(version) {
         Ok(opened) => {
             // SAFETY: NDIS gives a valid out parameter.
             unsafe { ndk_adapter.write(opened.as_ptr()) };

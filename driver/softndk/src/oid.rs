@@ -26,8 +26,8 @@ use ndk_abi::{
     },
     sockaddr::SOCKADDR_INET,
     status::{
-        NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_INVALID_DATA,
-        NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
+        NDIS_STATUS, NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH,
+        NDIS_STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
     },
 };
 use ndk_provider::{ConnectionSide, LocalEndpoint};
@@ -37,7 +37,9 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use crate::{
     adapter::Adapter,
     attributes::{MAXIMUM_FRAME, MAXIMUM_PAYLOAD, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
-    configuration, entry,
+    configuration,
+    datapath::{Count, Sent},
+    entry,
     platform::Windows,
 };
 
@@ -83,6 +85,10 @@ const MAC_LENGTH: u32 = 6;
 const LIST_HEAD: usize = offset_of!(NDIS_NDK_CONNECTIONS, Connections);
 const _: () = assert!(LIST_HEAD == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, LocalEndpoints));
 const _: () = assert!(offset_of!(NDIS_NDK_CONNECTIONS, Count) == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, Count));
+
+/// Where a list says that its entries come in pairs.
+const MAPPED: usize = offset_of!(NDIS_NDK_CONNECTIONS, NDConnectionsMappedtoTCPConnections);
+const _: () = assert!(MAPPED == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, NDLocalEndpointsMappedtoTCPLocalEndpoints));
 
 /// `MiniportOidRequest`. PASSIVE_LEVEL, one request at a time.
 pub(crate) unsafe extern "system" fn request(context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
@@ -147,8 +153,11 @@ fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
             buffer.answer_number(u32::from(major) << 16 | u32::from(minor))
         }
         OID_GEN_VENDOR_ID => buffer.answer_number(NO_VENDOR_ID),
-        OID_GEN_XMIT_OK => buffer.answer_count(adapter.traffic().frames()),
-        OID_GEN_RCV_OK => buffer.answer_count(0),
+        OID_GEN_XMIT_OK => {
+            let frames = adapter.traffic().sent().frames();
+            buffer.answer_count(frames.wrapping_add(adapter.provider().counters().RDMAOutFrames))
+        }
+        OID_GEN_RCV_OK => buffer.answer_count(adapter.provider().counters().RDMAInFrames),
         OID_802_3_MAXIMUM_LIST_SIZE => buffer.answer_number(MULTICAST_LIST_SIZE),
         OID_PNP_QUERY_POWER => Ok(()),
         OID_NDK_STATISTICS => rdma_statistics(adapter, buffer),
@@ -200,9 +209,8 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
     }
 }
 
-/// OID_NDK_STATISTICS. <= DISPATCH_LEVEL.
+/// OID_NDK_STATISTICS. <= DISPATCH_LEVEL, any number at a time: takes no lock.
 fn rdma_statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
-    let provider = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?;
     let statistics = NDIS_NDK_STATISTICS_INFO {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_DEFAULT,
@@ -210,14 +218,19 @@ fn rdma_statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_ST
             NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1,
         ),
         Flags: 0,
-        CounterSet: provider.counters(),
+        CounterSet: adapter.provider().counters(),
     };
     buffer.answer(statistics.as_bytes())
 }
 
-/// OID_GEN_STATISTICS: RDMA traffic counts, too.
+/// OID_GEN_STATISTICS: RDMA traffic counts, too, and is directed. No frame comes in.
 fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
-    let rdma = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?.counters();
+    let rdma = adapter.provider().counters();
+    let Sent { directed, multicast, broadcast, errors, discards } = adapter.traffic().sent();
+    let directed = Count {
+        frames: directed.frames.wrapping_add(rdma.RDMAOutFrames),
+        octets: directed.octets.wrapping_add(rdma.RDMAOutOctets),
+    };
     let statistics = NDIS_STATISTICS_INFO {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_DEFAULT,
@@ -226,36 +239,53 @@ fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS>
         ),
         SupportedStatistics: STATISTICS,
         ifHCInOctets: rdma.RDMAInOctets,
-        ifHCOutOctets: rdma.RDMAOutOctets.wrapping_add(adapter.traffic().octets()),
+        ifHCInUcastPkts: rdma.RDMAInFrames,
+        ifHCInUcastOctets: rdma.RDMAInOctets,
+        ifHCOutOctets: directed.octets.wrapping_add(multicast.octets).wrapping_add(broadcast.octets),
+        ifHCOutUcastPkts: directed.frames,
+        ifHCOutMulticastPkts: multicast.frames,
+        ifHCOutBroadcastPkts: broadcast.frames,
+        ifHCOutUcastOctets: directed.octets,
+        ifHCOutMulticastOctets: multicast.octets,
+        ifHCOutBroadcastOctets: broadcast.octets,
+        ifOutErrors: errors,
+        ifOutDiscards: discards,
         ..NDIS_STATISTICS_INFO::new_zeroed()
     };
     buffer.answer(statistics.as_bytes())
 }
 
-/// OID_NDK_CONNECTIONS.
+/// OID_NDK_CONNECTIONS: each side as NDK has it, then its TCP connection.
 fn connections(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
-    let provider = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?;
-    let entry = |side: ConnectionSide| NDIS_NDK_CONNECTION_ENTRY {
-        Local: SOCKADDR_INET::new(side.local),
-        Remote: SOCKADDR_INET::new(side.remote),
-        UserModeOwner: side.process.is_some().into(),
-        Padding0: [0; 3],
-        OwnerPid: side.process.unwrap_or(0),
+    let pair = |side: ConnectionSide| {
+        let (local, remote) = (SOCKADDR_INET::new(side.local), SOCKADDR_INET::new(side.remote));
+        let without_owner = NDIS_NDK_CONNECTION_ENTRY::new_zeroed();
+        let tcp = NDIS_NDK_CONNECTION_ENTRY { Local: local, Remote: remote, ..without_owner };
+        let ndk = NDIS_NDK_CONNECTION_ENTRY {
+            UserModeOwner: side.process.is_some().into(),
+            OwnerPid: side.process.unwrap_or(0),
+            ..tcp
+        };
+        [ndk, if side.over_tcp { tcp } else { without_owner }]
     };
-    buffer.answer_list(NDIS_NDK_CONNECTIONS_REVISION_1, || provider.connections().map(entry))
+    buffer.answer_list(NDIS_NDK_CONNECTIONS_REVISION_1, || adapter.provider().connections().map(pair))
 }
 
-/// OID_NDK_LOCAL_ENDPOINTS: listeners and shared endpoints.
+/// OID_NDK_LOCAL_ENDPOINTS: listeners and shared endpoints, each with its address in TCP. A shared endpoint has none there: TCP picks a
+/// port for each connection from it.
 fn local_endpoints(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
-    let provider = adapter.provider().ok_or(NDIS_STATUS_ADAPTER_NOT_READY)?;
-    let entry = |endpoint: LocalEndpoint| NDIS_NDK_LOCAL_ENDPOINT_ENTRY {
-        Local: SOCKADDR_INET::new(endpoint.local),
-        UserModeOwner: endpoint.process.is_some().into(),
-        Listener: endpoint.listener.into(),
-        Padding0: [0; 2],
-        OwnerPid: endpoint.process.unwrap_or(0),
+    let pair = |endpoint: LocalEndpoint| {
+        let without_owner = NDIS_NDK_LOCAL_ENDPOINT_ENTRY::new_zeroed();
+        let tcp = NDIS_NDK_LOCAL_ENDPOINT_ENTRY { Local: SOCKADDR_INET::new(endpoint.local), ..without_owner };
+        let ndk = NDIS_NDK_LOCAL_ENDPOINT_ENTRY {
+            UserModeOwner: endpoint.process.is_some().into(),
+            Listener: endpoint.listener.into(),
+            OwnerPid: endpoint.process.unwrap_or(0),
+            ..tcp
+        };
+        [ndk, if endpoint.listener { tcp } else { without_owner }]
     };
-    buffer.answer_list(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, || provider.local_endpoints().map(entry))
+    buffer.answer_list(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, || adapter.provider().local_endpoints().map(pair))
 }
 
 #[derive(Clone, Copy)]
@@ -340,29 +370,30 @@ impl Buffer {
         fits
     }
 
-    /// Answers with NDIS_NDK_CONNECTIONS or NDIS_NDK_LOCAL_ENDPOINTS. The list may change between its two readings: then it is
-    /// as long as the buffer.
-    fn answer_list<T: IntoBytes + Immutable, I: Iterator<Item = T>>(
+    /// Answers with NDIS_NDK_CONNECTIONS or NDIS_NDK_LOCAL_ENDPOINTS, of pairs: an NDK address and a TCP address. The list may change
+    /// between its two readings: then it is as long as the buffer.
+    fn answer_list<T: IntoBytes + Immutable, I: Iterator<Item = [T; 2]>>(
         &mut self,
         revision: u8,
-        entries: impl Fn() -> I,
+        pairs: impl Fn() -> I,
     ) -> Result<(), NDIS_STATUS> {
-        let length = |count: usize| count.saturating_mul(size_of::<T>()).saturating_add(LIST_HEAD);
+        let length = |pairs: usize| pairs.saturating_mul(size_of::<[T; 2]>()).saturating_add(LIST_HEAD);
         let saturated = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        self.require(saturated(length(entries().count()))).map_err(|_| NDIS_STATUS_BUFFER_TOO_SHORT)?;
+        self.require(saturated(length(pairs().count()))).map_err(|_| NDIS_STATUS_BUFFER_TOO_SHORT)?;
         let mut count = 0_usize;
-        for entry in entries() {
-            if !self.put(length(count), entry.as_bytes()) {
+        for pair in pairs() {
+            if !self.put(length(count), pair.as_bytes()) {
                 break;
             }
             count = count.saturating_add(1);
         }
         let size = u16::try_from(length(count)).unwrap_or(u16::MAX);
         let header = NDIS_OBJECT_HEADER::new(NDIS_OBJECT_TYPE_DEFAULT, revision, size);
-        // Header, no flags, count, and that nothing here is a TCP connection too.
+        // Header, no flags, count, and that entries come in pairs.
         self.put(0, &[0; LIST_HEAD]);
         self.put(0, header.as_bytes());
-        self.put(offset_of!(NDIS_NDK_CONNECTIONS, Count), &saturated(count).to_ne_bytes());
+        self.put(MAPPED, &[1]);
+        self.put(offset_of!(NDIS_NDK_CONNECTIONS, Count), &saturated(count.saturating_mul(2)).to_ne_bytes());
         self.used = saturated(length(count));
         Ok(())
     }

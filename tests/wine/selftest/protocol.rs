@@ -56,7 +56,7 @@ pub const CHECKS: [&str; 17] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 25] = [
+pub const PLANTED: [&str; 43] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -82,9 +82,29 @@ pub const PLANTED: [&str; 25] = [
     "registering a trace provider twice",
     "an event whose data is cut off",
     "an event of a provider that is not registered any more",
+    "a send that is never completed",
+    "a send that is completed twice",
+    "a send that is completed without a status",
+    "a send that is completed with other frames",
+    "a send that is completed at DISPATCH_LEVEL by its flags only",
+    "a send to a paused adapter that succeeds",
+    "a pause that does not wait for a send",
+    "NdisMPauseComplete without a pause",
+    "NdisMRestartComplete without a restart",
+    "a receive while the adapter is pausing",
+    "a receive of a wrong number of lists",
+    "a receive without its adapter's handle",
+    "statistics that do not count what was sent",
+    "OID_NDK_STATISTICS with a spin lock",
+    "an OID request that is completed and did not pend",
+    "OID_NDK_SET_STATE that pends",
+    "NetEventNDKEnable from the OID request handler",
+    "connections that are not pairs",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.
 pub const LEAK: u32 = 1000;
+/// Number of the request that has the adapter removed by surprise, which this driver takes no notice of.
+pub const REMOVE: u32 = 1001;
 /// Numbers of planted violations start here.
 pub const FIRST_PLANTED: u32 = 100;

@@ -74,6 +74,13 @@ pub fn irql() -> u8 {
     unsafe { ntoskrnl::KeGetCurrentIrql() }
 }
 
+/// How many spin locks the calling thread has taken so far.
+#[must_use]
+pub fn spin_locks_taken() -> u64 {
+    // SAFETY: no preconditions.
+    unsafe { ntoskrnl::SoftNdkStandInSpinLocksTaken() }
+}
+
 fn in_critical_region() -> bool {
     // SAFETY: no preconditions.
     unsafe { ntoskrnl::KeAreApcsDisabled() != 0 }

@@ -21,6 +21,7 @@ unsafe extern "system" {
     pub fn SoftNdkStandInViolation(message: *const c_char);
     pub fn SoftNdkStandInReport();
     pub fn SoftNdkStandInTrace();
+    pub fn SoftNdkStandInSpinLocksTaken() -> u64;
     pub fn SoftNdkStandInIrp(irp: *mut IRP) -> u64;
     pub fn SoftNdkStandInHasIrp(irp: *mut IRP, number: u64) -> u8;
 

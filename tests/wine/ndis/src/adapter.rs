@@ -126,6 +126,7 @@ impl Adapter {
             oid_checks::run(&adapter);
             ndk::check(&adapter);
             packets::check(&adapter);
+            packets::check_pauses(&adapter);
         }
         kernel::trace("ndis: adapter started and checked");
         NDIS_STATUS_SUCCESS
@@ -159,7 +160,7 @@ impl Adapter {
     }
 
     /// ndis/nc-ndis-miniport_restart: PASSIVE_LEVEL; the adapter is paused before.
-    fn restart(&self) {
+    pub(crate) fn restart(&self) {
         let Some(handler) = self.driver.characteristics.RestartHandler else { return };
         let mut parameters = NDIS_MINIPORT_RESTART_PARAMETERS {
             Header: NDIS_OBJECT_HEADER::new(
@@ -198,7 +199,7 @@ impl Adapter {
     }
 
     /// ndis/nc-ndis-miniport_pause: PASSIVE_LEVEL. Ends when all sends are completed and all receives returned.
-    fn pause(&self) {
+    pub(crate) fn pause(&self) {
         let Some(handler) = self.driver.characteristics.PauseHandler else { return };
         let mut parameters = NDIS_MINIPORT_PAUSE_PARAMETERS {
             Header: NDIS_OBJECT_HEADER::new(
@@ -208,6 +209,7 @@ impl Adapter {
             ),
             ..NDIS_MINIPORT_PAUSE_PARAMETERS::ZERO
         };
+        self.packets.pausing();
         self.set_state(State::Pausing);
         let status = kernel::balanced("MiniportPause", || {
             // SAFETY: the driver's handler, called as documented.
@@ -220,9 +222,10 @@ impl Adapter {
         } else if status != NDIS_STATUS_SUCCESS {
             violation(&format!("MiniportPause must not fail: {status}"));
         }
+        let overdue = self.packets.overdue();
         self.set_state(State::Paused);
-        if self.packets.sends() > 0 {
-            violation("MiniportPause completed with sends outstanding");
+        if overdue > 0 {
+            violation(&format!("MiniportPause completed with {overdue} sends outstanding"));
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct Attributes {
     pub(crate) oids: Vec<u32>,
     pub(crate) packet_filters: u32,
     pub(crate) mac_address: [u8; 6],
+    pub(crate) mtu: u32,
+    pub(crate) multicast_addresses: usize,
 }
 
 impl Attributes {
@@ -178,6 +180,8 @@ unsafe fn general(
         // SAFETY: the driver gives that many bytes of OIDs.
         set.oids = unsafe { std::slice::from_raw_parts(copy.SupportedOidList, count) }.to_vec();
     }
+    set.mtu = copy.MtuSize;
+    set.multicast_addresses = copy.MaxMulticastListSize as usize;
     set.packet_filters = copy.SupportedPacketFilters;
     set.mac_address.copy_from_slice(&copy.CurrentMacAddress[..6]);
     set.general = true;

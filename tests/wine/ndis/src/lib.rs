@@ -10,6 +10,7 @@ mod attributes;
 mod configuration;
 mod device;
 mod driver;
+mod exercise;
 mod files;
 mod irp;
 mod misc;

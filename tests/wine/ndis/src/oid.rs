@@ -114,8 +114,17 @@ fn send(adapter: &Adapter, request: &mut NDIS_OID_REQUEST, direct: bool) -> NDIS
     let call = || kernel::balanced("the OID request handler", || unsafe { handler(adapter.context(), pointer) });
     let start = Instant::now();
     INSIDE_HANDLER.set(true);
+    let locks = kernel::spin_locks_taken();
     let returned = if direct { kernel::at_dispatch(call) } else { call() };
     INSIDE_HANDLER.set(false);
+    // SAFETY: all members of the union begin alike.
+    let oid = unsafe { request.DATA.QUERY_INFORMATION }.Oid;
+    if direct && oid == OID_NDK_STATISTICS && kernel::spin_locks_taken() != locks {
+        violation("OID_NDK_STATISTICS on the direct path, where requests are not serialised, took a spin lock");
+    }
+    if oid == OID_NDK_SET_STATE && returned == NDIS_STATUS_PENDING {
+        violation("OID_NDK_SET_STATE pended (network/oid-ndk-set-state: it must not)");
+    }
     let mut pending = lock(&adapter.oids.pending);
     if returned != NDIS_STATUS_PENDING {
         if pending.remove(&(pointer as usize)).flatten().is_some() {

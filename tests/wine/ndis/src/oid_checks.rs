@@ -22,9 +22,12 @@ const QUERIES: [(u32, Option<u32>); 13] = [
     (OID_GEN_XMIT_OK, None),
     (OID_GEN_RCV_OK, None),
     (OID_GEN_STATISTICS, Some(0x98)),
-    (OID_NDK_CONNECTIONS, Some(0x10)),
-    (OID_NDK_LOCAL_ENDPOINTS, Some(0x10)),
+    (OID_NDK_CONNECTIONS, Some(LIST_HEAD)),
+    (OID_NDK_LOCAL_ENDPOINTS, Some(LIST_HEAD)),
 ];
+
+/// Bytes of NDIS_NDK_CONNECTIONS and NDIS_NDK_LOCAL_ENDPOINTS before their entries.
+const LIST_HEAD: u32 = 0x10;
 
 /// An OID that no driver has.
 const UNKNOWN_OID: u32 = 0xFF5A_5A5A;
@@ -50,7 +53,7 @@ fn check_query(adapter: &Adapter, oid: u32, size: Option<u32>, direct: bool) {
         return;
     }
     // Statistics may be one of two widths; NDK lists grow with what is open.
-    if size.is_some_and(|size| full.transferred < size || (size != 0x10 && full.transferred != size)) {
+    if size.is_some_and(|size| full.transferred < size || (size != LIST_HEAD && full.transferred != size)) {
         complain(oid, &format!("the answer has {} bytes instead of {size:?}", full.transferred));
     }
     let touched = full.data.iter().skip(full.transferred as usize).any(|byte| *byte != 0xEE);
@@ -60,10 +63,56 @@ fn check_query(adapter: &Adapter, oid: u32, size: Option<u32>, direct: bool) {
     let short = request(adapter, Operation::Query, direct, oid, &[0xEE; 2]);
     if !is_too_short(short.status) {
         complain(oid, &format!("query with a buffer of 2 bytes: {}", short.status));
-    } else if short.needed < 3 || (size.is_some_and(|s| s != 0x10) && short.needed != full.transferred) {
+    } else if short.needed < 3 || (size.is_some_and(|s| s != LIST_HEAD) && short.needed != full.transferred) {
         complain(oid, &format!("BytesNeeded is {} for an answer of {} bytes", short.needed, full.transferred));
     }
     check_header_of_answer(oid, &full.data, full.transferred);
+}
+
+/// The lists of connections and of local endpoints, of a provider of iWARP: pairs of an NDK address, with all there is to say, and a
+/// TCP address, with addresses only (ntddndis/ns-ntddndis-ndis_ndk_connections). How many there are.
+fn check_list(adapter: &Adapter, oid: u32, entry: usize, addresses: usize) -> Option<usize> {
+    let answer = request(adapter, Operation::Query, false, oid, &[0xEE; 0x10000]);
+    if answer.status != NDIS_STATUS_SUCCESS {
+        complain(oid, &format!("query failed: {}", answer.status));
+        return None;
+    }
+    let data = answer.data.get(..answer.transferred as usize).unwrap_or_default();
+    let (head, entries) = data.split_at_checked(LIST_HEAD as usize)?;
+    let number =
+        |at: usize| head[at..at + 4].iter().rev().fold(0_usize, |number, byte| number << 8 | usize::from(*byte));
+    let (flags, count, mapped) = (number(4), number(8), number(12));
+    if flags != 0 || count * entry != entries.len() {
+        complain(oid, &format!("flags {flags:#x}, {count} entries in {} bytes", entries.len()));
+    }
+    let pairs = entries.chunks_exact(2 * entry);
+    if mapped != 1 || !pairs.remainder().is_empty() {
+        complain(
+            oid,
+            &format!("{count} entries that are not pairs of NDK and TCP addresses, or do not say so ({mapped})"),
+        );
+    }
+    for pair in pairs {
+        let (ndk, tcp) = pair.split_at(entry);
+        if ndk.iter().all(|byte| *byte == 0) || tcp[addresses..].iter().any(|byte| *byte != 0) {
+            complain(oid, "a pair without an NDK address, or with an owner of a TCP address");
+        }
+        let without_tcp = tcp[..addresses].iter().all(|byte| *byte == 0);
+        if !without_tcp && tcp[..addresses] != ndk[..addresses] {
+            complain(oid, "a TCP address that is not that of NDK (this provider maps no ports)");
+        }
+    }
+    Some(count / 2)
+}
+
+/// Both lists, at any moment.
+pub(crate) fn check_lists(adapter: &Adapter) {
+    if lock(&adapter.driver.provider).is_none() {
+        return;
+    }
+    let connections = check_list(adapter, OID_NDK_CONNECTIONS, size_of::<NDIS_NDK_CONNECTION_ENTRY>(), 0x38);
+    let endpoints = check_list(adapter, OID_NDK_LOCAL_ENDPOINTS, size_of::<NDIS_NDK_LOCAL_ENDPOINT_ENTRY>(), 0x1C);
+    kernel::trace(&format!("ndis: {connections:?} sides of connections, {endpoints:?} endpoints"));
 }
 
 /// Answers that are NDIS structures begin with a header that gives their size.
@@ -127,7 +176,18 @@ pub(crate) fn run(adapter: &Adapter) {
     if refused.status.is_success() {
         complain(OID_GEN_CURRENT_PACKET_FILTER, "an unsupported packet filter was accepted");
     }
+    let listed = |oid| lock(&adapter.attributes).oids.contains(&oid);
+    if listed(OID_PNP_SET_POWER) {
+        // network/oid-pnp-set-power: it must succeed. NdisDeviceStateD3 and D0 of NDIS_DEVICE_POWER_STATE.
+        for state in [4_u32, 1] {
+            check_set(adapter, OID_PNP_SET_POWER, &state.to_le_bytes());
+        }
+    }
+    if listed(OID_802_3_MULTICAST_LIST) {
+        check_multicast(adapter);
+    }
     if is_provider {
+        check_lists(adapter);
         check_query(adapter, OID_NDK_STATISTICS, Some(0xF8), true);
         if ndk_enabled {
             let again = request(adapter, Operation::Set, false, OID_NDK_SET_STATE, &[1]);
@@ -142,9 +202,24 @@ pub(crate) fn run(adapter: &Adapter) {
     }
 }
 
+/// network/oid-802-3-multicast-list: addresses of six bytes, and no more than the general attributes allow; none is a list too.
+fn check_multicast(adapter: &Adapter) {
+    const ADDRESS: [u8; 6] = [0x01, 0x00, 0x5E, 0, 0, 1];
+    let most = lock(&adapter.attributes).multicast_addresses;
+    for (addresses, whole) in [(1, true), (most, true), (0, true), (most + 1, true), (1, false)] {
+        let list = ADDRESS.repeat(addresses);
+        let list = if whole { &list[..] } else { &list[1..] };
+        let set = request(adapter, Operation::Set, false, OID_802_3_MULTICAST_LIST, list);
+        if set.status.is_success() != (whole && addresses <= most) {
+            complain(OID_802_3_MULTICAST_LIST, &format!("set of {} bytes: {}", list.len(), set.status));
+        }
+    }
+}
+
 /// Disables or enables RDMA, as an administrator would, and waits for the event: OID_NDK_SET_STATE succeeds at once, the event
 /// comes later (network/oid-ndk-set-state). `before` runs in between. False if anything of that fails.
 pub(crate) fn set_ndk(adapter: &Adapter, enable: bool, before: impl FnOnce()) -> bool {
+    check_lists(adapter);
     let outcome = request(adapter, Operation::Set, false, OID_NDK_SET_STATE, &[enable.into()]);
     before();
     if outcome.status != NDIS_STATUS_SUCCESS {

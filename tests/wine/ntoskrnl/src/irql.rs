@@ -68,11 +68,19 @@ struct ThreadState {
     processor: Cell<Option<usize>>,
     /// Spin locks held: the level must not drop below DISPATCH_LEVEL before they are released.
     spin_locks: Cell<u32>,
+    /// Spin locks that the thread has taken so far.
+    taken: Cell<u64>,
 }
 
 thread_local! {
-    static THREAD: ThreadState =
-        const { ThreadState { irql: Cell::new(PASSIVE_LEVEL), processor: Cell::new(None), spin_locks: Cell::new(0) } };
+    static THREAD: ThreadState = const {
+        ThreadState {
+            irql: Cell::new(PASSIVE_LEVEL),
+            processor: Cell::new(None),
+            spin_locks: Cell::new(0),
+            taken: Cell::new(0),
+        }
+    };
 }
 
 /// The calling thread's IRQL.
@@ -146,7 +154,14 @@ pub(crate) fn spin_lock_taken(taken: bool) {
     THREAD.with(|t| {
         let held = t.spin_locks.get();
         t.spin_locks.set(if taken { held + 1 } else { held.saturating_sub(1) });
+        t.taken.set(t.taken.get() + u64::from(taken));
     });
+}
+
+/// How many spin locks the calling thread has taken so far: for another stand-in that calls what must take none.
+#[unsafe(no_mangle)]
+extern "system" fn SoftNdkStandInSpinLocksTaken() -> u64 {
+    THREAD.with(|t| t.taken.get())
 }
 
 /// Runs code of Wine that takes a lock, at DISPATCH_LEVEL without the thread's processor: who holds that lock may wait for one,

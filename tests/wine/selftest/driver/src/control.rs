@@ -9,7 +9,7 @@ use ndk_abi::{describe::ZeroInit, ndis::*, status::NTSTATUS, wdm::UNICODE_STRING
 
 use crate::{
     checks, imports, memory, miniport, planted,
-    protocol::{BLOCK, CLOSES, DEVICE, FIRST_PLANTED, LEAK, LOCK, Memory, PEND, RUN, UNLOCK},
+    protocol::{BLOCK, CLOSES, DEVICE, FIRST_PLANTED, LEAK, LOCK, Memory, PEND, REMOVE, RUN, UNLOCK},
     text::Text,
 };
 
@@ -217,6 +217,7 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
                 let mut text = Text::new(bytes);
                 match number {
                     LEAK => planted::leak(),
+                    REMOVE => planted::remove(),
                     FIRST_PLANTED.. => planted::commit(number - FIRST_PLANTED, &mut text),
                     _ => checks::run(number, &mut text),
                 }

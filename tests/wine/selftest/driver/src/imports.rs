@@ -5,7 +5,8 @@ use core::ffi::c_void;
 use ndk_abi::{
     ndis::{
         NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE,
-        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_PARAMETER_TYPE, NET_BUFFER_LIST, NET_PNP_EVENT_NOTIFICATION,
+        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_OID_REQUEST, NDIS_PARAMETER_TYPE, NET_BUFFER_LIST,
+        NET_PNP_EVENT_NOTIFICATION,
     },
     wdm::{MDL, UNICODE_STRING},
     wsk::{WSK_CLIENT_NPI, WSK_PROVIDER_NPI, WSK_REGISTRATION},
@@ -171,6 +172,19 @@ unsafe extern "system" {
     pub(crate) fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION);
 }
 
+/// Sends of all kinds.
+pub(crate) const CHECK_SENDS: u32 = 0;
+/// Pauses and restarts, with sends in progress.
+pub(crate) const CHECK_PAUSES: u32 = 1;
+/// A pause with a send that the miniport has.
+pub(crate) const CHECK_PAUSE_WITH_SEND: u32 = 2;
+/// OID requests.
+pub(crate) const CHECK_OIDS: u32 = 3;
+/// RDMA turned off and on.
+pub(crate) const CHECK_NDK: u32 = 4;
+/// The adapter is removed by surprise, and gone.
+pub(crate) const CHECK_REMOVAL: u32 = 5;
+
 #[link(name = "ndis.sys", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     pub(crate) fn NdisMRegisterMiniportDriver(
@@ -220,6 +234,17 @@ unsafe extern "system" {
     );
     pub(crate) fn NdisFreeIoWorkItem(item: NDIS_HANDLE);
     pub(crate) fn NdisMRestartComplete(handle: NDIS_HANDLE, status: i32);
+    pub(crate) fn NdisMPauseComplete(handle: NDIS_HANDLE);
+    pub(crate) fn NdisMOidRequestComplete(handle: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST, status: i32);
+    pub(crate) fn NdisMIndicateReceiveNetBufferLists(
+        handle: NDIS_HANDLE,
+        list: *mut NET_BUFFER_LIST,
+        port: u32,
+        count: u32,
+        flags: u32,
+    );
+    /// A check of the adapter, by its number below.
+    pub(crate) fn SoftNdkStandInExercise(what: u32);
 }
 
 #[link(name = "wdfldr.sys", kind = "raw-dylib", modifiers = "+verbatim")]

@@ -8,6 +8,7 @@
 mod checks;
 mod control;
 mod deferred;
+mod fault;
 mod imports;
 mod kmdf;
 mod memory;

@@ -2,13 +2,15 @@
 
 use core::{
     ffi::c_void,
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
 
 use ndk_abi::{describe::ZeroInit, ndis::*, status::*, wdm::UNICODE_STRING};
 
 use crate::{
+    checks::sleep,
     control,
+    fault::Fault,
     imports::{self, NdisMRegisterMiniportDriver, NdisMSetMiniportAttributes},
     kmdf, ndk, oid,
     protocol::WRONG_ORDER,
@@ -273,15 +275,32 @@ unsafe extern "system" fn unload(_driver: *mut c_void) {
     }
 }
 
+/// Set while paused; the bits below count the sends in progress.
+static TRAFFIC: AtomicU32 = AtomicU32::new(PAUSED);
+const PAUSED: u32 = 1 << 31;
+
+/// A chain that [`Fault::HoldsSends`] keeps.
+static HELD: AtomicPtr<NET_BUFFER_LIST> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Waits for the sends in progress.
 unsafe extern "system" fn pause(
     _context: NDIS_HANDLE,
     _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS,
 ) -> NDIS_STATUS {
+    if Fault::ReceivesWhilePaused.is_planted() {
+        indicate(adapter_handle(), 1);
+    }
+    TRAFFIC.fetch_or(PAUSED, Ordering::AcqRel);
+    while TRAFFIC.load(Ordering::Acquire) != PAUSED {
+        sleep(1);
+    }
     NDIS_STATUS_SUCCESS
 }
 
 unsafe extern "system" fn restart_later(item: *mut c_void, work_item: NDIS_HANDLE) {
     let _ = item;
+    TRAFFIC.fetch_and(!PAUSED, Ordering::AcqRel);
+    complete_held();
     // SAFETY: the adapter is restarting and waits for this.
     unsafe {
         imports::NdisFreeIoWorkItem(work_item);
@@ -302,17 +321,56 @@ unsafe extern "system" fn restart(
     NDIS_STATUS_PENDING
 }
 
+/// Completes what was kept.
+pub(crate) fn complete_held() {
+    let held = HELD.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    if !held.is_null() {
+        // SAFETY: a chain of NDIS that has a status, completed once.
+        unsafe { imports::NdisMSendNetBufferListsComplete(adapter_handle(), held, 0) };
+    }
+}
+
 /// Sends nowhere, and says so.
 unsafe extern "system" fn send(_context: NDIS_HANDLE, lists: *mut NET_BUFFER_LIST, _port: u32, flags: u32) {
+    let enter = |state: u32| if state & PAUSED == 0 { Some(state + 1) } else { None };
+    let entered = TRAFFIC.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter).is_ok();
+    let sends = entered || Fault::SendsWhilePaused.is_planted();
     let mut list = lists;
-    // SAFETY: NDIS gives a chain of lists, which go back unchanged but for their status.
+    // SAFETY: NDIS gives a chain of lists, which go back unchanged but for their status, unless a fault is planted.
     unsafe {
         while !list.is_null() {
-            (*list).Status = NDIS_STATUS_SUCCESS;
+            if !Fault::SetsNoStatus.is_planted() {
+                (*list).Status = if sends { NDIS_STATUS_SUCCESS } else { NDIS_STATUS_PAUSED };
+            }
+            if Fault::ChangesFrames.is_planted() {
+                (*list).FirstNetBuffer = core::ptr::null_mut();
+            }
             list = (*list).Next;
         }
-        imports::NdisMSendNetBufferListsComplete(adapter_handle(), lists, flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL);
     }
+    let flags = flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL | u32::from(Fault::SaysDispatchLevel.is_planted());
+    if Fault::HoldsSends.is_planted() {
+        HELD.store(lists, Ordering::Release);
+    } else {
+        // SAFETY: as above.
+        unsafe { imports::NdisMSendNetBufferListsComplete(adapter_handle(), lists, flags) };
+    }
+    if Fault::CompletesTwice.is_planted() {
+        // SAFETY: wrong on purpose; the lists are there until this returns.
+        unsafe { imports::NdisMSendNetBufferListsComplete(adapter_handle(), lists, flags) };
+    }
+    if entered {
+        TRAFFIC.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Indicates one list with one frame, of `source`, as `count` lists.
+pub(crate) fn indicate(source: NDIS_HANDLE, count: u32) {
+    let mut frame = NET_BUFFER::ZERO;
+    let mut list = NET_BUFFER_LIST { FirstNetBuffer: &mut frame, SourceHandle: source, ..NET_BUFFER_LIST::ZERO };
+    // NDIS_RECEIVE_FLAGS_RESOURCES: they are this driver's again when the call returns.
+    // SAFETY: a list that outlives the call.
+    unsafe { imports::NdisMIndicateReceiveNetBufferLists(adapter_handle(), &mut list, 0, count, 2) };
 }
 
 unsafe extern "system" fn returned(_context: NDIS_HANDLE, _lists: *mut NET_BUFFER_LIST, _flags: u32) {}

@@ -8,21 +8,40 @@ use core::{
 use ndk_abi::{describe::ZeroInit, ndis::*, status::*};
 
 use crate::{
-    imports::{NdisAllocateIoWorkItem, NdisFreeIoWorkItem, NdisMNetPnPEvent, NdisQueueIoWorkItem},
+    fault::Fault,
+    imports::{
+        KeAcquireSpinLockAtDpcLevel, KeReleaseSpinLockFromDpcLevel, NdisAllocateIoWorkItem, NdisFreeIoWorkItem,
+        NdisMNetPnPEvent, NdisMOidRequestComplete, NdisQueueIoWorkItem,
+    },
     miniport::{PACKET_FILTERS, adapter_handle},
 };
 
 /// Serves a regular request (ndis/nc-ndis-miniport_oid_request).
 pub(crate) unsafe extern "system" fn request(_context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
     // SAFETY: NDIS gives a request that is this driver's until it returns.
-    let request = unsafe { &mut *request };
+    let oid = unsafe { &mut *request };
     // SAFETY: both members have the same layout.
-    let data = unsafe { &mut request.DATA.QUERY_INFORMATION };
-    if request.RequestType == NdisRequestQueryInformation { query(data) } else { set(data) }
+    let data = unsafe { &mut oid.DATA.QUERY_INFORMATION };
+    let sets_state = data.Oid == OID_NDK_SET_STATE;
+    let status = if oid.RequestType == NdisRequestQueryInformation { query(data) } else { set(data) };
+    let pends = Fault::PendsSetState.is_planted() && sets_state;
+    if pends || Fault::CompletesWhatDidNotPend.is_planted() {
+        // SAFETY: the request of this call.
+        unsafe { NdisMOidRequestComplete(adapter_handle(), request, status.0) };
+    }
+    if pends { NDIS_STATUS_PENDING } else { status }
 }
 
 /// Serves a direct request (ndis/nc-ndis-miniport_direct_oid_request).
 pub(crate) unsafe extern "system" fn direct(context: NDIS_HANDLE, oid: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+    let mut lock = 0;
+    if Fault::TakesLock.is_planted() {
+        // SAFETY: a free lock, at the level of this call, which is DISPATCH_LEVEL here.
+        unsafe {
+            KeAcquireSpinLockAtDpcLevel(&mut lock);
+            KeReleaseSpinLockFromDpcLevel(&mut lock);
+        }
+    }
     // SAFETY: as for a regular request.
     unsafe { request(context, oid) }
 }
@@ -55,6 +74,20 @@ fn query(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
         if let Some(head) = answer.first_chunk_mut() {
             *head = text;
         }
+    }
+    match data.Oid {
+        // Entries, of which there are none, come in pairs.
+        OID_NDK_CONNECTIONS | OID_NDK_LOCAL_ENDPOINTS => {
+            if let Some(mapped) = answer.get_mut(0x0C) {
+                *mapped = u8::from(!Fault::ListsNoPairs.is_planted());
+            }
+        }
+        OID_GEN_STATISTICS if Fault::CountsNothing.is_planted() => {
+            if let Some(flags) = answer.get_mut(4) {
+                *flags = NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_XMIT as u8;
+            }
+        }
+        _ => {}
     }
     if data.InformationBufferLength < length.into() {
         data.BytesNeeded = length.into();
@@ -93,7 +126,12 @@ fn set(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
             let enable = data.InformationBuffer.cast::<u8>().read();
             ENABLED.store(enable != 0, Ordering::Relaxed);
             let item = NdisAllocateIoWorkItem(adapter_handle());
-            NdisQueueIoWorkItem(item, raise_event, usize::from(enable != 0) as *mut c_void);
+            let enable = usize::from(enable != 0) as *mut c_void;
+            if Fault::RaisesEventInHandler.is_planted() && !enable.is_null() {
+                raise_event(enable, item);
+            } else {
+                NdisQueueIoWorkItem(item, raise_event, enable);
+            }
         }
     }
     NDIS_STATUS_SUCCESS

@@ -4,6 +4,7 @@ use core::ffi::c_void;
 
 use crate::{
     checks::{NON_PAGED, PAGED, Storage, TAG, irql, sleep},
+    fault::Fault,
     imports::*,
     kmdf, miniport,
     text::Text,
@@ -42,6 +43,24 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             22 => tracing::register_twice(),
             23 => tracing::write_cut_off(),
             24 => tracing::write_late(),
+            25 => hold_send(),
+            26 => Fault::CompletesTwice.during(CHECK_SENDS),
+            27 => Fault::SetsNoStatus.during(CHECK_SENDS),
+            28 => Fault::ChangesFrames.during(CHECK_SENDS),
+            29 => Fault::SaysDispatchLevel.during(CHECK_SENDS),
+            30 => Fault::SendsWhilePaused.during(CHECK_PAUSES),
+            31 => Fault::HoldsSends.during(CHECK_PAUSE_WITH_SEND),
+            32 => NdisMPauseComplete(miniport::adapter_handle()),
+            33 => NdisMRestartComplete(miniport::adapter_handle(), 0),
+            34 => Fault::ReceivesWhilePaused.during(CHECK_PAUSE_WITH_SEND),
+            35 => miniport::indicate(miniport::adapter_handle(), 2),
+            36 => miniport::indicate(core::ptr::null_mut(), 1),
+            37 => Fault::CountsNothing.during(CHECK_SENDS),
+            38 => Fault::TakesLock.during(CHECK_OIDS),
+            39 => Fault::CompletesWhatDidNotPend.during(CHECK_OIDS),
+            40 => Fault::PendsSetState.during(CHECK_NDK),
+            41 => Fault::RaisesEventInHandler.during(CHECK_NDK),
+            42 => Fault::ListsNoPairs.during(CHECK_OIDS),
             _ => text.check(false, "no such violation"),
         }
     }
@@ -59,6 +78,18 @@ pub(crate) fn leak() {
         IoAllocateMdl(block.cast(), 100, 0, 0, core::ptr::null_mut());
         wsk::planted::leak();
     }
+}
+
+/// The lists go back when they have been missed.
+fn hold_send() {
+    Fault::HoldsSends.during(CHECK_SENDS);
+    miniport::complete_held();
+}
+
+/// The adapter goes by surprise, and this driver goes on to open NDK adapters until it is halted.
+pub(crate) fn remove() {
+    // SAFETY: PASSIVE_LEVEL, with the adapter running.
+    unsafe { SoftNdkStandInExercise(CHECK_REMOVAL) };
 }
 
 static EVENT: Storage<Kevent> = Storage::new();

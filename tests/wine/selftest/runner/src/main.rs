@@ -14,7 +14,7 @@ mod service;
 use std::{process::ExitCode, time::Duration};
 
 use device::Device;
-use protocol::{BLOCK, CHECKS, FIRST_PLANTED, LEAK, PLANTED, WRONG_ORDER};
+use protocol::{BLOCK, CHECKS, FIRST_PLANTED, LEAK, PLANTED, REMOVE, WRONG_ORDER};
 use report::Report;
 use service::Service;
 
@@ -105,7 +105,8 @@ fn must_be_caught(driver: &str, tally: &mut Tally) -> Result<(), String> {
         for (number, name) in (FIRST_PLANTED..).zip(PLANTED) {
             tally.check(&format!("caught: {name}"), device.run(number));
         }
-        device.run(LEAK)
+        device.run(LEAK)?;
+        device.run(REMOVE)
     })?;
     tally.check("report: the leak", report.expect("pool 100 bytes in 1 allocations"));
     tally.check("report: its tag", report.expect("  tag Self 100 bytes in 1 allocations"));
@@ -114,6 +115,8 @@ fn must_be_caught(driver: &str, tally: &mut Tally) -> Result<(), String> {
     {
         tally.check(&format!("caught: {attributes}"), report.expect_violation(attributes));
     }
+    let removed = "an NDK adapter was opened when its device had gone";
+    tally.check(&format!("caught: {removed}"), report.expect_violation(removed));
     let count = report.violations();
     let enough = count >= PLANTED.len();
     tally.check("report: the violations", if enough { Ok(()) } else { Err(format!("{count} only")) });

@@ -1,0 +1,23 @@
+//! Checks of the adapter on demand, for the driver that breaks their rules on purpose.
+
+use std::sync::Arc;
+
+use crate::{adapter::Adapter, driver, lock, oid_checks, packets};
+
+fn adapter() -> Option<Arc<Adapter>> {
+    driver::registered().and_then(|driver| lock(&driver.adapter).clone())
+}
+
+/// Makes one check of the running adapter: `what` is its number in tests/wine/selftest/driver/src/imports.rs. PASSIVE_LEVEL.
+#[unsafe(no_mangle)]
+extern "system" fn SoftNdkStandInExercise(what: u32) {
+    let Some(adapter) = adapter() else { return };
+    match what {
+        0 => packets::check(&adapter),
+        1 => packets::check_pauses(&adapter),
+        2 => packets::pause_with_send(&adapter),
+        3 => oid_checks::run(&adapter),
+        4 => oid_checks::cycle_ndk(&adapter),
+        _ => adapter.remove_surprisingly(),
+    }
+}

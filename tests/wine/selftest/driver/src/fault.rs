@@ -1,0 +1,42 @@
+//! What this miniport does wrong, if anything, while a check of NDIS runs.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::imports::SoftNdkStandInExercise;
+
+/// A rule to break.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// A send is kept, until the next restart or [`crate::miniport::complete_held`].
+    HoldsSends,
+    CompletesTwice,
+    SetsNoStatus,
+    ChangesFrames,
+    SaysDispatchLevel,
+    SendsWhilePaused,
+    ReceivesWhilePaused,
+    CountsNothing,
+    TakesLock,
+    CompletesWhatDidNotPend,
+    PendsSetState,
+    RaisesEventInHandler,
+    ListsNoPairs,
+}
+
+static FAULT: AtomicU32 = AtomicU32::new(Fault::None as u32);
+
+impl Fault {
+    /// Whether it is to be done now.
+    pub(crate) fn is_planted(self) -> bool {
+        FAULT.load(Ordering::Acquire) == self as u32
+    }
+
+    /// Has NDIS make a check, and does it wrong.
+    pub(crate) fn during(self, check: u32) {
+        FAULT.store(self as u32, Ordering::Release);
+        // SAFETY: PASSIVE_LEVEL, with the adapter running.
+        unsafe { SoftNdkStandInExercise(check) };
+        FAULT.store(Self::None as u32, Ordering::Release);
+    }
+}
