@@ -1,4 +1,4 @@
-//! `ndkctl`: shows what the loaded softndk.sys has and does, by requests that change nothing.
+//! `ndkctl`: shows what the loaded softndk.sys has and does, by requests that change nothing, and has Windows turn its RDMA on and off.
 
 mod adapters;
 mod columns;
@@ -7,6 +7,9 @@ mod driver;
 mod objects;
 mod stats;
 mod status;
+mod switch;
+#[cfg(windows)]
+mod system;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +21,8 @@ use serde::Serialize;
 
 /// Shows what the SoftNDK driver has and does.
 ///
-/// Reads only: it works beside any program, and while requests of others are stuck. SYSTEM and administrators may open
-/// the device, and the groups that its parameter Groups names.
+/// All but `enable` and `disable` read only: they work beside any program, and while requests of others are stuck. SYSTEM and
+/// administrators may open the device, and the groups that its parameter Groups names.
 #[derive(Parser)]
 #[command(
     version,
@@ -56,6 +59,11 @@ enum Command {
     },
     /// The adapter: its addresses and its limits, those of NDK_ADAPTER_INFO.
     Adapters,
+    /// Have Windows turn RDMA on, by Enable-NetAdapterRdma, and wait until the driver says so.
+    Enable,
+    /// Have Windows turn RDMA off, by Disable-NetAdapterRdma, and wait until the driver says so. Programs and consumers in the kernel lose
+    /// what they have.
+    Disable,
 }
 
 fn main() -> ExitCode {
@@ -78,6 +86,8 @@ fn execute(command: &Command, json: bool) -> anyhow::Result<ExitCode> {
         Command::Stats { watch: None, .. } => print(&stats::Totals::read(&*opened()?)?, json)?,
         Command::Stats { watch: Some(seconds), count } => stats::watch(opened, *seconds, *count, json)?,
         Command::Adapters => print(&adapters::Adapters::read(&*opened()?)?, json)?,
+        Command::Enable => print(&switch::switch_here(true)?, json)?,
+        Command::Disable => print(&switch::switch_here(false)?, json)?,
     }
     Ok(ExitCode::SUCCESS)
 }

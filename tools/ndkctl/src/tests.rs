@@ -12,7 +12,9 @@ use ndk_abi::status::{
     STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
 };
 
-use crate::{adapters::Adapters, connections::Endpoints, driver::Driver, objects::Objects, stats, status::Status};
+use crate::{
+    adapters::Adapters, connections::Endpoints, driver::Driver, objects::Objects, stats, status::Status, switch::switch,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -148,4 +150,28 @@ fn broken_answers_are_refused() {
         assert!(Endpoints::read(&Answers(Ok(answer.clone()))).is_err(), "{answer:?}");
     }
     assert!(stats::Totals::read(&Answers(Ok(vec![0; 8]))).is_err());
+}
+
+/// What is on already is left alone. What Windows says it has done, and the driver does not, is an error; so is a PowerShell that fails.
+#[test]
+fn rdma_is_on_when_the_driver_says_so() {
+    with_traffic(|_, open| {
+        let open = || Ok(Box::new(open()) as Box<dyn Driver>);
+        let on = switch(open, |_| panic!("it is on already"), true, PATIENCE).unwrap();
+        let json = serde_json::to_value(&on).unwrap();
+        assert_eq!((&json["rdma_enabled"], &json["changed"]), (&true.into(), &false.into()));
+        assert_eq!(on.to_string(), "RDMA is on already\n");
+        let asked = std::cell::RefCell::new(String::new());
+        let lie = |commands: &str| {
+            asked.replace(commands.to_owned());
+            Ok(())
+        };
+        let error = switch(open, lie, false, Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("still on"), "{error}");
+        assert!(asked.borrow().contains("; Disable-NetAdapterRdma -Name $adapter.Name"), "{}", asked.borrow());
+        let refuse = |_: &str| anyhow::bail!("access is denied");
+        assert!(switch(open, refuse, false, PATIENCE).unwrap_err().to_string().contains("denied"));
+        let absent = || Err(STATUS_OBJECT_NAME_NOT_FOUND);
+        assert!(switch(absent, |_| panic!("there is none"), true, PATIENCE).is_err());
+    });
 }

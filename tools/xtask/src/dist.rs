@@ -23,7 +23,7 @@ pub(crate) const STAND_INS: Package = ["--manifest-path", "tests/wine/Cargo.toml
 const WINDOWS: &str = "target/windows";
 
 /// What tests/wine builds, and the names it goes by in target/dist/wine.
-const STAND_IN_FILES: [(&str, &str); 9] = [
+const STAND_IN_FILES: [(&str, &str); 10] = [
     ("ntoskrnl.dll", "ntoskrnl.exe"),
     ("ndis.dll", "ndis.sys"),
     ("netio.dll", "netio.sys"),
@@ -31,6 +31,7 @@ const STAND_IN_FILES: [(&str, &str); 9] = [
     ("bcryptprimitives.dll", "bcryptprimitives.dll"),
     ("loader.exe", "loader.exe"),
     ("ordinary.exe", "ordinary.exe"),
+    ("powershell.exe", "powershell.exe"),
     ("selftest.exe", "selftest.exe"),
     ("selftest_driver.dll", "selftest.sys"),
 ];

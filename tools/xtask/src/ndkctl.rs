@@ -15,8 +15,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// What the harness has open while it measures: two connections with itself.
 const QUEUE_PAIRS: u64 = 4;
 
-/// Looks on while the harness measures; also where there is no driver, where RDMA is off, and beside other traffic, for which the
-/// comparison has to fail.
+/// Looks on while the harness measures; also where there is no driver, and beside other traffic, for which the comparison has to fail. Then
+/// it has RDMA turned off and on.
 pub(crate) fn agrees() -> Result<()> {
     let mut session = Session::start(&session::addresses(&[])?)?;
     let absent = ndkctl(&session, &["status"])?;
@@ -69,12 +69,22 @@ pub(crate) fn agrees() -> Result<()> {
     let later = shown(&session, &["stats"])?;
     ensure!(compare(&before, &later, moved).is_err(), "the traffic of another program was not noticed: {later}");
 
-    session.set_rdma(false)?;
-    let off = shown(&session, &["status"])?;
-    ensure!(off["rdma_enabled"] == false, "RDMA is off: {off}");
-    session.set_rdma(true)?;
+    switched(&session)?;
     let left = session.unload()?;
     ensure!(left.is_clean(), "left behind: {left}");
+    Ok(())
+}
+
+/// Turns RDMA off and on, twice each, by the stand-in for PowerShell.
+fn switched(session: &Session) -> Result<()> {
+    for (command, on, changed) in
+        [("enable", true, false), ("disable", false, true), ("disable", false, false), ("enable", true, true)]
+    {
+        let found = shown(session, &[command])?;
+        ensure!(found["rdma_enabled"] == on && found["changed"] == changed, "ndkctl {command}: {found}");
+        let status = shown(session, &["status"])?;
+        ensure!(status["rdma_enabled"] == on, "after ndkctl {command}: {status}");
+    }
     Ok(())
 }
 

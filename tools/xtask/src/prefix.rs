@@ -36,8 +36,11 @@ const BESIDE_THE_DRIVER: [(&str, &str); 13] = [
 ];
 /// The same of a driver that was installed by its INF.
 pub(crate) const BESIDE_AN_INSTALLED_DRIVER: [&str; 3] = ["ndis.sys", "netio.sys", "wdfldr.sys"];
-const IN_SYSTEM32: [(&str, &str); 2] =
-    [("wine/ntoskrnl.exe", "ntoskrnl.exe"), ("wine/bcryptprimitives.dll", "bcryptprimitives.dll")];
+const IN_SYSTEM32: [(&str, &str); 3] = [
+    ("wine/ntoskrnl.exe", "ntoskrnl.exe"),
+    ("wine/bcryptprimitives.dll", "bcryptprimitives.dll"),
+    ("wine/powershell.exe", "WindowsPowerShell/v1.0/powershell.exe"),
+];
 
 /// A computer: what runs in one prefix knows nothing of the others but by the network, which is that of this system.
 #[derive(Clone, Copy)]

@@ -20,7 +20,10 @@ pub(crate) fn modules() -> PathBuf {
 /// the loader takes these names with their extension (wine.md, sections 4 and 5).
 pub(crate) fn wine(prefix: &Path) -> Command {
     let mut command = command(PROGRAM, prefix);
-    command.env("WINEDLLOVERRIDES", "ntoskrnl.exe=n;ndis.sys=n,b;netio.sys=n,b;bcryptprimitives=n;mscoree,mshtml=");
+    command.env(
+        "WINEDLLOVERRIDES",
+        "ntoskrnl.exe=n;ndis.sys=n,b;netio.sys=n,b;bcryptprimitives=n;powershell.exe=n;mscoree,mshtml=",
+    );
     command.env("WINEDEBUG", "-all");
     command
 }

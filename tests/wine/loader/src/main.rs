@@ -16,6 +16,7 @@
 mod device;
 mod install;
 #[path = "../../ndis/src/protocol.rs"]
+#[expect(dead_code, reason = "shared with others, which use the rest")]
 mod protocol;
 mod registry;
 mod service;

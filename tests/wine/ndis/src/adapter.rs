@@ -12,13 +12,13 @@ use std::{
 use kernel::{DEVICE_OBJECT, DISPATCH_LEVEL, Shared, violation};
 use ndk_abi::{describe::ZeroInit, ndis::*, ndkpi::NDK_VERSION, status::*};
 
-use crate::{attributes::Attributes, driver::Driver, lock, ndk, oid::OidQueue, oid_checks, packets, pnp};
+use crate::{
+    attributes::Attributes, driver::Driver, lock, ndk, oid::OidQueue, oid_checks, packets, pnp, protocol::NET_LUID,
+};
 
 /// No operation of a miniport may take this long here (NDIS asks for "promptly").
 pub(crate) const PATIENCE: Duration = Duration::from_secs(12);
 const INTERFACE_INDEX: u32 = 77;
-/// NET_LUID of an Ethernet interface: IfType in the upper 16 bits, a 24-bit index below.
-const NET_LUID: u64 = 6 << 48 | 1 << 24;
 const ADAPTER: &str = "NDIS adapter";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,104 @@
+//! `ndkctl enable` and `ndkctl disable`: RDMA is turned on and off as an administrator does, by Enable-NetAdapterRdma and
+//! Disable-NetAdapterRdma. They set the keyword `*NetworkDirect`, so that it stays, and have Windows tell the driver.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use ndk_abi::{softndk_ioctl::SOFTNDK_ADAPTER_ENABLED, status::NTSTATUS};
+use serde::Serialize;
+
+use crate::driver::{self, Driver};
+
+/// How long the driver may take: Windows starts the adapter anew.
+const PATIENCE: Duration = Duration::from_secs(60);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// What there is at the end.
+#[derive(Debug, Serialize)]
+pub(crate) struct Switched {
+    net_luid: String,
+    rdma_enabled: bool,
+    /// It was otherwise before.
+    changed: bool,
+}
+
+impl fmt::Display for Switched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.rdma_enabled { "on" } else { "off" };
+        let already = if self.changed { "" } else { " already" };
+        writeln!(f, "RDMA is {state}{already}")
+    }
+}
+
+/// The commands for PowerShell that turn RDMA of an adapter on or off.
+pub(crate) fn commands(luid: u64, on: bool) -> String {
+    let verb = if on { "Enable" } else { "Disable" };
+    format!(
+        "$ErrorActionPreference = 'Stop'; \
+         $adapter = Get-NetAdapter | Where-Object NetLuid -EQ {luid}; \
+         if (-not $adapter) {{ throw 'no network adapter has this NET_LUID' }}; \
+         {verb}-NetAdapterRdma -Name $adapter.Name"
+    )
+}
+
+/// Turns RDMA on or off by `perform`, which is given [`commands`], and waits until the driver says so. The device may go meanwhile, and
+/// come back.
+pub(crate) fn switch(
+    open: impl Fn() -> Result<Box<dyn Driver>, NTSTATUS>,
+    perform: impl FnOnce(&str) -> anyhow::Result<()>,
+    on: bool,
+    patience: Duration,
+) -> anyhow::Result<Switched> {
+    let look = || {
+        let adapter = driver::adapter(&*open().map_err(|status| anyhow::anyhow!("{}", driver::why_not(status)))?)?;
+        Ok::<_, anyhow::Error>((adapter.AdapterId, adapter.State & SOFTNDK_ADAPTER_ENABLED != 0))
+    };
+    let (luid, is_on) = look()?;
+    let net_luid = format!("{luid:#018x}");
+    if is_on == on {
+        return Ok(Switched { net_luid, rdma_enabled: on, changed: false });
+    }
+    perform(&commands(luid, on))?;
+    let start = Instant::now();
+    loop {
+        let found = look();
+        if matches!(found, Ok((_, is_on)) if is_on == on) {
+            return Ok(Switched { net_luid, rdma_enabled: on, changed: true });
+        }
+        if start.elapsed() > patience {
+            let state = if on { "off" } else { "on" };
+            found.context("the device has not come back")?;
+            anyhow::bail!(
+                "RDMA is still {state}; Get-NetAdapterRdma, and Get-NetOffloadGlobalSetting, say what Windows wants"
+            );
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
+/// The same on this computer.
+pub(crate) fn switch_here(on: bool) -> anyhow::Result<Switched> {
+    switch(crate::open, run, on, PATIENCE)
+}
+
+/// Has PowerShell perform commands. The one that comes with Windows, by its path: nothing in the current folder, or in a PATH that
+/// others may change, is run by an administrator.
+#[cfg(windows)]
+fn run(commands: &str) -> anyhow::Result<()> {
+    let powershell = crate::system::folder()?.join(r"WindowsPowerShell\v1.0\powershell.exe");
+    let mut command = std::process::Command::new(&powershell);
+    command.args(["-NoProfile", "-NonInteractive", "-Command", commands]);
+    let output = command.output().with_context(|| format!("cannot run {}", powershell.display()))?;
+    let said = [output.stderr, output.stdout].map(|said| String::from_utf8_lossy(&said).trim().to_owned()).join(" ");
+    anyhow::ensure!(output.status.success(), "PowerShell failed ({}): {said}", output.status);
+    Ok(())
+}
+
+/// There is no PowerShell with these commands on this system.
+#[cfg(not(windows))]
+fn run(_commands: &str) -> anyhow::Result<()> {
+    anyhow::bail!("this program needs Windows")
+}
