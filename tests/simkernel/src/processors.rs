@@ -8,7 +8,7 @@ use std::{
     fmt,
     ops::Range,
     ptr::NonNull,
-    sync::{Condvar, Mutex, Once, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, Once, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -115,14 +115,17 @@ fn process() {
         while queue.queued.is_empty() || schedule::is_active() {
             queue = WORK.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(queue);
-        run_any(|_| 0);
+        // Under the same lock: what is queued later may be a seeded session's.
+        run_one(queue, |_| 0);
     }
 }
 
 /// Runs the DPC that `choose` names, of so many queued ones. False: there is none.
 pub(crate) fn run_any(choose: impl FnOnce(usize) -> usize) -> bool {
-    let mut queue = lock_table(&QUEUE);
+    run_one(lock_table(&QUEUE), choose)
+}
+
+fn run_one(mut queue: MutexGuard<'_, Queue>, choose: impl FnOnce(usize) -> usize) -> bool {
     if queue.queued.is_empty() {
         return false;
     }

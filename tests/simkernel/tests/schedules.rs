@@ -69,6 +69,20 @@ fn play(seed: u64) -> (Vec<u64>, Trace) {
     (order, trace)
 }
 
+/// Processors that were woken in a session without a seed, and come too late, leave the DPCs of the next one alone.
+#[test]
+fn late_processors_stay_out_of_the_next_session() {
+    for seed in 0..500 {
+        let kernel = simkernel::boot();
+        contest();
+        kernel.flush_dpcs();
+        drop(kernel);
+        let kernel = boot_seeded(seed);
+        contest();
+        kernel.flush_dpcs();
+    }
+}
+
 #[test]
 fn a_seed_replays() {
     let mut orders = Vec::new();
