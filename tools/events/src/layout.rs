@@ -24,8 +24,8 @@ pub enum Malformed {
     /// It ends too early.
     #[error("the description is cut off")]
     CutOff,
-    /// A name is no UTF-8.
-    #[error("a name is no UTF-8")]
+    /// A name is no UTF-8, or has control characters, which a terminal would obey.
+    #[error("a name is not printable")]
     Name,
     /// A type that is not known here.
     #[error("the field {field} has type {input} and format {output}")]
@@ -121,7 +121,8 @@ impl<'a> Bytes<'a> {
         let length = self.0.iter().position(|byte| *byte == 0).ok_or(Malformed::CutOff)?;
         let name = self.take(length).unwrap_or_default();
         self.byte()?;
-        String::from_utf8(name.to_vec()).map_err(|_| Malformed::Name)
+        let name = std::str::from_utf8(name).map_err(|_| Malformed::Name)?;
+        if name.contains(char::is_control) { Err(Malformed::Name) } else { Ok(name.to_owned()) }
     }
 
     fn number(&mut self, bytes: usize) -> Option<u64> {

@@ -1,41 +1,12 @@
 //! Events as the driver writes them, and bytes that are none.
 
+mod encoded;
+
+use encoded::{connected, description, listening};
 use events::{Event, Malformed, provider_name};
 
 const INFORMATIONAL: u8 = 4;
 const CONNECTION: u64 = 1;
-
-/// A description: its length, what it consists of.
-fn description(parts: &[&[u8]]) -> Vec<u8> {
-    let content = parts.concat();
-    let length = u16::try_from(content.len() + 2).unwrap();
-    [&length.to_le_bytes(), &*content].concat()
-}
-
-/// "Connected" with a field of each type.
-fn connected() -> (Vec<u8>, Vec<u8>) {
-    let metadata = description(&[
-        b"\0Connected\0",
-        b"Local\0\x8e\x0a",
-        b"Remote\0\x8e\x0a",
-        b"QueuePair\0\x08",
-        b"Active\0\x84\x03",
-        b"Status\0\x94\x0e",
-        b"NetLuid\0\x15",
-        b"Code\0\x84\x04",
-    ]);
-    let data = [
-        &[16, 0, 2, 0, 0x15, 0x45, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0][..],
-        &[0, 0],
-        &7_u32.to_le_bytes(),
-        &[1],
-        &0xC000_0236_u32.to_le_bytes(),
-        &0x0006_0000_0100_0000_u64.to_le_bytes(),
-        &[0xff],
-    ]
-    .concat();
-    (metadata, data)
-}
 
 fn read(metadata: &[u8], data: &[u8]) -> Result<Event, Malformed> {
     Event::read(INFORMATIONAL, CONNECTION, metadata, data)
@@ -61,11 +32,7 @@ fn an_event_is_shown_as_a_line_and_as_json() {
 
 #[test]
 fn an_address_of_ipv6() {
-    let metadata = description(&[b"\0Listening\0", b"Local\0\x8e\x0a"]);
-    let mut data = vec![28, 0, 23, 0, 0x15, 0x45];
-    data.extend([0; 4]);
-    data.extend("fd00::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
-    data.extend([0; 4]);
+    let (metadata, data) = listening();
     assert!(read(&metadata, &data).unwrap().to_string().ends_with("Local=[fd00::2]:5445"));
 }
 
@@ -102,4 +69,5 @@ fn other_types_and_wrong_addresses_are_refused() {
     assert_eq!(refused(b"F\0\x8e\x0a", &[1, 0, 2]), Malformed::Address(field()));
     assert_eq!(refused(b"F\0\x8e\x0a", &[&[40, 0][..], &[2; 40]].concat()), Malformed::Address(field()));
     assert_eq!(refused(b"\xff\0\x04", &[0]), Malformed::Name);
+    assert_eq!(refused(b"\x1b[2J\0\x04", &[0]), Malformed::Name);
 }
