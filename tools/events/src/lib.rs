@@ -15,6 +15,9 @@ pub use value::Value;
 /// The name of the provider of softndk.sys.
 pub const PROVIDER: &str = "SoftNDK";
 
+/// Its GUID: the hash of the name.
+pub const PROVIDER_ID: u128 = 0x5cdf31cf_3b81_5846_8cb0_47397bfbdd2b;
+
 /// The keywords of its events.
 pub const KEYWORDS: [(u64, &str); 4] = [(0x1, "connection"), (0x2, "error"), (0x4, "state"), (0x8, "data")];
 

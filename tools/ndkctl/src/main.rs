@@ -1,4 +1,5 @@
-//! `ndkctl`: shows what the loaded softndk.sys has and does, by requests that change nothing, and has Windows turn its RDMA on and off.
+//! `ndkctl`: shows what the loaded softndk.sys has and does, by requests that change nothing, and what it tells ETW; has Windows turn its
+//! RDMA on and off.
 
 mod adapters;
 mod columns;
@@ -12,8 +13,9 @@ mod switch;
 mod system;
 #[cfg(test)]
 mod tests;
+mod trace;
 
-use std::{num::NonZeroU64, process::ExitCode};
+use std::{num::NonZeroU64, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use driver::Driver;
@@ -22,7 +24,7 @@ use serde::Serialize;
 /// Shows what the SoftNDK driver has and does.
 ///
 /// All but `enable` and `disable` read only: they work beside any program, and while requests of others are stuck. SYSTEM and
-/// administrators may open the device, and the groups that its parameter Groups names.
+/// administrators may open the device, and the groups that its parameter Groups names. `trace` asks ETW, not the device.
 #[derive(Parser)]
 #[command(
     version,
@@ -32,7 +34,7 @@ use serde::Serialize;
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
-    /// Print JSON; with --watch, one object in a line for each interval.
+    /// Print JSON; with --watch one object in a line for each interval, with `trace` for each event.
     #[arg(long, global = true)]
     json: bool,
 }
@@ -64,6 +66,18 @@ enum Command {
     /// Have Windows turn RDMA off, by Disable-NetAdapterRdma, and wait until the driver says so. Programs and consumers in the kernel lose
     /// what they have.
     Disable,
+    /// What the driver tells ETW, as it comes, until interrupted: the adapter, connections, listeners, failures.
+    ///
+    /// For administrators and Performance Log Users. The driver may be started later. How many events were shown, and how many
+    /// lost, is said on standard error at the end.
+    Trace {
+        /// The least that is shown, with all that is worse.
+        #[arg(long, value_enum, default_value = "informational")]
+        level: trace::Level,
+        /// Stop after so many seconds.
+        #[arg(long)]
+        seconds: Option<NonZeroU64>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -88,6 +102,9 @@ fn execute(command: &Command, json: bool) -> anyhow::Result<ExitCode> {
         Command::Adapters => print(&adapters::Adapters::read(&*opened()?)?, json)?,
         Command::Enable => print(&switch::switch_here(true)?, json)?,
         Command::Disable => print(&switch::switch_here(false)?, json)?,
+        Command::Trace { level, seconds } => {
+            trace::trace(*level, seconds.map(|seconds| Duration::from_secs(seconds.get())), json)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::command;
 use crate::run;
 use crate::session::{self, Session};
 use crate::two::Harness;
@@ -25,6 +26,10 @@ pub(crate) fn agrees() -> Result<()> {
     let refused = ndkctl(&session, &["objects"])?;
     let told = String::from_utf8_lossy(&refused.stderr).contains("STATUS_");
     ensure!(refused.status.code() == Some(2) && told, "objects without a driver: {refused:?}");
+    // Wine has nothing that could be traced.
+    let trace = command::outcome(session.program("ndkctl.exe").args(["trace", "--seconds", "1"]), LIMIT)?;
+    let told = String::from_utf8_lossy(&trace.stderr).contains("there is no ETW under Wine");
+    ensure!(trace.status.code() == Some(2) && told && trace.stdout.is_empty(), "a trace under Wine: {trace:?}");
 
     session.load()?;
     let idle = shown(&session, &["status"])?;

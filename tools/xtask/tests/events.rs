@@ -70,7 +70,9 @@ fn the_table_has_the_events_of_the_driver() {
 
 #[test]
 fn the_provider_has_its_name_and_guid() {
-    let guid = Guid::from_name(events::PROVIDER).to_utf8_bytes();
+    let guid = Guid::from_name(events::PROVIDER);
+    assert_eq!(guid, Guid::from_u128(&events::PROVIDER_ID));
+    let guid = guid.to_utf8_bytes();
     let guid = std::str::from_utf8(&guid).unwrap();
     assert!(
         read("driver/softndk/src/events.rs").contains(&format!("define_provider!(PROVIDER, {:?});", events::PROVIDER))
