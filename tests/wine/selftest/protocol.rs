@@ -21,8 +21,9 @@ pub const BLOCK: u32 = code(6);
 /// Name of the device.
 pub const DEVICE: &str = "SoftNdkSelfTest";
 
-/// Parameter of the service: 1 asks for attributes to be set in the wrong order.
-pub const WRONG_ORDER: &str = "WrongOrder";
+/// Parameter of the service: 1 has the driver start wrongly. Each structure that it gives NDIS comes with wrong headers first, attributes
+/// come in the wrong order, and no mandatory OID is listed.
+pub const WRONG_START: &str = "WrongStart";
 
 /// Memory of the caller.
 #[repr(C)]
@@ -56,7 +57,7 @@ pub const CHECKS: [&str; 17] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 43] = [
+pub const PLANTED: [&str; 54] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -100,6 +101,17 @@ pub const PLANTED: [&str; 43] = [
     "OID_NDK_SET_STATE that pends",
     "NetEventNDKEnable from the OID request handler",
     "connections that are not pairs",
+    "answers with a header of another type",
+    "answers with a header of another revision",
+    "answers with a header of another size",
+    "mandatory OIDs that are not supported",
+    "sends of frames of a wrong length that succeed",
+    "statistics that do not count errors",
+    "a receive of a frame that is too short",
+    "a receive of a frame that is too long",
+    "power OIDs that fail",
+    "an adapter that does not wake up",
+    "a status of an adapter that is halted",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

@@ -242,7 +242,11 @@ impl Adapter {
     /// (network/miniport-adapter-states-and-operations; ndis/nc-ndis-miniport_halt, NdisHaltDevicePoweredDown). PASSIVE_LEVEL.
     pub(crate) fn sleep(&self) -> NDIS_STATUS {
         self.halt(NdisHaltDevicePoweredDown);
-        Self::start(&self.driver, self.devices)
+        let status = Self::start(&self.driver, self.devices);
+        if !status.is_success() {
+            violation(&format!("when the computer woke up, MiniportInitializeEx returned {status}"));
+        }
+        status
     }
 
     /// The device has gone: the miniport is told, then consumers close, then it is halted

@@ -18,6 +18,11 @@ extern "system" fn SoftNdkStandInExercise(what: u32) {
         2 => packets::pause_with_send(&adapter),
         3 => oid_checks::run(&adapter),
         4 => oid_checks::cycle_ndk(&adapter),
+        5 => {
+            if !adapter.sleep().is_success() {
+                Adapter::start(&adapter.driver, adapter.devices);
+            }
+        }
         _ => adapter.remove_surprisingly(),
     }
 }

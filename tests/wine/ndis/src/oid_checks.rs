@@ -117,8 +117,14 @@ pub(crate) fn check_lists(adapter: &Adapter) {
 
 /// Answers that are NDIS structures begin with a header that gives their size.
 fn check_header_of_answer(oid: u32, data: &[u8], written: u32) {
-    let structured = [OID_GEN_STATISTICS, OID_NDK_STATISTICS, OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS];
-    if !structured.contains(&oid) {
+    const STRUCTURED: [u32; 5] = [
+        OID_GEN_INTERRUPT_MODERATION,
+        OID_GEN_STATISTICS,
+        OID_NDK_STATISTICS,
+        OID_NDK_CONNECTIONS,
+        OID_NDK_LOCAL_ENDPOINTS,
+    ];
+    if !STRUCTURED.contains(&oid) {
         return;
     }
     let [kind, revision, low, high, ..] = *data else { return };
@@ -162,6 +168,8 @@ pub(crate) fn run(adapter: &Adapter) {
     let moderation = request(adapter, Operation::Query, false, OID_GEN_INTERRUPT_MODERATION, &[0; 12]);
     if moderation.status != NDIS_STATUS_SUCCESS || moderation.transferred != 12 {
         complain(OID_GEN_INTERRUPT_MODERATION, &format!("query failed: {}", moderation.status));
+    } else {
+        check_header_of_answer(OID_GEN_INTERRUPT_MODERATION, &moderation.data, moderation.transferred);
     }
     for operation in [Operation::Query, Operation::Set] {
         let unknown = request(adapter, operation, false, UNKNOWN_OID, &[0; 64]);
@@ -177,9 +185,15 @@ pub(crate) fn run(adapter: &Adapter) {
         complain(OID_GEN_CURRENT_PACKET_FILTER, "an unsupported packet filter was accepted");
     }
     let listed = |oid| lock(&adapter.attributes).oids.contains(&oid);
-    if listed(OID_PNP_SET_POWER) {
-        // network/oid-pnp-set-power: it must succeed. NdisDeviceStateD3 and D0 of NDIS_DEVICE_POWER_STATE.
-        for state in [4_u32, 1] {
+    // network/oid-pnp-query-power, oid-pnp-set-power: both must succeed. NdisDeviceStateD3 and D0 of NDIS_DEVICE_POWER_STATE.
+    for state in [4_u32, 1] {
+        if listed(OID_PNP_QUERY_POWER) {
+            let asked = request(adapter, Operation::Query, false, OID_PNP_QUERY_POWER, &state.to_le_bytes());
+            if asked.status != NDIS_STATUS_SUCCESS {
+                complain(OID_PNP_QUERY_POWER, &format!("query failed: {}", asked.status));
+            }
+        }
+        if listed(OID_PNP_SET_POWER) {
             check_set(adapter, OID_PNP_SET_POWER, &state.to_le_bytes());
         }
     }

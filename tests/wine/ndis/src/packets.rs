@@ -526,6 +526,7 @@ unsafe extern "system" fn NdisMIndicateReceiveNetBufferLists(
     if adapter.state() != State::Running {
         violation(&format!("{NAME}: in state {:?}", adapter.state()));
     }
+    let longest = lock(&adapter.attributes).mtu as usize + HEADER;
     let mut found = 0;
     let mut next = list;
     while !next.is_null() && found <= count {
@@ -534,8 +535,16 @@ unsafe extern "system" fn NdisMIndicateReceiveNetBufferLists(
         if item.SourceHandle != handle {
             violation(&format!("{NAME}: SourceHandle is not the adapter's handle"));
         }
-        if frames_of(item).len() != 1 {
+        let frames = frames_of(item);
+        if frames.len() != 1 {
             violation(&format!("{NAME}: a list of other than one NET_BUFFER"));
+        }
+        for frame in frames {
+            // SAFETY: a frame of the list.
+            let length = unsafe { (*(frame as *const NET_BUFFER)).DataLength } as usize;
+            if !(HEADER..=longest).contains(&length) {
+                violation(&format!("{NAME}: a frame of {length} bytes"));
+            }
         }
         found += 1;
         next = item.Next;

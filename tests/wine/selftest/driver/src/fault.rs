@@ -22,6 +22,16 @@ pub(crate) enum Fault {
     PendsSetState,
     RaisesEventInHandler,
     ListsNoPairs,
+    /// Answers begin with a header of another type, revision or size.
+    AnswersWithType,
+    AnswersWithRevision,
+    AnswersWithSize,
+    AnswersNothing,
+    TakesAnyLength,
+    CountsNoErrors,
+    RefusesPower,
+    /// Once.
+    DoesNotWake,
 }
 
 static FAULT: AtomicU32 = AtomicU32::new(Fault::None as u32);
@@ -30,6 +40,11 @@ impl Fault {
     /// Whether it is to be done now.
     pub(crate) fn is_planted(self) -> bool {
         FAULT.load(Ordering::Acquire) == self as u32
+    }
+
+    /// The same of what is done wrong once.
+    pub(crate) fn is_planted_once(self) -> bool {
+        FAULT.compare_exchange(self as u32, Self::None as u32, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Has NDIS make a check, and does it wrong.

@@ -5,8 +5,8 @@ use core::ffi::c_void;
 use ndk_abi::{
     ndis::{
         NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE,
-        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_OID_REQUEST, NDIS_PARAMETER_TYPE, NET_BUFFER_LIST,
-        NET_PNP_EVENT_NOTIFICATION,
+        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_OID_REQUEST, NDIS_PARAMETER_TYPE, NDIS_STATUS_INDICATION,
+        NET_BUFFER_LIST, NET_PNP_EVENT_NOTIFICATION,
     },
     wdm::{MDL, UNICODE_STRING},
     wsk::{WSK_CLIENT_NPI, WSK_PROVIDER_NPI, WSK_REGISTRATION},
@@ -182,8 +182,10 @@ pub(crate) const CHECK_PAUSE_WITH_SEND: u32 = 2;
 pub(crate) const CHECK_OIDS: u32 = 3;
 /// RDMA turned off and on.
 pub(crate) const CHECK_NDK: u32 = 4;
+/// The computer sleeps and wakes up, until the adapter does too.
+pub(crate) const CHECK_SLEEP: u32 = 5;
 /// The adapter is removed by surprise, and gone.
-pub(crate) const CHECK_REMOVAL: u32 = 5;
+pub(crate) const CHECK_REMOVAL: u32 = 6;
 
 #[link(name = "ndis.sys", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
@@ -235,6 +237,7 @@ unsafe extern "system" {
     pub(crate) fn NdisFreeIoWorkItem(item: NDIS_HANDLE);
     pub(crate) fn NdisMRestartComplete(handle: NDIS_HANDLE, status: i32);
     pub(crate) fn NdisMPauseComplete(handle: NDIS_HANDLE);
+    pub(crate) fn NdisMIndicateStatusEx(handle: NDIS_HANDLE, indication: *const NDIS_STATUS_INDICATION);
     pub(crate) fn NdisMOidRequestComplete(handle: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST, status: i32);
     pub(crate) fn NdisMIndicateReceiveNetBufferLists(
         handle: NDIS_HANDLE,

@@ -5,6 +5,7 @@
 #![no_std]
 #![allow(non_snake_case, non_upper_case_globals, reason = "imports and C enumerations carry their documented names")]
 
+mod attributes;
 mod checks;
 mod control;
 mod deferred;
@@ -21,6 +22,7 @@ mod planted;
 mod protocol;
 mod text;
 mod tracing;
+mod wrong;
 mod wsk;
 
 use core::ffi::c_void;

@@ -8,20 +8,17 @@ use core::{
 use ndk_abi::{describe::ZeroInit, ndis::*, status::*, wdm::UNICODE_STRING};
 
 use crate::{
+    attributes::{FRAME, HEADER, MTU, OPTIONAL_OIDS, general, registration},
     checks::sleep,
     control,
     fault::Fault,
     imports::{self, NdisMRegisterMiniportDriver, NdisMSetMiniportAttributes},
-    kmdf, ndk, oid,
-    protocol::WRONG_ORDER,
+    kmdf, ndk, oid, wrong,
 };
 
 static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static ADAPTER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static FUNCTIONAL_DEVICE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-/// What the driver hands out as adapter context: any non-null address of its own.
-static CONTEXT: u8 = 0;
 
 pub(crate) fn driver_handle() -> NDIS_HANDLE {
     DRIVER.load(Ordering::Relaxed)
@@ -36,12 +33,8 @@ pub(crate) fn device_object() -> *mut c_void {
     FUNCTIONAL_DEVICE.load(Ordering::Relaxed)
 }
 
-/// Registers with NDIS.
-///
-/// # Safety
-/// The arguments of DriverEntry.
-pub(crate) unsafe fn register(driver: *mut c_void, path: *mut UNICODE_STRING) -> i32 {
-    let mut characteristics = NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
+fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
+    NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
             NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
@@ -65,7 +58,15 @@ pub(crate) unsafe fn register(driver: *mut c_void, path: *mut UNICODE_STRING) ->
         DirectOidRequestHandler: Some(oid::direct),
         CancelDirectOidRequestHandler: Some(cancel),
         ..NDIS_MINIPORT_DRIVER_CHARACTERISTICS::ZERO
-    };
+    }
+}
+
+/// Registers with NDIS.
+///
+/// # Safety
+/// The arguments of DriverEntry.
+pub(crate) unsafe fn register(driver: *mut c_void, path: *mut UNICODE_STRING) -> i32 {
+    let mut characteristics = characteristics();
     let mut handle = core::ptr::null_mut();
     // SAFETY: as documented.
     let status =
@@ -75,7 +76,7 @@ pub(crate) unsafe fn register(driver: *mut c_void, path: *mut UNICODE_STRING) ->
 }
 
 unsafe extern "system" fn set_options(handle: NDIS_HANDLE, _context: NDIS_HANDLE) -> NDIS_STATUS {
-    let provider = NDIS_NDK_PROVIDER_CHARACTERISTICS {
+    let mut provider = NDIS_NDK_PROVIDER_CHARACTERISTICS {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS,
             NDIS_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
@@ -85,114 +86,17 @@ unsafe extern "system" fn set_options(handle: NDIS_HANDLE, _context: NDIS_HANDLE
         OpenNDKAdapterHandler: Some(ndk::open),
         CloseNDKAdapterHandler: Some(ndk::close),
     };
+    let provider = &raw mut provider;
     // SAFETY: as documented.
-    NTSTATUS(unsafe { imports::NdisSetOptionalHandlers(handle, (&raw const provider).cast()) })
-}
-
-const OIDS: [u32; 21] = [
-    OID_GEN_CURRENT_LOOKAHEAD,
-    OID_GEN_CURRENT_PACKET_FILTER,
-    OID_GEN_INTERRUPT_MODERATION,
-    OID_GEN_LINK_PARAMETERS,
-    OID_GEN_MAXIMUM_TOTAL_SIZE,
-    OID_GEN_RECEIVE_BLOCK_SIZE,
-    OID_GEN_RECEIVE_BUFFER_SPACE,
-    OID_GEN_STATISTICS,
-    OID_GEN_TRANSMIT_BLOCK_SIZE,
-    OID_GEN_TRANSMIT_BUFFER_SPACE,
-    OID_GEN_VENDOR_DESCRIPTION,
-    OID_GEN_VENDOR_DRIVER_VERSION,
-    OID_GEN_VENDOR_ID,
-    OID_GEN_XMIT_OK,
-    OID_GEN_RCV_OK,
-    OID_802_3_PERMANENT_ADDRESS,
-    OID_802_3_CURRENT_ADDRESS,
-    OID_NDK_SET_STATE,
-    OID_NDK_STATISTICS,
-    OID_NDK_CONNECTIONS,
-    OID_NDK_LOCAL_ENDPOINTS,
-];
-
-pub(crate) const PACKET_FILTERS: u32 =
-    NDIS_PACKET_TYPE_DIRECTED | NDIS_PACKET_TYPE_MULTICAST | NDIS_PACKET_TYPE_BROADCAST;
-
-fn registration() -> NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
-    NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
-        Header: NDIS_OBJECT_HEADER::new(
-            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
-            NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
-            NDIS_SIZEOF_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
-        ),
-        MiniportAdapterContext: (&raw const CONTEXT).cast_mut().cast(),
-        AttributeFlags: NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM | NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK,
-        CheckForHangTimeInSeconds: 0,
-        InterfaceType: NdisInterfacePNPBus,
-    }
-}
-
-fn general() -> NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
-    let mut address = [0; 32];
-    if let Some(bytes) = address.first_chunk_mut() {
-        *bytes = [0x02, 0x53, 0x4F, 0x46, 0x54, 0x01];
-    }
-    NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
-        Header: NDIS_OBJECT_HEADER::new(
-            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
-            NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
-            NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
-        ),
-        PhysicalMediumType: NdisPhysicalMediumUnspecified,
-        MtuSize: 1500,
-        MaxXmitLinkSpeed: 1_000_000_000,
-        XmitLinkSpeed: 1_000_000_000,
-        MaxRcvLinkSpeed: 1_000_000_000,
-        RcvLinkSpeed: 1_000_000_000,
-        MediaConnectState: MediaConnectStateConnected,
-        MediaDuplexState: MediaDuplexStateFull,
-        LookaheadSize: 1500,
-        MacOptions: NDIS_MAC_OPTION_NO_LOOPBACK,
-        SupportedPacketFilters: PACKET_FILTERS,
-        MaxMulticastListSize: 32,
-        MacAddressLength: 6,
-        PermanentMacAddress: address,
-        CurrentMacAddress: address,
-        AccessType: NET_IF_ACCESS_BROADCAST,
-        DirectionType: NET_IF_DIRECTION_SENDRECEIVE,
-        ConnectionType: NET_IF_CONNECTION_DEDICATED,
-        IfType: IF_TYPE_ETHERNET_CSMACD,
-        SupportedOidList: OIDS.as_ptr().cast_mut(),
-        SupportedOidListLength: size_of_val(&OIDS) as u32,
-        ..NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES::ZERO
-    }
-}
-
-/// Whether the configuration asks for attributes in the wrong order. Also: a value that is not there, and the default of another.
-fn plants_wrong_order(handle: NDIS_HANDLE) -> bool {
-    let object = NDIS_CONFIGURATION_OBJECT {
-        Header: NDIS_OBJECT_HEADER::new(
-            NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT,
-            NDIS_CONFIGURATION_OBJECT_REVISION_1,
-            NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1,
-        ),
-        NdisHandle: handle,
-        Flags: 0,
-    };
-    let mut configuration = core::ptr::null_mut();
-    // SAFETY: as documented.
-    unsafe {
-        if imports::NdisOpenConfigurationEx(&object, &mut configuration) != 0 {
-            return false;
+    let set = || unsafe { imports::NdisSetOptionalHandlers(handle, provider.cast()) };
+    if wrong::is_asked_for(handle) {
+        // SAFETY: the header of what `set` gives NDIS.
+        let refused = unsafe { wrong::is_refused(provider.cast(), set) };
+        if !refused || !wrong::characteristics(characteristics()) {
+            return NDIS_STATUS_FAILURE;
         }
-        let read = |keyword: &str| {
-            let (mut status, mut value, mut buffer) = (0, core::ptr::null_mut(), [0; 64]);
-            let keyword = control::unicode(keyword, &mut buffer);
-            imports::NdisReadConfiguration(&mut status, &mut value, configuration, &keyword, NdisParameterInteger);
-            (status == 0).then(|| (*value).ParameterData.IntegerData)
-        };
-        let (planted, enabled, absent) = (read(WRONG_ORDER), read("*NetworkDirect"), read("NoSuchKeyword"));
-        imports::NdisCloseConfiguration(configuration);
-        planted == Some(1) && enabled == Some(1) && absent.is_none()
     }
+    NTSTATUS(set())
 }
 
 /// ndis/nc-ndis-miniport_initialize.
@@ -215,35 +119,47 @@ unsafe extern "system" fn initialize(
         NdkInfo: &mut info,
         ..NDIS_NDK_CAPABILITIES::ZERO
     };
-    let ndk = NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES {
+    let capabilities = &raw mut capabilities;
+    let mut ndk = NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES,
             NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
             NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
         ),
         Enabled: 1,
-        NdkCapabilities: &mut capabilities,
+        NdkCapabilities: capabilities,
     };
-    let (first, second) = (registration(), general());
+    let (mut first, mut second) = (registration(), general());
+    if Fault::DoesNotWake.is_planted_once() {
+        return NDIS_STATUS_FAILURE;
+    }
     let mut devices = [core::ptr::null_mut(); 3];
     // SAFETY: as documented; NDIS's parameters are valid for the call.
     unsafe {
         if (*parameters).Header.Type != NDIS_OBJECT_TYPE_MINIPORT_INIT_PARAMETERS {
             return NDIS_STATUS_INVALID_PARAMETER;
         }
-        if plants_wrong_order(handle) {
-            // All of these must be refused, and counted.
-            let (late, early): (*const c_void, *const c_void) = ((&raw const ndk).cast(), (&raw const second).cast());
-            if NdisMSetMiniportAttributes(handle, late) == 0 || NdisMSetMiniportAttributes(handle, early) == 0 {
+        let is_wrong = wrong::is_first_start(handle);
+        if is_wrong {
+            second.SupportedOidListLength = (OPTIONAL_OIDS * size_of::<u32>()) as u32;
+        }
+        let all: [*mut c_void; 3] = [(&raw mut first).cast(), (&raw mut second).cast(), (&raw mut ndk).cast()];
+        let set = |attributes| NdisMSetMiniportAttributes(handle, attributes);
+        // In the wrong order.
+        if is_wrong && (set(all[2]) == 0 || set(all[1]) == 0) {
+            return NDIS_STATUS_FAILURE;
+        }
+        for attributes in all {
+            if is_wrong && !wrong::is_refused(attributes.cast(), || set(attributes)) {
                 return NDIS_STATUS_FAILURE;
             }
-        }
-        let all: [*const c_void; 3] = [(&raw const first).cast(), (&raw const second).cast(), (&raw const ndk).cast()];
-        for attributes in all {
-            let status = NdisMSetMiniportAttributes(handle, attributes);
+            let status = set(attributes);
             if status != 0 {
                 return NTSTATUS(status);
             }
+        }
+        if is_wrong && !(wrong::is_refused(capabilities.cast(), || set(all[2])) && wrong::structures(handle)) {
+            return NDIS_STATUS_FAILURE;
         }
         let [physical, functional, next] = &mut devices;
         let none = core::ptr::null_mut();
@@ -279,6 +195,28 @@ unsafe extern "system" fn unload(_driver: *mut c_void) {
 static TRAFFIC: AtomicU32 = AtomicU32::new(PAUSED);
 const PAUSED: u32 = 1 << 31;
 
+/// Frames of a wrong length that were sent.
+pub(crate) static ERRORS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether all frames of a list have a length that frames have. Counts the others.
+///
+/// # Safety
+/// `list` is of NDIS.
+unsafe fn has_right_lengths(list: *const NET_BUFFER_LIST) -> bool {
+    let mut is_right = true;
+    // SAFETY: passed on to the caller.
+    let mut frame = unsafe { (*list).FirstNetBuffer };
+    // SAFETY: frames of that list.
+    while let Some(this) = unsafe { frame.as_ref() } {
+        if !(HEADER..=HEADER + MTU).contains(&this.DataLength) {
+            is_right = false;
+            ERRORS.fetch_add(u32::from(!Fault::CountsNoErrors.is_planted()), Ordering::Relaxed);
+        }
+        frame = this.Next;
+    }
+    is_right || Fault::TakesAnyLength.is_planted()
+}
+
 /// A chain that [`Fault::HoldsSends`] keeps.
 static HELD: AtomicPtr<NET_BUFFER_LIST> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -288,7 +226,7 @@ unsafe extern "system" fn pause(
     _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS,
 ) -> NDIS_STATUS {
     if Fault::ReceivesWhilePaused.is_planted() {
-        indicate(adapter_handle(), 1);
+        indicate(adapter_handle(), 1, FRAME);
     }
     TRAFFIC.fetch_or(PAUSED, Ordering::AcqRel);
     while TRAFFIC.load(Ordering::Acquire) != PAUSED {
@@ -340,7 +278,11 @@ unsafe extern "system" fn send(_context: NDIS_HANDLE, lists: *mut NET_BUFFER_LIS
     unsafe {
         while !list.is_null() {
             if !Fault::SetsNoStatus.is_planted() {
-                (*list).Status = if sends { NDIS_STATUS_SUCCESS } else { NDIS_STATUS_PAUSED };
+                (*list).Status = match sends {
+                    false => NDIS_STATUS_PAUSED,
+                    true if has_right_lengths(list) => NDIS_STATUS_SUCCESS,
+                    true => NDIS_STATUS_INVALID_LENGTH,
+                };
             }
             if Fault::ChangesFrames.is_planted() {
                 (*list).FirstNetBuffer = core::ptr::null_mut();
@@ -364,9 +306,9 @@ unsafe extern "system" fn send(_context: NDIS_HANDLE, lists: *mut NET_BUFFER_LIS
     }
 }
 
-/// Indicates one list with one frame, of `source`, as `count` lists.
-pub(crate) fn indicate(source: NDIS_HANDLE, count: u32) {
-    let mut frame = NET_BUFFER::ZERO;
+/// Indicates one list with one frame of `length` bytes, of `source`, as `count` lists.
+pub(crate) fn indicate(source: NDIS_HANDLE, count: u32, length: u32) {
+    let mut frame = NET_BUFFER { DataLength: length, ..NET_BUFFER::ZERO };
     let mut list = NET_BUFFER_LIST { FirstNetBuffer: &mut frame, SourceHandle: source, ..NET_BUFFER_LIST::ZERO };
     // NDIS_RECEIVE_FLAGS_RESOURCES: they are this driver's again when the call returns.
     // SAFETY: a list that outlives the call.

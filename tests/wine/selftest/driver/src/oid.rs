@@ -8,12 +8,13 @@ use core::{
 use ndk_abi::{describe::ZeroInit, ndis::*, status::*};
 
 use crate::{
+    attributes::PACKET_FILTERS,
     fault::Fault,
     imports::{
         KeAcquireSpinLockAtDpcLevel, KeReleaseSpinLockFromDpcLevel, NdisAllocateIoWorkItem, NdisFreeIoWorkItem,
         NdisMNetPnPEvent, NdisMOidRequestComplete, NdisQueueIoWorkItem,
     },
-    miniport::{PACKET_FILTERS, adapter_handle},
+    miniport::{ERRORS, adapter_handle},
 };
 
 /// Serves a regular request (ndis/nc-ndis-miniport_oid_request).
@@ -47,13 +48,27 @@ pub(crate) unsafe extern "system" fn direct(context: NDIS_HANDLE, oid: *mut NDIS
 }
 
 fn header(size: u16) -> [u8; 4] {
-    let [low, high] = size.to_le_bytes();
-    [NDIS_OBJECT_TYPE_DEFAULT, 1, low, high]
+    let kind = if Fault::AnswersWithType.is_planted() { 0x7F } else { NDIS_OBJECT_TYPE_DEFAULT };
+    let revision = if Fault::AnswersWithRevision.is_planted() { 0x7F } else { 1 };
+    let [low, high] = if Fault::AnswersWithSize.is_planted() { size - 1 } else { size }.to_le_bytes();
+    [kind, revision, low, high]
+}
+
+/// Places in NDIS_STATISTICS_INFO.
+const SUPPORTED: usize = core::mem::offset_of!(NDIS_STATISTICS_INFO, SupportedStatistics);
+const OUT_ERRORS: usize = core::mem::offset_of!(NDIS_STATISTICS_INFO, ifOutErrors);
+
+fn put(answer: &mut [u8], at: usize, bytes: &[u8]) {
+    answer.iter_mut().skip(at).zip(bytes).for_each(|(place, byte)| *place = *byte);
 }
 
 fn query(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
+    if Fault::AnswersNothing.is_planted() {
+        return NDIS_STATUS_NOT_SUPPORTED;
+    }
     let mut answer = [0_u8; 0x100];
     let length: u16 = match data.Oid {
+        OID_PNP_QUERY_POWER if !Fault::RefusesPower.is_planted() => 0,
         OID_GEN_VENDOR_DESCRIPTION => 9,
         OID_GEN_STATISTICS => NDIS_SIZEOF_STATISTICS_INFO_REVISION_1,
         OID_GEN_INTERRUPT_MODERATION => NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
@@ -82,10 +97,11 @@ fn query(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
                 *mapped = u8::from(!Fault::ListsNoPairs.is_planted());
             }
         }
-        OID_GEN_STATISTICS if Fault::CountsNothing.is_planted() => {
-            if let Some(flags) = answer.get_mut(4) {
-                *flags = NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_XMIT as u8;
-            }
+        OID_GEN_STATISTICS => {
+            let counts_nothing = Fault::CountsNothing.is_planted();
+            let directed = if counts_nothing { NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_XMIT } else { 0 };
+            put(&mut answer, SUPPORTED, &(directed | NDIS_STATISTICS_FLAGS_VALID_XMIT_ERROR).to_le_bytes());
+            put(&mut answer, OUT_ERRORS, &ERRORS.load(Ordering::Relaxed).to_le_bytes());
         }
         _ => {}
     }
@@ -103,8 +119,12 @@ fn query(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
 pub(crate) static ENABLED: AtomicBool = AtomicBool::new(true);
 
 fn set(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
+    if Fault::AnswersNothing.is_planted() {
+        return NDIS_STATUS_NOT_SUPPORTED;
+    }
     let length = match data.Oid {
         OID_GEN_CURRENT_LOOKAHEAD | OID_GEN_CURRENT_PACKET_FILTER => 4,
+        OID_PNP_SET_POWER if !Fault::RefusesPower.is_planted() => 4,
         OID_NDK_SET_STATE => 1,
         _ => return NDIS_STATUS_NOT_SUPPORTED,
     };

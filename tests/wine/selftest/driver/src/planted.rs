@@ -3,12 +3,13 @@
 use core::ffi::c_void;
 
 use crate::{
+    attributes::{FRAME, HEADER, MTU},
     checks::{NON_PAGED, PAGED, Storage, TAG, irql, sleep},
     fault::Fault,
     imports::*,
     kmdf, miniport,
     text::Text,
-    tracing, wsk,
+    tracing, wrong, wsk,
 };
 
 /// Commits one violation. Says so if it was not counted.
@@ -53,14 +54,25 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             32 => NdisMPauseComplete(miniport::adapter_handle()),
             33 => NdisMRestartComplete(miniport::adapter_handle(), 0),
             34 => Fault::ReceivesWhilePaused.during(CHECK_PAUSE_WITH_SEND),
-            35 => miniport::indicate(miniport::adapter_handle(), 2),
-            36 => miniport::indicate(core::ptr::null_mut(), 1),
+            35 => miniport::indicate(miniport::adapter_handle(), 2, FRAME),
+            36 => miniport::indicate(core::ptr::null_mut(), 1, FRAME),
             37 => Fault::CountsNothing.during(CHECK_SENDS),
             38 => Fault::TakesLock.during(CHECK_OIDS),
             39 => Fault::CompletesWhatDidNotPend.during(CHECK_OIDS),
             40 => Fault::PendsSetState.during(CHECK_NDK),
             41 => Fault::RaisesEventInHandler.during(CHECK_NDK),
             42 => Fault::ListsNoPairs.during(CHECK_OIDS),
+            43 => Fault::AnswersWithType.during(CHECK_OIDS),
+            44 => Fault::AnswersWithRevision.during(CHECK_OIDS),
+            45 => Fault::AnswersWithSize.during(CHECK_OIDS),
+            46 => Fault::AnswersNothing.during(CHECK_OIDS),
+            47 => Fault::TakesAnyLength.during(CHECK_SENDS),
+            48 => Fault::CountsNoErrors.during(CHECK_SENDS),
+            49 => miniport::indicate(miniport::adapter_handle(), 1, HEADER - 1),
+            50 => miniport::indicate(miniport::adapter_handle(), 1, HEADER + MTU + 1),
+            51 => Fault::RefusesPower.during(CHECK_OIDS),
+            52 => Fault::DoesNotWake.during(CHECK_SLEEP),
+            53 => indicate_after_sleep(),
             _ => text.check(false, "no such violation"),
         }
     }
@@ -84,6 +96,13 @@ pub(crate) fn leak() {
 fn hold_send() {
     Fault::HoldsSends.during(CHECK_SENDS);
     miniport::complete_held();
+}
+
+/// The adapter that was halted when the computer went to sleep has gone: another one has woken up.
+fn indicate_after_sleep() {
+    let halted = miniport::adapter_handle();
+    Fault::None.during(CHECK_SLEEP);
+    wrong::indicate_link(halted);
 }
 
 /// The adapter goes by surprise, and this driver goes on to open NDK adapters until it is halted.

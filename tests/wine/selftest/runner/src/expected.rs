@@ -1,0 +1,88 @@
+//! Violations that the report must name: rules of which a mere count would not say that each was checked.
+
+/// Structures of a miniport, but for attributes, with a type of their own.
+const STRUCTURES: [&str; 8] = [
+    "NDIS_MINIPORT_DRIVER_CHARACTERISTICS",
+    "NDIS_NDK_PROVIDER_CHARACTERISTICS",
+    "NDIS_NDK_CAPABILITIES",
+    "NDIS_DEVICE_OBJECT_ATTRIBUTES",
+    "NDIS_CONFIGURATION_OBJECT",
+    "NET_PNP_EVENT_NOTIFICATION",
+    "NDIS_STATUS_INDICATION",
+    "NDIS_LINK_STATE",
+];
+/// Their type is what says which they are.
+const ATTRIBUTES: [&str; 3] = [
+    "NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES",
+    "NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES",
+    "NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES",
+];
+/// Mandatory OIDs (network/mandatory-oids-for-miniport-drivers, network/ndk-oids), in the order in which the report lists them.
+const MANDATORY: [u32; 19] = [
+    0x0001_010F, // OID_GEN_CURRENT_LOOKAHEAD
+    0x0001_010E, // OID_GEN_CURRENT_PACKET_FILTER
+    0x0001_0209, // OID_GEN_INTERRUPT_MODERATION
+    0x0001_0208, // OID_GEN_LINK_PARAMETERS
+    0x0001_0111, // OID_GEN_MAXIMUM_TOTAL_SIZE
+    0x0001_010B, // OID_GEN_RECEIVE_BLOCK_SIZE
+    0x0001_0109, // OID_GEN_RECEIVE_BUFFER_SPACE
+    0x0002_0106, // OID_GEN_STATISTICS
+    0x0001_010A, // OID_GEN_TRANSMIT_BLOCK_SIZE
+    0x0001_0108, // OID_GEN_TRANSMIT_BUFFER_SPACE
+    0x0001_010D, // OID_GEN_VENDOR_DESCRIPTION
+    0x0001_0116, // OID_GEN_VENDOR_DRIVER_VERSION
+    0x0001_010C, // OID_GEN_VENDOR_ID
+    0x0002_0101, // OID_GEN_XMIT_OK
+    0x0002_0102, // OID_GEN_RCV_OK
+    0xFC04_0201, // OID_NDK_SET_STATE
+    0xFC04_0202, // OID_NDK_STATISTICS
+    0xFC04_0203, // OID_NDK_CONNECTIONS
+    0xFC04_0204, // OID_NDK_LOCAL_ENDPOINTS
+];
+/// Those that set something, and one that a miniport without a link to set up may refuse.
+const SETS: [u32; 3] = [0x0001_010F, 0x0001_010E, 0xFC04_0201];
+const MAY_BE_REFUSED: u32 = 0x0001_0208;
+/// OIDs whose answer is a structure, with its size.
+const STRUCTURED: [(u32, u32); 5] =
+    [(0x0001_0209, 0x0C), (0x0002_0106, 0x98), (0xFC04_0202, 0xF8), (0xFC04_0203, 0x10), (0xFC04_0204, 0x10)];
+
+/// Parts of their texts.
+pub(crate) fn violations() -> Vec<String> {
+    let mut texts: Vec<String> = [
+        "NDK attributes before general attributes",
+        "general attributes before registration attributes",
+        "NdisMSetMiniportAttributes: unknown header type",
+        "NDIS_MINIPORT_DRIVER_CHARACTERISTICS: revision 3 does not go with NDIS 6.60",
+        "NDIS_MINIPORT_DRIVER_CHARACTERISTICS: required handlers missing: HaltHandlerEx",
+        "a frame, and one of 13 bytes, were completed",
+        "a frame, and one of 1515 bytes, were completed",
+        "OID_GEN_STATISTICS: two frames of a wrong length are not two errors",
+        "NdisMIndicateReceiveNetBufferLists: a frame of 13 bytes",
+        "NdisMIndicateReceiveNetBufferLists: a frame of 1515 bytes",
+        "OID 0xfd010101: set failed",
+        "OID 0xfd010102: query failed",
+        "when the computer woke up, MiniportInitializeEx returned",
+        "NdisMIndicateStatusEx: not an adapter's handle",
+        "an NDK adapter was opened when its device had gone",
+    ]
+    .map(str::to_owned)
+    .into();
+    for name in STRUCTURES {
+        texts.push(format!("{name}: header type"));
+    }
+    for name in STRUCTURES.into_iter().chain(ATTRIBUTES) {
+        texts.extend([format!("{name}: revision 127"), format!("{name}: size")]);
+    }
+    let listed = MANDATORY.map(|oid| format!("{oid:#010x}")).join(", ");
+    texts.push(format!("the supported OID list lacks mandatory OIDs: {listed}"));
+    for oid in MANDATORY.into_iter().filter(|oid| *oid != MAY_BE_REFUSED) {
+        let verb = if SETS.contains(&oid) { "set" } else { "query" };
+        texts.push(format!("OID {oid:#010x}: {verb}"));
+    }
+    for (oid, size) in STRUCTURED {
+        let wrong = |kind: u8, revision: u8, size: u32| format!("header {kind:#x} revision {revision} size {size:#x} ");
+        let headers = [wrong(0x7F, 1, size), wrong(0x80, 0x7F, size), wrong(0x80, 1, size - 1)];
+        texts.extend(headers.map(|header| format!("OID {oid:#010x}: {header}")));
+    }
+    texts
+}
