@@ -7,6 +7,7 @@
 //! It says nothing about Microsoft's kernel: no preemption by IRQL, no paging, no protection between driver and kernel.
 #![allow(non_snake_case, reason = "exports carry the names of the DDI")]
 
+mod answer;
 mod base;
 mod bugcheck;
 mod cancel;

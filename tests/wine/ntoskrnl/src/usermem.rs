@@ -21,7 +21,7 @@ use windows_sys::Win32::{
     },
 };
 
-use crate::report;
+use crate::{answer, report};
 
 #[link(name = "ntdll.dll", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
@@ -68,7 +68,7 @@ const VIEW_UNMAP: u32 = 2;
 /// How long the end of a process that is killed may take, in milliseconds.
 const END: u32 = 2000;
 
-/// Another process, open for the lifetime of this value.
+/// Another process, open for the lifetime of this value. What it is asked is asked by [`answer::of`].
 struct Process(HANDLE);
 
 // SAFETY: a process handle may be used on any thread.
@@ -158,7 +158,7 @@ impl Process {
 
 /// A range of another process's memory that is visible in this one, from `user` there at `kernel` here.
 struct Region {
-    process: Process,
+    process: Arc<Process>,
     id: u32,
     user: usize,
     length: usize,
@@ -233,22 +233,48 @@ pub(crate) fn lock(id: u32, address: usize, length: usize, write: bool) -> Optio
     let mut shared = report::lock(&SHARED);
     shared.retain(|region| Arc::strong_count(region) > 1 || !region.process.has_ended());
 
-    let process = Process::open(id)?;
+    let process = Arc::new(Process::open(id)?);
+    let known = shared.iter().filter(|region| within(region, id, address, length)).cloned().collect();
+    let asked = Arc::clone(&process);
+    let answer = answer::of(|| process.has_ended(), move || find(&asked, id, address, length, write, known));
+    if answer.is_none() && !process.has_ended() {
+        // SAFETY: a process handle; it may be suspended for ever.
+        unsafe { NtResumeProcess(process.0) };
+    }
+    let Found { region, is_new } = answer??;
+    if is_new {
+        shared.push(Arc::clone(&region));
+    }
+    let address = (region.kernel + (address - region.user)) as *mut u8;
+    Some(Locked { address, _region: Some(region) })
+}
+
+/// What a range is seen by.
+struct Found {
+    region: Arc<Region>,
+    /// It is shared from now on.
+    is_new: bool,
+}
+
+/// Looks for it among the regions that are `known` to be shared, else makes one.
+fn find(
+    process: &Arc<Process>,
+    id: u32,
+    address: usize,
+    length: usize,
+    write: bool,
+    known: Vec<Arc<Region>>,
+) -> Option<Found> {
     if !process.accessible(address, length, write) {
         return None;
     }
-    let existing = shared.iter().find(|region| within(region, id, address, length) && still_shared(&process, region));
-    let region = if let Some(region) = existing {
-        Arc::clone(region)
-    } else if let Some(region) = share(id, address, length) {
-        let region = Arc::new(region);
-        shared.push(Arc::clone(&region));
-        region
-    } else {
-        copy(process, id, address, length, write)?
-    };
-    let address = (region.kernel + (address - region.user)) as *mut u8;
-    Some(Locked { address, _region: Some(region) })
+    if let Some(region) = known.into_iter().find(|region| still_shared(process, region)) {
+        return Some(Found { region, is_new: false });
+    }
+    if let Some(region) = share(process, id, address, length) {
+        return Some(Found { region: Arc::new(region), is_new: true });
+    }
+    copy(process, id, address, length, write).map(|region| Found { region, is_new: false })
 }
 
 /// Whether the process still has the region's section at its place, and has not unmapped it and put something else there.
@@ -260,8 +286,7 @@ fn still_shared(process: &Process, region: &Region) -> bool {
 
 /// Replaces the allocation around a range by a view of a section, with the same content. The process is suspended meanwhile, so
 /// that none of its threads sees the gap.
-fn share(id: u32, address: usize, length: usize) -> Option<Region> {
-    let process = Process::open(id)?;
+fn share(process: &Arc<Process>, id: u32, address: usize, length: usize) -> Option<Region> {
     let (user, size) = process.private_allocation(address)?;
     if address - user + length > size {
         return None;
@@ -269,7 +294,7 @@ fn share(id: u32, address: usize, length: usize) -> Option<Region> {
     let (section, kernel) = create_section(size)?;
     // SAFETY: a process handle; resumed below on every path.
     let suspended = unsafe { NtSuspendProcess(process.0) } >= 0;
-    let replaced = process.read(user, kernel as *mut u8, size) && replace(&process, section, user, size);
+    let replaced = process.read(user, kernel as *mut u8, size) && replace(process, section, user, size);
     if suspended {
         // SAFETY: suspended above.
         unsafe { NtResumeProcess(process.0) };
@@ -281,7 +306,7 @@ fn share(id: u32, address: usize, length: usize) -> Option<Region> {
         unsafe { NtUnmapViewOfSection(GetCurrentProcess(), kernel as *const c_void) };
         return None;
     }
-    Some(Region { process, id, user, length: size, kernel, kind: Kind::Shared })
+    Some(Region { process: Arc::clone(process), id, user, length: size, kernel, kind: Kind::Shared })
 }
 
 /// A new section of `size` bytes and its address in this process.
@@ -353,7 +378,7 @@ fn replace(process: &Process, section: HANDLE, user: usize, size: usize) -> bool
 }
 
 /// Copies a range, or finds a copy that has it.
-fn copy(process: Process, id: u32, address: usize, length: usize, write: bool) -> Option<Arc<Region>> {
+fn copy(process: &Arc<Process>, id: u32, address: usize, length: usize, write: bool) -> Option<Arc<Region>> {
     let mut copied = report::lock(&COPIED);
     copied.retain(|region| region.strong_count() > 0);
     let existing = copied.iter().filter_map(Weak::upgrade).find(|region| within(region, id, address, length));
@@ -378,7 +403,7 @@ fn copy(process: Process, id: u32, address: usize, length: usize, write: bool) -
         return None;
     }
     let kind = Kind::Copied { layout, write: Mutex::new(write) };
-    let region = Arc::new(Region { process, id, user: address, length, kernel, kind });
+    let region = Arc::new(Region { process: Arc::clone(process), id, user: address, length, kernel, kind });
     copied.push(Arc::downgrade(&region));
     Some(region)
 }

@@ -21,6 +21,8 @@ use service::Service;
 
 /// Argument with which this program starts itself to be killed.
 const VICTIM: &str = "--victim";
+/// The same, while its memory is being shared.
+const SHARER: &str = "--sharer";
 
 /// Counts and prints.
 #[derive(Default)]
@@ -51,6 +53,9 @@ fn main() -> ExitCode {
     };
     if argument == VICTIM {
         return memory::be_killed();
+    }
+    if argument == SHARER {
+        return memory::share_until_killed();
     }
     let mut tally = Tally::default();
     let result = must_work(&argument, &mut tally).and_then(|()| must_be_caught(&argument, &mut tally));
@@ -91,6 +96,7 @@ fn must_work(driver: &str, tally: &mut Tally) -> Result<(), String> {
         tally.check("bad addresses", memory::bad(&device));
         tally.check("cleanup before close", device::cleanup(&device));
         tally.check("a process that is killed", memory::kill(&device));
+        tally.check("processes that are killed while their memory is shared", memory::kill_sharing(&device));
         Ok(())
     })?;
     tally.check("report: no pool", report.expect("pool 0 bytes in 0 allocations"));

@@ -1,7 +1,9 @@
 //! Memory of a process, locked by the driver, which counts in the first word of what it has locked.
 
 use std::{
-    process::{Command, ExitCode},
+    io::{BufRead as _, BufReader},
+    process::{Command, ExitCode, Stdio},
+    sync::mpsc,
     time::{Duration, Instant},
 };
 
@@ -10,7 +12,7 @@ use windows_sys::Win32::System::Memory::{
 };
 
 use crate::{
-    VICTIM,
+    SHARER, VICTIM,
     device::Device,
     protocol::{LOCK, Memory, PEND, UNLOCK},
 };
@@ -169,6 +171,64 @@ pub(crate) fn be_killed() -> ExitCode {
     };
     if let Err(error) = work() {
         println!("victim: {error}");
+    }
+    ExitCode::FAILURE
+}
+
+/// Processes that are killed while the stand-in is at their memory, at different moments: the next process does not wait for them.
+pub(crate) fn kill_sharing(device: &Device) -> Result<(), String> {
+    const KILLED: u64 = 20;
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    for round in 0..KILLED {
+        let [cleanups, closes, _] = device.counts()?;
+        let mut sharer =
+            Command::new(&own).arg(SHARER).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+        let output = sharer.stdout.take().ok_or("no output")?;
+        let ready = BufReader::new(output).lines().next();
+        std::thread::sleep(Duration::from_micros(round * 50));
+        sharer.kill().and_then(|()| sharer.wait()).map_err(|error| error.to_string())?;
+        if !matches!(&ready, Some(Ok(line)) if line == READY) {
+            return Err(format!("the process said {ready:?}"));
+        }
+        let limit = Instant::now() + Duration::from_secs(20);
+        while device.counts()? != [cleanups + 1, closes + 1, 0] {
+            if Instant::now() > limit {
+                return Err(format!("killed process {round} is not closed"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (sender, is_locked) = mpsc::channel();
+        std::thread::spawn(move || {
+            let work = || {
+                let device = Device::open()?;
+                lock(&device, pages(4096)?, 4096, 3)?;
+                unlock(&device, 3)
+            };
+            sender.send(work())
+        });
+        is_locked
+            .recv_timeout(Duration::from_secs(20))
+            .map_err(|_| format!("a lock waits for killed process {round}"))??;
+    }
+    Ok(())
+}
+
+const READY: &str = "ready";
+
+/// The other side of `kill_sharing`.
+pub(crate) fn share_until_killed() -> ExitCode {
+    let work = || -> Result<(), String> {
+        let device = Device::open()?;
+        println!("{READY}");
+        let limit = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < limit {
+            lock(&device, pages(4096)?, 4096, 2)?;
+            unlock(&device, 2)?;
+        }
+        Ok(())
+    };
+    if let Err(error) = work() {
+        println!("{error}");
     }
     ExitCode::FAILURE
 }
