@@ -218,6 +218,12 @@ impl Session {
         command
     }
 
+    /// What ends every process of the prefix, for who is not to have the session: one that waits for a process that hangs.
+    pub(crate) fn end_of_programs(&self) -> impl FnOnce() + Send + use<> {
+        let prefix = self.prefix.clone();
+        move || end(&prefix)
+    }
+
     /// Whether Wine keeps connections of a program that has ended open.
     pub(crate) fn keeps_connections(&self) -> Result<bool> {
         wine_sockets::stay_open(&self.prefix)
@@ -258,11 +264,15 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Err(error) = wine::end(&self.prefix) {
-            eprintln!("cannot end the Wine session: {error:#}");
-        }
+        end(&self.prefix);
         let _ = self.loader.kill();
         let _ = self.loader.wait();
+    }
+}
+
+fn end(prefix: &Path) {
+    if let Err(error) = wine::end(prefix) {
+        eprintln!("cannot end the Wine session: {error:#}");
     }
 }
 

@@ -1,8 +1,11 @@
 //! Two processes that speak by softnd.dll, on one computer or two: `ndharness serve` and `ndharness connect`.
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -20,10 +23,41 @@ const RUN_LIMIT: Duration = Duration::from_secs(600);
 /// How often one is killed at most, for Wine to close its connections.
 const KILLS: usize = 5;
 
+/// The last lines of a program that are told if it hangs.
+const LINES_TOLD: usize = 3;
+
+/// What a program is, and what it said last.
+pub(crate) struct Words {
+    program: String,
+    last: Mutex<VecDeque<String>>,
+}
+
+impl Words {
+    fn note(&self, line: &str) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() == LINES_TOLD {
+            last.pop_front();
+        }
+        last.push_back(line.to_owned());
+    }
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        write!(f, "{}", self.program)?;
+        if last.is_empty() {
+            return write!(f, "\n  has said nothing");
+        }
+        last.iter().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
 /// A harness, or another program, whose output is read line by line.
 pub(crate) struct Harness {
     child: Child,
     lines: Receiver<String>,
+    words: Arc<Words>,
 }
 
 impl Harness {
@@ -43,21 +77,33 @@ impl Harness {
         let mut child = command.args(arguments).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(child.stdout.take().context("the harness has no output")?);
         let (sender, lines) = channel();
-        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Ok(Self { child, lines })
+        let words = Arc::new(Words { program: arguments.join(" "), last: Mutex::default() });
+        let noted = Arc::clone(&words);
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| {
+                noted.note(&line);
+                sender.send(line)
+            })
+        });
+        Ok(Self { child, lines, words })
+    }
+
+    /// What it says, for whoever looks on.
+    pub(crate) fn words(&self) -> Arc<Words> {
+        Arc::clone(&self.words)
     }
 
     /// Reads on until a line says what is wanted.
     pub(crate) fn until<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
         let start = Instant::now();
-        let mut last = String::new();
         loop {
             match self.lines.recv_timeout(RUN_LIMIT.saturating_sub(start.elapsed())) {
-                Ok(line) => match wanted(line.trim()) {
-                    Some(found) => return Ok(found),
-                    None => last = line,
-                },
-                Err(error) => bail!("{error}; the last thing that the harness said: {last}"),
+                Ok(line) => {
+                    if let Some(found) = wanted(line.trim()) {
+                        return Ok(found);
+                    }
+                }
+                Err(error) => bail!("{error}: {}", self.words),
             }
         }
     }
@@ -69,7 +115,7 @@ impl Harness {
 
     /// The same, with another limit.
     pub(crate) fn end_within(mut self, limit: Duration) -> Result<(ExitStatus, String)> {
-        let status = wait(&mut self.child, limit)?;
+        let status = wait(&mut self.child, limit).with_context(|| self.words.to_string())?;
         Ok((status, self.lines.iter().collect::<Vec<_>>().join("\n")))
     }
 
@@ -92,8 +138,13 @@ impl Drop for Harness {
 /// Starts the serving end; the address that it serves at.
 pub(crate) fn serve(session: &Session, path: &str) -> Result<(Harness, String)> {
     let server = Harness::start(session, &["serve", "--path", path])?;
-    let address = server.until(|line| line.strip_prefix("serving at ").map(str::to_owned))?;
+    let address = server.until(serving_at)?;
     Ok((server, address))
+}
+
+/// From "serving at 10.0.0.1:50000": the address.
+pub(crate) fn serving_at(line: &str) -> Option<String> {
+    line.strip_prefix("serving at ").map(str::to_owned)
 }
 
 /// Plays every case with two roles, then kills each end on each path, after so many seconds of traffic.

@@ -4,6 +4,7 @@
 mod figures;
 mod simulated;
 mod under_wine;
+mod watch;
 
 use std::fs;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,5 +1,6 @@
 //! On softndk.sys under Wine: programs of each front end on one driver, and what they may meet with.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -8,15 +9,19 @@ use fastrand::Rng;
 use serde_json::Value;
 
 use super::figures::Figures;
+use super::watch::Watch;
 use super::{Plan, Planted};
+use crate::command;
 use crate::prefix;
 use crate::run;
 use crate::session::{self, Session};
 use crate::two::{self, Harness};
 use crate::wine_tests::{diagnostics, is_idle_again};
 
-/// How much later than it should a program may end: its patience, and Wine.
-const LATE: Duration = Duration::from_secs(90);
+/// How long an act may take: seconds of traffic, the programs' patience, and Wine.
+const ACT_LIMIT: Duration = Duration::from_secs(240);
+/// How long the driver may take to say what it has.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Cases of nd1 or nd2 that are played at a time.
 const CASES: usize = 6;
 /// Connections of an exchange.
@@ -82,6 +87,7 @@ struct Soak<'a> {
     plan: &'a Plan<'a>,
     random: Rng,
     session: Session,
+    watch: Arc<Watch>,
     ioctl: Figures,
     nd1: Figures,
     nd2: Figures,
@@ -94,6 +100,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Vec<(&'static str, Figures)>> {
         plan,
         random: Rng::with_seed(plan.seed),
         session: start(plan)?,
+        watch: Arc::default(),
         ioctl: Figures::default(),
         nd1: Figures::default(),
         nd2: Figures::default(),
@@ -105,7 +112,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Vec<(&'static str, Figures)>> {
             soak.ioctl.wrong += 1;
             soak.ioctl.find(format!("{error:#}\n{}", soak.session.log_tail()));
             // Whatever it is, it is not to go on in the next one.
-            soak.session = start(plan)?;
+            soak = soak.restarted()?;
         }
         if plan.left().is_zero() {
             break;
@@ -126,21 +133,19 @@ fn start(plan: &Plan<'_>) -> Result<Session> {
 }
 
 impl Soak<'_> {
+    /// With another session. This one first: it ends all processes of the prefix.
+    fn restarted(self) -> Result<Self> {
+        drop(self.session);
+        Ok(Self { session: start(self.plan)?, ..self })
+    }
+
     /// Loads the driver, does these things, and unloads it: nothing may be left.
     fn cycle(&mut self, acts: &[Act]) -> Result<()> {
         self.session.load()?;
         let idle = diagnostics(&self.session)?;
         for act in acts {
             self.say();
-            match *act {
-                Act::Traffic => self.traffic().context("traffic")?,
-                Act::Roles => self.roles().context("cases with two roles of nd1")?,
-                Act::Cases(version) => self.cases(version).with_context(|| format!("cases of {}", version.name()))?,
-                Act::Removed(version) => {
-                    self.removed(version).with_context(|| format!("{} removed", version.name()))?
-                }
-                Act::Driverless => self.driverless().context("traffic without a driver")?,
-            }
+            self.watched(*act)?;
             if let Err(error) = is_idle_again(&self.session, &idle) {
                 self.ioctl.leaked += 1;
                 self.ioctl.find(format!("{error:#}"));
@@ -159,6 +164,37 @@ impl Soak<'_> {
             self.ioctl.find(format!("left by softndk.sys: {report}"));
         }
         Ok(())
+    }
+
+    /// Does it, and asks the driver what it has if that hangs.
+    fn watched(&mut self, act: Act) -> Result<()> {
+        let mut asked = ["status", "objects"].map(|what| {
+            let mut command = self.session.program("ndkctl.exe");
+            command.args([what, "--json"]);
+            command
+        });
+        let ask = move || {
+            let answers = asked.iter_mut().map(|command| match command::outcome(command, ANSWER_LIMIT) {
+                Ok(output) => command::said(&output),
+                Err(error) => format!("{error:#}"),
+            });
+            format!("the driver says: {}", answers.collect::<Vec<_>>().join("\n"))
+        };
+        let (watch, end) = (Arc::clone(&self.watch), self.session.end_of_programs());
+        watch.within(ACT_LIMIT, ask, end, || match act {
+            Act::Traffic => self.traffic().context("traffic"),
+            Act::Roles => self.roles().context("cases with two roles of nd1"),
+            Act::Cases(version) => self.cases(version).with_context(|| format!("cases of {}", version.name())),
+            Act::Removed(version) => self.removed(version).with_context(|| format!("{} removed", version.name())),
+            Act::Driverless => self.driverless().context("traffic without a driver"),
+        })
+    }
+
+    /// A harness that is watched.
+    fn harness(&self, arguments: &[&str], variable: Option<(&str, &str)>) -> Result<Harness> {
+        let harness = Harness::start_in(&self.session, arguments, variable)?;
+        self.watch.add(&harness);
+        Ok(harness)
     }
 
     fn say(&self) {
@@ -187,7 +223,7 @@ impl Soak<'_> {
             .collect::<Result<Vec<_>>>()?;
         let path = self.path();
         let is_ended = matches!(trouble, KillsExchange | Disables);
-        let exchange = Exchange::start(&self.session, path, None, &[], if is_ended { FOREVER } else { SHORT })?;
+        let exchange = self.exchange(path, None, &[], if is_ended { FOREVER } else { SHORT })?;
         // Some of it is under way.
         exchange.server.until(|line| two::so_many_requests(line, 1))?;
         thread::sleep(Duration::from_millis(self.random.u64(..1000)));
@@ -210,7 +246,7 @@ impl Soak<'_> {
                 consumer.kill()?;
                 self.ioctl.kills += 1;
             }
-            let figures = consumer.figures(is_killed, Duration::from_secs(seconds) + LATE);
+            let figures = consumer.figures(is_killed, ACT_LIMIT);
             self.ioctl += figures.unwrap_or_else(|error| Figures::wrong(&error));
         }
         Ok(())
@@ -224,15 +260,30 @@ impl Soak<'_> {
         let mut arguments = vec!["soak", "--front-end", "ioctl", "--json", "--seed", &seed, "--threads", "1"];
         arguments.extend(["--seconds", &seconds]);
         arguments.extend((trouble == Trouble::Disables).then_some("--removable"));
-        Harness::start(&self.session, &arguments)
+        self.harness(&arguments, None)
+    }
+
+    /// Two processes that exchange traffic for so many seconds.
+    fn exchange(&self, path: &str, variable: Option<(&str, &str)>, more: &[&str], seconds: &str) -> Result<Exchange> {
+        let (server, address) = self.server(path, variable)?;
+        let arguments = ["connect", &address, "exchange::mixed", "--path", path, "--seconds", seconds, "--json"];
+        let client = self.harness(&[&arguments, more].concat(), variable)?;
+        Ok(Exchange { server, client })
+    }
+
+    /// The serving end; the address that it serves at.
+    fn server(&self, path: &str, variable: Option<(&str, &str)>) -> Result<(Harness, String)> {
+        let server = self.harness(&["serve", "--path", path], variable)?;
+        let address = server.until(two::serving_at)?;
+        Ok((server, address))
     }
 
     /// The cases with two roles of nd1.
     fn roles(&mut self) -> Result<()> {
         let (serving, connecting) = (self.path(), self.path());
-        let (server, address) = two::serve(&self.session, serving)?;
+        let (server, address) = self.server(serving, None)?;
         let arguments = ["connect", &address, "version1", "--path", connecting, "--json"];
-        let (status, report) = Harness::start(&self.session, &arguments)?.end()?;
+        let (status, report) = self.harness(&arguments, None)?.end()?;
         let report: Value = serde_json::from_str(&report).with_context(|| format!("{status}, and said: {report}"))?;
         let (served, text) = server.end()?;
         self.nd1 += played(&report);
@@ -259,7 +310,7 @@ impl Soak<'_> {
 
     fn removed(&mut self, version: Version) -> Result<()> {
         let path = self.path();
-        let process = Harness::start(&self.session, &["removed", "--front-end", version.name(), "--path", path])?;
+        let process = self.harness(&["removed", "--front-end", version.name(), "--path", path], None)?;
         process.until(|line| (line == "ready").then_some(()))?;
         self.session.set_rdma(false)?;
         let (status, told) = process.end()?;
@@ -277,7 +328,7 @@ impl Soak<'_> {
     fn driverless(&mut self) -> Result<()> {
         let variable = Some(("SOFTND_MODE", "hosted"));
         let path = self.path();
-        let exchange = Exchange::start(&self.session, path, variable, &["--wire"], SHORT)?;
+        let exchange = self.exchange(path, variable, &["--wire"], SHORT)?;
         exchange.server.until(|line| two::so_many_requests(line, 1))?;
         self.driverless += exchange.end(None).unwrap_or_else(|error| Figures::wrong(&error));
         Ok(())
@@ -309,20 +360,6 @@ const SHORT: &str = "3";
 const FOREVER: &str = "600";
 
 impl Exchange {
-    fn start(
-        session: &Session,
-        path: &str,
-        variable: Option<(&str, &str)>,
-        more: &[&str],
-        seconds: &str,
-    ) -> Result<Self> {
-        let server = Harness::start_in(session, &["serve", "--path", path], variable)?;
-        let address = server.until(|line| line.strip_prefix("serving at ").map(str::to_owned))?;
-        let arguments = ["connect", &address, "exchange::mixed", "--path", path, "--seconds", seconds, "--json"];
-        let client = Harness::start_in(session, &[&arguments, more].concat(), variable)?;
-        Ok(Self { server, client })
-    }
-
     /// Waits for its end, or kills one: the server, or not.
     fn end(self, kills_server: Option<bool>) -> Result<Figures> {
         let Self { server, client } = self;
