@@ -58,7 +58,8 @@ pub(super) struct Side {
     srq: Option<Srq>,
     window: Mw,
     memory: Mr,
-    initiators: BTreeMap<u64, Due>,
+    /// With what they are.
+    initiators: BTreeMap<u64, (&'static str, Due)>,
     receives: VecDeque<u64>,
     /// Messages of the peer, in their order.
     arriving: VecDeque<Vec<u8>>,
@@ -117,11 +118,13 @@ impl Side {
         let flags = if random.bool() { NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT } else { 0 };
         let at = place(SOURCE, self.initiated);
         if data.len() <= INLINE && random.bool() {
-            return self.post(record, Due::Nothing, |side, context| side.end.qp.send_inline(context, &data, flags));
+            return self.post("an inline send", record, Due::Nothing, |side, context| {
+                side.end.qp.send_inline(context, &data, flags)
+            });
         }
         self.memory.memory().write(at, &data);
         let sge = self.memory.sge(at..at + data.len());
-        self.post(record, Due::Nothing, |side, context| side.end.qp.send(context, &[sge], flags))
+        self.post("a send", record, Due::Nothing, |side, context| side.end.qp.send(context, &[sge], flags))
     }
 
     fn receive(&mut self, record: &Record) -> anyhow::Result<()> {
@@ -149,10 +152,10 @@ impl Side {
         let (source, shared) = (place(SOURCE, self.initiated), place(SHARED, self.initiated));
         self.memory.memory().write(source, &data);
         let (from, to) = (self.memory.sge(source..source + data.len()), peer.memory.remote(shared));
-        self.post(record, Due::Nothing, |side, context| side.end.qp.write(context, &[from], to, 0))?;
+        self.post("a write", record, Due::Nothing, |side, context| side.end.qp.write(context, &[from], to, 0))?;
         let sink = place(SINK, self.initiated);
         let into = self.memory.sge(sink..sink + data.len());
-        self.post(record, Due::Read(sink, data), |side, context| side.end.qp.read(context, &[into], to, 0))
+        self.post("a read", record, Due::Read(sink, data), |side, context| side.end.qp.read(context, &[into], to, 0))
     }
 
     /// Binds the window to what the peer writes to, and invalidates it.
@@ -160,14 +163,17 @@ impl Side {
         let start = random.usize(..SLOTS * SLOT);
         let range = place(SHARED, 0) + start..place(SHARED, 0) + SLOTS * SLOT;
         let flags = NDK_OP_FLAG_ALLOW_REMOTE_READ | NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
-        self.post(record, Due::Nothing, |side, context| {
+        self.post("a bind", record, Due::Nothing, |side, context| {
             side.end.qp.bind(context, &side.window, &side.memory, range, flags).map(drop)
         })?;
-        self.post(record, Due::Nothing, |side, context| side.end.qp.invalidate_window(context, &side.window, 0))
+        self.post("an invalidate", record, Due::Nothing, |side, context| {
+            side.end.qp.invalidate_window(context, &side.window, 0)
+        })
     }
 
     fn post(
         &mut self,
+        what: &'static str,
         record: &Record,
         due: Due,
         post: impl FnOnce(&Self, u64) -> error::Result<()>,
@@ -178,7 +184,7 @@ impl Side {
             self.unsure[0] = Some(context);
             return Err(error.into());
         }
-        self.initiators.insert(context, due);
+        self.initiators.insert(context, (what, due));
         record.add().posted += 1;
         Ok(())
     }
@@ -247,7 +253,7 @@ impl Side {
             }
         } else {
             let due = self.initiators.remove(&context);
-            let due = due.with_context(|| format!("request {context} completes, and was not under way"))?;
+            let (_, due) = due.with_context(|| format!("request {context} completes, and was not under way"))?;
             record.add().completed += 1;
             due
         };
@@ -289,7 +295,12 @@ impl Side {
                 return if self.take(false, record)? > 0 { Ok(()) } else { Err(refused.into()) };
             }
             if Instant::now() > deadline {
-                return Err(Error::Stalled { awaited: format!("a notification: {}", self.state()), after }.into());
+                let state = self.state();
+                let late = match self.take(false, record)? {
+                    0 => "",
+                    _ => " (it is there, but the request for the notification did not end)",
+                };
+                return Err(Error::Stalled { awaited: format!("a notification: {state}{late}"), after }.into());
             }
         }
         match notify.status()? {
@@ -301,7 +312,9 @@ impl Side {
     /// For a finding.
     fn state(&self) -> String {
         let Self { receives, unsure, .. } = self;
-        let (requests, messages, arms) = (self.initiators.keys(), self.arriving.len(), self.notifies.len());
+        let requests: Vec<_> =
+            self.initiators.iter().map(|(context, (what, _))| format!("{context}: {what}")).collect();
+        let (messages, arms) = (self.arriving.len(), self.notifies.len());
         let path = self.end.site.client.path();
         format!(
             "{requests:?}, receives {receives:?}, {messages} messages to come, unsure {unsure:?}, {arms} arms, {path:?}"
