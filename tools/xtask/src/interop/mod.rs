@@ -18,9 +18,11 @@ use crate::{dist, paths};
 
 /// Where the peer is: the script that boots it and runs a command against it.
 const VARIABLE: &str = "SOFTNDK_SIW_PEER";
+/// Names libraries that come before others.
+const PRELOAD: &str = "LD_PRELOAD";
 /// What the script ends with where the peer cannot run.
 const CANNOT_RUN: i32 = 77;
-/// What it says where the peer was started and did not come up, as on processors whose registers its kernel does not know.
+/// What it says where the peer was started and did not come up.
 const DID_NOT_COME_UP: &str = "the peer did not come up";
 
 /// Boots the peer once and tries everything; a machine that cannot do that is told why, and it is no failure.
@@ -32,12 +34,14 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
         return Ok(skipped(&why, json));
     }
     dist::build()?;
-    run(cargo(&paths::root()).args(["build", "--package", "interop"]))?;
+    run(cargo(&paths::root()).args(["build", "--package", "interop", "--package", "siw-xstate"]))?;
     build_verbs()?;
     let mut command = Command::new(script);
+    // For the peer: tests/siw-xstate says why.
+    command.env(PRELOAD, paths::root().join("target/debug/libsiw_xstate.so"));
     command.arg(paths::root().join("tests/interop/guest.sh"));
     // Itself, in the peer's namespace.
-    command.arg(env::current_exe()?).args(["interop", "--inside"]);
+    command.args(["env", "-u", PRELOAD]).arg(env::current_exe()?).args(["interop", "--inside"]);
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the peer's script")?;
     let (mut table, mut said) = (Table::default(), Vec::new());
     for line in BufReader::new(child.stdout.take().context("the script has no output")?).lines() {
