@@ -4,7 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     net::{IpAddr, SocketAddr},
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -115,7 +115,10 @@ impl Playing {
                         return Ok(found);
                     }
                 }
-                Err(_) => bail!("it does not say {beginning:?}: {}", self.said.join("; ")),
+                Err(RecvTimeoutError::Timeout) => bail!("it does not say {beginning:?}: {}", self.said.join("; ")),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("it does not say {beginning:?}, {}: {}", self.child.wait()?, self.said.join("; "))
+                }
             }
         }
     }
