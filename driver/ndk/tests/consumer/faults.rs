@@ -183,8 +183,8 @@ fn scenario(session: &Session) -> Outcome {
 fn check(site: Option<&Site>, outcome: Outcome) {
     let Some(site) = site else { return assert_eq!(outcome, Ok(())) };
     let expected = match outcome {
-        Err(STATUS_CONNECTION_REFUSED) => site.to_string().contains("callback::connect_event"),
-        Ok(()) => site.to_string().contains("::await_connection"),
+        Err(STATUS_CONNECTION_REFUSED) => site.to_string().contains("connect_event"),
+        Ok(()) => site.to_string().contains("await_connection"),
         refused => refused == Err(STATUS_INSUFFICIENT_RESOURCES),
     };
     assert!(expected, "{outcome:?} when this failed: {site}");
