@@ -191,8 +191,14 @@ impl Drop for Region {
     }
 }
 
-/// Shared regions stay for as long as their process lives: the next lock of the same memory finds them.
-static SHARED: Mutex<Vec<Arc<Region>>> = Mutex::new(Vec::new());
+/// The shared regions of a process. They stay for as long as it lives: the next lock of the same memory finds them.
+struct Sharer {
+    process: Arc<Process>,
+    id: u32,
+    regions: Vec<Arc<Region>>,
+}
+
+static SHARED: Mutex<Vec<Sharer>> = Mutex::new(Vec::new());
 /// Copies live as long as a lock of them.
 static COPIED: Mutex<Vec<Weak<Region>>> = Mutex::new(Vec::new());
 
@@ -230,11 +236,16 @@ fn within(region: &Region, id: u32, address: usize, length: usize) -> bool {
 /// Locks `length` bytes at `address` of process `id`; None if they are not accessible as asked.
 pub(crate) fn lock(id: u32, address: usize, length: usize, write: bool) -> Option<Locked> {
     // One lock at a time, so that two of the same memory cannot both replace it.
-    let mut shared = report::lock(&SHARED);
-    shared.retain(|region| Arc::strong_count(region) > 1 || !region.process.has_ended());
+    let mut sharers = report::lock(&SHARED);
+    // Each question is a call of Wine's server: one for a process, which may have thousands of regions.
+    let is_locked = |region: &Arc<Region>| Arc::strong_count(region) > 1;
+    sharers.retain(|sharer| sharer.regions.iter().any(is_locked) || !sharer.process.has_ended());
 
     let process = Arc::new(Process::open(id)?);
-    let known = shared.iter().filter(|region| within(region, id, address, length)).cloned().collect();
+    // One that has ended may have left its identifier to another.
+    let sharer = sharers.iter_mut().find(|sharer| sharer.id == id && !sharer.process.has_ended());
+    let regions = sharer.iter().flat_map(|sharer| &sharer.regions);
+    let known = regions.filter(|region| within(region, id, address, length)).cloned().collect();
     let asked = Arc::clone(&process);
     let answer = answer::of(|| process.has_ended(), move || find(&asked, id, address, length, write, known));
     if answer.is_none() && !process.has_ended() {
@@ -243,7 +254,10 @@ pub(crate) fn lock(id: u32, address: usize, length: usize, write: bool) -> Optio
     }
     let Found { region, is_new } = answer??;
     if is_new {
-        shared.push(Arc::clone(&region));
+        match sharer {
+            Some(sharer) => sharer.regions.push(Arc::clone(&region)),
+            None => sharers.push(Sharer { process, id, regions: vec![Arc::clone(&region)] }),
+        }
     }
     let address = (region.kernel + (address - region.user)) as *mut u8;
     Some(Locked { address, _region: Some(region) })
