@@ -2,11 +2,9 @@
 
 use std::{
     ffi::c_void,
+    hash::{BuildHasher, RandomState},
     ptr::null_mut,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU16, Ordering},
-    },
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -110,9 +108,9 @@ pub(super) fn no_delay(socket: SOCKET) -> Result<()> {
 /// Ports that Windows gives to who asks for any (the default since Windows Vista); those of Wine's system are others.
 const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49152..=u16::MAX;
 
-/// Port 0 picks one.
+/// Port 0 picks one, as likely one as another: a process that went through them in order would take the ports that another one, which
+/// does the same on this system, has just given back and wants again.
 pub(super) fn bind_to(socket: SOCKET, address: SOCKADDR_INET) -> Result<()> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
     let length = address_length(address.si_family()).unwrap_or(0);
     // SAFETY: an address of that length.
     let bind_to = |address: &SOCKADDR_INET| check(unsafe { bind(socket, (&raw const *address).cast(), length) });
@@ -121,13 +119,13 @@ pub(super) fn bind_to(socket: SOCKET, address: SOCKADDR_INET) -> Result<()> {
     }
     let taken = [STATUS_ADDRESS_ALREADY_EXISTS.0, STATUS_ACCESS_DENIED.0];
     let mut result = Err(STATUS_ADDRESS_ALREADY_EXISTS.0);
+    let mut next = RandomState::new().hash_one(()) as u16;
     for _ in DYNAMIC_PORTS {
         if !result.is_err_and(|error| taken.contains(&error)) {
             break;
         }
-        // Where this process begins is not where another does.
-        let offset = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add((std::process::id() as u16).wrapping_mul(997));
-        let port = DYNAMIC_PORTS.start() | offset;
+        let port = DYNAMIC_PORTS.start() | next;
+        next = next.wrapping_add(1);
         let mut chosen = address;
         // The port is in the same place in both families.
         chosen.Ipv6.sin6_port = port.to_be();

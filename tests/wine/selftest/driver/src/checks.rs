@@ -68,6 +68,7 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             14 => wsk::checks::ends(text),
             15 => wsk::checks::many(text),
             16 => wsk::checks::late_sends(text),
+            17 => wsk::checks::ports(text),
             _ => text.check(false, "no such group"),
         }
     }

@@ -185,6 +185,26 @@ unsafe fn end_early(client: &Client, text: &mut Text<'_>) {
     }
 }
 
+pub(crate) unsafe fn ports(text: &mut Text<'_>) {
+    // SAFETY: one check at a time.
+    unsafe { with_client(text, any_port) };
+}
+
+/// Another process cannot tell which port comes next.
+unsafe fn any_port(client: &Client, text: &mut Text<'_>) {
+    // SAFETY: sockets that are closed once.
+    unsafe {
+        let ports = [(); 4].map(|()| {
+            let socket = bound(client, own(AF_INET, 0), text);
+            let port = u16::from_be(address_of_connection(socket).Ipv6.sin6_port);
+            text.check(close(socket) == SUCCESS, "closing a bound socket");
+            port
+        });
+        text.check(ports.iter().all(|port| *port >= 49152), "a port that Windows gives to nobody");
+        text.check(!ports.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == 1), "ports in their order");
+    }
+}
+
 pub(crate) unsafe fn late_sends(text: &mut Text<'_>) {
     // SAFETY: one check at a time.
     unsafe { with_client(text, sends_together) };
