@@ -99,6 +99,9 @@ pub(super) fn backed_out(role: &Role<'_>) -> anyhow::Result<()> {
 
 pub(super) fn many(role: &Role<'_>) -> anyhow::Result<()> {
     const COUNT: usize = 64;
+    /// Asked for together. All of them would not be answered on a busy machine before the first gives up: over a wire both ends have ten
+    /// seconds for it.
+    const TOGETHER: usize = 8;
     let end = role.site.end_with_cqs(QpSize::default(), 2 * COUNT as u32)?;
     let memory = end.buffer(COUNT * 8)?;
     let make = |number: usize| -> anyhow::Result<(Connector, Qp)> {
@@ -107,27 +110,29 @@ pub(super) fn many(role: &Role<'_>) -> anyhow::Result<()> {
     };
     let receive = |qp: &Qp, number: usize| qp.receive(number, &[memory.sge(8 * number..8 * (number + 1))]);
     let mut connections = Vec::new();
-    let mut pending = Vec::new();
-    for number in 0..COUNT {
-        let (connector, qp) = make(number)?;
-        if role.connects() {
-            receive(&qp, number)?;
-            pending.push(role.ask(&end, &connector, &qp, LIMITS, &[])?);
-            connections.push((number, connector, qp));
-        } else {
-            // They come in any order.
-            let (number, _) = role.asked(&connector)?;
-            let number = usize::from(number);
-            ensure!(number < COUNT, "connection {number} of {COUNT}");
-            receive(&qp, number)?;
-            pending.push(connector.accept(&qp, LIMITS, &[])?);
-            connections.push((number, connector, qp));
+    for first in (0..COUNT).step_by(TOGETHER) {
+        let mut pending = Vec::new();
+        for number in first..first + TOGETHER {
+            let (connector, qp) = make(number)?;
+            if role.connects() {
+                receive(&qp, number)?;
+                pending.push(role.ask(&end, &connector, &qp, LIMITS, &[])?);
+                connections.push((number, connector, qp));
+            } else {
+                // They come in any order.
+                let (number, _) = role.asked(&connector)?;
+                let number = usize::from(number);
+                ensure!(number < COUNT, "connection {number} of {COUNT}");
+                receive(&qp, number)?;
+                pending.push(connector.accept(&qp, LIMITS, &[])?);
+                connections.push((number, connector, qp));
+            }
         }
-    }
-    for (request, (number, connector, _)) in pending.into_iter().zip(&connections) {
-        request.finish().with_context(|| format!("connection {number}"))?;
-        if role.connects() {
-            connector.complete_connect()?;
+        for (request, (number, connector, _)) in pending.into_iter().zip(connections.iter().skip(first)) {
+            request.finish().with_context(|| format!("connection {number}"))?;
+            if role.connects() {
+                connector.complete_connect()?;
+            }
         }
     }
     let word = |number: usize, from_client: bool| (2 * number + usize::from(from_client)).to_le_bytes();
