@@ -84,6 +84,13 @@ pub enum Notice {
         /// 0: it was accepted.
         status: u32,
     },
+    /// A receive was posted to a shared queue, or refused. Of data.
+    PostedShared {
+        /// What its device calls the queue.
+        shared_queue: u32,
+        /// 0: it was accepted.
+        status: u32,
+    },
     /// Requests of a kind were reported, in a row. Of data.
     Completed {
         /// Whose.

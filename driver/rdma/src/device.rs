@@ -187,6 +187,7 @@ pub struct Counters<P: Platform> {
     cq_errors: AtomicU64,
     traffic: Slice<Traffic, P>,
     next_queue_pair: AtomicU32,
+    next_shared_queue: AtomicU32,
 }
 
 /// What some of the queue pairs have moved. On a cache line of its own: others count on other processors.
@@ -254,6 +255,7 @@ impl<P: Platform> Counters<P> {
             cq_errors: AtomicU64::new(0),
             traffic: Slice::from_fn(METERS, |_| Traffic::default())?,
             next_queue_pair: AtomicU32::new(0),
+            next_shared_queue: AtomicU32::new(0),
         })
     }
 
@@ -314,6 +316,11 @@ impl<P: Platform> Counters<P> {
     pub(crate) fn join(&self) -> (u32, Meter) {
         let number = self.next_queue_pair.fetch_add(1, Ordering::Relaxed);
         (number, Meter(number as usize % METERS))
+    }
+
+    /// The number of a new shared receive queue.
+    pub(crate) fn name_shared_queue(&self) -> u32 {
+        self.next_shared_queue.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Counts what a queue pair has moved within the device, and the requests it has carried out.

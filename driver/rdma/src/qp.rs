@@ -282,7 +282,7 @@ impl<P: Platform> QueuePair<P> {
 }
 
 /// As a notice has it.
-fn status_of(status: Status) -> u32 {
+pub(crate) fn status_of(status: Status) -> u32 {
     status.map_or_else(|error| error as u32, |()| 0)
 }
 

@@ -2,13 +2,13 @@
 
 mod takers;
 
-use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred, SpinLock, SpinLockGuard};
+use platform::{Arc, Deferred, Dispatch, Notice, Platform, RunDeferred, SpinLock, SpinLockGuard};
 
 use crate::{
     Callback, Close, Error, OnClose, ProtectionDomain, QueuePair, Sge, Status,
     counts::{Count, Kind},
     limits,
-    qp::wake,
+    qp::{status_of, wake},
     receive_queue::ReceiveQueue,
     request::{Receive, SgeList},
     roster::Roster,
@@ -17,6 +17,8 @@ use crate::{
 
 /// A shared receive queue.
 pub struct SharedReceiveQueue<P: Platform> {
+    /// What notices call it.
+    number: u32,
     on_close: OnClose<P>,
     deferred: Deferred<P>,
     notify: Option<Callback<Status>>,
@@ -64,6 +66,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         }
         let queue = ReceiveQueue::new(depth, sges)?;
         let srq = Arc::try_new(Self {
+            number: pd.adapter().device().counters().name_shared_queue(),
             on_close: OnClose::new(Count::new(pd.adapter(), Kind::Srq)?),
             deferred: Deferred::default(),
             notify,
@@ -76,6 +79,21 @@ impl<P: Platform> SharedReceiveQueue<P> {
 
     /// Posts a receive. IRQL <= DISPATCH.
     pub fn post(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
+        let result = self.enqueue(context, sges);
+        if P::notices_data() {
+            self.notice_post(result);
+        }
+        result
+    }
+
+    /// Somebody wants to know of each.
+    #[cold]
+    #[inline(never)]
+    fn notice_post(&self, result: Result<(), Error>) {
+        P::notice(&Notice::PostedShared { shared_queue: self.number, status: status_of(result) });
+    }
+
+    fn enqueue(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
         let list = SgeList::copy_of(sges)?;
         let mut state = self.state.lock();
         state.queue.post(context, list.as_slice())?;

@@ -130,6 +130,10 @@ pub(crate) fn write(notice: &Notice) {
             u32("QueuePair", &queue_pair), u16_hex("Operation", &operation),
             win_ntstatus("Status", &status.cast_signed())
         },
+        Notice::PostedShared { shared_queue, status } => event! {
+            "PostedShared", Verbose, DATA,
+            u32("SharedQueue", &shared_queue), win_ntstatus("Status", &status.cast_signed())
+        },
         Notice::Completed { queue_pair, operation, count, bytes, status } => event! {
             "Completed", Verbose, DATA,
             u32("QueuePair", &queue_pair), u16_hex("Operation", &operation), u32("Count", &count), u32("Bytes", &bytes),

@@ -35,14 +35,15 @@ pub(crate) fn are_told() -> Result<()> {
     let only = errors.iter().all(|event| event["level"] == "error") && has(&errors, "CompletionQueueFailed", &[]);
     ensure!(only, "of errors only:\n{}", listed(&errors));
 
-    play(&session, &["send::page"])?;
+    play(&session, &["send::page", "srq::two_queue_pairs"])?;
     let report = session.unload()?;
     let all = session.events()?.split_off(events.len() + errors.len());
     let success = |operation: &str| [("Operation", operation.into()), ("Status", "STATUS_SUCCESS (0x00000000)".into())];
     let page = [("Bytes", 4096.into()), ("Count", 1.into())];
     let requests = ["0x1", "0x2"].iter().all(|operation| has(&all, "Posted", &success(operation)));
     let requests = requests && has(&all, "Completed", &success("0x2")) && has(&all, "Completed", &page);
-    ensure!(requests && has(&all, "AdapterStopped", &[]), "with requests:\n{}", listed(&all));
+    let shared = has(&all, "PostedShared", &[("Status", "STATUS_SUCCESS (0x00000000)".into())]);
+    ensure!(requests && shared && has(&all, "AdapterStopped", &[]), "with requests:\n{}", listed(&all));
     ensure!(report.is_clean(), "left behind: {report}");
 
     // What is looked for is missed where it is not.

@@ -6,7 +6,8 @@ use ndk_abi::{
     ndkpi::{NDK_OPERATION_TYPE, NdkOperationTypeReceive, NdkOperationTypeSend, NdkOperationTypeWrite},
     status::{
         NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED,
-        STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+        STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_NO_MORE_ENTRIES, STATUS_SHARING_VIOLATION,
+        STATUS_SUCCESS,
     },
 };
 use platform::{Addresses, Ending, Notice};
@@ -215,6 +216,27 @@ fn requests_and_completions() {
     assert_eq!(of(NdkOperationTypeWrite), [(false, 1, 0, 0), (true, 1, 0, 0)]);
     local.close();
     target.close();
+    pair.close();
+}
+
+/// Each receive that is posted to a shared queue, once that is asked for.
+#[test]
+fn receives_of_shared_queues() {
+    let world = world();
+    let pair = Pair::new(&world.adapter);
+    let [first, second] = [1, 1].map(|depth| pair.active.pd.create_srq(depth, 1, 0).expect("an SRQ"));
+    let _connected = noticed(&world);
+    assert_eq!(first.receive(1, &[]), STATUS_SUCCESS);
+    assert_eq!(noticed(&world), [], "nobody has asked for those of data");
+
+    world.session.keep_notices_of_data();
+    assert_eq!(second.receive(2, &[]), STATUS_SUCCESS);
+    assert_eq!([&first, &second].map(|srq| srq.receive(3, &[])), [STATUS_NO_MORE_ENTRIES; 2]);
+    let posted = |shared_queue, status| Notice::PostedShared { shared_queue, status: number(status) };
+    let refused = [0, 1].map(|shared_queue| posted(shared_queue, STATUS_NO_MORE_ENTRIES));
+    assert_eq!(noticed(&world), [posted(1, STATUS_SUCCESS), refused[0], refused[1]]);
+    first.close_now();
+    second.close_now();
     pair.close();
 }
 
