@@ -51,6 +51,22 @@ pub struct Remote {
     pub token: u32,
 }
 
+/// The kind of an initiator request, of which there are two forms: as it is posted, and as it waits.
+macro_rules! kind_of_operation {
+    () => {
+        pub(crate) fn kind(&self) -> OperationKind {
+            match self {
+                Self::Send(_) => OperationKind::Send,
+                Self::Read(_) => OperationKind::Read,
+                Self::Write(_) => OperationKind::Write,
+                Self::FastRegister(..) => OperationKind::FastRegister,
+                Self::Bind(..) => OperationKind::Bind,
+                Self::Invalidate(_) | Self::InvalidateWindow(_) => OperationKind::Invalidate,
+            }
+        }
+    };
+}
+
 /// What an initiator request does, as it is posted.
 pub enum Post<'a, P: Platform> {
     /// Send; with a token, the peer invalidates it before its receive completes.
@@ -79,16 +95,7 @@ impl<P: Platform> Post<'_, P> {
         }
     }
 
-    pub(crate) fn kind(&self) -> OperationKind {
-        match self {
-            Self::Send(_) => OperationKind::Send,
-            Self::Read(_) => OperationKind::Read,
-            Self::Write(_) => OperationKind::Write,
-            Self::FastRegister(..) => OperationKind::FastRegister,
-            Self::Bind(..) => OperationKind::Bind,
-            Self::Invalidate(_) | Self::InvalidateWindow(_) => OperationKind::Invalidate,
-        }
-    }
+    kind_of_operation!();
 }
 
 /// What an initiator request does, as it waits.
@@ -104,16 +111,7 @@ pub(crate) enum Operation<P: Platform> {
 }
 
 impl<P: Platform> Operation<P> {
-    pub(crate) fn kind(&self) -> OperationKind {
-        match self {
-            Self::Send(_) => OperationKind::Send,
-            Self::Read(_) => OperationKind::Read,
-            Self::Write(_) => OperationKind::Write,
-            Self::FastRegister(..) => OperationKind::FastRegister,
-            Self::Bind(..) => OperationKind::Bind,
-            Self::Invalidate(_) | Self::InvalidateWindow(_) => OperationKind::Invalidate,
-        }
-    }
+    kind_of_operation!();
 }
 
 impl<P: Platform> Drop for Operation<P> {
