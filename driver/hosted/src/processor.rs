@@ -7,13 +7,19 @@ use platform::{DISPATCH_LEVEL, PASSIVE_LEVEL};
 
 use crate::dpc::{Dpc, Queue};
 
+/// DPCs after which a thread that runs them is to go on with what it did.
+const LONG: u32 = 64;
+
 struct Processor {
     irql: Cell<u8>,
     queue: Queue,
+    /// DPCs that have run since the thread began to run them; 0 while it runs none.
+    run: Cell<u32>,
 }
 
 thread_local! {
-    static PROCESSOR: Processor = const { Processor { irql: Cell::new(PASSIVE_LEVEL), queue: Queue::new() } };
+    static PROCESSOR: Processor =
+        const { Processor { irql: Cell::new(PASSIVE_LEVEL), queue: Queue::new(), run: Cell::new(0) } };
 }
 
 #[inline]
@@ -70,13 +76,20 @@ pub(crate) unsafe fn queue(dpc: *const Dpc) -> bool {
     })
 }
 
+/// Whether this thread has run many DPCs without going on with what it did.
+pub(crate) fn is_held_up() -> bool {
+    PROCESSOR.with(|processor| processor.run.get() > LONG)
+}
+
 impl Processor {
     /// Runs DPCs until none is queued, at `DISPATCH_LEVEL`.
     #[cold]
     fn drain(&self) {
         while let Some(dpc) = self.queue.pop() {
+            self.run.set(self.run.get().saturating_add(1));
             // SAFETY: it was queued until now, so it is valid until its routine is entered.
             unsafe { Dpc::run(dpc) };
         }
+        self.run.set(0);
     }
 }
