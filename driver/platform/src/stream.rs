@@ -29,7 +29,8 @@ pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     /// The stream inside `self`.
     fn stream(&self) -> &Stream<P>;
 
-    /// Something has changed: it was started, bytes have come or have gone, it has ended, or is closed. Called at IRQL <= DISPATCH,
+    /// Something has changed: it was started, bytes have come, or have gone after there was no room for others, it has ended, or is
+    /// closed. Called at IRQL <= DISPATCH,
     /// maybe from within a function of [`Stream`], with no lock held. It schedules the engine; of the functions of [`Stream`] it
     /// may only ask for the state.
     fn stirred(this: &Arc<Self, P>);
@@ -50,9 +51,9 @@ pub struct Taken {
 /// What [`Stream::read`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// No bytes, or none of them was used.
+    /// There is nothing more to be used before the object is stirred again.
     Nothing,
-    /// Some bytes were used; there may be more.
+    /// Some bytes were used; there is more, or the end.
     Some,
     /// No more bytes come than were shown: the peer has finished (Ok; what is written is still sent), or the connection is dead.
     Ended(Result<(), SocketError>),
@@ -165,17 +166,18 @@ impl<P: Platform> Stream<P> {
         state.has_addresses().then(|| unsafe { P::Sockets::addresses(self.socket.get()) })
     }
 
-    /// Shows all bytes that have come and are not used. To be called again for as long as some are used. As long as they are not, and
-    /// the buffer is full, the peer is held back. Only one thread at a time reads; others get nothing.
+    /// Shows all bytes that have come and are not used. To be called again as long as it comes to [`Read::Some`]. As long as they are not
+    /// used, and the buffer is full, the peer is held back. Only one thread at a time reads; others get nothing.
     pub fn read<T: RunStream<P>>(object: &Arc<T, P>, take: impl FnOnce(&[u8]) -> Taken) -> Read {
         let stream = object.stream();
-        let mut used = 0;
+        let (mut used, mut is_all) = (0, false);
         let mut ended = None;
         if let Some(mut reader) = Reader::of(stream) {
             ended = reader.ended;
             let shown = reader.incoming().map_or(&[][..], |incoming| incoming.bytes());
             let taken = if shown.is_empty() { Taken { used: 0, wanted: 0 } } else { take(shown) };
             used = taken.used.min(shown.len());
+            is_all = used == shown.len();
             let arranged = reader.incoming().map_or(Ok(()), |incoming| {
                 incoming.consume(used);
                 incoming.arrange(taken.wanted)
@@ -186,11 +188,13 @@ impl<P: Platform> Stream<P> {
             }
         }
         Self::proceed(object);
-        if used > 0 {
-            return Read::Some;
-        }
         let canceled = stream.state.lock().canceled();
-        canceled.or(ended).map_or(Read::Nothing, Read::Ended)
+        match canceled.or(ended) {
+            // What comes while this goes on stirs.
+            None if is_all => Read::Nothing,
+            _ if used > 0 => Read::Some,
+            ended => ended.map_or(Read::Nothing, Read::Ended),
+        }
     }
 
     /// Has bytes written into the room that there is, maybe little, and sends them: at once, or, while [`SENDS`] sends are under way,
@@ -207,7 +211,7 @@ impl<P: Platform> Stream<P> {
             let filled = if room.is_empty() { 0 } else { fill(room) };
             filling.fill(filled)
         });
-        let unneeded = stream.state.lock().end_write(filling);
+        let unneeded = stream.state.lock().end_write(filling, filled);
         drop(unneeded);
         Self::proceed(object);
         filled

@@ -11,18 +11,31 @@ pub(super) fn completion<T: RunStream<P>, P: Platform>(object: &Arc<T, P>, routi
     Completion::new(routine, Arc::into_raw(object.clone()).cast_mut().cast())
 }
 
-/// Ends a request: takes the object back from its context, notes what has become of the request, and tells.
+/// Takes the object of a request that has ended back from its context, and notes what has become of the request.
 ///
 /// # Safety
 /// `context` is that of a `completion` of the same `T` and `P`, whose routine was called now, once.
-unsafe fn end<T: RunStream<P>, P: Platform>(context: *mut c_void, note: impl FnOnce(&mut State<P>)) {
+unsafe fn ended<T: RunStream<P>, P: Platform, R>(
+    context: *mut c_void,
+    note: impl FnOnce(&mut State<P>) -> R,
+) -> (Arc<T, P>, R) {
     // SAFETY: `completion` leaked exactly one reference for this routine.
     let object = unsafe { Arc::<T, P>::from_raw(context.cast_const().cast()) };
     let mut state = object.stream().state.lock();
-    note(&mut state);
+    let noted = note(&mut state);
     let unneeded = state.exit();
     drop(state);
     drop(unneeded);
+    (object, noted)
+}
+
+/// Ends a request, and tells.
+///
+/// # Safety
+/// As for `ended`.
+unsafe fn end<T: RunStream<P>, P: Platform>(context: *mut c_void, note: impl FnOnce(&mut State<P>)) {
+    // SAFETY: the caller's contract.
+    let (object, ()) = unsafe { ended::<T, P, _>(context, note) };
     T::stirred(&object);
 }
 
@@ -62,7 +75,11 @@ unsafe fn send_routine<T: RunStream<P>, P: Platform, const NUMBER: usize>(
     result: Result<usize, SocketError>,
 ) {
     // SAFETY: `call` made the completion.
-    unsafe { end::<T, P>(context, |state| state.sent(NUMBER, result)) };
+    let (object, is_waited_for) = unsafe { ended::<T, P, _>(context, |state| state.sent(NUMBER, result)) };
+    // Else there is nothing that it could do, and most sends end before their call has returned.
+    if is_waited_for {
+        T::stirred(&object);
+    }
 }
 
 pub(super) unsafe fn receive_routine<T: RunStream<P>, P: Platform>(

@@ -85,6 +85,8 @@ pub(super) struct State<P: Platform> {
     filling: Option<Outgoing<P>>,
     /// Not here while `write` shows it.
     writing: bool,
+    /// Nothing was written when that was tried last: maybe for want of room.
+    wants_room: bool,
     sending: [Sending<P>; SENDS],
     /// A call for a send has not returned. The next is made then: so they are made in the order of the bytes.
     send_called: bool,
@@ -107,6 +109,7 @@ impl<P: Platform> Default for State<P> {
             incoming: None,
             filling: None,
             writing: false,
+            wants_room: false,
             sending: array::from_fn(|_| Sending::default()),
             send_called: false,
             receiving: Receiving::No,
@@ -322,6 +325,7 @@ impl<P: Platform> State<P> {
     pub(super) fn begin_write(&mut self) -> Option<Option<Outgoing<P>>> {
         let sends = self.close == Phase::No && self.finish == Phase::No && !matches!(self.ended, Some(Err(_)));
         if !sends || !self.called || self.listens || core::mem::replace(&mut self.writing, true) {
+            self.wants_room = true;
             return None;
         }
         // The first that is free: what the host copies at once is written to the same memory again and again.
@@ -329,9 +333,10 @@ impl<P: Platform> State<P> {
         Some(self.filling.take().or_else(|| free.find_map(|sending| sending.memory.take())))
     }
 
-    /// The buffer is given back if it is not needed any more.
-    pub(super) fn end_write(&mut self, filling: Option<Outgoing<P>>) -> Option<Outgoing<P>> {
+    /// So many bytes were written. The buffer is given back if it is not needed any more.
+    pub(super) fn end_write(&mut self, filling: Option<Outgoing<P>>, written: usize) -> Option<Outgoing<P>> {
         self.writing = false;
+        self.wants_room = written == 0;
         if self.is_over() {
             return filling;
         }
@@ -350,8 +355,9 @@ impl<P: Platform> State<P> {
         self.is_closed()
     }
 
-    /// The send by that request has ended.
-    pub(super) fn sent(&mut self, number: usize, result: Result<usize, SocketError>) {
+    /// The send by that request has ended. True: something may have waited for that: what is to be written, which may be tried just now,
+    /// or what [`State::due`] tells.
+    pub(super) fn sent(&mut self, number: usize, result: Result<usize, SocketError>) -> bool {
         if let Some(sending) = self.sending.get_mut(number) {
             sending.under_way = false;
             if let Some(sent) = &mut sending.memory {
@@ -361,6 +367,8 @@ impl<P: Platform> State<P> {
         if let Err(error) = result {
             self.fail(error);
         }
+        let more = self.writing || self.wants_room || self.has_written();
+        more || self.finish != Phase::No || self.close != Phase::No || self.ended.is_some()
     }
 
     pub(super) fn received(&mut self, result: Result<usize, SocketError>) {
