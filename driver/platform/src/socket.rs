@@ -163,6 +163,15 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     /// As for [`Sockets::connect`], but one of `connect`, `listen` and `accept` was called before. All calls for this socket have
     /// returned, and no other is made any more.
     unsafe fn close(socket: *mut Self::Socket, request: *mut Self::Request, done: Completion);
+
+    /// Somebody has looked for what bytes may bring, in vain, and will again: a kernel that needs a thread to see bytes come may use this
+    /// one. IRQL <= DISPATCH; at PASSIVE_LEVEL the caller holds nothing that a routine may want.
+    #[inline]
+    fn look() {}
+
+    /// Somebody has asked to be told, and may not look any more. IRQL <= DISPATCH; spin locks may be held.
+    #[inline]
+    fn rely() {}
 }
 
 /// For platforms without a network.

@@ -7,7 +7,7 @@ pub(crate) use member::Member;
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use platform::{Apart, Arc, Deferred, Dispatch, Notice, Platform, RunDeferred, SpinLock, Timer};
+use platform::{Apart, Arc, Deferred, Dispatch, Notice, Platform, RunDeferred, Sockets as _, SpinLock, Timer};
 
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
@@ -197,6 +197,8 @@ impl<P: Platform> CompletionQueue<P> {
             return;
         }
         Self::notify_if_due(this, &mut state);
+        drop(state);
+        P::Sockets::rely();
     }
 
     /// The queue and every queue pair on it are dead (NDK_FN_CQ_NOTIFICATION_CALLBACK). Any arm reports it.
@@ -222,6 +224,9 @@ impl<P: Platform> CompletionQueue<P> {
     /// `take` runs without the lock, since the consumer's array may be pageable at PASSIVE_LEVEL. Consumers do not poll a
     /// queue from two threads at once (NDKPI completion handling requirements), so the order is kept.
     pub fn poll(&self, results: usize, mut take: impl FnMut(usize, &Completion)) -> usize {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            P::Sockets::look();
+        }
         let mut taken = 0usize;
         while taken < results && self.waiting.load(Ordering::Acquire) > 0 {
             let mut batch = [Completion::UNUSED; POLL_BATCH];

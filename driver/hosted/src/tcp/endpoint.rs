@@ -77,6 +77,10 @@ impl Endpoint {
         self.addresses.get().copied()
     }
 
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.source.get(), Some(Source::Stream(_)))
+    }
+
     pub(super) fn has_finished(&self) -> bool {
         self.finished.load(Ordering::Relaxed)
     }

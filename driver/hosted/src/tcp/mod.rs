@@ -1,7 +1,8 @@
 //! TCP by the sockets of the host, Linux or Windows.
 //!
 //! * A request is tried on its caller's thread. What cannot be done at once waits for the reactor, one thread for all sockets, which
-//!   does it when the host tells that the socket is ready, and ends it.
+//!   does it when the host tells that the socket is ready, and ends it. While threads look for completions again and again, these do
+//!   the reactor's work: to wake a thread costs more than a message.
 //! * Routines are called at `DISPATCH_LEVEL`. What they schedule runs when they have returned, on the same thread: from bytes that
 //!   have come to a completion in a consumer's queue no other thread is waited for.
 //! * Whatever closes is closed by the reactor, so that nothing that it does for a socket is under way then.
@@ -22,8 +23,9 @@ use std::{
     sync::Arc,
 };
 
-use platform::{Completion, SocketError, Sockets};
+use platform::{Completion, PASSIVE_LEVEL, SocketError, Sockets};
 
+use crate::processor;
 use endpoint::Endpoint;
 use request::{Bytes, Ended, Request, Room};
 
@@ -148,6 +150,17 @@ unsafe impl Sockets for Tcp {
             Some(endpoint) => reactor::close(endpoint, request),
             None => tell(Some(request.ends(Ok(0)))),
         }
+    }
+
+    fn look() {
+        // Above it a lock may be held that a routine wants.
+        if processor::irql() == PASSIVE_LEVEL {
+            reactor::look();
+        }
+    }
+
+    fn rely() {
+        reactor::rely();
     }
 }
 

@@ -1,9 +1,13 @@
-//! The thread that the host tells when sockets become ready, and that closes them.
+//! Who the host tells when sockets become ready, and who closes them: a thread, or whoever looks for completions.
 
 use std::{
+    collections::BTreeSet,
     io::{self, ErrorKind},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    thread,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    },
+    thread::{self, Thread},
     time::{Duration, Instant},
 };
 
@@ -30,14 +34,27 @@ const BULK: usize = 16 << 10;
 const BUSY: Duration = Duration::from_millis(1);
 const LOOKS: Duration = Duration::from_micros(30);
 
+/// After so many looks for completions between two turns the thread leaves the sockets to whoever looks, for as long as there are so
+/// many looks in such a time. Who looks once before each wait for a notification does not look so often.
+const MANY_LOOKS: u32 = 16;
+const STANDS_BACK: Duration = Duration::from_millis(1);
+
 /// What the host tells at a time.
 const EVENTS: usize = 256;
 
 static REACTOR: OnceLock<Reactor> = OnceLock::new();
 
 struct Reactor {
+    thread: Thread,
+    service: Mutex<Service>,
     registry: Registry,
     waker: Waker,
+    /// Looks for completions, in vain, since the thread looked at this.
+    looks: AtomicU32,
+    /// The thread leaves the sockets to those who look, or is about to.
+    stands_back: AtomicBool,
+    /// Connections that are open.
+    streams: AtomicUsize,
     /// All sockets that are open, by their tokens.
     sockets: Mutex<Slab<Arc<Endpoint>>>,
     /// Those that are to be closed.
@@ -51,10 +68,12 @@ fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Has the endpoint, which has a source now, told what becomes of it.
 pub(super) fn add(endpoint: &Arc<Endpoint>, source: Source) -> io::Result<()> {
     let reactor = reactor()?;
+    let is_stream = matches!(source, Source::Stream(_));
     let mut sockets = lock(&reactor.sockets);
     let entry = sockets.vacant_entry();
     endpoint.register(source, &reactor.registry, Token(entry.key()))?;
     entry.insert(endpoint.clone());
+    reactor.streams.fetch_add(usize::from(is_stream), Ordering::Relaxed);
     Ok(())
 }
 
@@ -70,6 +89,7 @@ pub(super) fn close(endpoint: Arc<Endpoint>, request: Request) {
         // The same: who closes waits for the end of the close in any case.
         thread::sleep(RETRY);
     }
+    reactor.resume();
 }
 
 fn reactor() -> io::Result<&'static Reactor> {
@@ -80,50 +100,62 @@ fn reactor() -> io::Result<&'static Reactor> {
     let _start = lock(&START);
     if REACTOR.get().is_none() {
         let poll = Poll::new()?;
-        let reactor = Reactor {
-            registry: poll.registry().try_clone()?,
-            waker: Waker::new(poll.registry(), WAKER)?,
+        let registry = poll.registry().try_clone()?;
+        let waker = Waker::new(&registry, WAKER)?;
+        let thread = thread::Builder::new().name("sockets".to_owned()).spawn(run)?.thread().clone();
+        let service = Service { poll, events: Events::with_capacity(EVENTS), next: BTreeSet::new() };
+        let _first = REACTOR.set(Reactor {
+            thread,
+            service: Mutex::new(service),
+            registry,
+            waker,
+            looks: AtomicU32::new(0),
+            stands_back: AtomicBool::new(false),
+            streams: AtomicUsize::new(0),
             sockets: Mutex::default(),
             closing: Mutex::default(),
-        };
-        thread::Builder::new().name("sockets".to_owned()).spawn(move || run(poll))?;
-        let _first = REACTOR.set(reactor);
+        });
     }
     REACTOR.get().ok_or_else(|| ErrorKind::Other.into())
 }
 
-fn run(mut poll: Poll) {
+fn run() {
     let reactor = REACTOR.wait();
-    let mut events = Events::with_capacity(EVENTS);
     let mut busy_since: Option<Instant> = None;
     let mut looks_since: Option<Instant> = None;
     loop {
+        reactor.stand_back();
         looks_since = looks_since.filter(|since| since.elapsed() < LOOKS);
-        let timeout = (looks_since.is_some() || turn::is_due()).then_some(Duration::ZERO);
-        if let Err(error) = poll.poll(&mut events, timeout) {
-            if error.kind() != ErrorKind::Interrupted {
-                // What the host lacks now it may have later. A thread that ends would leave all sockets waiting.
-                thread::sleep(RETRY);
+        let served = lock(&reactor.service).serve(reactor, looks_since.map(|_| Duration::ZERO));
+        match served {
+            Ok(true) => {
+                let now = Instant::now();
+                busy_since =
+                    if turn::moved() >= BULK { Some(now) } else { busy_since.filter(|since| now - *since < BUSY) };
+                looks_since = busy_since.map(|_| now);
             }
-            continue;
+            Ok(false) => thread::yield_now(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // What the host lacks now it may have later. A thread that ends would leave all sockets waiting.
+            Err(_) => thread::sleep(RETRY),
         }
-        let next = turn::take();
-        if events.is_empty() && next.is_empty() {
-            thread::yield_now();
-            continue;
-        }
-        for event in &events {
-            match event.token() {
-                WAKER => reactor.close_all(),
-                token => reactor.serve(token, Readiness::from(event)),
-            }
-        }
-        for token in next {
-            reactor.serve(token, Readiness { incoming: true, outgoing: true, closed: false });
-        }
-        let now = Instant::now();
-        busy_since = if turn::moved() >= BULK { Some(now) } else { busy_since.filter(|since| now - *since < BUSY) };
-        looks_since = busy_since.map(|_| now);
+    }
+}
+
+/// Serves the sockets on this thread, unless another one does: it has found nothing where it looked.
+pub(super) fn look() {
+    let Some(reactor) = REACTOR.get().filter(|reactor| reactor.streams.load(Ordering::Relaxed) > 0) else { return };
+    reactor.looks.fetch_add(1, Ordering::Relaxed);
+    if let Ok(mut service) = reactor.service.try_lock() {
+        // The reactor meets an error again when nobody looks any more.
+        let _served = service.serve(reactor, Some(Duration::ZERO));
+    }
+}
+
+/// Has the reactor serve the sockets: whoever looked may not any more.
+pub(super) fn rely() {
+    if let Some(reactor) = REACTOR.get() {
+        reactor.resume();
     }
 }
 
@@ -138,7 +170,57 @@ impl From<&Event> for Readiness {
     }
 }
 
+/// What one thread at a time has.
+struct Service {
+    poll: Poll,
+    events: Events,
+    /// Sockets that were not through when their turn was over.
+    next: BTreeSet<Token>,
+}
+
+impl Service {
+    /// Does what sockets have become ready for; false: none has.
+    fn serve(&mut self, reactor: &Reactor, timeout: Option<Duration>) -> io::Result<bool> {
+        let Self { poll, events, next } = self;
+        poll.poll(events, if next.is_empty() { timeout } else { Some(Duration::ZERO) })?;
+        if events.is_empty() && next.is_empty() {
+            return Ok(false);
+        }
+        let due = std::mem::take(next);
+        for event in &*events {
+            match event.token() {
+                WAKER => reactor.close_all(),
+                token => reactor.serve(token, Readiness::from(event)),
+            }
+        }
+        for token in due {
+            reactor.serve(token, Readiness { incoming: true, outgoing: true, closed: false });
+        }
+        *next = turn::end();
+        Ok(true)
+    }
+}
+
 impl Reactor {
+    /// Waits for as long as the sockets are served by threads that look for completions.
+    fn stand_back(&self) {
+        // The flag first: who resets the count afterwards sees it.
+        self.stands_back.store(true, Ordering::SeqCst);
+        while self.looks.swap(0, Ordering::SeqCst) > MANY_LOOKS {
+            thread::park_timeout(STANDS_BACK);
+        }
+        self.stands_back.store(false, Ordering::SeqCst);
+    }
+
+    fn resume(&self) {
+        if self.looks.load(Ordering::Relaxed) > 0 {
+            self.looks.store(0, Ordering::SeqCst);
+        }
+        if self.stands_back.load(Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
     /// Does what a socket has become ready for. It may be closed by now, and another one have its token: then it was not ready, and
     /// finds that out.
     fn serve(&self, token: Token, readiness: Readiness) {
@@ -158,6 +240,7 @@ impl Reactor {
         for (endpoint, request) in closing {
             if let Some(token) = endpoint.token() {
                 lock(&self.sockets).try_remove(token.0);
+                self.streams.fetch_sub(usize::from(endpoint.is_stream()), Ordering::Relaxed);
             }
             let canceled = endpoint.close();
             debug_assert_eq!(Arc::strong_count(&endpoint), 1, "somebody else has the socket");

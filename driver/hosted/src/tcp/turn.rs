@@ -1,4 +1,4 @@
-//! Whose turn it is on the reactor's thread: what the host tells of one socket leads to a bounded number of transfers, whatever else its
+//! Whose turn it is on the thread that serves the sockets: what the host tells of one socket leads to a bounded number of transfers, whatever else its
 //! connection could send or receive at once. The rest is for its next turn.
 
 use std::{
@@ -20,7 +20,7 @@ thread_local! {
     static MOVED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A turn begins, on the reactor's thread.
+/// A turn begins, on this thread.
 pub(super) fn begin() {
     LEFT.set(Some(TRANSFERS));
 }
@@ -40,13 +40,9 @@ pub(super) fn is_over(token: Option<Token>) -> bool {
     }
 }
 
-/// Whether sockets wait for their next turn.
-pub(super) fn is_due() -> bool {
-    NEXT.with_borrow(|next| !next.is_empty())
-}
-
-/// The sockets that wait for their next turn.
-pub(super) fn take() -> BTreeSet<Token> {
+/// The thread takes no more turns for now; the sockets that wait for their next one.
+pub(super) fn end() -> BTreeSet<Token> {
+    LEFT.set(None);
     NEXT.take()
 }
 
@@ -70,8 +66,8 @@ mod tests {
         begin();
         assert!((0..TRANSFERS).all(|_| !is_over(token)));
         assert!((0..4).all(|_| is_over(token)));
-        assert!(is_over(Some(Token(2))) && is_due());
-        assert_eq!(take(), [Token(1), Token(2)].into());
-        assert!(!is_due());
+        assert!(is_over(Some(Token(2))));
+        assert_eq!(end(), [Token(1), Token(2)].into());
+        assert!(!is_over(token) && end().is_empty());
     }
 }
