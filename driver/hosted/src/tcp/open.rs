@@ -55,10 +55,11 @@ fn open(address: &SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Prepares a connection: nothing is held back to be sent with what follows, and when it closes, or its process ends, what was not
+/// Prepares a connection: little waits to be sent, nothing is held back to be sent with what follows, and when it closes, or its process ends, what was not
 /// sent is dropped, and the peer told by a reset.
 pub(super) fn set_options<'a>(stream: impl Into<SockRef<'a>>) -> io::Result<()> {
     let stream = stream.into();
+    host::limit(&stream)?;
     stream.set_tcp_nodelay(true)?;
     stream.set_linger(Some(Duration::ZERO))
 }
