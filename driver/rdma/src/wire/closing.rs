@@ -92,12 +92,16 @@ impl<P: Platform> Wire<P> {
         Stream::write(this, |room| {
             let mut frames = Frames::new(&mut ends.outgoing, room);
             frames.terminate();
-            frames.used()
+            let used = frames.used();
+            // Before it goes: the peer's notice of it comes after.
+            if used > 0
+                && let Some(cause) = due
+            {
+                P::notice(&Notice::TerminateSent { addresses: this.addresses(), cause: noticed(cause) });
+            }
+            used
         });
         let sent = !matches!(ends.outgoing.terminate, Some(Last::Due(..)));
-        if sent && let Some(cause) = due {
-            P::notice(&Notice::TerminateSent { addresses: this.addresses(), cause: noticed(cause) });
-        }
         if !sent {
             this.ends.lock().ends = Some(ends);
         }
