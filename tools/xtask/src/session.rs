@@ -16,7 +16,7 @@ use crate::prefix::{self, Computer};
 use crate::report::StandInReport;
 use crate::{wine, wine_sockets};
 
-const LOAD_LIMIT: Duration = Duration::from_secs(60);
+const LOAD_LIMIT: Duration = Duration::from_secs(180);
 /// How long winedevice may take to end, and its modules to say what was left, after the driver's service has stopped.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
 

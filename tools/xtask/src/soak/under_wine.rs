@@ -19,7 +19,9 @@ use crate::two::{self, Harness};
 use crate::wine_tests::{diagnostics, is_idle_again};
 
 /// How long an act may take: seconds of traffic, the programs' patience, and Wine.
-const ACT_LIMIT: Duration = Duration::from_secs(240);
+const ACT_LIMIT: Duration = Duration::from_secs(300);
+/// Seconds to wait for anything that should happen before it is lost: other programs may keep the machine busy meanwhile.
+const PATIENCE: &str = "150";
 /// How long the driver may take to say what it has.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Cases of nd1 or nd2 that are played at a time.
@@ -258,7 +260,7 @@ impl Soak<'_> {
         let seconds = seconds.to_string();
         // One thread: the stand-in for ntoskrnl shares memory of a process by replacing it, and another thread may take its place.
         let mut arguments = vec!["soak", "--front-end", "ioctl", "--json", "--seed", &seed, "--threads", "1"];
-        arguments.extend(["--seconds", &seconds]);
+        arguments.extend(["--seconds", &seconds, "--patience", PATIENCE]);
         arguments.extend((trouble == Trouble::Disables).then_some("--removable"));
         self.harness(&arguments, None)
     }
