@@ -91,9 +91,7 @@ pub(crate) fn soak(wanted: &Wanted) -> Result<()> {
 pub(crate) fn short(full: bool, tally: &mut Tally) {
     let minutes = if full { 10.0 } else { 0.5 };
     let soaked = step("a short soak", || {
-        // Not under Wine: a soak of ten minutes hung there once, as a cycle began, and it is not known why.
-        let only = Some(Part::Simkernel);
-        let table = table(&Wanted { minutes, seed: None, json: false, only, planted: None })?;
+        let table = table(&Wanted { minutes, seed: None, json: false, only: None, planted: None })?;
         println!("{table}");
         table.judge()
     });
