@@ -29,10 +29,9 @@ pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     /// The stream inside `self`.
     fn stream(&self) -> &Stream<P>;
 
-    /// Something has changed: it was started, bytes have come, or have gone after there was no room for others, it has ended, or is
-    /// closed. Called at IRQL <= DISPATCH,
-    /// maybe from within a function of [`Stream`], with no lock held. It schedules the engine; of the functions of [`Stream`] it
-    /// may only ask for the state.
+    /// Something has changed: it was started, bytes have come, a send has ended for which a write, or what was written, has waited, it has
+    /// ended, or is closed. Called at IRQL <= DISPATCH, maybe from within a function of [`Stream`], with no lock held. It schedules the
+    /// engine; of the functions of [`Stream`] it may only ask for the state.
     fn stirred(this: &Arc<Self, P>);
 }
 
@@ -200,7 +199,7 @@ impl<P: Platform> Stream<P> {
     /// Has bytes written into the room that there is, maybe little, and sends them: at once, or, while [`SENDS`] sends are under way,
     /// with all others that are written until one of these has ended. `fill` tells how many they are; so does the result. Without
     /// room, and after [`Stream::finish`] or the end of the connection, `fill` is not called. Only one thread at a time writes; for
-    /// others there is no room.
+    /// others there is no room. Who has more calls it again until it comes to 0: the end of a send stirs who was refused, not who had room.
     pub fn write<T: RunStream<P>>(object: &Arc<T, P>, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         let stream = object.stream();
         let Some(memory) = stream.state.lock().begin_write() else { return 0 };

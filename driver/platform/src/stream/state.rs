@@ -85,7 +85,7 @@ pub(super) struct State<P: Platform> {
     filling: Option<Outgoing<P>>,
     /// Not here while `write` shows it.
     writing: bool,
-    /// Nothing was written when that was tried last: maybe for want of room.
+    /// Somebody has tried to write since the last write that wrote something, in vain: maybe for want of room.
     wants_room: bool,
     sending: [Sending<P>; SENDS],
     /// A call for a send has not returned. The next is made then: so they are made in the order of the bytes.
@@ -328,6 +328,7 @@ impl<P: Platform> State<P> {
             self.wants_room = true;
             return None;
         }
+        self.wants_room = false;
         // The first that is free: what the host copies at once is written to the same memory again and again.
         let mut free = self.sending.iter_mut().filter(|sending| !sending.under_way);
         Some(self.filling.take().or_else(|| free.find_map(|sending| sending.memory.take())))
@@ -336,7 +337,7 @@ impl<P: Platform> State<P> {
     /// So many bytes were written. The buffer is given back if it is not needed any more.
     pub(super) fn end_write(&mut self, filling: Option<Outgoing<P>>, written: usize) -> Option<Outgoing<P>> {
         self.writing = false;
-        self.wants_room = written == 0;
+        self.wants_room |= written == 0;
         if self.is_over() {
             return filling;
         }
