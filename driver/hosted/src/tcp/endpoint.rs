@@ -171,8 +171,8 @@ impl Endpoint {
     /// It is that connection.
     fn adopt(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) -> Result<(), SocketError> {
         let prepare = || {
-            open::set_options(&stream)?;
             let own = stream.local_addr()?;
+            open::set_options(&stream, own, peer)?;
             reactor::add(self, Source::Stream(stream))?;
             let _first = self.addresses.set((own, peer));
             Ok(())
@@ -230,7 +230,7 @@ impl Endpoint {
         request.ends(outcome.map(|()| 0).map_err(|error| error::of_any(&error)))
     }
 
-    /// The host has told of it, or it was not its turn. On the reactor's thread.
+    /// The host has told of it, or it was not its turn. By whoever is the reactor.
     pub(super) fn serve(&self, readiness: Readiness) -> impl Iterator<Item = Ended> + use<> {
         let (mut came, mut gone) = (None, AllEnded::default());
         if readiness.incoming {
@@ -251,8 +251,8 @@ impl Endpoint {
         }
     }
 
-    /// Cancels all that waits, and closes the host's socket when the last reference goes. No call is under way, and none comes; on the
-    /// reactor's thread, so that what it does for the socket is not under way either.
+    /// Cancels all that waits, and closes the host's socket when the last reference goes. No call is under way, and none comes; by
+    /// whoever is the reactor, so that what that does for the socket is not under way either.
     pub(super) fn close(self: &Arc<Self>) -> impl Iterator<Item = Ended> + use<> {
         if self.has_finished()
             && lock(&self.incoming).has_ended()

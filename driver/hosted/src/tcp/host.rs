@@ -18,9 +18,8 @@ mod system {
         reserve(socket)
     }
 
-    /// Bytes that wait for the peer's acknowledgement, of which Linux takes twice as many: what is on its way stays in the processor's
-    /// cache, and a slow peer costs little memory. Linux itself goes up to megabytes, with half the rate and twice the processor time
-    /// within a machine (docs/performance.md). A link of 10 Gb/s is full with round trips up to 0.25 ms.
+    /// Bytes that wait for the acknowledgement of a peer on this machine, of which Linux takes twice as many. Else it goes up to megabytes,
+    /// which leave the processor's cache: half the rate, and twice the processor time (docs/performance.md).
     pub(crate) fn limit(socket: &SockRef<'_>) -> io::Result<()> {
         socket.set_send_buffer_size(160 << 10)
     }
@@ -57,7 +56,7 @@ mod system {
         Ok(())
     }
 
-    /// What Windows does by itself; another size has not been measured there.
+    /// As Windows does by itself: nothing else has been measured there.
     pub(crate) fn limit(_: &SockRef<'_>) -> io::Result<()> {
         Ok(())
     }

@@ -18,7 +18,7 @@ pub(super) fn connect(local: SocketAddr, remote: SocketAddr) -> Result<TcpStream
     }
     let bound = || {
         let socket = open(&local)?;
-        set_options(&socket)?;
+        set_options(&socket, local, remote)?;
         if local.port() != 0 {
             host::reserve_for_one(&socket)?;
         }
@@ -55,11 +55,13 @@ fn open(address: &SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Prepares a connection: little waits to be sent, nothing is held back to be sent with what follows, and when it closes, or its process ends, what was not
+/// Prepares a connection: nothing is held back to be sent with what follows, and when it closes, or its process ends, what was not
 /// sent is dropped, and the peer told by a reset.
-pub(super) fn set_options<'a>(stream: impl Into<SockRef<'a>>) -> io::Result<()> {
+pub(super) fn set_options<'a>(stream: impl Into<SockRef<'a>>, local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
     let stream = stream.into();
-    host::limit(&stream)?;
+    if remote.ip().is_loopback() || remote.ip() == local.ip() {
+        host::limit(&stream)?;
+    }
     stream.set_tcp_nodelay(true)?;
     stream.set_linger(Some(Duration::ZERO))
 }
