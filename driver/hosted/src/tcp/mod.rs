@@ -2,7 +2,7 @@
 //!
 //! * A request is tried on its caller's thread. What cannot be done at once waits for the reactor, one thread for all sockets, which
 //!   does it when the host tells that the socket is ready, and ends it. While threads look for completions again and again, these do
-//!   the reactor's work: to wake a thread costs more than a message.
+//!   the reactor's work, on Linux: to wake a thread costs more than a message.
 //! * Routines are called at `DISPATCH_LEVEL`. What they schedule runs when they have returned, on the same thread: from bytes that
 //!   have come to a completion in a consumer's queue no other thread is waited for.
 //! * Whatever closes is closed by the reactor, so that nothing that it does for a socket is under way then.
@@ -153,8 +153,9 @@ unsafe impl Sockets for Tcp {
     }
 
     fn look() {
-        // Above it a lock may be held that a routine wants.
-        if processor::irql() == PASSIVE_LEVEL {
+        // Above it a lock may be held that a routine wants. On Windows a completion port counts who looks as one that works for it, and
+        // lets no more of these go on than there are processors: the reactor's thread would wait for those that look, and they for it.
+        if cfg!(unix) && processor::irql() == PASSIVE_LEVEL {
             reactor::look();
         }
     }

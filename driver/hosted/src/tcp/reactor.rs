@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     io::{self, ErrorKind},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
@@ -34,8 +34,8 @@ const BULK: usize = 16 << 10;
 const BUSY: Duration = Duration::from_millis(1);
 const LOOKS: Duration = Duration::from_micros(30);
 
-/// After so many looks for completions between two turns the thread leaves the sockets to whoever looks, for as long as there are so
-/// many looks in such a time. Who looks once before each wait for a notification does not look so often.
+/// After so many looks for completions in such a time the thread leaves the sockets to whoever looks, for as long as there are as many.
+/// Who looks once before each wait for a notification does not look so often.
 const MANY_LOOKS: u32 = 16;
 const STANDS_BACK: Duration = Duration::from_millis(1);
 
@@ -49,7 +49,7 @@ struct Reactor {
     service: Mutex<Service>,
     registry: Registry,
     waker: Waker,
-    /// Looks for completions, in vain, since the thread looked at this.
+    /// Looks for completions, in vain, since the thread counted them.
     looks: AtomicU32,
     /// The thread leaves the sockets to those who look, or is about to.
     stands_back: AtomicBool,
@@ -123,8 +123,9 @@ fn run() {
     let reactor = REACTOR.wait();
     let mut busy_since: Option<Instant> = None;
     let mut looks_since: Option<Instant> = None;
+    let mut counted_since = Instant::now();
     loop {
-        reactor.stand_back();
+        reactor.stand_back(&mut counted_since);
         looks_since = looks_since.filter(|since| since.elapsed() < LOOKS);
         let served = lock(&reactor.service).serve(reactor, looks_since.map(|_| Duration::ZERO));
         match served {
@@ -146,10 +147,13 @@ fn run() {
 pub(super) fn look() {
     let Some(reactor) = REACTOR.get().filter(|reactor| reactor.streams.load(Ordering::Relaxed) > 0) else { return };
     reactor.looks.fetch_add(1, Ordering::Relaxed);
-    if let Ok(mut service) = reactor.service.try_lock() {
-        // The reactor meets an error again when nobody looks any more.
-        let _served = service.serve(reactor, Some(Duration::ZERO));
-    }
+    let mut service = match reactor.service.try_lock() {
+        Ok(service) => service,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    // The reactor meets an error again when nobody looks any more.
+    let _served = service.serve(reactor, Some(Duration::ZERO));
 }
 
 /// Has the reactor serve the sockets: whoever looked may not any more.
@@ -203,17 +207,23 @@ impl Service {
 
 impl Reactor {
     /// Waits for as long as the sockets are served by threads that look for completions.
-    fn stand_back(&self) {
+    fn stand_back(&self, counted_since: &mut Instant) {
         // The flag first: who resets the count afterwards sees it.
         self.stands_back.store(true, Ordering::SeqCst);
-        while self.looks.swap(0, Ordering::SeqCst) > MANY_LOOKS {
+        loop {
+            let now = Instant::now();
+            let time = now - std::mem::replace(counted_since, now);
+            let looks = self.looks.swap(0, Ordering::SeqCst);
+            if looks <= MANY_LOOKS || time > STANDS_BACK * (looks / MANY_LOOKS) {
+                break;
+            }
             thread::park_timeout(STANDS_BACK);
         }
         self.stands_back.store(false, Ordering::SeqCst);
     }
 
     fn resume(&self) {
-        if self.looks.load(Ordering::Relaxed) > 0 {
+        if self.looks.load(Ordering::SeqCst) > 0 {
             self.looks.store(0, Ordering::SeqCst);
         }
         if self.stands_back.load(Ordering::SeqCst) {

@@ -1,5 +1,5 @@
-//! Whose turn it is on the thread that serves the sockets: what the host tells of one socket leads to a bounded number of transfers, whatever else its
-//! connection could send or receive at once. The rest is for its next turn.
+//! Whose turn it is on the thread that serves the sockets: what the host tells of one socket leads to a bounded number of transfers,
+//! whatever else its connection could send or receive at once. The rest is for its next turn.
 
 use std::{
     cell::{Cell, RefCell},
