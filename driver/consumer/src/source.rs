@@ -11,8 +11,8 @@ use platform::Passive;
 /// Where NDK adapters come from: NDIS, or whoever has the provider at hand.
 ///
 /// # Safety
-/// The adapters obey NDKPI until they are closed. In particular `NdkGetCqResultsEx`, `NdkArmCq` and the post functions call no
-/// callback of the consumer before they return: callbacks come from DPCs.
+/// The adapters obey NDKPI until they are closed. In particular `NdkGetCqResultsEx`, `NdkArmCq` and the post functions, called above
+/// PASSIVE_LEVEL, call no callback of the consumer before they return: callbacks come from DPCs.
 pub unsafe trait AdapterSource {
     /// Opens the NDK adapter, as OPEN_NDK_ADAPTER_HANDLER does. Errors: `NDIS_STATUS_*`.
     fn open_adapter(&self, version: NDK_VERSION, passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS>;

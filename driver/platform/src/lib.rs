@@ -130,8 +130,8 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// `dpc` was initialised; it and its context stay valid until the routine has been entered.
     unsafe fn queue_dpc(dpc: *mut Self::Dpc) -> bool;
 
-    /// As [`Platform::queue_dpc`], but the routine is called from a system thread, which raises the IRQL for it, unless few DPCs run
-    /// before it: other threads of the processor get their turn.
+    /// As [`Platform::queue_dpc`], but other threads of the processor get their turn before: the routine is called from a system thread,
+    /// which raises the IRQL for it, unless the processor has run few DPCs in a row.
     ///
     /// # Safety
     /// As for [`Platform::queue_dpc`]; the DPC is not queued.

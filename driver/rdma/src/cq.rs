@@ -223,6 +223,8 @@ impl<P: Platform> CompletionQueue<P> {
     ///
     /// `take` runs without the lock, since the consumer's array may be pageable at PASSIVE_LEVEL. Consumers do not poll a
     /// queue from two threads at once (NDKPI completion handling requirements), so the order is kept.
+    ///
+    /// In a process callbacks may be called meanwhile, at PASSIVE_LEVEL, if nothing is there: see [`platform::Sockets::look`].
     pub fn poll(&self, results: usize, mut take: impl FnMut(usize, &Completion)) -> usize {
         if self.waiting.load(Ordering::Acquire) == 0 {
             P::Sockets::look();

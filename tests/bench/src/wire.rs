@@ -1,6 +1,7 @@
 //! Two devices connected by the host's TCP, as two machines are, beside plain TCP.
 //!
-//! One thread is the consumer on both sides; the reactor of the hosted platform is the other one. Medians count, as threads meet.
+//! One thread is the consumer on both sides, and carries out what comes in while it polls; else the reactor of the hosted platform, another
+//! thread, does. Medians count, as threads meet.
 
 use std::net::{IpAddr, Ipv4Addr};
 
