@@ -147,15 +147,17 @@ impl Requests {
         Ok(())
     }
 
-    /// Goes on in `other`, with what the driver has not taken out of this one. `pass` tells the driver, which says how many.
-    pub(super) fn replace(&self, mut other: Self, pass: impl FnOnce() -> Result<u64>) -> Result<()> {
+    /// Goes on in `other`, with what the driver has not taken out of this one. `pass` tells the driver, which says how many. True: a doorbell
+    /// has to follow, as the driver may have looked at the new one, and gone to sleep, before they were there.
+    pub(super) fn replace(&self, mut other: Self, pass: impl FnOnce() -> Result<u64>) -> Result<bool> {
         let mut ring = self.lock();
         let new = other.ring.get_mut().unwrap_or_else(PoisonError::into_inner);
         ring.0.prepare(&mut new.0);
         let left = pass()?;
         let moved = ring.0.move_to(&mut new.0, u32::try_from(left).unwrap_or(u32::MAX));
         *ring = other.ring.into_inner().unwrap_or_else(PoisonError::into_inner);
-        moved.map_err(|status| Error::Refused { request: "moving a ring", status })
+        moved.map_err(|status| Error::Refused { request: "moving a ring", status })?;
+        Ok(ring.0.needs_doorbell())
     }
 }
 

@@ -10,12 +10,15 @@ use ndk_abi::{
         ND_CREATE_SRQ, ND_IOCTL_VERSION, ND_SRQ_MODIFY,
     },
     ndkpi::NdkOperationTypeReceive,
-    softndk_ioctl::{IOCTL_SOFTNDK_SRQ_POST, SOFTNDK_IOCTL_VERSION, SOFTNDK_POST, SOFTNDK_SGE, SOFTNDK_SRQ_POST},
+    softndk_ioctl::{
+        IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_SRQ_POST, SOFTNDK_IOCTL_VERSION, SOFTNDK_POST, SOFTNDK_SGE,
+        SOFTNDK_SRQ_POST,
+    },
     softndk_ring::SOFTNDK_RING_RECEIVE,
 };
 use zerocopy::IntoBytes as _;
 
-use super::{Object, Path, Pd, Request, followed_by, object, qp::MAX_TRANSFER, rings::Requests};
+use super::{Object, Path, Pd, Request, followed_by, nd_handle, object, qp::MAX_TRANSFER, rings::Requests};
 use crate::error::Result;
 
 /// A shared receive queue.
@@ -86,10 +89,11 @@ impl Srq {
         };
         let pass =
             || self.object.client.query_with_rings(IOCTL_ND_SRQ_MODIFY, &request, &mappings).map(|(_, left)| left);
-        match larger {
-            Some((ring, (other, _))) => ring.replace(other, pass),
-            None => pass().map(drop),
+        let Some((ring, (other, _))) = larger else { return pass().map(drop) };
+        if ring.replace(other, pass)? {
+            self.object.client.call(IOCTL_SOFTNDK_DOORBELL, &nd_handle(self.handle()))?;
         }
+        Ok(())
     }
 
     /// Asks to be told when fewer receives than the threshold are queued; the request ends then.
