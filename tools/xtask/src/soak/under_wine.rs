@@ -47,7 +47,7 @@ enum Act {
     Cases(Version),
     /// RDMA is turned off beneath a program of nd1, or nd2, that looks at what it is told.
     Removed(Version),
-    /// Two processes, each with a device of its own, exchange traffic; one may be killed.
+    /// Two processes, each with a device of its own, exchange traffic.
     Driverless,
 }
 

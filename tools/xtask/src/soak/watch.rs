@@ -75,7 +75,7 @@ mod tests {
         let waits = format!("until test -e '{}'; do sleep 0.05; done", ends.display());
         let watch = Watch::default();
         let waited = watch.within(
-            Duration::from_secs(1),
+            Duration::from_secs(10),
             || "the driver has 0 connections".to_owned(),
             || fs::write(&ends, "").unwrap(),
             || {

@@ -102,6 +102,7 @@ pub(super) fn many(role: &Role<'_>) -> anyhow::Result<()> {
     /// Asked for together. All of them would not be answered on a busy machine before the first gives up: over a wire both ends have ten
     /// seconds for it.
     const TOGETHER: usize = 8;
+    const { assert!(COUNT.is_multiple_of(TOGETHER)) };
     let end = role.site.end_with_cqs(QpSize::default(), 2 * COUNT as u32)?;
     let memory = end.buffer(COUNT * 8)?;
     let make = |number: usize| -> anyhow::Result<(Connector, Qp)> {

@@ -108,7 +108,7 @@ table! {
         rejected: "a rejection brings its private data; the next attempt succeeds",
         request_dropped: "a connection request that is released is a rejection",
         backed_out: "the connecting end changes its mind after the accept",
-        many: "64 connections at once, a message each way on each of them",
+        many: "64 connections at once, asked for by eights, a message each way on each of them",
     }
     endings {
         by_connecting: "the connecting end disconnects: the other is told, its receives are cancelled",
