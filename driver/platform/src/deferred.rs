@@ -17,9 +17,9 @@ const RUNNING: u8 = 2;
 /// `run` is executing and was asked for again.
 const AGAIN: u8 = 3;
 
-/// Every so many runs of an object take their turn ([`Platform::queue_dpc_in_turn`]). Windows runs DPCs until none is queued, so objects that schedule themselves
-/// or each other would keep threads from running for as long as there is work (bug check 0x133). Not a run that a thread asks for:
-/// that thread has its turn.
+/// Every so many runs of an object take their turn ([`Platform::queue_dpc_in_turn`]). Windows runs DPCs until none is queued, so
+/// objects that schedule themselves or each other would keep threads from running for as long as there is work (bug check 0x133).
+/// Not a run that a thread asks for: that thread has its turn.
 const RUNS_PER_TURN: u32 = 64;
 
 /// An object with a deferred call.
