@@ -37,6 +37,10 @@ pub struct Skipped(pub &'static str);
 /// What is about control codes that rings replace, or that a queue with a ring does not have.
 const PLAIN_ONLY: [&str; 2] = ["moderation::", "requests::"];
 
+/// Cases of any front end that count calls of the driver. Rings save those as long as the peer is as fast as who posts: it must be neither
+/// behind a network nor without a processor.
+pub const COUNTS_CALLS: &[&str] = &["transitions::counted", "transitions::stream"];
+
 /// Runs a case on a fresh front end; afterwards nothing of it may be left in the driver.
 ///
 /// `patience`: how long to wait for anything that should happen. What the case noted is for people.

@@ -18,7 +18,7 @@ pub mod sim;
 pub mod soak;
 mod transport;
 
-pub use bench::{Bench, Case, Skipped, run, run_apart};
+pub use bench::{Bench, COUNTS_CALLS, Case, Skipped, run, run_apart};
 pub use carrier::Carrier;
 pub use cases::CASES;
 pub use complaints::Complaints;

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{PATIENCE, named, passed};
-use conformance::{CASES, Case, client::Path, run_apart, sim::Simulated};
+use conformance::{CASES, COUNTS_CALLS, Case, client::Path, run_apart, sim::Simulated};
 
 /// Cases whose sends wait for the peer's receive. Over a wire they are complete when they are on their way: on the plain path each of
 /// these has to fail there, saying this.
@@ -15,9 +15,6 @@ const OF_ONE_DEVICE: &[(&str, &str)] = &[
     ("send::no_receive", "the send completed with no receive posted"),
     ("srq::holds_sends", "a send completed with no receive posted"),
 ];
-
-/// Cases that count calls of the driver, which rings save as long as the peer is as fast as who posts. Here a network is between them.
-const COUNTS_CALLS: &[&str] = &["transitions::counted", "transitions::stream"];
 
 /// Cases and groups with one end, or with both in one file of one device.
 const ONE_END: &[&str] = &[

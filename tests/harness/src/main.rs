@@ -58,6 +58,9 @@ enum Command {
     List {
         #[command(flatten)]
         device: Device,
+        /// Without those that count calls of the driver, of which there are more where others are at work.
+        #[arg(long)]
+        busy: bool,
     },
     /// Run cases and print a table of the results.
     Run(RunOptions),
@@ -215,7 +218,7 @@ fn main() -> ExitCode {
 
 fn execute() -> anyhow::Result<ExitCode> {
     match CommandLine::parse().command.unwrap_or_else(|| Command::Run(RunOptions::default())) {
-        Command::List { device } => report::list(device.front_end),
+        Command::List { device, busy } => report::list(device.front_end, busy),
         Command::Run(options) => {
             let patience = Duration::from_secs(options.patience);
             let report = match options.device.front_end {

@@ -2,7 +2,7 @@
 
 use std::{fmt, process::ExitCode, time::Duration};
 
-use conformance::{CASES, Skipped, nd::Version};
+use conformance::{CASES, COUNTS_CALLS, Skipped, nd::Version};
 use serde::Serialize;
 
 use crate::{
@@ -136,18 +136,25 @@ impl fmt::Display for Report {
     }
 }
 
-/// Prints the table of cases.
-pub(crate) fn list(front_end: FrontEnd) {
-    let of = |version: Version| version.cases().map(|case| (case.name, case.shows)).collect();
-    let cases: Vec<_> = match front_end {
-        FrontEnd::Sim | FrontEnd::Ioctl => CASES.iter().map(|case| (case.name, case.shows)).collect(),
-        FrontEnd::Nd1 => of(Version::V1),
-        FrontEnd::Nd2 => of(Version::V2),
-    };
+/// Prints the table of cases; if the machine is `busy`, without those that need it for themselves.
+pub(crate) fn list(front_end: FrontEnd, busy: bool) {
+    let cases = cases(front_end, busy);
     let width = cases.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     for (name, shows) in cases {
         println!("{name:width$}  {shows}");
     }
+}
+
+/// What they are called, and what they show.
+fn cases(front_end: FrontEnd, busy: bool) -> Vec<(&'static str, &'static str)> {
+    let of = |version: Version| version.cases().map(|case| (case.name, case.shows)).collect();
+    let mut cases: Vec<_> = match front_end {
+        FrontEnd::Sim | FrontEnd::Ioctl => CASES.iter().map(|case| (case.name, case.shows)).collect(),
+        FrontEnd::Nd1 => of(Version::V1),
+        FrontEnd::Nd2 => of(Version::V2),
+    };
+    cases.retain(|(name, _)| !(busy && COUNTS_CALLS.contains(name)));
+    cases
 }
 
 #[cfg(test)]
@@ -177,6 +184,16 @@ mod tests {
         assert!(table.contains("what failed: cause"), "{table}");
         assert!(table.contains("group::one  skip         9.0  a thing"), "{table}");
         assert!(table.ends_with("1 passed, 1 failed, 1 skipped, 0.0 s\n"), "{table}");
+    }
+
+    #[test]
+    fn a_busy_machine_plays_no_case_that_counts_calls() {
+        for front_end in [FrontEnd::Ioctl, FrontEnd::Nd2] {
+            let (all, busy) = (cases(front_end, false), cases(front_end, true));
+            let left_out: Vec<_> = all.iter().filter(|case| !busy.contains(case)).map(|(name, _)| *name).collect();
+            assert_eq!(left_out.len(), COUNTS_CALLS.len(), "{left_out:?}");
+            assert!(left_out.iter().all(|name| COUNTS_CALLS.contains(name)), "{left_out:?}");
+        }
     }
 
     #[test]

@@ -298,7 +298,8 @@ impl Soak<'_> {
 
     fn cases(&mut self, version: Version) -> Result<()> {
         let name = version.name();
-        let list = self.session.program(r"C:\softndk\ndharness.exe").args(["list", "--front-end", name]).output()?;
+        let list =
+            self.session.program(r"C:\softndk\ndharness.exe").args(["list", "--front-end", name, "--busy"]).output()?;
         let list = String::from_utf8(list.stdout)?;
         let all: Vec<_> =
             list.lines().filter_map(|line| line.split_whitespace().next()).filter(|word| word.contains("::")).collect();
