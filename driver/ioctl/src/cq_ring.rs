@@ -1,7 +1,7 @@
 //! The ring that completions are given by, and what was said of them.
 
 use nd_rings::{Full, Geometry, Mapped, Memory as _, Wild, Writer};
-use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_SOLICITED, ND_MAP_MEMORY};
+use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_SOLICITED, ND_MAP_MEMORY};
 use ndk_abi::softndk_ring::{SOFTNDK_COMPLETION, SOFTNDK_RING_COMPLETIONS};
 use ndk_abi::status::NTSTATUS;
 use platform::{Passive, SpinLock};
@@ -99,17 +99,18 @@ impl<H: Host> CqRing<H> {
         }
     }
 
-    /// Whether somebody who waits for this type of notification is to be told of a completion: one that nobody was told of
-    /// before, and that its user has not taken. From then on it is told of.
-    pub(crate) fn tell(&self, kind: u32) -> bool {
+    /// Tells somebody of completions that nobody was told of before, and that the user has not taken. `claim` gives who waits for
+    /// that type of notification, if anyone does; then, and only then, they are told of. It is called with the lock held.
+    pub(crate) fn tell<T>(&self, claim: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut state = self.0.lock();
         let old = state.notified.max(state.pushed.saturating_sub(state.unread()));
-        let newest = if kind == ND_CQ_NOTIFY_SOLICITED { state.solicited } else { state.pushed };
-        let due = newest > old;
-        if due {
-            state.notified = state.pushed;
+        if state.pushed <= old {
+            return None;
         }
-        due
+        let solicited = || if state.solicited > old { claim(ND_CQ_NOTIFY_SOLICITED) } else { None };
+        let told = claim(ND_CQ_NOTIFY_ANY).or_else(solicited)?;
+        state.notified = state.pushed;
+        Some(told)
     }
 
     /// Completions in it that the user has not taken.

@@ -1,14 +1,14 @@
-//! A ring of requests that nothing is to come for sleeps, so that its user's next request rings a doorbell.
+//! Who sleeps is woken: rings of requests by a doorbell, those who wait for a completion by a notification.
 
 use std::{mem::offset_of, sync::atomic::Ordering};
 
-use ndk_abi::{ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::*};
-use simkernel::{boot_seeded, pause, seeds};
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::*};
+use simkernel::{boot_seeded, pause, scope, seeds};
 use users::{
     User, World,
     rings::{Ringed, connect, push},
     start,
-    user::{handle, work},
+    user::{Answer, handle, work},
 };
 
 /// More than a ring looks on for.
@@ -74,4 +74,47 @@ fn a_ring_is_looked_at_after_a_deferred_request_by_code() {
         }
         assert_eq!(found, 2, "seed {seed}: what completes");
     }
+}
+
+/// Whether a request ends by itself.
+fn ends(answer: &Answer) -> bool {
+    (0..PAUSES).any(|_| {
+        pause();
+        !answer.is_pending()
+    })
+}
+
+/// A request for a notification that is cancelled takes no notification along: unless it succeeded, the next one is told of the
+/// completion that has come meanwhile.
+#[test]
+fn a_cancelled_request_takes_no_notification_along() {
+    let mut cancelled = 0;
+    for seed in seeds(200) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let user = User::new(&device);
+        let world = World::new(&user);
+        let ringed = Ringed::new(&user, &world).unwrap();
+        assert!(push(&mut ringed.writers()[1], &work(NdkOperationTypeReceive, 0, 1), &[]));
+        let kind = if seed % 2 == 0 { ND_CQ_NOTIFY_ANY } else { ND_CQ_NOTIFY_SOLICITED };
+        let first = user.notify(ringed.cq, kind);
+        scope(|scope| {
+            // Its receive ends.
+            scope.spawn(|| assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(ringed.qp)), STATUS_SUCCESS));
+            scope.spawn(|| first.shared.cancel(&user.file));
+        });
+        assert!(ends(&first), "seed {seed}: neither cancelled nor told");
+        let second = user.notify(ringed.cq, kind);
+        if first.wait() == STATUS_CANCELLED {
+            cancelled += 1;
+            assert!(ends(&second), "seed {seed}: nobody is told");
+            assert_eq!(second.wait(), STATUS_SUCCESS);
+        } else {
+            (0..1000).for_each(|_| pause());
+            assert!(second.is_pending(), "seed {seed}: told twice");
+            second.shared.cancel(&user.file);
+            assert_eq!(second.wait(), STATUS_CANCELLED);
+        }
+    }
+    assert!(cancelled > 0, "none was cancelled first");
 }

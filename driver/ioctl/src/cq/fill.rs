@@ -102,9 +102,13 @@ impl<H: Host> Cq<H> {
     pub(super) fn tell(&self, ring: &CqRing<H>) {
         let events = self.ndk.keep();
         let pended = &events.space.pended;
-        let any = pended.any(events.waits(Event::Completion));
-        let kind = if any { ND_CQ_NOTIFY_ANY } else { ND_CQ_NOTIFY_SOLICITED };
-        if (any || pended.any(events.waits(Event::Solicited))) && ring.tell(kind) {
+        // One that is cancelled meanwhile is not found, and nothing counts as told of.
+        let told = ring.tell(|kind| {
+            let event = if kind == ND_CQ_NOTIFY_SOLICITED { Event::Solicited } else { Event::Completion };
+            pended.take_first(u64::MAX, events.waits(event))
+        });
+        if let Some(told) = told {
+            told.succeed();
             // One event completes all; a request for any completion makes the others that too.
             let owner = events.handle;
             let wanted = |pended: &Pended<H>| {
