@@ -147,22 +147,35 @@ impl Endpoint {
         let _first = self.listener.set(Arc::downgrade(listener));
         // The reactor has one as long as it is not closed: when the request has ended, the caller's may be gone.
         let listener: &Self = listener;
-        lock(&listener.incoming).wait_for(Wanted::Connection(request, self.clone()));
-        listener.proceed_incoming()
+        let mut incoming = lock(&listener.incoming);
+        incoming.wait_for(Wanted::Connection(request, self.clone()));
+        match listener.source.get()? {
+            Source::Listener(hosts) => listener.accept_next(hosts, incoming),
+            Source::Stream(_) => None,
+        }
     }
 
-    /// Gets the accept that waits its connection, if there is one.
-    fn accept_next(&self, listener: &Mutex<Option<TcpListener>>) -> Option<Ended> {
+    /// Gets the accept that waits its connection, if there is one. The lock is that of `incoming`, still held since the caller's own began
+    /// to wait: this takes no later one, whose socket the reactor may be closing.
+    fn accept_next<'a>(
+        &'a self,
+        listener: &Mutex<Option<TcpListener>>,
+        mut incoming: MutexGuard<'a, Incoming>,
+    ) -> Option<Ended> {
         loop {
-            // The locks are released when the reactor takes the connection in.
-            let accepted = lock(&self.incoming).accept(lock(listener).as_ref()?)?;
+            let accepted = incoming.accept(lock(listener).as_ref()?)?;
             let Accepted { request, into, stream, peer } = match accepted {
                 Ok(accepted) => accepted,
                 Err(ended) => return Some(ended),
             };
+            // The reactor takes the connection in.
+            drop(incoming);
             match into.adopt(stream, peer) {
                 // It is gone already.
-                Err(SocketError::Reset) => lock(&self.incoming).wait_for(Wanted::Connection(request, into)),
+                Err(SocketError::Reset) => {
+                    incoming = lock(&self.incoming);
+                    incoming.wait_for(Wanted::Connection(request, into));
+                }
                 outcome => return Some(request.ends(outcome.map(|()| 0))),
             }
         }
@@ -206,7 +219,7 @@ impl Endpoint {
     fn proceed_incoming(&self) -> Option<Ended> {
         match self.source.get()? {
             Source::Stream(stream) => lock(&self.incoming).receive(stream, self),
-            Source::Listener(listener) => self.accept_next(listener),
+            Source::Listener(listener) => self.accept_next(listener, lock(&self.incoming)),
         }
     }
 
