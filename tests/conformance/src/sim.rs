@@ -107,6 +107,12 @@ impl Simulated {
     pub fn session(&self) -> &Session {
         self.session.as_ref().expect("the first machine")
     }
+
+    /// Takes away what the open files have, as softndk.sys does when RDMA is turned off. Those that are opened later are served.
+    pub fn clean_up_files(&self) {
+        let files: Vec<_> = self.device.host().handles().values().filter_map(Weak::upgrade).collect();
+        files.iter().for_each(|file| file.cleanup(&simkernel::passive()));
+    }
 }
 
 impl Transport for Simulated {

@@ -17,10 +17,12 @@ use conformance::{
     soak::{Figures, Record, Trouble, Until, lives},
 };
 use ndk_abi::{
-    nd_ioctl::{IOCTL_ND_CQ_MODIFY, IOCTL_ND_CQ_NOTIFY, IOCTL_ND_LISTENER_FREE, IOCTL_ND_SRQ_NOTIFY},
+    nd_ioctl::{
+        IOCTL_ND_CONNECTOR_CONNECT, IOCTL_ND_CQ_MODIFY, IOCTL_ND_CQ_NOTIFY, IOCTL_ND_LISTENER_FREE, IOCTL_ND_SRQ_NOTIFY,
+    },
     ndkpi::NdkOperationTypeReceive,
     softndk_ioctl::{IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST, SOFTNDK_POST, SOFTNDK_RESULT, SOFTNDK_SGE},
-    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE, STATUS_SUCCESS},
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_CANCELLED, STATUS_INVALID_HANDLE, STATUS_SUCCESS},
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -57,6 +59,8 @@ enum Fault {
     FileLeft,
     /// Whoever has a handle of a file is served.
     StrangersServed,
+    /// A connect is cancelled, by nobody.
+    ConnectCancelled,
 }
 
 /// A device with a fault, over the simulated one.
@@ -189,6 +193,9 @@ impl Pending for FaultyRequest {
             if self.fault == Fault::HandlesNotChecked && completion.status == STATUS_INVALID_HANDLE {
                 completion.status = STATUS_SUCCESS;
             }
+            if self.fault == Fault::ConnectCancelled && self.code == IOCTL_ND_CONNECTOR_CONNECT {
+                completion.status = STATUS_CANCELLED;
+            }
             if self.code == IOCTL_SOFTNDK_POLL {
                 self.change_results(&mut completion);
             }
@@ -298,25 +305,30 @@ caught! {
 }
 
 /// What a soak finds on a device with a fault, by control codes.
-fn soaked(fault: Fault) -> Figures {
+fn soaked(fault: Fault, trouble: Trouble) -> Figures {
     let faulty = Faulty { inner: Simulated::boot(), fault, left: Mutex::default() };
     let record = Record::default();
     let until = Until { end: Instant::now() + LONG, lives: 3, patience: Duration::from_secs(2) };
-    lives(&faulty, None, (PLAIN_SEED, 1), Trouble::Nothing, until, &record);
+    lives(&faulty, None, (PLAIN_SEED, 1), trouble, until, &record);
     drop(Box::new(faulty).close());
     record.figures()
 }
 
 #[test]
 fn a_soak_finds_what_is_lost_and_what_is_wrong() {
-    let clean = soaked(Fault::None);
+    let clean = soaked(Fault::None, Trouble::Nothing);
     assert!(clean.is_clean() && clean.completed > 0, "{clean:#?}");
-    let lost = soaked(Fault::CompletionLost);
+    let lost = soaked(Fault::CompletionLost, Trouble::Nothing);
     assert!(lost.lost > 0, "{lost:#?}");
-    let never = soaked(Fault::NeverNotified);
+    let never = soaked(Fault::NeverNotified, Trouble::Nothing);
     assert!(never.lost > 0, "{never:#?}");
     for fault in [Fault::CompletionDoubled, Fault::DataChanged] {
-        let wrong = soaked(fault);
+        let wrong = soaked(fault, Trouble::Nothing);
         assert!(wrong.wrong > 0, "{fault:?}: {wrong:#?}");
+    }
+    // Who may lose the adapter is told so by it.
+    for trouble in [Trouble::Nothing, Trouble::Removal] {
+        let cancelled = soaked(Fault::ConnectCancelled, trouble);
+        assert!(cancelled.wrong > 0, "{trouble:?}: {cancelled:#?}");
     }
 }

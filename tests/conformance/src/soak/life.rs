@@ -4,7 +4,10 @@ use anyhow::Context as _;
 use fastrand::Rng;
 use ndk_abi::status::STATUS_CONNECTION_REFUSED;
 
-use super::{REMOVED, Record, Trouble, is_refused, side::Side};
+use super::{
+    REMOVED, Record, Trouble, is_refused, is_removed,
+    side::{self, Side},
+};
 use crate::{
     bench::Bench,
     client::{Listener, Qp, QpSize, ReadLimits, Srq},
@@ -14,20 +17,33 @@ use crate::{
 
 /// What a life does at most.
 const MOST_ACTS: usize = 150;
+/// Of a queue.
+const DEPTH: u32 = 2 * side::MOST as u32;
 
 /// Makes a connection, has traffic on it, and ends it. What went wrong is in `record`. False: there is no adapter.
 pub(super) fn live(bench: &Bench<'_>, random: &mut Rng, trouble: Trouble, record: &Record) -> bool {
     record.add().operations += 1;
-    if random.u8(..10) == 0 {
-        return judge(nobody_listens(bench), trouble, false, record);
-    }
-    let (mut sides, _listener) = match connected(bench, random) {
-        Ok(made) => made,
+    let sites = match sites(bench) {
+        Ok(sites) => sites,
         Err(error) => return judge(Err(error), trouble, false, record),
     };
+    // What waits on a file ends with STATUS_CANCELLED when RDMA is turned off, and files are cleaned up one after the other.
+    let is_removed = |sites: [&Site; 2]| sites.into_iter().any(is_removed);
+    if random.u8(..10) == 0 {
+        let tried = nobody_listens(&sites);
+        let is_removed = tried.is_err() && is_removed(sites.each_ref());
+        return judge(tried, trouble, is_removed, record);
+    }
+    let (mut sides, _listener) = match connected(&sites, random) {
+        Ok(made) => made,
+        Err(error) => return judge(Err(error), trouble, is_removed(sites.each_ref()), record),
+    };
+    // A kill is to close the file.
+    drop(sites);
     record.add().connects += 1;
     let acted = act(&mut sides, random, record);
-    let (is_cut_short, is_removed) = (acted.is_err(), acted.is_err() && sides[0].is_removed());
+    let is_cut_short = acted.is_err();
+    let is_removed = is_cut_short && is_removed(sides.each_ref().map(|side| &side.end.site));
     let mut is_there = judge(acted, trouble, is_removed, record);
     if random.bool() {
         sides.reverse();
@@ -61,13 +77,16 @@ fn judge(result: anyhow::Result<()>, trouble: Trouble, is_removed: bool, record:
     true
 }
 
-/// Two sides, each on a file of its own; the one that listens may take its receives from a shared queue.
-fn connected(bench: &Bench<'_>, random: &mut Rng) -> anyhow::Result<([Side; 2], Listener)> {
-    let depth = 2 * super::side::MOST as u32;
-    let size = QpSize { receives: depth, initiators: depth, ..QpSize::default() };
-    let [here, there] = [Site::with_cq_depth(bench, 2 * depth)?, Site::with_cq_depth(&bench.there(), 2 * depth)?];
+/// Each on a file of its own.
+fn sites(bench: &Bench<'_>) -> anyhow::Result<[Site; 2]> {
+    Ok([Site::with_cq_depth(bench, 2 * DEPTH)?, Site::with_cq_depth(&bench.there(), 2 * DEPTH)?])
+}
+
+/// Two sides; the one that listens may take its receives from a shared queue.
+fn connected([here, there]: &[Site; 2], random: &mut Rng) -> anyhow::Result<([Side; 2], Listener)> {
+    let size = QpSize { receives: DEPTH, initiators: DEPTH, ..QpSize::default() };
     let (end, srq) = if random.bool() {
-        let srq = Srq::new(&there.pd, depth, 4, 2)?;
+        let srq = Srq::new(&there.pd, DEPTH, 4, 2)?;
         let qp = Qp::with_srq(&there.pd, &there.receive_cq, &there.initiator_cq, &srq, size)?;
         (there.end_with(qp)?, Some(srq))
     } else {
@@ -102,8 +121,7 @@ fn act(sides: &mut [Side; 2], random: &mut Rng, record: &Record) -> anyhow::Resu
 }
 
 /// A connect to where nobody listens.
-fn nobody_listens(bench: &Bench<'_>) -> anyhow::Result<()> {
-    let (here, there) = (Site::new(bench)?, Site::new(&bench.there())?);
+fn nobody_listens([here, there]: &[Site; 2]) -> anyhow::Result<()> {
     let bound = Listener::new(&there.adapter)?;
     bound.bind(there.address)?;
     let to = bound.address()?.context("the address")?;

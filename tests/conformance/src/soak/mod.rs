@@ -19,7 +19,7 @@ pub use figures::{Figures, Record};
 use ndk_abi::status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_DEVICE_REMOVED};
 pub use simulated::simulated;
 
-use crate::{Bench, Transport, client::Path, error::Error};
+use crate::{Bench, Transport, client::Path, error::Error, pair::Site};
 
 /// What says that the adapter is gone: objects of it, an open of it.
 const REMOVED: [NTSTATUS; 2] = [STATUS_DEVICE_REMOVED, NDIS_STATUS_ADAPTER_NOT_READY];
@@ -91,6 +91,12 @@ fn is_excused(complaint: &str, trouble: Trouble) -> bool {
         Trouble::Faults => complaint.starts_with("deregistering MR"),
         Trouble::Removal => REMOVED.iter().any(|status| complaint.ends_with(&status.to_string())),
     }
+}
+
+/// Whether the adapter has gone beneath a file.
+fn is_removed(site: &Site) -> bool {
+    let status = site.adapter.info().err().and_then(|error| error.status());
+    status.is_some_and(|status| REMOVED.contains(&status))
 }
 
 /// Whether it is the device that has refused something.

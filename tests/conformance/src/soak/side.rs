@@ -17,7 +17,7 @@ use ndk_abi::{
     status::STATUS_SUCCESS,
 };
 
-use super::{Record, is_refused};
+use super::{Record, is_refused, is_removed};
 use crate::{
     client::{Arm, Cq, Mr, Mw, Request, Srq},
     error::{self, Error},
@@ -341,7 +341,7 @@ impl Side {
         let deadline = Instant::now() + self.end.site.client.patience();
         let retry = |request: &dyn Fn() -> error::Result<()>| loop {
             match request() {
-                Err(Error::Refused { .. }) if again && !self.is_removed() && Instant::now() < deadline => {}
+                Err(Error::Refused { .. }) if again && !is_removed(&self.end.site) && Instant::now() < deadline => {}
                 other => return other,
             }
         };
@@ -353,11 +353,6 @@ impl Side {
         let cancelled = cqs.map(|cq| retry(&|| cq.cancel_io()));
         let cancelled_too =
             [retry(&|| connector.cancel_io()), self.srq.as_ref().map_or(Ok(()), |srq| retry(&|| srq.cancel_io()))];
-        if self.is_removed() {
-            record.add().forgone += self.under_way();
-            self.end_notifies(record);
-            return Ok(());
-        }
         let mut result = Ok(());
         loop {
             match self.take(true, record) {
@@ -367,10 +362,16 @@ impl Side {
             }
             // A shared queue keeps the receives that no message has taken.
             let is_all = self.initiators.is_empty() && (self.receives.is_empty() || self.srq.is_some());
-            if is_all || Instant::now() > deadline {
+            if is_all || is_removed(&self.end.site) || Instant::now() > deadline {
                 break;
             }
             thread::yield_now();
+        }
+        // Nobody is told how those end.
+        if is_removed(&self.end.site) {
+            record.add().forgone += self.under_way();
+            self.end_notifies(record);
+            return result;
         }
         if self.srq.is_some() {
             record.add().forgone += self.receives.len() as u64;
@@ -392,12 +393,6 @@ impl Side {
         flushed.context("flushing")?;
         cancelled.into_iter().chain(cancelled_too).collect::<error::Result<()>>().context("cancelling")?;
         Ok(())
-    }
-
-    /// Whether the adapter has gone beneath it.
-    pub(super) fn is_removed(&self) -> bool {
-        let status = self.end.site.adapter.info().err().and_then(|error| error.status());
-        status.is_some_and(|status| super::REMOVED.contains(&status))
     }
 
     /// All that waits has to end.
