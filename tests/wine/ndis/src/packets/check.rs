@@ -1,0 +1,175 @@
+//! What a miniport is sent, and what that has to come to.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use kernel::violation;
+use ndk_abi::ndis::*;
+
+use super::{
+    batch::{BROADCAST, Batch, DIRECTED, FRAME, HEADER, MULTICAST, frame},
+    begin, finish, send,
+};
+use crate::{
+    adapter::Adapter,
+    lock,
+    oid::{Operation, request},
+};
+
+/// OID_GEN_STATISTICS.
+fn statistics(adapter: &Adapter) -> Option<NDIS_STATISTICS_INFO> {
+    let answer = request(adapter, Operation::Query, false, OID_GEN_STATISTICS, &[0; 0x98]);
+    let read = || {
+        // SAFETY: the answer has as many bytes, and the structure is of numbers.
+        unsafe { answer.data.as_ptr().cast::<NDIS_STATISTICS_INFO>().read_unaligned() }
+    };
+    (answer.status.is_success() && answer.transferred == 0x98).then(read)
+}
+
+/// Frames of all kinds, alone and in chains, at both levels; those of a wrong length; cancels. What OID_GEN_STATISTICS says that it
+/// counts has to be counted.
+pub(crate) fn check(adapter: &Arc<Adapter>) {
+    let (source, mtu) = {
+        let attributes = lock(&adapter.attributes);
+        (attributes.mac_address, attributes.mtu as usize)
+    };
+    let whole = |destination, length| frame(destination, source, length);
+    let before = statistics(adapter);
+    for at_dispatch in [false, true] {
+        let batches = [
+            vec![vec![whole(BROADCAST, FRAME)]],
+            vec![
+                vec![whole(DIRECTED, FRAME), whole(MULTICAST, 777)],
+                vec![whole(MULTICAST, mtu + HEADER)],
+                vec![whole(BROADCAST, FRAME), whole(DIRECTED, HEADER), whole(DIRECTED, 1000)],
+            ],
+        ];
+        for lists in batches {
+            let Some(statuses) = send(adapter, Batch::new(&lists), at_dispatch) else { return };
+            if !statuses.iter().all(|status| status.is_success()) {
+                violation(&format!("sends to a running adapter were completed with {statuses:?}"));
+            }
+        }
+        cancel(adapter, at_dispatch);
+    }
+    let after = statistics(adapter);
+    if let (Some(before), Some(after)) = (&before, &after) {
+        // Twice: at either level.
+        let multicast = (2 * 2, 2 * (777 + mtu + HEADER));
+        let sent = [
+            ("directed", (3 * 2, 2 * (FRAME + HEADER + 1000))),
+            ("multicast", multicast),
+            ("broadcast", (2 * 2, 2 * 2 * FRAME)),
+        ];
+        check_statistics(before, after, sent);
+    }
+    for wrong in [HEADER - 1, mtu + HEADER + 1] {
+        let lists = [vec![whole(DIRECTED, FRAME)], vec![whole(DIRECTED, wrong)]];
+        let Some(statuses) = send(adapter, Batch::new(&lists), false) else { return };
+        let counts_errors =
+            after.as_ref().is_some_and(|a| a.SupportedStatistics & NDIS_STATISTICS_FLAGS_VALID_XMIT_ERROR != 0);
+        if counts_errors && (!statuses[0].is_success() || statuses[1].is_success()) {
+            violation(&format!("a frame, and one of {wrong} bytes, were completed with {statuses:?}"));
+        }
+    }
+    if let (Some(before), Some(after)) = (after, statistics(adapter))
+        && after.SupportedStatistics & NDIS_STATISTICS_FLAGS_VALID_XMIT_ERROR != 0
+        && after.ifOutErrors - before.ifOutErrors != 2
+    {
+        violation("OID_GEN_STATISTICS: two frames of a wrong length are not two errors");
+    }
+}
+
+/// What was sent, by destination, with frames and bytes, has to be in the statistics that say that they have it.
+fn check_statistics(before: &NDIS_STATISTICS_INFO, after: &NDIS_STATISTICS_INFO, sent: [(&str, (usize, usize)); 3]) {
+    type Place = fn(&NDIS_STATISTICS_INFO) -> u64;
+    let places: [(u32, Place, u32, Place); 3] = [
+        (
+            NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_XMIT,
+            |s| s.ifHCOutUcastPkts,
+            NDIS_STATISTICS_FLAGS_VALID_DIRECTED_BYTES_XMIT,
+            |s| s.ifHCOutUcastOctets,
+        ),
+        (
+            NDIS_STATISTICS_FLAGS_VALID_MULTICAST_FRAMES_XMIT,
+            |s| s.ifHCOutMulticastPkts,
+            NDIS_STATISTICS_FLAGS_VALID_MULTICAST_BYTES_XMIT,
+            |s| s.ifHCOutMulticastOctets,
+        ),
+        (
+            NDIS_STATISTICS_FLAGS_VALID_BROADCAST_FRAMES_XMIT,
+            |s| s.ifHCOutBroadcastPkts,
+            NDIS_STATISTICS_FLAGS_VALID_BROADCAST_BYTES_XMIT,
+            |s| s.ifHCOutBroadcastOctets,
+        ),
+    ];
+    let check = |what: &str, flag: u32, place: Place, expected: usize| {
+        let counted = place(after).wrapping_sub(place(before));
+        if after.SupportedStatistics & flag != 0 && counted != expected as u64 {
+            violation(&format!("OID_GEN_STATISTICS: {expected} {what} were sent, {counted} are counted"));
+        }
+    };
+    let mut all = 0;
+    for ((what, (frames, octets)), (frames_flag, frames_at, octets_flag, octets_at)) in sent.into_iter().zip(places) {
+        check(&format!("{what} frames"), frames_flag, frames_at, frames);
+        check(&format!("bytes in {what} frames"), octets_flag, octets_at, octets);
+        all += octets;
+    }
+    check("bytes", NDIS_STATISTICS_FLAGS_VALID_BYTES_XMIT, |s| s.ifHCOutOctets, all);
+}
+
+/// ndis/nc-ndis-miniport_cancel_send: at most DISPATCH_LEVEL, for an identifier that may be of nothing that is sent.
+fn cancel(adapter: &Adapter, at_dispatch: bool) {
+    let Some(handler) = adapter.driver.characteristics.CancelSendHandler else { return };
+    // SAFETY: the driver's handler, called as documented.
+    let call = || unsafe { handler(adapter.context(), std::ptr::without_provenance_mut(0x5EED)) };
+    if at_dispatch {
+        kernel::at_dispatch(|| kernel::balanced("MiniportCancelSend", call));
+    } else {
+        kernel::balanced("MiniportCancelSend", call);
+    }
+}
+
+/// Pauses and restarts a running adapter while threads send at both levels, and sends while it is paused.
+pub(crate) fn check_pauses(adapter: &Arc<Adapter>) {
+    const PAUSES: usize = 20;
+    let source = lock(&adapter.attributes).mac_address;
+    let lists = || {
+        vec![
+            vec![frame(BROADCAST, source, FRAME), frame(DIRECTED, source, FRAME)],
+            vec![frame(MULTICAST, source, FRAME)],
+        ]
+    };
+    let over = AtomicBool::new(false);
+    SLOW.store(true, Ordering::Release);
+    std::thread::scope(|scope| {
+        for at_dispatch in [false, false, true] {
+            let (over, lists) = (&over, &lists);
+            scope.spawn(move || {
+                while !over.load(Ordering::Acquire) && send(adapter, Batch::new(&lists()), at_dispatch).is_some() {}
+            });
+        }
+        for _ in 0..PAUSES {
+            adapter.pause();
+            send(adapter, Batch::new(&lists()), false);
+            adapter.restart();
+        }
+        over.store(true, Ordering::Release);
+    });
+    SLOW.store(false, Ordering::Release);
+}
+
+/// Whether a miniport that looks at a frame at PASSIVE_LEVEL is delayed there, so that pauses come while it sends.
+pub(super) static SLOW: AtomicBool = AtomicBool::new(false);
+
+/// For tests: pauses with a send under way, for which the pause has to wait, and restarts.
+pub(crate) fn pause_with_send(adapter: &Arc<Adapter>) {
+    let source = lock(&adapter.attributes).mac_address;
+    let batch = Batch::new(&[vec![frame(BROADCAST, source, FRAME)]]);
+    begin(adapter, &batch, false);
+    adapter.pause();
+    adapter.restart();
+    finish(adapter, batch);
+}

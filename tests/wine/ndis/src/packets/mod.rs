@@ -1,0 +1,141 @@
+//! Packets: sends to the miniport, and what it receives.
+//!
+//! ndis/nc-ndis-miniport_send_net_buffer_lists: each list comes back once, as it was but for its status; while the adapter is paused
+//! with NDIS_STATUS_PAUSED. ndis/nc-ndis-miniport_pause: what was sent before has come back when the pause has completed.
+
+mod batch;
+mod check;
+mod entries;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Condvar, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use kernel::violation;
+use ndk_abi::{ndis::*, status::*};
+
+use crate::{
+    adapter::{Adapter, PATIENCE, State},
+    lock,
+};
+use batch::{Batch, List, frames_of};
+pub(crate) use check::{check, check_pauses, pause_with_send};
+
+/// A list that the miniport has, or has had.
+struct Lent {
+    /// The number of pauses when it was sent.
+    era: u64,
+    /// The call that sent it has returned.
+    returned: bool,
+    /// How it came back.
+    status: Option<NDIS_STATUS>,
+    frames: Vec<usize>,
+}
+
+/// Sends that the miniport has, by the addresses of their lists.
+#[derive(Default)]
+pub(crate) struct Outstanding {
+    lent: Mutex<BTreeMap<usize, Lent>>,
+    changed: Condvar,
+    era: AtomicU64,
+    /// What did not come back in time, and may yet.
+    missed: Mutex<Vec<Batch>>,
+}
+
+impl Outstanding {
+    /// Before MiniportPause is called.
+    pub(crate) fn pausing(&self) {
+        self.era.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Lists that were sent before the latest pause, and are still with the miniport. Those of calls in progress are left out: the
+    /// miniport may know nothing of them yet.
+    pub(crate) fn overdue(&self) -> usize {
+        let era = self.era.load(Ordering::Acquire);
+        lock(&self.lent).values().filter(|lent| lent.status.is_none() && lent.returned && lent.era < era).count()
+    }
+}
+
+/// Hands lists to the miniport.
+fn begin(adapter: &Adapter, batch: &Batch, at_dispatch: bool) {
+    let Some(handler) = adapter.driver.characteristics.SendNetBufferListsHandler else { return };
+    let Some(first) = batch.lists.first() else { return };
+    let era = adapter.packets.era.load(Ordering::Acquire);
+    let mut lent = lock(&adapter.packets.lent);
+    for list in &batch.lists {
+        // SAFETY: a list of the batch, still here.
+        let frames = frames_of(unsafe { &(**list).head });
+        lent.insert(*list as usize, Lent { era, returned: false, status: None, frames });
+    }
+    drop(lent);
+    let flags = if at_dispatch { NDIS_SEND_FLAGS_DISPATCH_LEVEL } else { 0 };
+    // SAFETY: the driver's handler, called as documented; the lists are the driver's until they are completed.
+    let call = || unsafe { handler(adapter.context(), first.cast(), 0, flags) };
+    if at_dispatch {
+        kernel::at_dispatch(|| kernel::balanced("MiniportSendNetBufferLists", call));
+    } else {
+        kernel::balanced("MiniportSendNetBufferLists", call);
+    }
+    let mut lent = lock(&adapter.packets.lent);
+    for list in &batch.lists {
+        if let Some(lent) = lent.get_mut(&(*list as usize)) {
+            lent.returned = true;
+        }
+    }
+}
+
+/// Waits for the lists of a batch; what they came back with. None: that took too long.
+fn finish(adapter: &Adapter, batch: Batch) -> Option<Vec<NDIS_STATUS>> {
+    let packets = &adapter.packets;
+    let start = Instant::now();
+    let mut lent = lock(&packets.lent);
+    let status =
+        |lent: &BTreeMap<usize, Lent>, list: &*mut List| lent.get(&(*list as usize)).and_then(|lent| lent.status);
+    while batch.lists.iter().any(|list| status(&lent, list).is_none()) {
+        let left = PATIENCE.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            drop(lent);
+            // devtest/ndis-wifi-verification, rule NdisTimedDataSend.
+            violation("a send was not completed within 12 s");
+            lock(&packets.missed).push(batch);
+            return None;
+        }
+        lent = packets.changed.wait_timeout(lent, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    let statuses = batch.lists.iter().filter_map(|list| lent.remove(&(*list as usize))?.status).collect();
+    // Those that came back late.
+    lock(&packets.missed).retain(|batch| {
+        let is_back = batch.lists.iter().all(|list| status(&lent, list).is_some());
+        if is_back {
+            batch.lists.iter().for_each(|list| drop(lent.remove(&(*list as usize))));
+        }
+        !is_back
+    });
+    Some(statuses)
+}
+
+/// Sends a batch and waits for it. While the adapter stays paused all of it comes back as such.
+fn send(adapter: &Adapter, batch: Batch, at_dispatch: bool) -> Option<Vec<NDIS_STATUS>> {
+    let phase = || (adapter.state(), adapter.packets.era.load(Ordering::Acquire));
+    let before = phase();
+    begin(adapter, &batch, at_dispatch);
+    let statuses = finish(adapter, batch)?;
+    if phase() == before {
+        let is_paused = |status: &NDIS_STATUS| *status == NDIS_STATUS_PAUSED;
+        match before.0 {
+            State::Paused if !statuses.iter().all(is_paused) => {
+                violation(&format!("sends to a paused adapter were completed with {statuses:?}"));
+            }
+            State::Running if statuses.iter().any(is_paused) => {
+                violation("a send to a running adapter was completed with NDIS_STATUS_PAUSED");
+            }
+            _ => {}
+        }
+    }
+    Some(statuses)
+}
