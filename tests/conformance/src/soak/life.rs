@@ -34,7 +34,7 @@ pub(super) fn live(bench: &Bench<'_>, random: &mut Rng, trouble: Trouble, record
         let is_removed = tried.is_err() && is_removed(sites.each_ref());
         return judge(tried, trouble, is_removed, record);
     }
-    let (mut sides, _listener) = match connected(&sites, random) {
+    let mut sides = match connected(&sites, random) {
         Ok(made) => made,
         Err(error) => return judge(Err(error), trouble, is_removed(sites.each_ref()), record),
     };
@@ -83,7 +83,7 @@ fn sites(bench: &Bench<'_>) -> anyhow::Result<[Site; 2]> {
 }
 
 /// Two sides; the one that listens may take its receives from a shared queue.
-fn connected([here, there]: &[Site; 2], random: &mut Rng) -> anyhow::Result<([Side; 2], Listener)> {
+fn connected([here, there]: &[Site; 2], random: &mut Rng) -> anyhow::Result<[Side; 2]> {
     let size = QpSize { receives: DEPTH, initiators: DEPTH, ..QpSize::default() };
     let (end, srq) = if random.bool() {
         let srq = Srq::new(&there.pd, DEPTH, 4, 2)?;
@@ -93,7 +93,7 @@ fn connected([here, there]: &[Site; 2], random: &mut Rng) -> anyhow::Result<([Si
         (there.sized_end(size)?, None)
     };
     let Pair { a, b, listener } = Pair::connect(here.sized_end(size)?, end)?;
-    Ok(([Side::new(a, None)?, Side::new(b, srq)?], listener))
+    Ok([Side::new(a, None, None)?, Side::new(b, Some(listener), srq)?])
 }
 
 /// Does things, and mostly waits for the rest of them.

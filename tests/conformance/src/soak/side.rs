@@ -19,7 +19,7 @@ use ndk_abi::{
 
 use super::{Record, is_refused, is_removed};
 use crate::{
-    client::{Arm, Cq, Mr, Mw, Request, Srq},
+    client::{Arm, Cq, Listener, Mr, Mw, Request, Srq},
     error::{self, Error},
     pair::{End, ensure_same, pattern},
 };
@@ -55,6 +55,8 @@ pub(super) struct Side {
     /// Ends with the connection.
     gone: Request,
     pub(super) end: End,
+    /// What made its connection, and goes after it.
+    _listener: Option<Listener>,
     srq: Option<Srq>,
     window: Mw,
     memory: Mr,
@@ -74,13 +76,14 @@ fn place(area: usize, context: u64) -> usize {
 }
 
 impl Side {
-    pub(super) fn new(end: End, srq: Option<Srq>) -> anyhow::Result<Self> {
+    pub(super) fn new(end: End, listener: Option<Listener>, srq: Option<Srq>) -> anyhow::Result<Self> {
         let memory = end.site.buffer(AREAS * SLOTS * SLOT)?;
         let window = Mw::new(&end.site.pd)?;
         Ok(Self {
             notifies: Vec::new(),
             gone: end.connector.notify_disconnect(),
             end,
+            _listener: listener,
             srq,
             window,
             memory,
