@@ -384,11 +384,7 @@ impl Side {
         if lost > 0 {
             let mut figures = record.add();
             figures.lost += lost;
-            figures.find(format!(
-                "requests {:?} and receives {:?} were not reported",
-                self.initiators.keys(),
-                self.receives
-            ));
+            figures.find(format!("not reported: {}", self.state()));
         }
         self.end_notifies(record);
         result?;
