@@ -16,7 +16,7 @@ type Question = Box<dyn FnOnce() + Send>;
 /// How often to look whether the process has ended, and how long it may take after that for an answer to arrive.
 const LOOK: Duration = Duration::from_millis(500);
 /// After so many of them a process that lives has not answered. Not a time, which goes on while all processes are stopped.
-const LOOKS: usize = 120;
+pub(crate) const LOOKS: usize = 120;
 
 /// To the thread that asks, one question at a time. Who waits for ever is forgotten, and there will be another one.
 static ASKER: Mutex<Option<mpsc::Sender<Question>>> = Mutex::new(None);
@@ -32,6 +32,15 @@ pub(crate) fn of<T: Send + 'static>(
     has_ended: impl Fn() -> bool,
     ask: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
+    looking_every(LOOK, has_ended, ask)
+}
+
+/// The same, with looks at other intervals.
+pub(crate) fn looking_every<T: Send + 'static>(
+    interval: Duration,
+    has_ended: impl Fn() -> bool,
+    ask: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     let (sender, answer) = mpsc::channel();
     let mut asker = report::lock(&ASKER);
     let question = Box::new(move || {
@@ -39,18 +48,21 @@ pub(crate) fn of<T: Send + 'static>(
         let _ = sender.send(ask());
     });
     let _the_thread_lives = asker.get_or_insert_with(start).send(question);
-    let mut is_last = false;
-    for _ in 0..LOOKS {
-        match answer.recv_timeout(LOOK) {
-            Ok(answer) => return Some(answer),
-            Err(_) if is_last => {
-                *asker = None;
-                return None;
-            }
-            Err(_) => is_last = has_ended(),
+    let (mut looks, mut is_last) = (0, false);
+    loop {
+        if let Ok(answer) = answer.recv_timeout(interval) {
+            return Some(answer);
+        }
+        if is_last {
+            break;
+        }
+        looks += 1;
+        is_last = has_ended();
+        if !is_last && looks == LOOKS {
+            violation("stand-in: a process does not answer");
+            break;
         }
     }
     *asker = None;
-    violation("stand-in: a process does not answer");
     None
 }
