@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
 
 use crate::command::{step, wait};
@@ -395,14 +395,22 @@ fn many_processes() -> Result<()> {
 
 /// Waits until no more is alive in the driver than before.
 pub(crate) fn is_idle_again(session: &Session, idle: &Value) -> Result<()> {
+    still_alive(session, idle)?.map_or(Ok(()), |left| Err(anyhow!(left)))
+}
+
+/// The same: what stays alive, if that is so. An error: the driver cannot be asked.
+pub(crate) fn still_alive(session: &Session, idle: &Value) -> Result<Option<String>> {
     let start = Instant::now();
-    let mut after = diagnostics(session)?;
-    while !is_no_more(&after, idle) && start.elapsed() < FREE_LIMIT {
+    loop {
+        let after = diagnostics(session).context("asking the driver what it has")?;
+        if is_no_more(&after, idle) {
+            return Ok(None);
+        }
+        if start.elapsed() > FREE_LIMIT {
+            return Ok(Some(format!("still alive after the process: {after}\nalive before it: {idle}")));
+        }
         std::thread::sleep(Duration::from_millis(100));
-        after = diagnostics(session)?;
     }
-    ensure!(is_no_more(&after, idle), "still alive after the process: {after}\nalive before it: {idle}");
-    Ok(())
 }
 
 /// Whether all is as before, but for fewer files: Wine closes one some time after its process has ended, and who asked before counted it.

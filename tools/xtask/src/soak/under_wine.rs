@@ -16,7 +16,7 @@ use crate::prefix;
 use crate::run;
 use crate::session::{self, Session};
 use crate::two::{self, Harness};
-use crate::wine_tests::{diagnostics, is_idle_again};
+use crate::wine_tests::{diagnostics, still_alive};
 
 /// How long an act may take: seconds of traffic, the programs' patience, and Wine.
 const ACT_LIMIT: Duration = Duration::from_secs(300);
@@ -148,9 +148,9 @@ impl Soak<'_> {
         for act in acts {
             self.say();
             self.watched(*act)?;
-            if let Err(error) = is_idle_again(&self.session, &idle) {
+            if let Some(left) = still_alive(&self.session, &idle)? {
                 self.ioctl.leaked += 1;
-                self.ioctl.find(format!("{error:#}"));
+                self.ioctl.find(left);
             }
         }
         match self.plan.planted {
