@@ -2,14 +2,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
-use crate::command::output;
+use crate::command::{output, wait};
 
 const PROGRAM: &str = "/usr/lib/wine/wine64";
 const SERVER: &str = "/usr/lib/wine/wineserver64";
 const MODULES: &str = "/usr/lib/x86_64-linux-gnu/wine/x86_64-windows";
+
+/// How long the processes of a prefix may take to end, on a busy machine.
+const END_LIMIT: Duration = Duration::from_secs(120);
 
 /// Wine's own Windows modules.
 pub(crate) fn modules() -> PathBuf {
@@ -34,8 +38,10 @@ pub(crate) fn end(prefix: &Path) -> Result<()> {
         return Ok(());
     }
     // Fails if no server runs, which is what is wanted.
-    command(SERVER, prefix).arg("-k").status()?;
-    command(SERVER, prefix).arg("-w").status()?;
+    for argument in ["-k", "-w"] {
+        let mut server = command(SERVER, prefix).arg(argument).spawn()?;
+        wait(&mut server, END_LIMIT).with_context(|| format!("wineserver {argument}"))?;
+    }
     Ok(())
 }
 
