@@ -18,7 +18,7 @@ use crate::{wine, wine_sockets};
 
 const LOAD_LIMIT: Duration = Duration::from_secs(180);
 /// How long winedevice may take to end, and its modules to say what was left, after the driver's service has stopped.
-const REPORT_LIMIT: Duration = Duration::from_secs(10);
+const REPORT_LIMIT: Duration = Duration::from_secs(120);
 
 /// A prefix with the loader running in it. Dropping it ends every process of the prefix.
 pub(crate) struct Session {

@@ -13,7 +13,9 @@ use crate::paths;
 use crate::two::Harness;
 
 /// How much later than it should it may end.
-const LATE: Duration = Duration::from_secs(120);
+const LATE: Duration = Duration::from_secs(300);
+/// Seconds to wait for anything that should happen before it is lost.
+const PATIENCE: &str = "60";
 
 /// The harness for this system.
 pub(super) fn build() -> Result<PathBuf> {
@@ -28,8 +30,8 @@ pub(super) fn build() -> Result<PathBuf> {
 pub(super) fn run(plan: &Plan<'_>, harness: &Path) -> Result<Vec<(&'static str, Figures)>> {
     let seconds = plan.left().as_secs().max(1);
     let (seed, seconds_said) = (plan.seed.to_string(), seconds.to_string());
-    let arguments = ["soak", "--front-end", "sim", "--seed", &seed, "--seconds", &seconds_said, "--json"];
-    let harness = Harness::spawn(Command::new(harness), &arguments)?;
+    let arguments = ["soak", "--front-end", "sim", "--json", "--seed", &seed, "--seconds", &seconds_said];
+    let harness = Harness::spawn(Command::new(harness), &[&arguments[..], &["--patience", PATIENCE]].concat())?;
     // The simulated kernel ends its process where going on would be worse.
     let figures =
         harness.figures(false, Duration::from_secs(seconds) + LATE).unwrap_or_else(|error| Figures::wrong(&error));

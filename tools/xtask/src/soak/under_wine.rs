@@ -22,8 +22,10 @@ use crate::wine_tests::{diagnostics, still_alive};
 const ACT_LIMIT: Duration = Duration::from_secs(300);
 /// Seconds to wait for anything that should happen before it is lost: other programs may keep the machine busy meanwhile.
 const PATIENCE: &str = "150";
+/// The same of softnd.dll's programs, which wait for more than one thing in turn.
+const PATIENT_ND: &[&str] = &["--patience", "60"];
 /// How long the driver may take to say what it has.
-const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Cases of nd1 or nd2 that are played at a time.
 const CASES: usize = 6;
 /// Connections of an exchange.
@@ -269,13 +271,13 @@ impl Soak<'_> {
     fn exchange(&self, path: &str, variable: Option<(&str, &str)>, more: &[&str], seconds: &str) -> Result<Exchange> {
         let (server, address) = self.server(path, variable)?;
         let arguments = ["connect", &address, "exchange::mixed", "--path", path, "--seconds", seconds, "--json"];
-        let client = self.harness(&[&arguments, more].concat(), variable)?;
+        let client = self.harness(&[&arguments, PATIENT_ND, more].concat(), variable)?;
         Ok(Exchange { server, client })
     }
 
     /// The serving end; the address that it serves at.
     fn server(&self, path: &str, variable: Option<(&str, &str)>) -> Result<(Harness, String)> {
-        let server = self.harness(&["serve", "--path", path], variable)?;
+        let server = self.harness(&[&["serve", "--path", path], PATIENT_ND].concat(), variable)?;
         let address = server.until(two::serving_at)?;
         Ok((server, address))
     }
@@ -285,7 +287,7 @@ impl Soak<'_> {
         let (serving, connecting) = (self.path(), self.path());
         let (server, address) = self.server(serving, None)?;
         let arguments = ["connect", &address, "version1", "--path", connecting, "--json"];
-        let (status, report) = self.harness(&arguments, None)?.end()?;
+        let (status, report) = self.harness(&[&arguments, PATIENT_ND].concat(), None)?.end()?;
         let report: Value = serde_json::from_str(&report).with_context(|| format!("{status}, and said: {report}"))?;
         let (served, text) = server.end()?;
         self.nd1 += played(&report);
@@ -298,14 +300,13 @@ impl Soak<'_> {
 
     fn cases(&mut self, version: Version) -> Result<()> {
         let name = version.name();
-        let list =
-            self.session.program(r"C:\softndk\ndharness.exe").args(["list", "--front-end", name, "--busy"]).output()?;
-        let list = String::from_utf8(list.stdout)?;
+        let (_, list) = self.harness(&["list", "--front-end", name, "--busy"], None)?.end()?;
         let all: Vec<_> =
             list.lines().filter_map(|line| line.split_whitespace().next()).filter(|word| word.contains("::")).collect();
         ensure!(!all.is_empty(), "the harness lists no cases of {name}:\n{list}");
         let chosen = self.random.choose_multiple(all, CASES);
-        let arguments = [&["run", "--front-end", name, "--path", self.path(), "--json"], chosen.as_slice()].concat();
+        let arguments =
+            [&["run", "--front-end", name, "--path", self.path(), "--json"], PATIENT_ND, chosen.as_slice()].concat();
         let report = run::report_of(&self.session, &arguments, run::CASE_LIMIT)?;
         *self.row(version) += played(&report);
         Ok(())
