@@ -41,8 +41,8 @@ const LONG: u64 = 600;
 /// What is done with a loaded driver.
 #[derive(Clone, Copy)]
 enum Act {
-    /// Consumers of the IOCTLs beside two processes of nd2 that exchange traffic; some are killed, or RDMA is turned off.
-    Traffic,
+    /// Consumers of the IOCTLs beside two processes of nd2 that exchange traffic.
+    Traffic(Trouble),
     /// Two processes of nd1 play their cases.
     Roles,
     /// Some cases of nd1, or of nd2.
@@ -65,11 +65,12 @@ impl Version {
     }
 }
 
-/// Each front end has its turn, also in the shortest soak.
-const FIRST: [Act; 3] = [Act::Traffic, Act::Roles, Act::Driverless];
-const ANY: [Act; 8] = [
-    Act::Traffic,
-    Act::Traffic,
+/// In the first cycle, also of the shortest soak, each of them.
+const ACTS: [Act; 10] = [
+    Act::Traffic(Trouble::Nothing),
+    Act::Traffic(Trouble::KillsConsumer),
+    Act::Traffic(Trouble::KillsExchange),
+    Act::Traffic(Trouble::Disables),
     Act::Roles,
     Act::Cases(Version::Nd1),
     Act::Cases(Version::Nd2),
@@ -110,7 +111,8 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Vec<(&'static str, Figures)>> {
         nd2: Figures::default(),
         driverless: Figures::default(),
     };
-    let mut acts = FIRST.to_vec();
+    // What the planted driver does it does at its end.
+    let mut acts = if plan.planted.is_some() { vec![Act::Roles] } else { ACTS.to_vec() };
     loop {
         if let Err(error) = soak.cycle(&acts) {
             soak.ioctl.wrong += 1;
@@ -121,7 +123,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Vec<(&'static str, Figures)>> {
         if plan.left().is_zero() {
             break;
         }
-        acts = (0..soak.random.usize(1..=MOST_ACTS)).filter_map(|_| soak.random.choice(ANY)).collect();
+        acts = (0..soak.random.usize(1..=MOST_ACTS)).filter_map(|_| soak.random.choice(ACTS)).collect();
     }
     Ok(vec![
         ("softndk.sys, IOCTLs", soak.ioctl),
@@ -186,7 +188,7 @@ impl Soak<'_> {
         };
         let (watch, end) = (Arc::clone(&self.watch), self.session.end_of_programs());
         watch.within(ACT_LIMIT, ask, end, || match act {
-            Act::Traffic => self.traffic().context("traffic"),
+            Act::Traffic(trouble) => self.traffic(trouble).context("traffic"),
             Act::Roles => self.roles().context("cases with two roles of nd1"),
             Act::Cases(version) => self.cases(version).with_context(|| format!("cases of {}", version.name())),
             Act::Removed(version) => self.removed(version).with_context(|| format!("{} removed", version.name())),
@@ -217,10 +219,9 @@ impl Soak<'_> {
         if self.random.bool() { "rings" } else { "plain" }
     }
 
-    fn traffic(&mut self) -> Result<()> {
+    fn traffic(&mut self, trouble: Trouble) -> Result<()> {
         use Trouble::{Disables, KillsConsumer, KillsExchange, Nothing};
         let seconds = self.seconds();
-        let trouble = self.random.choice([Nothing, KillsConsumer, KillsExchange, Disables]).unwrap_or(Nothing);
         let is_victim = |number| trouble == KillsConsumer && number == 0;
         let consumers = (0..self.random.usize(1..=3))
             .map(|number| self.consumer(if is_victim(number) { LONG } else { seconds }, trouble))
