@@ -163,9 +163,18 @@ impl<H: Host> PendedRequests<H> {
         None
     }
 
+    /// The place in the order of issue of the next request.
+    pub(crate) fn end(&self) -> u64 {
+        self.table.lock().next_sequence
+    }
+
     /// Takes each request that `wanted` accepts and that was issued before now, in order of issue, and gives it to `each`.
-    pub(crate) fn take_all(&self, wanted: impl Fn(&Pended<H>) -> bool, mut each: impl FnMut(Pended<H>)) {
-        let end = self.table.lock().next_sequence;
+    pub(crate) fn take_all(&self, wanted: impl Fn(&Pended<H>) -> bool, each: impl FnMut(Pended<H>)) {
+        self.take_until(self.end(), wanted, each);
+    }
+
+    /// The same of those that were issued before `end`.
+    pub(crate) fn take_until(&self, end: u64, wanted: impl Fn(&Pended<H>) -> bool, mut each: impl FnMut(Pended<H>)) {
         while let Some(pended) = self.take_first(end, &wanted) {
             each(pended);
         }
