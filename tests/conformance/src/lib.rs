@@ -1,6 +1,7 @@
 //! What the SoftNDK device promises over its IOCTLs, as cases that run on every front end.
 //!
-//! * [`Transport`]: the way to a device. The simulated kernel's is in this crate ([`sim`]), the real driver's in `ndharness`.
+//! * [`Transport`]: the way to a device. Those of devices in this process are in this crate ([`local`], [`sim`]), the real driver's in
+//!   `ndharness`.
 //! * [`client`]: typed requests. [`pair`]: connected queue pairs.
 //! * [`soak`]: random consumers, for as long as one likes.
 //! * [`CASES`]: the cases. Each is a function that gets a [`Bench`] and returns an error when the device does not keep a
@@ -11,6 +12,7 @@ mod cases;
 pub mod client;
 mod complaints;
 pub mod error;
+pub mod local;
 pub mod memory;
 pub mod nd;
 pub mod pair;

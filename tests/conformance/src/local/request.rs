@@ -28,7 +28,7 @@ struct State {
 }
 
 /// A request inside the device. Whoever has it completes it, once.
-pub(super) struct SimRequest {
+pub(super) struct LocalRequest {
     code: u32,
     /// METHOD_BUFFERED: input and output share it.
     buffer: Vec<u8>,
@@ -39,11 +39,11 @@ pub(super) struct SimRequest {
 
 impl Call {
     /// A new request, and the sender's view of it.
-    pub(super) fn new(code: u32, input: &[u8], output_length: usize) -> (SimRequest, Arc<Self>) {
+    pub(super) fn new(code: u32, input: &[u8], output_length: usize) -> (LocalRequest, Arc<Self>) {
         let mut buffer = input.to_vec();
         buffer.resize(input.len().max(output_length), 0);
         let call = Arc::new(Self { state: Mutex::default(), changed: Condvar::new() });
-        let request = SimRequest { code, buffer, input_length: input.len(), output_length, call: call.clone() };
+        let request = LocalRequest { code, buffer, input_length: input.len(), output_length, call: call.clone() };
         (request, call)
     }
 
@@ -89,7 +89,7 @@ impl Call {
     }
 }
 
-impl Request for SimRequest {
+impl Request for LocalRequest {
     fn code(&self) -> u32 {
         self.code
     }

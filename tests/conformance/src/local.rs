@@ -1,0 +1,187 @@
+//! A device in this process: the control device and the NDK provider, over a platform that is a kernel's stand-in.
+//!
+//! Requests are dispatched at PASSIVE_LEVEL on a thread of their own, as the I/O manager would in the caller's context;
+//! the caller waits until the dispatch routine has returned.
+#![expect(unsafe_code, reason = "memory of tests is given to the driver by pointer")]
+
+use std::{
+    net::IpAddr,
+    ptr::NonNull,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use nd_ioctl::Device;
+use ndk_abi::{status::NTSTATUS, wdm::MDL};
+use platform::{Passive, Platform};
+
+use crate::{
+    Transport,
+    complaints::Complaints,
+    transport::{self, Completion, Pending},
+};
+
+mod host;
+#[cfg(target_os = "linux")]
+mod hosted;
+mod request;
+
+use host::LocalHost;
+use request::Call;
+
+/// How long a dispatch or cleanup routine may block before the front end stops waiting for it.
+const STALLED: Duration = Duration::from_secs(20);
+
+/// A platform that a device can be made on in this process.
+pub trait Kernel: Platform {
+    /// Named by people.
+    const NAME: &str;
+
+    /// An MDL of locked pages.
+    type Mdl: Send + Sync;
+
+    /// Locks memory.
+    ///
+    /// # Safety
+    /// The `length` bytes at `memory` live as long as the MDL, and may be read and written by the driver.
+    unsafe fn lock(memory: NonNull<u8>, length: usize) -> Self::Mdl;
+
+    /// The MDL, which lives as long as `mdl`.
+    fn address(mdl: &Self::Mdl) -> NonNull<MDL>;
+
+    /// Proof that the thread runs at PASSIVE_LEVEL.
+    fn passive() -> Passive<'static>;
+
+    /// Bytes that the driver has allocated, as far as anybody counts.
+    fn pool_bytes() -> u64;
+
+    /// What is known of a routine that does not return.
+    fn stalled() -> String;
+}
+
+/// A device.
+pub struct Local<K: Kernel> {
+    device: Device<LocalHost<K>>,
+    complaints: Complaints,
+}
+
+/// The number of this process.
+fn process() -> u64 {
+    std::process::id().into()
+}
+
+impl<K: Kernel> Local<K> {
+    /// One whose adapter has these addresses, with or without the test consumer: what the parameter `TestConsumer` of softndk.sys says.
+    ///
+    /// # Panics
+    /// When there is no memory for it.
+    #[must_use]
+    pub fn new(addresses: &[IpAddr], test_consumer: bool) -> Self {
+        let device = Device::new(LocalHost::new(addresses, test_consumer)).expect("memory for a control device");
+        Self { device, complaints: Complaints::default() }
+    }
+
+    /// Takes away what the open files have, as softndk.sys does when RDMA is turned off. Those that are opened later are served.
+    pub fn clean_up_files(&self) {
+        self.device.host().files().iter().for_each(|file| file.cleanup(&K::passive()));
+    }
+}
+
+impl<K: Kernel> Transport for Local<K> {
+    fn front_end(&self) -> String {
+        format!("{}, in process", K::NAME)
+    }
+
+    fn open(&self) -> Result<Box<dyn transport::File>, NTSTATUS> {
+        let file = Arc::new(self.device.open(process())?);
+        let handle = self.device.host().name(&file);
+        Ok(Box::new(LocalFile { file, handle, complaints: self.complaints.clone() }))
+    }
+
+    fn close(self: Box<Self>) -> Vec<String> {
+        let Self { device, complaints } = *self;
+        drop(device);
+        complaints.take()
+    }
+}
+
+/// An open file. Requests in flight hold the inner one, as they hold a FILE_OBJECT.
+struct LocalFile<K: Kernel> {
+    file: Arc<nd_ioctl::File<LocalHost<K>>>,
+    handle: u64,
+    complaints: Complaints,
+}
+
+impl<K: Kernel> transport::File for LocalFile<K> {
+    fn submit(&self, code: u32, input: &[u8], output_length: usize) -> Box<dyn Pending> {
+        let (request, call) = Call::new(code, input, output_length);
+        let file = self.file.clone();
+        let dispatched = call.clone();
+        thread::spawn(move || {
+            let status = file.dispatch(request, process(), &K::passive());
+            // Before the caller goes on, as it may look for what is left of the file.
+            drop(file);
+            dispatched.dispatched(status);
+        });
+        if !call.wait_for_dispatch(STALLED) {
+            self.complaints.note(format!("the dispatch routine did not return for code {code:#x}"));
+        }
+        Box::new(InFlight { call, file: self.file.clone() })
+    }
+
+    fn handle(&self) -> Option<u64> {
+        Some(self.handle)
+    }
+
+    fn send_from_another_process(&self, code: u32, input: &[u8]) -> Result<NTSTATUS, String> {
+        let (request, call) = Call::new(code, input, 0);
+        let file = self.file.clone();
+        thread::spawn(move || file.dispatch(request, process() ^ 1, &K::passive()));
+        call.wait(STALLED).map(|completion| completion.status).ok_or_else(|| "it did not end".to_owned())
+    }
+}
+
+impl<K: Kernel> Drop for LocalFile<K> {
+    /// The last handle is closed: IRP_MJ_CLEANUP, waited for as the I/O manager does.
+    fn drop(&mut self) {
+        let file = self.file.clone();
+        let (done, ended) = mpsc::channel();
+        thread::spawn(move || {
+            file.cleanup(&K::passive());
+            drop(file);
+            let _ended = done.send(());
+        });
+        if ended.recv_timeout(STALLED).is_err() {
+            self.complaints.note(format!("closing a file did not end:\n{}", K::stalled()));
+        }
+    }
+}
+
+/// A request that was submitted.
+struct InFlight<K: Kernel> {
+    call: Arc<Call>,
+    file: Arc<nd_ioctl::File<LocalHost<K>>>,
+}
+
+impl<K: Kernel> Pending for InFlight<K> {
+    fn wait(&mut self, timeout: Duration) -> Option<Completion> {
+        self.call.wait(timeout)
+    }
+
+    fn pended(&self) -> bool {
+        self.call.pended()
+    }
+
+    fn cancel(&self) {
+        if let Some(id) = self.call.begin_cancel() {
+            self.file.cancel(id);
+        }
+    }
+}
+
+impl<K: Kernel> Drop for InFlight<K> {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

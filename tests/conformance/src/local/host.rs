@@ -1,0 +1,210 @@
+//! What the control device and the test consumer need of the kernel around them.
+#![expect(unsafe_code, reason = "implements nd-ioctl's unsafe traits: adapters and pinned memory go by pointer")]
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    ptr::NonNull,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use nd_ioctl::{AdapterSource, File, Host, Pinned};
+use ndk_abi::{
+    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
+    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_SMB_DIRECT_RESULT},
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE, STATUS_NOT_SUPPORTED},
+    wdm::MDL,
+};
+use ndk_provider::{MAX_VERSION_2, Provider};
+use platform::Passive;
+use smb_direct::Consumer;
+
+use super::{Kernel, request::LocalRequest};
+use crate::memory::Region;
+
+/// The NET_LUID of the network interface.
+const ADAPTER_ID: u64 = 0x0006_0080_0000_0000;
+
+/// The process as the kernel of one device.
+pub(super) struct LocalHost<K: Kernel> {
+    provider: Provider<K>,
+    /// Bytes.
+    pinned: Arc<AtomicU64>,
+    consumer: Option<Consumer<Self>>,
+    handles: Mutex<Handles<K>>,
+}
+
+/// The handles of the process, which has open files only.
+type Handles<K> = BTreeMap<u64, Weak<File<LocalHost<K>>>>;
+
+impl<K: Kernel> LocalHost<K> {
+    pub(super) fn new(addresses: &[IpAddr], test_consumer: bool) -> Self {
+        let provider = Provider::new(addresses).expect("memory for an adapter");
+        let consumer = test_consumer.then(Consumer::default);
+        Self { provider, pinned: Arc::default(), consumer, handles: Mutex::default() }
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Handles<K>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new handle of the file.
+    pub(super) fn name(&self, file: &Arc<File<Self>>) -> u64 {
+        let mut handles = self.handles();
+        let handle = handles.last_key_value().map_or(0, |(last, _)| *last) + 4;
+        handles.insert(handle, Arc::downgrade(file));
+        handle
+    }
+
+    /// The open files.
+    pub(super) fn files(&self) -> Vec<Arc<File<Self>>> {
+        self.handles().values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+// SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
+unsafe impl<K: Kernel> AdapterSource for LocalHost<K> {
+    fn open_adapter(&self, version: NDK_VERSION, _: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        // Any number does: there is one process.
+        self.provider.open_for(version, Some(1))
+    }
+
+    unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+        // SAFETY: the caller's contract is the same.
+        unsafe { Provider::<K>::close(adapter, passive) };
+    }
+}
+
+// SAFETY: a pin describes the range that was asked for.
+unsafe impl<K: Kernel> Host for LocalHost<K> {
+    type Platform = K;
+    type Request = LocalRequest;
+    type Pinned = LocalPinned<K>;
+
+    const MAX_PINNED_BYTES: u64 = 8 << 30;
+
+    fn adapter_id(&self) -> u64 {
+        ADAPTER_ID
+    }
+
+    fn address(&self, index: usize) -> Option<IpAddr> {
+        self.provider.address(index)
+    }
+
+    fn processors(&self) -> u64 {
+        1
+    }
+
+    fn pin(
+        &self,
+        _: &LocalRequest,
+        address: u64,
+        length: usize,
+        _write: bool,
+        _: &Passive<'_>,
+    ) -> Result<LocalPinned<K>, NTSTATUS> {
+        // Test buffers are all the user memory there is. All of them can be written.
+        let (region, bytes) = Region::find(address, length).ok_or(STATUS_ACCESS_VIOLATION)?;
+        // SAFETY: the pin keeps the region, which is readable and writable, for longer than the MDL.
+        let mdl = unsafe { K::lock(bytes, length) };
+        self.pinned.fetch_add(length as u64, Ordering::Relaxed);
+        Ok(LocalPinned { mdl, length, total: self.pinned.clone(), _region: region })
+    }
+
+    fn file_of_handle<R>(
+        &self,
+        _: &LocalRequest,
+        handle: u64,
+        _: &Passive<'_>,
+        share: impl FnOnce(&File<Self>) -> R,
+    ) -> Result<R, NTSTATUS> {
+        let file = self.handles().get(&handle).and_then(Weak::upgrade);
+        Ok(share(&*file.ok_or(STATUS_INVALID_HANDLE)?))
+    }
+
+    fn test_smb_direct(
+        &self,
+        scenario: u32,
+        passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
+        self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve(self, scenario, passive)
+    }
+
+    fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
+        let counts = self.provider.object_counts();
+        diagnostics.Adapters = counts.adapters;
+        diagnostics.Pds = counts.pds;
+        diagnostics.Cqs = counts.cqs;
+        diagnostics.Mrs = counts.mrs;
+        diagnostics.Mws = counts.mws;
+        diagnostics.Srqs = counts.srqs;
+        diagnostics.Qps = counts.qps;
+        diagnostics.Connectors = counts.connectors;
+        diagnostics.Listeners = counts.listeners;
+        diagnostics.SharedEndpoints = counts.shared_endpoints;
+        diagnostics.PinnedBytes = self.pinned.load(Ordering::Relaxed);
+        diagnostics.PoolBytes = K::pool_bytes();
+    }
+
+    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
+        self.provider.counters()
+    }
+
+    fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {
+        (Provider::<K>::adapter_info(MAX_VERSION_2), Provider::<K>::capabilities())
+    }
+
+    fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
+        self.provider.endpoint(place)
+    }
+}
+
+// SAFETY: the MDL is of the memory that was given.
+unsafe impl<K: Kernel> smb_direct::Kernel for LocalHost<K> {
+    type Platform = K;
+    type Mdl = PoolMdl<K>;
+
+    unsafe fn describe(memory: NonNull<u8>, length: usize) -> Option<PoolMdl<K>> {
+        // SAFETY: the caller keeps the memory for longer than the MDL.
+        Some(PoolMdl(unsafe { K::lock(memory, length) }))
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.provider.address(0)
+    }
+}
+
+/// An MDL of the test consumer.
+pub(super) struct PoolMdl<K: Kernel>(K::Mdl);
+
+// SAFETY: the MDL lives as long as this.
+unsafe impl<K: Kernel> Pinned for PoolMdl<K> {
+    fn mdl(&self) -> NonNull<MDL> {
+        K::address(&self.0)
+    }
+}
+
+/// Locked memory of a test.
+pub(super) struct LocalPinned<K: Kernel> {
+    mdl: K::Mdl,
+    length: usize,
+    total: Arc<AtomicU64>,
+    _region: Arc<Region>,
+}
+
+// SAFETY: the MDL lives as long as this, and its pages as long as the region.
+unsafe impl<K: Kernel> Pinned for LocalPinned<K> {
+    fn mdl(&self) -> NonNull<MDL> {
+        K::address(&self.mdl)
+    }
+}
+
+impl<K: Kernel> Drop for LocalPinned<K> {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.length as u64, Ordering::Relaxed);
+    }
+}
