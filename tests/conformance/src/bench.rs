@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     net::SocketAddr,
+    ops::RangeInclusive,
     sync::Arc,
     thread,
     time::Duration,
@@ -138,6 +139,11 @@ impl<'t> Bench<'t> {
         let Self { there, patience, path, ref complaints, .. } = *self;
         self.is_apart.set(there.is_some());
         Self { path, complaints: complaints.clone(), ..Self::new(there.unwrap_or(self.transport), patience) }
+    }
+
+    /// What its TCP picks ports from.
+    pub(crate) fn ephemeral_ports(&self) -> RangeInclusive<u16> {
+        self.transport.ephemeral_ports()
     }
 
     /// What carries connections from here to there.

@@ -6,6 +6,7 @@
 
 use std::{
     net::IpAddr,
+    ops::RangeInclusive,
     ptr::NonNull,
     sync::{Arc, mpsc},
     thread,
@@ -19,7 +20,7 @@ use platform::{Passive, Platform};
 use crate::{
     Transport,
     complaints::Complaints,
-    transport::{self, Completion, Pending},
+    transport::{self, Completion, PORTS_OF_WINDOWS, Pending},
 };
 
 mod host;
@@ -52,6 +53,11 @@ pub trait Kernel: Platform {
 
     /// Proof that the thread runs at PASSIVE_LEVEL.
     fn passive() -> Passive<'static>;
+
+    /// [`Transport::ephemeral_ports`].
+    fn ephemeral_ports() -> RangeInclusive<u16> {
+        PORTS_OF_WINDOWS
+    }
 
     /// Bytes that the driver has allocated, as far as anybody counts.
     fn pool_bytes() -> u64;
@@ -91,6 +97,10 @@ impl<K: Kernel> Local<K> {
 impl<K: Kernel> Transport for Local<K> {
     fn front_end(&self) -> String {
         format!("{}, in process", K::NAME)
+    }
+
+    fn ephemeral_ports(&self) -> RangeInclusive<u16> {
+        K::ephemeral_ports()
     }
 
     fn open(&self) -> Result<Box<dyn transport::File>, NTSTATUS> {

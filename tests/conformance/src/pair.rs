@@ -1,6 +1,6 @@
 //! Connected queue pairs and the checks that most cases need.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc};
 
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
@@ -35,6 +35,8 @@ pub struct Site {
     pub client: Arc<Client>,
     /// The adapter's address, port 0.
     pub address: SocketAddr,
+    /// What ports are picked from.
+    pub ports: RangeInclusive<u16>,
     /// What is between it and the site that it connects to.
     pub carrier: Carrier,
 }
@@ -53,7 +55,8 @@ impl Site {
         let pd = Pd::new(&adapter)?;
         let initiator_cq = Cq::new(&adapter, depth)?;
         let receive_cq = Cq::new(&adapter, depth)?;
-        Ok(Self { receive_cq, initiator_cq, pd, adapter, client, address, carrier: bench.carrier() })
+        let ports = bench.ephemeral_ports();
+        Ok(Self { receive_cq, initiator_cq, pd, adapter, client, address, ports, carrier: bench.carrier() })
     }
 
     /// A new buffer of at least `length` bytes, registered with all rights.

@@ -2,14 +2,22 @@
 //!
 //! A transport moves bytes and statuses and adds nothing: what a status means is the [client](crate::client)'s business.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use ndk_abi::status::NTSTATUS;
+
+/// What TCP picks ports from on Windows, unless somebody has changed that.
+pub(crate) const PORTS_OF_WINDOWS: RangeInclusive<u16> = 49152..=65535;
 
 /// A device of one front end.
 pub trait Transport {
     /// What stands behind it, for people: "simulated kernel, in process", say.
     fn front_end(&self) -> String;
+
+    /// What its TCP picks ports from.
+    fn ephemeral_ports(&self) -> RangeInclusive<u16> {
+        PORTS_OF_WINDOWS
+    }
 
     /// Opens the device: a new file, which is a handle space of its own. Dropping the file closes it.
     fn open(&self) -> Result<Box<dyn File>, NTSTATUS>;

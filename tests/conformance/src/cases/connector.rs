@@ -342,7 +342,7 @@ pub(super) fn binds(bench: &Bench<'_>) -> anyhow::Result<()> {
     let mut pending = connect(&free);
     request.finish_unless_failed(&mut pending).context("connecting without a bind")?;
     let picked = third.connector.peer_address()?.context("the peer has no address")?;
-    ensure!(picked.port() >= 49152, "it picked port {}", picked.port());
+    ensure!(a.site.ports.contains(&picked.port()), "it picked port {}", picked.port());
     third.connector.reject(&[])?;
     refused(pending.finish(), STATUS_CONNECTION_REFUSED, "a rejected connect")
 }

@@ -201,7 +201,7 @@ macro_rules! for_each_case {
                 local_invalidate_fails: "a local invalidate of a token that the peer invalidated fails",
             }
             listener {
-                ephemeral_ports: "port 0 gets a port from 49152 to 65535, each a different one",
+                ephemeral_ports: "port 0 gets a port that TCP picks (on Windows from 49152 to 65535), each a different one",
                 in_use: "an address can be listened on once, and again when it is free",
                 not_local: "an address of another machine is refused",
                 states: "bind twice, listen before bind, ask before listening: refused",

@@ -1,7 +1,7 @@
 //! The platform of a process.
 #![expect(unsafe_code, reason = "memory is described by pointer")]
 
-use std::ptr::NonNull;
+use std::{fs, ops::RangeInclusive, ptr::NonNull};
 
 use hosted::{Hosted, Mdl};
 use ndk_abi::wdm::MDL;
@@ -25,6 +25,13 @@ impl Kernel for Hosted {
 
     fn passive() -> Passive<'static> {
         hosted::passive()
+    }
+
+    fn ephemeral_ports() -> RangeInclusive<u16> {
+        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("what Linux picks ports from");
+        let mut ports = range.split_whitespace().map(|port| port.parse().expect("a port"));
+        let mut next = || ports.next().expect("a first and a last port");
+        next()..=next()
     }
 
     /// It is that of the process.
