@@ -14,8 +14,18 @@ use std::{
 /// Bytes in a page of the machines Windows runs NDK on.
 pub const PAGE_SIZE: usize = 4096;
 
-/// All buffers of the process, by address: the simulated kernel's idea of user memory.
-static LIVE: Mutex<BTreeMap<usize, Weak<Region>>> = Mutex::new(BTreeMap::new());
+#[cfg(target_os = "linux")]
+pub mod shared;
+
+/// All buffers of the process: what a device in it takes for user memory.
+static LIVE: Mutex<Live> = Mutex::new(Live { regions: BTreeMap::new(), changes: 0 });
+
+struct Live {
+    /// By address.
+    regions: BTreeMap<usize, Weak<Region>>,
+    /// How often they became others.
+    changes: u64,
+}
 
 /// A zeroed buffer of whole pages, page-aligned, that the device can pin. On Windows it comes from `VirtualAlloc`.
 #[derive(Debug)]
@@ -26,6 +36,8 @@ pub struct Memory(Arc<Region>);
 pub(crate) struct Region {
     start: NonNull<u8>,
     length: usize,
+    /// Another process frees it.
+    borrowed: bool,
 }
 
 // SAFETY: a Region owns its pages; every access is a copy through a raw pointer.
@@ -42,9 +54,7 @@ impl Memory {
     pub fn new(length: usize) -> Self {
         let length = length.max(1).next_multiple_of(PAGE_SIZE);
         let start = pages::allocate(length).expect("memory for a test buffer");
-        let region = Arc::new(Region { start, length });
-        live().insert(start.addr().get(), Arc::downgrade(&region));
-        Self(region)
+        Self(Region::new(start, length, false))
     }
 
     /// The address of byte `offset`, as the device is told it.
@@ -96,11 +106,25 @@ impl Memory {
     }
 }
 
+impl Live {
+    fn change(&mut self) -> &mut BTreeMap<usize, Weak<Region>> {
+        self.changes += 1;
+        &mut self.regions
+    }
+}
+
 impl Region {
+    fn new(start: NonNull<u8>, length: usize, borrowed: bool) -> Arc<Self> {
+        let region = Arc::new(Self { start, length, borrowed });
+        live().change().insert(start.addr().get(), Arc::downgrade(&region));
+        region
+    }
+
     /// The buffer that `length` bytes at `address` lie in, and a pointer to them.
     pub(crate) fn find(address: u64, length: usize) -> Option<(Arc<Self>, NonNull<u8>)> {
         let address = usize::try_from(address).ok()?;
-        let (_, region) = live().range(..=address).next_back().map(|(start, region)| (*start, region.clone()))?;
+        let (_, region) =
+            live().regions.range(..=address).next_back().map(|(start, region)| (*start, region.clone()))?;
         let region = region.upgrade()?;
         let offset = address - region.start.addr().get();
         if offset.checked_add(length)? > region.length {
@@ -114,12 +138,14 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        live().remove(&self.start.addr().get());
-        pages::free(self.start, self.length);
+        live().change().remove(&self.start.addr().get());
+        if !self.borrowed {
+            pages::free(self.start, self.length);
+        }
     }
 }
 
-fn live() -> MutexGuard<'static, BTreeMap<usize, Weak<Region>>> {
+fn live() -> MutexGuard<'static, Live> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -135,11 +161,21 @@ mod pages {
     }
 
     pub(super) fn allocate(length: usize) -> Option<NonNull<u8>> {
+        #[cfg(target_os = "linux")]
+        if let Some(arena) = super::shared::arena() {
+            return arena.allocate(length);
+        }
         // SAFETY: the length is at least one page.
         NonNull::new(unsafe { alloc_zeroed(layout(length)) })
     }
 
     pub(super) fn free(start: NonNull<u8>, length: usize) {
+        #[cfg(target_os = "linux")]
+        if let Some(arena) = super::shared::arena()
+            && arena.free(start, length)
+        {
+            return;
+        }
         // SAFETY: `start` came from `allocate(length)` and is given up here.
         unsafe { dealloc(start.as_ptr(), layout(length)) };
     }

@@ -10,6 +10,9 @@ use serde_json::Value;
 pub(crate) const RUNNER: &str =
     r#"target."cfg(all())".runner = ["sh", "-c", 'printf "testing\t%s\t%s\n" "$(pwd -P)" "$1"; exec "$@"', "sh"]"#;
 
+/// Programs in `tests/conformance/tests` in which each case is a test.
+const PROGRAMS: [&str; 2] = ["sim", "processes"];
+
 /// The names of what has passed.
 #[derive(Default)]
 pub(crate) struct Passed {
@@ -75,16 +78,17 @@ impl Passed {
         self.stages.contains(what)
     }
 
-    /// Whether that case has passed on that front end; on `sim` it is a test of cargo.
+    /// Whether that case has passed on that front end; on those of [`PROGRAMS`] it is a test of cargo.
     pub(crate) fn has_case(&self, front_end: &str, name: &str) -> bool {
-        let simulated = |test: &Test| {
+        let is_it = |test: &Test| {
             test.program.folder == "tests/conformance"
-                && test.program.target == "sim"
+                && test.program.target == front_end
                 && test.path.rsplit_once("::").is_some_and(|(case, _path)| case == name)
         };
-        match front_end {
-            "sim" => self.tests.iter().any(simulated),
-            _ => self.cases.contains(&(front_end.to_owned(), name.to_owned())),
+        if PROGRAMS.contains(&front_end) {
+            self.tests.iter().any(is_it)
+        } else {
+            self.cases.contains(&(front_end.to_owned(), name.to_owned()))
         }
     }
 
@@ -173,7 +177,7 @@ pub(crate) mod tests {
         passed.cases("ioctl", &report);
         assert!(passed.has_case("ioctl", "arm::any") && !passed.has_case("nd2", "arm::any"));
         assert!(!passed.has_case("ioctl", "arm::race") && !passed.has_case("ioctl", "arm::merge"));
-        assert!(passed.has_case("sim", "cq::overrun"));
+        assert!(passed.has_case("sim", "cq::overrun") && !passed.has_case("processes", "cq::overrun"));
         assert!(!passed.has_case("sim", "arm::any") && !passed.has_case("ioctl", "cq::overrun"));
     }
 }

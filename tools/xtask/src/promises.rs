@@ -42,6 +42,7 @@ impl Name {
         }
         let (front_ends, case) = match quoted.split_once(' ') {
             Some(("sim", case)) => (&["sim"][..], case),
+            Some(("processes", case)) => (&["processes"][..], case),
             Some(("ioctl", case)) => (&["ioctl"][..], case),
             Some(("nd1", case)) => (&["nd1"][..], case),
             Some(("nd2", case)) => (&["nd2"][..], case),

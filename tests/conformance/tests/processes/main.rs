@@ -1,0 +1,80 @@
+//! Every case with two ends once more, each end on a device of a process of its own: between them is TCP of this machine.
+//!
+//! The program starts itself once more, to have the second device. Nothing of the devices is shared; the memory of the cases is, as both
+//! processes are one program to them. One case is played after the other, as they have addresses of the machine.
+#![cfg(target_os = "linux")]
+
+#[path = "../common/apart.rs"]
+mod apart;
+#[macro_use]
+#[path = "../common/mod.rs"]
+mod common;
+mod frames;
+mod other;
+mod served;
+mod sockets;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use common::PATIENCE;
+use conformance::{Case, client::Path, local::Local, run_apart};
+use hosted::Hosted;
+use other::{Other, Process};
+
+/// Waits for the turn of a test.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The other process, the same for one case after the other as long as it runs.
+fn other() -> Arc<Process> {
+    static OTHER: Mutex<Option<Arc<Process>>> = Mutex::new(None);
+    let mut other = OTHER.lock().unwrap_or_else(PoisonError::into_inner);
+    match other.as_ref().filter(|process| process.is_running()) {
+        Some(process) => process.clone(),
+        None => other.insert(Arc::new(Process::start("the_other_process").expect("to start this program"))).clone(),
+    }
+}
+
+/// Those of this process's device. The first is an address that every machine has.
+fn here() -> Vec<IpAddr> {
+    vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+}
+
+/// Those of the other's. Machines have one loopback address of IPv6 only: the second is any other, if there is one.
+fn there() -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().expect("the addresses of the machine");
+    let usable = |interface: &if_addrs::Interface| !interface.is_loopback() && !interface.is_link_local();
+    let ipv6 = interfaces.iter().filter(|interface| usable(interface)).map(|interface| interface.ip());
+    let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+    [other].into_iter().chain(ipv6.filter(IpAddr::is_ipv6).take(1)).collect()
+}
+
+fn play(case: &Case, path: Path) -> anyhow::Result<bool> {
+    let _turn = turn();
+    let (here, there) = (Local::<Hosted>::new(&here(), true), Other::boot(other(), there()));
+    run_apart(case, Box::new(here), Box::new(there), path, PATIENCE)
+}
+
+/// A device on the hosted platform has carried out a send when the post returns: no queue of them is ever full.
+const WAITS_FOR_ROOM: &str = "smb_direct::send_queue";
+
+fn run(name: &str, path: Path) {
+    if name == WAITS_FOR_ROOM {
+        return;
+    }
+    apart::run(name, path, play);
+}
+
+conformance::for_each_case!(tests);
+
+/// The other process is this program, with this test.
+#[test]
+#[ignore = "it is run by the other tests"]
+fn the_other_process() {
+    served::serve().unwrap();
+}
