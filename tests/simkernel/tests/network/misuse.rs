@@ -1,10 +1,13 @@
 //! Each wrong use is noted.
 #![expect(unsafe_code, reason = "raw sockets")]
 
-use std::ffi::c_void;
+use std::{
+    ffi::c_void,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use platform::{Completion, SENDS, SocketError, Sockets, SpinLock};
-use simkernel::{Breach, Network, Session, SimKernel, at_irql, boot};
+use simkernel::{Breach, Network, Session, SimKernel, at_irql, boot, pause};
 
 use crate::raw::{Op, Outcome, Pool, Raw, SIZE, address, close, connected};
 
@@ -88,6 +91,7 @@ fn calls_in_a_routine_are_noted() {
         op: Op,
         bytes: Pool<[u8; SIZE]>,
         closes: bool,
+        returned: AtomicBool,
     }
     unsafe fn again(context: *mut c_void, _: Outcome) {
         // SAFETY: lives until the outcome is there.
@@ -98,18 +102,24 @@ fn calls_in_a_routine_are_noted() {
         } else {
             again.sockets[1].send(&again.op, &again.bytes, 1);
         }
+        again.returned.store(true, Ordering::Release);
     }
     let (mut in_routine, mut during_call, mut during_send) = (0, 0, 0);
     for closes in [false, true] {
         for _ in 0..40 {
             let breaches = misuse(|_, sockets| {
-                let again_too = Again { sockets, op: Op::new(), bytes: Pool::new([0; SIZE]), closes };
+                let (op, bytes, returned) = (Op::new(), Pool::new([0; SIZE]), AtomicBool::new(false));
+                let again_too = Again { sockets, op, bytes, closes, returned };
                 let context = std::ptr::from_ref(&again_too).cast_mut().cast();
                 let (op, socket) = (Op::new(), &again_too.sockets[1]);
                 let (request, bytes) = (op.request.at(), again_too.bytes.at().cast());
                 // SAFETY: as documented.
                 unsafe { Network::send(socket.0.at(), request, Completion::new(again, context), bytes, 1) };
                 let closed = again_too.op.wait().is_ok() && closes;
+                // A request may be over before its call is.
+                while !again_too.returned.load(Ordering::Acquire) {
+                    pause();
+                }
                 let open = again_too.sockets.iter().enumerate().filter(|(number, _)| !(closed && *number == 1));
                 open.for_each(|(_, socket)| socket.close());
             });
