@@ -11,7 +11,7 @@ use std::{
 use crate::lock_table;
 
 /// Where the sources are of what stands between the driver and what it asks for, and of what a test harness is made of. Names would not do:
-/// with line tables only, as in release builds, a function that was inlined is known without its path.
+/// with line tables only a function is known without its path.
 const NOT_SAID: [&str; 5] =
     ["/tests/simkernel/src/", "/driver/platform/src/", "/library/core/src/", "/library/std/src/", "/backtrace-"];
 
@@ -93,17 +93,22 @@ fn calls(address: usize) -> Calls {
     calls.into()
 }
 
-/// The name of the function that begins at an address.
+/// The function that begins at an address.
 pub(crate) fn function(address: usize) -> String {
-    calls(address.saturating_add(1)).last().map_or_else(|| format!("{address:#x}"), |call| call.function.clone())
+    calls(address.saturating_add(1)).last().map_or_else(|| format!("{address:#x}"), Call::to_string)
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { function, file, line, .. } = self;
+        write!(f, "{function} ({file}:{line})")
+    }
 }
 
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.what)?;
         let calls = self.stack.iter().flat_map(|calls| calls.iter()).filter(|call| call.said);
-        calls
-            .take(NAMED)
-            .try_for_each(|Call { function, file, line, .. }| write!(f, "\n    in {function} ({file}:{line})"))
+        calls.take(NAMED).try_for_each(|call| write!(f, "\n    in {call}"))
     }
 }

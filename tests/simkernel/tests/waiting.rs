@@ -348,9 +348,9 @@ fn the_ledger_says_what_is_outstanding() {
     let named = std::env::current_exe().is_ok_and(|file| file.exists());
     let name = |what: &str, name: &str| format!("{what}: {}", if named { name } else { "0x" });
     for expected in [
-        &name("running DPC on processor 0", "waiting::occupy"),
-        &name("running DPC on processor 3", "waiting::occupy"),
-        &name("queued DPC", "waiting::count"),
+        &name("running DPC on processor 0", "occupy (waiting.rs:"),
+        &name("running DPC on processor 3", "occupy (waiting.rs:"),
+        &name("queued DPC", "count (waiting.rs:"),
         "live: Pool, 1 of ",
         "live: Pages, 1 of 12288 bytes from tests/simkernel/tests/waiting.rs:",
         "the_ledger_says_what_is_outstanding holds spin lock 0x",
