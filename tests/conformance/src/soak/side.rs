@@ -303,7 +303,11 @@ impl Side {
                     0 => "",
                     _ => " (it is there, but the request for the notification did not end)",
                 };
-                return Err(Error::Stalled { awaited: format!("a notification: {state}{late}"), after }.into());
+                // STATUS_CANCELLED: the driver still had it.
+                notify.cancel();
+                let end = notify.status().map_or_else(|error| error.to_string(), |status| status.to_string());
+                let awaited = format!("a notification: {state}{late}; cancelled, it ends so: {end}");
+                return Err(Error::Stalled { awaited, after }.into());
             }
         }
         match notify.status()? {
