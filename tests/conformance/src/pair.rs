@@ -1,13 +1,19 @@
 //! Connected queue pairs and the checks that most cases need.
 
-use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc};
+use std::{
+    net::SocketAddr,
+    ops::RangeInclusive,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
     nd_ioctl::{ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE},
     ndkpi::{NDK_OPERATION_TYPE, NdkOperationTypeRead, NdkOperationTypeReceive, NdkOperationTypeSend},
     softndk_ioctl::SOFTNDK_RESULT,
-    status::{NTSTATUS, STATUS_SUCCESS},
+    status::{NTSTATUS, STATUS_SHARING_VIOLATION, STATUS_SUCCESS},
 };
 
 use crate::{
@@ -291,4 +297,17 @@ pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     }
     bytes.truncate(length);
     bytes
+}
+
+/// Listens at an address that a listener had: TCP frees it a moment after that is gone.
+pub(crate) fn when_free<T>(patience: Duration, listen: impl Fn() -> error::Result<T>) -> error::Result<T> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match listen() {
+            Err(error::Error::Refused { status: STATUS_SHARING_VIOLATION, .. }) if Instant::now() < deadline => {
+                thread::yield_now();
+            }
+            listened => return listened,
+        }
+    }
 }

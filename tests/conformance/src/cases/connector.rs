@@ -16,7 +16,7 @@ use crate::{
     Carrier,
     bench::{Bench, Skipped},
     client::{Connector, Listener, ReadLimits, Request},
-    pair::{End, Pair, Site, connect, ensure_same, exchange, pattern, refused},
+    pair::{End, Pair, Site, connect, ensure_same, exchange, pattern, refused, when_free},
     transport::Completion,
 };
 
@@ -157,7 +157,7 @@ pub(super) fn nobody_listens(bench: &Bench<'_>) -> anyhow::Result<()> {
     }
     // The connector and its queue pair can be used for another try (nc-ndkpi-ndk_fn_connect).
     let again = Listener::new(&b.site.adapter)?;
-    again.bind(address)?;
+    when_free(b.site.client.patience(), || again.bind(address))?;
     again.listen(0)?;
     let request = again.connection_request(&b.connector);
     let mut connect = a.connector.connect(&a.qp, address, ReadLimits::default(), &[]);

@@ -11,7 +11,7 @@ use ndk_abi::status::{
 use crate::{
     bench::Bench,
     client::{Connector, Listener, ReadLimits, Request},
-    pair::{End, Site, refused},
+    pair::{End, Site, refused, when_free},
 };
 
 pub(super) fn ephemeral_ports(bench: &Bench<'_>) -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ pub(super) fn in_use(bench: &Bench<'_>) -> anyhow::Result<()> {
     }
     listener.free()?;
     let next = Listener::new(&other.adapter)?;
-    next.bind(address)?;
+    when_free(site.client.patience(), || next.bind(address))?;
     next.listen(0).context("listening on the address after it became free")
 }
 

@@ -1,11 +1,11 @@
 //! Connected queue pairs, and the checks that most cases need.
 
-use std::{net::SocketAddr, thread, time::Instant};
+use std::net::SocketAddr;
 
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
     nd_ioctl::{ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE},
-    status::{NTSTATUS, STATUS_SHARING_VIOLATION, STATUS_SUCCESS},
+    status::{NTSTATUS, STATUS_SUCCESS},
 };
 
 use super::{
@@ -161,19 +161,6 @@ pub(super) fn expect(found: Completion, kind: i32, context: usize, status: NTSTA
         found.status,
     );
     Ok(found)
-}
-
-/// Listens at an address that a listener had: TCP frees it a moment after the release of that.
-pub(super) fn when_free<T>(nd: &Nd, listen: impl Fn() -> error::Result<T>) -> error::Result<T> {
-    let deadline = Instant::now() + nd.patience();
-    loop {
-        match listen() {
-            Err(error::Error::Refused { status: STATUS_SHARING_VIOLATION, .. }) if Instant::now() < deadline => {
-                thread::yield_now();
-            }
-            listened => return listened,
-        }
-    }
 }
 
 /// Checks a receive.

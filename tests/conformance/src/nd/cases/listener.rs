@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use crate::{
     nd::{
         client::{QpSize, ReadLimits, end_of},
-        pair::{End, is, when_free},
+        pair::{End, is},
         run::Nd,
     },
-    pair::refused,
+    pair::{refused, when_free},
 };
 
 pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
@@ -34,7 +34,7 @@ pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
         later.bind(found)?;
         later.listen(0).map(|()| later)
     };
-    let _later = when_free(nd, again)?;
+    let _later = when_free(nd.patience(), again)?;
     let nowhere = adapter.listener()?;
     ensure!(
         nowhere.bind("192.0.2.77:0".parse()?).and_then(|()| nowhere.listen(0)).is_err(),

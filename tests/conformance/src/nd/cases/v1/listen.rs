@@ -9,10 +9,10 @@ use super::pair::{End, Pair, at};
 use crate::{
     nd::{
         client::{end_of, v1::EndpointSize},
-        pair::{is, when_free},
+        pair::is,
         run::Nd,
     },
-    pair::refused,
+    pair::{refused, when_free},
 };
 
 pub(in crate::nd) fn ports(nd: &Nd) -> anyhow::Result<()> {
@@ -25,7 +25,7 @@ pub(in crate::nd) fn ports(nd: &Nd) -> anyhow::Result<()> {
     }
     drop(first);
     // It is free again, and may be chosen.
-    let (chosen, again) = when_free(nd, || b.adapter.listen(0, assigned))?;
+    let (chosen, again) = when_free(nd.patience(), || b.adapter.listen(0, assigned))?;
     ensure!(again == assigned, "port {assigned:#x} was asked for, {again:#x} assigned");
     let request = chosen.connection_request(&b.connector)?;
     let mut connect = a.connector.connect(&a.endpoint, at(b.address, assigned), &[])?;
@@ -37,7 +37,8 @@ pub(in crate::nd) fn ports(nd: &Nd) -> anyhow::Result<()> {
     let End { connector, adapter, .. } = b;
     drop((chosen, connector));
     // Without a place for the port, which is known.
-    let silent = when_free(nd, || adapter.listen_silently(assigned)).context("without a place for the port")?;
+    let silent =
+        when_free(nd.patience(), || adapter.listen_silently(assigned)).context("without a place for the port")?;
     refused(a.adapter.listen(0, assigned), STATUS_SHARING_VIOLATION, "the same port")?;
     drop(silent);
     Ok(())
