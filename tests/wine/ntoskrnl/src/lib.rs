@@ -18,6 +18,7 @@ mod etw;
 mod irp;
 mod irql;
 mod lookaside;
+mod mapped;
 mod mdl;
 mod mutex;
 mod pool;

@@ -2,8 +2,9 @@
 //!
 //! On Windows a locked page is one page with two addresses. Here the driver lives in another process, so the region that holds the
 //! pages is replaced, at the same address, by a view of a section that both processes map: writes on either side are seen at once
-//! by the other. Locks that overlap find the same section. Memory that cannot be replaced (stacks, heaps, images) is copied when
-//! it is locked and, if locked for writing, copied back when it is unlocked.
+//! by the other. Locks that overlap find the same section. Of a file that the process has mapped, the driver gets a view of its own.
+//! Memory that cannot be replaced (stacks, heaps, images) is copied when it is locked and, if locked for writing, copied back when it
+//! is unlocked.
 
 use std::{
     ffi::c_void,
@@ -21,7 +22,7 @@ use windows_sys::Win32::{
     },
 };
 
-use crate::{answer, report};
+use crate::{answer, mapped, report};
 
 #[link(name = "ntdll.dll", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
@@ -61,7 +62,7 @@ unsafe extern "system" {
     fn NtResumeProcess(process: HANDLE) -> i32;
 }
 
-const PAGE_SIZE: usize = 0x1000;
+pub(crate) const PAGE_SIZE: usize = 0x1000;
 const SECTION_ALL_ACCESS: u32 = 0xF_001F;
 const SEC_COMMIT: u32 = 0x800_0000;
 const VIEW_UNMAP: u32 = 2;
@@ -69,7 +70,7 @@ const VIEW_UNMAP: u32 = 2;
 const END: u32 = 2000;
 
 /// Another process, open for the lifetime of this value. What it is asked is asked by [`answer::of`].
-struct Process(HANDLE);
+pub(crate) struct Process(pub(crate) HANDLE);
 
 // SAFETY: a process handle may be used on any thread.
 unsafe impl Send for Process {}
@@ -116,15 +117,15 @@ impl Process {
         true
     }
 
-    /// The allocation around `address`, if all of it is private memory, committed, readable and writable.
-    fn private_allocation(&self, address: usize) -> Option<(usize, usize)> {
+    /// The allocation around `address`, if all of it is of that kind, committed, readable and writable.
+    pub(crate) fn allocation(&self, address: usize, kind: u32) -> Option<(usize, usize)> {
         let base = self.query(address)?.AllocationBase as usize;
         let mut end = base;
         while let Some(region) = self.query(end) {
             if region.AllocationBase as usize != base {
                 break;
             }
-            if region.State != MEM_COMMIT || region.Type != MEM_PRIVATE || region.Protect != PAGE_READWRITE {
+            if region.State != MEM_COMMIT || region.Type != kind || region.Protect != PAGE_READWRITE {
                 return None;
             }
             end = region.BaseAddress as usize + region.RegionSize;
@@ -167,7 +168,7 @@ struct Region {
 }
 
 enum Kind {
-    /// A view of a section that the other process sees at `user`.
+    /// A view of what the other process sees at `user`.
     Shared,
     /// A copy, written back at the end if it was locked for writing.
     Copied { layout: std::alloc::Layout, write: Mutex<bool> },
@@ -266,7 +267,7 @@ pub(crate) fn lock(id: u32, address: usize, length: usize, write: bool) -> Optio
 /// What a range is seen by.
 struct Found {
     region: Arc<Region>,
-    /// It is shared from now on.
+    /// It is kept for the locks to come.
     is_new: bool,
 }
 
@@ -281,6 +282,11 @@ fn find(
 ) -> Option<Found> {
     if !process.accessible(address, length, write) {
         return None;
+    }
+    // Of a file there is any number of views: this one is as good as an earlier one.
+    if let Some((user, length, kernel)) = mapped::once_more(process, address, length) {
+        let region = Region { process: Arc::clone(process), id, user, length, kernel, kind: Kind::Shared };
+        return Some(Found { region: Arc::new(region), is_new: false });
     }
     if let Some(region) = known.into_iter().find(|region| still_shared(process, region)) {
         return Some(Found { region, is_new: false });
@@ -301,7 +307,7 @@ fn still_shared(process: &Process, region: &Region) -> bool {
 /// Replaces the allocation around a range by a view of a section, with the same content. The process is suspended meanwhile, so
 /// that none of its threads sees the gap.
 fn share(process: &Arc<Process>, id: u32, address: usize, length: usize) -> Option<Region> {
-    let (user, size) = process.private_allocation(address)?;
+    let (user, size) = process.allocation(address, MEM_PRIVATE)?;
     if address - user + length > size {
         return None;
     }

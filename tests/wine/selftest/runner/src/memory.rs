@@ -1,14 +1,20 @@
 //! Memory of a process, locked by the driver, which counts in the first word of what it has locked.
 
 use std::{
+    fs::File,
     io::{BufRead as _, BufReader},
+    os::windows::io::AsRawHandle as _,
     process::{Command, ExitCode, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
 };
 
-use windows_sys::Win32::System::Memory::{
-    MEM_COMMIT, MEM_RESERVE, PAGE_READONLY, PAGE_READWRITE, VirtualAlloc, VirtualProtect,
+use windows_sys::Win32::{
+    Foundation::HANDLE,
+    System::Memory::{
+        CreateFileMappingW, FILE_MAP_READ, FILE_MAP_WRITE, MEM_COMMIT, MEM_RESERVE, MapViewOfFile, PAGE_READONLY,
+        PAGE_READWRITE, VirtualAlloc, VirtualProtect,
+    },
 };
 
 use crate::{
@@ -101,6 +107,44 @@ pub(crate) fn overlapping(device: &Device) -> Result<(), String> {
     unlock(device, 0)?;
     await_counting(second, read(second))?;
     unlock(device, 1)
+}
+
+/// `length` bytes of a file from `offset` on. Never unmapped.
+fn view(section: HANDLE, offset: u32, length: usize) -> Result<*mut u64, String> {
+    // SAFETY: any address will do.
+    let view = unsafe { MapViewOfFile(section, FILE_MAP_READ | FILE_MAP_WRITE, 0, offset, length) }.Value;
+    if view.is_null() { Err("MapViewOfFile failed".into()) } else { Ok(view.cast()) }
+}
+
+/// A file is not copied: all its views show what the driver writes. A view of a part is copied, and not taken for the start.
+pub(crate) fn mapped(device: &Device) -> Result<(), String> {
+    const PART: u32 = 0x1_0000;
+    let path = std::env::temp_dir().join("softndk-selftest");
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+    let file = file.map_err(|error| error.to_string())?;
+    // SAFETY: an open file, which gets the size that is asked for; no attributes and no name.
+    let section = unsafe {
+        CreateFileMappingW(file.as_raw_handle(), std::ptr::null(), PAGE_READWRITE, 0, SIZE as u32, std::ptr::null())
+    };
+    let [locked, other] = [view(section, 0, SIZE)?, view(section, 0, SIZE)?];
+    write(locked, START);
+    let found = lock(device, locked, SIZE, 0)?;
+    if found != START {
+        return Err(format!("the driver found {found:#x}"));
+    }
+    await_counting(other, START)?;
+    write(other, START * 100);
+    await_counting(locked, START * 100)?;
+    unlock(device, 0)?;
+    let part = view(section, PART, 4096)?;
+    write(part, START);
+    let found = lock(device, part, 4096, 0)?;
+    std::thread::sleep(Duration::from_millis(50));
+    unlock(device, 0)?;
+    if found != START || read(part) <= START {
+        return Err(format!("of a part the driver found {found:#x}; afterwards it is {:#x}", read(part)));
+    }
+    std::fs::remove_file(path).map_err(|error| error.to_string())
 }
 
 /// Memory that cannot be shared is copied when locked and copied back when unlocked.
