@@ -2,10 +2,14 @@
 //!
 //! * [`Transport`]: the way to a device. Those of devices in this process are in this crate ([`local`], [`sim`]), the real driver's in
 //!   `ndharness`.
+//! * [`agent`]: the way to a device of another process.
 //! * [`client`]: typed requests. [`pair`]: connected queue pairs.
 //! * [`soak`]: random consumers, for as long as one likes.
 //! * [`CASES`]: the cases. Each is a function that gets a [`Bench`] and returns an error when the device does not keep a
 //!   promise. Nothing waits without a limit, and nothing sleeps.
+#[cfg(target_os = "linux")]
+pub mod agent;
+mod apart;
 mod bench;
 mod carrier;
 mod cases;
@@ -20,6 +24,7 @@ pub mod sim;
 pub mod soak;
 mod transport;
 
+pub use apart::play_apart;
 pub use bench::{Bench, COUNTS_CALLS, Case, Skipped, run, run_apart};
 pub use carrier::Carrier;
 pub use cases::CASES;

@@ -1,19 +1,20 @@
 //! Every case with two ends once more, each end on a device of its own: between them is TCP of the simulated network, in segments and
 //! with delays that a generator chooses.
 
-#[path = "common/apart.rs"]
-mod apart;
 #[macro_use]
 mod common;
 
-use common::PATIENCE;
-use conformance::{client::Path, run_apart, sim::Simulated};
+use common::{PATIENCE, named, passed};
+use conformance::{Transport, client::Path, play_apart, sim::Simulated};
+
+fn boot() -> (Box<dyn Transport>, Box<dyn Transport>) {
+    let [here, there] = Simulated::boot_apart();
+    (Box::new(here), Box::new(there))
+}
 
 fn run(name: &str, path: Path) {
-    apart::run(name, path, |case, path| {
-        let [here, there] = Simulated::boot_apart();
-        run_apart(case, Box::new(here), Box::new(there), path, PATIENCE)
-    });
+    let case = named(name);
+    passed(case, play_apart(case, boot, path, PATIENCE));
 }
 
 conformance::for_each_case!(tests);

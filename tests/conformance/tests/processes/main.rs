@@ -4,25 +4,28 @@
 //! processes are one program to them. One case is played after the other, as they have addresses of the machine.
 #![cfg(target_os = "linux")]
 
-#[path = "../common/apart.rs"]
-mod apart;
 #[macro_use]
 #[path = "../common/mod.rs"]
 mod common;
-mod frames;
 mod other;
-mod served;
 mod sockets;
 
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use common::PATIENCE;
-use conformance::{Case, client::Path, local::Local, run_apart};
+use common::{PATIENCE, named, passed};
+use conformance::{
+    Case, Transport,
+    agent::{Other, serve},
+    client::Path,
+    local::Local,
+    play_apart, run_apart,
+};
 use hosted::Hosted;
-use other::{Other, Process};
+use other::Process;
 
 /// Waits for the turn of a test.
 fn turn() -> MutexGuard<'static, ()> {
@@ -54,10 +57,14 @@ fn there() -> Vec<IpAddr> {
     [other].into_iter().chain(ipv6.filter(IpAddr::is_ipv6).take(1)).collect()
 }
 
+fn boot() -> (Box<dyn Transport>, Box<dyn Transport>) {
+    (Box::new(Local::<Hosted>::new(&here(), true)), Box::new(Other::boot(other().agent())))
+}
+
 fn play(case: &Case, path: Path) -> anyhow::Result<bool> {
     let _turn = turn();
-    let (here, there) = (Local::<Hosted>::new(&here(), true), Other::boot(other(), there()));
-    run_apart(case, Box::new(here), Box::new(there), path, PATIENCE)
+    let (here, there) = boot();
+    run_apart(case, here, there, path, PATIENCE)
 }
 
 /// A device on the hosted platform has carried out a send when the post returns: no queue of them is ever full.
@@ -67,7 +74,9 @@ fn run(name: &str, path: Path) {
     if name == WAITS_FOR_ROOM {
         return;
     }
-    apart::run(name, path, play);
+    let _turn = turn();
+    let case = named(name);
+    passed(case, play_apart(case, boot, path, PATIENCE));
 }
 
 conformance::for_each_case!(tests);
@@ -76,5 +85,6 @@ conformance::for_each_case!(tests);
 #[test]
 #[ignore = "it is run by the other tests"]
 fn the_other_process() {
-    served::serve().unwrap();
+    let listener = other::listener(&io::stdin()).unwrap();
+    serve(listener, || Box::new(Local::<Hosted>::new(&there(), true))).unwrap();
 }

@@ -101,6 +101,6 @@ fn the_end_of_the_other_process_is_noticed() {
     };
     let dies = Case { name: "dies", shows: "the other process is gone", run: dies };
     let failure = failure(play(&dies, Path::Plain));
-    assert!(failure.contains("the other process is gone, signal: 9 (SIGKILL)"), "{failure}");
+    assert!(failure.contains("the other process is gone: "), "{failure}");
     assert!(play(&CONNECTS, Path::Plain).unwrap(), "the next case has another one");
 }

@@ -2,50 +2,55 @@
 
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
-    net::IpAddr,
-    os::unix::net::UnixStream,
+    net::TcpStream,
+    ops::RangeInclusive,
     time::Duration,
 };
 
-use conformance::Completion;
 use ndk_abi::status::NTSTATUS;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::Completion;
+
 /// A question to the process that has the device.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Ask {
-    /// Makes the device anew.
-    Boot(Vec<IpAddr>),
-    /// [`conformance::Transport::open`].
+pub(super) enum Ask {
+    /// Finds buffers there: [`crate::memory::shared::join`]. It is the first one, on a connection without any other.
+    Join(String),
+    /// Has the device anew.
+    Boot,
+    /// [`crate::Transport::open`].
     Open,
     /// The last handle of a file is closed.
     CloseFile(u64),
-    /// [`conformance::File::submit`].
+    /// [`crate::File::submit`].
     Submit {
         file: u64,
         code: u32,
         input: Vec<u8>,
         output_length: usize,
-        /// [`conformance::memory::shared::buffers`].
+        /// [`crate::memory::shared::buffers`].
         buffers: (u64, Vec<(usize, usize)>),
     },
-    /// [`conformance::File::send_from_another_process`].
+    /// [`crate::File::send_from_another_process`].
     Stranger { file: u64, code: u32, input: Vec<u8> },
-    /// [`conformance::Pending::wait`], for so long.
+    /// [`crate::Pending::wait`], for so long.
     Wait(u64, Duration),
-    /// [`conformance::Pending::cancel`].
+    /// [`crate::Pending::cancel`].
     Cancel(u64),
     /// A request that is not over is dropped.
     Forget(u64),
-    /// [`conformance::Transport::close`].
+    /// [`crate::Transport::close`].
     Close,
 }
 
 /// What is answered.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(super) enum Answer {
     /// It is done.
     Done,
+    /// [`crate::Transport::front_end`] and [`crate::Transport::ephemeral_ports`].
+    Booted(String, RangeInclusive<u16>),
     /// The number of a file, and its handle.
     Opened(Result<(u64, Option<u64>), i32>),
     /// A request has been dispatched: its number, unless it is over; and whether it was pended.
@@ -60,7 +65,7 @@ pub(crate) enum Answer {
 
 /// [`Completion`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(super) struct Ended {
     status: i32,
     information: usize,
     output: Vec<u8>,
@@ -79,26 +84,27 @@ impl From<Ended> for Completion {
 }
 
 /// One end of a socket.
-pub(crate) struct Line(BufReader<UnixStream>);
+pub(super) struct Line(BufReader<TcpStream>);
 
 impl Line {
-    pub(crate) fn new(socket: UnixStream) -> Self {
-        Self(BufReader::new(socket))
+    pub(super) fn new(socket: TcpStream) -> io::Result<Self> {
+        socket.set_nodelay(true)?;
+        Ok(Self(BufReader::new(socket)))
     }
 
     /// Nothing is waited for any longer than this.
-    pub(crate) fn limit(&self, limit: Duration) -> io::Result<()> {
+    pub(super) fn limit(&self, limit: Duration) -> io::Result<()> {
         self.0.get_ref().set_read_timeout(Some(limit))
     }
 
-    pub(crate) fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
+    pub(super) fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(what)?;
         line.push(b'\n');
         self.0.get_ref().write_all(&line)
     }
 
     /// Errors: also if the other end is gone.
-    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+    pub(super) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -1,54 +1,58 @@
-//! The process that has the other device.
+//! The process that has the device.
 
 use std::{
     collections::HashMap,
-    env,
-    io::{self, Read as _},
-    os::{
-        fd::AsFd as _,
-        unix::net::{UnixListener, UnixStream},
-    },
+    io,
+    net::{TcpListener, TcpStream},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
 
-use conformance::{File, Pending, Transport as _, local::Local, memory::shared};
-use hosted::Hosted;
+use super::frames::{Answer, Ask, Line};
+use crate::{File, Pending, Transport, memory::shared};
 
-use crate::frames::{Answer, Ask, Line};
+/// A device, and nobody has to stay on one thread with it.
+type Device = Box<dyn Transport + Send>;
 
-/// Where the buffers are that both processes have.
-pub(crate) const BUFFERS: &str = "SOFTNDK_TEST_BUFFERS";
+/// Makes one.
+type Boot = Box<dyn Fn() -> Device + Send + Sync>;
 
-/// Does what it is asked for until the process that started this one is gone. Its standard input is what to listen on.
-pub(crate) fn serve() -> io::Result<()> {
-    let path =
-        env::var(BUFFERS).map_err(|_| io::Error::other(format!("without {BUFFERS} there is nobody to serve")))?;
+/// Has a device, and does what the process asks for that connects first, until that is gone.
+///
+/// # Errors
+/// Nobody connects, or its buffers are not to be had.
+pub fn serve(listener: TcpListener, boot: impl Fn() -> Device + Send + Sync + 'static) -> io::Result<()> {
+    let (life, _) = listener.accept()?;
+    let mut life = Line::new(life)?;
+    let Ask::Join(path) = life.hear()? else { return Err(io::ErrorKind::InvalidData.into()) };
     shared::join(&path)?;
-    let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // Whoever started this process says nothing on the first connection.
-    let (mut life, _) = listener.accept()?;
+    life.say(&Answer::Done)?;
     thread::spawn(move || {
-        let served = Arc::new(Served::default());
+        let served = Arc::new(Served { boot: Box::new(boot), things: Mutex::default() });
         for socket in listener.incoming().flatten() {
             let served = served.clone();
             thread::spawn(move || served.speak(socket));
         }
     });
-    life.read(&mut [0]).map(drop)
+    match life.hear::<Ask>() {
+        Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+        Err(_it_is_gone) => Ok(()),
+    }
 }
 
 /// The device, and what is open of it.
-#[derive(Default)]
-struct Served(Mutex<Things>);
+struct Served {
+    boot: Boot,
+    things: Mutex<Things>,
+}
 
 #[derive(Default)]
 struct Things {
     // Before the device that they are of.
     requests: HashMap<u64, Request>,
     files: HashMap<u64, Arc<dyn File>>,
-    device: Option<Box<Local<Hosted>>>,
+    device: Option<Device>,
     last: u64,
 }
 
@@ -66,8 +70,8 @@ impl Things {
 }
 
 impl Served {
-    fn speak(&self, socket: UnixStream) {
-        let mut line = Line::new(socket);
+    fn speak(&self, socket: TcpStream) {
+        let Ok(mut line) = Line::new(socket) else { return };
         while let Ok(ask) = line.hear() {
             if line.say(&self.answer(ask)).is_err() {
                 return;
@@ -76,7 +80,7 @@ impl Served {
     }
 
     fn things(&self) -> MutexGuard<'_, Things> {
-        lock(&self.0)
+        lock(&self.things)
     }
 
     fn request(&self, number: u64) -> Request {
@@ -86,12 +90,15 @@ impl Served {
     /// Nothing of the device is called with the lock held.
     fn answer(&self, ask: Ask) -> Answer {
         match ask {
-            Ask::Boot(addresses) => {
-                let device = Box::new(Local::new(&addresses, true));
+            // That was said already.
+            Ask::Join(_) => Answer::Done,
+            Ask::Boot => {
+                let device = (self.boot)();
+                let booted = Answer::Booted(device.front_end(), device.ephemeral_ports());
                 let earlier =
                     std::mem::replace(&mut *self.things(), Things { device: Some(device), ..Things::default() });
                 drop(earlier);
-                Answer::Done
+                booted
             }
             Ask::Open => Answer::Opened(self.open()),
             Ask::CloseFile(file) => {
