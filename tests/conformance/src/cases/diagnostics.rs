@@ -54,27 +54,32 @@ pub(super) fn refused(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What two devices, or one, have counted, once what one has sent the other has received.
-fn settled(a: &Client, b: &Client) -> anyhow::Result<[SOFTNDK_STATISTICS; 2]> {
+/// What two devices, or one, have counted, once what one has sent since `first` the other has received.
+fn settled(a: &Client, b: &Client, first: [SOFTNDK_STATISTICS; 2]) -> anyhow::Result<[SOFTNDK_STATISTICS; 2]> {
     let deadline = Instant::now() + a.patience();
     loop {
-        let (here, there) = (a.statistics()?, b.statistics()?);
-        let sent = [here.OutOctets, here.OutFrames, there.OutOctets, there.OutFrames];
-        if sent == [there.InOctets, there.InFrames, here.InOctets, here.InFrames] {
-            return Ok([here, there]);
+        let now = [a.statistics()?, b.statistics()?];
+        let [here, there] = [0, 1].map(|end| {
+            let (now, first) = (&now[end], &first[end]);
+            let sent = (now.OutOctets - first.OutOctets, now.OutFrames - first.OutFrames);
+            (sent, (now.InOctets - first.InOctets, now.InFrames - first.InFrames))
+        });
+        if (here.0, there.0) == (there.1, here.1) {
+            return Ok(now);
         }
-        ensure!(Instant::now() < deadline, "sent is not received: {here:?}, {there:?}");
+        ensure!(Instant::now() < deadline, "sent is not received: {now:?}, at first {first:?}");
         thread::yield_now();
     }
 }
 
 pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
-    let first = bench.bare_client()?.statistics()?;
+    let both = [bench.bare_client()?.statistics()?, bench.there().bare_client()?.statistics()?];
+    let [first, _] = both;
     let pair = Pair::new(bench)?;
     let (a, b) = (&pair.a.site.client, &pair.b.site.client);
     // Over a wire who listens has not spoken yet, and may be sent another frame without data because of that.
     exchange(&pair.b, &pair.a, &[7])?;
-    let [before, _] = settled(a, b)?;
+    let [before, _] = settled(a, b, both)?;
     // Its sides, of which one is elsewhere over a wire.
     let sides = if pair.a.site.carrier == Carrier::Device { 2 } else { 1 };
     let connected = [before.Connects - first.Connects, before.ActiveConnections - first.ActiveConnections];
@@ -91,7 +96,7 @@ pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     let window = Mw::new(&pair.a.site.pd)?;
     pair.a.qp.bind(3, &window, &near, 0..8, NDK_OP_FLAG_ALLOW_REMOTE_READ)?;
     expect(&pair.a.initiated()?, NdkOperationTypeBind, 3, STATUS_SUCCESS)?;
-    let [after, _] = settled(a, b)?;
+    let [after, _] = settled(a, b, both)?;
     let out = (after.OutOctets - before.OutOctets, after.OutFrames - before.OutFrames);
     let back = (after.InOctets - before.InOctets, after.InFrames - before.InFrames);
     let expected = match pair.a.site.carrier {
