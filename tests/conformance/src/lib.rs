@@ -7,7 +7,7 @@
 //! * [`soak`]: random consumers, for as long as one likes.
 //! * [`CASES`]: the cases. Each is a function that gets a [`Bench`] and returns an error when the device does not keep a
 //!   promise. Nothing waits without a limit, and nothing sleeps.
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 pub mod agent;
 mod apart;
 mod bench;

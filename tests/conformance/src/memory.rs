@@ -14,7 +14,7 @@ use std::{
 /// Bytes in a page of the machines Windows runs NDK on.
 pub const PAGE_SIZE: usize = 4096;
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 pub mod shared;
 
 /// All buffers of the process: what a device in it takes for user memory.
@@ -139,9 +139,11 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         live().change().remove(&self.start.addr().get());
-        if !self.borrowed {
-            pages::free(self.start, self.length);
+        #[cfg(any(target_os = "linux", windows))]
+        if self.borrowed {
+            return shared::give_back(self.start);
         }
+        pages::free(self.start, self.length);
     }
 }
 
@@ -190,11 +192,17 @@ mod pages {
     };
 
     pub(super) fn allocate(length: usize) -> Option<NonNull<u8>> {
+        if let Some(arena) = super::shared::arena() {
+            return arena.allocate(length);
+        }
         // SAFETY: asks for fresh pages anywhere; touches nothing that exists.
         NonNull::new(unsafe { VirtualAlloc(ptr::null(), length, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE) }.cast())
     }
 
     pub(super) fn free(start: NonNull<u8>, _length: usize) {
+        if super::shared::arena().is_some_and(|arena| arena.free(start)) {
+            return;
+        }
         // SAFETY: `start` is the base of a reservation made by `allocate`, given up here.
         unsafe { VirtualFree(start.as_ptr().cast(), 0, MEM_RELEASE) };
     }

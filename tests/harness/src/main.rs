@@ -3,6 +3,8 @@
 //! Two front ends carry the same cases: the simulated kernel in this very process, and `softndk.sys` through its control
 //! device (on Windows, or under Wine). Each version of NetworkDirect, through `softnd.dll`, has cases of its own.
 
+#[cfg(windows)]
+mod beside;
 mod diagnostics;
 #[cfg(test)]
 mod document;
@@ -34,6 +36,8 @@ mod two;
 use std::net::IpAddr;
 use std::{process::ExitCode, time::Duration};
 
+#[cfg(windows)]
+use anyhow::ensure;
 use clap::{Args, Parser, Subcommand};
 #[cfg(windows)]
 use conformance::{Carrier, nd::Version};
@@ -104,6 +108,16 @@ enum Command {
         #[arg(long)]
         address: Option<IpAddr>,
         /// The port; one that is free if none is given.
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+    },
+    /// Send requests to the device of this computer for a program of another one, `run --beside`, until that has ended.
+    ///
+    /// For tests with two computers that are prefixes of Wine on one system. Says where it serves ("serving at 127.0.0.1:PORT"). Whoever
+    /// connects to it can send the device any request, with any file of the named folder as memory: let no stranger onto the system.
+    #[cfg(windows)]
+    Agent {
+        /// The port, of 127.0.0.1; one that is free if none is given.
         #[arg(long, default_value_t = 0)]
         port: u16,
     },
@@ -201,11 +215,23 @@ struct RunOptions {
     /// Seconds to wait for anything that should happen before the case fails.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     patience: u64,
+    #[cfg(windows)]
+    #[command(flatten)]
+    beside: Option<beside::Beside>,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { cases: Vec::new(), device: Device { front_end: FrontEnd::Sim }, path: None, json: false, patience: 10 }
+        let device = Device { front_end: FrontEnd::Sim };
+        Self {
+            cases: Vec::new(),
+            device,
+            path: None,
+            json: false,
+            patience: 10,
+            #[cfg(windows)]
+            beside: None,
+        }
     }
 }
 
@@ -221,6 +247,14 @@ fn execute() -> anyhow::Result<ExitCode> {
         Command::List { device, busy } => report::list(device.front_end, busy),
         Command::Run(options) => {
             let patience = Duration::from_secs(options.patience);
+            #[cfg(windows)]
+            if let Some(beside) = &options.beside {
+                ensure!(
+                    options.device.front_end == FrontEnd::Ioctl,
+                    "only the cases of ioctl can be run beside an agent"
+                );
+                return beside::run(beside, options.path, &options.cases, patience)?.print(options.json);
+            }
             let report = match options.device.front_end {
                 FrontEnd::Sim | FrontEnd::Ioctl => {
                     run::run(options.device.front_end, options.path, &options.cases, patience)?
@@ -240,6 +274,8 @@ fn execute() -> anyhow::Result<ExitCode> {
         Command::Serve { options, address, port } => {
             return two::serve(&options, address, port)?.print(false);
         }
+        #[cfg(windows)]
+        Command::Agent { port } => beside::agent(port)?,
         #[cfg(windows)]
         Command::Connect { target, json, cases, options, wire, seconds } => {
             let carrier = if wire { Carrier::Wire } else { Carrier::Device };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use conformance::{CASES, Case};
+use conformance::{CASES, Case, client};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
@@ -18,23 +18,33 @@ pub(crate) fn run(
     wanted: &[String],
     patience: Duration,
 ) -> anyhow::Result<Report> {
+    let name = front_end.transport()?.front_end();
+    each(name, path, wanted, |case, path| conformance::run(case, front_end.transport()?, path, patience))
+}
+
+/// Plays the cases that `wanted` names, or all, on `path`, or on both. It gives what a case noted.
+pub(crate) fn each(
+    front_end: String,
+    path: Option<Path>,
+    wanted: &[String],
+    play: impl Fn(&Case, client::Path) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<Report> {
     let cases = select(CASES.iter(), |case: &Case| case.name, wanted)?;
     let paths = Path::chosen(path);
     let progress = progress(cases.len() * paths.len())?;
-    let front_end_name = front_end.transport()?.front_end();
     let mut outcomes = Vec::new();
     for path in paths {
         for case in &cases {
             let name = format!("{} ({})", case.name, path.name());
             show(&progress, &name);
             let started = Instant::now();
-            let result = conformance::run(case, front_end.transport()?, path.of_client(), patience);
+            let result = play(case, path.of_client());
             outcomes.push(Outcome::new(name, case.shows, started.elapsed(), result));
             progress.inc(1);
         }
     }
     progress.finish_and_clear();
-    Ok(Report::new(front_end_name, outcomes))
+    Ok(Report::new(front_end, outcomes))
 }
 
 /// A progress bar over so many cases; drawn on standard error, and only if that is a terminal.

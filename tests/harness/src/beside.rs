@@ -1,0 +1,62 @@
+//! The cases with each end on a computer of its own, for tests: one has the agent, whose device the other one's program has requests
+//! sent to.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use conformance::{
+    Bench, Transport,
+    agent::{Agent, Other, serve},
+    memory::shared,
+    play_apart,
+};
+
+use crate::{front_end::Path, ioctl::Device, report::Report, run};
+
+/// Where the other computer is.
+#[derive(Args)]
+pub(crate) struct Beside {
+    /// Have the listeners of the cases on the device of another computer, where `ndharness agent` has this port. Both computers are on this
+    /// system, as prefixes of Wine.
+    #[arg(long = "beside", value_name = "PORT")]
+    port: u16,
+    /// A folder for the memory of the cases, which is made. The agent has to see it at the same place.
+    #[arg(long, value_name = "FOLDER")]
+    buffers: PathBuf,
+}
+
+/// Does what a program asks for that runs cases beside this one, and says where, until that has ended.
+pub(crate) fn agent(port: u16) -> anyhow::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    println!("serving at {}", listener.local_addr()?);
+    Ok(serve(listener, || Box::new(Device::new()))?)
+}
+
+/// Runs the cases that `wanted` names, or all, between this computer's device and the agent's.
+pub(crate) fn run(
+    beside: &Beside,
+    path: Option<Path>,
+    wanted: &[String],
+    patience: Duration,
+) -> anyhow::Result<Report> {
+    shared::share(&beside.buffers).with_context(|| format!("cannot make {}", beside.buffers.display()))?;
+    let folder = beside.buffers.to_str().context("the name of the folder is no text")?.to_owned();
+    let agent = SocketAddr::from((Ipv4Addr::LOCALHOST, beside.port));
+    let agent = Arc::new(Agent::connect(agent, folder).with_context(|| format!("cannot reach the agent at {agent}"))?);
+    let boot = || -> (Box<dyn Transport>, Box<dyn Transport>) {
+        (Box::new(Device::new()), Box::new(Other::boot(agent.clone())))
+    };
+    let (here, there) = boot();
+    let addresses = |device: &dyn Transport| anyhow::Ok(Bench::new(device, patience).client()?.addresses()?);
+    let (ours, theirs) = (addresses(&*here)?, addresses(&*there)?);
+    let both = ours.iter().find(|address| theirs.contains(address));
+    ensure!(both.is_none(), "it is one device: both have {both:?}");
+    let front_end = format!("{}, and {}", here.front_end(), there.front_end());
+    run::each(front_end, path, wanted, |case, path| play_apart(case, boot, path, patience).map(|()| Vec::new()))
+}
