@@ -2,6 +2,7 @@
 
 mod access;
 mod bench;
+mod beside;
 mod command;
 mod computers;
 mod cross;
@@ -99,6 +100,8 @@ enum Task {
         #[arg(long, default_value_t = 3)]
         seconds: u64,
     },
+    /// Play every case of the control codes between two computers: two prefixes of Wine, each with its own driver
+    Beside,
     /// Run every case of softnd.dll where no driver is loaded
     Hosted,
     /// Try the device against Linux siw, in both roles; skipped where the peer cannot run
@@ -175,6 +178,13 @@ fn perform(task: Task) -> Result<ExitCode> {
             dist::build()?;
             let mut tally = tally::Tally::default();
             two::run(count, seconds, &mut tally);
+            println!("{tally}");
+            ensure!(tally.is_success(), "something failed");
+        }
+        Task::Beside => {
+            dist::build()?;
+            let mut tally = tally::Tally::default();
+            beside::run(&mut tally);
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }

@@ -18,7 +18,7 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
 use crate::two::{self, Harness};
-use crate::{access, dist, events, hosted, installed, nd_cpp, ndkctl, paths, perf, run, soak, wine};
+use crate::{access, beside, dist, events, hosted, installed, nd_cpp, ndkctl, paths, perf, run, soak, wine};
 
 // What hangs is ended by them; nothing is judged by how long it takes on a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(120);
@@ -42,6 +42,7 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     for count in [Count::One, Count::Two, Count::Driverless, Count::Mixed] {
         two::run(count, seconds, tally);
     }
+    beside::run(tally);
     tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
     let measured = step("measuring softnd.dll", perf::measures);
     tally.check("ndharness perf measures what it says", measured);
