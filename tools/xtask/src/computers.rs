@@ -1,7 +1,7 @@
 //! The driver on one computer, or on two that have a network between them: this system's own loopback. Or none, and a device in each
 //! process instead.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -45,13 +45,20 @@ impl Ready {
 }
 
 impl Computers {
-    /// Loads the driver on each; two have an address each.
+    /// Loads the driver on each. Two have an address each, and one of IPv6 if this system has another than that of loopback.
     pub(crate) fn load(count: Count) -> Result<Self> {
         let addresses = session::addresses(&[])?;
-        let load = |computer, last| Ready::load(computer, &[Ipv4Addr::new(127, 0, 0, last).into()]);
+        let ipv6 = addresses.iter().copied().find(is_of_a_network);
+        let load = |computer, last, ipv6: Option<IpAddr>| {
+            let ipv4 = Ipv4Addr::new(127, 0, 0, last).into();
+            Ready::load(computer, &[ipv4].into_iter().chain(ipv6).collect::<Vec<_>>())
+        };
         let (first, second) = match count {
             Count::One | Count::Mixed => (Ready::load(Computer::First, &addresses)?, None),
-            Count::Two => (load(Computer::First, 2)?, Some(load(Computer::Second, 3)?)),
+            Count::Two => {
+                let first = load(Computer::First, 2, ipv6)?;
+                (first, Some(load(Computer::Second, 3, ipv6.map(|_| Ipv6Addr::LOCALHOST.into()))?))
+            }
             Count::Driverless => (Ready { session: Session::start(&addresses)?, idle: None }, None),
         };
         Ok(Self { count, first, second })
@@ -95,4 +102,9 @@ impl Computers {
         }
         Ok(())
     }
+}
+
+/// Whether it is one of IPv6 by which other computers could be reached.
+fn is_of_a_network(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(ipv6) if !ipv6.is_loopback() && !ipv6.is_unicast_link_local())
 }
