@@ -5,7 +5,7 @@ use fastrand::Rng;
 use ndk_abi::status::STATUS_CONNECTION_REFUSED;
 
 use super::{
-    REMOVED, Record, Trouble, is_refused, is_removed,
+    REMOVED, Record, Trouble, are_removed, is_refused,
     side::{self, Side},
 };
 use crate::{
@@ -27,35 +27,39 @@ pub(super) fn live(bench: &Bench<'_>, random: &mut Rng, trouble: Trouble, record
         Ok(sites) => sites,
         Err(error) => return judge(Err(error), trouble, false, record),
     };
-    // What waits on a file ends with STATUS_CANCELLED when RDMA is turned off, and files are cleaned up one after the other.
-    let is_removed = |sites: [&Site; 2]| sites.into_iter().any(is_removed);
+    // Of both files: they are cleaned up one after the other.
+    let is_removed =
+        |tried: &anyhow::Result<()>, sites| tried.as_ref().is_err_and(|error| are_removed(sites, error, trouble));
     if random.u8(..10) == 0 {
         let tried = nobody_listens(&sites);
-        let is_removed = tried.is_err() && is_removed(sites.each_ref());
+        let is_removed = is_removed(&tried, sites.each_ref());
         return judge(tried, trouble, is_removed, record);
     }
     let mut sides = match connected(&sites, random) {
         Ok(made) => made,
-        Err(error) => return judge(Err(error), trouble, is_removed(sites.each_ref()), record),
+        Err(error) => {
+            let tried = Err(error);
+            let is_removed = is_removed(&tried, sites.each_ref());
+            return judge(tried, trouble, is_removed, record);
+        }
     };
     // A kill is to close the file.
     drop(sites);
     record.add().connects += 1;
     let acted = act(&mut sides, random, record);
     let is_cut_short = acted.is_err();
-    let is_removed = is_cut_short && is_removed(sides.each_ref().map(|side| &side.end.site));
+    let is_removed = is_removed(&acted, sides.each_ref().map(|side| &side.end.site));
     let mut is_there = judge(acted, trouble, is_removed, record);
     if random.bool() {
         sides.reverse();
     }
     let [one, other] = sides;
-    let again = trouble == Trouble::Faults;
     if !is_cut_short && random.u8(..4) == 0 {
         one.kill(record);
     } else {
-        is_there &= judge(one.settle(again, record), trouble, is_removed, record);
+        is_there &= judge(one.settle(trouble, record), trouble, is_removed, record);
     }
-    is_there & judge(other.settle(again, record), trouble, is_removed, record)
+    is_there & judge(other.settle(trouble, record), trouble, is_removed, record)
 }
 
 /// Notes what went wrong, unless there is a good reason. False: the adapter has gone.

@@ -16,7 +16,7 @@ use std::{
 
 use fastrand::Rng;
 pub use figures::{Figures, Record};
-use ndk_abi::status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_DEVICE_REMOVED};
+use ndk_abi::status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_CANCELLED, STATUS_DEVICE_REMOVED};
 pub use simulated::simulated;
 
 use crate::{Bench, Transport, client::Path, error::Error, pair::Site};
@@ -97,6 +97,23 @@ fn is_excused(complaint: &str, trouble: Trouble) -> bool {
 fn is_removed(site: &Site) -> bool {
     let status = site.adapter.info().err().and_then(|error| error.status());
     status.is_some_and(|status| REMOVED.contains(&status))
+}
+
+/// The same of any of them, after something has failed. Where an adapter may go, what would wait on a file that is being cleaned up is
+/// refused with STATUS_CANCELLED, a moment before the adapter is known to be gone.
+fn are_removed(sites: [&Site; 2], error: &anyhow::Error, trouble: Trouble) -> bool {
+    let status = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::status);
+    let may_go = trouble == Trouble::Removal && status == Some(STATUS_CANCELLED);
+    let deadline = Instant::now() + sites[0].client.patience();
+    loop {
+        if sites.into_iter().any(is_removed) {
+            return true;
+        }
+        if !may_go || Instant::now() > deadline {
+            return false;
+        }
+        thread::yield_now();
+    }
 }
 
 /// Whether it is the device that has refused something.

@@ -17,7 +17,7 @@ use ndk_abi::{
     status::STATUS_SUCCESS,
 };
 
-use super::{Record, is_refused, is_removed};
+use super::{Record, Trouble, are_removed, is_refused, is_removed};
 use crate::{
     client::{Arm, Cq, Listener, Mr, Mw, Request, Srq},
     error::{self, Error},
@@ -346,9 +346,10 @@ impl Side {
         self.end.site.client.abandon();
     }
 
-    /// The connection is over: each request has to be reported, and each control request to end. `again`: what may be refused for
-    /// once is tried again.
-    pub(super) fn settle(mut self, again: bool, record: &Record) -> anyhow::Result<()> {
+    /// The connection is over: each request has to be reported, and each control request to end. Among faults what is refused is
+    /// tried again.
+    pub(super) fn settle(mut self, trouble: Trouble, record: &Record) -> anyhow::Result<()> {
+        let again = trouble == Trouble::Faults;
         let deadline = Instant::now() + self.end.site.client.patience();
         let retry = |request: &dyn Fn() -> error::Result<()>| loop {
             match request() {
@@ -359,6 +360,11 @@ impl Side {
         record.add().operations += 2;
         let connector = &self.end.connector;
         let disconnected = retry(&|| connector.disconnect().finish().map(drop));
+        let disconnected = disconnected.context("disconnecting");
+        if let Err(error) = &disconnected {
+            // Waits until it is known to be gone, if it goes.
+            let _is_looked_at_below = are_removed([&self.end.site; 2], error, trouble);
+        }
         let flushed = retry(&|| self.end.qp.flush());
         let cqs: [&Cq; 2] = [&self.end.site.initiator_cq, &self.end.site.receive_cq];
         let cancelled = cqs.map(|cq| retry(&|| cq.cancel_io()));
@@ -396,7 +402,7 @@ impl Side {
         }
         self.end_notifies(record);
         result?;
-        disconnected.context("disconnecting")?;
+        disconnected?;
         flushed.context("flushing")?;
         cancelled.into_iter().chain(cancelled_too).collect::<error::Result<()>>().context("cancelling")?;
         Ok(())
