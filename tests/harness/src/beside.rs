@@ -24,10 +24,10 @@ use crate::{front_end::Path, ioctl::Device, report::Report, run};
 pub(crate) struct Beside {
     /// Have the listeners of the cases on the device of another computer, where `ndharness agent` has this port. Both computers are on this
     /// system, as prefixes of Wine.
-    #[arg(long = "beside", value_name = "PORT")]
+    #[arg(long = "beside", value_name = "PORT", required = false, requires = "buffers")]
     port: u16,
     /// A folder for the memory of the cases, which is made. The agent has to see it at the same place.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", required = false, requires = "port")]
     buffers: PathBuf,
 }
 
