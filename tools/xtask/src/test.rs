@@ -108,6 +108,9 @@ fn lints(root: &Path, tally: &mut Tally) {
         ("ndkctl for Windows", dist::CONTROL),
         ("softnd.dll", dist::PROVIDER),
         ("the stand-ins", dist::STAND_INS),
+        // What only Windows runs of them is compiled nowhere else.
+        ("xtask for Windows", ["--package", "xtask"]),
+        ("layouts for Windows", ["--package", "layouts"]),
     ];
     for (what, package) in for_windows {
         // For Windows this lint also reports initializers that are const.

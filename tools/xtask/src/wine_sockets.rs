@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -33,14 +34,24 @@ pub(crate) fn stay_open(prefix: &Path) -> Result<bool> {
 
 /// The folder of the server in /proc. It works in one that is named after the prefix.
 fn server_of(prefix: &Path) -> Result<PathBuf> {
-    let prefix = fs::metadata(prefix)?;
-    let folder = format!("server-{:x}-{:x}", prefix.dev(), prefix.ino());
+    let folder = working_folder(&fs::metadata(prefix)?)?;
     let is_server = |process: &Path| {
         fs::read_link(process.join("cwd")).is_ok_and(|path| path.file_name() == Some(OsStr::new(&folder)))
             && fs::read_to_string(process.join("comm")).is_ok_and(|name| name.starts_with("wineserver"))
     };
     let mut processes = fs::read_dir("/proc")?.map_while(Result::ok).map(|entry| entry.path());
     processes.find(|process| is_server(process)).context("the prefix has no server")
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere there is none")]
+fn working_folder(prefix: &fs::Metadata) -> Result<String> {
+    Ok(format!("server-{:x}-{:x}", prefix.dev(), prefix.ino()))
+}
+
+#[cfg(not(unix))]
+fn working_folder(_prefix: &fs::Metadata) -> Result<String> {
+    anyhow::bail!("Wine is on Linux only")
 }
 
 /// How many connections a process, a folder of /proc, has both ends of.
