@@ -81,30 +81,42 @@ mod debian {
 }
 
 mod windows {
-    use std::process::{Command, Stdio};
+    use std::env;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
 
     use anyhow::{Result, bail};
 
+    /// What the kit brings, and signtool of the SDK, which is put into the same folder and may be there alone.
+    const KIT: [(&str, &str); 3] = [("Include", "km/ntifs.h"), ("Lib", "km/x64/ndis.lib"), ("bin", "x64/signtool.exe")];
+
+    /// Newer ones read headers otherwise: the documentation of the wdk crates names this.
+    const LLVM: &str = "clang version 17.";
+
     /// Not yet run on Windows.
     pub(super) fn check() -> Result<()> {
-        let answers = |program: &str, arguments: &[&str]| {
-            let mut command = Command::new(program);
-            command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
-        };
-        let kits = r"HKLM\SOFTWARE\Microsoft\Windows Kits\Installed Roots";
-        let wdk = std::env::var_os("WDKContentRoot").is_some() || answers("reg", &["query", kits, "/v", "KitsRoot10"]);
         let needs = [
             (
-                wdk,
-                "the Windows Driver Kit",
-                "kernel headers and libraries: winget install Microsoft.WindowsWDK.10.0.26100",
+                kits().is_some_and(|kits| has_kit(&kits)),
+                "the Windows Driver Kit, and the SDK of its version",
+                "headers, libraries and tools: winget install Microsoft.WindowsSDK.10.0.26100 Microsoft.WindowsWDK.10.0.26100",
             ),
             (
-                answers("clang", &["--version"]),
-                "LLVM",
-                "bindgen reads headers with libclang: winget install LLVM.LLVM --version 17.0.6",
+                answer("clang", &["--version"]).is_some_and(|version| version.contains(LLVM)),
+                "LLVM 17 on the path",
+                "bindgen reads headers by it: winget install -i LLVM.LLVM --version 17.0.6 --force, and let it change the path",
             ),
-            (answers("cargo", &["make", "--version"]), "cargo-make", "packages the driver: cargo install cargo-make"),
+            (
+                answer("cargo", &["make", "--version"]).is_some(),
+                "cargo-make",
+                "packages the driver: cargo install --locked cargo-make",
+            ),
+            (
+                answer("rust-script", &["--version"]).is_some(),
+                "rust-script",
+                "cargo-make's scripts are run by it: cargo install --locked rust-script",
+            ),
         ];
         for (present, what, reason) in needs {
             eprintln!("{} {what}: {reason}", if present { "have   " } else { "MISSING" });
@@ -113,5 +125,54 @@ mod windows {
             bail!("install what is missing, then run this again");
         }
         Ok(())
+    }
+
+    /// What a program prints, if it is there and succeeds.
+    fn answer(program: &str, arguments: &[&str]) -> Option<String> {
+        let output = Command::new(program).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The folder of the kits, where wdk-build looks for it.
+    fn kits() -> Option<PathBuf> {
+        const ROOTS: &str = r"HKLM\SOFTWARE\Microsoft\Windows Kits\Installed Roots";
+        if let Some(root) = env::var_os("WDKContentRoot") {
+            return Some(root.into());
+        }
+        let value = |view| answer("reg", &["query", ROOTS, "/v", "KitsRoot10", view]);
+        let answer = ["/reg:64", "/reg:32"].into_iter().find_map(value)?;
+        Some(answer.split_once("REG_SZ")?.1.trim().into())
+    }
+
+    /// Whether the newest kit has all that the build takes of it. The build takes no older one.
+    fn has_kit(kits: &Path) -> bool {
+        let Ok(versions) = fs::read_dir(kits.join("Lib")) else { return false };
+        let Some(newest) = versions.map_while(Result::ok).map(|entry| entry.file_name()).max() else { return false };
+        KIT.iter().all(|(folder, file)| kits.join(folder).join(&newest).join(file).exists())
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_kit_without_drivers_is_none() {
+            let kits = env::temp_dir().join(format!("softndk-kits-{}", std::process::id()));
+            let put = |version: &str, (folder, file): (&str, &str)| {
+                let file = kits.join(folder).join(version).join(file);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, "").unwrap();
+            };
+            assert!(!has_kit(&kits));
+            for part in KIT {
+                assert!(!has_kit(&kits), "without {}", part.1);
+                put("10.0.26100.0", part);
+            }
+            assert!(has_kit(&kits));
+            // As a newer SDK alone leaves it.
+            put("10.0.28000.0", ("Lib", "um/x64/kernel32.lib"));
+            assert!(!has_kit(&kits));
+            fs::remove_dir_all(kits).unwrap();
+        }
     }
 }
