@@ -22,33 +22,35 @@ $ErrorActionPreference = 'Stop'
 if (Test-Path $Archive) {
     throw "$Archive is there already."
 }
+if ($Trace -and -not (Test-Path $Trace)) {
+    throw "$Trace is not there."
+}
 $folder = Join-Path ([System.IO.Path]::GetTempPath()) "softndk-logs-$PID"
 New-Item -ItemType Directory -Path $folder | Out-Null
 try {
+    # Each is asked by itself: what it says, or why it cannot be had, is in the file of its name.
     $questions = [ordered]@{
         'system.txt'   = { Get-ComputerInfo -Property OsName, OsVersion, OsBuildNumber, CsNumberOfLogicalProcessors }
-        'devices.txt'  = { Get-PnpDevice -Class Net | Where-Object { $_.HardwareID -contains 'Root\SoftNdk' } | Format-List * }
+        'devices.txt'  = { Get-PnpDevice | Where-Object { $_.HardwareID -contains 'Root\SoftNdk' } | Format-List * }
         'drivers.txt'  = { pnputil.exe /enum-drivers /class Net }
         'adapters.txt' = { Get-NetAdapter -IncludeHidden | Format-List * }
         'rdma.txt'     = { Get-NetAdapterRdma | Format-List * }
         'verifier.txt' = { verifier.exe /query; verifier.exe /querysettings }
+        'events.txt'   = {
+            wevtutil.exe export-log System "$folder\system.evtx" '/query:*[System[TimeCreated[timediff(@SystemTime) <= 86400000]]]'
+            "wevtutil ended with $LASTEXITCODE"
+        }
+        'set-up.txt'   = { Copy-Item "$env:SystemRoot\INF\setupapi.dev.log" $folder -PassThru }
+        'dumps.txt'    = { if (Test-Path "$env:SystemRoot\Minidump") { Copy-Item "$env:SystemRoot\Minidump" $folder -Recurse -PassThru } }
+        'trace.txt'    = { if ($Trace) { Copy-Item $Trace $folder -PassThru } }
     }
     foreach ($file in $questions.Keys) {
-        # What cannot be asked is a finding of its own, and the rest is still wanted.
+        # What cannot be had is a finding of its own, and the rest is still wanted.
         try {
             & $questions[$file] | Out-File (Join-Path $folder $file)
         } catch {
             "$_" | Out-File (Join-Path $folder $file)
         }
-    }
-    wevtutil.exe export-log System (Join-Path $folder 'system.evtx') '/query:*[System[TimeCreated[timediff(@SystemTime) <= 86400000]]]'
-    foreach ($log in "$env:SystemRoot\INF\setupapi.dev.log", "$env:SystemRoot\Minidump") {
-        if (Test-Path $log) {
-            Copy-Item $log $folder -Recurse
-        }
-    }
-    if ($Trace) {
-        Copy-Item $Trace $folder
     }
     Compress-Archive -Path "$folder\*" -DestinationPath $Archive
 } finally {

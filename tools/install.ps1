@@ -23,8 +23,9 @@ $ErrorActionPreference = 'Stop'
 
 $hardwareId = 'Root\SoftNdk'
 
+# Of any class: a device has none before a driver is installed on it.
 function Get-Adapter {
-    Get-PnpDevice -PresentOnly -Class Net | Where-Object { $_.HardwareID -contains $hardwareId }
+    Get-PnpDevice -PresentOnly | Where-Object { $_.HardwareID -contains $hardwareId }
 }
 
 $inf = Join-Path $Package 'softndk.inf'
@@ -37,8 +38,12 @@ if (-not (Get-Command $Devgen -ErrorAction SilentlyContinue)) {
 
 pnputil.exe /add-driver $inf /install
 # 259, ERROR_NO_MORE_ITEMS: it is in the driver store, and no device there wants it.
-if ($LASTEXITCODE -notin 0, 259) {
+# 3010, ERROR_SUCCESS_REBOOT_REQUIRED.
+if ($LASTEXITCODE -notin 0, 259, 3010) {
     throw "pnputil ended with $LASTEXITCODE. See $env:SystemRoot\INF\setupapi.dev.log."
+}
+if ($LASTEXITCODE -eq 3010) {
+    Write-Warning 'Windows has to be restarted before this driver is the one that runs.'
 }
 
 if (-not (Get-Adapter)) {

@@ -4,7 +4,10 @@
     Lets a virtual machine load test-signed drivers, and trust the certificate of this one.
 .DESCRIPTION
     Not yet run on Windows. For machines that may be lost: it turns test signing on, and trusts a certificate whose key lies on the
-    machine that built the driver. Restart afterwards. To undo: bcdedit /set testsigning off.
+    machine that built the driver. Restart afterwards. To undo:
+        bcdedit /set testsigning off
+        Get-ChildItem Cert:\LocalMachine\Root, Cert:\LocalMachine\TrustedPublisher |
+            Where-Object Subject -eq 'CN=WDRLocalTestCert' | Remove-Item
 .PARAMETER Package
     The folder that `cargo make` wrote: softndk.inf, softndk.sys, softndk.cat and WDRLocalTestCert.cer.
 .EXAMPLE
