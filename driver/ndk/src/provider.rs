@@ -64,7 +64,8 @@ impl<P: Platform> Provider<P> {
     }
 
     /// Gives the device another address, at any time; one that it has already changes nothing. IRQL <= DISPATCH.
-    /// Errors: STATUS_INVALID_ADDRESS for one that no interface can have, STATUS_INSUFFICIENT_RESOURCES.
+    /// Errors: STATUS_INVALID_ADDRESS for one that no interface can have or that is a link-local one of IPv6,
+    /// STATUS_INSUFFICIENT_RESOURCES.
     pub fn add_address(&self, address: IpAddr) -> Result<(), NTSTATUS> {
         self.0.add_address(address).map_err(status::error)
     }

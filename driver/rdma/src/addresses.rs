@@ -18,8 +18,12 @@ impl<P: Platform> Default for Addresses<P> {
 impl<P: Platform> Addresses<P> {
     /// Adds an address; one that is there already stays. IRQL <= DISPATCH.
     pub(crate) fn add(&self, address: IpAddr) -> Result<(), Error> {
-        let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
-        if address.is_unspecified() || address.is_multicast() || is_broadcast {
+        let unusable = match address {
+            IpAddr::V4(address) => address.is_broadcast(),
+            // One is an address only together with an interface (RFC 4007, section 6), for which the list has no place.
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        if unusable || address.is_unspecified() || address.is_multicast() {
             return Err(Error::InvalidAddress);
         }
         let mut larger = Slice::empty();

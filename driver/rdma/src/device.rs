@@ -44,7 +44,8 @@ impl<P: Platform> Device<P> {
     }
 
     /// Gives the device an address that consumers may bind to; one that it has already changes nothing. IRQL <= DISPATCH.
-    /// Errors: [`Error::InvalidAddress`] for one that no interface can have, [`Error::InsufficientResources`].
+    /// Errors: [`Error::InvalidAddress`] for one that no interface can have or that is a link-local one of IPv6,
+    /// [`Error::InsufficientResources`].
     pub fn add_address(&self, address: IpAddr) -> Result<(), Error> {
         self.addresses.add(address)
     }

@@ -102,11 +102,12 @@ fn addresses_go() {
 }
 
 #[test]
-fn addresses_that_no_interface_has() {
+fn addresses_that_no_device_can_have() {
     let _session = simkernel::boot();
     let provider = Provider::<SimKernel>::new(&[]).expect("a provider");
     let many: [IpAddr; 3] = [[224, 0, 0, 1].into(), "ff02::1".parse().expect("an address"), Ipv4Addr::BROADCAST.into()];
-    for ip in [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].into_iter().chain(many) {
+    let link_local: IpAddr = "fe80::1".parse().expect("an address");
+    for ip in [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into(), link_local].into_iter().chain(many) {
         assert_eq!(provider.add_address(ip), Err(STATUS_INVALID_ADDRESS), "{ip}");
         assert_eq!(Provider::<SimKernel>::new(&[ip]).err(), Some(STATUS_INVALID_ADDRESS), "{ip}");
     }
