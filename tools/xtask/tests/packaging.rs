@@ -105,6 +105,56 @@ fn names_that_do_not_exist_are_noticed() {
     assert_eq!(known.missing(text), Vec::<String>::new());
 }
 
+/// The anchors that GitHub makes of the headings of a document.
+fn anchors(document: &str) -> BTreeSet<String> {
+    let mut code = false;
+    let headings = document.lines().filter_map(|line| {
+        code ^= line.starts_with("```");
+        line.strip_prefix('#').filter(|_| !code).map(|line| line.trim_start_matches('#').trim())
+    });
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+    headings.map(|text| text.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
+}
+
+/// The links of a document in `folder` to headings that are not there.
+fn broken_anchors(folder: &str, text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    let broken = targets.filter(|target| {
+        let Some((file, anchor)) = target.split_once('#').filter(|_| !target.contains("://")) else { return false };
+        let there = |text: &str| anchors(text).contains(anchor);
+        let other = || fs::read_to_string(root().join(folder).join(file));
+        !if file.is_empty() { there(text) } else { other().is_ok_and(|text| there(&text)) }
+    });
+    broken.map(str::to_owned).collect()
+}
+
+#[test]
+fn links_lead_to_headings() {
+    for file in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/wine/README.md"].map(str::to_owned) {
+        let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+        assert_eq!(broken_anchors(folder, &read(&file)), Vec::<String>::new(), "{file}");
+    }
+    for file in files("docs", ".md") {
+        assert_eq!(broken_anchors("docs", &read(&file)), Vec::<String>::new(), "{file}");
+    }
+}
+
+#[test]
+fn broken_links_are_noticed() {
+    let links = [
+        "testing.md#fuzzing",
+        "testing.md#here",
+        "../README.md#layout",
+        "../README.md#lay-out",
+        "#own",
+        "#no",
+        "n.md#own",
+    ];
+    let text: String =
+        links.map(|link| format!("[a]({link}), ")).into_iter().chain(["\n## Own\n".to_owned()]).collect();
+    assert_eq!(broken_anchors("docs", &text), ["testing.md#here", "../README.md#lay-out", "#no", "n.md#own"]);
+}
+
 /// What is wrong with a workflow.
 fn workflow_problems(text: &str, known: &Known) -> Vec<String> {
     let documents = match YamlLoader::load_from_str(text) {
