@@ -45,9 +45,9 @@ use crate::{
 
 #[link(name = "ntoskrnl")]
 unsafe extern "C" {
-    /// The type of file objects (wdm.h). Declared here, with the library it is imported from: data needs an import of its own, which
-    /// the declaration of the crates does not ask for.
-    static IoFileObjectType: *const POBJECT_TYPE;
+    /// The type of file objects. wdm.h has `extern POBJECT_TYPE *IoFileObjectType`, whose symbol is the import's slot, as it is not
+    /// `__declspec(dllimport)`. With the library that it is imported from, a declaration is the variable itself: one pointer less.
+    static IoFileObjectType: POBJECT_TYPE;
 }
 
 /// `FILE_DEVICE_SECURE_OPEN` of wdm.h: the device's security descriptor holds for names below it too.
@@ -302,8 +302,8 @@ pub(crate) fn file_of_handle<R>(
     _passive: &Passive<'_>,
 ) -> Result<R, NTSTATUS> {
     let mut file_object = null_mut();
-    // SAFETY: set by the loader, to a variable of the kernel.
-    let file_type = unsafe { *IoFileObjectType };
+    // SAFETY: set by the kernel, and never changed.
+    let file_type = unsafe { IoFileObjectType };
     // SAFETY: a place for the result; as the request is from user mode, so is the handle; PASSIVE_LEVEL by the token. No access is
     // asked for: what it allows is checked for each request.
     let status = NTSTATUS(unsafe {

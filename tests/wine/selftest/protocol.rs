@@ -58,7 +58,7 @@ pub const CHECKS: [&str; 18] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 54] = [
+pub const PLANTED: [&str; 56] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -113,6 +113,8 @@ pub const PLANTED: [&str; 54] = [
     "power OIDs that fail",
     "an adapter that does not wake up",
     "a status of an adapter that is halted",
+    "a socket whose owner is no process",
+    "a type of objects that the kernel does not know",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

@@ -33,8 +33,9 @@ use crate::{
 
 #[link(name = "ntoskrnl")]
 unsafe extern "C" {
-    /// The system process (ntddk.h); data needs a declaration with its library.
-    static PsInitialSystemProcess: *const *mut c_void;
+    /// The system process (ntddk.h: `extern NTKERNELAPI PEPROCESS`). With the library that it is imported from, a declaration is the
+    /// variable itself, as in C with `__declspec(dllimport)`; the crates' declare no library.
+    static PsInitialSystemProcess: *mut c_void;
 }
 
 /// A socket, and how it starts.
@@ -297,7 +298,7 @@ impl Place {
         // The current process may be any: this is not only called by its own threads. A thread is not named: there is none of the
         // system's that is known to live.
         // SAFETY: set by the kernel, and never changed.
-        let system = unsafe { *PsInitialSystemProcess };
+        let system = unsafe { PsInitialSystemProcess };
         // SAFETY: a process that never ends; no callbacks, no security descriptor.
         Ok(unsafe { make(client, family, kind, protocol, flags, none, null(), system.cast(), none, none, irp) })
     }

@@ -19,6 +19,7 @@ unsafe extern "C" {
 unsafe extern "system" {
     pub fn SoftNdkStandInObject(kind: *const c_char, delta: i32);
     pub fn SoftNdkStandInViolation(message: *const c_char);
+    pub fn SoftNdkStandInIsSystemProcess(process: *mut c_void) -> u8;
     pub fn SoftNdkStandInReport();
     pub fn SoftNdkStandInTrace();
     pub fn SoftNdkStandInSpinLocksTaken() -> u64;

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, ptr::null_mut, sync::Arc};
 
-use kernel::{status, violation};
+use kernel::{ntoskrnl, status, violation};
 use ndk_abi::{
     sockaddr::{SOCKADDR, SOCKADDR_INET},
     status::NTSTATUS,
@@ -129,14 +129,24 @@ unsafe extern "system" fn make_socket(
     flags: u32,
     context: *mut c_void,
     dispatch: *const c_void,
-    _process: *mut c_void,
-    _thread: *mut c_void,
+    process: *mut c_void,
+    thread: *mut c_void,
     security: *mut c_void,
     irp: *mut c_void,
 ) -> NTSTATUS {
     let Some(request) = Request::begin("WskSocket", irp) else { return NTSTATUS(status::INVALID_PARAMETER) };
     if !client::begin_call(client) {
         return NTSTATUS(refuse(request, "WskSocket: the provider is not captured", status::INVALID_PARAMETER));
+    }
+    // SAFETY: it is compared only.
+    let owner = process.is_null() || unsafe { ntoskrnl::SoftNdkStandInIsSystemProcess(process) } != 0;
+    if !owner || !thread.is_null() {
+        client::end_call(client as usize, false);
+        return NTSTATUS(refuse(
+            request,
+            "WskSocket: an owner that is not the system process",
+            status::INVALID_PARAMETER,
+        ));
     }
     let client = client as usize;
     let kind = match flags {

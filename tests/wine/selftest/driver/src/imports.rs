@@ -51,6 +51,19 @@ pub(crate) struct QueueHandle(pub(crate) [u64; 3]);
 unsafe extern "system" {
     pub(crate) fn SoftNdkStandInViolationCount() -> u64;
 
+    /// PEPROCESS.
+    pub(crate) static PsInitialSystemProcess: *mut c_void;
+    /// POBJECT_TYPE.
+    pub(crate) static IoFileObjectType: *mut c_void;
+    pub(crate) fn ObReferenceObjectByHandle(
+        handle: *mut c_void,
+        access: u32,
+        kind: *mut c_void,
+        mode: u8,
+        object: *mut *mut c_void,
+        information: *mut c_void,
+    ) -> i32;
+
     pub(crate) fn EtwRegister(id: &[u8; 16], callback: Option<DpcRoutine>, context: usize, handle: &mut u64) -> i32;
     pub(crate) fn EtwUnregister(handle: u64) -> i32;
     pub(crate) fn EtwWriteTransfer(

@@ -73,6 +73,8 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             51 => Fault::RefusesPower.during(CHECK_OIDS),
             52 => Fault::DoesNotWake.during(CHECK_SLEEP),
             53 => indicate_after_sleep(),
+            54 => wsk::planted::own_by_nobody(),
+            55 => refer_by_wrong_type(),
             _ => text.check(false, "no such violation"),
         }
     }
@@ -109,6 +111,16 @@ fn indicate_after_sleep() {
 pub(crate) fn remove() {
     // SAFETY: PASSIVE_LEVEL, with the adapter running.
     unsafe { SoftNdkStandInExercise(CHECK_REMOVAL) };
+}
+
+/// What lies behind the kernel's variable, instead of its value.
+unsafe fn refer_by_wrong_type() {
+    let mut object = core::ptr::null_mut();
+    // SAFETY: see `commit`; the variable's value points to an object of the kernel.
+    unsafe {
+        let behind = IoFileObjectType.cast::<*mut c_void>().read();
+        ObReferenceObjectByHandle(core::ptr::null_mut(), 0, behind, 0, &raw mut object, core::ptr::null_mut());
+    }
 }
 
 static EVENT: Storage<Kevent> = Storage::new();

@@ -166,6 +166,13 @@ impl Client {
     }
 
     pub(crate) unsafe fn socket(&self, family: u16, flags: u32) -> (i32, *mut WSK_SOCKET) {
+        // SAFETY: a variable of the kernel that does not change.
+        let system = unsafe { PsInitialSystemProcess };
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.socket_of(system, family, flags) }
+    }
+
+    pub(crate) unsafe fn socket_of(&self, owner: *mut c_void, family: u16, flags: u32) -> (i32, *mut WSK_SOCKET) {
         let none = null_mut();
         // SAFETY: a captured provider; no callbacks.
         let (status, socket) = unsafe {
@@ -179,7 +186,7 @@ impl Client {
                         flags,
                         none,
                         null(),
-                        none,
+                        owner,
                         none,
                         none,
                         irp,

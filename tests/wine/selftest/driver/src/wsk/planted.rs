@@ -23,6 +23,17 @@ unsafe fn with_socket(misuse: impl FnOnce(&Client, *mut WSK_SOCKET)) {
     }
 }
 
+/// Names what lies behind the system process as the owner of a socket.
+pub(crate) unsafe fn own_by_nobody() {
+    // SAFETY: wrong on purpose: the stand-in does not use it.
+    unsafe {
+        with_socket(|client, _| {
+            let behind = PsInitialSystemProcess.cast::<*mut c_void>().read();
+            client.socket_of(behind, AF_INET, WSK_FLAG_CONNECTION_SOCKET);
+        });
+    }
+}
+
 /// Registers, and never deregisters.
 pub(crate) unsafe fn leak() {
     static LEAKED: Storage<WSK_REGISTRATION> = Storage::new();
