@@ -96,6 +96,18 @@ impl<H: Host> Listener<H> {
 }
 
 impl<H: Host> ListenerEvents<H> {
+    /// Has a connection request wait for a connector. It is refused if there is no room, or nobody listens: not yet, or, also when it
+    /// comes back from a connector that was freed, not any more.
+    fn put(&self, connection: Ref<Connection<H>, H>) {
+        let mut state = self.state.lock();
+        let refused = match state.phase {
+            Phase::Listening => state.waiting.push(connection).err(),
+            _ => Some(connection),
+        };
+        drop(state);
+        drop(refused);
+    }
+
     /// Brings connection requests and waiting connectors together.
     fn match_up(&self) {
         loop {
@@ -115,8 +127,7 @@ impl<H: Host> ListenerEvents<H> {
                 Err(connection) => {
                     // The connector was freed. The request of the peer goes to the next.
                     pended.cancel();
-                    let unlucky = self.state.lock().waiting.push(connection);
-                    drop(unlucky);
+                    self.put(connection);
                 }
             }
         }
@@ -132,13 +143,7 @@ impl<H: Host> ConnectRequested<H::Platform> for ListenerEvents<H> {
 
     fn requested(&self, connector: Owned<NDK_CONNECTOR, Link<H>, H::Platform>) {
         let Ok(connection) = Arc::try_new(connector) else { return };
-        let mut state = self.state.lock();
-        let refused = match state.phase {
-            Phase::Listening => state.waiting.push(connection).err(),
-            _ => Some(connection),
-        };
-        drop(state);
-        drop(refused);
+        self.put(connection);
         self.match_up();
     }
 }

@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
-use simkernel::{boot, watchdog};
+use simkernel::{boot, boot_seeded, scope, seeds, watchdog};
 use users::{
     User, World, start,
     user::{handle, work},
@@ -142,6 +142,31 @@ fn a_listener_that_is_only_bound_refuses() {
         assert_eq!(refused.wait(), STATUS_CONNECTION_REFUSED);
         assert_eq!(user.get_request(world.listener, world.connector).wait(), STATUS_INVALID_DEVICE_STATE);
     });
+}
+
+/// A connection request that has met a connector which is being freed goes back to its listener, which may be freed meanwhile. A
+/// schedule in which it stays there does not end: the cleanup waits for the adapter that it holds.
+#[test]
+fn a_request_does_not_go_back_to_a_freed_listener() {
+    for seed in seeds(200) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let (user, peer) = (User::new(&device), User::new(&device));
+        let (world, from) = (World::listening(&user), World::new(&peer));
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let requested = user.get_request(world.listener, world.connector);
+        let mut connect = None;
+        scope(|scope| {
+            scope.spawn(|| connect = Some(peer.connect(from.connector, from.qp, address, b"")));
+            scope.spawn(|| {
+                assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(world.connector)), STATUS_SUCCESS);
+                assert_eq!(user.call(IOCTL_ND_LISTENER_FREE, &handle(world.listener)), STATUS_SUCCESS);
+            });
+        });
+        drop(user);
+        assert!(matches!(requested.wait(), STATUS_SUCCESS | STATUS_CANCELLED), "seed {seed}");
+        assert_eq!(connect.unwrap().wait(), STATUS_CONNECTION_REFUSED, "seed {seed}");
+    }
 }
 
 #[test]
