@@ -40,7 +40,7 @@ struct State<H: Host> {
     phase: Phase,
     connection: Option<Ref<Connection<H>, H>>,
     bound: Option<SocketAddr>,
-    /// What is connected, or to be.
+    /// What is connected, or was to be: [`Qp::connector`] says whether it is.
     qp: Option<Weak<Qp<H>, H::Platform>>,
     /// The peer disconnected.
     peer_gone: bool,
@@ -124,7 +124,7 @@ impl<H: Host> Link<H> {
 impl<H: Host> Completed<H::Platform> for Link<H> {
     fn completed(this: &Ref<Self, H>, status: NTSTATUS) {
         let connector = this.connector();
-        let advance = |connector: &Ref<Connector<H>, H>| connector.advance(this, status);
+        let advance = |connector: &Ref<Connector<H>, H>| Connector::advance(connector, this, status);
         let (ended, status) = connector.as_ref().map_or((false, status), advance);
         // Before its request completes: who has seen that may post.
         connector.iter().for_each(|connector| connector.tell_qp(false));
@@ -238,8 +238,8 @@ impl<H: Host> Connector<H> {
     }
 
     /// The operation in progress has ended. True: so has the connection; and the status to say so with.
-    fn advance(&self, link: &Link<H>, status: NTSTATUS) -> (bool, NTSTATUS) {
-        let mut state = self.state.lock();
+    fn advance(this: &Ref<Self, H>, link: &Link<H>, status: NTSTATUS) -> (bool, NTSTATUS) {
+        let mut state = this.state.lock();
         let succeeded = status == STATUS_SUCCESS;
         if !state.is_current(link) {
             return (false, if succeeded { status } else { FREED });
@@ -252,24 +252,27 @@ impl<H: Host> Connector<H> {
             Phase::Completing | Phase::Accepting | Phase::Disconnecting => Phase::Ended,
             phase => phase,
         };
-        (state.phase == Phase::Ended, status)
-    }
-
-    /// Takes note of the queue pair that an operation connects.
-    fn connects(this: &Ref<Self, H>, qp: &Ref<Qp<H>, H>) {
-        let before = this.state.lock().qp.replace(Arc::downgrade(qp));
-        drop(before);
-        let before = qp.connector.lock().replace(Arc::downgrade(this));
-        drop(before);
-    }
-
-    /// A queue pair that this connected is gone: so is the connection.
-    pub(crate) fn queue_pair_gone(&self, qp: &Ref<Qp<H>, H>) {
-        let state = self.state.lock();
-        let (connects, is_established) = (state.qp.clone(), state.phase == Phase::Established);
+        let (phase, qp) = (state.phase, state.qp.clone());
         drop(state);
-        let is_its = connects.as_ref().and_then(Weak::upgrade).is_some_and(|of| Arc::ptr_eq(&of, qp));
-        if is_its && is_established {
+        if phase == Phase::Established
+            && let Some(qp) = qp.as_ref().and_then(Weak::upgrade)
+        {
+            let before = qp.connector.lock().replace(Arc::downgrade(this));
+            drop(before);
+        }
+        (phase == Phase::Ended, status)
+    }
+
+    /// Takes note of the queue pair that an operation is to connect.
+    fn connects(&self, qp: &Ref<Qp<H>, H>) {
+        let before = self.state.lock().qp.replace(Arc::downgrade(qp));
+        drop(before);
+    }
+
+    /// The queue pair that this connected is gone: so is the connection.
+    pub(crate) fn queue_pair_gone(&self) {
+        let is_established = self.state.lock().phase == Phase::Established;
+        if is_established {
             self.abandon(Event::Setup);
         }
     }
@@ -282,7 +285,9 @@ impl<H: Host> Connector<H> {
         drop(state);
         let Some(qp) = qp.as_ref().and_then(Weak::upgrade) else { return };
         match phase {
-            Phase::Ended => Qp::disconnected(&qp),
+            // It is as it was if it never was connected: another connector may connect it, or have done so already.
+            Phase::Ended if qp.is_of(self) => Qp::disconnected(&qp),
+            Phase::Ended => {}
             _ if peer_gone => Qp::peer_gone(&qp),
             Phase::Established => {
                 let limits = connection.as_ref().and_then(|connection| connection.read_limits().ok());

@@ -125,7 +125,7 @@ pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, sent: Sent<H>, passive:
         connector.abandon(Event::Setup);
         return status;
     }
-    Connector::connects(&connector, &qp);
+    connector.connects(&qp);
     let status = connection.connect(&qp.ndk, &source, &destination, &data.offer(limits));
     settle(&connector, &connection, (Phase::Idle, Phase::Connecting), status);
     STATUS_PENDING
@@ -193,7 +193,7 @@ pub(crate) fn accept<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
         connector.retreat(connection.keep(), Phase::Accepting, Phase::Requested);
         return status;
     }
-    Connector::connects(&connector, &qp);
+    connector.connects(&qp);
     let status = connection.accept(&qp.ndk, &data.offer(limits));
     settle(&connector, &connection, (Phase::Requested, Phase::Accepting), status);
     STATUS_PENDING

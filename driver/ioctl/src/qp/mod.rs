@@ -4,6 +4,8 @@ mod requests;
 
 pub(crate) use requests::{create, create_with_srq, flush, free};
 
+use core::ptr;
+
 use ndk_abi::ndkpi::{NDK_OPERATION_TYPE, NDK_QP, NdkOperationTypeReceive};
 use ndk_abi::softndk_ioctl::SOFTNDK_POST;
 use ndk_abi::status::{
@@ -34,7 +36,7 @@ pub(crate) struct Qp<H: Host> {
     pub(crate) initiator_turn: SpinLock<(), H::Platform>,
     /// As `initiator_turn`, for the receive queue.
     pub(crate) receive_turn: SpinLock<(), H::Platform>,
-    /// What connected it last.
+    /// What connected it: it serves one connection only.
     pub(crate) connector: BackRef<Connector<H>, H>,
 }
 
@@ -145,7 +147,7 @@ impl<H: Host> Qp<H> {
         Timer::cancel(this);
         let connector = this.connector.lock().take();
         if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
-            connector.queue_pair_gone(this);
+            connector.queue_pair_gone();
         }
         this.ndk.flush();
     }
@@ -190,6 +192,12 @@ impl<H: Host> Qp<H> {
             (true, None) => rings.receive.as_ref(),
             (false, _) => Some(&rings.initiator),
         }
+    }
+
+    /// Whether this connector has connected it.
+    pub(crate) fn is_of(&self, connector: &Connector<H>) -> bool {
+        let of = self.connector.lock().as_ref().and_then(Weak::upgrade);
+        of.is_some_and(|of| ptr::eq(Arc::as_ptr(&of), connector))
     }
 
     /// Its connection is established; with `reads`, if its read limit is not 0.

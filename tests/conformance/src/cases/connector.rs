@@ -150,11 +150,15 @@ pub(super) fn nobody_listens(bench: &Bench<'_>) -> anyhow::Result<()> {
     let b = Site::new(&bench.there())?.end()?;
     let (listener, address) = b.site.listener()?;
     listener.free()?;
+    // The queue pair can be used by another connector, too, when the one that failed is gone.
+    let first = Connector::new(&a.site.adapter)?;
+    first.bind(a.site.address)?;
     a.connector.bind(a.site.address)?;
-    for _ in 0..3 {
-        let connect = a.connector.connect(&a.qp, address, ReadLimits::default(), &[]);
+    for connector in [&first, &a.connector, &a.connector] {
+        let connect = connector.connect(&a.qp, address, ReadLimits::default(), &[]);
         refused(connect.finish(), STATUS_CONNECTION_REFUSED, "nobody listens")?;
     }
+    first.free()?;
     // The connector and its queue pair can be used for another try (nc-ndkpi-ndk_fn_connect).
     let again = Listener::new(&b.site.adapter)?;
     when_free(b.site.client.patience(), || again.bind(address))?;
@@ -237,6 +241,12 @@ pub(super) fn used_queue_pair(bench: &Bench<'_>) -> anyhow::Result<()> {
     third.connector.complete_connect().finish()?;
     accept.finish()?;
     exchange(&third, &fourth, b"new")?;
+    // The connection does not end with a connector that was refused.
+    let late = Connector::new(&pair.a.site.adapter)?;
+    late.bind(pair.a.site.address)?;
+    let connect = late.connect(&pair.a.qp, address, ReadLimits::default(), &[]);
+    refused(connect.finish(), STATUS_CONNECTION_ACTIVE, "connecting a connected queue pair again")?;
+    late.free()?;
     exchange(&pair.a, &pair.b, b"old")?;
     // Not even after it was disconnected: a queue pair serves one connection (NDKPI "disconnect scheme").
     pair.a.connector.disconnect().finish()?;

@@ -1,0 +1,144 @@
+//! A connect or an accept that fails leaves the queue pair as it was, whatever becomes of its connector, and a connection that there
+//! is goes on.
+
+use std::{mem::offset_of, sync::atomic::Ordering, time::Duration};
+
+use ndk_abi::{
+    describe::ZeroInit, nd_ioctl::*, ndkpi::*, sockaddr::SOCKADDR_INET, softndk_ioctl::*, softndk_ring::*, status::*,
+};
+use simkernel::{boot, watchdog};
+use users::{
+    User, World,
+    rings::{Ringed, connect, push},
+    start,
+    user::{handle, work},
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn connector(user: &User<'_>, world: &World) -> u64 {
+    user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter)
+}
+
+fn free(user: &User<'_>, connector: u64) {
+    assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(connector)), STATUS_SUCCESS);
+}
+
+fn address(user: &User<'_>, listener: u64) -> SOCKADDR_INET {
+    user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(listener)).unwrap()
+}
+
+/// Each end sends the other a message by its rings.
+fn exchange(ends: [(&User<'_>, &Ringed); 2]) {
+    for [(from, source), (to, target)] in [ends, [ends[1], ends[0]]] {
+        for ringed in [source, target] {
+            assert_eq!(
+                ringed.rings[2].word(offset_of!(SOFTNDK_RING, State)).load(Ordering::Acquire),
+                SOFTNDK_RING_CONNECTED
+            );
+        }
+        assert!(push(&mut target.writers()[1], &work(NdkOperationTypeReceive, 0, 1), &[]));
+        assert_eq!(to.call(IOCTL_SOFTNDK_DOORBELL, &handle(target.qp)), STATUS_SUCCESS);
+        assert!(push(&mut source.writers()[0], &work(NdkOperationTypeSend, 0, 2), &[]));
+        assert_eq!(from.call(IOCTL_SOFTNDK_DOORBELL, &handle(source.qp)), STATUS_SUCCESS);
+        for (ringed, kind) in [(source, NdkOperationTypeSend), (target, NdkOperationTypeReceive)] {
+            let mut completions = ringed.completions();
+            let one = |completion: SOFTNDK_COMPLETION| {
+                assert_eq!((completion.Status, completion.Type), (STATUS_SUCCESS, kind.0.cast_unsigned()));
+            };
+            while completions.poll(1, one) == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+#[test]
+fn queue_pairs_serve_after_attempts_that_failed() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let (user, peer) = (User::new(&device), User::new(&device));
+        let (from, at) = (World::new(&user), World::listening(&peer));
+        let [own, theirs] = [Ringed::new(&user, &from).unwrap(), Ringed::new(&peer, &at).unwrap()];
+        let to = address(&peer, at.listener);
+        // Refused by the peer, or for want of one.
+        let (gone, nowhere) = peer.listener(at.adapter, "10.1.2.3:0", 0);
+        assert_eq!(peer.call(IOCTL_ND_LISTENER_FREE, &handle(gone)), STATUS_SUCCESS);
+        let active = connector(&user, &from);
+        assert_eq!(user.connect(active, own.qp, nowhere, b"").wait(), STATUS_CONNECTION_REFUSED);
+        free(&user, active);
+        let [active, passive] = [connector(&user, &from), connector(&peer, &at)];
+        let requested = peer.get_request(at.listener, passive);
+        let refused = user.connect(active, own.qp, to, b"");
+        assert_eq!(requested.wait(), STATUS_SUCCESS);
+        assert_eq!(peer.call(IOCTL_ND_CONNECTOR_REJECT, &reject(passive)), STATUS_SUCCESS);
+        assert_eq!(refused.wait(), STATUS_CONNECTION_REFUSED);
+        free(&user, active);
+        free(&peer, passive);
+        // Backed out of when the peer had accepted, and after either side was freed.
+        for rejects in [true, false] {
+            let [active, passive] = [connector(&user, &from), connector(&peer, &at)];
+            let requested = peer.get_request(at.listener, passive);
+            let connected = user.connect(active, own.qp, to, b"");
+            assert_eq!(requested.wait(), STATUS_SUCCESS);
+            let accepted = peer.accept(passive, theirs.qp, b"");
+            assert_eq!(connected.wait(), STATUS_SUCCESS);
+            if rejects {
+                assert_eq!(user.call(IOCTL_ND_CONNECTOR_REJECT, &reject(active)), STATUS_SUCCESS);
+            }
+            free(&user, active);
+            assert_eq!(accepted.wait(), STATUS_CONNECTION_REFUSED);
+            free(&peer, passive);
+        }
+        connect(&user, [from.connector, own.qp], &peer, [at.connector, theirs.qp], at.listener);
+        exchange([(&user, &own), (&peer, &theirs)]);
+    });
+}
+
+fn reject(connector: u64) -> ND_REJECT {
+    ND_REJECT { Version: 1, ConnectorHandle: connector, ..ND_REJECT::ZERO }
+}
+
+#[test]
+fn a_connection_goes_on_beside_attempts_with_its_queue_pair() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let (user, peer) = (User::new(&device), User::new(&device));
+        let (from, at) = (World::new(&user), World::listening(&peer));
+        let [own, theirs] = [Ringed::new(&user, &from).unwrap(), Ringed::new(&peer, &at).unwrap()];
+        let to = address(&peer, at.listener);
+        connect(&user, [from.connector, own.qp], &peer, [at.connector, theirs.qp], at.listener);
+        let active = connector(&user, &from);
+        assert_eq!(user.connect(active, own.qp, to, b"").wait(), STATUS_CONNECTION_ACTIVE);
+        let passive = connector(&peer, &at);
+        let requested = peer.get_request(at.listener, passive);
+        let third = user.connect(active, user.qp(from.pd, from.cq), to, b"");
+        assert_eq!(requested.wait(), STATUS_SUCCESS);
+        assert_eq!(peer.accept(passive, theirs.qp, b"").wait(), STATUS_CONNECTION_ACTIVE);
+        exchange([(&user, &own), (&peer, &theirs)]);
+        free(&peer, passive);
+        assert_eq!(third.wait(), STATUS_CONNECTION_REFUSED);
+        assert_eq!(user.connect(active, own.qp, to, b"").wait(), STATUS_CONNECTION_ACTIVE);
+        free(&user, active);
+        exchange([(&user, &own), (&peer, &theirs)]);
+    });
+}
+
+#[test]
+fn a_freed_queue_pair_ends_its_connection_after_another_attempt() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let (user, peer) = (User::new(&device), User::new(&device));
+        let (from, at) = (World::new(&user), World::listening(&peer));
+        connect(&user, [from.connector, from.qp], &peer, [at.connector, at.qp], at.listener);
+        let to = address(&peer, at.listener);
+        assert_eq!(user.connect(connector(&user, &from), from.qp, to, b"").wait(), STATUS_CONNECTION_ACTIVE);
+        let told = peer.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(at.connector));
+        assert!(told.is_pending());
+        assert_eq!(user.call(IOCTL_ND_QP_FREE, &handle(from.qp)), STATUS_SUCCESS);
+        assert_eq!(told.wait(), STATUS_SUCCESS);
+    });
+}
