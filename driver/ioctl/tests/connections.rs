@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
-use simkernel::{boot, boot_seeded, scope, seeds, watchdog};
+use simkernel::{boot, boot_seeded, pause, scope, seeds, watchdog};
 use users::{
     User, World, start,
     user::{handle, work},
@@ -98,6 +98,39 @@ fn a_cancelled_accept_ends_the_connection_for_all_who_wait() {
         let complete = user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(active));
         assert!(matches!(complete, STATUS_CONNECTION_ABORTED | STATUS_CONNECTION_INVALID), "{complete}");
     });
+}
+
+/// Who disconnects as soon as that is possible may do so before the accept is reported: each request ends by its own operation.
+#[test]
+fn a_disconnect_right_behind_an_accept_ends_with_it() {
+    for seed in seeds(200) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let (user, peer) = (User::new(&device), User::new(&device));
+        let (world, from) = (World::listening(&user), World::new(&peer));
+        let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
+        let requested = user.get_request(world.listener, world.connector);
+        let connect = peer.connect(from.connector, from.qp, address, b"");
+        assert_eq!(requested.wait(), STATUS_SUCCESS);
+        let accept = user.accept(world.connector, world.qp, b"");
+        assert_eq!(connect.wait(), STATUS_SUCCESS);
+        scope(|scope| {
+            let complete = || peer.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(from.connector));
+            // The peer may find that the connection has ended already.
+            scope.spawn(move || {
+                assert!(matches!(complete(), STATUS_SUCCESS | STATUS_CONNECTION_ABORTED), "seed {seed}")
+            });
+            scope.spawn(|| {
+                let disconnect = || user.call(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(world.connector));
+                let ended = std::iter::repeat_with(disconnect).find(|status| {
+                    pause();
+                    *status != STATUS_CONNECTION_INVALID
+                });
+                assert_eq!(ended, Some(STATUS_SUCCESS), "seed {seed}");
+            });
+        });
+        assert_eq!(accept.wait(), STATUS_SUCCESS, "seed {seed}");
+    }
 }
 
 #[test]

@@ -105,9 +105,14 @@ impl<H: Host> Link<H> {
         *self.connector.lock() = Some(Arc::downgrade(connector));
     }
 
-    /// Completes the request of the operation that was in progress.
-    fn finish(&self, status: NTSTATUS) {
-        let id = self.request.swap(0, Ordering::AcqRel);
+    /// The request of the operation that was in progress, for [`Link::finish`]. To be asked for before the connector leaves the phase of
+    /// the operation: the next one, which may begin then, has a request of its own.
+    fn ended(&self) -> u64 {
+        self.request.swap(0, Ordering::AcqRel)
+    }
+
+    /// Completes the request of an operation that has ended.
+    fn finish(&self, id: u64, status: NTSTATUS) {
         if let Some(pended) = self.space.pended.take(id) {
             pended.complete(status);
         }
@@ -123,12 +128,13 @@ impl<H: Host> Link<H> {
 
 impl<H: Host> Completed<H::Platform> for Link<H> {
     fn completed(this: &Ref<Self, H>, status: NTSTATUS) {
+        let request = this.ended();
         let connector = this.connector();
         let advance = |connector: &Ref<Connector<H>, H>| Connector::advance(connector, this, status);
         let (ended, status) = connector.as_ref().map_or((false, status), advance);
         // Before its request completes: who has seen that may post.
         connector.iter().for_each(|connector| connector.tell_qp(false));
-        this.finish(status);
+        this.finish(request, status);
         if ended && let Some(connector) = connector {
             this.tell_disconnected(&connector);
         }
@@ -355,8 +361,9 @@ fn settle<H: Host>(connector: &Connector<H>, connection: &Connection<H>, phases:
         STATUS_PENDING => {}
         STATUS_SUCCESS => Link::completed(connection.keep(), STATUS_SUCCESS),
         status => {
+            let request = connection.keep().ended();
             connector.retreat(connection.keep(), during, before);
-            connection.keep().finish(during.told(status));
+            connection.keep().finish(request, during.told(status));
         }
     }
 }
