@@ -124,3 +124,32 @@ fn a_cancelled_request_takes_no_notification_along() {
     }
     assert!(cancelled > 0, "none was cancelled first");
 }
+
+/// A notification that nobody waits for stays when a poll leaves completions behind: a request that comes beside the poll is told.
+#[test]
+fn a_poll_beside_it_takes_no_notification_along() {
+    for seed in seeds(200) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let user = User::new(&device);
+        let world = World::new(&user);
+        let kind = if seed % 2 == 0 { ND_CQ_NOTIFY_ANY } else { ND_CQ_NOTIFY_SOLICITED };
+        let cancelled = user.notify(world.cq, kind);
+        cancelled.shared.cancel(&user.file);
+        assert_eq!(cancelled.wait(), STATUS_CANCELLED);
+        for context in 0..2 {
+            assert_eq!(user.post(&work(NdkOperationTypeReceive, world.qp, context), &[], &[]), STATUS_SUCCESS);
+        }
+        assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(world.qp)), STATUS_SUCCESS);
+        // They are there, and the CQ has been notified.
+        (0..1000).for_each(|_| pause());
+        let mut told = None;
+        scope(|scope| {
+            scope.spawn(|| assert_eq!(user.poll(world.cq, 1).len(), 1));
+            scope.spawn(|| told = Some(user.notify(world.cq, kind)));
+        });
+        let told = told.unwrap();
+        assert!(ends(&told), "seed {seed}: one is left, and nobody is told");
+        assert_eq!(told.wait(), STATUS_SUCCESS);
+    }
+}

@@ -169,6 +169,20 @@ impl<H: Host> RunDeferred<H::Platform> for Cq<H> {
 }
 
 impl<H: Host> CqEvents<H> {
+    /// Gives a notification to those who wait. If there are none it stays unclaimed, for the next one.
+    fn offer(&self) {
+        // Set first and taken back later: a request that comes in between must not wait for what was notified already.
+        self.unclaimed.store(true, Ordering::SeqCst);
+        let mut claimed = false;
+        self.space.pended.take_all(self.waits(Event::Completion), |pended| {
+            claimed = true;
+            pended.succeed();
+        });
+        if claimed {
+            self.unclaimed.store(false, Ordering::SeqCst);
+        }
+    }
+
     /// There will be no notification any more.
     fn end(&self, status: NTSTATUS) {
         self.ended.store(status.0, Ordering::SeqCst);
@@ -196,16 +210,7 @@ impl<H: Host> Notified for CqEvents<H> {
         if status != STATUS_SUCCESS {
             return;
         }
-        // Set first and taken back later: a request that comes in between must not wait for what was notified already.
-        self.unclaimed.store(true, Ordering::SeqCst);
-        let mut claimed = false;
-        self.space.pended.take_all(self.waits(Event::Completion), |pended| {
-            claimed = true;
-            pended.succeed();
-        });
-        if claimed {
-            self.unclaimed.store(false, Ordering::SeqCst);
-        }
+        self.offer();
         // This notification used up the arm of those who wait for errors only (merge table of NdkArmCq).
         if let Some(cq) = cq.filter(|_| self.space.pended.any(self.waits(Event::CqError))) {
             cq.arm(ND_CQ_NOTIFY_ERRORS);

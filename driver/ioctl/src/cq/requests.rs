@@ -160,8 +160,8 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     } else if event == Event::Completion && events.unclaimed.swap(false, Ordering::SeqCst) {
         match space.pended.take(id) {
             Some(pended) => pended.succeed(),
-            // It was cancelled, so it claims nothing.
-            None => events.unclaimed.store(true, Ordering::SeqCst),
+            // It was cancelled, so it claims nothing. Who came meanwhile has found nothing to claim, and waits.
+            None => events.offer(),
         }
     } else {
         cq.arm(kind);
@@ -196,7 +196,8 @@ pub(crate) fn poll<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply
         }
     }
     if unclaimed && !empty {
-        events.unclaimed.store(true, Ordering::SeqCst);
+        // Who came meanwhile has found nothing to claim, and waits.
+        events.offer();
     }
     Ok(written)
 }
