@@ -26,7 +26,7 @@ pub unsafe trait Host: AdapterSource + Send + Sync + 'static {
     /// Locked user memory.
     type Pinned: Pinned;
 
-    /// Bytes that the whole driver locks at most. One process gets half of them at most.
+    /// Bytes that the whole driver locks at most, in whole pages ([`crate::locked_bytes`]). One process gets half of them at most.
     const MAX_PINNED_BYTES: u64;
 
     /// The identifier that a user passes to ADAPTER_OPEN: the NET_LUID of the network interface.

@@ -60,6 +60,7 @@ pub use device::Device;
 pub use file::File;
 pub use host::{Host, Request};
 pub use ndk_consumer::{AdapterSource, Pinned};
+pub use quota::locked_bytes;
 
 /// A counted reference.
 pub(crate) type Ref<T, H> = Arc<T, <H as Host>::Platform>;

@@ -3,11 +3,19 @@
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
+use ndk_abi::status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES};
+use ndk_abi::wdm::PAGE_SIZE;
 use platform::Passive;
 
 use crate::file::Space;
 use crate::{Host, Ref};
+
+/// What locking `length` bytes at `address` takes: whole pages, also those that it has few bytes of. `None`: there is no such range.
+#[must_use]
+pub fn locked_bytes(address: u64, length: usize) -> Option<u64> {
+    const PAGE: u64 = PAGE_SIZE as u64;
+    address.wrapping_rem(PAGE).checked_add(length as u64)?.checked_next_multiple_of(PAGE)
+}
 
 /// What one process has locked, or is about to.
 #[derive(Default)]
@@ -54,7 +62,8 @@ impl<H: Host> Locked<H> {
         write: bool,
         passive: &Passive<'_>,
     ) -> Result<Self, NTSTATUS> {
-        let share = Share::take(&space.quota, length as u64)?;
+        let bytes = locked_bytes(address, length).ok_or(STATUS_ACCESS_VIOLATION)?;
+        let share = Share::take(&space.quota, bytes)?;
         let pinned = space.device.host.pin(request, address, length, write, passive)?;
         Ok(Self { pinned, _share: share })
     }

@@ -245,6 +245,32 @@ fn one_process_locks_half_of_what_the_driver_may() {
     assert_eq!(register(&last, world.mr, 24 * MIB), STATUS_SUCCESS);
 }
 
+/// A region locks all pages that it has a byte of, and is counted so.
+#[test]
+fn a_region_costs_the_pages_that_it_locks() {
+    const PAGE: u64 = 4096;
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let pages = device.host().map(6144);
+    let register = |offset, length| {
+        let all = registration(user.create(IOCTL_ND_MR_CREATE, world.pd), &pages, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+        let address = all.Address + offset;
+        let header = ND_MR_REGISTER_HDR { CbLength: length, TargetAddress: address, ..all.Header };
+        user.call(IOCTL_ND_MR_REGISTER, &ND_MR_REGISTER { Header: header, Address: address })
+    };
+    assert_eq!(register(0, 6144 * PAGE), STATUS_SUCCESS);
+    // All but four pages of what a process may have.
+    assert_eq!(register(0, (2048 - 4) * PAGE), STATUS_SUCCESS);
+    assert_eq!(register(PAGE - 1, 2), STATUS_SUCCESS);
+    assert_eq!(register(1, PAGE * 2), STATUS_INSUFFICIENT_RESOURCES);
+    assert_eq!(register(1, 1), STATUS_SUCCESS);
+    assert_eq!(register(PAGE - 1, 2), STATUS_INSUFFICIENT_RESOURCES);
+    assert_eq!(register(PAGE - 1, 1), STATUS_SUCCESS);
+    assert_eq!(register(0, 1), STATUS_INSUFFICIENT_RESOURCES);
+}
+
 /// Codes that need the provider initialised, and the one that must not find it so.
 #[test]
 fn a_file_joins_the_protocol_once() {

@@ -25,7 +25,7 @@ unsafe extern "C" {
     fn softndk_probe_and_lock_pages(mdl: *mut MDL, access_mode: i32, operation: i32) -> i32;
 }
 
-/// Bytes that the whole driver locks at most. Locked pages count against no quota of their process, so without a limit a
+/// Bytes that the whole driver locks at most, in whole pages. Locked pages count against no quota of their process, so without a limit a
 /// program could lock all memory; this is two regions of the greatest size. A process gets half of it.
 pub(crate) const MAX_PINNED_BYTES: u64 = 8 << 30;
 
@@ -73,7 +73,8 @@ impl PinnedMemory {
         let operation = if write { IoModifyAccess } else { IoReadAccess };
         let end = address.checked_add(length as u64).ok_or(STATUS_ACCESS_VIOLATION)?;
         // What is locked so far is unlocked by the drop if the next piece fails.
-        let mut pinned = Self { first: null_mut(), _reservation: Reservation::new(length as u64)? };
+        let bytes = nd_ioctl::locked_bytes(address, length).ok_or(STATUS_ACCESS_VIOLATION)?;
+        let mut pinned = Self { first: null_mut(), _reservation: Reservation::new(bytes)? };
         let mut place = &raw mut pinned.first;
         let mut next = address;
         while next < end {

@@ -109,10 +109,11 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
     ) -> Result<LocalPinned<K>, NTSTATUS> {
         // Test buffers are all the user memory there is. All of them can be written.
         let (region, bytes) = Region::find(address, length).ok_or(STATUS_ACCESS_VIOLATION)?;
+        let locked = nd_ioctl::locked_bytes(address, length).ok_or(STATUS_ACCESS_VIOLATION)?;
         // SAFETY: the pin keeps the region, which is readable and writable, for longer than the MDL.
         let mdl = unsafe { K::lock(bytes, length) };
-        self.pinned.fetch_add(length as u64, Ordering::Relaxed);
-        Ok(LocalPinned { mdl, length, total: self.pinned.clone(), _region: region })
+        self.pinned.fetch_add(locked, Ordering::Relaxed);
+        Ok(LocalPinned { mdl, locked, total: self.pinned.clone(), _region: region })
     }
 
     fn file_of_handle<R>(
@@ -191,7 +192,8 @@ unsafe impl<K: Kernel> Pinned for PoolMdl<K> {
 /// Locked memory of a test.
 pub(super) struct LocalPinned<K: Kernel> {
     mdl: K::Mdl,
-    length: usize,
+    /// Bytes.
+    locked: u64,
     total: Arc<AtomicU64>,
     _region: Arc<Region>,
 }
@@ -205,6 +207,6 @@ unsafe impl<K: Kernel> Pinned for LocalPinned<K> {
 
 impl<K: Kernel> Drop for LocalPinned<K> {
     fn drop(&mut self) {
-        self.total.fetch_sub(self.length as u64, Ordering::Relaxed);
+        self.total.fetch_sub(self.locked, Ordering::Relaxed);
     }
 }
