@@ -13,7 +13,7 @@ impl<P: Platform> ProtectionDomain<P> {
     /// Local access: what an SGE names. A window has no local token.
     pub(crate) fn local(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Result<Memory<P>, Error> {
         match this.adapter().device().tokens().find(token).ok_or(Error::AccessViolation)? {
-            Found::Region(region) if Arc::ptr_eq(region.pd(), this) => MemoryRegion::open(region, range, right),
+            Found::Region(region) if Arc::ptr_eq(region.pd(), this) => MemoryRegion::open(region, token, range, right),
             Found::Privileged(pd) if Arc::ptr_eq(&pd, this) => {
                 Memory::privileged(range.address).ok_or(Error::AccessViolation)
             }
@@ -39,7 +39,9 @@ impl<P: Platform> QueuePair<P> {
         right: Access,
     ) -> Result<Memory<P>, Error> {
         match this.pd.adapter().device().tokens().find(token).ok_or(Error::AccessViolation)? {
-            Found::Region(region) if Arc::ptr_eq(region.pd(), &this.pd) => MemoryRegion::open(region, range, right),
+            Found::Region(region) if Arc::ptr_eq(region.pd(), &this.pd) => {
+                MemoryRegion::open(region, token, range, right)
+            }
             Found::Window(window) => MemoryWindow::open(window, this, token, range, right),
             Found::Region(_) | Found::Privileged(_) => Err(Error::AccessViolation),
         }
@@ -66,7 +68,7 @@ impl<P: Platform> QueuePair<P> {
     /// Whether what `token` names is for the peer of this queue pair; none if it names nothing now.
     fn is_for_peer(this: &Arc<Self, P>, token: u32) -> Option<bool> {
         match this.pd.adapter().device().tokens().find(token)? {
-            Found::Region(region) => region.is_valid().then(|| Arc::ptr_eq(region.pd(), &this.pd)),
+            Found::Region(region) => region.is_valid(token).then(|| Arc::ptr_eq(region.pd(), &this.pd)),
             Found::Window(window) => window.is_bound_for(this, token),
             Found::Privileged(_) => Some(false),
         }
@@ -75,7 +77,7 @@ impl<P: Platform> QueuePair<P> {
     /// Whether the peer may do that by `token`, somewhere.
     fn is_allowed(this: &Arc<Self, P>, token: u32, right: Access) -> bool {
         match this.pd.adapter().device().tokens().find(token) {
-            Some(Found::Region(region)) => region.allows(right),
+            Some(Found::Region(region)) => region.allows(token, right),
             Some(Found::Window(window)) => window.allows(token, right),
             Some(Found::Privileged(_)) | None => false,
         }

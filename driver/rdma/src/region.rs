@@ -209,8 +209,8 @@ impl<P: Platform> MemoryRegion<P> {
     }
 
     /// Opens memory by the region's own token.
-    pub(crate) fn open(this: Arc<Self, P>, range: Range, right: Access) -> Result<Memory<P>, Error> {
-        let mapping = this.mapping()?;
+    pub(crate) fn open(this: Arc<Self, P>, token: u32, range: Range, right: Access) -> Result<Memory<P>, Error> {
+        let mapping = this.state.lock().named(token).cloned().ok_or(Error::AccessViolation)?;
         if !mapping.access.contains(right) {
             return Err(Error::AccessViolation);
         }
@@ -220,23 +220,19 @@ impl<P: Platform> MemoryRegion<P> {
 
     /// Opens memory that a window shows, whose rights count: those of the region were checked by the bind.
     pub(crate) fn open_through(this: Arc<Self, P>, range: Range, window: WindowAccess<P>) -> Result<Memory<P>, Error> {
-        let mapping = this.mapping()?;
+        let mapping = this.state.lock().mapping.clone().ok_or(Error::AccessViolation)?;
         let offset = mapping.offset_of(range).ok_or(Error::AccessViolation)?;
         Ok(Memory::Region { mapping, offset, _region: this, _window: Some(window) })
     }
 
-    fn mapping(&self) -> Result<Arc<Mapping<P>, P>, Error> {
-        self.state.lock().mapping.clone().ok_or(Error::AccessViolation)
-    }
-
-    /// Whether its token gives access now.
-    pub(crate) fn is_valid(&self) -> bool {
-        self.state.lock().mapping.is_some()
+    /// Whether its token, if it is this, gives access now.
+    pub(crate) fn is_valid(&self, token: u32) -> bool {
+        self.state.lock().named(token).is_some()
     }
 
     /// Whether it does so with this right.
-    pub(crate) fn allows(&self, right: Access) -> bool {
-        self.state.lock().mapping.as_ref().is_some_and(|mapping| mapping.access.contains(right))
+    pub(crate) fn allows(&self, token: u32, right: Access) -> bool {
+        self.state.lock().named(token).is_some_and(|mapping| mapping.access.contains(right))
     }
 
     pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<P>, P> {
@@ -250,6 +246,12 @@ pub(crate) fn past_end(right: Access) -> Error {
 }
 
 impl<P: Platform> State<P> {
+    /// The mapping, if `token` is its own: since the region was found by it, it may have been registered anew.
+    fn named(&self, token: u32) -> Option<&Arc<Mapping<P>, P>> {
+        let own = self.token.as_ref().map(Token::value);
+        self.mapping.as_ref().filter(|_| own == Some(token))
+    }
+
     /// NDK_FN_BIND: a remote write needs a region with local write; a remote read no right at all.
     fn check_part(&self, part: Part) -> Result<(), Error> {
         let mapping = self.mapping.as_ref().ok_or(Error::InvalidDeviceRequest)?;

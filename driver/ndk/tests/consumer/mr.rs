@@ -13,7 +13,7 @@ use ndk_abi::{
     },
     wdm::PAGE_SIZE,
 };
-use simkernel::Pages;
+use simkernel::{Pages, seeds};
 
 use crate::kit::{Buffer, Gate, Pair, World, pattern, sge};
 
@@ -299,6 +299,31 @@ fn a_token_ends_with_its_registration() {
     pair.active.expect(1, STATUS_ACCESS_VIOLATION);
     local.close();
     pair.close();
+}
+
+/// The same while the peer writes: an old token does not reach what is registered next, at the same address.
+#[test]
+fn an_old_token_does_not_reach_the_next_registration() {
+    const WRITES: usize = 32;
+    for seed in seeds(500) {
+        let world = World::seeded(seed);
+        let pair = Pair::new(&world.adapter);
+        let (local, remote) = (Buffer::full(&pair.active.pd, 1), Buffer::full(&pair.passive.pd, 1));
+        local.pages.write(0, &[0xFF; 64]);
+        let next = Pages::new(1);
+        let mdl = next.mdl(0, PAGE_SIZE, Buffer::INDEX);
+        for context in 0..WRITES {
+            let posted = pair.active.qp.write(context, &[local.sge(0, 64)], remote.base, remote.token, 0);
+            assert_eq!(posted, STATUS_SUCCESS);
+        }
+        remote.mr.deregister().succeed();
+        remote.mr.register(&mdl, PAGE_SIZE, NDK_MR_FLAG_ALLOW_REMOTE_WRITE).succeed();
+        pair.active.initiator_cq.wait(WRITES);
+        assert_eq!(next.read(0, 64), [0; 64], "seed {seed}: written by the token of the registration before");
+        remote.close();
+        local.close();
+        pair.close();
+    }
 }
 
 /// NDK_FN_DEREGISTER_MR: pending while an access is under way, which goes through.
