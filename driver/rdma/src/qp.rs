@@ -136,11 +136,16 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// A connection attempt failed: the queue pair is as it was.
-    pub(crate) fn unreserve(&self) {
-        let mut state = self.state.lock();
+    /// A connection attempt failed: the queue pair is as it was. No lock may be held.
+    pub(crate) fn unreserve(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
         if state.phase == Phase::Connecting {
             state.phase = Phase::Idle;
+        }
+        drop(state);
+        // It may have failed meanwhile, when `queue_failed` left it to what the attempt would come to.
+        if this.has_failed_queue() {
+            Self::queue_failed(this);
         }
     }
 

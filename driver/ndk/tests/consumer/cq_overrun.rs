@@ -6,7 +6,7 @@ use ndk_abi::{
     ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS},
     status::{
         STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_INVALID,
-        STATUS_INTERNAL_ERROR, STATUS_SUCCESS,
+        STATUS_CONNECTION_REFUSED, STATUS_INTERNAL_ERROR, STATUS_SUCCESS,
     },
 };
 use simkernel::{scope, seeds};
@@ -300,6 +300,50 @@ fn overrun_while_connecting() {
         }
         world.settle();
         assert!(events.iter().all(|event| event.count() <= 1));
+        connector.close_now();
+        incoming.close_now();
+        listener.close_now();
+        killer.close();
+        active.close();
+        passive.close();
+    }
+}
+
+/// The queue fails while an attempt is under way that the peer then rejects: nothing else ends the queue pair.
+#[test]
+fn overrun_before_a_reject() {
+    let world = World::new();
+    for of_active in [false, true] {
+        let sides =
+            [1, 2].map(|tag| Unconnected::new(&world.adapter, tag, Options { cq_depth: 1, ..Options::default() }));
+        let [active, passive] = sides;
+        let failing = if of_active { active } else { passive };
+        assert_eq!(failing.qp.receive(1, &[]), STATUS_SUCCESS);
+        let listener = world.adapter.create_listener().expect("a listener");
+        assert_eq!(listener.listen(loopback(0)), STATUS_SUCCESS);
+        let connector = world.adapter.create_connector().expect("a connector");
+        let remote = listener.local_address().expect("an address");
+        let connect = connector.connect(&active.qp, loopback(0), remote, (1, 1), &[]);
+        let incoming = listener.take();
+        let killer = if of_active {
+            let killer = Killer::new(&world, active.initiator_cq);
+            killer.kill(&world, 1);
+            assert_eq!(incoming.reject(&[]), STATUS_SUCCESS);
+            assert_eq!(connect.wait(), STATUS_CONNECTION_REFUSED);
+            killer
+        } else {
+            let accept = incoming.accept(&passive.qp, (1, 1), &[], None);
+            connect.succeed();
+            let killer = Killer::new(&world, passive.initiator_cq);
+            killer.kill(&world, 1);
+            assert_eq!(connector.reject(&[]), STATUS_SUCCESS);
+            assert_eq!(accept.wait(), STATUS_CONNECTION_ABORTED);
+            killer
+        };
+        world.settle();
+        let cancelled = failing.receive_cq.poll(1);
+        assert_eq!(cancelled.iter().map(|result| result.Status).collect::<Vec<_>>(), [STATUS_CANCELLED]);
+        assert_eq!(failing.qp.receive(2, &[]), STATUS_CONNECTION_INVALID);
         connector.close_now();
         incoming.close_now();
         listener.close_now();

@@ -20,7 +20,7 @@ impl<P: Platform> Connector<P> {
         let (peer, queue_pair) = (state.peer.take(), state.queue_pair.take());
         drop(state);
         if let Some(queue_pair) = queue_pair {
-            queue_pair.unreserve();
+            QueuePair::unreserve(&queue_pair);
         }
         if let Some(peer) = peer {
             peer.rejects(&private_data);
@@ -66,7 +66,7 @@ impl<P: Platform> Connector<P> {
         drop(state);
         drop((local, peer));
         if let Some(queue_pair) = unused {
-            queue_pair.unreserve();
+            QueuePair::unreserve(&queue_pair);
             if this.listener.is_none() {
                 this.adapter().device().counters().connect_failed();
             }
@@ -204,7 +204,7 @@ impl<P: Platform> Close<P> for Connector<P> {
             Phase::Idle | Phase::Closed => {}
             Phase::Connecting | Phase::Accepted | Phase::Completing | Phase::Incoming | Phase::Accepting => {
                 if let Some(queue_pair) = queue_pair {
-                    queue_pair.unreserve();
+                    QueuePair::unreserve(&queue_pair);
                 }
                 if let Some(peer) = peer {
                     peer.rejects(&PrivateData::EMPTY);

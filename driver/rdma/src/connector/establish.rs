@@ -149,9 +149,9 @@ impl<P: Platform> Connector<P> {
     }
 
     /// The connect that was begun cannot be made.
-    fn unclaim(&self, queue_pair: &QueuePair<P>) {
+    fn unclaim(&self, queue_pair: &Arc<QueuePair<P>, P>) {
         self.state.lock().phase = Phase::Idle;
-        queue_pair.unreserve();
+        QueuePair::unreserve(queue_pair);
     }
 
     /// Completes a connect that the peer has accepted. IRQL <= DISPATCH.
@@ -190,7 +190,7 @@ impl<P: Platform> Connector<P> {
                     match accepted {
                         // The peer has been connected: it may have sent already.
                         Some(_) => _ = QueuePair::terminate(&queue_pair),
-                        None => queue_pair.unreserve(),
+                        None => QueuePair::unreserve(&queue_pair),
                     }
                 }
                 if let (Some(_), Some(peer)) = (accepted, &peer) {
@@ -252,7 +252,7 @@ impl<P: Platform> Connector<P> {
         let queue_pair = state.queue_pair.take();
         drop(state);
         drop(queue_pair);
-        request.queue_pair.unreserve();
+        QueuePair::unreserve(request.queue_pair);
         Err(Error::ConnectionAborted)
     }
 

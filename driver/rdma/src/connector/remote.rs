@@ -44,7 +44,7 @@ impl<P: Platform> Connector<P> {
         drop(state);
         drop((local, peer));
         if let Some(queue_pair) = unused {
-            queue_pair.unreserve();
+            QueuePair::unreserve(&queue_pair);
         }
         this.adapter().device().counters().connect_failed();
         Deferred::schedule(this);

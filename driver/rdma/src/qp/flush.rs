@@ -47,7 +47,7 @@ impl<P: Platform> QueuePair<P> {
                 state.request_flush();
                 Self::settle(this, state)
             }
-            // `connect` will see it.
+            // `connect` or `unreserve` will see it.
             Phase::Connecting | Phase::Dead => return,
         };
         this.finish(after);
