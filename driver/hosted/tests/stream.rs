@@ -120,7 +120,7 @@ impl End {
             closes: false,
             said,
         };
-        let end = End { deferred: Deferred::default(), stream: Stream::default(), work: Mutex::new(work) };
+        let end = End { deferred: Deferred::default(), stream: Stream::new().unwrap(), work: Mutex::new(work) };
         let end = Arc::try_new(end).unwrap();
         Deferred::initialize(&end);
         (end, hears)

@@ -13,7 +13,7 @@ use core::{
     cell::UnsafeCell,
     marker::PhantomData,
     mem::{ManuallyDrop, MaybeUninit},
-    ops::Deref,
+    ops::{Deref, DerefMut},
     ptr::NonNull,
 };
 
@@ -46,6 +46,12 @@ pub struct Weak<T, P: Platform> {
     inner: NonNull<Inner<T>>,
     _owns: PhantomData<(Inner<T>, P)>,
 }
+
+/// An object that nobody refers to any more, where it was. It is dropped with this.
+pub struct Last<T, P: Platform>(
+    /// The one that all strong references have shared.
+    Weak<T, P>,
+);
 
 // SAFETY: an Arc shares a T between threads and may drop it on any of them: T must be both Send and Sync.
 unsafe impl<T: Send + Sync, P: Platform> Send for Arc<T, P> {}
@@ -122,18 +128,22 @@ impl<T, P: Platform> Arc<T, P> {
         unique.then(|| unsafe { &mut *Self::as_ptr(this).cast_mut() })
     }
 
-    /// Gives this reference up. Exactly one of all references ends with `Some`: the last.
-    pub fn into_inner(this: Self) -> Option<T> {
+    /// Gives this reference up. Exactly one of all references ends with `Some`: the last. The object stays where it is: it may be
+    /// too large for a kernel's stack.
+    pub fn into_inner(this: Self) -> Option<Last<T, P>> {
         let this = ManuallyDrop::new(this);
-        if this.inner().strong.fetch_sub(1, Ordering::Release) != 1 {
+        // SAFETY: nor is it dropped.
+        unsafe { this.give_up() }
+    }
+
+    /// # Safety
+    /// The reference is not used any more.
+    unsafe fn give_up(&self) -> Option<Last<T, P>> {
+        if self.inner().strong.fetch_sub(1, Ordering::Release) != 1 {
             return None;
         }
         fence(Ordering::Acquire);
-        // SAFETY: this was the last strong reference, so the value is initialised, ours alone, and not read again.
-        let value = unsafe { Self::as_ptr(&this).read() };
-        // The strong references' common weak one.
-        drop(Weak::<T, P> { inner: this.inner, _owns: PhantomData });
-        Some(value)
+        Some(Last(Weak { inner: self.inner, _owns: PhantomData }))
     }
 
     /// Gives this reference up unless it is the last, which is given back.
@@ -195,14 +205,32 @@ impl<T, P: Platform> Deref for Arc<T, P> {
 
 impl<T, P: Platform> Drop for Arc<T, P> {
     fn drop(&mut self) {
-        if self.inner().strong.fetch_sub(1, Ordering::Release) != 1 {
-            return;
-        }
-        fence(Ordering::Acquire);
-        let weak = Weak::<T, P> { inner: self.inner, _owns: PhantomData };
-        // SAFETY: the last strong reference is gone, so the value is ours alone; it is dropped in place, once.
-        unsafe { Self::as_ptr(self).cast_mut().drop_in_place() };
-        drop(weak);
+        // SAFETY: it is being dropped.
+        drop(unsafe { self.give_up() });
+    }
+}
+
+impl<T, P: Platform> Deref for Last<T, P> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        let value = self.0.inner().value.get().cast_const().cast();
+        // SAFETY: initialised, and ours alone: there is no strong reference, and none can be made any more.
+        unsafe { &*value }
+    }
+}
+
+impl<T, P: Platform> DerefMut for Last<T, P> {
+    fn deref_mut(&mut self) -> &mut T {
+        let value = self.0.inner().value.get().cast();
+        // SAFETY: as in `deref`, and borrowed mutably with self.
+        unsafe { &mut *value }
+    }
+}
+
+impl<T, P: Platform> Drop for Last<T, P> {
+    fn drop(&mut self) {
+        // SAFETY: as in `deref`; the value is dropped in place, once. Its memory goes after it.
+        unsafe { core::ptr::from_mut::<T>(self).drop_in_place() };
     }
 }
 

@@ -32,7 +32,7 @@ mod stream;
 mod timer;
 
 pub use apart::Apart;
-pub use arc::{Arc, Weak};
+pub use arc::{Arc, Last, Weak};
 pub use context::{AsDispatch, Dispatch, Passive};
 pub use deferred::{Deferred, RunDeferred};
 pub use event::Event;

@@ -5,7 +5,6 @@ mod routines;
 mod state;
 
 use core::{
-    array,
     cell::UnsafeCell,
     ffi::c_void,
     net::SocketAddr,
@@ -14,7 +13,7 @@ use core::{
 };
 
 use crate::{
-    Arc, OutOfMemory, Platform, SENDS, SocketError, Sockets, SpinLock,
+    Arc, OutOfMemory, Platform, SENDS, Slice, SocketError, Sockets, SpinLock,
     buffer::{Incoming, Outgoing},
 };
 use routines::{
@@ -65,33 +64,38 @@ pub struct Stream<P: Platform> {
     /// Taken last, and not held when the kernel is called.
     state: SpinLock<State<P>, P>,
     socket: UnsafeCell<<P::Sockets as Sockets>::Socket>,
-    /// Connecting, listening, accepting; at last, finishing.
-    starting: UnsafeCell<<P::Sockets as Sockets>::Request>,
-    sending: [UnsafeCell<<P::Sockets as Sockets>::Request>; SENDS],
-    receiving: UnsafeCell<<P::Sockets as Sockets>::Request>,
-    closing: UnsafeCell<<P::Sockets as Sockets>::Request>,
+    /// The sends, and those that follow. In memory of their own: a kernel's are so large that they do not all fit on its stack.
+    requests: Slice<UnsafeCell<<P::Sockets as Sockets>::Request>, P>,
     /// The listener of an accept under way, with a reference. Written before the accept is called, read by its routine.
     listener: AtomicPtr<c_void>,
 }
 
+/// Connecting, listening, accepting; at last, finishing.
+const STARTING: usize = SENDS;
+const RECEIVING: usize = SENDS + 1;
+const CLOSING: usize = SENDS + 2;
+const REQUESTS: usize = SENDS + 3;
+
 // SAFETY: socket and requests are touched only by the platform's calls, as these allow; the rest is locked, or atomic.
 unsafe impl<P: Platform> Sync for Stream<P> {}
 
-impl<P: Platform> Default for Stream<P> {
-    fn default() -> Self {
-        Self {
+impl<P: Platform> Stream<P> {
+    /// One that is not started.
+    pub fn new() -> Result<Self, OutOfMemory> {
+        Ok(Self {
             state: SpinLock::<_, P>::new(State::default()),
             socket: UnsafeCell::new(P::Sockets::new_socket()),
-            starting: UnsafeCell::new(P::Sockets::new_request()),
-            sending: array::from_fn(|_| UnsafeCell::new(P::Sockets::new_request())),
-            receiving: UnsafeCell::new(P::Sockets::new_request()),
-            closing: UnsafeCell::new(P::Sockets::new_request()),
+            requests: Slice::from_fn(REQUESTS, |_| UnsafeCell::new(P::Sockets::new_request()))?,
             listener: AtomicPtr::new(null_mut()),
-        }
+        })
     }
-}
 
-impl<P: Platform> Stream<P> {
+    fn request<const NUMBER: usize>(&self) -> *mut <P::Sockets as Sockets>::Request {
+        const { assert!(NUMBER < REQUESTS) };
+        // SAFETY: there are so many.
+        UnsafeCell::raw_get(unsafe { self.requests.as_ptr().add(NUMBER) })
+    }
+
     /// Connects; [`Stream::started`] tells what came of it. The port of `local` may be 0, its address unspecified. Does nothing if the
     /// stream was started or closed before.
     pub fn connect<T: RunStream<P>>(
@@ -106,7 +110,7 @@ impl<P: Platform> Stream<P> {
         let done = completion(object, start_routine::<T, P>);
         // SAFETY: `begin` lets one start be called, once; the completion's reference keeps the object, where the socket and the request
         // are, until the routine takes it back.
-        unsafe { P::Sockets::connect(stream.socket.get(), stream.starting.get(), done, local, remote) };
+        unsafe { P::Sockets::connect(stream.socket.get(), stream.request::<STARTING>(), done, local, remote) };
         Self::leave(object);
         Ok(())
     }
@@ -120,7 +124,7 @@ impl<P: Platform> Stream<P> {
         }
         let done = completion(object, start_routine::<T, P>);
         // SAFETY: as in `connect`.
-        unsafe { P::Sockets::listen(stream.socket.get(), stream.starting.get(), done, local) };
+        unsafe { P::Sockets::listen(stream.socket.get(), stream.request::<STARTING>(), done, local) };
         Self::leave(object);
     }
 
@@ -144,7 +148,7 @@ impl<P: Platform> Stream<P> {
             let done = completion(object, accept_routine::<T, L, P>);
             // SAFETY: as in `connect`; `begin_accept` lets one accept be called at a time, of a socket that listens and is not closed
             // before this call has returned; the reference just leaked keeps it until the routine.
-            unsafe { P::Sockets::accept(from.socket.get(), stream.socket.get(), stream.starting.get(), done) };
+            unsafe { P::Sockets::accept(from.socket.get(), stream.socket.get(), stream.request::<STARTING>(), done) };
             Self::leave(object);
         } else {
             from.state.lock().accepted();
@@ -298,7 +302,7 @@ impl<P: Platform> Stream<P> {
         let socket = self.socket.get();
         match due {
             Due::Send(number, bytes, length) => {
-                let Some((request, routine)) = self.sending.iter().zip(send_routines::<T, P>()).nth(number) else {
+                let Some((request, routine)) = self.requests.iter().zip(send_routines::<T, P>()).nth(number) else {
                     return;
                 };
                 let done = completion(object, routine);
@@ -309,17 +313,17 @@ impl<P: Platform> Stream<P> {
             Due::Receive(room, length) => {
                 let done = completion(object, receive_routine::<T, P>);
                 // SAFETY: as above; the room is lent by the buffer, which lives, and leaves it alone, until the routine was called.
-                unsafe { P::Sockets::receive(socket, self.receiving.get(), done, room, length) };
+                unsafe { P::Sockets::receive(socket, self.request::<RECEIVING>(), done, room, length) };
             }
             Due::Finish => {
                 let done = completion(object, finish_routine::<T, P>);
                 // SAFETY: as above.
-                unsafe { P::Sockets::finish(socket, self.starting.get(), done) };
+                unsafe { P::Sockets::finish(socket, self.request::<STARTING>(), done) };
             }
             Due::Close => {
                 let done = completion(object, close_routine::<T, P>);
                 // SAFETY: as above.
-                unsafe { P::Sockets::close(socket, self.closing.get(), done) };
+                unsafe { P::Sockets::close(socket, self.request::<CLOSING>(), done) };
             }
         }
     }

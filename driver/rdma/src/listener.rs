@@ -82,7 +82,7 @@ impl<P: Platform> Listener<P> {
             event,
             deferred: Deferred::default(),
             timer: Timer::default(),
-            stream: Stream::default(),
+            stream: Stream::new()?,
             state: SpinLock::<_, P>::new(State {
                 local: None,
                 endpoint: None,

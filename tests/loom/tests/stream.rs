@@ -31,7 +31,8 @@ impl RunStream<Loom> for Object {
 /// One that is connected.
 fn connected(kernel: &Kernel, port: u16) -> (Arc<Object, Loom>, StdArc<Wakeup>) {
     let dropped = StdArc::new(Wakeup::default());
-    let object = Object { stream: Stream::default(), counted: Counted::new(&dropped), stirred: StdArc::default() };
+    let object =
+        Object { stream: Stream::new().expect("memory"), counted: Counted::new(&dropped), stirred: StdArc::default() };
     let object = Arc::<_, Loom>::try_new(object).expect("memory");
     kernel.live();
     let address = ([192, 0, 2, 1], port).into();

@@ -27,7 +27,6 @@ pub(crate) struct Work {
     pub(crate) closed: bool,
 }
 
-#[derive(Default)]
 pub(crate) struct End {
     deferred: Deferred<SimKernel>,
     pub(crate) stream: Stream<SimKernel>,
@@ -72,7 +71,8 @@ impl End {
     }
 
     fn with(door: Option<Arc<Door, SimKernel>>) -> Result<Arc<Self, SimKernel>, OutOfMemory> {
-        let end = Arc::try_new(Self { door, ..Self::default() })?;
+        let end = Self { deferred: Deferred::default(), stream: Stream::new()?, work: Mutex::default(), door };
+        let end = Arc::try_new(end)?;
         Deferred::initialize(&end);
         Ok(end)
     }
@@ -141,7 +141,6 @@ impl End {
 }
 
 /// Accepts connections for as long as it is open.
-#[derive(Default)]
 pub(crate) struct Door {
     deferred: Deferred<SimKernel>,
     pub(crate) stream: Stream<SimKernel>,
@@ -201,7 +200,8 @@ impl RunDeferred<SimKernel> for Door {
 
 impl Door {
     pub(crate) fn listen(local: SocketAddr) -> Result<Arc<Self, SimKernel>, OutOfMemory> {
-        let door = Arc::try_new(Self::default())?;
+        let door = Self { deferred: Deferred::default(), stream: Stream::new()?, state: Mutex::default() };
+        let door = Arc::try_new(door)?;
         Deferred::initialize(&door);
         Stream::listen(&door, local);
         wait("the listener", || door.stream.started().is_some());

@@ -97,7 +97,7 @@ impl<P: Platform> Wire<P> {
     fn new(adapter: &Arc<Adapter<P>, P>, step: Step<P>) -> Result<Arc<Self, P>, OutOfMemory> {
         let is_initiator = matches!(step, Step::Connecting(_));
         let wire = Arc::try_new(Self {
-            stream: Stream::default(),
+            stream: Stream::new()?,
             deferred: Deferred::default(),
             timer: Timer::default(),
             state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked: None }),
