@@ -9,6 +9,7 @@ mod cross;
 mod digest;
 mod dist;
 mod events;
+mod frames;
 mod fuzz;
 mod hosted;
 mod imports;
