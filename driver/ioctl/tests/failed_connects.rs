@@ -6,13 +6,14 @@ use std::{mem::offset_of, sync::atomic::Ordering, time::Duration};
 use ndk_abi::{
     describe::ZeroInit, nd_ioctl::*, ndkpi::*, sockaddr::SOCKADDR_INET, softndk_ioctl::*, softndk_ring::*, status::*,
 };
-use simkernel::{boot, watchdog};
+use simkernel::{boot, boot_seeded, pause, scope, seeds, watchdog};
 use users::{
     User, World,
     rings::{Ringed, connect, push},
     start,
     user::{handle, work},
 };
+use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -28,15 +29,15 @@ fn address(user: &User<'_>, listener: u64) -> SOCKADDR_INET {
     user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(listener)).unwrap()
 }
 
+/// That of the ring of initiator requests.
+fn state(ringed: &Ringed) -> u32 {
+    ringed.rings[2].word(offset_of!(SOFTNDK_RING, State)).load(Ordering::Acquire)
+}
+
 /// Each end sends the other a message by its rings.
 fn exchange(ends: [(&User<'_>, &Ringed); 2]) {
     for [(from, source), (to, target)] in [ends, [ends[1], ends[0]]] {
-        for ringed in [source, target] {
-            assert_eq!(
-                ringed.rings[2].word(offset_of!(SOFTNDK_RING, State)).load(Ordering::Acquire),
-                SOFTNDK_RING_CONNECTED
-            );
-        }
+        assert_eq!([source, target].map(state), [SOFTNDK_RING_CONNECTED; 2]);
         assert!(push(&mut target.writers()[1], &work(NdkOperationTypeReceive, 0, 1), &[]));
         assert_eq!(to.call(IOCTL_SOFTNDK_DOORBELL, &handle(target.qp)), STATUS_SUCCESS);
         assert!(push(&mut source.writers()[0], &work(NdkOperationTypeSend, 0, 2), &[]));
@@ -141,4 +142,47 @@ fn a_freed_queue_pair_ends_its_connection_after_another_attempt() {
         assert_eq!(user.call(IOCTL_ND_QP_FREE, &handle(from.qp)), STATUS_SUCCESS);
         assert_eq!(told.wait(), STATUS_SUCCESS);
     });
+}
+
+/// A connect may be cancelled before it has begun, and another one with another queue pair begin.
+#[test]
+fn a_connect_right_after_a_cancelled_one_is_that_of_its_queue_pair() {
+    for seed in seeds(600) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let (user, peer) = (User::new(&device), User::new(&device));
+        let (from, at) = (World::new(&user), World::listening(&peer));
+        let [other, own] = [0; 2].map(|_| Ringed::new(&user, &from).unwrap());
+        let to = address(&peer, at.listener);
+        let mut second = None;
+        scope(|scope| {
+            scope.spawn(|| {
+                let status = user.connect(from.connector, other.qp, to, b"first").wait();
+                assert!(matches!(status, STATUS_CANCELLED | STATUS_CONNECTION_ACTIVE), "seed {seed}: {status}");
+            });
+            scope.spawn(|| {
+                while second.is_none() {
+                    assert_eq!(user.call(IOCTL_ND_CONNECTOR_CANCEL_IO, &handle(from.connector)), STATUS_SUCCESS);
+                    let connect = user.connect(from.connector, own.qp, to, b"second");
+                    second = connect.is_pending().then_some(connect);
+                    pause();
+                }
+            });
+        });
+        let passive = std::iter::repeat_with(|| {
+            let passive = connector(&peer, &at);
+            assert_eq!(peer.get_request(at.listener, passive).wait(), STATUS_SUCCESS);
+            passive
+        });
+        let is_second = |passive: &u64| {
+            let data = peer.send_bytes(IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA, handle(*passive).as_bytes(), 508);
+            data.output().starts_with(b"second")
+        };
+        let passive = passive.into_iter().find(is_second).unwrap();
+        let accepted = peer.accept(passive, at.qp, b"");
+        assert_eq!(second.unwrap().wait(), STATUS_SUCCESS);
+        assert_eq!(user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(from.connector)), STATUS_SUCCESS);
+        assert_eq!(accepted.wait(), STATUS_SUCCESS);
+        assert_eq!([&other, &own].map(state), [0, SOFTNDK_RING_CONNECTED], "seed {seed}");
+    }
 }

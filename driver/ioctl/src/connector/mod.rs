@@ -269,7 +269,7 @@ impl<H: Host> Connector<H> {
         (phase == Phase::Ended, status)
     }
 
-    /// Takes note of the queue pair that an operation is to connect.
+    /// Takes note of the queue pair that an operation is to connect. Before its request pends: who cancels that may begin another one.
     fn connects(&self, qp: &Ref<Qp<H>, H>) {
         let before = self.state.lock().qp.replace(Arc::downgrade(qp));
         drop(before);

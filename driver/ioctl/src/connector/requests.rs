@@ -121,11 +121,11 @@ pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, sent: Sent<H>, passive:
         Ok(prepared) => prepared,
         Err(status) => return finish(sent.request, Err(status.into())),
     };
+    connector.connects(&qp);
     if let Err(status) = pend(space, sent, &connector, &connection, Event::Setup) {
         connector.abandon(Event::Setup);
         return status;
     }
-    connector.connects(&qp);
     let status = connection.connect(&qp.ndk, &source, &destination, &data.offer(limits));
     settle(&connector, &connection, (Phase::Idle, Phase::Connecting), status);
     STATUS_PENDING
@@ -189,11 +189,11 @@ pub(crate) fn accept<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
         Ok(prepared) => prepared,
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
+    connector.connects(&qp);
     if let Err(status) = pend(space, sent, &connector, &connection, Event::Setup) {
         connector.retreat(connection.keep(), Phase::Accepting, Phase::Requested);
         return status;
     }
-    connector.connects(&qp);
     let status = connection.accept(&qp.ndk, &data.offer(limits));
     settle(&connector, &connection, (Phase::Requested, Phase::Accepting), status);
     STATUS_PENDING
