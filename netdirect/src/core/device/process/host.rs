@@ -59,8 +59,10 @@ impl ProcessHost {
     /// Gives the adapter the addresses that the machine has now, and takes others. Without memory it keeps what it has.
     pub(super) fn look_for_addresses(&self) {
         let Ok(interfaces) = if_addrs::get_if_addrs() else { return };
-        // A link-local address is one only together with an interface, for which an adapter's addresses have no place.
-        let usable = interfaces.iter().filter(|interface| !interface.is_link_local()).map(if_addrs::Interface::ip);
+        // A link-local address is one only together with an interface, for which an adapter's addresses have no place. To those of an
+        // interface that is down, as without its cable, Windows binds nothing.
+        let usable = interfaces.iter().filter(|interface| interface.is_oper_up() && !interface.is_link_local());
+        let usable = usable.map(if_addrs::Interface::ip);
         // Programs take the first one as that of the machine.
         let (loopback, others): (Vec<_>, Vec<_>) = usable.partition(IpAddr::is_loopback);
         let found = [others, loopback].concat();
