@@ -13,9 +13,9 @@ mod system {
         socket.set_reuse_address(true)
     }
 
-    /// Nothing is in the way of a connection, from a port that connections which are over had, but what `reserve` says.
-    pub(crate) fn reserve_for_one(socket: &Socket) -> io::Result<()> {
-        reserve(socket)
+    /// No program that this one starts has them: mio accepts them so.
+    pub(crate) fn keep_from_children(_: &SockRef<'_>) -> io::Result<()> {
+        Ok(())
     }
 
     /// Bytes that wait for the acknowledgement of a peer on this machine, of which Linux takes twice as many. Else it goes up to megabytes,
@@ -31,29 +31,19 @@ mod system {
 
 #[cfg(windows)]
 mod system {
-    #![expect(unsafe_code, reason = "an option that socket2 does not have")]
-
-    use std::os::windows::io::AsRawSocket as _;
-
-    use windows_sys::Win32::Networking::WinSock::{
-        SO_EXCLUSIVEADDRUSE, SOCKET_ERROR, SOL_SOCKET, WSAEAFNOSUPPORT, WSAESHUTDOWN, WSAEWOULDBLOCK, setsockopt,
-    };
+    use windows_sys::Win32::Networking::WinSock::{WSAEAFNOSUPPORT, WSAESHUTDOWN, WSAEWOULDBLOCK};
 
     use super::{SockRef, Socket, io};
 
-    /// Nobody else can listen there: SO_REUSEADDR would let others take the address away, and is no option here.
-    pub(crate) fn reserve(socket: &Socket) -> io::Result<()> {
-        let (handle, on) = (socket.as_raw_socket() as usize, 1_i32);
-        // SAFETY: an open socket, and an option that is a BOOL.
-        let result = unsafe {
-            setsockopt(handle, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, (&raw const on).cast(), size_of::<i32>() as i32)
-        };
-        if result == SOCKET_ERROR { Err(io::Error::last_os_error()) } else { Ok(()) }
+    /// As Windows does by itself. SO_REUSEADDR would let others take the address away, and SO_EXCLUSIVEADDRUSE keeps it busy as long as
+    /// connections live that were accepted there.
+    pub(crate) fn reserve(_: &Socket) -> io::Result<()> {
+        Ok(())
     }
 
-    /// Connections that are over are not in the way here.
-    pub(crate) fn reserve_for_one(_: &Socket) -> io::Result<()> {
-        Ok(())
+    /// A program that this one starts would have those that were accepted, and its end would not close them.
+    pub(crate) fn keep_from_children(socket: &SockRef<'_>) -> io::Result<()> {
+        socket.set_no_inherit(true)
     }
 
     /// As Windows does by itself: nothing else has been measured there.
@@ -66,7 +56,7 @@ mod system {
     pub(crate) const SENDS_NO_MORE: i32 = WSAESHUTDOWN;
 }
 
-pub(super) use system::{limit, reserve, reserve_for_one};
+pub(super) use system::{keep_from_children, limit, reserve};
 
 /// A connect that has not ended yet.
 pub(super) fn is_connecting(error: &io::Error) -> bool {

@@ -20,7 +20,7 @@ pub(super) fn connect(local: SocketAddr, remote: SocketAddr) -> Result<TcpStream
         let socket = open(&local)?;
         set_options(&socket, local, remote)?;
         if local.port() != 0 {
-            host::reserve_for_one(&socket)?;
+            host::reserve(&socket)?;
         }
         if local.port() != 0 || !local.ip().is_unspecified() {
             socket.bind(&local.into())?;
@@ -62,6 +62,7 @@ pub(super) fn set_options<'a>(stream: impl Into<SockRef<'a>>, local: SocketAddr,
     if remote.ip().is_loopback() || remote.ip() == local.ip() {
         host::limit(&stream)?;
     }
+    host::keep_from_children(&stream)?;
     stream.set_tcp_nodelay(true)?;
     stream.set_linger(Some(Duration::ZERO))
 }
