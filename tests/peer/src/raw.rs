@@ -16,7 +16,6 @@ use simkernel::SimKernel;
 use crate::{Arc, wait};
 
 /// What requests of a socket keep alive.
-#[derive(Default)]
 struct Socket {
     deferred: Deferred<SimKernel>,
     stream: Stream<SimKernel>,
@@ -44,7 +43,7 @@ impl RunDeferred<SimKernel> for Socket {
 }
 
 fn socket() -> Result<Arc<Socket>, OutOfMemory> {
-    let socket = Arc::try_new(Socket::default())?;
+    let socket = Arc::try_new(Socket { deferred: Deferred::default(), stream: Stream::new()? })?;
     Deferred::initialize(&socket);
     Ok(socket)
 }
