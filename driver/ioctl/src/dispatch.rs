@@ -24,7 +24,9 @@ use ndk_abi::softndk_ioctl::{
     IOCTL_SOFTNDK_FILE_ID, IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST,
     IOCTL_SOFTNDK_STATISTICS, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
-use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS,
+};
 use platform::Passive;
 
 use crate::connector::Connector;
@@ -67,6 +69,8 @@ pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request,
             (IOCTL_ND_MR_REGISTER | IOCTL_ND_MR_DEREGISTER, Ok(length)) => {
                 request.complete_pending(STATUS_SUCCESS, length)
             }
+            // What it had found is being taken away, in an order of its own.
+            (_, Err(_)) if space.handles.are_closed() => finish(request, Err(STATUS_DEVICE_REMOVED.into())),
             (_, reply) => finish(request, reply),
         },
     }

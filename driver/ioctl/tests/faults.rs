@@ -7,7 +7,7 @@ use std::{
 };
 
 use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
-use simkernel::{boot, watchdog};
+use simkernel::{boot, boot_seeded, scope, seeds, watchdog};
 use users::{
     User, World,
     rings::{Ringed, push},
@@ -146,6 +146,24 @@ fn a_process_may_die_before_any_request() {
         }
         assert!(deaths > 60, "only {deaths} requests");
     });
+}
+
+/// A request that has found its object when the file is closed: whatever it finds then, the device is gone.
+#[test]
+fn what_fails_beside_the_cleanup_is_removed() {
+    for seed in seeds(2000) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let user = User::new(&device);
+        let memory = user.memory(user.create(IOCTL_ND_PD_CREATE, user.adapter()), 1);
+        scope(|scope| {
+            scope.spawn(|| user.file.cleanup(&simkernel::passive()));
+            scope.spawn(|| {
+                let status = user.call(IOCTL_ND_MR_DEREGISTER, &handle(memory.mr));
+                assert!(matches!(status, STATUS_SUCCESS | STATUS_DEVICE_REMOVED), "seed {seed}: {status}");
+            });
+        });
+    }
 }
 
 #[test]

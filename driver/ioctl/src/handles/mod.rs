@@ -132,6 +132,11 @@ impl<H: Host> Handles<H> {
         self.table.lock().closed = true;
     }
 
+    /// Whether its file is being closed, or is.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.table.lock().closed
+    }
+
     /// Takes each object that `wanted` accepts from its handle and gives it to `each`.
     pub(crate) fn drain(&self, wanted: impl Fn(&Object<H>) -> bool, mut each: impl FnMut(Object<H>)) {
         let mut cursor = 0;
