@@ -14,11 +14,12 @@ use std::{
 use windows_sys::Win32::{
     Foundation::{CloseHandle, HANDLE},
     System::{
+        Diagnostics::Debug::{CONTEXT, CONTEXT_CONTROL_AMD64},
         Memory::{
             MEM_COMMIT, MEM_MAPPED, MEM_PRIVATE, MEM_RELEASE, MEMORY_BASIC_INFORMATION, PAGE_EXECUTE_READWRITE,
             PAGE_EXECUTE_WRITECOPY, PAGE_GUARD, PAGE_NOACCESS, PAGE_READWRITE, PAGE_WRITECOPY, VirtualQueryEx,
         },
-        Threading::{GetCurrentProcess, OpenProcess, PROCESS_ALL_ACCESS, WaitForSingleObject},
+        Threading::{GetCurrentProcess, OpenProcess, PROCESS_ALL_ACCESS, THREAD_GET_CONTEXT, WaitForSingleObject},
     },
 };
 
@@ -60,12 +61,24 @@ unsafe extern "system" {
     ) -> i32;
     fn NtSuspendProcess(process: HANDLE) -> i32;
     fn NtResumeProcess(process: HANDLE) -> i32;
+    fn NtGetNextThread(
+        process: HANDLE,
+        before: HANDLE,
+        access: u32,
+        attributes: u32,
+        flags: u32,
+        thread: *mut HANDLE,
+    ) -> i32;
+    fn NtGetContextThread(thread: HANDLE, context: *mut CONTEXT) -> i32;
 }
 
 pub(crate) const PAGE_SIZE: usize = 0x1000;
 const SECTION_ALL_ACCESS: u32 = 0xF_001F;
 const SEC_COMMIT: u32 = 0x800_0000;
 const VIEW_UNMAP: u32 = 2;
+/// What Wine says of a thread that has not stopped after 100 ms, STATUS_ACCESS_DENIED; and how often that is asked.
+const STILL_RUNNING: i32 = 0xC000_0022_u32.cast_signed();
+const STOPS: usize = 100;
 /// How long the end of a process that is killed may take, in milliseconds.
 const END: u32 = 2000;
 
@@ -314,6 +327,7 @@ fn share(process: &Arc<Process>, id: u32, address: usize, length: usize) -> Opti
     let (section, kernel) = create_section(size)?;
     // SAFETY: a process handle; resumed below on every path.
     let suspended = unsafe { NtSuspendProcess(process.0) } >= 0;
+    await_stop(process);
     let replaced = process.read(user, kernel as *mut u8, size) && replace(process, section, user, size);
     if suspended {
         // SAFETY: suspended above.
@@ -378,6 +392,30 @@ fn map(section: HANDLE, process: HANDLE, address: usize) -> Option<usize> {
         )
     };
     (result >= 0).then_some(base as usize)
+}
+
+/// Waits until the threads of a suspended process have stopped. Wine asks them to by a signal, and does not wait: one that is about to
+/// allocate does so first, and may get the gap.
+fn await_stop(process: &Process) {
+    let mut thread = std::ptr::null_mut();
+    loop {
+        let mut next = std::ptr::null_mut();
+        // SAFETY: open handles, or null for the first; the pointer is valid for the call.
+        let found = unsafe { NtGetNextThread(process.0, thread, THREAD_GET_CONTEXT, 0, 0, &mut next) } >= 0;
+        if !thread.is_null() {
+            // SAFETY: opened by the call before, closed once.
+            unsafe { CloseHandle(thread) };
+        }
+        if !found {
+            return;
+        }
+        thread = next;
+        // A thread has a context when it has stopped. Wine waits 100 ms for it.
+        let mut context = CONTEXT { ContextFlags: CONTEXT_CONTROL_AMD64, ..CONTEXT::default() };
+        // SAFETY: an open handle, and a context of this machine.
+        let is_running = || unsafe { NtGetContextThread(thread, &mut context) } == STILL_RUNNING;
+        let _one_that_ends_allocates_nothing = std::iter::repeat_with(is_running).take(STOPS).all(|running| running);
+    }
 }
 
 fn replace(process: &Process, section: HANDLE, user: usize, size: usize) -> bool {

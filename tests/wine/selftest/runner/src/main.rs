@@ -92,6 +92,7 @@ fn must_work(driver: &str, tally: &mut Tally) -> Result<(), String> {
         tally.check("a pended request is cancelled", device::cancel());
         tally.check("shared memory", memory::shared(&device));
         tally.check("overlapping locks", memory::overlapping(&device));
+        tally.check("shared memory beside threads that allocate", memory::beside_others(&device));
         tally.check("files that are mapped", memory::mapped(&device));
         tally.check("copied memory", memory::copied(&device));
         tally.check("bad addresses", memory::bad(&device));

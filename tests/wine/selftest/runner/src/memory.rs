@@ -5,15 +5,19 @@ use std::{
     io::{BufRead as _, BufReader},
     os::windows::io::AsRawHandle as _,
     process::{Command, ExitCode, Stdio},
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
     time::{Duration, Instant},
 };
 
 use windows_sys::Win32::{
     Foundation::HANDLE,
     System::Memory::{
-        CreateFileMappingW, FILE_MAP_READ, FILE_MAP_WRITE, MEM_COMMIT, MEM_RESERVE, MapViewOfFile, PAGE_READONLY,
-        PAGE_READWRITE, VirtualAlloc, VirtualProtect,
+        CreateFileMappingW, FILE_MAP_READ, FILE_MAP_WRITE, MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, MapViewOfFile,
+        PAGE_READONLY, PAGE_READWRITE, VirtualAlloc, VirtualFree, VirtualProtect,
     },
 };
 
@@ -64,7 +68,7 @@ fn await_counting(word: *mut u64, from: u64) -> Result<(), String> {
         if Instant::now() > limit {
             return Err(format!("the driver's writes are not seen: the word is {:#x}", read(word)));
         }
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
@@ -87,7 +91,7 @@ pub(crate) fn shared(device: &Device) -> Result<(), String> {
     await_counting(word, START * 100)?;
     unlock(device, 0)?;
     let after = read(word);
-    std::thread::sleep(Duration::from_millis(20));
+    thread::sleep(Duration::from_millis(20));
     if read(word) != after { Err("the driver goes on after unlocking".into()) } else { Ok(()) }
 }
 
@@ -107,6 +111,36 @@ pub(crate) fn overlapping(device: &Device) -> Result<(), String> {
     unlock(device, 0)?;
     await_counting(second, read(second))?;
     unlock(device, 1)
+}
+
+/// Memory is shared though other threads look for room all the time, as where it is replaced.
+pub(crate) fn beside_others(device: &Device) -> Result<(), String> {
+    const BYTES: usize = 8192;
+    let is_over = AtomicBool::new(false);
+    let others = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let room = pages(BYTES)?;
+            write(room, 0);
+            // SAFETY: allocated above, and known to nobody else.
+            unsafe { VirtualFree(room.cast(), 0, MEM_RELEASE) };
+        }
+        Ok::<_, String>(())
+    };
+    thread::scope(|scope| {
+        let others = [(); 4].map(|()| scope.spawn(others));
+        let shared = (0..500).try_for_each(|round| {
+            let word = pages(BYTES)?;
+            write(word, START);
+            let found = lock(device, word, BYTES, 0).map_err(|error| format!("lock {round}: {error}"))?;
+            unlock(device, 0)?;
+            if found == START { Ok(()) } else { Err(format!("lock {round}: the driver found {found:#x}")) }
+        });
+        is_over.store(true, Ordering::Relaxed);
+        for other in others {
+            other.join().map_err(|_| "a thread panicked")??;
+        }
+        shared
+    })
 }
 
 /// `length` bytes of a file from `offset` on. Never unmapped.
@@ -139,7 +173,7 @@ pub(crate) fn mapped(device: &Device) -> Result<(), String> {
     let part = view(section, PART, 4096)?;
     write(part, START);
     let found = lock(device, part, 4096, 0)?;
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     unlock(device, 0)?;
     if found != START || read(part) <= START {
         return Err(format!("of a part the driver found {found:#x}; afterwards it is {:#x}", read(part)));
@@ -155,7 +189,7 @@ pub(crate) fn copied(device: &Device) -> Result<(), String> {
     if found != START {
         return Err(format!("the driver found {found:#x}"));
     }
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     unlock(device, 0)?;
     if read(word) > START { Ok(()) } else { Err("the driver's writes did not come back".into()) }
 }
@@ -188,7 +222,7 @@ pub(crate) fn kill(device: &Device) -> Result<(), String> {
         if Instant::now() > limit {
             return Err("the victim's requests did not arrive".into());
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     victim.kill().and_then(|()| victim.wait()).map_err(|error| error.to_string())?;
     let limit = Instant::now() + Duration::from_secs(10);
@@ -200,7 +234,7 @@ pub(crate) fn kill(device: &Device) -> Result<(), String> {
         if Instant::now() > limit {
             return Err(format!("cleanups and closes went from {cleanups}, {closes} to {now:?} with requests pended"));
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -210,7 +244,7 @@ pub(crate) fn be_killed() -> ExitCode {
         let device = Device::open()?;
         lock(&device, pages(SIZE)?, SIZE, 2)?;
         let _pending: Vec<_> = (0..4).map(|_| device.begin(PEND, &[0; 4], 0)).collect();
-        std::thread::sleep(Duration::from_secs(60));
+        thread::sleep(Duration::from_secs(60));
         Ok(())
     };
     if let Err(error) = work() {
@@ -229,7 +263,7 @@ pub(crate) fn kill_sharing(device: &Device) -> Result<(), String> {
             Command::new(&own).arg(SHARER).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let output = sharer.stdout.take().ok_or("no output")?;
         let ready = BufReader::new(output).lines().next();
-        std::thread::sleep(Duration::from_micros(round * 50));
+        thread::sleep(Duration::from_micros(round * 50));
         sharer.kill().and_then(|()| sharer.wait()).map_err(|error| error.to_string())?;
         if !matches!(&ready, Some(Ok(line)) if line == READY) {
             return Err(format!("the process said {ready:?}"));
@@ -239,7 +273,7 @@ pub(crate) fn kill_sharing(device: &Device) -> Result<(), String> {
             if Instant::now() > limit {
                 return Err(format!("killed process {round} is not closed"));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
         }
         let (sender, is_locked) = mpsc::channel();
         std::thread::spawn(move || {
