@@ -13,7 +13,7 @@ pub const PEND: u32 = code(2);
 pub const LOCK: u32 = code(3);
 /// Unlocks it: in, the slot (u32).
 pub const UNLOCK: u32 = code(4);
-/// Out: how often IRP_MJ_CLEANUP came, how often IRP_MJ_CLOSE, and how many requests are pended (three u32).
+/// Out: how often IRP_MJ_CLEANUP came, how often IRP_MJ_CLOSE, and how many requests are pended or blocked (three u32).
 pub const CLOSES: u32 = code(5);
 /// Blocks in the dispatch routine: in, milliseconds (u32).
 pub const BLOCK: u32 = code(6);

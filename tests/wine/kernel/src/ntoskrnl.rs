@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::{DEVICE_OBJECT, DRIVER_OBJECT, IRP, UNICODE_STRING};
+use super::{DEVICE_OBJECT, DRIVER_OBJECT, FILE_OBJECT, IRP, UNICODE_STRING};
 
 /// A DPC or timer routine.
 pub type DeferredRoutine = unsafe extern "system" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void);
@@ -23,8 +23,9 @@ unsafe extern "system" {
     pub fn SoftNdkStandInReport();
     pub fn SoftNdkStandInTrace();
     pub fn SoftNdkStandInSpinLocksTaken() -> u64;
-    pub fn SoftNdkStandInIrp(irp: *mut IRP) -> u64;
+    pub fn SoftNdkStandInIrp(irp: *mut IRP, file: *mut FILE_OBJECT) -> u64;
     pub fn SoftNdkStandInHasIrp(irp: *mut IRP, number: u64) -> u8;
+    pub fn SoftNdkStandInAwaitUnused(file: *mut FILE_OBJECT) -> u8;
 
     pub fn KeGetCurrentIrql() -> u8;
     pub fn KfRaiseIrql(level: u8) -> u8;

@@ -2,8 +2,9 @@
 //!
 //! Wine calls dispatch routines one at a time, on one thread, so requests are handed to a pool of threads, those of one thread
 //! in order ([`turns`]). Wine sends no
-//! IRP_MJ_CLEANUP: it is sent from here just before IRP_MJ_CLOSE. What is missing is the case of a handle closed with requests
-//! pending: Wine delivers the close only after they have ended.
+//! IRP_MJ_CLEANUP: it is sent from here before IRP_MJ_CLOSE. For a process that is killed Wine sends that while the driver still has
+//! requests: it comes when they have ended. What is missing is the case of a handle closed with requests pending: Wine waits for
+//! their end before.
 
 use std::{
     collections::BTreeMap,
@@ -364,6 +365,12 @@ impl Control {
             // SAFETY: the CLOSE request's own device and file, before the driver sees the close.
             unsafe { irp::in_requestor(irp, || irp::send(IRP_MJ_CLEANUP, self.device.get(), file, irp, cleanup)) };
         }
+        // SAFETY: only the address is used.
+        if major == IRP_MJ_CLOSE && unsafe { ntoskrnl::SoftNdkStandInAwaitUnused(file) } == 0 {
+            violation("a file that has been cleaned up has requests or references that do not end");
+            // SAFETY: the caller owns the IRP. What is left is in the report.
+            return unsafe { irp::complete(irp, status::SUCCESS) };
+        }
         let Some(routine) = handler(major) else {
             if [IRP_MJ_CREATE, IRP_MJ_CLOSE].contains(&major) {
                 self.remove_file();
@@ -373,7 +380,7 @@ impl Control {
             return unsafe { irp::complete(irp, status::INVALID_DEVICE_REQUEST) };
         };
         // SAFETY: only the address is recorded.
-        let number = unsafe { ntoskrnl::SoftNdkStandInIrp(irp) };
+        let number = unsafe { ntoskrnl::SoftNdkStandInIrp(irp, file) };
         if [IRP_MJ_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE].contains(&major) {
             // SAFETY: the caller owns the IRP, and gives it away with STATUS_PENDING.
             unsafe { irp::mark_pending(irp) };

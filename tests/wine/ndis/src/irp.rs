@@ -147,7 +147,7 @@ pub(crate) unsafe fn send(
         (*irp).Tail.Overlay.OriginalFileObject = file;
         (*irp).CurrentLocation -= 1;
         (*irp).Tail.Overlay.Anonymous2.Anonymous.CurrentStackLocation = location;
-        ntoskrnl::SoftNdkStandInIrp(irp);
+        ntoskrnl::SoftNdkStandInIrp(irp, file);
     }
     // SAFETY: the driver's routine, called with a live IRP.
     let returned = kernel::balanced("a dispatch routine", || unsafe { handler(device, irp) });

@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     base::{self, status},
+    file_use,
     irql::{self, APC_LEVEL, DISPATCH_LEVEL},
     report::{self, violation},
 };
@@ -64,17 +65,19 @@ thread_local! {
     static HOLDS_CANCEL_LOCK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// IRPs that were given to the driver and that it has not completed yet, each with a number of its own: addresses are used again.
-static IRPS: Mutex<BTreeMap<usize, u64>> = Mutex::new(BTreeMap::new());
+/// IRPs that were given to the driver and that it has not completed yet, each with a number of its own, as addresses are used again,
+/// and the address of its file object.
+static IRPS: Mutex<BTreeMap<usize, (u64, usize)>> = Mutex::new(BTreeMap::new());
 static LAST_IRP: AtomicU64 = AtomicU64::new(0);
 /// Kind of object in the report.
 const IRP_OBJECT: &str = "IRP not completed";
 
-/// Records that `irp` is given to the driver: from now on it is an object that has to go. Returns its number.
+/// Records that `irp`, a request of `file`, is given to the driver: from now on it is an object that has to go. Returns its number.
 #[unsafe(no_mangle)]
-extern "system" fn SoftNdkStandInIrp(irp: *mut Irp) -> u64 {
+extern "system" fn SoftNdkStandInIrp(irp: *mut Irp, file: *mut c_void) -> u64 {
     let number = LAST_IRP.fetch_add(1, Ordering::Relaxed) + 1;
-    report::lock(&IRPS).insert(irp as usize, number);
+    file_use::begin_request(file.addr());
+    report::lock(&IRPS).insert(irp as usize, (number, file.addr()));
     report::object(IRP_OBJECT, 1);
     number
 }
@@ -82,7 +85,7 @@ extern "system" fn SoftNdkStandInIrp(irp: *mut Irp) -> u64 {
 /// Whether the IRP of this number has not been completed.
 #[unsafe(no_mangle)]
 extern "system" fn SoftNdkStandInHasIrp(irp: *mut Irp, number: u64) -> u8 {
-    (report::lock(&IRPS).get(&(irp as usize)) == Some(&number)).into()
+    report::lock(&IRPS).get(&(irp as usize)).is_some_and(|(found, _)| *found == number).into()
 }
 
 pub(crate) mod export {
@@ -104,11 +107,15 @@ pub(crate) mod export {
             violation("IoCompleteRequest: the IRP has been completed already");
             return;
         }
-        if report::lock(&IRPS).remove(&(irp as usize)).is_some() {
+        let given = report::lock(&IRPS).remove(&(irp as usize));
+        if given.is_some() {
             report::object(IRP_OBJECT, -1);
         }
         // SAFETY: the caller keeps the contract.
         irql::without_processor(|| unsafe { super::IofCompleteRequest(irp, boost) });
+        if let Some((_, file)) = given {
+            file_use::end_request(file);
+        }
     }
 
     /// The function of the same purpose that older kits import.

@@ -15,6 +15,7 @@ mod cr8;
 mod crash;
 mod dpc;
 mod etw;
+mod file_use;
 mod handle;
 mod irp;
 mod irql;

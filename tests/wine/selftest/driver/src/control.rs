@@ -242,7 +242,9 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
                 complete(irp, SUCCESS, 12)
             }
             BLOCK => {
+                PENDED.fetch_add(1, Ordering::Relaxed);
                 checks::sleep(number.into());
+                PENDED.fetch_sub(1, Ordering::Relaxed);
                 complete(irp, SUCCESS, 0)
             }
             _ => complete(irp, INVALID_DEVICE_REQUEST, 0),

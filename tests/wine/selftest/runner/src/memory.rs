@@ -24,7 +24,7 @@ use windows_sys::Win32::{
 use crate::{
     SHARER, VICTIM,
     device::Device,
-    protocol::{LOCK, Memory, PEND, UNLOCK},
+    protocol::{BLOCK, LOCK, Memory, PEND, UNLOCK},
 };
 
 const SIZE: usize = 1 << 20;
@@ -212,13 +212,14 @@ pub(crate) fn bad(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// A process that is killed with locked memory and pended requests: everything comes back to the driver.
+/// A process that is killed with locked memory, pended requests and one that blocks: everything comes back to the driver, and its file
+/// is closed when all have ended.
 pub(crate) fn kill(device: &Device) -> Result<(), String> {
     let [cleanups, closes, _] = device.counts()?;
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut victim = Command::new(own).arg(VICTIM).spawn().map_err(|error| error.to_string())?;
     let limit = Instant::now() + Duration::from_secs(10);
-    while device.counts()?[2] != 4 {
+    while device.counts()?[2] != 5 {
         if Instant::now() > limit {
             return Err("the victim's requests did not arrive".into());
         }
@@ -230,6 +231,9 @@ pub(crate) fn kill(device: &Device) -> Result<(), String> {
         let now = device.counts()?;
         if now == [cleanups + 1, closes + 1, 0] {
             return Ok(());
+        }
+        if now[1] != closes && now[2] != 0 {
+            return Err(format!("closed with {} requests in progress", now[2]));
         }
         if Instant::now() > limit {
             return Err(format!("cleanups and closes went from {cleanups}, {closes} to {now:?} with requests pended"));
@@ -244,6 +248,7 @@ pub(crate) fn be_killed() -> ExitCode {
         let device = Device::open()?;
         lock(&device, pages(SIZE)?, SIZE, 2)?;
         let _pending: Vec<_> = (0..4).map(|_| device.begin(PEND, &[0; 4], 0)).collect();
+        let _blocks = device.begin(BLOCK, &1000_u32.to_le_bytes(), 0)?;
         thread::sleep(Duration::from_secs(60));
         Ok(())
     };
