@@ -327,7 +327,9 @@ fn share(process: &Arc<Process>, id: u32, address: usize, length: usize) -> Opti
     let (section, kernel) = create_section(size)?;
     // SAFETY: a process handle; resumed below on every path.
     let suspended = unsafe { NtSuspendProcess(process.0) } >= 0;
-    await_stop(process);
+    if suspended {
+        await_stop(process);
+    }
     let replaced = process.read(user, kernel as *mut u8, size) && replace(process, section, user, size);
     if suspended {
         // SAFETY: suspended above.
