@@ -261,8 +261,7 @@ impl Soak<'_> {
     fn consumer(&mut self, seconds: u64, trouble: Trouble) -> Result<Harness> {
         let seed = self.random.u64(..).to_string();
         let seconds = seconds.to_string();
-        // One thread: the stand-in for ntoskrnl shares memory of a process by replacing it, and another thread may take its place.
-        let mut arguments = vec!["soak", "--front-end", "ioctl", "--json", "--seed", &seed, "--threads", "1"];
+        let mut arguments = vec!["soak", "--front-end", "ioctl", "--json", "--seed", &seed, "--threads", "2"];
         arguments.extend(["--seconds", &seconds, "--patience", PATIENCE]);
         arguments.extend((trouble == Trouble::Disables).then_some("--removable"));
         self.harness(&arguments, None)
