@@ -1,7 +1,8 @@
 //! The installed Wine.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -23,7 +24,7 @@ pub(crate) fn modules() -> PathBuf {
 /// `wine64` in this prefix. No window is ever shown, Mono and Gecko are not wanted, and our modules come first:
 /// the loader takes these names with their extension (wine.md, sections 4 and 5).
 pub(crate) fn wine(prefix: &Path) -> Command {
-    let mut command = command(PROGRAM, prefix);
+    let mut command = in_prefix(unmoved(PROGRAM), prefix);
     command.env(
         "WINEDLLOVERRIDES",
         "ntoskrnl.exe=n;ndis.sys=n,b;netio.sys=n,b;bcryptprimitives=n;powershell.exe=n;mscoree,mshtml=",
@@ -39,7 +40,7 @@ pub(crate) fn end(prefix: &Path) -> Result<()> {
     }
     // Fails if no server runs, which is what is wanted.
     for argument in ["-k", "-w"] {
-        let mut server = command(SERVER, prefix).arg(argument).spawn()?;
+        let mut server = in_prefix(Command::new(SERVER), prefix).arg(argument).spawn()?;
         wait(&mut server, END_LIMIT).with_context(|| format!("wineserver {argument}"))?;
     }
     Ok(())
@@ -52,8 +53,35 @@ pub(crate) fn version() -> Result<String> {
     Ok(version)
 }
 
-fn command(program: &str, prefix: &Path) -> Command {
-    let mut command = Command::new(program);
+fn in_prefix(mut command: Command, prefix: &Path) -> Command {
     command.env("WINEPREFIX", prefix).env("WINEARCH", "win64").env_remove("DISPLAY");
     command
+}
+
+/// A program that the system loads at the same addresses each time, where it lets us ask for that: a container may not. Else newer
+/// kernels put its heap anywhere in the GiB behind it, for Wine's loader also where it needs a page, 0x7ffe0000 (KUSER_SHARED_DATA):
+/// one start in some 8,000 then ends with 1 and without a word.
+fn unmoved(program: &str) -> Command {
+    static ALLOWED: OnceLock<bool> = OnceLock::new();
+    let is_allowed = || setarch("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    if *ALLOWED.get_or_init(is_allowed) { setarch(program) } else { Command::new(program) }
+}
+
+fn setarch(program: &str) -> Command {
+    let mut command = Command::new("setarch");
+    command.args(["--addr-no-randomize", program]);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_under_wine_are_not_moved() {
+        const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
+        let personality = output(unmoved("cat").arg("/proc/self/personality")).unwrap();
+        let is_set = u32::from_str_radix(personality.trim(), 16).unwrap() & ADDR_NO_RANDOMIZE != 0;
+        assert_eq!(is_set, setarch("true").status().unwrap().success());
+    }
 }
