@@ -327,10 +327,10 @@ fn share(process: &Arc<Process>, id: u32, address: usize, length: usize) -> Opti
     let (section, kernel) = create_section(size)?;
     // SAFETY: a process handle; resumed below on every path.
     let suspended = unsafe { NtSuspendProcess(process.0) } >= 0;
-    if suspended {
+    let replaced = suspended && {
         await_stop(process);
-    }
-    let replaced = process.read(user, kernel as *mut u8, size) && replace(process, section, user, size);
+        process.read(user, kernel as *mut u8, size) && replace(process, section, user, size)
+    };
     if suspended {
         // SAFETY: suspended above.
         unsafe { NtResumeProcess(process.0) };
