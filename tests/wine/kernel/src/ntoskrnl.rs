@@ -25,7 +25,7 @@ unsafe extern "system" {
     pub fn SoftNdkStandInSpinLocksTaken() -> u64;
     pub fn SoftNdkStandInIrp(irp: *mut IRP, file: *mut FILE_OBJECT) -> u64;
     pub fn SoftNdkStandInHasIrp(irp: *mut IRP, number: u64) -> u8;
-    pub fn SoftNdkStandInAwaitUnused(file: *mut FILE_OBJECT) -> u8;
+    pub fn SoftNdkStandInAwaitRequests(file: *mut FILE_OBJECT, limit: u32) -> u8;
 
     pub fn KeGetCurrentIrql() -> u8;
     pub fn KfRaiseIrql(level: u8) -> u8;

@@ -1,10 +1,9 @@
 //! Control devices (NdisRegisterDeviceEx), and the dispatch of their IRPs.
 //!
 //! Wine calls dispatch routines one at a time, on one thread, so requests are handed to a pool of threads, those of one thread
-//! in order ([`turns`]). Wine sends no
-//! IRP_MJ_CLEANUP: it is sent from here before IRP_MJ_CLOSE. For a process that is killed Wine sends that while the driver still has
-//! requests: it comes when they have ended. What is missing is the case of a handle closed with requests pending: Wine waits for
-//! their end before.
+//! in order ([`turns`]). Wine sends no IRP_MJ_CLEANUP: it is sent from here before IRP_MJ_CLOSE. When a process is killed, Wine sends
+//! IRP_MJ_CLOSE while the driver still has requests of the file: it is held back until they have ended, and with it all that Wine
+//! would send next. What is missing is the case of a handle closed with requests pending: Wine waits for their end before.
 
 use std::{
     collections::BTreeMap,
@@ -19,6 +18,7 @@ use kernel::{DEVICE_OBJECT, FILE_OBJECT, IRP, PASSIVE_LEVEL, Shared, UNICODE_STR
 use ndk_abi::{ndis::*, status::*};
 
 use crate::{
+    adapter::PATIENCE,
     check_header,
     driver::{self, Driver},
     files,
@@ -250,6 +250,12 @@ unsafe fn serve(irp: *mut IRP, code: u32) -> i32 {
     status::PENDING
 }
 
+/// Waits until the driver has no request of a file. False: that takes too long.
+fn await_requests(file: *mut FILE_OBJECT) -> bool {
+    // SAFETY: only the address is used.
+    unsafe { ntoskrnl::SoftNdkStandInAwaitRequests(file, PATIENCE.as_millis() as u32) != 0 }
+}
+
 impl Control {
     /// What the I/O manager looks at before the driver is asked to open a file: false if it must not be.
     ///
@@ -355,20 +361,23 @@ impl Control {
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::DELETE_PENDING) };
         }
-        if major == IRP_MJ_CLOSE && !files::is_open(file_id) {
-            // SAFETY: the caller owns the IRP.
-            return unsafe { irp::complete(irp, status::SUCCESS) };
-        }
+        let is_open = files::is_open(file_id);
         if major == IRP_MJ_CLOSE
+            && is_open
             && let Some(cleanup) = handler(IRP_MJ_CLEANUP)
         {
             // SAFETY: the CLOSE request's own device and file, before the driver sees the close.
             unsafe { irp::in_requestor(irp, || irp::send(IRP_MJ_CLEANUP, self.device.get(), file, irp, cleanup)) };
         }
-        // SAFETY: only the address is used.
-        if major == IRP_MJ_CLOSE && unsafe { ntoskrnl::SoftNdkStandInAwaitUnused(file) } == 0 {
-            violation("a file that has been cleaned up has requests or references that do not end");
-            // SAFETY: the caller owns the IRP. What is left is in the report.
+        if major == IRP_MJ_CLOSE && !await_requests(file) {
+            violation("a file that has been cleaned up has requests that do not end");
+            // Never completed, so that Wine does not free the file object under them.
+            // SAFETY: the caller owns the IRP.
+            unsafe { irp::mark_pending(irp) };
+            return status::PENDING;
+        }
+        if major == IRP_MJ_CLOSE && !is_open {
+            // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::SUCCESS) };
         }
         let Some(routine) = handler(major) else {

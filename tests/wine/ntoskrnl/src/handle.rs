@@ -7,8 +7,7 @@ use std::{
 
 use crate::{
     base::{self, status},
-    file_use,
-    irql::{self, DISPATCH_LEVEL, PASSIVE_LEVEL},
+    irql::{self, PASSIVE_LEVEL},
     report::violation,
 };
 
@@ -21,7 +20,6 @@ base::wine! {
         object: *mut *mut c_void,
         information: *mut c_void,
     ) -> i32;
-    fn ObfDereferenceObject(object: *mut c_void) -> isize;
 }
 
 /// A pointer that Wine's ntoskrnl exports as data.
@@ -48,29 +46,14 @@ mod export {
         information: *mut c_void,
     ) -> i32 {
         irql::at_most(PASSIVE_LEVEL, "ObReferenceObjectByHandle");
-        let files = exported!(c"IoFileObjectType");
-        let types = [files, exported!(c"ExEventObjectType"), exported!(c"ExSemaphoreObjectType")];
+        let types =
+            [exported!(c"IoFileObjectType"), exported!(c"ExEventObjectType"), exported!(c"ExSemaphoreObjectType")];
         if !kind.is_null() && !types.contains(&kind) {
             violation("ObReferenceObjectByHandle: the type is none of the kernel's");
             return status::INVALID_PARAMETER;
         }
-        let mut uses = file_use::freeze();
         // SAFETY: the caller's contract is the same.
-        let result = unsafe { super::ObReferenceObjectByHandle(handle, access, kind, mode, object, information) };
-        if kind == files && result >= status::SUCCESS {
-            // SAFETY: the caller's place for the result, which has been written.
-            uses.refer(unsafe { *object });
-        }
-        result
-    }
-
-    /// wdm/nf-wdm-obdereferenceobject: at most DISPATCH_LEVEL.
-    #[unsafe(no_mangle)]
-    unsafe extern "system" fn ObfDereferenceObject(object: *mut c_void) -> isize {
-        irql::at_most(DISPATCH_LEVEL, "ObDereferenceObject");
-        file_use::dereferenced(object);
-        // SAFETY: the caller's contract is the same.
-        unsafe { super::ObfDereferenceObject(object) }
+        unsafe { super::ObReferenceObjectByHandle(handle, access, kind, mode, object, information) }
     }
 
     /// For the other stand-ins: whether this is `PsInitialSystemProcess`.

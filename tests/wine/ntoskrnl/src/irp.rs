@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     base::{self, status},
-    file_use,
+    file_requests,
     irql::{self, APC_LEVEL, DISPATCH_LEVEL},
     report::{self, violation},
 };
@@ -76,7 +76,7 @@ const IRP_OBJECT: &str = "IRP not completed";
 #[unsafe(no_mangle)]
 extern "system" fn SoftNdkStandInIrp(irp: *mut Irp, file: *mut c_void) -> u64 {
     let number = LAST_IRP.fetch_add(1, Ordering::Relaxed) + 1;
-    file_use::begin_request(file.addr());
+    file_requests::begin(file.addr());
     report::lock(&IRPS).insert(irp as usize, (number, file.addr()));
     report::object(IRP_OBJECT, 1);
     number
@@ -114,7 +114,7 @@ pub(crate) mod export {
         // SAFETY: the caller keeps the contract.
         irql::without_processor(|| unsafe { super::IofCompleteRequest(irp, boost) });
         if let Some((_, file)) = given {
-            file_use::end_request(file);
+            file_requests::end(file);
         }
     }
 

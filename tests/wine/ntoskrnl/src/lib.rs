@@ -15,7 +15,7 @@ mod cr8;
 mod crash;
 mod dpc;
 mod etw;
-mod file_use;
+mod file_requests;
 mod handle;
 mod irp;
 mod irql;
