@@ -17,6 +17,10 @@ pub const UNLOCK: u32 = code(4);
 pub const CLOSES: u32 = code(5);
 /// Blocks in the dispatch routine: in, milliseconds (u32).
 pub const BLOCK: u32 = code(6);
+/// Pends until [`RELEASE`], also when it is cancelled. One at a time.
+pub const KEEP: u32 = code(7);
+/// Completes what [`KEEP`] has pended.
+pub const RELEASE: u32 = code(8);
 
 /// Name of the device.
 pub const DEVICE: &str = "SoftNdkSelfTest";

@@ -371,6 +371,11 @@ impl Control {
         }
         if major == IRP_MJ_CLOSE && !await_requests(file) {
             violation("a file that has been cleaned up has requests that do not end");
+            // An unload that waited for this file too would be given up by the service manager, and there would be no report.
+            if is_open {
+                self.remove_file();
+                files::closed(file_id);
+            }
             // Never completed, so that Wine does not free the file object under them.
             // SAFETY: the caller owns the IRP.
             unsafe { irp::mark_pending(irp) };

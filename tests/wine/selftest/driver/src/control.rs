@@ -9,7 +9,7 @@ use ndk_abi::{describe::ZeroInit, ndis::*, status::NTSTATUS, wdm::UNICODE_STRING
 
 use crate::{
     checks, imports, memory, miniport, planted,
-    protocol::{BLOCK, CLOSES, DEVICE, FIRST_PLANTED, LEAK, LOCK, Memory, PEND, REMOVE, RUN, UNLOCK},
+    protocol::{BLOCK, CLOSES, DEVICE, FIRST_PLANTED, KEEP, LEAK, LOCK, Memory, PEND, RELEASE, REMOVE, RUN, UNLOCK},
     text::Text,
 };
 
@@ -59,6 +59,7 @@ static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static CLEANUPS: AtomicU32 = AtomicU32::new(0);
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 static PENDED: AtomicU32 = AtomicU32::new(0);
+static KEPT: AtomicPtr<Irp> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Of `DEVICE_OBJECT` (wdm.h).
 const CHARACTERISTICS: usize = 0x34;
@@ -196,6 +197,25 @@ unsafe fn pend(irp: *mut Irp) -> NTSTATUS {
     NTSTATUS(PENDING)
 }
 
+/// Pends an IRP that nobody can cancel.
+unsafe fn keep(irp: *mut Irp) -> NTSTATUS {
+    // SAFETY: the caller owns the IRP, until it is in its place.
+    unsafe { (*(*irp).location).control |= 1 };
+    PENDED.fetch_add(1, Ordering::Relaxed);
+    KEPT.store(irp, Ordering::Release);
+    NTSTATUS(PENDING)
+}
+
+/// Completes it.
+fn release() {
+    let irp = KEPT.swap(core::ptr::null_mut(), Ordering::Acquire);
+    if !irp.is_null() {
+        PENDED.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: an IRP of `keep`, whose place it has left.
+        unsafe { complete(irp, SUCCESS, 0) };
+    }
+}
+
 unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
     let irp = irp.cast::<Irp>();
     // SAFETY: the I/O manager's IRP, of method BUFFERED: input and output share the system buffer.
@@ -205,8 +225,11 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
         if code == PEND {
             return pend(irp);
         }
+        if code == KEEP {
+            return keep(irp);
+        }
         let needed = if code == LOCK { size_of::<Memory>() } else { 4 };
-        if input < needed && code != CLOSES {
+        if input < needed && ![CLOSES, RELEASE].contains(&code) {
             return complete(irp, BUFFER_TOO_SMALL, 0);
         }
         let buffer = (*irp).system_buffer;
@@ -245,6 +268,10 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
                 PENDED.fetch_add(1, Ordering::Relaxed);
                 checks::sleep(number.into());
                 PENDED.fetch_sub(1, Ordering::Relaxed);
+                complete(irp, SUCCESS, 0)
+            }
+            RELEASE => {
+                release();
                 complete(irp, SUCCESS, 0)
             }
             _ => complete(irp, INVALID_DEVICE_REQUEST, 0),

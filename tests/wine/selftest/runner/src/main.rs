@@ -21,6 +21,8 @@ use service::Service;
 
 /// Argument with which this program starts itself to be killed.
 const VICTIM: &str = "--victim";
+/// The same, while the driver keeps a request of it.
+const KEEPER: &str = "--keeper";
 /// The same, while its memory is being shared.
 const SHARER: &str = "--sharer";
 
@@ -53,6 +55,9 @@ fn main() -> ExitCode {
     };
     if argument == VICTIM {
         return memory::be_killed();
+    }
+    if argument == KEEPER {
+        return memory::keep_until_killed();
     }
     if argument == SHARER {
         return memory::share_until_killed();
@@ -114,6 +119,7 @@ fn must_be_caught(driver: &str, tally: &mut Tally) -> Result<(), String> {
         for (number, name) in (FIRST_PLANTED..).zip(PLANTED) {
             tally.check(&format!("caught: {name}"), device.run(number));
         }
+        tally.check("caught: a request that outlives its process", memory::kill_kept(&device));
         device.run(LEAK)?;
         device.run(REMOVE)
     })?;

@@ -22,9 +22,9 @@ use windows_sys::Win32::{
 };
 
 use crate::{
-    SHARER, VICTIM,
+    KEEPER, SHARER, VICTIM,
     device::Device,
-    protocol::{BLOCK, LOCK, Memory, PEND, UNLOCK},
+    protocol::{BLOCK, KEEP, LOCK, Memory, PEND, RELEASE, UNLOCK},
 };
 
 const SIZE: usize = 1 << 20;
@@ -212,20 +212,26 @@ pub(crate) fn bad(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// A process that is killed with locked memory, pended requests and one that blocks: everything comes back to the driver, and its file
-/// is closed when all have ended.
-pub(crate) fn kill(device: &Device) -> Result<(), String> {
-    let [cleanups, closes, _] = device.counts()?;
+/// Starts this program with an argument, and kills it when the driver has so many requests of it.
+fn start_and_kill(device: &Device, argument: &str, requests: u32) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut victim = Command::new(own).arg(VICTIM).spawn().map_err(|error| error.to_string())?;
+    let mut victim = Command::new(own).arg(argument).spawn().map_err(|error| error.to_string())?;
     let limit = Instant::now() + Duration::from_secs(10);
-    while device.counts()?[2] != 5 {
+    while device.counts()?[2] != requests {
         if Instant::now() > limit {
             return Err("the victim's requests did not arrive".into());
         }
         thread::sleep(Duration::from_millis(5));
     }
     victim.kill().and_then(|()| victim.wait()).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// A process that is killed with locked memory, pended requests and one that blocks: everything comes back to the driver, and its file
+/// is closed when all have ended.
+pub(crate) fn kill(device: &Device) -> Result<(), String> {
+    let [cleanups, closes, _] = device.counts()?;
+    start_and_kill(device, VICTIM, 5)?;
     let limit = Instant::now() + Duration::from_secs(10);
     loop {
         let now = device.counts()?;
@@ -254,6 +260,40 @@ pub(crate) fn be_killed() -> ExitCode {
     };
     if let Err(error) = work() {
         println!("victim: {error}");
+    }
+    ExitCode::FAILURE
+}
+
+/// A process that is killed with a request that the driver keeps: its file is cleaned up and not closed, not even when the stand-in
+/// has waited for the request for as long as it does.
+pub(crate) fn kill_kept(device: &Device) -> Result<(), String> {
+    let [cleanups, closes, _] = device.counts()?;
+    start_and_kill(device, KEEPER, 1)?;
+    let limit = Instant::now() + Duration::from_secs(30);
+    // No request is handed on while the close waits: what comes next comes after it.
+    while device.counts()?[0] == cleanups {
+        if Instant::now() > limit {
+            return Err("the killed process is not cleaned up".into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    device.call(RELEASE, &[], 0)?;
+    match device.counts()? {
+        now if now == [cleanups + 1, closes, 0] => Ok(()),
+        now => Err(format!("cleanups and closes went from {cleanups}, {closes} to {now:?} with requests pended")),
+    }
+}
+
+/// The other side of `kill_kept`.
+pub(crate) fn keep_until_killed() -> ExitCode {
+    let work = || -> Result<(), String> {
+        let device = Device::open()?;
+        let _kept = device.begin(KEEP, &[], 0)?;
+        thread::sleep(Duration::from_secs(60));
+        Ok(())
+    };
+    if let Err(error) = work() {
+        println!("keeper: {error}");
     }
     ExitCode::FAILURE
 }
