@@ -19,9 +19,7 @@ use ndk_abi::{
 };
 use ndk_provider::Provider;
 use platform::{Arc, Passive, SpinLock};
-use wdk_sys::{
-    DEVICE_OBJECT, NT_SUCCESS, WDF_NO_OBJECT_ATTRIBUTES, WDFDEVICE, WDFOBJECT, call_unsafe_wdf_function_binding,
-};
+use wdk_sys::{DEVICE_OBJECT, WDFDEVICE, WDFOBJECT, call_unsafe_wdf_function_binding};
 
 use crate::{
     attributes::{self, MAXIMUM_PAYLOAD, MacAddress, NdkAttributes},
@@ -33,6 +31,7 @@ use crate::{
     platform::Windows,
     rdma_state::RdmaState,
     tcpip::Watch,
+    wdfminiport,
 };
 
 /// An adapter; the context of all its miniport handlers.
@@ -145,20 +144,9 @@ impl FrameworkDevice {
         unsafe {
             ndis::NdisMGetDeviceProperty(miniport, &raw mut pdo, &raw mut fdo, &raw mut next, null_mut(), null_mut());
         }
-        let mut device: WDFDEVICE = null_mut();
-        // SAFETY: the framework's driver, the adapter's device objects, an out parameter that outlives the call.
-        let status = unsafe {
-            call_unsafe_wdf_function_binding!(
-                WdfDeviceMiniportCreate,
-                entry::wdf_driver(),
-                WDF_NO_OBJECT_ATTRIBUTES,
-                fdo,
-                next,
-                pdo,
-                &raw mut device
-            )
-        };
-        if NT_SUCCESS(status) { Ok(Self(device)) } else { Err(ndk_abi::status::NTSTATUS(status)) }
+        // SAFETY: PASSIVE_LEVEL; the framework's driver and the adapter's device objects.
+        let device = unsafe { wdfminiport::device_miniport_create(entry::wdf_driver(), fdo, next, pdo) };
+        device.map(Self).map_err(ndk_abi::status::NTSTATUS)
     }
 }
 

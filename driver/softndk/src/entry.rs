@@ -6,8 +6,7 @@
 
 use core::{
     ffi::c_void,
-    mem::transmute,
-    ptr::{null_mut, read},
+    ptr::null_mut,
     sync::atomic::{AtomicPtr, Ordering},
 };
 
@@ -23,13 +22,13 @@ use ndk_abi::{
 };
 use wdk_sys::{
     _WDF_DRIVER_INIT_FLAGS::WdfDriverInitNoDispatchOverride, DRIVER_OBJECT, NT_SUCCESS, NTSTATUS, PCUNICODE_STRING,
-    PFN_WDFDRIVERMINIPORTUNLOAD, WDF_DRIVER_CONFIG, WDF_NO_OBJECT_ATTRIBUTES, WDFDRIVER, WDFFUNC, WdfDriverGlobals,
-    call_unsafe_wdf_function_binding, ntddk::KeFlushQueuedDpcs,
+    WDF_DRIVER_CONFIG, WDF_NO_OBJECT_ATTRIBUTES, WDFDRIVER, call_unsafe_wdf_function_binding, ntddk::KeFlushQueuedDpcs,
 };
 
 use crate::{
     adapter, control, datapath, events, ndis, ndk, oid,
     platform::{self, Windows},
+    wdfminiport,
     wsk::client,
 };
 
@@ -38,12 +37,6 @@ const NDIS_VERSION: (u8, u8) = (6, 60);
 
 /// Major, minor, build, revision.
 pub(crate) const DRIVER_VERSION: [u16; 4] = [0, 1, 0, 0];
-
-unsafe extern "C" {
-    /// Of the KMDF stub: how a miniport's unload reaches the framework *and* unbinds the driver from it. The function
-    /// table's own entry does not unbind (wdfminiport.h, KMDF 1.33).
-    static WdfDriverMiniportUnloadOverride: WDFFUNC;
-}
 
 /// The framework's driver object, from DriverEntry to unload.
 static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -187,14 +180,6 @@ unsafe extern "system" fn unload(_driver: *mut c_void) {
     // SAFETY: PASSIVE_LEVEL.
     unsafe { KeFlushQueuedDpcs() };
     events::unregister(&passive);
-    // SAFETY: written by the stub before DriverEntry and once after it, never since.
-    let unload = unsafe { read(&raw const WdfDriverMiniportUnloadOverride) };
-    // SAFETY: the variable has the type of all framework functions; this one's is PFN_WDFDRIVERMINIPORTUNLOAD.
-    let unload = unsafe { transmute::<WDFFUNC, PFN_WDFDRIVERMINIPORTUNLOAD>(unload) };
-    if let Some(unload) = unload {
-        // SAFETY: written when the stub bound this driver, before DriverEntry.
-        let globals = unsafe { WdfDriverGlobals };
-        // SAFETY: the last call into the framework, at PASSIVE_LEVEL, with the driver it created.
-        unsafe { unload(globals, wdf_driver()) };
-    }
+    // SAFETY: the last call into the framework, at PASSIVE_LEVEL, with the driver it created.
+    unsafe { wdfminiport::driver_miniport_unload(wdf_driver()) };
 }

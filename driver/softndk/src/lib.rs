@@ -40,6 +40,7 @@ mod security;
 mod tcpip;
 mod test_consumer;
 mod unicode;
+mod wdfminiport;
 mod wsk;
 
 // tests/loom has its own.
