@@ -1,0 +1,16 @@
+#pragma once
+
+typedef VOID EVT_WDF_TIMER(WDFTIMER Timer);
+typedef EVT_WDF_TIMER *PFN_WDF_TIMER;
+typedef struct _WDF_TIMER_CONFIG {
+    ULONG Size;
+    PFN_WDF_TIMER EvtTimerFunc;
+    ULONG Period;
+    BOOLEAN AutomaticSerialization;
+    ULONG TolerableDelay;
+    __declspec(align(8)) BOOLEAN UseHighResolutionTimer;
+} WDF_TIMER_CONFIG, *PWDF_TIMER_CONFIG;
+
+WDFAPI(NTSTATUS, WDFTIMERCREATE, PWDF_TIMER_CONFIG Config, PWDF_OBJECT_ATTRIBUTES Attributes, WDFTIMER *Timer);
+WDFAPI(BOOLEAN, WDFTIMERSTART, WDFTIMER Timer, LONGLONG DueTime);
+WDFAPI(BOOLEAN, WDFTIMERSTOP, WDFTIMER Timer, BOOLEAN Wait);
