@@ -260,11 +260,13 @@ impl<H: Host> Connector<H> {
         };
         let (phase, qp) = (state.phase, state.qp.clone());
         drop(state);
-        if phase == Phase::Established
-            && let Some(qp) = qp.as_ref().and_then(Weak::upgrade)
-        {
-            let before = qp.connector.lock().replace(Arc::downgrade(this));
-            drop(before);
+        if phase == Phase::Established {
+            let qp = qp.as_ref().and_then(Weak::upgrade);
+            if !qp.is_some_and(|qp| qp.establish(this)) {
+                // It was freed before it was connected.
+                this.abandon(Event::Setup);
+                return (true, FREED);
+            }
         }
         (phase == Phase::Ended, status)
     }

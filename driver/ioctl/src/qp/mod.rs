@@ -23,7 +23,7 @@ use crate::post::carry_out;
 use crate::ring::UserWorkRing;
 use crate::srq::Srq;
 use crate::work_ring::{MAX_SERVES, Manner, WorkRing};
-use crate::{BackRef, Host, Ref};
+use crate::{Host, Ref};
 use ndk_consumer::{Adapter, Owned};
 
 pub(crate) struct Qp<H: Host> {
@@ -36,8 +36,17 @@ pub(crate) struct Qp<H: Host> {
     pub(crate) initiator_turn: SpinLock<(), H::Platform>,
     /// As `initiator_turn`, for the receive queue.
     pub(crate) receive_turn: SpinLock<(), H::Platform>,
-    /// What connected it: it serves one connection only.
-    pub(crate) connector: BackRef<Connector<H>, H>,
+    /// It serves one connection only.
+    connection: SpinLock<Connection<H>, H::Platform>,
+}
+
+/// The connection of a queue pair, and the end of its handle, of which each has to know the other.
+enum Connection<H: Host> {
+    None,
+    /// Established by this connector.
+    Of(Weak<Connector<H>, H::Platform>),
+    /// The handle is gone.
+    Closed,
 }
 
 /// The rings of a queue pair.
@@ -118,7 +127,7 @@ impl<H: Host> Qp<H> {
             ndk,
             initiator_turn: SpinLock::<_, H::Platform>::new(()),
             receive_turn: SpinLock::<_, H::Platform>::new(()),
-            connector: SpinLock::<_, H::Platform>::new(None),
+            connection: SpinLock::<_, H::Platform>::new(Connection::None),
         })?;
         Deferred::initialize(&qp);
         Timer::initialize(&qp);
@@ -145,8 +154,10 @@ impl<H: Host> Qp<H> {
             rings.each().for_each(WorkRing::close);
         }
         Timer::cancel(this);
-        let connector = this.connector.lock().take();
-        if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
+        let connection = core::mem::replace(&mut *this.connection.lock(), Connection::Closed);
+        if let Connection::Of(connector) = &connection
+            && let Some(connector) = connector.upgrade()
+        {
             connector.queue_pair_gone();
         }
         this.ndk.flush();
@@ -194,9 +205,24 @@ impl<H: Host> Qp<H> {
         }
     }
 
+    /// Notes the connector whose connection to it is established. False: its handle is gone, and the caller has to end the connection.
+    pub(crate) fn establish(&self, connector: &Ref<Connector<H>, H>) -> bool {
+        let mut connection = self.connection.lock();
+        if matches!(*connection, Connection::Closed) {
+            return false;
+        }
+        let before = core::mem::replace(&mut *connection, Connection::Of(Arc::downgrade(connector)));
+        drop(connection);
+        drop(before);
+        true
+    }
+
     /// Whether this connector has connected it.
     pub(crate) fn is_of(&self, connector: &Connector<H>) -> bool {
-        let of = self.connector.lock().as_ref().and_then(Weak::upgrade);
+        let of = match &*self.connection.lock() {
+            Connection::Of(of) => of.upgrade(),
+            Connection::None | Connection::Closed => None,
+        };
         of.is_some_and(|of| ptr::eq(Arc::as_ptr(&of), connector))
     }
 
