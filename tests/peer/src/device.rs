@@ -13,7 +13,7 @@ use simkernel::{Pages, SimKernel};
 use soft_rdma::{
     Access, Adapter, Callback, Completion, CompletionQueue, Connector, Device, DisconnectReason, Error, Flags,
     InitiatorSizes, Listener, MemoryRegion, Outcome, Post, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource,
-    Runs, Sge, Status,
+    Runs, Sge, SharedReceiveQueue, Status,
 };
 
 use crate::{Arc, wait};
@@ -151,6 +151,7 @@ impl Drop for Listening {
 pub struct Side {
     connector: Option<Arc<Connector<SimKernel>>>,
     queue_pair: Option<Arc<QueuePair<SimKernel>>>,
+    shared: Option<Arc<SharedReceiveQueue<SimKernel>>>,
     region: Option<Arc<MemoryRegion<SimKernel>>>,
     cq: Arc<CompletionQueue<SimKernel>>,
     /// Where its queue pair and regions belong.
@@ -167,26 +168,43 @@ impl Side {
     /// # Errors
     /// What has failed.
     pub fn new(connector: Arc<Connector<SimKernel>>, pages: usize) -> Result<Self, Error> {
+        Self::without_queue_pair(connector, pages)?.with_queue_pair()
+    }
+
+    /// The same, whose receives come from a shared queue.
+    ///
+    /// # Errors
+    /// What has failed.
+    pub fn sharing(connector: Arc<Connector<SimKernel>>, pages: usize) -> Result<Self, Error> {
+        let mut side = Self::without_queue_pair(connector, pages)?;
+        side.shared = Some(SharedReceiveQueue::new(&side.pd, 8, 2, 0, None)?);
+        side.with_queue_pair()
+    }
+
+    fn without_queue_pair(connector: Arc<Connector<SimKernel>>, pages: usize) -> Result<Self, Error> {
         let adapter = connector.adapter().clone();
         let belongings = ProtectionDomain::new(&adapter)
             .and_then(|pd| Ok((pd, CompletionQueue::new(&adapter, 16, ignore())?)))
             .inspect_err(|_| _ = soft_rdma::close(connector.clone(), ignore()));
         let (pd, cq) = belongings?;
-        let side = Self {
+        Ok(Self {
             connector: Some(connector),
             queue_pair: None,
+            shared: None,
             region: None,
             cq,
             pd,
             pages: Pages::new(pages),
             disconnects: Inbox::default(),
-        };
-        side.with_queue_pair()
+        })
     }
 
     fn with_queue_pair(mut self) -> Result<Self, Error> {
         let sizes = InitiatorSizes { depth: 8, sges: 8, inline_data: 0 };
-        let receives = ReceiveSource::Own { depth: 8, sges: 2 };
+        let receives = match &self.shared {
+            Some(shared) => ReceiveSource::Shared(shared),
+            None => ReceiveSource::Own { depth: 8, sges: 2 },
+        };
         self.queue_pair = Some(QueuePair::new(&self.pd, &self.cq, &self.cq, 0, sizes, receives)?);
         self.region = Some(self.region_of(&self.pd, Access::LOCAL_WRITE)?);
         Ok(self)
@@ -253,7 +271,12 @@ impl Side {
     /// # Panics
     /// If it cannot.
     pub fn receive(&self, context: usize, offset: usize, length: u32) {
-        self.queue_pair().post_receive(context, &[self.sge(offset, length)]).expect("a receive");
+        let sges = [self.sge(offset, length)];
+        let posted = match &self.shared {
+            Some(shared) => shared.post(context, &sges),
+            None => self.queue_pair().post_receive(context, &sges),
+        };
+        posted.expect("a receive");
     }
 
     /// Posts a request.
@@ -310,6 +333,9 @@ impl Drop for Side {
         }
         if let Some(queue_pair) = self.queue_pair.take() {
             count(soft_rdma::close(queue_pair, closed.callback()));
+        }
+        if let Some(shared) = self.shared.take() {
+            count(soft_rdma::close(shared, closed.callback()));
         }
         if let Some(region) = self.region.take() {
             count(soft_rdma::close(region, closed.callback()));

@@ -32,6 +32,9 @@ pub struct Connected {
     pub side: Side,
 }
 
+/// Makes the consumer's side of a connection: [`Side::new`] or [`Side::sharing`].
+pub type MakeSide = fn(Arc<Connector<SimKernel>>, usize) -> Result<Side, Error>;
+
 /// Begins to connect to a peer that listens at [`PORT`].
 ///
 /// # Errors
@@ -68,9 +71,13 @@ pub fn accept(side: &Side, private_data: &[u8], done: &Inbox<Status>) -> Result<
 /// If there is none.
 #[must_use]
 pub fn by_peer(listening: &Listening, request: &Startup<'_>, first: Option<&Vec<u8>>) -> Connected {
+    by_peer_with(Side::new, listening, request, first)
+}
+
+fn by_peer_with(make: MakeSide, listening: &Listening, request: &Startup<'_>, first: Option<&Vec<u8>>) -> Connected {
     let raw = Raw::connect(at(0), DEVICE);
     raw.send(&frames::startup(request));
-    let side = Side::new(listening.incoming.wait("the request"), PAGES).expect("a side");
+    let side = make(listening.incoming.wait("the request"), PAGES).expect("a side");
     let done = Inbox::default();
     let accepted = accept(&side, &[], &done);
     assert_eq!(accepted, Ok(Outcome::Pending));
@@ -87,7 +94,11 @@ pub fn by_peer(listening: &Listening, request: &Startup<'_>, first: Option<&Vec<
 /// If there is none.
 #[must_use]
 pub fn by_device(adapter: &Arc<Adapter<SimKernel>>, door: &Door, reply: &Startup<'_>) -> Connected {
-    let side = Side::new(Connector::new(adapter).expect("a connector"), PAGES).expect("a side");
+    by_device_with(Side::new, adapter, door, reply)
+}
+
+fn by_device_with(make: MakeSide, adapter: &Arc<Adapter<SimKernel>>, door: &Door, reply: &Startup<'_>) -> Connected {
+    let side = make(Connector::new(adapter).expect("a connector"), PAGES).expect("a side");
     let done = Inbox::default();
     assert_eq!(connect(&side, &[], &done), Ok(Outcome::Pending));
     let raw = door.accept();
@@ -131,19 +142,28 @@ impl Scene {
     /// If that fails.
     #[must_use]
     pub fn new(by: By, crc: bool) -> Self {
+        Self::with(Side::new, by, crc)
+    }
+
+    /// The same, with a side that is made so.
+    ///
+    /// # Panics
+    /// If that fails.
+    #[must_use]
+    pub fn with(make: MakeSide, by: By, crc: bool) -> Self {
         let adapter = machine(HOST);
         let revision = frames::enhanced(ReadyToReceive::WRITE);
         match by {
             By::Peer => {
                 let listening = Listening::new(&adapter).expect("a listener");
                 let request = Startup { crc, ..frames::plain(Kind::Request, revision) };
-                let connected = by_peer(&listening, &request, Some(&frames::write(1, 0, &[])));
+                let connected = by_peer_with(make, &listening, &request, Some(&frames::write(1, 0, &[])));
                 Self { connected, _listening: Some(listening), _door: None, adapter }
             }
             By::Device => {
                 let door = Door::listen(at(PORT));
                 let reply = Startup { crc, ..frames::plain(Kind::Reply, revision) };
-                let connected = by_device(&adapter, &door, &reply);
+                let connected = by_device_with(make, &adapter, &door, &reply);
                 let first = connected.raw.ulpdu().expect("what the initiator has to send first");
                 assert_eq!(first, frames::write(1, 0, &[]));
                 // Else it sends one more, when time goes by.

@@ -154,6 +154,9 @@ impl<P: Platform> Wire<P> {
             // A message that waits for its receive does so on a live connection.
             (Some(Turn::Hold), Read::Ended(Err(_))) => Turn::Ended(false),
             (Some(Turn::Hold), Read::Some) => Turn::More,
+            // A shared queue may be empty for as long as its consumer likes; its next receive schedules the queue pair. The time runs
+            // when the peer has finished.
+            (Some(Turn::Hold), Read::Nothing) if queue_pair.shares_receives() => Turn::Rest,
             (Some(turn), _) => turn,
             // To be looked at again until nothing is used: the stream has gone on meanwhile, or has ended.
             (None, Read::Some) => Turn::More,

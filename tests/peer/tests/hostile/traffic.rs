@@ -1,14 +1,15 @@
 //! On a connection.
 
-use std::cell::Cell;
+use std::{cell::Cell, time::Duration};
 
 use peer::{
-    device::BASE,
+    device::{BASE, Side},
+    establish::{By, Scene},
     frames::{self, READS},
     wait,
 };
 use platform::SENDS;
-use simkernel::Session;
+use simkernel::{Session, boot_seeded, seeds};
 use soft_rdma::{Access, Error, Post, Remote};
 
 use crate::{disconnect, pauses, play};
@@ -236,4 +237,38 @@ fn it_sends_more_than_there_are_receives() {
         }
         disconnect(kernel, scene);
     });
+}
+
+/// A message that finds no receive in a shared queue waits until one is posted, however long that takes (ndspi.md section 5,
+/// CreateQueuePairWithSrq).
+#[test]
+fn it_sends_into_an_empty_shared_queue() {
+    for seed in seeds(4) {
+        for by in By::ALL {
+            let kernel = boot_seeded(seed);
+            kernel.hold_clock();
+            let scene = Scene::with(Side::sharing, by, seed % 2 == 0);
+            let (raw, side) = (scene.raw(), scene.side());
+            raw.send_frames([&frames::send(1, b"hello")]);
+            waits(&kernel, 60);
+            assert_eq!((raw.has_come(), raw.ended()), (0, None), "it waits");
+            side.receive(7, 0, 64);
+            assert_eq!(side.completed(1), [(7, Ok(()))]);
+            assert_eq!(side.pages.read(0, 5), b"hello");
+            // When the peer has finished nobody waits for ever.
+            raw.send_frames([&frames::send(2, b"more")]);
+            raw.finish();
+            waits(&kernel, 6);
+            side.wait_for_end();
+        }
+    }
+}
+
+/// So many seconds go by.
+fn waits(kernel: &Session, seconds: u32) {
+    for _ in 0..seconds {
+        pauses();
+        kernel.advance(Duration::from_secs(1));
+    }
+    pauses();
 }
