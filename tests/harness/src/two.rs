@@ -7,7 +7,7 @@ use clap::Args;
 use conformance::{
     Bench, Carrier,
     nd::{
-        self as roles, Played, ROLE_CASES, RoleCase,
+        self as roles, LIVES, Played, ROLE_CASES, RoleCase,
         perf::{Link, There},
     },
 };
@@ -48,7 +48,8 @@ pub(crate) fn connect(
     carrier: Carrier,
     seconds: u64,
 ) -> anyhow::Result<Report> {
-    let cases = select(ROLE_CASES.iter(), |case: &RoleCase| case.name, wanted)?;
+    let named_only = if wanted.is_empty() { &[] } else { LIVES };
+    let cases = select(ROLE_CASES.iter().chain(named_only), |case: &RoleCase| case.name, wanted)?;
     roles::choose_path(options.path.name());
     let progress = progress(cases.len())?;
     let watch = |what: &str| progress.set_message(what.to_owned());

@@ -263,9 +263,15 @@ pub(crate) fn so_many_requests(line: &str, seconds: u64) -> Option<u64> {
     (done >= seconds).then_some(requests)
 }
 
+/// The connections that a line of the serving end says it has had.
+pub(crate) fn connections(line: &str) -> Option<u64> {
+    let (_, connections) = line.strip_prefix("lives::")?.split_once(" s, ")?;
+    connections.strip_suffix(" connections")?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::so_many_requests;
+    use super::{connections, so_many_requests};
 
     #[test]
     fn progress_is_read() {
@@ -273,5 +279,8 @@ mod tests {
         assert_eq!(so_many_requests("exchange::mixed 2/60 s, 123 requests", 3), None);
         assert_eq!(so_many_requests("exchange::mixed", 0), None);
         assert_eq!(so_many_requests("messages::sizes", 0), None);
+        assert_eq!(connections("lives::version1 3/60 s, 45 connections"), Some(45));
+        assert_eq!(connections("lives::version1"), None);
+        assert_eq!(connections("exchange::mixed 3/60 s, 123 requests"), None);
     }
 }

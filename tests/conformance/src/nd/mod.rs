@@ -30,9 +30,9 @@ pub use left_behind::left_behind;
 #[cfg(windows)]
 pub use removed::{Removed, Told, removed};
 pub use returns::{Documented, Shown};
+pub use roles::{LIVES, ROLE_CASES, RoleCase};
 #[cfg(windows)]
 pub use roles::{Played, connect, measure, serve};
-pub use roles::{ROLE_CASES, RoleCase};
 #[cfg(windows)]
 pub use rping::{rping_client, rping_server};
 #[cfg(windows)]

@@ -17,7 +17,7 @@ const FINDINGS_KEPT: usize = 20;
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct Figures {
-    /// Work and control requests. Of nd1 and nd2, also cases.
+    /// Work and control requests. Of nd1 and nd2, also cases and connections.
     pub(super) operations: u64,
     pub(super) connects: u64,
     pub(super) resizes: u64,
@@ -133,7 +133,7 @@ impl Table {
         json!({ "seed": self.seed, "minutes": self.minutes, "rows": rows, "total": self.total() })
     }
 
-    /// Nothing was found, where something was done.
+    /// Nothing was found, and on each front end something was done and a connection made.
     pub(super) fn judge(&self) -> Result<()> {
         let total = self.total();
         ensure!(
@@ -147,6 +147,7 @@ impl Table {
         );
         for (name, row) in &self.rows {
             ensure!(row.operations > 0, "nothing was done on {name}");
+            ensure!(row.connects > 0, "nothing has connected on {name}");
         }
         Ok(())
     }
@@ -175,7 +176,10 @@ mod tests {
         Table {
             seed: 1,
             minutes: 1.0,
-            rows: vec![("a", Figures { operations: 1, ..row }), ("b", Figures { operations: 2, ..Figures::default() })],
+            rows: vec![
+                ("a", Figures { operations: 1, connects: 1, ..row }),
+                ("b", Figures { operations: 2, connects: 1, ..Figures::default() }),
+            ],
         }
     }
 
@@ -194,9 +198,11 @@ mod tests {
 
     #[test]
     fn a_front_end_on_which_nothing_was_done_is_a_failure() {
-        let mut table = table(Figures::default());
-        table.rows.push(("c", Figures::default()));
-        assert!(table.judge().is_err());
+        for row in [Figures::default(), Figures { operations: 1, ..Figures::default() }] {
+            let mut table = table(Figures::default());
+            table.rows.push(("c", row));
+            assert!(table.judge().is_err());
+        }
     }
 
     #[test]

@@ -38,6 +38,9 @@ const MOST_SECONDS: u64 = 6;
 /// Seconds of one that is killed before.
 const LONG: u64 = 600;
 
+/// The variable that keeps softnd.dll from the driver.
+const DRIVERLESS: Option<(&str, &str)> = Some(("SOFTND_MODE", "hosted"));
+
 /// What is done with a loaded driver.
 #[derive(Clone, Copy)]
 enum Act {
@@ -51,6 +54,15 @@ enum Act {
     Removed(Version),
     /// Two processes, each with a device of its own, exchange traffic.
     Driverless,
+    /// Two processes connect, send and disconnect, again and again.
+    Lives(Front),
+}
+
+/// What programs of a NetworkDirect version are on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Front {
+    Driver(Version),
+    Driverless(Version),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,7 +78,7 @@ impl Version {
 }
 
 /// In the first cycle, also of the shortest soak, each of them.
-const ACTS: [Act; 10] = [
+const ACTS: [Act; 14] = [
     Act::Traffic(Trouble::Nothing),
     Act::Traffic(Trouble::KillsConsumer),
     Act::Traffic(Trouble::KillsExchange),
@@ -77,6 +89,10 @@ const ACTS: [Act; 10] = [
     Act::Removed(Version::Nd1),
     Act::Removed(Version::Nd2),
     Act::Driverless,
+    Act::Lives(Front::Driver(Version::Nd1)),
+    Act::Lives(Front::Driver(Version::Nd2)),
+    Act::Lives(Front::Driverless(Version::Nd1)),
+    Act::Lives(Front::Driverless(Version::Nd2)),
 ];
 
 /// What happens to programs in mid-traffic.
@@ -129,7 +145,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Vec<(&'static str, Figures)>> {
         ("softndk.sys, IOCTLs", soak.ioctl),
         ("softndk.sys, nd1", soak.nd1),
         ("softndk.sys, nd2", soak.nd2),
-        ("nd2 without a driver", soak.driverless),
+        ("nd1 and nd2 without a driver", soak.driverless),
     ])
 }
 
@@ -193,6 +209,7 @@ impl Soak<'_> {
             Act::Cases(version) => self.cases(version).with_context(|| format!("cases of {}", version.name())),
             Act::Removed(version) => self.removed(version).with_context(|| format!("{} removed", version.name())),
             Act::Driverless => self.driverless().context("traffic without a driver"),
+            Act::Lives(front) => self.lives(front).context("connections one after the other"),
         })
     }
 
@@ -330,11 +347,36 @@ impl Soak<'_> {
     }
 
     fn driverless(&mut self) -> Result<()> {
-        let variable = Some(("SOFTND_MODE", "hosted"));
         let path = self.path();
-        let exchange = self.exchange(path, variable, &["--wire"], SHORT)?;
+        let exchange = self.exchange(path, DRIVERLESS, &["--wire"], SHORT)?;
         exchange.server.until(|line| two::so_many_requests(line, 1))?;
         self.driverless += exchange.end(None).unwrap_or_else(|error| Figures::wrong(&error));
+        Ok(())
+    }
+
+    fn lives(&mut self, front: Front) -> Result<()> {
+        let (version, variable, more) = match front {
+            Front::Driver(version) => (version, None, &[][..]),
+            Front::Driverless(version) => (version, DRIVERLESS, &["--wire"][..]),
+        };
+        let case = if version == Version::Nd1 { "lives::version1" } else { "lives::version2" };
+        let (serving, connecting, seconds) = (self.path(), self.path(), self.seconds().to_string());
+        let (server, address) = self.server(serving, variable)?;
+        let arguments = ["connect", &address, case, "--path", connecting, "--seconds", &seconds, "--json"];
+        let client = self.harness(&[&arguments, PATIENT_ND, more].concat(), variable)?;
+        let (status, report) = client.end()?;
+        let (served, said) = server.end()?;
+        let connects = said.lines().filter_map(|line| two::connections(line.trim())).max().unwrap_or(0);
+        let row = match front {
+            Front::Driver(version) => self.row(version),
+            Front::Driverless(_) => &mut self.driverless,
+        };
+        row.connects += connects;
+        row.operations += connects;
+        if !status.success() || !served.success() {
+            row.wrong += 1;
+            row.find(format!("{status}: {report}\nthe server: {served}: {said}"));
+        }
         Ok(())
     }
 

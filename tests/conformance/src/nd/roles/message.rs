@@ -109,7 +109,7 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nd::ROLE_CASES;
+    use crate::nd::{LIVES, ROLE_CASES};
 
     #[test]
     fn what_is_told_is_understood() {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn every_name_fits() {
-        for case in ROLE_CASES {
+        for case in ROLE_CASES.iter().chain(LIVES) {
             assert!(case.name.len() < NAME, "{}", case.name);
         }
     }

@@ -15,6 +15,8 @@ mod endings;
 #[cfg(windows)]
 mod exchange;
 #[cfg(windows)]
+mod lives;
+#[cfg(windows)]
 mod memory;
 #[cfg(any(windows, test))]
 mod message;
@@ -54,6 +56,22 @@ pub struct RoleCase {
 #[cfg(windows)]
 const MEASURE: RoleCase =
     RoleCase { name: "measure", shows: "what ping and perf have asked for", play: super::perf::serve };
+
+/// What a soak asks for by name. No session plays them otherwise: they take as long as they are told to.
+pub const LIVES: &[RoleCase] = &[
+    RoleCase {
+        name: "lives::version2",
+        shows: "connect, a message each way, disconnect, one connection after the other",
+        #[cfg(windows)]
+        play: lives::version2,
+    },
+    RoleCase {
+        name: "lives::version1",
+        shows: "version 1: connect, a message each way, disconnect, one connection after the other",
+        #[cfg(windows)]
+        play: lives::version1,
+    },
+];
 
 macro_rules! table {
     ($($group:ident { $($case:ident: $shows:literal,)* })*) => {

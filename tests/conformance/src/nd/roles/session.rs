@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 
 use super::{
-    MEASURE, ROLE_CASES, RoleCase,
+    LIVES, MEASURE, ROLE_CASES, RoleCase,
     control::Control,
     ended::ended,
     message::Message,
@@ -162,7 +162,7 @@ pub(super) fn both(nd: &Nd, name: &str) -> anyhow::Result<()> {
 }
 
 fn known(name: &str) -> Option<&'static RoleCase> {
-    ROLE_CASES.iter().chain([&MEASURE]).find(|case| case.name == name)
+    ROLE_CASES.iter().chain(LIVES).chain([&MEASURE]).find(|case| case.name == name)
 }
 
 fn connect_with(

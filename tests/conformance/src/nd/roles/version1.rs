@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A connected end. The private data of both ends names the case, as in version 2.
-fn end(role: &Role<'_>) -> anyhow::Result<End> {
+pub(super) fn end(role: &Role<'_>) -> anyhow::Result<End> {
     let end = End::new(role.site.nd)?;
     let data = role.private_data(&[]);
     if let Side::Connects(server) = &role.side {
