@@ -148,6 +148,8 @@ fn by_device(kernel: &Session) -> Result<(), Failed> {
         assert!(raw.startup(Kind::Request).is_some());
         raw.send(&frames::startup(&frames::plain(Kind::Reply, frames::enhanced(ReadyToReceive::WRITE))));
     }
+    // A peer that could not send it is reset: the device waits for a Reply as long as there is a connection.
+    let _gone = either(kernel, &raw, over);
     let status = connected.take().unwrap_or_else(|| told(kernel, &done));
     step("connect", status)?;
     let event = side.disconnects.callback();
@@ -159,9 +161,8 @@ fn by_device(kernel: &Session) -> Result<(), Failed> {
 fn documented(step: &str) -> &'static [Error] {
     match step {
         "open" | "side" | "listen" => &[Error::InsufficientResources],
-        // The stream has ended before the Reply, or the peer could not send one.
-        "connect" => &[Error::InsufficientResources, Error::ConnectionAborted, Error::TimedOut],
-        "accept" | "complete" => &[Error::InsufficientResources, Error::ConnectionAborted],
+        // The stream has ended before the Reply.
+        "connect" | "accept" | "complete" => &[Error::InsufficientResources, Error::ConnectionAborted],
         "receive" | "send" => &[Error::ConnectionInvalid],
         "completion" => &[Error::Canceled],
         _ => &[],

@@ -26,8 +26,8 @@ use crate::{
 
 /// The Request has to come in so many microseconds, as Linux siw has it.
 const REQUEST_MICROSECONDS: u32 = 5_000_000;
-/// The Reply, and what the initiator sends first.
-const REPLY_MICROSECONDS: u32 = 10_000_000;
+/// What the initiator sends first, after the Reply.
+const FIRST_MICROSECONDS: u32 = 10_000_000;
 
 impl<P: Platform> Wire<P> {
     /// Prepares a connection; `connector` is told what comes of it once it is started.
@@ -110,8 +110,8 @@ impl<P: Platform> Wire<P> {
             Self::tell(&active.connector, |connector| Connector::connect_failed(connector, error));
             return Self::close(this);
         }
+        // Its consumer accepts when it likes (ndspi.md section 5, Connect): there is no time for the Reply.
         Self::send_frame(this, active.request.as_slice());
-        Timer::start(this, REPLY_MICROSECONDS);
         Self::end_change(this, Step::AwaitReply(active));
     }
 
@@ -120,16 +120,11 @@ impl<P: Platform> Wire<P> {
         let Some(Step::AwaitReply(active)) = this.begin_change(|step| matches!(step, Step::AwaitReply(_))) else {
             return;
         };
-        Timer::cancel(this);
         let failed = |error| {
             Self::tell(&active.connector, |connector| Connector::connect_failed(connector, error));
             Self::close(this);
         };
-        let frame = match came {
-            Came::Frame(frame) => frame,
-            Came::Wrong => return failed(Error::ConnectionAborted),
-            Came::Late => return failed(Error::TimedOut),
-        };
+        let Came::Frame(frame) = came else { return failed(Error::ConnectionAborted) };
         let (Some(request), Some(reply)) = (active.request.parsed(Kind::Request), frame.parsed(Kind::Reply)) else {
             return failed(Error::InternalError);
         };
@@ -279,7 +274,7 @@ impl<P: Platform> Wire<P> {
         };
         Self::send_frame(this, reply.as_slice());
         if agreed.first.is_some() {
-            Timer::start(this, REPLY_MICROSECONDS);
+            Timer::start(this, FIRST_MICROSECONDS);
             Self::end_change(this, Step::AwaitFirst(agreed, connector));
         } else {
             Self::establish(this, &agreed, &connector, false);

@@ -41,10 +41,8 @@ impl Frame {
 #[expect(clippy::large_enum_variant, reason = "on a stack, for a moment")]
 pub(super) enum Came {
     Frame(Frame),
-    /// It is no startup frame, or there is more than it, or the stream has ended.
+    /// It is no startup frame, or there is more than it, or the stream has ended, or the time is over.
     Wrong,
-    /// Nothing, for too long.
-    Late,
 }
 
 impl<P: Platform> Wire<P> {
@@ -75,7 +73,7 @@ impl<P: Platform> Wire<P> {
         match (came, read) {
             (Some(came), _) => Some(came),
             (None, Read::Ended(_)) => Some(Came::Wrong),
-            (None, _) => this.state.lock().late.then_some(Came::Late),
+            (None, _) => this.state.lock().late.then_some(Came::Wrong),
         }
     }
 }
