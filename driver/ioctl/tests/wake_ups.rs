@@ -153,3 +153,46 @@ fn a_poll_beside_it_takes_no_notification_along() {
         assert_eq!(told.wait(), STATUS_SUCCESS);
     }
 }
+
+/// A notification that nobody waited for is told to one request, and one event ends all requests that wait: what is told so is told
+/// once, also if both happen to one request at a time.
+#[test]
+fn a_notification_is_told_once() {
+    for seed in seeds(400) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let user = User::new(&device);
+        let world = World::new(&user);
+        let completion = || {
+            assert_eq!(user.post(&work(NdkOperationTypeReceive, world.qp, 1), &[], &[]), STATUS_SUCCESS);
+            assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(world.qp)), STATUS_SUCCESS);
+        };
+        let cancelled = user.notify(world.cq, ND_CQ_NOTIFY_ANY);
+        cancelled.shared.cancel(&user.file);
+        assert_eq!(cancelled.wait(), STATUS_CANCELLED);
+        completion();
+        // The CQ has been notified, and nobody was told.
+        (0..1000).for_each(|_| pause());
+        let mut first = None;
+        scope(|scope| {
+            scope.spawn(|| first = Some(user.notify(world.cq, ND_CQ_NOTIFY_ANY)));
+            scope.spawn(|| {
+                let second = user.notify(world.cq, ND_CQ_NOTIFY_ANY);
+                if second.is_pending() {
+                    completion();
+                }
+                assert_eq!(second.wait(), STATUS_SUCCESS);
+            });
+        });
+        let first = first.unwrap();
+        (0..1000).for_each(|_| pause());
+        if first.is_pending() {
+            completion();
+        }
+        assert_eq!(first.wait(), STATUS_SUCCESS);
+        // All that has come was told.
+        let third = user.notify(world.cq, ND_CQ_NOTIFY_ANY);
+        (0..1000).for_each(|_| pause());
+        assert!(third.is_pending(), "seed {seed}: told twice");
+    }
+}

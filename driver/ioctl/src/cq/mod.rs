@@ -5,7 +5,7 @@ mod requests;
 
 pub(crate) use requests::{create, free, moderate, modify, notify, poll};
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use ndk_abi::nd_ioctl::ND_CQ_NOTIFY_ERRORS;
 use ndk_abi::ndkpi::{NDK_CQ, NdkOperationTypeSend};
@@ -51,9 +51,12 @@ pub(crate) struct CqEvents<H: Host> {
     handle: u64,
     /// Set when the CQ has been made; for arming it from a notification.
     cq: BackRef<Cq<H>, H>,
-    /// A notification found nobody waiting (an arm can't be taken back), and the CQ was not polled empty since. The provider
-    /// need not notify again for what was there then, so the next request is completed at once.
-    unclaimed: AtomicBool,
+    /// Notifications that have come.
+    notified: AtomicU64,
+    /// The last of them that a request was told of, or whose completions have all been polled. If one after it has come, which found
+    /// nobody waiting (an arm can't be taken back), the next request is completed at once: the provider need not notify again for what
+    /// was there then.
+    told: AtomicU64,
     /// Why there will be no notification any more; STATUS_SUCCESS: there will.
     ended: AtomicI32,
 }
@@ -169,18 +172,29 @@ impl<H: Host> RunDeferred<H::Platform> for Cq<H> {
 }
 
 impl<H: Host> CqEvents<H> {
-    /// Gives a notification to those who wait. If there are none it stays unclaimed, for the next one.
+    /// Completes the requests that wait for a notification, which has come. If there are none, it is for the next request.
     fn offer(&self) {
-        // Set first and taken back later: a request that comes in between must not wait for what was notified already.
-        self.unclaimed.store(true, Ordering::SeqCst);
-        let mut claimed = false;
-        self.space.pended.take_all(self.waits(Event::Completion), |pended| {
-            claimed = true;
-            pended.succeed();
-        });
-        if claimed {
-            self.unclaimed.store(false, Ordering::SeqCst);
+        // First: a request that comes in between must not wait for what was notified already.
+        let number = self.notified.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        let pended = &self.space.pended;
+        let end = pended.end();
+        if let Some(first) = pended.take_first(end, self.waits(Event::Completion)) {
+            // Before it ends: its user may ask for the next notification then.
+            self.tell_of(number);
+            first.succeed();
+            pended.take_until(end, self.waits(Event::Completion), Pended::succeed);
         }
+    }
+
+    /// The number of the last notification, if nobody was told of it.
+    fn untold(&self) -> Option<u64> {
+        let notified = self.notified.load(Ordering::SeqCst);
+        (notified > self.told.load(Ordering::SeqCst)).then_some(notified)
+    }
+
+    /// A request is told of this notification, or nothing is left to be told.
+    fn tell_of(&self, number: u64) {
+        self.told.fetch_max(number, Ordering::SeqCst);
     }
 
     /// There will be no notification any more.

@@ -1,6 +1,6 @@
 //! The requests of completion queues: create, resize, poll, and notification by pended requests.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::nd_ioctl::{
@@ -43,7 +43,8 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         adapter: adapter.clone(),
         handle: slot.handle(),
         cq: SpinLock::<_, H::Platform>::new(None),
-        unclaimed: AtomicBool::new(false),
+        notified: AtomicU64::new(0),
+        told: AtomicU64::new(0),
         ended: AtomicI32::new(0),
     })?;
     let affinity = preference(input.Affinity);
@@ -157,11 +158,13 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     } else if let Some(ring) = &cq.ring {
         // It may be in the ring already.
         cq.tell(ring);
-    } else if event == Event::Completion && events.unclaimed.swap(false, Ordering::SeqCst) {
-        match space.pended.take(id) {
-            Some(pended) => pended.succeed(),
-            // It was cancelled, so it claims nothing. Who came meanwhile has found nothing to claim, and waits.
-            None => events.offer(),
+    } else if event == Event::Completion
+        && let Some(number) = events.untold()
+    {
+        // Else it was cancelled, or another notification has completed it.
+        if let Some(pended) = space.pended.take(id) {
+            events.tell_of(number);
+            pended.succeed();
         }
     } else {
         cq.arm(kind);
@@ -177,8 +180,8 @@ pub(crate) fn poll<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }
     let events = cq.ndk.keep();
-    // Before the first look: a notification that comes during this call must stay unclaimed.
-    let unclaimed = events.unclaimed.load(Ordering::SeqCst) && events.unclaimed.swap(false, Ordering::SeqCst);
+    // Before the first look: a notification that comes during this call is for the next request.
+    let untold = events.untold();
     let mut results = [NDK_RESULT_EX::ZERO; BURST];
     let mut written = 0usize;
     let mut empty = false;
@@ -195,9 +198,8 @@ pub(crate) fn poll<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply
             written = written.saturating_add(size_of::<SOFTNDK_RESULT>());
         }
     }
-    if unclaimed && !empty {
-        // Who came meanwhile has found nothing to claim, and waits.
-        events.offer();
+    if empty && let Some(number) = untold {
+        events.tell_of(number);
     }
     Ok(written)
 }
