@@ -66,6 +66,11 @@ c_consts! { SOFTNDK_NUMBERS: u32;
     /// [`SOFTNDK_POST::Operation`]: send-and-invalidate. All others are values of
     /// [`NDK_OPERATION_TYPE`](crate::ndkpi::NDK_OPERATION_TYPE).
     SOFTNDK_POST_SEND_AND_INVALIDATE = 0x8002;
+    /// `ProviderErrorCode` of an `NDK_RESULT_EX` of an adapter that was opened on behalf of a process: a success that satisfies a
+    /// request for a solicited notification.
+    SOFTNDK_RESULT_SOLICITED = 1;
+    /// The same: a request with NDK_OP_FLAG_SILENT_SUCCESS has failed.
+    SOFTNDK_RESULT_SILENT = 2;
     /// [`SOFTNDK_TEST_PLANT::Kind`]: allocate pool and never free it.
     SOFTNDK_TEST_PLANT_LEAK_POOL = 1;
     /// [`SOFTNDK_TEST_PLANT::Kind`]: call a PASSIVE_LEVEL function at DISPATCH_LEVEL.

@@ -82,7 +82,8 @@ impl<H: Host> Srq<H> {
 
     /// The same, if the queue pair that took it is gone, so that nobody sees the completion.
     pub(crate) fn reported_for_nobody(this: &Ref<Self, H>) {
-        if let Some(ring) = this.ring.as_ref().filter(|ring| ring.reports()) {
+        if let Some(ring) = &this.ring {
+            ring.reports();
             ring.reported();
         }
         Self::reported(this);

@@ -246,15 +246,12 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         posted
     }
 
-    /// A request that was posted is about to be reported: there is room for another one. False: one that was to succeed
-    /// silently, and failed, was not counted.
-    pub(crate) fn reports(&self) -> bool {
+    /// A request that was posted, and not to succeed silently, is about to be reported: there is room for another one.
+    pub(crate) fn reports(&self) {
         let mut state = self.state.lock();
-        let counted = state.outstanding > 0;
         // One that did not come by the ring has no slot.
-        let slots = state.reader.kept().min(u32::from(counted));
+        let slots = state.reader.kept().min(1);
         state.reader.give_back(slots);
-        counted
     }
 
     /// It has been reported: what is given up may follow it.

@@ -8,10 +8,11 @@ use ndk_abi::{
         NDK_CQ, NDK_CQ_DISPATCH, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_FN_REQUEST_COMPLETION,
         NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX,
     },
+    softndk_ioctl::{SOFTNDK_RESULT_SILENT, SOFTNDK_RESULT_SOLICITED},
     status::NTSTATUS,
 };
 use platform::Platform;
-use soft_rdma::{Arm, CompletionQueue};
+use soft_rdma::{Arm, Completion, CompletionQueue};
 
 use crate::{
     object::{Object, close, query_extension},
@@ -106,9 +107,8 @@ unsafe extern "system" fn results_ex<P: Platform>(cq: *mut NDK_CQ, results: *mut
             QPContext: with_exposed_provenance_mut(completion.qp_context),
             RequestContext: with_exposed_provenance_mut(completion.request_context),
             Type: NDK_OPERATION_TYPE((completion.kind as u32).cast_signed()),
-            // Vendor-defined; there is nothing to say beyond the status, but to who passes completions on to a process: of a
-            // success, whether it was solicited.
-            ProviderErrorCode: u32::from(for_process && completion.status.is_ok() && completion.solicited),
+            // Vendor-defined. There is nothing to say beyond the status, but to the control device, which needs it for rings.
+            ProviderErrorCode: if for_process { kind_of(completion) } else { 0 },
             TypeSpecificCompletionOutput: completion.invalidated_token as usize,
         };
         // SAFETY: index < count, inside the consumer's array.
@@ -117,4 +117,12 @@ unsafe extern "system" fn results_ex<P: Platform>(cq: *mut NDK_CQ, results: *mut
         unsafe { place.write(result) };
     });
     u32::try_from(taken).unwrap_or(count)
+}
+
+fn kind_of(completion: &Completion) -> u32 {
+    match completion {
+        Completion { status: Ok(()), solicited: true, .. } => SOFTNDK_RESULT_SOLICITED,
+        Completion { silent: true, .. } => SOFTNDK_RESULT_SILENT,
+        _ => 0,
+    }
 }

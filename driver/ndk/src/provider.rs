@@ -88,7 +88,7 @@ impl<P: Platform> Provider<P> {
     }
 
     /// As [`Provider::open`], on behalf of the process with this number, if there is one: the lists of connections and of
-    /// local endpoints name it, and results say in ProviderErrorCode whether a success was solicited.
+    /// local endpoints name it, and results have SOFTNDK_RESULT_* in ProviderErrorCode.
     pub fn open_for(&self, version: NDK_VERSION, process: Option<u32>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         let served = [MAX_VERSION_1, MAX_VERSION_2].into_iter().find(|served| served.Major == version.Major);
         let served = served.filter(|served| version.Minor <= served.Minor).ok_or(NDIS_STATUS_BAD_VERSION)?;

@@ -41,6 +41,8 @@ pub struct Completion {
     pub invalidated_token: u32,
     /// Whether it satisfies a solicited arm: the peer asked for it, or it is an error.
     pub solicited: bool,
+    /// Whether the request was to succeed silently: it has failed.
+    pub silent: bool,
 }
 
 impl Completion {
@@ -53,5 +55,6 @@ impl Completion {
         kind: OperationKind::Receive,
         invalidated_token: 0,
         solicited: false,
+        silent: false,
     };
 }

@@ -216,19 +216,21 @@ impl<P: Platform> QueuePair<P> {
             kind,
             invalidated_token: 0,
             solicited: false,
+            silent: false,
         }
     }
 
     /// Reports a finished initiator request; silent success is not reported.
     pub(crate) fn complete_request(&self, ended: &Ended<P>, status: Status) -> Result<(), Error> {
         let (request, operation) = ended;
-        if status.is_ok() && request.flags.contains(Flags::SILENT_SUCCESS) {
+        let silent = request.flags.contains(Flags::SILENT_SUCCESS);
+        if status.is_ok() && silent {
             return Ok(());
         }
         let kind = operation.as_ref().map_or(OperationKind::Send, Operation::kind);
         self.notice_failure(kind, status);
         let succeeded = self.succeeded(kind, request.context);
-        let completion = Completion { status, solicited: status.is_err(), ..succeeded };
+        let completion = Completion { status, solicited: status.is_err(), silent, ..succeeded };
         if P::notices_data() {
             self.notice_completed(kind, 1, 0, status);
         }

@@ -125,9 +125,8 @@ impl Queue {
 
     /// A completion is put into the ring of its CQ, as `Cq::fill_once` does.
     fn report(this: &Arc<Self, Loom>) {
-        if this.ring.reports() {
-            this.ring.reported();
-        }
+        this.ring.reports();
+        this.ring.reported();
         if this.looks.are_due() {
             Deferred::schedule(this);
         }
@@ -209,9 +208,8 @@ fn reported() {
 
 fn reported_to_nobody() {
     pushed_while_one_is_reported(|queue| {
-        if queue.ring.reports() {
-            queue.ring.reported();
-        }
+        queue.ring.reports();
+        queue.ring.reported();
     });
 }
 

@@ -3,6 +3,7 @@
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED};
 use ndk_abi::ndkpi::{NDK_RESULT_EX, NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate};
+use ndk_abi::softndk_ioctl::{SOFTNDK_RESULT_SILENT, SOFTNDK_RESULT_SOLICITED};
 use ndk_abi::softndk_ring::SOFTNDK_COMPLETION;
 use ndk_abi::status::{STATUS_INTERNAL_ERROR, STATUS_SUCCESS};
 
@@ -87,7 +88,8 @@ impl<H: Host> Cq<H> {
             let receive = is_receive(result);
             match last {
                 Some((_, Some(Reporter::Qp(qp)))) => {
-                    let counted = qp.reports(receive, result.Status);
+                    let counted = result.ProviderErrorCode != SOFTNDK_RESULT_SILENT;
+                    qp.reports(receive, counted, result.Status);
                     ring.push_reserved(completion(qp, handle, result), is_solicited(result));
                     Qp::reported(qp, receive, counted);
                 }
@@ -125,9 +127,9 @@ fn is_receive(result: &NDK_RESULT_EX) -> bool {
     result.Type == NdkOperationTypeReceive || result.Type == NdkOperationTypeReceiveAndInvalidate
 }
 
-/// Whether it satisfies a request for a solicited notification; the provider says so.
+/// Whether it satisfies a request for a solicited notification.
 fn is_solicited(result: &NDK_RESULT_EX) -> bool {
-    result.ProviderErrorCode != 0 || result.Status != STATUS_SUCCESS
+    result.ProviderErrorCode == SOFTNDK_RESULT_SOLICITED || result.Status != STATUS_SUCCESS
 }
 
 /// A completion for the ring.

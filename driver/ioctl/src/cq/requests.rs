@@ -212,7 +212,7 @@ fn reported(result: &NDK_RESULT_EX) -> SOFTNDK_RESULT {
         QpHandle: result.QPContext.addr() as u64,
         RequestContext: result.RequestContext.addr() as u64,
         Type: result.Type.0.cast_unsigned(),
-        ProviderErrorCode: if result.Status == STATUS_SUCCESS { 0 } else { result.ProviderErrorCode },
+        ProviderErrorCode: 0,
         Output: result.TypeSpecificCompletionOutput as u64,
     }
 }

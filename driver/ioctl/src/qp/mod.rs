@@ -171,14 +171,17 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// A completion of it is about to be put into the ring of its CQ: who sees it finds room for another request.
-    pub(crate) fn reports(&self, is_receive: bool, status: NTSTATUS) -> bool {
-        let Some(rings) = &self.rings else { return false };
+    /// A completion of it is about to be put into the ring of its CQ: who sees it finds room for another request, if it is `counted`.
+    /// A request that was to succeed silently is not: it gave its slot back when it was posted.
+    pub(crate) fn reports(&self, is_receive: bool, counted: bool, status: NTSTATUS) {
+        let Some(rings) = &self.rings else { return };
         if status != STATUS_SUCCESS && status != STATUS_CANCELLED {
             // It has ended the connection.
             rings.initiator.end();
         }
-        self.ring_of(is_receive).is_some_and(WorkRing::reports)
+        if counted && let Some(ring) = self.ring_of(is_receive) {
+            ring.reports();
+        }
     }
 
     /// It has been put in. `counted`: what [`Qp::reports`] gave.
