@@ -1,4 +1,5 @@
-/* What driver/abi declares, in the kits' headers and in ndioctl.h of microsoft/NetworkDirect. Not yet run: there are no kits on Linux. */
+/* What driver/abi declares, in the WDK's headers and in ndioctl.h of microsoft/NetworkDirect. Run on Linux, on the headers of WDK
+ * 10.0.22621; not yet on Windows. */
 #define _AMD64_
 #define AMD64
 #define _KERNEL_MODE
@@ -8,6 +9,7 @@
 
 #include <ntifs.h>
 #include <ndis.h>
+#include <ndisndk.h>
 #include <ndkpi.h>
 #include <ndkrss.h>
 #include <wsk.h>

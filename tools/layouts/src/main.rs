@@ -1,5 +1,5 @@
-//! Compares every layout of driver/abi with C headers: on Windows with those of the WDK and of NetworkDirect
-//! (`windows.h`, not yet run), in the tests with the C declarations of NDKPI that tests/csim has.
+//! Compares every layout of driver/abi with C headers: with those of the WDK and of NetworkDirect (`windows.h`), in the tests with the
+//! C declarations of NDKPI that tests/csim has.
 
 mod compare;
 mod headers;
