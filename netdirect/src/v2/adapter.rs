@@ -33,6 +33,10 @@ use crate::{
     hold::Hold,
 };
 
+/// SGEs that an initiator request may have at least, whatever the program asked for. Microsoft's ndmw asks for 1 and sends 2, which
+/// hardware takes: the smallest entry of its queues has room for more.
+const GRANTED_SGES: u32 = 4;
+
 /// An adapter.
 #[implement(IND2Adapter, Agile = false)]
 pub(crate) struct Adapter {
@@ -207,7 +211,8 @@ impl IND2Adapter_Impl for Adapter_Impl {
                 (inline_data, info.MaxInlineDataSize, ND_INVALID_PARAMETER_9),
             ])?;
             let receives = Receives::Own { depth: receive_depth, sges: receive_sges };
-            let limits = InitiatorLimits { depth: initiator_depth, sges: initiator_sges, inline_data };
+            let sges = initiator_sges.max(GRANTED_SGES);
+            let limits = InitiatorLimits { depth: initiator_depth, sges, inline_data };
             let core = queue_pair::QueuePair::create(&self.core, queues, receives, limits, context.addr() as u64);
             Ok(QueuePair::new(core.map_err(from_nt)?).into())
         };
@@ -245,7 +250,8 @@ impl IND2Adapter_Impl for Adapter_Impl {
                 (inline_data, info.MaxInlineDataSize, ND_INVALID_PARAMETER_8),
             ])?;
             let receives = Receives::Shared(shared.core().clone());
-            let limits = InitiatorLimits { depth: initiator_depth, sges: initiator_sges, inline_data };
+            let sges = initiator_sges.max(GRANTED_SGES);
+            let limits = InitiatorLimits { depth: initiator_depth, sges, inline_data };
             let core = queue_pair::QueuePair::create(&self.core, queues, receives, limits, context.addr() as u64);
             Ok(QueuePair::new(core.map_err(from_nt)?).into())
         };

@@ -168,6 +168,7 @@ table! {
         rdma: "reads and writes of 0 bytes to 1 MiB, both ways",
         fence: "a fenced write goes after the read before it",
         limits: "too many SGEs, too much data, unknown flags: refused, connection unharmed",
+        more_sges: "a queue pair made for 1 SGE sends, writes and reads with 4, as hardware does",
         full: "a full queue refuses, and loses nothing",
         not_connected: "initiator requests need a connection, receives do not",
         flush: "flush cancels everything, once each, also without a connection",

@@ -147,16 +147,39 @@ pub(in crate::nd) fn fence(nd: &Nd) -> anyhow::Result<()> {
     ensure_same(&region.memory().read(LENGTH..2 * LENGTH), &data)
 }
 
+/// Programs that ask for one SGE and send two work on hardware, which grants more.
+pub(in crate::nd) fn more_sges(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::sized(nd, QpSize { initiator_sges: 1, ..QpSize::default() })?;
+    let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
+    let (qp, remote) = (&pair.a.qp, region.remote(200));
+    let data = pattern(1, 64);
+    local.memory().write(0, &data);
+    let parts = [local.sge(0..16), local.sge(16..32), local.sge(32..48), local.sge(48..64)];
+    pair.b.qp.receive(1, &[region.sge(0..64)])?;
+    qp.send(2, &parts, 0)?;
+    expect_received(pair.b.received()?, 1, 64)?;
+    expect(pair.a.initiated()?, SEND, 2, STATUS_SUCCESS)?;
+    ensure_same(&region.memory().read(0..64), &data)?;
+    qp.write(3, &parts, remote, 0)?;
+    expect(pair.a.initiated()?, WRITE, 3, STATUS_SUCCESS)?;
+    // Behind the write, on a wire too.
+    let sinks = [local.sge(100..132), local.sge(132..164)];
+    qp.read(4, &sinks, remote, 0)?;
+    expect(pair.a.initiated()?, READ, 4, STATUS_SUCCESS)?;
+    ensure_same(&local.memory().read(100..164), &data)?;
+    pair.quiet()
+}
+
 pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::sized(nd, QpSize { receive_sges: 2, initiator_sges: 2, ..QpSize::default() })?;
+    let pair = Pair::sized(nd, QpSize { receive_sges: 2, initiator_sges: 4, ..QpSize::default() })?;
     let info = pair.a.adapter.info()?;
     let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
     let (qp, remote) = (&pair.a.qp, region.remote(0));
-    let three = [local.sge(0..1), local.sge(1..2), local.sge(2..3)];
-    refused(qp.send(1, &three, 0), STATUS_DATA_OVERRUN, "a send with too many SGEs")?;
-    refused(qp.receive(1, &three), STATUS_DATA_OVERRUN, "a receive with too many SGEs")?;
-    refused(qp.read(1, &three, remote, 0), STATUS_DATA_OVERRUN, "a read with too many SGEs")?;
-    refused(qp.write(1, &three, remote, 0), STATUS_DATA_OVERRUN, "a write with too many SGEs")?;
+    let five = [0, 1, 2, 3, 4].map(|at| local.sge(at..at + 1));
+    refused(qp.send(1, &five, 0), STATUS_DATA_OVERRUN, "a send with too many SGEs")?;
+    refused(qp.receive(1, &five[..3]), STATUS_DATA_OVERRUN, "a receive with too many SGEs")?;
+    refused(qp.read(1, &five, remote, 0), STATUS_DATA_OVERRUN, "a read with too many SGEs")?;
+    refused(qp.write(1, &five, remote, 0), STATUS_DATA_OVERRUN, "a write with too many SGEs")?;
     let long = [ND2_SGE { BufferLength: info.MaxTransferLength, ..local.sge(0..1) }, local.sge(1..2)];
     refused(qp.send(1, &long, 0), STATUS_BUFFER_OVERFLOW, "a send that is too long")?;
     refused(qp.receive(1, &long), STATUS_BUFFER_OVERFLOW, "a receive that is too long")?;
