@@ -177,6 +177,7 @@ impl<H: Host> Space<H> {
         // Windows let go of their regions, whose memory can be unlocked here then.
         self.close_objects(|object| matches!(object, Object::Mw(_)), passive);
         self.close_objects(|_| true, passive);
+        self.handles.free(passive);
         self.adapters.close_all(&self.device.host, passive);
     }
 

@@ -1,8 +1,8 @@
 //! Slots behind untrusted 64-bit identifiers.
 //!
 //! An identifier is an index and a generation. Generations come from one counter for all slabs, so an identifier that
-//! was removed, or that belongs to another file, names nothing. Memory grows by chunks and goes with the slab: neither
-//! insertion nor removal moves an element, and both take constant time.
+//! was removed, or that belongs to another file, names nothing. Memory grows by chunks, which blocks of pointers lead to, and
+//! goes with the slab: neither insertion nor removal moves an element, and both take constant time.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,12 +13,19 @@ use crate::planted::{self, Bug};
 
 static NEXT_GENERATION: AtomicU32 = AtomicU32::new(1);
 
+/// Chunks of a block, and blocks of a slab.
+const BLOCK: usize = 128;
+const BLOCKS: usize = 64;
+
+/// Chunks, empty where nothing is allocated yet.
+type Block<T, P> = Slice<Slice<Slot<T>, P>, P>;
+
 /// At most `CHUNKS` chunks of `CHUNK` slots.
 pub(crate) struct Slab<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> {
     /// Empty where nothing is allocated yet.
-    chunks: [Slice<Slot<T>, P>; CHUNKS],
+    blocks: [Block<T, P>; BLOCKS],
     /// Chunks with memory: the first ones.
-    allocated: u32,
+    allocated: usize,
     /// Head of the list of free slots.
     free: Option<u32>,
 }
@@ -36,7 +43,8 @@ enum Content<T> {
 
 impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CHUNKS> {
     pub(crate) fn new() -> Self {
-        Self { chunks: [const { Slice::empty() }; CHUNKS], allocated: 0, free: None }
+        const { assert!(CHUNKS <= BLOCK * BLOCKS, "no block would lead there") };
+        Self { blocks: [const { Slice::empty() }; BLOCKS], allocated: 0, free: None }
     }
 
     /// Takes a free slot, for [`Slab::fill`] or [`Slab::remove`]. May allocate.
@@ -74,12 +82,12 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
 
     /// The first value that `wanted` accepts.
     pub(crate) fn first(&mut self, wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
-        let values =
-            self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()).filter_map(|slot| match &mut slot.content {
-                Content::Full(value) => Some(value),
-                _ => None,
-            });
-        values.into_iter().find(|value| wanted(value))
+        let chunks = self.blocks.iter_mut().flat_map(|block| block.iter_mut());
+        let mut values = chunks.flat_map(|chunk| chunk.iter_mut()).filter_map(|slot| match &mut slot.content {
+            Content::Full(value) => Some(value),
+            _ => None,
+        });
+        values.find(|value| wanted(value))
     }
 
     /// Frees a slot. `None`: there is no such slot, or it was reserved only.
@@ -103,22 +111,25 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
         })
     }
 
-    /// Removes the first value from slot `cursor` on that `wanted` accepts, and moves the cursor past it.
-    pub(crate) fn remove_next(&mut self, cursor: &mut u32, wanted: impl Fn(&T) -> bool) -> Option<T> {
-        while let Some(slot) = self.slot(*cursor) {
+    /// Removes the first value that `wanted` accepts among the next `CHUNK` slots from `cursor` on, and moves the cursor past what
+    /// it has looked at. `None`: there are no slots from there on. `Some(None)`: none of these.
+    pub(crate) fn remove_next(&mut self, cursor: &mut u32, wanted: impl Fn(&T) -> bool) -> Option<Option<T>> {
+        self.slot(*cursor)?;
+        for _ in 0..CHUNK {
+            let Some(slot) = self.slot(*cursor) else { break };
             let id = u64::from(slot.generation) << 32 | u64::from(*cursor);
             *cursor = cursor.saturating_add(1);
             if matches!(&slot.content, Content::Full(value) if wanted(value)) {
-                return self.remove(id);
+                return Some(self.remove(id));
             }
         }
-        None
+        Some(None)
     }
 
     fn slot(&mut self, index: u32) -> Option<&mut Slot<T>> {
         let chunk = usize::try_from(index.checked_div(CHUNK)?).ok()?;
         let position = usize::try_from(index.checked_rem(CHUNK)?).ok()?;
-        self.chunks.get_mut(chunk)?.get_mut(position)
+        self.blocks.get_mut(chunk / BLOCK)?.get_mut(chunk % BLOCK)?.get_mut(position)
     }
 
     fn find(&mut self, id: u64) -> Option<&mut Slot<T>> {
@@ -128,9 +139,14 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
     }
 
     fn grow(&mut self) -> Result<(), NTSTATUS> {
-        let first = self.allocated.saturating_mul(CHUNK);
-        let place = usize::try_from(self.allocated).ok().and_then(|chunk| self.chunks.get_mut(chunk));
-        let place = place.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let chunk = Some(self.allocated).filter(|&chunk| chunk < CHUNKS).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let first = u32::try_from(chunk).ok().and_then(|chunk| chunk.checked_mul(CHUNK));
+        let first = first.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let block = self.blocks.get_mut(chunk / BLOCK).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        if block.is_empty() {
+            *block = Slice::from_fn(BLOCK, |_| Slice::empty()).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+        }
+        let place = block.get_mut(chunk % BLOCK).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         let slot = |position: usize| {
             let next = u32::try_from(position).ok().and_then(|position| position.checked_add(1));
             let next = next.filter(|next| *next < CHUNK).and_then(|next| first.checked_add(next));
@@ -157,7 +173,7 @@ mod tests {
     use ndk_abi::status::STATUS_INSUFFICIENT_RESOURCES;
     use simkernel::{SimKernel, boot};
 
-    use super::Slab;
+    use super::{BLOCK, Slab};
 
     type Small = Slab<u32, SimKernel, 4, 2>;
 
@@ -209,8 +225,8 @@ mod tests {
         let mut cursor = 0;
         let mut odd = 0;
         while let Some(value) = slab.remove_next(&mut cursor, |value| value % 2 == 1) {
-            assert_eq!(value, odd * 2 + 1);
-            odd += 1;
+            assert!(value.is_none_or(|value| value == odd * 2 + 1));
+            odd += u32::from(value.is_some());
         }
         assert_eq!(odd, 4);
         for value in 0..4 {
@@ -220,13 +236,37 @@ mod tests {
     }
 
     #[test]
+    fn it_goes_on_behind_its_first_block() {
+        let _session = boot();
+        let mut slab = Slab::<u32, SimKernel, 4, { 2 * BLOCK }>::new();
+        let ids: [u64; 8 * BLOCK] = core::array::from_fn(|_| slab.reserve().expect("room for all"));
+        assert_eq!(slab.reserve(), Err(STATUS_INSUFFICIENT_RESOURCES));
+        for (value, id) in ids.iter().enumerate() {
+            slab.fill(*id, value as u32);
+        }
+        assert!(ids.iter().enumerate().all(|(value, id)| slab.get(*id) == Some(&mut (value as u32))));
+        let (mut cursor, mut looks) = (0, 0);
+        let last = loop {
+            looks += 1;
+            match slab.remove_next(&mut cursor, |value| *value as usize == 8 * BLOCK - 1) {
+                Some(None) => {}
+                found => break found,
+            }
+        };
+        assert_eq!((last, looks), (Some(Some(8 * BLOCK as u32 - 1)), 2 * BLOCK), "a look is at one chunk");
+        assert_eq!(slab.remove_next(&mut cursor, |_| true), None);
+    }
+
+    #[test]
     fn without_memory_it_stays_as_it_was() {
         let session = boot();
         let mut slab = Small::new();
-        let fault = session.fail_allocation(1);
-        assert_eq!(slab.reserve(), Err(STATUS_INSUFFICIENT_RESOURCES));
-        assert!(fault.happened());
-        drop(fault);
+        // The block, then the chunk.
+        for _ in 0..2 {
+            let fault = session.fail_allocation(1);
+            assert_eq!(slab.reserve(), Err(STATUS_INSUFFICIENT_RESOURCES));
+            assert!(fault.happened());
+        }
         assert!(slab.reserve().is_ok());
     }
 }

@@ -5,7 +5,7 @@ mod freed;
 pub(crate) use freed::{Chain, Reporter};
 
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_HANDLE};
-use platform::{Arc, SpinLock};
+use platform::{Arc, Passive, SpinLock};
 
 use crate::connector::Connector;
 use crate::cq::Cq;
@@ -143,10 +143,17 @@ impl<H: Host> Handles<H> {
         loop {
             let next = self.table.lock().objects.remove_next(&mut cursor, &wanted);
             match next {
-                Some(object) => each(object),
+                Some(Some(object)) => each(object),
+                Some(None) => {}
                 None => return,
             }
         }
+    }
+
+    /// Frees the memory of a table that is closed and drained. Here, and not where the last reference goes: that may be a DPC.
+    pub(crate) fn free(&self, _: &Passive<'_>) {
+        let objects = core::mem::replace(&mut self.table.lock().objects, Slab::new());
+        drop(objects);
     }
 }
 
