@@ -5,7 +5,7 @@
 
 use core::sync::atomic::Ordering;
 
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
 use platform::SpinLock;
 
 use crate::connector::Connector;
@@ -14,9 +14,15 @@ use crate::file::Opened;
 use crate::slab::Slab;
 use crate::{Host, Ref, Request};
 
-/// At most 1024 requests of a file wait at a time.
+/// Requests of a file that may wait at a time, besides those that each connector has room for.
+const PLACES: u32 = 1024;
+/// Of a connector: one for its operation, one that awaits its end. So it is connectors that run out, not requests.
+const PLACES_OF_CONNECTOR: u32 = 2;
+/// Connectors of a file: as many as the adapter has.
+const CONNECTORS: u32 = 65_536;
 const CHUNK: u32 = 32;
-const CHUNKS: usize = 32;
+const CHUNKS: usize = 4_128;
+const _: () = assert!(CHUNK as usize * CHUNKS == (PLACES + CONNECTORS * PLACES_OF_CONNECTOR) as usize);
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +84,9 @@ struct Table<H: Host> {
     first: Option<u64>,
     last: Option<u64>,
     next_sequence: u64,
+    connectors: u32,
+    /// Requests in it.
+    used: u32,
 }
 
 /// The table of one file.
@@ -88,8 +97,23 @@ pub(crate) struct PendedRequests<H: Host> {
 
 impl<H: Host> PendedRequests<H> {
     pub(crate) fn new(device: Ref<Shared<H>, H>) -> Self {
-        let table = Table { entries: Slab::new(), first: None, last: None, next_sequence: 0 };
+        let table = Table { entries: Slab::new(), first: None, last: None, next_sequence: 0, connectors: 0, used: 0 };
         Self { table: SpinLock::<_, H::Platform>::new(table), device }
+    }
+
+    /// Makes room for the requests of a new connector. STATUS_INSUFFICIENT_RESOURCES: the file has too many.
+    pub(crate) fn add_connector(&self) -> Result<(), NTSTATUS> {
+        let mut table = self.table.lock();
+        table.connectors = Some(table.connectors.wrapping_add(1))
+            .filter(|&connectors| connectors <= CONNECTORS)
+            .ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        Ok(())
+    }
+
+    /// The connector has gone, and its requests with it.
+    pub(crate) fn remove_connector(&self) {
+        let mut table = self.table.lock();
+        table.connectors = table.connectors.saturating_sub(1);
     }
 
     /// Pends a request: from here on another thread may complete it. `Err`: it could not be pended and is completed; the
@@ -104,7 +128,7 @@ impl<H: Host> PendedRequests<H> {
         let Sent { request, by } = sent;
         let pended = Pended { request, by, owner, event, connector };
         let mut table = self.table.lock();
-        let id = match table.entries.reserve() {
+        let id = match table.reserve() {
             Ok(id) => id,
             Err(status) => {
                 drop(table);
@@ -207,6 +231,16 @@ impl<H: Host> PendedRequests<H> {
 }
 
 impl<H: Host> Table<H> {
+    fn reserve(&mut self) -> Result<u64, NTSTATUS> {
+        let places = self.connectors.saturating_mul(PLACES_OF_CONNECTOR).saturating_add(PLACES);
+        if self.used >= places {
+            return Err(STATUS_INSUFFICIENT_RESOURCES);
+        }
+        let id = self.entries.reserve()?;
+        self.used = self.used.saturating_add(1);
+        Ok(id)
+    }
+
     fn take(&mut self, id: u64) -> Option<Pended<H>> {
         let entry = self.entries.get(id)?;
         if entry.cancelling {
@@ -225,6 +259,7 @@ impl<H: Host> Table<H> {
         if !self.entries.get(id)?.cancelling {
             self.detach(id);
         }
+        self.used = self.used.saturating_sub(1);
         self.entries.remove(id).map(|entry| entry.pended)
     }
 

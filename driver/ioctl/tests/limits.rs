@@ -42,6 +42,30 @@ fn one_file_can_not_take_everything() {
     });
 }
 
+/// Programs expect the creation of connectors to fail when there are too many, and no request of those that they have.
+#[test]
+fn each_connector_has_room_for_its_requests() {
+    const COUNT: usize = 2000;
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let adapter = user.adapter();
+        let cq = user.cq(adapter, 1);
+        let notifies: Vec<_> = (0..1024).map(|_| user.notify(cq, ND_CQ_NOTIFY_ANY)).collect();
+        let (listener, _) = user.listener(adapter, "10.1.2.3:0", 0);
+        let request = |connector| user.get_request(listener, connector);
+        let connectors: Vec<u64> = (0..COUNT).map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, adapter)).collect();
+        let requests: Vec<_> = connectors.iter().map(|&connector| request(connector)).collect();
+        assert!(requests.iter().chain(&notifies).all(|one| one.is_pending()));
+        // Their room goes with them.
+        connectors.iter().for_each(|connector| {
+            assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(*connector)), STATUS_SUCCESS);
+        });
+        assert_eq!(user.notify(cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_INSUFFICIENT_RESOURCES);
+    });
+}
+
 /// Random damage to valid inputs.
 #[test]
 fn garbage_changes_nothing_that_cleanup_does_not_undo() {

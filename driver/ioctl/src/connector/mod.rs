@@ -352,6 +352,7 @@ impl<H: Host> Connector<H> {
         };
         space.cancel_all(wants_this);
         drop(connection);
+        space.pended.remove_connector();
     }
 }
 

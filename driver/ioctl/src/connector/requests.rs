@@ -33,7 +33,8 @@ pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request) -> Rep
     room_for::<u64>(request)?;
     let slot = space.handles.reserve()?;
     let connector = shared(Connector::<H>::new(slot.handle(), adapter))?;
-    let handle = slot.fill(connector)?;
+    space.pended.add_connector()?;
+    let handle = slot.fill(connector).inspect_err(|_| space.pended.remove_connector())?;
     output(request, &handle)
 }
 
