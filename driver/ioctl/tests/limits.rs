@@ -24,7 +24,7 @@ fn one_file_can_not_take_everything() {
             }
             assert!(connectors < 100_000);
         };
-        assert_eq!((connectors, refused), (8191, STATUS_INSUFFICIENT_RESOURCES));
+        assert_eq!((connectors, refused), (65_536, STATUS_INSUFFICIENT_RESOURCES));
     });
     watchdog(LIMIT, || {
         let user = User::new(&device);
@@ -64,6 +64,26 @@ fn each_connector_has_room_for_its_requests() {
         });
         assert_eq!(user.notify(cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_INSUFFICIENT_RESOURCES);
     });
+}
+
+/// The adapter says that it has 2^20 regions and more than 2^17 objects of other kinds, and none of them for one file only.
+#[test]
+fn one_file_can_have_more_regions_than_programs_make() {
+    const COUNT: usize = 20_000;
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let pd = user.create(IOCTL_ND_PD_CREATE, user.adapter());
+        let regions: Vec<u64> = (0..COUNT).map(|_| user.create(IOCTL_ND_MR_CREATE, pd)).collect();
+        assert_eq!(device.host().provider().object_counts().mrs as usize, COUNT);
+        // Each is the one that it names.
+        for region in [regions[0], regions[8191], regions[8192], regions[COUNT - 1]] {
+            assert_eq!(user.call(IOCTL_ND_MR_FREE, &handle(region)), STATUS_SUCCESS);
+            assert_eq!(user.call(IOCTL_ND_MR_FREE, &handle(region)), STATUS_INVALID_HANDLE);
+        }
+    });
+    assert_eq!(device.host().provider().object_counts(), ObjectCounts::default());
 }
 
 /// Random damage to valid inputs.

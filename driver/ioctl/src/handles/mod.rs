@@ -20,9 +20,9 @@ use crate::{Host, Ref};
 use freed::Freed;
 use ndk_consumer::Adapter;
 
-/// At most 8192 handles a file.
+/// At most 2^21 handles a file: all objects that the adapter says it has (`soft_rdma::limits`), and some.
 const CHUNK: u32 = 256;
-const CHUNKS: usize = 32;
+const CHUNKS: usize = 8192;
 
 macro_rules! objects {
     ($($(#[$meta:meta])* $kind:ident($object:ty),)*) => {
