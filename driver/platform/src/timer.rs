@@ -21,8 +21,10 @@ enum State {
     Idle,
     /// Set, or expired with the routine not yet entered; a reference.
     Set,
-    /// The routine runs, or will run but was taken back too late to stop it; a reference. It sets the timer again, to so many
-    /// microseconds.
+    /// `expired` runs for the last start; a reference.
+    Expired,
+    /// The routine runs, or will run, for a start that was taken back or that another has followed; a reference. It sets the timer
+    /// again, to so many microseconds.
     Ending(Option<u32>),
 }
 
@@ -65,8 +67,14 @@ impl<P: Platform> Timer<P> {
                 unsafe { P::set_timer(timer.timer.get(), microseconds) };
             }
             State::Set => {}
-            State::Ending(_) => *state = State::Ending(Some(microseconds)),
+            State::Expired | State::Ending(_) => *state = State::Ending(Some(microseconds)),
         }
+    }
+
+    /// Whether `T::expired`, which asks, was called for the last start: it was neither taken back nor followed by another in the
+    /// meantime. The answer holds as long as a lock is held under which the object starts the timer and takes it back.
+    pub fn has_expired(&self) -> bool {
+        matches!(*self.state.lock(), State::Expired)
     }
 
     /// Takes a start back. `T::expired` is not called for it any more, unless it was entered already. Callable with locks of
@@ -83,7 +91,7 @@ impl<P: Platform> Timer<P> {
                 // SAFETY: `start` leaked it for the routine, which will not run.
                 drop(unsafe { Arc::<T, P>::from_raw(Arc::as_ptr(object)) });
             }
-            State::Set | State::Ending(_) => *state = State::Ending(None),
+            State::Set | State::Expired | State::Ending(_) => *state = State::Ending(None),
         }
     }
 }
@@ -96,7 +104,7 @@ unsafe extern "C" fn timer_routine<T: RunTimer<P>, P: Platform>(context: *mut c_
     let mut state = timer.state.lock();
     let expired = matches!(*state, State::Set);
     if expired {
-        *state = State::Ending(None);
+        *state = State::Expired;
     }
     drop(state);
     if expired {

@@ -23,6 +23,8 @@ struct Alarm {
     running: AtomicBool,
     overlaps: AtomicUsize,
     irql: AtomicU64,
+    /// What [`Timer::has_expired`] says at the end of `expired`.
+    of_last_start: AtomicBool,
     /// Tells that `expired` was entered, and waits until it may go on.
     gate: Mutex<Option<(Sender<()>, Receiver<()>)>>,
 }
@@ -41,6 +43,7 @@ impl RunTimer<SimKernel> for Alarm {
             entered.send(()).unwrap();
             leave.recv().unwrap();
         }
+        this.of_last_start.store(this.timer.has_expired(), Ordering::Relaxed);
         this.expired.fetch_add(1, Ordering::Relaxed);
         this.running.store(false, Ordering::Release);
     }
@@ -180,6 +183,39 @@ fn a_start_while_expiring_expires_later_and_not_at_once_twice() {
     pass(&kernel, 5);
     assert_eq!((alarm.expired(), alarm.overlaps.load(Ordering::Relaxed)), (2, 0));
     assert!(Arc::into_inner(alarm).is_some());
+}
+
+/// An expiry that was entered before the timer was taken back, or started for something else, finds that out.
+#[test]
+fn an_expiry_knows_whether_it_is_of_the_last_start() {
+    type Meanwhile = fn(&Arc<Alarm, SimKernel>);
+    let cases: [(bool, Meanwhile); 4] = [
+        (true, |_| {}),
+        (false, Timer::cancel),
+        (false, |alarm| Timer::start(alarm, 50)),
+        (false, |alarm| {
+            Timer::cancel(alarm);
+            Timer::start(alarm, 50);
+        }),
+    ];
+    for (is_last, meanwhile) in cases {
+        let kernel = boot();
+        kernel.hold_clock();
+        let alarm = Alarm::new();
+        let (entered, enter) = channel();
+        let (leave, left) = channel();
+        *alarm.gate.lock().unwrap() = Some((entered, left));
+        assert!(!alarm.timer.has_expired());
+        Timer::start(&alarm, 10);
+        assert!(!alarm.timer.has_expired());
+        kernel.advance(Duration::from_micros(10));
+        enter.recv().unwrap();
+        meanwhile(&alarm);
+        leave.send(()).unwrap();
+        kernel.flush_dpcs();
+        assert_eq!(alarm.of_last_start.load(Ordering::Relaxed), is_last);
+        Timer::cancel(&alarm);
+    }
 }
 
 /// Threads start and cancel as they like while the real clock goes on: nothing is left over, and nothing overlaps.

@@ -94,10 +94,12 @@ impl<P: Platform> Wire<P> {
             (Turn::Rest | Turn::Hold, Turn::Rest) => {}
             _ => Deferred::schedule(queue_pair),
         }
-        if !matches!(this.state.lock().step, Step::Carrying(_)) {
+        let mut state = this.state.lock();
+        if !matches!(state.step, Step::Carrying(_)) {
             // It ended meanwhile, and had to wait for what was taken out here. The timer is for the end now.
             Timer::cancel(this);
-            this.state.lock().late = false;
+            state.late = false;
+            drop(state);
             Deferred::schedule(this);
         }
     }

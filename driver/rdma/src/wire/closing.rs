@@ -20,27 +20,29 @@ impl<P: Platform> Wire<P> {
     /// The connection has ended: sends what is still to be sent, a Terminate among it if it is `broken`, and finishes.
     pub(crate) fn end(this: &Arc<Self, P>, broken: bool) {
         this.state.lock().broken |= broken;
-        if !this.begin_closing() {
-            return;
+        if Self::begin_closing(this) {
+            Deferred::schedule(this);
         }
-        Timer::cancel(this);
-        Deferred::schedule(this);
     }
 
     /// Closes at once.
     pub(crate) fn close(this: &Arc<Self, P>) {
-        this.begin_closing();
+        Self::begin_closing(this);
+        // That of an end that had begun before.
         Timer::cancel(this);
         Stream::close(this);
     }
 
     /// False: it was closing before.
-    fn begin_closing(&self) -> bool {
-        let mut state = self.state.lock();
-        let before = core::mem::replace(&mut state.step, Step::Closing);
-        state.late = false;
+    fn begin_closing(this: &Arc<Self, P>) -> bool {
+        let mut state = this.state.lock();
+        if matches!(state.step, Step::Closing) {
+            return false;
+        }
+        let before = Self::change(this, &mut state, Step::Closing);
         drop(state);
-        !matches!(before, Step::Closing)
+        drop(before);
+        true
     }
 
     /// Goes on with the end.

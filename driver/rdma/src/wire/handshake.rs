@@ -50,7 +50,7 @@ impl<P: Platform> Wire<P> {
             _ => return,
         };
         if Stream::connect(this, addresses.0, addresses.1).is_err()
-            && let Some(Step::Connecting(active)) = this.begin_change(|step| matches!(step, Step::Connecting(_)))
+            && let Some(Step::Connecting(active)) = Self::begin_change(this, |step| matches!(step, Step::Connecting(_)))
         {
             Self::tell(&active.connector, |connector| {
                 Connector::connect_failed(connector, Error::InsufficientResources);
@@ -72,7 +72,7 @@ impl<P: Platform> Wire<P> {
 
     /// The listener goes, and with it who has not asked for anything yet.
     pub(crate) fn close_unasked(this: &Arc<Self, P>) {
-        if this.begin_change(|step| matches!(step, Step::AwaitRequest(_))).is_some() {
+        if Self::begin_change(this, |step| matches!(step, Step::AwaitRequest(_))).is_some() {
             Self::close(this);
         }
     }
@@ -92,7 +92,8 @@ impl<P: Platform> Wire<P> {
 
     fn connected(this: &Arc<Self, P>) {
         let Some(result) = this.stream.started() else { return };
-        let Some(Step::Connecting(active)) = this.begin_change(|step| matches!(step, Step::Connecting(_))) else {
+        let Some(Step::Connecting(active)) = Self::begin_change(this, |step| matches!(step, Step::Connecting(_)))
+        else {
             return;
         };
         let local = this.stream.addresses().map(|(local, _)| local).ok_or(SocketError::Reset);
@@ -117,7 +118,8 @@ impl<P: Platform> Wire<P> {
 
     fn look_for_reply(this: &Arc<Self, P>) {
         let Some(came) = Self::frame(this, Kind::Reply) else { return };
-        let Some(Step::AwaitReply(active)) = this.begin_change(|step| matches!(step, Step::AwaitReply(_))) else {
+        let Some(Step::AwaitReply(active)) = Self::begin_change(this, |step| matches!(step, Step::AwaitReply(_)))
+        else {
             return;
         };
         let failed = |error| {
@@ -169,10 +171,9 @@ impl<P: Platform> Wire<P> {
         let Some(came) = (if started.is_ok() { Self::frame(this, Kind::Request) } else { Some(Came::Wrong) }) else {
             return;
         };
-        if this.begin_change(|step| matches!(step, Step::AwaitRequest(_))).is_none() {
+        if Self::begin_change(this, |step| matches!(step, Step::AwaitRequest(_))).is_none() {
             return;
         }
-        Timer::cancel(this);
         let (Came::Frame(frame), Some((local, remote)), Some(listener)) = (came, this.stream.addresses(), listener)
         else {
             return Self::close(this);
@@ -232,9 +233,8 @@ impl<P: Platform> Wire<P> {
         if !is_there && !wrong {
             return;
         }
-        let awaited = this.begin_change(|step| matches!(step, Step::AwaitFirst(..)));
+        let awaited = Self::begin_change(this, |step| matches!(step, Step::AwaitFirst(..)));
         let Some(Step::AwaitFirst(agreed, connector)) = awaited else { return };
-        Timer::cancel(this);
         if is_there {
             Self::establish(this, &agreed, &connector, true);
         } else {
@@ -251,7 +251,7 @@ impl<P: Platform> Wire<P> {
         });
         let over = speaks || matches!(read, Read::Ended(_));
         let is_at_rest = |step: &Step<P>| matches!(step, Step::Replied(..) | Step::Requested(..));
-        let at_rest = if over { this.begin_change(is_at_rest) } else { None };
+        let at_rest = if over { Self::begin_change(this, is_at_rest) } else { None };
         if let Some(Step::Replied(_, connector) | Step::Requested(_, connector)) = at_rest {
             Self::give_up(this, &connector);
         } else if !is_at_rest(&this.state.lock().step) {
@@ -262,7 +262,7 @@ impl<P: Platform> Wire<P> {
 
     /// The consumer of the passive side accepts. False: the peer has gone.
     pub(crate) fn accept(this: &Arc<Self, P>, wanted: ReadLimits, private_data: &PrivateData) -> bool {
-        let requested = this.begin_change(|step| matches!(step, Step::Requested(..)));
+        let requested = Self::begin_change(this, |step| matches!(step, Step::Requested(..)));
         let Some(Step::Requested(frame, connector)) = requested else { return false };
         let replied = frame.parsed(Kind::Request).and_then(|request| {
             let agreed = wish(this.adapter.device(), wanted).agree(&request)?;
@@ -284,7 +284,7 @@ impl<P: Platform> Wire<P> {
 
     /// The consumer of the passive side rejects, or that of the active side takes its connect back.
     pub(crate) fn reject(this: &Arc<Self, P>, private_data: &PrivateData) {
-        let requested = this.begin_change(|step| matches!(step, Step::Requested(..)));
+        let requested = Self::begin_change(this, |step| matches!(step, Step::Requested(..)));
         if let Some(Step::Requested(frame, _)) = requested
             && let Some(request) = frame.parsed(Kind::Request)
         {
@@ -296,7 +296,7 @@ impl<P: Platform> Wire<P> {
 
     /// The consumer of the active side completes. `None`: the peer has gone, or there is no memory.
     pub(crate) fn complete(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) -> Option<Peer<P>> {
-        let replied = this.begin_change(|step| matches!(step, Step::Replied(..)));
+        let replied = Self::begin_change(this, |step| matches!(step, Step::Replied(..)));
         let Some(Step::Replied(agreed, _)) = replied else { return None };
         let peer = Self::attach(this, &agreed, queue_pair, true);
         if peer.is_none() {

@@ -116,22 +116,24 @@ impl<P: Platform> Wire<P> {
         Addresses { local, remote }
     }
 
-    /// Takes the step, if it is such a one, to bring the next.
-    fn begin_change(&self, from: impl FnOnce(&Step<P>) -> bool) -> Option<Step<P>> {
-        let mut state = self.state.lock();
-        from(&state.step).then(|| core::mem::replace(&mut state.step, Step::Changing))
+    /// Takes the step, if it is such a one, to bring the next. Its time ends here.
+    fn begin_change(this: &Arc<Self, P>, from: impl FnOnce(&Step<P>) -> bool) -> Option<Step<P>> {
+        let mut state = this.state.lock();
+        from(&state.step).then(|| Self::change(this, &mut state, Step::Changing))
+    }
+
+    fn change(this: &Arc<Self, P>, state: &mut State<P>, next: Step<P>) -> Step<P> {
+        // Under the lock: an expiry that is on its way finds that it was taken back.
+        Timer::cancel(this);
+        state.late = false;
+        core::mem::replace(&mut state.step, next)
     }
 
     /// Brings the next step. False: the connection has ended meanwhile.
     fn end_change(this: &Arc<Self, P>, next: Step<P>) -> bool {
         let mut state = this.state.lock();
         let goes_on = matches!(state.step, Step::Changing);
-        let unused = if goes_on {
-            state.late = false;
-            core::mem::replace(&mut state.step, next)
-        } else {
-            next
-        };
+        let unused = if goes_on { core::mem::replace(&mut state.step, next) } else { next };
         drop(state);
         drop(unused);
         // What has come meanwhile was not looked at.
@@ -176,8 +178,14 @@ impl<P: Platform> RunTimer<P> for Wire<P> {
     }
 
     fn expired(this: &Arc<Self, P>) {
-        this.state.lock().late = true;
-        Self::stirred(this);
+        let mut state = this.state.lock();
+        // Else it is of a step that is over.
+        let late = this.timer.has_expired();
+        state.late |= late;
+        drop(state);
+        if late {
+            Self::stirred(this);
+        }
     }
 }
 

@@ -63,8 +63,10 @@ impl<P: Platform> Wire<P> {
         if before == now && !late {
             return;
         }
-        // An expiry that is on its way already is taken for a tick.
+        let mut state = this.state.lock();
         Timer::cancel(this);
+        state.late = false;
+        drop(state);
         match now {
             Waits::Nothing => {}
             Waits::Responder => Timer::start(this, RESPONDER_MICROSECONDS),

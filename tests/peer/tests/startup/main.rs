@@ -14,7 +14,7 @@ fn play(what: impl Fn(&Session)) {
     play_often(4, what);
 }
 
-fn play_often(count: u64, what: impl Fn(&Session)) {
+fn play_often(count: u64, mut what: impl FnMut(&Session)) {
     for seed in seeds(count) {
         let kernel = boot_seeded(seed);
         kernel.hold_clock();

@@ -9,7 +9,7 @@ use peer::{
     frames,
     raw::Raw,
 };
-use simkernel::Session;
+use simkernel::{Session, scope};
 use soft_rdma::{Connector, Error, Outcome};
 
 use crate::{device_posts, pauses, peer_receives, peer_sends, play, play_often};
@@ -107,6 +107,32 @@ fn half_a_request() {
             });
         }
     }
+}
+
+/// Its Request, which is refused, comes when the time for it is over: it is refused, or closed for being late, but never begun to be
+/// refused and closed by the time of the step before.
+#[test]
+fn a_request_at_the_last_moment() {
+    let markers = Startup { markers: true, ..frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE)) };
+    let (request, mut refused) = (frames::startup(&markers), 0);
+    play_often(100, |kernel| {
+        let adapter = machine(HOST);
+        let _listening = Listening::new(&adapter).unwrap();
+        let raw = Raw::connect(at(0), DEVICE);
+        pauses();
+        // All but a byte.
+        raw.send(&request[..request.len() - 1]);
+        pauses();
+        kernel.advance(Duration::from_millis(4999));
+        scope(|scope| {
+            scope.spawn(|| kernel.advance(Duration::from_millis(1)));
+            raw.send(&request[request.len() - 1..]);
+        });
+        let (answer, ended) = raw.rest();
+        assert_eq!(answer.is_empty(), ended.is_err(), "{answer:02x?}, {ended:?}");
+        refused += u32::from(ended.is_ok());
+    });
+    println!("{refused} were refused in time");
 }
 
 /// How a peer goes, or what it may not do yet.
