@@ -58,6 +58,9 @@ c_consts! { SOFTNDK_CODES: u32;
     IOCTL_SOFTNDK_ADDRESSES = softndk_control_code(14);
     /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_ENDPOINT`], of the whole adapter.
     IOCTL_SOFTNDK_ENDPOINTS = softndk_control_code(15);
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: nothing. Does nothing, pends, and succeeds: so that a
+    /// program is told by its overlapped file of what another file was asked to do.
+    IOCTL_SOFTNDK_NOP = softndk_control_code(16);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;

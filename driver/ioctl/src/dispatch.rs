@@ -21,8 +21,8 @@ use ndk_abi::nd_ioctl::{
 use ndk_abi::softndk_ioctl::{
     IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_CQ_MODERATE,
     IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_ENDPOINTS, IOCTL_SOFTNDK_FAST_MR_CREATE,
-    IOCTL_SOFTNDK_FILE_ID, IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST,
-    IOCTL_SOFTNDK_STATISTICS, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
+    IOCTL_SOFTNDK_FILE_ID, IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_NOP, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST,
+    IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_STATISTICS, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
 use ndk_abi::status::{
     NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS,
@@ -66,7 +66,7 @@ pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request,
         IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => listener::get_connection_request(space, Sent::new(request, by)),
         _ => match (code, serve(space, code, &mut request, passive)) {
             // Clients wait for it to be told, without a look at what the call returned (ndspi.md section 5, rule e).
-            (IOCTL_ND_MR_REGISTER | IOCTL_ND_MR_DEREGISTER, Ok(length)) => {
+            (IOCTL_ND_MR_REGISTER | IOCTL_ND_MR_DEREGISTER | IOCTL_SOFTNDK_NOP, Ok(length)) => {
                 request.complete_pending(STATUS_SUCCESS, length)
             }
             // What it had found is being taken away, in an order of its own.
@@ -102,6 +102,7 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_SOFTNDK_DOORBELL => doorbell(space, request),
         IOCTL_SOFTNDK_MR_QUERY => mr::query(space, request),
         IOCTL_SOFTNDK_FILE_ID => attach::file_id(space, request),
+        IOCTL_SOFTNDK_NOP => handle(request).map(|_| 0).map_err(Into::into),
         IOCTL_SOFTNDK_SRQ_POST => post::srq_post(space, request),
         IOCTL_SOFTNDK_POLL => cq::poll(space, request),
         IOCTL_SOFTNDK_CQ_MODERATE => cq::moderate(space, request),
@@ -183,6 +184,7 @@ fn is_for_users(code: u32) -> bool {
             | IOCTL_ND_QP_CREATE..=IOCTL_ND_QP_FLUSH
             | IOCTL_SOFTNDK_POST..=IOCTL_SOFTNDK_FAST_MR_CREATE
             | IOCTL_SOFTNDK_CQ_MODERATE..=IOCTL_SOFTNDK_FILE_ID
+            | IOCTL_SOFTNDK_NOP
     ) && code & 3 == METHOD_BUFFERED
 }
 

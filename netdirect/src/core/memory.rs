@@ -12,7 +12,7 @@ use ndk_abi::{
         ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE, ND_MR_FLAG_DO_NOT_SECURE_VM,
         ND_MR_FLAG_RDMA_READ_SINK, ND_MR_REGISTER, ND_MR_REGISTER_HDR,
     },
-    softndk_ioctl::{IOCTL_SOFTNDK_MR_QUERY, SOFTNDK_MR_TOKENS},
+    softndk_ioctl::{IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_NOP, SOFTNDK_MR_TOKENS},
     status::{NTSTATUS, STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_PARAMETER},
 };
 use windows_sys::Win32::Foundation::HANDLE;
@@ -79,9 +79,14 @@ impl Region {
         self.pending.submit(overlapped, IOCTL_ND_MR_REGISTER, input.as_bytes())
     }
 
+    /// Deregisters. The driver is asked by the file for requests that are waited for: a refusal, STATUS_DEVICE_BUSY, is a warning,
+    /// and of one on an overlapped file Windows tells by event and packet too, as of a success, when the call has returned it already.
     pub(crate) fn deregister(&self, overlapped: &Overlapped) -> NTSTATUS {
         self.tokens.change(false);
-        self.pending.submit_handle(overlapped, IOCTL_ND_MR_DEREGISTER)
+        match self.pending.object().tell(IOCTL_ND_MR_DEREGISTER) {
+            Ok(()) => self.pending.submit(overlapped, IOCTL_SOFTNDK_NOP, device::handle(0).as_bytes()),
+            Err(status) => status,
+        }
     }
 
     /// Its tokens; zero if it is not registered. The driver is asked: no output of the registration could be read earlier.

@@ -198,6 +198,7 @@ impl World {
         vec![
             case(IOCTL_ND_PROVIDER_BIND_FILE, &handle(0), &[], 0),
             case(IOCTL_SOFTNDK_FILE_ID, &handle(0), &[], size_of::<SOFTNDK_FILE_ID>()),
+            case(IOCTL_SOFTNDK_NOP, &handle(0), &[], 0),
             case(IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, &handle(0), &[], 2 * 28),
             case(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, &resolve, &[], 8),
             case(IOCTL_ND_ADAPTER_OPEN, &open, &[], size_of::<ND_RESOURCE_DESCRIPTOR>()),

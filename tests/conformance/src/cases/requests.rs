@@ -75,6 +75,7 @@ const SHAPES: &[(u32, usize)] = &[
     (IOCTL_ND_QP_FREE, size_of::<ND_HANDLE>()),
     (IOCTL_ND_QP_FLUSH, size_of::<ND_HANDLE>()),
     (IOCTL_SOFTNDK_FILE_ID, size_of::<ND_HANDLE>()),
+    (IOCTL_SOFTNDK_NOP, size_of::<ND_HANDLE>()),
     (IOCTL_SOFTNDK_POST, size_of::<SOFTNDK_POST>()),
     (IOCTL_SOFTNDK_SRQ_POST, size_of::<SOFTNDK_SRQ_POST>()),
     (IOCTL_SOFTNDK_POLL, size_of::<SOFTNDK_POLL>()),

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use ndk_abi::{
     nd_ioctl::{
         ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE,
@@ -20,8 +20,8 @@ use ndk_abi::{
 use crate::{
     memory::PAGE_SIZE,
     nd::{
-        client::{Mr, Mw, Shared, end_of},
-        pair::{BIND, INVALIDATE, Pair, READ, RECEIVE, WRITE, expect, is},
+        client::{Mr, Mw, Port, Shared, end_of},
+        pair::{BIND, INVALIDATE, Pair, READ, RECEIVE, WRITE, expect},
         run::Nd,
     },
     pair::{ensure_same, pattern, refused},
@@ -95,7 +95,13 @@ pub(in crate::nd) fn deregister_refused(nd: &Nd) -> anyhow::Result<()> {
     let mw = Mw::new(&pair.b.adapter)?;
     pair.b.qp.bind(1, &mr, &mw, 0, 4096, ND_OP_FLAG_ALLOW_READ)?;
     expect(pair.b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
-    is(end_of(mr.begin_deregister())?, STATUS_DEVICE_BUSY, "deregistering under a window")?;
+    // The call says so, and nothing goes to the port: the next packet is that of the next request.
+    let (port, other) = (Port::of(pair.b.adapter.file()), Mr::new(&pair.b.adapter, 4096)?);
+    refused(mr.begin_deregister(), STATUS_DEVICE_BUSY, "deregistering under a window")?;
+    let mut next = other.register_range(other.memory().address(0), 4096, 0)?;
+    next.status()?;
+    let packet = port.next(nd.patience()).context("no packet of the registration")?;
+    ensure!(packet == next.address(), "a deregistration that was refused sent a packet");
     pair.b.qp.invalidate(2, &mw, 0)?;
     expect(pair.b.initiated()?, INVALIDATE, 2, STATUS_SUCCESS)?;
     mr.deregister()?;
