@@ -1,45 +1,16 @@
 //! Rings against a queue of the standard library, and against indices that cannot be.
 #![allow(clippy::expect_used, unsafe_code, reason = "a test may panic, and gives rings their memory")]
 
-use std::{collections::VecDeque, mem::offset_of, ptr::NonNull, sync::atomic::Ordering};
+mod common;
 
+use std::{collections::VecDeque, mem::offset_of, sync::atomic::Ordering};
+
+use common::Arena;
 use nd_rings::{Full, Geometry, Invalid, Mapped, Memory as _, Reader, Wild, Writer};
 use ndk_abi::softndk_ring::{SOFTNDK_RING, SOFTNDK_RING_COMPLETIONS, SOFTNDK_RING_INITIATOR};
 use proptest::prelude::*;
 
 const ENTRY: u32 = 0x20;
-
-/// Memory for a ring, zeroed.
-#[repr(align(64))]
-#[derive(Clone)]
-struct Line([u8; 64]);
-
-struct Arena(Vec<Line>);
-
-impl Arena {
-    fn new(geometry: Geometry) -> Self {
-        Self(vec![Line([0; 64]); geometry.bytes().expect("a small ring").div_ceil(64)])
-    }
-
-    fn base(&mut self) -> NonNull<u8> {
-        NonNull::from(self.0.as_mut_slice()).cast()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.len() * 64
-    }
-
-    fn created(&mut self, geometry: Geometry) -> Mapped {
-        // SAFETY: zeroed, large enough and aligned; the tests keep the arena for longer.
-        unsafe { Mapped::create(self.base(), geometry, 7) }
-    }
-
-    fn opened(&mut self, kind: u32, entry_size: u32, depth: u32) -> Result<(Mapped, u64), Invalid> {
-        let bytes = self.bytes();
-        // SAFETY: as above.
-        unsafe { Mapped::open(self.base(), bytes, kind, entry_size, depth) }
-    }
-}
 
 fn geometry(depth: u32) -> Geometry {
     Geometry::for_depth(SOFTNDK_RING_COMPLETIONS, ENTRY, depth).expect("a small ring")
@@ -135,7 +106,7 @@ fn only_a_ring_as_asked_for_is_opened() {
     arena.created(Geometry { entry_size: ENTRY + 8, ..good });
     assert_eq!(arena.opened(SOFTNDK_RING_INITIATOR, ENTRY + 8, 4).err(), Some(Invalid), "unaligned entries");
     arena.created(good);
-    arena.0[0].0[offset_of!(SOFTNDK_RING, Version)] = 2;
+    *arena.byte(offset_of!(SOFTNDK_RING, Version)) = 2;
     assert_eq!(arena.opened(SOFTNDK_RING_INITIATOR, ENTRY, 4).err(), Some(Invalid), "another version");
     arena.created(good);
     let base = arena.base();
@@ -166,4 +137,61 @@ fn who_sleeps_is_woken() {
     reader.advance(1);
     assert_eq!(writer.sleep(), Ok(false));
     assert!(!reader.needs_doorbell());
+}
+
+/// An end that goes on with its work takes the sign down that it sleeps.
+#[test]
+fn who_is_awake_needs_no_doorbell() {
+    let geometry = geometry(1);
+    let mut arena = Arena::new(geometry);
+    let mut writer = Writer::new(arena.created(geometry));
+    let (mapped, _) = arena.opened(SOFTNDK_RING_COMPLETIONS, ENTRY, 1).expect("as it was made");
+    let reader = Reader::new(mapped);
+    assert_eq!(reader.sleep(), Ok(true));
+    reader.wake();
+    assert!(!writer.needs_doorbell());
+    assert_eq!(writer.push(&[1], &[]), Ok(()));
+    assert_eq!(writer.sleep(), Ok(true));
+    writer.wake();
+    assert!(!reader.needs_doorbell());
+}
+
+/// What was taken out of another ring keeps as many slots of this one, until they are given back.
+#[test]
+fn slots_that_are_owed_are_not_free() {
+    let geometry = geometry(4);
+    let mut arena = Arena::new(geometry);
+    let mut writer = Writer::new(arena.created(geometry));
+    let mut before_arena = Arena::new(geometry);
+    let mut before = Writer::new(before_arena.created(geometry));
+    (0..5).for_each(|_| {
+        before.memory().head().store(before.memory().tail().load(Ordering::Relaxed), Ordering::Relaxed);
+        assert_eq!(before.push(&[1], &[]), Ok(()));
+    });
+    writer.continue_from(&before);
+    assert_eq!((writer.used(), writer.memory().tail().load(Ordering::Relaxed)), (Ok(0), 5));
+    let mut reader = Reader::new(arena.opened(SOFTNDK_RING_COMPLETIONS, ENTRY, 4).expect("as it was made").0);
+    reader.owe(3);
+    assert_eq!((reader.kept(), reader.waiting(), writer.room()), (3, Ok(0), Ok(1)));
+    assert_eq!(writer.push(&[1], &[]), Ok(()));
+    assert_eq!((writer.push(&[2], &[]), reader.waiting()), (Err(Full::Full), Ok(1)));
+    reader.give_back(3);
+    assert_eq!((reader.kept(), reader.waiting(), writer.room()), (0, Ok(1), Ok(3)));
+}
+
+/// Nothing is read or written beyond an entry, nor in a slot that is not there.
+#[test]
+fn entries_have_ends() {
+    let geometry = geometry(2);
+    let mut arena = Arena::new(geometry);
+    let ring = arena.created(geometry);
+    ring.write(0, 0, &[1; ENTRY as usize / 8 + 1]);
+    ring.write(2, 0, &[2; 1]);
+    let mut words = [9; ENTRY as usize / 8 + 1];
+    ring.read(1, 0, &mut words);
+    assert_eq!(words, [0, 0, 0, 0, 9], "the entry behind the one that was written");
+    ring.read(0, 3, &mut words);
+    assert_eq!(words, [1, 0, 0, 0, 9]);
+    ring.read(2, 0, &mut words);
+    assert_eq!(words, [1, 0, 0, 0, 9]);
 }
