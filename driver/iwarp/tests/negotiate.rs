@@ -55,6 +55,15 @@ fn either_side_turns_crcs_on() {
     }
 }
 
+/// A read as the first frame is offered by an initiator that may read.
+#[test]
+fn a_read_as_the_first_frame_takes_a_read() {
+    for (outbound_reads, offered) in [(0, ReadyToReceive::WRITE), (1, ReadyToReceive::WRITE | ReadyToReceive::READ)] {
+        let request = Wish { outbound_reads, ..WISH }.request(b"");
+        assert_eq!(enhanced(&request).ready_to_receive, offered, "{outbound_reads} reads");
+    }
+}
+
 /// As Linux siw asks by default.
 #[test]
 fn an_initiator_need_not_send_first() {

@@ -307,6 +307,16 @@ fn headers_go_along_where_the_rfc_has_them() {
     }
 }
 
+#[test]
+fn causes_have_names() {
+    for (cause, name) in Cause::ALL {
+        let Cause { layer, kind, code } = *cause;
+        assert_eq!(cause.to_string(), format!("{name} ({layer}, {kind}, {code:#04x})"));
+        assert_eq!(format!("{cause:?}"), cause.to_string());
+    }
+    assert_eq!(Cause { layer: 3, kind: 0, code: 1 }.to_string(), "unknown (3, 0, 0x01)");
+}
+
 /// Linux siw writes layer and kind, and the bits of HdrCt, in the order of its compiler.
 #[test]
 fn terminates_of_siw_can_be_read() {
@@ -320,6 +330,10 @@ fn terminates_of_siw_can_be_read() {
     assert_eq!(Terminate::parse(&[0x12, 2, 0xe0, 0]).map(|terminate| terminate.segment), Some(None));
     let f4 = bytes(F4);
     let f4 = ulpdu(&f4);
+    for one_of_both in [0x80, 0x40] {
+        let body = [&[0x01, 0, one_of_both, 0, 0, 46][..], f4].concat();
+        assert_eq!(Terminate::parse(&body).map(|terminate| terminate.segment), Some(None), "{one_of_both:#x}");
+    }
     let body = [&[0x10, 0, 0x07, 0, 0, 0][..], f4].concat();
     let terminate = Terminate::parse(&body).expect("a body");
     assert_eq!(terminate.segment, Some(Wrong { length: 0, ddp: &f4[..18], read_request: &f4[18..] }));

@@ -177,6 +177,7 @@ fn requests_move_to_another_ring() {
     first.prepare(&mut second);
     let (mapped, _) = second_arena.opened(SOFTNDK_RING_INITIATOR, ENTRY, LIMITS.depth).expect("as it was made");
     let other = Reader::new(mapped);
+    assert_eq!(other.memory().tail().load(Ordering::Relaxed), 3, "it goes on where the other is");
     // What the driver says that it has not taken out; not more than there is.
     assert_eq!((first.move_to(&mut second, 1), contexts(&other)), (Ok(()), vec![(3, 3)]));
     assert_eq!(post(&mut second, 9), Ok(()));
@@ -222,4 +223,27 @@ fn completions_are_polled_oldest_first() {
     assert_eq!((polled(&mut ring, 9), polled(&mut ring, 9)), (vec![3], vec![]));
     driver.memory().tail().store(1000, Ordering::Relaxed);
     assert_eq!((ring.waiting(), polled(&mut ring, 9)), (0, vec![]), "an index that cannot be");
+}
+
+/// The longest request that there is, all of it.
+#[test]
+fn the_longest_request_moves_whole() {
+    let limits = RequestLimits { inline_data: 1024, ..LIMITS };
+    let size = (size_of::<SOFTNDK_POST>() + 1024).next_multiple_of(32) as u32;
+    let geometry = Geometry::for_depth(SOFTNDK_RING_INITIATOR, size, 1).expect("a small ring");
+    let (mut first_arena, mut second_arena) = (Arena::new(geometry), Arena::new(geometry));
+    let mut first = RequestRing::new(first_arena.created(geometry), limits);
+    let mut second = RequestRing::new(second_arena.created(geometry), limits);
+    let of = |arena: &mut Arena| Reader::new(arena.opened(SOFTNDK_RING_INITIATOR, size, 1).expect("as it was made").0);
+    let (posted, moved) = (of(&mut first_arena), of(&mut second_arena));
+    posted.memory().set_state(SOFTNDK_RING_CONNECTED);
+    let inline: Vec<u8> = (0..1024).map(|byte| byte as u8 | 1).collect();
+    assert_eq!(first.post(&head(SEND, NDK_OP_FLAG_INLINE), &[], &inline), Ok(()));
+    assert_eq!(first.move_to(&mut second, 1), Ok(()));
+    let words = |reader: &Reader<Mapped>| {
+        let mut words = vec![0; size as usize / 8];
+        reader.copy(0, 0, &mut words);
+        words
+    };
+    assert_eq!(words(&moved), words(&posted));
 }
