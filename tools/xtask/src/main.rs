@@ -18,6 +18,7 @@ mod installed;
 mod instructions;
 mod interop;
 mod measured;
+mod mutants;
 mod nd_cpp;
 mod ndkctl;
 mod passed;
@@ -127,6 +128,8 @@ enum Task {
     },
     /// Random consumers on the simulated kernel and under Wine, which are killed, disabled and unloaded: what was lost, leaked and broken
     Soak(soak::Wanted),
+    /// Change the driver's crates one place at a time, by cargo-mutants: a test has to notice. Hours
+    Mutants(mutants::Wanted),
     /// Check inf/softndk.inx
     LintInf,
     /// Try the control device under Wine as an ordinary user, with groups that may open it and without
@@ -197,6 +200,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             ensure!(tally.is_success(), "something failed");
         }
         Task::Soak(wanted) => soak::soak(&wanted)?,
+        Task::Mutants(wanted) => mutants::mutants(&wanted)?,
         Task::LintInf => inf::lint()?,
         Task::Install => {
             dist::build()?;
