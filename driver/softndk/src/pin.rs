@@ -17,6 +17,8 @@ use wdk_sys::{
     ntddk::{IoAllocateMdl, IoFreeMdl, MmUnlockPages},
 };
 
+use crate::platform::map;
+
 /// Bytes that one MDL describes at most; IoAllocateMdl takes almost 4 GiB, a round number is easier to divide by.
 const MDL_BYTES: usize = 1 << 30;
 
@@ -93,6 +95,11 @@ impl PinnedMemory {
             }
             // SAFETY: the end of the chain: `first`, or the link of the MDL before, all of them alive.
             unsafe { place.write(mdl) };
+            // Before anybody maps it who does not know that it is for reading only.
+            // SAFETY: just locked.
+            if !write && unsafe { map(mdl, false) }.is_none() {
+                return Err(STATUS_INSUFFICIENT_RESOURCES);
+            }
             // SAFETY: the MDL just linked.
             place = unsafe { &raw mut (*mdl).Next };
             next = next.saturating_add(u64::from(length));

@@ -37,6 +37,8 @@ const POOL_ALIGNMENT: usize = 16;
 
 /// `MdlMappingNoExecute` of wdm.h, a macro bit above the page priorities.
 const MDL_MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
+/// `MdlMappingNoWrite`, another.
+const MDL_MAPPING_NO_WRITE: u32 = 0x8000_0000;
 
 /// Bytes of pool allocated now.
 static POOL_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -196,6 +198,20 @@ fn raise_irql(irql: u8) -> u8 {
     before
 }
 
+/// Maps the pages of an MDL, which is not mapped yet, until they are unlocked: so that they cannot be written, unless `write`. IRQL <=
+/// DISPATCH.
+///
+/// # Safety
+/// A valid MDL, whose pages are locked.
+pub(crate) unsafe fn map(mdl: *mut MDL, write: bool) -> Option<NonNull<u8>> {
+    let no_write = if write { 0 } else { MDL_MAPPING_NO_WRITE };
+    let priority = NormalPagePriority as u32 | MDL_MAPPING_NO_EXECUTE | no_write;
+    // SAFETY: the pages are locked, by contract; a kernel-mode mapping without a bug check on failure.
+    let address =
+        unsafe { MmMapLockedPagesSpecifyCache(mdl.cast(), KernelMode as i8, MmCached, null_mut(), 0, priority as _) };
+    NonNull::new(address.cast())
+}
+
 // SAFETY: each item is one documented kernel function with the contract asked for.
 unsafe impl Platform for Windows {
     type RawSpinLock = KernelSpinLock;
@@ -320,12 +336,10 @@ unsafe impl Platform for Windows {
         if header.MdlFlags & (MDL_MAPPED_TO_SYSTEM_VA | MDL_SOURCE_IS_NONPAGED_POOL) != 0 {
             return NonNull::new(header.MappedSystemVa.cast());
         }
-        let priority = NormalPagePriority as u32 | MDL_MAPPING_NO_EXECUTE;
-        // SAFETY: the pages are locked, by contract; a kernel-mode mapping without a bug check on failure.
-        let address = unsafe {
-            MmMapLockedPagesSpecifyCache(mdl.cast(), KernelMode as i8, MmCached, null_mut(), 0, priority as _)
-        };
-        NonNull::new(address.cast())
+        // What a consumer in the kernel has locked may be written: no flag tells for each kind of MDL. What a program has for reading
+        // only was mapped so when it was locked (pin.rs).
+        // SAFETY: locked, by contract, and not mapped.
+        unsafe { map(mdl.cast(), true) }
     }
 
     fn notice(notice: &Notice) {

@@ -50,6 +50,8 @@ mod flag {
 
 const KERNEL_MODE: i8 = 0;
 const IO_READ_ACCESS: i32 = 0;
+/// `MdlMappingNoWrite` (wdm.h).
+const MAPPING_NO_WRITE: u32 = 0x8000_0000;
 /// Kinds of object in the report.
 const OBJECT: &str = "MDL";
 const LOCKED: &str = "locked MDL";
@@ -255,7 +257,7 @@ unsafe extern "system" fn MmMapLockedPagesSpecifyCache(
     _cache: i32,
     _address: *mut u8,
     _bug_check: u32,
-    _priority: u32,
+    priority: u32,
 ) -> *mut u8 {
     irql::at_most(if mode == KERNEL_MODE { DISPATCH_LEVEL } else { APC_LEVEL }, "MmMapLockedPagesSpecifyCache");
     // SAFETY: the caller gives a descriptor.
@@ -270,6 +272,10 @@ unsafe extern "system" fn MmMapLockedPagesSpecifyCache(
     }
     if object.flags & (flag::MAPPED_TO_SYSTEM_VA | flag::SOURCE_IS_NONPAGED_POOL) != 0 {
         violation("MmMapLockedPagesSpecifyCache: the MDL is mapped already");
+    }
+    // No rule of Windows, but of this driver.
+    if !object.process.is_null() && object.flags & flag::WRITE_OPERATION == 0 && priority & MAPPING_NO_WRITE == 0 {
+        violation("MmMapLockedPagesSpecifyCache: pages of a process that were locked for reading can be written");
     }
     object.flags |= flag::MAPPED_TO_SYSTEM_VA;
     if object.flags & flag::PARTIAL != 0 {
