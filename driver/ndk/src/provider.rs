@@ -20,7 +20,7 @@ use ndk_abi::{
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
 use platform::{Arc, Passive, Platform};
-use soft_rdma::{Adapter, ConnectionSide, Device, InUse, Kind, LocalEndpoint, Use, limits};
+use soft_rdma::{Adapter, ConnectionSide, Device, InUse, Kind, Lingering, LocalEndpoint, Use, limits};
 
 use crate::{adapter, object::Object, status};
 
@@ -99,15 +99,21 @@ impl<P: Platform> Provider<P> {
         NonNull::new(object.cast()).ok_or(ndk_abi::status::STATUS_INTERNAL_ERROR)
     }
 
-    /// Closes an NDK_ADAPTER: waits until all of its objects are gone and their callbacks have returned.
+    /// Waits until no connection with another machine is left, as before the driver is unloaded. See [`Device::drain`].
+    pub fn drain(&self, passive: &Passive<'_>) {
+        self.0.drain(passive);
+    }
+
+    /// Closes an NDK_ADAPTER: waits until all of its objects are gone and their callbacks have returned. What is left of connections
+    /// with other machines may be waited for, or not.
     ///
     /// # Safety
     /// `adapter` came from [`Provider::open`] of the same `P`, and is not used again. The consumer closes every object that
     /// it made through it (it may have begun to, or do so from another thread).
-    pub unsafe fn close(adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
+    pub unsafe fn close(adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) -> Lingering<P> {
         // SAFETY: the caller's contract.
         let adapter = unsafe { Object::<Adapter<P>, P>::take_back(adapter.as_ptr()) };
-        Adapter::close(adapter, passive);
+        Adapter::close(adapter, passive)
     }
 
     /// The `index`th address of the device, in the order they came; `None` from their number on. IRQL <= DISPATCH.

@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
-use platform::{Arc, Event, Passive, Platform, Slice};
+use platform::{Arc, Event, Passive, Platform, Slice, SpinLock};
 
 use crate::{
     Error, Kind,
@@ -27,6 +27,38 @@ pub struct Device<P: Platform> {
     wants_crc: AtomicBool,
     ports: Ports<P>,
     tokens: Tokens<P>,
+    /// `None` once it is drained.
+    rundown: SpinLock<Option<Arc<Rundown<P>, P>>, P>,
+}
+
+/// What connections with other machines hold, which may linger when all else that was made through their adapter is gone.
+pub(crate) struct Rundown<P: Platform> {
+    over: Arc<Event<P>, P>,
+    /// Adapters': the device's.
+    _of_device: Option<Arc<Self, P>>,
+}
+
+impl<P: Platform> Rundown<P> {
+    fn new(of_device: Option<Arc<Self, P>>) -> Result<Arc<Self, P>, Error> {
+        Ok(Arc::try_new(Self { over: Event::new()?, _of_device: of_device })?)
+    }
+}
+
+impl<P: Platform> Drop for Rundown<P> {
+    fn drop(&mut self) {
+        self.over.set();
+    }
+}
+
+/// Connections of a closed adapter with other machines that are not over: what was written still goes out, then both sides finish, or
+/// [the time for that](crate::limits::LINGER_MICROSECONDS) ends. Nothing of the adapter's consumer is in them.
+pub struct Lingering<P: Platform>(Arc<Event<P>, P>);
+
+impl<P: Platform> Lingering<P> {
+    /// Waits until they are over.
+    pub fn wait(self, passive: &Passive<'_>) {
+        self.0.wait(passive);
+    }
 }
 
 impl<P: Platform> Device<P> {
@@ -40,7 +72,19 @@ impl<P: Platform> Device<P> {
             wants_crc: AtomicBool::new(false),
             ports: Ports::new()?,
             tokens: Tokens::new()?,
+            rundown: SpinLock::<_, P>::new(Some(Rundown::new(None)?)),
         })?)
+    }
+
+    /// Waits until no connection with another machine is left, lingering ones included, before the code goes away that they run. All
+    /// adapters are closed, and none is opened any more.
+    pub fn drain(&self, passive: &Passive<'_>) {
+        let rundown = self.rundown.lock().take();
+        if let Some(rundown) = rundown {
+            let over = rundown.over.clone();
+            drop(rundown);
+            over.wait(passive);
+        }
     }
 
     /// Gives the device an address that consumers may bind to; one that it has already changes nothing. IRQL <= DISPATCH.
@@ -127,6 +171,7 @@ pub struct Adapter<P: Platform> {
     version: (u16, u16),
     process: Option<u32>,
     device: Arc<Device<P>, P>,
+    rundown: Arc<Rundown<P>, P>,
     gone: Arc<Event<P>, P>,
 }
 
@@ -143,17 +188,24 @@ impl<P: Platform> Adapter<P> {
         process: Option<u32>,
     ) -> Result<Arc<Self, P>, Error> {
         let gone = Event::new()?;
+        let of_device = device.rundown.lock().clone();
+        let rundown = Rundown::new(Some(of_device.ok_or(Error::InsufficientResources)?))?;
         device.open_adapters.fetch_add(1, Ordering::Relaxed);
         // Dropping it counts down, also if the allocation fails.
-        Ok(Arc::try_new(Self { version, process, device: device.clone(), gone })?)
+        Ok(Arc::try_new(Self { version, process, device: device.clone(), rundown, gone })?)
     }
 
     /// Gives the consumer's reference up and waits until every object made through it is gone, and every callback has
-    /// returned (CLOSE_NDK_ADAPTER_HANDLER blocks).
-    pub fn close(adapter: Arc<Self, P>, passive: &Passive<'_>) {
-        let gone = adapter.gone.clone();
+    /// returned (CLOSE_NDK_ADAPTER_HANDLER blocks). It waits for no other machine: see [`Lingering`].
+    pub fn close(adapter: Arc<Self, P>, passive: &Passive<'_>) -> Lingering<P> {
+        let (gone, lingering) = (adapter.gone.clone(), Lingering(adapter.rundown.over.clone()));
         drop(adapter);
         gone.wait(passive);
+        lingering
+    }
+
+    pub(crate) fn rundown(&self) -> &Arc<Rundown<P>, P> {
+        &self.rundown
     }
 
     pub(crate) fn process(&self) -> Option<u32> {

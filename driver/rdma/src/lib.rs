@@ -52,7 +52,7 @@ pub use completion::{Completion, OperationKind};
 pub use connector::{Accept, Connect, Connector, DisconnectReason, ReadLimits, Source};
 pub use counts::Kind;
 pub use cq::{Arm, CompletionQueue};
-pub use device::{Adapter, CounterValues, Counters, Device};
+pub use device::{Adapter, CounterValues, Counters, Device, Lingering};
 pub use endpoint::SharedEndpoint;
 pub use error::{Error, Outcome, Status};
 pub use listener::{ConnectEvent, Listener};

@@ -48,3 +48,5 @@ pub const SHARED_ENDPOINTS: u32 = 32_768;
 pub const UNASKED: usize = 64;
 /// Connection requests of one listener that its consumer has not answered.
 pub const BACKLOG: u32 = 1_024;
+/// Microseconds in which a connection with another machine that has ended sends what it has still to send, and the peer finishes.
+pub const LINGER_MICROSECONDS: u32 = 5_000_000;

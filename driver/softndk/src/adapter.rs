@@ -193,6 +193,7 @@ pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HA
         control::remove(control, &passive);
         drop(device);
     }
+    adapter.provider.drain(&passive);
     events::adapter_stopped(adapter.luid);
 }
 

@@ -64,7 +64,7 @@ unsafe impl AdapterSource for Source {
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
         // SAFETY: the caller's contract is the same.
-        unsafe { Provider::<Hosted>::close(adapter, passive) };
+        unsafe { Provider::<Hosted>::close(adapter, passive) }.wait(passive);
     }
 }
 

@@ -12,9 +12,7 @@ use super::{
     Step, Wire, noticed,
     transmit::{Frames, Last},
 };
-
-/// What is to be sent still, and the peer that does not finish, are not waited for longer.
-const LINGER_MICROSECONDS: u32 = 5_000_000;
+use crate::limits;
 
 impl<P: Platform> Wire<P> {
     /// The connection has ended: sends what is still to be sent, a Terminate among it if it is `broken`, and finishes.
@@ -73,7 +71,7 @@ impl<P: Platform> Wire<P> {
             return Self::close(this);
         }
         // Unless it is set.
-        Timer::start(this, LINGER_MICROSECONDS);
+        Timer::start(this, limits::LINGER_MICROSECONDS);
         if read == Read::Some {
             Deferred::schedule(this);
         }

@@ -102,7 +102,7 @@ impl<P: Platform> Wire<P> {
             // It is told that it is closed anyway.
             (Ok(_), None) => Err(Error::Canceled),
             // Nobody listens there in the device, and there is nobody else.
-            (Err(SocketError::NoNetwork), _) if this.adapter.device().has_address(active.addresses.1.ip()) => {
+            (Err(SocketError::NoNetwork), _) if this.device.has_address(active.addresses.1.ip()) => {
                 Err(Error::ConnectionRefused)
             }
             (Err(error), _) => Err(error.into()),
@@ -265,7 +265,7 @@ impl<P: Platform> Wire<P> {
         let requested = Self::begin_change(this, |step| matches!(step, Step::Requested(..)));
         let Some(Step::Requested(frame, connector)) = requested else { return false };
         let replied = frame.parsed(Kind::Request).and_then(|request| {
-            let agreed = wish(this.adapter.device(), wanted).agree(&request)?;
+            let agreed = wish(&this.device, wanted).agree(&request)?;
             Some((agreed, Frame::new(&agreed.accept(&request, private_data.as_slice()))?))
         });
         let Some((agreed, reply)) = replied else {

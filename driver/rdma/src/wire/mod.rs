@@ -29,7 +29,7 @@ use platform::{
     Timer, Weak,
 };
 
-use crate::{Adapter, Connector, QueuePair, access::Refusal, listener::Unasked};
+use crate::{Adapter, Connector, Device, QueuePair, access::Refusal, device::Rundown, listener::Unasked};
 use carry::Ends;
 use startup::Frame;
 
@@ -42,8 +42,9 @@ pub(crate) struct Wire<P: Platform> {
     /// What the attached queue pair's engine works with; not here while it does.
     ends: SpinLock<Place<P>, P>,
     is_initiator: bool,
-    /// Closing it waits for the stream's end.
-    adapter: Arc<Adapter<P>, P>,
+    device: Arc<Device<P>, P>,
+    /// Not its adapter: when all objects of that are gone, this may have to wait for the peer.
+    _rundown: Arc<Rundown<P>, P>,
 }
 
 /// Where both directions are while nobody works with them.
@@ -103,7 +104,8 @@ impl<P: Platform> Wire<P> {
             state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked: None }),
             ends: SpinLock::<_, P>::new(Place { ends: None, are_out: false }),
             is_initiator,
-            adapter: adapter.clone(),
+            device: adapter.device().clone(),
+            _rundown: adapter.rundown().clone(),
         })?;
         Deferred::initialize(&wire);
         Timer::initialize(&wire);

@@ -75,7 +75,7 @@ unsafe impl<K: Kernel> AdapterSource for LocalHost<K> {
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
         // SAFETY: the caller's contract is the same.
-        unsafe { Provider::<K>::close(adapter, passive) };
+        unsafe { Provider::<K>::close(adapter, passive) }.wait(passive);
     }
 }
 

@@ -82,7 +82,9 @@ unsafe impl AdapterSource for ProcessHost {
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
         // SAFETY: the caller's contract is the same.
-        unsafe { Provider::<Hosted>::close(adapter, passive) };
+        let lingering = unsafe { Provider::<Hosted>::close(adapter, passive) };
+        // The process may exit, which resets its connections: what was sent is to arrive.
+        lingering.wait(passive);
     }
 }
 
