@@ -82,7 +82,7 @@ static STATE: Mutex<State> = Mutex::new(State { last_handle: 0, providers: Vec::
 /// Held while providers are told: EtwUnregister waits for that.
 static TELLING: Mutex<()> = Mutex::new(());
 
-/// wdm/nf-wdm-etwregister: at most APC_LEVEL. If a session wants the provider's events already, it is told so within the call.
+/// wdm/nf-wdm-etwregister: PASSIVE_LEVEL. If a session wants the provider's events already, it is told so within the call.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn EtwRegister(
     id: *const Guid,
@@ -90,7 +90,7 @@ unsafe extern "system" fn EtwRegister(
     context: usize,
     handle: *mut u64,
 ) -> i32 {
-    irql::at_most(irql::APC_LEVEL, "EtwRegister");
+    irql::at_most(PASSIVE_LEVEL, "EtwRegister");
     // SAFETY: the caller gives the provider's GUID.
     let id = unsafe { id.read() };
     let mut state = lock(&STATE);

@@ -127,10 +127,10 @@ extern "system" fn ExAllocateCacheAwareRundownProtection(_pool: i32, _tag: u32) 
     Box::into_raw(Box::new(0))
 }
 
-/// wdm/nf-wdm-exfreecacheawarerundownprotection: at most DISPATCH_LEVEL.
+/// wdm/nf-wdm-exfreecacheawarerundownprotection: at most APC_LEVEL.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn ExFreeCacheAwareRundownProtection(reference: *mut usize) {
-    irql::at_most(DISPATCH_LEVEL, "ExFreeCacheAwareRundownProtection");
+    irql::at_most(APC_LEVEL, "ExFreeCacheAwareRundownProtection");
     report::object(CACHE_AWARE, -1);
     // SAFETY: the caller gives what ExAllocateCacheAwareRundownProtection returned, once.
     drop(unsafe { Box::from_raw(reference) });
