@@ -14,4 +14,6 @@
 #include <ndkrss.h>
 #include <wsk.h>
 #include <wskndk.h>
+#if __has_include(<ndioctl.h>)
 #include <ndioctl.h>
+#endif

@@ -98,6 +98,14 @@ impl<T: ZeroInit, const N: usize> ZeroInit for [T; N] {
     const ZERO: Self = [T::ZERO; N];
 }
 
+/// The structures of ndioctl.h; all others are of the WDK, or SoftNDK's own.
+pub const ND_IOCTL_LAYOUTS: &[&[Layout]] = &[
+    crate::nd_ioctl::adapter::ND_ADAPTER_LAYOUTS,
+    crate::nd_ioctl::kernel::KERNEL_LAYOUTS,
+    crate::nd_ioctl::mappings::MAPPING_LAYOUTS,
+    crate::nd_ioctl::requests::REQUEST_LAYOUTS,
+];
+
 /// Every structure.
 pub const LAYOUTS: &[&[Layout]] = &[
     crate::nd_ioctl::adapter::ND_ADAPTER_LAYOUTS,

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::command::{cargo, run, step};
 use crate::imports::Provided;
 use crate::pe::Module;
-use crate::{TARGET_PROGRAMS, cross, nd_cpp, paths, prefix, rust_src, wine};
+use crate::{TARGET_PROGRAMS, cross, facts, inf, nd_cpp, paths, prefix, rust_src, wine};
 
 /// What to build for Windows, as arguments to cargo at the root of the tree.
 pub(crate) type Package = [&'static str; 2];
@@ -112,8 +112,8 @@ fn check_imports(dist: &Path) -> Result<()> {
     let mut problems = provided.problems_of_stand_ins()?;
     let driver = Module::read(&dist.join("softndk.sys"))?;
     problems.extend(provided.problems_of_driver(&driver)?.into_iter().map(|problem| format!("softndk.sys: {problem}")));
-    if !problems.is_empty() {
-        bail!("imports that would fail under Wine:\n  {}", problems.join("\n  "));
-    }
+    ensure!(problems.is_empty(), "imports that would fail under Wine:\n  {}", problems.join("\n  "));
+    let problems = facts::problems_of_imports(&driver, inf::oldest_windows()?)?;
+    ensure!(problems.is_empty(), "imports that would fail on Windows:\n  {}", problems.join("\n  "));
     Ok(())
 }

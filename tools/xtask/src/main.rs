@@ -9,6 +9,7 @@ mod cross;
 mod digest;
 mod dist;
 mod events;
+mod facts;
 mod frames;
 mod fuzz;
 mod hosted;
@@ -36,6 +37,7 @@ mod soak;
 mod tally;
 mod test;
 mod two;
+mod wdk;
 mod wdk_build;
 mod wdk_root;
 mod wine;
@@ -136,6 +138,8 @@ enum Task {
     Access,
     /// Install the driver by its INF under Wine, restart, and remove it
     Install,
+    /// Build the driver over the headers of a WDK, on Linux, and compare it and driver/abi with what they say
+    Wdk(wdk::Wanted),
     /// Load, run one case and unload so many times; print what was left behind
     Cycles {
         /// How many times
@@ -202,6 +206,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Soak(wanted) => soak::soak(&wanted)?,
         Task::Mutants(wanted) => mutants::mutants(&wanted)?,
         Task::LintInf => inf::lint()?,
+        Task::Wdk(wanted) => return wdk::wdk(&wanted),
         Task::Install => {
             dist::build()?;
             let mut tally = tally::Tally::default();

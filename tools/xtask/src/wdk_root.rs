@@ -16,13 +16,13 @@ use object::read::archive::ArchiveFile;
 
 use crate::command::{cargo, output, step};
 use crate::digest::{Content, is_stamped};
-use crate::paths;
+use crate::{TARGET_DRIVER, paths};
 
 /// Debian's LLVM 19: clang for bindgen and the few C files, and tools that know import libraries.
 pub(crate) const LLVM: &str = "/usr/lib/llvm-19";
 const MINGW: &str = "/usr/x86_64-w64-mingw32";
 /// Any version that wdk-build takes for a WDK's; this is the one whose KMDF goes up to 1.33.
-const KIT: &str = "10.0.22621.0";
+pub(crate) const KIT: &str = "10.0.22621.0";
 
 /// Module, import library, and the mingw library whose names it takes; tools/cross/exports adds what that lacks.
 const IMPORT_LIBRARIES: [(&str, &str, &str); 3] = [
@@ -63,7 +63,7 @@ fn headers(root: &Path) -> Result<()> {
         link_all(&mingw.join("ddk"), &kernel)?;
         symlink(mingw, place.join(KIT).join("shared"))?;
         // wdk-sys does not look at headers' times; without this it would keep the old declarations.
-        clean("wdk-sys")?;
+        clean("wdk-sys", &paths::cross().join("target"))?;
         fs::write(stamp, key)?;
         Ok(())
     })
@@ -106,7 +106,7 @@ fn libraries(root: &Path) -> Result<()> {
         fs::write(kernel.join("BufferOverflowFastFailK.lib"), "!<arch>\n")?;
         // The crate tracelogging names it for GUIDs made at random, which no driver makes.
         fs::write(kernel.join("rpcrt4.lib"), "!<arch>\n")?;
-        clean("softndk")?;
+        clean("softndk", &paths::cross().join("target"))?;
         fs::write(stamp, key)?;
         Ok(())
     })
@@ -145,11 +145,11 @@ fn entry_stub(source: &Path, library: &Path) -> Result<()> {
     output(archiver.arg("/nologo").arg(format!("/out:{}", library.display())).arg(object)).map(drop)
 }
 
-/// Forgets what cargo built of `package`, if it built anything yet.
-fn clean(package: &str) -> Result<()> {
-    let cross = paths::cross();
-    if cross.join("target/x86_64-pc-windows-msvc").is_dir() {
-        output(cargo(&cross).args(["clean", "--quiet", "--package", package]))?;
+/// Forgets what cargo built of `package` in the folder `target`, if it built anything yet.
+pub(crate) fn clean(package: &str, target: &Path) -> Result<()> {
+    if target.join(TARGET_DRIVER).is_dir() {
+        let mut clean = cargo(&paths::cross());
+        output(clean.args(["clean", "--quiet", "--package", package, "--target-dir"]).arg(target))?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;
 use crate::two::{self, Harness};
+use crate::wdk::image;
 use crate::{access, beside, dist, events, frames, hosted, installed, nd_cpp, ndkctl, paths, perf, run, soak, wine};
 
 // What hangs is ended by them; nothing is judged by how long it takes on a busy machine.
@@ -30,6 +31,7 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("a planted import that nobody provides is caught", planted_import());
     tally.check("no function of softndk.sys takes more than a quarter of a stack of the kernel", frames::check());
     tally.check("a planted function that takes more is caught", frames::planted());
+    tally.check("a planted change of code or data is noticed between two builds", image::planted());
     let tested = step("testing the stand-ins", || stand_ins(tally));
     tally.check("the stand-ins' own test runs", tested);
     for front_end in ["ioctl", "nd1", "nd2"] {

@@ -30,8 +30,7 @@ pub(super) fn models(inf: &Inf) -> Vec<String> {
     let [models, decoration] = &*manufacturer.values else {
         return vec!["[Manufacturer] wants models for one decoration".into()];
     };
-    let build = decoration.strip_prefix("NT$ARCH$.10.0...").and_then(|build| build.parse::<u32>().ok());
-    if build.is_none_or(|build| build < FIRST_WITH_DRIVER_STORE) {
+    if oldest(decoration).is_none_or(|build| build < FIRST_WITH_DRIVER_STORE) {
         problems.push(format!("{decoration} is not NT$ARCH$.10.0... and {FIRST_WITH_DRIVER_STORE} or later"));
     }
     let models = format!("{models}.{decoration}");
@@ -40,6 +39,11 @@ pub(super) fn models(inf: &Inf) -> Vec<String> {
         _ => problems.push(format!(r"[{models}] wants one line, Install for Root\SoftNdk")),
     }
     problems
+}
+
+/// The first build of Windows that a decoration names.
+pub(super) fn oldest(decoration: &str) -> Option<u32> {
+    decoration.strip_prefix("NT$ARCH$.10.0...").and_then(|build| build.parse().ok())
 }
 
 /// network/ddinstall-section-in-a-network-inf-file.

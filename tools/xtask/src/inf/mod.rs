@@ -15,6 +15,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::facts::Windows;
 use crate::paths;
 use file::Inf;
 pub(crate) use stamp::stamped;
@@ -49,6 +50,14 @@ pub(crate) fn lint() -> Result<()> {
     let problems = problems(&source()?)?;
     ensure!(problems.is_empty(), "inf/softndk.inx breaks rules:\n  {}", problems.join("\n  "));
     Ok(())
+}
+
+/// The oldest Windows that it installs on.
+pub(crate) fn oldest_windows() -> Result<Windows> {
+    let inf = Inf::parse(&source()?)?;
+    let decorations = inf.lines("Manufacturer").iter().filter_map(|line| line.values.last());
+    let build = decorations.filter_map(|decoration| install::oldest(decoration)).min();
+    Ok([10, 0, build.context("inf/softndk.inx names no build of Windows")?])
 }
 
 fn source() -> Result<String> {
