@@ -88,38 +88,47 @@ mod windows {
 
     use anyhow::{Result, bail};
 
-    /// What the kit brings, and signtool of the SDK, which is put into the same folder and may be there alone.
+    /// What the kit brings. signtool is the SDK's, which may be there alone.
     const KIT: [(&str, &str); 3] = [("Include", "km/ntifs.h"), ("Lib", "km/x64/ndis.lib"), ("bin", "x64/signtool.exe")];
+
+    /// The kit that this tree is developed for.
+    const WANTED: &str = "10.0.26100.0";
 
     /// Newer ones read headers otherwise: the documentation of the wdk crates names this.
     const LLVM: &str = "clang version 17.";
 
     /// Not yet run on Windows.
     pub(super) fn check() -> Result<()> {
+        let version = env::var("Version_Number").ok();
+        let sdk = env::var_os("WindowsSdkBinPath").map(PathBuf::from);
+        let kit = kits().map_or(Kit::Missing, |kits| kit(&kits, version.as_deref(), sdk.as_deref()));
         let needs = [
             (
-                kits().is_some_and(|kits| has_kit(&kits)),
+                kit == Kit::There,
                 "the Windows Driver Kit, and the SDK of its version",
-                "headers, libraries and tools: winget install Microsoft.WindowsSDK.10.0.26100 Microsoft.WindowsWDK.10.0.26100",
+                match &kit {
+                    Kit::Other(version) => format!("it is there, but the build takes another version: $env:Version_Number = '{version}'"),
+                    _ => "headers, libraries and tools: winget install Microsoft.WindowsSDK.10.0.26100 Microsoft.WindowsWDK.10.0.26100".to_owned(),
+                },
             ),
             (
                 answer("clang", &["--version"]).is_some_and(|version| version.contains(LLVM)),
                 "LLVM 17 on the path",
-                "bindgen reads headers by it: winget install -i LLVM.LLVM --version 17.0.6 --force, and let it change the path",
+                "bindgen reads headers by it: winget install -i LLVM.LLVM --version 17.0.6 --force, and let it change the path".to_owned(),
             ),
             (
                 answer("cargo", &["make", "--version"]).is_some(),
                 "cargo-make",
-                "packages the driver: cargo install --locked cargo-make",
+                "packages the driver: cargo install --locked cargo-make".to_owned(),
             ),
             (
                 answer("rust-script", &["--version"]).is_some(),
                 "rust-script",
-                "cargo-make's scripts are run by it: cargo install --locked rust-script",
+                "cargo-make's scripts are run by it: cargo install --locked rust-script".to_owned(),
             ),
         ];
-        for (present, what, reason) in needs {
-            eprintln!("{} {what}: {reason}", if present { "have   " } else { "MISSING" });
+        for (present, what, reason) in &needs {
+            eprintln!("{} {what}: {reason}", if *present { "have   " } else { "MISSING" });
         }
         if needs.iter().any(|(present, ..)| !present) {
             bail!("install what is missing, then run this again");
@@ -144,11 +153,37 @@ mod windows {
         Some(answer.split_once("REG_SZ")?.1.trim().into())
     }
 
-    /// Whether the newest kit has all that the build takes of it. The build takes no older one.
-    fn has_kit(kits: &Path) -> bool {
-        let Ok(versions) = fs::read_dir(kits.join("Lib")) else { return false };
-        let Some(newest) = versions.map_while(Result::ok).map(|entry| entry.file_name()).max() else { return false };
-        KIT.iter().all(|(folder, file)| kits.join(folder).join(&newest).join(file).exists())
+    /// What there is of a kit.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Kit {
+        There,
+        /// Of this version, which the build does not take.
+        Other(String),
+        Missing,
+    }
+
+    /// Whether the kit that wdk-build takes has all that the build needs of it: that of the variable `Version_Number`, or the newest by name,
+    /// which may be an SDK's alone. `sdk` is where signtool is if not in the kit (the kit as NuGet packages).
+    fn kit(kits: &Path, version: Option<&str>, sdk: Option<&Path>) -> Kit {
+        let versions = fs::read_dir(kits.join("Lib")).into_iter().flatten().map_while(Result::ok);
+        let versions = versions.filter_map(|entry| entry.file_name().into_string().ok());
+        // Beside them is the folder of WDF.
+        let mut versions: Vec<_> = versions.filter(|name| name.starts_with("10.")).collect();
+        versions.sort();
+        let has = |version: &str, (folder, file): &(&str, &str)| {
+            let place = sdk.filter(|_| *folder == "bin").map_or_else(|| kits.join(folder), Path::to_path_buf);
+            place.join(version).join(file).exists()
+        };
+        let is_whole = |version: &str| KIT.iter().all(|part| has(version, part));
+        match version.or(versions.last().map(String::as_str)) {
+            Some(taken) if is_whole(taken) => Kit::There,
+            _ => {
+                let whole = |version: &&String| is_whole(version);
+                let wanted =
+                    versions.iter().filter(whole).max_by_key(|version| (*version == WANTED, (*version).clone()));
+                wanted.map_or(Kit::Missing, |version| Kit::Other(version.clone()))
+            }
+        }
     }
 
     #[cfg(test)]
@@ -163,15 +198,23 @@ mod windows {
                 fs::create_dir_all(file.parent().unwrap()).unwrap();
                 fs::write(file, "").unwrap();
             };
-            assert!(!has_kit(&kits));
+            assert_eq!(kit(&kits, None, None), Kit::Missing);
+            put("wdf", ("Lib", "kmdf/x64/1.33/WdfLdr.lib"));
             for part in KIT {
-                assert!(!has_kit(&kits), "without {}", part.1);
-                put("10.0.26100.0", part);
+                assert_eq!(kit(&kits, None, None), Kit::Missing, "without {}", part.1);
+                put(WANTED, part);
             }
-            assert!(has_kit(&kits));
+            assert_eq!(kit(&kits, None, None), Kit::There);
             // As a newer SDK alone leaves it.
             put("10.0.28000.0", ("Lib", "um/x64/kernel32.lib"));
-            assert!(!has_kit(&kits));
+            assert_eq!(kit(&kits, None, None), Kit::Other(WANTED.to_owned()));
+            assert_eq!(kit(&kits, Some(WANTED), None), Kit::There);
+            assert_eq!(kit(&kits, Some("10.0.28000.0"), None), Kit::Other(WANTED.to_owned()));
+            // The packages of NuGet keep signtool elsewhere.
+            let sdk = kits.join("sdk/bin");
+            assert_eq!(kit(&kits, Some(WANTED), Some(&sdk)), Kit::Missing);
+            put(WANTED, ("sdk/bin", "x64/signtool.exe"));
+            assert_eq!(kit(&kits, Some(WANTED), Some(&sdk)), Kit::There);
             fs::remove_dir_all(kits).unwrap();
         }
     }

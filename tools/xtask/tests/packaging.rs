@@ -214,6 +214,41 @@ fn a_broken_workflow_is_noticed() {
     }
 }
 
+/// What keeps the Windows workflow from doing its work on a hosted runner, besides what is wrong with any.
+fn windows_problems(text: &str) -> Vec<&'static str> {
+    let documents = YamlLoader::load_from_str(text).unwrap();
+    let steps = documents[0]["jobs"]["driver"]["steps"].as_vec().unwrap();
+    let at =
+        |part: &str| steps.iter().position(|step| step["run"].as_str().is_some_and(|script| script.contains(part)));
+    let mut problems = Vec::new();
+    for (right, problem) in [
+        // A runner may have an SDK that is newer than its WDK.
+        (
+            at("Version_Number=").is_some_and(|step| Some(step) < at("cargo make")),
+            "the build takes whichever SDK is the newest",
+        ),
+    ] {
+        if !right {
+            problems.push(problem);
+        }
+    }
+    problems
+}
+
+#[test]
+fn the_windows_workflow_fits_a_hosted_runner() {
+    assert_eq!(windows_problems(&read(".github/workflows/windows.yml")), Vec::<&str>::new());
+}
+
+#[test]
+fn a_windows_workflow_that_does_not_is_noticed() {
+    let text = read(".github/workflows/windows.yml");
+    for (from, to) in [("\"Version_Number=", "\"Version_Numbr=")] {
+        assert!(text.contains(from), "{from}");
+        assert_eq!(windows_problems(&text.replace(from, to)).len(), 1, "{to}");
+    }
+}
+
 /// What is wrong with the makefile of the driver's package.
 fn makefile_problems(makefile: &Table, manifest: &Table) -> Vec<&'static str> {
     let string = |path: &[&str]| {
