@@ -4,6 +4,7 @@
 //! What the burst limit leaves over goes on in another DPC.
 
 mod batch;
+mod unready;
 
 pub(crate) use batch::SMALL_SEND_BYTES;
 
@@ -56,8 +57,10 @@ pub(crate) enum Progress {
     /// The peer was asked for the data.
     Asked,
     Failed(Error),
-    /// The peer has no receive yet, or is not connected yet: it will schedule the engine.
+    /// The peer is not connected yet: it will schedule the engine.
     Waiting,
+    /// The peer has no receive for the send: a post of one will schedule the engine.
+    NoReceive,
     Busy,
 }
 
@@ -211,6 +214,10 @@ impl<P: Platform> QueuePair<P> {
                 Step::Idle
             }
             Progress::Waiting => Step::Idle,
+            Progress::NoReceive => {
+                state.awaits_receive = true;
+                Step::Idle
+            }
             Progress::Busy => Step::Busy,
         };
         let after = Self::settle_after(this, state, fatal);
@@ -315,6 +322,7 @@ impl<P: Platform> QueuePair<P> {
         let target = match Self::begin_receive(peer, this, part) {
             Receiving::Into(target) => target,
             Receiving::Waiting => return Progress::Waiting,
+            Receiving::None => return this.awaits_receive(),
             Receiving::TooSmall => return Self::fail_receive(peer, Error::BufferOverflow),
         };
         if part.left() == 0 {
@@ -353,7 +361,7 @@ impl<P: Platform> QueuePair<P> {
             None => {
                 drop(state);
                 Self::end_placing(receiver, After::default());
-                Receiving::Waiting
+                Receiving::None
             }
         }
     }
@@ -399,8 +407,10 @@ impl<P: Platform> QueuePair<P> {
 enum Receiving {
     /// The part of the receive to fill next; none once it is full.
     Into(Option<Piece>),
-    /// No receive, or no connection yet; the sender will be scheduled.
+    /// No connection yet; the sender will be scheduled.
     Waiting,
+    /// No receive; the sender will be scheduled.
+    None,
     /// The receive has less room than the send has bytes.
     TooSmall,
 }

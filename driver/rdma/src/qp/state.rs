@@ -67,6 +67,8 @@ pub(crate) struct State<P: Platform> {
     pub(crate) broken: bool,
     /// The peer's engine waits for a receive, or for this side to be connected.
     pub(crate) sender_waits: bool,
+    /// The current request is a send for which the peer had no receive.
+    pub(crate) awaits_receive: bool,
     pub(crate) own_receives: Option<ReceiveQueue<P>>,
     pub(crate) requests: Ring<InitiatorRequest, P>,
     pub(crate) peer: Option<Peer<P>>,
@@ -118,6 +120,7 @@ impl<P: Platform> State<P> {
             flush_receive: false,
             broken: false,
             sender_waits: false,
+            awaits_receive: false,
             refused: None,
         })
     }
@@ -273,6 +276,7 @@ impl<P: Platform> State<P> {
     pub(crate) fn restart(&mut self) {
         self.done = 0;
         self.cursor = Cursor::default();
+        self.awaits_receive = false;
     }
 
     /// The peer, if its engine waits for something that has just come.

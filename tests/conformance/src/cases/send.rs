@@ -219,14 +219,20 @@ pub(super) fn bad_local_token(bench: &Bench<'_>) -> anyhow::Result<()> {
         ("another protection domain's region", |_, foreign| foreign.sge(0..64)),
     ];
     for (what, entry) in bad {
-        // As the source of a send.
-        let pair = Pair::new(bench)?;
-        let (source, target) = (pair.a.site.buffer(4096)?, pair.b.site.buffer(4096)?);
-        pair.b.qp.receive(1, &[target.sge(0..4096)])?;
-        pair.a.qp.send(2, &[good(&source), entry(&source, &target)], 0)?;
-        expect(&pair.a.initiated()?, NdkOperationTypeSend, 2, STATUS_ACCESS_VIOLATION)
-            .with_context(|| format!("sending from {what}"))?;
-        drop(pair);
+        // As the source of a send, for which the peer has a receive or none.
+        for receives in [1, 0] {
+            for is_first in [false, true] {
+                let pair = Pair::new(bench)?;
+                let (source, target) = (pair.a.site.buffer(4096)?, pair.b.site.buffer(4096)?);
+                for context in 0..receives {
+                    pair.b.qp.receive(context, &[target.sge(0..4096)])?;
+                }
+                let entries = [good(&source), entry(&source, &target)];
+                pair.a.qp.send(2, &entries[usize::from(is_first)..], 0)?;
+                expect(&pair.a.initiated()?, NdkOperationTypeSend, 2, STATUS_ACCESS_VIOLATION)
+                    .with_context(|| format!("sending from {what}, with {receives} receives at the peer"))?;
+            }
+        }
         // As the sink of a receive.
         let pair = Pair::new(bench)?;
         let (foreign, target) = (pair.a.site.buffer(4096)?, pair.b.site.buffer(4096)?);

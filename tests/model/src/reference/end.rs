@@ -26,6 +26,7 @@ impl Model {
         for request in std::mem::take(&mut self.qps[qp].requests) {
             self.complete_request(qp, &request, Some(vec![STATUS_CANCELLED]));
         }
+        self.qps[qp].awaits_receive = false;
         if self.mistake == Some(Mistake::FlushKeepsReceives) {
             return;
         }

@@ -60,6 +60,8 @@ pub(crate) struct Qp {
     pub(super) may_read: bool,
     pub(super) requests: VecDeque<Request>,
     pub(super) receives: VecDeque<Receive>,
+    /// The oldest request is a send for which the peer had no receive.
+    pub(super) awaits_receive: bool,
 }
 
 /// How a request ended: one of these statuses. `None`: it waits.
@@ -110,6 +112,7 @@ impl Model {
             peer: None,
             connector: None,
             may_read: false,
+            awaits_receive: false,
             requests: VecDeque::new(),
             receives: VecDeque::new(),
         });
@@ -204,6 +207,7 @@ impl Model {
         };
         let Some(outcome) = outcome else { return false };
         self.qps[qp].requests.pop_front();
+        self.qps[qp].awaits_receive = false;
         self.complete_request(qp, &request, outcome.clone().err());
         if outcome.is_err() || self.has_failed_queue(qp) || self.has_failed_queue(peer) {
             self.abort(qp);
@@ -218,7 +222,13 @@ impl Model {
         let receive = match self.qps[peer].srq {
             Some(srq) => self.take_from_srq(srq),
             None => self.qps[peer].receives.pop_front(),
-        }?;
+        };
+        let Some(receive) = receive else {
+            // A send's own entries are looked at when it begins to wait.
+            let (_, readable) = self.source(qp, request);
+            let begins = !std::mem::replace(&mut self.qps[qp].awaits_receive, true);
+            return (begins && !readable).then(|| Err(vec![STATUS_ACCESS_VIOLATION]));
+        };
         let length = total(&request.sges);
         if total(&receive.sges) < length {
             self.complete_receive(peer, &receive, vec![STATUS_BUFFER_OVERFLOW], 0, None, true);
