@@ -25,19 +25,6 @@ pub const fn size(ulpdu: u16) -> usize {
     LENGTH.saturating_add(ulpdu as usize).saturating_add(padding(ulpdu)).saturating_add(CRC)
 }
 
-/// Bytes of a ULPDU that fit into a TCP segment of `segment` bytes, at most (RFC 5044 section 4.5: MULPDU); but never fewer than
-/// 128.
-pub const fn max_ulpdu(segment: u32) -> u16 {
-    let most = segment.saturating_sub(segment & 3).saturating_sub((LENGTH as u32).saturating_add(CRC as u32));
-    if most < 128 {
-        128
-    } else if most > u16::MAX as u32 {
-        u16::MAX
-    } else {
-        most as u16
-    }
-}
-
 /// The start of a stream of FPDUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
