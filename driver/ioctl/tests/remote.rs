@@ -58,6 +58,8 @@ fn a_dying_process_waits_for_no_peer() {
             assert_eq!(raw.ulpdu().map(|ulpdu| ulpdu.len()), Some(frames::send(1, &[0; 500]).len()));
             assert_eq!(raw.rest(), (Vec::new(), Ok(())));
         } else {
+            // Its end has begun when its DPC has run: the 5 s count from there.
+            kernel.flush_dpcs();
             kernel.advance(Duration::from_secs(5));
             kernel.flush_dpcs();
             device.host().provider().drain(&simkernel::passive());
