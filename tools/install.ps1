@@ -54,6 +54,7 @@ if (-not (Get-Adapter)) {
 }
 
 # Plug and Play installs the driver on the new device by itself.
+Write-Output 'Waiting for the device to start.'
 $deadline = (Get-Date).AddSeconds(60)
 while (-not (Get-Adapter | Where-Object { $_.Status -eq 'OK' })) {
     if ((Get-Date) -gt $deadline) {
@@ -62,4 +63,18 @@ while (-not (Get-Adapter | Where-Object { $_.Status -eq 'OK' })) {
     }
     Start-Sleep -Seconds 1
 }
+# NDIS and TCP/IP come some time after that.
+Write-Output 'Waiting for TCP/IP on the adapter.'
+$deadline = (Get-Date).AddSeconds(30)
+$instances = @(Get-Adapter | ForEach-Object { $_.InstanceId })
+while (-not (Get-NetAdapter | Where-Object { $_.PnPDeviceID -in $instances } |
+            ForEach-Object { Get-NetIPInterface -InterfaceIndex $_.ifIndex -ErrorAction SilentlyContinue })) {
+    if ((Get-Date) -gt $deadline) {
+        Get-NetAdapter | Format-Table Name, InterfaceDescription, Status | Out-String | Write-Output
+        throw 'TCP/IP has no interface for the adapter after 30 s.'
+    }
+    Start-Sleep -Seconds 1
+}
 Get-NetAdapterRdma | Format-Table Name, InterfaceDescription, Enabled
+# Not what pnputil ended with.
+exit 0

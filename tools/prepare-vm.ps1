@@ -41,7 +41,12 @@ if ($LASTEXITCODE -ne 0) {
     throw "bcdedit ended with $LASTEXITCODE"
 }
 
-foreach ($store in 'Root', 'TrustedPublisher') {
-    Import-Certificate -FilePath $certificate -CertStoreLocation "Cert:\LocalMachine\$store" | Out-Null
+# Not by Import-Certificate: a new machine may have no TrustedPublisher yet, which Open creates.
+$trusted = New-Object System.Security.Cryptography.X509Certificates.X509Certificate2 (Resolve-Path $certificate).ProviderPath
+foreach ($name in 'Root', 'TrustedPublisher') {
+    $store = New-Object System.Security.Cryptography.X509Certificates.X509Store $name, 'LocalMachine'
+    $store.Open('ReadWrite')
+    $store.Add($trusted)
+    $store.Close()
 }
 Write-Output 'Test signing is on, and the certificate is trusted. Restart, then run install.ps1.'

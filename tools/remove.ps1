@@ -38,3 +38,5 @@ Write-Output "Removed: $($devices.Count) adapters, $($drivers.Count) driver pack
 if ($restart) {
     Write-Warning 'Something is still in use: Windows has to be restarted before all is gone.'
 }
+# Not what pnputil ended with.
+exit 0

@@ -20,27 +20,41 @@ param(
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 
-$device = Get-PnpDevice -PresentOnly | Where-Object { $_.HardwareID -contains 'Root\SoftNdk' } | Select-Object -First 1
-$adapter = Get-NetAdapter | Where-Object { $device -and $_.PnPDeviceID -eq $device.InstanceId }
-if (-not $adapter) {
-    throw 'There is no adapter Root\SoftNdk that runs: see install.ps1.'
+# Waits 30 s at most for what $Look finds, and gives that.
+function Wait-For([string] $What, [scriptblock] $Look) {
+    $deadline = (Get-Date).AddSeconds(30)
+    $found = & $Look
+    if (-not $found) {
+        Write-Host "Waiting for $What."
+    }
+    while (-not $found) {
+        if ((Get-Date) -gt $deadline) {
+            throw "30 s were not enough for $What."
+        }
+        Start-Sleep -Milliseconds 500
+        $found = & $Look
+    }
+    $found
 }
 
 function Get-Held {
     Get-NetIPAddress -InterfaceIndex $adapter.ifIndex -ErrorAction SilentlyContinue | Where-Object { $_.IPAddress -eq "$Address" }
 }
 
+# It may be restarting: after Set-NetAdapterAdvancedProperty, for one.
+$adapter = Wait-For 'the adapter Root\SoftNdk to run (see install.ps1)' {
+    $device = Get-PnpDevice -PresentOnly | Where-Object { $_.HardwareID -contains 'Root\SoftNdk' } | Select-Object -First 1
+    Get-NetAdapter | Where-Object { $device -and $_.PnPDeviceID -eq $device.InstanceId -and $_.Status -eq 'Up' }
+}
+if ($Address.AddressFamily -eq 'InterNetwork') { $family = 'IPv4'; $prefix = 24 } else { $family = 'IPv6'; $prefix = 64 }
+$null = Wait-For "$family on $($adapter.Name)" {
+    Get-NetIPInterface -InterfaceIndex $adapter.ifIndex -AddressFamily $family -ErrorAction SilentlyContinue
+}
 if (-not (Get-Held)) {
-    $prefix = if ($Address.AddressFamily -eq 'InterNetwork') { 24 } else { 64 }
     New-NetIPAddress -InterfaceIndex $adapter.ifIndex -IPAddress "$Address" -PrefixLength $prefix | Out-Null
 }
 # Until then TCP/IP looks for another machine that has it, and the driver does not take it.
-$deadline = (Get-Date).AddSeconds(30)
-while (-not (Get-Held | Where-Object { $_.AddressState -eq 'Preferred' })) {
-    if ((Get-Date) -gt $deadline) {
-        Get-Held | Format-List | Out-String | Write-Output
-        throw "$Address is not usable after 30 s."
-    }
-    Start-Sleep -Milliseconds 200
+$null = Wait-For "$Address to be preferred" {
+    Get-Held | Where-Object { $_.AddressState -eq 'Preferred' }
 }
 Write-Output "$($adapter.Name) has $Address."

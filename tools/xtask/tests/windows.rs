@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tree_sitter::{Node, Parser, Tree};
 use yaml_rust2::YamlLoader;
 
 fn root() -> PathBuf {
@@ -55,12 +56,82 @@ fn a_windows_workflow_that_does_not_is_noticed() {
     }
 }
 
+fn parse(script: &str) -> Tree {
+    let mut parser = Parser::new();
+    parser.set_language(&tree_sitter_powershell::LANGUAGE.into()).unwrap();
+    parser.parse(script, None).unwrap()
+}
+
+fn is_powershell(script: &str) -> bool {
+    !parse(script).root_node().has_error()
+}
+
+/// The text of each node of a kind.
+fn texts<'a>(node: Node, kind: &str, script: &'a str, found: &mut Vec<&'a str>) {
+    if node.kind() == kind {
+        found.push(&script[node.byte_range()]);
+    }
+    let mut cursor = node.walk();
+    for child in node.children(&mut cursor) {
+        texts(child, kind, script, found);
+    }
+}
+
+/// What a script calls that is not among `COMMANDS` and no function of its own.
+fn unknown_commands(script: &str) -> Vec<String> {
+    let tree = parse(script);
+    let (mut called, mut own) = (Vec::new(), Vec::new());
+    texts(tree.root_node(), "command_name", script, &mut called);
+    texts(tree.root_node(), "function_name", script, &mut own);
+    called.retain(|name| !own.contains(name) && !COMMANDS.contains(name));
+    called.into_iter().map(str::to_owned).collect()
+}
+
+/// Cmdlets of Windows PowerShell 5.1 and its modules for Windows and programs of Windows.
+const COMMANDS: [&str; 37] = [
+    "Compress-Archive",
+    "Confirm-SecureBootUEFI",
+    "Copy-Item",
+    "ForEach-Object",
+    "Format-List",
+    "Format-Table",
+    "Get-Command",
+    "Get-ComputerInfo",
+    "Get-Date",
+    "Get-NetAdapter",
+    "Get-NetAdapterRdma",
+    "Get-NetIPAddress",
+    "Get-NetIPInterface",
+    "Get-PnpDevice",
+    "Get-WindowsDriver",
+    "Join-Path",
+    "New-Item",
+    "New-NetIPAddress",
+    "New-Object",
+    "Out-File",
+    "Out-Null",
+    "Out-String",
+    "Remove-Item",
+    "Resolve-Path",
+    "Select-Object",
+    "Set-StrictMode",
+    "Split-Path",
+    "Start-Sleep",
+    "Test-Path",
+    "Where-Object",
+    "Write-Host",
+    "Write-Output",
+    "Write-Warning",
+    "bcdedit.exe",
+    "pnputil.exe",
+    "verifier.exe",
+    "wevtutil.exe",
+];
+
 /// What is wrong with a script for PowerShell.
 fn script_problems(text: &str) -> Vec<String> {
-    let mut parser = tree_sitter::Parser::new();
-    parser.set_language(&tree_sitter_powershell::LANGUAGE.into()).unwrap();
     let mut problems = Vec::new();
-    if parser.parse(text, None).is_none_or(|tree| tree.root_node().has_error()) {
+    if !is_powershell(text) {
         problems.push("is no PowerShell".to_owned());
     }
     // Windows PowerShell 5.1 reads a file without a mark as one of the system's code page.
@@ -72,6 +143,11 @@ fn script_problems(text: &str) -> Vec<String> {
         if !text.contains(wanted) {
             problems.push(format!("lacks {wanted}"));
         }
+    }
+    problems.extend(unknown_commands(text).into_iter().map(|name| format!("calls {name}")));
+    // A step of GitHub's ends as the last program did, whose code may be one of a success.
+    if text.contains("$LASTEXITCODE -notin") && !text.ends_with("\nexit 0\n") {
+        problems.push("ends as its last program did".to_owned());
     }
     problems
 }
@@ -98,6 +174,9 @@ fn a_broken_script_is_noticed() {
         (".SYNOPSIS", ".SYNOPSYS"),
         ("Set-StrictMode", "# Set-Strict"),
         ("'Stop'", "'Continue'"),
+        ("Split-Path", "Split-Pfad"),
+        ("pnputil.exe /remove", "pnputli.exe /remove"),
+        ("\nexit 0\n", "\n"),
     ] {
         assert!(text.contains(from), "{from}");
         assert!(!script_problems(&text.replace(from, to)).is_empty(), "{to}");
