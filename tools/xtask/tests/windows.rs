@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tree_sitter::{Node, Parser, Tree};
-use yaml_rust2::YamlLoader;
+use yaml_rust2::{Yaml, YamlLoader};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -22,37 +22,106 @@ fn files(folder: &str, end: &str) -> Vec<String> {
 }
 
 /// What keeps the Windows workflow from doing its work on a hosted runner, besides what is wrong with any.
-fn windows_problems(text: &str) -> Vec<&'static str> {
+fn windows_problems(text: &str) -> Vec<String> {
     let documents = YamlLoader::load_from_str(text).unwrap();
     let steps = documents[0]["jobs"]["driver"]["steps"].as_vec().unwrap();
-    let at =
-        |part: &str| steps.iter().position(|step| step["run"].as_str().is_some_and(|script| script.contains(part)));
+    let script = |step: &Yaml| step["run"].as_str().unwrap_or_default().to_owned();
+    let at = |part: &str| steps.iter().position(|step| script(step).contains(part));
+    let before = |first, second| at(first).is_some_and(|first| at(second).is_some_and(|second| first < second));
+    let step = |part: &str| at(part).map_or(&Yaml::BadValue, |at| &steps[at]);
+    let runs_if = |part: &str| step(part)["if"].as_str().unwrap_or_default();
+    let may_fail = |part: &str| step(part)["continue-on-error"].as_bool() == Some(true);
+    let says = |part: &str, wanted: &str| script(step(part)).contains(wanted);
+    let loads = "steps.signing.outputs.loads == 'yes'";
     let mut problems = Vec::new();
     for (right, problem) in [
         // A runner may have an SDK that is newer than its WDK.
+        (before("Version_Number=", "cargo make"), "the build takes whichever SDK is the newest"),
+        (says("winget install", "ErrorActionPreference = $false"), "what winget ends with ends the step"),
+        (says("winget install", "km\\ntddk.h"), "nothing waits for the WDK's headers"),
+        (says("winget install", "km\\x64\\ndis.lib"), "nothing waits for the WDK's libraries"),
+        (before("cargo make", "-p layouts"), "layouts that differ leave the driver unbuilt"),
+        (may_fail("-p layouts") && says("-p layouts", "::warning"), "layouts that differ end the run, or are not told"),
+        // Secure Boot, or an image without test signing.
+        (says("Confirm-SecureBootUEFI", "::warning"), "nothing says why the driver is not installed"),
+        (runs_if("install.ps1") == loads && runs_if("ndharness.exe") == loads, "it is installed where it cannot load"),
+        (step("install.ps1")["timeout-minutes"].as_i64().is_some(), "an installation that hangs leaves no logs"),
+        // `On` takes a restart.
         (
-            at("Version_Number=").is_some_and(|step| Some(step) < at("cargo make")),
-            "the build takes whichever SDK is the newest",
+            before("driver-verifier.ps1 Now", "install.ps1"),
+            "Driver Verifier is not turned on before the driver is loaded",
         ),
+        (may_fail("driver-verifier.ps1 Now"), "a runner without Driver Verifier tries nothing"),
+        (says("verifier.exe /query", "::warning"), "nothing says whether the driver was verified"),
+        (!says("verifier.exe /query", "throw"), "a run without Driver Verifier fails"),
+        (before("ndharness.exe", "remove.ps1"), "it is removed before it is tried"),
+        (runs_if("remove.ps1") == format!("always() && {loads}"), "a case that fails leaves the driver loaded"),
+        (runs_if("collect-logs.ps1") == "always()", "a failure leaves no logs"),
     ] {
         if !right {
-            problems.push(problem);
+            problems.push(problem.to_owned());
         }
+    }
+    for script in steps.iter().filter_map(|step| step["run"].as_str()) {
+        if !is_powershell(script) {
+            problems.push("a step is no PowerShell".to_owned());
+        }
+        problems.extend(unknown_commands(script).into_iter().map(|name| format!("a step calls {name}")));
     }
     problems
 }
 
 #[test]
 fn the_windows_workflow_fits_a_hosted_runner() {
-    assert_eq!(windows_problems(&read(".github/workflows/windows.yml")), Vec::<&str>::new());
+    assert_eq!(windows_problems(&read(".github/workflows/windows.yml")), Vec::<String>::new());
 }
 
 #[test]
 fn a_windows_workflow_that_does_not_is_noticed() {
     let text = read(".github/workflows/windows.yml");
-    for (from, to) in [("\"Version_Number=", "\"Version_Numbr=")] {
+    for (from, to, problem) in [
+        ("\"Version_Number=", "\"Version_Numbr=", "the build takes whichever SDK is the newest"),
+        ("Preference = $false", "Preference = $true", "what winget ends with ends the step"),
+        ("km\\ntddk.h", "um\\winnt.h", "nothing waits for the WDK's headers"),
+        ("km\\x64\\ndis.lib", "um\\x64\\ntdll.lib", "nothing waits for the WDK's libraries"),
+        ("run: cargo make\n", "run: cargo test -p layouts\n", "layouts that differ leave the driver unbuilt"),
+        ("::warning title=Layouts::", "", "layouts that differ end the run, or are not told"),
+        ("::warning title=Not installed::", "", "nothing says why the driver is not installed"),
+        (
+            "        if: steps.signing.outputs.loads == 'yes'\n        # pnputil",
+            "        # pnputil",
+            "it is installed where it cannot load",
+        ),
+        (
+            "        timeout-minutes: 10\n        # Windows",
+            "        # Windows",
+            "an installation that hangs leaves no logs",
+        ),
+        (
+            "driver-verifier.ps1 Now",
+            "driver-verifier.ps1 On",
+            "Driver Verifier is not turned on before the driver is loaded",
+        ),
+        (
+            "        id: verifier\n        continue-on-error: true\n",
+            "",
+            "a runner without Driver Verifier tries nothing",
+        ),
+        ("::warning title=Not verified::", "", "nothing says whether the driver was verified"),
+        ("'::warning title=Not verified::", "throw '::warning", "a run without Driver Verifier fails"),
+        ("ndharness.exe run", "harness.exe run", "it is removed before it is tried"),
+        (
+            "if: always() && steps.signing.outputs.loads == 'yes'\n        timeout",
+            "if: success()\n        timeout",
+            "a case that fails leaves the driver loaded",
+        ),
+        ("if: always()\n", "if: success()\n", "a failure leaves no logs"),
+        ("winget install --exact", "winget install --exact (", "a step is no PowerShell"),
+        ("          } else {\n", "          } esle {\n", "a step calls esle"),
+    ] {
         assert!(text.contains(from), "{from}");
-        assert_eq!(windows_problems(&text.replace(from, to)).len(), 1, "{to}");
+        let found = windows_problems(&text.replace(from, to));
+        assert!(found.iter().any(|found| found == problem), "{to}: {found:?}");
     }
 }
 
@@ -77,18 +146,20 @@ fn texts<'a>(node: Node, kind: &str, script: &'a str, found: &mut Vec<&'a str>) 
     }
 }
 
-/// What a script calls that is not among `COMMANDS` and no function of its own.
+/// What a script calls that is not among `COMMANDS`, no function of its own, and no file by its path.
 fn unknown_commands(script: &str) -> Vec<String> {
     let tree = parse(script);
     let (mut called, mut own) = (Vec::new(), Vec::new());
     texts(tree.root_node(), "command_name", script, &mut called);
     texts(tree.root_node(), "function_name", script, &mut own);
-    called.retain(|name| !own.contains(name) && !COMMANDS.contains(name));
+    called.retain(|name| !own.contains(name) && !COMMANDS.contains(name) && !name.starts_with(r".\"));
     called.into_iter().map(str::to_owned).collect()
 }
 
-/// Cmdlets of Windows PowerShell 5.1 and its modules for Windows and programs of Windows.
-const COMMANDS: [&str; 37] = [
+/// Cmdlets of Windows PowerShell 5.1 and its modules for Windows, programs of Windows, and those that the workflow installs or finds
+/// on a runner.
+const COMMANDS: [&str; 44] = [
+    "Add-Content",
     "Compress-Archive",
     "Confirm-SecureBootUEFI",
     "Copy-Item",
@@ -114,6 +185,7 @@ const COMMANDS: [&str; 37] = [
     "Remove-Item",
     "Resolve-Path",
     "Select-Object",
+    "Set-NetAdapterAdvancedProperty",
     "Set-StrictMode",
     "Split-Path",
     "Start-Sleep",
@@ -126,6 +198,11 @@ const COMMANDS: [&str; 37] = [
     "pnputil.exe",
     "verifier.exe",
     "wevtutil.exe",
+    "cargo",
+    "git",
+    "infverif",
+    "rustup",
+    "winget",
 ];
 
 /// What is wrong with a script for PowerShell.
