@@ -45,6 +45,39 @@ fn both_manifests_describe_the_same_driver() {
     assert_eq!(normalized("driver/softndk"), normalized("tools/cross"));
 }
 
+/// What the dev profile of a manifest does to the code that the release profile does not.
+fn differences_of_dev(manifest: &Table) -> Vec<&'static str> {
+    // What cargo does by itself, in dev and in release.
+    let codegen: [(&str, Value, Value); 7] = [
+        ("panic", "unwind".into(), "unwind".into()),
+        ("lto", false.into(), false.into()),
+        ("opt-level", 0.into(), 3.into()),
+        ("debug-assertions", true.into(), false.into()),
+        ("overflow-checks", true.into(), false.into()),
+        ("incremental", true.into(), false.into()),
+        ("codegen-units", 256.into(), 16.into()),
+    ];
+    let value = |profile: &str, key: &str, default| manifest["profile"][profile].get(key).cloned().unwrap_or(default);
+    let differs = |(key, dev, release)| (value("dev", key, dev) != value("release", key, release)).then_some(key);
+    codegen.into_iter().filter_map(differs).collect()
+}
+
+#[test]
+fn a_driver_of_the_dev_profile_is_built_as_a_released_one() {
+    assert_eq!(differences_of_dev(&read("driver/softndk/Cargo.toml")), Vec::<&str>::new());
+}
+
+#[test]
+fn a_dev_profile_that_builds_another_driver_is_noticed() {
+    let mut manifest = read("driver/softndk/Cargo.toml");
+    let dev = manifest["profile"]["dev"].as_table_mut().unwrap();
+    let keys: Vec<_> = dev.keys().cloned().collect();
+    dev.clear();
+    let mut found = differences_of_dev(&manifest);
+    found.sort_unstable();
+    assert_eq!(found, keys);
+}
+
 #[test]
 fn both_lock_files_name_the_same_crates() {
     let packages = |folder: &str| {
