@@ -46,6 +46,7 @@ fn windows_problems(text: &str) -> Vec<String> {
         (says("Confirm-SecureBootUEFI", "::warning"), "nothing says why the driver is not installed"),
         (runs_if("install.ps1") == loads && runs_if("ndharness.exe") == loads, "it is installed where it cannot load"),
         (step("install.ps1")["timeout-minutes"].as_i64().is_some(), "an installation that hangs leaves no logs"),
+        (before("-FeatureName SmbDirect", "install.ps1"), "SMB Direct opens the adapter before the cases do"),
         // `On` takes a restart.
         (
             before("driver-verifier.ps1 Now", "install.ps1"),
@@ -97,6 +98,7 @@ fn a_windows_workflow_that_does_not_is_noticed() {
             "        # Windows",
             "an installation that hangs leaves no logs",
         ),
+        ("-FeatureName SmbDirect", "-FeatureName SMB1Protocol", "SMB Direct opens the adapter before the cases do"),
         (
             "driver-verifier.ps1 Now",
             "driver-verifier.ps1 On",
@@ -158,11 +160,12 @@ fn unknown_commands(script: &str) -> Vec<String> {
 
 /// Cmdlets of Windows PowerShell 5.1 and its modules for Windows, programs of Windows, and those that the workflow installs or finds
 /// on a runner.
-const COMMANDS: [&str; 44] = [
+const COMMANDS: [&str; 45] = [
     "Add-Content",
     "Compress-Archive",
     "Confirm-SecureBootUEFI",
     "Copy-Item",
+    "Disable-WindowsOptionalFeature",
     "ForEach-Object",
     "Format-List",
     "Format-Table",
