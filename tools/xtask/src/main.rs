@@ -35,6 +35,7 @@ mod session;
 mod setup;
 mod soak;
 mod tally;
+mod tcpip;
 mod test;
 mod two;
 mod wdk;

@@ -19,7 +19,9 @@ use crate::session::{self, Session};
 use crate::tally::Tally;
 use crate::two::{self, Harness};
 use crate::wdk::image;
-use crate::{access, beside, dist, events, frames, hosted, installed, nd_cpp, ndkctl, paths, perf, run, soak, wine};
+use crate::{
+    access, beside, dist, events, frames, hosted, installed, nd_cpp, ndkctl, paths, perf, run, soak, tcpip, wine,
+};
 
 // What hangs is ended by them; nothing is judged by how long it takes on a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(120);
@@ -71,8 +73,7 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("a 32-bit program is refused", refuses_32bit());
     let within = step("doing without Winsock Kernel", without_wsk);
     tally.check("without Winsock Kernel the driver loads, and connects within itself", within);
-    let addresses = step("changing the addresses of TCP/IP", addresses_of_tcpip);
-    tally.check("without addresses of its own the driver has those of TCP/IP", addresses);
+    tcpip::run(tally);
     let disabled = step("disabling RDMA in mid-traffic", disabled_in_traffic);
     tally.check("what a process had is gone when RDMA has been disabled", disabled);
     let removed = step("turning RDMA off under programs of softnd.dll", removed_in_use);
@@ -195,35 +196,6 @@ fn refuses_32bit() -> Result<()> {
             ensure!(if is_refused { refused } else { served }, "{program}, {front_end}: {}\n{said}", output.status);
         }
     }
-    let report = session.unload()?;
-    ensure!(report.is_clean(), "left behind: {report}");
-    Ok(())
-}
-
-/// Addresses come and go with those of TCP/IP: the case for a family is skipped where there is no address of it. That of another
-/// interface and one that is not sure yet are not among them. All are addresses of this system: listeners listen on its TCP, too.
-fn addresses_of_tcpip() -> Result<()> {
-    let mut session = Session::start_with("softndk.sys", &[], false)?;
-    session.set_tcpip(&["127.0.0.77"])?;
-    session.load()?;
-    let becomes = |session: &Session, passed: u64, skipped: u64| {
-        let start = Instant::now();
-        loop {
-            let cases = ["run", "connector::connects", "connector::ipv6", "--path", "plain", "--json"];
-            let outcome = run::harness(session, &cases, run::CASE_LIMIT)?;
-            if outcome["passed"] == passed && outcome["skipped"] == skipped {
-                return Ok(());
-            }
-            ensure!(start.elapsed() < FREE_LIMIT, "{}\n{}", outcome["cases"], session.log_tail());
-        }
-    };
-    becomes(&session, 1, 1).context("IPv4 alone")?;
-    session.set_tcpip(&["127.0.0.77", "::1"])?;
-    becomes(&session, 2, 0).context("with IPv6")?;
-    session.set_tcpip(&["127.0.0.78"])?;
-    becomes(&session, 1, 1).context("another IPv4 alone")?;
-    session.set_tcpip(&[])?;
-    becomes(&session, 0, 2).context("no address")?;
     let report = session.unload()?;
     ensure!(report.is_clean(), "left behind: {report}");
     Ok(())

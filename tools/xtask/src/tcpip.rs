@@ -1,0 +1,47 @@
+//! The test of an adapter that has the addresses of TCP/IP.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::command::step;
+use crate::run;
+use crate::session::Session;
+use crate::tally::Tally;
+
+/// Ends what hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+pub(crate) fn run(tally: &mut Tally) {
+    let followed = step("changing the addresses of TCP/IP", follows);
+    tally.check("without addresses of its own the driver has those of TCP/IP", followed);
+}
+
+/// Addresses come and go with those of TCP/IP: the case for a family is skipped where there is no address of it. That of another
+/// interface and one that is not sure yet are not among them. All are addresses of this system: listeners listen on its TCP, too.
+fn follows() -> Result<()> {
+    let mut session = Session::start_with("softndk.sys", &[], false)?;
+    session.set_tcpip(&["127.0.0.77"])?;
+    session.load()?;
+    let becomes = |session: &Session, passed: u64, skipped: u64| {
+        let start = Instant::now();
+        loop {
+            let cases = ["run", "connector::connects", "connector::ipv6", "--path", "plain", "--json"];
+            let outcome = run::harness(session, &cases, run::CASE_LIMIT)?;
+            if outcome["passed"] == passed && outcome["skipped"] == skipped {
+                return Ok(());
+            }
+            ensure!(start.elapsed() < LIMIT, "{}\n{}", outcome["cases"], session.log_tail());
+        }
+    };
+    becomes(&session, 1, 1).context("IPv4 alone")?;
+    session.set_tcpip(&["127.0.0.77", "::1"])?;
+    becomes(&session, 2, 0).context("with IPv6")?;
+    session.set_tcpip(&["127.0.0.78"])?;
+    becomes(&session, 1, 1).context("another IPv4 alone")?;
+    session.set_tcpip(&[])?;
+    becomes(&session, 0, 2).context("no address")?;
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
