@@ -107,7 +107,8 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     /// As for [`Sockets::connect`].
     unsafe fn listen(socket: *mut Self::Socket, request: *mut Self::Request, done: Completion, local: SocketAddr);
 
-    /// Takes the next connection of `listener` into `socket`: a request on both of them. IRQL <= DISPATCH.
+    /// Takes the next connection of `listener` into `socket`: a request on both of them. Errors: [`SocketError::Failed`],
+    /// [`SocketError::NoNetwork`] if `listener` is dead, and any other if the connection has gone meanwhile. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// As for [`Sockets::connect`]; `listener` listens, stays valid too, and has no other accept under way.

@@ -23,8 +23,11 @@ use crate::{
     wire::Wire,
 };
 
-/// After a connection could not be taken, the next is awaited so much later.
+/// Without memory, or without a socket, it tries again so much later.
 const RETRY_MICROSECONDS: u32 = 1_000_000;
+/// So many accepts fail in a row as if for connections that have gone, before the socket is taken for dead: what Winsock Kernel says of
+/// either is not documented. More than peers whose resets wait in the queue of TCP, which is as long as its backlog.
+const GONE_IN_A_ROW: u32 = 4_096;
 
 /// Told of each connection request: the connector, which the consumer then owns.
 pub type ConnectEvent<P> = Callback<Arc<Connector<P>, P>>;
@@ -57,6 +60,8 @@ struct State<P: Platform> {
     request: Option<Callback<Status>>,
     /// The next connection of another machine is awaited.
     accepting: bool,
+    /// Accepts that have failed since one has not.
+    gone: u32,
     tcp: Tcp,
     /// It waits before it tries again.
     resting: bool,
@@ -91,6 +96,7 @@ impl<P: Platform> Listener<P> {
                 closing: false,
                 request: None,
                 accepting: false,
+                gone: 0,
                 tcp: Tcp::Listens,
                 resting: false,
                 seats: Seats::default(),
@@ -200,15 +206,22 @@ impl<P: Platform> Listener<P> {
 }
 
 impl<P: Platform> Listener<P> {
-    /// A connection of another machine has `come`, or could not.
+    /// A connection of another machine has `come`, or could not. The next is awaited by a run of the deferred call, so that however many
+    /// come, or go before they have come, each 64th is by a thread.
     pub(crate) fn accepted(this: &Arc<Self, P>, come: Result<(), SocketError>) {
         let mut state = this.state.lock();
         state.accepting = false;
+        state.gone = if come.is_ok() { 0 } else { state.gone.saturating_add(1) };
         match come {
-            Ok(()) => return Deferred::schedule(this),
-            // Of the one that was to get the connection.
-            Err(SocketError::Failed | SocketError::Canceled) => {}
-            Err(_) => state.tcp = Tcp::Deaf,
+            // There is no memory.
+            Err(SocketError::Failed) => {}
+            Err(SocketError::NoNetwork) => state.tcp = Tcp::Deaf,
+            Err(_) if state.gone >= GONE_IN_A_ROW => state.tcp = Tcp::Deaf,
+            // That connection has gone.
+            Ok(()) | Err(_) => {
+                drop(state);
+                return Deferred::schedule(this);
+            }
         }
         Self::rest(this, &mut state);
     }
@@ -254,7 +267,10 @@ impl<P: Platform> Listener<P> {
             return;
         }
         Stream::renew(this);
-        this.state.lock().tcp = Tcp::Asked;
+        let mut state = this.state.lock();
+        state.tcp = Tcp::Asked;
+        state.gone = 0;
+        drop(state);
         Stream::listen(this, local);
         // Who began to close in between has closed the stream before it was new.
         if this.state.lock().closing {

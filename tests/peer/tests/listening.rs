@@ -68,7 +68,7 @@ fn it_listens_again_when_its_socket_has_died() {
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
         let before = serves(&listening);
-        kernel.break_listeners();
+        kernel.break_listeners(SocketError::NoNetwork);
         kernel.flush_dpcs();
         assert!(is_refused(), "nobody listens");
         seconds(&kernel, 1);
@@ -80,6 +80,38 @@ fn it_listens_again_when_its_socket_has_died() {
     }
 }
 
+/// Its accepts fail as those for connections that were reset: after so many in a row, without one that succeeds, it listens again.
+#[test]
+fn it_listens_again_when_its_socket_only_says_reset() {
+    for seed in seeds(2) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        kernel.break_listeners(SocketError::Reset);
+        kernel.flush_dpcs();
+        assert!(is_refused(), "nobody listens");
+        seconds(&kernel, 1);
+        drop(serves(&listening));
+    }
+}
+
+/// Peers connect and reset their connections at once, many in a row: the next is served while the clock stands still.
+#[test]
+fn it_is_not_silenced_by_resets() {
+    for seed in seeds(10) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        for _ in 0..3 {
+            let raws: Vec<_> = (0..50).map(|_| Raw::connecting(at(0), DEVICE).expect("memory")).collect();
+            raws.iter().for_each(Raw::reset);
+            drop(serves(&listening));
+        }
+    }
+}
+
 /// In whatever state it is.
 #[test]
 fn it_closes_while_it_listens_again() {
@@ -88,7 +120,7 @@ fn it_closes_while_it_listens_again() {
         kernel.hold_clock();
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
-        kernel.break_listeners();
+        kernel.break_listeners(SocketError::NoNetwork);
         if seed % 2 == 0 {
             kernel.set_tcp(false);
         }

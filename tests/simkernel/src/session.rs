@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use platform::Notice;
+use platform::{Notice, SocketError};
 
 use crate::{
     fault::{self, Fault, Point},
@@ -130,9 +130,9 @@ impl Session {
         network::break_connections();
     }
 
-    /// Kills the socket of each listener there is, sooner or later.
-    pub fn break_listeners(&self) {
-        network::break_listeners();
+    /// Kills the socket of each listener there is, sooner or later. An accept fails by what they `say`.
+    pub fn break_listeners(&self, say: SocketError) {
+        network::break_listeners(say);
     }
 
     /// Whether there is TCP from now on: without it no connection is made, and nobody listens.

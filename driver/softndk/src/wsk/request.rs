@@ -12,10 +12,10 @@ use ndk_abi::{
         NTSTATUS, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_ADDRESS_ALREADY_EXISTS,
         STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_DISCONNECTED, STATUS_CONNECTION_INVALID,
         STATUS_CONNECTION_REFUSED, STATUS_CONNECTION_RESET, STATUS_DEVICE_NOT_READY, STATUS_FILE_FORCED_CLOSED,
-        STATUS_GRACEFUL_DISCONNECT, STATUS_HOST_UNREACHABLE, STATUS_INVALID_ADDRESS, STATUS_INVALID_ADDRESS_COMPONENT,
-        STATUS_INVALID_DEVICE_STATE, STATUS_IO_TIMEOUT, STATUS_LOCAL_DISCONNECT, STATUS_NETWORK_UNREACHABLE,
-        STATUS_PORT_UNREACHABLE, STATUS_PROTOCOL_UNREACHABLE, STATUS_REMOTE_DISCONNECT, STATUS_REQUEST_ABORTED,
-        STATUS_SHARING_VIOLATION,
+        STATUS_GRACEFUL_DISCONNECT, STATUS_HOST_UNREACHABLE, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_ADDRESS,
+        STATUS_INVALID_ADDRESS_COMPONENT, STATUS_INVALID_DEVICE_STATE, STATUS_IO_TIMEOUT, STATUS_LOCAL_DISCONNECT,
+        STATUS_NETWORK_UNREACHABLE, STATUS_PORT_UNREACHABLE, STATUS_PROTOCOL_UNREACHABLE, STATUS_REMOTE_DISCONNECT,
+        STATUS_REQUEST_ABORTED, STATUS_SHARING_VIOLATION,
     },
     wdm::{MDL, PAGE_SIZE},
     wsk::WSK_BUF,
@@ -164,6 +164,18 @@ pub(super) unsafe extern "C" fn closed(_: *mut c_void, _: *mut c_void, context: 
     // SAFETY: a completion routine.
     unsafe { complete(context, |_, _| Ok(0)) };
     KEPT
+}
+
+/// The meaning of the failure of an accept. What WSK says of a connection that has gone before it was accepted is not documented: any
+/// status, but those that say what they do of this machine or of the listener.
+pub(super) fn error_of_accept(status: NTSTATUS) -> SocketError {
+    match status {
+        STATUS_INSUFFICIENT_RESOURCES => SocketError::Failed,
+        // TCP has gone: the listener has to be closed.
+        STATUS_FILE_FORCED_CLOSED => SocketError::NoNetwork,
+        STATUS_CANCELLED => SocketError::Canceled,
+        _ => SocketError::Reset,
+    }
 }
 
 /// The meaning of a status, of whatever call.

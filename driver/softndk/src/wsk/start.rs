@@ -23,7 +23,7 @@ use platform::{Completion, Platform as _, SocketError};
 
 use super::{
     client::Provider,
-    request::{Request, UnderWay, closed, error},
+    request::{Request, UnderWay, closed, error, error_of_accept},
     turn::{Close, Turn},
 };
 use crate::{
@@ -38,7 +38,7 @@ unsafe extern "C" {
     static PsInitialSystemProcess: *mut c_void;
 }
 
-/// A socket, and how it starts.
+/// A socket, and its start.
 pub(crate) struct Socket {
     /// WSK's, once there is one.
     kernel: AtomicPtr<WSK_SOCKET>,
@@ -97,6 +97,7 @@ impl Step {
             (Self::BindConnection | Self::BindListener, STATUS_ACCESS_DENIED) => SocketError::AddressInUse,
             // It was connected; WSK says what it has no address for in various ways.
             (Self::AskConnection, status) if status != STATUS_CANCELLED => SocketError::Reset,
+            (Self::Accept, status) => error_of_accept(status),
             _ => error(status),
         }
     }

@@ -317,8 +317,8 @@ pub(crate) fn break_connections() {
 }
 
 /// The socket of each listener is dead, as if TCP had gone and come again.
-pub(crate) fn break_listeners() {
-    with(Net::break_listeners);
+pub(crate) fn break_listeners(say: SocketError) {
+    with(|net| net.break_listeners(say));
     delivery::wake();
 }
 

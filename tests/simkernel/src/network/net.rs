@@ -21,6 +21,8 @@ pub(super) struct Net {
     pub(super) listeners_held: bool,
     /// There is no TCP.
     pub(super) absent: bool,
+    /// What an accept is told of a listener whose socket is dead.
+    pub(super) dead_listeners_say: SocketError,
     /// Bytes between a sender and a receiver at most.
     pub(super) window: usize,
     pub(super) ports_given: u32,
@@ -41,6 +43,7 @@ impl Net {
             held: false,
             listeners_held: false,
             absent: false,
+            dead_listeners_say: SocketError::NoNetwork,
             window: WINDOW,
             ports_given: 0,
             last: 0,
@@ -338,7 +341,8 @@ impl Net {
         self.touch_all();
     }
 
-    pub(super) fn break_listeners(&mut self) {
+    pub(super) fn break_listeners(&mut self, say: SocketError) {
+        self.dead_listeners_say = say;
         self.sockets.values_mut().filter(|sock| sock.listens).for_each(|sock| sock.dead = true);
         self.touch_all();
     }

@@ -193,14 +193,19 @@ impl Net {
 
     /// The accepting socket becomes the first of those that wait.
     fn take_next(&mut self, id: u64, listener: u64) {
+        let say = self.dead_listeners_say;
         let Some(listener) = self.get(listener) else { return };
         if listener.dead {
             listener.accepting = None;
-            return self.started(id, Err(SocketError::Reset));
+            return self.started(id, Err(say));
         }
         let Some(first) = listener.backlog.pop_front() else { return };
         listener.accepting = None;
         let Some(mut taken) = self.forget(first) else { return };
+        // Windows does not say whether such an accept fails, or what it gives is dead.
+        if (taken.dead || taken.reset_arriving) && self.random.below(2) == 0 {
+            return self.started(id, Err(SocketError::Reset));
+        }
         let peer = taken.peer;
         self.change(peer, |peer| {
             if peer.peer == first {

@@ -6,7 +6,13 @@ use std::sync::{
 };
 
 use kernel::{Shared, status};
-use ndk_abi::sockaddr::{SOCKADDR, SOCKADDR_INET};
+use ndk_abi::{
+    sockaddr::{SOCKADDR, SOCKADDR_INET},
+    status::{
+        NTSTATUS, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_RESET, STATUS_INVALID_DEVICE_STATE,
+        STATUS_REMOTE_DISCONNECT, STATUS_UNSUCCESSFUL,
+    },
+};
 use windows_sys::Win32::{
     Networking::WinSock::{SOCKET, WSABUF},
     System::IO::OVERLAPPED,
@@ -235,6 +241,20 @@ fn acknowledged(socket: &Arc<Socket>) {
     proceed(socket);
 }
 
+/// What an accept says of a connection that was reset before it: no page says what WSK does, so that a client has to live with anything.
+fn gone() -> i32 {
+    const STATUSES: [NTSTATUS; 6] = [
+        STATUS_CONNECTION_RESET,
+        STATUS_CONNECTION_ABORTED,
+        STATUS_UNSUCCESSFUL,
+        STATUS_INVALID_DEVICE_STATE,
+        NTSTATUS(STATUS_CANCELLED),
+        STATUS_REMOTE_DISCONNECT,
+    ];
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    STATUSES[NEXT.fetch_add(1, Ordering::Relaxed) % STATUSES.len()].0
+}
+
 /// A connection has come for a listener, or none.
 fn accepted(listener: &Arc<Socket>, operation: Operation, status: i32) {
     let Operation { request, what: What::Accept(accept), .. } = operation else { return };
@@ -247,7 +267,8 @@ fn accepted(listener: &Arc<Socket>, operation: Operation, status: i32) {
     let result = if status == status::SUCCESS { Ok(()) } else { Err(status) };
     let addresses = result
         .and_then(|()| winsock::accepted(listener.winsock, accept.socket))
-        .and_then(|()| Ok((winsock::address(accept.socket, true)?, winsock::address(accept.socket, false)?)));
+        .and_then(|()| Ok((winsock::address(accept.socket, true)?, winsock::address(accept.socket, false)?)))
+        .map_err(|status| if result.is_ok() { gone() } else { status });
     let (local, remote) = match addresses {
         Ok(addresses) => addresses,
         Err(status) => return complete(request, give_up(status), 0),
