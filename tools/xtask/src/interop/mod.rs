@@ -23,14 +23,14 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// What the script ends with where the peer cannot run.
 const CANNOT_RUN: i32 = 77;
 
-/// Boots the peer once and tries everything; a machine that cannot do that is told why, and it is no failure.
+/// Boots the peer once and tries everything. A machine that cannot do that is told why; that is no failure, unless a peer was named.
 pub(crate) fn interop(json: bool) -> Result<ExitCode> {
-    let script = env::var_os(VARIABLE)
-        .map_or_else(|| paths::root().join("../shared/siw-peer/run.sh"), |path| Path::new(&path).to_path_buf());
-    if !script.is_file() {
+    let named = env::var_os(VARIABLE).map(PathBuf::from);
+    let is_named = named.is_some();
+    let Some(script) = peer(named, &paths::root().join("../shared/siw-peer/run.sh"))? else {
         let why = format!("there is no peer; {VARIABLE} names the script that boots one, see docs/interop.md");
         return Ok(skipped(&why, json));
-    }
+    };
     dist::build()?;
     run(cargo(&paths::root()).args(["build", "--package", "interop", "--package", "siw-xstate"]))?;
     build_verbs()?;
@@ -52,6 +52,7 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
     let status = child.wait()?;
     let said = said.join("\n");
     if cannot_run(status.code(), &table) {
+        ensure!(!is_named, "{VARIABLE} names a peer that cannot run here: {}", said.trim());
         return Ok(skipped(said.trim(), json));
     }
     if json {
@@ -61,6 +62,13 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
     }
     ensure!(status.success() == table.is_success(), "the peer's script ended with {status}: {said}");
     Ok(if table.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The script that boots the peer: the one that is named, which has to be there, or `usual`, if that is.
+fn peer(named: Option<PathBuf>, usual: &Path) -> Result<Option<PathBuf>> {
+    let Some(script) = named else { return Ok(usual.is_file().then(|| usual.to_owned())) };
+    ensure!(script.is_file(), "{VARIABLE} names {script:?}, which is no file");
+    Ok(Some(script))
 }
 
 /// Whether the script says that there can be no peer here: not if something was tried with one, nor if one was started and did not come
@@ -100,6 +108,19 @@ fn skipped(why: &str, json: bool) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_that_is_named_has_to_be_there() {
+        let (here, nowhere) = (Path::new(file!()), Path::new("/nowhere/run.sh"));
+        let here = &paths::root().join(here);
+        assert_eq!(peer(None, nowhere).unwrap(), None);
+        assert_eq!(peer(None, here).unwrap().as_deref(), Some(here.as_path()));
+        assert_eq!(peer(Some(here.clone()), nowhere).unwrap().as_deref(), Some(here.as_path()));
+        for unusable in ["/nowhere/run.sh", "", "/"] {
+            let error = peer(Some(unusable.into()), here).expect_err(unusable).to_string();
+            assert!(error.contains(VARIABLE) && error.contains(unusable), "{error}");
+        }
+    }
 
     #[test]
     fn what_was_tried_is_not_skipped() {
