@@ -32,6 +32,7 @@ mod seh;
 mod spinlock;
 mod time;
 mod timer;
+mod user_process;
 mod usermem;
 mod wait;
 mod work;

@@ -12,7 +12,7 @@ use windows_sys::Win32::{
     System::Memory::{CreateFileMappingW, FILE_MAP_READ, FILE_MAP_WRITE, MEM_MAPPED, MapViewOfFile, PAGE_READWRITE},
 };
 
-use crate::usermem::{PAGE_SIZE, Process};
+use crate::{user_process::Process, usermem::PAGE_SIZE};
 
 #[link(name = "ntdll.dll", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
