@@ -11,7 +11,9 @@ use crate::{
     Error, Kind,
     addresses::Addresses,
     counts::Counts,
+    limits,
     ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
+    seats::Seats,
     token::Tokens,
 };
 
@@ -26,6 +28,9 @@ pub struct Device<P: Platform> {
     open_adapters: AtomicU32,
     wants_crc: AtomicBool,
     ports: Ports<P>,
+    /// Of connections with other machines that were refused, and of those that have ended, until they are closed.
+    refused: Arc<Seats<P>, P>,
+    ended: Arc<Seats<P>, P>,
     tokens: Tokens<P>,
     /// `None` once it is drained.
     rundown: SpinLock<Option<Arc<Rundown<P>, P>>, P>,
@@ -71,6 +76,8 @@ impl<P: Platform> Device<P> {
             open_adapters: AtomicU32::new(0),
             wants_crc: AtomicBool::new(false),
             ports: Ports::new()?,
+            refused: Seats::new(limits::REFUSED)?,
+            ended: Seats::new(limits::ENDED)?,
             tokens: Tokens::new()?,
             rundown: SpinLock::<_, P>::new(Some(Rundown::new(None)?)),
         })?)
@@ -158,6 +165,14 @@ impl<P: Platform> Device<P> {
 
     pub(crate) fn ports(&self) -> &Ports<P> {
         &self.ports
+    }
+
+    pub(crate) fn refused(&self) -> &Arc<Seats<P>, P> {
+        &self.refused
+    }
+
+    pub(crate) fn ended(&self) -> &Arc<Seats<P>, P> {
+        &self.ended
     }
 
     pub(crate) fn tokens(&self) -> &Tokens<P> {

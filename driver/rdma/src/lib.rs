@@ -41,6 +41,7 @@ mod region;
 mod request;
 mod ring;
 mod roster;
+mod seats;
 mod srq;
 mod token;
 mod window;

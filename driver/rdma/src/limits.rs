@@ -48,5 +48,9 @@ pub const SHARED_ENDPOINTS: u32 = 32_768;
 pub const UNASKED: usize = 64;
 /// Connection requests of one listener that its consumer has not answered.
 pub const BACKLOG: u32 = 1_024;
+/// Connections of other machines that were refused, and that are not closed yet.
+pub const REFUSED: usize = 128;
+/// Connections with other machines that have ended, and that are not closed yet.
+pub const ENDED: usize = 4_096;
 /// Microseconds in which a connection with another machine that has ended sends what it has still to send, and the peer finishes.
 pub const LINGER_MICROSECONDS: u32 = 5_000_000;

@@ -3,7 +3,7 @@
 //! | why | by |
 //! |---|---|
 //! | the connection has ended, or the peer was refused | `end`: what was written, maybe a Terminate, then FIN; `linger` sees to it |
-//! | there never was one, or it takes too long | `close`: a reset |
+//! | there never was one, it takes too long, or there is no seat for it | `close`: a reset |
 
 use iwarp::terminate::Cause;
 use platform::{Arc, Deferred, Notice, Platform, Read, Stream, Taken, Timer};
@@ -12,15 +12,26 @@ use super::{
     Step, Wire, noticed,
     transmit::{Frames, Last},
 };
-use crate::limits;
+use crate::{limits, seats::Seats};
 
 impl<P: Platform> Wire<P> {
     /// The connection has ended: sends what is still to be sent, a Terminate among it if it is `broken`, and finishes.
     pub(crate) fn end(this: &Arc<Self, P>, broken: bool) {
         this.state.lock().broken |= broken;
-        if Self::begin_closing(this) {
-            Deferred::schedule(this);
+        Self::end_in(this, this.device.ended());
+    }
+
+    /// Ends it in one of these seats.
+    pub(super) fn end_in(this: &Arc<Self, P>, seats: &Arc<Seats<P>, P>) {
+        if !Self::begin_closing(this) {
+            return;
         }
+        let seat = Seats::take(seats, this);
+        let mut state = this.state.lock();
+        state.late |= seat.is_none();
+        state.ending = seat;
+        drop(state);
+        Deferred::schedule(this);
     }
 
     /// Closes at once.
@@ -55,7 +66,8 @@ impl<P: Platform> Wire<P> {
             // Whoever began to wait may have been late.
             Timer::cancel(this);
             let ends = this.ends.lock().ends.take();
-            return drop(ends);
+            let seat = this.state.lock().ending.take();
+            return drop((ends, seat));
         }
         if this.ends.lock().are_out {
             // Who has them out reads, and schedules this when they are back.

@@ -174,6 +174,8 @@ impl<P: Platform> Wire<P> {
         if Self::begin_change(this, |step| matches!(step, Step::AwaitRequest(_))).is_none() {
             return;
         }
+        let asked = this.state.lock().unasked.take();
+        drop(asked);
         let (Came::Frame(frame), Some((local, remote)), Some(listener)) = (came, this.stream.addresses(), listener)
         else {
             return Self::close(this);
@@ -197,8 +199,6 @@ impl<P: Platform> Wire<P> {
         };
         match incoming {
             Ok(connector) => {
-                let asked = this.state.lock().unasked.take();
-                drop(asked);
                 Self::end_change(this, Step::Requested(frame, Arc::downgrade(&connector)));
                 Deferred::schedule(&connector);
             }
@@ -327,7 +327,7 @@ impl<P: Platform> Wire<P> {
         if let Some(frame) = Frame::new(reply) {
             Self::send_frame(this, frame.as_slice());
         }
-        Self::end(this, false);
+        Self::end_in(this, this.device.refused());
     }
 
     /// What the peer has agreed to is nothing to go on with: it is told why (RFC 6581 section 9).

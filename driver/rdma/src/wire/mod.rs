@@ -29,7 +29,7 @@ use platform::{
     Timer, Weak,
 };
 
-use crate::{Adapter, Connector, Device, QueuePair, access::Refusal, device::Rundown, listener::Unasked};
+use crate::{Adapter, Connector, Device, QueuePair, access::Refusal, device::Rundown, listener::Unasked, seats::Seat};
 use carry::Ends;
 use startup::Frame;
 
@@ -60,8 +60,10 @@ struct State<P: Platform> {
     late: bool,
     /// The connection has ended by an error of this side's, or of the peer's.
     broken: bool,
-    /// Passive: its place among those that have asked for nothing, until it has. One that is refused keeps it to its end.
+    /// Passive: its place among those that have asked for nothing, until it has.
     unasked: Option<Unasked<P>>,
+    /// Its seat among those that have still to end.
+    ending: Option<Seat<P>>,
 }
 
 /// How far a connection is.
@@ -101,7 +103,7 @@ impl<P: Platform> Wire<P> {
             stream: Stream::new()?,
             deferred: Deferred::default(),
             timer: Timer::default(),
-            state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked: None }),
+            state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked: None, ending: None }),
             ends: SpinLock::<_, P>::new(Place { ends: None, are_out: false }),
             is_initiator,
             device: adapter.device().clone(),
@@ -129,6 +131,17 @@ impl<P: Platform> Wire<P> {
         Timer::cancel(this);
         state.late = false;
         core::mem::replace(&mut state.step, next)
+    }
+
+    /// Another needs its place: the time that it has to ask for something, or to end, is over.
+    pub(crate) fn make_way(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        let waits = matches!(state.step, Step::AwaitRequest(_) | Step::Closing);
+        state.late |= waits;
+        drop(state);
+        if waits {
+            Deferred::schedule(this);
+        }
     }
 
     /// Brings the next step. False: the connection has ended meanwhile.

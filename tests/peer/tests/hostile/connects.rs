@@ -18,6 +18,9 @@ use crate::pauses;
 /// Bytes that a connection has which has asked for nothing: 16 KiB of buffers, and itself.
 const UNASKED: usize = 18 << 10;
 
+/// The same of one that was refused.
+const REFUSED: usize = 18 << 10;
+
 fn request() -> Startup<'static> {
     frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE))
 }
@@ -80,7 +83,7 @@ fn they_ask_for_nothing() {
 /// They ask for what is refused, and do not go.
 #[test]
 fn they_are_refused() {
-    const COUNT: usize = 150;
+    const COUNT: usize = 300;
     for seed in seeds(2) {
         let kernel = boot_seeded(seed);
         kernel.hold_clock();
@@ -99,16 +102,48 @@ fn they_are_refused() {
         (0..20).for_each(|_| pauses());
         kernel.flush_dpcs();
         let of_device = kernel.ledger().pool_bytes() - before - COUNT * raw;
-        let most = (limits::UNASKED + 1) * UNASKED;
+        let most = (limits::REFUSED + 1) * REFUSED;
         assert!(of_device < most, "{of_device} bytes for {COUNT} connections");
-        for _ in 0..=COUNT / limits::UNASKED {
-            kernel.advance(Duration::from_secs(5));
-            (0..20).for_each(|_| pauses());
-            kernel.flush_dpcs();
-        }
+        kernel.advance(Duration::from_secs(5));
         wait("the end of all", || raws.iter().all(|raw| raw.ended().is_some()));
         others_are_served(&listening);
     }
+}
+
+/// They ask properly, the consumer refuses each, as it does when its backlog is full, and they do not go: the oldest are reset.
+#[test]
+fn the_consumer_refuses_them() {
+    const COUNT: usize = 1000;
+    let kernel = boot_seeded(1);
+    kernel.hold_clock();
+    let adapter = machine(HOST);
+    let listening = Listening::new(&adapter).unwrap();
+    let raw = of_raw(&kernel);
+    let before = kernel.ledger().pool_bytes();
+    let asked = frames::startup(&request());
+    let raws: Vec<_> = (0..COUNT)
+        .map(|_| {
+            let raw = Raw::connect(at(0), DEVICE);
+            raw.send(&asked);
+            let connector = listening.incoming.wait("a request");
+            let _may_wait = soft_rdma::close(connector, peer::device::ignore());
+            raw
+        })
+        .collect();
+    kernel.flush_dpcs();
+    let of_device = kernel.ledger().pool_bytes() - before - COUNT * raw;
+    println!("{of_device} bytes for {COUNT} refused connections");
+    let most = (limits::REFUSED + 1) * REFUSED;
+    assert!(of_device < most, "{of_device} bytes for {COUNT} connections");
+    // While the clock stands still most have to make way; the others are told, and have time to end.
+    let ended = |raw: &&Raw| raw.ended().is_some();
+    let ended = raws.iter().filter(ended).count();
+    assert!(ended >= COUNT - limits::REFUSED, "{ended} ended");
+    let mut told = raws.iter().filter(|raw| raw.ended().is_none());
+    assert!(told.all(|raw| raw.startup(Kind::Reply).is_some()));
+    kernel.advance(Duration::from_secs(5));
+    wait("the end of all", || raws.iter().all(|raw| raw.ended().is_some()));
+    others_are_served(&listening);
 }
 
 /// They are connected, and each gets what is meant for it.

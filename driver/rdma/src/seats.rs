@@ -1,0 +1,113 @@
+//! Connections with other machines that nobody here has a use for: silent ones, and such that have still to end. There are so many seats
+//! at most, and when all are taken the connection that has had its own for longest loses it.
+
+use platform::{Arc, OutOfMemory, Platform, SpinLock, Weak};
+
+use crate::{roster::Roster, wire::Wire};
+
+/// Seats for connections of one kind.
+pub(crate) struct Seats<P: Platform> {
+    most: usize,
+    list: SpinLock<List<P>, P>,
+}
+
+struct List<P: Platform> {
+    members: Roster<Member<P>, P>,
+    /// How many there are, those included that were told to go.
+    taken: usize,
+    /// The ends of the chain of the others.
+    oldest: Option<usize>,
+    newest: Option<usize>,
+}
+
+struct Member<P: Platform> {
+    wire: Weak<Wire<P>, P>,
+    /// It was not told to go: it is in the chain.
+    stays: bool,
+    older: Option<usize>,
+    newer: Option<usize>,
+}
+
+/// The seat of a connection, until it is closed.
+pub(crate) struct Seat<P: Platform> {
+    seats: Arc<Seats<P>, P>,
+    number: usize,
+}
+
+impl<P: Platform> Seats<P> {
+    pub(crate) fn new(most: usize) -> Result<Arc<Self, P>, OutOfMemory> {
+        let list = List { members: Roster::new(), taken: 0, oldest: None, newest: None };
+        Arc::try_new(Self { most, list: SpinLock::<_, P>::new(list) })
+    }
+
+    /// Takes a seat for a connection. If it was the last that was free, the oldest of the others has to go. `None`: there is none, as
+    /// those that have to go are not closed yet, or no memory. IRQL <= DISPATCH.
+    pub(crate) fn take(this: &Arc<Self, P>, wire: &Arc<Wire<P>, P>) -> Option<Seat<P>> {
+        let mut chunk = None;
+        loop {
+            let mut list = this.list.lock();
+            // Who was faster has made room too.
+            let surplus = chunk.take().and_then(|chunk| list.members.grow(chunk));
+            let full = list.taken >= this.most;
+            let joined = if full { None } else { list.join(Arc::downgrade(wire)) };
+            let is_last = list.taken >= this.most;
+            let oldest = list.oldest.filter(|&oldest| is_last && joined.is_some() && joined != Some(oldest));
+            let oldest = oldest.and_then(|oldest| list.dismiss(oldest));
+            let places = list.members.places();
+            drop(list);
+            drop(surplus);
+            if let Some(number) = joined {
+                if let Some(oldest) = oldest.as_ref().and_then(Weak::upgrade) {
+                    Wire::make_way(&oldest);
+                }
+                return Some(Seat { seats: this.clone(), number });
+            }
+            if full {
+                return None;
+            }
+            chunk = Some(Roster::chunk(places).ok()?);
+        }
+    }
+}
+
+impl<P: Platform> List<P> {
+    /// Enters the newest, if the roster has room.
+    fn join(&mut self, wire: Weak<Wire<P>, P>) -> Option<usize> {
+        let older = self.newest;
+        let number = self.members.join(Member { wire, stays: true, older, newer: None }).ok()?;
+        self.taken = self.taken.saturating_add(1);
+        self.newest = Some(number);
+        match older.and_then(|older| self.members.get_mut(older)) {
+            Some(older) => older.newer = Some(number),
+            None => self.oldest = Some(number),
+        }
+        Some(number)
+    }
+
+    /// Takes one out of the chain: it has to go.
+    fn dismiss(&mut self, number: usize) -> Option<Weak<Wire<P>, P>> {
+        let member = self.members.get_mut(number).filter(|member| member.stays)?;
+        member.stays = false;
+        let (wire, older, newer) = (member.wire.clone(), member.older, member.newer);
+        match older.and_then(|older| self.members.get_mut(older)) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+        match newer.and_then(|newer| self.members.get_mut(newer)) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        Some(wire)
+    }
+}
+
+impl<P: Platform> Drop for Seat<P> {
+    fn drop(&mut self) {
+        let mut list = self.seats.list.lock();
+        let chained = list.dismiss(self.number);
+        let member = list.members.leave(self.number);
+        list.taken = list.taken.saturating_sub(1);
+        drop(list);
+        drop((chained, member));
+    }
+}
