@@ -1,13 +1,12 @@
 //! Listeners.
 
+mod admission;
 mod unasked;
 
+pub(crate) use admission::Waiting;
 pub(crate) use unasked::Unasked;
 
-use core::{
-    net::SocketAddr,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use core::{net::SocketAddr, sync::atomic::AtomicU32};
 
 use platform::{
     Addresses, Arc, Deferred, Dispatch, Notice, Platform, RunDeferred, RunStream, RunTimer, SocketError, SpinLock,
@@ -17,7 +16,6 @@ use platform::{
 use crate::{
     Adapter, Callback, Close, Connector, Error, OnClose, Outcome, Status,
     counts::{Count, Kind},
-    limits,
     listener::unasked::Seats,
     ports::{Endpoint, Listening, Purpose},
     wire::Wire,
@@ -182,17 +180,6 @@ impl<P: Platform> Listener<P> {
         &self.adapter
     }
 
-    /// Admits a connection request, if requests are taken now.
-    pub(crate) fn admit(this: &Arc<Self, P>) -> Option<Admission<P>> {
-        let state = this.state.lock();
-        let endpoint = if state.paused || state.closing { None } else { state.endpoint.clone() };
-        drop(state);
-        let below_limit = |waiting: u32| if waiting < limits::BACKLOG { waiting.checked_add(1) } else { None };
-        let endpoint = endpoint?;
-        this.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below_limit).ok()?;
-        Some(Admission { endpoint, place: Waiting(this.clone()) })
-    }
-
     /// Hands a connector to the consumer, unless the listener is being closed.
     pub(crate) fn hand_over(&self, connector: Arc<Connector<P>, P>, dispatch: &Dispatch<'_>) {
         if self.state.lock().closing {
@@ -348,22 +335,6 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
             drop(ended);
         }
         Self::go_on(this, started);
-    }
-}
-
-/// A connection request that was let in.
-pub(crate) struct Admission<P: Platform> {
-    /// The listener's endpoint, for the connector.
-    pub(crate) endpoint: Arc<Endpoint<P>, P>,
-    pub(crate) place: Waiting<P>,
-}
-
-/// A place in a listener's backlog, until the consumer has answered.
-pub(crate) struct Waiting<P: Platform>(Arc<Listener<P>, P>);
-
-impl<P: Platform> Drop for Waiting<P> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,0 +1,37 @@
+//! The backlog of a listener: connection requests that its consumer has not answered.
+
+use core::sync::atomic::Ordering;
+
+use platform::{Arc, Platform};
+
+use super::Listener;
+use crate::{limits, ports::Endpoint};
+
+impl<P: Platform> Listener<P> {
+    /// Admits a connection request, if requests are taken now.
+    pub(crate) fn admit(this: &Arc<Self, P>) -> Option<Admission<P>> {
+        let state = this.state.lock();
+        let endpoint = if state.paused || state.closing { None } else { state.endpoint.clone() };
+        drop(state);
+        let below_limit = |waiting: u32| if waiting < limits::BACKLOG { waiting.checked_add(1) } else { None };
+        let endpoint = endpoint?;
+        this.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below_limit).ok()?;
+        Some(Admission { endpoint, place: Waiting(this.clone()) })
+    }
+}
+
+/// A connection request that was let in.
+pub(crate) struct Admission<P: Platform> {
+    /// The listener's endpoint, for the connector.
+    pub(crate) endpoint: Arc<Endpoint<P>, P>,
+    pub(crate) place: Waiting<P>,
+}
+
+/// A place in a listener's backlog, until the consumer has answered.
+pub(crate) struct Waiting<P: Platform>(Arc<Listener<P>, P>);
+
+impl<P: Platform> Drop for Waiting<P> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
