@@ -8,7 +8,6 @@ use std::{
     cell::Cell,
     ffi::c_void,
     ptr::{null, null_mut},
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use platform::DpcRoutine;
@@ -17,23 +16,17 @@ use platform::DpcRoutine;
 pub struct Dpc {
     routine: Cell<Option<DpcRoutine>>,
     context: Cell<*mut c_void>,
-    queued: AtomicBool,
     /// The next one of its queue.
     next: Cell<*const Dpc>,
 }
 
 impl Default for Dpc {
     fn default() -> Self {
-        Self {
-            routine: Cell::default(),
-            context: Cell::new(null_mut()),
-            queued: AtomicBool::new(false),
-            next: Cell::new(null()),
-        }
+        Self { routine: Cell::default(), context: Cell::new(null_mut()), next: Cell::new(null()) }
     }
 }
 
-// SAFETY: the routine and the context are written before the DPC is first queued; `next` by who set `queued` only.
+// SAFETY: the routine and the context are written before the DPC is first queued; `next` by whoever has its queue only.
 unsafe impl Send for Dpc {}
 // SAFETY: as for Send.
 unsafe impl Sync for Dpc {}
@@ -52,7 +45,6 @@ impl Dpc {
         // SAFETY: valid, by contract; the reference is not used after the routine is entered.
         let fields = unsafe { &*dpc };
         let (routine, context) = (fields.routine.get(), fields.context.get());
-        fields.queued.swap(false, Ordering::AcqRel);
         if let Some(routine) = routine {
             // SAFETY: the context is the one the DPC was initialised with; once for each queueing.
             unsafe { routine(context) };
@@ -79,27 +71,33 @@ impl Queue {
         self.first.get().is_null()
     }
 
-    /// False: it is in a queue already.
-    ///
     /// # Safety
-    /// It was initialised, and stays valid until its routine has been entered.
-    pub(crate) unsafe fn push(&self, dpc: *const Dpc) -> bool {
+    /// It was initialised, is in no queue, and stays valid until its routine has been entered.
+    pub(crate) unsafe fn push(&self, dpc: *const Dpc) {
         // SAFETY: valid, by contract.
         let fields = unsafe { &*dpc };
-        // Release: what the caller did before is seen by the routine, even if another queueing made it run.
-        if fields.queued.swap(true, Ordering::AcqRel) {
-            return false;
-        }
         fields.next.set(null());
-        let last = self.last.replace(dpc);
-        if last.is_null() {
-            self.first.set(dpc);
+        self.link(dpc, dpc);
+    }
+
+    /// Takes all of another queue behind its own.
+    pub(crate) fn append(&self, other: &Self) {
+        let (first, last) = (other.first.replace(null()), other.last.replace(null()));
+        if !first.is_null() {
+            self.link(first, last);
+        }
+    }
+
+    /// Puts DPCs that are linked behind those that it has.
+    fn link(&self, first: *const Dpc, last: *const Dpc) {
+        let before = self.last.replace(last);
+        if before.is_null() {
+            self.first.set(first);
         } else {
             // SAFETY: queued, so valid.
-            let last = unsafe { &*last };
-            last.next.set(dpc);
+            let before = unsafe { &*before };
+            before.next.set(first);
         }
-        true
     }
 
     pub(crate) fn pop(&self) -> Option<*const Dpc> {

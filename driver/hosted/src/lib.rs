@@ -5,8 +5,8 @@
 //! * A thread is a processor. DPCs run as on Windows: a DPC runs on the processor that queued it, in the order of queueing,
 //!   as soon as the IRQL drops below `DISPATCH_LEVEL`: at once if it is lower already, else at the end of the outermost lock,
 //!   DPC or [`at_dispatch`].
-//! * DPCs of timers run on one system thread, which begins with the first of them. So do DPCs in turn if the thread that queues them has
-//!   run many others just now: to wake another thread costs more than all of these.
+//! * DPCs of timers run on one system thread, which begins with the first of them. So do those that are left when a thread has run many
+//!   in a row: it goes on with what it did.
 //! * [`Tcp`] is the host's, see there.
 //! * [`passive`] and [`at_dispatch`] mint the tokens; [`Mdl::lock`] describes any memory.
 #![expect(unsafe_code, reason = "implements the unsafe trait Platform: kernel objects live behind raw pointers")]
@@ -76,19 +76,9 @@ unsafe impl Platform for Hosted {
         dpc.initialize(routine, context);
     }
 
-    unsafe fn queue_dpc(dpc: *mut Dpc) -> bool {
-        // SAFETY: initialised, and valid until its routine is entered, by contract.
-        unsafe { processor::queue(dpc) }
-    }
-
-    unsafe fn queue_dpc_in_turn(dpc: *mut Dpc) {
-        if processor::is_held_up() {
-            // SAFETY: the same.
-            unsafe { system_thread::queue(dpc) };
-        } else {
-            // SAFETY: the same.
-            unsafe { processor::queue(dpc) };
-        }
+    unsafe fn queue_dpc(dpc: *mut Dpc) {
+        // SAFETY: initialised, not queued, and valid until its routine is entered, by contract.
+        unsafe { processor::queue(dpc) };
     }
 
     fn new_timer() -> Timer {

@@ -3,23 +3,21 @@
 
 use std::cell::Cell;
 
-use platform::{DISPATCH_LEVEL, PASSIVE_LEVEL};
+use platform::{DISPATCH_LEVEL, PASSIVE_LEVEL, RUNS_IN_A_ROW};
 
-use crate::dpc::{Dpc, Queue};
-
-/// DPCs after which a thread that runs them is to go on with what it did.
-const LONG: u32 = 64;
+use crate::{
+    dpc::{Dpc, Queue},
+    system_thread,
+};
 
 struct Processor {
     irql: Cell<u8>,
     queue: Queue,
-    /// DPCs that have run since the thread began to run them; 0 while it runs none.
-    run: Cell<u32>,
 }
 
 thread_local! {
     static PROCESSOR: Processor =
-        const { Processor { irql: Cell::new(PASSIVE_LEVEL), queue: Queue::new(), run: Cell::new(0) } };
+        const { Processor { irql: Cell::new(PASSIVE_LEVEL), queue: Queue::new() } };
 }
 
 #[inline]
@@ -62,34 +60,28 @@ impl Drop for Raised {
 /// Queues a DPC for this processor.
 ///
 /// # Safety
-/// It was initialised, and stays valid until its routine has been entered.
-pub(crate) unsafe fn queue(dpc: *const Dpc) -> bool {
+/// It was initialised, is not queued, and stays valid until its routine has been entered.
+pub(crate) unsafe fn queue(dpc: *const Dpc) {
     PROCESSOR.with(|processor| {
         // SAFETY: the caller's contract.
-        if !unsafe { processor.queue.push(dpc) } {
-            return false;
-        }
+        unsafe { processor.queue.push(dpc) };
         if processor.irql.get() < DISPATCH_LEVEL {
             drop(Raised::to_dispatch());
         }
-        true
-    })
-}
-
-/// Whether this thread has run many DPCs without going on with what it did.
-pub(crate) fn is_held_up() -> bool {
-    PROCESSOR.with(|processor| processor.run.get() > LONG)
+    });
 }
 
 impl Processor {
-    /// Runs DPCs until none is queued, at `DISPATCH_LEVEL`.
+    /// Runs DPCs until none is queued, at `DISPATCH_LEVEL`; if they are too many in a row, the system thread has the rest.
     #[cold]
     fn drain(&self) {
-        while let Some(dpc) = self.queue.pop() {
-            self.run.set(self.run.get().saturating_add(1));
+        for _ in 0..RUNS_IN_A_ROW {
+            let Some(dpc) = self.queue.pop() else { return };
             // SAFETY: it was queued until now, so it is valid until its routine is entered.
             unsafe { Dpc::run(dpc) };
         }
-        self.run.set(0);
+        if !self.queue.is_empty() {
+            system_thread::queue(&self.queue);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The system thread: DPCs that take turns with all others, and timers.
+//! The system thread: DPCs that other threads have left, and timers.
 #![expect(unsafe_code, reason = "DPCs and timers are passed to another thread by address")]
 
 use std::{
@@ -76,15 +76,9 @@ fn add(change: impl FnOnce(&mut Work)) {
     }
 }
 
-/// Has a DPC run on the system thread.
-///
-/// # Safety
-/// It was initialised, is not queued, and stays valid until its routine has been entered.
-pub(crate) unsafe fn queue(dpc: *const Dpc) {
-    add(|work| {
-        // SAFETY: the caller's contract.
-        unsafe { work.in_turn.push(dpc) };
-    });
+/// Has all DPCs of a queue run on the system thread.
+pub(crate) fn queue(dpcs: &Queue) {
+    add(|work| work.in_turn.append(dpcs));
 }
 
 /// Sets a timer.

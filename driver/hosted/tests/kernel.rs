@@ -7,12 +7,14 @@ use std::{
         Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    thread,
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
 use hosted::{Hosted, at_dispatch, passive};
-use platform::{Arc, DISPATCH_LEVEL, Deferred, Dispatch, PASSIVE_LEVEL, Platform, RunDeferred, RunTimer};
+use platform::{
+    Arc, DISPATCH_LEVEL, Deferred, Dispatch, PASSIVE_LEVEL, Platform, RUNS_IN_A_ROW, RunDeferred, RunTimer,
+};
 
 type SpinLock<T> = platform::SpinLock<T, Hosted>;
 type Event = platform::Event<Hosted>;
@@ -88,33 +90,55 @@ fn above_it_runs_at_the_end_of_the_outermost_lock_in_order() {
     assert_eq!(log.names(), "cabda");
 }
 
-/// What never ends runs in turn now and then, and then the thread goes on.
+/// Schedules itself again and again.
+struct Endless {
+    deferred: Deferred<Hosted>,
+    runs: AtomicU64,
+    thread: ThreadId,
+    /// Runs of all on the thread that made them, since it went on last.
+    in_a_row: std::sync::Arc<AtomicU64>,
+    end: Arc<Event, Hosted>,
+}
+
+impl RunDeferred<Hosted> for Endless {
+    fn deferred(&self) -> &Deferred<Hosted> {
+        &self.deferred
+    }
+
+    fn run(this: &Arc<Self, Hosted>, _: &Dispatch<'_>) {
+        this.in_a_row.fetch_add((thread::current().id() == this.thread).into(), Ordering::Relaxed);
+        if this.runs.fetch_add(1, Ordering::Relaxed) < 1000 {
+            Deferred::schedule(this);
+        } else {
+            this.end.set();
+        }
+    }
+}
+
+/// However many there are of what never ends, the thread goes on.
 #[test]
 fn endless_work_lets_its_thread_go_on() {
-    struct Endless {
-        deferred: Deferred<Hosted>,
-        runs: AtomicU64,
-        end: Arc<Event, Hosted>,
+    let in_a_row = std::sync::Arc::new(AtomicU64::new(0));
+    let endless: Vec<_> = (0..100)
+        .map(|_| {
+            let endless = Endless {
+                deferred: Deferred::default(),
+                runs: AtomicU64::new(0),
+                thread: thread::current().id(),
+                in_a_row: in_a_row.clone(),
+                end: Event::new().unwrap(),
+            };
+            let endless = Arc::<_, Hosted>::try_new(endless).unwrap();
+            Deferred::initialize(&endless);
+            endless
+        })
+        .collect();
+    at_dispatch(|_| endless.iter().for_each(Deferred::schedule));
+    assert_eq!(in_a_row.load(Ordering::Relaxed), RUNS_IN_A_ROW.into(), "runs before the thread went on");
+    for endless in &endless {
+        endless.end.wait(&passive());
+        assert_eq!(endless.runs.load(Ordering::Relaxed), 1001);
     }
-    impl RunDeferred<Hosted> for Endless {
-        fn deferred(&self) -> &Deferred<Hosted> {
-            &self.deferred
-        }
-        fn run(this: &Arc<Self, Hosted>, _: &Dispatch<'_>) {
-            if this.runs.fetch_add(1, Ordering::Relaxed) < 1000 {
-                Deferred::schedule(this);
-            } else {
-                this.end.set();
-            }
-        }
-    }
-    let end = Event::new().unwrap();
-    let endless = Endless { deferred: Deferred::default(), runs: AtomicU64::new(0), end: end.clone() };
-    let endless = Arc::<_, Hosted>::try_new(endless).unwrap();
-    Deferred::initialize(&endless);
-    Deferred::schedule(&endless);
-    end.wait(&passive());
-    assert_eq!(endless.runs.load(Ordering::Relaxed), 1001);
 }
 
 /// Sets its event when it expires, the third time.

@@ -4,8 +4,8 @@
 use core::{cell::UnsafeCell, ffi::c_void};
 
 use crate::{
-    Arc, DISPATCH_LEVEL, Dispatch, Platform,
-    atomic::{AtomicU8, AtomicU32, Ordering},
+    Arc, Dispatch, Platform,
+    atomic::{AtomicU8, Ordering},
 };
 
 /// Nothing to do, nobody running.
@@ -17,21 +17,10 @@ const RUNNING: u8 = 2;
 /// `run` is executing and was asked for again.
 const AGAIN: u8 = 3;
 
-/// Every so many runs of an object take their turn ([`Platform::queue_dpc_in_turn`]). Windows runs DPCs until none is queued, so
-/// objects that schedule themselves or each other would keep threads from running for as long as there is work (bug check 0x133).
-/// Not a run that a thread asks for: that thread has its turn.
-const RUNS_PER_TURN: u32 = 64;
-
 /// An object with a deferred call.
 pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
     /// The deferred call inside `self`.
     fn deferred(&self) -> &Deferred<P>;
-
-    /// Whether runs lead to more runs, without end or to a great number, so that threads must get their turn in between. Not
-    /// of an object that only passes on what runs of others, or threads, have brought: those others take turns.
-    fn takes_turns(&self) -> bool {
-        true
-    }
 
     /// Does what is due. Never runs twice at once for one object; runs again, later, if it was scheduled meanwhile. It must
     /// be bounded: what is left over is for another `schedule`. DISPATCH_LEVEL.
@@ -41,8 +30,6 @@ pub trait RunDeferred<P: Platform>: Send + Sync + Sized + 'static {
 /// The state of an object's deferred call. While it is queued or running it holds a reference to the object.
 pub struct Deferred<P: Platform> {
     state: AtomicU8,
-    /// Runs asked for, wrapping.
-    runs: AtomicU32,
     dpc: UnsafeCell<P::Dpc>,
 }
 
@@ -51,7 +38,7 @@ unsafe impl<P: Platform> Sync for Deferred<P> {}
 
 impl<P: Platform> Default for Deferred<P> {
     fn default() -> Self {
-        Self { state: AtomicU8::new(IDLE), runs: AtomicU32::new(0), dpc: UnsafeCell::new(P::new_dpc()) }
+        Self { state: AtomicU8::new(IDLE), dpc: UnsafeCell::new(P::new_dpc()) }
     }
 }
 
@@ -107,19 +94,10 @@ impl<P: Platform> Deferred<P> {
 /// Queues the DPC of an object in state QUEUED; the reference goes with it.
 fn queue<T: RunDeferred<P>, P: Platform>(object: Arc<T, P>) {
     let dpc = object.deferred().dpc.get();
-    // The level last: to read it is the most costly of these.
-    let in_turn = object.takes_turns()
-        && object.deferred().runs.fetch_add(1, Ordering::Relaxed) % RUNS_PER_TURN == RUNS_PER_TURN - 1
-        && P::irql() >= DISPATCH_LEVEL;
     let _kept_by_dpc = Arc::into_raw(object);
-    if in_turn {
-        // SAFETY: as below.
-        unsafe { P::queue_dpc_in_turn(dpc) };
-    } else {
-        // SAFETY: initialised by contract of `initialize`; the reference just leaked keeps the DPC and its object until
-        // dpc_routine takes it back. The state QUEUED is entered once a run, so the DPC is not in the queue already.
-        unsafe { P::queue_dpc(dpc) };
-    }
+    // SAFETY: initialised by contract of `initialize`; the reference just leaked keeps the DPC and its object until
+    // dpc_routine takes it back. The state QUEUED is entered once a run, so the DPC is not in the queue already.
+    unsafe { P::queue_dpc(dpc) };
 }
 
 /// The DPC of an object: `context` is the object, with the reference that `queue` left.

@@ -6,6 +6,7 @@
 //! * [`Arc`], [`Weak`]: fallible shared ownership. The *only* rundown primitive: an object is closed when its last strong
 //!   reference goes, see [`Arc::into_inner`].
 //! * [`Deferred`]: a serialised, coalescing deferred call embedded in an object.
+//! * [`RunQueue`]: what waits to run on one processor, for a kernel that does not bound it.
 //! * [`Timer`]: a one-shot timer embedded in an object.
 //! * [`Stream`]: a TCP connection, or a listener, embedded in an object.
 //! * [`Apart`]: a value with cache lines of its own.
@@ -26,6 +27,7 @@ mod event;
 mod lock;
 mod notice;
 mod prefetch;
+mod run_queue;
 mod slice;
 mod socket;
 mod stream;
@@ -39,6 +41,7 @@ pub use event::Event;
 pub use lock::{SpinLock, SpinLockGuard};
 pub use notice::{Addresses, Cause, Ending, Notice};
 pub use prefetch::{CACHE_LINE, prefetch};
+pub use run_queue::{Next, RUNS_IN_A_ROW, Run, RunQueue};
 pub use slice::Slice;
 pub use socket::{Completion, LARGEST_TRANSFER, NoSockets, SENDS, SocketError, SocketRoutine, Sockets};
 pub use stream::{Read, RunStream, Stream, Taken};
@@ -124,18 +127,12 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// `dpc` stays at its address, and is not initialised again, until it is freed; it is not queued.
     unsafe fn initialize_dpc(dpc: *mut Self::Dpc, routine: DpcRoutine, context: *mut c_void);
 
-    /// Queues a DPC: its routine will run once at `DISPATCH_LEVEL`, on any processor. `false`: it is queued already.
+    /// Queues a DPC: its routine will run once at `DISPATCH_LEVEL`, on any processor. When a processor has run [`RUNS_IN_A_ROW`], and
+    /// more are queued, its threads have their turn: a system thread, which raises the IRQL for each, calls the routines of the others.
     ///
     /// # Safety
-    /// `dpc` was initialised; it and its context stay valid until the routine has been entered.
-    unsafe fn queue_dpc(dpc: *mut Self::Dpc) -> bool;
-
-    /// As [`Platform::queue_dpc`], but other threads of the processor get their turn before: the routine is called from a system thread,
-    /// which raises the IRQL for it, unless the processor has run few DPCs in a row.
-    ///
-    /// # Safety
-    /// As for [`Platform::queue_dpc`]; the DPC is not queued.
-    unsafe fn queue_dpc_in_turn(dpc: *mut Self::Dpc);
+    /// `dpc` was initialised, and is not queued; it and its context stay valid until the routine has been entered.
+    unsafe fn queue_dpc(dpc: *mut Self::Dpc);
 
     /// A new, uninitialised timer: all-zero storage.
     fn new_timer() -> Self::Timer;

@@ -82,30 +82,6 @@ fn what_a_run_schedules_runs_later() {
     assert_eq!((worker.runs(), worker.overlaps.load(Ordering::Relaxed)), (6, 0));
 }
 
-/// Windows runs DPCs until none is queued: an object that never stops must let threads in between.
-#[test]
-fn endless_work_takes_turns() {
-    let kernel = boot();
-    let worker = Worker::new();
-    worker.again.store(640, Ordering::Relaxed);
-    let before = kernel.ledger().dpc_turns;
-    Deferred::schedule(&worker);
-    kernel.flush_dpcs();
-    assert_eq!((worker.runs(), kernel.ledger().dpc_turns - before), (641, 10), "one of 64 runs that a DPC asks for");
-}
-
-#[test]
-fn what_threads_ask_for_takes_no_turns() {
-    let kernel = boot();
-    let worker = Worker::new();
-    let before = kernel.ledger().dpc_turns;
-    for _ in 0..200 {
-        Deferred::schedule(&worker);
-        kernel.flush_dpcs();
-    }
-    assert_eq!((worker.runs(), kernel.ledger().dpc_turns - before), (200, 0));
-}
-
 #[test]
 fn a_queued_call_keeps_its_object() {
     let kernel = boot();

@@ -293,11 +293,6 @@ impl<P: Platform> RunDeferred<P> for CompletionQueue<P> {
         &self.deferred
     }
 
-    /// Completions come from queue pairs, which take turns. A dead queue has them all to end, one in each run.
-    fn takes_turns(&self) -> bool {
-        self.has_failed()
-    }
-
     fn run(this: &Arc<Self, P>, dispatch: &Dispatch<'_>) {
         Self::deliver(this, dispatch);
         Self::end_members(this);

@@ -18,18 +18,15 @@ use ndk_abi::{
         NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
         NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
     },
-    status::{NDIS_STATUS, STATUS_NOT_SUPPORTED, STATUS_SUCCESS},
+    status::{NDIS_STATUS, STATUS_SUCCESS},
 };
 use wdk_sys::{
     _WDF_DRIVER_INIT_FLAGS::WdfDriverInitNoDispatchOverride, DRIVER_OBJECT, NT_SUCCESS, NTSTATUS, PCUNICODE_STRING,
-    WDF_DRIVER_CONFIG, WDF_NO_OBJECT_ATTRIBUTES, WDFDRIVER, call_unsafe_wdf_function_binding, ntddk::KeFlushQueuedDpcs,
+    WDF_DRIVER_CONFIG, WDF_NO_OBJECT_ATTRIBUTES, WDFDRIVER, call_unsafe_wdf_function_binding,
 };
 
 use crate::{
-    adapter, control, datapath, events, ndis, ndk, oid,
-    platform::{self, Windows},
-    wdfminiport,
-    wsk::client,
+    adapter, control, datapath, events, ndis, ndk, oid, platform::Windows, processors, wdfminiport, wsk::client,
 };
 
 /// The oldest NDIS with all that is used here: that of Windows Server 2016.
@@ -61,14 +58,15 @@ pub(crate) fn ndis_driver() -> NDIS_HANDLE {
 #[unsafe(export_name = "DriverEntry")]
 unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> NTSTATUS {
     control::initialize();
-    if !platform::initialize(driver.cast()) {
-        return STATUS_NOT_SUPPORTED.0;
-    }
     // SAFETY: DriverEntry is called at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
+    if let Err(status) = processors::start(&passive) {
+        return status.0;
+    }
     events::register(&passive);
     let status = start(driver, registry_path, &passive);
     if !NT_SUCCESS(status) {
+        processors::stop(&passive);
         events::unregister(&passive);
     }
     status
@@ -177,8 +175,7 @@ unsafe extern "system" fn unload(_driver: *mut c_void) {
     let passive = unsafe { Passive::assume::<Windows>() };
     client::deregister(&passive);
     // Deferred calls hold no adapter back: the last ones may still be leaving this image.
-    // SAFETY: PASSIVE_LEVEL.
-    unsafe { KeFlushQueuedDpcs() };
+    processors::stop(&passive);
     events::unregister(&passive);
     // SAFETY: the last call into the framework, at PASSIVE_LEVEL, with the driver it created.
     unsafe { wdfminiport::driver_miniport_unload(wdf_driver()) };

@@ -34,6 +34,7 @@ mod pin;
 #[cfg(feature = "planted-faults")]
 mod planted;
 mod platform;
+mod processors;
 mod rdma_state;
 mod registry;
 mod security;

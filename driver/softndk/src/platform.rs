@@ -7,12 +7,12 @@ use core::{
     cell::UnsafeCell,
     ffi::c_void,
     ptr::{NonNull, null_mut},
-    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use lock_api::{GuardNoSend, RawMutex};
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_SOURCE_IS_NONPAGED_POOL, PAGE_SIZE};
-use platform::{DISPATCH_LEVEL, DpcRoutine, Notice, Passive, Platform, RawSpinLock};
+use platform::{DISPATCH_LEVEL, DpcRoutine, Notice, Passive, Platform, RawSpinLock, Run};
 use wdk_alloc::WdkAllocator;
 use wdk_sys::{
     _EVENT_TYPE::NotificationEvent,
@@ -20,17 +20,15 @@ use wdk_sys::{
     _MEMORY_CACHING_TYPE::MmCached,
     _MM_PAGE_PRIORITY::NormalPagePriority,
     _MODE::KernelMode,
-    _WORK_QUEUE_TYPE::DelayedWorkQueue,
-    KDPC, KEVENT, KIRQL, KSPIN_LOCK, KTIMER, LARGE_INTEGER, PIO_WORKITEM, PVOID,
+    KDPC, KEVENT, KIRQL, KSPIN_LOCK, KTIMER, LARGE_INTEGER, PVOID,
     ntddk::{
-        IoInitializeWorkItem, IoQueueWorkItemEx, IoSizeofWorkItem, IoUninitializeWorkItem, KeAcquireSpinLockRaiseToDpc,
-        KeCancelTimer, KeInitializeDpc, KeInitializeEvent, KeInitializeTimer, KeInsertQueueDpc, KeQueryTimeIncrement,
-        KeReleaseSpinLock, KeSetEvent, KeSetTimer, KeTryToAcquireSpinLockAtDpcLevel, KeWaitForSingleObject,
-        MmMapLockedPagesSpecifyCache,
+        KeAcquireSpinLockRaiseToDpc, KeCancelTimer, KeInitializeDpc, KeInitializeEvent, KeInitializeTimer,
+        KeQueryTimeIncrement, KeReleaseSpinLock, KeSetEvent, KeSetTimer, KeTryToAcquireSpinLockAtDpcLevel,
+        KeWaitForSingleObject, MmMapLockedPagesSpecifyCache,
     },
 };
 
-use crate::{events, wsk::Wsk};
+use crate::{events, processors, wsk::Wsk};
 
 /// Alignment that pool memory smaller than a page has (ddi: nf-wdm-exallocatepool2).
 const POOL_ALIGNMENT: usize = 16;
@@ -102,43 +100,13 @@ unsafe impl RawMutex for KernelSpinLock {
 // SAFETY: KeAcquireSpinLockRaiseToDpc and KeReleaseSpinLock do that.
 unsafe impl RawSpinLock for KernelSpinLock {}
 
-/// Room for an IO_WORKITEM, whose size only the kernel knows.
-const WORK_ITEM_BYTES: usize = 128;
-
-/// A KDPC with the routine it stands for, and a work item for when it runs in turn.
-#[repr(C)]
-pub(crate) struct Dpc {
-    kernel: KDPC,
-    work: WorkItem,
-    routine: Option<DpcRoutine>,
-    context: *mut c_void,
-}
-
-/// Storage of an IO_WORKITEM. It is initialised for each use, so that it needs no end of its own.
-#[repr(C, align(16))]
-struct WorkItem([u8; WORK_ITEM_BYTES]);
-
-/// The driver object: work items keep it, and with it this image, until their routines have returned.
-static DRIVER_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-
-/// Prepares for work items. Once, in DriverEntry. False: this kernel's are larger than there is room for.
-pub(crate) fn initialize(driver: *mut c_void) -> bool {
-    DRIVER_OBJECT.store(driver, Ordering::Release);
-    // SAFETY: a constant of the kernel.
-    let needed = unsafe { IoSizeofWorkItem() };
-    needed as usize <= WORK_ITEM_BYTES
-}
-
-// SAFETY: plain storage; it is used only through the platform's calls, under their contracts.
-unsafe impl Send for Dpc {}
-// SAFETY: as for Send.
-unsafe impl Sync for Dpc {}
-
-/// A KTIMER and the DPC that it queues.
+/// A KTIMER, the DPC that it queues, and what that is to call.
 #[repr(C)]
 pub(crate) struct Timer {
     kernel: KTIMER,
-    dpc: Dpc,
+    dpc: KDPC,
+    routine: Option<DpcRoutine>,
+    context: *mut c_void,
 }
 
 // SAFETY: plain storage; it is used only through the platform's calls, under their contracts.
@@ -155,23 +123,16 @@ unsafe impl Send for Event {}
 // SAFETY: as for Send.
 unsafe impl Sync for Event {}
 
-/// The kernel's view of a [`Dpc`].
-unsafe extern "C" fn run_dpc(_dpc: *mut KDPC, dpc: PVOID, _argument1: PVOID, _argument2: PVOID) {
-    // SAFETY: initialize_dpc made the Dpc itself the context, and its owner keeps it until the routine is entered.
-    let dpc = unsafe { &*dpc.cast::<Dpc>() };
-    let context = dpc.context;
-    if let Some(routine) = dpc.routine {
-        // SAFETY: the pair was given to initialize_dpc as belonging together; this is DISPATCH_LEVEL.
+/// The DPC of a [`Timer`].
+unsafe extern "C" fn expired(_dpc: *mut KDPC, timer: PVOID, _argument1: PVOID, _argument2: PVOID) {
+    // SAFETY: initialize_timer made the Timer the context, and its owner keeps it until the routine is entered.
+    let routine = unsafe { (*timer.cast::<Timer>()).routine };
+    // SAFETY: the same.
+    let context = unsafe { (*timer.cast::<Timer>()).context };
+    if let Some(routine) = routine {
+        // SAFETY: the pair was given to initialize_timer as belonging together; this is DISPATCH_LEVEL.
         unsafe { routine(context) };
     }
-}
-
-/// The routine of a [`Dpc`] that runs in turn: on a system thread, at PASSIVE_LEVEL.
-unsafe extern "C" fn run_in_turn(_driver: PVOID, dpc: PVOID, item: PIO_WORKITEM) {
-    // SAFETY: initialised before it was queued; IoQueueWorkItemEx leaves it to its routine.
-    unsafe { IoUninitializeWorkItem(item) };
-    // SAFETY: queue_dpc_in_turn made the Dpc the context, and its owner keeps it until the routine is entered.
-    at_dispatch(|| unsafe { run_dpc(null_mut(), dpc, null_mut(), null_mut()) });
 }
 
 /// Does something at DISPATCH_LEVEL. IRQL <= DISPATCH. A thread in there keeps the processor: an unloading driver that calls
@@ -215,7 +176,7 @@ pub(crate) unsafe fn map(mdl: *mut MDL, write: bool) -> Option<NonNull<u8>> {
 // SAFETY: each item is one documented kernel function with the contract asked for.
 unsafe impl Platform for Windows {
     type RawSpinLock = KernelSpinLock;
-    type Dpc = Dpc;
+    type Dpc = Run;
     type Event = Event;
     type Timer = Timer;
     type Sockets = Wsk;
@@ -242,55 +203,40 @@ unsafe impl Platform for Windows {
         current_irql()
     }
 
-    fn new_dpc() -> Dpc {
-        Dpc { kernel: KDPC::default(), work: WorkItem([0; WORK_ITEM_BYTES]), routine: None, context: null_mut() }
+    fn new_dpc() -> Run {
+        Run::default()
     }
 
-    unsafe fn initialize_dpc(dpc: *mut Dpc, routine: DpcRoutine, context: *mut c_void) {
+    unsafe fn initialize_dpc(dpc: *mut Run, routine: DpcRoutine, context: *mut c_void) {
         // SAFETY: valid and not yet in use, by contract.
-        let storage = unsafe { &mut *dpc };
-        storage.routine = Some(routine);
-        storage.context = context;
-        // SAFETY: non-paged memory that stays where it is, by contract.
-        unsafe { KeInitializeDpc(&raw mut storage.kernel, Some(run_dpc), dpc.cast()) };
+        let run = unsafe { &*dpc };
+        run.initialize(routine, context);
     }
 
-    unsafe fn queue_dpc(dpc: *mut Dpc) -> bool {
-        // SAFETY: initialised and kept, by contract.
-        let kernel = unsafe { &raw mut (*dpc).kernel };
-        // SAFETY: the same.
-        unsafe { KeInsertQueueDpc(kernel, null_mut(), null_mut()) != 0 }
-    }
-
-    unsafe fn queue_dpc_in_turn(dpc: *mut Dpc) {
-        // SAFETY: initialised and kept, by contract.
-        let item = unsafe { &raw mut (*dpc).work }.cast();
-        // SAFETY: enough storage (`initialize`), not in use: the last run uninitialised it.
-        unsafe { IoInitializeWorkItem(DRIVER_OBJECT.load(Ordering::Acquire), item) };
-        // SAFETY: just initialised; kept, with its context, until the routine is entered.
-        unsafe { IoQueueWorkItemEx(item, Some(run_in_turn), DelayedWorkQueue, dpc.cast()) };
+    unsafe fn queue_dpc(dpc: *mut Run) {
+        // SAFETY: initialised, not queued, and kept, by contract; queues are there as long as the driver is.
+        unsafe { processors::queue(dpc) };
     }
 
     fn new_timer() -> Timer {
-        Timer { kernel: KTIMER::default(), dpc: Self::new_dpc() }
+        Timer { kernel: KTIMER::default(), dpc: KDPC::default(), routine: None, context: null_mut() }
     }
 
     unsafe fn initialize_timer(timer: *mut Timer, routine: DpcRoutine, context: *mut c_void) {
-        // SAFETY: valid, by contract.
-        let kernel = unsafe { &raw mut (*timer).kernel };
-        // SAFETY: non-paged memory that stays where it is and is not in use, by contract.
-        unsafe { KeInitializeTimer(kernel) };
-        // SAFETY: valid, by contract.
-        let dpc = unsafe { &raw mut (*timer).dpc };
+        // SAFETY: valid and not yet in use, by contract.
+        let storage = unsafe { &mut *timer };
+        (storage.routine, storage.context) = (Some(routine), context);
+        // SAFETY: non-paged memory that stays where it is and is not in use.
+        unsafe { KeInitializeTimer(&raw mut storage.kernel) };
         // SAFETY: the same.
-        unsafe { Self::initialize_dpc(dpc, routine, context) };
+        unsafe { KeInitializeDpc(&raw mut storage.dpc, Some(expired), timer.cast()) };
     }
 
     unsafe fn set_timer(timer: *mut Timer, microseconds: u32) {
         // SAFETY: valid, by contract.
         let kernel = unsafe { &raw mut (*timer).kernel };
         // SAFETY: valid, by contract.
-        let dpc = unsafe { &raw mut (*timer).dpc.kernel };
+        let dpc = unsafe { &raw mut (*timer).dpc };
         // Negative: from now on, in units of 100 ns.
         let due = LARGE_INTEGER { QuadPart: i64::from(microseconds).saturating_mul(-10) };
         // SAFETY: initialised, not set, and kept until the routine is entered or the timer cancelled, by contract.

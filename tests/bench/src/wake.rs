@@ -103,9 +103,8 @@ fn bare_dpc(dpc: *mut <Hosted as Platform>::Dpc, called: &Called, count: usize) 
     let mut total = 0;
     for _ in 0..count {
         let start = called.now();
-        // SAFETY: initialised by the caller, and valid until its routine has run, which is waited for.
-        let queued = unsafe { Hosted::queue_dpc(dpc) };
-        debug_assert!(queued);
+        // SAFETY: initialised by the caller, not queued, and valid until its routine has run, which is waited for.
+        unsafe { Hosted::queue_dpc(dpc) };
         total += called.since(start);
     }
     Duration::from_nanos(total)

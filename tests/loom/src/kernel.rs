@@ -235,17 +235,11 @@ unsafe impl Platform for Loom {
         dpc.0.set(Some(Call { routine, context }));
     }
 
-    unsafe fn queue_dpc(dpc: *mut Dpc) -> bool {
+    unsafe fn queue_dpc(dpc: *mut Dpc) {
         // SAFETY: valid, by contract.
         let dpc = unsafe { &*dpc };
         let Some(call) = dpc.0.get() else { unreachable!("a DPC that was not initialised") };
         queue(call);
-        true
-    }
-
-    unsafe fn queue_dpc_in_turn(dpc: *mut Dpc) {
-        // SAFETY: the caller's contract.
-        let _queued = unsafe { Self::queue_dpc(dpc) };
     }
 
     fn new_timer() -> Timer {

@@ -69,23 +69,15 @@ unsafe impl Platform for SimKernel {
         dpc.initialize(routine, context);
     }
 
-    unsafe fn queue_dpc(dpc: *mut Dpc) -> bool {
+    /// Processors are threads here, and threads of the test run beside them: they always have their turn.
+    unsafe fn queue_dpc(dpc: *mut Dpc) {
         // SAFETY: the caller's pointer is valid, so not null.
         let dpc = unsafe { NonNull::new_unchecked(dpc) };
         // SAFETY: the caller keeps it valid until the routine is entered.
-        let queued = unsafe { processors::queue(dpc) };
+        if !unsafe { processors::queue(dpc) } {
+            ledger::breach(Breach::QueuedTwice(dpc.addr().get()));
+        }
         schedule::occasion("queue DPC", dpc.addr().get());
-        queued
-    }
-
-    unsafe fn queue_dpc_in_turn(dpc: *mut Dpc) {
-        // SAFETY: the caller's pointer is valid, so not null.
-        let dpc = unsafe { NonNull::new_unchecked(dpc) };
-        // Processors are threads here, and threads of the test run beside them: every run is in turn.
-        // SAFETY: the caller keeps it valid until the routine is entered.
-        let _queued = unsafe { processors::queue(dpc) };
-        processors::count_turn();
-        schedule::occasion("queue DPC in turn", dpc.addr().get());
     }
 
     fn new_timer() -> Self::Timer {

@@ -67,8 +67,6 @@ pub struct Ledger {
     pub dpcs: Vec<OutstandingDpc>,
     /// DPCs that have run, in all sessions.
     pub dpc_runs: u64,
-    /// DPCs that were queued in turn with other threads, ever.
-    pub dpc_turns: u64,
     /// Timers that are set.
     pub set_timers: usize,
     /// Sockets that are not closed.
@@ -92,7 +90,6 @@ impl Ledger {
             live_mdls: mdl::count(),
             dpcs,
             dpc_runs,
-            dpc_turns: processors::turns(),
             set_timers: timers::count(),
             open_sockets: network::count(),
             held_locks: held::list(),

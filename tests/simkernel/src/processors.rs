@@ -20,7 +20,7 @@ use crate::{irql, ledger, lock_table, schedule, site, violation::Breach, waiters
 /// The number of processor threads. More than small machines have cores, for the sake of preemption.
 pub const PROCESSOR_COUNT: usize = 4;
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { queued: VecDeque::new(), running: Vec::new(), runs: 0, turns: 0 });
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { queued: VecDeque::new(), running: Vec::new(), runs: 0 });
 static WORK: Condvar = Condvar::new();
 static IDLE: Condvar = Condvar::new();
 static START: Once = Once::new();
@@ -43,7 +43,6 @@ struct Queue {
     /// The routines that run, each with its thread.
     running: Vec<(DpcRoutine, thread::Thread)>,
     runs: u64,
-    turns: u64,
 }
 
 struct Queued(NonNull<Dpc>);
@@ -62,7 +61,7 @@ impl Dpc {
     }
 }
 
-/// Queues a DPC. Its memory may be gone as soon as this returns.
+/// Queues a DPC; false: it is in the queue already. Its memory may be gone as soon as this returns.
 ///
 /// # Safety
 /// The DPC stays valid until its routine has been entered.
@@ -75,7 +74,7 @@ pub(crate) unsafe fn queue(dpc: NonNull<Dpc>) -> bool {
     let fields = unsafe { dpc.as_ref() };
     if fields.routine.get().is_none() {
         ledger::breach(Breach::Uninitialized(dpc.addr().get()));
-        return false;
+        return true;
     }
     if fields.queued.replace(true) {
         return false;
@@ -89,16 +88,6 @@ pub(crate) unsafe fn queue(dpc: NonNull<Dpc>) -> bool {
         WORK.notify_one();
     }
     true
-}
-
-/// Notes a DPC that was queued in turn.
-pub(crate) fn count_turn() {
-    lock_table(&QUEUE).turns += 1;
-}
-
-/// DPCs queued in turn, ever.
-pub(crate) fn turns() -> u64 {
-    lock_table(&QUEUE).turns
 }
 
 fn start() {

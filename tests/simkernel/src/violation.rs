@@ -82,6 +82,8 @@ pub enum Breach {
     FreedQueuedDpc(usize),
     /// Memory was freed with a timer in it that is set.
     FreedSetTimer(usize),
+    /// A DPC was queued that is in the queue.
+    QueuedTwice(usize),
     /// A timer was set that is set already.
     SetTwice(usize),
     /// Memory was freed with something in it that a thread waits for.
@@ -161,6 +163,7 @@ impl fmt::Display for Breach {
             Self::UseAfterFree(number) => write!(f, "allocation #{number} written after it was freed"),
             Self::FreedQueuedDpc(dpc) => write!(f, "freed with the queued DPC {dpc:#x} in it"),
             Self::FreedSetTimer(timer) => write!(f, "freed with the timer {timer:#x} in it set"),
+            Self::QueuedTwice(dpc) => write!(f, "DPC {dpc:#x} queued while queued"),
             Self::SetTwice(timer) => write!(f, "timer {timer:#x} set twice"),
             Self::FreedWhileWaiting(object) => write!(f, "freed while a thread waits for {object:#x} in it"),
             Self::FreedHeldLock(lock) => write!(f, "freed with the held spin lock {lock:#x} in it"),

@@ -19,7 +19,7 @@ use ndk_abi::{
         WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET,
     },
 };
-use platform::{Completion, Platform as _, SocketError};
+use platform::{Completion, Platform as _, Run, SocketError};
 
 use super::{
     client::Provider,
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     irp::own::KEPT,
-    platform::{Dpc, Windows, at_dispatch},
+    platform::{Windows, at_dispatch},
 };
 
 #[link(name = "ntoskrnl")]
@@ -54,7 +54,7 @@ pub(crate) struct Socket {
     start: Cell<*mut Request>,
     /// The close that waits for the end of the start.
     closing: AtomicPtr<Request>,
-    dpc: UnsafeCell<Dpc>,
+    dpc: UnsafeCell<Run>,
 }
 
 // SAFETY: the cells are for whoever takes the next step (`Turn`), before the start is over; then nothing is written.

@@ -66,6 +66,8 @@ struct ThreadState {
     irql: Cell<u8>,
     /// Index of the processor the thread is on; meaningful to the driver at DISPATCH_LEVEL only.
     processor: Cell<Option<usize>>,
+    /// It stays on that processor.
+    stays: Cell<bool>,
     /// Spin locks held: the level must not drop below DISPATCH_LEVEL before they are released.
     spin_locks: Cell<u32>,
     /// Spin locks that the thread has taken so far.
@@ -77,6 +79,7 @@ thread_local! {
         ThreadState {
             irql: Cell::new(PASSIVE_LEVEL),
             processor: Cell::new(None),
+            stays: Cell::new(false),
             spin_locks: Cell::new(0),
             taken: Cell::new(0),
         }
@@ -105,6 +108,12 @@ pub(crate) fn bind_processor(index: usize) {
     THREAD.with(|t| t.processor.set(Some(index)));
 }
 
+/// As [`bind_processor`], for good: the thread takes no other. Not at DISPATCH_LEVEL.
+pub(crate) fn stay_on_processor(index: usize) {
+    bind_processor(index);
+    THREAD.with(|t| t.stays.set(true));
+}
+
 /// Sets the IRQL without any check, taking or giving back a processor as the level crosses DISPATCH_LEVEL.
 /// `exact`: wait for the thread's own processor instead of taking any that is free.
 pub(crate) fn set(level: u8, exact: bool) {
@@ -112,8 +121,11 @@ pub(crate) fn set(level: u8, exact: bool) {
     if old < DISPATCH_LEVEL && level >= DISPATCH_LEVEL {
         let home = current_processor();
         let all = processors();
-        let free =
-            if exact { None } else { (0..all.len()).map(|i| (home + i) % all.len()).find(|i| all[*i].try_acquire()) };
+        let free = if exact || THREAD.with(|t| t.stays.get()) {
+            None
+        } else {
+            (0..all.len()).map(|i| (home + i) % all.len()).find(|i| all[*i].try_acquire())
+        };
         let taken = free.unwrap_or_else(|| {
             all[home].acquire();
             home

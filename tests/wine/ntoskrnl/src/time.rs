@@ -4,7 +4,12 @@ use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerf
 use windows_sys::Win32::System::SystemInformation::GetSystemTimePreciseAsFileTime;
 use windows_sys::Win32::System::WindowsProgramming::QueryInterruptTimePrecise;
 
-use crate::{base::status, dpc::ProcessorNumber, irql};
+use crate::{
+    base::status,
+    dpc::ProcessorNumber,
+    irql::{self, APC_LEVEL},
+    report::violation,
+};
 
 const ALL_PROCESSOR_GROUPS: u16 = 0xFFFF;
 
@@ -127,6 +132,31 @@ unsafe extern "system" fn KeGetProcessorNumberFromIndex(index: u32, number: *mut
     // SAFETY: the caller gives a place for the number.
     unsafe { number.write(ProcessorNumber { group: 0, number: index as u8, reserved: 0 }) };
     status::SUCCESS
+}
+
+/// `GROUP_AFFINITY` (ntdef.h).
+#[repr(C)]
+struct GroupAffinity {
+    mask: usize,
+    group: u16,
+    reserved: [u16; 3],
+}
+
+/// wdm/nf-wdm-kesetsystemgroupaffinitythread: at most APC_LEVEL, as wdm.h has it, so that it counts at once; here one processor of group
+/// 0. What is invalid changes nothing.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn KeSetSystemGroupAffinityThread(affinity: *const GroupAffinity, before: *mut GroupAffinity) {
+    irql::at_most(APC_LEVEL, "KeSetSystemGroupAffinityThread");
+    // SAFETY: the caller gives an affinity.
+    let affinity = unsafe { &*affinity };
+    let valid = affinity.group == 0 && affinity.reserved == [0; 3] && affinity.mask & !affinity_mask() == 0;
+    if !valid || affinity.mask.count_ones() != 1 || !before.is_null() {
+        violation(
+            "KeSetSystemGroupAffinityThread: not one processor that there is, or the affinity before is asked for",
+        );
+        return;
+    }
+    irql::stay_on_processor(affinity.mask.trailing_zeros() as usize);
 }
 
 /// wdm/nf-wdm-kegetprocessorindexfromnumber: any IRQL; INVALID_PROCESSOR_INDEX for a number that does not exist.

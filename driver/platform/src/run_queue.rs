@@ -1,0 +1,155 @@
+//! What waits to run at DISPATCH_LEVEL on one processor: for a kernel whose own queue of DPCs is run until it is empty.
+#![expect(
+    unsafe_code,
+    reason = "runs are linked by address, and their routines are C functions with a context pointer"
+)]
+
+use core::{
+    cell::Cell,
+    ffi::c_void,
+    ptr::{null, null_mut},
+};
+
+use crate::{Dispatch, DpcRoutine, Platform, SpinLock};
+
+/// Runs of a processor in a row, after which its threads have their turn.
+pub const RUNS_IN_A_ROW: u32 = 64;
+
+/// A routine that is to be called at `DISPATCH_LEVEL`: the storage of a DPC. All-zero bytes are a valid, uninitialised value.
+pub struct Run {
+    routine: Cell<Option<DpcRoutine>>,
+    context: Cell<*mut c_void>,
+    /// The next one of its queue.
+    next: Cell<*const Run>,
+}
+
+// SAFETY: the routine and the context are written before it is first queued, and `next` with the lock of its queue held.
+unsafe impl Send for Run {}
+// SAFETY: as for Send.
+unsafe impl Sync for Run {}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self { routine: Cell::new(None), context: Cell::new(null_mut()), next: Cell::new(null()) }
+    }
+}
+
+impl Run {
+    /// Prepares it for use. It is not queued.
+    pub fn initialize(&self, routine: DpcRoutine, context: *mut c_void) {
+        self.routine.set(Some(routine));
+        self.context.set(context);
+    }
+}
+
+/// The runs of one processor, the one that was queued first in front. The processor's DPC takes one after the other, and queues itself
+/// again behind the DPCs of other drivers. When it has taken [`RUNS_IN_A_ROW`] and there are more, a thread of the processor takes the rest,
+/// with all that is queued meanwhile: the DPC comes back when nothing is left. So runs that queue each other, however many, keep no thread
+/// from running.
+pub struct RunQueue<P: Platform> {
+    state: SpinLock<State, P>,
+}
+
+struct State {
+    first: *const Run,
+    last: *const Run,
+    server: Server,
+}
+
+// SAFETY: the runs may be used on any thread, and whoever has the lock is alone with their links.
+unsafe impl Send for State {}
+
+/// Who takes the runs.
+enum Server {
+    /// There are none.
+    Nobody,
+    /// The DPC, which has taken so many since there were none.
+    Dpc(u32),
+    Thread,
+}
+
+/// Who takes the next run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// There is none.
+    Nobody,
+    /// The processor's DPC.
+    Dpc,
+    /// The processor's thread.
+    Thread,
+}
+
+impl<P: Platform> Default for RunQueue<P> {
+    fn default() -> Self {
+        Self { state: SpinLock::<_, P>::new(State { first: null(), last: null(), server: Server::Nobody }) }
+    }
+}
+
+impl<P: Platform> RunQueue<P> {
+    /// Adds a run. `queue_dpc` queues the processor's DPC, and is called, with the lock held, if nobody takes runs yet. IRQL <= DISPATCH.
+    ///
+    /// # Safety
+    /// `run` was initialised, is in no queue, and stays valid until its routine has been entered.
+    pub unsafe fn push(&self, run: *const Run, queue_dpc: impl FnOnce()) {
+        // SAFETY: valid, by contract.
+        let fields = unsafe { &*run };
+        fields.next.set(null());
+        let mut state = self.state.lock();
+        let last = core::mem::replace(&mut state.last, run);
+        if last.is_null() {
+            state.first = run;
+        } else {
+            // SAFETY: queued, so valid.
+            let last = unsafe { &*last };
+            last.next.set(run);
+        }
+        if let Server::Nobody = state.server {
+            state.server = Server::Dpc(0);
+            queue_dpc();
+        }
+    }
+
+    /// Takes a run, calls its routine, and says who takes the next. For whom this, or `queue_dpc`, has named last, and nobody else.
+    pub fn run_next(&self, _: &Dispatch<'_>) -> Next {
+        if let Some(run) = self.pop() {
+            // SAFETY: it was queued until now, so it is valid; the reference is not used after the routine is entered.
+            let fields = unsafe { &*run };
+            let (routine, context) = (fields.routine.get(), fields.context.get());
+            if let Some(routine) = routine {
+                // SAFETY: the context is the one the run was initialised with; once for each queueing.
+                unsafe { routine(context) };
+            }
+        }
+        let mut state = self.state.lock();
+        let (server, next) = match state.server {
+            _ if state.first.is_null() => (Server::Nobody, Next::Nobody),
+            Server::Dpc(runs) if runs.wrapping_add(1) < RUNS_IN_A_ROW => (Server::Dpc(runs.wrapping_add(1)), Next::Dpc),
+            _ => (Server::Thread, Next::Thread),
+        };
+        state.server = server;
+        next
+    }
+
+    /// Who takes the next run.
+    pub fn next(&self) -> Next {
+        match self.state.lock().server {
+            Server::Nobody => Next::Nobody,
+            Server::Dpc(_) => Next::Dpc,
+            Server::Thread => Next::Thread,
+        }
+    }
+
+    fn pop(&self) -> Option<*const Run> {
+        let mut state = self.state.lock();
+        let run = state.first;
+        if run.is_null() {
+            return None;
+        }
+        // SAFETY: queued, so valid.
+        state.first = unsafe { (*run).next.get() };
+        if state.first.is_null() {
+            state.last = null();
+        }
+        Some(run)
+    }
+}

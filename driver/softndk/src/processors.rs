@@ -1,0 +1,246 @@
+//! The processors: what waits to run at DISPATCH_LEVEL on each of them, the DPC that runs it, and the thread that does when that has been
+//! too much in a row (`platform::RunQueue`).
+//!
+//! Windows runs DPCs until none is queued: with a DPC for each object, objects that queue themselves or each other would keep threads from
+//! running for as long as there is work (bug check 0x133). A thread has the priority of any other, and as much of its processor as these.
+#![expect(unsafe_code, reason = "calls into the kernel, on kernel objects that live at fixed addresses")]
+
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    ptr::{self, null_mut},
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering},
+};
+
+use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
+use platform::{Apart, Arc, Dispatch, Next, Passive, Run, RunQueue, Slice};
+use wdk_sys::{
+    _EVENT_TYPE::SynchronizationEvent,
+    _KWAIT_REASON::Executive,
+    _MODE::KernelMode,
+    ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, KDPC, KEVENT, PROCESSOR_NUMBER, PVOID,
+    ntddk::{
+        KeFlushQueuedDpcs, KeGetCurrentProcessorNumberEx, KeGetProcessorNumberFromIndex, KeInitializeDpc,
+        KeInitializeEvent, KeInsertQueueDpc, KeQueryActiveProcessorCountEx, KeSetEvent, KeSetSystemGroupAffinityThread,
+        KeWaitForSingleObject, ObReferenceObjectByHandle, ObfDereferenceObject, PsCreateSystemThread,
+        PsTerminateSystemThread, ZwClose,
+    },
+};
+
+use crate::platform::{Windows, at_dispatch};
+
+/// Of a thread that gets work, as of those that the network wakes (`IO_NETWORK_INCREMENT`, wdm.h). It loses that as it goes on.
+const BOOST: i32 = 2;
+
+/// The access by which a thread is waited for (winnt.h).
+const SYNCHRONIZE: u32 = 0x0010_0000;
+
+/// A processor that there was when the driver was loaded. Those that come later use what one of these has.
+struct Processor {
+    queue: RunQueue<Windows>,
+    /// Runs one, and queues itself again behind the DPCs of other drivers.
+    dpc: UnsafeCell<KDPC>,
+    /// Has the thread look for work, or end.
+    wake: UnsafeCell<KEVENT>,
+    ends: AtomicBool,
+    /// The thread, referenced.
+    thread: AtomicPtr<c_void>,
+    index: u32,
+}
+
+// SAFETY: the kernel's objects are used only through the kernel's functions, which are made for it.
+unsafe impl Send for Processor {}
+// SAFETY: as for Send.
+unsafe impl Sync for Processor {}
+
+type Processors = Slice<Apart<Processor>, Windows>;
+
+/// From [`start`] to [`stop`].
+static PROCESSORS: AtomicPtr<Processors> = AtomicPtr::new(null_mut());
+
+/// Prepares all processors. Once, before anything is queued.
+pub(crate) fn start(passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    // SAFETY: no pointers; any IRQL.
+    let count = unsafe { KeQueryActiveProcessorCountEx(ALL_PROCESSOR_GROUPS as u16) };
+    let made = Slice::from_fn(count as usize, |index| Apart::new(Processor::new(index as u32)));
+    let made = made.and_then(Arc::<Processors, Windows>::try_new).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+    PROCESSORS.store(Arc::into_raw(made).cast_mut(), Ordering::Release);
+    // SAFETY: just stored.
+    let all = unsafe { processors() };
+    all.iter().for_each(|processor| processor.initialize());
+    let started = all.iter().try_for_each(|processor| processor.start_thread(passive));
+    if started.is_err() {
+        stop(passive);
+    }
+    started
+}
+
+/// Returns when all that was queued has run, and ends the threads. Nothing is queued any more but by what still runs.
+pub(crate) fn stop(passive: &Passive<'_>) {
+    let stored = PROCESSORS.load(Ordering::Acquire);
+    // SAFETY: stored by `start`.
+    let all = unsafe { processors() };
+    loop {
+        // SAFETY: PASSIVE_LEVEL, by the token.
+        unsafe { KeFlushQueuedDpcs() };
+        if all.iter().all(|processor| processor.queue.next() == Next::Nobody) {
+            break;
+        }
+    }
+    all.iter().for_each(|processor| processor.stop_thread(passive));
+    // The DPC that has run the last one may still be leaving.
+    // SAFETY: the same.
+    unsafe { KeFlushQueuedDpcs() };
+    PROCESSORS.store(null_mut(), Ordering::Release);
+    // SAFETY: from `Arc::into_raw`, and not used any more.
+    drop(unsafe { Arc::<Processors, Windows>::from_raw(stored) });
+}
+
+/// # Safety
+/// Between `start` and the end of `stop`.
+unsafe fn processors() -> &'static [Apart<Processor>] {
+    // SAFETY: stored by `start`, by contract.
+    unsafe { &*PROCESSORS.load(Ordering::Acquire) }
+}
+
+/// Queues a run on this processor. IRQL <= DISPATCH.
+///
+/// # Safety
+/// As for [`RunQueue::push`]; between `start` and the end of `stop`.
+pub(crate) unsafe fn queue(run: *const Run) {
+    // SAFETY: by contract.
+    let all = unsafe { processors() };
+    // A thread below DISPATCH_LEVEL may be moved to another processor now: that one runs the DPC then.
+    // SAFETY: no number is asked for, but the index; any IRQL.
+    let index = unsafe { KeGetCurrentProcessorNumberEx(null_mut()) } as usize;
+    let index = index.checked_rem(all.len()).unwrap_or(0);
+    let Some(processor) = all.get(index) else { return };
+    // SAFETY: by contract.
+    unsafe { processor.queue.push(run, || processor.queue_dpc()) };
+}
+
+impl Processor {
+    fn new(index: u32) -> Self {
+        Self {
+            queue: RunQueue::default(),
+            dpc: UnsafeCell::new(KDPC::default()),
+            wake: UnsafeCell::new(KEVENT::default()),
+            ends: AtomicBool::new(false),
+            thread: AtomicPtr::new(null_mut()),
+            index,
+        }
+    }
+
+    fn context(&self) -> PVOID {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    fn initialize(&self) {
+        // SAFETY: non-paged memory that stays where it is and is not in use.
+        unsafe { KeInitializeEvent(self.wake.get(), SynchronizationEvent, 0) };
+        // SAFETY: the same.
+        unsafe { KeInitializeDpc(self.dpc.get(), Some(run_dpc), self.context()) };
+    }
+
+    /// Starts the thread. DriverEntry runs in the system process, so the handle is the kernel's.
+    fn start_thread(&self, _passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+        let mut handle = null_mut();
+        // SAFETY: a place for the handle; PASSIVE_LEVEL, by the token; what is the context outlives the thread, which `stop` waits for.
+        let status = NTSTATUS(unsafe {
+            PsCreateSystemThread(
+                &raw mut handle,
+                SYNCHRONIZE,
+                null_mut(),
+                null_mut(),
+                null_mut(),
+                Some(run_thread),
+                self.context(),
+            )
+        });
+        if status != STATUS_SUCCESS {
+            return Err(status);
+        }
+        let mut thread = null_mut();
+        // SAFETY: a handle of the kernel, and a place for the result; PASSIVE_LEVEL, by the token. It cannot fail for such a handle.
+        let _success = unsafe {
+            ObReferenceObjectByHandle(handle, SYNCHRONIZE, null_mut(), KernelMode as i8, &raw mut thread, null_mut())
+        };
+        self.thread.store(thread, Ordering::Release);
+        // SAFETY: opened above, and not used again; PASSIVE_LEVEL.
+        let _success = unsafe { ZwClose(handle) };
+        Ok(())
+    }
+
+    /// Waits until the thread has ended, if it was started.
+    fn stop_thread(&self, _passive: &Passive<'_>) {
+        let thread = self.thread.swap(null_mut(), Ordering::AcqRel);
+        if thread.is_null() {
+            return;
+        }
+        self.ends.store(true, Ordering::Release);
+        self.wake();
+        // SAFETY: a thread, referenced; PASSIVE_LEVEL, by the token. Without a timeout the only outcome is success.
+        let _success = unsafe { KeWaitForSingleObject(thread, Executive, KernelMode as i8, 0, null_mut()) };
+        // SAFETY: referenced when it was started.
+        unsafe { ObfDereferenceObject(thread) };
+    }
+
+    fn queue_dpc(&self) {
+        // SAFETY: initialised, and kept until no DPC is queued. It is not: its routine is entered before the queue asks for it again.
+        unsafe { KeInsertQueueDpc(self.dpc.get(), null_mut(), null_mut()) };
+    }
+
+    /// IRQL <= DISPATCH.
+    fn wake(&self) {
+        // SAFETY: initialised, and kept until the thread has ended; no wait follows (third argument FALSE).
+        let _was_set = unsafe { KeSetEvent(self.wake.get(), BOOST, 0) };
+    }
+
+    /// Keeps the calling thread on this processor: what runs there on its behalf, and queues more, finds the queue served by it.
+    fn stay(&self) {
+        let mut number = PROCESSOR_NUMBER::default();
+        // SAFETY: a place for the number; any IRQL.
+        if unsafe { KeGetProcessorNumberFromIndex(self.index, &raw mut number) } != STATUS_SUCCESS.0 {
+            return;
+        }
+        let mask = 1_u64.checked_shl(number.Number.into()).unwrap_or(0);
+        let mut affinity = GROUP_AFFINITY { Mask: mask, Group: number.Group, ..GROUP_AFFINITY::default() };
+        // SAFETY: a processor that there is; the affinity before is not asked for; IRQL <= DISPATCH.
+        unsafe { KeSetSystemGroupAffinityThread(&raw mut affinity, null_mut()) };
+    }
+}
+
+/// DISPATCH_LEVEL: the DPC of a processor.
+unsafe extern "C" fn run_dpc(_dpc: *mut KDPC, context: PVOID, _argument1: PVOID, _argument2: PVOID) {
+    // SAFETY: `initialize` made the processor the context; `stop` waits for this DPC.
+    let processor = unsafe { &*context.cast::<Processor>() };
+    // SAFETY: kernels call DPC routines at this level.
+    let dispatch = unsafe { Dispatch::assume::<Windows>() };
+    match processor.queue.run_next(&dispatch) {
+        Next::Nobody => {}
+        Next::Dpc => processor.queue_dpc(),
+        Next::Thread => processor.wake(),
+    }
+}
+
+/// The thread of a processor. PASSIVE_LEVEL, so that others have their turn between any two runs.
+unsafe extern "C" fn run_thread(context: PVOID) {
+    // SAFETY: `start_thread` made the processor the context; `stop` waits for this thread.
+    let processor = unsafe { &*context.cast::<Processor>() };
+    processor.stay();
+    while !processor.ends.load(Ordering::Acquire) {
+        // SAFETY: initialised; PASSIVE_LEVEL. Without a timeout the only outcome is success.
+        let _success =
+            unsafe { KeWaitForSingleObject(processor.wake.get().cast(), Executive, KernelMode as i8, 0, null_mut()) };
+        let mut next = processor.queue.next();
+        while next == Next::Thread {
+            at_dispatch(|| {
+                // SAFETY: just raised, until the end of this.
+                let dispatch = unsafe { Dispatch::assume::<Windows>() };
+                next = processor.queue.run_next(&dispatch);
+            });
+        }
+    }
+    // SAFETY: a thread of PsCreateSystemThread, at PASSIVE_LEVEL.
+    let _does_not_return = unsafe { PsTerminateSystemThread(STATUS_SUCCESS.0) };
+}
