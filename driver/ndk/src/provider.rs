@@ -81,6 +81,11 @@ impl<P: Platform> Provider<P> {
         self.0.want_crc(wants);
     }
 
+    /// As [`Device::set_send_timeout`].
+    pub fn set_send_timeout(&self, seconds: u32) {
+        self.0.set_send_timeout(seconds);
+    }
+
     /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor version that
     /// it can live with, and is served the highest of its major. NDIS_STATUS_BAD_VERSION if there is none.
     pub fn open(&self, version: NDK_VERSION) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {

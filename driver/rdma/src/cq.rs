@@ -255,6 +255,11 @@ impl<P: Platform> CompletionQueue<P> {
         self.adapter.process().is_some()
     }
 
+    /// Whether there is something to take.
+    pub(crate) fn has_results(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether the queue is dead.
     pub(crate) fn has_failed(&self) -> bool {
         self.dead.load(Ordering::Relaxed)

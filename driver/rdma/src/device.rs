@@ -27,6 +27,7 @@ pub struct Device<P: Platform> {
     counters: Counters<P>,
     open_adapters: AtomicU32,
     wants_crc: AtomicBool,
+    send_timeout: AtomicU32,
     ports: Ports<P>,
     /// Of connections with other machines that were refused, and of those that have ended, until they are closed.
     refused: Arc<Seats<P>, P>,
@@ -75,6 +76,7 @@ impl<P: Platform> Device<P> {
             counters: Counters::new()?,
             open_adapters: AtomicU32::new(0),
             wants_crc: AtomicBool::new(false),
+            send_timeout: AtomicU32::new(limits::SEND_TIMEOUT_SECONDS),
             ports: Ports::new()?,
             refused: Seats::new(limits::REFUSED)?,
             ended: Seats::new(limits::ENDED)?,
@@ -120,6 +122,12 @@ impl<P: Platform> Device<P> {
 
     pub(crate) fn wants_crc(&self) -> bool {
         self.wants_crc.load(Ordering::Relaxed)
+    }
+
+    /// How many seconds a send of a program waits for a receive of its peer, on queue pairs that are made from now on; 0: without limit.
+    /// At first [`limits::SEND_TIMEOUT_SECONDS`]. Sends of consumers in the kernel wait without limit. IRQL: any.
+    pub fn set_send_timeout(&self, seconds: u32) {
+        self.send_timeout.store(seconds, Ordering::Relaxed);
     }
 
     /// Whether an address is one of the device's. IRQL <= DISPATCH.
@@ -225,6 +233,11 @@ impl<P: Platform> Adapter<P> {
 
     pub(crate) fn process(&self) -> Option<u32> {
         self.process
+    }
+
+    /// Seconds that a send waits for a receive; 0: without limit.
+    pub(crate) fn send_timeout(&self) -> u32 {
+        self.process.map_or(0, |_| self.device.send_timeout.load(Ordering::Relaxed))
     }
 
     /// The version given to [`Adapter::open`].

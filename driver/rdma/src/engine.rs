@@ -59,8 +59,10 @@ pub(crate) enum Progress {
     Failed(Error),
     /// The peer is not connected yet: it will schedule the engine.
     Waiting,
-    /// The peer has no receive for the send: a post of one will schedule the engine.
-    NoReceive,
+    /// The peer has no receive for the send: a post of one will schedule the engine, and the timer if the time for that is limited.
+    NoReceive {
+        limited: bool,
+    },
     Busy,
 }
 
@@ -214,8 +216,8 @@ impl<P: Platform> QueuePair<P> {
                 Step::Idle
             }
             Progress::Waiting => Step::Idle,
-            Progress::NoReceive => {
-                state.awaits_receive = true;
+            Progress::NoReceive { limited } => {
+                Self::begin_wait(this, &mut state, limited);
                 Step::Idle
             }
             Progress::Busy => Step::Busy,
@@ -322,7 +324,7 @@ impl<P: Platform> QueuePair<P> {
         let target = match Self::begin_receive(peer, this, part) {
             Receiving::Into(target) => target,
             Receiving::Waiting => return Progress::Waiting,
-            Receiving::None => return this.awaits_receive(),
+            Receiving::None => return this.awaits_receive(peer),
             Receiving::TooSmall => return Self::fail_receive(peer, Error::BufferOverflow),
         };
         if part.left() == 0 {

@@ -52,5 +52,8 @@ pub const BACKLOG: u32 = 1_024;
 pub const REFUSED: usize = 128;
 /// Connections with other machines that have ended, and that are not closed yet.
 pub const ENDED: usize = 4_096;
+/// Seconds that a send of a program's queue pair waits for a receive of its peer, unless the device is told otherwise. Microsoft's
+/// ndmemorytest gives it 5.
+pub const SEND_TIMEOUT_SECONDS: u32 = 4;
 /// Microseconds in which a connection with another machine that has ended sends what it has still to send, and the peer finishes.
 pub const LINGER_MICROSECONDS: u32 = 5_000_000;

@@ -8,7 +8,7 @@ mod state;
 pub(crate) use flush::After;
 pub(crate) use state::{Ended, Peer, Phase, State};
 
-use platform::{Arc, Deferred, Notice, Platform, SpinLock, Weak};
+use platform::{Arc, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 
 use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, ProtectionDomain, ReadLimits,
@@ -67,6 +67,10 @@ pub struct QueuePair<P: Platform> {
     // Written; the first by this side's processor mostly.
     pub(crate) deferred: Deferred<P>,
     pub(crate) state: SpinLock<State<P>, P>,
+    // Only for a send that waits for a receive.
+    pub(crate) timer: Timer<P>,
+    /// Seconds that it waits; 0: without limit.
+    pub(crate) send_timeout: u32,
 }
 
 impl<P: Platform> QueuePair<P> {
@@ -109,8 +113,11 @@ impl<P: Platform> QueuePair<P> {
             receive_cq: Member::new(receive_cq)?,
             initiator_cq: Member::new(initiator_cq)?,
             pd: pd.clone(),
+            timer: Timer::default(),
+            send_timeout: pd.adapter().send_timeout(),
         })?;
         Deferred::initialize(&queue_pair);
+        Timer::initialize(&queue_pair);
         for queue in [&queue_pair.receive_cq, &queue_pair.initiator_cq] {
             queue.set(Arc::downgrade(&queue_pair));
         }

@@ -2,10 +2,12 @@
 
 mod common;
 
-use simkernel::{Pages, boot};
-use soft_rdma::{Connector, Error, Flags, Outcome, Post, QueuePair, Status};
+use std::time::Duration;
 
-use common::{Side, accepted};
+use simkernel::{Pages, Session, boot};
+use soft_rdma::{Connector, Error, Flags, Outcome, Post, QueuePair, SharedReceiveQueue, Status};
+
+use common::{HOST, Side, accepted, accepted_by, accepted_with, machine_of_program};
 
 fn statuses(side: &Side) -> Vec<Status> {
     side.completions().iter().map(|completion| completion.status).collect()
@@ -40,4 +42,152 @@ fn a_receive_posted_before_connecting_takes_the_first_send() {
     assert_eq!(post(), Ok(()));
     kernel.flush_dpcs();
     assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
+}
+
+/// Seconds that a send waits here.
+const SECONDS: u32 = 2;
+
+/// Two sides of a program, connected, while the clock stands.
+fn connected(kernel: &Session, pages: &Pages, send_timeout: u32) -> (Side, Side) {
+    kernel.hold_clock();
+    let adapter = machine_of_program(HOST, send_timeout);
+    let (active, passive) = accepted_by(kernel, pages, [&adapter, &adapter], [HOST, HOST]);
+    assert_eq!(Connector::complete_connect(&active.connector, None), Ok(Outcome::Done));
+    kernel.flush_dpcs();
+    (active, passive)
+}
+
+fn send(kernel: &Session, side: &Side, context: usize, length: u32) -> Result<(), Error> {
+    let sges = &[side.sge(0, length)];
+    let posted = QueuePair::post(&side.queue_pair, context, sges, Flags::empty(), Post::Send(None));
+    kernel.flush_dpcs();
+    posted
+}
+
+fn pass(kernel: &Session, time: Duration) {
+    // The timer is set again each second.
+    for _ in 0..time.as_millis() / 100 {
+        kernel.advance(Duration::from_millis(100));
+        kernel.flush_dpcs();
+    }
+}
+
+const ALMOST: Duration = Duration::from_millis(1000 * SECONDS as u64 - 100);
+const REST: Duration = Duration::from_millis(200);
+
+#[test]
+fn a_programs_send_that_nobody_receives_ends_in_time() {
+    for length in [64, 4096] {
+        let kernel = boot();
+        let pages = Pages::new(1);
+        let (active, passive) = connected(&kernel, &pages, SECONDS);
+        send(&kernel, &active, 1, length).unwrap();
+        send(&kernel, &active, 2, length).unwrap();
+        active.queue_pair.post_receive(3, &[]).unwrap();
+        pass(&kernel, ALMOST);
+        assert_eq!(statuses(&active), [], "before its time");
+        pass(&kernel, REST);
+        assert_eq!(statuses(&active), [Err(Error::TimedOut), Err(Error::Canceled), Err(Error::Canceled)]);
+        assert_eq!(statuses(&passive), []);
+        for side in [&active, &passive] {
+            assert_eq!(send(&kernel, side, 4, 0), Err(Error::ConnectionInvalid), "the connection has ended");
+        }
+    }
+}
+
+#[test]
+fn the_time_begins_anew_with_each_send_that_waits() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let (active, passive) = connected(&kernel, &pages, SECONDS);
+    for context in 0..3 {
+        send(&kernel, &active, context, 64).unwrap();
+        pass(&kernel, ALMOST);
+        passive.queue_pair.post_receive(0, &[passive.sge(0, 64)]).unwrap();
+        kernel.flush_dpcs();
+        assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
+    }
+    send(&kernel, &active, 4, 64).unwrap();
+    pass(&kernel, ALMOST);
+    assert_eq!(statuses(&active), []);
+    // The timer ran already.
+    pass(&kernel, REST + Duration::from_secs(1));
+    assert_eq!(statuses(&active), [Err(Error::TimedOut)]);
+}
+
+#[test]
+fn a_send_waits_without_limit_where_nobody_set_one() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let (active, passive) = connected(&kernel, &pages, 0);
+    send(&kernel, &active, 1, 64).unwrap();
+    pass(&kernel, Duration::from_secs(100));
+    passive.queue_pair.post_receive(2, &[passive.sge(0, 64)]).unwrap();
+    kernel.flush_dpcs();
+    assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
+}
+
+#[test]
+fn a_send_of_a_consumer_in_the_kernel_waits_without_limit() {
+    let kernel = boot();
+    kernel.hold_clock();
+    let pages = Pages::new(1);
+    let (active, passive) = accepted(&kernel, &pages);
+    assert_eq!(Connector::complete_connect(&active.connector, None), Ok(Outcome::Done));
+    active.device.set_send_timeout(SECONDS);
+    send(&kernel, &active, 1, 64).unwrap();
+    pass(&kernel, Duration::from_secs(100));
+    passive.queue_pair.post_receive(2, &[passive.sge(0, 64)]).unwrap();
+    kernel.flush_dpcs();
+    assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
+}
+
+#[test]
+fn a_send_waits_without_limit_for_a_shared_receive() {
+    let kernel = boot();
+    kernel.hold_clock();
+    let pages = Pages::new(1);
+    let adapter = machine_of_program(HOST, SECONDS);
+    let mut shared = None;
+    let (active, passive) = accepted_with(&kernel, &pages, [&adapter, &adapter], [HOST, HOST], |pd| {
+        shared = SharedReceiveQueue::new(pd, 8, 2, 0, None).ok();
+        shared.clone()
+    });
+    assert_eq!(Connector::complete_connect(&active.connector, None), Ok(Outcome::Done));
+    kernel.flush_dpcs();
+    send(&kernel, &active, 1, 64).unwrap();
+    pass(&kernel, Duration::from_secs(100));
+    shared.unwrap().post(2, &[passive.sge(0, 64)]).unwrap();
+    kernel.flush_dpcs();
+    assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
+}
+
+/// Behind them there may be receives in the ring of a program.
+#[test]
+fn a_send_waits_while_its_receiver_has_completions_to_take() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let (active, passive) = connected(&kernel, &pages, SECONDS);
+    passive.queue_pair.post_receive(1, &[passive.sge(0, 64)]).unwrap();
+    send(&kernel, &active, 2, 64).unwrap();
+    send(&kernel, &active, 3, 64).unwrap();
+    pass(&kernel, Duration::from_secs(100));
+    assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
+    // They are taken now.
+    pass(&kernel, Duration::from_secs(1));
+    assert_eq!(statuses(&active), [Err(Error::TimedOut)]);
+}
+
+#[test]
+fn a_queue_pair_whose_send_waits_goes_at_once() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let (active, passive) = connected(&kernel, &pages, SECONDS);
+    send(&kernel, &active, 1, 64).unwrap();
+    assert_eq!(kernel.ledger().set_timers, 1);
+    let _outcome = Connector::disconnect(&active.connector, common::ignore());
+    kernel.flush_dpcs();
+    assert_eq!(statuses(&active), [Err(Error::Canceled)]);
+    assert_eq!(kernel.ledger().set_timers, 0);
+    drop((active, passive));
 }

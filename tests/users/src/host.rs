@@ -47,6 +47,8 @@ pub struct TestHost {
 /// A device with the real provider behind it.
 pub fn start() -> Device<TestHost> {
     let provider = Provider::new(&ADDRESSES).unwrap();
+    // A simulated clock moves on whenever nothing else happens.
+    provider.set_send_timeout(0);
     let host = TestHost { provider, pages: Mutex::default(), pinned: Arc::default(), files: Mutex::default() };
     Device::new(host).unwrap_or_else(|_| panic!("out of memory"))
 }

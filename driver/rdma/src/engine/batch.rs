@@ -89,10 +89,12 @@ impl<P: Platform> QueuePair<P> {
 
         let mut receives = [ReceiveRequest::default(); SENDS];
         peer.claim_receives(&mut row, &mut receives);
-        if row.used > 0 {
-            this.place(&peer, &mut row, &receives);
-            Self::end_receives(&peer, &mut row, &receives);
+        if row.used == 0 {
+            Self::end_unreceived(this);
+            return Batch::Other;
         }
+        this.place(&peer, &mut row, &receives);
+        Self::end_receives(&peer, &mut row, &receives);
         let more = Self::end_sends(this, &row);
         match row.used {
             _ if !more => Batch::Idle,
@@ -183,6 +185,14 @@ impl<P: Platform> QueuePair<P> {
         if overrun {
             row.bytes = row.sends().iter().fold(0, |bytes, send| bytes.wrapping_add(send.data.length));
         }
+    }
+
+    /// Ends the step: there is no receive, or not the right one. The oldest send goes on to wait, if it does.
+    #[inline(never)]
+    fn end_unreceived(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        state.executing = false;
+        this.finish(Self::settle(this, state));
     }
 
     /// Ends the step, and reports the sends of what has arrived; whether there is more to do.

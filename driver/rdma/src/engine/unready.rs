@@ -1,20 +1,53 @@
 //! A send whose receiver is not ready: it has no receive. InfiniBand calls that RNR.
 
-use platform::Platform;
+use platform::{Arc, Deferred, Platform, RunTimer, Timer};
 
 use super::Progress;
 use crate::{
-    Access, Flags, QueuePair, Status,
+    Access, Error, Flags, QueuePair, Status,
+    qp::State,
     request::{Piece, SgeList},
 };
 
+/// The timer's time.
+const SECOND_MICROSECONDS: u32 = 1_000_000;
+
 impl<P: Platform> QueuePair<P> {
-    /// What becomes of the current send, for which the peer has no receive. When it begins to wait its own SGEs are looked at, which
+    /// What becomes of the current send, for which `peer` has no receive. When it begins to wait its own SGEs are looked at, which
     /// are its error whatever the peer has, as with hardware.
-    pub(super) fn awaits_receive(&self) -> Progress {
+    pub(super) fn awaits_receive(&self, peer: &Self) -> Progress {
+        // A shared queue may be empty for as long as its consumer likes (IND2Adapter::CreateQueuePairWithSrq).
+        let limited = self.send_timeout > 0 && !peer.shares_receives();
+        if limited && self.is_out_of_time() && !peer.receive_cq.has_results() {
+            return Progress::Failed(Error::TimedOut);
+        }
         match self.own_data() {
-            Ok(()) => Progress::NoReceive,
+            Ok(()) => Progress::NoReceive { limited },
             Err(error) => Progress::Failed(error),
+        }
+    }
+
+    /// Whether the current send has waited as long as it may. Even then it waits on, a second at a time, while the receiver's consumer has
+    /// completions to take: a program's receives lie in a ring, which may not be looked at before.
+    fn is_out_of_time(&self) -> bool {
+        let state = self.state.lock();
+        state.awaits_receive && state.wait_left == 0
+    }
+
+    /// Notes that the current send waits. Its time begins, if it is `limited` and has not begun: the timer ends each second of it. It is
+    /// not taken back when the receive comes, as that is usual; so the first second of the next wait may be a longer one.
+    pub(super) fn begin_wait(this: &Arc<Self, P>, state: &mut State<P>, limited: bool) {
+        let begins = !core::mem::replace(&mut state.awaits_receive, true);
+        if !limited || !state.is_open() {
+            return;
+        }
+        if begins {
+            state.wait_left = this.send_timeout.saturating_add(state.timer_runs.into());
+        } else if state.wait_left == 0 {
+            state.wait_left = 1;
+        }
+        if !core::mem::replace(&mut state.timer_runs, true) {
+            Timer::start(this, SECOND_MICROSECONDS);
         }
     }
 
@@ -32,5 +65,29 @@ impl<P: Platform> QueuePair<P> {
             self.local(piece, sge.length, Access::empty())?;
         }
         Ok(())
+    }
+}
+
+impl<P: Platform> RunTimer<P> for QueuePair<P> {
+    fn timer(&self) -> &Timer<P> {
+        &self.timer
+    }
+
+    /// A second is over.
+    fn expired(this: &Arc<Self, P>) {
+        let mut state = this.state.lock();
+        state.timer_runs = false;
+        if !state.awaits_receive || !state.is_open() {
+            return;
+        }
+        state.wait_left = state.wait_left.saturating_sub(1);
+        if state.wait_left > 0 {
+            state.timer_runs = true;
+            Timer::start(this, SECOND_MICROSECONDS);
+        } else {
+            drop(state);
+            // It looks for a receive once more.
+            Deferred::schedule(this);
+        }
     }
 }

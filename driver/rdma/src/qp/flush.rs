@@ -1,6 +1,6 @@
 //! Cancelling what is outstanding: by the consumer's flush, or because the connection has ended.
 
-use platform::{Arc, Deferred, Platform, SpinLockGuard, Weak};
+use platform::{Arc, Deferred, Platform, SpinLockGuard, Timer, Weak};
 
 use super::{Peer, Phase, QueuePair, State};
 use crate::{Connector, Error, receive_queue::ReceiveQueue};
@@ -111,6 +111,8 @@ impl<P: Platform> QueuePair<P> {
         if dead {
             after.fatal = false;
             after.quiet = !flushing && !state.executing && !state.placing;
+            // None is started any more.
+            Timer::cancel(this);
         }
         let peer = if flushed { state.peer.as_ref().and_then(Peer::here) } else { None };
         drop(state);

@@ -91,6 +91,10 @@ pub(crate) struct State<P: Platform> {
     pub(crate) connector: Option<Weak<Connector<P>, P>>,
     /// The slot of the request that the peer has refused by its last message, and what that ends with.
     pub(crate) refused: Option<(usize, Error)>,
+    /// Seconds that the current send may still wait for a receive, if its time is limited.
+    pub(crate) wait_left: u32,
+    /// The timer runs: it ends such a second, or the rest of one that began for a send before.
+    pub(crate) timer_runs: bool,
 }
 
 impl<P: Platform> State<P> {
@@ -122,6 +126,8 @@ impl<P: Platform> State<P> {
             sender_waits: false,
             awaits_receive: false,
             refused: None,
+            wait_left: 0,
+            timer_runs: false,
         })
     }
 

@@ -11,7 +11,8 @@ use std::{
 use simkernel::{Pages, Session, SimKernel};
 use soft_rdma::{
     Accept, Access, Adapter, Callback, Completion, CompletionQueue, Connect, Connector, Device, InitiatorSizes,
-    Listener, MemoryRegion, Outcome, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource, Runs, Sge, Source, Status,
+    Listener, MemoryRegion, Outcome, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource, Runs, Sge,
+    SharedReceiveQueue, Source, Status,
 };
 
 pub(crate) type Arc<T> = platform::Arc<T, SimKernel>;
@@ -110,12 +111,24 @@ impl Side {
 }
 
 pub(crate) fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<SimKernel>>, pages: &Pages) -> Side {
+    side_of(adapter, connector, pages, |_| None)
+}
+
+/// A side whose receives come from the shared queue that `share` makes.
+pub(crate) fn side_of(
+    adapter: &Arc<Adapter<SimKernel>>,
+    connector: Arc<Connector<SimKernel>>,
+    pages: &Pages,
+    share: impl FnOnce(&Arc<ProtectionDomain<SimKernel>>) -> Option<Arc<SharedReceiveQueue<SimKernel>>>,
+) -> Side {
     let pd = ProtectionDomain::new(adapter).unwrap();
     // SAFETY: `count` touches none of its arguments.
     let notify = unsafe { Callback::new(count, std::ptr::null(), std::ptr::null_mut()) };
     let cq = CompletionQueue::new(adapter, 16, notify).unwrap();
     let sizes = InitiatorSizes { depth: 8, sges: 2, inline_data: INLINE as u32 };
-    let queue_pair = QueuePair::new(&pd, &cq, &cq, 0, sizes, ReceiveSource::Own { depth: 8, sges: 2 }).unwrap();
+    let shared = share(&pd);
+    let receives = shared.as_ref().map_or(ReceiveSource::Own { depth: 8, sges: 2 }, ReceiveSource::Shared);
+    let queue_pair = QueuePair::new(&pd, &cq, &cq, 0, sizes, receives).unwrap();
     let region = MemoryRegion::new(&pd, false).unwrap();
     let runs = runs_of(pages);
     MemoryRegion::register(&region, BASE, pages.size() as u64, Access::LOCAL_WRITE, runs).unwrap();
@@ -134,11 +147,22 @@ pub(crate) fn runs(length: u64) -> Runs<SimKernel> {
     unsafe { Runs::new(1, |_| (std::ptr::NonNull::dangling(), length)) }.unwrap()
 }
 
-/// A device with one address, opened.
+/// A device with one address, opened by a consumer in the kernel.
 pub(crate) fn machine(address: IpAddr) -> Arc<Adapter<SimKernel>> {
+    Adapter::open(&device(address), (2, 1)).unwrap()
+}
+
+/// The same, opened for a program; how long its sends wait for a receive.
+pub(crate) fn machine_of_program(address: IpAddr, send_timeout: u32) -> Arc<Adapter<SimKernel>> {
+    let device = device(address);
+    device.set_send_timeout(send_timeout);
+    Adapter::open_for(&device, (2, 1), Some(7)).unwrap()
+}
+
+fn device(address: IpAddr) -> Arc<Device<SimKernel>> {
     let device = Device::new().unwrap();
     device.add_address(address).unwrap();
-    Adapter::open(&device, (2, 1)).unwrap()
+    device
 }
 
 /// Two sides, of which the passive one has accepted and the active one has not completed.
@@ -154,11 +178,22 @@ pub(crate) fn accepted_apart(kernel: &Session, pages: &Pages) -> (Side, Side) {
     accepted_by(kernel, pages, [&active, &passive], hosts)
 }
 
-fn accepted_by(
+pub(crate) fn accepted_by(
+    kernel: &Session,
+    pages: &Pages,
+    adapters: [&Arc<Adapter<SimKernel>>; 2],
+    hosts: [IpAddr; 2],
+) -> (Side, Side) {
+    accepted_with(kernel, pages, adapters, hosts, |_| None)
+}
+
+/// The passive side's receives come from the shared queue that `share` makes.
+pub(crate) fn accepted_with(
     kernel: &Session,
     pages: &Pages,
     [near, far]: [&Arc<Adapter<SimKernel>>; 2],
     [from, to]: [IpAddr; 2],
+    share: impl FnOnce(&Arc<ProtectionDomain<SimKernel>>) -> Option<Arc<SharedReceiveQueue<SimKernel>>>,
 ) -> (Side, Side) {
     // SAFETY: `keep` uses its last argument only.
     let event = unsafe { Callback::new(keep, std::ptr::null(), std::ptr::null_mut()) };
@@ -178,7 +213,7 @@ fn accepted_by(
     wait_until(|| INCOMING.load(Ordering::SeqCst) != 0);
     let incoming = std::ptr::with_exposed_provenance(INCOMING.swap(0, Ordering::SeqCst) as usize);
     // SAFETY: the reference that `keep` stored.
-    let passive = side(far, unsafe { Arc::from_raw(incoming) }, pages);
+    let passive = side_of(far, unsafe { Arc::from_raw(incoming) }, pages, share);
     let accept = Accept { queue_pair: &passive.queue_pair, limits: LIMITS, private_data: &[], disconnect_event: None };
     assert_eq!(Connector::accept(&passive.connector, accept, ignore()), Ok(Outcome::Pending));
     let _when_its_connectors_are_gone = soft_rdma::close(listener, ignore());

@@ -174,6 +174,7 @@ table! {
         flush: "flush cancels everything, once each, also without a connection",
         cancelled_behind: "what is behind a failure is cancelled",
         receive_too_small: "a receive that is too small ends the connection",
+        no_receive: "a send that nobody receives: IO_TIMEOUT, and the connection ends",
         bad_tokens: "wrong local tokens: ACCESS_VIOLATION, for each kind of request",
     }
     posts {
@@ -327,6 +328,7 @@ table! {
         flush: "flush cancels everything, once each, also without a connection",
         cancelled_behind: "what is behind a failure is cancelled",
         receive_too_small: "a receive that is too small ends the connection",
+        no_receive: "a send that nobody receives: IO_TIMEOUT, and the connection ends",
         bad_handles: "wrong handles of memory: ACCESS_VIOLATION, for each kind of request",
     }
     listen {

@@ -6,7 +6,7 @@ use ndk_abi::{
     nd_ioctl::{ND_OP_FLAG_INLINE, ND_OP_FLAG_READ_FENCE, ND_OP_FLAG_SILENT_SUCCESS},
     status::{
         STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_INVALID,
-        STATUS_DATA_OVERRUN, STATUS_INVALID_PARAMETER_4, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+        STATUS_DATA_OVERRUN, STATUS_INVALID_PARAMETER_4, STATUS_IO_TIMEOUT, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
     },
 };
 
@@ -308,6 +308,24 @@ pub(in crate::nd) fn receive_too_small(nd: &Nd) -> anyhow::Result<()> {
         notification.status().context("a notification of the end of the connection")?;
     }
     Ok(())
+}
+
+/// As Microsoft's ndmemorytest asks: NdSendNoReceive.
+pub(in crate::nd) fn no_receive(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let source = pair.a.buffer(4096)?;
+    let mut lost = [pair.a.connector.notify_disconnect()?, pair.b.connector.notify_disconnect()?];
+    pair.a.qp.receive(9, &[])?;
+    for context in [1, 2] {
+        pair.a.qp.send(context, &[source.sge(0..4096)], 0)?;
+    }
+    expect(pair.a.initiated()?, SEND, 1, STATUS_IO_TIMEOUT)?;
+    expect(pair.a.initiated()?, SEND, 2, STATUS_CANCELLED)?;
+    expect(pair.a.received()?, RECEIVE, 9, STATUS_CANCELLED)?;
+    for notification in &mut lost {
+        notification.status().context("a notification of the end of the connection")?;
+    }
+    pair.quiet()
 }
 
 pub(in crate::nd) fn bad_tokens(nd: &Nd) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use nd_com::v1::ND_SGE;
 use ndk_abi::status::{
     STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_DATA_OVERRUN,
-    STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+    STATUS_IO_TIMEOUT, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
 };
 use std::ptr;
 
@@ -178,6 +178,16 @@ pub(in crate::nd) fn receive_too_small(nd: &Nd) -> anyhow::Result<()> {
     for notification in &mut lost {
         notification.status().context("a notification of the end of the connection")?;
     }
+    Ok(())
+}
+
+pub(in crate::nd) fn no_receive(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let source = pair.a.buffer(4096)?;
+    pair.a.endpoint.receive(9, &[])?;
+    pair.a.endpoint.send(1, &[source.sge(0..4096)], 0)?;
+    expect(pair.a.initiated()?, SEND, 1, STATUS_IO_TIMEOUT)?;
+    expect(pair.a.received()?, RECEIVE, 9, STATUS_CANCELLED)?;
     Ok(())
 }
 
