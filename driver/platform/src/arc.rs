@@ -27,7 +27,7 @@ use crate::{
 const LOCKED: usize = usize::MAX;
 
 #[repr(C)]
-struct Inner<T> {
+pub(crate) struct Inner<T> {
     strong: AtomicUsize,
     /// One for each `Weak`, and one for all strong references together.
     weak: AtomicUsize,

@@ -3,7 +3,7 @@
 
 use core::{cell::UnsafeCell, slice};
 
-use crate::{LARGEST_TRANSFER, OutOfMemory, Platform, Slice};
+use crate::{Charge, LARGEST_TRANSFER, OutOfMemory, Platform, PoolQuota, Slice};
 
 /// Bytes of each buffer at first. Two of them are the memory of an idle connection.
 const FIRST: usize = 8 << 10;
@@ -18,16 +18,18 @@ pub(crate) struct Incoming<P: Platform> {
     lent: bool,
     /// The bytes that came last were as many as there was room for: there may be more.
     pressed: bool,
+    charge: Charge<P>,
 }
 
 impl<P: Platform> Incoming<P> {
-    pub(crate) fn new() -> Result<Self, OutOfMemory> {
-        Self::with_capacity(FIRST)
+    pub(crate) fn new(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
+        Self::with_capacity(FIRST, quota)
     }
 
-    fn with_capacity(capacity: usize) -> Result<Self, OutOfMemory> {
+    fn with_capacity(capacity: usize, quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
+        let charge = quota.charge(Slice::<u8, P>::pool_bytes(capacity))?;
         let memory = Slice::from_fn(capacity, |_| UnsafeCell::new(0))?;
-        Ok(Self { memory, start: 0, end: 0, lent: false, pressed: false })
+        Ok(Self { memory, start: 0, end: 0, lent: false, pressed: false, charge })
     }
 
     /// The bytes that are not used yet.
@@ -67,7 +69,7 @@ impl<P: Platform> Incoming<P> {
             capacity
         };
         if larger > capacity {
-            match Self::with_capacity(larger) {
+            match Self::with_capacity(larger, self.charge.quota()) {
                 Ok(mut larger) => {
                     let bytes = self.bytes();
                     if let Some(place) = larger.all().and_then(|all| all.get_mut(..bytes.len())) {
@@ -117,11 +119,17 @@ pub(crate) struct Outgoing<P: Platform> {
     filled: usize,
     /// More than half of it was filled: whoever fills it, in one go or while it could not be sent, may have more.
     pressed: bool,
+    charge: Charge<P>,
 }
 
 impl<P: Platform> Outgoing<P> {
-    pub(crate) fn new() -> Result<Self, OutOfMemory> {
-        Ok(Self { memory: Slice::filled(FIRST, 0)?, filled: 0, pressed: false })
+    pub(crate) fn new(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
+        Self::with_capacity(FIRST, quota)
+    }
+
+    fn with_capacity(capacity: usize, quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
+        let charge = quota.charge(Slice::<u8, P>::pool_bytes(capacity))?;
+        Ok(Self { memory: Slice::filled(capacity, 0)?, filled: 0, pressed: false, charge })
     }
 
     /// Makes more room if less than half of all was left last. Without memory it stays as it is.
@@ -130,13 +138,13 @@ impl<P: Platform> Outgoing<P> {
         if capacity >= LARGEST_TRANSFER || !self.pressed {
             return;
         }
-        let Ok(mut larger) = Slice::filled(capacity.saturating_mul(2), 0) else { return };
+        let Ok(mut larger) = Self::with_capacity(capacity.saturating_mul(2), self.charge.quota()) else { return };
         let bytes = self.bytes();
-        if let Some(place) = larger.get_mut(..bytes.len()) {
+        if let Some(place) = larger.memory.get_mut(..bytes.len()) {
             place.copy_from_slice(bytes);
         }
-        self.memory = larger;
-        self.pressed = false;
+        larger.filled = bytes.len();
+        *self = larger;
     }
 
     pub(crate) fn room(&mut self) -> &mut [u8] {

@@ -13,6 +13,7 @@
 //! * [`Notice`]: what has happened, for whoever traces the driver.
 //! * [`prefetch`]: a hint to fetch memory that will be used soon.
 //! * [`Slice`]: a fixed-length array from non-paged pool.
+//! * [`PoolQuota`], [`Charge`]: non-paged pool, counted against what one user may take.
 //!
 //! No crate of the kernel side links `alloc`: memory that cannot be had is an error value, never a panic.
 #![no_std]
@@ -27,6 +28,7 @@ mod event;
 mod lock;
 mod notice;
 mod prefetch;
+mod quota;
 mod run_queue;
 mod slice;
 mod socket;
@@ -41,6 +43,7 @@ pub use event::Event;
 pub use lock::{SpinLock, SpinLockGuard};
 pub use notice::{Addresses, Cause, Ending, Notice};
 pub use prefetch::{CACHE_LINE, prefetch};
+pub use quota::{Charge, PoolQuota};
 pub use run_queue::{Next, RUNS_IN_A_ROW, Run, RunQueue};
 pub use slice::Slice;
 pub use socket::{Completion, LARGEST_TRANSFER, NoSockets, SENDS, SocketError, SocketRoutine, Sockets};

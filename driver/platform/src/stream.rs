@@ -13,7 +13,7 @@ use core::{
 };
 
 use crate::{
-    Arc, OutOfMemory, Platform, SENDS, Slice, SocketError, Sockets, SpinLock,
+    Arc, OutOfMemory, Platform, PoolQuota, SENDS, Slice, SocketError, Sockets, SpinLock,
     buffer::{Incoming, Outgoing},
 };
 use routines::{
@@ -68,6 +68,8 @@ pub struct Stream<P: Platform> {
     requests: Slice<UnsafeCell<<P::Sockets as Sockets>::Request>, P>,
     /// The listener of an accept under way, with a reference. Written before the accept is called, read by its routine.
     listener: AtomicPtr<c_void>,
+    /// What its buffers count against.
+    quota: PoolQuota<P>,
 }
 
 /// Connecting, listening, accepting; at last, finishing.
@@ -82,12 +84,23 @@ unsafe impl<P: Platform> Sync for Stream<P> {}
 impl<P: Platform> Stream<P> {
     /// One that is not started.
     pub fn new() -> Result<Self, OutOfMemory> {
+        Self::new_for(&PoolQuota::UNLIMITED)
+    }
+
+    /// The same, whose buffers count against a quota; [`Stream::pool_bytes`] is for the caller to charge.
+    pub fn new_for(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
         Ok(Self {
+            quota: quota.clone(),
             state: SpinLock::<_, P>::new(State::default()),
             socket: UnsafeCell::new(P::Sockets::new_socket()),
             requests: Slice::from_fn(REQUESTS, |_| UnsafeCell::new(P::Sockets::new_request()))?,
             listener: AtomicPtr::new(null_mut()),
         })
+    }
+
+    /// What it takes of the pool from the first, besides itself.
+    pub fn pool_bytes() -> u64 {
+        Slice::<UnsafeCell<<P::Sockets as Sockets>::Request>, P>::pool_bytes(REQUESTS)
     }
 
     fn request<const NUMBER: usize>(&self) -> *mut <P::Sockets as Sockets>::Request {
@@ -104,7 +117,7 @@ impl<P: Platform> Stream<P> {
         remote: SocketAddr,
     ) -> Result<(), OutOfMemory> {
         let stream = object.stream();
-        if !stream.begin(Some(Buffers::new()?)) {
+        if !stream.begin(Some(Buffers::new(&stream.quota)?)) {
             return Ok(());
         }
         let done = completion(object, start_routine::<T, P>);
@@ -135,8 +148,8 @@ impl<P: Platform> Stream<P> {
         object: &Arc<T, P>,
         listener: &Arc<L, P>,
     ) -> Result<(), OutOfMemory> {
-        let buffers = Buffers::new()?;
         let (stream, from) = (object.stream(), listener.stream());
+        let buffers = Buffers::new(&stream.quota)?;
         if !from.state.lock().begin_accept() {
             stream.state.lock().refuse();
             T::stirred(object);
@@ -207,7 +220,7 @@ impl<P: Platform> Stream<P> {
     pub fn write<T: RunStream<P>>(object: &Arc<T, P>, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         let stream = object.stream();
         let Some(memory) = stream.state.lock().begin_write() else { return 0 };
-        let mut filling = memory.or_else(|| Outgoing::new().ok());
+        let mut filling = memory.or_else(|| Outgoing::new(&stream.quota).ok());
         let filled = filling.as_mut().map_or(0, |filling| {
             filling.make_room();
             let room = filling.room();

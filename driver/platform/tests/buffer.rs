@@ -4,7 +4,7 @@
 mod buffer;
 
 use buffer::{Incoming, Outgoing};
-use platform::{LARGEST_TRANSFER, OutOfMemory, Platform, Slice};
+use platform::{Charge, LARGEST_TRANSFER, OutOfMemory, Platform, PoolQuota, Slice};
 use simkernel::{SimKernel, boot};
 
 /// Bytes of a buffer at first.
@@ -37,7 +37,7 @@ fn numbers(count: usize) -> Vec<u8> {
 #[test]
 fn what_comes_is_shown_until_it_is_used() {
     let _kernel = boot();
-    let mut buffer = Incoming::<SimKernel>::new().unwrap();
+    let mut buffer = Incoming::<SimKernel>::new(&PoolQuota::UNLIMITED).unwrap();
     assert_eq!(receive(&mut buffer, b"hello"), FIRST);
     assert!(buffer.lend().is_some() && buffer.lend().is_none(), "lent once");
     assert_eq!(buffer.arrange(LARGEST_TRANSFER), Ok(()), "not while some is lent");
@@ -54,7 +54,7 @@ fn what_comes_is_shown_until_it_is_used() {
 #[test]
 fn a_full_buffer_doubles() {
     let _kernel = boot();
-    let mut buffer = Incoming::<SimKernel>::new().unwrap();
+    let mut buffer = Incoming::<SimKernel>::new(&PoolQuota::UNLIMITED).unwrap();
     let mut capacity = FIRST;
     while capacity < LARGEST_TRANSFER {
         receive(&mut buffer, &numbers(capacity - 1));
@@ -78,7 +78,7 @@ fn a_full_buffer_doubles() {
 fn a_small_rest_that_is_filled_does_not_press() {
     let _kernel = boot();
     for (first, doubles) in [(FIRST / 2, true), (FIRST / 2 + 1, false)] {
-        let mut buffer = Incoming::<SimKernel>::new().unwrap();
+        let mut buffer = Incoming::<SimKernel>::new(&PoolQuota::UNLIMITED).unwrap();
         receive(&mut buffer, &numbers(first));
         receive(&mut buffer, &numbers(FIRST - first));
         buffer.consume(FIRST);
@@ -97,16 +97,16 @@ fn what_is_wanted_together_has_room() {
         (LARGEST_TRANSFER / 2 + 1, LARGEST_TRANSFER),
         (LARGEST_TRANSFER, LARGEST_TRANSFER),
     ] {
-        let mut buffer = Incoming::<SimKernel>::new().unwrap();
+        let mut buffer = Incoming::<SimKernel>::new(&PoolQuota::UNLIMITED).unwrap();
         receive(&mut buffer, b"hello");
         assert_eq!(buffer.arrange(wanted), Ok(()));
         assert_eq!(buffer.bytes(), b"hello");
         assert_eq!(room(&mut buffer), capacity - 5, "{wanted} bytes");
     }
     for wanted in [LARGEST_TRANSFER + 1, usize::MAX] {
-        assert_eq!(Incoming::<SimKernel>::new().unwrap().arrange(wanted), Err(OutOfMemory));
+        assert_eq!(Incoming::<SimKernel>::new(&PoolQuota::UNLIMITED).unwrap().arrange(wanted), Err(OutOfMemory));
     }
-    let mut buffer = Incoming::<SimKernel>::new().unwrap();
+    let mut buffer = Incoming::<SimKernel>::new(&PoolQuota::UNLIMITED).unwrap();
     receive(&mut buffer, &numbers(FIRST));
     let fault = kernel.fail_allocation(1);
     assert_eq!(buffer.arrange(FIRST + 1), Err(OutOfMemory));
@@ -131,7 +131,7 @@ fn what_is_left_moves_when_it_must() {
         (half, half, 0, FIRST),
         (half + 1, 0, 0, half - 1),
     ] {
-        let mut buffer = Incoming::<SimKernel>::new().unwrap();
+        let mut buffer = Incoming::<SimKernel>::new(&PoolQuota::UNLIMITED).unwrap();
         receive(&mut buffer, &numbers(received));
         buffer.consume(used);
         assert_eq!(buffer.arrange(wanted), Ok(()));
@@ -144,7 +144,7 @@ fn what_is_left_moves_when_it_must() {
 #[test]
 fn what_goes_has_more_room_when_it_needs_it() {
     let kernel = boot();
-    let mut buffer = Outgoing::<SimKernel>::new().unwrap();
+    let mut buffer = Outgoing::<SimKernel>::new(&PoolQuota::UNLIMITED).unwrap();
     let mut capacity = FIRST;
     while capacity < LARGEST_TRANSFER {
         assert_eq!(buffer.fill(capacity / 2), capacity / 2);

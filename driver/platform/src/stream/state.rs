@@ -3,7 +3,7 @@
 use core::array;
 
 use crate::{
-    OutOfMemory, Platform, SENDS, SocketError,
+    OutOfMemory, Platform, PoolQuota, SENDS, SocketError,
     buffer::{Incoming, Outgoing},
 };
 
@@ -38,8 +38,8 @@ pub(super) struct Buffers<P: Platform> {
 }
 
 impl<P: Platform> Buffers<P> {
-    pub(super) fn new() -> Result<Self, OutOfMemory> {
-        Ok(Self { incoming: Incoming::new()?, outgoing: Outgoing::new()? })
+    pub(super) fn new(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
+        Ok(Self { incoming: Incoming::new(quota)?, outgoing: Outgoing::new(quota)? })
     }
 }
 
