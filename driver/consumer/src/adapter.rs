@@ -10,7 +10,7 @@ use ndk_abi::ndkpi::{
 };
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER};
 use ndk_abi::wdm::PAGE_SIZE;
-use platform::{Arc, Event, OutOfMemory, Passive, Platform, Slice, SpinLock};
+use platform::{Arc, Charge, Event, OutOfMemory, Passive, Platform, PoolQuota, Slice, SpinLock};
 
 use crate::{AdapterSource, Owned, Pinned, check, request};
 
@@ -30,6 +30,7 @@ struct Open<P: Platform> {
     unused: AtomicBool,
     /// Set with `unused`.
     event: Arc<Event<P>, P>,
+    charge: Charge<P>,
 }
 
 // SAFETY: NDKPI functions may be called from any thread.
@@ -47,6 +48,11 @@ impl<P: Platform> Adapter<P> {
         let object = unsafe { self.0.object.as_ref() };
         // SAFETY: an open adapter has a dispatch table, which outlives it.
         unsafe { &*object.Dispatch }
+    }
+
+    /// What is made through it counts against this.
+    pub fn quota(&self) -> &PoolQuota<P> {
+        self.0.charge.quota()
     }
 
     /// NdkQueryAdapterInfo.
@@ -93,12 +99,20 @@ impl<P: Platform> Default for OpenAdapters<P> {
 }
 
 impl<P: Platform> OpenAdapters<P> {
-    /// Opens an NDK adapter. STATUS_INSUFFICIENT_RESOURCES: too many are open.
-    pub fn open<S: AdapterSource>(&self, source: &S, passive: &Passive<'_>) -> Result<Arc<Adapter<P>, P>, NTSTATUS> {
+    /// Opens an NDK adapter, whose objects count against `quota`. STATUS_INSUFFICIENT_RESOURCES: too many are open.
+    pub fn open<S: AdapterSource<P>>(
+        &self,
+        source: &S,
+        quota: &PoolQuota<P>,
+        passive: &Passive<'_>,
+    ) -> Result<Arc<Adapter<P>, P>, NTSTATUS> {
         self.close_unused(source, passive);
+        let own = Arc::<Open<P>, P>::POOL_BYTES.saturating_add(Arc::<Adapter<P>, P>::POOL_BYTES);
+        let charge = quota.charge(own.saturating_add(Arc::<Event<P>, P>::POOL_BYTES));
+        let charge = charge.map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         let event = Event::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
-        let object = source.open_adapter(VERSION, passive)?;
-        match self.admit(object, event) {
+        let object = source.open_adapter(VERSION, quota, passive)?;
+        match self.admit(object, event, charge) {
             Ok(adapter) => Ok(adapter),
             Err(status) => {
                 // SAFETY: opened above; nothing was made on it.
@@ -108,8 +122,13 @@ impl<P: Platform> OpenAdapters<P> {
         }
     }
 
-    fn admit(&self, object: NonNull<NDK_ADAPTER>, event: Arc<Event<P>, P>) -> Result<Arc<Adapter<P>, P>, NTSTATUS> {
-        let open = Open { object, unused: AtomicBool::new(false), event };
+    fn admit(
+        &self,
+        object: NonNull<NDK_ADAPTER>,
+        event: Arc<Event<P>, P>,
+        charge: Charge<P>,
+    ) -> Result<Arc<Adapter<P>, P>, NTSTATUS> {
+        let open = Open { object, unused: AtomicBool::new(false), event, charge };
         let open = Arc::try_new(open).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         let adapter = Arc::try_new(Adapter(open.clone())).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         let mut slots = self.0.lock();
@@ -123,7 +142,7 @@ impl<P: Platform> OpenAdapters<P> {
     }
 
     /// Closes the adapters that nothing refers to.
-    pub fn close_unused<S: AdapterSource>(&self, source: &S, passive: &Passive<'_>) {
+    pub fn close_unused<S: AdapterSource<P>>(&self, source: &S, passive: &Passive<'_>) {
         while let Some(open) = self.take(|open| open.unused.load(Ordering::Acquire)) {
             // SAFETY: every object and every call held a reference, and the last one went.
             unsafe { source.close_adapter(open.object, passive) };
@@ -131,7 +150,7 @@ impl<P: Platform> OpenAdapters<P> {
     }
 
     /// Closes all adapters, and waits for that. What refers to them must be about to go. Later opens fail.
-    pub fn close_all<S: AdapterSource>(&self, source: &S, passive: &Passive<'_>) {
+    pub fn close_all<S: AdapterSource<P>>(&self, source: &S, passive: &Passive<'_>) {
         self.0.lock().closed = true;
         while let Some(open) = self.take(|_| true) {
             open.event.wait(passive);
@@ -154,6 +173,7 @@ pub struct Lam<P: Platform> {
     /// Offset of the first byte in the first page.
     first_byte_offset: u32,
     adapter: Arc<Adapter<P>, P>,
+    _charge: Charge<P>,
 }
 
 impl<P: Platform> Lam<P> {
@@ -168,8 +188,10 @@ impl<P: Platform> Lam<P> {
         let pages = length.div_ceil(PAGE_SIZE).checked_add(1).ok_or(STATUS_INVALID_PARAMETER)?;
         let size = NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages).ok_or(STATUS_INVALID_PARAMETER)?;
         let mut lam_size = u32::try_from(size).map_err(|_| STATUS_INVALID_PARAMETER)?;
-        let mut memory = Slice::filled(size.div_ceil(size_of::<u64>()), 0u64)
-            .map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+        let words = size.div_ceil(size_of::<u64>());
+        let charge = adapter.quota().charge(Slice::<u64, P>::pool_bytes(words));
+        let charge = charge.map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+        let mut memory = Slice::filled(words, 0u64).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         let lam = memory.as_mut_ptr().cast();
         let build = adapter.table().NdkBuildLAM;
         let mut offset = 0u32;
@@ -180,7 +202,7 @@ impl<P: Platform> Lam<P> {
             // the request, which is waited for.
             unsafe { build(adapter.as_ptr(), mdl, length, Some(completion), context, lam, size, offset) }
         }))?;
-        Ok(Self { memory, first_byte_offset: offset, adapter: adapter.clone() })
+        Ok(Self { memory, first_byte_offset: offset, adapter: adapter.clone(), _charge: charge })
     }
 
     /// Offset of the first byte in the first page.

@@ -6,16 +6,21 @@ use core::ptr::NonNull;
 use ndk_abi::ndkpi::{NDK_ADAPTER, NDK_VERSION};
 use ndk_abi::status::NTSTATUS;
 use ndk_abi::wdm::MDL;
-use platform::Passive;
+use platform::{Passive, Platform, PoolQuota};
 
 /// Where NDK adapters come from: NDIS, or whoever has the provider at hand.
 ///
 /// # Safety
 /// The adapters obey NDKPI until they are closed. In particular `NdkGetCqResultsEx`, `NdkArmCq` and the post functions, called above
 /// PASSIVE_LEVEL, call no callback of the consumer before they return: callbacks come from DPCs.
-pub unsafe trait AdapterSource {
-    /// Opens the NDK adapter, as OPEN_NDK_ADAPTER_HANDLER does. Errors: `NDIS_STATUS_*`.
-    fn open_adapter(&self, version: NDK_VERSION, passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS>;
+pub unsafe trait AdapterSource<P: Platform> {
+    /// Opens the NDK adapter, as OPEN_NDK_ADAPTER_HANDLER does. What is made through it counts against `quota`. Errors: `NDIS_STATUS_*`.
+    fn open_adapter(
+        &self,
+        version: NDK_VERSION,
+        quota: &PoolQuota<P>,
+        passive: &Passive<'_>,
+    ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS>;
 
     /// Closes it, as CLOSE_NDK_ADAPTER_HANDLER does: blocks until all of its objects are gone and their callbacks have
     /// returned.

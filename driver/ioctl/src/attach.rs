@@ -4,8 +4,8 @@
 
 use ndk_abi::nd_ioctl::ND_HANDLE;
 use ndk_abi::softndk_ioctl::SOFTNDK_FILE_ID;
-use ndk_abi::status::{NTSTATUS, STATUS_INVALID_HANDLE};
-use platform::{Arc, Passive, Weak};
+use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE};
+use platform::{Arc, OutOfMemory, Passive, Weak};
 
 use crate::decode::{Reply, input, output};
 use crate::device::Context;
@@ -18,7 +18,7 @@ use crate::{Host, Ref};
 pub(crate) fn init<H: Host>(opened: &Opened<H>, request: &H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
     let process = opened.process;
-    let first_quota = shared(Quota::default())?;
+    let first_quota = shared(Quota::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?)?;
     let mut contexts = opened.device.contexts.lock();
     let id = contexts.reserve()?;
     let shared_quota = contexts.first(|context| context.process == process).map(|context| context.quota.clone());
@@ -26,7 +26,7 @@ pub(crate) fn init<H: Host>(opened: &Opened<H>, request: &H::Request) -> Reply {
     contexts.fill(id, Context { process, quota: quota.clone(), space: None });
     drop(contexts);
     let make = || {
-        let space = shared(Space::new(opened.device.clone(), id, process, quota))?;
+        let space = shared(Space::new(opened.device.clone(), id, process, quota)?)?;
         opened.join(&space, true)?;
         Ok::<_, NTSTATUS>(space)
     };

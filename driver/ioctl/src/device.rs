@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
-use platform::{Arc, OutOfMemory, SpinLock, Weak};
+use platform::{Arc, OutOfMemory, PoolQuota, SpinLock, Weak};
 
 use crate::file::Space;
 use crate::quota::Quota;
@@ -26,7 +26,7 @@ pub(crate) type Contexts<H> = Slab<Context<H>, <H as Host>::Platform, CHUNK, CHU
 pub(crate) struct Context<H: Host> {
     pub(crate) process: u64,
     /// That of all contexts of the process.
-    pub(crate) quota: Ref<Quota, H>,
+    pub(crate) quota: Ref<Quota<H>, H>,
     /// None: it is about to be made.
     pub(crate) space: Option<Weak<Space<H>, H::Platform>>,
 }
@@ -50,7 +50,7 @@ impl<H: Host> Device<H> {
     pub fn new(host: H) -> Result<Self, OutOfMemory> {
         let shared = Arc::try_new(Shared {
             host,
-            contexts: SpinLock::<_, H::Platform>::new(Slab::new()),
+            contexts: SpinLock::<_, H::Platform>::new(Slab::new(PoolQuota::UNLIMITED.no_charge())),
             files: AtomicU32::new(0),
             pended: AtomicU32::new(0),
             requests: AtomicU64::new(0),

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use ndk_abi::status::{
     NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS,
 };
-use platform::{Arc, Event, OutOfMemory, Passive, SpinLock};
+use platform::{Arc, Charge, Event, OutOfMemory, Passive, SpinLock};
 
 use crate::decode::{Failure, Reply};
 use crate::device::Shared;
@@ -45,6 +45,8 @@ struct Joined<H: Host> {
     space: Ref<Space<H>, H>,
     /// It began with this file, and ends with it.
     is_own: bool,
+    /// For the file.
+    _charge: Charge<H::Platform>,
 }
 
 /// A provider context. NDK callbacks refer to it, so it may outlive its files a little.
@@ -54,10 +56,11 @@ pub(crate) struct Space<H: Host> {
     pub(crate) id: u64,
     /// The process whose it is.
     pub(crate) process: u64,
-    pub(crate) quota: Ref<Quota, H>,
+    pub(crate) quota: Ref<Quota<H>, H>,
     pub(crate) handles: Handles<H>,
     pub(crate) pended: PendedRequests<H>,
     pub(crate) adapters: OpenAdapters<H::Platform>,
+    _charge: Charge<H::Platform>,
 }
 
 impl<H: Host> File<H> {
@@ -133,6 +136,7 @@ impl<H: Host> Opened<H> {
     /// Makes it a file of a provider context. STATUS_INVALID_DEVICE_STATE: it is one already; STATUS_DEVICE_REMOVED: it was
     /// cleaned up.
     pub(crate) fn join(&self, space: &Ref<Space<H>, H>, is_own: bool) -> Result<(), NTSTATUS> {
+        let charge = space.quota.charge::<Self, Event<H::Platform>>()?;
         let mut joined = self.joined.lock();
         if joined.is_some() {
             return Err(STATUS_INVALID_DEVICE_STATE);
@@ -141,7 +145,7 @@ impl<H: Host> Opened<H> {
         if self.is_closing() {
             return Err(STATUS_DEVICE_REMOVED);
         }
-        *joined = Some(Joined { space: space.clone(), is_own });
+        *joined = Some(Joined { space: space.clone(), is_own, _charge: charge });
         Ok(())
     }
 
@@ -152,16 +156,22 @@ impl<H: Host> Opened<H> {
 }
 
 impl<H: Host> Space<H> {
-    pub(crate) fn new(device: Ref<Shared<H>, H>, id: u64, process: u64, quota: Ref<Quota, H>) -> Self {
-        Self {
+    pub(crate) fn new(
+        device: Ref<Shared<H>, H>,
+        id: u64,
+        process: u64,
+        quota: Ref<Quota<H>, H>,
+    ) -> Result<Self, NTSTATUS> {
+        Ok(Self {
+            _charge: quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?,
             id,
             process,
+            handles: Handles::new(&quota.pool),
+            pended: PendedRequests::new(device.clone(), &quota.pool),
             quota,
-            handles: Handles::new(),
-            pended: PendedRequests::new(device.clone()),
             adapters: OpenAdapters::default(),
             device,
-        }
+        })
     }
 
     /// Its file is closed.

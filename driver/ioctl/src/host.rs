@@ -18,7 +18,7 @@ use crate::File;
 /// # Safety
 /// The MDL of a [`Pinned`] describes exactly what was asked for: its pages are locked, with the access asked for, and
 /// `MmGetMdlVirtualAddress` is the user address.
-pub unsafe trait Host: AdapterSource + Send + Sync + 'static {
+pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + 'static {
     /// Memory, locks, events.
     type Platform: Platform;
     /// An IOCTL request.
@@ -28,6 +28,9 @@ pub unsafe trait Host: AdapterSource + Send + Sync + 'static {
 
     /// Bytes that the whole driver locks at most, in whole pages ([`crate::locked_bytes`]). One process gets half of them at most.
     const MAX_PINNED_BYTES: u64;
+
+    /// Bytes of non-paged pool that one process takes at most.
+    const MAX_POOL_BYTES: u64;
 
     /// The identifier that a user passes to ADAPTER_OPEN: the NET_LUID of the network interface.
     fn adapter_id(&self) -> u64;

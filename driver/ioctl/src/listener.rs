@@ -8,7 +8,7 @@ use ndk_abi::status::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE,
     STATUS_PENDING,
 };
-use platform::{Arc, OutOfMemory, Passive, Slice, SpinLock};
+use platform::{Arc, Charge, OutOfMemory, Passive, Slice, SpinLock};
 
 use crate::adapter::same_adapter;
 use crate::connector::{Connection, Connector, Link, bindable, room_for_address};
@@ -32,6 +32,7 @@ pub(crate) struct ListenerEvents<H: Host> {
     adapter: Ref<Adapter<H::Platform>, H>,
     handle: u64,
     state: SpinLock<State<H>, H::Platform>,
+    _charge: Charge<H::Platform>,
 }
 
 struct State<H: Host> {
@@ -55,9 +56,16 @@ struct Queue<T, H: Host> {
     places: Slice<Option<T>, H::Platform>,
     first: usize,
     length: usize,
+    _charge: Charge<H::Platform>,
 }
 
 impl<T, H: Host> Queue<T, H> {
+    fn new(space: &Space<H>, size: usize) -> Result<Self, NTSTATUS> {
+        let charge = space.quota.charge_bytes(Slice::<Option<T>, H::Platform>::pool_bytes(size))?;
+        let places = Slice::from_fn(size, |_| None).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+        Ok(Self { places, first: 0, length: 0, _charge: charge })
+    }
+
     fn push(&mut self, value: T) -> Result<(), T> {
         let size = self.places.len();
         if self.length >= size {
@@ -138,7 +146,7 @@ impl<H: Host> ConnectRequested<H::Platform> for ListenerEvents<H> {
     type Link = Link<H>;
 
     fn link(&self) -> Option<Ref<Link<H>, H>> {
-        Arc::try_new(Link::new(self.space.clone(), self.adapter.clone())).ok()
+        shared(Link::new(self.space.clone(), self.adapter.clone()).ok()?).ok()
     }
 
     fn requested(&self, connector: Owned<NDK_CONNECTOR, Link<H>, H::Platform>) {
@@ -153,12 +161,13 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
     let slot = space.handles.reserve()?;
-    let waiting = Queue { places: Slice::empty(), first: 0, length: 0 };
+    let waiting = Queue::new(space, 0)?;
     let events = shared(ListenerEvents {
         space: space.clone(),
         adapter: adapter.clone(),
         handle: slot.handle(),
         state: SpinLock::<_, H::Platform>::new(State { phase: Phase::Created, waiting }),
+        _charge: space.quota.charge::<Listener<H>, ListenerEvents<H>>()?,
     })?;
     let ndk = Owned::create_listener(&adapter, events, passive)?;
     let handle = slot.fill(shared(Listener { ndk })?)?;
@@ -198,12 +207,12 @@ pub(crate) fn listen<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let input: ND_LISTEN = input(request)?;
     let listener: Arc<Listener<H>, _> = space.handles.get(input.ListenerHandle)?;
     let backlog = if input.Backlog == 0 { MAX_BACKLOG } else { input.Backlog.min(MAX_BACKLOG) };
-    let places = Slice::from_fn(backlog as usize, |_| None).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+    let waiting = Queue::new(space, backlog as usize)?;
     let mut state = listener.ndk.keep().state.lock();
     if state.phase != Phase::Bound {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
     }
-    state.waiting = Queue { places, first: 0, length: 0 };
+    state.waiting = waiting;
     state.phase = Phase::Listening;
     Ok(0)
 }

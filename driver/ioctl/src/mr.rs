@@ -11,7 +11,7 @@ use ndk_abi::status::{
     STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
 };
 use ndk_abi::wdm::PAGE_SIZE;
-use platform::{Arc, Passive, SpinLock};
+use platform::{Arc, Charge, Passive, SpinLock};
 
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::Space;
@@ -28,6 +28,7 @@ pub(crate) struct Mr<H: Host> {
 pub(crate) struct Memory<H: Host> {
     registration: SpinLock<Registration<Locked<H>>, H::Platform>,
     pub(crate) fast: Option<FastMemory<H>>,
+    _charge: Charge<H::Platform>,
     /// Last, so that it goes last: with it goes a reference to the adapter, for which the cleanup of the file waits. The
     /// memory has to be unlocked by then, as the process ends next.
     pub(crate) pd: Ref<Pd<H>, H>,
@@ -71,6 +72,11 @@ impl<H: Host> Mr<H> {
 }
 
 impl<H: Host> Memory<H> {
+    fn new(space: &Space<H>, fast: Option<FastMemory<H>>, pd: Ref<Pd<H>, H>) -> Result<Self, NTSTATUS> {
+        let charge = space.quota.charge::<Mr<H>, Self>()?;
+        Ok(Self { registration: SpinLock::<_, H::Platform>::new(Registration::None), fast, _charge: charge, pd })
+    }
+
     /// Replaces the state, which must be as `expected` says. STATUS_INVALID_DEVICE_STATE: it is not.
     fn change(
         &self,
@@ -90,8 +96,7 @@ pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
     let pd: Arc<Pd<H>, _> = space.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
     let slot = space.handles.reserve()?;
-    let memory =
-        Memory::<H> { registration: SpinLock::<_, H::Platform>::new(Registration::None), fast: None, pd: pd.clone() };
+    let memory = Memory::new(space, None, pd.clone())?;
     let ndk = Owned::create_mr(&pd.ndk, false, shared(memory)?, passive)?;
     let handle = slot.fill(shared(Mr { ndk })?)?;
     output(request, &handle)
@@ -191,8 +196,7 @@ pub(crate) fn create_fast<H: Host>(space: &Space<H>, request: &mut H::Request, p
     let lam = Lam::build(pd.adapter(), &*pinned, length, passive)?;
     let pages = lam.page_count();
     let fast = Some(FastMemory { lam, length, _pinned: pinned });
-    let memory =
-        Memory::<H> { registration: SpinLock::<_, H::Platform>::new(Registration::None), fast, pd: pd.clone() };
+    let memory = Memory::new(space, fast, pd.clone())?;
     let ndk = Owned::create_mr(&pd.ndk, true, shared(memory)?, passive)?;
     ndk.initialize_fast_register(pages, input.RemoteAccess != 0, passive)?;
     let (local, remote) = (ndk.local_token(), ndk.remote_token());

@@ -4,7 +4,7 @@ use ndk_abi::nd_ioctl::ND_HANDLE;
 use ndk_abi::ndkpi::NDK_MW;
 use ndk_abi::softndk_ioctl::{SOFTNDK_MW_TOKEN, SOFTNDK_POST};
 use ndk_abi::status::{STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
-use platform::{Arc, Passive};
+use platform::{Arc, Charge, Passive};
 
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::Space;
@@ -16,6 +16,7 @@ use ndk_consumer::Owned;
 
 pub(crate) struct Mw<H: Host> {
     pub(crate) ndk: Owned<NDK_MW, Pd<H>, H::Platform>,
+    _charge: Charge<H::Platform>,
 }
 
 pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
@@ -23,8 +24,9 @@ pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
     let pd: Arc<Pd<H>, _> = space.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
     let slot = space.handles.reserve()?;
+    let charge = space.quota.charge_bytes(Arc::<Mw<H>, H::Platform>::POOL_BYTES)?;
     let ndk = Owned::create_mw(&pd.ndk, pd.clone(), passive)?;
-    let handle = slot.fill(shared(Mw::<H> { ndk })?)?;
+    let handle = slot.fill(shared(Mw::<H> { ndk, _charge: charge })?)?;
     output(request, &handle)
 }
 

@@ -3,7 +3,7 @@
 use ndk_abi::nd_ioctl::ND_HANDLE;
 use ndk_abi::ndkpi::NDK_PD;
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
-use platform::{Arc, OutOfMemory, Passive, Platform};
+use platform::{Arc, Charge, OutOfMemory, Passive, Platform};
 
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::Space;
@@ -12,6 +12,7 @@ use ndk_consumer::{Adapter, Owned};
 
 pub(crate) struct Pd<H: Host> {
     pub(crate) ndk: Owned<NDK_PD, Adapter<H::Platform>, H::Platform>,
+    _charge: Charge<H::Platform>,
 }
 
 impl<H: Host> Pd<H> {
@@ -25,8 +26,9 @@ pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
     let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
     let slot = space.handles.reserve()?;
+    let charge = space.quota.charge_bytes(Arc::<Pd<H>, H::Platform>::POOL_BYTES)?;
     let ndk = Adapter::create_pd(&adapter, passive)?;
-    let handle = slot.fill(shared(Pd::<H> { ndk })?)?;
+    let handle = slot.fill(shared(Pd::<H> { ndk, _charge: charge })?)?;
     output(request, &handle)
 }
 

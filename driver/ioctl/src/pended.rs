@@ -6,7 +6,7 @@
 use core::sync::atomic::Ordering;
 
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
-use platform::SpinLock;
+use platform::{PoolQuota, SpinLock};
 
 use crate::connector::Connector;
 use crate::device::Shared;
@@ -96,8 +96,9 @@ pub(crate) struct PendedRequests<H: Host> {
 }
 
 impl<H: Host> PendedRequests<H> {
-    pub(crate) fn new(device: Ref<Shared<H>, H>) -> Self {
-        let table = Table { entries: Slab::new(), first: None, last: None, next_sequence: 0, connectors: 0, used: 0 };
+    pub(crate) fn new(device: Ref<Shared<H>, H>, quota: &PoolQuota<H::Platform>) -> Self {
+        let entries = Slab::new(quota.no_charge());
+        let table = Table { entries, first: None, last: None, next_sequence: 0, connectors: 0, used: 0 };
         Self { table: SpinLock::<_, H::Platform>::new(table), device }
     }
 

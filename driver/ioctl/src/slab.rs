@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
-use platform::{Platform, Slice};
+use platform::{Charge, OutOfMemory, Platform, Slice};
 
 use crate::planted::{self, Bug};
 
@@ -28,6 +28,8 @@ pub(crate) struct Slab<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> {
     allocated: usize,
     /// Head of the list of free slots.
     free: Option<u32>,
+    /// For the memory.
+    charge: Charge<P>,
 }
 
 struct Slot<T> {
@@ -42,9 +44,10 @@ enum Content<T> {
 }
 
 impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CHUNKS> {
-    pub(crate) fn new() -> Self {
+    /// An empty one; `charge` is what its memory is added to.
+    pub(crate) fn new(charge: Charge<P>) -> Self {
         const { assert!(CHUNKS <= BLOCK * BLOCKS, "no block would lead there") };
-        Self { blocks: [const { Slice::empty() }; BLOCKS], allocated: 0, free: None }
+        Self { blocks: [const { Slice::empty() }; BLOCKS], allocated: 0, free: None, charge }
     }
 
     /// Takes a free slot, for [`Slab::fill`] or [`Slab::remove`]. May allocate.
@@ -142,21 +145,38 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
         let chunk = Some(self.allocated).filter(|&chunk| chunk < CHUNKS).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         let first = u32::try_from(chunk).ok().and_then(|chunk| chunk.checked_mul(CHUNK));
         let first = first.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
-        let block = self.blocks.get_mut(chunk / BLOCK).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
-        if block.is_empty() {
-            *block = Slice::from_fn(BLOCK, |_| Slice::empty()).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
-        }
-        let place = block.get_mut(chunk % BLOCK).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
+        let Self { blocks, charge, .. } = self;
+        let block = blocks.get_mut(chunk / BLOCK).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         let slot = |position: usize| {
             let next = u32::try_from(position).ok().and_then(|position| position.checked_add(1));
             let next = next.filter(|next| *next < CHUNK).and_then(|next| first.checked_add(next));
             Slot { generation: 0, content: Content::Free { next } }
         };
-        *place = Slice::from_fn(CHUNK as usize, slot).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+        let mut allocate = || {
+            if block.is_empty() {
+                *block = charged(charge, BLOCK, |_| Slice::empty())?;
+            }
+            let place = block.get_mut(chunk % BLOCK).ok_or(OutOfMemory)?;
+            *place = charged(charge, CHUNK as usize, slot)?;
+            Ok(())
+        };
+        allocate().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         self.allocated = self.allocated.saturating_add(1);
         self.free = Some(first);
         Ok(())
     }
+}
+
+/// A slice that counts with others.
+fn charged<T, P: Platform>(
+    charge: &mut Charge<P>,
+    length: usize,
+    make: impl FnMut(usize) -> T,
+) -> Result<Slice<T, P>, OutOfMemory> {
+    let own = charge.quota().charge(Slice::<T, P>::pool_bytes(length))?;
+    let slice = Slice::from_fn(length, make)?;
+    charge.absorb(own);
+    Ok(slice)
 }
 
 fn index_of(id: u64) -> u32 {
@@ -171,6 +191,7 @@ fn generation_of(id: u64) -> u32 {
 #[allow(clippy::expect_used, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use ndk_abi::status::STATUS_INSUFFICIENT_RESOURCES;
+    use platform::PoolQuota;
     use simkernel::{SimKernel, boot};
 
     use super::{BLOCK, Slab};
@@ -186,7 +207,8 @@ mod tests {
     #[test]
     fn an_identifier_dies_with_its_value() {
         let _session = boot();
-        let (mut slab, mut other) = (Small::new(), Small::new());
+        let (mut slab, mut other) =
+            (Small::new(PoolQuota::UNLIMITED.no_charge()), Small::new(PoolQuota::UNLIMITED.no_charge()));
         let first = insert(&mut slab, 1);
         assert_eq!(slab.get(first), Some(&mut 1));
         assert_eq!(slab.remove(first), Some(1));
@@ -205,7 +227,7 @@ mod tests {
     #[test]
     fn a_reserved_slot_has_no_value_yet() {
         let _session = boot();
-        let mut slab = Small::new();
+        let mut slab = Small::new(PoolQuota::UNLIMITED.no_charge());
         let id = slab.reserve().expect("room");
         assert_eq!(slab.get(id), None);
         assert_eq!(slab.remove(id), None);
@@ -216,7 +238,7 @@ mod tests {
     #[test]
     fn it_grows_to_its_limit_and_gives_out_each_slot_once() {
         let _session = boot();
-        let mut slab = Small::new();
+        let mut slab = Small::new(PoolQuota::UNLIMITED.no_charge());
         let ids: [u64; 8] = core::array::from_fn(|value| insert(&mut slab, value as u32));
         assert_eq!(slab.reserve(), Err(STATUS_INSUFFICIENT_RESOURCES));
         for (value, id) in ids.into_iter().enumerate() {
@@ -238,7 +260,7 @@ mod tests {
     #[test]
     fn it_goes_on_behind_its_first_block() {
         let _session = boot();
-        let mut slab = Slab::<u32, SimKernel, 4, { 2 * BLOCK }>::new();
+        let mut slab = Slab::<u32, SimKernel, 4, { 2 * BLOCK }>::new(PoolQuota::UNLIMITED.no_charge());
         let ids: [u64; 8 * BLOCK] = core::array::from_fn(|_| slab.reserve().expect("room for all"));
         assert_eq!(slab.reserve(), Err(STATUS_INSUFFICIENT_RESOURCES));
         for (value, id) in ids.iter().enumerate() {
@@ -260,7 +282,7 @@ mod tests {
     #[test]
     fn without_memory_it_stays_as_it_was() {
         let session = boot();
-        let mut slab = Small::new();
+        let mut slab = Small::new(PoolQuota::UNLIMITED.no_charge());
         // The block, then the chunk.
         for _ in 0..2 {
             let fault = session.fail_allocation(1);

@@ -11,7 +11,7 @@ use ndk_abi::status::{
     STATUS_NO_MORE_ENTRIES, STATUS_PENDING, STATUS_SUCCESS,
 };
 use ndk_abi::wdm::GROUP_AFFINITY;
-use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
+use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
 use crate::affinity::preference;
 use crate::decode::{Reply, input};
@@ -51,6 +51,7 @@ pub(crate) struct SrqEvents<H: Host> {
     threshold: AtomicU32,
     /// Why there will be no notification any more; STATUS_SUCCESS: there will.
     ended: AtomicI32,
+    _charge: Charge<H::Platform>,
 }
 
 impl<H: Host> Srq<H> {
@@ -195,6 +196,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         handle: slot.handle(),
         threshold: AtomicU32::new(input.NotifyThreshold),
         ended: AtomicI32::new(0),
+        _charge: space.quota.charge::<Srq<H>, SrqEvents<H>>()?,
     })?;
     let size = SrqSize { depth: input.QueueDepth, sges: input.MaxRequestSge, threshold: input.NotifyThreshold };
     let affinity = preference(input.Affinity);

@@ -11,11 +11,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn one_file_can_not_take_everything() {
-    let _session = boot();
+    let session = boot();
     let device = start();
     watchdog(LIMIT, || {
         let user = User::new(&device);
         let adapter = user.adapter();
+        let before = session.ledger().pool_bytes();
         let mut connectors = 0;
         let refused = loop {
             match user.ask::<_, u64>(IOCTL_ND_CONNECTOR_CREATE, &handle(adapter)) {
@@ -25,6 +26,7 @@ fn one_file_can_not_take_everything() {
             assert!(connectors < 100_000);
         };
         assert_eq!((connectors, refused), (65_536, STATUS_INSUFFICIENT_RESOURCES));
+        assert!(session.ledger().pool_bytes() - before < 32 << 20, "the driver allows a process 32 times as much");
     });
     watchdog(LIMIT, || {
         let user = User::new(&device);

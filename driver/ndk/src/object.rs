@@ -11,7 +11,7 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_NOT_SUPPORTED},
     wdm::GUID,
 };
-use platform::{Arc, OutOfMemory, Platform};
+use platform::{Arc, Charge, OutOfMemory, Platform};
 use soft_rdma::{Adapter, Callback, Close, Outcome};
 
 use crate::{callback, status};
@@ -25,6 +25,7 @@ pub(crate) struct Object<T, P: Platform> {
     object: ManuallyDrop<Arc<T, P>>,
     /// The completion of the close under way.
     closed: UnsafeCell<Option<Callback<()>>>,
+    _charge: Charge<P>,
 }
 
 // SAFETY: the head is written once, before the object is shared, and not touched by us after that; `closed` belongs to the
@@ -42,6 +43,7 @@ impl<T, P: Platform> Object<T, P> {
         dispatch: &'static H,
         object: Arc<T, P>,
     ) -> Result<*mut NDK_OBJECT_HEADER, OutOfMemory> {
+        let charge = adapter.quota().charge(Arc::<Self, P>::POOL_BYTES)?;
         let (major, minor) = adapter.version();
         let header = NDK_OBJECT_HEADER {
             Version: NDK_VERSION { Major: major, Minor: minor },
@@ -55,6 +57,7 @@ impl<T, P: Platform> Object<T, P> {
             dispatch,
             object: ManuallyDrop::new(object),
             closed: UnsafeCell::new(None),
+            _charge: charge,
         })?;
         Ok(Arc::into_raw(head).cast_mut().cast())
     }

@@ -19,7 +19,7 @@ use ndk_abi::{
     },
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
-use platform::{Arc, Passive, Platform};
+use platform::{Arc, Passive, Platform, PoolQuota};
 use soft_rdma::{Adapter, ConnectionSide, Device, InUse, Kind, Lingering, LocalEndpoint, Use, limits};
 
 use crate::{adapter, object::Object, status};
@@ -89,15 +89,22 @@ impl<P: Platform> Provider<P> {
     /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor version that
     /// it can live with, and is served the highest of its major. NDIS_STATUS_BAD_VERSION if there is none.
     pub fn open(&self, version: NDK_VERSION) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        self.open_for(version, None)
+        self.open_for(version, None, &PoolQuota::UNLIMITED)
     }
 
     /// As [`Provider::open`], on behalf of the process with this number, if there is one: the lists of connections and of
-    /// local endpoints name it, and results have SOFTNDK_RESULT_* in ProviderErrorCode.
-    pub fn open_for(&self, version: NDK_VERSION, process: Option<u32>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+    /// local endpoints name it, and results have SOFTNDK_RESULT_* in ProviderErrorCode. All that is made through the adapter counts
+    /// against `quota`.
+    pub fn open_for(
+        &self,
+        version: NDK_VERSION,
+        process: Option<u32>,
+        quota: &PoolQuota<P>,
+    ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         let served = [MAX_VERSION_1, MAX_VERSION_2].into_iter().find(|served| served.Major == version.Major);
         let served = served.filter(|served| version.Minor <= served.Minor).ok_or(NDIS_STATUS_BAD_VERSION)?;
-        let opened = Adapter::open_for(&self.0, (served.Major, served.Minor), process).map_err(status::error)?;
+        let opened = Adapter::open_for(&self.0, (served.Major, served.Minor), process, quota);
+        let opened = opened.map_err(status::error)?;
         let dispatch = const { &adapter::table::<P>() };
         let object = Object::hand_out(&opened, ndk_abi::ndkpi::NdkObjectTypeAdapter, dispatch, opened.clone());
         let object = object.map_err(|error| status::error(error.into()))?;

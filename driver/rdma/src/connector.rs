@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 
 use iwarp::mpa::MAX_PRIVATE_DATA;
 use other::Other;
-use platform::{Addresses, Arc, Deferred, Dispatch, Ending, Notice, Platform, RunDeferred, SpinLock};
+use platform::{Addresses, Arc, Charge, Deferred, Dispatch, Ending, Notice, Platform, RunDeferred, SpinLock};
 
 use crate::{
     Adapter, Callback, Error, Listener, OnClose, QueuePair, SharedEndpoint, Status,
@@ -137,6 +137,7 @@ pub struct Connector<P: Platform> {
     adapter: Arc<Adapter<P>, P>,
     /// The listener that made it, which outlives it.
     listener: Option<Arc<Listener<P>, P>>,
+    _charge: Charge<P>,
 }
 
 impl<P: Platform> Connector<P> {
@@ -165,12 +166,16 @@ impl<P: Platform> Connector<P> {
             disconnect_due: None,
             handle: None,
         };
+        // With the address that it may come to have.
+        let own = Arc::<Self, P>::POOL_BYTES.saturating_add(Arc::<Endpoint<P>, P>::POOL_BYTES);
+        let charge = adapter.quota().charge(own)?;
         let connector = Arc::try_new(Self {
             on_close: OnClose::new(Count::new(adapter, Kind::Connector)?),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
             adapter: adapter.clone(),
             listener,
+            _charge: charge,
         })?;
         Deferred::initialize(&connector);
         Ok(connector)

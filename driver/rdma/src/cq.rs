@@ -7,7 +7,7 @@ pub(crate) use member::Member;
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use platform::{Apart, Arc, Deferred, Dispatch, Notice, Platform, RunDeferred, Sockets as _, SpinLock, Timer};
+use platform::{Apart, Arc, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, Sockets as _, SpinLock, Timer};
 
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
@@ -45,10 +45,13 @@ pub struct CompletionQueue<P: Platform> {
     dead: AtomicBool,
     notify: Callback<Status>,
     adapter: Arc<Adapter<P>, P>,
+    _charge: Charge<P>,
 }
 
 struct State<P: Platform> {
     ring: Ring<Completion, P>,
+    /// For the ring.
+    charge: Charge<P>,
     armed: Option<Arm>,
     /// A notification that is due: the deferred call delivers it.
     due: bool,
@@ -124,8 +127,12 @@ impl<P: Platform> CompletionQueue<P> {
         if depth == 0 || depth > limits::CQ_DEPTH {
             return Err(Error::InvalidParameter);
         }
+        let quota = adapter.quota();
+        let own = quota.charge(Arc::<Self, P>::POOL_BYTES)?;
+        let charge = quota.charge(Ring::<Completion, P>::pool_bytes(depth as usize))?;
         let state = State {
             ring: Ring::new(depth as usize, Completion::UNUSED)?,
+            charge,
             armed: None,
             due: false,
             queued: 0,
@@ -135,7 +142,7 @@ impl<P: Platform> CompletionQueue<P> {
             notified: 0,
             failed: None,
             failure_notified: false,
-            members: Roster::new(),
+            members: Roster::new(quota.no_charge()),
             ending: None,
             moderation: Moderation::NONE,
             held: None,
@@ -149,6 +156,7 @@ impl<P: Platform> CompletionQueue<P> {
             dead: AtomicBool::new(false),
             notify,
             adapter: adapter.clone(),
+            _charge: own,
         })?;
         Deferred::initialize(&cq);
         Timer::initialize(&cq);
@@ -271,6 +279,8 @@ impl<P: Platform> CompletionQueue<P> {
         if depth == 0 || depth > limits::CQ_DEPTH {
             return Err(Error::InvalidParameter);
         }
+        // Until the old ring is freed both count.
+        let mut charge = this.adapter.quota().charge(Ring::<Completion, P>::pool_bytes(depth as usize))?;
         let mut ring = Ring::new(depth as usize, Completion::UNUSED)?;
         let mut state = this.state.lock();
         if state.ring.len() > ring.capacity() {
@@ -284,6 +294,7 @@ impl<P: Platform> CompletionQueue<P> {
             }
         }
         core::mem::swap(&mut state.ring, &mut ring);
+        core::mem::swap(&mut state.charge, &mut charge);
         // It may be full now.
         Self::notify_if_due(this, &mut state);
         drop(state);

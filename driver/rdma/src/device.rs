@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
-use platform::{Arc, Event, Passive, Platform, Slice, SpinLock};
+use platform::{Arc, Charge, Event, Passive, Platform, PoolQuota, Slice, SpinLock};
 
 use crate::{
     Error, Kind,
@@ -196,26 +196,33 @@ pub struct Adapter<P: Platform> {
     device: Arc<Device<P>, P>,
     rundown: Arc<Rundown<P>, P>,
     gone: Arc<Event<P>, P>,
+    /// For what is made through it, and itself.
+    charge: Charge<P>,
 }
 
 impl<P: Platform> Adapter<P> {
     /// Opens the device for a consumer of the given interface version, which is in the kernel. IRQL <= DISPATCH.
     pub fn open(device: &Arc<Device<P>, P>, version: (u16, u16)) -> Result<Arc<Self, P>, Error> {
-        Self::open_for(device, version, None)
+        Self::open_for(device, version, None, &PoolQuota::UNLIMITED)
     }
 
-    /// As [`Adapter::open`], on behalf of the process with this number, if there is one.
+    /// As [`Adapter::open`], on behalf of the process with this number, if there is one. What is made through it counts against `quota`
+    /// until its memory is freed, also that of connections which linger.
     pub fn open_for(
         device: &Arc<Device<P>, P>,
         version: (u16, u16),
         process: Option<u32>,
+        quota: &PoolQuota<P>,
     ) -> Result<Arc<Self, P>, Error> {
+        let own = Arc::<Self, P>::POOL_BYTES.saturating_add(Arc::<Rundown<P>, P>::POOL_BYTES);
+        let events = Arc::<Event<P>, P>::POOL_BYTES.saturating_mul(2);
+        let charge = quota.charge(own.saturating_add(events))?;
         let gone = Event::new()?;
         let of_device = device.rundown.lock().clone();
         let rundown = Rundown::new(Some(of_device.ok_or(Error::InsufficientResources)?))?;
         device.open_adapters.fetch_add(1, Ordering::Relaxed);
         // Dropping it counts down, also if the allocation fails.
-        Ok(Arc::try_new(Self { version, process, device: device.clone(), rundown, gone })?)
+        Ok(Arc::try_new(Self { version, process, device: device.clone(), rundown, gone, charge })?)
     }
 
     /// Gives the consumer's reference up and waits until every object made through it is gone, and every callback has
@@ -238,6 +245,11 @@ impl<P: Platform> Adapter<P> {
     /// Seconds that a send waits for a receive; 0: without limit.
     pub(crate) fn send_timeout(&self) -> u32 {
         self.process.map_or(0, |_| self.device.send_timeout.load(Ordering::Relaxed))
+    }
+
+    /// What its consumer may take of the pool.
+    pub fn quota(&self) -> &PoolQuota<P> {
+        self.charge.quota()
     }
 
     /// The version given to [`Adapter::open`].

@@ -9,8 +9,8 @@ pub(crate) use unasked::Unasked;
 use core::{net::SocketAddr, sync::atomic::AtomicU32};
 
 use platform::{
-    Addresses, Arc, Deferred, Dispatch, Notice, Platform, RunDeferred, RunStream, RunTimer, SocketError, SpinLock,
-    Stream, Timer,
+    Addresses, Arc, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, RunStream, RunTimer, SocketError,
+    SpinLock, Stream, Timer,
 };
 
 use crate::{
@@ -42,6 +42,7 @@ pub struct Listener<P: Platform> {
     /// Requests that the consumer has not answered.
     waiting: AtomicU32,
     adapter: Arc<Adapter<P>, P>,
+    _charge: Charge<P>,
 }
 
 struct State<P: Platform> {
@@ -80,6 +81,8 @@ enum Tcp {
 impl<P: Platform> Listener<P> {
     /// Makes a listener that does not listen yet. `event` is called at DISPATCH_LEVEL. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>, event: ConnectEvent<P>) -> Result<Arc<Self, P>, Error> {
+        let own = Arc::<Self, P>::POOL_BYTES.saturating_add(Arc::<Endpoint<P>, P>::POOL_BYTES);
+        let charge = adapter.quota().charge(own.saturating_add(Stream::<P>::pool_bytes()))?;
         let listener = Arc::try_new(Self {
             on_close: OnClose::new(Count::new(adapter, Kind::Listener)?),
             event,
@@ -101,6 +104,7 @@ impl<P: Platform> Listener<P> {
             }),
             waiting: AtomicU32::new(0),
             adapter: adapter.clone(),
+            _charge: charge,
         })?;
         Deferred::initialize(&listener);
         Timer::initialize(&listener);

@@ -51,6 +51,16 @@ impl<P: Platform> Runs<P> {
         Ok(Self { runs, used: count })
     }
 
+    /// What so many runs take of the pool.
+    pub(crate) fn pool_bytes(count: usize) -> u64 {
+        Slice::<Run, P>::pool_bytes(count)
+    }
+
+    /// How many there is room for.
+    pub(crate) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
     /// Room for `pages` pages, none in use.
     pub(crate) fn with_capacity(pages: usize) -> Result<Self, OutOfMemory> {
         Ok(Self { runs: Slice::filled(pages, Run { offset: 0, address: NonNull::dangling(), length: 0 })?, used: 0 })

@@ -1,6 +1,6 @@
 //! Protection domains: which memory a queue pair may name.
 
-use platform::{Arc, Platform, SpinLock};
+use platform::{Arc, Charge, Platform, SpinLock};
 
 use crate::{
     Adapter, Close, Error, OnClose,
@@ -14,15 +14,18 @@ pub struct ProtectionDomain<P: Platform> {
     /// The privileged token, made when a consumer first asks for it: a domain whose consumer never asks has none to guess.
     privileged: SpinLock<Option<Token<P>>, P>,
     adapter: Arc<Adapter<P>, P>,
+    _charge: Charge<P>,
 }
 
 impl<P: Platform> ProtectionDomain<P> {
     /// Makes a domain. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>) -> Result<Arc<Self, P>, Error> {
+        let charge = adapter.quota().charge(Arc::<Self, P>::POOL_BYTES)?;
         Ok(Arc::try_new(Self {
             on_close: OnClose::new(Count::new(adapter, Kind::Pd)?),
             privileged: SpinLock::<_, P>::new(None),
             adapter: adapter.clone(),
+            _charge: charge,
         })?)
     }
 

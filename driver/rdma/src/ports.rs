@@ -9,7 +9,7 @@ use core::{
     sync::atomic::{AtomicU16, Ordering},
 };
 
-use platform::{Arc, Platform, Slice, SpinLock, Weak};
+use platform::{Arc, Platform, PoolQuota, Slice, SpinLock, Weak};
 
 use crate::{
     Adapter, Device, Error, Listener, limits,
@@ -304,7 +304,7 @@ impl<P: Platform> Place<P> {
             if let Some(number) = entered? {
                 return Ok(Self { device: device.clone(), number });
             }
-            chunk = Some(Roster::chunk(places)?);
+            chunk = Some(Roster::chunk(places, &PoolQuota::UNLIMITED)?);
         }
     }
 }
@@ -312,7 +312,8 @@ impl<P: Platform> Place<P> {
 impl<P: Platform> Ports<P> {
     /// An empty table. IRQL <= DISPATCH.
     pub(crate) fn new() -> Result<Self, Error> {
-        let table = Table { chains: Slice::filled(CHAINS, None)?, entries: Roster::new() };
+        let table =
+            Table { chains: Slice::filled(CHAINS, None)?, entries: Roster::new(PoolQuota::UNLIMITED.no_charge()) };
         Ok(Self { table: SpinLock::<_, P>::new(table), next: AtomicU16::new(0) })
     }
 

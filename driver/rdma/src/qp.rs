@@ -8,7 +8,7 @@ mod state;
 pub(crate) use flush::After;
 pub(crate) use state::{Ended, Peer, Phase, State};
 
-use platform::{Arc, Deferred, Notice, Platform, SpinLock, Timer, Weak};
+use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 
 use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, ProtectionDomain, ReadLimits,
@@ -71,6 +71,7 @@ pub struct QueuePair<P: Platform> {
     pub(crate) timer: Timer<P>,
     /// Seconds that it waits; 0: without limit.
     pub(crate) send_timeout: u32,
+    _charge: Charge<P>,
 }
 
 impl<P: Platform> QueuePair<P> {
@@ -90,11 +91,14 @@ impl<P: Platform> QueuePair<P> {
         {
             return Err(Error::InvalidParameter);
         }
+        let own = Arc::<Self, P>::POOL_BYTES.saturating_add(State::<P>::pool_bytes(&sizes));
+        let mut charge = pd.adapter().quota().charge(own)?;
         let (own_receives, shared) = match receives {
             ReceiveSource::Own { depth, sges } => {
                 if depth == 0 || depth > limits::RECEIVE_QUEUE_DEPTH || sges > limits::SGES {
                     return Err(Error::InvalidParameter);
                 }
+                charge.add(ReceiveQueue::<P>::pool_bytes(depth, sges))?;
                 (Some(ReceiveQueue::new(depth, sges)?), None)
             }
             ReceiveSource::Shared(srq) => (None, Some(SharedReceiveQueue::attach(srq)?)),
@@ -115,6 +119,7 @@ impl<P: Platform> QueuePair<P> {
             pd: pd.clone(),
             timer: Timer::default(),
             send_timeout: pd.adapter().send_timeout(),
+            _charge: charge,
         })?;
         Deferred::initialize(&queue_pair);
         Timer::initialize(&queue_pair);

@@ -23,6 +23,12 @@ impl<P: Platform> ReceiveQueue<P> {
         Ok(Self { ring, sges: Slice::filled(sges, Sge::default())?, sges_per_request })
     }
 
+    /// What a queue takes of the pool.
+    pub(crate) fn pool_bytes(depth: u32, sges_per_request: u32) -> u64 {
+        let sges = (depth as usize).saturating_mul(sges_per_request as usize);
+        Ring::<ReceiveRequest, P>::pool_bytes(depth as usize).saturating_add(Slice::<Sge, P>::pool_bytes(sges))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.ring.len()
     }

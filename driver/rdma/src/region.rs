@@ -7,7 +7,7 @@ pub(crate) use fast::Invalidation;
 
 use core::ptr::NonNull;
 
-use platform::{Arc, Platform, SpinLock};
+use platform::{Arc, Charge, Platform, PoolQuota, SpinLock};
 
 use crate::{
     Callback, Close, Error, OnClose, Outcome, ProtectionDomain, Runs, Status,
@@ -42,6 +42,7 @@ pub struct Mapping<P: Platform> {
     runs: Runs<P>,
     /// How many pages a fast registration may fill it with.
     room: usize,
+    _charge: Charge<P>,
 }
 
 #[derive(Default)]
@@ -56,13 +57,27 @@ impl<P: Platform> Drop for OnEnd<P> {
 }
 
 impl<P: Platform> Mapping<P> {
-    fn new(base: u64, length: u64, access: Access, runs: Runs<P>, room: usize) -> Result<Arc<Self, P>, Error> {
-        Ok(Arc::try_new(Self { on_end: OnEnd(SpinLock::<_, P>::new(None)), base, length, access, runs, room })?)
+    fn new(
+        base: u64,
+        length: u64,
+        access: Access,
+        runs: Runs<P>,
+        room: usize,
+        charge: Charge<P>,
+    ) -> Result<Arc<Self, P>, Error> {
+        let on_end = OnEnd(SpinLock::<_, P>::new(None));
+        Ok(Arc::try_new(Self { on_end, base, length, access, runs, room, _charge: charge })?)
+    }
+
+    /// Takes what one of so many runs takes.
+    fn charge(quota: &PoolQuota<P>, runs: usize) -> Result<Charge<P>, Error> {
+        Ok(quota.charge(Arc::<Self, P>::POOL_BYTES.saturating_add(Runs::<P>::pool_bytes(runs)))?)
     }
 
     /// One that a fast registration of up to `pages` pages can fill.
-    fn spare(pages: usize) -> Result<Arc<Self, P>, Error> {
-        Self::new(0, 0, Access::empty(), Runs::with_capacity(pages)?, pages)
+    fn spare(quota: &PoolQuota<P>, pages: usize) -> Result<Arc<Self, P>, Error> {
+        let charge = Self::charge(quota, pages)?;
+        Self::new(0, 0, Access::empty(), Runs::with_capacity(pages)?, pages, charge)
     }
 
     pub(crate) fn runs(&self) -> &Runs<P> {
@@ -93,6 +108,7 @@ pub struct MemoryRegion<P: Platform> {
     fast: bool,
     state: SpinLock<State<P>, P>,
     pd: Arc<ProtectionDomain<P>, P>,
+    _charge: Charge<P>,
 }
 
 struct State<P: Platform> {
@@ -114,6 +130,7 @@ struct State<P: Platform> {
 impl<P: Platform> MemoryRegion<P> {
     /// Makes an empty region; `fast` says which kind, for good. IRQL <= DISPATCH.
     pub fn new(pd: &Arc<ProtectionDomain<P>, P>, fast: bool) -> Result<Arc<Self, P>, Error> {
+        let charge = pd.adapter().quota().charge(Arc::<Self, P>::POOL_BYTES)?;
         let state = State {
             token: None,
             mapping: None,
@@ -128,6 +145,7 @@ impl<P: Platform> MemoryRegion<P> {
             fast,
             state: SpinLock::<_, P>::new(state),
             pd: pd.clone(),
+            _charge: charge,
         })?)
     }
 
@@ -137,7 +155,8 @@ impl<P: Platform> MemoryRegion<P> {
             return Err(Error::InvalidParameter);
         }
         base.checked_add(length).ok_or(Error::InvalidParameter)?;
-        let mapping = Mapping::new(base, length, access, runs, 0)?;
+        let charge = Mapping::charge(this.pd.adapter().quota(), runs.len())?;
+        let mapping = Mapping::new(base, length, access, runs, 0, charge)?;
         // A new token each time: one that was given out for an earlier registration must not reach this one.
         let token = Token::new(this.pd.adapter().device(), Target::Region(Arc::downgrade(this)))?;
         let mut state = this.state.lock();

@@ -21,6 +21,11 @@ impl<T: Copy, P: Platform> Ring<T, P> {
         Ok(Self { slots: Slice::filled(capacity, unused)?, head: 0, tail: 0, length: 0 })
     }
 
+    /// What a queue takes of the pool.
+    pub(crate) fn pool_bytes(capacity: usize) -> u64 {
+        Slice::<T, P>::pool_bytes(capacity)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.length
     }

@@ -1,6 +1,6 @@
 //! Members that are known by a number. Joining, leaving and looking one up take the same time however many there are.
 
-use platform::{OutOfMemory, Platform, Slice};
+use platform::{Charge, OutOfMemory, Platform, PoolQuota, Slice};
 
 /// Places in the first chunk; each chunk has twice as many as the one before.
 const FIRST: usize = 4;
@@ -14,6 +14,7 @@ pub(crate) struct Roster<T, P: Platform> {
     /// How many chunks there are.
     used: usize,
     free: Option<usize>,
+    charge: Charge<P>,
 }
 
 enum Place<T> {
@@ -23,7 +24,7 @@ enum Place<T> {
 }
 
 /// Room for more members.
-pub(crate) struct Chunk<T, P: Platform>(Slice<Place<T>, P>);
+pub(crate) struct Chunk<T, P: Platform>(Slice<Place<T>, P>, Charge<P>);
 
 /// The number of the first place of a chunk: the places of those before.
 fn base(chunk: usize) -> usize {
@@ -38,8 +39,9 @@ fn position(number: usize) -> Option<(usize, usize)> {
 }
 
 impl<T, P: Platform> Roster<T, P> {
-    pub(crate) fn new() -> Self {
-        Self { chunks: [const { Slice::empty() }; CHUNKS], used: 0, free: None }
+    /// An empty one; `charge` is what its chunks are added to.
+    pub(crate) fn new(charge: Charge<P>) -> Self {
+        Self { chunks: [const { Slice::empty() }; CHUNKS], used: 0, free: None, charge }
     }
 
     /// How many places there are: all numbers are below.
@@ -47,23 +49,25 @@ impl<T, P: Platform> Roster<T, P> {
         base(self.used)
     }
 
-    /// Allocates the chunk that comes after `places` places. Without the lock.
-    pub(crate) fn chunk(places: usize) -> Result<Chunk<T, P>, OutOfMemory> {
+    /// Allocates the chunk that comes after `places` places, of the quota that the others are of. Without the lock.
+    pub(crate) fn chunk(places: usize, quota: &PoolQuota<P>) -> Result<Chunk<T, P>, OutOfMemory> {
         let length = places.saturating_add(FIRST);
+        let charge = quota.charge(Slice::<Place<T>, P>::pool_bytes(length))?;
         let next = |index: usize| Some(places.saturating_add(index).saturating_add(1));
-        Ok(Chunk(Slice::from_fn(length, |index| Place::Free(next(index)))?))
+        Ok(Chunk(Slice::from_fn(length, |index| Place::Free(next(index)))?, charge))
     }
 
     /// Adds a chunk, or gives it back if another was added since its length was asked for.
     pub(crate) fn grow(&mut self, chunk: Chunk<T, P>) -> Option<Chunk<T, P>> {
         let first = self.places();
-        let Chunk(mut places) = chunk;
+        let Chunk(mut places, charge) = chunk;
         let fits = places.len() == first.saturating_add(FIRST);
         let (true, Some(room), Some(last)) = (fits, self.chunks.get_mut(self.used), places.last_mut()) else {
-            return Some(Chunk(places));
+            return Some(Chunk(places, charge));
         };
         *last = Place::Free(self.free);
         *room = places;
+        self.charge.absorb(charge);
         self.used = self.used.saturating_add(1);
         self.free = Some(first);
         None

@@ -1,7 +1,7 @@
 //! Connections with other machines that nobody here has a use for: silent ones, and such that have still to end. There are so many seats
 //! at most, and when all are taken the connection that has had its own for longest loses it.
 
-use platform::{Arc, OutOfMemory, Platform, SpinLock, Weak};
+use platform::{Arc, OutOfMemory, Platform, PoolQuota, SpinLock, Weak};
 
 use crate::{roster::Roster, wire::Wire};
 
@@ -36,7 +36,8 @@ pub(crate) struct Seat<P: Platform> {
 
 impl<P: Platform> Seats<P> {
     pub(crate) fn new(most: usize) -> Result<Arc<Self, P>, OutOfMemory> {
-        let list = List { members: Roster::new(), taken: 0, oldest: None, newest: None };
+        let list =
+            List { members: Roster::new(PoolQuota::UNLIMITED.no_charge()), taken: 0, oldest: None, newest: None };
         Arc::try_new(Self { most, list: SpinLock::<_, P>::new(list) })
     }
 
@@ -65,7 +66,7 @@ impl<P: Platform> Seats<P> {
             if full {
                 return None;
             }
-            chunk = Some(Roster::chunk(places).ok()?);
+            chunk = Some(Roster::chunk(places, &PoolQuota::UNLIMITED).ok()?);
         }
     }
 }

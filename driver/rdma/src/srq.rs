@@ -2,7 +2,7 @@
 
 mod takers;
 
-use platform::{Arc, Deferred, Dispatch, Notice, Platform, RunDeferred, SpinLock, SpinLockGuard};
+use platform::{Arc, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, SpinLock, SpinLockGuard};
 
 use crate::{
     Callback, Close, Error, OnClose, ProtectionDomain, QueuePair, Sge, Status,
@@ -23,11 +23,14 @@ pub struct SharedReceiveQueue<P: Platform> {
     deferred: Deferred<P>,
     notify: Option<Callback<Status>>,
     state: SpinLock<State<P>, P>,
-    _pd: Arc<ProtectionDomain<P>, P>,
+    pd: Arc<ProtectionDomain<P>, P>,
+    _charge: Charge<P>,
 }
 
 struct State<P: Platform> {
     queue: ReceiveQueue<P>,
+    /// For the queue.
+    charge: Charge<P>,
     threshold: u32,
     armed: bool,
     due: bool,
@@ -64,14 +67,19 @@ impl<P: Platform> SharedReceiveQueue<P> {
         if depth == 0 || depth > limits::SRQ_DEPTH || sges > limits::SGES {
             return Err(Error::InvalidParameter);
         }
+        let quota = pd.adapter().quota();
+        let own = quota.charge(Arc::<Self, P>::POOL_BYTES)?;
+        let charge = quota.charge(ReceiveQueue::<P>::pool_bytes(depth, sges))?;
         let queue = ReceiveQueue::new(depth, sges)?;
+        let takers = Takers::new(quota.no_charge());
         let srq = Arc::try_new(Self {
             number: pd.adapter().device().counters().name_shared_queue(),
             on_close: OnClose::new(Count::new(pd.adapter(), Kind::Srq)?),
             deferred: Deferred::default(),
             notify,
-            state: SpinLock::<_, P>::new(State { queue, threshold, armed: false, due: false, takers: Takers::new() }),
-            _pd: pd.clone(),
+            state: SpinLock::<_, P>::new(State { queue, charge, threshold, armed: false, due: false, takers }),
+            pd: pd.clone(),
+            _charge: own,
         })?;
         Deferred::initialize(&srq);
         Ok(srq)
@@ -111,7 +119,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
             let joined = this.state.lock().takers.join(&mut chunk);
             match joined {
                 Ok(number) => return Ok(Attachment { srq: this.clone(), number }),
-                Err(places) => chunk = Some(Roster::chunk(places)?),
+                Err(places) => chunk = Some(Roster::chunk(places, this.pd.adapter().quota())?),
             }
         }
     }
@@ -123,15 +131,21 @@ impl<P: Platform> SharedReceiveQueue<P> {
             return Err(Error::InvalidParameter);
         }
         let sges = this.state.lock().queue.sges_per_request();
-        let mut queue = if depth == 0 { None } else { Some(ReceiveQueue::new(depth, sges)?) };
+        let make = || {
+            // Until the old queue is freed both count.
+            let charge = this.pd.adapter().quota().charge(ReceiveQueue::<P>::pool_bytes(depth, sges))?;
+            Ok::<_, Error>((ReceiveQueue::new(depth, sges)?, charge))
+        };
+        let mut queue = if depth == 0 { None } else { Some(make()?) };
         let mut state = this.state.lock();
         let mut result = Ok(());
-        if let Some(queue) = &mut queue {
+        if let Some((queue, charge)) = &mut queue {
             if state.queue.len() > queue.capacity() {
                 result = Err(Error::BufferOverflow);
             } else {
                 result = state.queue.move_to(queue);
                 core::mem::swap(&mut state.queue, queue);
+                core::mem::swap(&mut state.charge, charge);
             }
         }
         if result.is_ok() && threshold > 0 {

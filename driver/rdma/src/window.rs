@@ -1,7 +1,7 @@
 //! Memory windows: parts of registered regions that the peer of one queue pair may access, opened by a bind and shut by an
 //! invalidation. They behave as InfiniBand's type 2: a window belongs to the queue pair that bound it.
 
-use platform::{Arc, Platform, SpinLock, Weak};
+use platform::{Arc, Charge, Platform, SpinLock, Weak};
 
 use crate::{
     Access, Close, Error, MemoryRegion, OnClose, ProtectionDomain, QueuePair,
@@ -16,6 +16,7 @@ pub struct MemoryWindow<P: Platform> {
     on_close: OnClose<P>,
     state: SpinLock<State<P>, P>,
     pd: Arc<ProtectionDomain<P>, P>,
+    _charge: Charge<P>,
 }
 
 struct State<P: Platform> {
@@ -104,10 +105,12 @@ impl<P: Platform> MemoryWindow<P> {
     /// Makes a window that is not bound. IRQL <= DISPATCH.
     pub fn new(pd: &Arc<ProtectionDomain<P>, P>) -> Result<Arc<Self, P>, Error> {
         let state = State { place: None, posted: 0, binding: None, leaving: None, accesses: 0 };
+        let charge = pd.adapter().quota().charge(Arc::<Self, P>::POOL_BYTES)?;
         let window = Arc::try_new(Self {
             on_close: OnClose::new(Count::new(pd.adapter(), Kind::Mw)?),
             state: SpinLock::<_, P>::new(state),
             pd: pd.clone(),
+            _charge: charge,
         })?;
         let place = Token::new(pd.adapter().device(), Target::Window(Arc::downgrade(&window)))?;
         window.state.lock().place = Some(place);

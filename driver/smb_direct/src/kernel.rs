@@ -11,7 +11,7 @@ use platform::Platform;
 ///
 /// # Safety
 /// The MDL of [`Kernel::describe`] describes exactly the memory that was given.
-pub unsafe trait Kernel: AdapterSource + Send + Sync + 'static {
+pub unsafe trait Kernel: AdapterSource<<Self as Kernel>::Platform> + Send + Sync + 'static {
     /// Memory, locks, events.
     type Platform: Platform;
     /// An MDL; dropping it frees the MDL, not the memory.

@@ -15,7 +15,7 @@ use ndk_abi::{
     status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_NOT_SUPPORTED},
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
-use platform::{Arc, Passive};
+use platform::{Arc, Passive, PoolQuota};
 use smb_direct::Consumer;
 use wdk_sys::ntddk::KeQueryGroupAffinity;
 
@@ -26,6 +26,10 @@ use crate::{
     pin::{self, PinnedMemory},
     platform::{self as windows, Windows},
 };
+
+/// Bytes of non-paged pool that one process takes at most: a quarter of the memory of a small virtual machine, of 4 GiB. It is enough for
+/// 10,000 connected queue pairs of depth 64 and 100,000 regions, and for as many regions as the adapter has.
+const MAX_POOL_BYTES: u64 = 1 << 30;
 
 /// One adapter, as its control device needs it.
 pub(crate) struct KernelHost {
@@ -62,13 +66,18 @@ impl KernelHost {
 }
 
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
-unsafe impl AdapterSource for KernelHost {
-    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+unsafe impl AdapterSource<Windows> for KernelHost {
+    fn open_adapter(
+        &self,
+        version: NDK_VERSION,
+        quota: &PoolQuota<Windows>,
+        _: &Passive<'_>,
+    ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         if !self.enabled.load(Ordering::Relaxed) {
             return Err(NDIS_STATUS_ADAPTER_NOT_READY);
         }
         // ADAPTER_OPEN runs in the process that asks for it.
-        self.provider.open_for(version, u32::try_from(current_process()).ok())
+        self.provider.open_for(version, u32::try_from(current_process()).ok(), quota)
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
@@ -84,6 +93,7 @@ unsafe impl nd_ioctl::Host for KernelHost {
     type Pinned = PinnedMemory;
 
     const MAX_PINNED_BYTES: u64 = pin::MAX_PINNED_BYTES;
+    const MAX_POOL_BYTES: u64 = MAX_POOL_BYTES;
 
     fn adapter_id(&self) -> u64 {
         self.luid

@@ -12,7 +12,7 @@ use ndk_abi::{
 };
 use ndk_consumer::{AdapterSource, OpenAdapters, Pinned};
 use ndk_provider::{ObjectCounts, Provider};
-use platform::Passive;
+use platform::{Passive, PoolQuota};
 use rping::{Memory, Place};
 
 use crate::status::{Named, shared};
@@ -44,7 +44,7 @@ impl Device {
 
     /// Opens the adapter.
     pub(crate) fn open(&self) -> Result<Ref<Adapter>> {
-        self.open.open(&self.source, &passive()).named("opening the adapter")
+        self.open.open(&self.source, &PoolQuota::UNLIMITED, &passive()).named("opening the adapter")
     }
 
     /// Waits until everything is closed that was made on it; fails if something is left.
@@ -57,8 +57,13 @@ impl Device {
 }
 
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
-unsafe impl AdapterSource for Source {
-    fn open_adapter(&self, version: NDK_VERSION, _: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+unsafe impl AdapterSource<Hosted> for Source {
+    fn open_adapter(
+        &self,
+        version: NDK_VERSION,
+        _: &PoolQuota<Hosted>,
+        _: &Passive<'_>,
+    ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         self.0.open(version)
     }
 

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ptr::NonNull,
     sync::{
@@ -22,7 +23,7 @@ use ndk_abi::{
     wdm::MDL,
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
-use platform::{PASSIVE_LEVEL, Passive, Platform as _};
+use platform::{PASSIVE_LEVEL, Passive, Platform as _, PoolQuota};
 use simkernel::{Mdl, Pages, SimKernel};
 
 pub const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
@@ -40,6 +41,8 @@ pub struct TestHost {
     /// The memory of the user's process.
     pages: Mutex<Vec<Pages>>,
     pinned: Arc<AtomicUsize>,
+    /// What the last adapter that was opened counts against.
+    quota: Mutex<PoolQuota<SimKernel>>,
     /// The handles of files, of all processes.
     files: Mutex<BTreeMap<u64, Weak<File<Self>>>>,
 }
@@ -49,7 +52,13 @@ pub fn start() -> Device<TestHost> {
     let provider = Provider::new(&ADDRESSES).unwrap();
     // A simulated clock moves on whenever nothing else happens.
     provider.set_send_timeout(0);
-    let host = TestHost { provider, pages: Mutex::default(), pinned: Arc::default(), files: Mutex::default() };
+    let host = TestHost {
+        provider,
+        pages: Mutex::default(),
+        pinned: Arc::default(),
+        quota: Mutex::new(PoolQuota::UNLIMITED),
+        files: Mutex::default(),
+    };
     Device::new(host).unwrap_or_else(|_| panic!("out of memory"))
 }
 
@@ -78,6 +87,11 @@ impl TestHost {
         &self.provider
     }
 
+    /// What the last adapter that was opened counts against; it is not kept here then.
+    pub fn take_quota(&self) -> PoolQuota<SimKernel> {
+        mem::replace(&mut *locked(&self.quota), PoolQuota::UNLIMITED)
+    }
+
     /// Ranges that are locked now.
     pub fn pinned(&self) -> usize {
         self.pinned.load(Ordering::SeqCst)
@@ -85,9 +99,15 @@ impl TestHost {
 }
 
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
-unsafe impl AdapterSource for TestHost {
-    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        self.provider.open_for(version, Some(1))
+unsafe impl AdapterSource<SimKernel> for TestHost {
+    fn open_adapter(
+        &self,
+        version: NDK_VERSION,
+        quota: &PoolQuota<SimKernel>,
+        _: &Passive<'_>,
+    ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        *locked(&self.quota) = quota.clone();
+        self.provider.open_for(version, Some(1), quota)
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
@@ -104,6 +124,8 @@ unsafe impl Host for TestHost {
 
     /// As much as tests can afford to fill.
     const MAX_PINNED_BYTES: u64 = 64 << 20;
+    /// As much as tests can afford to fill.
+    const MAX_POOL_BYTES: u64 = 128 << 20;
 
     fn adapter_id(&self) -> u64 {
         ADAPTER_ID

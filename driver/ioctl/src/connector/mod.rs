@@ -19,7 +19,7 @@ use ndk_abi::status::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_ACTIVE,
     STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_PENDING, STATUS_SUCCESS,
 };
-use platform::{Arc, SpinLock, Weak};
+use platform::{Arc, Charge, SpinLock, Weak};
 
 use crate::file::Space;
 use crate::pended::{Event, Pended};
@@ -34,6 +34,7 @@ pub(crate) struct Connector<H: Host> {
     pub(crate) handle: u64,
     pub(crate) adapter: Ref<Adapter<H::Platform>, H>,
     state: SpinLock<State<H>, H::Platform>,
+    _charge: Charge<H::Platform>,
 }
 
 struct State<H: Host> {
@@ -90,11 +91,18 @@ pub(crate) struct Link<H: Host> {
     connector: BackRef<Connector<H>, H>,
     /// The pended request of the operation in progress; 0: none.
     request: AtomicU64,
+    _charge: Charge<H::Platform>,
 }
 
 impl<H: Host> Link<H> {
-    pub(crate) fn new(space: Ref<Space<H>, H>, adapter: Ref<Adapter<H::Platform>, H>) -> Self {
-        Self { space, _adapter: adapter, connector: SpinLock::<_, H::Platform>::new(None), request: AtomicU64::new(0) }
+    pub(crate) fn new(space: Ref<Space<H>, H>, adapter: Ref<Adapter<H::Platform>, H>) -> Result<Self, NTSTATUS> {
+        Ok(Self {
+            _charge: space.quota.charge::<Connection<H>, Self>()?,
+            space,
+            _adapter: adapter,
+            connector: SpinLock::<_, H::Platform>::new(None),
+            request: AtomicU64::new(0),
+        })
     }
 
     fn connector(&self) -> Option<Ref<Connector<H>, H>> {
@@ -163,9 +171,10 @@ impl<H: Host> State<H> {
 }
 
 impl<H: Host> Connector<H> {
-    pub(crate) fn new(handle: u64, adapter: Ref<Adapter<H::Platform>, H>) -> Self {
+    pub(crate) fn new(space: &Space<H>, handle: u64, adapter: Ref<Adapter<H::Platform>, H>) -> Result<Self, NTSTATUS> {
+        let charge = space.quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?;
         let state = State { phase: Phase::Idle, connection: None, bound: None, qp: None, peer_gone: false };
-        Self { handle, adapter, state: SpinLock::<_, H::Platform>::new(state) }
+        Ok(Self { handle, adapter, state: SpinLock::<_, H::Platform>::new(state), _charge: charge })
     }
 
     /// Binds it to a local address.

@@ -32,7 +32,7 @@ pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request) -> Rep
     let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
     let slot = space.handles.reserve()?;
-    let connector = shared(Connector::<H>::new(slot.handle(), adapter))?;
+    let connector = shared(Connector::<H>::new(space, slot.handle(), adapter)?)?;
     space.pended.add_connector()?;
     let handle = slot.fill(connector).inspect_err(|_| space.pended.remove_connector())?;
     output(request, &handle)
@@ -148,7 +148,7 @@ fn open<H: Host>(
         _ if is_local(space, destination) => SocketAddr::new(destination, port),
         _ => SocketAddr::new(local_address(space, destination).ok_or(STATUS_INVALID_ADDRESS)?, port),
     };
-    let link = shared(Link::new(space.clone(), connector.adapter.clone()))?;
+    let link = shared(Link::new(space.clone(), connector.adapter.clone())?)?;
     let connection = shared(Owned::create_connector(&connector.adapter, link, passive)?)?;
     match Connector::install(connector, Phase::Connecting, Phase::Connecting, connection.clone()) {
         Ok(()) => Ok((connection, source)),

@@ -13,7 +13,7 @@ use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE};
 use ndk_abi::softndk_ring::SOFTNDK_COMPLETION;
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 use ndk_abi::wdm::GROUP_AFFINITY;
-use platform::{Deferred, Dispatch, RunDeferred, SpinLock, Weak};
+use platform::{Charge, Deferred, Dispatch, RunDeferred, SpinLock, Weak};
 
 use crate::cq_ring::CqRing;
 use crate::file::Space;
@@ -59,6 +59,7 @@ pub(crate) struct CqEvents<H: Host> {
     told: AtomicU64,
     /// Why there will be no notification any more; STATUS_SUCCESS: there will.
     ended: AtomicI32,
+    _charge: Charge<H::Platform>,
 }
 
 impl<H: Host> Cq<H> {

@@ -46,6 +46,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         notified: AtomicU64::new(0),
         told: AtomicU64::new(0),
         ended: AtomicI32::new(0),
+        _charge: space.quota.charge::<Cq<H>, CqEvents<H>>()?,
     })?;
     let affinity = preference(input.Affinity);
     let ndk = Owned::create_cq(&adapter, input.QueueDepth, affinity, events, passive)?;

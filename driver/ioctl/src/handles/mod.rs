@@ -5,7 +5,7 @@ mod freed;
 pub(crate) use freed::{Chain, Reporter};
 
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_HANDLE};
-use platform::{Arc, Passive, SpinLock};
+use platform::{Arc, Passive, PoolQuota, SpinLock};
 
 use crate::connector::Connector;
 use crate::cq::Cq;
@@ -89,8 +89,8 @@ impl<H: Host> Table<H> {
 }
 
 impl<H: Host> Handles<H> {
-    pub(crate) fn new() -> Self {
-        let table = Table { objects: Slab::new(), closed: false, forgotten: None };
+    pub(crate) fn new(quota: &PoolQuota<H::Platform>) -> Self {
+        let table = Table { objects: Slab::new(quota.no_charge()), closed: false, forgotten: None };
         Self { table: SpinLock::<_, H::Platform>::new(table) }
     }
 
@@ -152,7 +152,8 @@ impl<H: Host> Handles<H> {
 
     /// Frees the memory of a table that is closed and drained. Here, and not where the last reference goes: that may be a DPC.
     pub(crate) fn free(&self, _: &Passive<'_>) {
-        let objects = core::mem::replace(&mut self.table.lock().objects, Slab::new());
+        let nothing = Slab::new(PoolQuota::UNLIMITED.no_charge());
+        let objects = core::mem::replace(&mut self.table.lock().objects, nothing);
         drop(objects);
     }
 }

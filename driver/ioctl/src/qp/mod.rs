@@ -12,7 +12,7 @@ use ndk_abi::status::{
     NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_NO_MORE_ENTRIES,
     STATUS_SUCCESS,
 };
-use platform::{Arc, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer, Weak};
+use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer, Weak};
 
 use crate::connector::Connector;
 use crate::cq::Cq;
@@ -83,6 +83,7 @@ pub(crate) struct Antecedents<H: Host> {
     initiator_cq: Ref<Cq<H>, H>,
     /// The queue pair's.
     handle: u64,
+    _charge: Charge<H::Platform>,
 }
 
 impl<H: Host> Antecedents<H> {

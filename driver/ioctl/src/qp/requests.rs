@@ -34,7 +34,8 @@ fn antecedents<H: Host>(
     if let Some(srq) = &srq {
         same_adapter::<H>(pd.adapter(), srq.ndk.keep().pd.adapter())?;
     }
-    Ok(Antecedents { pd, srq, receive_cq, initiator_cq, handle })
+    let charge = space.quota.charge::<Qp<H>, Antecedents<H>>()?;
+    Ok(Antecedents { pd, srq, receive_cq, initiator_cq, handle, _charge: charge })
 }
 
 fn depths(header: &ND_CREATE_QP_HDR) -> QpDepths {

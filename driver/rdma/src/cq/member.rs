@@ -31,7 +31,7 @@ impl<P: Platform> Member<P> {
             drop(unused);
             match joined {
                 Ok(number) => return Ok(Self { cq: cq.clone(), number }),
-                Err(_none) => chunk = Some(Roster::chunk(places)?),
+                Err(_none) => chunk = Some(Roster::chunk(places, cq.adapter.quota())?),
             }
         }
     }

@@ -131,6 +131,16 @@ impl<P: Platform> State<P> {
         })
     }
 
+    /// What its queue of initiator requests takes of the pool.
+    pub(super) fn pool_bytes(sizes: &InitiatorSizes) -> u64 {
+        let depth = sizes.depth as usize;
+        let slots = |per_request: u32| depth.saturating_mul(per_request as usize);
+        Ring::<InitiatorRequest, P>::pool_bytes(depth)
+            .saturating_add(Slice::<Option<Operation<P>>, P>::pool_bytes(depth))
+            .saturating_add(Slice::<Sge, P>::pool_bytes(slots(sizes.sges)))
+            .saturating_add(Slice::<u8, P>::pool_bytes(slots(sizes.inline_data)))
+    }
+
     /// Whether a request of this kind is allowed now, and has room.
     #[inline]
     pub(super) fn may_post(&self, kind: OperationKind) -> Result<(), Error> {

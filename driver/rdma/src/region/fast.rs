@@ -41,7 +41,8 @@ impl<P: Platform> MemoryRegion<P> {
             return Err(Error::ImplementationLimit);
         }
         let pages = pages as usize;
-        let mut spares = [Some(Mapping::spare(pages)?), Some(Mapping::spare(pages)?)];
+        let quota = this.pd.adapter().quota();
+        let mut spares = [Some(Mapping::spare(quota, pages)?), Some(Mapping::spare(quota, pages)?)];
         let mut token = Some(Token::new(this.pd.adapter().device(), Target::Region(Arc::downgrade(this)))?);
         let mut state = this.state.lock();
         if state.mapping.is_some() || state.leaving.is_some() {
@@ -85,7 +86,7 @@ impl<P: Platform> MemoryRegion<P> {
         let pages = state.pages;
         drop(state);
         // A longer chain of registrations and invalidations than there are spares pays for it.
-        let mut spare = spare.map_or_else(|| Mapping::spare(pages), Ok)?;
+        let mut spare = spare.map_or_else(|| Mapping::spare(self.pd.adapter().quota(), pages), Ok)?;
         // Filled without the lock: the consumer's array may be pageable at PASSIVE_LEVEL.
         let filled = match Arc::get_mut(&mut spare) {
             Some(mapping) => request.fill(&mut mapping.runs).map(|()| {

@@ -1,6 +1,6 @@
 //! The queue pairs on a shared receive queue, and the line in which those stand whose peer has something to send.
 
-use platform::{Platform, Weak};
+use platform::{Charge, Platform, Weak};
 
 use crate::{
     QueuePair,
@@ -39,8 +39,9 @@ enum Turn {
 }
 
 impl<P: Platform> Takers<P> {
-    pub(super) fn new() -> Self {
-        Self { takers: Roster::new(), first: None, last: None, called: 0 }
+    /// Nobody; `charge` is what room for them is added to.
+    pub(super) fn new(charge: Charge<P>) -> Self {
+        Self { takers: Roster::new(charge), first: None, last: None, called: 0 }
     }
 
     /// Takes a place, after making room for it with `chunk`; otherwise the number of places there are.

@@ -25,8 +25,8 @@ use iwarp::{
     terminate::Cause,
 };
 use platform::{
-    Addresses, Arc, Deferred, Dispatch, OutOfMemory, Platform, RunDeferred, RunStream, RunTimer, SpinLock, Stream,
-    Timer, Weak,
+    Addresses, Arc, Charge, Deferred, Dispatch, OutOfMemory, Platform, RunDeferred, RunStream, RunTimer, SpinLock,
+    Stream, Timer, Weak,
 };
 
 use crate::{Adapter, Connector, Device, QueuePair, access::Refusal, device::Rundown, listener::Unasked, seats::Seat};
@@ -45,6 +45,7 @@ pub(crate) struct Wire<P: Platform> {
     device: Arc<Device<P>, P>,
     /// Not its adapter: when all objects of that are gone, this may have to wait for the peer.
     _rundown: Arc<Rundown<P>, P>,
+    _charge: Charge<P>,
 }
 
 /// Where both directions are while nobody works with them.
@@ -99,8 +100,10 @@ struct Active<P: Platform> {
 impl<P: Platform> Wire<P> {
     fn new(adapter: &Arc<Adapter<P>, P>, step: Step<P>) -> Result<Arc<Self, P>, OutOfMemory> {
         let is_initiator = matches!(step, Step::Connecting(_));
+        let quota = adapter.quota();
+        let charge = quota.charge(Arc::<Self, P>::POOL_BYTES.saturating_add(Stream::<P>::pool_bytes()))?;
         let wire = Arc::try_new(Self {
-            stream: Stream::new()?,
+            stream: Stream::new_for(quota)?,
             deferred: Deferred::default(),
             timer: Timer::default(),
             state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked: None, ending: None }),
@@ -108,6 +111,7 @@ impl<P: Platform> Wire<P> {
             is_initiator,
             device: adapter.device().clone(),
             _rundown: adapter.rundown().clone(),
+            _charge: charge,
         })?;
         Deferred::initialize(&wire);
         Timer::initialize(&wire);

@@ -156,7 +156,7 @@ pub(crate) fn machine(address: IpAddr) -> Arc<Adapter<SimKernel>> {
 pub(crate) fn machine_of_program(address: IpAddr, send_timeout: u32) -> Arc<Adapter<SimKernel>> {
     let device = device(address);
     device.set_send_timeout(send_timeout);
-    Adapter::open_for(&device, (2, 1), Some(7)).unwrap()
+    Adapter::open_for(&device, (2, 1), Some(7), &platform::PoolQuota::UNLIMITED).unwrap()
 }
 
 fn device(address: IpAddr) -> Arc<Device<SimKernel>> {

@@ -14,7 +14,7 @@ use ndk_abi::{
 };
 use ndk_consumer::{AdapterSource, Pinned};
 use ndk_provider::{ObjectCounts, Provider};
-use platform::Passive;
+use platform::{Passive, PoolQuota};
 use simkernel::{Mdl, SimKernel, watchdog};
 use smb_direct::{Consumer, Kernel, Report, Scenario};
 
@@ -54,8 +54,13 @@ impl Host {
 }
 
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
-unsafe impl AdapterSource for Host {
-    fn open_adapter(&self, version: NDK_VERSION, _: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+unsafe impl AdapterSource<SimKernel> for Host {
+    fn open_adapter(
+        &self,
+        version: NDK_VERSION,
+        _: &PoolQuota<SimKernel>,
+        _: &Passive<'_>,
+    ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         self.provider.open(version)
     }
 

@@ -20,7 +20,7 @@ use ndk_abi::{
     wdm::MDL,
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
-use platform::Passive;
+use platform::{Passive, PoolQuota};
 use smb_direct::Consumer;
 
 use super::{Kernel, request::LocalRequest};
@@ -67,10 +67,15 @@ impl<K: Kernel> LocalHost<K> {
 }
 
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
-unsafe impl<K: Kernel> AdapterSource for LocalHost<K> {
-    fn open_adapter(&self, version: NDK_VERSION, _: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+unsafe impl<K: Kernel> AdapterSource<K> for LocalHost<K> {
+    fn open_adapter(
+        &self,
+        version: NDK_VERSION,
+        quota: &PoolQuota<K>,
+        _: &Passive<'_>,
+    ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         // Any number does: there is one process.
-        self.provider.open_for(version, Some(1))
+        self.provider.open_for(version, Some(1), quota)
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
@@ -86,6 +91,7 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
     type Pinned = LocalPinned<K>;
 
     const MAX_PINNED_BYTES: u64 = 8 << 30;
+    const MAX_POOL_BYTES: u64 = 1 << 30;
 
     fn adapter_id(&self) -> u64 {
         ADAPTER_ID

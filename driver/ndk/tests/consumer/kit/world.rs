@@ -5,6 +5,7 @@ use std::{net::IpAddr, thread};
 
 use ndk_abi::{ndkpi::NDK_VERSION, status::NTSTATUS};
 use ndk_provider::{ObjectCounts, Provider};
+use platform::PoolQuota;
 use simkernel::{Session, SimKernel, watchdog};
 
 use super::{Adapter, Cq, LIMIT, waiter};
@@ -48,7 +49,8 @@ impl World {
 
     /// Opens another adapter on behalf of a process.
     pub(crate) fn open_for(&self, major: u16, minor: u16, process: u32) -> Result<Adapter, NTSTATUS> {
-        self.provider.open_for(NDK_VERSION { Major: major, Minor: minor }, Some(process)).map(Adapter)
+        let version = NDK_VERSION { Major: major, Minor: minor };
+        self.provider.open_for(version, Some(process), &PoolQuota::UNLIMITED).map(Adapter)
     }
 
     /// Closes an adapter that was opened besides the world's own.

@@ -21,7 +21,7 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER},
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
-use platform::Passive;
+use platform::{Passive, PoolQuota};
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessAffinityMask};
 
 use super::{memory::ProcessMemory, request::ProcessRequest};
@@ -75,9 +75,14 @@ impl ProcessHost {
 }
 
 // SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs, and what posts, polls or arms is above their level.
-unsafe impl AdapterSource for ProcessHost {
-    fn open_adapter(&self, version: NDK_VERSION, _passive: &Passive<'_>) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        self.provider.open_for(version, Some(process::id()))
+unsafe impl AdapterSource<Hosted> for ProcessHost {
+    fn open_adapter(
+        &self,
+        version: NDK_VERSION,
+        quota: &PoolQuota<Hosted>,
+        _: &Passive<'_>,
+    ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        self.provider.open_for(version, Some(process::id()), quota)
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
@@ -96,6 +101,8 @@ unsafe impl Host for ProcessHost {
 
     /// As the driver's.
     const MAX_PINNED_BYTES: u64 = 8 << 30;
+    /// It is the memory of the process, whose own affair that is.
+    const MAX_POOL_BYTES: u64 = u64::MAX;
 
     fn adapter_id(&self) -> u64 {
         ADAPTER_ID
