@@ -7,8 +7,9 @@ use platform::{Arc, Event, Passive, Platform, RunTimer, SpinLock, Timer};
 
 use crate::no_memory;
 
-/// How long nothing at all may happen, in microseconds. Long before that a completion was lost: everything else ends by itself.
-const SILENCE: u32 = 30_000_000;
+/// How long nothing at all may happen between two ends of ours, in microseconds. Long before that a completion was lost: everything else
+/// ends by itself.
+pub(crate) const SILENCE: u32 = 30_000_000;
 
 /// Rung by callbacks, waited for by one thread. Rings that nobody waits for are remembered, as one.
 pub(crate) struct Bell<P: Platform> {
@@ -45,14 +46,16 @@ impl<P: Platform> Bell<P> {
         }
     }
 
-    /// Waits for a ring since the last wait. STATUS_IO_TIMEOUT: there was none for a long time.
-    pub(crate) fn wait(this: &Arc<Self, P>, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    /// Waits for a ring since the last wait. STATUS_IO_TIMEOUT: there was none for `limit` microseconds, if there is a limit.
+    pub(crate) fn wait(this: &Arc<Self, P>, limit: Option<u32>, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let event = Event::new().map_err(no_memory)?;
         let mut state = this.state.lock();
         if !core::mem::take(&mut state.rung) {
             state.waiter = Some(event.clone());
             drop(state);
-            Timer::start(this, SILENCE);
+            if let Some(limit) = limit {
+                Timer::start(this, limit);
+            }
             event.wait(passive);
             Timer::cancel(this);
             state = this.state.lock();

@@ -2,7 +2,7 @@
 
 mod transfer;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use ndk_abi::status::{NTSTATUS, STATUS_DATA_ERROR, STATUS_QUOTA_EXCEEDED};
 use ndk_consumer::{Adapter, Offer};
@@ -22,7 +22,7 @@ pub(crate) use transfer::{Direction, Plan, Transfer};
 /// Requests that may wait for their answer.
 const REQUESTS: usize = 16;
 /// Reads of the server under way: what Linux allows.
-const INBOUND_READS: u32 = 32;
+pub(crate) const INBOUND_READS: u32 = 32;
 
 /// One connection of the client, and what it has for it.
 pub(crate) struct Client<K: Kernel> {
@@ -81,9 +81,9 @@ impl<K: Kernel> Client<K> {
         &self.connector
     }
 
-    /// NdkConnect, from any port of the address.
-    pub(crate) fn connect(&self, server: SocketAddr) {
-        let from = SocketAddr::new(server.ip(), 0);
+    /// NdkConnect, from any port of an address of the adapter.
+    pub(crate) fn connect(&self, local: IpAddr, server: SocketAddr) {
+        let from = SocketAddr::new(local, 0);
         let offer = Offer { inbound_reads: INBOUND_READS, outbound_reads: 0, private_data: &[] };
         self.connector.keep().begin(|| self.connector.connect(self.connection.qp(), &from, &server, &offer));
     }

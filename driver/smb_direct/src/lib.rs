@@ -22,6 +22,7 @@ mod connection;
 mod connector;
 mod credits;
 mod kernel;
+mod link;
 mod memory;
 mod message;
 mod pattern;
@@ -35,8 +36,10 @@ mod settings;
 mod wire;
 mod world;
 
+pub use connection::Message;
 pub use kernel::Kernel;
-pub use report::{Figures, Report, Step};
+pub use link::{Access, Done, Link, Options, Port, Wake};
+pub use report::{Failure, Figures, Report, Step};
 pub use run::Consumer;
 pub use scenario::Scenario;
 

@@ -32,11 +32,13 @@ pub enum Step {
     Stopped = 11,
 }
 
-/// Where and why a run ended early.
+/// Where and why a run, or a [`Link`](crate::Link), ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) step: Step,
-    pub(crate) status: NTSTATUS,
+pub struct Failure {
+    /// What was being done.
+    pub step: Step,
+    /// Why it failed.
+    pub status: NTSTATUS,
 }
 
 impl Step {

@@ -23,7 +23,7 @@ pub(crate) const PORT: u16 = 5445;
 /// Requests that are served at a time.
 const OPERATIONS: usize = 16;
 /// Reads under way: what ksmbd asks for.
-const OUTBOUND_READS: u32 = 8;
+pub(crate) const OUTBOUND_READS: u32 = 8;
 
 /// How the server behaves: as it should, or in a way that the client has to notice.
 #[derive(Clone, Copy, PartialEq, Eq)]

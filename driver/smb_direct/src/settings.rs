@@ -19,6 +19,12 @@ pub(crate) struct Settings {
     pub(crate) initiator_depth: u32,
     /// Messages on their way at a time.
     pub(crate) send_slots: u32,
+    /// How long the negotiation may take the active and the passive side, in microseconds.
+    pub(crate) negotiation: (u32, u32),
+    /// KeepaliveInterval, in microseconds.
+    pub(crate) keepalive_interval: u32,
+    /// How long the peer may take to answer a keepalive, in microseconds.
+    pub(crate) keepalive_answer: u32,
 }
 
 impl Settings {
@@ -32,5 +38,10 @@ impl Settings {
         read_write_size: 8 << 20,
         initiator_depth: 384,
         send_slots: 64,
+        // MS-SMBD 3.1.4.1 and 3.1.7.2.
+        negotiation: (120_000_000, 5_000_000),
+        keepalive_interval: 120_000_000,
+        // Left to the implementation; that of Linux.
+        keepalive_answer: 5_000_000,
     };
 }

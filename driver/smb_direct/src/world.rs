@@ -9,7 +9,7 @@ use ndk_abi::status::{
 use ndk_consumer::{Adapter, OpenAdapters};
 use platform::{Passive, PoolQuota};
 
-use crate::bell::Bell;
+use crate::bell::{Bell, SILENCE};
 use crate::client::Client;
 use crate::report::{Failure, Figures, Step};
 use crate::server::{Conduct, PORT, Server};
@@ -94,7 +94,7 @@ impl<'a, K: Kernel> World<'a, K> {
             if let Some(value) = ready(self)? {
                 return Ok(value);
             }
-            Bell::wait(&self.bell, self.passive).map_err(step.failed())?;
+            Bell::wait(&self.bell, Some(SILENCE), self.passive).map_err(step.failed())?;
         }
     }
 
@@ -103,7 +103,7 @@ impl<'a, K: Kernel> World<'a, K> {
         let _of_the_last_connection = self.server.take_failure();
         let client = Client::new(&self.adapter, &self.bell, settings, regions, self.passive);
         let client = client.map_err(Step::Prepare.failed())?;
-        client.connect(self.address);
+        client.connect(self.address.ip(), self.address);
         self.client = Some(client);
         self.operation_ends(Step::Connect)?;
         self.with_client(|client| client.complete_connect());

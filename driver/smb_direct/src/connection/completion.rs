@@ -148,7 +148,8 @@ impl<K: Kernel> Connection<K> {
         if result.Status != STATUS_SUCCESS {
             return flushed(state, result.Status);
         }
-        if matches!(completed.purpose, Purpose::Read | Purpose::Invalidate) && state.completed.push(completed).is_err()
+        if matches!(completed.purpose, Purpose::Read | Purpose::Write | Purpose::Invalidate)
+            && state.completed.push(completed).is_err()
         {
             state.fail(Failure { step: Step::Transport, status: STATUS_INTERNAL_ERROR });
         }

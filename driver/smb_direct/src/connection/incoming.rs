@@ -4,7 +4,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_INTERNAL_ERROR, STATUS_INVALID_NETWORK_RE
 use platform::Slice;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Connection, Keepalive, Message, Phase, State};
+use super::{Connection, Keepalive, Message, Phase, State, Watch};
 use crate::report::{Failure, Step};
 use crate::wire::{DataTransfer, EMPTY_LENGTH, RESPONSE_REQUESTED};
 use crate::{Kernel, PlatformOf, no_memory};
@@ -72,6 +72,7 @@ impl<K: Kernel> Connection<K> {
             state.figures.keepalives = state.figures.keepalives.saturating_add(1);
             state.keepalive = Keepalive::None;
         }
+        Watch::start(&self.watch, self.settings.keepalive_interval);
         // Answered without the flag, or the two ends would ask each other for ever.
         state.answer_due |= header.flags.get() & RESPONSE_REQUESTED != 0;
         if token.is_some() && core::mem::replace(&mut state.assembly.invalidated, token).is_some() {

@@ -9,6 +9,7 @@ mod initiator;
 mod negotiation;
 mod outgoing;
 mod pool;
+mod watch;
 
 pub(crate) use completion::CqEvents;
 pub(crate) use initiator::{Completed, Purpose};
@@ -32,9 +33,10 @@ use initiator::Initiator;
 use negotiation::Terms;
 use outgoing::Outgoing;
 use pool::FreeSlots;
+use watch::Watch;
 
-/// Upper messages that may wait, in either direction. Both ends ask for less.
-const MESSAGES: usize = 64;
+/// Upper messages that may wait, in either direction. Both ends ask for less; a foreign peer that sends more is disconnected.
+const MESSAGES: usize = 256;
 /// Completions that may wait for the runner.
 const COMPLETIONS: usize = 64;
 
@@ -48,6 +50,7 @@ pub(crate) struct Connection<K: Kernel> {
     deferred: Deferred<PlatformOf<K>>,
     state: Lock<State<K>, K>,
     bell: Ref<Bell<PlatformOf<K>>, K>,
+    watch: Ref<Watch<K>, K>,
     settings: Settings,
 }
 
@@ -72,10 +75,11 @@ enum Keepalive {
 }
 
 /// An upper message that came.
-pub(crate) struct Message<K: Kernel> {
-    pub(crate) bytes: Slice<u8, PlatformOf<K>>,
-    /// The token that one of its fragments invalidated.
-    pub(crate) invalidated: Option<u32>,
+pub struct Message<K: Kernel> {
+    /// All its bytes.
+    pub bytes: Slice<u8, PlatformOf<K>>,
+    /// The token of this end that one of its fragments invalidated.
+    pub invalidated: Option<u32>,
 }
 
 struct State<K: Kernel> {
@@ -153,9 +157,11 @@ impl<K: Kernel> Connection<K> {
             deferred: Deferred::default(),
             state: lock::<_, K>(state),
             bell: bell.clone(),
+            watch: Watch::new()?,
             settings,
         })?;
         Deferred::initialize(&connection);
+        connection.watch.serve(&connection);
         connection.cqs.receive.keep().serve(&connection);
         connection.cqs.initiator.keep().serve(&connection);
         connection.post_receive(&mut connection.state.lock())?;
@@ -171,6 +177,12 @@ impl<K: Kernel> Connection<K> {
     pub(crate) fn connected(&self) {
         let mut state = self.state.lock();
         state.up = true;
+        let (active, passive) = self.settings.negotiation;
+        match state.phase {
+            Phase::Active => Watch::start(&self.watch, active),
+            Phase::Passive => Watch::start(&self.watch, passive),
+            Phase::Established | Phase::Over => {}
+        }
         let result = match (state.phase, state.held.take()) {
             (Phase::Active, _) => self.request(&mut state),
             (Phase::Passive, Some((slot, length))) => self.negotiate(&mut state, slot, length),
@@ -208,12 +220,17 @@ impl<K: Kernel> Connection<K> {
         state.posted_receives == 0 && state.initiator.is_drained()
     }
 
+    /// Whether a message came that nobody has taken.
+    pub(crate) fn has_message(&self) -> bool {
+        !self.state.lock().inbox.is_empty()
+    }
+
     /// Takes a message that came.
     pub(crate) fn take_message(&self) -> Option<Message<K>> {
         self.state.lock().inbox.pop()
     }
 
-    /// Takes a completion of [`Self::read`] or [`Self::invalidate`].
+    /// Takes a completion of [`Self::read`], [`Self::write`] or [`Self::invalidate`].
     pub(crate) fn take_completed(&self) -> Option<Completed> {
         self.state.lock().completed.pop()
     }
@@ -255,10 +272,10 @@ impl<K: Kernel> Connection<K> {
         self.post(Purpose::Read, id, &Work::Read { sges: &[sge], address, token }, 0)
     }
 
-    /// Writes memory of the peer. The send of the answer comes after it, so it is silent.
-    pub(crate) fn write(&self, sge: NDK_SGE, address: u64, token: u32) -> Result<(), NTSTATUS> {
-        let data = Data::Regions(&[sge]);
-        self.post(Purpose::Write, 0, &Work::Write { data, address, token }, NDK_OP_FLAG_SILENT_SUCCESS)
+    /// Writes memory of the peer. Its completion has the id; without one it is silent, as the send of the answer comes after it.
+    pub(crate) fn write(&self, sge: NDK_SGE, address: u64, token: u32, id: Option<u32>) -> Result<(), NTSTATUS> {
+        let (work, flags) = (Work::Write { data: Data::Regions(&[sge]), address, token }, NDK_OP_FLAG_SILENT_SUCCESS);
+        self.post(Purpose::Write, id.unwrap_or(0), &work, if id.is_some() { 0 } else { flags })
     }
 
     /// STATUS_NO_MORE_ENTRIES: the queue is full, for now.

@@ -5,7 +5,7 @@ use ndk_abi::status::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Connection, Phase, State};
+use super::{Connection, Phase, State, Watch};
 use crate::Kernel;
 use crate::settings::Settings;
 use crate::wire::{MIN_FRAGMENTED_SIZE, MIN_RECEIVE_SIZE, NegotiateRequest, NegotiateResponse, VERSION};
@@ -123,7 +123,7 @@ impl<K: Kernel> Connection<K> {
         let receive_size = settings.receive_size.min(request.preferred_send_size.get()).max(MIN_RECEIVE_SIZE);
         response.max_receive_size = receive_size.into();
         response.max_fragmented_size = settings.fragmented_size.into();
-        state.phase = Phase::Established;
+        self.establish(state);
         self.send_negotiation(state, response.as_bytes())
     }
 
@@ -142,8 +142,13 @@ impl<K: Kernel> Connection<K> {
         state.credits.negotiated(response.credits_granted.get(), response.credits_requested.get());
         // Granted with the first message.
         self.refill(state)?;
-        state.phase = Phase::Established;
+        self.establish(state);
         Ok(())
+    }
+
+    fn establish(&self, state: &mut State<K>) {
+        state.phase = Phase::Established;
+        Watch::start(&self.watch, self.settings.keepalive_interval);
     }
 }
 

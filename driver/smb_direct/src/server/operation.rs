@@ -138,7 +138,7 @@ impl<K: Kernel> Server<K> {
             self.file.buffer().write(place, &byte.map(|byte| !byte))?;
         }
         for piece in pieces(request, descriptors) {
-            connection.write(self.file.sge(piece.file_offset, piece.length), piece.address, piece.token)?;
+            connection.write(self.file.sge(piece.file_offset, piece.length), piece.address, piece.token, None)?;
         }
         answer(connection, request, STATUS_SUCCESS, checksum, &[], token)
     }

@@ -39,6 +39,10 @@ impl Host {
         Self { provider: Provider::new(&[address]).unwrap(), address }
     }
 
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Whether a consumer has objects.
     pub(crate) fn is_used(&self) -> bool {
         self.provider.object_counts() != ObjectCounts::default()

@@ -3,6 +3,7 @@
 
 mod faults;
 mod host;
+mod link;
 mod scenarios;
 mod schedules;
 mod stop;

@@ -1,0 +1,346 @@
+//! One end of SMB Direct by itself, whose peer is not ours: it carries messages of others, and lends the peer memory or uses the peer's.
+//!
+//! One thread at PASSIVE_LEVEL has a [`Link`]: it looks for what has come, then waits. Other threads wake it by a [`Wake`].
+
+mod port;
+
+use core::net::{IpAddr, SocketAddr};
+
+use ndk_abi::ndkpi::{NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_DISCONNECTED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER,
+    STATUS_SUCCESS,
+};
+use ndk_consumer::{Adapter, Offer};
+use platform::{Passive, Slice};
+use zerocopy::IntoBytes;
+
+use crate::bell::{Bell, SILENCE};
+use crate::client::INBOUND_READS;
+use crate::connection::{Connection, Message, Purpose};
+use crate::connector::ConnectorEvents;
+use crate::memory::Registered;
+use crate::region::Region;
+use crate::report::{Failure, Step};
+use crate::settings::Settings;
+use crate::wire::BufferDescriptor;
+use crate::{Connector, Kernel, Pd, PlatformOf, Ref, no_memory, shared};
+
+pub use port::Port;
+
+/// What wakes the thread that has a link or a port.
+pub struct Wake<K: Kernel>(Ref<Bell<PlatformOf<K>>, K>);
+
+impl<K: Kernel> Wake<K> {
+    /// A new one. STATUS_INSUFFICIENT_RESOURCES.
+    pub fn new() -> Result<Self, NTSTATUS> {
+        Bell::new().map(Self)
+    }
+
+    /// Ends a wait, or the next one. IRQL <= DISPATCH.
+    pub fn ring(&self) {
+        self.0.ring();
+    }
+
+    /// Ends all waits from now on, with [`Step::Stopped`]. IRQL <= DISPATCH.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+
+    /// Waits until it has rung.
+    fn wait(&self, passive: &Passive<'_>) -> Result<(), Failure> {
+        if self.0.stopped() {
+            return Err(Failure { step: Step::Stopped, status: STATUS_CANCELLED });
+        }
+        Bell::wait(&self.0, None, passive).map_err(Step::Transport.failed())
+    }
+}
+
+impl<K: Kernel> Clone for Wake<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// What a link has.
+#[derive(Clone, Copy)]
+pub struct Options {
+    /// How many places of memory for RDMA.
+    pub places: u32,
+    /// Bytes of each.
+    pub length: u32,
+    /// KeepaliveInterval, in microseconds.
+    pub keepalive: u32,
+}
+
+impl Options {
+    fn settings(&self) -> Settings {
+        Settings { keepalive_interval: self.keepalive, ..Settings::DEFAULT }
+    }
+}
+
+/// What the peer may do with a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+}
+
+/// What has ended, of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// [`Link::take_back`].
+    TakenBack(u32),
+    /// [`Link::read`].
+    Read(u32),
+    /// [`Link::write`].
+    Written(u32),
+}
+
+/// The memory of each side.
+enum Places<K: Kernel> {
+    /// Of the client, which lends them.
+    Lent(Slice<Option<Region<K>>, PlatformOf<K>>),
+    /// Of the server, one behind the other.
+    Own(Registered<K>, Options),
+}
+
+/// A connection. Dropping it ends it at once.
+pub struct Link<K: Kernel> {
+    connector: Connector<K>,
+    connection: Ref<Connection<K>, K>,
+    places: Places<K>,
+    wake: Wake<K>,
+    _pd: Ref<Pd<K>, K>,
+}
+
+impl<K: Kernel> Link<K> {
+    /// Connects a client from an address of the adapter. [`Self::negotiate`] is next.
+    pub fn connect(
+        adapter: &Ref<Adapter<PlatformOf<K>>, K>,
+        wake: &Wake<K>,
+        (local, server): (IpAddr, SocketAddr),
+        options: Options,
+        passive: &Passive<'_>,
+    ) -> Result<Self, Failure> {
+        let make = || {
+            let pd = shared::<_, K>(Adapter::create_pd(adapter, passive)?)?;
+            let mut regions = Slice::from_fn(options.places as usize, |_| None).map_err(no_memory)?;
+            for place in regions.iter_mut() {
+                *place = Some(Region::new(adapter, &pd, options.length as usize, 0, passive)?);
+            }
+            let connection = Connection::new(adapter, &pd, &wake.0, options.settings(), true, passive)?;
+            let connector =
+                Connector::<K>::create_connector(adapter, ConnectorEvents::new(adapter, &wake.0)?, passive)?;
+            Ok(Self { connector, connection, places: Places::Lent(regions), wake: wake.clone(), _pd: pd })
+        };
+        let link = make().map_err(Step::Prepare.failed())?;
+        let offer = Offer { inbound_reads: INBOUND_READS, outbound_reads: 0, private_data: &[] };
+        let (connector, qp, from) = (&link.connector, link.connection.qp(), SocketAddr::new(local, 0));
+        link.operation(Step::Connect, passive, || connector.connect(qp, &from, &server, &offer))?;
+        link.operation(Step::Connect, passive, || connector.complete_connect())?;
+        Ok(link)
+    }
+
+    /// Negotiates, within the time that MS-SMBD gives each side. A link on which that fails is for [`Self::close`].
+    pub fn negotiate(&self, passive: &Passive<'_>) -> Result<(), Failure> {
+        self.connection.connected();
+        loop {
+            // Looked at first: what came before the end is then known.
+            let over = self.over(Step::Negotiate);
+            if self.connection.is_established() {
+                return Ok(());
+            }
+            match over {
+                Some(failure) => return Err(failure),
+                None => self.wake.wait(passive)?,
+            }
+        }
+    }
+
+    /// Makes a call of the connector and waits for its end.
+    fn operation(&self, step: Step, passive: &Passive<'_>, call: impl FnOnce() -> NTSTATUS) -> Result<(), Failure> {
+        let events = self.connector.keep();
+        events.begin(call);
+        loop {
+            match events.outcome() {
+                Some(STATUS_SUCCESS) => return Ok(()),
+                Some(status) => return Err(Failure { step, status }),
+                None => self.wake.wait(passive)?,
+            }
+        }
+    }
+
+    /// Why the connection is over, if it is, and everything that came before is known.
+    fn over(&self, step: Step) -> Option<Failure> {
+        let lost = self.connector.keep().lost();
+        let drained = self.connection.is_drained();
+        let disconnected = Failure { step, status: STATUS_CONNECTION_DISCONNECTED };
+        match self.connection.failure() {
+            // A receive was flushed, or a send refused, and not because of this end.
+            Some(Failure { status: STATUS_CANCELLED | STATUS_CONNECTION_INVALID, .. }) => Some(disconnected),
+            Some(failure) => Some(failure),
+            // The last messages may come after the event. A flush brings back the receives, behind those that have one.
+            None if lost && !drained => {
+                self.connection.qp().flush();
+                None
+            }
+            None => lost.then_some(disconnected),
+        }
+    }
+
+    /// Waits until something may have come: [`Self::receive`], [`Self::done`], or a ring. An error is the end of the connection, and there
+    /// is no more message to take then.
+    pub fn wait(&self, passive: &Passive<'_>) -> Result<(), Failure> {
+        let over = self.over(Step::Transport);
+        match over {
+            _ if self.connection.has_message() => Ok(()),
+            Some(failure) => Err(failure),
+            None => self.wake.wait(passive),
+        }
+    }
+
+    /// Takes a message that has come.
+    pub fn receive(&self) -> Option<Message<K>> {
+        self.connection.take_message()
+    }
+
+    /// Sends a message, and invalidates a token of the peer with it. STATUS_QUOTA_EXCEEDED: too many wait, for now;
+    /// STATUS_BUFFER_OVERFLOW: the peer takes none so long.
+    pub fn send(&self, message: &[u8], invalidate: Option<u32>) -> Result<(), NTSTATUS> {
+        let mut bytes = Slice::filled(message.len(), 0).map_err(no_memory)?;
+        bytes.copy_from_slice(message);
+        Connection::send(&self.connection, bytes, invalidate)
+    }
+
+    /// Bytes of one RDMA transfer that the server allows.
+    #[must_use]
+    pub fn transfer_size(&self) -> u32 {
+        self.connection.read_write_size()
+    }
+
+    /// How many keepalives of this end the peer has answered, since the last call.
+    pub fn keepalives(&self) -> u64 {
+        self.connection.take_figures().keepalives
+    }
+
+    /// Lends the first bytes of a place to the server, for messages that are sent from now on: the descriptor that names them, with its
+    /// token. Client only. The place is not lent already.
+    pub fn lend(&mut self, place: u32, length: usize, access: Access) -> Result<([u8; 16], u32), NTSTATUS> {
+        let Places::Lent(regions) = &mut self.places else { return Err(STATUS_INVALID_PARAMETER) };
+        let region = regions.get_mut(place as usize).and_then(Option::as_mut).ok_or(STATUS_INVALID_PARAMETER)?;
+        if length == 0 || length > region.buffer().length() {
+            return Err(STATUS_INVALID_PARAMETER);
+        }
+        let rights = match access {
+            Access::Read => NDK_OP_FLAG_ALLOW_REMOTE_READ,
+            Access::Write => NDK_OP_FLAG_ALLOW_REMOTE_WRITE,
+        };
+        region.move_base();
+        self.connection.register(region, length, rights)?;
+        let length = u32::try_from(length).map_err(|_| STATUS_INVALID_PARAMETER)?;
+        let descriptor =
+            BufferDescriptor { offset: region.base().into(), token: region.token().into(), length: length.into() };
+        let mut bytes = [0; 16];
+        descriptor.write_to(&mut bytes).map_err(|_size| STATUS_INVALID_PARAMETER)?;
+        Ok((bytes, region.token()))
+    }
+
+    /// Ends that from here; [`Done::TakenBack`] comes when the server has lost its access. Not needed where the server has invalidated the
+    /// token.
+    pub fn take_back(&self, place: u32) -> Result<(), NTSTATUS> {
+        self.connection.invalidate(self.region(place)?, place)
+    }
+
+    fn region(&self, place: u32) -> Result<&Region<K>, NTSTATUS> {
+        match &self.places {
+            Places::Lent(regions) => {
+                regions.get(place as usize).and_then(Option::as_ref).ok_or(STATUS_INVALID_PARAMETER)
+            }
+            Places::Own(..) => Err(STATUS_INVALID_PARAMETER),
+        }
+    }
+
+    /// Reads the client's memory into a place; [`Done::Read`] comes. Server only.
+    pub fn read(&self, place: u32, length: u32, (address, token): (u64, u32)) -> Result<(), NTSTATUS> {
+        let (memory, offset) = self.own(place, length)?;
+        self.connection.read(memory.sge(offset, length), address, token, place)
+    }
+
+    /// Writes a place to the client's memory: it is there before a message that is sent from now on. The place may be used again when
+    /// [`Done::Written`] has come. Server only.
+    pub fn write(&self, place: u32, length: u32, (address, token): (u64, u32)) -> Result<(), NTSTATUS> {
+        let (memory, offset) = self.own(place, length)?;
+        self.connection.write(memory.sge(offset, length), address, token, Some(place))
+    }
+
+    /// Where a place of the server begins.
+    fn own(&self, place: u32, length: u32) -> Result<(&Registered<K>, usize), NTSTATUS> {
+        match &self.places {
+            Places::Own(memory, Options { places, length: limit, .. }) if place < *places && length <= *limit => {
+                Ok((memory, (place as usize).saturating_mul(*limit as usize)))
+            }
+            _ => Err(STATUS_INVALID_PARAMETER),
+        }
+    }
+
+    /// Fills the beginning of a place.
+    pub fn fill(&self, place: u32, bytes: &[u8]) -> Result<(), NTSTATUS> {
+        match &self.places {
+            Places::Lent(_) => self.region(place)?.buffer().write(0, bytes),
+            Places::Own(..) => {
+                let (memory, offset) = self.own(place, u32::try_from(bytes.len()).unwrap_or(u32::MAX))?;
+                memory.buffer().write(offset, bytes)
+            }
+        }
+    }
+
+    /// Copies the beginning of a place.
+    pub fn copy(&self, place: u32, bytes: &mut [u8]) -> Result<(), NTSTATUS> {
+        match &self.places {
+            Places::Lent(_) => self.region(place)?.buffer().read(0, bytes),
+            Places::Own(..) => {
+                let (memory, offset) = self.own(place, u32::try_from(bytes.len()).unwrap_or(u32::MAX))?;
+                memory.buffer().read(offset, bytes)
+            }
+        }
+    }
+
+    /// Takes what has ended.
+    pub fn done(&self) -> Option<Done> {
+        loop {
+            let completed = self.connection.take_completed()?;
+            match completed.purpose {
+                Purpose::Invalidate => return Some(Done::TakenBack(completed.id)),
+                Purpose::Read => return Some(Done::Read(completed.id)),
+                Purpose::Write => return Some(Done::Written(completed.id)),
+                Purpose::Send | Purpose::Register => {}
+            }
+        }
+    }
+
+    /// Ends the connection: lets what is posted go, disconnects, gets everything back.
+    pub fn close(self, passive: &Passive<'_>) -> Result<(), Failure> {
+        let step = Step::Disconnect;
+        let wait = |ready: &dyn Fn() -> bool| {
+            while !ready() {
+                Bell::wait(&self.wake.0, Some(SILENCE), passive).map_err(step.failed())?;
+            }
+            Ok::<_, Failure>(())
+        };
+        let events = self.connector.keep();
+        wait(&|| self.connection.quiesce() || events.lost())?;
+        events.begin(|| self.connector.disconnect());
+        wait(&|| events.outcome().is_some())?;
+        // A disconnect that came too late has not flushed.
+        self.connection.qp().flush();
+        wait(&|| self.connection.is_drained())?;
+        let own = match &self.places {
+            Places::Own(memory, _) => memory.deregister(passive),
+            Places::Lent(_) => Ok(()),
+        };
+        self.connection.release(passive).and(own).map_err(step.failed())
+    }
+}
