@@ -32,7 +32,8 @@ pub(crate) struct Client<K: Kernel> {
     /// Regions whose local invalidation is under way.
     invalidating: [bool; MAX_DESCRIPTORS],
     next_id: u64,
-    answers: [Option<(Answer, Message<K>)>; REQUESTS],
+    /// Not within: a client is on the stack of a scenario.
+    answers: Slice<Option<(Answer, Message<K>)>, PlatformOf<K>>,
     pub(crate) figures: Figures,
     _pd: Ref<Pd<K>, K>,
 }
@@ -67,7 +68,7 @@ impl<K: Kernel> Client<K> {
             regions: made,
             invalidating: [false; MAX_DESCRIPTORS],
             next_id: 1,
-            answers: [const { None }; REQUESTS],
+            answers: Slice::from_fn(REQUESTS, |_| None).map_err(no_memory)?,
             figures: Figures::default(),
             _pd: pd,
         })

@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use ndk_abi::ndkpi::{NDK_MR_FLAG_ALLOW_LOCAL_WRITE, NDK_MR_FLAG_RDMA_READ_SINK};
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 use ndk_consumer::{Adapter, Offer};
-use platform::Passive;
+use platform::{Passive, Slice};
 
 use crate::bell::Bell;
 use crate::connection::Connection;
@@ -15,7 +15,7 @@ use crate::connector::ListenerEvents;
 use crate::memory::Registered;
 use crate::report::{Failure, Figures, Step};
 use crate::settings::Settings;
-use crate::{Connector, Kernel, Listener, Pd, PlatformOf, Ref, shared};
+use crate::{Connector, Kernel, Listener, Pd, PlatformOf, Ref, no_memory, shared};
 use operation::Operation;
 
 /// SMB Direct over iWARP (IANA).
@@ -41,7 +41,8 @@ pub(crate) struct Server<K: Kernel> {
     end: Option<End<K>>,
     listener: Listener<K>,
     file: Registered<K>,
-    operations: [Option<Operation>; OPERATIONS],
+    /// Not within: a server is on the stack of a scenario.
+    operations: Slice<Option<Operation>, PlatformOf<K>>,
     conduct: Conduct,
     settings: Settings,
     /// Why the last connection ended, if not by the peer's doing.
@@ -92,7 +93,7 @@ impl<K: Kernel> Server<K> {
             end: None,
             listener,
             file,
-            operations: [const { None }; OPERATIONS],
+            operations: Slice::from_fn(OPERATIONS, |_| None).map_err(no_memory)?,
             conduct,
             settings,
             failure: None,
@@ -187,7 +188,7 @@ impl<K: Kernel> Server<K> {
             }
             Stage::Draining => {
                 if end.connection.is_drained() {
-                    self.operations = [const { None }; OPERATIONS];
+                    self.operations.fill_with(|| None);
                     self.figures.add(&end.connection.take_figures());
                     end.connection.release(passive).map_err(Step::Disconnect.failed())?;
                     return Ok(false);
