@@ -7,6 +7,8 @@ use crate::{Charge, LARGEST_TRANSFER, OutOfMemory, Platform, PoolQuota, Slice};
 
 /// Bytes of each buffer at first. Two of them are the memory of an idle connection.
 const FIRST: usize = 8 << 10;
+/// The same for what comes on a connection that was accepted, until some of it was used: who connects may have nothing to say.
+const ACCEPTED: usize = 1 << 10;
 
 /// Bytes that come: received ones, then room, which may be lent to a kernel.
 pub(crate) struct Incoming<P: Platform> {
@@ -24,6 +26,10 @@ pub(crate) struct Incoming<P: Platform> {
 impl<P: Platform> Incoming<P> {
     pub(crate) fn new(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
         Self::with_capacity(FIRST, quota)
+    }
+
+    pub(crate) fn of_accepted(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
+        Self::with_capacity(ACCEPTED, quota)
     }
 
     fn with_capacity(capacity: usize, quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
@@ -63,6 +69,8 @@ impl<P: Platform> Incoming<P> {
         let capacity = self.memory.len();
         let larger = if wanted > capacity {
             wanted.checked_next_power_of_two().filter(|larger| *larger <= LARGEST_TRANSFER).ok_or(OutOfMemory)?
+        } else if self.start > 0 && capacity < FIRST {
+            FIRST
         } else if self.pressed && capacity < LARGEST_TRANSFER {
             capacity.saturating_mul(2)
         } else {

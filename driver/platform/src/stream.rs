@@ -149,7 +149,7 @@ impl<P: Platform> Stream<P> {
         listener: &Arc<L, P>,
     ) -> Result<(), OutOfMemory> {
         let (stream, from) = (object.stream(), listener.stream());
-        let buffers = Buffers::new(&stream.quota)?;
+        let buffers = Buffers::of_accepted(&stream.quota)?;
         if !from.state.lock().begin_accept() {
             stream.state.lock().refuse();
             T::stirred(object);

@@ -51,6 +51,21 @@ fn what_comes_is_shown_until_it_is_used() {
 }
 
 /// Twice as much room once all that there was has been filled at once, up to what a request moves.
+/// One of a connection that was accepted is small until something of what came was used.
+#[test]
+fn what_was_accepted_has_more_room_when_it_has_spoken() {
+    let _kernel = boot();
+    let mut buffer = Incoming::<SimKernel>::of_accepted().unwrap();
+    let small = receive(&mut buffer, b"hel");
+    assert!(small < FIRST);
+    assert_eq!(buffer.arrange(0), Ok(()));
+    assert_eq!(receive(&mut buffer, b"lo"), small - 3, "nothing was used");
+    buffer.consume(2);
+    assert_eq!(buffer.arrange(0), Ok(()));
+    assert_eq!(buffer.bytes(), b"llo");
+    assert_eq!(room(&mut buffer), FIRST - 3);
+}
+
 #[test]
 fn a_full_buffer_doubles() {
     let _kernel = boot();

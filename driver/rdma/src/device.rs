@@ -78,8 +78,8 @@ impl<P: Platform> Device<P> {
             wants_crc: AtomicBool::new(false),
             send_timeout: AtomicU32::new(limits::SEND_TIMEOUT_SECONDS),
             ports: Ports::new()?,
-            refused: Seats::new(limits::REFUSED)?,
-            ended: Seats::new(limits::ENDED)?,
+            refused: Seats::new(limits::REFUSED, &PoolQuota::UNLIMITED)?,
+            ended: Seats::new(limits::ENDED, &PoolQuota::UNLIMITED)?,
             tokens: Tokens::new()?,
             rundown: SpinLock::<_, P>::new(Some(Rundown::new(None)?)),
         })?)

@@ -45,7 +45,7 @@ pub const LISTENERS: u32 = 1_024;
 /// Shared endpoints of the device: more than there are ephemeral ports, so that these give out first.
 pub const SHARED_ENDPOINTS: u32 = 32_768;
 /// Connections of other machines to one listener that have not sent their request.
-pub const UNASKED: usize = 64;
+pub const UNASKED: usize = 1_024;
 /// Connection requests of one listener that its consumer has not answered.
 pub const BACKLOG: u32 = 1_024;
 /// Connections of other machines that were refused, and that are not closed yet.

@@ -16,8 +16,9 @@ use platform::{
 use crate::{
     Adapter, Callback, Close, Connector, Error, OnClose, Outcome, Status,
     counts::{Count, Kind},
-    listener::unasked::Seats,
+    limits,
     ports::{Endpoint, Listening, Purpose},
+    seats::{Seat, Seats},
     wire::Wire,
 };
 
@@ -26,6 +27,9 @@ const RETRY_MICROSECONDS: u32 = 1_000_000;
 /// So many accepts fail in a row as if for connections that have gone, before the socket is taken for dead: what Winsock Kernel says of
 /// either is not documented. More than peers whose resets wait in the queue of TCP, which is as long as its backlog.
 const GONE_IN_A_ROW: u32 = 4_096;
+
+/// Connections that have asked for nothing, which end in one run of a listener that is being closed.
+const CLEARED: usize = 64;
 
 /// Told of each connection request: the connector, which the consumer then owns.
 pub type ConnectEvent<P> = Callback<Arc<Connector<P>, P>>;
@@ -39,6 +43,8 @@ pub struct Listener<P: Platform> {
     /// Where connections of other machines come.
     stream: Stream<P>,
     state: SpinLock<State<P>, P>,
+    /// Of connections of other machines that have not asked for anything yet.
+    seats: Arc<Seats<P>, P>,
     /// Requests that the consumer has not answered.
     waiting: AtomicU32,
     adapter: Arc<Adapter<P>, P>,
@@ -64,8 +70,6 @@ struct State<P: Platform> {
     tcp: Tcp,
     /// It waits before it tries again.
     resting: bool,
-    /// Connections of other machines that have not asked for anything yet.
-    seats: Seats<P>,
 }
 
 /// What TCP does for a listener that listens.
@@ -100,8 +104,8 @@ impl<P: Platform> Listener<P> {
                 gone: 0,
                 tcp: Tcp::Listens,
                 resting: false,
-                seats: Seats::default(),
             }),
+            seats: Seats::new(limits::UNASKED, adapter.quota())?,
             waiting: AtomicU32::new(0),
             adapter: adapter.clone(),
             _charge: charge,
@@ -197,9 +201,22 @@ impl<P: Platform> Listener<P> {
 }
 
 impl<P: Platform> Listener<P> {
-    /// A connection of another machine has `come`, or could not. The next is awaited by a run of the deferred call, so that however many
+    /// The connection that was awaited has `come`, and gets a seat if the listener is not being closed; or it could not.
+    pub(crate) fn accepted(
+        this: &Arc<Self, P>,
+        wire: &Arc<Wire<P>, P>,
+        come: Result<(), SocketError>,
+    ) -> Option<Seat<P>> {
+        let seat = if come.is_ok() { Seats::take(&this.seats, wire) } else { None };
+        // A close that begins after this finds it in its seat.
+        let closing = this.state.lock().closing;
+        Self::await_next(this, come);
+        seat.filter(|_| !closing)
+    }
+
+    /// A connection has `come`, or could not. The next is awaited by a run of the deferred call, so that however many
     /// come, or go before they have come, each 64th is by a thread.
-    pub(crate) fn accepted(this: &Arc<Self, P>, come: Result<(), SocketError>) {
+    fn await_next(this: &Arc<Self, P>, come: Result<(), SocketError>) {
         let mut state = this.state.lock();
         state.accepting = false;
         state.gone = if come.is_ok() { 0 } else { state.gone.saturating_add(1) };
@@ -237,11 +254,13 @@ impl<P: Platform> Listener<P> {
             }
             (Tcp::Listens | Tcp::Asked, Ok(())) => {
                 state.tcp = Tcp::Listens;
-                let Some(seat) = state.seats.take() else { return };
+                if this.seats.are_taken() {
+                    return;
+                }
                 state.accepting = true;
                 drop(state);
-                if Wire::await_connection(this, Unasked::new(this, seat)).is_err() {
-                    Self::accepted(this, Err(SocketError::Failed));
+                if Wire::await_connection(this, Unasked::new(this)).is_err() {
+                    Self::await_next(this, Err(SocketError::Failed));
                 }
             }
             (Tcp::Deaf, _) => {
@@ -300,6 +319,9 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
         let state = this.state.lock();
         let (closing, asked) = (state.closing, state.local.filter(|_| state.request.is_some()));
         drop(state);
+        if closing && !this.seats.clear(CLEARED) {
+            Deferred::schedule(this);
+        }
         let started = match this.stream.started() {
             None if !closing => return,
             started => started.unwrap_or(Err(SocketError::Canceled)),
@@ -357,14 +379,12 @@ impl<P: Platform> Close<P> for Listener<P> {
         if let (Some(_), Some(endpoint)) = (&state.listening, &endpoint) {
             P::notice(&Notice::ListenEnded { local: endpoint.local() });
         }
-        let seats = core::mem::take(&mut state.seats);
         drop(state);
         // It stops accepting at once; the address is free when the connectors made here are gone too.
         drop(endpoint);
         Stream::close(this);
         Timer::cancel(this);
-        seats.clear();
-        // A listen under way ends now.
+        // A listen under way ends now, and so do the connections that have asked for nothing.
         Deferred::schedule(this);
     }
 }

@@ -8,6 +8,8 @@ use crate::{roster::Roster, wire::Wire};
 /// Seats for connections of one kind.
 pub(crate) struct Seats<P: Platform> {
     most: usize,
+    /// What its own memory counts against.
+    quota: PoolQuota<P>,
     list: SpinLock<List<P>, P>,
 }
 
@@ -35,10 +37,10 @@ pub(crate) struct Seat<P: Platform> {
 }
 
 impl<P: Platform> Seats<P> {
-    pub(crate) fn new(most: usize) -> Result<Arc<Self, P>, OutOfMemory> {
-        let list =
-            List { members: Roster::new(PoolQuota::UNLIMITED.no_charge()), taken: 0, oldest: None, newest: None };
-        Arc::try_new(Self { most, list: SpinLock::<_, P>::new(list) })
+    pub(crate) fn new(most: usize, quota: &PoolQuota<P>) -> Result<Arc<Self, P>, OutOfMemory> {
+        let charge = quota.charge(Arc::<Self, P>::POOL_BYTES)?;
+        let list = List { members: Roster::new(charge), taken: 0, oldest: None, newest: None };
+        Arc::try_new(Self { most, quota: quota.clone(), list: SpinLock::<_, P>::new(list) })
     }
 
     /// Takes a seat for a connection. If it was the last that was free, the oldest of the others has to go. `None`: there is none, as
@@ -66,8 +68,28 @@ impl<P: Platform> Seats<P> {
             if full {
                 return None;
             }
-            chunk = Some(Roster::chunk(places, &PoolQuota::UNLIMITED).ok()?);
+            chunk = Some(Roster::chunk(places, &this.quota).ok()?);
         }
+    }
+}
+
+impl<P: Platform> Seats<P> {
+    pub(crate) fn are_taken(&self) -> bool {
+        self.list.lock().taken >= self.most
+    }
+
+    /// Has so many of them go. False: there are more.
+    pub(crate) fn clear(&self, most: usize) -> bool {
+        for _ in 0..most {
+            let mut list = self.list.lock();
+            let oldest = list.oldest.and_then(|oldest| list.dismiss(oldest));
+            drop(list);
+            let Some(oldest) = oldest else { return true };
+            if let Some(oldest) = oldest.upgrade() {
+                Wire::make_way(&oldest);
+            }
+        }
+        false
     }
 }
 

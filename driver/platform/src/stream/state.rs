@@ -34,12 +34,17 @@ enum Receiving {
 /// The memory of a connection at first.
 pub(super) struct Buffers<P: Platform> {
     incoming: Incoming<P>,
-    outgoing: Outgoing<P>,
+    outgoing: Option<Outgoing<P>>,
 }
 
 impl<P: Platform> Buffers<P> {
     pub(super) fn new(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
-        Ok(Self { incoming: Incoming::new(quota)?, outgoing: Outgoing::new(quota)? })
+        Ok(Self { incoming: Incoming::new(quota)?, outgoing: Some(Outgoing::new(quota)?) })
+    }
+
+    /// Of one that is accepted: what it writes first may find no memory.
+    pub(super) fn of_accepted(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
+        Ok(Self { incoming: Incoming::of_accepted(quota)?, outgoing: None })
     }
 }
 
@@ -134,7 +139,7 @@ impl<P: Platform> State<P> {
             None => self.listens = true,
             Some(Buffers { incoming, outgoing }) => {
                 self.incoming = Some(incoming);
-                self.filling = Some(outgoing);
+                self.filling = outgoing;
             }
         }
         Ok(())

@@ -61,20 +61,8 @@ impl<P: Platform> Wire<P> {
     /// Waits for the next connection of a listener.
     pub(crate) fn await_connection(listener: &Arc<Listener<P>, P>, unasked: Unasked<P>) -> Result<(), OutOfMemory> {
         let wire = Self::new(listener.adapter(), Step::AwaitRequest(true))?;
-        let goes_on = unasked.is_of(&wire, listener);
         wire.state.lock().unasked = Some(unasked);
-        Stream::accept(&wire, listener)?;
-        if !goes_on {
-            Self::close_unasked(&wire);
-        }
-        Ok(())
-    }
-
-    /// The listener goes, and with it who has not asked for anything yet.
-    pub(crate) fn close_unasked(this: &Arc<Self, P>) {
-        if Self::begin_change(this, |step| matches!(step, Step::AwaitRequest(_))).is_some() {
-            Self::close(this);
-        }
+        Stream::accept(&wire, listener)
     }
 
     /// Goes on with what has come of the step so far.
@@ -160,22 +148,21 @@ impl<P: Platform> Wire<P> {
             _ => return,
         };
         let listener = this.state.lock().unasked.as_ref().and_then(Unasked::listener);
+        let mut is_open = started.is_ok();
         if accepting {
-            if started.is_ok() {
-                Timer::start(this, REQUEST_MICROSECONDS);
-            }
-            if let Some(listener) = &listener {
-                Listener::accepted(listener, started);
+            Timer::start(this, REQUEST_MICROSECONDS);
+            let seat = listener.as_ref().and_then(|listener| Listener::accepted(listener, this, started));
+            is_open = seat.is_some();
+            if let Some(unasked) = &mut this.state.lock().unasked {
+                unasked.sit(seat);
             }
         }
-        let Some(came) = (if started.is_ok() { Self::frame(this, Kind::Request) } else { Some(Came::Wrong) }) else {
+        let Some(came) = (if is_open { Self::frame(this, Kind::Request) } else { Some(Came::Wrong) }) else {
             return;
         };
         if Self::begin_change(this, |step| matches!(step, Step::AwaitRequest(_))).is_none() {
             return;
         }
-        let asked = this.state.lock().unasked.take();
-        drop(asked);
         let (Came::Frame(frame), Some((local, remote)), Some(listener)) = (came, this.stream.addresses(), listener)
         else {
             return Self::close(this);
@@ -192,6 +179,8 @@ impl<P: Platform> Wire<P> {
             _ => ReadLimits { inbound: limits::READ_LIMIT, outbound: limits::READ_LIMIT },
         };
         let private_data = PrivateData::of_peer(request.private_data);
+        let asked = this.state.lock().unasked.take();
+        drop(asked);
         let incoming = if request.markers {
             Err(Error::ConnectionRefused)
         } else {
@@ -272,7 +261,10 @@ impl<P: Platform> Wire<P> {
             Self::close(this);
             return false;
         };
-        Self::send_frame(this, reply.as_slice());
+        if !Self::send_frame(this, reply.as_slice()) {
+            Self::close(this);
+            return false;
+        }
         if agreed.first.is_some() {
             Timer::start(this, FIRST_MICROSECONDS);
             Self::end_change(this, Step::AwaitFirst(agreed, connector));

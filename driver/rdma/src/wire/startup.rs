@@ -46,15 +46,16 @@ pub(super) enum Came {
 }
 
 impl<P: Platform> Wire<P> {
-    /// There is room: it is the first that this side sends.
-    pub(super) fn send_frame(this: &Arc<Self, P>, frame: &[u8]) {
-        Stream::write(this, |room| match room.get_mut(..frame.len()) {
+    /// There is room: it is the first that this side sends. False: there is no memory for it, or the connection has ended.
+    pub(super) fn send_frame(this: &Arc<Self, P>, frame: &[u8]) -> bool {
+        let written = Stream::write(this, |room| match room.get_mut(..frame.len()) {
             Some(room) => {
                 room.copy_from_slice(frame);
                 frame.len()
             }
             None => 0,
         });
+        written > 0
     }
 
     /// What the peer has begun with; `None`: wait.
