@@ -1,5 +1,6 @@
 // A C++ program that uses softnd.dll as any NetworkDirect program would: it loads the DLL named on its command line, connects
-// two queue pairs, sends, writes, reads, and checks the data. Prints "pass", or the line that failed.
+// two queue pairs, sends, writes, reads, and checks the data. One end's memory is the system's pages, the other's lies in the heap.
+// Prints "pass", or the line that failed.
 #include "nd.h"
 
 extern "C" {
@@ -12,6 +13,8 @@ u32 WaitForSingleObject(HANDLE, u32);
 int CloseHandle(HANDLE);
 void *VirtualAlloc(void *, u64, u32, u32);
 int VirtualFree(void *, u64, u32);
+void *malloc(u64);
+void free(void *);
 u64 GetTickCount64(void);
 int SwitchToThread(void);
 int printf(const char *, ...);
@@ -77,15 +80,17 @@ struct End {
     IND2Connector *connector;
     IND2MemoryRegion *region;
     u8 *memory;
+    bool of_heap;
     Sge sge(u32 length) { return Sge{memory, length, region->GetLocalToken()}; }
 };
 
-static int create(IND2Adapter *adapter, HANDLE file, End &end) {
+static int create(IND2Adapter *adapter, HANDLE file, End &end, bool of_heap) {
     EXPECT(ND_SUCCESS, adapter->CreateCompletionQueue(IID_IND2CompletionQueue, file, 64, 0, 0, (void **)&end.queue));
     EXPECT(ND_SUCCESS, adapter->CreateQueuePair(IID_IND2QueuePair, end.queue, end.queue, &end, 16, 16, 2, 2, 0, (void **)&end.pair));
     EXPECT(ND_SUCCESS, adapter->CreateConnector(IID_IND2Connector, file, (void **)&end.connector));
     EXPECT(ND_SUCCESS, adapter->CreateMemoryRegion(IID_IND2MemoryRegion, file, (void **)&end.region));
-    end.memory = (u8 *)VirtualAlloc(nullptr, LENGTH, 0x3000, 4);
+    end.of_heap = of_heap;
+    end.memory = (u8 *)(of_heap ? malloc(LENGTH) : VirtualAlloc(nullptr, LENGTH, 0x3000, 4));
     CHECK(end.memory);
     Request request;
     u32 rights = ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_READ | ND_MR_FLAG_ALLOW_REMOTE_WRITE;
@@ -100,7 +105,10 @@ static int destroy(End &end) {
     RELEASE(end.pair);
     RELEASE(end.region);
     RELEASE(end.queue);
-    VirtualFree(end.memory, 0, 0x8000);
+    if (end.of_heap)
+        free(end.memory);
+    else
+        VirtualFree(end.memory, 0, 0x8000);
     return 0;
 }
 
@@ -206,7 +214,7 @@ static int run(GetClassObject get, CanUnload can_unload) {
     EXPECT(ND_SUCCESS, adapter->CreateOverlappedFile(&file));
 
     End a = {}, b = {};
-    CHECK(create(adapter, file, a) == 0 && create(adapter, file, b) == 0);
+    CHECK(create(adapter, file, a, false) == 0 && create(adapter, file, b, true) == 0);
     CHECK(connect(adapter, file, local, a, b) == 0);
     CHECK(exchange(a, b) == 0 && exchange(b, a) == 0);
     Request ended, ending, ending_too;

@@ -22,6 +22,7 @@ pub(crate) mod status {
     pub(crate) const UNSUCCESSFUL: i32 = 0xC000_0001_u32 as i32;
     pub(crate) const ACCESS_VIOLATION: i32 = 0xC000_0005_u32 as i32;
     pub(crate) const INVALID_PARAMETER: i32 = 0xC000_000D_u32 as i32;
+    pub(crate) const NOT_SUPPORTED: i32 = 0xC000_00BB_u32 as i32;
 }
 
 // ntdll's, which is the same: a name that two modules export cannot be imported from both.

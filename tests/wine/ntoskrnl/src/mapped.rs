@@ -12,7 +12,7 @@ use windows_sys::Win32::{
     System::Memory::{CreateFileMappingW, FILE_MAP_READ, FILE_MAP_WRITE, MEM_MAPPED, MapViewOfFile, PAGE_READWRITE},
 };
 
-use crate::{user_process::Process, usermem::PAGE_SIZE};
+use crate::user_process::Process;
 
 #[link(name = "ntdll.dll", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
@@ -26,6 +26,7 @@ unsafe extern "system" {
     ) -> i32;
 }
 
+const PAGE_SIZE: usize = 0x1000;
 /// MemoryMappedFilenameInformation.
 const FILE_NAME: u32 = 2;
 
@@ -42,8 +43,9 @@ struct Name {
 /// view of a whole file that may be written.
 pub(crate) fn once_more(process: &Process, address: usize, length: usize) -> Option<(usize, usize, usize)> {
     let name = name(process, address)?;
-    let (user, size) = process.allocation(address, MEM_MAPPED)?;
-    if address - user + length > size {
+    let allocation = process.allocation(address, MEM_MAPPED)?;
+    let (user, size) = (allocation.base, allocation.size());
+    if address - user + length > size || allocation.pieces.iter().any(|piece| piece.protection != PAGE_READWRITE) {
         return None;
     }
     let file = File::options().read(true).write(true).open(name).ok()?;

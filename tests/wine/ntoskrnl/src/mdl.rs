@@ -188,7 +188,8 @@ fn raise(code: i32) {
 }
 
 /// wdm/nf-wdm-mmprobeandlockpages: at most APC_LEVEL for pageable memory, DISPATCH_LEVEL for other. Raises
-/// STATUS_ACCESS_VIOLATION if the pages are not there or not accessible as asked. User addresses are of the current process.
+/// STATUS_ACCESS_VIOLATION if the pages are not there or not accessible as asked; STATUS_NOT_SUPPORTED, which Windows has no need for, if
+/// they cannot be shared. User addresses are of the current process.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn MmProbeAndLockPages(mdl: *mut Mdl, mode: i8, operation: i32) {
     // SAFETY: the caller gives a descriptor.
@@ -207,11 +208,11 @@ unsafe extern "system" fn MmProbeAndLockPages(mdl: *mut Mdl, mode: i8, operation
     let locked = if user {
         usermem::lock(process::current_id(), address as usize, object.byte_count as usize, write)
     } else {
-        Locked::own(address, object.byte_count as usize, write)
+        Locked::own(address, object.byte_count as usize, write).ok_or(status::ACCESS_VIOLATION)
     };
-    let Some(locked) = locked else {
-        raise(status::ACCESS_VIOLATION);
-        return;
+    let locked = match locked {
+        Ok(locked) => locked,
+        Err(status) => return raise(status),
     };
     let mapped = locked.address();
     match lock(&MDLS).get_mut(&(mdl as usize)) {

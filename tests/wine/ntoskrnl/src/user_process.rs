@@ -7,7 +7,7 @@ use windows_sys::Win32::{
     System::{
         Diagnostics::Debug::{CONTEXT, CONTEXT_CONTROL_AMD64},
         Memory::{
-            MEM_COMMIT, MEMORY_BASIC_INFORMATION, PAGE_EXECUTE_READWRITE, PAGE_EXECUTE_WRITECOPY, PAGE_GUARD,
+            MEM_COMMIT, MEM_FREE, MEMORY_BASIC_INFORMATION, PAGE_EXECUTE_READWRITE, PAGE_EXECUTE_WRITECOPY, PAGE_GUARD,
             PAGE_NOACCESS, PAGE_READWRITE, PAGE_WRITECOPY, VirtualQueryEx,
         },
         Threading::{OpenProcess, PROCESS_ALL_ACCESS, THREAD_GET_CONTEXT, WaitForSingleObject},
@@ -18,13 +18,6 @@ use windows_sys::Win32::{
 unsafe extern "system" {
     fn NtReadVirtualMemory(process: HANDLE, from: *const c_void, to: *mut c_void, size: usize, done: *mut usize)
     -> i32;
-    fn NtWriteVirtualMemory(
-        process: HANDLE,
-        to: *mut c_void,
-        from: *const c_void,
-        size: usize,
-        done: *mut usize,
-    ) -> i32;
     fn NtGetNextThread(
         process: HANDLE,
         before: HANDLE,
@@ -88,20 +81,23 @@ impl Process {
         true
     }
 
-    /// The allocation around `address`, if all of it is of that kind, committed, readable and writable.
-    pub(crate) fn allocation(&self, address: usize, kind: u32) -> Option<(usize, usize)> {
+    /// The allocation around `address`, if all of it is of that kind.
+    pub(crate) fn allocation(&self, address: usize, kind: u32) -> Option<Allocation> {
         let base = self.query(address)?.AllocationBase as usize;
-        let mut end = base;
-        while let Some(region) = self.query(end) {
-            if region.AllocationBase as usize != base {
+        let mut allocation = Allocation { base, pieces: vec![] };
+        loop {
+            let region = self.query(base + allocation.size())?;
+            if region.State == MEM_FREE || region.AllocationBase as usize != base {
                 break;
             }
-            if region.State != MEM_COMMIT || region.Type != kind || region.Protect != PAGE_READWRITE {
+            if region.Type != kind {
                 return None;
             }
-            end = region.BaseAddress as usize + region.RegionSize;
+            let protection = if region.State == MEM_COMMIT { region.Protect } else { RESERVED };
+            let address = region.BaseAddress as usize;
+            allocation.pieces.push(Piece { address, length: region.RegionSize, protection });
         }
-        (end > base).then_some((base, end - base))
+        (!allocation.pieces.is_empty()).then_some(allocation)
     }
 
     pub(crate) fn read(&self, from: usize, to: *mut u8, length: usize) -> bool {
@@ -109,12 +105,6 @@ impl Process {
         // SAFETY: `to` has room for `length` bytes; the source is checked by the system.
         let result = unsafe { NtReadVirtualMemory(self.0, from as *const c_void, to.cast(), length, &mut done) };
         result >= 0 && done == length
-    }
-
-    pub(crate) fn write(&self, to: usize, from: *const u8, length: usize) {
-        let mut done = 0;
-        // SAFETY: `from` has `length` bytes; the destination is checked by the system. A process that has ended needs no data.
-        let _ = unsafe { NtWriteVirtualMemory(self.0, to as *mut c_void, from.cast(), length, &mut done) };
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -125,6 +115,30 @@ impl Process {
     pub(crate) fn ends_within(&self, milliseconds: u32) -> bool {
         // SAFETY: a process handle can be waited for.
         unsafe { WaitForSingleObject(self.0, milliseconds) == 0 }
+    }
+}
+
+/// What was allocated, or mapped, at once.
+pub(crate) struct Allocation {
+    pub(crate) base: usize,
+    /// One behind the other.
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// A part of an allocation whose pages are alike.
+pub(crate) struct Piece {
+    pub(crate) address: usize,
+    pub(crate) length: usize,
+    /// PAGE_*, or [`RESERVED`].
+    pub(crate) protection: u32,
+}
+
+/// The protection of what has not been committed.
+pub(crate) const RESERVED: u32 = 0;
+
+impl Allocation {
+    pub(crate) fn size(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.length).sum()
     }
 }
 

@@ -3,25 +3,26 @@
 //! On Windows a locked page is one page with two addresses. Here the driver lives in another process, so the region that holds the
 //! pages is replaced, at the same address, by a view of a section that both processes map: writes on either side are seen at once
 //! by the other. Locks that overlap find the same section. Of a file that the process has mapped, the driver gets a view of its own.
-//! Memory that cannot be replaced (stacks, heaps, images) is copied when it is locked and, if locked for writing, copied back when it
-//! is unlocked.
+//! Memory that cannot be replaced (stacks, images, parts of files) is not locked: a copy would be out of date at once.
 
 use std::{
     ffi::c_void,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex},
 };
 
 use windows_sys::Win32::{
     Foundation::{CloseHandle, HANDLE},
     System::{
-        Memory::{MEM_MAPPED, MEM_PRIVATE, MEM_RELEASE, PAGE_READWRITE},
+        Memory::{MEM_MAPPED, MEM_PRIVATE, MEM_RELEASE, PAGE_NOACCESS, PAGE_READONLY, PAGE_READWRITE},
         Threading::GetCurrentProcess,
     },
 };
 
 use crate::{
-    answer, mapped, report,
-    user_process::{Process, await_stop},
+    answer,
+    base::status,
+    mapped, report,
+    user_process::{Allocation, Piece, Process, RESERVED, await_stop},
 };
 
 #[link(name = "ntdll.dll", kind = "raw-dylib", modifiers = "+verbatim")]
@@ -49,49 +50,35 @@ unsafe extern "system" {
     ) -> i32;
     fn NtUnmapViewOfSection(process: HANDLE, base: *const c_void) -> i32;
     fn NtFreeVirtualMemory(process: HANDLE, base: *mut *mut c_void, size: *mut usize, kind: u32) -> i32;
+    fn NtProtectVirtualMemory(
+        process: HANDLE,
+        base: *mut *mut c_void,
+        size: *mut usize,
+        protection: u32,
+        old: *mut u32,
+    ) -> i32;
     fn NtSuspendProcess(process: HANDLE) -> i32;
     fn NtResumeProcess(process: HANDLE) -> i32;
 }
 
-pub(crate) const PAGE_SIZE: usize = 0x1000;
 const SECTION_ALL_ACCESS: u32 = 0xF_001F;
 const SEC_COMMIT: u32 = 0x800_0000;
 const VIEW_UNMAP: u32 = 2;
 /// How long the end of a process that is killed may take, in milliseconds.
 const END: u32 = 2000;
 
-/// A range of another process's memory that is visible in this one, from `user` there at `kernel` here.
+/// A range of another process's memory, at `user` there, and a view of it in this one, at `kernel`.
 struct Region {
-    process: Arc<Process>,
     id: u32,
     user: usize,
     length: usize,
     kernel: usize,
-    kind: Kind,
-}
-
-enum Kind {
-    /// A view of what the other process sees at `user`.
-    Shared,
-    /// A copy, written back at the end if it was locked for writing.
-    Copied { layout: std::alloc::Layout, write: Mutex<bool> },
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        match &self.kind {
-            // SAFETY: the view was mapped for this region, and no lock refers to it any more.
-            Kind::Shared => unsafe {
-                NtUnmapViewOfSection(GetCurrentProcess(), self.kernel as *const c_void);
-            },
-            Kind::Copied { layout, write } => {
-                if *report::lock(write) {
-                    self.process.write(self.user, self.kernel as *const u8, self.length);
-                }
-                // SAFETY: allocated with this layout for this region.
-                unsafe { std::alloc::dealloc((self.kernel & !(PAGE_SIZE - 1)) as *mut u8, *layout) };
-            }
-        }
+        // SAFETY: the view was mapped for this region, and no lock refers to it any more.
+        unsafe { NtUnmapViewOfSection(GetCurrentProcess(), self.kernel as *const c_void) };
     }
 }
 
@@ -103,8 +90,6 @@ struct Sharer {
 }
 
 static SHARED: Mutex<Vec<Sharer>> = Mutex::new(Vec::new());
-/// Copies live as long as a lock of them.
-static COPIED: Mutex<Vec<Weak<Region>>> = Mutex::new(Vec::new());
 
 /// Locked memory; dropping it unlocks.
 pub(crate) struct Locked {
@@ -137,15 +122,18 @@ fn within(region: &Region, id: u32, address: usize, length: usize) -> bool {
         && length <= region.length - (address - region.user)
 }
 
-/// Locks `length` bytes at `address` of process `id`; None if they are not accessible as asked.
-pub(crate) fn lock(id: u32, address: usize, length: usize, write: bool) -> Option<Locked> {
+/// Locks `length` bytes at `address` of process `id`.
+///
+/// # Errors
+/// STATUS_ACCESS_VIOLATION: they are not accessible as asked. STATUS_NOT_SUPPORTED: they are, and cannot be shared.
+pub(crate) fn lock(id: u32, address: usize, length: usize, write: bool) -> Result<Locked, i32> {
     // One lock at a time, so that two of the same memory cannot both replace it.
     let mut sharers = report::lock(&SHARED);
     // Each question is a call of Wine's server: one for a process, which may have thousands of regions.
     let is_locked = |region: &Arc<Region>| Arc::strong_count(region) > 1;
     sharers.retain(|sharer| sharer.regions.iter().any(is_locked) || !sharer.process.has_ended());
 
-    let process = Arc::new(Process::open(id)?);
+    let process = Arc::new(Process::open(id).ok_or(status::ACCESS_VIOLATION)?);
     // One that has ended may have left its identifier to another.
     let sharer = sharers.iter_mut().find(|sharer| sharer.id == id && !sharer.process.has_ended());
     let regions = sharer.iter().flat_map(|sharer| &sharer.regions);
@@ -156,7 +144,7 @@ pub(crate) fn lock(id: u32, address: usize, length: usize, write: bool) -> Optio
         // SAFETY: a process handle; it may be suspended for ever.
         unsafe { NtResumeProcess(process.0) };
     }
-    let Found { region, is_new } = answer??;
+    let Found { region, is_new } = answer.unwrap_or(Err(status::ACCESS_VIOLATION))?;
     if is_new {
         match sharer {
             Some(sharer) => sharer.regions.push(Arc::clone(&region)),
@@ -164,7 +152,7 @@ pub(crate) fn lock(id: u32, address: usize, length: usize, write: bool) -> Optio
         }
     }
     let address = (region.kernel + (address - region.user)) as *mut u8;
-    Some(Locked { address, _region: Some(region) })
+    Ok(Locked { address, _region: Some(region) })
 }
 
 /// What a range is seen by.
@@ -176,28 +164,35 @@ struct Found {
 
 /// Looks for it among the regions that are `known` to be shared, else makes one.
 fn find(
-    process: &Arc<Process>,
+    process: &Process,
     id: u32,
     address: usize,
     length: usize,
     write: bool,
     known: Vec<Arc<Region>>,
-) -> Option<Found> {
+) -> Result<Found, i32> {
     if !process.accessible(address, length, write) {
-        return None;
+        return Err(status::ACCESS_VIOLATION);
     }
     // Of a file there is any number of views: this one is as good as an earlier one.
     if let Some((user, length, kernel)) = mapped::once_more(process, address, length) {
-        let region = Region { process: Arc::clone(process), id, user, length, kernel, kind: Kind::Shared };
-        return Some(Found { region: Arc::new(region), is_new: false });
+        return Ok(Found { region: Arc::new(Region { id, user, length, kernel }), is_new: false });
     }
     if let Some(region) = known.into_iter().find(|region| still_shared(process, region)) {
-        return Some(Found { region, is_new: false });
+        return Ok(Found { region, is_new: false });
     }
     if let Some(region) = share(process, id, address, length) {
-        return Some(Found { region: Arc::new(region), is_new: true });
+        return Ok(Found { region: Arc::new(region), is_new: true });
     }
-    copy(process, id, address, length, write).map(|region| Found { region, is_new: false })
+    // One that is killed meanwhile has no memory any more.
+    if process.ends_within(END) {
+        return Err(status::ACCESS_VIOLATION);
+    }
+    report::violation(&format!(
+        "stand-in: {length} bytes at {address:#x} of process {id} cannot be shared with the driver, nor locked: they have to lie in \
+         a heap or in one allocation of VirtualAlloc, not on a stack, in an image or in a part of a file"
+    ));
+    Err(status::NOT_SUPPORTED)
 }
 
 /// Whether the process still has the region's section at its place, and has not unmapped it and put something else there.
@@ -207,32 +202,38 @@ fn still_shared(process: &Process, region: &Region) -> bool {
         .is_some_and(|found| found.Type == MEM_MAPPED && found.AllocationBase as usize == region.user)
 }
 
+/// The allocation around a range, if it can be replaced. A heap is one, of which a part may only be reserved. Not a stack, whose guard
+/// page tells the system to let it grow, and not code.
+fn replaceable(process: &Process, address: usize, length: usize) -> Option<Allocation> {
+    let can_be = |piece: &Piece| [RESERVED, PAGE_NOACCESS, PAGE_READONLY, PAGE_READWRITE].contains(&piece.protection);
+    let allocation = process.allocation(address, MEM_PRIVATE)?;
+    let is_whole = address - allocation.base + length <= allocation.size();
+    (is_whole && allocation.pieces.iter().all(can_be)).then_some(allocation)
+}
+
 /// Replaces the allocation around a range by a view of a section, with the same content. The process is suspended meanwhile, so
 /// that none of its threads sees the gap.
-fn share(process: &Arc<Process>, id: u32, address: usize, length: usize) -> Option<Region> {
-    let (user, size) = process.allocation(address, MEM_PRIVATE)?;
-    if address - user + length > size {
-        return None;
-    }
+fn share(process: &Process, id: u32, address: usize, length: usize) -> Option<Region> {
+    let size = replaceable(process, address, length)?.size();
     let (section, kernel) = create_section(size)?;
     // SAFETY: a process handle; resumed below on every path.
     let suspended = unsafe { NtSuspendProcess(process.0) } >= 0;
-    let replaced = suspended && {
-        await_stop(process);
-        process.read(user, kernel as *mut u8, size) && replace(process, section, user, size)
-    };
+    let replaced = suspended.then(|| await_stop(process)).and_then(|()| {
+        // Once more: until it had stopped, the process could commit, protect and free.
+        let allocation = replaceable(process, address, length).filter(|found| found.size() == size)?;
+        replace(process, section, &allocation, kernel).then_some(allocation.base)
+    });
     if suspended {
         // SAFETY: suspended above.
         unsafe { NtResumeProcess(process.0) };
     }
     // SAFETY: the views keep the section alive; the handle is closed once.
     unsafe { CloseHandle(section) };
-    if !replaced {
+    if replaced.is_none() {
         // SAFETY: mapped above and not handed out.
         unsafe { NtUnmapViewOfSection(GetCurrentProcess(), kernel as *const c_void) };
-        return None;
     }
-    Some(Region { process: Arc::clone(process), id, user, length: size, kernel, kind: Kind::Shared })
+    Some(Region { id, user: replaced?, length: size, kernel })
 }
 
 /// A new section of `size` bytes and its address in this process.
@@ -286,14 +287,25 @@ fn map(section: HANDLE, process: HANDLE, address: usize) -> Option<usize> {
     (result >= 0).then_some(base as usize)
 }
 
-fn replace(process: &Process, section: HANDLE, user: usize, size: usize) -> bool {
+/// Frees the memory of a process that has stopped, and maps the section, seen at `kernel` here, in its place.
+fn replace(process: &Process, section: HANDLE, allocation: &Allocation, kernel: usize) -> bool {
+    let (user, size) = (allocation.base, allocation.size());
+    let is_copied = |piece: &Piece| {
+        let to = (kernel + (piece.address - user)) as *mut u8;
+        piece.protection == RESERVED || process.read(piece.address, to, piece.length)
+    };
+    if !allocation.pieces.iter().all(is_copied) {
+        return false;
+    }
     let mut base = user as *mut c_void;
     let mut zero = 0;
     // SAFETY: frees a whole allocation of the other process, whose content has been read.
     if unsafe { NtFreeVirtualMemory(process.0, &mut base, &mut zero, MEM_RELEASE) } < 0 {
         return false;
     }
-    if map(section, process.0, user) == Some(user) {
+    if map(section, process.0, user) == Some(user)
+        && allocation.pieces.iter().all(|piece| piece.protection == PAGE_READWRITE || protect(process, piece))
+    {
         return true;
     }
     // One that is killed meanwhile takes no view, and misses nothing.
@@ -303,33 +315,11 @@ fn replace(process: &Process, section: HANDLE, user: usize, size: usize) -> bool
     false
 }
 
-/// Copies a range, or finds a copy that has it.
-fn copy(process: &Arc<Process>, id: u32, address: usize, length: usize, write: bool) -> Option<Arc<Region>> {
-    let mut copied = report::lock(&COPIED);
-    copied.retain(|region| region.strong_count() > 0);
-    let existing = copied.iter().filter_map(Weak::upgrade).find(|region| within(region, id, address, length));
-    if let Some(region) = existing {
-        if let Kind::Copied { write: flag, .. } = &region.kind {
-            *report::lock(flag) |= write;
-        }
-        return Some(region);
-    }
-    // Byte-exact: copying back whole pages would undo what the process wrote around the range meanwhile. The copy keeps the
-    // offset in the page, which drivers may look at.
-    let layout = std::alloc::Layout::from_size_align(address % PAGE_SIZE + length.max(1), PAGE_SIZE).ok()?;
-    // SAFETY: the layout is not empty.
-    let buffer = unsafe { std::alloc::alloc_zeroed(layout) };
-    if buffer.is_null() {
-        return None;
-    }
-    let kernel = buffer as usize + address % PAGE_SIZE;
-    if !process.read(address, kernel as *mut u8, length) {
-        // SAFETY: allocated above.
-        unsafe { std::alloc::dealloc(buffer, layout) };
-        return None;
-    }
-    let kind = Kind::Copied { layout, write: Mutex::new(write) };
-    let region = Arc::new(Region { process: Arc::clone(process), id, user: address, length, kernel, kind });
-    copied.push(Arc::downgrade(&region));
-    Some(region)
+/// Gives a part of a view the protection that it had before. What is only reserved, which no part of a view is, faults as before, and can
+/// be committed as before.
+fn protect(process: &Process, piece: &Piece) -> bool {
+    let (mut base, mut size, mut old) = (piece.address as *mut c_void, piece.length, 0);
+    let protection = if piece.protection == RESERVED { PAGE_NOACCESS } else { piece.protection };
+    // SAFETY: a part of a view that was just mapped there; the pointers are valid for the call.
+    unsafe { NtProtectVirtualMemory(process.0, &mut base, &mut size, protection, &mut old) >= 0 }
 }

@@ -65,6 +65,7 @@ pub(crate) fn violations() -> Vec<String> {
         "NdisMIndicateStatusEx: not an adapter's handle",
         "an NDK adapter was opened when its device had gone",
         "a file that has been cleaned up has requests that do not end",
+        "cannot be shared with the driver, nor locked",
     ]
     .map(str::to_owned)
     .into();

@@ -5,6 +5,7 @@
 
 mod device;
 mod expected;
+mod heap;
 mod memory;
 #[path = "../../protocol.rs"]
 #[expect(unreachable_pub, reason = "shared with the driver")]
@@ -99,7 +100,10 @@ fn must_work(driver: &str, tally: &mut Tally) -> Result<(), String> {
         tally.check("overlapping locks", memory::overlapping(&device));
         tally.check("shared memory beside threads that allocate", memory::beside_others(&device));
         tally.check("files that are mapped", memory::mapped(&device));
-        tally.check("copied memory", memory::copied(&device));
+        tally.check("memory of heaps that grow meanwhile", heap::heaps(&device));
+        tally.check("memory of this program's own heap", heap::own_heap(&device));
+        tally.check("pages of other protections", heap::protected(&device));
+        tally.check("pages that were reserved", heap::reserved(&device));
         tally.check("bad addresses", memory::bad(&device));
         tally.check("cleanup before close", device::cleanup(&device));
         tally.check("a process that is killed", memory::kill(&device));
@@ -119,6 +123,7 @@ fn must_be_caught(driver: &str, tally: &mut Tally) -> Result<(), String> {
         for (number, name) in (FIRST_PLANTED..).zip(PLANTED) {
             tally.check(&format!("caught: {name}"), device.run(number));
         }
+        tally.check("caught: memory that cannot be shared", heap::refused(&device));
         tally.check("caught: a request that outlives its process", memory::kill_kept(&device));
         device.run(LEAK)?;
         device.run(REMOVE)

@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{BufRead as _, BufReader},
     os::windows::io::AsRawHandle as _,
+    path::PathBuf,
     process::{Command, ExitCode, Stdio},
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -28,26 +29,27 @@ use crate::{
 };
 
 const SIZE: usize = 1 << 20;
-const START: u64 = 0xBEEF;
+pub(crate) const START: u64 = 0xBEEF;
+pub(crate) const ERROR_NOACCESS: &str = "error 998";
 
 /// `length` bytes of new pages. Never freed: the driver's section may be there in their place.
-fn pages(length: usize) -> Result<*mut u64, String> {
+pub(crate) fn pages(length: usize) -> Result<*mut u64, String> {
     // SAFETY: any address will do.
     let pages = unsafe { VirtualAlloc(std::ptr::null(), length, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE) };
     if pages.is_null() { Err("VirtualAlloc failed".into()) } else { Ok(pages.cast()) }
 }
 
-fn read(word: *mut u64) -> u64 {
+pub(crate) fn read(word: *mut u64) -> u64 {
     // SAFETY: callers give words of live memory, which the driver writes to at any time.
     unsafe { word.read_volatile() }
 }
 
-fn write(word: *mut u64, value: u64) {
+pub(crate) fn write(word: *mut u64, value: u64) {
     // SAFETY: as in `read`.
     unsafe { word.write_volatile(value) };
 }
 
-fn lock(device: &Device, word: *mut u64, length: usize, slot: u32) -> Result<u64, String> {
+pub(crate) fn lock(device: &Device, word: *mut u64, length: usize, slot: u32) -> Result<u64, String> {
     let mut input = Vec::with_capacity(size_of::<Memory>());
     input.extend((word as u64).to_le_bytes());
     input.extend((length as u32).to_le_bytes());
@@ -57,12 +59,12 @@ fn lock(device: &Device, word: *mut u64, length: usize, slot: u32) -> Result<u64
     Ok(u64::from_le_bytes(*bytes))
 }
 
-fn unlock(device: &Device, slot: u32) -> Result<(), String> {
+pub(crate) fn unlock(device: &Device, slot: u32) -> Result<(), String> {
     device.call(UNLOCK, &slot.to_le_bytes(), 0).map(drop)
 }
 
 /// Waits until the driver has counted beyond `from`.
-fn await_counting(word: *mut u64, from: u64) -> Result<(), String> {
+pub(crate) fn await_counting(word: *mut u64, from: u64) -> Result<(), String> {
     let limit = Instant::now() + Duration::from_secs(5);
     while read(word) <= from {
         if Instant::now() > limit {
@@ -144,22 +146,27 @@ pub(crate) fn beside_others(device: &Device) -> Result<(), String> {
 }
 
 /// `length` bytes of a file from `offset` on. Never unmapped.
-fn view(section: HANDLE, offset: u32, length: usize) -> Result<*mut u64, String> {
+pub(crate) fn view(section: HANDLE, offset: u32, length: usize) -> Result<*mut u64, String> {
     // SAFETY: any address will do.
     let view = unsafe { MapViewOfFile(section, FILE_MAP_READ | FILE_MAP_WRITE, 0, offset, length) }.Value;
     if view.is_null() { Err("MapViewOfFile failed".into()) } else { Ok(view.cast()) }
 }
 
-/// A file is not copied: all its views show what the driver writes. A view of a part is copied, and not taken for the start.
-pub(crate) fn mapped(device: &Device) -> Result<(), String> {
-    const PART: u32 = 0x1_0000;
-    let path = std::env::temp_dir().join("softndk-selftest");
+/// The path of a new file, and a section of it.
+pub(crate) fn file_section(name: &str) -> Result<(PathBuf, HANDLE), String> {
+    let path = std::env::temp_dir().join(name);
     let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
     let file = file.map_err(|error| error.to_string())?;
     // SAFETY: an open file, which gets the size that is asked for; no attributes and no name.
     let section = unsafe {
         CreateFileMappingW(file.as_raw_handle(), std::ptr::null(), PAGE_READWRITE, 0, SIZE as u32, std::ptr::null())
     };
+    Ok((path, section))
+}
+
+/// All views of a file show what the driver writes.
+pub(crate) fn mapped(device: &Device) -> Result<(), String> {
+    let (path, section) = file_section("softndk-selftest")?;
     let [locked, other] = [view(section, 0, SIZE)?, view(section, 0, SIZE)?];
     write(locked, START);
     let found = lock(device, locked, SIZE, 0)?;
@@ -170,33 +177,11 @@ pub(crate) fn mapped(device: &Device) -> Result<(), String> {
     write(other, START * 100);
     await_counting(locked, START * 100)?;
     unlock(device, 0)?;
-    let part = view(section, PART, 4096)?;
-    write(part, START);
-    let found = lock(device, part, 4096, 0)?;
-    thread::sleep(Duration::from_millis(50));
-    unlock(device, 0)?;
-    if found != START || read(part) <= START {
-        return Err(format!("of a part the driver found {found:#x}; afterwards it is {:#x}", read(part)));
-    }
     std::fs::remove_file(path).map_err(|error| error.to_string())
-}
-
-/// Memory that cannot be shared is copied when locked and copied back when unlocked.
-pub(crate) fn copied(device: &Device) -> Result<(), String> {
-    let mut heap = vec![START; 64];
-    let word = heap.as_mut_ptr();
-    let found = lock(device, word, 512, 0)?;
-    if found != START {
-        return Err(format!("the driver found {found:#x}"));
-    }
-    thread::sleep(Duration::from_millis(50));
-    unlock(device, 0)?;
-    if read(word) > START { Ok(()) } else { Err("the driver's writes did not come back".into()) }
 }
 
 /// Memory that is not there, or only for reading, makes MmProbeAndLockPages raise an exception.
 pub(crate) fn bad(device: &Device) -> Result<(), String> {
-    const ERROR_NOACCESS: &str = "error 998";
     let read_only = pages(4096)?;
     let mut old = 0;
     // SAFETY: a page of this process.
