@@ -62,7 +62,7 @@ pub const CHECKS: [&str; 18] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 56] = [
+pub const PLANTED: [&str; 59] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -119,6 +119,9 @@ pub const PLANTED: [&str; 56] = [
     "a status of an adapter that is halted",
     "a socket whose owner is no process",
     "a type of objects that the kernel does not know",
+    "freeing cache-aware rundown protection at DISPATCH_LEVEL",
+    "waiting for rundown at DISPATCH_LEVEL",
+    "registering a trace provider at APC_LEVEL",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

@@ -148,6 +148,8 @@ unsafe extern "system" {
     pub(crate) fn ExAcquireRundownProtection(reference: *mut usize) -> u8;
     pub(crate) fn ExReleaseRundownProtection(reference: *mut usize);
     pub(crate) fn ExWaitForRundownProtectionRelease(reference: *mut usize);
+    pub(crate) fn ExAllocateCacheAwareRundownProtection(pool: i32, tag: u32) -> *mut usize;
+    pub(crate) fn ExFreeCacheAwareRundownProtection(reference: *mut usize);
 
     pub(crate) fn KeEnterCriticalRegion();
     pub(crate) fn KeLeaveCriticalRegion();

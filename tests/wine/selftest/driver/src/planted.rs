@@ -75,6 +75,9 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             53 => indicate_after_sleep(),
             54 => wsk::planted::own_by_nobody(),
             55 => refer_by_wrong_type(),
+            56 => free_rundown_at_dispatch(),
+            57 => wait_for_rundown_at_dispatch(),
+            58 => tracing::register_at_apc_level(),
             _ => text.check(false, "no such violation"),
         }
     }
@@ -133,6 +136,27 @@ unsafe fn wait_at_dispatch() {
         KeInitializeEvent(EVENT.get(), 0, 0);
         KfRaiseIrql(2);
         KeWaitForSingleObject(EVENT.get().cast(), 0, 0, 0, &timeout);
+        KeLowerIrql(0);
+    }
+}
+
+unsafe fn free_rundown_at_dispatch() {
+    // SAFETY: see `commit`.
+    unsafe {
+        let reference = ExAllocateCacheAwareRundownProtection(512, TAG);
+        KfRaiseIrql(2);
+        ExFreeCacheAwareRundownProtection(reference);
+        KeLowerIrql(0);
+    }
+}
+
+unsafe fn wait_for_rundown_at_dispatch() {
+    let mut reference = 0;
+    // SAFETY: see `commit`.
+    unsafe {
+        ExInitializeRundownProtection(&mut reference);
+        KfRaiseIrql(2);
+        ExWaitForRundownProtectionRelease(&mut reference);
         KeLowerIrql(0);
     }
 }

@@ -37,6 +37,17 @@ pub(crate) fn register_twice() {
     });
 }
 
+pub(crate) fn register_at_apc_level() {
+    let mut handle = 0;
+    // SAFETY: wrong on purpose; what was registered is unregistered.
+    unsafe {
+        KfRaiseIrql(1);
+        EtwRegister(&ID, None, 0, &mut handle);
+        KeLowerIrql(0);
+        EtwUnregister(handle);
+    }
+}
+
 pub(crate) fn write_cut_off() {
     with_provider(|handle| write(handle, 3));
 }

@@ -66,6 +66,9 @@ pub(crate) fn violations() -> Vec<String> {
         "an NDK adapter was opened when its device had gone",
         "a file that has been cleaned up has requests that do not end",
         "cannot be shared with the driver, nor locked",
+        "ExFreeCacheAwareRundownProtection called above IRQL 1",
+        "ExWaitForRundownProtectionRelease called above IRQL 1",
+        "EtwRegister called above IRQL 0",
     ]
     .map(str::to_owned)
     .into();
