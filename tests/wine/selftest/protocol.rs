@@ -62,7 +62,7 @@ pub const CHECKS: [&str; 18] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 59] = [
+pub const PLANTED: [&str; 60] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -122,6 +122,7 @@ pub const PLANTED: [&str; 59] = [
     "freeing cache-aware rundown protection at DISPATCH_LEVEL",
     "waiting for rundown at DISPATCH_LEVEL",
     "registering a trace provider at APC_LEVEL",
+    "binding to a KMDF of no release",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

@@ -11,7 +11,9 @@ use crate::{object, table};
 
 /// Entries of KMDF 1.33's table.
 const FUNCTION_COUNT: u32 = 458;
-/// Up to this count (KMDF 1.13) the client's table is an array to fill, above it a pointer variable to set.
+/// Entries of the tables of KMDF 1.0, 1.1, 1.5, 1.9, 1.11 and 1.13. Up to the last the client's table is an array to fill, above it a
+/// pointer variable to set.
+const COPIED_COUNTS: [u32; 6] = [383, 386, 387, 396, 432, 438];
 const LAST_COPIED_COUNT: u32 = 438;
 
 /// `WDF_BIND_INFO` (0x30 bytes), and the fields that `WDF_BIND_INFO2` (0x58) adds as far as they are used.
@@ -49,7 +51,8 @@ const _: () = assert!(std::mem::offset_of!(Globals, displace_driver_unload) == 0
 const BINDING: &str = "WDF binding";
 static BOUND: AtomicU32 = AtomicU32::new(0);
 
-/// Gives the driver its table and globals; fails for versions above 1.33, as the framework does. PASSIVE_LEVEL.
+/// Gives the driver its table and globals; fails for versions above 1.33, and for sizes of a table to fill that no release has, as the
+/// framework does (fxlibrarycommon.cpp: FxLibraryCommonRegisterClient). PASSIVE_LEVEL.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn WdfVersionBind(
     _driver: *mut DRIVER_OBJECT,
@@ -71,6 +74,10 @@ unsafe extern "system" fn WdfVersionBind(
     // SAFETY: the size has been checked to cover these fields.
     let (count, function_table) = unsafe { ((*info).function_count, (*info).function_table) };
     if function_table.is_null() || count > FUNCTION_COUNT {
+        return status::INVALID_PARAMETER;
+    }
+    if count <= LAST_COPIED_COUNT && !COPIED_COUNTS.contains(&count) {
+        violation(&format!("WdfVersionBind: no release of KMDF has {count} functions"));
         return status::INVALID_PARAMETER;
     }
     let functions = table::functions();

@@ -8,6 +8,7 @@ use core::{
 use ndk_abi::wdm::UNICODE_STRING;
 
 use crate::{
+    checks::Storage,
     imports::{WdfVersionBind, WdfVersionUnbind},
     text::Text,
 };
@@ -147,6 +148,15 @@ pub(crate) unsafe fn bind(driver: *mut c_void, path: *mut UNICODE_STRING) -> i32
         let create: DriverCreate = function(116);
         create(GLOBALS.load(Ordering::Relaxed), driver, path, core::ptr::null(), &config, DRIVER.as_ptr())
     }
+}
+
+/// Binds with a number of functions that no release has.
+pub(crate) fn bind_to_no_release() {
+    static TABLE: Storage<[*const c_void; 437]> = Storage::new();
+    let mut globals = core::ptr::null_mut();
+    let mut bind_info = BindInfo { function_count: 437, functions: TABLE.get().cast(), ..info() };
+    // SAFETY: wrong on purpose; the table has room for so many functions.
+    unsafe { WdfVersionBind(core::ptr::null_mut(), core::ptr::null_mut(), (&raw mut bind_info).cast(), &mut globals) };
 }
 
 /// Unbinds, without the driver object having been unloaded: the way of a DriverEntry that fails.

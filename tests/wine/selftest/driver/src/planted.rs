@@ -78,6 +78,7 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             56 => free_rundown_at_dispatch(),
             57 => wait_for_rundown_at_dispatch(),
             58 => tracing::register_at_apc_level(),
+            59 => kmdf::bind_to_no_release(),
             _ => text.check(false, "no such violation"),
         }
     }
