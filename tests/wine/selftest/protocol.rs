@@ -62,7 +62,7 @@ pub const CHECKS: [&str; 18] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 60] = [
+pub const PLANTED: [&str; 61] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -123,6 +123,7 @@ pub const PLANTED: [&str; 60] = [
     "waiting for rundown at DISPATCH_LEVEL",
     "registering a trace provider at APC_LEVEL",
     "binding to a KMDF of no release",
+    "an OID request that is never completed",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

@@ -13,6 +13,7 @@ mod driver;
 mod exercise;
 mod files;
 mod irp;
+mod limits;
 mod misc;
 mod ndk;
 mod oid;

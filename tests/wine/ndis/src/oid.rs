@@ -12,8 +12,8 @@ use kernel::{DISPATCH_LEVEL, violation};
 use ndk_abi::{describe::ZeroInit, ndis::*, status::*};
 
 use crate::{
-    adapter::{self, Adapter, PATIENCE},
-    lock,
+    adapter::{self, Adapter},
+    limits, lock,
 };
 
 /// The requests of one adapter.
@@ -91,6 +91,12 @@ pub(crate) fn request(adapter: &Adapter, operation: Operation, direct: bool, oid
         let _one_at_a_time = lock(&adapter.oids.serial);
         send(adapter, &mut request, false)
     };
+    let Some(status) = status else {
+        // The miniport has them, and may yet write to them.
+        Box::leak(request);
+        storage.leak();
+        return Outcome { status: NDIS_STATUS_FAILURE, transferred: 0, needed: 0, data: vec![] };
+    };
     // SAFETY: all members of the union begin alike.
     let answer = unsafe { request.DATA.QUERY_INFORMATION };
     // SAFETY: as when it was filled.
@@ -102,10 +108,11 @@ pub(crate) fn request(adapter: &Adapter, operation: Operation, direct: bool, oid
     Outcome { status, transferred: answer.BytesWritten, needed: answer.BytesNeeded, data: data.to_vec() }
 }
 
-fn send(adapter: &Adapter, request: &mut NDIS_OID_REQUEST, direct: bool) -> NDIS_STATUS {
+/// Hands one to the miniport and waits for it. None: that takes too long, and the miniport still has it.
+fn send(adapter: &Adapter, request: &mut NDIS_OID_REQUEST, direct: bool) -> Option<NDIS_STATUS> {
     let characteristics = &adapter.driver.characteristics;
     let handler = if direct { characteristics.DirectOidRequestHandler } else { characteristics.OidRequestHandler };
-    let Some(handler) = handler else { return NDIS_STATUS_NOT_SUPPORTED };
+    let Some(handler) = handler else { return Some(NDIS_STATUS_NOT_SUPPORTED) };
     let pointer = &raw mut *request;
     request.RequestId = pointer.cast::<c_void>();
     lock(&adapter.oids.pending).insert(pointer as usize, None);
@@ -130,18 +137,17 @@ fn send(adapter: &Adapter, request: &mut NDIS_OID_REQUEST, direct: bool) -> NDIS
         if pending.remove(&(pointer as usize)).flatten().is_some() {
             violation("an OID request was completed and its handler did not return NDIS_STATUS_PENDING");
         }
-        return returned;
+        return Some(returned);
     }
     loop {
         if let Some(Some(status)) = pending.get(&(pointer as usize)).copied() {
             pending.remove(&(pointer as usize));
-            return status;
+            return Some(status);
         }
-        let left = PATIENCE.saturating_sub(start.elapsed());
+        let left = limits::now(limits::OID).saturating_sub(start.elapsed());
         if left.is_zero() {
-            // devtest/ndis-wifi-verification, rule NdisTimedOidComplete. The request stays allocated: it may yet be written to.
             violation("an OID request was not completed within 12 s");
-            return NDIS_STATUS_FAILURE;
+            return None;
         }
         pending = adapter.oids.completed.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0;
     }

@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     RefusesPower,
     /// Once.
     DoesNotWake,
+    /// One OID request pends for ever.
+    KeepsRequest,
 }
 
 static FAULT: AtomicU32 = AtomicU32::new(Fault::None as u32);

@@ -201,6 +201,8 @@ pub(crate) const CHECK_NDK: u32 = 4;
 pub(crate) const CHECK_SLEEP: u32 = 5;
 /// The adapter is removed by surprise, and gone.
 pub(crate) const CHECK_REMOVAL: u32 = 6;
+/// Added to one of them: what a miniport may take seconds for it has to do in milliseconds.
+pub(crate) const IN_A_HURRY: u32 = 0x100;
 
 #[link(name = "ndis.sys", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {

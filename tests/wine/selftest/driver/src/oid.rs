@@ -19,6 +19,9 @@ use crate::{
 
 /// Serves a regular request (ndis/nc-ndis-miniport_oid_request).
 pub(crate) unsafe extern "system" fn request(_context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+    if Fault::KeepsRequest.is_planted_once() {
+        return NDIS_STATUS_PENDING;
+    }
     // SAFETY: NDIS gives a request that is this driver's until it returns.
     let oid = unsafe { &mut *request };
     // SAFETY: both members have the same layout.

@@ -79,6 +79,7 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             57 => wait_for_rundown_at_dispatch(),
             58 => tracing::register_at_apc_level(),
             59 => kmdf::bind_to_no_release(),
+            60 => Fault::KeepsRequest.during(CHECK_OIDS | IN_A_HURRY),
             _ => text.check(false, "no such violation"),
         }
     }
@@ -100,7 +101,7 @@ pub(crate) fn leak() {
 
 /// The lists go back when they have been missed.
 fn hold_send() {
-    Fault::HoldsSends.during(CHECK_SENDS);
+    Fault::HoldsSends.during(CHECK_SENDS | IN_A_HURRY);
     miniport::complete_held();
 }
 
