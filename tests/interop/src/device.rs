@@ -32,7 +32,7 @@ pub(crate) struct Device {
     open: OpenAdapters<Hosted>,
 }
 
-struct Source(Provider<Hosted>);
+pub(crate) struct Source(Provider<Hosted>);
 
 impl Device {
     /// `crc`: its connections have CRCs.

@@ -8,20 +8,22 @@ mod peer;
 mod roles;
 mod rows;
 mod side;
+mod smb;
 mod status;
 mod suite;
 mod verbs;
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, TcpListener},
     path::PathBuf,
     process::ExitCode,
 };
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, value_parser};
 use rping::Plan;
 use side::Side;
+use smb::Plan as SmbPlan;
 use suite::Suite;
 
 #[derive(Parser)]
@@ -50,6 +52,39 @@ enum Command {
         /// Plays our role, instead of the device in this process: `ndharness rping`, and how it is started
         #[arg(last = true)]
         program: Vec<String>,
+    },
+    /// Carry SMB from a port of TCP to a server of SMB Direct that is not ours
+    SmbClient {
+        /// Our address
+        local: IpAddr,
+        /// The server's
+        peer: SocketAddr,
+        /// Where programs connect, one after the other; a failure ends it
+        #[arg(long, default_value = "127.0.0.1:4450")]
+        listen: SocketAddr,
+        /// How the data of reads and writes goes
+        #[arg(long, default_value = "invalidate")]
+        mode: smb::Mode,
+        /// Ask the server for a sign of life after so many seconds without one
+        #[arg(long, default_value_t = 120, value_parser = value_parser!(u16).range(1..=3600))]
+        keepalive: u16,
+        /// Ask for CRCs
+        #[arg(long)]
+        crc: bool,
+    },
+    /// Carry SMB from clients of SMB Direct that are not ours, one after the other, to a server of TCP; a failure ends it
+    SmbServer {
+        /// Where to listen
+        local: SocketAddr,
+        /// The server
+        #[arg(long, default_value = "127.0.0.1:445")]
+        to: SocketAddr,
+        /// Ask clients for a sign of life after so many seconds without one
+        #[arg(long, default_value_t = 120, value_parser = value_parser!(u16).range(1..=3600))]
+        keepalive: u16,
+        /// Ask for CRCs
+        #[arg(long)]
+        crc: bool,
     },
     /// Be the client of `rping -s`
     Client {
@@ -81,6 +116,19 @@ fn main() -> Result<ExitCode> {
             let side = if program.is_empty() { Side::Here { crc } } else { Side::Program(program) };
             let passed = suite::run(&Suite { side, name, crc, verbs }, &directory)?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::SmbClient { local, peer, listen, mode, keepalive, crc } => {
+            let client = smb::Client { local, server: peer, mode, crc, corrupt: false, keepalive };
+            let listener = TcpListener::bind(listen)?;
+            loop {
+                println!("{:?}", client.serve(&listener, None)?);
+            }
+        }
+        Command::SmbServer { local, to, keepalive, crc } => {
+            let server = smb::Server::new(local, to, crc, SmbPlan { corrupt: false, keepalive })?;
+            loop {
+                println!("{:?}", server.serve()?);
+            }
         }
         Command::Client { local, peer, crc, plan } => {
             roles::client(local, peer, crc, plan)?;

@@ -13,7 +13,7 @@ use crate::{
     peer::{self, OURS, OURS_V6},
     rows::Rows,
     side::Side,
-    verbs,
+    smb, verbs,
 };
 
 /// Where our servers listen.
@@ -81,6 +81,9 @@ pub(crate) fn run(suite: &Suite, directory: &Path) -> Result<bool> {
             let why = format!("this machine has no {}", program.unwrap_or("capture"));
             rows.skip("Wireshark decodes what we send", why);
         }
+    }
+    if let Side::Here { crc } = suite.side {
+        smb::run(directory, crc, &mut rows);
     }
     Ok(rows.is_success())
 }

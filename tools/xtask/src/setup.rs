@@ -7,6 +7,11 @@ pub(crate) fn setup() -> Result<()> {
     if cfg!(windows) { windows::check() } else { debian::install() }
 }
 
+/// Installs packages of Debian that only one command needs, each with the reason.
+pub(crate) fn provide(packages: &[(&'static str, &str)]) -> Result<()> {
+    debian::provide(packages)
+}
+
 mod debian {
     use std::process::Command;
 
@@ -29,8 +34,21 @@ mod debian {
     ];
 
     pub(super) fn install() -> Result<()> {
+        provide(&PACKAGES)?;
+        for target in [crate::TARGET_DRIVER, crate::TARGET_PROGRAMS] {
+            match rust_src::find(target)? {
+                rust_src::Std::Installed => eprintln!("have    standard library for {target}, installed"),
+                rust_src::Std::Source(library) => {
+                    eprintln!("have    source of the standard library for {target}: {}", library.display());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn provide(packages: &[(&'static str, &str)]) -> Result<()> {
         let mut missing = Vec::new();
-        for (package, reason) in PACKAGES {
+        for &(package, reason) in packages {
             let present = installed(package)?;
             eprintln!("{} {package}: {reason}", if present { "have   " } else { "install" });
             if !present {
@@ -39,14 +57,6 @@ mod debian {
         }
         if !missing.is_empty() {
             step("installing Debian packages", || install_packages(&missing))?;
-        }
-        for target in [crate::TARGET_DRIVER, crate::TARGET_PROGRAMS] {
-            match rust_src::find(target)? {
-                rust_src::Std::Installed => eprintln!("have    standard library for {target}, installed"),
-                rust_src::Std::Source(library) => {
-                    eprintln!("have    source of the standard library for {target}: {}", library.display());
-                }
-            }
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 pub(crate) use self::sides::every_side;
 use self::table::{Row, Table};
 use crate::command::{cargo, run};
-use crate::{dist, paths};
+use crate::{dist, paths, setup};
 
 /// Where the peer is: the script that boots it and runs a command against it.
 const VARIABLE: &str = "SOFTNDK_SIW_PEER";
@@ -22,6 +22,12 @@ const VARIABLE: &str = "SOFTNDK_SIW_PEER";
 const PRELOAD: &str = "LD_PRELOAD";
 /// What the script ends with where the peer cannot run.
 const CANNOT_RUN: i32 = 77;
+
+/// What the steps of SMB Direct need besides.
+const PACKAGES: [(&str, &str); 2] = [
+    ("smbclient", "the client of SMB that our SMB Direct carries to ksmbd"),
+    ("samba", "smbd, to which our SMB Direct carries Linux's client; where Debian has services, it starts smbd for all at port 445"),
+];
 
 /// Boots the peer once and tries everything. A machine that cannot do that is told why; that is no failure, unless a peer was named.
 pub(crate) fn interop(json: bool) -> Result<ExitCode> {
@@ -31,6 +37,9 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
         let why = format!("there is no peer; {VARIABLE} names the script that boots one, see docs/interop.md");
         return Ok(skipped(&why, json));
     };
+    if let Err(error) = setup::provide(&PACKAGES) {
+        eprintln!("what needs them is skipped: {error:#}");
+    }
     dist::build()?;
     run(cargo(&paths::root()).args(["build", "--package", "interop", "--package", "siw-xstate"]))?;
     build_verbs()?;
