@@ -1,7 +1,7 @@
 //! The life of an adapter: MiniportInitializeEx builds it, MiniportHaltEx takes it down.
 //!
-//! Order of initialisation: registration attributes, configuration, general attributes, NDK attributes, WDF device, addresses,
-//! control device ("Initializing an NDK-capable miniport driver", ddi: nf-ndis-ndismsetminiportattributes). A failure
+//! Order of initialisation: registration attributes, configuration, general attributes, NDK attributes, WDF device, control device,
+//! addresses of TCP/IP ("Initializing an NDK-capable miniport driver", ddi: nf-ndis-ndismsetminiportattributes). A failure
 //! undoes what was done; NDIS calls no halt then.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, and calls into NDIS and KMDF")]
 
@@ -56,7 +56,9 @@ struct Parts {
     _ndk: NdkAttributes,
     control: control::Registration,
     device: FrameworkDevice,
-    /// Where the parameters name no addresses.
+    /// The parameters name no addresses: the adapter has those of TCP/IP.
+    follows_tcpip: bool,
+    /// There then, once TCP/IP has agreed to tell of them.
     watch: Option<Watch>,
 }
 
@@ -98,6 +100,24 @@ impl Adapter {
         }
     }
 
+    /// Begins to follow the addresses of TCP/IP, if the parameters name none and the adapter does not follow yet. If TCP/IP refuses, the
+    /// adapter has none, and asks again at its next restart. NDIS initialises, restarts and halts an adapter one after the other.
+    pub(crate) fn follow_tcpip(&self, passive: &Passive<'_>) {
+        let is_due = |parts: &Parts| parts.follows_tcpip && parts.watch.is_none();
+        if !self.parts.lock().as_ref().is_some_and(is_due) {
+            return;
+        }
+        // Not under the lock: TCP/IP is asked at PASSIVE_LEVEL.
+        match Watch::start(self.luid, self.provider.clone(), passive) {
+            Ok(watch) => {
+                if let Some(parts) = self.parts.lock().as_mut() {
+                    parts.watch = Some(watch);
+                }
+            }
+            Err(status) => events::addresses_unknown(self.luid, status),
+        }
+    }
+
     /// Builds an adapter.
     fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<Self, Windows>, NDIS_STATUS> {
         let adapter = Arc::try_new(Self {
@@ -120,11 +140,11 @@ impl Adapter {
         adapter.rdma.initialize(configuration.network_direct);
         let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
         let device = FrameworkDevice::create(miniport, passive)?;
-        let watch = || Watch::start(luid, provider.clone(), passive);
-        let watch = configuration.addresses.is_empty().then(watch).transpose()?;
+        let follows_tcpip = configuration.addresses.is_empty();
         let host = KernelHost::new(luid, provider, adapter.rdma.enabled().clone(), configuration.test_consumer);
         let control = control::add(host, &configuration.security, passive)?;
-        *adapter.parts.lock() = Some(Parts { _ndk: ndk, control, device, watch });
+        *adapter.parts.lock() = Some(Parts { _ndk: ndk, control, device, follows_tcpip, watch: None });
+        adapter.follow_tcpip(passive);
         Ok(adapter)
     }
 }

@@ -21,11 +21,13 @@ use ndk_abi::{
         STATUS_SUCCESS,
     },
 };
+use platform::Passive;
 
 use crate::{
     adapter::Adapter,
     attributes::{ETHERNET_HEADER, MAXIMUM_FRAME},
     ndis,
+    platform::Windows,
 };
 
 /// Set while the adapter is paused; the bits below count the sends in progress.
@@ -240,13 +242,16 @@ pub(crate) unsafe extern "system" fn pause(
     if adapter.traffic().pause() { STATUS_SUCCESS } else { STATUS_PENDING }
 }
 
-/// `MiniportRestart`. PASSIVE_LEVEL.
+/// `MiniportRestart`. PASSIVE_LEVEL. NDIS restarts an adapter when TCP/IP has bound to it, among other times.
 pub(crate) unsafe extern "system" fn restart(
     context: NDIS_HANDLE,
     _parameters: *mut NDIS_MINIPORT_RESTART_PARAMETERS,
 ) -> NDIS_STATUS {
+    // SAFETY: NDIS calls this at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
     // SAFETY: the context of this adapter, which NDIS does not halt during a restart.
     let adapter = unsafe { Adapter::from_context(context) };
+    adapter.follow_tcpip(&passive);
     adapter.traffic().restart();
     STATUS_SUCCESS
 }

@@ -53,6 +53,11 @@ pub(crate) fn adapter_failed(luid: u64, status: NTSTATUS) {
     event! { "AdapterFailed", Error, STATE | ERROR, u64_hex("NetLuid", &luid), win_ntstatus("Status", &status.0) }
 }
 
+/// TCP/IP does not tell of the addresses that an adapter is to have.
+pub(crate) fn addresses_unknown(luid: u64, status: NTSTATUS) {
+    event! { "AddressesUnknown", Warning, STATE | ERROR, u64_hex("NetLuid", &luid), win_ntstatus("Status", &status.0) }
+}
+
 /// An adapter is halted.
 pub(crate) fn adapter_stopped(luid: u64) {
     event! { "AdapterStopped", Informational, STATE, u64_hex("NetLuid", &luid) }

@@ -54,6 +54,7 @@ fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<(
     service.set_parameter("Addresses", addresses)?;
     service.set_parameter("TestConsumer", test_consumer)?;
     service.set_parameter("WithoutWsk", "0")?;
+    service.set_parameter("RefusedWatches", "0")?;
     service.set_parameter("Crc", "0")?;
     service.set_parameter("Groups", "")?;
     set_trace_level("0")?;

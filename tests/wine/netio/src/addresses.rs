@@ -2,14 +2,15 @@
 //!
 //! The adapter's interface has the addresses in the value `TcpipAddresses` of the service's `Parameters` key, which the loader may
 //! change at any time; while somebody wants to be notified it is looked at again and again. Another interface has an address too,
-//! and the adapter's one that is still being checked for doubles. It follows the pages `netioapi/*` and the public headers.
+//! and the adapter's one that is still being checked for doubles. As many requests for notifications as the value `RefusedWatches` says
+//! fail. It follows the pages `netioapi/*` and the public headers.
 
 use std::{
     ffi::c_void,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -106,6 +107,9 @@ struct Notification {
     thread: JoinHandle<()>,
 }
 
+/// Requests for notifications that were refused.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+
 /// netioapi/nf-netioapi-notifyunicastipaddresschange.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn NotifyUnicastIpAddressChange(
@@ -116,6 +120,13 @@ unsafe extern "system" fn NotifyUnicastIpAddressChange(
     handle: *mut *mut c_void,
 ) -> i32 {
     kernel::at_most(PASSIVE_LEVEL, "NotifyUnicastIpAddressChange");
+    let refused = parameter("RefusedWatches").and_then(|count| count.parse().ok()).unwrap_or(0);
+    if REFUSED
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, |so_far| (so_far < refused).then_some(so_far + 1))
+        .is_ok()
+    {
+        return status::INSUFFICIENT_RESOURCES;
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, context) = (Arc::clone(&stop), context as usize);
     let notify = move |kind| {
