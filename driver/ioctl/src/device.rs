@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
+use ndk_abi::status::NTSTATUS;
 use platform::{Arc, OutOfMemory, PoolQuota, SpinLock, Weak};
 
 use crate::file::Space;
@@ -62,7 +62,7 @@ impl<H: Host> Device<H> {
     /// A new open of the device (IRP_MJ_CREATE), by the process with this number, the only one whose requests it serves. Numbers
     /// may be used again when all files of their process are cleaned up. IRQL PASSIVE.
     pub fn open(&self, process: u64) -> Result<File<H>, NTSTATUS> {
-        File::new(self.shared.clone(), process).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
+        File::new(self.shared.clone(), process)
     }
 
     /// The host given to [`Device::new`].

@@ -118,24 +118,24 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_ND_PD_FREE => pd::free(space, request),
         IOCTL_ND_CQ_CREATE => cq::create(space, request, passive),
         IOCTL_ND_CQ_FREE => cq::free(space, request),
-        IOCTL_ND_CQ_CANCEL_IO => space.cancel_io::<Cq<H>>(handle(request)?),
+        IOCTL_ND_CQ_CANCEL_IO => space.cancel_io(space.handles.get::<Cq<H>>(handle(request)?)?.waiting()),
         IOCTL_ND_CQ_GET_AFFINITY => affinity::of_cq(space, request),
         IOCTL_ND_CQ_MODIFY => cq::modify(space, request, passive),
         IOCTL_ND_MR_CREATE => mr::create(space, request, passive),
         IOCTL_ND_MR_FREE => mr::free(space, request, passive),
-        IOCTL_ND_MR_CANCEL_IO => space.cancel_io::<Mr<H>>(handle(request)?),
+        IOCTL_ND_MR_CANCEL_IO => nothing_waits(space.handles.get::<Mr<H>>(handle(request)?)?),
         IOCTL_ND_MR_REGISTER => mr::register(space, request, passive),
         IOCTL_ND_MR_DEREGISTER => mr::deregister(space, request, passive),
         IOCTL_ND_MW_CREATE => mw::create(space, request, passive),
         IOCTL_ND_MW_FREE => mw::free(space, request),
         IOCTL_ND_SRQ_CREATE => srq::create(space, request, passive),
         IOCTL_ND_SRQ_FREE => srq::free(space, request),
-        IOCTL_ND_SRQ_CANCEL_IO => space.cancel_io::<Srq<H>>(handle(request)?),
+        IOCTL_ND_SRQ_CANCEL_IO => space.cancel_io(space.handles.get::<Srq<H>>(handle(request)?)?.waiting()),
         IOCTL_ND_SRQ_GET_AFFINITY => affinity::of_srq(space, request),
         IOCTL_ND_SRQ_MODIFY => srq::modify(space, request, passive),
         IOCTL_ND_CONNECTOR_CREATE => connector::create(space, request),
         IOCTL_ND_CONNECTOR_FREE => connector::free(space, request),
-        IOCTL_ND_CONNECTOR_CANCEL_IO => space.cancel_io::<Connector<H>>(handle(request)?),
+        IOCTL_ND_CONNECTOR_CANCEL_IO => space.cancel_io(&space.handles.get::<Connector<H>>(handle(request)?)?.waiting),
         IOCTL_ND_CONNECTOR_BIND => connector::bind(space, request),
         IOCTL_ND_CONNECTOR_REJECT => connector::reject(space, request),
         IOCTL_ND_CONNECTOR_GET_READ_LIMITS => connector::get_read_limits(space, request),
@@ -144,7 +144,7 @@ fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request,
         IOCTL_ND_CONNECTOR_GET_ADDRESS => connector::get_address(space, request),
         IOCTL_ND_LISTENER_CREATE => listener::create(space, request, passive),
         IOCTL_ND_LISTENER_FREE => listener::free(space, request),
-        IOCTL_ND_LISTENER_CANCEL_IO => space.cancel_io::<Listener<H>>(handle(request)?),
+        IOCTL_ND_LISTENER_CANCEL_IO => space.cancel_io(space.handles.get::<Listener<H>>(handle(request)?)?.waiting()),
         IOCTL_ND_LISTENER_BIND => listener::bind(space, request, passive),
         IOCTL_ND_LISTENER_LISTEN => listener::listen(space, request),
         IOCTL_ND_LISTENER_GET_ADDRESS => listener::get_address(space, request),
@@ -199,6 +199,11 @@ fn doorbell<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     } else {
         Srq::wake(&space.handles.get::<Srq<H>>(handle)?);
     }
+    Ok(0)
+}
+
+/// `*_CANCEL_IO` of an object for which no request waits.
+fn nothing_waits<T>(_: T) -> Reply {
     Ok(0)
 }
 

@@ -6,14 +6,17 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ndk_abi::status::{
-    NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS,
+    NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
+    STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS,
 };
-use platform::{Arc, Charge, Event, OutOfMemory, Passive, SpinLock};
+use platform::{Arc, Charge, Event, OutOfMemory, Passive, PoolQuota, SpinLock};
 
 use crate::decode::{Failure, Reply};
 use crate::device::Shared;
-use crate::handles::{Handles, Object, Typed};
-use crate::pended::{Pended, PendedRequests};
+use crate::handles::{Handles, Object};
+use crate::lines::Lines;
+use crate::pd::shared;
+use crate::pended::{PendedRequests, Waiting};
 use crate::qp::Qp;
 use crate::quota::Quota;
 use crate::srq::Srq;
@@ -36,6 +39,8 @@ pub(crate) struct Opened<H: Host> {
     /// The process that opened it.
     pub(crate) process: u64,
     joined: SpinLock<Option<Joined<H>>, H::Platform>,
+    /// What came by it.
+    pub(crate) waiting: Waiting<H>,
     /// A cleanup has begun.
     cleaning: AtomicBool,
 }
@@ -64,14 +69,18 @@ pub(crate) struct Space<H: Host> {
 }
 
 impl<H: Host> File<H> {
-    pub(crate) fn new(device: Ref<Shared<H>, H>, process: u64) -> Result<Self, OutOfMemory> {
-        let opened = Arc::try_new(Opened {
+    pub(crate) fn new(device: Ref<Shared<H>, H>, process: u64) -> Result<Self, NTSTATUS> {
+        // What they take is charged when the file joins a context.
+        let waiting = Lines::new(&PoolQuota::UNLIMITED)?;
+        let opened = shared(Opened {
             device,
             process,
+            waiting,
             joined: SpinLock::<_, H::Platform>::new(None),
             cleaning: AtomicBool::new(false),
         })?;
-        let file = Self { clean: Event::new()?, opened };
+        let clean = Event::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+        let file = Self { clean, opened };
         file.opened.device.files.fetch_add(1, Ordering::Relaxed);
         Ok(file)
     }
@@ -114,7 +123,7 @@ impl<H: Host> File<H> {
         match context {
             Some((space, true)) => space.end(passive),
             // In order of issue. What is being pended now is refused.
-            Some((space, false)) => space.cancel_all(|pended| Arc::ptr_eq(&pended.by, opened)),
+            Some((space, false)) => space.pended.cancel(&opened.waiting),
             None => {}
         }
         self.clean.set();
@@ -136,7 +145,8 @@ impl<H: Host> Opened<H> {
     /// Makes it a file of a provider context. STATUS_INVALID_DEVICE_STATE: it is one already; STATUS_DEVICE_REMOVED: it was
     /// cleaned up.
     pub(crate) fn join(&self, space: &Ref<Space<H>, H>, is_own: bool) -> Result<(), NTSTATUS> {
-        let charge = space.quota.charge::<Self, Event<H::Platform>>()?;
+        let mut charge = space.quota.charge::<Self, Event<H::Platform>>()?;
+        charge.absorb(space.quota.charge_bytes(Arc::<Lines<H::Platform>, H::Platform>::POOL_BYTES)?);
         let mut joined = self.joined.lock();
         if joined.is_some() {
             return Err(STATUS_INVALID_DEVICE_STATE);
@@ -167,7 +177,7 @@ impl<H: Host> Space<H> {
             id,
             process,
             handles: Handles::new(&quota.pool),
-            pended: PendedRequests::new(device.clone(), &quota.pool),
+            pended: PendedRequests::new(device.clone(), &quota.pool)?,
             quota,
             adapters: OpenAdapters::default(),
             device,
@@ -180,7 +190,7 @@ impl<H: Host> Space<H> {
         drop(named);
         self.handles.close();
         // In order of issue; a request that is being pended now ends with its object, below.
-        self.cancel_all(|_| true);
+        self.pended.cancel_all();
         // Connections end before the queues they feed.
         self.close_objects(|object| matches!(object, Object::Connector(_) | Object::Listener(_)), passive);
         self.close_objects(|object| matches!(object, Object::Qp(_)), passive);
@@ -191,15 +201,9 @@ impl<H: Host> Space<H> {
         self.adapters.close_all(&self.device.host, passive);
     }
 
-    /// Cancels, in order of issue, the requests that `wanted` accepts.
-    pub(crate) fn cancel_all(&self, wanted: impl Fn(&Pended<H>) -> bool) {
-        self.pended.take_all(wanted, Pended::cancel);
-    }
-
-    /// Cancels the requests that wait for the object of a handle.
-    pub(crate) fn cancel_io<T: Typed<H>>(&self, handle: u64) -> Reply {
-        self.handles.get::<T>(handle)?;
-        self.cancel_all(|pended| pended.owner == handle);
+    /// Cancels the requests that wait for an object.
+    pub(crate) fn cancel_io(&self, waiting: &Waiting<H>) -> Reply {
+        self.pended.cancel(waiting);
         Ok(0)
     }
 

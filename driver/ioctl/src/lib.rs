@@ -32,6 +32,7 @@ mod dispatch;
 mod file;
 mod handles;
 mod host;
+mod lines;
 mod listener;
 mod looks;
 mod mr;

@@ -14,8 +14,9 @@ use crate::adapter::same_adapter;
 use crate::connector::{Connection, Connector, Link, bindable, room_for_address};
 use crate::decode::{Reply, input, output, room_for};
 use crate::file::{Space, finish};
+use crate::lines::Lines;
 use crate::pd::shared;
-use crate::pended::{Event, Pended, Sent};
+use crate::pended::{Event, Sent, Waiting};
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, ConnectRequested, Owned};
 
@@ -30,7 +31,7 @@ pub(crate) struct Listener<H: Host> {
 pub(crate) struct ListenerEvents<H: Host> {
     space: Ref<Space<H>, H>,
     adapter: Ref<Adapter<H::Platform>, H>,
-    handle: u64,
+    waiting: Waiting<H>,
     state: SpinLock<State<H>, H::Platform>,
     _charge: Charge<H::Platform>,
 }
@@ -89,11 +90,16 @@ impl<T, H: Host> Queue<T, H> {
 }
 
 impl<H: Host> Listener<H> {
+    /// The requests that wait for it.
+    pub(crate) fn waiting(&self) -> &Waiting<H> {
+        &self.ndk.keep().waiting
+    }
+
     /// Its handle is gone: nobody may wait any more, and who wants to connect is refused.
     pub(crate) fn close(&self, space: &Space<H>) {
         let events = self.ndk.keep();
         events.state.lock().phase = Phase::Ended;
-        space.cancel_all(|pended| pended.owner == events.handle);
+        space.pended.cancel(&events.waiting);
         loop {
             let refused = events.state.lock().waiting.pop();
             if refused.is_none() {
@@ -123,8 +129,8 @@ impl<H: Host> ListenerEvents<H> {
             if state.waiting.length == 0 {
                 return;
             }
-            let wants = |pended: &Pended<H>| pended.owner == self.handle && pended.event == Event::ConnectionRequest;
-            let Some(pended) = self.space.pended.take_first(u64::MAX, wants) else { return };
+            let events = [Event::ConnectionRequest];
+            let Some(pended) = self.space.pended.take_first(&self.waiting, &events, u64::MAX) else { return };
             let connection = state.waiting.pop();
             drop(state);
             let (Some(connection), Some(connector)) = (connection, &pended.connector) else {
@@ -165,7 +171,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     let events = shared(ListenerEvents {
         space: space.clone(),
         adapter: adapter.clone(),
-        handle: slot.handle(),
+        waiting: Lines::new(&space.quota.pool)?,
         state: SpinLock::<_, H::Platform>::new(State { phase: Phase::Created, waiting }),
         _charge: space.quota.charge::<Listener<H>, ListenerEvents<H>>()?,
     })?;
@@ -247,7 +253,7 @@ pub(crate) fn get_connection_request<H: Host>(space: &Space<H>, sent: Sent<H>) -
     };
     let events = listener.ndk.keep();
     let wanted = Some(connector.clone());
-    let id = match space.pended.insert(sent, events.handle, Event::ConnectionRequest, wanted) {
+    let id = match space.pended.insert(sent, &events.waiting, Event::ConnectionRequest, wanted) {
         Ok(id) => id,
         Err(status) => {
             connector.abandon(Event::ConnectionRequest);

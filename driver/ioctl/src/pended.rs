@@ -1,4 +1,5 @@
-//! The requests of a file that wait for an event, in the order they were issued.
+//! The requests of a file that wait for an event, in the order they were issued. Each object, and each file, finds its own in constant
+//! time.
 //!
 //! Whoever takes a request out of the table completes it, with no lock held. A request whose cancel routine has begun can
 //! only be taken by that routine ([`PendedRequests::cancelled`]); everybody else passes it over.
@@ -11,7 +12,7 @@ use platform::{PoolQuota, SpinLock};
 use crate::connector::Connector;
 use crate::device::Shared;
 use crate::file::Opened;
-use crate::slab::Slab;
+use crate::lines::{Lined, LinedSlab, Lines};
 use crate::{Host, Ref, Request};
 
 /// Requests of a file that may wait at a time, besides those that each connector has room for.
@@ -45,6 +46,25 @@ pub(crate) enum Event {
     Disconnected,
 }
 
+impl Event {
+    /// Which of its object's lines those are in that wait for it.
+    const fn line(self) -> usize {
+        match self {
+            Self::Completion | Self::SrqLow | Self::ConnectionRequest | Self::Setup => 0,
+            Self::Solicited | Self::Disconnect => 1,
+            Self::CqError | Self::Disconnected => 2,
+        }
+    }
+}
+
+/// The line of a connector's requests for a connection request, which are a listener's.
+const WANTED: usize = 3;
+/// All lines of an object.
+const ANY: core::ops::Range<usize> = 0..WANTED + 1;
+
+/// The requests that wait for an object, or that came by a file.
+pub(crate) type Waiting<H> = Ref<Lines<<H as Host>::Platform>, H>;
+
 /// A request that may wait, and the file that it came by.
 pub(crate) struct Sent<H: Host> {
     pub(crate) request: H::Request,
@@ -62,28 +82,29 @@ pub(crate) struct Pended<H: Host> {
     request: H::Request,
     /// The file that the request came by.
     pub(crate) by: Ref<Opened<H>, H>,
-    /// The handle of the object that the request was sent to.
-    pub(crate) owner: u64,
+    /// Those that wait for the object that it was sent to.
+    waiting: Waiting<H>,
     pub(crate) event: Event,
     /// The connector that the request wants to change.
     pub(crate) connector: Option<Ref<Connector<H>, H>>,
 }
 
-struct Entry<H: Host> {
-    pended: Pended<H>,
-    /// Order of issue.
-    sequence: u64,
-    /// Its cancel routine has begun. Out of the list then.
-    cancelling: bool,
-    previous: Option<u64>,
-    next: Option<u64>,
+impl<H: Host> Lined<H::Platform> for Pended<H> {
+    fn line(&self, place: usize) -> Option<(Waiting<H>, usize)> {
+        match place {
+            1 => Some((self.by.waiting.clone(), 0)),
+            2 => Some((self.waiting.clone(), self.event.line())),
+            _ => match (self.event, &self.connector) {
+                (Event::ConnectionRequest, Some(connector)) => Some((connector.waiting.clone(), WANTED)),
+                _ => None,
+            },
+        }
+    }
 }
 
 struct Table<H: Host> {
-    entries: Slab<Entry<H>, H::Platform, CHUNK, CHUNKS>,
-    first: Option<u64>,
-    last: Option<u64>,
-    next_sequence: u64,
+    /// A request whose cancel routine has begun is out of its lines.
+    entries: LinedSlab<Pended<H>, H::Platform, CHUNK, CHUNKS>,
     connectors: u32,
     /// Requests in it.
     used: u32,
@@ -92,14 +113,17 @@ struct Table<H: Host> {
 /// The table of one file.
 pub(crate) struct PendedRequests<H: Host> {
     table: SpinLock<Table<H>, H::Platform>,
+    /// All of them.
+    all: Waiting<H>,
     device: Ref<Shared<H>, H>,
 }
 
 impl<H: Host> PendedRequests<H> {
-    pub(crate) fn new(device: Ref<Shared<H>, H>, quota: &PoolQuota<H::Platform>) -> Self {
-        let entries = Slab::new(quota.no_charge());
-        let table = Table { entries, first: None, last: None, next_sequence: 0, connectors: 0, used: 0 };
-        Self { table: SpinLock::<_, H::Platform>::new(table), device }
+    pub(crate) fn new(device: Ref<Shared<H>, H>, quota: &PoolQuota<H::Platform>) -> Result<Self, NTSTATUS> {
+        let all = Lines::new(quota)?;
+        let entries = LinedSlab::new(quota.no_charge(), all.clone());
+        let table = Table { entries, connectors: 0, used: 0 };
+        Ok(Self { table: SpinLock::<_, H::Platform>::new(table), all, device })
     }
 
     /// Makes room for the requests of a new connector. STATUS_INSUFFICIENT_RESOURCES: the file has too many.
@@ -122,12 +146,12 @@ impl<H: Host> PendedRequests<H> {
     pub(crate) fn insert(
         &self,
         sent: Sent<H>,
-        owner: u64,
+        waiting: &Waiting<H>,
         event: Event,
         connector: Option<Ref<Connector<H>, H>>,
     ) -> Result<u64, NTSTATUS> {
         let Sent { request, by } = sent;
-        let pended = Pended { request, by, owner, event, connector };
+        let pended = Pended { request, by, waiting: waiting.clone(), event, connector };
         let mut table = self.table.lock();
         let id = match table.reserve() {
             Ok(id) => id,
@@ -136,22 +160,14 @@ impl<H: Host> PendedRequests<H> {
                 return Err(pended.request.complete(status, 0));
             }
         };
-        let sequence = table.next_sequence;
-        table.next_sequence = sequence.wrapping_add(1);
-        let previous = table.last;
-        table.entries.fill(id, Entry { pended, sequence, cancelling: false, previous, next: None });
-        match previous.and_then(|last| table.entries.get(last)) {
-            Some(last) => last.next = Some(id),
-            None => table.first = Some(id),
-        }
-        table.last = Some(id);
+        table.entries.fill(id, pended);
         self.device.pended.fetch_add(1, Ordering::Relaxed);
         // Whoever cleans the file up looks here next.
-        let pend = |entry: &mut Entry<H>| !entry.pended.by.is_closing() && entry.pended.request.pend(id);
-        if table.entries.get(id).is_none_or(pend) {
+        let pend = |pended: &mut Pended<H>| !pended.by.is_closing() && pended.request.pend(id);
+        if table.entries.standing(id).is_none_or(pend) {
             return Ok(id);
         }
-        let pended = table.unlink(id);
+        let pended = table.remove(id);
         drop(table);
         if let Some(pended) = pended {
             self.count_out();
@@ -167,19 +183,58 @@ impl<H: Host> PendedRequests<H> {
         Some(taken)
     }
 
-    /// Takes the longest waiting request that `wanted` accepts, issued before `end`.
-    pub(crate) fn take_first(&self, end: u64, wanted: impl Fn(&Pended<H>) -> bool) -> Option<Pended<H>> {
+    /// Takes the longest waiting of an object's requests for one of these events, issued before `end`.
+    pub(crate) fn take_first(&self, waiting: &Waiting<H>, events: &[Event], end: u64) -> Option<Pended<H>> {
+        self.take_first_of(waiting, || events.iter().map(|event| event.line()), end)
+    }
+
+    /// The place in the order of issue of the next request.
+    pub(crate) fn end(&self) -> u64 {
+        self.table.lock().entries.next_number()
+    }
+
+    /// Takes each of an object's requests for one of these events that was issued before `end`, in order of issue, and gives it to
+    /// `each`.
+    pub(crate) fn take_until(&self, waiting: &Waiting<H>, events: &[Event], end: u64, mut each: impl FnMut(Pended<H>)) {
+        while let Some(pended) = self.take_first(waiting, events, end) {
+            each(pended);
+        }
+    }
+
+    /// Takes each request that waits for an object, or came by a file, and was issued before now, in order of issue, and gives it to
+    /// `each`.
+    pub(crate) fn take_all(&self, waiting: &Waiting<H>, mut each: impl FnMut(Pended<H>)) {
+        let end = self.end();
+        while let Some(pended) = self.take_first_of(waiting, || ANY, end) {
+            each(pended);
+        }
+    }
+
+    /// Cancels each of those, in order of issue.
+    pub(crate) fn cancel(&self, waiting: &Waiting<H>) {
+        self.take_all(waiting, Pended::cancel);
+    }
+
+    /// Cancels all of them, in order of issue.
+    pub(crate) fn cancel_all(&self) {
+        self.cancel(&self.all);
+    }
+
+    /// Whether a request waits for this event of an object.
+    pub(crate) fn any(&self, waiting: &Waiting<H>, event: Event) -> bool {
+        !self.table.lock().entries.is_empty(waiting, event.line())
+    }
+
+    fn take_first_of<L: Iterator<Item = usize>>(
+        &self,
+        waiting: &Waiting<H>,
+        lines: impl Fn() -> L,
+        end: u64,
+    ) -> Option<Pended<H>> {
         let mut table = self.table.lock();
-        let mut next = table.first;
-        while let Some(id) = next {
-            let entry = table.entries.get(id)?;
-            if entry.sequence >= end {
-                return None;
-            }
-            next = entry.next;
-            if wanted(&entry.pended)
-                && let Some(taken) = table.take(id)
-            {
+        // One that cannot be taken has left its lines: its cancel routine waits for this lock, on a processor of its own.
+        while let Some(id) = table.entries.first(waiting, lines(), end) {
+            if let Some(taken) = table.take(id) {
                 drop(table);
                 self.count_out();
                 return Some(taken);
@@ -188,40 +243,9 @@ impl<H: Host> PendedRequests<H> {
         None
     }
 
-    /// The place in the order of issue of the next request.
-    pub(crate) fn end(&self) -> u64 {
-        self.table.lock().next_sequence
-    }
-
-    /// Takes each request that `wanted` accepts and that was issued before now, in order of issue, and gives it to `each`.
-    pub(crate) fn take_all(&self, wanted: impl Fn(&Pended<H>) -> bool, each: impl FnMut(Pended<H>)) {
-        self.take_until(self.end(), wanted, each);
-    }
-
-    /// The same of those that were issued before `end`.
-    pub(crate) fn take_until(&self, end: u64, wanted: impl Fn(&Pended<H>) -> bool, mut each: impl FnMut(Pended<H>)) {
-        while let Some(pended) = self.take_first(end, &wanted) {
-            each(pended);
-        }
-    }
-
-    /// Whether a request that `wanted` accepts waits.
-    pub(crate) fn any(&self, wanted: impl Fn(&Pended<H>) -> bool) -> bool {
-        let mut table = self.table.lock();
-        let mut next = table.first;
-        while let Some(id) = next {
-            let Some(entry) = table.entries.get(id) else { return false };
-            if wanted(&entry.pended) {
-                return true;
-            }
-            next = entry.next;
-        }
-        false
-    }
-
     /// Takes a request in its cancel routine.
     pub(crate) fn cancelled(&self, id: u64) -> Option<Pended<H>> {
-        let taken = self.table.lock().unlink(id)?;
+        let taken = self.table.lock().remove(id)?;
         self.count_out();
         Some(taken)
     }
@@ -243,39 +267,18 @@ impl<H: Host> Table<H> {
     }
 
     fn take(&mut self, id: u64) -> Option<Pended<H>> {
-        let entry = self.entries.get(id)?;
-        if entry.cancelling {
-            return None;
-        }
-        if entry.pended.request.unpend() {
-            return self.unlink(id);
+        if self.entries.standing(id)?.request.unpend() {
+            return self.remove(id);
         }
         // The cancel routine is on its way and takes it from the slab; searches need not see it any more.
-        entry.cancelling = true;
-        self.detach(id);
+        self.entries.leave(id);
         None
     }
 
-    fn unlink(&mut self, id: u64) -> Option<Pended<H>> {
-        if !self.entries.get(id)?.cancelling {
-            self.detach(id);
-        }
+    fn remove(&mut self, id: u64) -> Option<Pended<H>> {
+        let pended = self.entries.remove(id)?;
         self.used = self.used.saturating_sub(1);
-        self.entries.remove(id).map(|entry| entry.pended)
-    }
-
-    /// Takes an entry out of the list, not out of the slab.
-    fn detach(&mut self, id: u64) {
-        let Some(entry) = self.entries.get(id) else { return };
-        let (previous, next) = (entry.previous.take(), entry.next.take());
-        match previous.and_then(|previous| self.entries.get(previous)) {
-            Some(entry) => entry.next = next,
-            None => self.first = next,
-        }
-        match next.and_then(|next| self.entries.get(next)) {
-            Some(entry) => entry.previous = previous,
-            None => self.last = previous,
-        }
+        Some(pended)
     }
 }
 

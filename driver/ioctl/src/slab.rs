@@ -30,6 +30,9 @@ pub(crate) struct Slab<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> {
     free: Option<u32>,
     /// For the memory.
     charge: Charge<P>,
+    /// Slots that were looked at.
+    #[cfg(test)]
+    pub(crate) looks: u64,
 }
 
 struct Slot<T> {
@@ -47,7 +50,14 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
     /// An empty one; `charge` is what its memory is added to.
     pub(crate) fn new(charge: Charge<P>) -> Self {
         const { assert!(CHUNKS <= BLOCK * BLOCKS, "no block would lead there") };
-        Self { blocks: [const { Slice::empty() }; BLOCKS], allocated: 0, free: None, charge }
+        Self {
+            blocks: [const { Slice::empty() }; BLOCKS],
+            allocated: 0,
+            free: None,
+            charge,
+            #[cfg(test)]
+            looks: 0,
+        }
     }
 
     /// Takes a free slot, for [`Slab::fill`] or [`Slab::remove`]. May allocate.
@@ -130,6 +140,10 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
     }
 
     fn slot(&mut self, index: u32) -> Option<&mut Slot<T>> {
+        #[cfg(test)]
+        {
+            self.looks = self.looks.wrapping_add(1);
+        }
         let chunk = usize::try_from(index.checked_div(CHUNK)?).ok()?;
         let position = usize::try_from(index.checked_rem(CHUNK)?).ok()?;
         self.blocks.get_mut(chunk / BLOCK)?.get_mut(chunk % BLOCK)?.get_mut(position)

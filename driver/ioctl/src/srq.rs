@@ -16,9 +16,10 @@ use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, 
 use crate::affinity::preference;
 use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
+use crate::lines::Lines;
 use crate::looks::{Next, STALLED_MICROSECONDS};
 use crate::pd::{Pd, shared};
-use crate::pended::{Event, Sent};
+use crate::pended::{Event, Sent, Waiting};
 use crate::post::srq_carry_out;
 use crate::ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
 use crate::work_ring::{MAX_SERVES, Manner, WorkRing};
@@ -47,6 +48,7 @@ pub(crate) struct SrqEvents<H: Host> {
     space: Ref<Space<H>, H>,
     pub(crate) pd: Ref<Pd<H>, H>,
     handle: u64,
+    waiting: Waiting<H>,
     /// The last one set; 0: never.
     threshold: AtomicU32,
     /// Why there will be no notification any more; STATUS_SUCCESS: there will.
@@ -60,6 +62,11 @@ impl<H: Host> Srq<H> {
         let status = self.ndk.receive(context, sges);
         drop(turn);
         status
+    }
+
+    /// The requests that wait for it.
+    pub(crate) fn waiting(&self) -> &Waiting<H> {
+        &self.ndk.keep().waiting
     }
 
     pub(crate) fn handle(&self) -> u64 {
@@ -117,7 +124,7 @@ impl<H: Host> Srq<H> {
         Timer::cancel(this);
         let events = this.ndk.keep();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
-        space.cancel_all(|pended| pended.owner == events.handle);
+        space.pended.cancel(&events.waiting);
     }
 }
 
@@ -159,7 +166,7 @@ impl<H: Host> SrqNotified for SrqEvents<H> {
         }
         // If nobody waits it is lost, and nothing with it: each request to wait asks anew (NdkModifySrq), and is answered at
         // once while the queue is below the threshold.
-        self.space.pended.take_all(|pended| pended.owner == self.handle, |pended| pended.complete(status));
+        self.space.pended.take_all(&self.waiting, |pended| pended.complete(status));
     }
 }
 
@@ -194,6 +201,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         space: space.clone(),
         pd: pd.clone(),
         handle: slot.handle(),
+        waiting: Lines::new(&space.quota.pool)?,
         threshold: AtomicU32::new(input.NotifyThreshold),
         ended: AtomicI32::new(0),
         _charge: space.quota.charge::<Srq<H>, SrqEvents<H>>()?,
@@ -270,7 +278,7 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>, passive: &Passive
         Err(status) => return finish(sent.request, Err(status.into())),
     };
     let events = srq.ndk.keep();
-    let id = match space.pended.insert(sent, events.handle, Event::SrqLow, None) {
+    let id = match space.pended.insert(sent, &events.waiting, Event::SrqLow, None) {
         Ok(id) => id,
         Err(status) => return status,
     };

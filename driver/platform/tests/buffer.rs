@@ -55,7 +55,7 @@ fn what_comes_is_shown_until_it_is_used() {
 #[test]
 fn what_was_accepted_has_more_room_when_it_has_spoken() {
     let _kernel = boot();
-    let mut buffer = Incoming::<SimKernel>::of_accepted().unwrap();
+    let mut buffer = Incoming::<SimKernel>::of_accepted(&PoolQuota::UNLIMITED).unwrap();
     let small = receive(&mut buffer, b"hel");
     assert!(small < FIRST);
     assert_eq!(buffer.arrange(0), Ok(()));

@@ -22,7 +22,8 @@ use ndk_abi::status::{
 use platform::{Arc, Charge, SpinLock, Weak};
 
 use crate::file::Space;
-use crate::pended::{Event, Pended};
+use crate::lines::Lines;
+use crate::pended::{Event, Pended, Waiting};
 use crate::qp::Qp;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
@@ -31,7 +32,7 @@ use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
 pub(crate) type Connection<H> = Owned<NDK_CONNECTOR, Link<H>, <H as Host>::Platform>;
 
 pub(crate) struct Connector<H: Host> {
-    pub(crate) handle: u64,
+    pub(crate) waiting: Waiting<H>,
     pub(crate) adapter: Ref<Adapter<H::Platform>, H>,
     state: SpinLock<State<H>, H::Platform>,
     _charge: Charge<H::Platform>,
@@ -128,9 +129,8 @@ impl<H: Host> Link<H> {
 
     /// Completes the requests that wait for the end of the connection.
     fn tell_disconnected(&self, connector: &Connector<H>) {
-        let owner = connector.handle;
-        let wanted = |pended: &Pended<H>| pended.owner == owner && pended.event == Event::Disconnected;
-        self.space.pended.take_all(wanted, Pended::succeed);
+        let pended = &self.space.pended;
+        pended.take_until(&connector.waiting, &[Event::Disconnected], pended.end(), Pended::succeed);
     }
 }
 
@@ -171,10 +171,11 @@ impl<H: Host> State<H> {
 }
 
 impl<H: Host> Connector<H> {
-    pub(crate) fn new(space: &Space<H>, handle: u64, adapter: Ref<Adapter<H::Platform>, H>) -> Result<Self, NTSTATUS> {
+    pub(crate) fn new(space: &Space<H>, adapter: Ref<Adapter<H::Platform>, H>) -> Result<Self, NTSTATUS> {
+        let waiting = Lines::new(&space.quota.pool)?;
         let charge = space.quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?;
         let state = State { phase: Phase::Idle, connection: None, bound: None, qp: None, peer_gone: false };
-        Ok(Self { handle, adapter, state: SpinLock::<_, H::Platform>::new(state), _charge: charge })
+        Ok(Self { waiting, adapter, state: SpinLock::<_, H::Platform>::new(state), _charge: charge })
     }
 
     /// Binds it to a local address.
@@ -356,10 +357,7 @@ impl<H: Host> Connector<H> {
         let connection = state.connection.take();
         drop(state);
         self.tell_qp(false);
-        let wants_this = |pended: &Pended<H>| {
-            pended.owner == self.handle || pended.connector.as_ref().is_some_and(|wanted| wanted.handle == self.handle)
-        };
-        space.cancel_all(wants_this);
+        space.pended.cancel(&self.waiting);
         drop(connection);
         space.pended.remove_connector();
     }

@@ -32,7 +32,7 @@ pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request) -> Rep
     let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
     let slot = space.handles.reserve()?;
-    let connector = shared(Connector::<H>::new(space, slot.handle(), adapter)?)?;
+    let connector = shared(Connector::<H>::new(space, adapter)?)?;
     space.pended.add_connector()?;
     let handle = slot.fill(connector).inspect_err(|_| space.pended.remove_connector())?;
     output(request, &handle)
@@ -92,7 +92,7 @@ fn pend<H: Host>(
     connection: &Connection<H>,
     event: Event,
 ) -> Result<(), NTSTATUS> {
-    let id = space.pended.insert(sent, connector.handle, event, Some(connector.clone()))?;
+    let id = space.pended.insert(sent, &connector.waiting, event, Some(connector.clone()))?;
     connection.keep().request.store(id, Ordering::Release);
     Ok(())
 }
@@ -266,7 +266,7 @@ pub(crate) fn notify_disconnect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTS
         Ok(connector) => connector,
         Err(status) => return finish(sent.request, Err(status.into())),
     };
-    let id = match space.pended.insert(sent, connector.handle, Event::Disconnected, None) {
+    let id = match space.pended.insert(sent, &connector.waiting, Event::Disconnected, None) {
         Ok(id) => id,
         Err(status) => return status,
     };

@@ -107,18 +107,14 @@ impl<H: Host> Cq<H> {
         // One that is cancelled meanwhile is not found, and nothing counts as told of.
         let told = ring.tell(|kind| {
             let event = if kind == ND_CQ_NOTIFY_SOLICITED { Event::Solicited } else { Event::Completion };
-            let first = pended.take_first(u64::MAX, events.waits(event))?;
+            let first = pended.take_first(&events.waiting, &[event], u64::MAX)?;
             Some((first, pended.end()))
         });
         if let Some((first, end)) = told {
             // As soon as it ends its user may ask for the next notification.
             first.succeed();
             // One event completes all that wait; a request for any completion makes the others that too.
-            let owner = events.handle;
-            let wanted = |pended: &Pended<H>| {
-                pended.owner == owner && matches!(pended.event, Event::Completion | Event::Solicited)
-            };
-            pended.take_until(end, wanted, Pended::succeed);
+            pended.take_until(&events.waiting, &[Event::Completion, Event::Solicited], end, Pended::succeed);
         }
     }
 }

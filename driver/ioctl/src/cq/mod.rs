@@ -18,7 +18,7 @@ use platform::{Charge, Deferred, Dispatch, RunDeferred, SpinLock, Weak};
 use crate::cq_ring::CqRing;
 use crate::file::Space;
 use crate::handles::Chain;
-use crate::pended::{Event, Pended};
+use crate::pended::{Event, Pended, Waiting};
 use crate::qp::Qp;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Notified, Owned};
@@ -48,7 +48,7 @@ pub(crate) struct Cq<H: Host> {
 pub(crate) struct CqEvents<H: Host> {
     space: Ref<Space<H>, H>,
     adapter: Ref<Adapter<H::Platform>, H>,
-    handle: u64,
+    waiting: Waiting<H>,
     /// Set when the CQ has been made; for arming it from a notification.
     cq: BackRef<Cq<H>, H>,
     /// Notifications that have come.
@@ -65,6 +65,11 @@ pub(crate) struct CqEvents<H: Host> {
 impl<H: Host> Cq<H> {
     pub(crate) fn adapter(&self) -> &Ref<Adapter<H::Platform>, H> {
         &self.ndk.keep().adapter
+    }
+
+    /// The requests that wait for it.
+    pub(crate) fn waiting(&self) -> &Waiting<H> {
+        &self.ndk.keep().waiting
     }
 
     pub(crate) fn has_ring(&self) -> bool {
@@ -143,7 +148,7 @@ impl<H: Host> Cq<H> {
     pub(crate) fn close(&self, space: &Space<H>) {
         let events = self.ndk.keep();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
-        space.cancel_all(|pended| pended.owner == events.handle);
+        space.pended.cancel(&events.waiting);
     }
 }
 
@@ -179,11 +184,11 @@ impl<H: Host> CqEvents<H> {
         let number = self.notified.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         let pended = &self.space.pended;
         let end = pended.end();
-        if let Some(first) = pended.take_first(end, self.waits(Event::Completion)) {
+        if let Some(first) = pended.take_first(&self.waiting, &[Event::Completion], end) {
             // Before it ends: its user may ask for the next notification then.
             self.tell_of(number);
             first.succeed();
-            pended.take_until(end, self.waits(Event::Completion), Pended::succeed);
+            pended.take_until(&self.waiting, &[Event::Completion], end, Pended::succeed);
         }
     }
 
@@ -201,12 +206,7 @@ impl<H: Host> CqEvents<H> {
     /// There will be no notification any more.
     fn end(&self, status: NTSTATUS) {
         self.ended.store(status.0, Ordering::SeqCst);
-        self.space.pended.take_all(|pended| pended.owner == self.handle, |pended| pended.complete(status));
-    }
-
-    fn waits(&self, event: Event) -> impl Fn(&Pended<H>) -> bool {
-        let owner = self.handle;
-        move |pended| pended.owner == owner && pended.event == event
+        self.space.pended.take_all(&self.waiting, |pended| pended.complete(status));
     }
 }
 
@@ -227,7 +227,7 @@ impl<H: Host> Notified for CqEvents<H> {
         }
         self.offer();
         // This notification used up the arm of those who wait for errors only (merge table of NdkArmCq).
-        if let Some(cq) = cq.filter(|_| self.space.pended.any(self.waits(Event::CqError))) {
+        if let Some(cq) = cq.filter(|_| self.space.pended.any(&self.waiting, Event::CqError)) {
             cq.arm(ND_CQ_NOTIFY_ERRORS);
         }
     }

@@ -20,6 +20,7 @@ use crate::affinity::preference;
 use crate::cq_ring::CqRing;
 use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
+use crate::lines::Lines;
 use crate::pd::shared;
 use crate::pended::{Event, Sent};
 use crate::ring::{descriptor, mappings, room_for_descriptor};
@@ -41,7 +42,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     let events = shared(CqEvents {
         space: space.clone(),
         adapter: adapter.clone(),
-        handle: slot.handle(),
+        waiting: Lines::new(&space.quota.pool)?,
         cq: SpinLock::<_, H::Platform>::new(None),
         notified: AtomicU64::new(0),
         told: AtomicU64::new(0),
@@ -147,7 +148,7 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
         ND_CQ_NOTIFY_SOLICITED if cq.has_ring() => Event::Solicited,
         _ => Event::Completion,
     };
-    let id = match space.pended.insert(sent, events.handle, event, None) {
+    let id = match space.pended.insert(sent, &events.waiting, event, None) {
         Ok(id) => id,
         Err(status) => return status,
     };
