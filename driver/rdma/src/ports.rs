@@ -1,7 +1,9 @@
 //! Local addresses and connections in use. The port space of the device is its own (IND2Connector::Bind).
 
+mod free;
 mod list;
 
+use free::Free;
 pub use list::{ConnectionSide, InUse, LocalEndpoint, Use};
 
 use core::{
@@ -19,6 +21,8 @@ use crate::{
 /// The first ephemeral port; the last is 65535 (NDK_FN_LISTEN).
 const FIRST_EPHEMERAL: u16 = 49_152;
 const EPHEMERAL_PORTS: u16 = u16::MAX - FIRST_EPHEMERAL + 1;
+/// Candidates that are looked at in one go, where each port is in use at some address.
+const TRIED: u16 = 64;
 /// Chains of entries, so that looking for a free port does not take the square of their number.
 const CHAINS: usize = 4_096;
 /// A connector has an address and a connection, a listener an address and that it listens there.
@@ -64,6 +68,7 @@ struct Table<P: Platform> {
     /// The first entry of each.
     chains: Slice<Option<usize>, P>,
     entries: Roster<Entry<P>, P>,
+    free: Free<P>,
 }
 
 /// The table of a device. Its lock comes last: no other is taken while it is held.
@@ -96,11 +101,19 @@ impl<P: Platform> Endpoint<P> {
     pub(crate) fn bind(adapter: &Adapter<P>, local: SocketAddr, purpose: Purpose) -> Result<Self, Error> {
         Self::check(adapter, local, purpose)?;
         let mut bound = local;
-        let place = Place::take(adapter.device(), |ports, table| {
-            bound = ports.choose_port(table, local)?;
-            Ok(Claim::Address { local: bound, process: adapter.process(), purpose })
-        })?;
-        Ok(Self { _place: place, local: bound })
+        // The lock is held for one go only.
+        for go in 0..EPHEMERAL_PORTS / TRIED {
+            let taken = Place::take(adapter.device(), |ports, table| {
+                bound = ports.choose_port(table, local, go)?;
+                Ok(Claim::Address { local: bound, process: adapter.process(), purpose })
+            });
+            match taken {
+                Ok(place) => return Ok(Self { _place: place, local: bound }),
+                Err(Error::TooManyAddresses) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::TooManyAddresses)
     }
 
     /// Whether the address is the device's.
@@ -235,6 +248,14 @@ fn chain_of_connection(local: SocketAddr, remote: SocketAddr) -> usize {
 }
 
 impl<P: Platform> Claim<P> {
+    /// The port that it keeps others from.
+    fn port(&self) -> Option<u16> {
+        match self {
+            Self::Address { local, .. } => Some(local.port()),
+            Self::Listener { .. } | Self::Connection { .. } => None,
+        }
+    }
+
     fn chain(&self) -> usize {
         match self {
             Self::Address { local, .. } | Self::Listener { local, .. } => chain_of_port(local.port()),
@@ -260,13 +281,26 @@ impl<P: Platform> Table<P> {
 
     /// Enters a claim, if there is a place.
     fn insert(&mut self, claim: Claim<P>) -> Option<usize> {
+        let taken = claim.port();
         let first = self.chains.get_mut(claim.chain())?;
         let number = self.entries.join(Entry { claim, next: *first }).ok()?;
         *first = Some(number);
+        if let Some(port) = taken {
+            self.free.set(port, false);
+        }
         Some(number)
     }
 
     fn remove(&mut self, number: usize) -> Option<Claim<P>> {
+        let claim = self.unchain(number)?;
+        if let Some(port) = claim.port() {
+            let is_free = self.chain(chain_of_port(port)).all(|other| other.port() != Some(port));
+            self.free.set(port, is_free);
+        }
+        Some(claim)
+    }
+
+    fn unchain(&mut self, number: usize) -> Option<Claim<P>> {
         let Entry { claim, next } = self.entries.leave(number)?;
         let first = self.chains.get_mut(claim.chain())?;
         if *first == Some(number) {
@@ -312,12 +346,13 @@ impl<P: Platform> Place<P> {
 impl<P: Platform> Ports<P> {
     /// An empty table. IRQL <= DISPATCH.
     pub(crate) fn new() -> Result<Self, Error> {
-        let table =
-            Table { chains: Slice::filled(CHAINS, None)?, entries: Roster::new(PoolQuota::UNLIMITED.no_charge()) };
+        let entries = Roster::new(PoolQuota::UNLIMITED.no_charge());
+        let table = Table { chains: Slice::filled(CHAINS, None)?, entries, free: Free::new()? };
         Ok(Self { table: SpinLock::<_, P>::new(table), next: AtomicU16::new(0) })
     }
 
-    fn choose_port(&self, table: &Table<P>, local: SocketAddr) -> Result<SocketAddr, Error> {
+    /// Port 0 becomes one that is in use at no address; when there is none, one of the candidates of this `go` that is free at `local`.
+    fn choose_port(&self, table: &Table<P>, local: SocketAddr, go: u16) -> Result<SocketAddr, Error> {
         let in_use = |candidate: SocketAddr| {
             table.chain(chain_of_port(candidate.port())).any(|claim| match claim {
                 Claim::Address { local, .. } => local.port() == candidate.port() && overlap(local.ip(), candidate.ip()),
@@ -327,13 +362,17 @@ impl<P: Platform> Ports<P> {
         if local.port() != 0 {
             return if in_use(local) { Err(Error::SharingViolation) } else { Ok(local) };
         }
+        let ephemeral = |number: u16| FIRST_EPHEMERAL.saturating_add(number % EPHEMERAL_PORTS);
         let start = self.next.load(Ordering::Relaxed);
-        let mut candidates = (0..EPHEMERAL_PORTS).map(|distance| {
-            let port = FIRST_EPHEMERAL.saturating_add(start.wrapping_add(distance) % EPHEMERAL_PORTS);
-            SocketAddr::new(local.ip(), port)
+        let unused = table.free.next(ephemeral(start)).map(|port| SocketAddr::new(local.ip(), port));
+        let chosen = unused.or_else(|| {
+            let first = go.saturating_mul(TRIED);
+            let mut candidates = (first..first.saturating_add(TRIED))
+                .map(|distance| SocketAddr::new(local.ip(), ephemeral(start.wrapping_add(distance))));
+            candidates.find(|&candidate| !in_use(candidate))
         });
-        let chosen = candidates.find(|&candidate| !in_use(candidate)).ok_or(Error::TooManyAddresses)?;
-        // The search goes on behind it, so that a run of used ports is passed once, not at every bind.
+        let chosen = chosen.ok_or(Error::TooManyAddresses)?;
+        // The next bind gets another one, also if this one is free again by then.
         self.next.store(chosen.port().wrapping_sub(FIRST_EPHEMERAL).wrapping_add(1), Ordering::Relaxed);
         Ok(chosen)
     }

@@ -2,10 +2,13 @@
 
 mod common;
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, SocketAddr},
+};
 
-use simkernel::{Pages, SimKernel, boot_seeded, seeds};
-use soft_rdma::{Adapter, Connect, Connector, Error, Listener, Outcome, Source, Status};
+use simkernel::{Pages, SimKernel, boot, boot_seeded, seeds};
+use soft_rdma::{Adapter, Connect, Connector, Error, Listener, Outcome, SharedEndpoint, Source, Status};
 
 use common::{Arc, HOST, LIMITS, OTHER_HOST, awaited, ignore, listener, machine, side};
 
@@ -100,5 +103,30 @@ fn connects_that_find_somebody_and_that_do_not() {
             let _may_wait = soft_rdma::close(listener, ignore());
         }
         kernel.flush_dpcs();
+    }
+}
+
+/// All ephemeral ports are taken but one: it is found, wherever it is. At another address each of them is free.
+#[test]
+fn the_only_port_that_is_free() {
+    const PORTS: usize = 16_384;
+    let _kernel = boot();
+    let adapter = machine(HOST);
+    let endpoint = |host| SharedEndpoint::new(&adapter, SocketAddr::new(host, 0));
+    let mut all: Vec<_> = (0..PORTS).map(|_| endpoint(HOST).expect("a port")).collect();
+    let ports: HashSet<_> = all.iter().map(|endpoint| endpoint.local_address().port()).collect();
+    assert_eq!(ports.len(), PORTS);
+    assert_eq!(endpoint(HOST).err(), Some(Error::TooManyAddresses));
+    for given_back in [0, 63, 64, 8_000, PORTS - 1] {
+        let port = all[given_back].local_address().port();
+        let _may_wait = soft_rdma::close(all.swap_remove(given_back), ignore());
+        all.push(endpoint(HOST).expect("the port that was given back"));
+        assert_eq!(all.last().map(|endpoint| endpoint.local_address().port()), Some(port));
+        assert_eq!(endpoint(HOST).err(), Some(Error::TooManyAddresses));
+    }
+    adapter.device().add_address(OTHER_HOST).unwrap();
+    all.extend((0..100).map(|_| endpoint(OTHER_HOST).expect("a port that is in use elsewhere")));
+    for endpoint in all {
+        let _may_wait = soft_rdma::close(endpoint, ignore());
     }
 }

@@ -26,7 +26,10 @@ const CANNOT_RUN: i32 = 77;
 /// What the steps of SMB Direct need besides.
 const PACKAGES: [(&str, &str); 2] = [
     ("smbclient", "the client of SMB that our SMB Direct carries to ksmbd"),
-    ("samba", "smbd, to which our SMB Direct carries Linux's client; where Debian has services, it starts smbd for all at port 445"),
+    (
+        "samba",
+        "smbd, to which our SMB Direct carries Linux's client; where Debian has services, it starts smbd for all at port 445",
+    ),
 ];
 
 /// Boots the peer once and tries everything. A machine that cannot do that is told why; that is no failure, unless a peer was named.
