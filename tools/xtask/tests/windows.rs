@@ -229,6 +229,11 @@ fn script_problems(text: &str) -> Vec<String> {
     if text.contains("$LASTEXITCODE -notin") && !text.ends_with("\nexit 0\n") {
         problems.push("ends as its last program did".to_owned());
     }
+    // The adapter is not listed while it restarts, and TCP/IP comes to it later.
+    let waits = text.contains("AddSeconds(30)") && text.contains("Get-NetIPInterface -InterfaceIndex");
+    if text.contains("Get-NetAdapter | Where-Object") && !waits {
+        problems.push("does not wait for the adapter and TCP/IP".to_owned());
+    }
     problems
 }
 
@@ -241,6 +246,16 @@ fn the_scripts_parse_and_are_documented() {
         assert_eq!(script_problems(&read(&script)), Vec::<String>::new(), "{script}");
         let name = script.rsplit('/').next().unwrap();
         assert!(documents.contains(name), "neither README nor docs name {name}");
+    }
+}
+
+#[test]
+fn a_script_that_does_not_wait_is_noticed() {
+    for script in ["tools/install.ps1", "tools/set-address.ps1"] {
+        for (from, to) in [("AddSeconds(30)", "AddSeconds(0)"), ("Get-NetIPInterface", "Get-NetAdapter")] {
+            let problems = script_problems(&read(script).replace(from, to));
+            assert_eq!(problems, ["does not wait for the adapter and TCP/IP"], "{script}: {to}");
+        }
     }
 }
 
