@@ -39,6 +39,12 @@ impl NTSTATUS {
         self.0 >= 0
     }
 
+    /// `NT_WARNING`: the severity between success and error.
+    #[must_use]
+    pub const fn is_warning(self) -> bool {
+        self.to_u32() >> 30 == 2
+    }
+
     /// The name of the code, for people. `STATUS_*` where two names share a number.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {

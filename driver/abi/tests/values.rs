@@ -12,7 +12,8 @@ use ndk_abi::ndkpi::{
 use ndk_abi::sockaddr::{AF_INET, AF_INET6, SOCKADDR_INET};
 use ndk_abi::softndk_ioctl::softndk_control_code;
 use ndk_abi::status::{
-    ND_REMOTE_ERROR, NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_PENDING, STATUS_REMOTE_RESOURCES, STATUS_SUCCESS,
+    ND_REMOTE_ERROR, NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_PENDING,
+    STATUS_REMOTE_RESOURCES, STATUS_SUCCESS,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -21,6 +22,8 @@ fn status_severity_and_names() {
     assert!(STATUS_SUCCESS.is_success());
     assert!(STATUS_PENDING.is_success(), "PENDING is informational");
     assert!(!STATUS_BUFFER_OVERFLOW.is_success(), "BUFFER_OVERFLOW is a warning");
+    assert!(STATUS_BUFFER_OVERFLOW.is_warning());
+    assert!(![STATUS_SUCCESS, STATUS_PENDING, STATUS_ACCESS_VIOLATION].iter().any(|status| status.is_warning()));
     assert_eq!(STATUS_BUFFER_OVERFLOW.to_string(), "STATUS_BUFFER_OVERFLOW (0x80000005)");
     assert_eq!(format!("{:?}", NTSTATUS::from_u32(0xdead_beef)), "0xdeadbeef");
     // Two names, one number: the NTSTATUS name wins.

@@ -220,11 +220,18 @@ impl<H: Host> Space<H> {
     }
 }
 
-/// Completes a request that does not pend. Returns its status, for the dispatch routine.
+/// Completes a request in its dispatch routine. Returns the status for that to return.
+///
+/// Of a warning the I/O manager tells the sender twice if the file is for overlapped requests and the request has not pended: as the call's
+/// status, and by event and packet, as of a success. So it pends.
 pub(crate) fn finish(request: impl Request, reply: Reply) -> NTSTATUS {
     let (status, information) = match reply {
         Ok(length) => (STATUS_SUCCESS, length),
         Err(Failure { status, information }) => (status, information),
     };
-    request.complete(status, information)
+    if status.is_warning() {
+        request.complete_pending(status, information)
+    } else {
+        request.complete(status, information)
+    }
 }

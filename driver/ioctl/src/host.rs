@@ -131,8 +131,8 @@ pub trait Request: Send + Sized + 'static {
     /// user's buffer could not be written.
     fn complete(self, status: NTSTATUS, information: usize) -> NTSTATUS;
 
-    /// As [`Request::complete`] with a success, but as a request that was pending: marks it (IoMarkIrpPending), completes it and
-    /// returns STATUS_PENDING. So the sender is always told by its event or completion port.
+    /// As [`Request::complete`], but as a request that was pending: marks it (IoMarkIrpPending), completes it and returns
+    /// STATUS_PENDING. So the sender is always told by its event or completion port, once.
     fn complete_pending(self, status: NTSTATUS, information: usize) -> NTSTATUS;
 
     /// Marks the request pending (IoMarkIrpPending) and lets it be cancelled (IoSetCancelRoutine): its cancel routine

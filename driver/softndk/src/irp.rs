@@ -233,7 +233,7 @@ impl ControlRequest {
             STATUS_SUCCESS
         } else {
             // SAFETY: from the system buffer; the I/O manager has probed the other, as the request is from user mode, and it is
-            // of the current process: only requests that were never pended come here, in their dispatch routine.
+            // of the current process: requests come here in their dispatch routine only.
             NTSTATUS(unsafe { softndk_copy_to_user(user_buffer, self.buffer(), self.output) })
         };
         // SAFETY: the IRP is owned.
@@ -271,9 +271,8 @@ impl nd_ioctl::Request for ControlRequest {
     }
 
     fn complete_pending(self, status: NTSTATUS, information: usize) -> NTSTATUS {
-        debug_assert!(information <= self.output, "more output than room");
         self.mark_pending();
-        self.irp.complete(status, information);
+        self.complete(status, information);
         STATUS_PENDING
     }
 

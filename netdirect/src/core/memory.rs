@@ -79,8 +79,8 @@ impl Region {
         self.pending.submit(overlapped, IOCTL_ND_MR_REGISTER, input.as_bytes())
     }
 
-    /// Deregisters. The driver is asked by the file for requests that are waited for: a refusal, STATUS_DEVICE_BUSY, is a warning,
-    /// and of one on an overlapped file Windows tells by event and packet too, as of a success, when the call has returned it already.
+    /// Deregisters. The driver is asked by the file for requests that are waited for: a refusal, STATUS_DEVICE_BUSY, is a warning, which
+    /// pends on an overlapped file, and programs expect it of the call.
     pub(crate) fn deregister(&self, overlapped: &Overlapped) -> NTSTATUS {
         self.tokens.change(false);
         match self.pending.object().tell(IOCTL_ND_MR_DEREGISTER) {

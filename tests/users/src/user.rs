@@ -51,6 +51,7 @@ impl Answer {
         let (status, ..) = self.shared.wait(LIMIT).expect("the request never ended");
         assert!(self.returned == STATUS_PENDING || self.returned == status, "{} then {status}", self.returned);
         assert_eq!(self.returned == STATUS_PENDING, self.shared.was_marked_pending());
+        assert!(!self.returned.is_warning(), "the sender of a request that returns {status} is told twice");
         status
     }
 
