@@ -21,6 +21,8 @@ pub const BLOCK: u32 = code(6);
 pub const KEEP: u32 = code(7);
 /// Completes what [`KEEP`] has pended.
 pub const RELEASE: u32 = code(8);
+/// Ends with a warning, STATUS_BUFFER_OVERFLOW, in the dispatch routine.
+pub const WARN: u32 = code(9);
 
 /// Name of the device.
 pub const DEVICE: &str = "SoftNdkSelfTest";

@@ -310,8 +310,8 @@ impl Control {
         }
     }
 
-    fn opening(self: &Arc<Self>, file: usize) -> bool {
-        let opens = files::opening(file);
+    fn opening(self: &Arc<Self>, file: usize, is_overlapped: bool) -> bool {
+        let opens = files::opening(file, is_overlapped);
         if !opens {
             self.remove_file();
         }
@@ -357,7 +357,9 @@ impl Control {
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::ACCESS_DENIED) };
         }
-        if major == IRP_MJ_CREATE && !(self.add_file() && self.opening(file_id)) {
+        // SAFETY: passed on to the caller.
+        if major == IRP_MJ_CREATE && !(self.add_file() && self.opening(file_id, unsafe { irp::opens_overlapped(irp) }))
+        {
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::DELETE_PENDING) };
         }
@@ -398,7 +400,8 @@ impl Control {
         if [IRP_MJ_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE].contains(&major) {
             // SAFETY: the caller owns the IRP, and gives it away with STATUS_PENDING.
             unsafe { irp::mark_pending(irp) };
-            let job = Job { device: self.device, irp: Shared(irp), number, handler: routine };
+            let is_overlapped = files::is_overlapped(file_id);
+            let job = Job { device: self.device, irp: Shared(irp), number, is_overlapped, handler: routine };
             // SAFETY: an IRP that the caller owned until now; it is not given to a thread yet.
             let thread = unsafe { irp::requestor_thread(irp) };
             turns::submit(thread, job);

@@ -1,7 +1,7 @@
 //! The files of the control device that are open, as the driver knows them.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Condvar, Mutex, PoisonError},
 };
 
@@ -11,23 +11,23 @@ use crate::{adapter::PATIENCE, lock};
 const FILE: &str = "open file of the control device";
 
 struct Files {
-    /// Addresses of file objects.
-    open: BTreeSet<usize>,
+    /// Addresses of file objects, and whether they are for overlapped requests.
+    open: BTreeMap<usize, bool>,
     /// Those that their process may not have opened.
     refused: BTreeSet<usize>,
     /// The driver is about to be unloaded.
     refusing: bool,
 }
 
-static FILES: Mutex<Files> = Mutex::new(Files { open: BTreeSet::new(), refused: BTreeSet::new(), refusing: false });
+static FILES: Mutex<Files> = Mutex::new(Files { open: BTreeMap::new(), refused: BTreeSet::new(), refusing: false });
 static CLOSED: Condvar = Condvar::new();
 
 /// Before the driver is asked to open a file: false if it must not be. Counted from now on, for whoever opened the file may unload
 /// the driver before its create routine has returned.
-pub(crate) fn opening(file: usize) -> bool {
+pub(crate) fn opening(file: usize, is_overlapped: bool) -> bool {
     let mut files = lock(&FILES);
     let allowed = !files.refusing;
-    if allowed && files.open.insert(file) {
+    if allowed && files.open.insert(file, is_overlapped).is_none() {
         kernel::object(FILE, 1);
     }
     allowed
@@ -35,7 +35,12 @@ pub(crate) fn opening(file: usize) -> bool {
 
 /// Whether the driver has opened this file. Wine also closes files that it refused to open, which Windows does not.
 pub(crate) fn is_open(file: usize) -> bool {
-    lock(&FILES).open.contains(&file)
+    lock(&FILES).open.contains_key(&file)
+}
+
+/// Whether it is open for overlapped requests.
+pub(crate) fn is_overlapped(file: usize) -> bool {
+    lock(&FILES).open.get(&file).is_some_and(|is_overlapped| *is_overlapped)
 }
 
 /// Notes that a file may not be opened.
@@ -51,7 +56,7 @@ pub(crate) fn is_refused(file: usize, is_last: bool) -> bool {
 
 /// After the driver has closed a file or has refused to open it.
 pub(crate) fn closed(file: usize) {
-    if lock(&FILES).open.remove(&file) {
+    if lock(&FILES).open.remove(&file).is_some() {
         kernel::object(FILE, -1);
         CLOSED.notify_all();
     }

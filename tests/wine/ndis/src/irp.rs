@@ -6,6 +6,7 @@ use std::{
 };
 
 use kernel::{DEVICE_OBJECT, FILE_OBJECT, IO_STACK_LOCATION, IRP, Shared, ntoskrnl, status, violation};
+use ndk_abi::status::NTSTATUS;
 
 use crate::{adapter::PATIENCE, lock};
 
@@ -101,6 +102,20 @@ pub(crate) unsafe fn requestor_thread(irp: *mut IRP) -> Option<usize> {
     (thread != 0).then(|| unsafe { ntoskrnl::PsGetThreadId(thread) })
 }
 
+/// Whether the file that an IRP_MJ_CREATE opens is one for overlapped requests: Parameters.Create.Options has neither
+/// FILE_SYNCHRONOUS_IO_ALERT nor FILE_SYNCHRONOUS_IO_NONALERT.
+///
+/// # Safety
+/// As `current_location`, for an IRP_MJ_CREATE.
+pub(crate) unsafe fn opens_overlapped(irp: *mut IRP) -> bool {
+    const MEMBER: usize = 1;
+    const SYNCHRONOUS: u32 = 0x30;
+    // SAFETY: passed on to the caller; there are four words of parameters.
+    let options =
+        unsafe { (&raw const (*current_location(irp)).Parameters).cast::<u64>().add(MEMBER).cast::<u32>().read() };
+    options & SYNCHRONOUS == 0
+}
+
 type Completion = unsafe extern "system" fn(*mut DEVICE_OBJECT, *mut IRP, *mut c_void) -> i32;
 type Signal = (Mutex<bool>, Condvar);
 
@@ -171,6 +186,8 @@ pub(crate) struct Job {
     pub(crate) irp: Shared<IRP>,
     /// What `SoftNdkStandInIrp` returned for it.
     pub(crate) number: u64,
+    /// Of a file for overlapped requests.
+    pub(crate) is_overlapped: bool,
     pub(crate) handler: Dispatch,
 }
 
@@ -187,6 +204,14 @@ impl Job {
         // SAFETY: only the address is used.
         if unsafe { ntoskrnl::SoftNdkStandInHasIrp(irp, self.number) } != 0 {
             violation(&format!("a dispatch routine returned {returned:#010x} without completing the IRP"));
+        }
+        // Wine is told that all of them pend, so that the caller is told once here. On Windows the I/O manager returns the status, and sets
+        // the event and queues the packet, of all that is no error.
+        if self.is_overlapped && NTSTATUS(returned).is_warning() {
+            violation(&format!(
+                "an overlapped request ended in its dispatch routine with the warning {returned:#010x}: Windows tells the caller \
+                 twice, as the call's status and by event and packet (one that pends is told of once)"
+            ));
         }
     }
 }

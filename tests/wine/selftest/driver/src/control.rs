@@ -9,7 +9,9 @@ use ndk_abi::{describe::ZeroInit, ndis::*, status::NTSTATUS, wdm::UNICODE_STRING
 
 use crate::{
     checks, imports, memory, miniport, planted,
-    protocol::{BLOCK, CLOSES, DEVICE, FIRST_PLANTED, KEEP, LEAK, LOCK, Memory, PEND, RELEASE, REMOVE, RUN, UNLOCK},
+    protocol::{
+        BLOCK, CLOSES, DEVICE, FIRST_PLANTED, KEEP, LEAK, LOCK, Memory, PEND, RELEASE, REMOVE, RUN, UNLOCK, WARN,
+    },
     text::Text,
 };
 
@@ -68,6 +70,7 @@ const FILE_DEVICE_SECURE_OPEN: u32 = 0x100;
 const SUCCESS: i32 = 0;
 const PENDING: i32 = 0x103;
 const CANCELLED: i32 = 0xC000_0120_u32.cast_signed();
+const BUFFER_OVERFLOW: i32 = 0x8000_0005_u32.cast_signed();
 const INVALID_DEVICE_REQUEST: i32 = 0xC000_0010_u32.cast_signed();
 const BUFFER_TOO_SMALL: i32 = 0xC000_0023_u32.cast_signed();
 
@@ -229,7 +232,7 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
             return keep(irp);
         }
         let needed = if code == LOCK { size_of::<Memory>() } else { 4 };
-        if input < needed && ![CLOSES, RELEASE].contains(&code) {
+        if input < needed && ![CLOSES, RELEASE, WARN].contains(&code) {
             return complete(irp, BUFFER_TOO_SMALL, 0);
         }
         let buffer = (*irp).system_buffer;
@@ -274,6 +277,7 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
                 release();
                 complete(irp, SUCCESS, 0)
             }
+            WARN => complete(irp, BUFFER_OVERFLOW, 0),
             _ => complete(irp, INVALID_DEVICE_REQUEST, 0),
         }
     }

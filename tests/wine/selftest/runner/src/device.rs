@@ -7,8 +7,8 @@ use std::{
 
 use windows_sys::Win32::{
     Foundation::{
-        CloseHandle, ERROR_IO_PENDING, ERROR_OPERATION_ABORTED, GetLastError, HANDLE, INVALID_HANDLE_VALUE,
-        STATUS_PENDING,
+        CloseHandle, ERROR_IO_PENDING, ERROR_MORE_DATA, ERROR_OPERATION_ABORTED, GetLastError, HANDLE,
+        INVALID_HANDLE_VALUE, STATUS_PENDING,
     },
     Storage::FileSystem::{CreateFileW, FILE_FLAG_OVERLAPPED, FILE_GENERIC_READ, FILE_GENERIC_WRITE, OPEN_EXISTING},
     System::{
@@ -17,7 +17,7 @@ use windows_sys::Win32::{
     },
 };
 
-use crate::protocol::{BLOCK, CLOSES, DEVICE, PEND, RUN};
+use crate::protocol::{BLOCK, CLOSES, DEVICE, PEND, RUN, WARN};
 
 /// An open file of the device, for overlapped requests.
 pub(crate) struct Device(HANDLE);
@@ -36,6 +36,10 @@ fn last_error(what: &str) -> String {
 
 impl Device {
     pub(crate) fn open() -> Result<Self, String> {
+        Self::open_with(FILE_FLAG_OVERLAPPED)
+    }
+
+    fn open_with(flags: u32) -> Result<Self, String> {
         let name: Vec<u16> = format!(r"\\.\{DEVICE}").encode_utf16().chain([0]).collect();
         // SAFETY: a NUL-terminated name.
         let handle = unsafe {
@@ -45,7 +49,7 @@ impl Device {
                 0,
                 std::ptr::null(),
                 OPEN_EXISTING,
-                FILE_FLAG_OVERLAPPED,
+                flags,
                 std::ptr::null_mut(),
             )
         };
@@ -166,6 +170,23 @@ pub(crate) fn cancel() -> Result<(), String> {
     }
     match pending.finish() {
         Err(error) if error.ends_with(&format!("error {ERROR_OPERATION_ABORTED}")) => Ok(()),
+        other => Err(format!("ended with {other:?}")),
+    }
+}
+
+/// A file for requests that are waited for may be told of a warning.
+pub(crate) fn warn_synchronous() -> Result<(), String> {
+    warn(&Device::open_with(0)?)
+}
+
+/// One for overlapped requests would be told twice.
+pub(crate) fn warn_overlapped() -> Result<(), String> {
+    warn(&Device::open()?)
+}
+
+fn warn(device: &Device) -> Result<(), String> {
+    match device.call(WARN, &[], 0) {
+        Err(error) if error.ends_with(&format!("error {ERROR_MORE_DATA}")) => Ok(()),
         other => Err(format!("ended with {other:?}")),
     }
 }

@@ -96,6 +96,7 @@ fn must_work(driver: &str, tally: &mut Tally) -> Result<(), String> {
         tally.check("requests run at the same time", concurrency(&device));
         tally.check("requests of a thread run in order", device::order(&device));
         tally.check("a pended request is cancelled", device::cancel());
+        tally.check("a warning to who waits for it", device::warn_synchronous());
         tally.check("shared memory", memory::shared(&device));
         tally.check("overlapping locks", memory::overlapping(&device));
         tally.check("shared memory beside threads that allocate", memory::beside_others(&device));
@@ -123,6 +124,7 @@ fn must_be_caught(driver: &str, tally: &mut Tally) -> Result<(), String> {
         for (number, name) in (FIRST_PLANTED..).zip(PLANTED) {
             tally.check(&format!("caught: {name}"), device.run(number));
         }
+        tally.check("caught: a warning that ends an overlapped request at once", device::warn_overlapped());
         tally.check("caught: memory that cannot be shared", heap::refused(&device));
         tally.check("caught: a request that outlives its process", memory::kill_kept(&device));
         device.run(LEAK)?;
