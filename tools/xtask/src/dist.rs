@@ -23,7 +23,7 @@ pub(crate) const STAND_INS: Package = ["--manifest-path", "tests/wine/Cargo.toml
 const WINDOWS: &str = "target/windows";
 
 /// What tests/wine builds, and the names it goes by in target/dist/wine.
-const STAND_IN_FILES: [(&str, &str); 10] = [
+const STAND_IN_FILES: [(&str, &str); 11] = [
     ("ntoskrnl.dll", "ntoskrnl.exe"),
     ("ndis.dll", "ndis.sys"),
     ("netio.dll", "netio.sys"),
@@ -34,6 +34,7 @@ const STAND_IN_FILES: [(&str, &str); 10] = [
     ("powershell.exe", "powershell.exe"),
     ("selftest.exe", "selftest.exe"),
     ("selftest_driver.dll", "selftest.sys"),
+    ("consumer_driver.dll", "consumer.sys"),
 ];
 
 /// Builds softndk.sys, softnd.dll, ndharness.exe, ndkctl.exe, the stand-ins and libsoftndk_sim.so, and checks every import.

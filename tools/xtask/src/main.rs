@@ -5,6 +5,7 @@ mod bench;
 mod beside;
 mod command;
 mod computers;
+mod consumer;
 mod cross;
 mod digest;
 mod dist;

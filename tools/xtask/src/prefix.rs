@@ -18,7 +18,7 @@ pub(crate) const PLANTED: &str = "softndk-planted.sys";
 
 /// What lies beside the driver in `C:\softndk`. The loader looks for the modules a driver imports in the driver's own
 /// folder before system32, and Wine's own ndis.sys must stay where it is: it starts with every prefix.
-const BESIDE_THE_DRIVER: [(&str, &str); 13] = [
+const BESIDE_THE_DRIVER: [(&str, &str); 14] = [
     ("softndk.sys", "softndk.sys"),
     ("softnd.dll", "softnd.dll"),
     ("ndharness.exe", "ndharness.exe"),
@@ -33,6 +33,7 @@ const BESIDE_THE_DRIVER: [(&str, &str); 13] = [
     ("wine/ordinary.exe", "ordinary.exe"),
     ("wine/selftest.exe", "selftest.exe"),
     ("wine/selftest.sys", "selftest.sys"),
+    ("wine/consumer.sys", "consumer.sys"),
 ];
 /// The same of a driver that was installed by its INF.
 pub(crate) const BESIDE_AN_INSTALLED_DRIVER: [&str; 3] = ["ndis.sys", "netio.sys", "wdfldr.sys"];
@@ -124,7 +125,7 @@ fn install(prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-fn place(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn place(from: &Path, to: &Path) -> Result<()> {
     // A new file, not new content: the prefix's own is a link to the installed Wine, or mapped by a process.
     let _ = fs::remove_file(to);
     fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;

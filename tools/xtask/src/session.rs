@@ -178,6 +178,27 @@ impl Session {
         self.order(&format!("tcpip {}", addresses.join(",")))
     }
 
+    /// Puts a file into `C:\softndk`.
+    pub(crate) fn place(&self, file: &Path) -> Result<()> {
+        let name = file.file_name().context("a file without a name")?;
+        prefix::place(file, &prefix::driver_folder(&self.prefix).join(name))
+    }
+
+    /// Makes a service for another driver in `C:\softndk`, which will run beside the loaded one, as in one kernel.
+    pub(crate) fn add_consumer(&mut self, service: &str, driver: &str) -> Result<()> {
+        self.order(&format!(r"consumer {service} C:\softndk\{driver}"))
+    }
+
+    /// Has what drivers free keep its content, from the next load on.
+    pub(crate) fn keep_freed(&mut self) -> Result<()> {
+        self.order("keep freed")
+    }
+
+    /// Starts and stops such a service. An error: its DriverEntry has failed, or the service cannot be stopped.
+    pub(crate) fn run_consumer(&mut self, service: &str) -> Result<()> {
+        self.order(&format!("consume {service}"))
+    }
+
     /// Has the driver asked to open a name below its device. An error: it has not refused.
     pub(crate) fn open_below(&mut self) -> Result<()> {
         self.order("below")
@@ -227,6 +248,11 @@ impl Session {
     /// Whether Wine keeps connections of a program that has ended open.
     pub(crate) fn keeps_connections(&self) -> Result<bool> {
         wine_sockets::stay_open(&self.prefix)
+    }
+
+    /// What drivers and stand-ins have printed since the session began.
+    pub(crate) fn log(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(self.computer.log_file())?).into_owned())
     }
 
     /// The end of what the driver and the stand-ins printed, for an error message.

@@ -20,7 +20,8 @@ use crate::tally::Tally;
 use crate::two::{self, Harness};
 use crate::wdk::image;
 use crate::{
-    access, beside, dist, events, frames, hosted, installed, nd_cpp, ndkctl, paths, perf, run, soak, tcpip, wine,
+    access, beside, consumer, dist, events, frames, hosted, installed, nd_cpp, ndkctl, paths, perf, run, soak, tcpip,
+    wine,
 };
 
 // What hangs is ended by them; nothing is judged by how long it takes on a busy machine.
@@ -36,6 +37,9 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("a planted change of code or data is noticed between two builds", image::planted());
     let tested = step("testing the stand-ins", || stand_ins(tally));
     tally.check("the stand-ins' own test runs", tested);
+    let opened = step("opening the adapter from another driver", consumer::opens);
+    tally.check("another driver opens the adapter by Winsock Kernel", opened);
+    tally.check("what another driver leaves behind is caught", consumer::planted());
     for front_end in ["ioctl", "nd1", "nd2"] {
         match run::cases(front_end) {
             Ok(outcome) => count_cases(front_end, &outcome, tally),

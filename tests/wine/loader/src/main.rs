@@ -5,7 +5,8 @@
 //! adapter is removed), `tcpip ADDRESS,...` (what the interface has), `wsk on`, `wsk off` (whether there is a Winsock Kernel),
 //! `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts), `set KEYWORD VALUE` (another of its parameters), `start` (load,
 //! and do not wait for the device), `below` (the driver has to refuse to open a name below its device), `trace LEVEL` (events up to that level
-//! are kept, 0: none) or `plant KIND` is answered by a line `ok` or `error: REASON`.
+//! are kept, 0: none), `keep freed` (from the next load on freed memory keeps its content), `consumer NAME DRIVER.SYS` (a service for another driver, in the same process), `consume NAME` (that is started and
+//! stopped) or `plant KIND` is answered by a line `ok` or `error: REASON`.
 //! At the end of input the driver is unloaded and the service deleted. One process stays for a whole scenario because Wine
 //! stops every service when the last ordinary process ends.
 //!
@@ -21,6 +22,7 @@ mod protocol;
 mod registry;
 mod service;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, Result, Write};
 use std::process::ExitCode;
 
@@ -28,6 +30,9 @@ use ndk_abi::softndk_ioctl::{
     SOFTNDK_TEST_PLANT_LEAK_POOL, SOFTNDK_TEST_PLANT_OPEN_NAMES, SOFTNDK_TEST_PLANT_WRONG_IRQL,
 };
 use service::Service;
+
+/// While it is there, memory that a driver frees keeps its content: of the stand-in for ntoskrnl.
+const KEEP_FREED: &str = r"C:\softndk\keep-freed.txt";
 
 fn main() -> ExitCode {
     let arguments = std::env::args().skip(1).collect::<Vec<_>>();
@@ -58,7 +63,11 @@ fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<(
     service.set_parameter("Crc", "0")?;
     service.set_parameter("Groups", "")?;
     set_trace_level("0")?;
+    // It is there only if a run has asked for it.
+    let _ = std::fs::remove_file(KEEP_FREED);
+    service.set_parameter("TraceNdk", "0")?;
     let mut loaded = false;
+    let mut consumers = BTreeMap::new();
     serve(|order| match order {
         "load" => service.start().map(|()| loaded = true).and_then(|()| device::wait()),
         "start" => service.start().map(|()| loaded = true),
@@ -75,6 +84,7 @@ fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<(
         }
         "crc on" => service.set_parameter("Crc", "1"),
         "crc off" => service.set_parameter("Crc", "0"),
+        "keep freed" => std::fs::write(KEEP_FREED, ""),
         "below" => device::below(),
         "plant leak" => device::plant(SOFTNDK_TEST_PLANT_LEAK_POOL),
         "plant irql" => device::plant(SOFTNDK_TEST_PLANT_WRONG_IRQL),
@@ -82,9 +92,17 @@ fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<(
         tcpip if tcpip.starts_with("tcpip") => service.set_parameter("TcpipAddresses", tcpip[5..].trim()),
         other => match other.splitn(3, ' ').collect::<Vec<_>>()[..] {
             ["set", keyword, value] => service.set_parameter(keyword, value),
+            ["consumer", name, driver] => {
+                Service::create_named(name, driver).map(|consumer| drop(consumers.insert(name.to_owned(), consumer)))
+            }
+            ["consume", name] => match consumers.get(name) {
+                Some(consumer) => consumer.start().and_then(|()| consumer.stop()),
+                None => unknown(other),
+            },
             _ => unknown(other),
         },
     })?;
+    consumers.values().try_for_each(Service::delete)?;
     if loaded {
         service.stop()?;
     }

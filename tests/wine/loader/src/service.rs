@@ -15,6 +15,8 @@ use windows_sys::Win32::System::Services::{
 use crate::registry;
 
 const NAME: &str = "softndk";
+/// Wine runs the services of one group in one process: a consumer beside the driver is of it too.
+const GROUP: &str = "SoftNDK";
 const KEY: &str = r"System\CurrentControlSet\Services\softndk";
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
@@ -24,7 +26,12 @@ pub struct Service(SC_HANDLE);
 impl Service {
     /// Creates the service for the driver at this Windows path, or opens it where an earlier run left it.
     pub fn create(driver: &str) -> Result<Self> {
-        let (name, path) = (wide(NAME), wide(driver));
+        Self::create_named(NAME, driver)
+    }
+
+    /// The same for another driver, which runs in the same process.
+    pub fn create_named(name: &str, driver: &str) -> Result<Self> {
+        let (name, path, group) = (wide(name), wide(driver), wide(GROUP));
         let manager = open_manager()?;
         // SAFETY: the strings are NUL-terminated and outlive the call; every null pointer is documented as optional.
         let created = check_handle(unsafe {
@@ -37,7 +44,7 @@ impl Service {
                 SERVICE_DEMAND_START,
                 SERVICE_ERROR_NORMAL,
                 path.as_ptr(),
-                null(),
+                group.as_ptr(),
                 null_mut(),
                 null(),
                 null(),
@@ -49,7 +56,7 @@ impl Service {
                 // SAFETY: the manager is open and the name NUL-terminated.
                 check_handle(unsafe { OpenServiceW(manager, name.as_ptr(), SERVICE_ALL_ACCESS) })
                     .map(Self)
-                    .and_then(|service| service.set_driver(&path).map(|()| service))
+                    .and_then(|service| service.set_driver(&path, &group).map(|()| service))
             }
             other => other.map(Self),
         };
@@ -68,10 +75,10 @@ impl Service {
         service
     }
 
-    /// Makes the service load the driver at `path`, a NUL-terminated string.
-    fn set_driver(&self, path: &[u16]) -> Result<()> {
+    /// Makes the service load the driver at `path`, as one of `group`; both are NUL-terminated strings.
+    fn set_driver(&self, path: &[u16], group: &[u16]) -> Result<()> {
         let same = SERVICE_NO_CHANGE;
-        // SAFETY: the service is open and the path NUL-terminated; a null pointer leaves a setting as it is.
+        // SAFETY: the service is open and the strings NUL-terminated; a null pointer leaves a setting as it is.
         check(unsafe {
             ChangeServiceConfigW(
                 self.0,
@@ -79,7 +86,7 @@ impl Service {
                 same,
                 same,
                 path.as_ptr(),
-                null(),
+                group.as_ptr(),
                 null_mut(),
                 null(),
                 null(),

@@ -13,12 +13,16 @@ use kernel::{DEVICE_OBJECT, DISPATCH_LEVEL, Shared, violation};
 use ndk_abi::{describe::ZeroInit, ndis::*, ndkpi::NDK_VERSION, status::*};
 
 use crate::{
-    attributes::Attributes, driver::Driver, lock, ndk, oid::OidQueue, oid_checks, packets, pnp, protocol::NET_LUID,
+    attributes::Attributes,
+    driver::Driver,
+    lock, ndk,
+    oid::OidQueue,
+    oid_checks, packets, pnp,
+    protocol::{INTERFACE_INDEX, NET_LUID},
 };
 
 /// No operation of a miniport may take this long here (NDIS asks for "promptly").
 pub(crate) const PATIENCE: Duration = Duration::from_secs(12);
-const INTERFACE_INDEX: u32 = 77;
 const ADAPTER: &str = "NDIS adapter";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

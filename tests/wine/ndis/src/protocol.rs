@@ -1,8 +1,11 @@
 //! Control codes that the stand-in itself serves, on the driver's control device: an administrator's part, for tests. The loader
-//! includes this file.
+//! includes this file, and so does the stand-in for netio, for the adapter's interface.
 
 /// NET_LUID of the adapter: of an Ethernet interface, IfType in the upper 16 bits, a 24-bit index below.
 pub(crate) const NET_LUID: u64 = 6 << 48 | 1 << 24;
+
+/// The index of its interface.
+pub(crate) const INTERFACE_INDEX: u32 = 77;
 
 /// Disables RDMA (OID_NDK_SET_STATE), and ends when NetEventNDKDisable has returned.
 pub(crate) const DISABLE_NDK: u32 = 0x8000_2000;

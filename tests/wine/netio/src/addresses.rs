@@ -19,10 +19,8 @@ use std::{
 use kernel::{PASSIVE_LEVEL, object, status, violation};
 use ndk_abi::sockaddr::SOCKADDR_INET;
 
-use crate::parameter;
+use crate::{parameter, protocol::NET_LUID};
 
-/// As in the ndis stand-in.
-const NET_LUID: u64 = 6 << 48 | 1 << 24;
 const OTHER_LUID: u64 = 6 << 48 | 2 << 24;
 const DAD_STATE_TENTATIVE: i32 = 1;
 const DAD_STATE_PREFERRED: i32 = 4;

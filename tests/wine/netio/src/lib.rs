@@ -2,6 +2,10 @@
 #![allow(non_snake_case, reason = "exports carry the names of the DDI")]
 
 mod addresses;
+mod interfaces;
+#[path = "../../ndis/src/protocol.rs"]
+#[expect(dead_code, reason = "shared with others, which use the rest")]
+mod protocol;
 mod wsk;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -16,7 +16,7 @@ use ndk_abi::{
 use windows_sys::Win32::Networking::WinSock::WSABUF;
 
 use super::{
-    client, mdl,
+    client, mdl, ndk,
     operations::{self, Accept, What, finish},
     port,
     request::Request,
@@ -37,7 +37,7 @@ static PROVIDER: Table<WSK_PROVIDER_DISPATCH> = Table(WSK_PROVIDER_DISPATCH {
     Reserved: 0,
     WskSocket: Some(make_socket),
     WskSocketConnect: null_mut(),
-    WskControlClient: null_mut(),
+    WskControlClient: ndk::control_client as *const () as *mut c_void,
     WskGetAddressInfo: null_mut(),
     WskFreeAddressInfo: null_mut(),
     WskGetNameInfo: null_mut(),

@@ -8,6 +8,7 @@
 mod client;
 mod entries;
 mod mdl;
+mod ndk;
 mod operations;
 mod port;
 mod request;
