@@ -12,7 +12,8 @@ use std::{
 use crate::{
     base::{self, status},
     file_requests,
-    irql::{self, APC_LEVEL, DISPATCH_LEVEL},
+    irql::{self, APC_LEVEL, DISPATCH_LEVEL, PASSIVE_LEVEL},
+    open_files,
     report::{self, violation},
 };
 
@@ -25,6 +26,17 @@ base::wine! {
         kind: u32,
         characteristics: u32,
         exclusive: u8,
+        device: *mut *mut c_void,
+    ) -> i32;
+    fn IoCreateDeviceSecure(
+        driver: *mut c_void,
+        extension: u32,
+        name: *const c_void,
+        kind: u32,
+        characteristics: u32,
+        exclusive: u8,
+        descriptor: *const c_void,
+        class: *const c_void,
         device: *mut *mut c_void,
     ) -> i32;
     fn IoDeleteDevice(device: *mut c_void);
@@ -110,6 +122,9 @@ pub(crate) mod export {
         let given = report::lock(&IRPS).remove(&(irp as usize));
         if given.is_some() {
             report::object(IRP_OBJECT, -1);
+        } else if object.current_location <= object.stack_count {
+            // SAFETY: it has a current stack location.
+            unsafe { open_files::completing(irp.cast(), object.status) };
         }
         // SAFETY: the caller keeps the contract.
         irql::without_processor(|| unsafe { super::IofCompleteRequest(irp, boost) });
@@ -144,6 +159,41 @@ pub(crate) mod export {
         result
     }
 
+    /// wdmsec/nf-wdmsec-wdmlibiocreatedevicesecure: PASSIVE_LEVEL. Drivers find it by MmGetSystemRoutineAddress.
+    #[unsafe(no_mangle)]
+    unsafe extern "system" fn IoCreateDeviceSecure(
+        driver: *mut c_void,
+        extension: u32,
+        name: *const c_void,
+        kind: u32,
+        characteristics: u32,
+        exclusive: u8,
+        descriptor: *const c_void,
+        class: *const c_void,
+        device: *mut *mut c_void,
+    ) -> i32 {
+        irql::at_most(PASSIVE_LEVEL, "IoCreateDeviceSecure");
+        // SAFETY: the caller keeps the contract.
+        let result = unsafe {
+            super::IoCreateDeviceSecure(
+                driver,
+                extension,
+                name,
+                kind,
+                characteristics,
+                exclusive,
+                descriptor,
+                class,
+                device,
+            )
+        };
+        report::object(DEVICE, (result >= status::SUCCESS).into());
+        if result >= status::SUCCESS {
+            open_files::watch(driver);
+        }
+        result
+    }
+
     /// wdm/nf-wdm-iodeletedevice: at most APC_LEVEL.
     #[unsafe(no_mangle)]
     unsafe extern "system" fn IoDeleteDevice(device: *mut c_void) {
@@ -156,7 +206,7 @@ pub(crate) mod export {
     /// wdm/nf-wdm-iocreatesymboliclink: PASSIVE_LEVEL.
     #[unsafe(no_mangle)]
     unsafe extern "system" fn IoCreateSymbolicLink(link: *const c_void, target: *const c_void) -> i32 {
-        irql::at_most(irql::PASSIVE_LEVEL, "IoCreateSymbolicLink");
+        irql::at_most(PASSIVE_LEVEL, "IoCreateSymbolicLink");
         // SAFETY: the caller keeps the contract.
         let result = unsafe { super::IoCreateSymbolicLink(link, target) };
         report::object(SYMBOLIC_LINK, (result >= status::SUCCESS).into());
@@ -166,7 +216,7 @@ pub(crate) mod export {
     /// wdm/nf-wdm-iodeletesymboliclink: PASSIVE_LEVEL.
     #[unsafe(no_mangle)]
     unsafe extern "system" fn IoDeleteSymbolicLink(link: *const c_void) -> i32 {
-        irql::at_most(irql::PASSIVE_LEVEL, "IoDeleteSymbolicLink");
+        irql::at_most(PASSIVE_LEVEL, "IoDeleteSymbolicLink");
         // SAFETY: the caller keeps the contract.
         let result = unsafe { super::IoDeleteSymbolicLink(link) };
         report::object(SYMBOLIC_LINK, if result >= status::SUCCESS { -1 } else { 0 });

@@ -23,6 +23,7 @@ mod lookaside;
 mod mapped;
 mod mdl;
 mod mutex;
+mod open_files;
 mod pool;
 mod process;
 mod pushlock;
