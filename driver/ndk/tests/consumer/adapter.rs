@@ -14,7 +14,7 @@ use ndk_abi::{
 };
 use simkernel::Pages;
 
-use crate::kit::{Buffer, World, adapter_info_sized, lam_sized, mapping};
+use crate::kit::{Buffer, QpSizes, World, adapter_info_sized, lam_sized, mapping};
 
 /// OPEN_NDK_ADAPTER_HANDLER: the lowest minor that the consumer can live with is asked for, the highest is served.
 #[test]
@@ -106,6 +106,40 @@ fn info_is_plausible() {
     assert_ne!(info.AdapterFlags & NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, 0);
     assert_ne!(info.AdapterFlags & NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, 0);
     assert_eq!(info.MaxWindowSize, info.MaxRegistrationSize);
+}
+
+/// For each connection, in the order in which Microsoft's NDKPerf.sys asks for it (docs/interop.md).
+#[test]
+fn what_ndkperf_asks_for_is_granted() {
+    const DEPTH: u32 = 512;
+    const REGIONS: u32 = 512;
+    let world = World::new();
+    let adapter = world.open(2, 0).expect("an adapter");
+    let info = adapter.info();
+    let pd = adapter.create_pd().expect("a PD");
+    let regions = (0..REGIONS).map(|_| {
+        let region = pd.create_mr(true).expect("a region");
+        region.initialize_fast(info.FRMRPageCount, true).succeed();
+        region
+    });
+    let regions = regions.collect::<Vec<_>>();
+    let cqs = [adapter.create_cq(DEPTH).expect("a CQ"), adapter.create_cq(DEPTH).expect("a CQ")];
+    for cq in &cqs {
+        assert_eq!(cq.moderate(20, u32::MAX), STATUS_SUCCESS);
+    }
+    let sizes = QpSizes {
+        receives: DEPTH,
+        requests: DEPTH,
+        receive_sges: info.MaxReceiveRequestSge,
+        request_sges: info.MaxInitiatorRequestSge,
+        inline: 0,
+    };
+    let qp = pd.create_qp(&cqs[0], &cqs[1], 1, sizes).expect("a QP");
+    qp.close_now();
+    cqs.into_iter().for_each(|cq| cq.close_now());
+    regions.into_iter().for_each(|region| region.close_now());
+    pd.close_now();
+    world.close_adapter(adapter);
 }
 
 /// NDK_FN_BUILD_LAM: every page of the range, and where in the first one it begins.
