@@ -1,23 +1,20 @@
 //! The ring that completions are given by, and what was said of them.
+//!
+//! tests/loom compiles this file once more, and explores it.
 
-use nd_rings::{Full, Geometry, Mapped, Memory as _, Wild, Writer};
-use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_SOLICITED, ND_MAP_MEMORY};
-use ndk_abi::softndk_ring::{SOFTNDK_COMPLETION, SOFTNDK_RING_COMPLETIONS};
+use nd_rings::{Full, Memory, Wild, Writer};
+use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_SOLICITED};
+use ndk_abi::softndk_ring::SOFTNDK_COMPLETION;
 use ndk_abi::status::NTSTATUS;
-use platform::{Passive, SpinLock};
-
-use crate::Host;
-use crate::file::Space;
-use crate::quota::Locked;
-use crate::ring::UserRing;
+use platform::{Platform, SpinLock};
 
 const WORDS: usize = size_of::<SOFTNDK_COMPLETION>() / size_of::<u64>();
 
-/// The ring of a CQ.
-pub(crate) struct CqRing<H: Host>(SpinLock<State<H>, H::Platform>);
+/// The ring of a CQ, in the memory `M`, which `K` keeps.
+pub(crate) struct CqRing<M, K, P: Platform>(SpinLock<State<M, K>, P>);
 
-struct State<H: Host> {
-    writer: Writer<Mapped>,
+struct State<M, K> {
+    writer: Writer<M>,
     /// Completions ever put in.
     pushed: u64,
     /// `pushed` when somebody was told last: a completion is told of once.
@@ -31,7 +28,7 @@ struct State<H: Host> {
     /// Slots that completions being taken from the CQ will fill.
     reserved: u32,
     /// After the ring, which is in it.
-    _pinned: Locked<H>,
+    _keep: K,
 }
 
 /// How much there is room for.
@@ -44,30 +41,19 @@ pub(crate) enum Room {
     Wild,
 }
 
-impl<H: Host> CqRing<H> {
-    /// Locks and checks a ring for `depth` completions. Errors: [`UserRing::open`].
-    pub(crate) fn open(
-        space: &Space<H>,
-        request: &H::Request,
-        memory: &ND_MAP_MEMORY,
-        depth: u32,
-        passive: &Passive<'_>,
-    ) -> Result<Self, NTSTATUS> {
-        let entry_size = size_of::<SOFTNDK_COMPLETION>() as u32;
-        let geometry = Geometry { kind: SOFTNDK_RING_COMPLETIONS, entry_size, capacity: depth };
-        let ring = UserRing::open(space, request, memory, &geometry, passive)?;
-        let writer = Writer::new(ring.mapped);
+impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
+    pub(crate) fn new(memory: M, keep: K) -> Self {
         let state = State {
-            writer,
+            writer: Writer::new(memory),
             pushed: 0,
             notified: 0,
             solicited: 0,
             carried: (0, 0),
             ended: None,
             reserved: 0,
-            _pinned: ring.pinned,
+            _keep: keep,
         };
-        Ok(Self(SpinLock::<_, H::Platform>::new(state)))
+        Self(SpinLock::<_, P>::new(state))
     }
 
     /// Reserves room for up to `most` completions, which cannot be put back once they are taken: see [`CqRing::release`].
@@ -128,8 +114,8 @@ impl<H: Host> CqRing<H> {
             other.writer.memory().set_state(status);
         }
         core::mem::swap(&mut state.writer, &mut other.writer);
-        core::mem::swap(&mut state._pinned, &mut other._pinned);
-        Self(SpinLock::<_, H::Platform>::new(other))
+        core::mem::swap(&mut state._keep, &mut other._keep);
+        Self(SpinLock::<_, P>::new(other))
     }
 
     /// The doorbell has rung.
@@ -145,7 +131,7 @@ impl<H: Host> CqRing<H> {
     }
 }
 
-impl<H: Host> State<H> {
+impl<M: Memory, K> State<M, K> {
     fn look(&self, most: u32) -> Room {
         match self.writer.room() {
             Ok(0) => match self.writer.sleep() {

@@ -7,13 +7,14 @@ use ndk_abi::nd_ioctl::{
     ND_MAP_MEMORY, ND_MAPPING, ND_MAPPING_RESULT, ND_RESOURCE_DESCRIPTOR, NdMapMemory, NdModifyAccess,
 };
 use ndk_abi::softndk_ioctl::SOFTNDK_POST;
-use ndk_abi::softndk_ring::request_entry_size;
+use ndk_abi::softndk_ring::{SOFTNDK_COMPLETION, SOFTNDK_RING_COMPLETIONS, request_entry_size};
 use ndk_abi::status::{
     NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
 };
 use platform::{Passive, Platform};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::cq_ring::CqRing;
 use crate::decode::{Reply, range};
 use crate::file::Space;
 use crate::quota::Locked;
@@ -151,5 +152,24 @@ impl<H: Host> UserWorkRing<H> {
         let ring = UserRing::open(space, request, memory, &geometry, passive)?;
         let data_bytes = (entry_size as usize).saturating_sub(size_of::<SOFTNDK_POST>());
         Ok((Self::new(ring.mapped, data_bytes, ring.pinned), ring.context))
+    }
+}
+
+/// A ring of completions of the user's.
+pub(crate) type UserCqRing<H> = CqRing<Mapped, Locked<H>, <H as Host>::Platform>;
+
+impl<H: Host> UserCqRing<H> {
+    /// Locks and checks a ring for `depth` completions. Errors: [`UserRing::open`].
+    pub(crate) fn open(
+        space: &Space<H>,
+        request: &H::Request,
+        memory: &ND_MAP_MEMORY,
+        depth: u32,
+        passive: &Passive<'_>,
+    ) -> Result<Self, NTSTATUS> {
+        let entry_size = size_of::<SOFTNDK_COMPLETION>() as u32;
+        let geometry = Geometry { kind: SOFTNDK_RING_COMPLETIONS, entry_size, capacity: depth };
+        let ring = UserRing::open(space, request, memory, &geometry, passive)?;
+        Ok(Self::new(ring.mapped, ring.pinned))
     }
 }

@@ -9,10 +9,11 @@ use ndk_abi::status::{STATUS_INTERNAL_ERROR, STATUS_SUCCESS};
 
 use super::{BURST, Cq};
 use crate::Host;
-use crate::cq_ring::{CqRing, Room};
+use crate::cq_ring::Room;
 use crate::handles::{Chain, Reporter};
 use crate::pended::{Event, Pended};
 use crate::qp::Qp;
+use crate::ring::UserCqRing;
 use crate::srq::Srq;
 
 /// Bursts that one run of the deferred call puts into a ring.
@@ -33,7 +34,7 @@ enum Filled {
 
 impl<H: Host> Cq<H> {
     /// Moves completions into the ring: as many as it has room for, and not too many at once. True: there may be more.
-    pub(super) fn fill(&self, ring: &CqRing<H>) -> bool {
+    pub(super) fn fill(&self, ring: &UserCqRing<H>) -> bool {
         for _ in 0..BURSTS {
             // Let go without the lock: a reference may be the last of a queue pair that is freed meanwhile.
             let mut reporters = [const { None }; BURST];
@@ -56,7 +57,7 @@ impl<H: Host> Cq<H> {
 
     /// The same once, in turn: who takes completions puts them in, so that they stay in order. `reporters` keeps whom they
     /// concern.
-    fn fill_once(&self, ring: &CqRing<H>, reporters: &mut Reporters<H>) -> Filled {
+    fn fill_once(&self, ring: &UserCqRing<H>, reporters: &mut Reporters<H>) -> Filled {
         let room = match ring.reserve(BURST as u32) {
             Room::For(room) => room as usize,
             Room::None => {
@@ -101,7 +102,7 @@ impl<H: Host> Cq<H> {
     }
 
     /// Completes the requests that wait for what is in the ring.
-    pub(super) fn tell(&self, ring: &CqRing<H>) {
+    pub(super) fn tell(&self, ring: &UserCqRing<H>) {
         let events = self.ndk.keep();
         let pended = &events.space.pended;
         // One that is cancelled meanwhile is not found, and nothing counts as told of.

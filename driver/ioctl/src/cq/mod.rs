@@ -15,11 +15,11 @@ use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Charge, Deferred, Dispatch, RunDeferred, SpinLock, Weak};
 
-use crate::cq_ring::CqRing;
 use crate::file::Space;
 use crate::handles::Chain;
 use crate::pended::{Event, Pended, Waiting};
 use crate::qp::Qp;
+use crate::ring::UserCqRing;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Notified, Owned};
 
@@ -30,7 +30,7 @@ const HANDLES: u32 = 64;
 
 pub(crate) struct Cq<H: Host> {
     /// Before the rest, so that its memory is unlocked while there still is an open adapter, which a cleanup waits for.
-    ring: Option<CqRing<H>>,
+    ring: Option<UserCqRing<H>>,
     /// What it was made with.
     pub(crate) affinity: Option<GROUP_AFFINITY>,
     /// Fills the ring.

@@ -17,13 +17,12 @@ use zerocopy::IntoBytes;
 
 use super::{BURST, Cq, CqEvents};
 use crate::affinity::preference;
-use crate::cq_ring::CqRing;
 use crate::decode::{Reply, input};
 use crate::file::{Space, finish};
 use crate::lines::Lines;
 use crate::pd::shared;
 use crate::pended::{Event, Sent};
-use crate::ring::{descriptor, mappings, room_for_descriptor};
+use crate::ring::{UserCqRing, descriptor, mappings, room_for_descriptor};
 use crate::{Host, Ref, Request};
 use ndk_consumer::{Adapter, Owned};
 
@@ -53,7 +52,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     let ndk = Owned::create_cq(&adapter, input.QueueDepth, affinity, events, passive)?;
     let ring = match &memory {
         None => None,
-        Some([memory]) => Some(CqRing::open(space, request, memory, input.QueueDepth, passive)?),
+        Some([memory]) => Some(UserCqRing::<H>::open(space, request, memory, input.QueueDepth, passive)?),
     };
     let cq = shared(Cq {
         ring,
@@ -89,7 +88,7 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
     match (&memory, &cq.ring) {
         (None, _) => cq.ndk.resize(input.QueueDepth, passive)?,
         (Some([memory]), Some(ring)) => {
-            let other = CqRing::open(space, request, memory, input.QueueDepth, passive)?;
+            let other = UserCqRing::<H>::open(space, request, memory, input.QueueDepth, passive)?;
             // What still is in the CQ counts too. Not for ever: its queue pairs go on.
             for _ in 0..MAX_FILLS {
                 if !cq.fill(ring) {
