@@ -142,6 +142,49 @@ fn it_reads_without_an_end() {
     });
 }
 
+/// Of as many reads as were agreed each is answered; one more, while none of them is, is refused. Nothing goes out meanwhile: the stream's
+/// buffer is full, and the peer does not read.
+#[test]
+fn it_reads_no_more_than_agreed() {
+    for more in [0, 1] {
+        play(4, |kernel, scene| {
+            kernel.limit_in_flight(1000);
+            let (raw, side) = (scene.raw(), scene.side());
+            let all = side.region_of(&side.pd, Access::REMOTE_READ).unwrap();
+            let remote = Remote { address: 0x5000, token: 0x1234 };
+            for number in 0..32 {
+                match side.post(number, &[side.sge(0, 0x8000)], Post::Write(remote)) {
+                    Ok(()) => kernel.flush_dpcs(),
+                    error => assert_eq!(error, Err(Error::QueueFull)),
+                }
+            }
+            let count = u32::from(READS) + more;
+            let reads: Vec<_> = (1..=count).map(|read| frames::read(read, 8, all.token(), BASE)).collect();
+            raw.send_frames(&reads);
+            kernel.flush_dpcs();
+            let (mut answered, mut refused) = (0, None);
+            while answered < count && refused.is_none() {
+                let ulpdu = raw.ulpdu().unwrap();
+                match ulpdu[1] & 0xf {
+                    0 => {}
+                    2 => answered += 1,
+                    // The number of the read that it is for.
+                    7 => refused = Some(ulpdu[34..38].to_vec()),
+                    other => panic!("opcode {other}"),
+                }
+            }
+            let last = (more > 0).then(|| count.to_be_bytes().to_vec());
+            assert_eq!(refused, last, "after {answered} answers");
+            if refused.is_none() {
+                disconnect(kernel, scene);
+            } else {
+                side.wait_for_end();
+            }
+            let _whatever_it_came_to = side.completions();
+        });
+    }
+}
+
 /// Nothing, in FPDUs.
 #[test]
 fn it_writes_nothing_without_an_end() {
