@@ -284,14 +284,17 @@ fn a_failure_names_its_seed() {
         }
         return;
     }
-    let run = |seed: Option<&str>| {
+    let run = |variable: Option<(&str, &str)>| {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "a_failure_names_its_seed"]).env(FAIL, "1").env_remove("SOFTNDK_SEED");
-        seed.map(|seed| again.env("SOFTNDK_SEED", seed));
+        again.args(["--exact", "a_failure_names_its_seed"]).env(FAIL, "1");
+        again.env_remove("SOFTNDK_SEED").env_remove("SOFTNDK_SEEDS_FROM");
+        again.envs(variable);
         let output = again.output().unwrap();
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     assert!(run(None).contains("SOFTNDK_SEED=7 replays"), "{}", run(None));
-    assert!(run(Some("123")).contains("SOFTNDK_SEED=123 replays"));
+    assert!(run(Some(("SOFTNDK_SEED", "123"))).contains("SOFTNDK_SEED=123 replays"));
+    // Where a run begins that tries other seeds.
+    assert!(run(Some(("SOFTNDK_SEEDS_FROM", "5"))).contains("SOFTNDK_SEED=7 replays"));
 }

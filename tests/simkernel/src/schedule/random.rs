@@ -23,18 +23,22 @@ impl Random {
     }
 }
 
-/// The seeds for a test to try: `count` of them, ten times as many if `SOFTNDK_FULL` is 1, or the one that `SOFTNDK_SEED`
-/// names, to replay it.
+/// The seeds for a test to try: `count` of them, ten times as many if `SOFTNDK_FULL` is 1, from 0 on or from where `SOFTNDK_SEEDS_FROM`
+/// says; or the one that `SOFTNDK_SEED` names, to replay it.
 ///
 /// # Panics
-/// If that is no number.
+/// If one of these is no number.
 pub fn seeds(count: u64) -> Range<u64> {
-    let Ok(seed) = env::var("SOFTNDK_SEED") else {
-        let full = env::var("SOFTNDK_FULL").is_ok_and(|full| full == "1");
-        return 0..if full { 10 * count } else { count };
-    };
-    match seed.parse() {
-        Ok(seed) => seed..seed + 1,
-        Err(error) => panic!("SOFTNDK_SEED={seed}: {error}"),
+    if let Some(seed) = number("SOFTNDK_SEED") {
+        return seed..seed.saturating_add(1);
     }
+    let full = env::var("SOFTNDK_FULL").is_ok_and(|full| full == "1");
+    let first = number("SOFTNDK_SEEDS_FROM").unwrap_or(0);
+    first..first.saturating_add(if full { count.saturating_mul(10) } else { count })
+}
+
+/// A variable of the environment, if it is set.
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
