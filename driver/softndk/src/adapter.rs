@@ -137,6 +137,7 @@ impl Adapter {
         let provider = adapter.provider.clone();
         configuration.addresses.iter().try_for_each(|&address| provider.add_address(address))?;
         provider.want_crc(configuration.crc);
+        provider.set_send_timeout(configuration.send_timeout);
         adapter.rdma.initialize(configuration.network_direct);
         let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
         let device = FrameworkDevice::create(miniport, passive)?;

@@ -36,6 +36,16 @@ macro_rules! flag {
     };
 }
 
+/// What a [`keywords::Number`] says in an open configuration.
+macro_rules! number {
+    ($key:expr, $number:expr) => {
+        $key.number(wide!($number.name)).filter(|number| *number <= $number.max).unwrap_or($number.default)
+    };
+}
+
+// As in a process without a driver.
+const _: () = assert!(keywords::SEND_TIMEOUT.default == ndk_provider::SEND_TIMEOUT_SECONDS);
+
 /// The configuration of an adapter.
 pub(crate) struct Configuration {
     /// [`keywords::NETWORK_DIRECT`].
@@ -44,6 +54,8 @@ pub(crate) struct Configuration {
     pub(crate) test_consumer: bool,
     /// [`keywords::CRC`].
     pub(crate) crc: bool,
+    /// [`keywords::SEND_TIMEOUT`].
+    pub(crate) send_timeout: u32,
     /// [`keywords::ADDRESSES`].
     pub(crate) addresses: Slice<IpAddr, Windows>,
     /// The security descriptor of the control device, with [`keywords::GROUPS`] in it.
@@ -57,6 +69,7 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
         network_direct: flag!(key, keywords::NETWORK_DIRECT),
         test_consumer: flag!(key, keywords::TEST_CONSUMER),
         crc: flag!(key, keywords::CRC),
+        send_timeout: number!(key, keywords::SEND_TIMEOUT),
         addresses: parse_addresses(key.string(wide!(keywords::ADDRESSES)))?,
         security: security::descriptor(elements(key.string(wide!(keywords::GROUPS))))?,
     })
@@ -106,13 +119,17 @@ impl Key {
     }
 
     fn flag(&self, keyword: &[u16], default: bool) -> bool {
-        let Some(data) = self.value(keyword, NdisParameterInteger) else { return default };
-        // SAFETY: the parameter said that this is an integer.
-        match unsafe { data.IntegerData } {
-            0 => false,
-            1 => true,
+        match self.number(keyword) {
+            Some(0) => false,
+            Some(1) => true,
             _ => default,
         }
+    }
+
+    fn number(&self, keyword: &[u16]) -> Option<u32> {
+        let data = self.value(keyword, NdisParameterInteger)?;
+        // SAFETY: the parameter said that this is an integer.
+        Some(unsafe { data.IntegerData })
     }
 
     /// The text of a keyword, empty if there is none.

@@ -7,10 +7,19 @@ pub(crate) struct Flag {
     pub(crate) default: bool,
 }
 
+/// A keyword that is a number, from 0 to `max`. Any other value is as none.
+pub(crate) struct Number {
+    pub(crate) name: &'static str,
+    pub(crate) default: u32,
+    pub(crate) max: u32,
+}
+
 /// Whether the adapter offers RDMA.
 pub(crate) const NETWORK_DIRECT: Flag = Flag { name: "*NetworkDirect", default: true };
 /// Whether connections with other machines have CRCs even if the peer asks for none.
 pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
+/// Seconds that a send of a program waits for a receive of its peer. 0: without limit.
+pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, max: 3600 };
 /// Whether the control device may run the test consumer.
 pub(crate) const TEST_CONSUMER: Flag = Flag { name: "TestConsumer", default: false };
 /// A list of IP addresses with commas between them: those that consumers may bind to. None: those that TCP/IP holds on the interface.

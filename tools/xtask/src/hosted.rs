@@ -28,7 +28,9 @@ pub(crate) fn run(tally: &mut Tally) {
     tally.check("what a program leaves in a device of its own is found, and it can exit", left_behind());
     tally.check("two programs speak rping without a driver, and notice a changed byte", rping());
     tally.check("SOFTND_MODE chooses the device", modes());
-    tally.check("a SOFTND_CRC that is neither 0 nor 1 is refused", crc());
+    let (crc, timeout) = (reads("SOFTND_CRC", ["0", "1"], "yes"), reads("SOFTND_SEND_TIMEOUT", ["0", "3600"], "3601"));
+    tally.check("a SOFTND_CRC that is neither 0 nor 1 is refused", crc);
+    tally.check("a SOFTND_SEND_TIMEOUT of more than 3600 seconds is refused", timeout);
 }
 
 fn cases(front_end: &str, tally: &mut Tally) -> Result<()> {
@@ -109,19 +111,21 @@ fn modes() -> Result<()> {
     Ok(())
 }
 
-fn crc() -> Result<()> {
+/// Of a variable of the environment, values that are `known` and one that is not.
+fn reads(variable: &str, known: [&str; 2], unknown: &str) -> Result<()> {
     let session = Session::start(&session::addresses(&[])?)?;
-    let harness = |arguments: &[&str], crc| {
-        outcome(session.program("ndharness.exe").args(arguments).env("SOFTND_CRC", crc), ONE_LIMIT)
+    let harness = |arguments: &[&str], value| {
+        outcome(session.program("ndharness.exe").args(arguments).env(variable, value), ONE_LIMIT)
     };
-    for known in ["0", "1"] {
+    for known in known {
         let output = harness(&ONE_CASE, known)?;
         let text = said(&output);
         ensure!(output.status.success() && text.contains(HOSTED), "{known}: {text}");
     }
-    let output = harness(&["serve"], "yes")?;
+    let output = harness(&["serve"], unknown)?;
     let text = said(&output);
-    let refused = ["SOFTND_CRC is \"yes\"", "STATUS_INVALID_PARAMETER"].iter().all(|why| text.contains(why));
-    ensure!(!output.status.success() && refused, "{text}");
+    let told =
+        [&*format!("{variable} is {unknown:?}"), "STATUS_INVALID_PARAMETER"].iter().all(|why| text.contains(why));
+    ensure!(!output.status.success() && told, "{text}");
     Ok(())
 }

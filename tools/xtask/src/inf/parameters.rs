@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::file::Inf;
 use super::install::INSTALL;
-use super::keywords::{ADDRESSES, CRC, GROUPS, NETWORK_DIRECT, TEST_CONSUMER};
+use super::keywords::{ADDRESSES, CRC, GROUPS, NETWORK_DIRECT, SEND_TIMEOUT, TEST_CONSUMER};
 use super::named;
 
 /// A standardized keyword that others read, not the driver.
@@ -90,7 +90,8 @@ pub(super) fn well_formed(inf: &Inf) -> Vec<String> {
 /// Exactly those that the driver reads, with its defaults, and the one that is for others.
 pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
     let digit = |flag: bool| if flag { "1" } else { "0" };
-    let mut wanted = BTreeMap::from([(TECHNOLOGY, "1"), (ADDRESSES, ""), (GROUPS, "")]);
+    let (seconds, most) = (SEND_TIMEOUT.default.to_string(), SEND_TIMEOUT.max.to_string());
+    let mut wanted = BTreeMap::from([(TECHNOLOGY, "1"), (ADDRESSES, ""), (GROUPS, ""), (SEND_TIMEOUT.name, &*seconds)]);
     wanted.extend([NETWORK_DIRECT, CRC, TEST_CONSUMER].map(|flag| (flag.name, digit(flag.default))));
     let offered = parameters(inf);
     let mut problems = Vec::new();
@@ -107,6 +108,10 @@ pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
             && !parameter.choices.iter().eq(&["0", "1"])
         {
             problems.push(format!("{keyword} is 0 or 1 in the driver"));
+        }
+        let range = ["min", "max"].map(|end| parameter.values.get(end).copied());
+        if *keyword == SEND_TIMEOUT.name && range != [Some("0"), Some(&*most)] {
+            problems.push(format!("{keyword} is 0 to {most} in the driver"));
         }
     }
     problems.extend(wanted.into_keys().map(|keyword| format!("{keyword} is read, and not offered")));

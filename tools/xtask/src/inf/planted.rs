@@ -7,7 +7,7 @@ use super::{RULES, problems, source};
 use crate::paths;
 
 /// A rule that has to find the fault, what is in the file, and the fault instead.
-const FAULTS: [(&str, &str, &str); 70] = [
+const FAULTS: [(&str, &str, &str); 73] = [
     ("version", "\"$WINDOWS NT$\"", "\"$CHICAGO$\""),
     ("version", "= Net\n", "= NetTrans\n"),
     ("version", "{4d36e972-", "{4d36e973-"),
@@ -56,6 +56,9 @@ const FAULTS: [(&str, &str, &str); 70] = [
     ("keywords", "Crc,               default,   0, \"0\"", "Crc, default, 0, \"1\""),
     ("keywords", "Addresses,         default,   0, \"\"", "Addresses, default, 0, \"10.0.0.1\""),
     ("keywords", "Groups,            default,   0, \"\"", "Groups, default, 0, \"S-1-1-0\""),
+    ("parameters", "SendTimeout,       default,   0, \"4\"", "SendTimeout, default, 0, \"3601\""),
+    ("keywords", "SendTimeout,       default,   0, \"4\"", "SendTimeout, default, 0, \"5\""),
+    ("keywords", "SendTimeout,       max,       0, \"3600\"", "SendTimeout, max, 0, \"60\""),
     ("keywords", "TestConsumer\\enum, 1, ", "TestConsumer\\enum, 2, "),
     ("keywords", "= Ndi, NetworkDirect, Parameters", "= Ndi, NetworkDirect"),
     ("service", "AddService = softndk, 2,", "AddService = softndk, 0,"),
@@ -110,7 +113,8 @@ fn the_driver_reads_no_other_keyword() {
     let configuration = fs::read_to_string(folder.join("configuration.rs")).unwrap();
     for (position, call) in configuration.match_indices("wide!(") {
         let argument = &configuration[position + call.len()..];
-        assert!(argument.starts_with("keywords::") || argument.starts_with("$flag.name"), "wide!({argument:.40}");
+        let named = ["keywords::", "$flag.name", "$number.name"].iter().any(|name| argument.starts_with(name));
+        assert!(named, "wide!({argument:.40}");
     }
     for text in ["ADDRESSES", "GROUPS"] {
         assert!(configuration.contains(&format!("wide!(keywords::{text})")));

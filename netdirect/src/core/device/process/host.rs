@@ -32,6 +32,11 @@ const ADAPTER_ID: u64 = 0x0001_ffff_ff00_0000;
 /// The variable of the environment that says, by 1, that connections are to have CRCs even if the peer asks for none; by 0 they are not.
 const CRC: &str = "SOFTND_CRC";
 
+/// The variable that says how many seconds a send waits for a receive of its peer, by a number up to [`SEND_TIMEOUT_MAX`]; by 0 it waits
+/// without limit.
+const SEND_TIMEOUT: &str = "SOFTND_SEND_TIMEOUT";
+const SEND_TIMEOUT_MAX: u32 = 3600;
+
 /// The process, with one adapter.
 pub(super) struct ProcessHost {
     provider: Provider<Hosted>,
@@ -40,7 +45,7 @@ pub(super) struct ProcessHost {
 }
 
 impl ProcessHost {
-    /// STATUS_INVALID_PARAMETER: the variable says something else, which standard error is told.
+    /// STATUS_INVALID_PARAMETER: a variable says something else, which standard error is told.
     pub(super) fn new() -> Result<Self, NTSTATUS> {
         let provider = Provider::new(&[])?;
         // The driver's parameter `Crc`.
@@ -53,6 +58,15 @@ impl ProcessHost {
                 return Err(STATUS_INVALID_PARAMETER);
             }
         });
+        // The driver's parameter `SendTimeout`.
+        if let Some(timeout) = env::var_os(SEND_TIMEOUT) {
+            let seconds = timeout.to_str().and_then(|seconds| seconds.parse().ok());
+            let Some(seconds) = seconds.filter(|seconds| *seconds <= SEND_TIMEOUT_MAX) else {
+                eprintln!("softnd.dll: {SEND_TIMEOUT} is {timeout:?}: it may be 0 to {SEND_TIMEOUT_MAX}");
+                return Err(STATUS_INVALID_PARAMETER);
+            };
+            provider.set_send_timeout(seconds);
+        }
         Ok(Self { provider, registered: Arc::default() })
     }
 
