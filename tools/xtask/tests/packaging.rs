@@ -294,3 +294,22 @@ fn a_makefile_that_overrides_less_is_noticed() {
         assert!(!hands_on(&text.replace(line, "").parse().unwrap()), "{line}");
     }
 }
+
+/// The identifiers of class.rs, as a document writes them.
+fn classes(source: &str) -> Vec<String> {
+    let values = source.split("GUID::from_u128(0x").skip(1).filter_map(|rest| rest.split_once(')'));
+    let digits = values.map(|(value, _)| value.replace('_', "").to_uppercase());
+    digits.map(|it| [&it[..8], &it[8..12], &it[12..16], &it[16..20], &it[20..]].join("-")).collect()
+}
+
+#[test]
+fn the_identifiers_of_the_provider_are_documented() {
+    let (source, page) = (read("netdirect/com/src/class.rs"), read("docs/programs.md"));
+    let (classes, header) = (classes(&source), read("tests/nd-cpp/nd.h").to_uppercase());
+    assert_eq!(classes.len(), 2, "{classes:?}");
+    for class in &classes {
+        assert!(page.contains(&format!("`{class}`")), "{class} is not in docs/programs.md");
+    }
+    // What the C++ program passes.
+    assert!(header.contains(&classes[0][..8]), "{} is not in nd.h", classes[0]);
+}
