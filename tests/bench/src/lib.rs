@@ -5,6 +5,7 @@
 pub mod apart;
 pub mod bell;
 pub mod counted;
+pub mod crowd;
 pub mod figures;
 pub mod idle;
 pub mod link;

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use softndk_bench::{
     apart::{self, Served},
-    counted,
+    counted, crowd,
     figures::{Figure, table},
     idle, messages, scale, wake, wire, write,
 };
@@ -41,6 +41,15 @@ enum Task {
         /// Batches of 16 messages
         batches: usize,
     },
+    /// Say how long a good client waits for a listener's answer at most, among peers that reset, say nothing or say little
+    Crowd {
+        /// So many of each
+        #[arg(long, default_value_t = 1000)]
+        peers: usize,
+        /// Fail if that is 50 ms or more
+        #[arg(long)]
+        check: bool,
+    },
     /// Do the part of another process, for the program that started this
     Peer {
         #[command(subcommand)]
@@ -61,6 +70,9 @@ enum Part {
         count: usize,
     },
 }
+
+/// What a good client may wait for its answer.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 type Group = fn(&ProgressBar) -> Result<Vec<Figure>>;
 
@@ -84,6 +96,14 @@ fn main() -> Result<()> {
     match arguments.task {
         Some(Task::Count { batches }) => {
             counted::run(batches);
+            return Ok(());
+        }
+        Some(Task::Crowd { peers, check }) => {
+            let waits = crowd::waits(peers)?;
+            for (kind, wait) in &waits {
+                println!("among {peers} peers that {kind}: {:.1} ms", wait.as_secs_f64() * 1e3);
+            }
+            ensure!(!check || waits.iter().all(|(_, wait)| *wait < LONGEST_WAIT), "a good client has waited too long");
             return Ok(());
         }
         Some(Task::Peer { part: Part::Writes { served } }) => return apart::serve(served),

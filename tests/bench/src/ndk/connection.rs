@@ -71,6 +71,13 @@ impl Listener {
         self.address
     }
 
+    /// Refuses the last connect, if there is one that was neither accepted nor refused.
+    #[must_use]
+    pub fn refuse(&self) -> bool {
+        let connector = NonNull::new(self.event.swap(null_mut(), Ordering::Acquire));
+        connector.map(Connector).is_some()
+    }
+
     /// Waits for the next connect, and accepts it for a queue pair.
     fn begin_accept(&self, passive: &Qp) -> Connecting {
         let connector = loop {
