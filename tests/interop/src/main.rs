@@ -118,7 +118,7 @@ fn main() -> Result<ExitCode> {
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::SmbClient { local, peer, listen, mode, keepalive, crc } => {
-            let client = smb::Client { local, server: peer, mode, crc, corrupt: false, keepalive };
+            let client = smb::Client { local, server: peer, mode, crc, fault: None, keepalive };
             let listener = TcpListener::bind(listen)?;
             loop {
                 println!("{:?}", client.serve(&listener, None)?);

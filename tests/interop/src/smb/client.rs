@@ -25,6 +25,15 @@ const AFTER_CONNECT: Duration = Duration::from_millis(50);
 /// Shorter reads and writes are inline, as those of Linux.
 const LEAST_BY_RDMA: u32 = 4096;
 
+/// What a client may do wrong, in what it writes by RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A byte is changed.
+    Byte,
+    /// The token is another.
+    Token,
+}
+
 /// A bridge from a port of TCP to a server of SMB Direct.
 pub(crate) struct Client {
     pub(crate) local: IpAddr,
@@ -32,8 +41,8 @@ pub(crate) struct Client {
     pub(crate) mode: Mode,
     /// Ask for CRCs.
     pub(crate) crc: bool,
-    /// Change a byte of what is written by RDMA.
-    pub(crate) corrupt: bool,
+    /// What it does wrong.
+    pub(crate) fault: Option<Fault>,
     /// Ask for a sign of life after so many seconds without one.
     pub(crate) keepalive: u16,
 }
@@ -158,11 +167,14 @@ impl Bridge<'_> {
             (Kind::Write { length, rdma: None }, Some(channel)) if by_rdma(length) => {
                 let Some(place) = self.free.pop() else { return Ok(Some(request)) };
                 let mut data = packet::written(&request)?.to_vec();
-                if self.plan.corrupt {
+                if self.plan.fault == Some(Fault::Byte) {
                     data[length as usize / 2] ^= 1;
                 }
                 self.link.fill(place, &data).named("filling")?;
-                let (descriptor, token) = self.link.lend(place, length as usize, Access::Read).named("lending")?;
+                let (mut descriptor, token) = self.link.lend(place, length as usize, Access::Read).named("lending")?;
+                if self.plan.fault == Some(Fault::Token) {
+                    descriptor[8] ^= 1;
+                }
                 self.fly(&request, Flight { place, token, read: None })?;
                 self.carried.writes += 1;
                 self.carried.written += u64::from(length);

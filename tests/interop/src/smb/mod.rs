@@ -7,7 +7,7 @@ mod samba;
 mod server;
 mod steps;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, Fault};
 pub(crate) use server::{Plan, Server};
 pub(crate) use steps::run;
 

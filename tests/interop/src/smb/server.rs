@@ -19,6 +19,9 @@ use super::{
 };
 use crate::{device::Device, status::Named};
 
+/// Requests by RDMA that may wait for a place: as many as a client has credits for.
+const WAITING: usize = 512;
+
 /// What a server does besides.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
@@ -162,6 +165,7 @@ impl Bridge {
         let most = memory.length.min(LENGTH);
         ensure!((1..=most).contains(&length), "{length} bytes by RDMA of {most}");
         let Some(place) = self.free.pop() else {
+            ensure!(self.waiting.len() < WAITING, "{WAITING} requests by RDMA wait");
             self.waiting.push_back(request);
             return Ok(());
         };

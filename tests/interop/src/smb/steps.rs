@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::{Carried, Client, KEEPALIVE, Mode, Plan, Server, samba::Samba};
+use super::{Carried, Client, Fault, KEEPALIVE, Mode, Plan, Server, samba::Samba};
 use crate::{
     peer::{self, OURS, PEER},
     rows::Rows,
@@ -137,7 +137,7 @@ fn with_ksmbd(files: &Files, crc: bool, rows: &mut Rows) {
         server: SocketAddr::new(PEER, PORT),
         mode,
         crc,
-        corrupt: false,
+        fault: None,
         keepalive: KEEPALIVE,
     };
     rows.add(format!("ksmbd, server invalidates, {with}"), || {
@@ -160,8 +160,23 @@ fn with_ksmbd(files: &Files, crc: bool, rows: &mut Rows) {
         ensure!(carried.keepalives > 1, "{carried:?}");
         Ok(format!("{} of them", carried.keepalives))
     });
+    rows.add("ksmbd gets a token that we have not lent", || {
+        files.make("smb-0", LONG)?;
+        let client = Client { fault: Some(Fault::Token), ..plan(Mode::Invalidate) };
+        let Err(error) = by_smb_direct(&client, |bridge| smbclient(files, bridge, &[], "put smb-0\n")) else {
+            bail!("it has read our memory")
+        };
+        let said = format!("{error:#}");
+        ensure!(
+            said.contains("SMB Direct, Transport: STATUS_CONNECTION_DISCONNECTED"),
+            "something else failed: {said}"
+        );
+        there_and_back(files, &plan(Mode::Invalidate), &[65536], &[])?;
+        Ok("the connection ends, and the next is good".to_owned())
+    });
     rows.add("control: a byte that we change is noticed", || {
-        let Err(error) = there_and_back(files, &Client { corrupt: true, ..plan(Mode::Invalidate) }, &[65536], &[])
+        let Err(error) =
+            there_and_back(files, &Client { fault: Some(Fault::Byte), ..plan(Mode::Invalidate) }, &[65536], &[])
         else {
             bail!("not noticed")
         };
