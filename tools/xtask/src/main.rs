@@ -45,6 +45,7 @@ mod wdk_root;
 mod wine;
 mod wine_sockets;
 mod wine_tests;
+mod witness;
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -142,6 +143,8 @@ enum Task {
     Install,
     /// Build the driver over the headers of a WDK, on Linux, and compare it and driver/abi with what they say
     Wdk(wdk::Wanted),
+    /// Run Microsoft's kernel consumer NDKPerf on the driver, under Wine
+    Witness(witness::Wanted),
     /// Load, run one case and unload so many times; print what was left behind
     Cycles {
         /// How many times
@@ -209,6 +212,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Mutants(wanted) => mutants::mutants(&wanted)?,
         Task::LintInf => inf::lint()?,
         Task::Wdk(wanted) => return wdk::wdk(&wanted),
+        Task::Witness(wanted) => return witness::witness(&wanted),
         Task::Install => {
             dist::build()?;
             let mut tally = tally::Tally::default();

@@ -98,7 +98,7 @@ fn ndkctl(session: &Session, arguments: &[&str]) -> Result<Output> {
 }
 
 /// What it shows, as JSON.
-fn shown(session: &Session, arguments: &[&str]) -> Result<Value> {
+pub(crate) fn shown(session: &Session, arguments: &[&str]) -> Result<Value> {
     let output = ndkctl(session, &[arguments, &["--json"]].concat())?;
     ensure!(output.status.success(), "ndkctl {}: {output:?}\n{}", arguments.join(" "), session.log_tail());
     serde_json::from_slice(&output.stdout).with_context(|| format!("ndkctl {}: {output:?}", arguments.join(" ")))
