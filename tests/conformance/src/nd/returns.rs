@@ -120,7 +120,7 @@ documented! {
         ND_CANCELED: ByCases,
         ND_INVALID_DEVICE_REQUEST: Never(WELL_FORMED),
         ND_INTERNAL_ERROR: Never(NO_HARDWARE),
-        ND_IO_TIMEOUT: Never(NO_WIRE),
+        ND_IO_TIMEOUT: ByCases,
         ND_REMOTE_ERROR: Never(CAUSE),
     }
     "Receive" {
