@@ -45,12 +45,20 @@ pub(crate) struct CompletionQueue {
 /// Where its completions come from.
 #[derive(Debug)]
 enum Source {
-    /// IOCTL_SOFTNDK_POLL. The contexts of queue pairs by their handles. What those that are released complete is dropped, as the
-    /// driver does with rings: how long it still comes nobody knows.
-    Codes(Mutex<HashMap<u64, u64>>),
-    /// Rings, oldest first: there is more than one if the last ones were not empty when the queue was resized. The driver writes
-    /// to the newest.
-    Rings(Mutex<VecDeque<Shared<CompletionRing>>>),
+    /// IOCTL_SOFTNDK_POLL. Queue pairs go by their handles.
+    Codes(Mutex<Contexts>),
+    Rings(Mutex<Rings>),
+}
+
+/// The contexts of queue pairs. What one completes that is released is dropped, wherever it waits: its program may have freed what
+/// the requests name.
+type Contexts = HashMap<u64, u64>;
+
+#[derive(Debug)]
+struct Rings {
+    /// Oldest first: there is more than one if the last ones were not empty when the queue was resized. The driver writes to the newest.
+    queue: VecDeque<Shared<CompletionRing>>,
+    contexts: Contexts,
 }
 
 impl CompletionQueue {
@@ -64,7 +72,7 @@ impl CompletionQueue {
         let source = if adapter.uses_rings() {
             let ring = ring::completions(depth)?;
             mappings.add(&ring);
-            Source::Rings(Mutex::new([ring].into()))
+            Source::Rings(Mutex::new(Rings { queue: [ring].into(), contexts: HashMap::new() }))
         } else {
             Source::Codes(Mutex::default())
         };
@@ -91,17 +99,20 @@ impl CompletionQueue {
         &self.adapter
     }
 
-    /// A queue pair will complete requests here. Rings name it by its context themselves.
+    /// A queue pair with this name will complete requests here.
     pub(super) fn serves(&self, queue_pair: u64, context: u64) {
-        if let Source::Codes(contexts) = &self.source {
-            lock(contexts).insert(queue_pair, context);
-        }
+        self.with_contexts(|contexts| contexts.insert(queue_pair, context));
     }
 
-    /// A queue pair is released.
+    /// A queue pair is being released.
     pub(super) fn forget(&self, queue_pair: u64) {
-        if let Source::Codes(contexts) = &self.source {
-            lock(contexts).remove(&queue_pair);
+        self.with_contexts(|contexts| contexts.remove(&queue_pair));
+    }
+
+    fn with_contexts<R>(&self, work: impl FnOnce(&mut Contexts) -> R) -> R {
+        match &self.source {
+            Source::Codes(contexts) => work(&mut lock(contexts)),
+            Source::Rings(rings) => work(&mut lock(rings).contexts),
         }
     }
 
@@ -130,17 +141,33 @@ impl CompletionQueue {
             }
             Source::Rings(rings) => {
                 let mut rings = lock(rings);
-                let mut count = 0;
-                let mut doorbell = false;
-                while let Some(Shared { ring, .. }) = rings.front_mut() {
-                    let taken = ring.poll(most - count, &mut take);
-                    count += taken;
-                    doorbell = taken > 0 && ring.needs_doorbell();
-                    if count == most || rings.len() == 1 {
+                let Rings { queue, contexts } = &mut *rings;
+                let (mut count, mut doorbell) = (0, false);
+                // Mostly they are all of one queue pair.
+                let mut last = None;
+                while let Some(Shared { ring, .. }) = queue.front_mut() {
+                    let wanted = most - count;
+                    let taken = ring.poll(wanted, |completion| {
+                        let name = completion.QueuePairContext;
+                        if last.is_none_or(|(of, _)| of != name) {
+                            last = Some((name, contexts.get(&name).copied()));
+                        }
+                        if let Some((_, Some(context))) = last {
+                            take(SOFTNDK_COMPLETION { QueuePairContext: context, ..completion });
+                            count += 1;
+                        }
+                    });
+                    doorbell |= taken > 0 && ring.needs_doorbell();
+                    if count == most {
                         break;
                     }
-                    // Read to its end, and not written any more.
-                    rings.pop_front();
+                    if taken < wanted {
+                        if queue.len() == 1 {
+                            break;
+                        }
+                        // Read to its end, and not written any more.
+                        queue.pop_front();
+                    }
                 }
                 drop(rings);
                 if doorbell {
@@ -167,7 +194,7 @@ impl CompletionQueue {
         let Source::Rings(rings) = &self.source else { return self.modify(depth, &Mappings::default()) };
         let mut rings = lock(rings);
         // The driver counts those in the newest only.
-        let waiting: u32 = rings.iter().map(|shared| shared.ring.waiting()).sum();
+        let waiting: u32 = rings.queue.iter().map(|shared| shared.ring.waiting()).sum();
         if waiting > depth {
             return Err(STATUS_BUFFER_OVERFLOW);
         }
@@ -175,7 +202,7 @@ impl CompletionQueue {
         let mut mappings = Mappings::default();
         mappings.add(&newest);
         self.modify(depth, &mappings)?;
-        rings.push_back(newest);
+        rings.queue.push_back(newest);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use nd_rings::user::{RequestLimits, RequestRing};
@@ -31,10 +31,15 @@ use super::{
     shared_receive_queue::SharedReceiveQueue,
 };
 
+/// The name of the next queue pair in rings of completions.
+static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
+
 /// A queue pair.
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     object: Object,
+    /// What its completion queues know it by.
+    name: u64,
     /// After the object, which uses them. `None`: IOCTL_SOFTNDK_POST.
     rings: Option<Rings>,
     adapter: Arc<Adapter>,
@@ -49,8 +54,8 @@ pub(crate) struct QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        self.completion_queues.receive.forget(self.handle());
-        self.completion_queues.initiator.forget(self.handle());
+        self.completion_queues.receive.forget(self.name);
+        self.completion_queues.initiator.forget(self.name);
     }
 }
 
@@ -88,7 +93,7 @@ pub(crate) struct InitiatorLimits {
 }
 
 impl QueuePair {
-    /// All objects have to be of this adapter. `context` is what completions name it by. A queue that is to hold nothing holds one
+    /// All objects have to be of this adapter. `context` is what programs get with its completions. A queue that is to hold nothing holds one
     /// request: the driver has none that are shorter.
     pub(crate) fn create(
         adapter: &Arc<Adapter>,
@@ -105,8 +110,9 @@ impl QueuePair {
             shared => shared,
         };
         let mut mappings = Mappings::default();
+        let in_rings = NEXT_NAME.fetch_add(1, Ordering::Relaxed);
         let mut make = |kind, limits| {
-            let ring = ring::requests(kind, limits, context)?;
+            let ring = ring::requests(kind, limits, in_rings)?;
             mappings.add(&ring);
             Ok::<_, NTSTATUS>(Mutex::new(ring))
         };
@@ -146,10 +152,12 @@ impl QueuePair {
             }
         };
         let object = Object::new(adapter.file(), passed.handle, IOCTL_ND_QP_FREE);
-        completion_queues.receive.serves(object.handle(), context);
-        completion_queues.initiator.serves(object.handle(), context);
+        let name = if rings.is_some() { in_rings } else { object.handle() };
+        completion_queues.receive.serves(name, context);
+        completion_queues.initiator.serves(name, context);
         Ok(Self {
             object,
+            name,
             rings,
             adapter: adapter.clone(),
             inline_data,

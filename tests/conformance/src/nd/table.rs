@@ -132,7 +132,7 @@ table! {
         shared: "one queue for both queues of two queue pairs, whose contexts tell them apart",
         apart: "two queues for one queue pair notify apart",
         cancelled_results: "cancelled requests have their contexts",
-        released_queue_pair: "results of a queue pair that was released are right, where they come",
+        released_queue_pair: "results of a queue pair that was released do not come",
     }
     shared_receive_queue {
         affinity: "group and mask, those asked for; null pointers are refused",
