@@ -203,7 +203,7 @@ impl<H: Host> Space<H> {
 
     /// Cancels the requests that wait for an object.
     pub(crate) fn cancel_io(&self, waiting: &Waiting<H>) -> Reply {
-        self.pended.cancel(waiting);
+        self.pended.cancel_io(waiting);
         Ok(0)
     }
 

@@ -4,6 +4,7 @@
 //! Whoever takes a request out of the table completes it, with no lock held. A request whose cancel routine has begun can
 //! only be taken by that routine ([`PendedRequests::cancelled`]); everybody else passes it over.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
@@ -57,10 +58,12 @@ impl Event {
     }
 }
 
-/// The line of a connector's requests for a connection request, which are a listener's.
+/// The line of a connector's requests for a connection request, which were sent to a listener.
 const WANTED: usize = 3;
+/// The lines of what was sent to an object.
+const SENT: Range<usize> = 0..WANTED;
 /// All lines of an object.
-const ANY: core::ops::Range<usize> = 0..WANTED + 1;
+const ANY: Range<usize> = 0..WANTED + 1;
 
 /// The requests that wait for an object, or that came by a file.
 pub(crate) type Waiting<H> = Ref<Lines<<H as Host>::Platform>, H>;
@@ -203,16 +206,18 @@ impl<H: Host> PendedRequests<H> {
 
     /// Takes each request that waits for an object, or came by a file, and was issued before now, in order of issue, and gives it to
     /// `each`.
-    pub(crate) fn take_all(&self, waiting: &Waiting<H>, mut each: impl FnMut(Pended<H>)) {
-        let end = self.end();
-        while let Some(pended) = self.take_first_of(waiting, || ANY, end) {
-            each(pended);
-        }
+    pub(crate) fn take_all(&self, waiting: &Waiting<H>, each: impl FnMut(Pended<H>)) {
+        self.take_all_of(waiting, ANY, each);
     }
 
     /// Cancels each of those, in order of issue.
     pub(crate) fn cancel(&self, waiting: &Waiting<H>) {
         self.take_all(waiting, Pended::cancel);
+    }
+
+    /// Cancels each request that was sent to an object, in order of issue: not what a listener was asked for a connector.
+    pub(crate) fn cancel_io(&self, waiting: &Waiting<H>) {
+        self.take_all_of(waiting, SENT, Pended::cancel);
     }
 
     /// Cancels all of them, in order of issue.
@@ -223,6 +228,13 @@ impl<H: Host> PendedRequests<H> {
     /// Whether a request waits for this event of an object.
     pub(crate) fn any(&self, waiting: &Waiting<H>, event: Event) -> bool {
         !self.table.lock().entries.is_empty(waiting, event.line())
+    }
+
+    fn take_all_of(&self, waiting: &Waiting<H>, lines: Range<usize>, mut each: impl FnMut(Pended<H>)) {
+        let end = self.end();
+        while let Some(pended) = self.take_first_of(waiting, || lines.clone(), end) {
+            each(pended);
+        }
     }
 
     fn take_first_of<L: Iterator<Item = usize>>(

@@ -52,6 +52,20 @@ fn the_cancel_routine_completes_any_pended_request() {
     assert!(user.get_request(world.listener, world.connector).is_pending());
 }
 
+/// It was sent to the listener.
+#[test]
+fn cancel_io_of_a_connector_leaves_what_a_listener_was_asked_for_it() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::listening(&user);
+    let asked = user.get_request(world.listener, world.connector);
+    assert_eq!(user.call(IOCTL_ND_CONNECTOR_CANCEL_IO, &handle(world.connector)), STATUS_SUCCESS);
+    assert!(asked.is_pending());
+    assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(world.connector)), STATUS_SUCCESS);
+    assert_eq!(asked.wait(), STATUS_CANCELLED);
+}
+
 #[test]
 fn a_request_cancelled_before_it_is_sent_does_not_pend() {
     let _session = boot();
