@@ -2,7 +2,7 @@
 //!
 //! A value is in the line of all, and in those that it names: [`Lined`]. All functions take constant time.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
 use platform::{Arc, Charge, OutOfMemory, Platform, PoolQuota};
@@ -20,6 +20,8 @@ const ALL: usize = 0;
 /// The lines of one owner, such as an object for which requests wait. Read and written with the lock held that the slab is under.
 pub(crate) struct Lines<P: Platform> {
     lines: [Line; LINES],
+    /// Values in them.
+    count: AtomicU32,
     _charge: Charge<P>,
 }
 
@@ -63,7 +65,12 @@ impl<P: Platform> Lines<P> {
     /// Empty ones.
     pub(crate) fn new(quota: &PoolQuota<P>) -> Result<Arc<Self, P>, NTSTATUS> {
         let charge = quota.charge(Arc::<Self, P>::POOL_BYTES).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
-        shared(Self { lines: Default::default(), _charge: charge })
+        shared(Self { lines: Default::default(), count: AtomicU32::new(0), _charge: charge })
+    }
+
+    /// How many values stand in them.
+    pub(crate) fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
     }
 
     fn first(&self, line: usize) -> u64 {
@@ -91,6 +98,7 @@ impl<T: Lined<P>, P: Platform, const CHUNK: u32, const CHUNKS: usize> LinedSlab<
             link.before = line.last.load(Ordering::Relaxed);
             self.set_after(line, place, link.before, id);
             line.last.store(id, Ordering::Relaxed);
+            lines.count.fetch_add(1, Ordering::Relaxed);
         }
         let number = self.next_number();
         self.next_number = number.wrapping_add(1);
@@ -129,6 +137,7 @@ impl<T: Lined<P>, P: Platform, const CHUNK: u32, const CHUNKS: usize> LinedSlab<
         for (place, Link { before, after }) in links.into_iter().enumerate() {
             let Some((lines, number)) = self.line_of(id, place) else { continue };
             let Some(line) = lines.lines.get(number) else { continue };
+            lines.count.fetch_sub(1, Ordering::Relaxed);
             self.set_after(line, place, before, after);
             match self.entries.get(after).and_then(|entry| entry.links.get_mut(place)) {
                 Some(link) => link.before = before,

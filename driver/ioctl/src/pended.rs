@@ -16,7 +16,8 @@ use crate::file::Opened;
 use crate::lines::{Lined, LinedSlab, Lines};
 use crate::{Host, Ref, Request};
 
-/// Requests of a file that may wait at a time, besides those that each connector has room for.
+/// Requests of a file that may wait at a time, besides those that each connector has room for; and those of one object that one
+/// run of a deferred call completes.
 const PLACES: u32 = 1024;
 /// Of a connector: one for its operation, one that awaits its end. So it is connectors that run out, not requests.
 const PLACES_OF_CONNECTOR: u32 = 2;
@@ -156,7 +157,7 @@ impl<H: Host> PendedRequests<H> {
         let Sent { request, by } = sent;
         let pended = Pended { request, by, waiting: waiting.clone(), event, connector };
         let mut table = self.table.lock();
-        let id = match table.reserve() {
+        let id = match table.reserve(waiting, event) {
             Ok(id) => id,
             Err(status) => {
                 drop(table);
@@ -268,9 +269,11 @@ impl<H: Host> PendedRequests<H> {
 }
 
 impl<H: Host> Table<H> {
-    fn reserve(&mut self) -> Result<u64, NTSTATUS> {
+    fn reserve(&mut self, waiting: &Waiting<H>, event: Event) -> Result<u64, NTSTATUS> {
         let places = self.connectors.saturating_mul(PLACES_OF_CONNECTOR).saturating_add(PLACES);
-        if self.used >= places {
+        // A connection request completes one, whatever the number.
+        let too_many = event != Event::ConnectionRequest && waiting.count() >= PLACES;
+        if too_many || self.used >= places {
             return Err(STATUS_INSUFFICIENT_RESOURCES);
         }
         let id = self.entries.reserve()?;

@@ -58,6 +58,8 @@ fn each_connector_has_room_for_its_requests() {
         let (listener, _) = user.listener(adapter, "10.1.2.3:0", 0);
         let request = |connector| user.get_request(listener, connector);
         let connectors: Vec<u64> = (0..COUNT).map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, adapter)).collect();
+        // One completion would complete all of them, at DISPATCH_LEVEL.
+        assert_eq!(user.notify(cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_INSUFFICIENT_RESOURCES);
         let requests: Vec<_> = connectors.iter().map(|&connector| request(connector)).collect();
         assert!(requests.iter().chain(&notifies).all(|one| one.is_pending()));
         // Their room goes with them.
