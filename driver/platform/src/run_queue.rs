@@ -54,6 +54,8 @@ struct State {
     first: *const Run,
     last: *const Run,
     server: Server,
+    /// Runs that were ever queued.
+    pushed: u64,
 }
 
 // SAFETY: the runs may be used on any thread, and whoever has the lock is alone with their links.
@@ -81,7 +83,7 @@ pub enum Next {
 
 impl<P: Platform> Default for RunQueue<P> {
     fn default() -> Self {
-        Self { state: SpinLock::<_, P>::new(State { first: null(), last: null(), server: Server::Nobody }) }
+        Self { state: SpinLock::<_, P>::new(State { first: null(), last: null(), server: Server::Nobody, pushed: 0 }) }
     }
 }
 
@@ -95,6 +97,7 @@ impl<P: Platform> RunQueue<P> {
         let fields = unsafe { &*run };
         fields.next.set(null());
         let mut state = self.state.lock();
+        state.pushed = state.pushed.wrapping_add(1);
         let last = core::mem::replace(&mut state.last, run);
         if last.is_null() {
             state.first = run;
@@ -137,6 +140,12 @@ impl<P: Platform> RunQueue<P> {
             Server::Dpc(_) => Next::Dpc,
             Server::Thread => Next::Thread,
         }
+    }
+
+    /// The number of runs that were ever queued, if none is queued or runs now.
+    pub fn idle(&self) -> Option<u64> {
+        let state = self.state.lock();
+        matches!(state.server, Server::Nobody).then_some(state.pushed)
     }
 
     fn pop(&self) -> Option<*const Run> {

@@ -128,3 +128,25 @@ fn the_dpc_comes_back() {
     let (_, longest) = play(&processors, 10, 0);
     assert_eq!((before, longest), (RUNS_IN_A_ROW, 10), "none of ten has to wait for the thread");
 }
+
+/// Neither while a run is queued nor while it runs.
+#[test]
+fn a_queue_is_idle_when_nothing_is_queued_or_runs() {
+    let _kernel = boot();
+    let processor = Processor::default();
+    assert_eq!(processor.queue.idle(), Some(0));
+    let during = Cell::new(Some(0));
+    let context = (&processor, &during);
+    /// SAFETY: `context` is such a pair.
+    unsafe extern "C" fn look(context: *mut c_void) {
+        // SAFETY: by contract.
+        let (processor, during) = unsafe { &*context.cast::<(&Processor, &Cell<Option<u64>>)>() };
+        during.set(processor.queue.idle());
+    }
+    let run = Run::default();
+    run.initialize(look, ptr::from_ref(&context).cast_mut().cast());
+    processor.push(&run);
+    assert_eq!(processor.queue.idle(), None);
+    while processor.turn() {}
+    assert_eq!((during.get(), processor.queue.idle()), (None, Some(1)));
+}

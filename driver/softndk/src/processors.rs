@@ -18,12 +18,12 @@ use wdk_sys::{
     _EVENT_TYPE::SynchronizationEvent,
     _KWAIT_REASON::Executive,
     _MODE::KernelMode,
-    ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, KDPC, KEVENT, PROCESSOR_NUMBER, PVOID,
+    ALL_PROCESSOR_GROUPS, GROUP_AFFINITY, KDPC, KEVENT, LARGE_INTEGER, PROCESSOR_NUMBER, PVOID,
     ntddk::{
-        KeFlushQueuedDpcs, KeGetCurrentProcessorNumberEx, KeGetProcessorNumberFromIndex, KeInitializeDpc,
-        KeInitializeEvent, KeInsertQueueDpc, KeQueryActiveProcessorCountEx, KeSetEvent, KeSetSystemGroupAffinityThread,
-        KeWaitForSingleObject, ObReferenceObjectByHandle, ObfDereferenceObject, PsCreateSystemThread,
-        PsTerminateSystemThread, ZwClose,
+        KeDelayExecutionThread, KeFlushQueuedDpcs, KeGetCurrentProcessorNumberEx, KeGetProcessorNumberFromIndex,
+        KeInitializeDpc, KeInitializeEvent, KeInsertQueueDpc, KeQueryActiveProcessorCountEx, KeSetEvent,
+        KeSetSystemGroupAffinityThread, KeWaitForSingleObject, ObReferenceObjectByHandle, ObfDereferenceObject,
+        PsCreateSystemThread, PsTerminateSystemThread, ZwClose,
     },
 };
 
@@ -80,12 +80,13 @@ pub(crate) fn stop(passive: &Passive<'_>) {
     let stored = PROCESSORS.load(Ordering::Acquire);
     // SAFETY: stored by `start`.
     let all = unsafe { processors() };
-    loop {
-        // SAFETY: PASSIVE_LEVEL, by the token.
-        unsafe { KeFlushQueuedDpcs() };
-        if all.iter().all(|processor| processor.queue.next() == Next::Nobody) {
-            break;
-        }
+    // SAFETY: PASSIVE_LEVEL, by the token.
+    unsafe { KeFlushQueuedDpcs() };
+    while !are_idle(all) {
+        // 1 ms, for the threads.
+        let mut interval = LARGE_INTEGER { QuadPart: -10_000 };
+        // SAFETY: a valid interval; PASSIVE_LEVEL, by the token.
+        let _success = unsafe { KeDelayExecutionThread(KernelMode as i8, 0, &raw mut interval) };
     }
     all.iter().for_each(|processor| processor.stop_thread(passive));
     // The DPC that has run the last one may still be leaving.
@@ -94,6 +95,14 @@ pub(crate) fn stop(passive: &Passive<'_>) {
     PROCESSORS.store(null_mut(), Ordering::Release);
     // SAFETY: from `Arc::into_raw`, and not used any more.
     drop(unsafe { Arc::<Processors, Windows>::from_raw(stored) });
+}
+
+/// Whether nothing is queued or runs on any processor. A run may queue another on a processor that was looked at before: so none may have
+/// been queued between two looks at each of them.
+fn are_idle(all: &[Apart<Processor>]) -> bool {
+    let pushed = || all.iter().try_fold(0_u64, |sum, processor| Some(sum.wrapping_add(processor.queue.idle()?)));
+    let first = pushed();
+    first.is_some() && pushed() == first
 }
 
 /// # Safety
