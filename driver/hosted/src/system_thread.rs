@@ -15,11 +15,11 @@ use crate::{
     processor::Raised,
 };
 
-static WORK: Mutex<Work> = Mutex::new(Work { in_turn: Queue::new(), timers: BTreeMap::new(), number: 0, waits: false });
+static WORK: Mutex<Work> = Mutex::new(Work { left: Queue::new(), timers: BTreeMap::new(), number: 0, waits: false });
 static CHANGED: Condvar = Condvar::new();
 
 struct Work {
-    in_turn: Queue,
+    left: Queue,
     /// Those that are set.
     timers: BTreeMap<Key, Set>,
     /// Of the timer that was set last.
@@ -78,7 +78,7 @@ fn add(change: impl FnOnce(&mut Work)) {
 
 /// Has all DPCs of a queue run on the system thread.
 pub(crate) fn queue(dpcs: &Queue) {
-    add(|work| work.in_turn.append(dpcs));
+    add(|work| work.left.append(dpcs));
 }
 
 /// Sets a timer.
@@ -115,7 +115,7 @@ impl Work {
             fields.key.set(None);
             return Some(&raw const fields.dpc);
         }
-        self.in_turn.pop()
+        self.left.pop()
     }
 }
 
