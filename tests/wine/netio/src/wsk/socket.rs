@@ -80,6 +80,8 @@ pub(super) struct State {
     pub(super) peer_finished: bool,
     pub(super) no_delay: bool,
     pub(super) closing: Option<Request>,
+    /// The port's thread has come to it: what was called before is known.
+    closes: bool,
 }
 
 /// The sockets, by the address that the client has.
@@ -107,6 +109,7 @@ pub(super) fn make(kind: Kind, family: u16, client: usize, winsock: SOCKET, phas
         peer_finished: false,
         no_delay: false,
         closing: None,
+        closes: false,
     };
     let head = WSK_SOCKET { Dispatch: entries::of(kind) };
     let calls = AtomicU32::new(0);
@@ -145,6 +148,7 @@ pub(super) fn cancel(number: u64) {
 /// Closes a socket, as `closing` wants: first all else on it ends. By the port's thread.
 pub(super) fn close(socket: &Arc<Socket>) {
     let mut state = lock(&socket.state);
+    state.closes = true;
     let waiting: Vec<_> =
         std::mem::take(&mut state.sends).into_iter().chain(std::mem::take(&mut state.receives)).collect();
     let unacknowledged = std::mem::take(&mut state.unacknowledged);
@@ -165,7 +169,7 @@ pub(super) fn close(socket: &Arc<Socket>) {
 
 pub(super) fn close_if_idle(socket: &Arc<Socket>) {
     let mut state = lock(&socket.state);
-    if !state.in_flight.is_empty() {
+    if !state.closes || !state.in_flight.is_empty() {
         return;
     }
     let Some(request) = state.closing.take() else { return };
