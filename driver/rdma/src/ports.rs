@@ -101,10 +101,11 @@ impl<P: Platform> Endpoint<P> {
     pub(crate) fn bind(adapter: &Adapter<P>, local: SocketAddr, purpose: Purpose) -> Result<Self, Error> {
         Self::check(adapter, local, purpose)?;
         let mut bound = local;
+        let start = adapter.device().ports().next.load(Ordering::Relaxed);
         // The lock is held for one go only.
         for go in 0..EPHEMERAL_PORTS / TRIED {
             let taken = Place::take(adapter.device(), |ports, table| {
-                bound = ports.choose_port(table, local, go)?;
+                bound = ports.choose_port(table, local, start, go)?;
                 Ok(Claim::Address { local: bound, process: adapter.process(), purpose })
             });
             match taken {
@@ -352,7 +353,7 @@ impl<P: Platform> Ports<P> {
     }
 
     /// Port 0 becomes one that is in use at no address; when there is none, one of the candidates of this `go` that is free at `local`.
-    fn choose_port(&self, table: &Table<P>, local: SocketAddr, go: u16) -> Result<SocketAddr, Error> {
+    fn choose_port(&self, table: &Table<P>, local: SocketAddr, start: u16, go: u16) -> Result<SocketAddr, Error> {
         let in_use = |candidate: SocketAddr| {
             table.chain(chain_of_port(candidate.port())).any(|claim| match claim {
                 Claim::Address { local, .. } => local.port() == candidate.port() && overlap(local.ip(), candidate.ip()),
@@ -363,7 +364,6 @@ impl<P: Platform> Ports<P> {
             return if in_use(local) { Err(Error::SharingViolation) } else { Ok(local) };
         }
         let ephemeral = |number: u16| FIRST_EPHEMERAL.saturating_add(number % EPHEMERAL_PORTS);
-        let start = self.next.load(Ordering::Relaxed);
         let unused = table.free.next(ephemeral(start)).map(|port| SocketAddr::new(local.ip(), port));
         let chosen = unused.or_else(|| {
             let first = go.saturating_mul(TRIED);
