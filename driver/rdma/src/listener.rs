@@ -215,7 +215,7 @@ impl<P: Platform> Listener<P> {
     }
 
     /// A connection has `come`, or could not. The next is awaited by a run of the deferred call, so that however many
-    /// come, or go before they have come, each 64th is by a thread.
+    /// come, or go before they have come, the processor's threads have their turn.
     fn await_next(this: &Arc<Self, P>, come: Result<(), SocketError>) {
         let mut state = this.state.lock();
         state.accepting = false;
