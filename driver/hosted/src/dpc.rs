@@ -26,7 +26,7 @@ impl Default for Dpc {
     }
 }
 
-// SAFETY: the routine and the context are written before the DPC is first queued; `next` by whoever has its queue only.
+// SAFETY: the routine and the context are written before the DPC is first queued; `next` by the thread that has the queue.
 unsafe impl Send for Dpc {}
 // SAFETY: as for Send.
 unsafe impl Sync for Dpc {}

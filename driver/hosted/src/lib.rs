@@ -5,8 +5,8 @@
 //! * A thread is a processor. DPCs run as on Windows: a DPC runs on the processor that queued it, in the order of queueing,
 //!   as soon as the IRQL drops below `DISPATCH_LEVEL`: at once if it is lower already, else at the end of the outermost lock,
 //!   DPC or [`at_dispatch`].
-//! * DPCs of timers run on one system thread, which begins with the first of them. So do those that are left when a thread has run many
-//!   in a row: it goes on with what it did.
+//! * DPCs of timers run on one system thread, which begins with the first of them. When a thread has run 64
+//!   DPCs in a row, the system thread runs the others of its queue.
 //! * [`Tcp`] is the host's, see there.
 //! * [`passive`] and [`at_dispatch`] mint the tokens; [`Mdl::lock`] describes any memory.
 #![expect(unsafe_code, reason = "implements the unsafe trait Platform: kernel objects live behind raw pointers")]

@@ -16,7 +16,7 @@ struct Pool {
     taken: AtomicU64,
 }
 
-/// Bytes of a quota, which are given back when this is dropped: kept beside the memory that they are for, and dropped after it.
+/// Bytes of a quota, which are given back when this is dropped: kept in the object, or beside the memory, that they are for.
 pub struct Charge<P: Platform> {
     quota: PoolQuota<P>,
     bytes: u64,

@@ -44,8 +44,8 @@ impl Run {
 
 /// The runs of one processor, the one that was queued first in front. The processor's DPC takes one after the other, and queues itself
 /// again behind the DPCs of other drivers. When it has taken [`RUNS_IN_A_ROW`] and there are more, a thread of the processor takes the rest,
-/// with all that is queued meanwhile: the DPC comes back when nothing is left. So runs that queue each other, however many, keep no thread
-/// from running.
+/// and what is added to the queue, until the queue is empty; then the DPC serves the queue again. So no number of runs that queue each
+/// other keeps a thread from running.
 pub struct RunQueue<P: Platform> {
     state: SpinLock<State, P>,
 }
