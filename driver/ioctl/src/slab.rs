@@ -13,17 +13,16 @@ use crate::planted::{self, Bug};
 
 static NEXT_GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// Chunks of a block, and blocks of a slab.
+/// Chunks of a block.
 const BLOCK: usize = 128;
-const BLOCKS: usize = 64;
 
 /// Chunks, empty where nothing is allocated yet.
 type Block<T, P> = Slice<Slice<Slot<T>, P>, P>;
 
 /// At most `CHUNKS` chunks of `CHUNK` slots.
 pub(crate) struct Slab<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> {
-    /// Empty where nothing is allocated yet.
-    blocks: [Block<T, P>; BLOCKS],
+    /// Empty where nothing is allocated yet. Not an array: a slab is moved by the stack into what it is part of.
+    blocks: Slice<Block<T, P>, P>,
     /// Chunks with memory: the first ones.
     allocated: usize,
     /// Head of the list of free slots.
@@ -49,9 +48,8 @@ enum Content<T> {
 impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CHUNKS> {
     /// An empty one; `charge` is what its memory is added to.
     pub(crate) fn new(charge: Charge<P>) -> Self {
-        const { assert!(CHUNKS <= BLOCK * BLOCKS, "no block would lead there") };
         Self {
-            blocks: [const { Slice::empty() }; BLOCKS],
+            blocks: Slice::empty(),
             allocated: 0,
             free: None,
             charge,
@@ -160,13 +158,16 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
         let first = u32::try_from(chunk).ok().and_then(|chunk| chunk.checked_mul(CHUNK));
         let first = first.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         let Self { blocks, charge, .. } = self;
-        let block = blocks.get_mut(chunk / BLOCK).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         let slot = |position: usize| {
             let next = u32::try_from(position).ok().and_then(|position| position.checked_add(1));
             let next = next.filter(|next| *next < CHUNK).and_then(|next| first.checked_add(next));
             Slot { generation: 0, content: Content::Free { next } }
         };
         let mut allocate = || {
+            if blocks.is_empty() {
+                *blocks = charged(charge, CHUNKS.div_ceil(BLOCK), |_| Slice::empty())?;
+            }
+            let block = blocks.get_mut(chunk / BLOCK).ok_or(OutOfMemory)?;
             if block.is_empty() {
                 *block = charged(charge, BLOCK, |_| Slice::empty())?;
             }
