@@ -15,6 +15,7 @@ use crate::quota::Quota;
 use crate::{Host, Ref};
 
 /// PROVIDER_INIT: a context of its own.
+#[inline(never)]
 pub(crate) fn init<H: Host>(opened: &Opened<H>, request: &H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
     let process = opened.process;
@@ -57,6 +58,7 @@ pub(crate) fn file_id<H: Host>(space: &Space<H>, request: &mut H::Request) -> Re
 }
 
 /// SOFTNDK_ATTACH: shares the context that is named.
+#[inline(never)]
 pub(crate) fn attach<H: Host>(opened: &Opened<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let mut contexts = opened.device.contexts.lock();

@@ -19,6 +19,7 @@ use crate::device::Shared;
 use crate::{Host, Request};
 
 /// What is alive in the driver.
+#[inline(never)]
 pub(crate) fn diagnostics<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
     input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
     room_for::<SOFTNDK_DIAGNOSTICS>(request)?;
@@ -34,6 +35,7 @@ pub(crate) fn diagnostics<H: Host>(device: &Shared<H>, request: &mut H::Request)
 }
 
 /// SOFTNDK_STATISTICS: the counters of OID_NDK_STATISTICS.
+#[inline(never)]
 pub(crate) fn statistics<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
     input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
     let counters = device.host.counters();
@@ -55,6 +57,7 @@ pub(crate) fn statistics<H: Host>(device: &Shared<H>, request: &mut H::Request) 
 }
 
 /// SOFTNDK_ADAPTER: the adapter, open or not, RDMA on or off.
+#[inline(never)]
 pub(crate) fn adapter<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
     input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
     let (info, most) = device.host.limits();
@@ -105,6 +108,7 @@ pub(crate) fn addresses<H: Host>(device: &Shared<H>, request: &mut H::Request) -
 }
 
 /// SOFTNDK_ENDPOINTS: a part of the addresses in use.
+#[inline(never)]
 pub(crate) fn endpoints<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
     part(request, |place| device.host.endpoint(place))
 }

@@ -1,4 +1,5 @@
-//! From the control code to its function.
+//! From the control code to its function. A function that takes a few hundred bytes of stack is `#[inline(never)]`: inlined, the
+//! frame of [`dispatch`] would be the sum of them all.
 
 use core::sync::atomic::Ordering;
 
@@ -77,6 +78,7 @@ pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request,
 }
 
 /// The codes that do not need PROVIDER_INIT, and those that no user may ever send.
+#[inline(never)]
 fn before_init<H: Host>(by: &Opened<H>, code: u32, request: &mut H::Request, passive: &Passive<'_>) -> Option<Reply> {
     Some(match code {
         IOCTL_ND_PROVIDER_INIT => attach::init(by, request),
@@ -96,6 +98,7 @@ fn before_init<H: Host>(by: &Opened<H>, code: u32, request: &mut H::Request, pas
 }
 
 /// The codes that complete at once.
+#[inline(never)]
 fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     match code {
         IOCTL_SOFTNDK_POST => post::post(space, request, passive),

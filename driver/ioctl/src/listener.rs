@@ -235,6 +235,7 @@ pub(crate) fn get_address<H: Host>(space: &Space<H>, request: &mut H::Request) -
 }
 
 /// Pends until a peer wants to connect; the connector has its request then.
+#[inline(never)]
 pub(crate) fn get_connection_request<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let input: ND_GET_CONNECTION_REQUEST = input(&sent.request)?;

@@ -60,6 +60,7 @@ pub(crate) fn local_address<H: Host>(space: &Space<H>, like: IpAddr) -> Option<I
 }
 
 /// The test consumer.
+#[inline(never)]
 pub(crate) fn test_smb_direct<H: Host>(device: &Shared<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: SOFTNDK_TEST_SMB_DIRECT = input(request)?;
     room_for::<SOFTNDK_TEST_SMB_DIRECT_RESULT>(request)?;

@@ -27,6 +27,7 @@ const MAX_PRIVATE_DATA: usize = 1024;
 
 type Found<H> = Arc<Connector<H>, <H as Host>::Platform>;
 
+#[inline(never)]
 pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
@@ -44,6 +45,7 @@ pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     Ok(0)
 }
 
+#[inline(never)]
 pub(crate) fn bind<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     let input: ND_BIND = input(request)?;
     let connector: Found<H> = space.handles.get(input.Handle)?;
@@ -98,6 +100,7 @@ fn pend<H: Host>(
 }
 
 /// Pends until the peer accepts or rejects.
+#[inline(never)]
 pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
     let prepare = || {
         let input: ND_CONNECT = input(&sent.request)?;
@@ -157,6 +160,7 @@ fn open<H: Host>(
 }
 
 /// Pends until the connection is established.
+#[inline(never)]
 pub(crate) fn complete_connect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
@@ -176,6 +180,7 @@ pub(crate) fn complete_connect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTST
 }
 
 /// Pends until the peer has completed.
+#[inline(never)]
 pub(crate) fn accept<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let input: ND_ACCEPT = input(&sent.request)?;

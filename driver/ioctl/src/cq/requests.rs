@@ -29,6 +29,7 @@ use ndk_consumer::{Adapter, Owned};
 /// Times that a ring is filled to get to the end of what waits for it.
 const MAX_FILLS: u32 = 1024;
 
+#[inline(never)]
 pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CREATE_CQ = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
@@ -77,6 +78,7 @@ pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     Ok(0)
 }
 
+#[inline(never)]
 pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CQ_MODIFY = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;

@@ -46,6 +46,7 @@ fn depths(header: &ND_CREATE_QP_HDR) -> QpDepths {
     }
 }
 
+#[inline(never)]
 pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CREATE_QP = input(request)?;
     let header = &input.Header;
@@ -79,6 +80,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
 }
 
+#[inline(never)]
 pub(crate) fn create_with_srq<H: Host>(
     space: &Ref<Space<H>, H>,
     request: &mut H::Request,
