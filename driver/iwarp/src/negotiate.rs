@@ -12,6 +12,8 @@ pub struct Wish {
     pub inbound_reads: u16,
     /// Own reads at a time.
     pub outbound_reads: u16,
+    /// In either direction one read at least, if the peer negotiates them: this side reads by itself, too.
+    pub reads_itself: bool,
 }
 
 /// What a connection does.
@@ -52,8 +54,8 @@ impl Wish {
         let enhanced = Enhanced {
             peer_to_peer: true,
             ready_to_receive,
-            inbound_reads: self.inbound_reads.min(MAX_READS),
-            outbound_reads: self.outbound_reads.min(MAX_READS),
+            inbound_reads: self.at_least(self.inbound_reads).min(MAX_READS),
+            outbound_reads: self.at_least(self.outbound_reads).min(MAX_READS),
         };
         let revision = Revision::Two(Some(enhanced));
         Startup { kind: Kind::Request, markers: false, crc: self.crc, reject: false, revision, private_data }
@@ -70,8 +72,8 @@ impl Wish {
         let first = theirs.peer_to_peer.then(|| preferred(theirs.ready_to_receive).unwrap_or(First::Write));
         Some(Agreed {
             crc,
-            inbound_reads: at_most(self.inbound_reads, theirs.outbound_reads),
-            outbound_reads: at_most(self.outbound_reads, theirs.inbound_reads),
+            inbound_reads: self.at_most(self.inbound_reads, theirs.outbound_reads),
+            outbound_reads: self.at_most(self.outbound_reads, theirs.inbound_reads),
             first,
         })
     }
@@ -96,11 +98,22 @@ impl Wish {
         } else {
             None
         };
-        let outbound_reads = at_most(ours.outbound_reads, theirs.inbound_reads);
+        let outbound_reads = self.at_most(self.outbound_reads, theirs.inbound_reads);
         if first == Some(First::Read) && outbound_reads == 0 {
             return Err(Cause::NO_READY_TO_RECEIVE);
         }
-        Ok(Agreed { crc, inbound_reads: at_most(ours.inbound_reads, theirs.outbound_reads), outbound_reads, first })
+        let inbound_reads = self.at_most(self.inbound_reads, theirs.outbound_reads);
+        Ok(Agreed { crc, inbound_reads, outbound_reads, first })
+    }
+
+    /// What is asked for where the consumer wants `reads`.
+    fn at_least(&self, reads: u16) -> u16 {
+        reads.max(self.reads_itself.into())
+    }
+
+    /// What the consumer wants, or what the peer says if that is fewer.
+    fn at_most(&self, reads: u16, peer: u16) -> u16 {
+        if peer == READS_NOT_NEGOTIATED { reads } else { self.at_least(reads).min(peer) }
     }
 
     /// The peer says nothing of reads, and does not send first.
@@ -140,9 +153,4 @@ fn reply<'a>(request: &Startup<'_>, crc: bool, enhanced: Enhanced, private_data:
 
 fn preferred(kinds: ReadyToReceive) -> Option<First> {
     FIRST.iter().find(|(kind, _)| kinds.contains(*kind)).map(|(_, first)| *first)
-}
-
-/// `own`, or what the peer says if that is fewer.
-fn at_most(own: u16, peer: u16) -> u16 {
-    if peer == READS_NOT_NEGOTIATED { own } else { own.min(peer) }
 }

@@ -52,10 +52,12 @@ pub enum Segment {
 }
 
 impl Segment {
-    /// Whether it is the last one of a message that carries a consumer's data; `None`: its message carries none.
+    /// Whether it, with so many bytes of data, is the last one of a message that carries a consumer's data; `None`: its message carries
+    /// none, as the answer to a read of nothing, which confirms what was sent before.
     #[must_use]
-    pub const fn ends_data(&self) -> Option<bool> {
+    pub const fn ends_data(&self, bytes: usize) -> Option<bool> {
         match self {
+            Self::ReadResponse(_) if bytes == 0 => None,
             Self::Write(to) | Self::ReadResponse(to) => Some(to.last),
             Self::Send(untagged, _) => Some(untagged.last),
             Self::ReadRequest(..) | Self::Terminate(_) => None,

@@ -5,7 +5,7 @@ use iwarp::negotiate::{Agreed, First, Wish, reject};
 use iwarp::terminate::Cause;
 use proptest::prelude::*;
 
-const WISH: Wish = Wish { crc: false, inbound_reads: 16, outbound_reads: 8 };
+const WISH: Wish = Wish { crc: false, inbound_reads: 16, outbound_reads: 8, reads_itself: false };
 
 /// What the peer sees of a frame.
 fn sent<'a>(startup: &Startup<'_>, bytes: &'a mut [u8]) -> Startup<'a> {
@@ -41,7 +41,7 @@ fn with(base: &Startup<'static>, change: impl FnOnce(&mut Enhanced)) -> Startup<
 
 #[test]
 fn the_smaller_limits_win() {
-    let (active, passive) = both(WISH, Wish { crc: false, inbound_reads: 4, outbound_reads: 32 });
+    let (active, passive) = both(WISH, Wish { inbound_reads: 4, outbound_reads: 32, ..WISH });
     assert_eq!((active.outbound_reads, passive.inbound_reads), (4, 4));
     assert_eq!((active.inbound_reads, passive.outbound_reads), (16, 16));
     assert_eq!((active.first, passive.first), (Some(First::Write), Some(First::Write)));
@@ -126,6 +126,23 @@ fn peers_that_say_nothing_of_reads() {
 }
 
 #[test]
+fn who_reads_itself_has_a_read_where_reads_are_negotiated() {
+    let itself = Wish { inbound_reads: 0, outbound_reads: 0, reads_itself: true, ..WISH };
+    let reads = |agreed: Agreed| (agreed.inbound_reads, agreed.outbound_reads);
+    for (active, passive) in [(itself, itself), (itself, WISH), (WISH, itself)] {
+        let (active, passive) = both(active, passive);
+        assert_eq!((reads(active), reads(passive)), ((1, 1), (1, 1)));
+    }
+    let serves_none = Wish { inbound_reads: 0, outbound_reads: 0, ..WISH };
+    for (active, passive) in [(itself, serves_none), (serves_none, itself)] {
+        let (active, passive) = both(active, passive);
+        assert_eq!((reads(active), reads(passive)), ((0, 0), (0, 0)));
+    }
+    let request = Startup { revision: Revision::One, ..itself.request(b"") };
+    assert_eq!(itself.agree(&request).map(reads), Some((0, 0)), "the peer may serve none");
+}
+
+#[test]
 fn markers_are_refused() {
     let request = Startup { markers: true, ..WISH.request(b"") };
     assert_eq!(WISH.agree(&request), None);
@@ -138,11 +155,12 @@ proptest! {
 
     /// Neither side ever makes more reads than the other serves.
     #[test]
-    fn reads_are_always_served(one in any::<(bool, u16, u16)>(), other in any::<(bool, u16, u16)>()) {
-        let wish = |(crc, inbound_reads, outbound_reads): (bool, u16, u16)| Wish {
+    fn reads_are_always_served(one in any::<(bool, u16, u16, bool)>(), other in any::<(bool, u16, u16, bool)>()) {
+        let wish = |(crc, inbound_reads, outbound_reads, reads_itself): (bool, u16, u16, bool)| Wish {
             crc,
             inbound_reads: inbound_reads.min(MAX_READS),
             outbound_reads: outbound_reads.min(MAX_READS),
+            reads_itself,
         };
         let (active, passive) = both(wish(one), wish(other));
         prop_assert!(active.outbound_reads <= passive.inbound_reads);

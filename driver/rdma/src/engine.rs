@@ -207,12 +207,15 @@ impl<P: Platform> QueuePair<P> {
                 Step::Moved(0)
             }
             Progress::Failed(error) => {
-                // Behind a read that awaits its answer it is cancelled with that: nothing is reported out of order.
+                // Nothing is reported out of order. Behind what the peer has still to answer or to confirm a program's request fails again
+                // when that has ended, or at once, and what is before it is cancelled. Others are cancelled with what is before them.
+                fatal = state.sent == 0 || !state.confirms || !state.can_fail_again();
                 if state.sent == 0 {
                     finished = state.finish_oldest();
                     this.report(finished.as_ref(), Err(error));
+                } else if fatal && state.confirms {
+                    state.refused = state.current().map(|(slot, _)| (slot, error));
                 }
-                fatal = true;
                 Step::Idle
             }
             Progress::Waiting => Step::Idle,

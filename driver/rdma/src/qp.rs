@@ -169,6 +169,8 @@ impl<P: Platform> QueuePair<P> {
         }
         state.phase = Phase::Connected;
         let remote = matches!(peer, Peer::Remote(..));
+        // It may have been said for a connection that did not come about.
+        state.confirms &= remote;
         state.peer = Some(peer);
         state.connector = Some(connector);
         state.may_read = limits.outbound > 0;

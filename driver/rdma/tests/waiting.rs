@@ -2,12 +2,12 @@
 
 mod common;
 
-use std::time::Duration;
+use std::{cell::RefCell, time::Duration};
 
-use simkernel::{Pages, Session, boot};
-use soft_rdma::{Connector, Error, Flags, Outcome, Post, QueuePair, SharedReceiveQueue, Status};
+use simkernel::{Pages, Session, boot, boot_seeded, seeds};
+use soft_rdma::{Connector, Error, Flags, Outcome, Post, QueuePair, ReadLimits, Remote, SharedReceiveQueue, Status};
 
-use common::{HOST, Side, accepted, accepted_by, accepted_with, machine_of_program};
+use common::{HOST, LIMITS, OTHER_HOST, Side, accepted, accepted_by, accepted_with, machine_of_program, wait_until};
 
 fn statuses(side: &Side) -> Vec<Status> {
     side.completions().iter().map(|completion| completion.status).collect()
@@ -149,7 +149,7 @@ fn a_send_waits_without_limit_for_a_shared_receive() {
     let pages = Pages::new(1);
     let adapter = machine_of_program(HOST, SECONDS);
     let mut shared = None;
-    let (active, passive) = accepted_with(&kernel, &pages, [&adapter, &adapter], [HOST, HOST], |pd| {
+    let (active, passive) = accepted_with(&kernel, &pages, [&adapter, &adapter], [HOST, HOST], LIMITS, |pd| {
         shared = SharedReceiveQueue::new(pd, 8, 2, 0, None).ok();
         shared.clone()
     });
@@ -160,6 +160,43 @@ fn a_send_waits_without_limit_for_a_shared_receive() {
     shared.unwrap().post(2, &[passive.sge(0, 64)]).unwrap();
     kernel.flush_dpcs();
     assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
+}
+
+/// The programs ask for no reads: the one that confirms a send is the devices' own.
+#[test]
+fn a_send_to_another_machine_that_nobody_receives_ends_in_time() {
+    for seed in seeds(20) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let pages = Pages::new(1);
+        let hosts = [HOST, OTHER_HOST];
+        let [near, far] = hosts.map(|host| machine_of_program(host, SECONDS));
+        let (active, passive) = accepted_with(&kernel, &pages, [&near, &far], hosts, ReadLimits::default(), |_| None);
+        wait_until(|| Connector::complete_connect(&active.connector, None) == Ok(Outcome::Done));
+        let read = Post::Read(Remote { address: 0, token: 0 });
+        let posted = QueuePair::post(&active.queue_pair, 4, &[], Flags::empty(), read);
+        assert_eq!(posted, Err(Error::InvalidDeviceRequest));
+        passive.queue_pair.post_receive(2, &[passive.sge(0, 64)]).unwrap();
+        for context in 0..3 {
+            send(&kernel, &active, context, 64).unwrap();
+        }
+        let ended = RefCell::new(Vec::new());
+        let pass = |tenths: u32| {
+            for _ in 0..tenths {
+                kernel.advance(Duration::from_millis(100));
+                (0..50).for_each(|_| simkernel::pause());
+            }
+            ended.borrow_mut().extend(statuses(&active));
+        };
+        pass(10 * SECONDS - 1);
+        assert_eq!(*ended.borrow(), [Ok(())], "before its time");
+        assert_eq!(statuses(&passive), [Ok(())]);
+        wait_until(|| {
+            pass(1);
+            ended.borrow().len() == 3
+        });
+        assert_eq!(*ended.borrow(), [Ok(()), Err(Error::TimedOut), Err(Error::Canceled)]);
+    }
 }
 
 /// Behind them there may be receives in the ring of a program.

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
     nd_ioctl::{ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE},
-    ndkpi::{NDK_OPERATION_TYPE, NdkOperationTypeRead, NdkOperationTypeReceive, NdkOperationTypeSend},
+    ndkpi::{NDK_OPERATION_TYPE, NdkOperationTypeReceive, NdkOperationTypeSend},
     softndk_ioctl::SOFTNDK_RESULT,
     status::{NTSTATUS, STATUS_SHARING_VIOLATION, STATUS_SUCCESS},
 };
@@ -19,7 +19,7 @@ use ndk_abi::{
 use crate::{
     Carrier,
     bench::Bench,
-    client::{Adapter, Client, Connector, Cq, Listener, Mr, Pd, Qp, QpSize, ReadLimits, Remote},
+    client::{Adapter, Client, Connector, Cq, Listener, Mr, Pd, Qp, QpSize, ReadLimits},
     error,
 };
 
@@ -118,19 +118,8 @@ impl End {
 
     /// Checks the completion of a request that the peer refuses with `status`, and waits until the connection has ended.
     pub fn expect_refused(&self, kind: NDK_OPERATION_TYPE, context: u64, status: NTSTATUS) -> anyhow::Result<()> {
-        let status = self.site.carrier.refusal(kind == NdkOperationTypeRead, status);
         expect(&self.initiated()?, kind, context, status)?;
         self.connector.notify_disconnect().finish().context("the end of the connection").map(drop)
-    }
-
-    /// Waits until the peer has what this end has sent and written, as far as a completion does not say so: then a later read is
-    /// answered (RFC 5040, section 5.5).
-    pub fn settle(&self) -> anyhow::Result<()> {
-        if self.site.carrier == Carrier::Device {
-            return Ok(());
-        }
-        self.qp.read(0x5e77, &[], Remote { address: 0, token: 0 }, 0)?;
-        expect(&self.initiated()?, NdkOperationTypeRead, 0x5e77, STATUS_SUCCESS).context("what follows").map(drop)
     }
 
     /// Checks that both queues are empty: everything completed once.

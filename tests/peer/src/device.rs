@@ -9,6 +9,7 @@ use std::{
     sync::Mutex,
 };
 
+use platform::PoolQuota;
 use simkernel::{Pages, SimKernel};
 use soft_rdma::{
     Access, Adapter, Callback, Completion, CompletionQueue, Connector, Device, DisconnectReason, Error, Flags,
@@ -101,6 +102,18 @@ pub fn try_machine(address: IpAddr) -> Result<Arc<Adapter<SimKernel>>, Error> {
 #[must_use]
 pub fn machine(address: IpAddr) -> Arc<Adapter<SimKernel>> {
     try_machine(address).expect("memory")
+}
+
+/// The same, opened for a program, whose sends wait `send_timeout` seconds for a receive.
+///
+/// # Panics
+/// Without memory.
+#[must_use]
+pub fn machine_of_program(address: IpAddr, send_timeout: u32) -> Arc<Adapter<SimKernel>> {
+    let device = Device::new().expect("memory");
+    device.add_address(address).expect("memory");
+    device.set_send_timeout(send_timeout);
+    Adapter::open_for(&device, (2, 1), Some(7), &PoolQuota::UNLIMITED).expect("memory")
 }
 
 /// A listener of the device, and who has come.

@@ -151,7 +151,15 @@ impl Scene {
     /// If that fails.
     #[must_use]
     pub fn with(make: MakeSide, by: By, crc: bool) -> Self {
-        let adapter = machine(HOST);
+        Self::on(machine(HOST), make, by, crc)
+    }
+
+    /// The same, on this device.
+    ///
+    /// # Panics
+    /// If that fails.
+    #[must_use]
+    pub fn on(adapter: Arc<Adapter<SimKernel>>, make: MakeSide, by: By, crc: bool) -> Self {
         let revision = frames::enhanced(ReadyToReceive::WRITE);
         match by {
             By::Peer => {

@@ -20,7 +20,7 @@ struct Wanted {
 impl Wanted {
     fn wish(self) -> Wish {
         // A device has far fewer, a caller may say more.
-        Wish { crc: self.crc, inbound_reads: self.inbound, outbound_reads: self.outbound }
+        Wish { crc: self.crc, inbound_reads: self.inbound, outbound_reads: self.outbound, reads_itself: false }
     }
 }
 

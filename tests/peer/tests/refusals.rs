@@ -156,7 +156,7 @@ fn a_send_is_refused() {
     let refused = Err(Error::DataError);
     let causes = [
         (Cause::UNTAGGED_TOO_LONG, refused),
-        (Cause::NO_BUFFER, refused),
+        (Cause::NO_BUFFER, Err(Error::TimedOut)),
         (Cause::NOT_INVALIDATED, refused),
         (Cause::PROTECTED_FROM_INVALIDATION, refused),
         (Cause::STAG, refused),
@@ -190,7 +190,7 @@ fn what_is_half_sent_is_refused() {
         (Cause::TAGGED_STAG, &write, Error::AccessViolation),
         (Cause::ACCESS, &write, Error::AccessViolation),
         (Cause::UNTAGGED_TOO_LONG, &send, Error::DataError),
-        (Cause::NO_BUFFER, &send, Error::DataError),
+        (Cause::NO_BUFFER, &send, Error::TimedOut),
     ];
     for (cause, segment, error) in refusals {
         play(|kernel, scene| {

@@ -77,10 +77,10 @@ impl<P: Platform> Connector<P> {
         Ok(connector)
     }
 
-    /// The passive side is connected, by what `attach` makes of its queue pair. False: the consumer has given up, or there is no memory.
+    /// The passive side is connected, with the reads that its peer has `offered`, by what `attach` makes of its queue pair. False: the consumer has given up, or there is no memory.
     pub(crate) fn established(
         this: &Arc<Self, P>,
-        limits: ReadLimits,
+        offered: ReadLimits,
         attach: impl FnOnce(&Arc<QueuePair<P>, P>) -> Option<Peer<P>>,
     ) -> bool {
         let state = this.state.lock();
@@ -93,7 +93,8 @@ impl<P: Platform> Connector<P> {
         if state.phase != Phase::Accepting {
             return false;
         }
-        state.limits = limits;
+        state.limits = state.limits.agree(offered);
+        let limits = state.limits;
         state.establish();
         state.finish(Ok(()));
         drop(state);

@@ -72,9 +72,10 @@ pub(crate) struct State<P: Platform> {
     pub(crate) own_receives: Option<ReceiveQueue<P>>,
     pub(crate) requests: Ring<InitiatorRequest, P>,
     pub(crate) peer: Option<Peer<P>>,
-    /// Of the oldest requests, those that are carried out and not reported, as a read before them has no answer yet. Only over the wire.
+    /// Of the oldest requests, those that are carried out and not reported: the oldest awaits the peer's answer or confirmation. Only
+    /// over the wire.
     pub(crate) sent: usize,
-    /// The reads among these. The oldest request is one of them, as whatever comes before is reported.
+    /// The reads among these.
     pub(crate) open_reads: u32,
     /// Bytes of the request after these that are done, and where in its SGEs that is.
     pub(crate) done: u64,
@@ -95,6 +96,12 @@ pub(crate) struct State<P: Platform> {
     pub(crate) wait_left: u32,
     /// The timer runs: it ends such a second, or the rest of one that began for a send before.
     pub(crate) timer_runs: bool,
+    /// A send or write ends when the peer has placed it, unless it is silent: the consumer is a program, and the peer serves reads.
+    pub(crate) confirms: bool,
+    /// One of these is carried out, and no read request was sent since, whose answer confirms it.
+    pub(crate) unconfirmed: bool,
+    /// Of the oldest requests, those that the zero-length read under way confirms.
+    pub(crate) to_confirm: usize,
 }
 
 impl<P: Platform> State<P> {
@@ -128,6 +135,9 @@ impl<P: Platform> State<P> {
             refused: None,
             wait_left: 0,
             timer_runs: false,
+            confirms: false,
+            unconfirmed: false,
+            to_confirm: 0,
         })
     }
 
@@ -253,16 +263,50 @@ impl<P: Platform> State<P> {
 
     /// The current request is carried out; a read over the wire awaits its answer.
     pub(crate) fn carried_out(&mut self, awaits_answer: bool) {
+        let current = self.current().map(|(slot, request)| (slot, request.flags));
+        self.unconfirmed |= current.is_some_and(|(slot, flags)| self.awaits_confirmation(slot, flags));
+        self.unconfirmed &= !awaits_answer;
         self.restart();
         self.sent = self.sent.saturating_add(1);
         self.open_reads = self.open_reads.saturating_add(u32::from(awaits_answer));
     }
 
+    /// A zero-length read was sent behind what is carried out.
+    pub(crate) fn await_confirmation(&mut self) {
+        self.unconfirmed = false;
+        self.to_confirm = self.sent;
+    }
+
+    /// Whether the request in `slot`, which is carried out, ends when the peer confirms it.
+    fn awaits_confirmation(&mut self, slot: usize, flags: Flags) -> bool {
+        self.confirms && !flags.contains(Flags::SILENT_SUCCESS) && self.sends_data(slot)
+    }
+
+    /// Whether the request in `slot` is a send or a write.
+    fn sends_data(&mut self, slot: usize) -> bool {
+        matches!(self.operation_mut(slot), None | Some(Operation::Send(_) | Operation::Write(_)))
+    }
+
+    /// Whether the oldest request is a read.
+    pub(crate) fn oldest_is_read(&mut self) -> bool {
+        let oldest = self.requests.front().map(|(slot, _)| slot);
+        oldest.is_some_and(|slot| matches!(self.operation_mut(slot), Some(Operation::Read(_))))
+    }
+
+    /// Whether the current request, which has failed behind others that await the peer, can be tried again when these have ended: a
+    /// part of it has not gone, and a trial changes nothing here.
+    pub(crate) fn can_fail_again(&mut self) -> bool {
+        let current = self.current().map(|(slot, _)| slot);
+        self.done == 0 && current.is_some_and(|slot| self.sends_data(slot))
+    }
+
     /// Removes the oldest request, if it has ended.
     pub(crate) fn take_ended(&mut self) -> Option<Ended<P>> {
-        let (slot, _) = self.requests.front().filter(|_| self.sent > 0)?;
-        let awaits_answer = self.open_reads > 0 && matches!(self.operation_mut(slot), Some(Operation::Read(_)));
-        if awaits_answer { None } else { self.finish_oldest() }
+        let (slot, request) = self.requests.front().filter(|_| self.sent > 0)?;
+        let flags = request.flags;
+        let awaits_answer = self.open_reads > 0 && self.oldest_is_read();
+        let refused = self.refused.is_some_and(|(refused, _)| refused == slot);
+        if awaits_answer || refused || self.awaits_confirmation(slot, flags) { None } else { self.finish_oldest() }
     }
 
     /// Removes the oldest request, which has ended.
@@ -273,6 +317,7 @@ impl<P: Platform> State<P> {
                 self.sent = sent;
                 // Whoever takes a read away that awaits its answer takes all.
                 self.open_reads = if sent == 0 { 0 } else { self.open_reads };
+                self.to_confirm = self.to_confirm.saturating_sub(1);
             }
         }
         self.flush_requests = self.flush_requests.saturating_sub(1);

@@ -1,9 +1,14 @@
-//! What a queue pair awaits of its peer: the answers to its reads, the rest of a message, the end.
+//! What a queue pair awaits of its peer: the answers to its reads, that its sends and writes are placed, the rest of a message, the
+//! end.
 
 use iwarp::terminate::Cause;
-use platform::{Arc, Platform, Weak};
+use platform::{Arc, Platform, SpinLockGuard, Weak};
 
-use crate::{Connector, Flags, QueuePair, Status, request::SgeList};
+use crate::{
+    Connector, Flags, QueuePair, Status,
+    qp::{Ended, State},
+    request::SgeList,
+};
 
 /// The oldest read that awaits its answer.
 pub(super) struct OpenRead {
@@ -15,8 +20,13 @@ pub(super) struct OpenRead {
 
 impl<P: Platform> QueuePair<P> {
     /// Claims the oldest read for a part of its answer; none if the connection is over. Errors: no read awaits one.
-    pub(super) fn begin_answer(&self) -> Result<Option<OpenRead>, Cause> {
-        let mut state = self.state.lock();
+    pub(super) fn begin_answer(this: &Arc<Self, P>) -> Result<Option<OpenRead>, Cause> {
+        let mut state = this.state.lock();
+        if state.confirms && state.open_reads > 0 && !state.oldest_is_read() {
+            drop(state);
+            Self::confirm(this, |state| !state.oldest_is_read());
+            state = this.state.lock();
+        }
         if !state.is_open() || state.flushing_requests() {
             return Ok(None);
         }
@@ -24,7 +34,7 @@ impl<P: Platform> QueuePair<P> {
             return Err(Cause::OPCODE);
         }
         let (slot, &request) = state.requests.front().ok_or(Cause::LOCAL)?;
-        let sges = state.sges_of(slot, &request, self.sizes().sges).unwrap_or_default();
+        let sges = state.sges_of(slot, &request, this.sizes().sges).unwrap_or_default();
         let invalidate = sges.first().filter(|_| request.flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
         let sges = SgeList::copy_of(sges).map_err(|_| Cause::LOCAL)?;
         // A flush waits until the memory is left alone.
@@ -55,17 +65,38 @@ impl<P: Platform> QueuePair<P> {
         let mut state = this.state.lock();
         state.executing = false;
         state.open_reads = state.open_reads.saturating_sub(u32::from(ended.is_some()));
+        let mut answered = ended;
+        Self::report_oldest(this, state, |state| match answered.take() {
+            Some(status) => Some((state.finish_oldest()?, status)),
+            None if ended == Some(Ok(())) => Some((state.take_ended()?, Ok(()))),
+            None => None,
+        });
+    }
+
+    /// Reports the oldest of the requests that are carried out, as long as `is_placed` says so of them, and what ends
+    /// behind them. None while the requests are flushed.
+    pub(super) fn confirm(this: &Arc<Self, P>, is_placed: impl Fn(&mut State<P>) -> bool) {
+        Self::report_oldest(this, this.state.lock(), |state| {
+            if !state.confirms || !state.is_open() || state.flushing_requests() {
+                return None;
+            }
+            let placed = state.sent > 0 && is_placed(state);
+            Some((if placed { state.finish_oldest()? } else { state.take_ended()? }, Ok(())))
+        });
+    }
+
+    /// Reports the oldest requests, as long as `next` removes one: as many as the queue is deep, at most.
+    fn report_oldest<'a>(
+        this: &'a Arc<Self, P>,
+        mut state: SpinLockGuard<'a, State<P>, P>,
+        mut next: impl FnMut(&mut State<P>) -> Option<(Ended<P>, Status)>,
+    ) {
         let mut fatal = false;
-        let mut status = ended.unwrap_or(Ok(()));
-        let mut ended = if ended.is_some() { state.finish_oldest() } else { None };
-        // As many as the queue is deep, at most.
-        while let Some(request) = ended {
+        while let Some((request, status)) = next(&mut state) {
             fatal |= this.complete_request(&request, status).is_err();
             drop(state);
             drop(request);
             state = this.state.lock();
-            ended = if status.is_ok() { state.take_ended() } else { None };
-            status = Ok(());
         }
         this.finish(Self::settle_after(this, state, fatal));
     }

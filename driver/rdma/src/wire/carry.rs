@@ -25,6 +25,8 @@ pub(super) struct Ends<P: Platform> {
     /// The initiator has sent something, or this is it.
     may_send: bool,
     pub(super) waits: Waits,
+    /// A message waits for its receive, and what comes behind it cannot be seen.
+    holds: bool,
 }
 
 impl<P: Platform> Ends<P> {
@@ -41,9 +43,16 @@ impl<P: Platform> Ends<P> {
             reads: agreed.outbound_reads,
             answers: Answers::new(served)?,
             awaits_first: initiator && first == Some(First::Read),
+            confirmation: None,
             terminate: None,
         };
-        Ok(Self { incoming: Incoming::new(crc, first, initiator), outgoing, may_send, waits: Waits::Nothing })
+        Ok(Self {
+            incoming: Incoming::new(crc, first, initiator),
+            outgoing,
+            may_send,
+            waits: Waits::Nothing,
+            holds: false,
+        })
     }
 }
 
@@ -58,6 +67,7 @@ impl<P: Platform> Wire<P> {
         let initiator = this.is_initiator;
         let ends = Ends::new(agreed, may_send, initiator).ok()?;
         this.ends.lock().ends = Some(ends);
+        queue_pair.state.lock().confirms = queue_pair.send_timeout > 0 && agreed.outbound_reads > 0;
         let own = Arc::downgrade(queue_pair);
         Self::end_change(this, Step::Carrying(own.clone())).then(|| Peer::Remote(this.clone(), own))
     }
@@ -86,6 +96,10 @@ impl<P: Platform> Wire<P> {
         let was_sent = sends_first && ends.outgoing.first.is_none();
         ends.waits = ends.waits.next(matches!(received, Turn::Hold), ends.incoming.is_first, was_sent);
         Self::wait(this, waited, ends.waits, late);
+        if ends.holds {
+            // The peer's confirmation is behind it, and the consumer may post the receive only when its sends have ended.
+            QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
+        }
         this.put_back(ends);
         match (received, sent) {
             (Turn::Ended(gracefully), _) | (_, Turn::Ended(gracefully)) => {
@@ -132,7 +146,7 @@ impl<P: Platform> Wire<P> {
                         continue;
                     }
                     Ok(Received::Incomplete(size)) => wanted = size.unwrap_or(0),
-                    Ok(Received::Hold(ulpdu)) if ends.waits.is_over() => {
+                    Ok(Received::Hold(ulpdu)) if ends.waits.is_over(queue_pair.send_timeout) => {
                         ends.outgoing.terminate.get_or_insert(Last::new(Cause::NO_BUFFER, ulpdu));
                         turn = Some(Turn::Ended(false));
                     }
@@ -149,6 +163,7 @@ impl<P: Platform> Wire<P> {
             rest_bytes = bytes.len().saturating_sub(used);
             Taken { used, wanted }
         });
+        ends.holds = matches!(turn, Some(Turn::Hold));
         if let Some(cause) = ends.incoming.told.take() {
             P::notice(&Notice::TerminateReceived { addresses: this.addresses(), cause: noticed(cause) });
         }
@@ -165,6 +180,8 @@ impl<P: Platform> Wire<P> {
             (None, Read::Nothing) => Turn::Rest,
             (None, Read::Ended(result)) => {
                 let whole = rest_bytes == 0 && ends.incoming.is_between_messages() && queue_pair.is_between_messages();
+                // Without a Terminate they end as TCP has them: a peer may end the connection by what it was sent last.
+                QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
                 Turn::Ended(result.is_ok() && whole)
             }
         }

@@ -37,7 +37,8 @@ impl<P: Platform> Wire<P> {
         limits: ReadLimits,
         private_data: &PrivateData,
     ) -> Result<Arc<Self, P>, Error> {
-        let wish = wish(connector.adapter().device(), limits);
+        let adapter = connector.adapter();
+        let wish = wish(adapter.device(), limits, adapter.send_timeout() > 0);
         let request = Frame::new(&wish.request(private_data.as_slice())).ok_or(Error::InvalidBufferSize)?;
         let active = Active { connector: Arc::downgrade(connector), wish, request, addresses };
         Ok(Self::new(connector.adapter(), Step::Connecting(active))?)
@@ -254,7 +255,7 @@ impl<P: Platform> Wire<P> {
         let requested = Self::begin_change(this, |step| matches!(step, Step::Requested(..)));
         let Some(Step::Requested(frame, connector)) = requested else { return false };
         let replied = frame.parsed(Kind::Request).and_then(|request| {
-            let agreed = wish(&this.device, wanted).agree(&request)?;
+            let agreed = wish(&this.device, wanted, this.confirms).agree(&request)?;
             Some((agreed, Frame::new(&agreed.accept(&request, private_data.as_slice()))?))
         });
         let Some((agreed, reply)) = replied else {
@@ -300,7 +301,7 @@ impl<P: Platform> Wire<P> {
     /// The passive side is connected; `may_send`: the initiator has sent something.
     fn establish(this: &Arc<Self, P>, agreed: &Agreed, connector: &Weak<Connector<P>, P>, may_send: bool) {
         let connected = connector.upgrade().is_some_and(|connector| {
-            Connector::established(&connector, own(agreed), |queue_pair| {
+            Connector::established(&connector, of_peer(agreed), |queue_pair| {
                 Self::attach(this, agreed, queue_pair, may_send)
             })
         });
@@ -339,9 +340,14 @@ impl<P: Platform> Wire<P> {
     }
 }
 
-fn wish<P: Platform>(device: &Device<P>, limits: ReadLimits) -> Wish {
+fn wish<P: Platform>(device: &Device<P>, limits: ReadLimits, confirms: bool) -> Wish {
     let reads = |limit: u32| u16::try_from(limit).unwrap_or(mpa::MAX_READS);
-    Wish { crc: device.wants_crc(), inbound_reads: reads(limits.inbound), outbound_reads: reads(limits.outbound) }
+    Wish {
+        crc: device.wants_crc(),
+        inbound_reads: reads(limits.inbound),
+        outbound_reads: reads(limits.outbound),
+        reads_itself: confirms,
+    }
 }
 
 /// Whether that is the message, without data, which the initiator has to send first (RFC 6581 section 9.2).
@@ -352,11 +358,6 @@ fn is_first(first: First, ulpdu: &[u8]) -> bool {
         (First::Send, Ok((Segment::Send(untagged, _), []))) => untagged.last,
         _ => false,
     }
-}
-
-/// What was agreed, as this side sees it.
-fn own(agreed: &Agreed) -> ReadLimits {
-    ReadLimits { inbound: agreed.inbound_reads.into(), outbound: agreed.outbound_reads.into() }
 }
 
 /// As the peer does.

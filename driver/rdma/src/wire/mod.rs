@@ -42,6 +42,8 @@ pub(crate) struct Wire<P: Platform> {
     /// What the attached queue pair's engine works with; not here while it does.
     ends: SpinLock<Place<P>, P>,
     is_initiator: bool,
+    /// Its consumer is a program, whose sends end when the peer has placed them.
+    confirms: bool,
     device: Arc<Device<P>, P>,
     /// Not its adapter: when all objects of that are gone, this may have to wait for the peer.
     _rundown: Arc<Rundown<P>, P>,
@@ -109,6 +111,7 @@ impl<P: Platform> Wire<P> {
             state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked: None, ending: None }),
             ends: SpinLock::<_, P>::new(Place { ends: None, are_out: false }),
             is_initiator,
+            confirms: adapter.send_timeout() > 0,
             device: adapter.device().clone(),
             _rundown: adapter.rundown().clone(),
             _charge: charge,

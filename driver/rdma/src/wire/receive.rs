@@ -128,7 +128,7 @@ impl Incoming {
         };
         let wrong = |cause| Wrong { cause, ulpdu };
         let (segment, data) = Segment::parse(ulpdu).map_err(wrong)?;
-        let ends_data = segment.ends_data();
+        let ends_data = segment.ends_data(data.len());
         let placed = match segment {
             Segment::Write(to) => self.write(queue_pair, to, data),
             Segment::ReadRequest(untagged, request) => {
@@ -139,9 +139,7 @@ impl Incoming {
             Segment::Terminate(_) => {
                 self.terminated = true;
                 self.told = Terminate::parse(data).map(|terminate| terminate.cause);
-                if let Some(refused) = Refused::parse(data) {
-                    queue_pair.refuse(refused, outgoing.next_send, self.next_answer);
-                }
+                QueuePair::refuse(queue_pair, Refused::parse(data), outgoing, self.next_answer);
                 Ok(Placed::Failed)
             }
         };
@@ -226,7 +224,19 @@ impl Incoming {
             outgoing.awaits_first = false;
             return Ok(Placed::Done);
         }
-        let Some(read) = queue_pair.begin_answer()? else { return Ok(Placed::Failed) };
+        if outgoing.confirmation == Some(self.next_answer) {
+            if to.stag != self.next_answer {
+                return Err(Cause::TAGGED_STAG);
+            }
+            if !to.last || !data.is_empty() {
+                return Err(Cause::TAGGED_BOUNDS);
+            }
+            outgoing.confirmation = None;
+            self.next_answer = self.next_answer.wrapping_add(1);
+            QueuePair::confirm(queue_pair, |state| state.to_confirm > 0);
+            return Ok(Placed::Done);
+        }
+        let Some(read) = QueuePair::begin_answer(queue_pair)? else { return Ok(Placed::Failed) };
         let placed = self.place_answer(queue_pair, &read, to, data);
         let (ended, placed) = match placed {
             Ok(Placed::Done) if to.last => (Some(Ok(())), Ok(Placed::Done)),

@@ -5,8 +5,9 @@ use iwarp::{
     segment::{ReadRequest, Segment, Tagged},
     terminate::{Cause, Terminate},
 };
-use platform::Platform;
+use platform::{Arc, Platform};
 
+use super::transmit::Outgoing;
 use crate::{
     Error, QueuePair, Remote,
     qp::State,
@@ -62,11 +63,11 @@ fn of_write(cause: Cause) -> Option<Error> {
     }
 }
 
-/// The receive is too small, or none, or the tag cannot be invalidated.
+/// There is no receive; or it is too small, or the tag cannot be invalidated.
 fn of_send(cause: Cause) -> Option<Error> {
     match cause {
+        Cause::NO_BUFFER => Some(Error::TimedOut),
         Cause::UNTAGGED_TOO_LONG
-        | Cause::NO_BUFFER
         | Cause::NOT_INVALIDATED
         | Cause::PROTECTED_FROM_INVALIDATION
         | Cause::STAG
@@ -80,24 +81,37 @@ fn of_send(cause: Cause) -> Option<Error> {
 impl<P: Platform> QueuePair<P> {
     /// The peer has refused a message and ended the stream: what it was a part of will end so. `next_send` is the MSN of the send that
     /// is next, or is being sent; `next_answer` the tag of the read that is answered next.
-    pub(super) fn refuse(&self, refused: Refused, next_send: u32, next_answer: u32) {
-        let mut state = self.state.lock();
-        let found = match refused.message {
-            Message::Read(request) => state.read_named(&request, next_answer),
-            Message::Write(to) => state.write_named(to),
-            Message::Send(message) => state.send_named(message, next_send),
-        };
-        state.refused = found.map(|slot| (slot, refused.error));
+    pub(super) fn refuse(this: &Arc<Self, P>, refused: Option<Refused>, outgoing: &Outgoing<P>, next_answer: u32) {
+        let mut state = this.state.lock();
+        state.refused = refused.and_then(|refused| {
+            let found = match refused.message {
+                Message::Read(request) => state.read_named(&request, next_answer, outgoing.confirmation),
+                Message::Write(to) => state.write_named(to),
+                Message::Send(message) => state.send_named(message, outgoing.next_send),
+            };
+            found.map(|slot| (slot, refused.error))
+        });
+        drop(state);
+        // What was sent before it was placed. Of one that names nothing, or the read that confirms, as siw's for a read that comes when its
+        // consumer has disconnected, all ends as TCP has it.
+        Self::confirm(this, |state| {
+            let oldest = state.requests.front().map(|(slot, _)| slot);
+            !state.oldest_is_read() && oldest != state.refused.map(|(slot, _)| slot)
+        });
     }
 }
 
 /// The slots of requests that are carried out, or begun, and not reported.
 impl<P: Platform> State<P> {
-    fn read_named(&mut self, request: &ReadRequest, next_answer: u32) -> Option<usize> {
+    /// `confirmation`: the tag of a read under way that is no request.
+    fn read_named(&mut self, request: &ReadRequest, next_answer: u32, confirmation: Option<u32>) -> Option<usize> {
         let mut number = next_answer;
         for place in 0..self.sent {
             let (slot, &InitiatorRequest { data, .. }) = self.requests.nth(place)?;
             if let Some(&mut Operation::Read(Remote { address, token })) = self.operation_mut(slot) {
+                if confirmation == Some(number) {
+                    number = number.wrapping_add(1);
+                }
                 if number == request.sink_stag {
                     let is_it =
                         (request.source_stag, request.source_offset, request.size) == (token, address, data.length);

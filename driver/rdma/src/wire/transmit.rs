@@ -33,6 +33,8 @@ pub(crate) struct Outgoing<P: Platform> {
     pub(super) answers: Answers<P>,
     /// The read that an initiator had to send first awaits its answer.
     pub(super) awaits_first: bool,
+    /// The tag of the zero-length read under way by which the peer confirms what was sent before it.
+    pub(super) confirmation: Option<u32>,
     /// The last message of the stream.
     pub(super) terminate: Option<Last>,
 }
@@ -136,6 +138,9 @@ impl<'a, P: Platform> Frames<'a, P> {
                     return Err(Broken);
                 }
             };
+            if queue_pair.send_timeout > 0 {
+                self.ask_for_confirmation(queue_pair);
+            }
             match QueuePair::step(queue_pair, Some(self)) {
                 Step::Moved(_) => {}
                 Step::Busy => return Ok(true),
@@ -223,25 +228,47 @@ impl<'a, P: Platform> Frames<'a, P> {
 
     /// Asks for the data of a read. The tag is ours to choose: what comes is matched with the reads under way.
     pub(crate) fn read_request(&mut self, size: u32, remote: Remote, open_reads: u32) -> Progress {
-        if open_reads.saturating_add(self.outgoing.awaits_first.into()) >= self.outgoing.reads.into() {
+        if !self.may_read(open_reads) {
             return Progress::Waiting;
         }
-        let message = self.outgoing.next_read;
-        let request = ReadRequest {
-            sink_stag: message,
-            sink_offset: 0,
-            size,
-            source_stag: remote.token,
-            source_offset: remote.address,
-        };
-        let segment = Segment::ReadRequest(Untagged { last: true, message, offset: 0 }, request);
-        match self.frame(&segment, 0, |_| Ok(())) {
-            Ok(()) => {
-                self.outgoing.next_read = message.wrapping_add(1);
-                Progress::Asked
-            }
+        match self.frame_read(size, remote.token, remote.address) {
+            Ok(_) => Progress::Asked,
             Err(NoFrame::Room) => Progress::Waiting,
             Err(NoFrame::Failed(error)) => Progress::Failed(error),
+        }
+    }
+
+    /// Whether ORD allows one more read.
+    fn may_read(&self, open_reads: u32) -> bool {
+        let own = u32::from(self.outgoing.awaits_first).saturating_add(self.outgoing.confirmation.is_some().into());
+        open_reads.saturating_add(own) < self.outgoing.reads.into()
+    }
+
+    /// A read request; its tag.
+    fn frame_read(&mut self, size: u32, source_stag: u32, source_offset: u64) -> Result<u32, NoFrame> {
+        let message = self.outgoing.next_read;
+        let request = ReadRequest { sink_stag: message, sink_offset: 0, size, source_stag, source_offset };
+        let segment = Segment::ReadRequest(Untagged { last: true, message, offset: 0 }, request);
+        self.frame(&segment, 0, |_| Ok(()))?;
+        self.outgoing.next_read = message.wrapping_add(1);
+        Ok(message)
+    }
+
+    /// Reads nothing, behind sends and writes that await the peer's confirmation: it answers when it has placed these. One such read is
+    /// under way at a time.
+    fn ask_for_confirmation(&mut self, queue_pair: &QueuePair<P>) {
+        let state = queue_pair.state.lock();
+        // Not between two segments of a message (RFC 5041 section 5.2).
+        let due = state.unconfirmed && state.done == 0;
+        let open_reads = state.open_reads;
+        drop(state);
+        if !due || self.outgoing.confirmation.is_some() || !self.may_read(open_reads) {
+            return;
+        }
+        let (stag, offset) = FIRST;
+        if let Ok(tag) = self.frame_read(0, stag, offset) {
+            self.outgoing.confirmation = Some(tag);
+            queue_pair.state.lock().await_confirmation();
         }
     }
 
@@ -349,7 +376,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         });
         trailer.copy_from_slice(Trailer::new(ulpdu, digest).as_bytes());
         self.used = self.used.saturating_add(fpdu::size(ulpdu));
-        if let Some(ends) = segment.ends_data() {
+        if let Some(ends) = segment.ends_data(bytes as usize) {
             self.data.0 = self.data.0.saturating_add(bytes.into());
             self.data.1 = self.data.1.saturating_add(ends.into());
         }

@@ -9,8 +9,8 @@ use crate::QueuePair;
 /// The responder may have missed what the initiator has to send first, if that came too early: Linux siw looks at it only when
 /// more comes. So it gets something more.
 const RESPONDER_MICROSECONDS: u32 = 50_000;
-/// A second, and how many of them a message of the peer waits for its receive: iWARP knows no receiver that is not ready, this device
-/// does, in moderation. Meanwhile TCP holds the peer back.
+/// A second, and how many of them a message of the peer waits for a receive of a consumer in the kernel: iWARP knows no receiver that is
+/// not ready, this device does, in moderation. TCP holds the peer back that long.
 const RECEIVE_MICROSECONDS: u32 = 1_000_000;
 const RECEIVE_TICKS: u32 = 5;
 
@@ -37,8 +37,10 @@ impl Waits {
         }
     }
 
-    pub(super) fn is_over(self) -> bool {
-        matches!(self, Self::Receive(RECEIVE_TICKS..))
+    /// Whether a message has waited for its receive as long as it may; of a program as long as its own sends wait.
+    pub(super) fn is_over(self, send_timeout: u32) -> bool {
+        let most = if send_timeout > 0 { send_timeout } else { RECEIVE_TICKS };
+        matches!(self, Self::Receive(ticks) if ticks >= most)
     }
 }
 

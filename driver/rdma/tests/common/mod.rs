@@ -184,7 +184,7 @@ pub(crate) fn accepted_by(
     adapters: [&Arc<Adapter<SimKernel>>; 2],
     hosts: [IpAddr; 2],
 ) -> (Side, Side) {
-    accepted_with(kernel, pages, adapters, hosts, |_| None)
+    accepted_with(kernel, pages, adapters, hosts, LIMITS, |_| None)
 }
 
 /// The passive side's receives come from the shared queue that `share` makes.
@@ -193,6 +193,7 @@ pub(crate) fn accepted_with(
     pages: &Pages,
     [near, far]: [&Arc<Adapter<SimKernel>>; 2],
     [from, to]: [IpAddr; 2],
+    limits: ReadLimits,
     share: impl FnOnce(&Arc<ProtectionDomain<SimKernel>>) -> Option<Arc<SharedReceiveQueue<SimKernel>>>,
 ) -> (Side, Side) {
     // SAFETY: `keep` uses its last argument only.
@@ -202,19 +203,14 @@ pub(crate) fn accepted_with(
     kernel.flush_dpcs();
     let active = side(near, Connector::new(near).unwrap(), pages);
     let (local, remote) = (SocketAddr::new(from, 0), SocketAddr::new(to, 5445));
-    let connect = Connect {
-        queue_pair: &active.queue_pair,
-        source: Source::Address(local),
-        remote,
-        limits: LIMITS,
-        private_data: &[],
-    };
+    let connect =
+        Connect { queue_pair: &active.queue_pair, source: Source::Address(local), remote, limits, private_data: &[] };
     assert_eq!(Connector::connect(&active.connector, connect, ignore()), Ok(Outcome::Pending));
     wait_until(|| INCOMING.load(Ordering::SeqCst) != 0);
     let incoming = std::ptr::with_exposed_provenance(INCOMING.swap(0, Ordering::SeqCst) as usize);
     // SAFETY: the reference that `keep` stored.
     let passive = side_of(far, unsafe { Arc::from_raw(incoming) }, pages, share);
-    let accept = Accept { queue_pair: &passive.queue_pair, limits: LIMITS, private_data: &[], disconnect_event: None };
+    let accept = Accept { queue_pair: &passive.queue_pair, limits, private_data: &[], disconnect_event: None };
     assert_eq!(Connector::accept(&passive.connector, accept, ignore()), Ok(Outcome::Pending));
     let _when_its_connectors_are_gone = soft_rdma::close(listener, ignore());
     kernel.flush_dpcs();

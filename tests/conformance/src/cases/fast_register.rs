@@ -37,7 +37,6 @@ pub(super) fn use_it(pair: &Pair, fast: &FastMr, remote: Remote, local: &Mr, see
     local.memory().write(0, &data);
     pair.a.qp.write(1, &[local.sge(0..length)], remote, 0)?;
     expect(&pair.a.initiated()?, NdkOperationTypeWrite, 1, STATUS_SUCCESS)?;
-    pair.a.settle()?;
     ensure_same(&fast.memory().read(0..length), &data).context("written")?;
     let middle = pattern(seed + 1, 5000);
     fast.memory().write(1234, &middle);

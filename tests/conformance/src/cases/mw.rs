@@ -56,8 +56,7 @@ impl Fixture {
         if status != STATUS_SUCCESS {
             return a.expect_refused(NdkOperationTypeWrite, 0x11, status);
         }
-        expect(&a.initiated()?, NdkOperationTypeWrite, 0x11, status)?;
-        a.settle()
+        expect(&a.initiated()?, NdkOperationTypeWrite, 0x11, status).map(drop)
     }
 
     /// `a` reads to the second page of its buffer.

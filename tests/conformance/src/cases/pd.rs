@@ -48,7 +48,6 @@ pub(super) fn together(bench: &Bench<'_>) -> anyhow::Result<()> {
         local.memory().write(0, &data);
         pair.a.qp.write(seed, &[local.sge(0..100)], remote.remote(0), 0)?;
         expect(&pair.a.initiated()?, NdkOperationTypeWrite, seed, STATUS_SUCCESS)?;
-        pair.a.settle()?;
         ensure_same(&remote.memory().read(0..100), &data)?;
     }
     Ok(())

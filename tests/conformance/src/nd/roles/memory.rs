@@ -127,7 +127,7 @@ fn refused(
     if role.connects() {
         let (local, remote) = (end.buffer(4096)?, role.hear_memory()?);
         attempt(&end, &local, remote)?;
-        role.expect_refused(end.initiated()?, kind, 1, status)?;
+        expect(end.initiated()?, kind, 1, status)?;
     } else {
         let region = Mr::new(&end.adapter, 4096)?;
         region.register(region_flags)?;

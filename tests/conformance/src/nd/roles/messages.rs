@@ -148,7 +148,7 @@ pub(super) fn too_small(role: &Role<'_>) -> anyhow::Result<()> {
     if role.connects() {
         role.hear::<0>()?;
         end.qp.send(1, &[buffer.sge(0..101)], 0)?;
-        role.expect_refused(end.initiated()?, SEND, 1, STATUS_DATA_ERROR)?;
+        expect(end.initiated()?, SEND, 1, STATUS_DATA_ERROR)?;
     } else {
         end.qp.receive(1, &[buffer.sge(0..100)])?;
         end.qp.receive(2, &[])?;

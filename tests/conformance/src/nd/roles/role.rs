@@ -7,7 +7,6 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use ndk_abi::status::NTSTATUS;
 
 use super::{
     control::Control,
@@ -16,8 +15,8 @@ use super::{
 use crate::{
     Carrier,
     nd::{
-        client::{Adapter, Completion, Connector, Listener, Qp, QpSize, ReadLimits, Remote, Request},
-        pair::{End, READ, expect},
+        client::{Adapter, Connector, Listener, Qp, QpSize, ReadLimits, Remote, Request},
+        pair::End,
         run::Nd,
     },
 };
@@ -84,18 +83,6 @@ impl<'s> Role<'s> {
     ) -> Self {
         let (connections, notes) = (Cell::default(), RefCell::default());
         Self { site, control, side, case, carrier, duration, watch, connections, notes }
-    }
-
-    /// Checks the completion of a request that the peer refuses with this status.
-    pub(super) fn expect_refused(
-        &self,
-        found: Completion,
-        kind: i32,
-        context: usize,
-        status: NTSTATUS,
-    ) -> anyhow::Result<()> {
-        let status = self.carrier.refusal(kind == READ, status);
-        expect(found, kind, context, status).map(drop)
     }
 
     /// Whether this end connects.

@@ -109,11 +109,7 @@ pub(super) fn windows(role: &Role<'_>) -> anyhow::Result<()> {
         if role.connects() {
             let (window, may) = (hear(role)?, |right| rights & right == right);
             let ends = |found, kind, context, allowed| {
-                if allowed {
-                    expect(found, kind, context, STATUS_SUCCESS).map(drop)
-                } else {
-                    role.expect_refused(found, kind, context, STATUS_ACCESS_VIOLATION)
-                }
+                expect(found, kind, context, if allowed { STATUS_SUCCESS } else { STATUS_ACCESS_VIOLATION }).map(drop)
             };
             memory.memory().write(0, &pattern(1, LENGTH));
             let can_write = may(ND_OP_FLAG_ALLOW_WRITE);
@@ -162,7 +158,7 @@ pub(super) fn invalidated(role: &Role<'_>) -> anyhow::Result<()> {
         expect(end.initiated()?, SEND, 1, STATUS_SUCCESS)?;
         let window = hear(role)?;
         end.endpoint.write(2, &[memory.sge(0..10)], window, 0, 0)?;
-        role.expect_refused(end.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
+        expect(end.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
     } else {
         let mw = Mw::new(&end.adapter, GONE)?;
         let bind = || -> anyhow::Result<_> {

@@ -120,7 +120,7 @@ fn refused(role: &Role<'_>, flags: u32, access: Access, first_invalidated: bool)
     if role.connects() {
         let local = end.buffer(8192)?;
         let found = access.result(&end, &local, role.hear_memory()?)?;
-        role.expect_refused(found, access.kind, 3, STATUS_ACCESS_VIOLATION)?;
+        expect(found, access.kind, 3, STATUS_ACCESS_VIOLATION)?;
     } else {
         let owned = Owned::new(&end)?;
         let remote = owned.bind(&end, flags)?;
