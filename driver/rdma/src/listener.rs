@@ -24,8 +24,8 @@ use crate::{
 
 /// Without memory, or without a socket, it tries again so much later.
 const RETRY_MICROSECONDS: u32 = 1_000_000;
-/// So many accepts fail in a row as if for connections that have gone, before the socket is taken for dead: what Winsock Kernel says of
-/// either is not documented. More than peers whose resets wait in the queue of TCP, which is as long as its backlog.
+/// So many accepts fail in a row as if for connections that have gone, before the socket is taken for dead, and another listens: what
+/// Winsock Kernel says of either is not documented. More than peers whose resets wait in the queue of TCP, which is as long as its backlog.
 const GONE_IN_A_ROW: u32 = 4_096;
 
 /// Connections that have asked for nothing, which end in one run of a listener that is being closed.
@@ -224,9 +224,11 @@ impl<P: Platform> Listener<P> {
             // There is no memory.
             Err(SocketError::Failed) => {}
             Err(SocketError::NoNetwork) => state.tcp = Tcp::Deaf,
-            Err(_) if state.gone >= GONE_IN_A_ROW => state.tcp = Tcp::Deaf,
-            // That connection has gone.
+            // That connection has gone. Peers can bring about all of them: nothing rests.
             Ok(()) | Err(_) => {
+                if state.gone >= GONE_IN_A_ROW {
+                    state.tcp = Tcp::Deaf;
+                }
                 drop(state);
                 return Deferred::schedule(this);
             }

@@ -80,7 +80,8 @@ fn it_listens_again_when_its_socket_has_died() {
     }
 }
 
-/// Its accepts fail as those for connections that were reset: after so many in a row, without one that succeeds, it listens again.
+/// Its accepts fail as those for connections that were reset: after so many in a row, without one that succeeds, another socket listens, and
+/// no time passes.
 #[test]
 fn it_listens_again_when_its_socket_only_says_reset() {
     for seed in seeds(2) {
@@ -88,11 +89,11 @@ fn it_listens_again_when_its_socket_only_says_reset() {
         kernel.hold_clock();
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
-        kernel.break_listeners(SocketError::Reset);
-        kernel.flush_dpcs();
-        assert!(is_refused(), "nobody listens");
-        seconds(&kernel, 1);
-        drop(serves(&listening));
+        for _ in 0..2 {
+            kernel.break_listeners(SocketError::Reset);
+            kernel.flush_dpcs();
+            drop(serves(&listening));
+        }
     }
 }
 
