@@ -22,7 +22,7 @@ use crate::{
     wire::Wire,
 };
 
-/// Without memory, or without a socket, it tries again so much later.
+/// Without a socket, or without memory and with nobody who makes room, it tries again so much later.
 const RETRY_MICROSECONDS: u32 = 1_000_000;
 /// So many accepts fail in a row as if for connections that have gone, before the socket is taken for dead, and another listens: what
 /// Winsock Kernel says of either is not documented. More than peers whose resets wait in the queue of TCP, which is as long as its backlog.
@@ -221,19 +221,26 @@ impl<P: Platform> Listener<P> {
         state.accepting = false;
         state.gone = if come.is_ok() { 0 } else { state.gone.saturating_add(1) };
         match come {
-            // There is no memory.
-            Err(SocketError::Failed) => {}
-            Err(SocketError::NoNetwork) => state.tcp = Tcp::Deaf,
+            // There is no memory: when the seat of who makes room is free, this runs again.
+            Err(SocketError::Failed) => {
+                drop(state);
+                if !this.seats.make_room() {
+                    Self::rest(this, &mut this.state.lock());
+                }
+            }
+            Err(SocketError::NoNetwork) => {
+                state.tcp = Tcp::Deaf;
+                Self::rest(this, &mut state);
+            }
             // That connection has gone. Peers can bring about all of them: nothing rests.
             Ok(()) | Err(_) => {
                 if state.gone >= GONE_IN_A_ROW {
                     state.tcp = Tcp::Deaf;
                 }
                 drop(state);
-                return Deferred::schedule(this);
+                Deferred::schedule(this);
             }
         }
-        Self::rest(this, &mut state);
     }
 
     /// Tries again, later.
@@ -261,7 +268,8 @@ impl<P: Platform> Listener<P> {
                 }
                 state.accepting = true;
                 drop(state);
-                if Wire::await_connection(this, Unasked::new(this)).is_err() {
+                let awaited = this.seats.reserve().and_then(|()| Wire::await_connection(this, Unasked::new(this)));
+                if awaited.is_err() {
                     Self::await_next(this, Err(SocketError::Failed));
                 }
             }

@@ -49,6 +49,11 @@ impl<T, P: Platform> Roster<T, P> {
         base(self.used)
     }
 
+    /// Whether one more has a place.
+    pub(crate) fn has_room(&self) -> bool {
+        self.free.is_some()
+    }
+
     /// Allocates the chunk that comes after `places` places, of the quota that the others are of. Without the lock.
     pub(crate) fn chunk(places: usize, quota: &PoolQuota<P>) -> Result<Chunk<T, P>, OutOfMemory> {
         let length = places.saturating_add(FIRST);

@@ -17,6 +17,8 @@ struct List<P: Platform> {
     members: Roster<Member<P>, P>,
     /// How many there are, those included that were told to go.
     taken: usize,
+    /// Those.
+    going: usize,
     /// The ends of the chain of the others.
     oldest: Option<usize>,
     newest: Option<usize>,
@@ -39,43 +41,64 @@ pub(crate) struct Seat<P: Platform> {
 impl<P: Platform> Seats<P> {
     pub(crate) fn new(most: usize, quota: &PoolQuota<P>) -> Result<Arc<Self, P>, OutOfMemory> {
         let charge = quota.charge(Arc::<Self, P>::POOL_BYTES)?;
-        let list = List { members: Roster::new(charge), taken: 0, oldest: None, newest: None };
+        let list = List { members: Roster::new(charge), taken: 0, going: 0, oldest: None, newest: None };
         Arc::try_new(Self { most, quota: quota.clone(), list: SpinLock::<_, P>::new(list) })
     }
 
     /// Takes a seat for a connection. If it was the last that was free, the oldest of the others has to go. `None`: there is none, as
     /// those that have to go are not closed yet, or no memory. IRQL <= DISPATCH.
     pub(crate) fn take(this: &Arc<Self, P>, wire: &Arc<Wire<P>, P>) -> Option<Seat<P>> {
-        let mut chunk = None;
         loop {
             let mut list = this.list.lock();
-            // Who was faster has made room too.
-            let surplus = chunk.take().and_then(|chunk| list.members.grow(chunk));
-            let full = list.taken >= this.most;
-            let joined = if full { None } else { list.join(Arc::downgrade(wire)) };
-            let is_last = list.taken >= this.most;
-            let oldest = list.oldest.filter(|&oldest| is_last && joined.is_some() && joined != Some(oldest));
-            let oldest = oldest.and_then(|oldest| list.dismiss(oldest));
-            let places = list.members.places();
-            drop(list);
-            drop(surplus);
-            if let Some(number) = joined {
+            if list.taken >= this.most {
+                return None;
+            }
+            if let Some(number) = list.join(Arc::downgrade(wire)) {
+                let is_last = list.taken >= this.most;
+                let oldest = list.oldest.filter(|&oldest| is_last && oldest != number);
+                let oldest = oldest.and_then(|oldest| list.dismiss(oldest));
+                drop(list);
                 if let Some(oldest) = oldest.as_ref().and_then(Weak::upgrade) {
                     Wire::make_way(&oldest);
                 }
                 return Some(Seat { seats: this.clone(), number });
             }
-            if full {
-                return None;
-            }
-            chunk = Some(Roster::chunk(places, &this.quota).ok()?);
+            drop(list);
+            this.reserve().ok()?;
         }
+    }
+
+    /// Has memory for one more. IRQL <= DISPATCH.
+    pub(crate) fn reserve(&self) -> Result<(), OutOfMemory> {
+        let list = self.list.lock();
+        let (has_room, places) = (list.members.has_room(), list.members.places());
+        drop(list);
+        if !has_room {
+            let chunk = Roster::chunk(places, &self.quota)?;
+            // Who was faster has made room too.
+            let surplus = self.list.lock().members.grow(chunk);
+            drop(surplus);
+        }
+        Ok(())
     }
 }
 
 impl<P: Platform> Seats<P> {
     pub(crate) fn are_taken(&self) -> bool {
         self.list.lock().taken >= self.most
+    }
+
+    /// There is no memory for one more: the oldest has to go, unless one that has to is not closed yet. False: there is none.
+    pub(crate) fn make_room(&self) -> bool {
+        let mut list = self.list.lock();
+        let any = list.taken > 0;
+        let oldest = list.oldest.filter(|_| list.going == 0);
+        let oldest = oldest.and_then(|oldest| list.dismiss(oldest));
+        drop(list);
+        if let Some(oldest) = oldest.as_ref().and_then(Weak::upgrade) {
+            Wire::make_way(&oldest);
+        }
+        any
     }
 
     /// Has so many of them go. False: there are more.
@@ -111,6 +134,7 @@ impl<P: Platform> List<P> {
     fn dismiss(&mut self, number: usize) -> Option<Weak<Wire<P>, P>> {
         let member = self.members.get_mut(number).filter(|member| member.stays)?;
         member.stays = false;
+        self.going = self.going.saturating_add(1);
         let (wire, older, newer) = (member.wire.clone(), member.older, member.newer);
         match older.and_then(|older| self.members.get_mut(older)) {
             Some(older) => older.newer = newer,
@@ -129,7 +153,7 @@ impl<P: Platform> Drop for Seat<P> {
         let mut list = self.seats.list.lock();
         let chained = list.dismiss(self.number);
         let member = list.members.leave(self.number);
-        list.taken = list.taken.saturating_sub(1);
+        (list.taken, list.going) = (list.taken.saturating_sub(1), list.going.saturating_sub(1));
         drop(list);
         drop((chained, member));
     }

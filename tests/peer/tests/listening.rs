@@ -178,6 +178,31 @@ fn listens_again(adapter: &Arc<Adapter<SimKernel>>) -> Listening {
     found.into_inner().unwrap()
 }
 
+/// There is no memory to await the next connection: the oldest that has asked for nothing is reset, and no time passes.
+#[test]
+fn who_asks_for_nothing_makes_room_for_the_next() {
+    let mut made_room = 0;
+    for seed in seeds(5) {
+        for nth in 1..20 {
+            let kernel = boot_seeded(seed);
+            kernel.hold_clock();
+            let adapter = machine(HOST);
+            let listening = Listening::new(&adapter).unwrap();
+            let silent = Raw::connect(at(0), DEVICE);
+            kernel.flush_dpcs();
+            let fault = kernel.fail_allocation(nth);
+            // What fails may be of this peer, or of its seat, or for the next.
+            let passer = Raw::connecting(at(0), DEVICE);
+            kernel.flush_dpcs();
+            drop(fault);
+            drop(serves(&listening));
+            made_room += u32::from(silent.ended().is_some());
+            drop(passer);
+        }
+    }
+    assert!(made_room > 0, "no silent peer was reset");
+}
+
 /// Whatever there is no memory for: it says so, or it serves.
 #[test]
 fn it_does_not_listen_without_memory() {

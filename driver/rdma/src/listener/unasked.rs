@@ -29,8 +29,9 @@ impl<P: Platform> Unasked<P> {
 
 impl<P: Platform> Drop for Unasked<P> {
     fn drop(&mut self) {
-        drop(self.seat.take());
-        // The next may have waited for the seat.
+        let Some(seat) = self.seat.take() else { return };
+        drop(seat);
+        // The next may have waited for the seat, or for the memory.
         if let Some(listener) = self.listener() {
             Deferred::schedule_and_release(listener);
         }

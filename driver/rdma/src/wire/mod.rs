@@ -38,16 +38,17 @@ pub(crate) struct Wire<P: Platform> {
     stream: Stream<P>,
     deferred: Deferred<P>,
     timer: Timer<P>,
-    state: SpinLock<State<P>, P>,
     /// What the attached queue pair's engine works with; not here while it does.
     ends: SpinLock<Place<P>, P>,
     is_initiator: bool,
     /// Its consumer is a program, whose sends end when the peer has placed them.
     confirms: bool,
     device: Arc<Device<P>, P>,
+    _charge: Charge<P>,
+    /// Dropped after the charge, as its listener may want the memory for the next.
+    state: SpinLock<State<P>, P>,
     /// Not its adapter: when all objects of that are gone, this may have to wait for the peer.
     _rundown: Arc<Rundown<P>, P>,
-    _charge: Charge<P>,
 }
 
 /// Where both directions are while nobody works with them.

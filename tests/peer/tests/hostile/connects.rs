@@ -10,8 +10,9 @@ use peer::{
     raw::{Door, Raw},
     wait,
 };
+use platform::PoolQuota;
 use simkernel::{Purpose, Session, boot_seeded, seeds};
-use soft_rdma::limits;
+use soft_rdma::{Adapter, Device, limits};
 
 use crate::pauses;
 
@@ -96,6 +97,34 @@ fn they_ask_for_nothing() {
         (0..20).for_each(|_| pauses());
         kernel.flush_dpcs();
         assert!(raws.iter().all(|raw| raw.ended().is_some()), "5 s are over");
+        others_are_served(&listening);
+    }
+}
+
+/// They hold all that the pool of the listener's process has: the oldest make way for those that come, and no time passes.
+#[test]
+fn they_use_up_the_pool() {
+    const COUNT: usize = 300;
+    const POOL: u64 = 256 << 10;
+    for seed in seeds(3) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let device = Device::new().unwrap();
+        device.add_address(HOST).unwrap();
+        let quota = PoolQuota::new(POOL).unwrap();
+        let adapter = Adapter::open_for(&device, (2, 1), None, &quota).unwrap();
+        let listening = Listening::new(&adapter).unwrap();
+        let raws: Vec<_> = (0..COUNT)
+            .map(|_| {
+                let raw = Raw::connect(at(0), DEVICE);
+                kernel.flush_dpcs();
+                raw
+            })
+            .collect();
+        let stay = raws.iter().rev().take_while(|raw| raw.ended().is_none()).count();
+        let ended = raws.iter().filter(|raw| raw.ended().is_some()).count();
+        assert!(stay > 50 && ended == COUNT - stay, "of {COUNT} the newest {stay} stay, {ended} have ended");
+        drop(raws);
         others_are_served(&listening);
     }
 }
