@@ -123,7 +123,7 @@ impl<P: Platform> Wire<P> {
     }
 
     /// The addresses of its ends, as long as its socket is there.
-    fn addresses(&self) -> Addresses {
+    pub(crate) fn addresses(&self) -> Addresses {
         let (local, remote) = self.stream.addresses().unzip();
         Addresses { local, remote }
     }

@@ -1,6 +1,6 @@
 //! Connections, many of them.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use iwarp::mpa::{Kind, ReadyToReceive, Startup};
 use peer::{
@@ -97,6 +97,51 @@ fn they_ask_for_nothing() {
         (0..20).for_each(|_| pauses());
         kernel.flush_dpcs();
         assert!(raws.iter().all(|raw| raw.ended().is_some()), "5 s are over");
+        others_are_served(&listening);
+    }
+}
+
+/// One peer's connections make way for each other, not those of other peers, which came before them: neither silent ones nor such that
+/// were refused. What one peer can hold is what all can.
+#[test]
+fn they_are_of_one_address() {
+    for (wrong, most, bytes) in [(false, limits::UNASKED, UNASKED), (true, limits::REFUSED, REFUSED)] {
+        let count = most + 300;
+        let kernel = boot_seeded(1);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let raw = of_raw(&kernel);
+        let before = kernel.ledger().pool_bytes();
+        let frame = frames::startup(&Startup { markers: wrong, ..request() });
+        let come = |from| {
+            let raw = Raw::connect(from, DEVICE);
+            if wrong {
+                raw.send(&frame);
+            }
+            kernel.flush_dpcs();
+            raw
+        };
+        let others: Vec<_> = (3..10).map(|last| come(SocketAddr::from(([192, 0, 2, last], 0)))).collect();
+        let raws: Vec<_> = (0..count).map(|_| come(at(0))).collect();
+        let of_device = kernel.ledger().pool_bytes() - before - (count + others.len()) * raw;
+        println!("{of_device} bytes for {count} connections of one address");
+        assert!(of_device < (most + 1) * bytes, "{of_device} bytes");
+        assert!(raws.iter().filter(|raw| raw.ended().is_some()).count() >= count - most);
+        for other in &others {
+            if wrong {
+                assert!(other.startup(Kind::Reply).is_some());
+                // Its own end takes bytes as long as the device's is there.
+                other.send(b"1");
+                kernel.flush_dpcs();
+                assert_eq!(other.send_some(b"2"), 1);
+            } else {
+                assert_eq!(other.ended(), None);
+                other.send(&frame);
+                let connector = listening.incoming.wait("a request");
+                let _may_wait = soft_rdma::close(connector, peer::device::ignore());
+            }
+        }
         others_are_served(&listening);
     }
 }
