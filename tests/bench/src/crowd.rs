@@ -19,6 +19,8 @@ const BETWEEN: usize = 50;
 const SETTLED: Duration = Duration::from_millis(10);
 /// What takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What a good client may wait for its answer.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// A Request of MPA (RFC 5044 section 7.1): key, no flags, revision 1, no private data.
 const REQUEST: &[u8; 20] = b"MPA ID Req Frame\0\x01\0\0";
@@ -52,7 +54,22 @@ fn refuse(listener: &Listener, over: &AtomicBool) {
     }
 }
 
-fn among(listener: SocketAddr, peers: usize) -> Result<Vec<Wait>> {
+/// Whether no good client has waited too long.
+///
+/// # Errors
+/// One has.
+pub fn check(waits: &[Wait]) -> Result<()> {
+    for (kind, wait) in waits {
+        ensure!(*wait < LONGEST_WAIT, "a good client has waited for {wait:?} among peers that {kind}");
+    }
+    Ok(())
+}
+
+/// The same with a listener elsewhere, which answers each Request of MPA.
+///
+/// # Errors
+/// As [`waits`].
+pub fn among(listener: SocketAddr, peers: usize) -> Result<Vec<Wait>> {
     let reset = |_: &mut Vec<TcpStream>| {
         let peer = TcpStream::connect(listener)?;
         Ok(SockRef::from(&peer).set_linger(Some(Duration::ZERO))?)
