@@ -111,6 +111,20 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         port: u16,
     },
+    /// Refuse whoever connects, until it is ended: `softndk-bench crowd --at` counts how long that takes.
+    ///
+    /// Says where it serves ("serving at ADDRESS:PORT").
+    #[cfg(windows)]
+    Refuse {
+        #[command(flatten)]
+        options: two::Options,
+        /// The address to serve at; the adapter's first one if none is given.
+        #[arg(long)]
+        address: Option<IpAddr>,
+        /// The port; one that is free if none is given.
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+    },
     /// Send requests to the device of this computer for a program of another one, `run --beside`, until that has ended.
     ///
     /// For tests with two computers that are prefixes of Wine on one system. Says where it serves ("serving at 127.0.0.1:PORT"). Whoever
@@ -274,6 +288,8 @@ fn execute() -> anyhow::Result<ExitCode> {
         Command::Serve { options, address, port } => {
             return two::serve(&options, address, port)?.print(false);
         }
+        #[cfg(windows)]
+        Command::Refuse { options, address, port } => match two::refuse(&options, address, port)? {},
         #[cfg(windows)]
         Command::Agent { port } => beside::agent(port)?,
         #[cfg(windows)]

@@ -1,6 +1,6 @@
 //! Two processes: one serves, one connects.
 
-use std::{net::IpAddr, time::Duration};
+use std::{convert::Infallible, net::IpAddr, time::Duration};
 
 use anyhow::ensure;
 use clap::Args;
@@ -38,6 +38,12 @@ pub(crate) fn serve(options: &Options, address: Option<IpAddr>, port: u16) -> an
     let watch = |what: &str| println!("{what}");
     let played = roles::serve(&library()?, options.patience(), address, port, ready, &watch)?;
     options.report(played, "serves", "connects")
+}
+
+/// Refuses whoever asks, and says where, until this process is ended.
+pub(crate) fn refuse(options: &Options, address: Option<IpAddr>, port: u16) -> anyhow::Result<Infallible> {
+    roles::choose_path(options.path.name());
+    roles::refuse(&library()?, options.patience(), address, port, |address| println!("serving at {address}"))
 }
 
 /// Plays the cases that `wanted` names, or all, with a server.

@@ -7,6 +7,7 @@ mod command;
 mod computers;
 mod consumer;
 mod cross;
+mod crowd;
 mod digest;
 mod dist;
 mod events;
@@ -109,6 +110,8 @@ enum Task {
     },
     /// Play every case of the control codes between two computers: two prefixes of Wine, each with its own driver
     Beside,
+    /// Say how long a good client waits for a listener of softndk.sys under Wine at most, among peers that reset, say nothing or say little
+    Crowd(crowd::Wanted),
     /// Run every case of softnd.dll where no driver is loaded
     Hosted,
     /// Try the device against Linux siw, in both roles; skipped where the peer cannot run
@@ -201,6 +204,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }
+        Task::Crowd(wanted) => crowd::crowd(&wanted)?,
         Task::Hosted => {
             dist::build()?;
             let mut tally = tally::Tally::default();

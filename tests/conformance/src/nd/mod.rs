@@ -32,7 +32,7 @@ pub use removed::{Removed, Told, removed};
 pub use returns::{Documented, Shown};
 pub use roles::{LIVES, ROLE_CASES, RoleCase};
 #[cfg(windows)]
-pub use roles::{Played, connect, measure, serve};
+pub use roles::{Played, connect, measure, refuse, serve};
 #[cfg(windows)]
 pub use rping::{rping_client, rping_server};
 #[cfg(windows)]

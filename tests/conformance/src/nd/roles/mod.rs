@@ -23,6 +23,8 @@ mod message;
 #[cfg(windows)]
 mod messages;
 #[cfg(windows)]
+mod refusing;
+#[cfg(windows)]
 mod role;
 #[cfg(windows)]
 mod session;
@@ -36,6 +38,8 @@ mod windows;
 use super::NdCase;
 #[cfg(windows)]
 pub(super) use control::ANY;
+#[cfg(windows)]
+pub use refusing::refuse;
 #[cfg(windows)]
 pub(super) use role::Role;
 #[cfg(windows)]
