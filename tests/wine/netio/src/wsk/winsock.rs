@@ -22,10 +22,10 @@ use windows_sys::Win32::{
     Networking::WinSock::{
         AcceptEx, INVALID_SOCKET, IPPROTO_TCP, LINGER, LPFN_CONNECTEX, SD_SEND, SIO_GET_EXTENSION_FUNCTION_POINTER,
         SO_EXCLUSIVEADDRUSE, SO_LINGER, SO_UPDATE_ACCEPT_CONTEXT, SO_UPDATE_CONNECT_CONTEXT, SOCK_STREAM, SOCKET,
-        SOL_SOCKET, SOMAXCONN, TCP_NODELAY, WSA_FLAG_OVERLAPPED, WSA_IO_PENDING, WSABUF, WSADATA, WSAEACCES,
-        WSAEADDRINUSE, WSAEADDRNOTAVAIL, WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEHOSTUNREACH,
-        WSAENETUNREACH, WSAENOBUFS, WSAETIMEDOUT, WSAGetLastError, WSAID_CONNECTEX, WSAIoctl, WSARecv, WSASend,
-        WSASocketW, WSAStartup, bind, closesocket, getpeername, getsockname, listen, setsockopt, shutdown,
+        SOL_SOCKET, TCP_NODELAY, WSA_FLAG_OVERLAPPED, WSA_IO_PENDING, WSABUF, WSADATA, WSAEACCES, WSAEADDRINUSE,
+        WSAEADDRNOTAVAIL, WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEHOSTUNREACH, WSAENETUNREACH, WSAENOBUFS,
+        WSAETIMEDOUT, WSAGetLastError, WSAID_CONNECTEX, WSAIoctl, WSARecv, WSASend, WSASocketW, WSAStartup, bind,
+        closesocket, getpeername, getsockname, listen, setsockopt, shutdown,
     },
     System::IO::{CancelIoEx, OVERLAPPED},
 };
@@ -134,9 +134,12 @@ pub(super) fn bind_to(socket: SOCKET, address: SOCKADDR_INET) -> Result<()> {
     result
 }
 
+/// Connections that wait to be accepted, as in `driver/hosted`. Wine takes SOMAXCONN for 5, and Linux drops the SYN of each connection beyond.
+const BACKLOG: i32 = 1024;
+
 pub(super) fn start_listening(socket: SOCKET) -> Result<()> {
     // SAFETY: an open socket.
-    check(unsafe { listen(socket, SOMAXCONN as i32) })
+    check(unsafe { listen(socket, BACKLOG) })
 }
 
 /// The own address, or the peer's.
