@@ -66,7 +66,11 @@ fn post_one<H: Host>(space: &Space<H>, request: &mut H::Request, qp: &Ref<Qp<H>,
     }
     let length = data_length(input).and_then(|length| u32::try_from(length).ok()).ok_or(STATUS_INVALID_PARAMETER)?;
     let mut last = None;
-    done(carry_out(space, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?, &mut last))
+    let status = carry_out(space, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?, &mut last);
+    if operation == NdkOperationTypeReceive {
+        qp.receive_posted();
+    }
+    done(status)
 }
 
 /// Posts a request with the SGEs or the inline data in `data`.

@@ -275,6 +275,9 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
     /// The doorbell has rung.
     pub(crate) fn wake(&self) {
         let mut state = self.state.lock();
+        if state.closed {
+            return;
+        }
         // The doorbell is that of all rings of a queue pair.
         if state.reader.waiting() != Ok(0) {
             state.alertness.woken();
@@ -296,11 +299,12 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         }
     }
 
-    /// The queue is gone, and nobody waits for what is in the ring.
+    /// The queue is gone, and nobody waits for what is in the ring. Who puts more in finds it asleep, and the doorbell refused.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         self.end_locked(&state);
         state.closed = true;
+        state.reader.memory().asleep().store(1, Ordering::Relaxed);
     }
 
     /// The queue takes no more requests.

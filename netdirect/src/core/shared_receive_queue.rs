@@ -12,7 +12,7 @@ use ndk_abi::{
         IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_SRQ_POST, SOFTNDK_IOCTL_VERSION, SOFTNDK_SGE, SOFTNDK_SRQ_POST,
     },
     softndk_ring::SOFTNDK_RING_RECEIVE,
-    status::NTSTATUS,
+    status::{NTSTATUS, STATUS_CONNECTION_INVALID},
     wdm::GROUP_AFFINITY,
 };
 use windows_sys::Win32::Foundation::HANDLE;
@@ -92,7 +92,13 @@ impl SharedReceiveQueue {
             let input = [head.as_bytes(), sges.as_bytes()].concat();
             return self.adapter.file().tell(IOCTL_SOFTNDK_SRQ_POST, &input);
         };
-        let doorbell = lock(ring).post(&receive_request(context), sges, &[])?;
+        let mut ring = lock(ring);
+        if ring.ring.has_ended() {
+            // It has no queue pair that reports what is given up.
+            return Err(STATUS_CONNECTION_INVALID);
+        }
+        let doorbell = ring.post(&receive_request(context), sges, &[])?;
+        drop(ring);
         if doorbell { self.pending.object().tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
     }
 

@@ -5,6 +5,7 @@ mod requests;
 pub(crate) use requests::{create, create_with_srq, flush, free};
 
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use ndk_abi::ndkpi::{NDK_OPERATION_TYPE, NDK_QP, NdkOperationTypeReceive};
 use ndk_abi::softndk_ioctl::SOFTNDK_POST;
@@ -38,6 +39,8 @@ pub(crate) struct Qp<H: Host> {
     pub(crate) receive_turn: SpinLock<(), H::Platform>,
     /// It serves one connection only.
     connection: SpinLock<Connection<H>, H::Platform>,
+    /// The peer has disconnected.
+    peer_gone: AtomicBool,
 }
 
 /// The connection of a queue pair, and the end of its handle, of which each has to know the other.
@@ -129,6 +132,7 @@ impl<H: Host> Qp<H> {
             initiator_turn: SpinLock::<_, H::Platform>::new(()),
             receive_turn: SpinLock::<_, H::Platform>::new(()),
             connection: SpinLock::<_, H::Platform>::new(Connection::None),
+            peer_gone: AtomicBool::new(false),
         })?;
         Deferred::initialize(&qp);
         Timer::initialize(&qp);
@@ -240,7 +244,16 @@ impl<H: Host> Qp<H> {
     /// The peer has disconnected: everything is cancelled, receives too, as existing programs expect (ndspi.md section 5).
     pub(crate) fn peer_gone(this: &Ref<Self, H>) {
         Self::disconnected(this);
+        this.peer_gone.store(true, Ordering::Release);
         this.ndk.flush();
+    }
+
+    /// A receive was posted by a control code: it is cancelled if the peer has disconnected.
+    pub(crate) fn receive_posted(&self) {
+        // Either it is in the queue when `peer_gone` flushes that, under the lock of the device's queue pair, or that store is seen.
+        if self.peer_gone.load(Ordering::Acquire) {
+            self.ndk.flush();
+        }
     }
 
     /// Its connection has ended: all requests are given up.

@@ -3,13 +3,13 @@
 use std::{sync::Barrier, thread};
 
 use ndk_abi::{
-    status::{STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_SUCCESS},
+    status::{STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_DATA_OVERRUN, STATUS_SUCCESS},
     wdm::PAGE_SIZE,
 };
 
 use crate::{
     connector::Scene,
-    kit::{Buffer, Gate, HeldProcessors, Pair, Waiter, World},
+    kit::{Buffer, Gate, HeldProcessors, Pair, Waiter, World, sge},
 };
 
 /// Posts two receives and two sends, which wait, on a side.
@@ -35,10 +35,10 @@ fn a_disconnect_seen_from_both_sides() {
         world.assert_empty(&theirs.initiator_cq);
         assert_eq!(theirs.qp.send(4, &[], 0), STATUS_CONNECTION_INVALID);
         assert_eq!(ours.qp.send(4, &[], 0), STATUS_CONNECTION_INVALID);
-        assert_eq!(ours.qp.receive(4, &[]), STATUS_CONNECTION_INVALID);
-        // Its consumer disconnects too, which flushes.
+        // Receives are taken. Its consumer disconnects too, which flushes.
+        assert_eq!(theirs.qp.receive(3, &[]), STATUS_SUCCESS);
         theirs.disconnect();
-        (1..3).for_each(|context| {
+        (1..4).for_each(|context| {
             theirs.expect_receive(context, STATUS_CANCELLED);
         });
         theirs.expect(3, STATUS_CANCELLED);
@@ -46,6 +46,24 @@ fn a_disconnect_seen_from_both_sides() {
         assert_eq!((ours.disconnected.count(), theirs.disconnected.count()), (0, 1));
         pair.close();
     }
+}
+
+/// A consumer that posts a receive again with each message cannot know that the peer has just gone.
+#[test]
+fn receives_that_are_posted_after_the_end_are_cancelled() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    pair.active.disconnect();
+    pair.passive.disconnect();
+    for side in [&pair.active, &pair.passive] {
+        // More than the queue holds, as each is over at once.
+        for context in 0..100 {
+            assert_eq!(side.qp.receive(context, &[]), STATUS_SUCCESS);
+            side.expect_receive(context, STATUS_CANCELLED);
+        }
+        assert_eq!(side.qp.receive(1, &[sge(0, 1, 0); 20]), STATUS_DATA_OVERRUN, "its limits stay");
+    }
+    pair.close();
 }
 
 #[test]
@@ -188,6 +206,7 @@ fn disconnect_waits_for_accesses_under_way() {
         gate.reached();
         let disconnect = pair.active.connector.disconnect();
         assert!(disconnect.pended() && !disconnect.is_done());
+        assert_eq!(pair.active.qp.receive(3, &[]), STATUS_SUCCESS, "cancelled behind what is under way");
         for _ in 0..1000 {
             assert!(!disconnect.is_done());
             assert!(pair.active.receive_cq.poll(1).is_empty() && pair.active.initiator_cq.poll(1).is_empty());
@@ -198,6 +217,7 @@ fn disconnect_waits_for_accesses_under_way() {
         pair.passive.disconnect();
         sender.expect(2, STATUS_CANCELLED);
         receiver.expect_receive(1, STATUS_CANCELLED);
+        pair.active.expect_receive(3, STATUS_CANCELLED);
         source.close();
         target.close();
         pair.close();

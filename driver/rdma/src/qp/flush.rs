@@ -79,6 +79,19 @@ impl<P: Platform> QueuePair<P> {
         after
     }
 
+    /// Cancels the receive that was just posted to a queue pair that is dead: now, or behind what is not cancelled yet.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn cancel_newest(&self, state: &mut State<P>) {
+        if state.placing || state.is_flushing() {
+            // Who ends the access under way, or carries out the flush, looks at this count under the lock.
+            state.flush_receives = state.flush_receives.saturating_add(1);
+        } else if let Some(receive) = state.own_receives.as_mut().and_then(ReceiveQueue::pop) {
+            // A failure is that of its completion queue: there is no connection left to end.
+            let _ended_anyway = self.complete_receive(&receive, Err(Error::Canceled), 0, None, false);
+        }
+    }
+
     fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
         let mut after = After::default();
         let flushed = state.flush_requests > 0;

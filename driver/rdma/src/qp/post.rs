@@ -153,7 +153,8 @@ impl<P: Platform> QueuePair<P> {
         if Arc::ptr_eq(pd, &self.pd) { Ok(()) } else { Err(Error::AccessViolation) }
     }
 
-    /// Posts a receive; allowed before the queue pair is connected. IRQL <= DISPATCH.
+    /// Posts a receive; allowed before the queue pair is connected, and when its connection has ended: then it is cancelled.
+    /// IRQL <= DISPATCH.
     #[inline]
     pub fn post_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
         let result = match sges {
@@ -182,7 +183,7 @@ impl<P: Platform> QueuePair<P> {
     #[inline]
     fn enqueue_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
         let mut state = self.state.lock();
-        if state.phase == Phase::Dead || self.receive_cq.has_failed() {
+        if self.receive_cq.has_failed() {
             return Err(Error::ConnectionInvalid);
         }
         let receives = state.own_receives.as_mut().ok_or(Error::InvalidDeviceRequest)?;
@@ -190,6 +191,10 @@ impl<P: Platform> QueuePair<P> {
             self.prefetch();
         }
         receives.post(context, sges)?;
+        if state.phase == Phase::Dead {
+            self.cancel_newest(&mut state);
+            return Ok(());
+        }
         let sender = state.take_waiting_sender();
         drop(state);
         if sender.is_some() {

@@ -69,18 +69,22 @@ pub(super) fn posts_fail_after(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.a.connector.disconnect().finish()?;
     told.finish()?;
     refused(pair.b.qp.send(1, &[], 0), STATUS_CONNECTION_INVALID, "the peer sends")?;
-    // The peer's queues live until it flushes: its receives are still taken, if only to be flushed.
-    if pair.b.qp.receive(7, &[]).is_ok() {
-        pair.b.connector.disconnect().finish().context("the peer disconnects too")?;
-        expect(&pair.b.received()?, NdkOperationTypeReceive, 7, STATUS_CANCELLED)?;
+    // Receives may be posted at any time (IND2QueuePair::Receive).
+    for (side, end) in [("the side that disconnected", &pair.a), ("its peer", &pair.b)] {
+        for context in 7..9 {
+            end.qp.receive(context, &[]).with_context(|| format!("{side}: a receive"))?;
+            expect(&end.received()?, NdkOperationTypeReceive, context, STATUS_CANCELLED).context(side)?;
+        }
     }
+    pair.b.connector.disconnect().finish().context("the peer disconnects too")?;
+    pair.b.qp.receive(9, &[])?;
+    expect(&pair.b.received()?, NdkOperationTypeReceive, 9, STATUS_CANCELLED)?;
     for (side, end) in [("the side that disconnected", &pair.a), ("its peer", &pair.b)] {
         let mr = end.site.buffer(64)?;
         for (what, result) in [
             ("send", end.qp.send(1, &[], 0)),
             ("write", end.qp.write(1, &[mr.sge(0..1)], mr.remote(0), 0)),
             ("read", end.qp.read(1, &[mr.sge(0..1)], mr.remote(0), 0)),
-            ("receive", end.qp.receive(1, &[])),
         ] {
             refused(result, STATUS_CONNECTION_INVALID, &format!("{side}: {what}"))?;
         }

@@ -167,11 +167,14 @@ impl Model {
             (queue.srq.is_some(), STATUS_INVALID_DEVICE_REQUEST),
             (sges.len() > queue.sizes.receive_sges as usize, STATUS_DATA_OVERRUN),
             (total(sges) > LONGEST, STATUS_BUFFER_OVERFLOW),
-            (queue.phase == Phase::Dead || self.cqs[queue.receive_cq].is_dead(), STATUS_CONNECTION_INVALID),
+            (self.cqs[queue.receive_cq].is_dead(), STATUS_CONNECTION_INVALID),
             (queue.receives.len() >= queue.sizes.receives as usize, STATUS_NO_MORE_ENTRIES),
         ];
         if self.judge("NdkReceive", &broken, actual)? {
             self.qps[qp].receives.push_back(Receive { context, sges: sges.to_vec() });
+            if self.qps[qp].phase == Phase::Dead {
+                self.flush(qp);
+            }
             self.run();
         }
         Ok(())

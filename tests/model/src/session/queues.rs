@@ -215,8 +215,7 @@ impl Session {
     }
 
     pub(super) fn receive(&mut self, qp: u8, places: &[Place]) -> Result<()> {
-        let alive = |qp: &Qp| qp.srq.is_none() && qp.phase != Phase::Dead;
-        let Some(qp) = self.qp(qp, alive) else { return Ok(()) };
+        let Some(qp) = self.qp(qp, |qp| qp.srq.is_none()) else { return Ok(()) };
         let sges = self.sges(self.model.qps[qp].domain, places);
         let number = self.number();
         self.step(

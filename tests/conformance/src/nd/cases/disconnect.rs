@@ -48,6 +48,13 @@ pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
     for context in 0..10 {
         expect(pair.b.received()?, RECEIVE, context, STATUS_CANCELLED)?;
     }
+    for context in 10..12 {
+        // Who posts a receive again with each message does not know yet.
+        pair.b.qp.receive(context, &[]).context("a receive after the peer's Disconnect")?;
+        expect(pair.b.received()?, RECEIVE, context, STATUS_CANCELLED)?;
+        pair.a.qp.receive(context, &[]).context("a receive after Disconnect")?;
+        expect(pair.a.received()?, RECEIVE, context, STATUS_CANCELLED)?;
+    }
     pair.b.connector.disconnect()?.finish()?;
     pair.b.quiet()
 }

@@ -26,6 +26,8 @@ fn by(role: &Role<'_>, first: bool) -> anyhow::Result<()> {
         expect(end.received()?, RECEIVE, context, STATUS_CANCELLED)?;
     }
     refuses_sends(&end)?;
+    end.qp.receive(RECEIVES, &[])?;
+    expect(end.received()?, RECEIVE, RECEIVES, STATUS_CANCELLED).context("a receive afterwards")?;
     role.meet()?;
     end.quiet()
 }

@@ -37,6 +37,8 @@ pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
     for context in 0..10 {
         expect(pair.b.received()?, RECEIVE, context, STATUS_CANCELLED)?;
     }
+    pair.b.endpoint.receive(10, &[]).context("a receive afterwards")?;
+    expect(pair.b.received()?, RECEIVE, 10, STATUS_CANCELLED)?;
     pair.b.quiet()
 }
 
