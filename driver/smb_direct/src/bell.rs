@@ -20,7 +20,7 @@ pub(crate) struct Bell<P: Platform> {
 
 struct State<P: Platform> {
     rung: bool,
-    /// It was silent for too long.
+    /// The wait was too long.
     silent: bool,
     /// Set while somebody waits. Events of the platform stay signalled, so each wait has its own.
     waiter: Option<Arc<Event<P>, P>>,
@@ -61,7 +61,7 @@ impl<P: Platform> Bell<P> {
             state = this.state.lock();
             state.rung = false;
         }
-        if state.silent { Err(STATUS_IO_TIMEOUT) } else { Ok(()) }
+        if core::mem::take(&mut state.silent) { Err(STATUS_IO_TIMEOUT) } else { Ok(()) }
     }
 
     /// Asks the waiter to give up. IRQL <= DISPATCH.

@@ -47,12 +47,12 @@ impl<K: Kernel> Wake<K> {
         self.0.stop();
     }
 
-    /// Waits until it has rung.
-    fn wait(&self, passive: &Passive<'_>) -> Result<(), Failure> {
+    /// Waits until it has rung. The step fails with STATUS_IO_TIMEOUT if it does not within `limit` microseconds.
+    fn wait(&self, step: Step, limit: Option<u32>, passive: &Passive<'_>) -> Result<(), Failure> {
         if self.0.stopped() {
             return Err(Failure { step: Step::Stopped, status: STATUS_CANCELLED });
         }
-        Bell::wait(&self.0, None, passive).map_err(Step::Transport.failed())
+        Bell::wait(&self.0, limit, passive).map_err(step.failed())
     }
 }
 
@@ -155,12 +155,12 @@ impl<K: Kernel> Link<K> {
             }
             match over {
                 Some(failure) => return Err(failure),
-                None => self.wake.wait(passive)?,
+                None => self.wake.wait(Step::Negotiate, None, passive)?,
             }
         }
     }
 
-    /// Makes a call of the connector and waits for its end.
+    /// Makes a call of the connector and waits for its end, 30 s at most.
     fn operation(&self, step: Step, passive: &Passive<'_>, call: impl FnOnce() -> NTSTATUS) -> Result<(), Failure> {
         let events = self.connector.keep();
         events.begin(call);
@@ -168,7 +168,7 @@ impl<K: Kernel> Link<K> {
             match events.outcome() {
                 Some(STATUS_SUCCESS) => return Ok(()),
                 Some(status) => return Err(Failure { step, status }),
-                None => self.wake.wait(passive)?,
+                None => self.wake.wait(step, Some(SILENCE), passive)?,
             }
         }
     }
@@ -198,7 +198,7 @@ impl<K: Kernel> Link<K> {
         match over {
             _ if self.connection.has_message() => Ok(()),
             Some(failure) => Err(failure),
-            None => self.wake.wait(passive),
+            None => self.wake.wait(Step::Transport, None, passive),
         }
     }
 

@@ -43,7 +43,7 @@ impl<K: Kernel> Port<K> {
         let connector = loop {
             match self.listener.keep().take() {
                 Some(connector) => break connector,
-                None => self.wake.wait(passive)?,
+                None => self.wake.wait(Step::Connect, None, passive)?,
             }
         };
         let make = || {

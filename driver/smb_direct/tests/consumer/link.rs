@@ -192,6 +192,28 @@ fn a_peer_that_does_not_negotiate_has_a_time_to_do_so() {
     });
 }
 
+/// The clock goes on until it is over.
+#[test]
+fn a_server_that_never_accepts_is_given_up() {
+    let session = boot();
+    session.hold_clock();
+    watchdog(LIMIT, || {
+        let (host, adapters) = (Host::new(), OpenAdapters::<SimKernel>::default());
+        let adapter = adapters.open(&host, &PoolQuota::UNLIMITED, &passive()).unwrap();
+        let (of_client, of_server) = (Wake::new().unwrap(), Wake::new().unwrap());
+        let address = SocketAddr::new(host.address(), 5445);
+        let port = Port::listen(&adapter, &of_server, address, &passive()).unwrap();
+        let connect = || Link::connect(&adapter, &of_client, (address.ip(), address), LONG, &passive()).map(drop);
+        let late = Failure { step: Step::Connect, status: STATUS_IO_TIMEOUT };
+        assert_eq!(in_time(&session, connect), Err(late));
+        // The wake is good for more.
+        assert_eq!(in_time(&session, connect), Err(late));
+        drop((port, adapter));
+        adapters.close_all(&host, &passive());
+        assert!(!host.is_used());
+    });
+}
+
 #[test]
 fn a_peer_that_is_silent_is_asked_for_a_sign_of_life() {
     established([SHORT, LONG], |session, client, server| {
