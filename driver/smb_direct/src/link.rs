@@ -210,6 +210,7 @@ impl<K: Kernel> Link<K> {
     /// Sends a message, and invalidates a token of the peer with it. STATUS_QUOTA_EXCEEDED: too many wait, for now;
     /// STATUS_BUFFER_OVERFLOW: the peer takes none so long.
     pub fn send(&self, message: &[u8], invalidate: Option<u32>) -> Result<(), NTSTATUS> {
+        self.connection.check_send(message.len())?;
         let mut bytes = Slice::filled(message.len(), 0).map_err(no_memory)?;
         bytes.copy_from_slice(message);
         Connection::send(&self.connection, bytes, invalidate)

@@ -4,7 +4,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_INTERNAL_ERROR, STATUS_INVALID_NETWORK_RE
 use platform::Slice;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Connection, Keepalive, Message, Phase, State, Watch};
+use super::{Connection, Keepalive, MESSAGE_BYTES, Message, Phase, State, Watch};
 use crate::report::{Failure, Step};
 use crate::wire::{DataTransfer, EMPTY_LENGTH, RESPONSE_REQUESTED};
 use crate::{Kernel, PlatformOf, no_memory};
@@ -94,6 +94,9 @@ impl<K: Kernel> Connection<K> {
         let bytes = match &mut assembly.bytes {
             Some(bytes) => bytes,
             none => {
+                if state.inbox_bytes.saturating_add(total) > MESSAGE_BYTES {
+                    return Err(STATUS_QUOTA_EXCEEDED);
+                }
                 assembly.filled = 0;
                 none.insert(Slice::filled(total, 0).map_err(no_memory)?)
             }
@@ -109,6 +112,7 @@ impl<K: Kernel> Connection<K> {
             return Ok(());
         }
         let Some(bytes) = assembly.bytes.take() else { return Err(STATUS_INTERNAL_ERROR) };
+        state.inbox_bytes = state.inbox_bytes.saturating_add(bytes.len());
         let message = Message { bytes, invalidated: assembly.invalidated.take() };
         state.inbox.push(message).map_err(|_full| STATUS_QUOTA_EXCEEDED)
     }

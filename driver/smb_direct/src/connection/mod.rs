@@ -35,8 +35,10 @@ use outgoing::Outgoing;
 use pool::FreeSlots;
 use watch::Watch;
 
-/// Upper messages that may wait, in either direction. Both ends ask for less; a foreign peer that sends more is disconnected.
+/// Upper messages that may wait, in either direction, and their bytes. Both ends ask for less; a foreign peer that sends more is
+/// disconnected.
 const MESSAGES: usize = 256;
+const MESSAGE_BYTES: usize = 16 << 20;
 /// Completions that may wait for the runner.
 const COMPLETIONS: usize = 64;
 
@@ -96,8 +98,12 @@ struct State<K: Kernel> {
     posted_receives: u32,
     initiator: Initiator<PlatformOf<K>>,
     outgoing: Fifo<Outgoing<K>, K>,
+    /// Of the messages in there.
+    outgoing_bytes: usize,
     assembly: Assembly<K>,
     inbox: Fifo<Message<K>, K>,
+    /// Of the messages in there.
+    inbox_bytes: usize,
     completed: Fifo<Completed, K>,
     keepalive: Keepalive,
     /// The peer asked for a message.
@@ -143,8 +149,10 @@ impl<K: Kernel> Connection<K> {
             posted_receives: 0,
             initiator: Initiator::new(settings.initiator_depth, settings.send_slots).map_err(no_memory)?,
             outgoing: Queue::new(MESSAGES).map_err(no_memory)?,
+            outgoing_bytes: 0,
             assembly: Assembly::default(),
             inbox: Queue::new(MESSAGES).map_err(no_memory)?,
+            inbox_bytes: 0,
             completed: Queue::new(COMPLETIONS).map_err(no_memory)?,
             keepalive: Keepalive::None,
             answer_due: false,
@@ -227,7 +235,10 @@ impl<K: Kernel> Connection<K> {
 
     /// Takes a message that came.
     pub(crate) fn take_message(&self) -> Option<Message<K>> {
-        self.state.lock().inbox.pop()
+        let mut state = self.state.lock();
+        let message = state.inbox.pop()?;
+        state.inbox_bytes = state.inbox_bytes.saturating_sub(message.bytes.len());
+        Some(message)
     }
 
     /// Takes a completion of [`Self::read`], [`Self::write`] or [`Self::invalidate`].

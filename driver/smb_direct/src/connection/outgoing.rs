@@ -9,7 +9,7 @@ use ndk_consumer::{Data, Work};
 use platform::{Deferred, Slice};
 use zerocopy::IntoBytes;
 
-use super::{Connection, Keepalive, Phase, Purpose, State};
+use super::{Connection, Keepalive, MESSAGE_BYTES, Phase, Purpose, State};
 use crate::region::RegionMemory;
 use crate::report::{Failure, Step};
 use crate::wire::{DATA_OFFSET, DataTransfer, EMPTY_LENGTH, RESPONSE_REQUESTED};
@@ -41,21 +41,24 @@ struct Fragment {
 }
 
 impl<K: Kernel> Connection<K> {
-    /// Sends an upper message, and invalidates a token of the peer with it.
+    /// Whether an upper message of so many bytes may be sent now. STATUS_BUFFER_OVERFLOW: the peer takes none so long, or there is none;
+    /// STATUS_QUOTA_EXCEEDED: too much waits.
+    pub(crate) fn check_send(&self, length: usize) -> Result<(), NTSTATUS> {
+        self.state.lock().check_send(length)
+    }
+
+    /// Sends an upper message, and invalidates a token of the peer with it. Errors as those of [`Self::check_send`].
     pub(crate) fn send(
         this: &Ref<Self, K>,
         bytes: Slice<u8, PlatformOf<K>>,
         invalidate: Option<u32>,
     ) -> Result<(), NTSTATUS> {
         let mut state = this.state.lock();
-        if state.phase != Phase::Established {
-            return Err(STATUS_CONNECTION_INVALID);
-        }
-        if bytes.is_empty() || bytes.len() > state.terms.fragmented_size as usize {
-            return Err(STATUS_BUFFER_OVERFLOW);
-        }
+        state.check_send(bytes.len())?;
+        let length = bytes.len();
         let message = Outgoing { bytes, sent: 0, invalidate, stalled: false };
         state.outgoing.push(message).map_err(|_full| STATUS_QUOTA_EXCEEDED)?;
+        state.outgoing_bytes = state.outgoing_bytes.saturating_add(length);
         Self::pump(this, &mut state);
         match state.failure {
             Some(failure) => Err(failure.status),
@@ -163,6 +166,7 @@ impl<K: Kernel> Connection<K> {
         message.sent = message.sent.saturating_add(part.len());
         message.stalled = false;
         if fragment.solicited {
+            state.outgoing_bytes = state.outgoing_bytes.saturating_sub(message.bytes.len());
             state.outgoing.pop();
         }
         Ok(())
@@ -203,6 +207,20 @@ impl<K: Kernel> Connection<K> {
             state.credits.posted();
         }
         Ok(())
+    }
+}
+
+impl<K: Kernel> State<K> {
+    fn check_send(&self, length: usize) -> Result<(), NTSTATUS> {
+        if self.phase != Phase::Established {
+            Err(STATUS_CONNECTION_INVALID)
+        } else if length == 0 || length > self.terms.fragmented_size as usize {
+            Err(STATUS_BUFFER_OVERFLOW)
+        } else if self.outgoing_bytes.saturating_add(length) > MESSAGE_BYTES {
+            Err(STATUS_QUOTA_EXCEEDED)
+        } else {
+            Ok(())
+        }
     }
 }
 

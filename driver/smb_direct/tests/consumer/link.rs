@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use ndk_abi::status::{NTSTATUS, STATUS_CONNECTION_DISCONNECTED, STATUS_INVALID_PARAMETER, STATUS_IO_TIMEOUT};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_CONNECTION_DISCONNECTED, STATUS_INVALID_PARAMETER, STATUS_IO_TIMEOUT, STATUS_QUOTA_EXCEEDED,
+};
 use ndk_consumer::OpenAdapters;
 use platform::PoolQuota;
 use simkernel::{Session, SimKernel, boot, passive, pause, scope, watchdog};
@@ -189,6 +191,35 @@ fn a_peer_that_does_not_negotiate_has_a_time_to_do_so() {
     connected([LONG; 2], |session, client, server| {
         assert_eq!(in_time(session, || client.negotiate(&passive())), late);
         close([client, server]);
+    });
+}
+
+/// A program may leave messages lie, and send more than the peer takes: neither end has pool for that without a limit.
+#[test]
+fn messages_that_wait_are_bounded_in_bytes() {
+    const MIB: usize = 1 << 20;
+    established([LONG; 2], |session, client, server| {
+        let bytes = vec![1; MIB];
+        for _ in 0..17 {
+            assert_eq!(client.send(&bytes, None), Ok(()));
+            session.flush_dpcs();
+        }
+        // The server has ended it, and takes nothing more; the client has the last one still.
+        let mut waiting = 0;
+        let refused = loop {
+            match client.send(&bytes, None) {
+                Ok(()) => waiting += 1,
+                Err(status) => break status,
+            }
+        };
+        assert_eq!((refused, waiting), (STATUS_QUOTA_EXCEEDED, 15));
+        for _ in 0..16 {
+            assert_eq!(message(&server).0.len(), MIB);
+        }
+        assert!(server.receive().is_none());
+        let over = Failure { step: Step::Transport, status: STATUS_QUOTA_EXCEEDED };
+        assert_eq!(server.wait(&passive()), Err(over));
+        close([server, client]);
     });
 }
 
