@@ -26,6 +26,7 @@ pub mod ndkpi;
 pub mod sockaddr;
 
 pub mod softndk_ioctl;
+mod softndk_link;
 pub mod softndk_ring;
 pub mod status;
 pub mod wdm;

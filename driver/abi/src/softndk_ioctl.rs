@@ -10,6 +10,8 @@ use crate::nd_ioctl::{FILE_DEVICE_NETWORK, FILE_READ_DATA, FILE_WRITE_DATA, METH
 use crate::sockaddr::SOCKADDR_INET;
 use crate::status::NTSTATUS;
 
+pub use crate::softndk_link::*;
+
 /// The device, as user programs open it.
 pub const SOFTNDK_DEVICE_PATH: &str = r"\\.\SoftNdk";
 
@@ -61,6 +63,11 @@ c_consts! { SOFTNDK_CODES: u32;
     /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: nothing. Does nothing, pends, and succeeds: so that a
     /// program is told by its overlapped file of what another file was asked to do.
     IOCTL_SOFTNDK_NOP = softndk_control_code(16);
+    /// In: [`SOFTNDK_TEST_LINK`], bytes. Out: [`SOFTNDK_TEST_LINK_RESULT`], bytes. STATUS_NOT_SUPPORTED unless the adapter's parameter
+    /// `TestConsumer` is 1; STATUS_DEVICE_BUSY: another file has the link, another request works with it, or a scenario runs;
+    /// STATUS_INVALID_DEVICE_STATE: the file has none, or has it already; STATUS_BUFFER_TOO_SMALL: the message that is next is longer.
+    /// Waits only where it connects, accepts and closes, 30 s for each thing at most.
+    IOCTL_SOFTNDK_TEST_LINK = softndk_control_code(17);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;

@@ -120,6 +120,7 @@ impl<H: Host> File<H> {
         let joined = opened.joined.lock();
         let context = joined.as_ref().map(|joined| (joined.space.clone(), joined.is_own));
         drop(joined);
+        opened.device.host.end_test_link(opened.number(), passive);
         match context {
             Some((space, true)) => space.end(passive),
             // In order of issue. What is being pended now is refused.
@@ -157,6 +158,11 @@ impl<H: Host> Opened<H> {
         }
         *joined = Some(Joined { space: space.clone(), is_own, _charge: charge });
         Ok(())
+    }
+
+    /// What tells it from other files while it is there.
+    pub(crate) fn number(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
     }
 
     /// Whether nothing that comes by it may pend any more.

@@ -6,7 +6,9 @@ use core::net::IpAddr;
 
 use ndk_abi::ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS};
 use ndk_abi::ndkpi::NDK_ADAPTER_INFO;
-use ndk_abi::softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_SMB_DIRECT_RESULT};
+use ndk_abi::softndk_ioctl::{
+    SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+};
 use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
 use ndk_consumer::{AdapterSource, Pinned};
 use platform::{Passive, Platform};
@@ -92,6 +94,21 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
     ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
         Err(STATUS_NOT_SUPPORTED)
     }
+
+    /// Has the test consumer do what a request of the file with this number asks for with its link. `bytes` came with it, or `room` is for
+    /// those that go back, of which the result has the number: none has both. STATUS_NOT_SUPPORTED as above.
+    fn test_link(
+        &self,
+        _file: u64,
+        _ask: &SOFTNDK_TEST_LINK,
+        (_bytes, _room): (&[u8], &mut [u8]),
+        _passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_LINK_RESULT, NTSTATUS> {
+        Err(STATUS_NOT_SUPPORTED)
+    }
+
+    /// Ends the link of a file, if it has one, and waits until its objects are gone.
+    fn end_test_link(&self, _file: u64, _passive: &Passive<'_>) {}
 
     /// Plants a fault (`SOFTNDK_TEST_PLANT_*`) to be caught by the checkers. Only builds made for that do.
     fn plant(&self, _kind: u32) -> NTSTATUS {

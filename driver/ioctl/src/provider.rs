@@ -4,14 +4,17 @@ use core::net::{IpAddr, SocketAddr};
 
 use ndk_abi::nd_ioctl::{ND_HANDLE, ND_RESOLVE_ADDRESS};
 use ndk_abi::sockaddr::SOCKADDR_INET;
-use ndk_abi::softndk_ioctl::{SOFTNDK_TEST_PLANT, SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT};
+use ndk_abi::softndk_ioctl::{
+    SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_FILL, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_LINK_SEND, SOFTNDK_TEST_PLANT,
+    SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+};
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_SUCCESS};
 use platform::Passive;
 use zerocopy::IntoBytes;
 
 use crate::decode::{Reply, input, output, overflow, room_for};
 use crate::device::Shared;
-use crate::file::Space;
+use crate::file::{Opened, Space};
 use crate::{Host, Request};
 
 pub(crate) fn query_address_list<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
@@ -65,6 +68,29 @@ pub(crate) fn test_smb_direct<H: Host>(device: &Shared<H>, request: &mut H::Requ
     let input: SOFTNDK_TEST_SMB_DIRECT = input(request)?;
     room_for::<SOFTNDK_TEST_SMB_DIRECT_RESULT>(request)?;
     output(request, &device.host.test_smb_direct(input.Scenario, passive)?)
+}
+
+/// The link of the test consumer.
+#[inline(never)]
+pub(crate) fn test_link<H: Host>(by: &Opened<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let ask: SOFTNDK_TEST_LINK = input(request)?;
+    room_for::<SOFTNDK_TEST_LINK_RESULT>(request)?;
+    let (host, file) = (&by.device.host, by.number());
+    let result = if matches!(ask.Operation, SOFTNDK_TEST_LINK_SEND | SOFTNDK_TEST_LINK_FILL) {
+        let bytes = request.input().get(size_of::<SOFTNDK_TEST_LINK>()..).unwrap_or(&[]);
+        host.test_link(file, &ask, (bytes, &mut []), passive)
+    } else {
+        let room = request.output().get_mut(size_of::<SOFTNDK_TEST_LINK_RESULT>()..).unwrap_or(&mut []);
+        host.test_link(file, &ask, (&[], room), passive)
+    };
+    // A cleanup that began meanwhile may have found no link yet.
+    if by.is_closing() {
+        host.end_test_link(file, passive);
+    }
+    let result = result?;
+    let length = size_of::<SOFTNDK_TEST_LINK_RESULT>().saturating_add(result.Length as usize);
+    output(request, &result)?;
+    Ok(length)
 }
 
 /// A planted fault, in builds made to be caught.

@@ -50,7 +50,8 @@ fn each_code_is_served_or_has_its_documented_refusal() {
             let answer = user.send_bytes(code, &case.input, case.output);
             refusals += usize::from(answer.returned == STATUS_INVALID_DEVICE_REQUEST);
             // Where there is no test consumer, and no planted fault.
-            let is_absent = [IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT].contains(&code);
+            let is_absent =
+                [IOCTL_SOFTNDK_TEST_LINK, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT].contains(&code);
             assert_eq!(answer.returned == STATUS_NOT_SUPPORTED, is_absent, "{name}");
         }
         // A bind may be refused so, by the region.

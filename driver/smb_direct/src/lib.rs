@@ -6,6 +6,8 @@
 //! * Completions are taken at DISPATCH_LEVEL, in the callbacks of the completion queues: arm, poll, a bounded number at a time.
 //! * The provider is reached through its dispatch tables only, by way of `ndk-consumer`.
 //!
+//! A [`Link`] is one end by itself, whose peer is somebody else. [`Consumer::serve_link`] has one for a program.
+//!
 //! SMB2 itself is not here: the requests for the file are of our own (`message`), since both ends are.
 #![no_std]
 #![deny(
@@ -26,6 +28,7 @@ mod link;
 mod memory;
 mod message;
 mod pattern;
+mod program;
 mod queue;
 mod region;
 mod report;

@@ -19,7 +19,7 @@ use crate::bell::{Bell, SILENCE};
 use crate::client::INBOUND_READS;
 use crate::connection::{Connection, Message, Purpose};
 use crate::connector::ConnectorEvents;
-use crate::memory::Registered;
+use crate::memory::{Buffer, Registered};
 use crate::region::Region;
 use crate::report::{Failure, Step};
 use crate::settings::Settings;
@@ -47,9 +47,17 @@ impl<K: Kernel> Wake<K> {
         self.0.stop();
     }
 
+    pub(crate) fn bell(&self) -> Ref<Bell<PlatformOf<K>>, K> {
+        self.0.clone()
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.0.stopped()
+    }
+
     /// Waits until it has rung. The step fails with STATUS_IO_TIMEOUT if it does not within `limit` microseconds.
     fn wait(&self, step: Step, limit: Option<u32>, passive: &Passive<'_>) -> Result<(), Failure> {
-        if self.0.stopped() {
+        if self.stopped() {
             return Err(Failure { step: Step::Stopped, status: STATUS_CANCELLED });
         }
         Bell::wait(&self.0, limit, passive).map_err(step.failed())
@@ -146,18 +154,25 @@ impl<K: Kernel> Link<K> {
 
     /// Negotiates, within the time that MS-SMBD gives each side. A link on which that fails is for [`Self::close`].
     pub fn negotiate(&self, passive: &Passive<'_>) -> Result<(), Failure> {
-        self.connection.connected();
+        self.begin_negotiation();
         loop {
-            // Looked at first: what came before the end is then known.
-            let over = self.over(Step::Negotiate);
-            if self.connection.is_established() {
-                return Ok(());
-            }
-            match over {
-                Some(failure) => return Err(failure),
+            match self.negotiated() {
+                Some(result) => return result,
                 None => self.wake.wait(Step::Negotiate, None, passive)?,
             }
         }
+    }
+
+    /// Begins to negotiate, once.
+    pub(crate) fn begin_negotiation(&self) {
+        self.connection.connected();
+    }
+
+    /// How the negotiation has ended, once it has.
+    pub(crate) fn negotiated(&self) -> Option<Result<(), Failure>> {
+        // Looked at first: what came before the end is then known.
+        let over = self.over(Step::Negotiate);
+        if self.connection.is_established() { Some(Ok(())) } else { over.map(Err) }
     }
 
     /// Makes a call of the connector and waits for its end, 30 s at most.
@@ -194,12 +209,22 @@ impl<K: Kernel> Link<K> {
     /// Waits until something may have come: [`Self::receive`], [`Self::done`], or a ring. An error is the end of the connection, and there
     /// is no more message to take then.
     pub fn wait(&self, passive: &Passive<'_>) -> Result<(), Failure> {
-        let over = self.over(Step::Transport);
+        let over = self.ended();
         match over {
-            _ if self.connection.has_message() => Ok(()),
+            _ if self.connection.message_length().is_some() => Ok(()),
             Some(failure) => Err(failure),
             None => self.wake.wait(Step::Transport, None, passive),
         }
+    }
+
+    /// Why the connection is over, if it is. What has come before can be taken still.
+    pub(crate) fn ended(&self) -> Option<Failure> {
+        self.over(Step::Transport)
+    }
+
+    /// Bytes of the message that [`Self::receive`] takes.
+    pub(crate) fn message_length(&self) -> Option<usize> {
+        self.connection.message_length()
     }
 
     /// Takes a message that has come.
@@ -287,24 +312,26 @@ impl<K: Kernel> Link<K> {
         }
     }
 
-    /// Fills the beginning of a place.
-    pub fn fill(&self, place: u32, bytes: &[u8]) -> Result<(), NTSTATUS> {
-        match &self.places {
-            Places::Lent(_) => self.region(place)?.buffer().write(0, bytes),
-            Places::Own(..) => {
-                let (memory, offset) = self.own(place, u32::try_from(bytes.len()).unwrap_or(u32::MAX))?;
-                memory.buffer().write(offset, bytes)
-            }
-        }
+    /// Copies bytes into a place, from `offset` on.
+    pub fn fill(&self, place: u32, offset: u32, bytes: &[u8]) -> Result<(), NTSTATUS> {
+        let (buffer, start) = self.part(place, offset, bytes.len())?;
+        buffer.write(start, bytes)
     }
 
-    /// Copies the beginning of a place.
-    pub fn copy(&self, place: u32, bytes: &mut [u8]) -> Result<(), NTSTATUS> {
+    /// Copies bytes of a place, from `offset` on.
+    pub fn copy(&self, place: u32, offset: u32, bytes: &mut [u8]) -> Result<(), NTSTATUS> {
+        let (buffer, start) = self.part(place, offset, bytes.len())?;
+        buffer.read(start, bytes)
+    }
+
+    /// Where a part of a place begins, in which buffer. That of a client's place has its bounds itself.
+    fn part(&self, place: u32, offset: u32, length: usize) -> Result<(&Buffer<K>, usize), NTSTATUS> {
         match &self.places {
-            Places::Lent(_) => self.region(place)?.buffer().read(0, bytes),
+            Places::Lent(_) => Ok((self.region(place)?.buffer(), offset as usize)),
             Places::Own(..) => {
-                let (memory, offset) = self.own(place, u32::try_from(bytes.len()).unwrap_or(u32::MAX))?;
-                memory.buffer().read(offset, bytes)
+                let end = u32::try_from(length).ok().and_then(|length| offset.checked_add(length));
+                let (memory, start) = self.own(place, end.ok_or(STATUS_INVALID_PARAMETER)?)?;
+                Ok((memory.buffer(), start.saturating_add(offset as usize)))
             }
         }
     }

@@ -1,51 +1,71 @@
-//! Running a scenario.
+//! Running a scenario, or the link of a program.
 
-use ndk_abi::softndk_ioctl::{SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_SMB_DIRECT_RESULT};
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_DEVICE_BUSY, STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
+use ndk_abi::softndk_ioctl::{
+    SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_CANCELLED, STATUS_DEVICE_BUSY, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER,
+    STATUS_SUCCESS,
+};
 use ndk_consumer::OpenAdapters;
 use platform::{Event, Passive};
 
 use crate::bell::Bell;
+use crate::program::{self, Ask, Held};
 use crate::report::{Failure, Figures, Report, Step};
 use crate::{Kernel, Lock, PlatformOf, Ref, Scenario, lock, no_memory};
 
-/// The consumer of one adapter. One scenario runs at a time.
+/// The consumer of one adapter. One scenario runs at a time, or one link is held.
 pub struct Consumer<K: Kernel> {
     state: Lock<State<K>, K>,
 }
 
 struct State<K: Kernel> {
     running: Option<Running<K>>,
-    /// No scenario may run any more.
+    /// The link of a program, between two requests that work with it, and its owner.
+    held: Option<(u64, Held<K>)>,
+    /// Nothing may run any more.
     closed: bool,
 }
 
-/// A run in progress.
+/// A scenario, or a request that works with a link, in progress.
 struct Running<K: Kernel> {
+    /// Whose link it is.
+    owner: Option<u64>,
     bell: Ref<Bell<PlatformOf<K>>, K>,
     /// Set when it is over, and the adapter is closed.
     finished: Ref<Event<PlatformOf<K>>, K>,
 }
 
+/// A link that a request works with, and what is to be set when it is over.
+type Taken<K> = (Held<K>, Ref<Event<PlatformOf<K>>, K>);
+
 impl<K: Kernel> Clone for Running<K> {
     fn clone(&self) -> Self {
-        Self { bell: self.bell.clone(), finished: self.finished.clone() }
+        Self { owner: self.owner, bell: self.bell.clone(), finished: self.finished.clone() }
     }
 }
 
 impl<K: Kernel> Default for Consumer<K> {
     fn default() -> Self {
-        Self { state: lock::<_, K>(State { running: None, closed: false }) }
+        Self { state: lock::<_, K>(State { running: None, held: None, closed: false }) }
     }
 }
 
 impl<K: Kernel> Consumer<K> {
     /// Performs a scenario, in the caller's context. When it returns, all that it opened is closed.
     ///
-    /// Errors, with nothing begun: STATUS_DEVICE_BUSY (another run), STATUS_CANCELLED (after [`Self::close`]),
+    /// Errors, with nothing begun: STATUS_DEVICE_BUSY (another run, or a link), STATUS_CANCELLED (after [`Self::close`]),
     /// STATUS_INSUFFICIENT_RESOURCES. What goes wrong later is in the report.
     pub fn run(&self, kernel: &K, scenario: Scenario, passive: &Passive<'_>) -> Result<Report, NTSTATUS> {
-        let running = self.begin()?;
+        let running = Running { owner: None, bell: Bell::new()?, finished: Event::new().map_err(no_memory)? };
+        let mut state = self.state.lock();
+        state.is_free()?;
+        if state.held.is_some() {
+            return Err(STATUS_DEVICE_BUSY);
+        }
+        state.running = Some(running.clone());
+        drop(state);
         let adapters = OpenAdapters::default();
         let mut figures = Figures::default();
         let result = scenario.perform(kernel, &adapters, &running.bell, &mut figures, passive);
@@ -86,31 +106,105 @@ impl<K: Kernel> Consumer<K> {
         })
     }
 
-    fn begin(&self) -> Result<Running<K>, NTSTATUS> {
-        let running = Running { bell: Bell::new()?, finished: Event::new().map_err(no_memory)? };
+    /// Does what a request of `owner` asks for with the link (IOCTL_SOFTNDK_TEST_LINK): with the bytes that came with it, or the room for
+    /// those that go back, of which none has both. The link is the owner's until it is closed, or [`Self::end`].
+    pub fn serve_link(
+        &self,
+        kernel: &K,
+        owner: u64,
+        ask: &SOFTNDK_TEST_LINK,
+        (bytes, room): (&[u8], &mut [u8]),
+        passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_LINK_RESULT, NTSTATUS> {
+        let (mut held, finished) = self.take(owner, ask)?;
+        let result = held.serve(kernel, Ask { ask, bytes, room }, passive);
+        let held = if held.is_over() {
+            held.end(kernel, passive);
+            None
+        } else {
+            Some((owner, held))
+        };
         let mut state = self.state.lock();
-        if state.closed {
-            return Err(STATUS_CANCELLED);
-        }
-        if state.running.is_some() {
-            return Err(STATUS_DEVICE_BUSY);
-        }
-        state.running = Some(running.clone());
-        Ok(running)
+        state.running = None;
+        state.held = held;
+        drop(state);
+        finished.set();
+        result
     }
 
-    /// Stops the run in progress, if there is one, and waits until it is over. Its report says [`Step::Stopped`].
-    pub fn stop(&self, passive: &Passive<'_>) {
-        let running = self.state.lock().running.clone();
-        if let Some(running) = running {
-            running.bell.stop();
-            running.finished.wait(passive);
+    /// Takes the link to work with it, or makes a new one.
+    fn take(&self, owner: u64, ask: &SOFTNDK_TEST_LINK) -> Result<Taken<K>, NTSTATUS> {
+        let finished = Event::new().map_err(no_memory)?;
+        let mut new = if program::makes(ask) { Some(Held::new(ask)?) } else { None };
+        let mut state = self.state.lock();
+        state.is_free()?;
+        match &state.held {
+            Some((whose, _)) if *whose != owner => return Err(STATUS_DEVICE_BUSY),
+            // It is being stopped.
+            Some((_, held)) if held.wake.stopped() => return Err(STATUS_CANCELLED),
+            held if held.is_some() == new.is_some() => return Err(STATUS_INVALID_DEVICE_STATE),
+            _ => {}
+        }
+        let held = state.held.take().map(|(_, held)| held).or_else(|| new.take());
+        let held = held.ok_or(STATUS_INVALID_DEVICE_STATE)?;
+        let bell = held.wake.bell();
+        state.running = Some(Running { owner: Some(owner), bell, finished: finished.clone() });
+        Ok((held, finished))
+    }
+
+    /// Ends the link of `owner`, if it has one, when its request in progress is over.
+    pub fn end(&self, kernel: &K, owner: u64, passive: &Passive<'_>) {
+        self.stop_if(kernel, |whose| whose == Some(owner), passive);
+    }
+
+    /// Stops the run in progress, if there is one, and waits until it is over. Its report says [`Step::Stopped`]. The same for a link.
+    pub fn stop(&self, kernel: &K, passive: &Passive<'_>) {
+        self.stop_if(kernel, |_| true, passive);
+    }
+
+    fn stop_if(&self, kernel: &K, wanted: impl Fn(Option<u64>) -> bool, passive: &Passive<'_>) {
+        loop {
+            let mut state = self.state.lock();
+            if let Some(running) = state.running.clone() {
+                drop(state);
+                if !wanted(running.owner) {
+                    return;
+                }
+                running.bell.stop();
+                running.finished.wait(passive);
+                if running.owner.is_none() {
+                    return;
+                }
+                // The link may have been put back; nothing works with it any more.
+                continue;
+            }
+            let held = if state.held.as_ref().is_some_and(|(owner, _)| wanted(Some(*owner))) {
+                state.held.take()
+            } else {
+                None
+            };
+            drop(state);
+            if let Some((_, held)) = held {
+                held.end(kernel, passive);
+            }
+            return;
         }
     }
 
-    /// As [`Self::stop`], and no scenario may run any more: the adapter goes.
-    pub fn close(&self, passive: &Passive<'_>) {
+    /// As [`Self::stop`], and nothing may run any more: the adapter goes.
+    pub fn close(&self, kernel: &K, passive: &Passive<'_>) {
         self.state.lock().closed = true;
-        self.stop(passive);
+        self.stop(kernel, passive);
+    }
+}
+
+impl<K: Kernel> State<K> {
+    /// Whether something else may begin.
+    fn is_free(&self) -> Result<(), NTSTATUS> {
+        match self.running {
+            _ if self.closed => Err(STATUS_CANCELLED),
+            Some(_) => Err(STATUS_DEVICE_BUSY),
+            None => Ok(()),
+        }
     }
 }

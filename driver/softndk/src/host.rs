@@ -11,7 +11,10 @@ use nd_ioctl::AdapterSource;
 use ndk_abi::{
     ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
-    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_SMB_DIRECT_RESULT},
+    softndk_ioctl::{
+        SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT,
+        SOFTNDK_TEST_SMB_DIRECT_RESULT,
+    },
     status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_NOT_SUPPORTED},
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
@@ -53,14 +56,14 @@ impl KernelHost {
     /// Stops the test consumer, if it runs, and waits until it has closed all.
     pub(crate) fn stop_consumer(&self, passive: &Passive<'_>) {
         if let Some(consumer) = &self.consumer {
-            consumer.stop(passive);
+            consumer.stop(self, passive);
         }
     }
 
     /// The same, for good: the adapter goes.
     pub(crate) fn close_consumer(&self, passive: &Passive<'_>) {
         if let Some(consumer) = &self.consumer {
-            consumer.close(passive);
+            consumer.close(self, passive);
         }
     }
 }
@@ -169,6 +172,22 @@ unsafe impl nd_ioctl::Host for KernelHost {
         passive: &Passive<'_>,
     ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
         self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve(self, scenario, passive)
+    }
+
+    fn test_link(
+        &self,
+        file: u64,
+        ask: &SOFTNDK_TEST_LINK,
+        bytes: (&[u8], &mut [u8]),
+        passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_LINK_RESULT, NTSTATUS> {
+        self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve_link(self, file, ask, bytes, passive)
+    }
+
+    fn end_test_link(&self, file: u64, passive: &Passive<'_>) {
+        if let Some(consumer) = &self.consumer {
+            consumer.end(self, file, passive);
+        }
     }
 
     #[cfg(feature = "planted-faults")]

@@ -180,6 +180,7 @@ impl World {
     pub fn other_cases(&self, user: &User<'_>) -> Vec<Case> {
         let diagnostics = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
         let smb_direct = SOFTNDK_TEST_SMB_DIRECT { Version: 1, Scenario: 0 };
+        let link = SOFTNDK_TEST_LINK { Version: 1, Operation: SOFTNDK_TEST_LINK_NEXT, ..ZeroInit::ZERO };
         let plant = SOFTNDK_TEST_PLANT { Version: 1, Kind: SOFTNDK_TEST_PLANT_LEAK_POOL };
         vec![
             case(IOCTL_ND_PROVIDER_INIT, &handle(0), &[], 0),
@@ -187,6 +188,7 @@ impl World {
             case(IOCTL_SOFTNDK_DOORBELL, &handle(self.cq), &[], 0),
             case(IOCTL_SOFTNDK_DIAGNOSTICS, &diagnostics, &[], size_of::<SOFTNDK_DIAGNOSTICS>()),
             case(IOCTL_SOFTNDK_TEST_SMB_DIRECT, &smb_direct, &[], size_of::<SOFTNDK_TEST_SMB_DIRECT_RESULT>()),
+            case(IOCTL_SOFTNDK_TEST_LINK, &link, &[], size_of::<SOFTNDK_TEST_LINK_RESULT>()),
             case(IOCTL_SOFTNDK_TEST_PLANT, &plant, &[], 0),
         ]
     }

@@ -228,9 +228,9 @@ impl<K: Kernel> Connection<K> {
         state.posted_receives == 0 && state.initiator.is_drained()
     }
 
-    /// Whether a message came that nobody has taken.
-    pub(crate) fn has_message(&self) -> bool {
-        !self.state.lock().inbox.is_empty()
+    /// Bytes of the message that is next, if one came that nobody has taken.
+    pub(crate) fn message_length(&self) -> Option<usize> {
+        self.state.lock().inbox.front().map(|message| message.bytes.len())
     }
 
     /// Takes a message that came.

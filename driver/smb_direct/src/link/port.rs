@@ -40,12 +40,17 @@ impl<K: Kernel> Port<K> {
 
     /// Waits for a client, and accepts it. [`Link::negotiate`] is next.
     pub fn accept(&self, options: Options, passive: &Passive<'_>) -> Result<Link<K>, Failure> {
-        let connector = loop {
-            match self.listener.keep().take() {
-                Some(connector) => break connector,
+        loop {
+            match self.accept_waiting(options, passive)? {
+                Some(link) => return Ok(link),
                 None => self.wake.wait(Step::Connect, None, passive)?,
             }
-        };
+        }
+    }
+
+    /// Accepts a client that has connected already.
+    pub(crate) fn accept_waiting(&self, options: Options, passive: &Passive<'_>) -> Result<Option<Link<K>>, Failure> {
+        let Some(connector) = self.listener.keep().take() else { return Ok(None) };
         let make = || {
             let pd = shared::<_, K>(Adapter::create_pd(&self.adapter, passive)?)?;
             let length = (options.places as usize).saturating_mul(options.length as usize);
@@ -57,7 +62,7 @@ impl<K: Kernel> Port<K> {
         let link = make().map_err(Step::Prepare.failed())?;
         let offer = Offer { inbound_reads: 0, outbound_reads: OUTBOUND_READS, private_data: &[] };
         link.operation(Step::Connect, passive, || link.connector.accept(link.connection.qp(), &offer))?;
-        Ok(link)
+        Ok(Some(link))
     }
 }
 

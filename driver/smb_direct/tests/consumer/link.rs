@@ -109,7 +109,7 @@ fn place(descriptor: &[u8]) -> (u64, u32) {
 fn messages_and_memory_go_both_ways() {
     established([LONG; 2], |_, mut client, server| {
         let data: Vec<u8> = (0..50_000_u32).map(|number| (number / 3) as u8).collect();
-        client.fill(1, &data).unwrap();
+        client.fill(1, 0, &data).unwrap();
         let (descriptor, token) = client.lend(1, data.len(), Access::Read).unwrap();
         client.send(&descriptor, None).unwrap();
         let (asked, None) = message(&server) else { panic!("invalidated") };
@@ -117,7 +117,7 @@ fn messages_and_memory_go_both_ways() {
         server.read(0, data.len() as u32, place(&asked)).unwrap();
         assert_eq!(await_next(&server, Link::done), Done::Read(0));
         let mut copy = vec![0; data.len()];
-        server.copy(0, &mut copy).unwrap();
+        server.copy(0, 0, &mut copy).unwrap();
         assert!(copy == data);
         // Not invalidated: the client takes it back.
         server.send(b"read", None).unwrap();
@@ -126,14 +126,14 @@ fn messages_and_memory_go_both_ways() {
         assert_eq!(await_next(&client, Link::done), Done::TakenBack(1));
 
         let (descriptor, token) = client.lend(1, data.len(), Access::Write).unwrap();
-        client.fill(1, &vec![0; data.len()]).unwrap();
+        client.fill(1, 0, &vec![0; data.len()]).unwrap();
         client.send(&descriptor, None).unwrap();
         let (asked, _) = message(&server);
-        server.fill(1, &data).unwrap();
+        server.fill(1, 0, &data).unwrap();
         server.write(1, data.len() as u32, place(&asked)).unwrap();
         server.send(b"written", Some(token)).unwrap();
         assert_eq!(message(&client), (b"written".to_vec(), Some(token)));
-        client.copy(1, &mut copy).unwrap();
+        client.copy(1, 0, &mut copy).unwrap();
         assert!(copy == data);
         assert_eq!(await_next(&server, Link::done), Done::Written(1));
         close([client, server]);
@@ -151,8 +151,8 @@ fn places_that_are_none_are_refused() {
             assert_eq!(server.read(number, length, (0, 0)), refused);
             assert_eq!(server.write(number, length, (0, 0)), refused);
             for link in [&client, &server] {
-                assert_eq!(link.fill(number, &vec![0; length as usize]), refused);
-                assert_eq!(link.copy(number, &mut vec![0; length as usize]), refused);
+                assert_eq!(link.fill(number, 0, &vec![0; length as usize]), refused);
+                assert_eq!(link.copy(number, 0, &mut vec![0; length as usize]), refused);
             }
         }
         assert_eq!(client.take_back(2), refused);

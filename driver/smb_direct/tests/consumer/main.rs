@@ -4,6 +4,7 @@
 mod faults;
 mod host;
 mod link;
+mod program;
 mod scenarios;
 mod schedules;
 mod stop;

@@ -25,7 +25,7 @@ fn a_run_is_stopped_and_waited_for() {
         // One at a time.
         let other = consumer.run(host, Scenario::Transfer, &simkernel::passive());
         assert_eq!(other.map(|report| report.step), Err(STATUS_DEVICE_BUSY));
-        consumer.stop(&simkernel::passive());
+        consumer.stop(host, &simkernel::passive());
         assert!(!host.is_used(), "stop waits until all is closed");
         let report = told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
         assert_eq!((report.step, report.status), (Step::Stopped, STATUS_CANCELLED));
@@ -33,7 +33,7 @@ fn a_run_is_stopped_and_waited_for() {
     // Stopping is for one run.
     let report = consumer.run(&host, Scenario::LocalInvalidation, &simkernel::passive());
     assert_eq!(report.map(|report| report.step), Ok(Step::Done));
-    consumer.close(&simkernel::passive());
+    consumer.close(&host, &simkernel::passive());
     let report = consumer.run(&host, Scenario::LocalInvalidation, &simkernel::passive());
     assert_eq!(report.map(|report| report.step), Err(STATUS_CANCELLED));
 }

@@ -23,6 +23,7 @@ mod rdma;
 mod requests;
 mod send;
 mod smb_direct;
+mod smb_direct_link;
 mod srq;
 mod transitions;
 
@@ -250,6 +251,7 @@ macro_rules! for_each_case {
                 corrupted: "data that was changed on either side is found",
                 wrong_token: "the invalidation of another token is found",
                 unknown_scenario: "a scenario that does not exist is refused",
+                one_link: "one file at a time has the consumer's link, which goes with the file",
             }
             races {
                 pairs: "four threads move checked data over four connections of the same two files",

@@ -174,6 +174,8 @@ pub(super) fn wrong_token(bench: &Bench<'_>) -> anyhow::Result<()> {
     fail(bench, Scenario::WrongToken, Step::Invalidation, STATUS_INVALID_NETWORK_RESPONSE)
 }
 
+pub(super) use super::smb_direct_link::link as one_link;
+
 pub(super) fn unknown_scenario(bench: &Bench<'_>) -> anyhow::Result<()> {
     for number in [0, 100, u32::MAX] {
         let refused = run(bench, number)?;

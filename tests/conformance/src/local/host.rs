@@ -15,7 +15,10 @@ use nd_ioctl::{AdapterSource, File, Host, Pinned};
 use ndk_abi::{
     ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
-    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_SMB_DIRECT_RESULT},
+    softndk_ioctl::{
+        SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT,
+        SOFTNDK_TEST_SMB_DIRECT_RESULT,
+    },
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE, STATUS_NOT_SUPPORTED},
     wdm::MDL,
 };
@@ -139,6 +142,22 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
         passive: &Passive<'_>,
     ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
         self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve(self, scenario, passive)
+    }
+
+    fn test_link(
+        &self,
+        file: u64,
+        ask: &SOFTNDK_TEST_LINK,
+        bytes: (&[u8], &mut [u8]),
+        passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_LINK_RESULT, NTSTATUS> {
+        self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve_link(self, file, ask, bytes, passive)
+    }
+
+    fn end_test_link(&self, file: u64, passive: &Passive<'_>) {
+        if let Some(consumer) = &self.consumer {
+            consumer.end(self, file, passive);
+        }
     }
 
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {

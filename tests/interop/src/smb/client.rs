@@ -170,7 +170,7 @@ impl Bridge<'_> {
                 if self.plan.fault == Some(Fault::Byte) {
                     data[length as usize / 2] ^= 1;
                 }
-                self.link.fill(place, &data).named("filling")?;
+                self.link.fill(place, 0, &data).named("filling")?;
                 let (mut descriptor, token) = self.link.lend(place, length as usize, Access::Read).named("lending")?;
                 if self.plan.fault == Some(Fault::Token) {
                     descriptor[8] ^= 1;
@@ -225,7 +225,7 @@ impl Bridge<'_> {
         {
             ensure!(length <= asked, "{length} bytes of {asked}");
             let mut data = vec![0; length as usize];
-            self.link.copy(flight.place, &mut data).named("copying")?;
+            self.link.copy(flight.place, 0, &mut data).named("copying")?;
             self.carried.reads += 1;
             self.carried.read += u64::from(length);
             response = packet::response_inline(&response, &data);

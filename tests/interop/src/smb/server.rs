@@ -190,7 +190,7 @@ impl Bridge {
             Done::Read(place) => {
                 let (request, flight) = self.reading.remove(&place).context("a read that nobody wanted")?;
                 let mut data = vec![0; flight.length as usize];
-                self.link.copy(place, &mut data).named("copying")?;
+                self.link.copy(place, 0, &mut data).named("copying")?;
                 self.carried.writes += 1;
                 self.carried.written += u64::from(flight.length);
                 self.fly(&packet::write_inline(&request, &data), flight)
@@ -218,7 +218,7 @@ impl Bridge {
             if self.corrupt {
                 data[length as usize / 2] ^= 1;
             }
-            self.link.fill(flight.place, &data).named("filling")?;
+            self.link.fill(flight.place, 0, &data).named("filling")?;
             let (address, token) = (flight.memory.address, flight.memory.token);
             self.link.write(flight.place, length, (address, token)).named("NdkWrite")?;
             self.writing.insert(flight.place);
