@@ -46,10 +46,13 @@ enum Command {
         /// Our side asks for CRCs; a program has been told before
         #[arg(long)]
         crc: bool,
+        /// Our side is softndk.sys, with its test consumer
+        #[arg(long, requires = "program")]
+        driver: bool,
         /// `peer/verbs.c`, compiled
         #[arg(long)]
         verbs: Option<PathBuf>,
-        /// Plays our role, instead of the device in this process: `ndharness rping`, and how it is started
+        /// Plays our role, instead of the device in this process: ndharness, and how it is started
         #[arg(last = true)]
         program: Vec<String>,
     },
@@ -112,20 +115,20 @@ enum Command {
 
 fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
-        Command::Suite { directory, name, crc, verbs, program } => {
+        Command::Suite { directory, name, crc, driver, verbs, program } => {
             let side = if program.is_empty() { Side::Here { crc } } else { Side::Program(program) };
-            let passed = suite::run(&Suite { side, name, crc, verbs }, &directory)?;
+            let passed = suite::run(&Suite { side, name, crc, driver, verbs }, &directory)?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::SmbClient { local, peer, listen, mode, keepalive, crc } => {
-            let client = smb::Client { local, server: peer, mode, crc, fault: None, keepalive };
+            let client = smb::Client { local, server: peer, mode, on: smb::On::Here { crc }, fault: None, keepalive };
             let listener = TcpListener::bind(listen)?;
             loop {
                 println!("{:?}", client.serve(&listener, None)?);
             }
         }
         Command::SmbServer { local, to, keepalive, crc } => {
-            let server = smb::Server::new(local, to, crc, SmbPlan { corrupt: false, keepalive })?;
+            let server = smb::Server::new(local, to, &smb::On::Here { crc }, SmbPlan { corrupt: false, keepalive })?;
             loop {
                 println!("{:?}", server.serve()?);
             }

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) enum Side {
     /// A device of this process, with CRCs or without.
     Here { crc: bool },
-    /// A program with its first arguments; the command line of `ndharness rping` comes behind them.
+    /// ndharness, and how it is started: a command comes behind that.
     Program(Vec<String>),
 }
 
@@ -33,7 +33,7 @@ impl Side {
             Self::Here { crc } => Ok(roles::client(local, server, *crc, plan)?.port()),
             Self::Program(program) => {
                 let own = [format!("--address={local}")];
-                let mut playing = Playing::start(program, "client", server, &own, plan)?;
+                let mut playing = Playing::start(program, &arguments("client", server, &own, plan))?;
                 let address: SocketAddr = playing.until("connected from ")?.parse()?;
                 playing.end()?;
                 Ok(address.port())
@@ -59,7 +59,7 @@ impl Side {
                 bail!("it does not listen")
             }
             Self::Program(program) => {
-                let mut playing = Playing::start(program, "server", local, &[], plan)?;
+                let mut playing = Playing::start(program, &arguments("server", local, &[], plan))?;
                 playing.until("listening at ")?;
                 Ok(Serving::Program(playing))
             }
@@ -92,10 +92,10 @@ pub(crate) struct Playing {
 }
 
 impl Playing {
-    fn start(program: &[String], role: &str, address: SocketAddr, own: &[String], plan: Plan) -> Result<Self> {
+    pub(crate) fn start(program: &[String], arguments: &[String]) -> Result<Self> {
         let (name, first) = program.split_first().context("no program")?;
         let mut command = Command::new(name);
-        command.args(first).args([role, &address.to_string()]).args(own).args(arguments(plan));
+        command.args(first).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let (sender, lines) = channel();
@@ -105,7 +105,7 @@ impl Playing {
     }
 
     /// Reads on to a line that begins like that; the rest of it.
-    fn until(&mut self, beginning: &str) -> Result<String> {
+    pub(crate) fn until(&mut self, beginning: &str) -> Result<String> {
         loop {
             match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => {
@@ -124,7 +124,7 @@ impl Playing {
     }
 
     /// Waits for its end, which has to be a success.
-    fn end(mut self) -> Result<()> {
+    pub(crate) fn end(mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
@@ -156,11 +156,13 @@ fn forward(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
     });
 }
 
-/// A plan as `ndharness rping` takes it.
-fn arguments(plan: Plan) -> Vec<String> {
+/// A role with its plan as ndharness takes it.
+fn arguments(role: &str, address: SocketAddr, own: &[String], plan: Plan) -> Vec<String> {
     let Plan { size, count, parts, windows, solicited, corrupt, solicit, invalidate, fault } = plan;
     debug_assert!(!invalidate, "no option of a program of NetworkDirect");
-    let mut all = vec![format!("--size={size}"), format!("--count={count}"), format!("--parts={parts}")];
+    let mut all = vec!["rping".to_owned(), role.to_owned(), address.to_string()];
+    all.extend_from_slice(own);
+    all.extend([format!("--size={size}"), format!("--count={count}"), format!("--parts={parts}")]);
     let flags = [(windows, "--windows"), (solicited, "--solicited"), (corrupt, "--corrupt"), (solicit, "--solicit")];
     all.extend(flags.into_iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag.to_owned()));
     let fault = fault.and_then(|fault| fault.to_possible_value());

@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::{Result, anyhow, bail, ensure};
@@ -13,7 +14,8 @@ use crate::{
     peer::{self, OURS, OURS_V6},
     rows::Rows,
     side::Side,
-    smb, verbs,
+    smb::{self, Consumer, On},
+    verbs,
 };
 
 /// Where our servers listen.
@@ -37,6 +39,8 @@ pub(crate) struct Suite {
     pub(crate) name: String,
     /// Its FPDUs have CRCs.
     pub(crate) crc: bool,
+    /// It is the driver, with its test consumer.
+    pub(crate) driver: bool,
     /// The program for the peer's end, where there is one.
     pub(crate) verbs: Option<PathBuf>,
 }
@@ -82,10 +86,23 @@ pub(crate) fn run(suite: &Suite, directory: &Path) -> Result<bool> {
             rows.skip("Wireshark decodes what we send", why);
         }
     }
-    if let Side::Here { crc } = suite.side {
-        smb::run(directory, crc, &mut rows);
+    match &suite.side {
+        Side::Here { crc } => smb::run(directory, &On::Here { crc: *crc }, suite.crc, &mut rows),
+        Side::Program(program) if suite.driver => with_driver(program, directory, suite.crc, &mut rows),
+        Side::Program(_) => {}
     }
     Ok(rows.is_success())
+}
+
+/// SMB Direct by the test consumer in the driver.
+fn with_driver(program: &[String], directory: &Path, crc: bool, rows: &mut Rows) {
+    match Consumer::start(program) {
+        Ok((consumer, agent)) => {
+            smb::run(directory, &On::Driver(Arc::new(consumer)), crc, rows);
+            rows.add("the agent of the driver ends", || agent.end().map(|()| "with success".to_owned()));
+        }
+        Err(error) => rows.add("SMB Direct by the test consumer", || Err(error)),
+    }
 }
 
 impl Suite {

@@ -9,16 +9,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use hosted::passive;
-use smb_direct::{Access, Done, Message};
+use smb_direct::{Access, Done};
 
 use super::{
     Carried, LENGTH, Mode, PLACES,
-    device::{Link, Wake},
+    device::{End, Message, On, Wake},
     failed, messages, options,
     packet::{self, Channel, Kind},
 };
-use crate::{device::Device, status::Named};
+use crate::status::Named;
 
 /// siw looks at no data of the first moments until more comes (docs/interop.md).
 const AFTER_CONNECT: Duration = Duration::from_millis(50);
@@ -39,8 +38,7 @@ pub(crate) struct Client {
     pub(crate) local: IpAddr,
     pub(crate) server: SocketAddr,
     pub(crate) mode: Mode,
-    /// Ask for CRCs.
-    pub(crate) crc: bool,
+    pub(crate) on: On,
     /// What it does wrong.
     pub(crate) fault: Option<Fault>,
     /// Ask for a sign of life after so many seconds without one.
@@ -52,14 +50,9 @@ impl Client {
     pub(crate) fn serve(&self, listener: &TcpListener, patience: Option<Duration>) -> Result<Carried> {
         let program = accept(listener, patience)?;
         program.set_nodelay(true)?;
-        let device = Device::new(self.local, self.crc)?;
-        let adapter = device.open()?;
-        let options = options(self.keepalive);
-        let wake = Wake::new().named("a wake")?;
-        let link = Link::connect(&adapter, &wake, (self.local, self.server), options, &passive()).map_err(failed)?;
-        drop(adapter);
+        let (link, wake, rest) = self.on.connect((self.local, self.server), options(self.keepalive))?;
         thread::sleep(AFTER_CONNECT);
-        let negotiated = link.negotiate(&passive()).map_err(failed);
+        let negotiated = link.negotiate().map_err(failed);
         let free = (0..PLACES).collect();
         let (flying, returning, carried) = (HashMap::new(), HashMap::new(), Carried::default());
         let mut bridge = Bridge { link, program, plan: self, waiting: None, free, flying, returning, carried };
@@ -68,8 +61,8 @@ impl Client {
         // Ends the thread that reads there, and the program's wait for an answer.
         let _gone_before = program.shutdown(Shutdown::Both);
         carried.keepalives = link.keepalives();
-        let closed = link.close(&passive()).map_err(failed);
-        device.close()?;
+        let closed = link.close().map_err(failed);
+        rest.close()?;
         run.and(closed)?;
         Ok(carried)
     }
@@ -95,7 +88,7 @@ fn accept(listener: &TcpListener, patience: Option<Duration>) -> Result<TcpStrea
 }
 
 struct Bridge<'a> {
-    link: Link,
+    link: Box<dyn End>,
     program: TcpStream,
     plan: &'a Client,
     /// A request that waits for a place.
@@ -120,7 +113,7 @@ impl Bridge<'_> {
         let requests = messages(&self.program, wake)?;
         loop {
             while let Some(Message { bytes, invalidated }) = self.link.receive() {
-                self.answered(bytes.to_vec(), invalidated)?;
+                self.answered(bytes, invalidated)?;
             }
             while let Some(done) = self.link.done() {
                 let Done::TakenBack(place) = done else { bail!("{done:?} of a client") };
@@ -144,7 +137,7 @@ impl Bridge<'_> {
                     break;
                 }
             }
-            self.link.wait(&passive()).map_err(failed)?;
+            self.link.wait().map_err(failed)?;
         }
     }
 
@@ -170,7 +163,7 @@ impl Bridge<'_> {
                 if self.plan.fault == Some(Fault::Byte) {
                     data[length as usize / 2] ^= 1;
                 }
-                self.link.fill(place, 0, &data).named("filling")?;
+                self.link.fill(place, &data).named("filling")?;
                 let (mut descriptor, token) = self.link.lend(place, length as usize, Access::Read).named("lending")?;
                 if self.plan.fault == Some(Fault::Token) {
                     descriptor[8] ^= 1;
@@ -225,7 +218,7 @@ impl Bridge<'_> {
         {
             ensure!(length <= asked, "{length} bytes of {asked}");
             let mut data = vec![0; length as usize];
-            self.link.copy(flight.place, 0, &mut data).named("copying")?;
+            self.link.copy(flight.place, &mut data).named("copying")?;
             self.carried.reads += 1;
             self.carried.read += u64::from(length);
             response = packet::response_inline(&response, &data);

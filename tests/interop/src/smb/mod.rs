@@ -2,12 +2,15 @@
 
 mod client;
 mod device;
+mod driver;
 mod packet;
 mod samba;
 mod server;
 mod steps;
 
 pub(crate) use client::{Client, Fault};
+pub(crate) use device::On;
+pub(crate) use driver::Consumer;
 pub(crate) use server::{Plan, Server};
 pub(crate) use steps::run;
 

@@ -7,17 +7,16 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use hosted::passive;
 use ndk_abi::status::STATUS_CONNECTION_DISCONNECTED;
-use smb_direct::{Done, Message, Options};
+use smb_direct::Done;
 
 use super::{
     Carried, LENGTH, PLACES,
-    device::{Link, Port, Wake},
+    device::{End, Message, On, Port, Rest, Wake},
     failed, messages, options,
     packet::{self, Channel, Descriptor, Kind},
 };
-use crate::{device::Device, status::Named};
+use crate::status::Named;
 
 /// Requests by RDMA that may wait for a place: as many as a client has credits for.
 const WAITING: usize = 512;
@@ -35,22 +34,17 @@ pub(crate) struct Plan {
 pub(crate) struct Server {
     port: Port,
     wake: Wake,
-    device: Device,
+    rest: Rest,
     /// Where the other server is.
     program: SocketAddr,
     corrupt: bool,
-    options: Options,
 }
 
 impl Server {
-    /// Listens; with CRCs or not.
-    pub(crate) fn new(local: SocketAddr, program: SocketAddr, crc: bool, plan: Plan) -> Result<Self> {
-        let device = Device::new(local.ip(), crc)?;
-        let adapter = device.open()?;
-        let wake = Wake::new().named("a wake")?;
-        let port = Port::listen(&adapter, &wake, local, &passive()).map_err(failed)?;
-        let options = options(plan.keepalive);
-        Ok(Self { port, wake, device, program, corrupt: plan.corrupt, options })
+    /// Listens.
+    pub(crate) fn new(local: SocketAddr, program: SocketAddr, on: &On, plan: Plan) -> Result<Self> {
+        let (port, wake, rest) = on.listen(local, options(plan.keepalive))?;
+        Ok(Self { port, wake, rest, program, corrupt: plan.corrupt })
     }
 
     /// What ends it.
@@ -60,8 +54,8 @@ impl Server {
 
     /// Serves one client, until it disconnects.
     pub(crate) fn serve(&self) -> Result<Carried> {
-        let link = self.port.accept(self.options, &passive()).map_err(failed)?;
-        let negotiated = link.negotiate(&passive()).map_err(failed);
+        let link = self.port.accept()?;
+        let negotiated = link.negotiate().map_err(failed);
         let free = (0..PLACES).collect();
         let (reading, writing, flying) = (HashMap::new(), HashSet::new(), HashMap::new());
         let (waiting, carried, corrupt) = (VecDeque::new(), Carried::default(), self.corrupt);
@@ -73,21 +67,21 @@ impl Server {
         carried.keepalives = link.keepalives();
         // Ends the thread that reads there.
         let _gone_before = program.shutdown(Shutdown::Both);
-        let closed = link.close(&passive()).map_err(failed);
+        let closed = link.close().map_err(failed);
         run.and(closed)?;
         Ok(carried)
     }
 
     /// Ends; no client is served.
     pub(crate) fn close(self) -> Result<()> {
-        let Self { port, device, .. } = self;
+        let Self { port, rest, .. } = self;
         drop(port);
-        device.close()
+        rest.close()
     }
 }
 
 struct Bridge {
-    link: Link,
+    link: Box<dyn End>,
     program: TcpStream,
     corrupt: bool,
     /// Requests by RDMA that wait for a place.
@@ -125,7 +119,7 @@ impl Bridge {
             while let Some(Message { bytes, invalidated }) = self.link.receive() {
                 ensure!(invalidated.is_none(), "a client invalidates a token");
                 self.carried.messages += 1;
-                self.asked(bytes.to_vec())?;
+                self.asked(bytes)?;
             }
             while let Some(done) = self.link.done() {
                 self.done(done)?;
@@ -145,7 +139,7 @@ impl Bridge {
             {
                 self.asked(request)?;
             }
-            match self.link.wait(&passive()) {
+            match self.link.wait() {
                 Ok(()) => {}
                 // That is how it ends.
                 Err(failure) if failure.status == STATUS_CONNECTION_DISCONNECTED => return Ok(()),
@@ -190,7 +184,7 @@ impl Bridge {
             Done::Read(place) => {
                 let (request, flight) = self.reading.remove(&place).context("a read that nobody wanted")?;
                 let mut data = vec![0; flight.length as usize];
-                self.link.copy(place, 0, &mut data).named("copying")?;
+                self.link.copy(place, &mut data).named("copying")?;
                 self.carried.writes += 1;
                 self.carried.written += u64::from(flight.length);
                 self.fly(&packet::write_inline(&request, &data), flight)
@@ -218,7 +212,7 @@ impl Bridge {
             if self.corrupt {
                 data[length as usize / 2] ^= 1;
             }
-            self.link.fill(flight.place, 0, &data).named("filling")?;
+            self.link.fill(flight.place, &data).named("filling")?;
             let (address, token) = (flight.memory.address, flight.memory.token);
             self.link.write(flight.place, length, (address, token)).named("NdkWrite")?;
             self.writing.insert(flight.place);

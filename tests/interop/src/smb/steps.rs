@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::{Carried, Client, Fault, KEEPALIVE, Mode, Plan, Server, samba::Samba};
+use super::{Carried, Client, Fault, KEEPALIVE, Mode, On, Plan, Server, samba::Samba};
 use crate::{
     peer::{self, OURS, PEER},
     rows::Rows,
@@ -42,16 +42,16 @@ grep -q :1545 /proc/net/tcp /proc/net/tcp6 && echo listening || cat /tmp/ksmbd.l
 fi
 ";
 
-/// All steps, with CRCs or without; files are in `directory`.
-pub(crate) fn run(directory: &Path, crc: bool, rows: &mut Rows) {
+/// All steps, where there are CRCs or where there are none; files are in `directory`.
+pub(crate) fn run(directory: &Path, on: &On, crc: bool, rows: &mut Rows) {
     match missing() {
         Some(program) => rows.skip("SMB Direct", format!("this machine has no {program}")),
         None => {
             match Files::new(directory) {
-                Ok(files) => with_ksmbd(&files, crc, rows),
+                Ok(files) => with_ksmbd(&files, on, crc, rows),
                 Err(error) => rows.add("files", || Err(error)),
             }
-            with_cifs(crc, rows);
+            with_cifs(on, crc, rows);
         }
     }
 }
@@ -121,7 +121,7 @@ fn smbclient(files: &Files, server: SocketAddr, options: &[&str], what: &str) ->
     Ok(())
 }
 
-fn with_ksmbd(files: &Files, crc: bool, rows: &mut Rows) {
+fn with_ksmbd(files: &Files, on: &On, crc: bool, rows: &mut Rows) {
     let started = peer::run(KSMBD);
     if matches!(started.as_deref(), Ok("none")) {
         return rows.skip("SMB Direct with ksmbd", "the peer has none".to_owned());
@@ -136,7 +136,7 @@ fn with_ksmbd(files: &Files, crc: bool, rows: &mut Rows) {
         local: OURS,
         server: SocketAddr::new(PEER, PORT),
         mode,
-        crc,
+        on: on.clone(),
         fault: None,
         keepalive: KEEPALIVE,
     };
@@ -240,7 +240,7 @@ fn by_smb_direct(client: &Client, program: impl FnOnce(SocketAddr) -> Result<()>
     })
 }
 
-fn with_cifs(crc: bool, rows: &mut Rows) {
+fn with_cifs(on: &On, crc: bool, rows: &mut Rows) {
     let able = peer::run("command -v mount.cifs >/dev/null && grep -q cifs /proc/filesystems && echo able");
     if matches!(able.as_deref(), Ok("")) {
         return rows.skip("SMB Direct with cifs", "the peer has none".to_owned());
@@ -255,19 +255,19 @@ fn with_cifs(crc: bool, rows: &mut Rows) {
     let Some(samba) = samba else { return };
     let with = if crc { "with CRC" } else { "without CRC" };
     rows.add(format!("mount -t cifs -o rdma, direct, {with}"), || {
-        mounted(&samba, crc, "cache=none", DIRECT, USUAL).map(told)
+        mounted(&samba, on, "cache=none", DIRECT, USUAL).map(told)
     });
     if crc {
         return;
     }
     rows.add("mount -t cifs -o rdma, buffered, four at once", || {
-        mounted(&samba, crc, "cache=strict", PARALLEL, USUAL).map(told)
+        mounted(&samba, on, "cache=strict", PARALLEL, USUAL).map(told)
     });
     rows.add("mount -t cifs -o rdma, keepalives of Linux", || {
-        mounted(&samba, crc, "cache=none", &format!("sleep 8\n{DIRECT}"), USUAL).map(told)
+        mounted(&samba, on, "cache=none", &format!("sleep 8\n{DIRECT}"), USUAL).map(told)
     });
     rows.add("control: Linux notices a byte that we change", || {
-        let Err(error) = mounted(&samba, crc, "cache=none", DIRECT, Plan { corrupt: true, ..USUAL }) else {
+        let Err(error) = mounted(&samba, on, "cache=none", DIRECT, Plan { corrupt: true, ..USUAL }) else {
             bail!("not noticed")
         };
         let said = format!("{error:#}");
@@ -288,9 +288,9 @@ echo 3 >/proc/sys/vm/drop_caches
 for i in 1 2 3 4; do cmp /tmp/f$i /tmp/m/f$i & done; wait";
 
 /// Has the peer mount the share by SMB Direct and work there; then the files are compared here, as smbd has them.
-fn mounted(samba: &Samba, crc: bool, options: &str, work: &str, plan: Plan) -> Result<Carried> {
+fn mounted(samba: &Samba, on: &On, options: &str, work: &str, plan: Plan) -> Result<Carried> {
     samba.clear()?;
-    let server = Server::new(SocketAddr::new(OURS, PORT), samba.address(), crc, plan)?;
+    let server = Server::new(SocketAddr::new(OURS, PORT), samba.address(), on, plan)?;
     let (wake, (sender, ended)) = (server.wake(), channel());
     let serving = thread::spawn(move || {
         let served = server.serve();

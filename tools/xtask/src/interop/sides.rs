@@ -47,9 +47,7 @@ pub(crate) fn every_side() -> Result<ExitCode> {
 }
 
 fn harness(session: &Session) -> Command {
-    let mut harness = session.program("ndharness.exe");
-    harness.arg("rping");
-    harness
+    session.program("ndharness.exe")
 }
 
 /// The steps of a side: of the program that plays our role, or of the suite's own device. Whether all passed.
@@ -60,6 +58,9 @@ fn suite(name: &str, crc: bool, program: Option<&Command>) -> Result<bool> {
     command.args(["suite", "--name", name, "--directory"]).arg(directory);
     if crc {
         command.arg("--crc");
+    }
+    if name == DRIVER {
+        command.arg("--driver");
     }
     let verbs = super::verbs_program();
     if verbs.is_file() {
