@@ -125,9 +125,11 @@ impl<K: Kernel> Consumer<K> {
             Some((owner, held))
         };
         let mut state = self.state.lock();
-        state.running = None;
+        let over = state.running.take();
         state.held = held;
         drop(state);
+        // May have the last reference to the link's bell.
+        drop(over);
         finished.set();
         result
     }
