@@ -44,6 +44,18 @@ pub enum Served {
     Plain,
     /// One whose FPDUs have.
     Checked,
+    /// As plain, of programs: a write ends when it is placed.
+    Program,
+}
+
+impl Served {
+    fn adapter(self, last: u8) -> Adapter {
+        match self {
+            Self::Stream | Self::Plain => Adapter::at(address(last)),
+            Self::Checked => Adapter::with_crc(address(last)),
+            Self::Program => Adapter::of_program(address(last)),
+        }
+    }
 }
 
 /// What the other process tells: where it listens, and the memory that may be written.
@@ -69,15 +81,14 @@ pub fn serve(served: Served) -> Result<()> {
             tell(&Offer { listens: listener.local_addr()?, memory: 0, token: 0 })?;
             Ok(tcp::serve_stream(&listener, SIZE, TARGETS, ROW)?)
         }
-        Served::Plain | Served::Checked => serve_writes(served == Served::Checked),
+        Served::Plain | Served::Checked | Served::Program => serve_writes(&served.adapter(2)),
     }
 }
 
-fn serve_writes(crc: bool) -> Result<()> {
+fn serve_writes(adapter: &Adapter) -> Result<()> {
     let bell = Bell::new();
-    let adapter = Adapter::with_crc(address(2), crc);
     let listener = adapter.listener();
-    let side = Side::with_receive_cq(&adapter, DEPTH, TARGETS * SIZE, &bell.cq(&adapter, DEPTH));
+    let side = Side::with_receive_cq(adapter, DEPTH, TARGETS * SIZE, &bell.cq(adapter, DEPTH));
     tell(&Offer { listens: listener.address(), memory: side.buffer.address(0), token: side.buffer.token })?;
     side.qp.receive(0, &side.buffer.message(0));
     let _connector = listener.accept(&side.qp);
@@ -132,7 +143,7 @@ impl Writer {
     fn new(program: &Path, served: Served) -> Result<Self> {
         let other = Other::start(program, served)?;
         let bell = Bell::new();
-        let adapter = Adapter::with_crc(address(1), served == Served::Checked);
+        let adapter = served.adapter(1);
         let side = Side::with_receive_cq(&adapter, DEPTH, SIZE, &bell.cq(&adapter, DEPTH));
         let _connector = adapter.connect_to(other.offer.listens, &side.qp);
         Ok(Self { _connector, side, bell, other, _adapter: adapter })
@@ -166,32 +177,39 @@ fn counted<'a>(mut round: Round<'a>, other: &'a Other, spent: &'a RefCell<Vec<f6
     })
 }
 
-/// 1 MiB writes, without CRC and with, beside a stream of pieces as large; the other ends are processes of `program`, which is the one of
+/// 1 MiB writes, without CRC and with, and of programs, beside a stream of pieces as large; the other ends are processes of `program`, which is the one of
 /// this crate.
 ///
 /// # Errors
 /// The host's TCP's, or of the other processes.
 pub fn writes(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let [plain, checked] = [Writer::new(program, Served::Plain)?, Writer::new(program, Served::Checked)?];
+    let confirmed = Writer::new(program, Served::Program)?;
     let reader = Other::start(program, Served::Stream)?;
     let mut stream = tcp::Stream::new(reader.offer.listens, SIZE, ROW).context("no stream")?;
     let tcp = |rows| stream.pass(rows).map_or_else(|error| panic!("the stream broke: {error}"), |()| 0);
-    let spent: [RefCell<Vec<f64>>; 3] = Default::default();
+    let spent: [RefCell<Vec<f64>>; 4] = Default::default();
     let mut measured = [
         (1, counted(timed(|rows| plain.pass(rows)), &plain.other, &spent[0])),
         (1, counted(timed(|rows| checked.pass(rows)), &checked.other, &spent[1])),
-        (1, counted(timed(tcp), &reader, &spent[2])),
+        (1, counted(timed(|rows| confirmed.pass(rows)), &confirmed.other, &spent[2])),
+        (1, counted(timed(tcp), &reader, &spent[3])),
     ];
     let costs = compare(bar, rounds, &mut measured);
     drop(measured);
     // The first round does not count.
     let spent = spent.map(|spent| Cost::of(spent.into_inner().split_off(1)));
-    let both = [("1 MiB write without CRC", 0, 0.8), ("1 MiB write with CRC", 1, 0.6)].map(|(name, ours, least)| {
-        let target = Some(Target::AtLeast(least));
-        let times = figures(name, "TCP stream", [costs[ours], costs[2]], ROW, Compared::Rate, target);
+    let [without, with] = [0.8, 0.6].map(|least| Some(Target::AtLeast(least)));
+    let all = [
+        ("1 MiB write without CRC", 0, without),
+        ("1 MiB write with CRC", 1, with),
+        ("1 MiB write of programs", 2, None),
+    ];
+    let all = all.map(|(name, ours, target)| {
+        let times = figures(name, "TCP stream", [costs[ours], costs[3]], ROW, Compared::Rate, target);
         let name = format!("{name}, processors");
-        let processors = figures(&name, "TCP stream", [spent[ours], spent[2]], ROW, Compared::Time, None);
+        let processors = figures(&name, "TCP stream", [spent[ours], spent[3]], ROW, Compared::Time, None);
         times.into_iter().chain(processors)
     });
-    Ok(both.into_iter().flatten().collect())
+    Ok(all.into_iter().flatten().collect())
 }

@@ -19,7 +19,7 @@ use crate::{
     bell::Bell,
     figures::{Figure, Target},
     link::Link,
-    ndk::{Connector, Cq, Pd, Qp, QpSizes},
+    ndk::{Adapter, Connector, Cq, Pd, Qp, QpSizes},
     peer::{Peer, tell},
     sample::{Round, compare},
     wire::{Compared, Machines, figures, trips},
@@ -95,7 +95,7 @@ enum Work {
 /// # Errors
 /// None of the device: those of reading the process's memory, and of talking to the other one.
 pub fn serve(count: usize) -> Result<()> {
-    let machines = Machines::new();
+    let machines = Machines::new(Adapter::at);
     let bell = Bell::new();
     let link = machines.link(bell, TARGETS * SIZE);
     let perform = |work| match work {

@@ -15,6 +15,7 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
 };
 use ndk_provider::Provider;
+use platform::PoolQuota;
 
 use crate::sample::Patience;
 
@@ -140,16 +141,26 @@ impl Adapter {
     /// The adapter of a device at an address that the host has. Two devices connect by the host's TCP, as two machines do.
     #[must_use]
     pub fn at(address: IpAddr) -> Self {
-        Self::with_crc(address, false)
+        Self::open(address, false, None)
     }
 
-    /// The same; whether FPDUs are to have CRCs.
+    /// The same; FPDUs have CRCs.
     #[must_use]
-    pub fn with_crc(address: IpAddr, crc: bool) -> Self {
+    pub fn with_crc(address: IpAddr) -> Self {
+        Self::open(address, true, None)
+    }
+
+    /// The same, opened for a program: its sends and writes end when the peer has placed them.
+    #[must_use]
+    pub fn of_program(address: IpAddr) -> Self {
+        Self::open(address, false, Some(std::process::id()))
+    }
+
+    fn open(address: IpAddr, crc: bool, process: Option<u32>) -> Self {
         let provider = Provider::<Hosted>::new(&[address]);
         let adapter = provider.and_then(|provider| {
             provider.want_crc(crc);
-            provider.open(NDK_VERSION { Major: 2, Minor: 0 })
+            provider.open_for(NDK_VERSION { Major: 2, Minor: 0 }, process, &PoolQuota::UNLIMITED)
         });
         Self(adapter.unwrap_or_else(|status| panic!("no adapter: {status:?}")), address)
     }

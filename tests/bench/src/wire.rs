@@ -36,8 +36,8 @@ pub(crate) fn address(last: u8) -> IpAddr {
 }
 
 impl Machines {
-    pub(crate) fn new() -> Self {
-        let [from, to] = [1, 2].map(|last| Adapter::at(address(last)));
+    pub(crate) fn new(adapter: fn(IpAddr) -> Adapter) -> Self {
+        let [from, to] = [1, 2].map(|last| adapter(address(last)));
         let listener = to.listener();
         Self { from, to, listener }
     }
@@ -103,21 +103,26 @@ pub(crate) fn figures(
 /// # Errors
 /// The host's TCP's.
 pub fn round_trips(bar: &ProgressBar, rounds: usize) -> Result<Vec<Figure>> {
-    let machines = Machines::new();
+    let machines = Machines::new(Adapter::at);
     let bell = Bell::new();
     let link = machines.link(bell, 2 * size_of::<Message>());
+    let programs = Machines::new(Adapter::of_program);
+    let confirmed = programs.link(Bell::new(), 2 * size_of::<Message>());
     let mut ping_pong = PingPong::new(address(2), size_of::<Message>()).context("no ping-pong")?;
     let armed = |side: &Side| bell.wait(&side.receive_cq);
     let plain = |count| ping_pong.pass(count).map_or_else(|error| panic!("the ping-pong broke: {error}"), |()| 0);
     let contenders: &mut [(usize, Round<'_>)] = &mut [
         (TRIPS, timed(|count| trips(&link, count, |_| ()))),
         (TRIPS, timed(|count| trips(&link, count, armed))),
+        (TRIPS, timed(|count| trips(&confirmed, count, |_| ()))),
         (TRIPS, timed(plain)),
     ];
     let costs = compare(bar, rounds, contenders);
     let figure = |name, which: usize, target| {
-        figures(name, "TCP ping-pong", [costs[which], costs[2]], 1, Compared::Time, target)
+        figures(name, "TCP ping-pong", [costs[which], costs[3]], 1, Compared::Time, target)
     };
     let polled = figure("64 B round trip, polled", 0, Some(Target::AtMost(1.5)));
-    Ok(polled.into_iter().chain(figure("64 B round trip, armed", 1, None)).collect())
+    let armed = figure("64 B round trip, armed", 1, None);
+    let program = figure("64 B round trip of programs, polled", 2, None);
+    Ok(polled.into_iter().chain(armed).chain(program).collect())
 }

@@ -12,7 +12,7 @@ fn every_figure_is_there() {
     let program = Path::new(env!("CARGO_BIN_EXE_softndk-bench"));
     let groups = [idle::idle(&bar, program, 2, 50), apart::writes(&bar, program, 2), wire::round_trips(&bar, 2)];
     let figures: Vec<_> = groups.into_iter().flat_map(|group| group.expect("a group")).collect();
-    assert_eq!(figures.len(), 17);
+    assert_eq!(figures.len(), 23);
     assert_eq!(figures.iter().filter(|figure| figure.target.is_some()).count(), 6);
     for figure in &figures {
         let values = [figure.value, figure.reference_value, figure.ratio];
