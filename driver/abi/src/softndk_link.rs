@@ -51,7 +51,7 @@ c_consts! { SOFTNDK_LINK_NUMBERS: u32;
 }
 
 c_structs! { SOFTNDK_LINK_LAYOUTS:
-    /// Works with the one link of the test consumer, an end of SMB Direct whose peer is somebody else: `SOFTNDK_TEST_LINK_CONNECT` to
+    /// Works with the one link of the test consumer, an end of SMB Direct whose peer is another implementation: `SOFTNDK_TEST_LINK_CONNECT` to
     /// `_CLOSE`, which say what the fields are.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_LINK, size 0x60 {

@@ -52,7 +52,7 @@ pub enum Segment {
 }
 
 impl Segment {
-    /// Whether it, with so many bytes of data, is the last one of a message that carries a consumer's data; `None`: its message carries
+    /// Whether the segment, with `bytes` of data, is the last one of a message that carries a consumer's data; `None`: its message carries
     /// none, as the answer to a read of nothing, which confirms what was sent before.
     #[must_use]
     pub const fn ends_data(&self, bytes: usize) -> Option<bool> {

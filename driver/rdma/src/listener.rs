@@ -24,7 +24,7 @@ use crate::{
 
 /// Without a socket, or without memory and with nobody who makes room, it tries again so much later.
 const RETRY_MICROSECONDS: u32 = 1_000_000;
-/// So many accepts fail in a row as if for connections that have gone, before the socket is taken for dead, and another listens: what
+/// Accepts that fail in a row, as for connections that have gone, before the listener takes its socket for dead and opens another: what
 /// Winsock Kernel says of either is not documented. More than peers whose resets wait in the queue of TCP, which is as long as its backlog.
 const GONE_IN_A_ROW: u32 = 4_096;
 

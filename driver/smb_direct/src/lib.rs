@@ -6,7 +6,7 @@
 //! * Completions are taken at DISPATCH_LEVEL, in the callbacks of the completion queues: arm, poll, a bounded number at a time.
 //! * The provider is reached through its dispatch tables only, by way of `ndk-consumer`.
 //!
-//! A [`Link`] is one end by itself, whose peer is somebody else. [`Consumer::serve_link`] has one for a program.
+//! A [`Link`] is one end by itself, whose peer is another implementation. [`Consumer::serve_link`] has one for a program.
 //!
 //! SMB2 itself is not here: the requests for the file are of our own (`message`), since both ends are.
 #![no_std]
