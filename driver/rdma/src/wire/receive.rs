@@ -75,6 +75,8 @@ pub(super) struct Wrong<'a> {
 /// What became of a segment.
 enum Placed {
     Done,
+    /// Its data are no consumer's.
+    Dropped,
     Hold,
     Busy,
     Failed,
@@ -144,9 +146,9 @@ impl Incoming {
             }
         };
         Ok(match placed.map_err(wrong)? {
-            Placed::Done => {
+            placed @ (Placed::Done | Placed::Dropped) => {
                 self.is_first = false;
-                if let Some(ends) = ends_data {
+                if let (Placed::Done, Some(ends)) = (placed, ends_data) {
                     let counters = queue_pair.pd.adapter().device().counters();
                     counters.received(queue_pair.meter, data.len() as u64, ends.into());
                 }
@@ -228,13 +230,14 @@ impl Incoming {
             if to.stag != self.next_answer {
                 return Err(Cause::TAGGED_STAG);
             }
-            if !to.last || !data.is_empty() {
-                return Err(Cause::TAGGED_BOUNDS);
+            // A Linux siw that is sending answers a read of no bytes with the bytes of its last send or write: its siw_qp_sq_proc_tx
+            // takes the SGE that is left from it.
+            if to.last {
+                outgoing.confirmation = None;
+                self.next_answer = self.next_answer.wrapping_add(1);
+                QueuePair::confirm(queue_pair, |state| state.to_confirm > 0);
             }
-            outgoing.confirmation = None;
-            self.next_answer = self.next_answer.wrapping_add(1);
-            QueuePair::confirm(queue_pair, |state| state.to_confirm > 0);
-            return Ok(Placed::Done);
+            return Ok(Placed::Dropped);
         }
         let Some(read) = QueuePair::begin_answer(queue_pair)? else { return Ok(Placed::Failed) };
         let placed = self.place_answer(queue_pair, &read, to, data);
