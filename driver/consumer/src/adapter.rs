@@ -99,16 +99,17 @@ impl<P: Platform> Default for OpenAdapters<P> {
 }
 
 impl<P: Platform> OpenAdapters<P> {
-    /// Opens an NDK adapter, whose objects count against `quota`. STATUS_INSUFFICIENT_RESOURCES: too many are open.
+    /// Opens an NDK adapter, for a program with a quota, or for a consumer in the kernel. STATUS_INSUFFICIENT_RESOURCES: too many are open.
     pub fn open<S: AdapterSource<P>>(
         &self,
         source: &S,
-        quota: &PoolQuota<P>,
+        quota: Option<&PoolQuota<P>>,
         passive: &Passive<'_>,
     ) -> Result<Arc<Adapter<P>, P>, NTSTATUS> {
         self.close_unused(source, passive);
         let own = Arc::<Open<P>, P>::POOL_BYTES.saturating_add(Arc::<Adapter<P>, P>::POOL_BYTES);
-        let charge = quota.charge(own.saturating_add(Arc::<Event<P>, P>::POOL_BYTES));
+        let own = own.saturating_add(Arc::<Event<P>, P>::POOL_BYTES);
+        let charge = quota.unwrap_or(&PoolQuota::UNLIMITED).charge(own);
         let charge = charge.map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         let event = Event::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         let object = source.open_adapter(VERSION, quota, passive)?;

@@ -14,11 +14,12 @@ use platform::{Passive, Platform, PoolQuota};
 /// The adapters obey NDKPI until they are closed. In particular `NdkGetCqResultsEx`, `NdkArmCq` and the post functions, called above
 /// PASSIVE_LEVEL, call no callback of the consumer before they return: callbacks come from DPCs.
 pub unsafe trait AdapterSource<P: Platform> {
-    /// Opens the NDK adapter, as OPEN_NDK_ADAPTER_HANDLER does. What is made through it counts against `quota`. Errors: `NDIS_STATUS_*`.
+    /// Opens the NDK adapter, as OPEN_NDK_ADAPTER_HANDLER does. With a quota it is for the program that asks, and what is made
+    /// through it counts against that; without, for a consumer in the kernel. Errors: `NDIS_STATUS_*`.
     fn open_adapter(
         &self,
         version: NDK_VERSION,
-        quota: &PoolQuota<P>,
+        quota: Option<&PoolQuota<P>>,
         passive: &Passive<'_>,
     ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS>;
 

@@ -32,7 +32,7 @@ pub(crate) fn open<H: Host>(space: &Space<H>, request: &mut H::Request, passive:
         return Err(STATUS_INVALID_PARAMETER.into());
     }
     let slot = space.handles.reserve()?;
-    let adapter = space.adapters.open(&space.device.host, &space.quota.pool, passive)?;
+    let adapter = space.adapters.open(&space.device.host, Some(&space.quota.pool), passive)?;
     descriptor(request, slot.fill(adapter)?, 0)
 }
 

@@ -16,7 +16,7 @@ use ndk_abi::status::{
     STATUS_PENDING, STATUS_SUCCESS,
 };
 use ndk_consumer::OpenAdapters;
-use platform::{Passive, PoolQuota};
+use platform::Passive;
 
 use crate::report::{Failure, Step};
 use crate::{Access, Done, Kernel, Link, Options, PlatformOf, Port, Wake};
@@ -175,7 +175,7 @@ impl<K: Kernel> Held<K> {
         passive: &Passive<'_>,
     ) -> Result<SOFTNDK_TEST_LINK_RESULT, Refused> {
         let (local, remote) = (address(&ask.Local)?, address(&ask.Remote)?);
-        let adapter = self.adapters.open(kernel, &PoolQuota::UNLIMITED, passive)?;
+        let adapter = self.adapters.open(kernel, None, passive)?;
         self.link = Some(Link::connect(&adapter, &self.wake, (local.ip(), remote), self.options, passive)?);
         Ok(result())
     }
@@ -187,7 +187,7 @@ impl<K: Kernel> Held<K> {
         passive: &Passive<'_>,
     ) -> Result<SOFTNDK_TEST_LINK_RESULT, Refused> {
         let local = address(&ask.Local)?;
-        let adapter = self.adapters.open(kernel, &PoolQuota::UNLIMITED, passive)?;
+        let adapter = self.adapters.open(kernel, None, passive)?;
         self.port = Some(Port::listen(&adapter, &self.wake, local, passive)?);
         Ok(result())
     }

@@ -7,7 +7,7 @@ use ndk_abi::status::{
     STATUS_SUCCESS,
 };
 use ndk_consumer::{Adapter, OpenAdapters};
-use platform::{Passive, PoolQuota};
+use platform::Passive;
 
 use crate::bell::{Bell, SILENCE};
 use crate::client::Client;
@@ -38,8 +38,8 @@ impl<'a, K: Kernel> World<'a, K> {
     ) -> Result<Self, Failure> {
         let make = || {
             let address = SocketAddr::new(kernel.address().ok_or(STATUS_INVALID_ADDRESS)?, PORT);
-            let adapter = adapters.open(kernel, &PoolQuota::UNLIMITED, passive)?;
-            let of_server = adapters.open(kernel, &PoolQuota::UNLIMITED, passive)?;
+            let adapter = adapters.open(kernel, None, passive)?;
+            let of_server = adapters.open(kernel, None, passive)?;
             let server = Server::new(of_server, bell, address, settings, conduct, file_size, passive)?;
             let (bell, figures) = (bell.clone(), Figures::default());
             Ok::<_, NTSTATUS>(Self { client: None, server, adapter, address, bell, passive, figures })

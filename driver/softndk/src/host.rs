@@ -73,14 +73,17 @@ unsafe impl AdapterSource<Windows> for KernelHost {
     fn open_adapter(
         &self,
         version: NDK_VERSION,
-        quota: &PoolQuota<Windows>,
+        quota: Option<&PoolQuota<Windows>>,
         _: &Passive<'_>,
     ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         if !self.enabled.load(Ordering::Relaxed) {
             return Err(NDIS_STATUS_ADAPTER_NOT_READY);
         }
-        // ADAPTER_OPEN runs in the process that asks for it.
-        self.provider.open_for(version, u32::try_from(current_process()).ok(), quota)
+        match quota {
+            // ADAPTER_OPEN runs in the process that asks for it.
+            Some(quota) => self.provider.open_for(version, u32::try_from(current_process()).ok(), quota),
+            None => self.provider.open(version),
+        }
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {

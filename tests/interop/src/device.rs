@@ -44,7 +44,7 @@ impl Device {
 
     /// Opens the adapter.
     pub(crate) fn open(&self) -> Result<Ref<Adapter>> {
-        self.open.open(&self.source, &PoolQuota::UNLIMITED, &passive()).named("opening the adapter")
+        self.open.open(&self.source, None, &passive()).named("opening the adapter")
     }
 
     /// Waits until everything is closed that was made on it; fails if something is left.
@@ -61,7 +61,7 @@ unsafe impl AdapterSource<Hosted> for Source {
     fn open_adapter(
         &self,
         version: NDK_VERSION,
-        _: &PoolQuota<Hosted>,
+        _: Option<&PoolQuota<Hosted>>,
         _: &Passive<'_>,
     ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         self.0.open(version)

@@ -391,10 +391,8 @@ fn bytes_in_the_answer_are_dropped() {
 
 #[test]
 fn wrong_answers_end_the_connection() {
-    let answers = [
-        (frames::answer(true, 2, 0, &[]), Cause::TAGGED_STAG),
-        (frames::answer(true, 0, 0, &[]), Cause::TAGGED_STAG),
-    ];
+    let answers =
+        [(frames::answer(true, 2, 0, &[]), Cause::TAGGED_STAG), (frames::answer(true, 0, 0, &[]), Cause::TAGGED_STAG)];
     for (wrong, cause) in answers {
         play(|_, scene| {
             let (raw, side) = (scene.raw(), scene.side());

@@ -103,9 +103,10 @@ unsafe impl AdapterSource<SimKernel> for TestHost {
     fn open_adapter(
         &self,
         version: NDK_VERSION,
-        quota: &PoolQuota<SimKernel>,
+        quota: Option<&PoolQuota<SimKernel>>,
         _: &Passive<'_>,
     ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
+        let Some(quota) = quota else { return self.provider.open(version) };
         *locked(&self.quota) = quota.clone();
         self.provider.open_for(version, Some(1), quota)
     }

@@ -62,7 +62,7 @@ unsafe impl AdapterSource<SimKernel> for Host {
     fn open_adapter(
         &self,
         version: NDK_VERSION,
-        _: &PoolQuota<SimKernel>,
+        _: Option<&PoolQuota<SimKernel>>,
         _: &Passive<'_>,
     ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         self.provider.open(version)

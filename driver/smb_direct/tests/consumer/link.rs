@@ -10,7 +10,6 @@ use ndk_abi::status::{
     NTSTATUS, STATUS_CONNECTION_DISCONNECTED, STATUS_INVALID_PARAMETER, STATUS_IO_TIMEOUT, STATUS_QUOTA_EXCEEDED,
 };
 use ndk_consumer::OpenAdapters;
-use platform::PoolQuota;
 use simkernel::{Session, SimKernel, boot, passive, pause, scope, watchdog};
 use smb_direct::{Access, Done, Failure, Options, Step};
 
@@ -31,7 +30,7 @@ fn connected(options: [Options; 2], code: impl FnOnce(&Session, Link, Link)) {
     session.hold_clock();
     watchdog(LIMIT, || {
         let (host, adapters) = (Host::new(), OpenAdapters::<SimKernel>::default());
-        let adapter = adapters.open(&host, &PoolQuota::UNLIMITED, &passive()).unwrap();
+        let adapter = adapters.open(&host, None, &passive()).unwrap();
         let (of_client, of_server) = (Wake::new().unwrap(), Wake::new().unwrap());
         let address = SocketAddr::new(host.address(), 5445);
         let port = Port::listen(&adapter, &of_server, address, &passive()).unwrap();
@@ -230,7 +229,7 @@ fn a_server_that_never_accepts_is_given_up() {
     session.hold_clock();
     watchdog(LIMIT, || {
         let (host, adapters) = (Host::new(), OpenAdapters::<SimKernel>::default());
-        let adapter = adapters.open(&host, &PoolQuota::UNLIMITED, &passive()).unwrap();
+        let adapter = adapters.open(&host, None, &passive()).unwrap();
         let (of_client, of_server) = (Wake::new().unwrap(), Wake::new().unwrap());
         let address = SocketAddr::new(host.address(), 5445);
         let port = Port::listen(&adapter, &of_server, address, &passive()).unwrap();

@@ -7,9 +7,10 @@ use ndk_abi::{
     describe::ZeroInit as _,
     sockaddr::SOCKADDR_INET,
     softndk_ioctl::{
-        IOCTL_SOFTNDK_TEST_LINK, IOCTL_SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_LINK,
-        SOFTNDK_TEST_LINK_ACCEPT, SOFTNDK_TEST_LINK_CLOSE, SOFTNDK_TEST_LINK_CONNECT, SOFTNDK_TEST_LINK_LISTEN,
-        SOFTNDK_TEST_LINK_NEXT, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+        IOCTL_SOFTNDK_ENDPOINTS, IOCTL_SOFTNDK_TEST_LINK, IOCTL_SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_ENDPOINT,
+        SOFTNDK_ENDPOINT_USER, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_ACCEPT,
+        SOFTNDK_TEST_LINK_CLOSE, SOFTNDK_TEST_LINK_CONNECT, SOFTNDK_TEST_LINK_LISTEN, SOFTNDK_TEST_LINK_NEXT,
+        SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
     },
     status::{
         NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_CONNECTION_REFUSED, STATUS_DEVICE_BUSY, STATUS_INVALID_DEVICE_STATE,
@@ -72,6 +73,9 @@ pub(super) fn link(bench: &Bench<'_>) -> anyhow::Result<()> {
     let done = Step::Done as u32;
     let listens = send(&first, &made(SOFTNDK_TEST_LINK_LISTEN))?;
     ensure!(listens == Ok((done, STATUS_SUCCESS)), "a listen: {listens:?}");
+    let endpoints = first.list::<SOFTNDK_ENDPOINT>(IOCTL_SOFTNDK_ENDPOINTS, 8)?;
+    let of_kernel = endpoints.iter().all(|found| found.Flags & SOFTNDK_ENDPOINT_USER == 0 && found.ProcessId == 0);
+    ensure!(of_kernel && !endpoints.is_empty(), "the listener of a consumer in the kernel: {endpoints:?}");
     let nobody = send(&first, &ask(SOFTNDK_TEST_LINK_ACCEPT))?;
     ensure!(nobody == Ok((done, STATUS_PENDING)), "nobody connects: {nobody:?}");
     let unconnected = send(&first, &ask(SOFTNDK_TEST_LINK_CLOSE))?;

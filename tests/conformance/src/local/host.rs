@@ -74,11 +74,14 @@ unsafe impl<K: Kernel> AdapterSource<K> for LocalHost<K> {
     fn open_adapter(
         &self,
         version: NDK_VERSION,
-        quota: &PoolQuota<K>,
+        quota: Option<&PoolQuota<K>>,
         _: &Passive<'_>,
     ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        // Any number does: there is one process.
-        self.provider.open_for(version, Some(1), quota)
+        match quota {
+            // Any number does: there is one process.
+            Some(quota) => self.provider.open_for(version, Some(1), quota),
+            None => self.provider.open(version),
+        }
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {

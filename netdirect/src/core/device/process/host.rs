@@ -93,10 +93,13 @@ unsafe impl AdapterSource<Hosted> for ProcessHost {
     fn open_adapter(
         &self,
         version: NDK_VERSION,
-        quota: &PoolQuota<Hosted>,
+        quota: Option<&PoolQuota<Hosted>>,
         _: &Passive<'_>,
     ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
-        self.provider.open_for(version, Some(process::id()), quota)
+        match quota {
+            Some(quota) => self.provider.open_for(version, Some(process::id()), quota),
+            None => self.provider.open(version),
+        }
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
