@@ -26,7 +26,8 @@ use crate::{
 
 /// The Request has to come in so many microseconds, as Linux siw has it.
 const REQUEST_MICROSECONDS: u32 = 5_000_000;
-/// What the initiator sends first, after the Reply.
+/// What the initiator sends first, after the Reply, to a consumer in the kernel. To a program it may come when its peer completes, for
+/// which IND2Connector::Accept has no time.
 const FIRST_MICROSECONDS: u32 = 10_000_000;
 
 impl<P: Platform> Wire<P> {
@@ -267,7 +268,9 @@ impl<P: Platform> Wire<P> {
             return false;
         }
         if agreed.first.is_some() {
-            Timer::start(this, FIRST_MICROSECONDS);
+            if !this.is_of_program {
+                Timer::start(this, FIRST_MICROSECONDS);
+            }
             Self::end_change(this, Step::AwaitFirst(agreed, connector));
         } else {
             Self::establish(this, &agreed, &connector, false);

@@ -41,6 +41,7 @@ pub(crate) struct Wire<P: Platform> {
     /// What the attached queue pair's engine works with; not here while it does.
     ends: SpinLock<Place<P>, P>,
     is_initiator: bool,
+    is_of_program: bool,
     /// Its consumer is a program, whose sends end when the peer has placed them.
     confirms: bool,
     device: Arc<Device<P>, P>,
@@ -112,6 +113,7 @@ impl<P: Platform> Wire<P> {
             state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked: None, ending: None }),
             ends: SpinLock::<_, P>::new(Place { ends: None, are_out: false }),
             is_initiator,
+            is_of_program: adapter.process().is_some(),
             confirms: adapter.send_timeout() > 0,
             device: adapter.device().clone(),
             _rundown: adapter.rundown().clone(),

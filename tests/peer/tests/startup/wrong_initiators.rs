@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use iwarp::mpa::{Kind, ReadyToReceive, Startup};
 use peer::{
-    device::{HOST, Inbox, Listening, Side, machine},
+    device::{HOST, Inbox, Listening, Side, machine, machine_of_program},
     establish::{DEVICE, PAGES, accept, at, by_peer},
     frames,
     raw::Raw,
@@ -225,6 +225,36 @@ fn it_is_silent_after_the_accept() {
             kernel.advance(Duration::from_millis(1));
             assert_eq!(done.wait("the accept"), Err(Error::ConnectionAborted));
             assert!(raw.rest().1.is_err());
+        });
+    }
+}
+
+/// A program's peer may complete when it likes, as the documentation of NetworkDirect has it, and the program takes its Accept back when it
+/// likes.
+#[test]
+fn it_takes_its_time_after_the_accept_of_a_program() {
+    for (send_timeout, completes) in [(0, true), (4, true), (4, false)] {
+        play(|kernel| {
+            let adapter = machine_of_program(HOST, send_timeout);
+            let listening = Listening::new(&adapter).unwrap();
+            let raw = Raw::connect(at(0), DEVICE);
+            raw.send(&request());
+            let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
+            let done = Inbox::default();
+            assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
+            assert!(raw.startup(Kind::Reply).is_some());
+            pauses();
+            kernel.advance(Duration::from_secs(3600));
+            pauses();
+            assert_eq!(done.take(), None, "the accept is over");
+            if completes {
+                raw.send_frames([&frames::write(1, 0, &[])]);
+                assert_eq!(done.wait("the accept"), Ok(()));
+            } else {
+                Connector::give_up(side.connector());
+                assert_eq!(done.wait("the accept"), Err(Error::Canceled));
+                assert!(raw.rest().1.is_err());
+            }
         });
     }
 }
