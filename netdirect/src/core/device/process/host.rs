@@ -116,8 +116,8 @@ unsafe impl Host for ProcessHost {
     type Request = ProcessRequest;
     type Pinned = ProcessMemory;
 
-    /// As the driver's.
-    const MAX_PINNED_BYTES: u64 = 8 << 30;
+    /// Nothing is locked. What one program may register, half of this, is more than most machines have, and still a bound.
+    const MAX_PINNED_BYTES: u64 = 64 << 30;
     /// It is the memory of the process, whose own affair that is.
     const MAX_POOL_BYTES: u64 = u64::MAX;
 
