@@ -1,5 +1,6 @@
 //! Two links of the driver: the same image, but for what the linker says of the link.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 
@@ -15,19 +16,30 @@ use crate::paths;
 /// Of functions that differ so many are named.
 const NAMED: usize = 10;
 
-/// How many functions both have, if all that the loader maps is the same: code, constants, variables and imports. Else an error names the
-/// functions that differ.
-pub(super) fn compare(ours: &[u8], theirs: &[u8]) -> Result<usize> {
+/// What both have: all that the loader maps (code, constants, variables and imports), or the functions in another order, which the linker
+/// gives them when rustc divides the crate otherwise. Else an error names the functions that differ.
+pub(super) fn compare(ours: &[u8], theirs: &[u8]) -> Result<String> {
     let (our_functions, their_functions) = (functions(ours)?, functions(theirs)?);
+    let count = our_functions.len();
     if without_link(ours)? == without_link(theirs)? {
-        return Ok(our_functions.len());
+        return Ok(format!("{count} alike; so are constants and data"));
     }
-    let counts = (our_functions.len(), their_functions.len());
-    ensure!(counts.0 == counts.1, "{} functions, not {}", counts.1, counts.0);
-    let pairs = our_functions.iter().zip(&their_functions);
-    let differ = pairs.filter(|(ours_at, theirs_at)| instructions(ours, ours_at) != instructions(theirs, theirs_at));
-    let differ: Vec<_> = differ.map(|(at, _)| format!("{:#x}", at.start)).collect();
-    ensure!(!differ.is_empty(), "every function has the same instructions, but what they address differs");
+    ensure!(count == their_functions.len(), "{} functions, not {count}", their_functions.len());
+    let ours: Vec<_> = our_functions.iter().map(|at| (at.start, instructions(ours, at))).collect();
+    let theirs: Vec<_> = their_functions.iter().map(|at| instructions(theirs, at)).collect();
+    ensure!(
+        !ours.iter().map(|(_, function)| function).eq(&theirs),
+        "every function has the same instructions, but what they address differs"
+    );
+    let mut left: BTreeMap<_, usize> = BTreeMap::new();
+    theirs.iter().for_each(|function| *left.entry(function).or_default() += 1);
+    let mut is_there =
+        |function| left.get_mut(function).is_some_and(|left| left.checked_sub(1).map(|less| *left = less).is_some());
+    let differ: Vec<_> =
+        ours.iter().filter(|(_, function)| !is_there(function)).map(|(at, _)| format!("{at:#x}")).collect();
+    if differ.is_empty() {
+        return Ok(format!("{count} alike, in another order, so that constants and data were not compared"));
+    }
     let named = differ.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     bail!("{} functions differ, in ours at {named} (softndk.map names them)", differ.len())
 }
@@ -35,7 +47,8 @@ pub(super) fn compare(ours: &[u8], theirs: &[u8]) -> Result<usize> {
 /// Changes the driver that was built, and looks whether the comparison says so.
 pub(crate) fn planted() -> Result<()> {
     let driver = fs::read(paths::dist().join("softndk.sys"))?;
-    let count = compare(&driver, &driver)?;
+    compare(&driver, &driver)?;
+    let count = functions(&driver)?.len();
     ensure!(count > 500, "{count} functions");
     let file = PeFile64::parse(&*driver)?;
     let function = functions(&driver)?.into_iter().max_by_key(|function| function.len()).context("no functions")?;
