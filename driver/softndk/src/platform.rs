@@ -77,14 +77,14 @@ unsafe impl RawMutex for KernelSpinLock {
     }
 
     fn try_lock(&self) -> bool {
-        let irql = raise_irql(DISPATCH_LEVEL);
+        let irql = raise_irql();
         // SAFETY: initialised; the thread is at DISPATCH_LEVEL.
         let taken = unsafe { KeTryToAcquireSpinLockAtDpcLevel(self.lock.get()) } != 0;
         if taken {
             // SAFETY: the lock is held, so nobody else touches the cell.
             unsafe { self.irql.get().write(irql) };
         } else {
-            raise_irql(irql);
+            lower_irql(irql);
         }
         taken
     }
@@ -138,9 +138,9 @@ unsafe extern "C" fn expired(_dpc: *mut KDPC, timer: PVOID, _argument1: PVOID, _
 /// Does something at DISPATCH_LEVEL. IRQL <= DISPATCH. A thread in there keeps the processor: an unloading driver that calls
 /// KeFlushQueuedDpcs waits for it, as it does for DPCs.
 pub(crate) fn at_dispatch(body: impl FnOnce()) {
-    let irql = raise_irql(DISPATCH_LEVEL);
+    let irql = raise_irql();
     body();
-    raise_irql(irql);
+    lower_irql(irql);
 }
 
 /// `KeGetCurrentIrql`, which is inline on x64: the task priority register.
@@ -151,12 +151,26 @@ fn current_irql() -> u8 {
     irql as u8
 }
 
-/// `KeRaiseIrql` and `KeLowerIrql`, which are inline on x64: sets the IRQL and returns the one before.
-fn raise_irql(irql: u8) -> u8 {
+/// `KeRaiseIrqlToDpcLevel`: returns the IRQL before. Where nothing changes the register is not written: a hypervisor may have to see to that.
+fn raise_irql() -> u8 {
     let before = current_irql();
+    if before < DISPATCH_LEVEL {
+        set_irql(DISPATCH_LEVEL);
+    }
+    before
+}
+
+/// `KeLowerIrql` after [`raise_irql`].
+fn lower_irql(before: u8) {
+    if before < DISPATCH_LEVEL {
+        set_irql(before);
+    }
+}
+
+/// Both are inline on x64.
+fn set_irql(irql: u8) {
     // SAFETY: callers raise and then restore. Memory accesses stay on their side of the change.
     unsafe { asm!("mov cr8, {}", in(reg) u64::from(irql), options(nostack, preserves_flags)) };
-    before
 }
 
 /// Maps the pages of an MDL, which is not mapped yet, until they are unlocked: so that they cannot be written, unless `write`. IRQL <=
