@@ -119,6 +119,16 @@ pub fn at_dispatch<T>(callback: impl FnOnce() -> T) -> T {
     result
 }
 
+/// As [`at_dispatch`], and then runs DPCs that were queued on this processor, at most so many, as Windows does before the thread goes on.
+/// With no lock held.
+pub fn at_dispatch_before_dpcs(most: u32, callback: impl FnOnce()) {
+    at_dispatch(|| {
+        callback();
+        // SAFETY: at DISPATCH_LEVEL.
+        unsafe { ntoskrnl::SoftNdkStandInRunDpcs(most) };
+    });
+}
+
 fn restore(from: u8, to: u8) {
     if from < to {
         // SAFETY: raises to the level at which this thread is meant to be.

@@ -23,6 +23,7 @@ unsafe extern "system" {
     pub fn SoftNdkStandInReport();
     pub fn SoftNdkStandInTrace();
     pub fn SoftNdkStandInSpinLocksTaken() -> u64;
+    pub fn SoftNdkStandInRunDpcs(most: u32);
     pub fn SoftNdkStandInIrp(irp: *mut IRP, file: *mut FILE_OBJECT) -> u64;
     pub fn SoftNdkStandInHasIrp(irp: *mut IRP, number: u64) -> u8;
     pub fn SoftNdkStandInAwaitRequests(file: *mut FILE_OBJECT, limit: u32) -> u8;

@@ -82,27 +82,46 @@ fn run(queues: &Queues, processor: usize) {
         drop(entries);
         // The processor first, the entry then: until the processor is free a DPC stays queued, and can be removed.
         irql::set(DISPATCH_LEVEL, true);
-        let mut entries = report::lock(&queues.entries);
-        let entry = entries[processor].pop_front();
-        let call = match entry {
-            Some(Entry::Dpc(dpc)) => {
-                // SAFETY: a queued KDPC is valid until it is removed, and the lock is held.
-                let object = unsafe { &mut *dpc };
-                object.data = std::ptr::null_mut();
-                report::object(QUEUED, -1);
-                Some((dpc, object.routine, object.context, object.argument1, object.argument2))
-            }
-            _ => None,
-        };
-        drop(entries);
-        if let Some((dpc, Some(routine), context, argument1, argument2)) = call {
-            let place = base::Place(routine as usize);
-            // SAFETY: the driver gave this routine for these arguments. The KDPC may be freed by the routine: it is not used again.
-            irql::balanced(format_args!("the DPC routine at {place}"), || unsafe {
-                routine(dpc, context, argument1, argument2);
-            });
-        }
+        run_next(queues, processor);
         irql::set(PASSIVE_LEVEL, true);
+    }
+}
+
+/// Runs the next routine of a processor, which the calling thread holds. False: there was none.
+fn run_next(queues: &Queues, processor: usize) -> bool {
+    let mut entries = report::lock(&queues.entries);
+    let Some(entry) = entries[processor].pop_front() else { return false };
+    let call = match entry {
+        Entry::Dpc(dpc) => {
+            // SAFETY: a queued KDPC is valid until it is removed, and the lock is held.
+            let object = unsafe { &mut *dpc };
+            object.data = std::ptr::null_mut();
+            report::object(QUEUED, -1);
+            Some((dpc, object.routine, object.context, object.argument1, object.argument2))
+        }
+        Entry::Marker(_) => None,
+    };
+    drop(entries);
+    if let Some((dpc, Some(routine), context, argument1, argument2)) = call {
+        let place = base::Place(routine as usize);
+        // SAFETY: the driver gave this routine for these arguments. The KDPC may be freed by the routine: it is not used again.
+        irql::balanced(format_args!("the DPC routine at {place}"), || unsafe {
+            routine(dpc, context, argument1, argument2);
+        });
+    }
+    true
+}
+
+/// Runs DPCs of the processor that the calling thread holds, at most so many: for a stand-in that is about to lower the IRQL, as Windows
+/// then runs what was queued meanwhile before the thread goes on. With no lock held.
+#[unsafe(no_mangle)]
+extern "system" fn SoftNdkStandInRunDpcs(most: u32) {
+    irql::at_least(DISPATCH_LEVEL, "SoftNdkStandInRunDpcs");
+    let queues = queues();
+    for _ in 0..most {
+        if !run_next(queues, irql::current_processor()) {
+            return;
+        }
     }
 }
 

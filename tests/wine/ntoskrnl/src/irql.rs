@@ -24,7 +24,11 @@ pub(crate) const DISPATCH_LEVEL: u8 = 2;
 
 /// A processor: held by the thread that is at DISPATCH_LEVEL or above on it. The slim lock has no owner, so it may be released
 /// from another call than the one that took it.
-struct Processor(std::cell::UnsafeCell<SRWLOCK>);
+struct Processor {
+    lock: std::cell::UnsafeCell<SRWLOCK>,
+    /// Threads that can take no other.
+    waiting: AtomicUsize,
+}
 
 // SAFETY: a slim lock is made to be used by several threads at once, through the functions below only.
 unsafe impl Sync for Processor {}
@@ -33,18 +37,22 @@ unsafe impl Send for Processor {}
 
 impl Processor {
     fn acquire(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the lock lives for ever and is zero-initialised, which is its documented initial state.
-        unsafe { AcquireSRWLockExclusive(self.0.get()) };
+        unsafe { AcquireSRWLockExclusive(self.lock.get()) };
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Takes it if it is free, and no thread waits that can take no other: a thread that comes back again and again would keep that one
+    /// from it, as the lock has no order.
     fn try_acquire(&self) -> bool {
         // SAFETY: as in `acquire`.
-        unsafe { TryAcquireSRWLockExclusive(self.0.get()) }
+        self.waiting.load(Ordering::Relaxed) == 0 && unsafe { TryAcquireSRWLockExclusive(self.lock.get()) }
     }
 
     fn release(&self) {
         // SAFETY: as in `acquire`; only called by the thread that holds the processor.
-        unsafe { ReleaseSRWLockExclusive(self.0.get()) };
+        unsafe { ReleaseSRWLockExclusive(self.lock.get()) };
     }
 }
 
@@ -53,7 +61,8 @@ fn processors() -> &'static [Processor] {
     PROCESSORS.get_or_init(|| {
         // At least two, so that code which needs another processor to make progress is exercised everywhere.
         let count = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 64));
-        (0..count).map(|_| Processor(std::cell::UnsafeCell::new(SRWLOCK::default()))).collect()
+        let processor = |_| Processor { lock: SRWLOCK::default().into(), waiting: AtomicUsize::new(0) };
+        (0..count).map(processor).collect()
     })
 }
 
@@ -68,6 +77,8 @@ struct ThreadState {
     processor: Cell<Option<usize>>,
     /// It stays on that processor.
     stays: Cell<bool>,
+    /// It is in [`without_processor`].
+    lets_go: Cell<bool>,
     /// Spin locks held: the level must not drop below DISPATCH_LEVEL before they are released.
     spin_locks: Cell<u32>,
     /// Spin locks that the thread has taken so far.
@@ -80,6 +91,7 @@ thread_local! {
             irql: Cell::new(PASSIVE_LEVEL),
             processor: Cell::new(None),
             stays: Cell::new(false),
+            lets_go: Cell::new(false),
             spin_locks: Cell::new(0),
             taken: Cell::new(0),
         }
@@ -178,15 +190,17 @@ extern "system" fn SoftNdkStandInSpinLocksTaken() -> u64 {
 
 /// Runs code of Wine that takes a lock, at DISPATCH_LEVEL without the thread's processor: who holds that lock may wait for one,
 /// as the cancel routines do that Wine calls with its lock of completions held. With a spin lock held the processor is kept, as
-/// others may wait for that lock on it.
+/// others may wait for that lock on it. Such code may come to itself: a completion routine of a driver completes another IRP.
 pub(crate) fn without_processor<T>(code: impl FnOnce() -> T) -> T {
-    let holds_lock = THREAD.with(|t| t.spin_locks.get()) > 0;
-    if current() < DISPATCH_LEVEL || holds_lock {
+    let (holds_lock, lets_go) = THREAD.with(|t| (t.spin_locks.get() > 0, t.lets_go.get()));
+    if current() < DISPATCH_LEVEL || holds_lock || lets_go {
         return code();
     }
     let processor = &processors()[current_processor()];
     processor.release();
+    THREAD.with(|t| t.lets_go.set(true));
     let result = code();
+    THREAD.with(|t| t.lets_go.set(false));
     processor.acquire();
     result
 }
