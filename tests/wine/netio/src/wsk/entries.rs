@@ -1,11 +1,16 @@
 //! The functions that clients call.
 
-use std::{ffi::c_void, ptr::null_mut, sync::Arc};
+use std::{
+    ffi::c_void,
+    hash::{BuildHasher, RandomState},
+    ptr::null_mut,
+    sync::Arc,
+};
 
 use kernel::{ntoskrnl, status, violation};
 use ndk_abi::{
     sockaddr::{SOCKADDR, SOCKADDR_INET},
-    status::NTSTATUS,
+    status::{NTSTATUS, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_EXISTS},
     wsk::{
         IPPROTO_TCP, SOCK_STREAM, WSK_BUF, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY,
         WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET,
@@ -13,15 +18,14 @@ use ndk_abi::{
     },
 };
 
-use windows_sys::Win32::Networking::WinSock::WSABUF;
-
 use super::{
-    client, mdl, ndk,
+    client,
+    linux::{self, File, Part},
+    mdl, ndk,
     operations::{self, Accept, What, finish},
     port,
     request::Request,
     socket::{self, Call, Kind, Phase, Socket, misuse},
-    winsock,
 };
 use crate::lock;
 
@@ -90,7 +94,7 @@ fn enter(
         return Err(NTSTATUS(finish(request, STATUS_INVALID_HANDLE, 0)));
     };
     let state = lock(&socket.state);
-    let (phase, closing) = (state.phase, state.closing.is_some());
+    let (phase, closing) = (state.phase, state.closing);
     drop(state);
     if closing {
         violation(&format!("{function}: the socket is being closed"));
@@ -109,7 +113,7 @@ fn answer(result: Result<i32, NTSTATUS>) -> NTSTATUS {
     result.map_or_else(|ended| ended, NTSTATUS)
 }
 
-/// Ends a request by what Winsock has answered.
+/// Ends a request by what the system has answered.
 fn done(request: Request, result: Result<(), i32>) -> i32 {
     finish(request, result.err().unwrap_or(status::SUCCESS), 0)
 }
@@ -154,7 +158,7 @@ unsafe extern "system" fn make_socket(
         WSK_FLAG_CONNECTION_SOCKET => Some(Kind::Connection),
         _ => None,
     }
-    .filter(|_| kind == SOCK_STREAM && protocol == IPPROTO_TCP && winsock::address_length(family).is_some())
+    .filter(|_| kind == SOCK_STREAM && protocol == IPPROTO_TCP && linux::address_length(family).is_some())
     .filter(|_| context.is_null() && dispatch.is_null() && security.is_null());
     let Some(kind) = kind else {
         client::end_call(client, false);
@@ -164,7 +168,7 @@ unsafe extern "system" fn make_socket(
             status::NOT_SUPPORTED,
         ));
     };
-    let made = winsock::stream(family).map(|winsock| socket::make(kind, family, client, winsock, Phase::Made));
+    let made = linux::stream(family).map(|file| socket::make(kind, family, client, file, Phase::Made));
     client::end_call(client, made.is_ok());
     NTSTATUS(match made {
         Ok(socket) => finish(request, status::SUCCESS, socket as usize),
@@ -179,11 +183,37 @@ unsafe extern "system" fn make_socket(
 unsafe fn copy(address: *const SOCKADDR, family: u16) -> Option<SOCKADDR_INET> {
     // SAFETY: passed on to the caller.
     let is_of_family = unsafe { (*address).sa_family } == family;
-    let length = winsock::address_length(family).filter(|_| is_of_family)?;
+    let length = linux::address_length(family).filter(|_| is_of_family)?;
     let mut copy = SOCKADDR_INET { Ipv6: ndk_abi::describe::ZeroInit::ZERO };
     // SAFETY: an address of that length, which is no more than there is room for.
-    unsafe { (&raw mut copy).cast::<u8>().copy_from(address.cast(), length as usize) };
+    unsafe { (&raw mut copy).cast::<u8>().copy_from(address.cast(), length) };
     Some(copy)
+}
+
+/// Ports of which Windows picks one for port 0 (the default since Windows Vista); Linux would pick from others.
+const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49152..=u16::MAX;
+
+/// Port 0 picks one, as likely one as another: a process that went through them in order would take the ports that another one, which
+/// does the same on this system, has just given back and wants again.
+fn bind_to(file: File, address: SOCKADDR_INET) -> Result<(), i32> {
+    if address.Ipv6.sin6_port != 0 {
+        return linux::bind(file, address);
+    }
+    let taken = [STATUS_ADDRESS_ALREADY_EXISTS.0, STATUS_ACCESS_DENIED.0];
+    let mut result = Err(STATUS_ADDRESS_ALREADY_EXISTS.0);
+    let mut next = RandomState::new().hash_one(()) as u16;
+    for _ in DYNAMIC_PORTS {
+        if !result.is_err_and(|error| taken.contains(&error)) {
+            break;
+        }
+        let port = DYNAMIC_PORTS.start() | next;
+        next = next.wrapping_add(1);
+        let mut chosen = address;
+        // The port is in the same place in both families.
+        chosen.Ipv6.sin6_port = port.to_be();
+        result = linux::bind_to_unused(file, chosen);
+    }
+    result
 }
 
 /// wsk/nc-wsk-pfn_wsk_bind.
@@ -200,10 +230,8 @@ unsafe extern "system" fn bind(
             return refuse(request, "WskBind: an address of another family, or flags", status::INVALID_PARAMETER);
         };
         let listens = socket.kind == Kind::Listener;
-        // Without a security descriptor no address is shared.
-        let exclusive = if listens { winsock::exclude_others(socket.winsock) } else { Ok(()) };
-        let bound = exclusive.and_then(|()| winsock::bind_to(socket.winsock, local));
-        let result = bound.and_then(|()| if listens { winsock::start_listening(socket.winsock) } else { Ok(()) });
+        let bound = bind_to(socket.file, local);
+        let result = bound.and_then(|()| if listens { linux::start_listening(socket.file) } else { Ok(()) });
         if result.is_ok() {
             lock(&socket.state).phase = Phase::Bound;
         }
@@ -244,8 +272,7 @@ unsafe extern "system" fn accept(
         if flags != 0 || !context.is_null() || !dispatch.is_null() {
             return refuse(request, "WskAccept: callbacks are not simulated", status::NOT_SUPPORTED);
         }
-        let room = Box::new([0; 2 * winsock::ACCEPT_ADDRESS]);
-        operations::start(socket, request, What::Accept(Accept { local, remote, socket: 0, room }))
+        operations::start(socket, request, What::Accept(Accept { local, remote }))
     }))
 }
 
@@ -253,8 +280,8 @@ unsafe extern "system" fn accept(
 unsafe extern "system" fn local_address(socket: *mut WSK_SOCKET, address: *mut SOCKADDR, irp: *mut c_void) -> NTSTATUS {
     let entered = enter("WskGetLocalAddress", socket, irp, &[Phase::Bound, Phase::Connecting, Phase::Connected]);
     answer(entered.map(|(socket, _call, request)| {
-        let length = winsock::address_length(socket.family).unwrap_or(0) as usize;
-        let result = winsock::address(socket.winsock, true).map(|own| {
+        let length = linux::address_length(socket.family).unwrap_or(0);
+        let result = linux::address(socket.file, true).map(|own| {
             // SAFETY: the client's place, for an address of the socket's family.
             unsafe { address.cast::<u8>().copy_from((&raw const own).cast(), length) };
         });
@@ -268,7 +295,7 @@ unsafe fn transfer(
     socket: *mut WSK_SOCKET,
     buffer: *mut WSK_BUF,
     irp: *mut c_void,
-    what: impl FnOnce(Vec<WSABUF>) -> Option<What>,
+    what: impl FnOnce(Vec<Part>) -> Option<What>,
 ) -> NTSTATUS {
     let entered = enter(function, socket, irp, &[Phase::Connected]);
     answer(entered.map(|(socket, _call, request)| {
@@ -337,9 +364,9 @@ unsafe extern "system" fn disconnect(
             drop(state);
             return refuse(request, "WskDisconnect: again", status::INVALID_DEVICE_STATE);
         }
-        state.finishing = Some(request);
+        state.under_way.finishing = Some(request);
         drop(state);
-        port::post(move || operations::proceed(&socket));
+        port::post(socket.kind, move || operations::proceed(&socket));
         status::PENDING
     }))
 }
@@ -353,8 +380,8 @@ unsafe extern "system" fn close(socket: *mut WSK_SOCKET, irp: *mut c_void) -> NT
         if socket.calls.load(std::sync::atomic::Ordering::Acquire) > 0 {
             violation("WskCloseSocket: another function of the socket has not returned");
         }
-        lock(&socket.state).closing = Some(request);
-        port::post(move || socket::close(&socket));
+        lock(&socket.state).closing = true;
+        port::post(socket.kind, move || socket::close(&socket, request));
         status::PENDING
     }))
 }

@@ -5,13 +5,14 @@ use ndk_abi::{
     wdm::{MDL_MAPPED_TO_SYSTEM_VA, MDL_SOURCE_IS_NONPAGED_POOL},
     wsk::WSK_BUF,
 };
-use windows_sys::Win32::Networking::WinSock::WSABUF;
+
+use super::linux::Part;
 
 /// The parts of a buffer. `None`: it is not as it should be.
 ///
 /// # Safety
 /// The client's buffer, whose MDLs are valid until the request ends.
-pub(super) unsafe fn parts(function: &str, buffer: *const WSK_BUF) -> Option<Vec<WSABUF>> {
+pub(super) unsafe fn parts(function: &str, buffer: *const WSK_BUF) -> Option<Vec<Part>> {
     if buffer.is_null() {
         violation(&format!("{function}: no buffer"));
         return None;
@@ -38,7 +39,7 @@ pub(super) unsafe fn parts(function: &str, buffer: *const WSK_BUF) -> Option<Vec
         }
         let usable = (length - offset).min(left);
         let start = part.MappedSystemVa.wrapping_byte_add(offset);
-        parts.push(WSABUF { len: usable as u32, buf: start.cast() });
+        parts.push(Part { start: start.cast(), length: usable });
         left -= usable;
         offset = 0;
         mdl = part.Next;
@@ -47,15 +48,14 @@ pub(super) unsafe fn parts(function: &str, buffer: *const WSK_BUF) -> Option<Vec
 }
 
 /// Goes `count` bytes on in what is left of a buffer.
-pub(super) fn advance(parts: &mut Vec<WSABUF>, mut count: usize) {
+pub(super) fn advance(parts: &mut Vec<Part>, mut count: usize) {
     while let Some(first) = parts.first_mut() {
-        let length = first.len as usize;
-        if count < length {
-            first.len -= count as u32;
-            first.buf = first.buf.wrapping_add(count);
+        if count < first.length {
+            first.length -= count;
+            first.start = first.start.wrapping_add(count);
             return;
         }
-        count -= length;
+        count -= first.length;
         parts.remove(0);
     }
 }

@@ -7,6 +7,7 @@
 
 mod client;
 mod entries;
+mod linux;
 mod mdl;
 mod ndk;
 mod operations;
@@ -14,4 +15,3 @@ mod port;
 mod request;
 mod sends;
 mod socket;
-mod winsock;

@@ -1,11 +1,15 @@
-//! What is under way on sockets. What may wait is begun and ended by the port's thread alone.
+//! What is under way on sockets. What may wait is begun and ended by the thread of the socket's kind alone (`port.rs`).
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
-use kernel::{Shared, status};
+use kernel::status;
 use ndk_abi::{
     sockaddr::{SOCKADDR, SOCKADDR_INET},
     status::{
@@ -13,26 +17,20 @@ use ndk_abi::{
         STATUS_REMOTE_DISCONNECT, STATUS_UNSUCCESSFUL,
     },
 };
-use windows_sys::Win32::{
-    Networking::WinSock::{SOCKET, WSABUF},
-    System::IO::OVERLAPPED,
-};
 
 use super::{
-    client, mdl, port,
+    client,
+    linux::{self, File, Part},
+    mdl, port,
     request::Request,
     sends,
-    socket::{Kind, Phase, STATUS_CANCELLED, Socket, close_if_idle, make},
-    winsock,
+    socket::{Kind, Phase, STATUS_CANCELLED, Socket, State, make},
 };
 use crate::lock;
 
-/// An overlapped operation.
-#[repr(C)]
+/// A request that may wait.
 pub(super) struct Operation {
-    overlapped: OVERLAPPED,
-    socket: Arc<Socket>,
-    pub(super) request: Request,
+    request: Request,
     what: What,
 }
 
@@ -42,25 +40,43 @@ unsafe impl Send for Operation {}
 pub(super) enum What {
     Connect(SOCKADDR_INET),
     Accept(Accept),
-    Send { parts: Vec<WSABUF>, sent: usize, now: bool },
-    Receive(Vec<WSABUF>),
+    Send { parts: Vec<Part>, sent: usize, now: bool },
+    Receive(Vec<Part>),
 }
 
+/// Where the client wants the addresses.
 pub(super) struct Accept {
     pub(super) local: *mut SOCKADDR,
     pub(super) remote: *mut SOCKADDR,
-    /// The socket-to-be, and room for AcceptEx.
-    pub(super) socket: SOCKET,
-    pub(super) room: Box<[u8; 2 * winsock::ACCEPT_ADDRESS]>,
 }
 
-/// Completes requests, now at DISPATCH_LEVEL, now at PASSIVE_LEVEL. By the port's thread, with no lock held.
-pub(super) fn complete(request: Request, status: i32, information: usize) {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    if COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(4) {
-        request.complete(status, information);
-    } else {
-        kernel::at_dispatch(|| request.complete(status, information));
+/// What is under way on a socket; those of one kind one after the other.
+#[derive(Default)]
+pub(super) struct UnderWay {
+    /// A connect, or accepts.
+    starts: VecDeque<Operation>,
+    sends: VecDeque<Operation>,
+    receives: VecDeque<Operation>,
+    /// What the system has taken, and the peer has not: the request, and how many bytes.
+    unacknowledged: VecDeque<(Request, usize)>,
+    /// The end of sending that waits for the sends before.
+    pub(super) finishing: Option<Request>,
+}
+
+impl UnderWay {
+    /// All of it, in order.
+    pub(super) fn take(&mut self) -> Vec<Request> {
+        let Self { starts, sends, receives, unacknowledged, finishing } = std::mem::take(self);
+        let waiting = starts.into_iter().chain(sends).chain(receives).map(|operation| operation.request);
+        waiting.chain(unacknowledged.into_iter().map(|(request, _)| request)).chain(finishing).collect()
+    }
+
+    /// The operation with this number, if it is there.
+    pub(super) fn take_one(&mut self, number: u64) -> Option<Request> {
+        [&mut self.starts, &mut self.sends, &mut self.receives].into_iter().find_map(|operations| {
+            let place = operations.iter().position(|operation| operation.request.number() == number)?;
+            operations.remove(place).map(|operation| operation.request)
+        })
     }
 }
 
@@ -71,172 +87,144 @@ pub(super) fn finish(request: Request, status: i32, information: usize) -> i32 {
         request.complete(status, information);
         return status;
     }
-    port::post(move || complete(request, status, information));
+    port::post(Kind::Connection, move || request.complete(status, information));
     status::PENDING
 }
 
 /// Has an operation begun, in the order of its kind.
 pub(super) fn start(socket: Arc<Socket>, request: Request, what: What) -> i32 {
-    let operation = Box::new(Operation { overlapped: OVERLAPPED::default(), socket, request, what });
-    port::post(move || queue(operation));
+    let operation = Operation { request, what };
+    port::post(socket.kind, move || queue(&socket, operation));
     status::PENDING
 }
 
-fn queue(operation: Box<Operation>) {
-    let socket = Arc::clone(&operation.socket);
-    if !operation.request.allow_cancel() {
-        return give_up(*operation, STATUS_CANCELLED);
-    }
+fn queue(socket: &Arc<Socket>, operation: Operation) {
+    // Under the lock: a cancel from now on finds it.
     let mut state = lock(&socket.state);
-    if state.closing.is_some() {
+    if !operation.request.allow_cancel() || state.closing {
         drop(state);
-        return give_up(*operation, STATUS_CANCELLED);
+        return operation.request.complete(STATUS_CANCELLED, 0);
     }
+    let round_trip = state.round_trip;
+    let under_way = &mut state.under_way;
     match operation.what {
+        What::Connect(_) | What::Accept(_) => under_way.starts.push_back(operation),
+        What::Receive(_) => under_way.receives.push_back(operation),
         What::Send { .. } => {
-            state.sends.push_back(operation);
-            if !state.round_trip.is_zero() {
-                sends::begun(state.sends.len() + usize::from(state.sending) + state.unacknowledged.len());
+            under_way.sends.push_back(operation);
+            if !round_trip.is_zero() {
+                sends::begun(under_way.sends.len() + under_way.unacknowledged.len());
             }
-        }
-        What::Receive(_) => state.receives.push_back(operation),
-        What::Connect(_) | What::Accept(_) => {
-            drop(state);
-            return begin(operation);
         }
     }
     drop(state);
-    proceed(&socket);
+    proceed(socket);
 }
 
-/// Begins what is due of sends and receives, one of each at a time.
+/// Goes on with what is under way, as far as the system lets it.
 pub(super) fn proceed(socket: &Arc<Socket>) {
     loop {
         let mut state = lock(&socket.state);
-        let next = if !state.sending && !state.sends.is_empty() {
-            state.sending = true;
-            state.sends.pop_front()
-        } else if !state.receiving && !state.receives.is_empty() {
-            state.receiving = true;
-            state.receives.pop_front()
-        } else {
-            None
-        };
-        let idle = !state.sending && state.sends.is_empty() && state.unacknowledged.is_empty();
-        let finishing = if idle { state.finishing.take() } else { None };
+        let ended = start_ended(socket, &mut state)
+            .or_else(|| send_ended(socket, &mut state))
+            .or_else(|| finished(socket, &mut state))
+            .or_else(|| receive_ended(socket, &mut state));
         drop(state);
-        if let Some(request) = finishing {
-            let status = winsock::finish(socket.winsock).err().unwrap_or(status::SUCCESS);
-            complete(request, status, 0);
-        }
-        match next {
-            Some(operation) => begin(operation),
+        match ended {
             None => return,
+            Some(Ended::Request(request, status, information)) => request.complete(status, information),
+            Some(Ended::Accept(request, accept, accepted)) => end_accept(socket, request, &accept, accepted),
+            // The peer has it later.
+            Some(Ended::Sent(after)) => {
+                let socket = Arc::clone(socket);
+                sends::after(after, move || acknowledged(&socket));
+            }
         }
     }
 }
 
-/// Gives an operation to Winsock.
-fn begin(operation: Box<Operation>) {
-    let socket = Arc::clone(&operation.socket);
-    let number = operation.request.number();
-    let raw = Box::into_raw(operation);
-    lock(&socket.state).in_flight.push((number, Shared(raw)));
-    let overlapped = raw.cast::<OVERLAPPED>();
-    // SAFETY: it lives until it has ended, which this thread learns after this.
-    let what = unsafe { &mut (*raw).what };
-    let begun = match what {
+/// What has ended.
+enum Ended {
+    /// A request: its status, and its bytes.
+    Request(Request, i32, usize),
+    Accept(Request, Accept, Result<File, i32>),
+    /// A send, but that the peer has it only after so long.
+    Sent(Duration),
+}
+
+fn start_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
+    match &state.under_way.starts.front()?.what {
         What::Connect(address) => {
-            let length = winsock::address_length(address.si_family()).unwrap_or(0);
-            // SAFETY: as above.
-            unsafe { winsock::connect(socket.winsock, (&raw const *address).cast(), length, overlapped) }
+            let connected = linux::connect(socket.file, *address).transpose()?;
+            state.phase = if connected.is_ok() { Phase::Connected } else { Phase::Bound };
+            state.round_trip = linux::round_trip(socket.file);
+            let request = state.under_way.starts.pop_front()?.request;
+            Some(Ended::Request(request, connected.err().unwrap_or(status::SUCCESS), 0))
         }
-        What::Accept(accept) => winsock::stream(socket.family).and_then(|accepted| {
-            accept.socket = accepted;
-            // SAFETY: as above.
-            unsafe { winsock::accept(socket.winsock, accepted, accept.room.as_mut_ptr().cast(), overlapped) }
-        }),
-        What::Send { parts, now, .. } => {
-            let undelayed = *now && !std::mem::replace(&mut lock(&socket.state).no_delay, true);
-            let delay = if undelayed { winsock::no_delay(socket.winsock) } else { Ok(()) };
-            // SAFETY: as above; the client's bytes are valid until the request is completed.
-            delay.and_then(|()| unsafe { winsock::send(socket.winsock, parts, overlapped) })
+        _ => {
+            let accepted = linux::accept(socket.file).transpose()?;
+            let Operation { request, what: What::Accept(accept) } = state.under_way.starts.pop_front()? else {
+                return None;
+            };
+            Some(Ended::Accept(request, accept, accepted))
         }
-        // SAFETY: as above.
-        What::Receive(parts) => unsafe { winsock::receive(socket.winsock, parts, overlapped) },
-    };
-    if let Err(status) = begun {
-        // SAFETY: not begun, so Winsock does not have it.
-        end(*unsafe { Box::from_raw(raw) }, status, 0);
     }
 }
 
-/// An operation has ended, as the port says.
-///
-/// # Safety
-/// `overlapped` is that of an operation of `begin`, once.
-pub(super) unsafe fn ended(overlapped: *mut OVERLAPPED, bytes: usize) {
-    // SAFETY: the first field of an operation that `begin` gave away.
-    let operation = unsafe { Box::from_raw(overlapped.cast::<Operation>()) };
-    let status = operation.overlapped.Internal as i32;
-    end(*operation, status, bytes);
-}
-
-fn end(mut operation: Operation, status: i32, bytes: usize) {
-    let socket = Arc::clone(&operation.socket);
-    let number = operation.request.number();
-    let mut state = lock(&socket.state);
-    state.in_flight.retain(|(other, _)| *other != number);
-    let closing = state.closing.is_some();
-    match &mut operation.what {
-        What::Connect(_) => {
-            let result = if status == status::SUCCESS { winsock::connected(socket.winsock) } else { Err(status) };
-            state.phase = if result.is_ok() { Phase::Connected } else { Phase::Bound };
-            state.round_trip = winsock::round_trip(socket.winsock);
-            drop(state);
-            complete(operation.request, result.err().unwrap_or(status::SUCCESS), 0);
-        }
-        What::Accept(_) => {
-            drop(state);
-            accepted(&socket, operation, if closing { STATUS_CANCELLED } else { status });
-        }
-        What::Send { parts, sent, .. } => {
-            *sent += bytes;
-            let sent = *sent;
-            mdl::advance(parts, bytes);
-            let more = status == status::SUCCESS && !parts.is_empty();
-            if more && !closing {
-                drop(state);
-                return begin(Box::new(Operation { overlapped: OVERLAPPED::default(), ..operation }));
+fn send_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
+    let State { under_way, no_delay, round_trip, .. } = state;
+    let What::Send { parts, sent, now } = &mut under_way.sends.front_mut()?.what else { return None };
+    let undelayed = *now && !std::mem::replace(no_delay, true);
+    let mut result = if undelayed { linux::no_delay(socket.file) } else { Ok(()) };
+    while result.is_ok() && !parts.is_empty() {
+        // SAFETY: the client's bytes are valid until the request is completed.
+        match unsafe { linux::send(socket.file, parts) }.transpose()? {
+            Ok(bytes) => {
+                *sent += bytes;
+                mdl::advance(parts, bytes);
             }
-            state.sending = false;
-            let status = if more { STATUS_CANCELLED } else { status };
-            if status == status::SUCCESS && !closing && !state.round_trip.is_zero() {
-                state.unacknowledged.push_back((operation.request, sent));
-                let (round_trip, socket) = (state.round_trip, Arc::clone(&socket));
-                drop(state);
-                sends::after(round_trip, move || acknowledged(&socket));
-            } else {
-                drop(state);
-                complete(operation.request, status, if status == status::SUCCESS { sent } else { 0 });
-            }
-        }
-        What::Receive(_) => {
-            state.receiving = false;
-            state.peer_finished |= status == status::SUCCESS && bytes == 0;
-            drop(state);
-            complete(operation.request, status, bytes);
+            Err(status) => result = Err(status),
         }
     }
-    proceed(&socket);
-    close_if_idle(&socket);
+    let sent = *sent;
+    let request = under_way.sends.pop_front()?.request;
+    match result {
+        Ok(()) if !round_trip.is_zero() => {
+            under_way.unacknowledged.push_back((request, sent));
+            Some(Ended::Sent(*round_trip))
+        }
+        Ok(()) => Some(Ended::Request(request, status::SUCCESS, sent)),
+        Err(status) => Some(Ended::Request(request, status, 0)),
+    }
+}
+
+/// The end of sending, once all else is sent.
+fn finished(socket: &Socket, state: &mut State) -> Option<Ended> {
+    if !state.under_way.sends.is_empty() || !state.under_way.unacknowledged.is_empty() {
+        return None;
+    }
+    let request = state.under_way.finishing.take()?;
+    let status = linux::finish(socket.file).err().unwrap_or(status::SUCCESS);
+    Some(Ended::Request(request, status, 0))
+}
+
+fn receive_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
+    let What::Receive(parts) = &state.under_way.receives.front()?.what else { return None };
+    // SAFETY: the client's bytes are valid until the request is completed.
+    let received = unsafe { linux::receive(socket.file, parts) }.transpose()?;
+    state.peer_finished |= received == Ok(0);
+    let request = state.under_way.receives.pop_front()?.request;
+    Some(match received {
+        Ok(bytes) => Ended::Request(request, status::SUCCESS, bytes),
+        Err(status) => Ended::Request(request, status, 0),
+    })
 }
 
 /// The peer has what was sent by the oldest send that waits for that. A close may have ended it.
 fn acknowledged(socket: &Arc<Socket>) {
-    let oldest = lock(&socket.state).unacknowledged.pop_front();
+    let oldest = lock(&socket.state).under_way.unacknowledged.pop_front();
     if let Some((request, sent)) = oldest {
-        complete(request, status::SUCCESS, sent);
+        request.complete(status::SUCCESS, sent);
     }
     proceed(socket);
 }
@@ -256,24 +244,17 @@ fn gone() -> i32 {
 }
 
 /// A connection has come for a listener, or none.
-fn accepted(listener: &Arc<Socket>, operation: Operation, status: i32) {
-    let Operation { request, what: What::Accept(accept), .. } = operation else { return };
-    let give_up = |status| {
-        if accept.socket != 0 {
-            winsock::close(accept.socket, true);
-        }
-        status
+fn end_accept(listener: &Socket, request: Request, accept: &Accept, accepted: Result<File, i32>) {
+    let file = match accepted {
+        Ok(file) => file,
+        Err(status) => return request.complete(status, 0),
     };
-    let result = if status == status::SUCCESS { Ok(()) } else { Err(status) };
-    let addresses = result
-        .and_then(|()| winsock::accepted(listener.winsock, accept.socket))
-        .and_then(|()| Ok((winsock::address(accept.socket, true)?, winsock::address(accept.socket, false)?)))
-        .map_err(|status| if result.is_ok() { gone() } else { status });
-    let (local, remote) = match addresses {
-        Ok(addresses) => addresses,
-        Err(status) => return complete(request, give_up(status), 0),
+    let addresses = linux::address(file, true).and_then(|local| Ok((local, linux::address(file, false)?)));
+    let Ok((local, remote)) = addresses else {
+        linux::close(file, true);
+        return request.complete(gone(), 0);
     };
-    let length = winsock::address_length(listener.family).unwrap_or(0) as usize;
+    let length = linux::address_length(listener.family).unwrap_or(0);
     for (place, address) in [(accept.local, local), (accept.remote, remote)] {
         if !place.is_null() {
             // SAFETY: the client's places, for an address of the listener's family.
@@ -281,11 +262,6 @@ fn accepted(listener: &Arc<Socket>, operation: Operation, status: i32) {
         }
     }
     client::accepted(listener.client);
-    let socket = make(Kind::Connection, listener.family, listener.client, accept.socket, Phase::Connected);
-    complete(request, status::SUCCESS, socket as usize);
-}
-
-/// Ends an operation that Winsock does not have.
-pub(super) fn give_up(operation: Operation, status: i32) {
-    complete(operation.request, status, 0);
+    let socket = make(Kind::Connection, listener.family, listener.client, file, Phase::Connected);
+    request.complete(status::SUCCESS, socket as usize);
 }

@@ -1,80 +1,106 @@
-//! The thread that does what may wait: one, whatever the number of sockets, on a completion port.
+//! The threads that do what may wait: one for all that listen, and one for all connections, whatever the number of sockets. So no connection
+//! waits to be accepted while many others come to their ends, as it would not have to on a computer with more than one processor.
 
-use std::{ffi::c_void, ptr::null_mut, sync::OnceLock};
-
-use kernel::violation;
-use windows_sys::Win32::{
-    Foundation::{HANDLE, INVALID_HANDLE_VALUE},
-    Networking::WinSock::SOCKET,
-    System::IO::{CreateIoCompletionPort, GetQueuedCompletionStatus, OVERLAPPED, PostQueuedCompletionStatus},
+use std::{
+    sync::{Mutex, OnceLock},
+    thread,
 };
 
-use super::{operations, winsock};
+use kernel::violation;
 
-/// Key of packets that carry a job. Those of overlapped operations have 0.
-const JOB: usize = 1;
+use super::{
+    linux::{File, Poll},
+    socket::{self, Kind},
+};
+use crate::lock;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-struct Port(HANDLE);
-
-// SAFETY: handles are good on any thread.
-unsafe impl Send for Port {}
-// SAFETY: as above.
-unsafe impl Sync for Port {}
-
-/// The port; it is never closed, and its thread never ends.
-fn port() -> HANDLE {
-    static PORT: OnceLock<Port> = OnceLock::new();
-    PORT.get_or_init(|| {
-        kernel::pin();
-        winsock::startup();
-        // SAFETY: a new port without a file.
-        let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, null_mut(), 0, 1) };
-        let shared = Port(port);
-        std::thread::spawn(move || {
-            let shared = shared;
-            serve(shared.0);
-        });
-        Port(port)
-    })
-    .0
+/// What a thread was asked to do.
+struct Jobs {
+    waiting: Vec<Job>,
+    /// It waits for events, and has to be told of jobs.
+    rests: bool,
 }
 
-/// Makes Winsock ready.
+/// What a thread is told by. It is never closed, and the thread never ends.
+struct Port {
+    poll: OnceLock<Option<Poll>>,
+    jobs: Mutex<Jobs>,
+}
+
+impl Port {
+    const fn new() -> Self {
+        Self { poll: OnceLock::new(), jobs: Mutex::new(Jobs { waiting: Vec::new(), rests: false }) }
+    }
+
+    /// The one for sockets of this kind.
+    fn of(kind: Kind) -> &'static Self {
+        static LISTENERS: Port = Port::new();
+        static CONNECTIONS: Port = Port::new();
+        match kind {
+            Kind::Listener => &LISTENERS,
+            Kind::Connection => &CONNECTIONS,
+        }
+    }
+
+    fn poll(&'static self) -> Option<Poll> {
+        *self.poll.get_or_init(|| {
+            kernel::pin();
+            let poll = Poll::new();
+            if let Err(status) = poll {
+                violation(&format!("stand-in: no sockets of Linux: {status:#x}"));
+            }
+            let poll = poll.ok()?;
+            thread::spawn(move || self.serve(poll));
+            Some(poll)
+        })
+    }
+
+    fn serve(&self, poll: Poll) {
+        for turn in 0_usize.. {
+            let mut jobs = lock(&self.jobs);
+            let waiting = std::mem::take(&mut jobs.waiting);
+            let rests = waiting.is_empty();
+            jobs.rests = rests;
+            drop(jobs);
+            at_some_level(turn, || waiting.into_iter().for_each(|job| job()));
+            let Ok(names) = poll.wait(rests) else { return violation("stand-in: there are no more events of sockets") };
+            at_some_level(turn, || names.into_iter().for_each(socket::proceed));
+        }
+    }
+}
+
+/// DPCs that a thread runs at most before it goes on.
+const DPCS: u32 = 64;
+
+/// Does something, in which requests may be completed, now at DISPATCH_LEVEL, now at PASSIVE_LEVEL.
+fn at_some_level(turn: usize, body: impl FnOnce()) {
+    if turn.is_multiple_of(4) { body() } else { kernel::at_dispatch_before_dpcs(DPCS, body) }
+}
+
+/// Makes the threads ready.
 pub(super) fn prepare() {
-    port();
+    for kind in [Kind::Listener, Kind::Connection] {
+        Port::of(kind).poll();
+    }
 }
 
-/// Has the thread learn of the overlapped operations of a socket.
-pub(super) fn watch(socket: SOCKET) {
-    // SAFETY: an open socket, which is not associated with a port yet.
-    unsafe { CreateIoCompletionPort(socket as HANDLE, port(), 0, 0) };
+/// Has the thread of its kind learn of a socket, by the name that it has in the table of sockets.
+pub(super) fn watch(kind: Kind, file: File, name: usize) {
+    if let Some(Err(status)) = Port::of(kind).poll().map(|poll| poll.watch(file, name)) {
+        violation(&format!("stand-in: a socket cannot be watched: {status:#x}"));
+    }
 }
 
-/// Has the thread do something, after what was posted before.
-pub(super) fn post(job: impl FnOnce() + Send + 'static) {
-    let job: Box<Job> = Box::new(Box::new(job));
-    // SAFETY: the port; the pointer is taken back by the thread.
-    unsafe { PostQueuedCompletionStatus(port(), 0, JOB, Box::into_raw(job).cast()) };
-}
-
-fn serve(port: HANDLE) {
-    loop {
-        let (mut bytes, mut key, mut overlapped) = (0, 0, null_mut::<OVERLAPPED>());
-        // SAFETY: the port, and places for what it has.
-        unsafe { GetQueuedCompletionStatus(port, &mut bytes, &mut key, &mut overlapped, u32::MAX) };
-        if overlapped.is_null() {
-            violation("the completion port of the netio stand-in failed");
-            return;
-        }
-        if key == JOB {
-            // SAFETY: given by `post`, once.
-            let job = unsafe { Box::from_raw(overlapped.cast::<c_void>().cast::<Job>()) };
-            job();
-        } else {
-            // SAFETY: of an operation that has ended.
-            unsafe { operations::ended(overlapped, bytes as usize) };
-        }
+/// Has the thread of this kind of socket do something, after what was posted to it before.
+pub(super) fn post(kind: Kind, job: impl FnOnce() + Send + 'static) {
+    let port = Port::of(kind);
+    let mut jobs = lock(&port.jobs);
+    jobs.waiting.push(Box::new(job));
+    let rests = std::mem::take(&mut jobs.rests);
+    drop(jobs);
+    if let Some(poll) = port.poll().filter(|_| rests) {
+        poll.ring();
     }
 }

@@ -12,7 +12,10 @@ use std::{
 
 use kernel::{DEVICE_OBJECT, DISPATCH_LEVEL, IO_STACK_LOCATION, IRP, Shared, ntoskrnl, object, violation};
 
-use super::{port, socket};
+use super::{
+    port,
+    socket::{self, Kind},
+};
 use crate::lock;
 
 const REQUEST: &str = "WSK request";
@@ -157,7 +160,7 @@ unsafe extern "system" fn cancel(_device: *mut DEVICE_OBJECT, irp: *mut IRP) {
         unsafe { ((*irp).Tail.Overlay.Anonymous1.Anonymous.DriverContext[0] as u64, (*irp).CancelIrql) };
     // SAFETY: held on entry.
     unsafe { ntoskrnl::IoReleaseCancelSpinLock(irql) };
-    port::post(move || socket::cancel(number));
+    port::post(Kind::Connection, move || socket::cancel(number));
 }
 
 /// In place of the client's routine.

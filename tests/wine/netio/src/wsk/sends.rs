@@ -11,7 +11,7 @@ use std::{
 
 use kernel::violation;
 
-use super::port;
+use super::{port, socket::Kind};
 use crate::lock;
 
 /// Sends of a client that has had more than one under way at some time.
@@ -43,13 +43,13 @@ static WAITING: LazyLock<Mutex<Sender<(Instant, Job)>>> = LazyLock::new(|| {
     std::thread::spawn(move || {
         for (due, job) in waiting {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            port::post(job);
+            port::post(Kind::Connection, job);
         }
     });
     Mutex::new(sender)
 });
 
-/// Has the port's thread do something so much later.
+/// Has the thread of connections do something so much later.
 pub(super) fn after(time: Duration, job: impl FnOnce() + Send + 'static) {
     // The thread never ends.
     let _sent = lock(&WAITING).send((Instant::now() + time, Box::new(job)));
