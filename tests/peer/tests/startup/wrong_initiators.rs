@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use iwarp::mpa::{Kind, ReadyToReceive, Startup};
 use peer::{
+    Arc,
     device::{HOST, Inbox, Listening, Side, machine, machine_of_program},
     establish::{DEVICE, PAGES, accept, at, by_peer},
     frames,
     raw::Raw,
 };
-use simkernel::{Session, scope};
-use soft_rdma::{Connector, Error, Outcome};
+use simkernel::{Session, SimKernel, scope};
+use soft_rdma::{Adapter, Connector, Error, Outcome, Status};
 
 use crate::{device_posts, pauses, peer_receives, peer_sends, play, play_often};
 
@@ -204,19 +205,24 @@ fn it_goes_after_the_accept() {
     }
 }
 
+/// The consumer has accepted, the initiator has the Reply, and the device waits for its first message.
+fn accepting(adapter: &Arc<Adapter<SimKernel>>) -> (Listening, Raw, Side, Inbox<Status>) {
+    let listening = Listening::new(adapter).unwrap();
+    let raw = Raw::connect(at(0), DEVICE);
+    raw.send(&request());
+    let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
+    let done = Inbox::default();
+    assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
+    assert!(raw.startup(Kind::Reply).is_some());
+    (listening, raw, side, done)
+}
+
 #[test]
 fn it_is_silent_after_the_accept() {
     // Nothing; the half of an FPDU.
     for length in [0, 1, 10] {
         play(|kernel| {
-            let adapter = machine(HOST);
-            let listening = Listening::new(&adapter).unwrap();
-            let raw = Raw::connect(at(0), DEVICE);
-            raw.send(&request());
-            let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
-            let done = Inbox::default();
-            assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
-            assert!(raw.startup(Kind::Reply).is_some());
+            let (_listening, raw, _side, done) = accepting(&machine(HOST));
             raw.send(&frames::fpdu(&frames::write(1, 0, &[]), false)[..length]);
             pauses();
             kernel.advance(Duration::from_millis(9999));
@@ -229,20 +235,12 @@ fn it_is_silent_after_the_accept() {
     }
 }
 
-/// A program's peer may complete when it likes, as the documentation of NetworkDirect has it, and the program takes its Accept back when it
-/// likes.
+/// IND2Connector::CompleteConnect has no limit of time; a program may cancel its Accept.
 #[test]
 fn it_takes_its_time_after_the_accept_of_a_program() {
     for (send_timeout, completes) in [(0, true), (4, true), (4, false)] {
         play(|kernel| {
-            let adapter = machine_of_program(HOST, send_timeout);
-            let listening = Listening::new(&adapter).unwrap();
-            let raw = Raw::connect(at(0), DEVICE);
-            raw.send(&request());
-            let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
-            let done = Inbox::default();
-            assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
-            assert!(raw.startup(Kind::Reply).is_some());
+            let (_listening, raw, side, done) = accepting(&machine_of_program(HOST, send_timeout));
             pauses();
             kernel.advance(Duration::from_secs(3600));
             pauses();
