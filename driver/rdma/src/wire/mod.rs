@@ -41,6 +41,7 @@ pub(crate) struct Wire<P: Platform> {
     /// What the attached queue pair's engine works with; not here while it does.
     ends: SpinLock<Place<P>, P>,
     is_initiator: bool,
+    /// Its consumer is a program, whose Accept waits for the initiator's first message without a limit of time.
     is_of_program: bool,
     /// Its consumer is a program, whose sends end when the peer has placed them.
     confirms: bool,

@@ -231,7 +231,7 @@ impl Incoming {
                 return Err(Cause::TAGGED_STAG);
             }
             // A Linux siw that is sending answers a read of no bytes with the bytes of its last send or write: its siw_qp_sq_proc_tx
-            // takes the SGE that is left from it.
+            // takes the SGE that is left from it. They are dropped.
             if to.last {
                 outgoing.confirmation = None;
                 self.next_answer = self.next_answer.wrapping_add(1);

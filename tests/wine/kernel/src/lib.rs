@@ -119,8 +119,8 @@ pub fn at_dispatch<T>(callback: impl FnOnce() -> T) -> T {
     result
 }
 
-/// As [`at_dispatch`], and then runs DPCs that were queued on this processor, at most so many, as Windows does before the thread goes on.
-/// With no lock held.
+/// As [`at_dispatch`], and then runs at most `most` DPCs that were queued on this processor, as Windows does before the thread goes on. The
+/// thread holds no lock.
 pub fn at_dispatch_before_dpcs(most: u32, callback: impl FnOnce()) {
     at_dispatch(|| {
         callback();

@@ -112,8 +112,8 @@ fn run_next(queues: &Queues, processor: usize) -> bool {
     true
 }
 
-/// Runs DPCs of the processor that the calling thread holds, at most so many: for a stand-in that is about to lower the IRQL, as Windows
-/// then runs what was queued meanwhile before the thread goes on. With no lock held.
+/// Runs at most `most` DPCs of the processor that the calling thread holds, as Windows does when a thread lowers the IRQL. A stand-in's
+/// thread calls this before it lowers it, and holds no lock.
 #[unsafe(no_mangle)]
 extern "system" fn SoftNdkStandInRunDpcs(most: u32) {
     irql::at_least(DISPATCH_LEVEL, "SoftNdkStandInRunDpcs");

@@ -374,7 +374,7 @@ impl Poll {
         let mut events = [Event { events: 0, key: 0 }; EVENTS];
         let place = (&raw mut events).expose_provenance();
         loop {
-            // SAFETY: a place for so many events; -1: no end of the wait.
+            // SAFETY: `place` has room for `events.len()` events, and Linux writes no more; -1: epoll_wait has no limit of time.
             match unsafe { call(Syscall::EpollWait, [self.epoll as usize, place, events.len(), milliseconds, 0, 0]) } {
                 Err(errno::EINTR) => {}
                 Err(error) => return Err(meaning(error)),
