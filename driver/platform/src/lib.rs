@@ -197,8 +197,5 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     fn notice(_notice: &Notice) {}
 
     /// Whether somebody wants the notices of data, which come with each request. No more than a load: every post asks. IRQL: any.
-    #[inline]
-    fn notices_data() -> bool {
-        false
-    }
+    fn notices_data() -> bool;
 }

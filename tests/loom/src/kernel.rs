@@ -225,6 +225,10 @@ unsafe impl Platform for Loom {
 
     fn claim_irql(_level: u8) {}
 
+    fn notices_data() -> bool {
+        false
+    }
+
     fn new_dpc() -> Dpc {
         Dpc::default()
     }
