@@ -71,6 +71,40 @@ fn refused(answer: &Answer, status: NTSTATUS) {
 }
 
 #[test]
+fn a_region_has_tokens_while_it_is_registered() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let tokens = || user.ask::<_, SOFTNDK_MR_TOKENS>(IOCTL_SOFTNDK_MR_QUERY, &handle(world.mr)).map(|_| ());
+    assert_eq!(tokens(), Err(STATUS_INVALID_DEVICE_STATE));
+    let register = registration(world.mr, &world.pages, ND_MR_FLAG_ALLOW_LOCAL_WRITE);
+    assert_eq!(user.call(IOCTL_ND_MR_REGISTER, &register), STATUS_SUCCESS);
+    assert_eq!(tokens(), Ok(()));
+    assert_eq!(user.call(IOCTL_ND_MR_DEREGISTER, &handle(world.mr)), STATUS_SUCCESS);
+    assert_eq!(tokens(), Err(STATUS_INVALID_DEVICE_STATE));
+}
+
+/// It is registered by requests in the queue of a queue pair.
+#[test]
+fn a_fast_region_has_tokens_always() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let input = SOFTNDK_FAST_MR_CREATE {
+        Version: 1,
+        RemoteAccess: 0,
+        PdHandle: world.pd,
+        Address: world.pages.address(0).addr().get() as u64,
+        Length: 4096,
+    };
+    let region: SOFTNDK_FAST_MR = user.ask(IOCTL_SOFTNDK_FAST_MR_CREATE, &input).unwrap();
+    let tokens: SOFTNDK_MR_TOKENS = user.ask(IOCTL_SOFTNDK_MR_QUERY, &handle(region.MrHandle)).unwrap();
+    assert_eq!((tokens.LocalToken, tokens.RemoteToken), (region.LocalToken, region.RemoteToken));
+}
+
+#[test]
 fn what_may_pend_always_does_once_it_is_accepted() {
     let _session = boot();
     let device = start();

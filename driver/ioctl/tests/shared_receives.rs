@@ -148,6 +148,27 @@ fn a_freed_queue_pair_gives_back_what_it_had_taken() {
     });
 }
 
+/// The ring of completions is full, so no completion tells the shared queue that it has room again.
+#[test]
+fn a_receive_is_posted_while_completions_wait_for_room() {
+    const POSTED: u32 = 3;
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let mut server = Server::new(User::new(&device));
+        let peer = User::new(&device);
+        let from = World::new(&peer);
+        server.fill_completions();
+        let ring = Ring::receives(&server.user);
+        assert_eq!(server.modify(POSTED, &ring), STATUS_SUCCESS);
+        server.shared = ring.writer();
+        // One more than the queue takes.
+        (0..=POSTED).for_each(|_| server.receive());
+        let _heard = server.hear(&peer, &from, POSTED as usize + 1);
+        assert_eq!(server.shared.used(), Ok(POSTED + 1), "no completion has been reported");
+    });
+}
+
 /// Their slots are kept while there may be completions, and no longer: there are fewer handles than this takes.
 #[test]
 fn handles_of_freed_queue_pairs_are_used_again() {
