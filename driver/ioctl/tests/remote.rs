@@ -47,6 +47,7 @@ fn a_dying_process_waits_for_no_peer() {
         let world = World::new(&user);
         let memory = user.memory(world.pd, 1);
         let raw = connected(&user, &world, &door);
+        let sockets = kernel.ledger().open_sockets;
         assert_eq!(send(&user, &world, &memory, 500), STATUS_SUCCESS);
         let sent = user.completions(world.cq, 1);
         assert_eq!(sent[0].Status, STATUS_SUCCESS);
@@ -61,8 +62,8 @@ fn a_dying_process_waits_for_no_peer() {
             // Its end has begun when its DPC has run: the 5 s count from there.
             kernel.flush_dpcs();
             kernel.advance(Duration::from_secs(5));
-            kernel.flush_dpcs();
             device.host().provider().drain(&simkernel::passive());
+            assert_eq!(kernel.ledger().open_sockets, sockets - 1, "the peer's is left");
         }
     }
 }

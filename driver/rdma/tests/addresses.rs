@@ -7,8 +7,8 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use simkernel::{Pages, SimKernel, boot, boot_seeded, seeds};
-use soft_rdma::{Adapter, Connect, Connector, Error, Listener, Outcome, SharedEndpoint, Source, Status};
+use simkernel::{Pages, SimKernel, boot, boot_seeded, scope, seeds};
+use soft_rdma::{Adapter, Connect, Connector, Device, Error, Listener, Outcome, SharedEndpoint, Source, Status};
 
 use common::{Arc, HOST, LIMITS, OTHER_HOST, awaited, ignore, listener, machine, side};
 
@@ -103,6 +103,25 @@ fn connects_that_find_somebody_and_that_do_not() {
             let _may_wait = soft_rdma::close(listener, ignore());
         }
         kernel.flush_dpcs();
+    }
+}
+
+/// Two threads take one address away, and one of them adds another: each does so once, and all others stay.
+#[test]
+fn the_list_of_addresses_changes_on_two_threads() {
+    let address = |host| IpAddr::from([192, 0, 2, host]);
+    for seed in seeds(200) {
+        let _kernel = boot_seeded(seed);
+        let device = Device::<SimKernel>::new().unwrap();
+        (1..=3).for_each(|host| device.add_address(address(host)).unwrap());
+        let take_away = || device.retain_addresses(|other| other != address(1)).unwrap();
+        scope(|scope| {
+            scope.spawn(take_away);
+            take_away();
+            device.add_address(address(4)).unwrap();
+        });
+        let left: Vec<_> = (0..).map_while(|index| device.address(index)).collect();
+        assert_eq!(left, [2, 3, 4].map(address), "seed {seed}");
     }
 }
 
