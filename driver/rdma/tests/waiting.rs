@@ -116,6 +116,25 @@ fn the_time_begins_anew_with_each_send_that_waits() {
 }
 
 #[test]
+fn the_timer_is_set_while_a_send_waits() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let (active, passive) = connected(&kernel, &pages, SECONDS);
+    let timers = || kernel.ledger().set_timers;
+    assert_eq!(timers(), 0);
+    send(&kernel, &active, 1, 64).unwrap();
+    pass(&kernel, ALMOST);
+    assert_eq!(timers(), 1);
+    passive.queue_pair.post_receive(2, &[passive.sge(0, 64)]).unwrap();
+    pass(&kernel, REST);
+    assert_eq!(timers(), 0, "the receive has come");
+    send(&kernel, &active, 3, 64).unwrap();
+    let _may_wait = soft_rdma::close(active.connector, common::ignore());
+    pass(&kernel, Duration::from_secs(1));
+    assert_eq!(timers(), 0, "the connection has ended");
+}
+
+#[test]
 fn a_send_waits_without_limit_where_nobody_set_one() {
     let kernel = boot();
     let pages = Pages::new(1);

@@ -73,21 +73,13 @@ impl<P: Platform> RunTimer<P> for QueuePair<P> {
         &self.timer
     }
 
-    /// A second is over.
+    /// A second is over: the current send looks for a receive once more, if it still waits, and has the timer started again if there is
+    /// none.
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.timer_runs = false;
-        if !state.awaits_receive || !state.is_open() {
-            return;
-        }
         state.wait_left = state.wait_left.saturating_sub(1);
-        if state.wait_left > 0 {
-            state.timer_runs = true;
-            Timer::start(this, SECOND_MICROSECONDS);
-        } else {
-            drop(state);
-            // It looks for a receive once more.
-            Deferred::schedule(this);
-        }
+        drop(state);
+        Deferred::schedule(this);
     }
 }
