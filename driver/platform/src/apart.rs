@@ -15,6 +15,8 @@ pub struct Apart<T> {
     _after: [u64; LINE],
 }
 
+const _: () = assert!(size_of::<Apart<u64>>() == 2 * CACHE_LINE + size_of::<u64>(), "a line before, and one behind");
+
 impl<T> Apart<T> {
     /// Keeps `value` apart.
     pub const fn new(value: T) -> Self {
