@@ -9,8 +9,8 @@ use ndk_abi::ndkpi::{
 };
 use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_SGE, SOFTNDK_SRQ_POST};
 use ndk_abi::status::{
-    NTSTATUS, STATUS_CONNECTION_INVALID, STATUS_DATA_OVERRUN, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE,
-    STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_4, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+    NTSTATUS, STATUS_DATA_OVERRUN, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER,
+    STATUS_INVALID_PARAMETER_4, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
 };
 use platform::{Arc, Passive};
 use zerocopy::FromBytes;
@@ -39,11 +39,8 @@ pub(crate) fn post<H: Host>(space: &Space<H>, request: &mut H::Request, passive:
     if operation == NdkOperationTypeReceive {
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }
-    if rings.initiator.has_ended() {
-        return Err(STATUS_CONNECTION_INVALID.into());
-    }
-    // What came by the ring is older.
-    if !Qp::post_all(&qp, rings, passive) {
+    // What came by the ring is older, also what is given up.
+    if !Qp::post_all(&qp, rings, passive) || !rings.initiator.is_drained() {
         return Err(STATUS_NO_MORE_ENTRIES.into());
     }
     // Its ring is not looked at until it completes: the request that it is to wait for may be in there.
@@ -59,7 +56,9 @@ fn post_one<H: Host>(space: &Space<H>, request: &mut H::Request, qp: &Ref<Qp<H>,
         if input.Flags & NDK_OP_FLAG_INLINE != 0 {
             return Err(STATUS_INVALID_PARAMETER_4.into());
         }
-        return mw::bind(space, request, qp, input);
+        let bound = mw::bind(space, request, qp, input);
+        qp.posted();
+        return bound;
     }
     if input.SgeCount as usize > MAX_SGES {
         return Err(STATUS_DATA_OVERRUN.into());
@@ -67,9 +66,7 @@ fn post_one<H: Host>(space: &Space<H>, request: &mut H::Request, qp: &Ref<Qp<H>,
     let length = data_length(input).and_then(|length| u32::try_from(length).ok()).ok_or(STATUS_INVALID_PARAMETER)?;
     let mut last = None;
     let status = carry_out(space, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?, &mut last);
-    if operation == NdkOperationTypeReceive {
-        qp.receive_posted();
-    }
+    qp.posted();
     done(status)
 }
 

@@ -285,9 +285,9 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         state.reader.wake();
     }
 
-    /// Whether requests are given up.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+    /// Whether all that was in it is posted, or given up.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.state.lock().reader.waiting() == Ok(0)
     }
 
     /// Tells the user that requests are taken now.

@@ -338,7 +338,8 @@ fn a_disconnect_is_told_and_ends_the_connection() {
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(pair.connector[1])), STATUS_SUCCESS);
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(pair.connector[1])), STATUS_SUCCESS);
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(pair.connector[1])), STATUS_CONNECTION_INVALID);
-        assert_eq!(user.post(&work(NdkOperationTypeSend, pair.qp[0], 8), &[], b""), STATUS_CONNECTION_INVALID);
+        assert_eq!(user.post(&work(NdkOperationTypeSend, pair.qp[0], 8), &[], b""), STATUS_SUCCESS);
+        assert_eq!(user.completions(pair.cq[0], 1)[0].Status, STATUS_CANCELLED);
     });
 }
 

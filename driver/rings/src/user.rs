@@ -54,7 +54,7 @@ impl RequestRing {
     ///
     /// STATUS_INVALID_PARAMETER: not an operation of a ring, as a bind or a fast
     /// registration; STATUS_INVALID_PARAMETER_4: flags that the operation does not have, or too much inline data; STATUS_DATA_OVERRUN: too
-    /// many SGEs; STATUS_BUFFER_OVERFLOW: too many bytes; STATUS_CONNECTION_INVALID: no receive, without a connection;
+    /// many SGEs; STATUS_BUFFER_OVERFLOW: too many bytes; STATUS_CONNECTION_INVALID: no receive, before there is a connection;
     /// STATUS_INVALID_DEVICE_REQUEST: a read with a read limit of 0; STATUS_NO_MORE_ENTRIES: the queue is full.
     pub fn post(&mut self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
         let operation = NDK_OPERATION_TYPE(head.Operation.cast_signed());
@@ -70,9 +70,9 @@ impl RequestRing {
             return Err(STATUS_BUFFER_OVERFLOW);
         }
         match self.writer.memory().state() {
-            // When the connection has ended they are cancelled.
             _ if operation == NdkOperationTypeReceive => {}
-            SOFTNDK_RING_CONNECTED => {}
+            // When the connection has ended they are cancelled.
+            SOFTNDK_RING_CONNECTED | SOFTNDK_RING_ENDED => {}
             SOFTNDK_RING_CONNECTED_WITHOUT_READS if operation != NdkOperationTypeRead => {}
             SOFTNDK_RING_CONNECTED_WITHOUT_READS => return Err(STATUS_INVALID_DEVICE_REQUEST),
             _ => return Err(STATUS_CONNECTION_INVALID),

@@ -117,7 +117,7 @@ fn the_state_of_the_connection_is_told_at_once() {
         (0, refused, refused, Ok(())),
         (SOFTNDK_RING_CONNECTED, Ok(()), Ok(()), Ok(())),
         (SOFTNDK_RING_CONNECTED_WITHOUT_READS, Ok(()), Err(STATUS_INVALID_DEVICE_REQUEST), Ok(())),
-        (SOFTNDK_RING_ENDED, refused, refused, Ok(())),
+        (SOFTNDK_RING_ENDED, Ok(()), Ok(()), Ok(())),
         (u32::MAX, refused, refused, Ok(())),
     ] {
         let mut arena = Arena::new(geometry());

@@ -57,7 +57,10 @@ static void refused_access(struct side *from, struct side *to) {
     CHECK_STATUS(failed.Status, STATUS_ACCESS_VIOLATION);
     CHECK(failed.RequestContext == &request[0]);
     (void)await(&to->disconnected);
-    CHECK_STATUS(CALL(from->qp, NdkSend, &request[0], &all, 1, 0), STATUS_CONNECTION_INVALID);
+    CHECK_STATUS(CALL(from->qp, NdkSend, &request[1], &all, 1, 0), STATUS_SUCCESS);
+    NDK_RESULT_EX late = result(from);
+    CHECK_STATUS(late.Status, STATUS_CANCELLED);
+    CHECK(late.RequestContext == &request[1]);
     to->qp->Dispatch->NdkFlush(to->qp);
     NDK_RESULT_EX flushed = result(to);
     CHECK_STATUS(flushed.Status, STATUS_CANCELLED);

@@ -247,7 +247,7 @@ pub(crate) fn is_told(text: &str) -> Result<()> {
         "the peer is gone after ",
         "4 connections: NotifyDisconnect STATUS_",
         "Disconnect STATUS_SUCCESS",
-        "in flight: ",
+        "in flight, and a send then: ",
         "16 receives STATUS_CANCELLED",
     ] {
         ensure!(text.contains(said), "the other process does not say {said:?}:\n{text}");

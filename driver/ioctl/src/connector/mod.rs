@@ -155,7 +155,8 @@ impl<H: Host> Disconnected for Link<H> {
         if !connector.state.lock().is_current(self) {
             return;
         }
-        // Before it is noted: who finds it noted, as a NotifyDisconnect that comes now, may rely on posts being refused.
+        // Before it is noted: a program that finds it noted, as by a NotifyDisconnect that comes now, may rely on posts being
+        // cancelled.
         connector.tell_qp(true);
         let mut state = connector.state.lock();
         state.peer_gone |= state.is_current(self);

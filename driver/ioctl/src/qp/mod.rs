@@ -248,8 +248,8 @@ impl<H: Host> Qp<H> {
         this.ndk.flush();
     }
 
-    /// A receive was posted by a control code: it is cancelled if the peer has disconnected.
-    pub(crate) fn receive_posted(&self) {
+    /// A request was posted by a control code: it is cancelled if the peer has disconnected.
+    pub(crate) fn posted(&self) {
         // Either it is in the queue when `peer_gone` flushes that, under the lock of the device's queue pair, or that store is seen.
         if self.peer_gone.load(Ordering::Acquire) {
             self.ndk.flush();

@@ -297,9 +297,10 @@ fn overrun_while_connecting() {
         } else {
             assert_eq!(complete, STATUS_CONNECTION_ABORTED);
         }
-        for qp in [active.qp, passive.qp] {
-            assert_eq!(qp.send(1, &[], 0), STATUS_CONNECTION_INVALID);
-        }
+        let (failed, other) = if of_active { (&active, &passive) } else { (&passive, &active) };
+        assert_eq!(failed.qp.send(1, &[], 0), STATUS_CONNECTION_INVALID);
+        assert_eq!(other.qp.send(1, &[], 0), STATUS_SUCCESS);
+        assert_eq!(other.initiator_cq.wait_one().Status, STATUS_CANCELLED);
         world.settle();
         assert!(events.iter().all(|event| event.count() <= 1));
         connector.close_now();

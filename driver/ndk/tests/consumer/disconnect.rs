@@ -3,7 +3,7 @@
 use std::{sync::Barrier, thread};
 
 use ndk_abi::{
-    status::{STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_DATA_OVERRUN, STATUS_SUCCESS},
+    status::{STATUS_CANCELLED, STATUS_DATA_OVERRUN, STATUS_SUCCESS},
     wdm::PAGE_SIZE,
 };
 
@@ -33,15 +33,21 @@ fn a_disconnect_seen_from_both_sides() {
         assert_eq!(theirs.disconnected.wait_for(1)[0].value, 0, "not aborted");
         world.assert_empty(&theirs.receive_cq);
         world.assert_empty(&theirs.initiator_cq);
-        assert_eq!(theirs.qp.send(4, &[], 0), STATUS_CONNECTION_INVALID);
-        assert_eq!(ours.qp.send(4, &[], 0), STATUS_CONNECTION_INVALID);
-        // Receives are taken. Its consumer disconnects too, which flushes.
+        // More is taken: ours is cancelled at once, theirs waits too.
+        assert_eq!(ours.qp.send(4, &[], 0), STATUS_SUCCESS);
+        ours.expect(4, STATUS_CANCELLED);
+        assert_eq!(theirs.qp.send(4, &[], 0), STATUS_SUCCESS);
         assert_eq!(theirs.qp.receive(3, &[]), STATUS_SUCCESS);
+        world.settle();
+        world.assert_empty(&theirs.receive_cq);
+        world.assert_empty(&theirs.initiator_cq);
+        // Its consumer disconnects too, which flushes.
         theirs.disconnect();
         (1..4).for_each(|context| {
             theirs.expect_receive(context, STATUS_CANCELLED);
         });
         theirs.expect(3, STATUS_CANCELLED);
+        theirs.expect(4, STATUS_CANCELLED);
         world.settle();
         assert_eq!((ours.disconnected.count(), theirs.disconnected.count()), (0, 1));
         pair.close();
@@ -207,6 +213,12 @@ fn disconnect_waits_for_accesses_under_way() {
         let disconnect = pair.active.connector.disconnect();
         assert!(disconnect.pended() && !disconnect.is_done());
         assert_eq!(pair.active.qp.receive(3, &[]), STATUS_SUCCESS, "cancelled behind what is under way");
+        let behind = if our_send { sender } else { receiver };
+        assert_eq!(behind.qp.write(4, &[], 0, 0, 0), STATUS_SUCCESS);
+        if !our_send {
+            // Nothing is before it in its queue.
+            behind.expect(4, STATUS_CANCELLED);
+        }
         for _ in 0..1000 {
             assert!(!disconnect.is_done());
             assert!(pair.active.receive_cq.poll(1).is_empty() && pair.active.initiator_cq.poll(1).is_empty());
@@ -216,6 +228,9 @@ fn disconnect_waits_for_accesses_under_way() {
         disconnect.succeed();
         pair.passive.disconnect();
         sender.expect(2, STATUS_CANCELLED);
+        if our_send {
+            sender.expect(4, STATUS_CANCELLED);
+        }
         receiver.expect_receive(1, STATUS_CANCELLED);
         pair.active.expect_receive(3, STATUS_CANCELLED);
         source.close();

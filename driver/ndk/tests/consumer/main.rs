@@ -2,6 +2,7 @@
 //! concerns several. Each test is a session of the simulated kernel and ends with a clean ledger.
 
 mod kit;
+mod late_posts;
 
 mod adapter;
 mod addresses;

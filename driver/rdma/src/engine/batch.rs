@@ -68,9 +68,17 @@ impl<P: Platform> QueuePair<P> {
     pub(super) fn batch(this: &Arc<Self, P>) -> Batch<P> {
         let mut state = this.state.lock();
         if let Some(Peer::Remote(wire, _)) = &state.peer {
-            return Batch::Remote(wire.clone());
+            let wire = wire.clone();
+            if state.flushing_requests() {
+                Self::cancel_rest(this, state);
+            }
+            return Batch::Remote(wire);
         }
-        if !state.is_open() || state.flushing_requests() || state.requests.len() == 0 {
+        if !state.is_open() || state.flushing_requests() {
+            Self::cancel_rest(this, state);
+            return Batch::Idle;
+        }
+        if state.requests.len() == 0 {
             return Batch::Idle;
         }
         if state.done > 0 || !state.requests.front().is_some_and(|(_, request)| request.small) {

@@ -3,7 +3,7 @@
 use platform::{Arc, Deferred, Platform, SpinLockGuard, Timer, Weak};
 
 use super::{Peer, Phase, QueuePair, State};
-use crate::{Connector, Error, receive_queue::ReceiveQueue};
+use crate::{Connector, Error, receive_queue::ReceiveQueue, request::Operation};
 
 /// What must be done once the lock of a queue pair is free again.
 #[must_use]
@@ -79,10 +79,35 @@ impl<P: Platform> QueuePair<P> {
         after
     }
 
+    /// The engine's part in a flush: what was posted to a dead queue pair during the flush.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn cancel_rest<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, State<P>, P>) {
+        if state.phase == Phase::Dead {
+            let after = Self::settle(this, state);
+            this.finish(after);
+        }
+    }
+
+    /// Cancels the request that was just posted to a queue pair that is dead: now, or behind what is not cancelled yet. What it was
+    /// is the caller's to drop without the lock.
+    pub(super) fn cancel_newest_request(&self, state: &mut State<P>) -> Option<Operation<P>> {
+        // The engine, or the thread that carries out the flush, looks at this count under the lock.
+        let before = state.flush_requests;
+        state.flush_requests = before.saturating_add(1);
+        if state.executing || before > 0 {
+            return None;
+        }
+        let ended = state.finish_oldest()?;
+        // A failure is that of its completion queue: there is no connection left to end.
+        let _ended_anyway = self.complete_request(&ended, Err(Error::Canceled));
+        ended.1
+    }
+
     /// Cancels the receive that was just posted to a queue pair that is dead: now, or behind what is not cancelled yet.
     #[cold]
     #[inline(never)]
-    pub(super) fn cancel_newest(&self, state: &mut State<P>) {
+    pub(super) fn cancel_newest_receive(&self, state: &mut State<P>) {
         if state.placing || state.is_flushing() {
             // Who ends the access under way, or carries out the flush, looks at this count under the lock.
             state.flush_receives = state.flush_receives.saturating_add(1);
@@ -95,7 +120,10 @@ impl<P: Platform> QueuePair<P> {
     fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
         let mut after = After::default();
         let flushed = state.flush_requests > 0;
-        while !state.executing && state.flush_requests > 0 {
+        // Those that are posted to a dead queue pair while the lock is free are for the engine.
+        let mut bound = state.flush_requests;
+        while !state.executing && state.flush_requests > 0 && bound > 0 {
+            bound = bound.saturating_sub(1);
             state.broken |= state.done > 0 || state.sent > 0;
             after.fatal |= state.broken;
             let error = state.flushed();
@@ -120,6 +148,7 @@ impl<P: Platform> QueuePair<P> {
             }
         }
         let flushing = state.is_flushing();
+        let rest = state.flush_requests > 0 && !state.executing;
         let dead = state.phase == Phase::Dead;
         if dead {
             after.fatal = false;
@@ -138,8 +167,8 @@ impl<P: Platform> QueuePair<P> {
         {
             shared.give_up();
         }
-        if flushed && !dead {
-            // The engine stood still for the flush; and what was posted since may have stood in line already.
+        if flushed && (!dead || rest) {
+            // The engine stood still for the flush; and what was posted since may have stood in line already, or is to be cancelled.
             Deferred::schedule(this);
         }
         after

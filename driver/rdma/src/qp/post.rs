@@ -14,7 +14,8 @@ use crate::{
 
 impl<P: Platform> QueuePair<P> {
     /// Posts an initiator request. An error means that it was not accepted: no completion follows, the queue pair stays
-    /// usable, and the requests deferred before it are started. IRQL <= DISPATCH.
+    /// usable, and the requests deferred before it are started. When the connection has ended, the request is accepted, and is
+    /// cancelled. IRQL <= DISPATCH.
     // What is posted is known where this is called: most of it falls away there.
     #[inline(always)]
     pub fn post(
@@ -103,7 +104,36 @@ impl<P: Platform> QueuePair<P> {
         };
         // Declared before the lock is taken: a refused one is given up after it, as it may hold the last reference to a region.
         let mut operation = Some(self.stage(post)?);
-        self.state.lock().enqueue(&self.sizes, sges, request, &mut operation)
+        let mut state = self.state.lock();
+        if state.phase != Phase::Connected {
+            return self.enqueue_without_connection(&mut state, sges, request, &mut operation);
+        }
+        state.may_post(operation.as_ref().map_or(OperationKind::Send, Operation::kind))?;
+        state.enqueue(&self.sizes, sges, request, &mut operation)
+    }
+
+    /// Takes a request whose connection has ended: it is cancelled with the others, or now if the queue pair is dead. `operation` is
+    /// what the caller gives up without the lock.
+    #[cold]
+    #[inline(never)]
+    fn enqueue_without_connection(
+        &self,
+        state: &mut State<P>,
+        sges: &[Sge],
+        request: InitiatorRequest,
+        operation: &mut Option<Operation<P>>,
+    ) -> Result<(), Error> {
+        if matches!(state.phase, Phase::Idle | Phase::Connecting) {
+            return Err(Error::ConnectionInvalid);
+        }
+        if state.requests.is_full() {
+            return Err(Error::QueueFull);
+        }
+        state.enqueue(&self.sizes, sges, request, operation)?;
+        if state.phase == Phase::Dead {
+            *operation = self.cancel_newest_request(state);
+        }
+        Ok(())
     }
 
     /// Whether a send without invalidation is one for a row (see `engine/batch.rs`).
@@ -120,6 +150,9 @@ impl<P: Platform> QueuePair<P> {
         }
         let request = InitiatorRequest { context, data: sge, flags, sges: 1, small: true, _unused: 0 };
         let mut state = self.state.lock();
+        if state.phase != Phase::Connected {
+            return self.enqueue_without_connection(&mut state, &[], request, &mut None);
+        }
         state.may_post(OperationKind::Send)?;
         if state.requests.len() == 0 {
             self.prefetch();
@@ -192,7 +225,7 @@ impl<P: Platform> QueuePair<P> {
         }
         receives.post(context, sges)?;
         if state.phase == Phase::Dead {
-            self.cancel_newest(&mut state);
+            self.cancel_newest_receive(&mut state);
             return Ok(());
         }
         let sender = state.take_waiting_sender();

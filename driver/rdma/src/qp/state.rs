@@ -151,18 +151,16 @@ impl<P: Platform> State<P> {
             .saturating_add(Slice::<u8, P>::pool_bytes(slots(sizes.inline_data)))
     }
 
-    /// Whether a request of this kind is allowed now, and has room.
+    /// Whether a request of this kind is allowed on the connection, and has room.
     #[inline]
     pub(super) fn may_post(&self, kind: OperationKind) -> Result<(), Error> {
-        if self.phase != Phase::Connected {
-            return Err(Error::ConnectionInvalid);
-        }
         if kind == OperationKind::Read && !self.may_read {
             return Err(Error::InvalidDeviceRequest);
         }
         if self.requests.is_full() { Err(Error::QueueFull) } else { Ok(()) }
     }
 
+    /// Appends a request for which there is room.
     pub(super) fn enqueue(
         &mut self,
         sizes: &InitiatorSizes,
@@ -170,7 +168,6 @@ impl<P: Platform> State<P> {
         request: InitiatorRequest,
         operation: &mut Option<Operation<P>>,
     ) -> Result<(), Error> {
-        self.may_post(operation.as_ref().map_or(OperationKind::Send, Operation::kind))?;
         let slot = self.requests.next_slot();
         let stored = if request.flags.contains(Flags::INLINE) {
             self.store_inline(slot, sizes, sges, request.data.length)

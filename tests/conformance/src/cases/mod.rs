@@ -229,7 +229,7 @@ macro_rules! for_each_case {
             disconnect {
                 graceful: "the peer is told, and the receives of both sides are cancelled",
                 both_at_once: "both sides disconnect at the same time",
-                posts_fail_after: "a dead connection takes no more requests, and cancels receives",
+                posts_after: "a dead connection cancels what is posted",
                 in_mid_traffic: "everything posted completes once on both sides",
                 queue_pair_freed: "freeing a connected queue pair ends its connection",
                 free_without: "freeing connector and queue pair without disconnecting ends the connection",

@@ -215,8 +215,9 @@ table! {
         accept_cancelled: "an Accept that waits for the initiator can be cancelled",
     }
     disconnect {
-        graceful: "the peer is told, both Disconnects succeed, nothing can be posted",
+        graceful: "the peer is told, both Disconnects succeed",
         receives: "receives are cancelled, in order",
+        requests: "what is posted afterwards is cancelled",
         both_at_once: "both sides at once",
         implicit: "releasing everything of one side ends the connection",
         notify_cancelled: "a notification can be cancelled and asked for again",
@@ -355,7 +356,7 @@ table! {
         cancelled: "a pending Connect can be cancelled",
     }
     disconnect {
-        graceful: "the peer is told, both Disconnects succeed, nothing can be posted",
+        graceful: "the peer is told, both Disconnects succeed",
         receives: "receives are cancelled, in order",
         both_at_once: "both sides at once",
         implicit: "releasing everything of one side ends the connection",

@@ -2,7 +2,14 @@
 
 use ndk_abi::status::STATUS_CANCELLED;
 
-use super::{Mistake, Model, Phase};
+use super::{Mistake, Model, Phase, Qp};
+
+impl Qp {
+    /// Whether its connection is established, or has ended.
+    pub(crate) fn was_connected(&self) -> bool {
+        ![Phase::Idle, Phase::Connecting].contains(&self.phase)
+    }
+}
 
 impl Model {
     /// One of its completion queues is dead: so is the queue pair.

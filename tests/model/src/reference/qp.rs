@@ -129,8 +129,8 @@ impl Model {
             (unknown_flags(work, *flags) || too_long, STATUS_INVALID_PARAMETER_4),
             (!is_inline && sges.len() > queue.sizes.request_sges as usize, STATUS_DATA_OVERRUN),
             (total(sges) > LONGEST, STATUS_BUFFER_OVERFLOW),
-            (queue.phase != Phase::Connected || self.has_failed_queue(qp), STATUS_CONNECTION_INVALID),
-            (read && !queue.may_read, STATUS_INVALID_DEVICE_REQUEST),
+            (!queue.was_connected() || self.has_failed_queue(qp), STATUS_CONNECTION_INVALID),
+            (read && queue.phase == Phase::Connected && !queue.may_read, STATUS_INVALID_DEVICE_REQUEST),
             (queue.requests.len() >= queue.sizes.requests as usize, STATUS_NO_MORE_ENTRIES),
         ];
         if let Work::FastRegister { region, registration } = work {
@@ -153,6 +153,9 @@ impl Model {
                 self.announce(bind)?;
             }
             self.qps[qp].requests.push_back(request.clone());
+            if self.qps[qp].phase == Phase::Dead {
+                self.flush(qp);
+            }
         }
         if !accepted || flags & NDK_OP_FLAG_DEFER == 0 {
             self.run();

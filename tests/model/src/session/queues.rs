@@ -12,7 +12,7 @@ use super::{
 use crate::{
     consumer::Named,
     operation::{self, Place, Post},
-    reference::{Arm, Bind, FastRegistration, Life, Phase, Qp, Region, Request, Result, Sge, Work},
+    reference::{Arm, Bind, FastRegistration, Life, Qp, Region, Request, Result, Sge, Work},
 };
 
 impl Session {
@@ -76,7 +76,7 @@ impl Session {
     }
 
     pub(super) fn post(&mut self, qp: u8, posts: &[Post]) -> Result<()> {
-        let Some(qp) = self.qp(qp, |qp| qp.phase == Phase::Connected) else { return Ok(()) };
+        let Some(qp) = self.qp(qp, Qp::was_connected) else { return Ok(()) };
         let mut prepared: Vec<_> = posts.iter().filter_map(|post| self.prepare(qp, post)).collect();
         let deferred = prepared.len().saturating_sub(1);
         prepared[..deferred].iter_mut().for_each(|request| request.flags |= NDK_OP_FLAG_DEFER);

@@ -1,11 +1,14 @@
 //! IND2Connector: the end of a connection.
 
 use anyhow::{Context as _, ensure};
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
+use ndk_abi::{
+    nd_ioctl::{ND_OP_FLAG_ALLOW_READ, ND_OP_FLAG_SILENT_SUCCESS},
+    status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS},
+};
 
 use crate::nd::{
-    client::Request,
-    pair::{End, Pair, RECEIVE, expect, is},
+    client::{Mw, Request},
+    pair::{BIND, End, INVALIDATE, Pair, READ, RECEIVE, SEND, WRITE, expect, is},
     run::Nd,
 };
 
@@ -31,9 +34,39 @@ pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
     expect(pair.a.received()?, RECEIVE, 1, STATUS_CANCELLED)?;
     told(notification)?;
     pair.b.connector.disconnect()?.finish().context("Disconnect after the peer's")?;
-    ensure!(pair.a.qp.send(2, &[], 0).is_err(), "a send after Disconnect was taken");
-    ensure!(pair.b.qp.send(2, &[], 0).is_err(), "a send after the peer's Disconnect was taken");
-    Ok(())
+    pair.quiet()
+}
+
+/// A program that posts does not know yet that its peer has gone. IND2QueuePair: after a failure all further requests complete
+/// with ND_CANCELED.
+pub(in crate::nd) fn requests(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::new(nd)?;
+    let notification = pair.b.connector.notify_disconnect()?;
+    pair.a.connector.disconnect()?.finish()?;
+    told(notification)?;
+    for end in [&pair.a, &pair.b] {
+        let (mr, mw) = (end.buffer(64)?, Mw::new(&end.adapter)?);
+        let kinds = |context| -> anyhow::Result<()> {
+            end.qp.send(context, &[mr.sge(0..64)], 0)?;
+            end.qp.send(context + 1, &[], ND_OP_FLAG_SILENT_SUCCESS)?;
+            end.qp.write(context + 2, &[mr.sge(0..1)], mr.remote(0), 0)?;
+            end.qp.read(context + 3, &[mr.sge(0..1)], mr.remote(0), 0)?;
+            for (context, kind) in (context..).zip([SEND, SEND, WRITE, READ]) {
+                expect(end.initiated()?, kind, context, STATUS_CANCELLED)?;
+            }
+            end.qp.bind(context, &mr, &mw, 0, 64, ND_OP_FLAG_ALLOW_READ)?;
+            expect(end.initiated()?, BIND, context, STATUS_CANCELLED)?;
+            end.qp.invalidate(context, &mw, 0)?;
+            expect(end.initiated()?, INVALIDATE, context, STATUS_CANCELLED)?;
+            Ok(())
+        };
+        // More than the queue holds.
+        (0..20).try_for_each(|round| kinds(10 * round))?;
+    }
+    pair.b.connector.disconnect()?.finish()?;
+    pair.b.qp.send(1, &[], 0).context("a send after both have disconnected")?;
+    expect(pair.b.initiated()?, SEND, 1, STATUS_CANCELLED)?;
+    pair.quiet()
 }
 
 /// The receives of the side that is told: existing programs wait for them to be cancelled when it disconnects, too.

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
-use ndk_abi::status::STATUS_SUCCESS;
+use anyhow::Context as _;
+use ndk_abi::status::{STATUS_CANCELLED, STATUS_SUCCESS};
 
 use super::{control::disconnected, role::Role, version1};
 use crate::{
@@ -180,6 +180,7 @@ fn live<E: End>(role: &Role<'_>, number: usize) -> anyhow::Result<()> {
         told(notification)?;
         end.disconnect()?;
     }
-    ensure!(end.send(&to_send, 0).is_err(), "a send was taken after Disconnect");
+    end.send(&to_send, 0).context("a send after Disconnect")?;
+    expect(end.initiated()?, SEND, 0, STATUS_CANCELLED).context("a send after Disconnect")?;
     Ok(())
 }
