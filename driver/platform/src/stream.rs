@@ -34,9 +34,6 @@ pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     fn stirred(this: &Arc<Self, P>);
 }
 
-/// What one thread starts, one after the other: as many sends as there may be, a receive, and the end.
-const MOST_DUE: usize = SENDS + 2;
-
 /// What was done with the bytes that [`Stream::read`] has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
@@ -292,10 +289,10 @@ impl<P: Platform> Stream<P> {
         }
     }
 
-    /// Starts what is due.
+    /// Starts what is due: each request once at most.
     fn proceed<T: RunStream<P>>(object: &Arc<T, P>) {
         let stream = object.stream();
-        for _ in 0..MOST_DUE {
+        for _ in 0..REQUESTS {
             let due = stream.state.lock().due();
             let Some(due) = due else { return };
             let leave = if matches!(due, Due::Send(..)) { State::leave_send } else { State::leave };
