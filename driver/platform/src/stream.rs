@@ -73,7 +73,7 @@ pub struct Stream<P: Platform> {
 const STARTING: usize = SENDS;
 const RECEIVING: usize = SENDS + 1;
 const CLOSING: usize = SENDS + 2;
-const REQUESTS: usize = SENDS + 3;
+const REQUESTS: usize = CLOSING + 1;
 
 // SAFETY: socket and requests are touched only by the platform's calls, as these allow; the rest is locked, or atomic.
 unsafe impl<P: Platform> Sync for Stream<P> {}
