@@ -42,7 +42,7 @@ pub struct Memory {
 }
 
 /// Groups of checks that must pass, in order.
-pub const CHECKS: [&str; 18] = [
+pub const CHECKS: [&str; 19] = [
     "irql",
     "cr8",
     "spin locks",
@@ -61,6 +61,7 @@ pub const CHECKS: [&str; 18] = [
     "wsk: a thousand connections",
     "wsk: sends to another computer",
     "wsk: any port",
+    "wsk: resets",
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.

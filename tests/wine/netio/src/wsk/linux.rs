@@ -42,6 +42,7 @@ enum Syscall {
     GetSockName = 51,
     GetPeerName = 52,
     SetSockOpt = 54,
+    GetSockOpt = 55,
     EpollWait = 232,
     EpollCtl = 233,
     Accept4 = 288,
@@ -74,6 +75,7 @@ mod errno {
 
 const SOL_SOCKET: usize = 1;
 const SO_REUSEADDR: usize = 2;
+const SO_ERROR: usize = 4;
 const SO_LINGER: usize = 13;
 const SOCK_STREAM: usize = 1;
 /// Not for the programs that Wine starts; and no call waits.
@@ -320,6 +322,16 @@ unsafe fn transfer(name: Syscall, socket: File, parts: &[Part]) -> Result<Option
     let message = (&raw const message).expose_provenance();
     // SAFETY: passed on to the caller.
     unless_later(unsafe { call(name, [socket as usize, message, MSG_NOSIGNAL, 0, 0, 0]) })
+}
+
+/// The error that Linux has not told of, and tells of no more.
+pub(super) fn error(socket: File) -> Result<()> {
+    let (mut error, mut length) = (0, size_of::<i32>() as u32);
+    let places = [(&raw mut error).expose_provenance(), (&raw mut length).expose_provenance()];
+    // SAFETY: a place for a number of this length.
+    unsafe { call(Syscall::GetSockOpt, [socket as usize, SOL_SOCKET, SO_ERROR, places[0], places[1], 0]) }
+        .map_err(meaning)?;
+    if error == 0 { Ok(()) } else { Err(meaning(error)) }
 }
 
 pub(super) fn finish(socket: File) -> Result<()> {

@@ -126,6 +126,7 @@ pub(super) fn proceed(socket: &Arc<Socket>) {
     loop {
         let mut state = lock(&socket.state);
         let ended = start_ended(socket, &mut state)
+            .or_else(|| dead_ended(&mut state))
             .or_else(|| send_ended(socket, &mut state))
             .or_else(|| finished(socket, &mut state))
             .or_else(|| receive_ended(socket, &mut state));
@@ -171,8 +172,18 @@ fn start_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
     }
 }
 
+/// The connection has ended by an error: so does all that is under way, the oldest send first.
+fn dead_ended(state: &mut State) -> Option<Ended> {
+    let status = state.dead?;
+    let UnderWay { sends, receives, unacknowledged, finishing, .. } = &mut state.under_way;
+    let sent = unacknowledged.pop_front().map(|(request, _)| request);
+    let waiting = || sends.pop_front().or_else(|| receives.pop_front()).map(|operation| operation.request);
+    let request = sent.or_else(waiting).or_else(|| finishing.take())?;
+    Some(Ended::Request(request, status, 0))
+}
+
 fn send_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
-    let State { under_way, no_delay, round_trip, .. } = state;
+    let State { under_way, no_delay, round_trip, dead, .. } = state;
     let What::Send { parts, sent, now } = &mut under_way.sends.front_mut()?.what else { return None };
     let undelayed = *now && !std::mem::replace(no_delay, true);
     let mut result = if undelayed { linux::no_delay(socket.file) } else { Ok(()) };
@@ -194,7 +205,10 @@ fn send_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
             Some(Ended::Sent(*round_trip))
         }
         Ok(()) => Some(Ended::Request(request, status::SUCCESS, sent)),
-        Err(status) => Some(Ended::Request(request, status, 0)),
+        Err(status) => {
+            *dead = Some(status);
+            Some(Ended::Request(request, status, 0))
+        }
     }
 }
 
@@ -204,8 +218,10 @@ fn finished(socket: &Socket, state: &mut State) -> Option<Ended> {
         return None;
     }
     let request = state.under_way.finishing.take()?;
-    let status = linux::finish(socket.file).err().unwrap_or(status::SUCCESS);
-    Some(Ended::Request(request, status, 0))
+    // Of a connection that was reset it says no more than that there is none.
+    let finished = linux::finish(socket.file).map_err(|error| linux::error(socket.file).err().unwrap_or(error));
+    state.dead = finished.err();
+    Some(Ended::Request(request, finished.err().unwrap_or(status::SUCCESS), 0))
 }
 
 fn receive_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
@@ -213,6 +229,7 @@ fn receive_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
     // SAFETY: the client's bytes are valid until the request is completed.
     let received = unsafe { linux::receive(socket.file, parts) }.transpose()?;
     state.peer_finished |= received == Ok(0);
+    state.dead = received.err();
     let request = state.under_way.receives.pop_front()?.request;
     Some(match received {
         Ok(bytes) => Ended::Request(request, status::SUCCESS, bytes),
@@ -220,9 +237,14 @@ fn receive_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
     })
 }
 
-/// The peer has what was sent by the oldest send that waits for that. A close may have ended it.
+/// The peer has what was sent by the oldest send that waits for that, or the connection has ended. A close may have ended the send.
 fn acknowledged(socket: &Arc<Socket>) {
-    let oldest = lock(&socket.state).under_way.unacknowledged.pop_front();
+    let mut state = lock(&socket.state);
+    if !state.under_way.unacknowledged.is_empty() && state.dead.is_none() {
+        state.dead = linux::error(socket.file).err();
+    }
+    let oldest = if state.dead.is_none() { state.under_way.unacknowledged.pop_front() } else { None };
+    drop(state);
     if let Some((request, sent)) = oldest {
         request.complete(status::SUCCESS, sent);
     }

@@ -67,6 +67,8 @@ pub(super) struct State {
     pub(super) round_trip: Duration,
     pub(super) finished: bool,
     pub(super) peer_finished: bool,
+    /// The error by which the connection has ended. Linux tells of it once; all later requests end with it.
+    pub(super) dead: Option<i32>,
     pub(super) no_delay: bool,
     pub(super) closing: bool,
 }
@@ -87,6 +89,7 @@ pub(super) fn make(kind: Kind, family: u16, client: usize, file: File, phase: Ph
         round_trip: if phase == Phase::Connected { linux::round_trip(file) } else { Duration::ZERO },
         finished: false,
         peer_finished: false,
+        dead: None,
         no_delay: false,
         closing: false,
     };

@@ -69,6 +69,7 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             15 => wsk::checks::many(text),
             16 => wsk::checks::late_sends(text),
             17 => wsk::checks::ports(text),
+            18 => wsk::endings::resets(text),
             _ => text.check(false, "no such group"),
         }
     }

@@ -13,7 +13,7 @@ use crate::{checks::Storage, text::Text};
 static REGISTRATION: Storage<WSK_REGISTRATION> = Storage::new();
 
 /// A client, for as long as something is checked.
-unsafe fn with_client(text: &mut Text<'_>, check: unsafe fn(&Client, &mut Text<'_>)) {
+pub(super) unsafe fn with_client(text: &mut Text<'_>, check: unsafe fn(&Client, &mut Text<'_>)) {
     // SAFETY: static memory, one check at a time.
     unsafe {
         REGISTRATION.get().write(WSK_REGISTRATION::ZERO);
@@ -49,7 +49,7 @@ unsafe fn bound(client: &Client, local: SOCKADDR_INET, text: &mut Text<'_>) -> *
 }
 
 /// Both ends of a connection, as connected and as accepted.
-unsafe fn pair(client: &Client, local: SOCKADDR_INET, text: &mut Text<'_>) -> [*mut WSK_SOCKET; 2] {
+pub(super) unsafe fn pair(client: &Client, local: SOCKADDR_INET, text: &mut Text<'_>) -> [*mut WSK_SOCKET; 2] {
     let mut accept = Accept::new();
     let accept = &raw mut accept;
     // SAFETY: the accept does not move before it has ended.

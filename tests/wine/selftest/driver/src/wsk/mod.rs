@@ -1,6 +1,7 @@
 //! Winsock Kernel: requests that are waited for.
 
 pub(crate) mod checks;
+pub(crate) mod endings;
 pub(crate) mod planted;
 
 use core::{
@@ -23,9 +24,9 @@ use crate::{
 
 pub(crate) const SUCCESS: i32 = 0;
 pub(crate) const NEVER: i32 = 0x102;
-const KEPT: i32 = 0xC000_0016_u32.cast_signed();
+pub(crate) const KEPT: i32 = 0xC000_0016_u32.cast_signed();
 /// `IoSizeOfIrp(1)`.
-const IRP_BYTES: usize = 0x118;
+pub(crate) const IRP_BYTES: usize = 0x118;
 const SECONDS: i64 = -10_000_000;
 
 /// How many requests have ended, ever.
