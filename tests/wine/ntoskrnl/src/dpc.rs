@@ -49,9 +49,18 @@ enum Entry {
 // SAFETY: a queued KDPC belongs to the queue (only these functions touch it, under the queues' lock), on whatever thread.
 unsafe impl Send for Entry {}
 
+/// The queue of a processor.
+#[derive(Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    /// A routine runs. The thread that runs it lets go of the processor while it completes an IRP (`irql::without_processor`): no other
+    /// thread that takes the processor then may run the next one.
+    running: bool,
+}
+
 /// The queues of all processors. One lock for all: a KDPC may be inserted from one processor and removed from another.
 struct Queues {
-    entries: Mutex<Vec<VecDeque<Entry>>>,
+    queues: Mutex<Vec<Queue>>,
     wake: Vec<Condvar>,
 }
 
@@ -60,7 +69,7 @@ fn queues() -> &'static Arc<Queues> {
     QUEUES.get_or_init(|| {
         let count = irql::processor_count();
         let queues = Arc::new(Queues {
-            entries: Mutex::new((0..count).map(|_| VecDeque::new()).collect()),
+            queues: Mutex::new((0..count).map(|_| Queue::default()).collect()),
             wake: (0..count).map(|_| Condvar::new()).collect(),
         });
         for processor in 0..count {
@@ -75,11 +84,9 @@ fn queues() -> &'static Arc<Queues> {
 fn run(queues: &Queues, processor: usize) {
     irql::bind_processor(processor);
     loop {
-        let mut entries = report::lock(&queues.entries);
-        while entries[processor].is_empty() {
-            entries = queues.wake[processor].wait(entries).unwrap_or_else(|e| e.into_inner());
-        }
-        drop(entries);
+        let waits = |all: &mut Vec<Queue>| all[processor].entries.is_empty() || all[processor].running;
+        let all = report::lock(&queues.queues);
+        drop(queues.wake[processor].wait_while(all, waits).unwrap_or_else(|e| e.into_inner()));
         // The processor first, the entry then: until the processor is free a DPC stays queued, and can be removed.
         irql::set(DISPATCH_LEVEL, true);
         run_next(queues, processor);
@@ -87,10 +94,15 @@ fn run(queues: &Queues, processor: usize) {
     }
 }
 
-/// Runs the next routine of a processor, which the calling thread holds. False: there was none.
+/// Runs the next routine of a processor, which the calling thread holds. False: there was none, or another thread is running one.
 fn run_next(queues: &Queues, processor: usize) -> bool {
-    let mut entries = report::lock(&queues.entries);
-    let Some(entry) = entries[processor].pop_front() else { return false };
+    let mut all = report::lock(&queues.queues);
+    let queue = &mut all[processor];
+    if queue.running {
+        return false;
+    }
+    let Some(entry) = queue.entries.pop_front() else { return false };
+    queue.running = true;
     let call = match entry {
         Entry::Dpc(dpc) => {
             // SAFETY: a queued KDPC is valid until it is removed, and the lock is held.
@@ -101,7 +113,7 @@ fn run_next(queues: &Queues, processor: usize) -> bool {
         }
         Entry::Marker(_) => None,
     };
-    drop(entries);
+    drop(all);
     if let Some((dpc, Some(routine), context, argument1, argument2)) = call {
         let place = base::Place(routine as usize);
         // SAFETY: the driver gave this routine for these arguments. The KDPC may be freed by the routine: it is not used again.
@@ -109,6 +121,9 @@ fn run_next(queues: &Queues, processor: usize) -> bool {
             routine(dpc, context, argument1, argument2);
         });
     }
+    report::lock(&queues.queues)[processor].running = false;
+    // The processor's thread may wait for that.
+    queues.wake[processor].notify_one();
     true
 }
 
@@ -127,10 +142,10 @@ extern "system" fn SoftNdkStandInRunDpcs(most: u32) {
 
 /// Reports queued DPCs whose storage lies in memory that is being freed.
 pub(crate) fn check_freed(start: usize, length: usize) {
-    let entries = report::lock(&queues().entries);
+    let all = report::lock(&queues().queues);
     let inside = |entry: &Entry| matches!(entry, Entry::Dpc(dpc) if (start..start + length).contains(&(*dpc as usize)));
-    let found = entries.iter().flatten().any(inside);
-    drop(entries);
+    let found = all.iter().flat_map(|queue| &queue.entries).any(inside);
+    drop(all);
     if found {
         violation("pool freed with a queued DPC in it");
     }
@@ -142,7 +157,7 @@ pub(crate) fn check_freed(start: usize, length: usize) {
 /// `dpc` is an initialised KDPC that stays valid until it has run or been removed.
 pub(crate) unsafe fn insert(dpc: *mut Kdpc, argument1: *mut c_void, argument2: *mut c_void) -> bool {
     let queues = queues();
-    let mut entries = report::lock(&queues.entries);
+    let mut all = report::lock(&queues.queues);
     // SAFETY: passed on to the caller; the lock is held.
     let object = unsafe { &mut *dpc };
     if !object.data.is_null() {
@@ -157,15 +172,15 @@ pub(crate) unsafe fn insert(dpc: *mut Kdpc, argument1: *mut c_void, argument2: *
     object.argument2 = argument2;
     let target = match object.number {
         0 => irql::current_processor(),
-        number => usize::from(number - 1) % entries.len(),
+        number => usize::from(number - 1) % all.len(),
     };
     if object.importance == HIGH_IMPORTANCE {
-        entries[target].push_front(Entry::Dpc(dpc));
+        all[target].entries.push_front(Entry::Dpc(dpc));
     } else {
-        entries[target].push_back(Entry::Dpc(dpc));
+        all[target].entries.push_back(Entry::Dpc(dpc));
     }
     report::object(QUEUED, 1);
-    drop(entries);
+    drop(all);
     queues.wake[target].notify_one();
     true
 }
@@ -213,12 +228,12 @@ unsafe extern "system" fn KeInsertQueueDpc(dpc: *mut Kdpc, argument1: *mut c_voi
 /// wdm/nf-wdm-keremovequeuedpc: any IRQL; FALSE if not queued (it may be running).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "system" fn KeRemoveQueueDpc(dpc: *mut Kdpc) -> u8 {
-    let mut entries = report::lock(&queues().entries);
+    let mut all = report::lock(&queues().queues);
     let mut removed = false;
-    for queue in entries.iter_mut() {
-        let before = queue.len();
-        queue.retain(|entry| !matches!(entry, Entry::Dpc(queued) if *queued == dpc));
-        removed |= queue.len() < before;
+    for Queue { entries, .. } in all.iter_mut() {
+        let before = entries.len();
+        entries.retain(|entry| !matches!(entry, Entry::Dpc(queued) if *queued == dpc));
+        removed |= entries.len() < before;
     }
     if removed {
         // SAFETY: it was queued, so it is valid; the lock is held.
@@ -276,8 +291,8 @@ extern "system" fn KeFlushQueuedDpcs() {
     }
     let queues = queues();
     let (sender, receiver) = mpsc::channel::<()>();
-    for queue in report::lock(&queues.entries).iter_mut() {
-        queue.push_back(Entry::Marker(sender.clone()));
+    for queue in report::lock(&queues.queues).iter_mut() {
+        queue.entries.push_back(Entry::Marker(sender.clone()));
     }
     for wake in &queues.wake {
         wake.notify_one();

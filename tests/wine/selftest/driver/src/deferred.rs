@@ -10,6 +10,7 @@ use crate::{
     imports::*,
     miniport,
     text::Text,
+    wsk,
 };
 
 static DPC: Storage<Kdpc> = Storage::new();
@@ -144,5 +145,75 @@ pub(crate) unsafe fn check_work_items(text: &mut Text<'_>) {
         KeLowerIrql(0);
         text.check(wait_for_event() == 0, "a work item did not run");
         text.check(LEVEL.load(Ordering::Relaxed) == 0, "a work item does not run at PASSIVE_LEVEL");
+    }
+}
+
+/// An IRP of this driver's own.
+static IRP: Storage<[u64; wsk::IRP_BYTES / 8]> = Storage::new();
+static TWICE: Storage<Kdpc> = Storage::new();
+/// Calls of `completing_routine` that have not returned, and how many those were at most.
+static INSIDE: AtomicU32 = AtomicU32::new(0);
+static MOST: AtomicU32 = AtomicU32::new(0);
+
+/// Has itself queued again, and completes an IRP, in which the stand-in lets others have the processor.
+unsafe extern "system" fn completing_routine(dpc: *mut Kdpc, _: *mut c_void, none: *mut c_void, _: *mut c_void) {
+    MOST.fetch_max(INSIDE.fetch_add(1, Ordering::AcqRel) + 1, Ordering::Relaxed);
+    if RAN.fetch_add(1, Ordering::AcqRel) == 0 {
+        let irp = IRP.get().cast::<u8>();
+        // SAFETY: an IRP of one location, which is made the current one.
+        unsafe {
+            KeInsertQueueDpc(dpc, none, none);
+            IoInitializeIrp(irp.cast(), wsk::IRP_BYTES as u16, 1);
+            wsk::set_routine(irp, linger as *mut c_void, none);
+            *irp.add(0x43) -= 1;
+            let current = irp.add(0xB8).cast::<*mut u8>();
+            *current = (*current).sub(0x48);
+            IofCompleteRequest(irp.cast(), 0);
+        }
+    }
+    INSIDE.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// Gives others the time to go wrong.
+unsafe extern "system" fn linger(_device: *mut c_void, _irp: *mut c_void, _context: *mut c_void) -> i32 {
+    (0..3_000_000).for_each(|_| core::hint::spin_loop());
+    wsk::KEPT
+}
+
+/// Flushes while the first DPC runs.
+unsafe extern "system" fn flush(inside: *mut c_void) {
+    while RAN.load(Ordering::Acquire) == 0 {
+        sleep(0);
+    }
+    // SAFETY: the place for what is found, and an initialised event.
+    unsafe {
+        KeFlushQueuedDpcs();
+        inside.cast::<u32>().write(INSIDE.load(Ordering::Acquire));
+        KeSetEvent(EVENT.get(), 0, 0);
+    }
+}
+
+/// The DPCs of a processor run one after the other, also when one of them completes an IRP.
+pub(crate) unsafe fn check_dpc_alone(text: &mut Text<'_>) {
+    let (dpc, none) = (TWICE.get(), core::ptr::null_mut());
+    let (mut thread, mut inside) = (0, u32::MAX);
+    // SAFETY: a DPC in static storage; the thread ends before this function.
+    unsafe {
+        KeInitializeEvent(EVENT.get(), 1, 0);
+        KeInitializeDpc(dpc, completing_routine, none);
+        RAN.store(0, Ordering::Relaxed);
+        MOST.store(0, Ordering::Relaxed);
+        PsCreateSystemThread(&mut thread, 0x1F_FFFF, none, 0, none, flush, (&raw mut inside).cast());
+        ZwClose(thread);
+        KfRaiseIrql(2);
+        KeInsertQueueDpc(dpc, none, none);
+        SoftNdkStandInRunDpcs(1);
+        KeLowerIrql(0);
+        let timeout = -100_000_000;
+        let flushed = KeWaitForSingleObject(EVENT.get().cast(), 0, 0, 0, &timeout);
+        text.check(flushed == 0, "KeFlushQueuedDpcs does not return");
+        text.check((&raw const inside).read_volatile() == 0, "KeFlushQueuedDpcs returned while a DPC ran");
+        text.check(RAN.load(Ordering::Acquire) == 2, "a DPC that queues itself did not run twice");
+        text.check(MOST.load(Ordering::Relaxed) == 1, "two DPCs of a processor ran at once");
     }
 }

@@ -50,6 +50,7 @@ pub(crate) struct QueueHandle(pub(crate) [u64; 3]);
 #[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     pub(crate) fn SoftNdkStandInViolationCount() -> u64;
+    pub(crate) fn SoftNdkStandInRunDpcs(most: u32);
 
     /// PEPROCESS.
     pub(crate) static PsInitialSystemProcess: *mut c_void;
