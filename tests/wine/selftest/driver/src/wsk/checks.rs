@@ -8,7 +8,10 @@ use ndk_abi::{
 };
 
 use super::*;
-use crate::{checks::Storage, text::Text};
+use crate::{
+    checks::{NON_PAGED, Storage, TAG},
+    text::Text,
+};
 
 static REGISTRATION: Storage<WSK_REGISTRATION> = Storage::new();
 

@@ -3,43 +3,11 @@
 use ndk_abi::{sockaddr::AF_INET, status::STATUS_CONNECTION_RESET};
 
 use super::{
+    bytes::Much,
     checks::{pair, with_client},
     *,
 };
 use crate::text::Text;
-
-/// More bytes than Linux takes for a peer that receives nothing.
-const MUCH: usize = 16 << 20;
-
-/// So much pool, described by one MDL.
-struct Much {
-    memory: *mut u8,
-    mdl: *mut MDL,
-}
-
-impl Much {
-    unsafe fn new() -> Self {
-        // SAFETY: a descriptor of one block.
-        unsafe {
-            let memory = ExAllocatePool2(NON_PAGED, MUCH, TAG);
-            let mdl = IoAllocateMdl(memory.cast(), MUCH as u32, 0, 0, null_mut());
-            MmBuildMdlForNonPagedPool(mdl);
-            Self { memory, mdl }
-        }
-    }
-
-    fn all(&self) -> WSK_BUF {
-        WSK_BUF { Mdl: self.mdl, Offset: 0, Length: MUCH }
-    }
-
-    unsafe fn free(self) {
-        // SAFETY: allocated by `new`.
-        unsafe {
-            IoFreeMdl(self.mdl);
-            ExFreePoolWithTag(self.memory, TAG);
-        }
-    }
-}
 
 pub(crate) unsafe fn resets(text: &mut Text<'_>) {
     // SAFETY: one check at a time.

@@ -1,5 +1,6 @@
 //! Winsock Kernel: requests that are waited for.
 
+mod bytes;
 pub(crate) mod checks;
 pub(crate) mod endings;
 pub(crate) mod planted;
@@ -13,14 +14,11 @@ use core::{
 use ndk_abi::{
     describe::ZeroInit,
     sockaddr::{SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET},
-    wdm::MDL,
     wsk::*,
 };
 
-use crate::{
-    checks::{NON_PAGED, TAG},
-    imports::*,
-};
+use crate::imports::*;
+pub(crate) use bytes::{Bytes, LENGTH};
 
 pub(crate) const SUCCESS: i32 = 0;
 pub(crate) const NEVER: i32 = 0x102;
@@ -275,45 +273,6 @@ pub(crate) unsafe fn address_of(socket: *mut WSK_SOCKET) -> SOCKADDR_INET {
         });
     }
     address
-}
-
-/// Pool, described by a chain of two MDLs.
-pub(crate) struct Bytes {
-    pub(crate) memory: *mut u8,
-    first: *mut MDL,
-    second: *mut MDL,
-}
-
-pub(crate) const LENGTH: usize = 3 * 4096;
-const FIRST: usize = 5000;
-
-impl Bytes {
-    pub(crate) unsafe fn new() -> Self {
-        let none = null_mut();
-        // SAFETY: descriptors of the parts of one block.
-        unsafe {
-            let memory = ExAllocatePool2(NON_PAGED, LENGTH, TAG);
-            let first = IoAllocateMdl(memory.cast(), FIRST as u32, 0, 0, none);
-            let second = IoAllocateMdl(memory.add(FIRST).cast(), (LENGTH - FIRST) as u32, 0, 0, none);
-            MmBuildMdlForNonPagedPool(first);
-            MmBuildMdlForNonPagedPool(second);
-            (*first).Next = second;
-            Self { memory, first, second }
-        }
-    }
-
-    pub(crate) fn part(&self, offset: usize, length: usize) -> WSK_BUF {
-        WSK_BUF { Mdl: self.first, Offset: offset as u32, Length: length }
-    }
-
-    pub(crate) unsafe fn free(self) {
-        // SAFETY: allocated by `new`.
-        unsafe {
-            IoFreeMdl(self.first);
-            IoFreeMdl(self.second);
-            ExFreePoolWithTag(self.memory, TAG);
-        }
-    }
 }
 
 /// Begins a send.
