@@ -42,7 +42,7 @@ pub struct Memory {
 }
 
 /// Groups of checks that must pass, in order.
-pub const CHECKS: [&str; 20] = [
+pub const CHECKS: [&str; 21] = [
     "irql",
     "cr8",
     "spin locks",
@@ -62,6 +62,7 @@ pub const CHECKS: [&str; 20] = [
     "wsk: sends to another computer",
     "wsk: any port",
     "wsk: resets",
+    "wsk: disconnects",
     "dpc: one at a time on a processor",
 ];
 

@@ -359,15 +359,10 @@ unsafe extern "system" fn disconnect(
         if !buffer.is_null() || flags != 0 {
             return refuse(request, "WskDisconnect: last bytes and resets are not simulated", status::NOT_SUPPORTED);
         }
-        let mut state = lock(&socket.state);
-        if std::mem::replace(&mut state.finished, true) {
-            drop(state);
+        if std::mem::replace(&mut lock(&socket.state).finished, true) {
             return refuse(request, "WskDisconnect: again", status::INVALID_DEVICE_STATE);
         }
-        state.under_way.finishing = Some(request);
-        drop(state);
-        port::post(socket.kind, move || operations::proceed(&socket));
-        status::PENDING
+        operations::start_finish(socket, request)
     }))
 }
 

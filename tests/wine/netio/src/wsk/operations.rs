@@ -98,6 +98,21 @@ pub(super) fn start(socket: Arc<Socket>, request: Request, what: What) -> i32 {
     status::PENDING
 }
 
+/// Has the end of sending begun, behind the sends that were started before it.
+pub(super) fn start_finish(socket: Arc<Socket>, request: Request) -> i32 {
+    port::post(socket.kind, move || {
+        let mut state = lock(&socket.state);
+        if state.closing {
+            drop(state);
+            return request.complete(STATUS_CANCELLED, 0);
+        }
+        state.under_way.finishing = Some(request);
+        drop(state);
+        proceed(&socket);
+    });
+    status::PENDING
+}
+
 fn queue(socket: &Arc<Socket>, operation: Operation) {
     // Under the lock: a cancel from now on finds it.
     let mut state = lock(&socket.state);

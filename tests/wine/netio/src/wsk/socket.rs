@@ -65,6 +65,7 @@ pub(super) struct State {
     pub(super) under_way: UnderWay,
     /// After how long the peer has what is sent.
     pub(super) round_trip: Duration,
+    /// The client has called WskDisconnect.
     pub(super) finished: bool,
     pub(super) peer_finished: bool,
     /// The error by which the connection has ended. Linux tells of it once; all later requests end with it.

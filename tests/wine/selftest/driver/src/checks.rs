@@ -70,7 +70,8 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             16 => wsk::checks::late_sends(text),
             17 => wsk::checks::ports(text),
             18 => wsk::endings::resets(text),
-            19 => deferred::check_dpc_alone(text),
+            19 => wsk::endings::disconnects(text),
+            20 => deferred::check_dpc_alone(text),
             _ => text.check(false, "no such group"),
         }
     }

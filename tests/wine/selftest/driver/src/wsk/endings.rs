@@ -9,6 +9,45 @@ use super::{
 };
 use crate::text::Text;
 
+pub(crate) unsafe fn disconnects(text: &mut Text<'_>) {
+    // SAFETY: one check at a time.
+    unsafe { with_client(text, disconnect_behind) };
+}
+
+/// The end of sending comes behind the sends that began before it.
+unsafe fn disconnect_behind(client: &Client, text: &mut Text<'_>) {
+    let mut requests = [const { Request::new() }; 4];
+    let [sends @ .., ending] = requests.each_mut().map(|request| &raw mut *request);
+    // SAFETY: memory that lives until all requests have ended.
+    unsafe {
+        let bytes = Bytes::new();
+        for _ in 0..20 {
+            let [active, passive] = pair(client, own(AF_INET, 0), text);
+            sends.iter().for_each(|send| start_send(*send, active, bytes.part(0, 10)));
+            start_disconnect(ending, active);
+            let sent = sends.iter().all(|send| Request::end(*send) == (SUCCESS, 10));
+            text.check(sent, "sends that began before a disconnect");
+            text.check(Request::end(ending).0 == SUCCESS, "a disconnect behind sends");
+            text.check(drain(passive, &bytes) == (SUCCESS, 10 * sends.len()), "what the peer has of them");
+            text.check(close(active) == SUCCESS && close(passive) == SUCCESS, "closing");
+        }
+        bytes.free();
+    }
+}
+
+/// Receives until that fails, or the peer has finished: with which status, and how many bytes.
+unsafe fn drain(socket: *mut WSK_SOCKET, bytes: &Bytes) -> (i32, usize) {
+    let mut all = 0;
+    loop {
+        // SAFETY: a connection, bytes that live.
+        let (status, count) = unsafe { receive(socket, bytes.part(0, LENGTH)) };
+        if status != SUCCESS || count == 0 {
+            return (status, all);
+        }
+        all += count;
+    }
+}
+
 pub(crate) unsafe fn resets(text: &mut Text<'_>) {
     // SAFETY: one check at a time.
     unsafe { with_client(text, reset) };

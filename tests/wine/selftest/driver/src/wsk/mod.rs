@@ -319,15 +319,25 @@ pub(crate) unsafe fn receive(socket: *mut WSK_SOCKET, bytes: WSK_BUF) -> (i32, u
     }
 }
 
-pub(crate) unsafe fn disconnect(socket: *mut WSK_SOCKET) -> i32 {
+/// Begins a disconnect.
+pub(crate) unsafe fn start_disconnect(request: *mut Request, socket: *mut WSK_SOCKET) {
     // SAFETY: a connection.
     unsafe {
-        wait(|irp| {
+        Request::start(request, |irp| {
             if let Some(disconnect) = connection(socket).WskDisconnect {
                 disconnect(socket, null_mut(), 0, irp);
             }
-        })
-        .0
+        });
+    }
+}
+
+pub(crate) unsafe fn disconnect(socket: *mut WSK_SOCKET) -> i32 {
+    let mut request = Request::new();
+    let request = &raw mut request;
+    // SAFETY: it does not move before it has ended.
+    unsafe {
+        start_disconnect(request, socket);
+        Request::end(request).0
     }
 }
 
