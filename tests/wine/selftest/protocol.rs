@@ -67,7 +67,7 @@ pub const CHECKS: [&str; 21] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 61] = [
+pub const PLANTED: [&str; 63] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -129,6 +129,8 @@ pub const PLANTED: [&str; 61] = [
     "registering a trace provider at APC_LEVEL",
     "binding to a KMDF of no release",
     "an OID request that is never completed",
+    "WskCloseSocket twice",
+    "WskBind while the socket is being closed",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

@@ -89,23 +89,24 @@ fn enter(
     allowed: &[Phase],
 ) -> Result<(Arc<Socket>, Call, Request), NTSTATUS> {
     let request = Request::begin(function, irp).ok_or(NTSTATUS(status::INVALID_PARAMETER))?;
-    let Some(socket) = socket::find(socket) else {
-        violation(&format!("{function}: no such socket, or it is closed"));
-        return Err(NTSTATUS(finish(request, STATUS_INVALID_HANDLE, 0)));
-    };
-    let state = lock(&socket.state);
+    let Some(socket) = socket::find(socket) else { return Err(NTSTATUS(closed(function, request))) };
+    let mut state = lock(&socket.state);
     let (phase, closing) = (state.phase, state.closing);
+    let call = (!closing && allowed.contains(&phase)).then(|| Call::enter(&socket, &mut state));
     drop(state);
-    if closing {
-        violation(&format!("{function}: the socket is being closed"));
-        return Err(NTSTATUS(finish(request, STATUS_INVALID_HANDLE, 0)));
+    match call {
+        Some(call) => Ok((socket, call, request)),
+        None if closing => Err(NTSTATUS(closed(function, request))),
+        None => {
+            misuse(function, &socket, phase);
+            Err(NTSTATUS(finish(request, status::INVALID_DEVICE_STATE, 0)))
+        }
     }
-    if !allowed.contains(&phase) {
-        misuse(function, &socket, phase);
-        return Err(NTSTATUS(finish(request, status::INVALID_DEVICE_STATE, 0)));
-    }
-    let call = Call::enter(&socket);
-    Ok((socket, call, request))
+}
+
+/// A request for a socket that is closed, or is being closed.
+fn closed(function: &str, request: Request) -> i32 {
+    refuse(request, &format!("{function}: no such socket, or it is closed"), STATUS_INVALID_HANDLE)
 }
 
 /// The result of a function that `enter` may have ended.
@@ -370,12 +371,18 @@ unsafe extern "system" fn disconnect(
 unsafe extern "system" fn close(socket: *mut WSK_SOCKET, irp: *mut c_void) -> NTSTATUS {
     let any = [Phase::Made, Phase::Bound, Phase::Connecting, Phase::Connected];
     let entered = enter("WskCloseSocket", socket, irp, &any);
-    answer(entered.map(|(socket, call, request)| {
-        drop(call);
-        if socket.calls.load(std::sync::atomic::Ordering::Acquire) > 0 {
+    answer(entered.map(|(socket, _call, request)| {
+        let mut state = lock(&socket.state);
+        let again = std::mem::replace(&mut state.closing, true);
+        // This one is a call, too.
+        let others = state.calls > 1;
+        drop(state);
+        if again {
+            return closed("WskCloseSocket", request);
+        }
+        if others {
             violation("WskCloseSocket: another function of the socket has not returned");
         }
-        lock(&socket.state).closing = true;
         port::post(socket.kind, move || socket::close(&socket, request));
         status::PENDING
     }))

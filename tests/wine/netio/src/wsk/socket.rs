@@ -2,10 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -50,8 +47,6 @@ pub(super) struct Socket {
     pub(super) family: u16,
     pub(super) client: usize,
     pub(super) file: File,
-    /// Calls of its functions that have not returned.
-    pub(super) calls: AtomicU32,
     pub(super) state: Mutex<State>,
 }
 
@@ -72,6 +67,8 @@ pub(super) struct State {
     pub(super) dead: Option<i32>,
     pub(super) no_delay: bool,
     pub(super) closing: bool,
+    /// Calls of its functions that have not returned.
+    pub(super) calls: u32,
 }
 
 /// The sockets, by the address that the client has.
@@ -93,10 +90,10 @@ pub(super) fn make(kind: Kind, family: u16, client: usize, file: File, phase: Ph
         dead: None,
         no_delay: false,
         closing: false,
+        calls: 0,
     };
     let head = WSK_SOCKET { Dispatch: entries::of(kind) };
-    let calls = AtomicU32::new(0);
-    let socket = Arc::new(Socket { head, kind, family, client, file, calls, state: Mutex::new(state) });
+    let socket = Arc::new(Socket { head, kind, family, client, file, state: Mutex::new(state) });
     let name = Arc::as_ptr(&socket) as usize;
     lock(&SOCKETS).insert(name, socket);
     object(SOCKET_OBJECT, 1);
@@ -142,15 +139,16 @@ pub(super) fn close(socket: &Arc<Socket>, request: Request) {
 pub(super) struct Call(Arc<Socket>);
 
 impl Call {
-    pub(super) fn enter(socket: &Arc<Socket>) -> Self {
-        socket.calls.fetch_add(1, Ordering::AcqRel);
+    /// With the state locked in which the caller has seen that no close has begun: the close sees this call.
+    pub(super) fn enter(socket: &Arc<Socket>, state: &mut State) -> Self {
+        state.calls += 1;
         Self(Arc::clone(socket))
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::AcqRel);
+        lock(&self.0.state).calls -= 1;
     }
 }
 

@@ -80,6 +80,8 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             58 => tracing::register_at_apc_level(),
             59 => kmdf::bind_to_no_release(),
             60 => Fault::KeepsRequest.during(CHECK_OIDS | IN_A_HURRY),
+            61 => wsk::planted::close_twice(),
+            62 => wsk::planted::use_closing(),
             _ => text.check(false, "no such violation"),
         }
     }

@@ -73,6 +73,8 @@ pub(crate) fn violations() -> Vec<String> {
         "an OID request was not completed within 12 s",
         "no send was completed for 22 s",
         "an overlapped request ended in its dispatch routine with the warning 0x80000005",
+        "WskCloseSocket: no such socket, or it is closed",
+        "WskBind: no such socket, or it is closed",
     ]
     .map(str::to_owned)
     .into();

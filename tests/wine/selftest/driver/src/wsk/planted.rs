@@ -155,6 +155,50 @@ pub(crate) unsafe fn use_closed() {
     }
 }
 
+/// Calls a function of a socket that is being closed, by a table that was read before.
+unsafe fn with_closing(misuse: impl FnOnce(&WSK_PROVIDER_CONNECTION_DISPATCH, *mut WSK_SOCKET, *mut c_void)) {
+    let (mut closing, mut late) = (Request::new(), Request::new());
+    let (closing, late) = (&raw mut closing, &raw mut late);
+    // SAFETY: wrong on purpose; the requests end before they go.
+    unsafe {
+        with_socket(|client, _| {
+            let (_, socket) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
+            let table = connection(socket);
+            Request::start(closing, |irp| {
+                if let Some(close) = table.WskCloseSocket {
+                    close(socket, irp);
+                }
+            });
+            Request::start(late, |irp| misuse(table, socket, irp));
+            Request::end(closing);
+            Request::end(late);
+        });
+    }
+}
+
+pub(crate) unsafe fn close_twice() {
+    // SAFETY: wrong on purpose.
+    unsafe {
+        with_closing(|table, socket, irp| {
+            if let Some(close) = table.WskCloseSocket {
+                close(socket, irp);
+            }
+        });
+    }
+}
+
+pub(crate) unsafe fn use_closing() {
+    let mut address = own(AF_INET, 0);
+    // SAFETY: wrong on purpose.
+    unsafe {
+        with_closing(|table, socket, irp| {
+            if let Some(bind) = table.WskBind {
+                bind(socket, (&raw mut address).cast(), 0, irp);
+            }
+        });
+    }
+}
+
 pub(crate) unsafe fn send_more_than_described() {
     // SAFETY: wrong on purpose: nothing beyond the MDLs is touched.
     unsafe {
