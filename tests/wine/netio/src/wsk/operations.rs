@@ -235,6 +235,7 @@ fn finished(socket: &Socket, state: &mut State) -> Option<Ended> {
     let request = state.under_way.finishing.take()?;
     // Of a connection that was reset it says no more than that there is none.
     let finished = linux::finish(socket.file).map_err(|error| linux::error(socket.file).err().unwrap_or(error));
+    state.shut_down = finished.is_ok();
     state.dead = finished.err();
     Some(Ended::Request(request, finished.err().unwrap_or(status::SUCCESS), 0))
 }

@@ -62,6 +62,8 @@ pub(super) struct State {
     pub(super) round_trip: Duration,
     /// The client has called WskDisconnect.
     pub(super) finished: bool,
+    /// The peer is told of the end of what was sent.
+    pub(super) shut_down: bool,
     pub(super) peer_finished: bool,
     /// The error by which the connection has ended. Linux tells of it once; all later requests end with it.
     pub(super) dead: Option<i32>,
@@ -86,6 +88,7 @@ pub(super) fn make(kind: Kind, family: u16, client: usize, file: File, phase: Ph
         under_way: UnderWay::default(),
         round_trip: if phase == Phase::Connected { linux::round_trip(file) } else { Duration::ZERO },
         finished: false,
+        shut_down: false,
         peer_finished: false,
         dead: None,
         no_delay: false,
@@ -122,7 +125,7 @@ pub(super) fn cancel(number: u64) {
 pub(super) fn close(socket: &Arc<Socket>, request: Request) {
     let mut state = lock(&socket.state);
     let under_way = state.under_way.take();
-    let both_finished = state.finished && state.peer_finished;
+    let both_finished = state.shut_down && state.peer_finished;
     drop(state);
     for request in under_way {
         request.complete(STATUS_CANCELLED, 0);

@@ -1,6 +1,9 @@
 //! How connections end.
 
-use ndk_abi::{sockaddr::AF_INET, status::STATUS_CONNECTION_RESET};
+use ndk_abi::{
+    sockaddr::AF_INET,
+    status::{STATUS_CANCELLED, STATUS_CONNECTION_RESET},
+};
 
 use super::{
     bytes::Much,
@@ -11,7 +14,10 @@ use crate::text::Text;
 
 pub(crate) unsafe fn disconnects(text: &mut Text<'_>) {
     // SAFETY: one check at a time.
-    unsafe { with_client(text, disconnect_behind) };
+    unsafe {
+        with_client(text, disconnect_behind);
+        with_client(text, cut_off);
+    }
 }
 
 /// The end of sending comes behind the sends that began before it.
@@ -32,6 +38,28 @@ unsafe fn disconnect_behind(client: &Client, text: &mut Text<'_>) {
             text.check(close(active) == SUCCESS && close(passive) == SUCCESS, "closing");
         }
         bytes.free();
+    }
+}
+
+/// A close that ends sends before their disconnect resets the connection: the peer must not take what it has for all.
+unsafe fn cut_off(client: &Client, text: &mut Text<'_>) {
+    let (mut sending, mut ending) = (Request::new(), Request::new());
+    let (sending, ending) = (&raw mut sending, &raw mut ending);
+    // SAFETY: memory that lives until all requests have ended.
+    unsafe {
+        let (bytes, much) = (Bytes::new(), Much::new());
+        let [active, passive] = pair(client, own(AF_INET, 0), text);
+        text.check(disconnect(passive) == SUCCESS, "the end of one way");
+        text.check(receive(active, bytes.part(0, LENGTH)) == (SUCCESS, 0), "the end of one way, at the peer");
+        start_send(sending, active, much.all());
+        start_disconnect(ending, active);
+        text.check(close(active) == SUCCESS, "a close with a disconnect under way");
+        text.check(Request::end(sending).0 == STATUS_CANCELLED.0, "a send that waits when its socket is closed");
+        text.check(Request::end(ending).0 == STATUS_CANCELLED.0, "a disconnect behind it");
+        text.check(drain(passive, &bytes).0 == STATUS_CONNECTION_RESET.0, "a stream that was cut off");
+        text.check(close(passive) == SUCCESS, "closing the peer");
+        bytes.free();
+        much.free();
     }
 }
 
