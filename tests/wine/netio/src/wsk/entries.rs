@@ -88,8 +88,9 @@ fn enter(
     irp: *mut c_void,
     allowed: &[Phase],
 ) -> Result<(Arc<Socket>, Call, Request), NTSTATUS> {
-    let request = Request::begin(function, irp).ok_or(NTSTATUS(status::INVALID_PARAMETER))?;
+    let mut request = Request::begin(function, irp).ok_or(NTSTATUS(status::INVALID_PARAMETER))?;
     let Some(socket) = socket::find(socket) else { return Err(NTSTATUS(closed(function, request))) };
+    request.kind = socket.kind;
     let mut state = lock(&socket.state);
     let (phase, closing) = (state.phase, state.closing);
     let call = (!closing && allowed.contains(&phase)).then(|| Call::enter(&socket, &mut state));

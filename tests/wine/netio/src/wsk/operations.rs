@@ -80,14 +80,14 @@ impl UnderWay {
     }
 }
 
-/// Ends a request that need not wait: within the call, or soon.
+/// Ends a request that need not wait: within the call, or soon, by the thread on which the close of its socket comes behind it.
 pub(super) fn finish(request: Request, status: i32, information: usize) -> i32 {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     if COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
         request.complete(status, information);
         return status;
     }
-    port::post(Kind::Connection, move || request.complete(status, information));
+    port::post(request.kind, move || request.complete(status, information));
     status::PENDING
 }
 

@@ -46,6 +46,8 @@ pub(super) struct Request {
     number: u64,
     /// Whether there is somebody to tell.
     has_routine: bool,
+    /// What its socket is, if it has one.
+    pub(super) kind: Kind,
 }
 
 impl Request {
@@ -99,7 +101,7 @@ impl Request {
             }
         };
         object(REQUEST, 1);
-        Some(Self { irp: Shared(irp), number, has_routine })
+        Some(Self { irp: Shared(irp), number, has_routine, kind: Kind::Connection })
     }
 
     pub(super) fn number(&self) -> u64 {
