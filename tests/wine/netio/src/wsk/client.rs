@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::c_void,
     sync::{Condvar, Mutex, PoisonError},
     time::Duration,
 };
@@ -39,22 +38,29 @@ fn change(client: usize, change: impl FnOnce(&mut Client)) -> bool {
     found
 }
 
-/// A client calls a function of the provider. False: it may not.
-pub(super) fn begin_call(client: *mut c_void) -> bool {
-    let captured = lock(&CLIENTS).get(&(client as usize)).is_some_and(|client| client.captures > 0);
-    captured && change(client as usize, |client| client.calls += 1)
+/// A call of a function of the provider, until its IRP is completed.
+pub(super) struct Call(usize);
+
+impl Call {
+    /// `None`: the client may call nothing.
+    pub(super) fn begin(client: usize) -> Option<Self> {
+        let mut captured = false;
+        change(client, |client| {
+            captured = client.captures > 0;
+            client.calls += u32::from(captured);
+        });
+        captured.then_some(Self(client))
+    }
 }
 
-/// Such a call is over, and has made a socket or not.
-pub(super) fn end_call(client: usize, made: bool) {
-    change(client, |client| {
-        client.calls -= 1;
-        client.sockets += u32::from(made);
-    });
+impl Drop for Call {
+    fn drop(&mut self) {
+        change(self.0, |client| client.calls -= 1);
+    }
 }
 
-/// A listener of this client has got a socket.
-pub(super) fn accepted(client: usize) {
+/// This client is about to get a socket.
+pub(super) fn gets_socket(client: usize) {
     change(client, |client| client.sockets += 1);
 }
 

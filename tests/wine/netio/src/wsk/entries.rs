@@ -140,21 +140,21 @@ unsafe extern "system" fn make_socket(
     security: *mut c_void,
     irp: *mut c_void,
 ) -> NTSTATUS {
-    let Some(request) = Request::begin("WskSocket", irp) else { return NTSTATUS(status::INVALID_PARAMETER) };
-    if !client::begin_call(client) {
+    let client = client as usize;
+    let Some(mut request) = Request::begin("WskSocket", irp) else { return NTSTATUS(status::INVALID_PARAMETER) };
+    request.call = client::Call::begin(client);
+    if request.call.is_none() {
         return NTSTATUS(refuse(request, "WskSocket: the provider is not captured", status::INVALID_PARAMETER));
     }
     // SAFETY: it is compared only.
     let owner = process.is_null() || unsafe { ntoskrnl::SoftNdkStandInIsSystemProcess(process) } != 0;
     if !owner || !thread.is_null() {
-        client::end_call(client as usize, false);
         return NTSTATUS(refuse(
             request,
             "WskSocket: an owner that is not the system process",
             status::INVALID_PARAMETER,
         ));
     }
-    let client = client as usize;
     let kind = match flags {
         WSK_FLAG_LISTEN_SOCKET => Some(Kind::Listener),
         WSK_FLAG_CONNECTION_SOCKET => Some(Kind::Connection),
@@ -163,17 +163,17 @@ unsafe extern "system" fn make_socket(
     .filter(|_| kind == SOCK_STREAM && protocol == IPPROTO_TCP && linux::address_length(family).is_some())
     .filter(|_| context.is_null() && dispatch.is_null() && security.is_null());
     let Some(kind) = kind else {
-        client::end_call(client, false);
         return NTSTATUS(refuse(
             request,
             "WskSocket: only streams without callbacks are simulated",
             status::NOT_SUPPORTED,
         ));
     };
-    let made = linux::stream(family).map(|file| socket::make(kind, family, client, file, Phase::Made));
-    client::end_call(client, made.is_ok());
-    NTSTATUS(match made {
-        Ok(socket) => finish(request, status::SUCCESS, socket as usize),
+    NTSTATUS(match linux::stream(family) {
+        Ok(file) => {
+            client::gets_socket(client);
+            finish(request, status::SUCCESS, socket::make(kind, family, client, file, Phase::Made) as usize)
+        }
         Err(status) => finish(request, status, 0),
     })
 }

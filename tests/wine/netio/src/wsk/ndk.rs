@@ -37,16 +37,18 @@ pub(super) unsafe extern "system" fn control_client(
 ) -> NTSTATUS {
     const FUNCTION: &str = "WskControlClient";
     kernel::at_most(DISPATCH_LEVEL, FUNCTION);
-    let request = if irp.is_null() { None } else { Request::begin(FUNCTION, irp) };
-    let result = if !client::begin_call(client) {
+    let mut request = if irp.is_null() { None } else { Request::begin(FUNCTION, irp) };
+    let mut call = client::Call::begin(client as usize);
+    let result = if call.is_none() {
         violation("WskControlClient: the provider is not captured");
         Err(status::INVALID_PARAMETER)
     } else {
         // SAFETY: passed on to the caller.
-        let result = unsafe { answer(code, input_size, input, output_size, output) };
-        client::end_call(client as usize, false);
-        result
+        unsafe { answer(code, input_size, input, output_size, output) }
     };
+    if let Some(request) = &mut request {
+        request.call = call.take();
+    }
     let bytes = result.unwrap_or(0);
     if !returned.is_null() {
         // SAFETY: the caller gives a place for it.
@@ -86,10 +88,10 @@ unsafe extern "system" fn open(
     opened: *mut *mut NDK_ADAPTER,
 ) -> NTSTATUS {
     kernel::at_most(PASSIVE_LEVEL, "WskOpenNdkAdapter");
-    if !client::begin_call(client) {
+    let Some(_call) = client::Call::begin(client as usize) else {
         violation("WskOpenNdkAdapter: the provider is not captured");
         return NTSTATUS(status::INVALID_PARAMETER);
-    }
+    };
     let result = if interface == INTERFACE_INDEX {
         let packed = u32::from(version.Major) | u32::from(version.Minor) << 16;
         // SAFETY: the caller gives a place for the adapter.
@@ -97,7 +99,6 @@ unsafe extern "system" fn open(
     } else {
         NTSTATUS(STATUS_NOT_FOUND)
     };
-    client::end_call(client as usize, false);
     if result.is_success() && parameter("TraceNdk").is_some_and(|value| value == "1") {
         // SAFETY: opened just now.
         unsafe { trace::begin(*opened, version) };
@@ -108,14 +109,12 @@ unsafe extern "system" fn open(
 /// Closes it: PASSIVE_LEVEL.
 unsafe extern "system" fn close(client: *mut c_void, opened: *mut NDK_ADAPTER) {
     kernel::at_most(PASSIVE_LEVEL, "WskCloseNdkAdapter");
-    if !client::begin_call(client) {
-        violation("WskCloseNdkAdapter: the provider is not captured");
-        return;
-    }
+    let Some(_call) = client::Call::begin(client as usize) else {
+        return violation("WskCloseNdkAdapter: the provider is not captured");
+    };
     // SAFETY: it looks for it among those that are open.
     if unsafe { SoftNdkStandInCloseNdkAdapter(opened) } != NTSTATUS(0) {
         violation("WskCloseNdkAdapter: not an open adapter");
     }
     trace::end();
-    client::end_call(client as usize, false);
 }

@@ -299,7 +299,7 @@ fn end_accept(listener: &Socket, request: Request, accept: &Accept, accepted: Re
             unsafe { place.cast::<u8>().copy_from((&raw const address).cast(), length) };
         }
     }
-    client::accepted(listener.client);
+    client::gets_socket(listener.client);
     let socket = make(Kind::Connection, listener.family, listener.client, file, Phase::Connected);
     request.complete(status::SUCCESS, socket as usize);
 }

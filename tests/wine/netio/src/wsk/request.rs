@@ -13,7 +13,7 @@ use std::{
 use kernel::{DEVICE_OBJECT, DISPATCH_LEVEL, IO_STACK_LOCATION, IRP, Shared, ntoskrnl, object, violation};
 
 use super::{
-    port,
+    client, port,
     socket::{self, Kind},
 };
 use crate::lock;
@@ -48,6 +48,8 @@ pub(super) struct Request {
     has_routine: bool,
     /// What its socket is, if it has one.
     pub(super) kind: Kind,
+    /// What its client waits for before it is deregistered, if it has no socket.
+    pub(super) call: Option<client::Call>,
 }
 
 impl Request {
@@ -101,7 +103,7 @@ impl Request {
             }
         };
         object(REQUEST, 1);
-        Some(Self { irp: Shared(irp), number, has_routine, kind: Kind::Connection })
+        Some(Self { irp: Shared(irp), number, has_routine, kind: Kind::Connection, call: None })
     }
 
     pub(super) fn number(&self) -> u64 {
