@@ -39,21 +39,16 @@ pub(super) enum Phase {
     Connected,
 }
 
-/// A socket. The client has the address of its head.
-#[repr(C)]
+/// A socket.
 pub(super) struct Socket {
-    head: WSK_SOCKET,
+    /// The address of what the client has of it.
+    name: usize,
     pub(super) kind: Kind,
     pub(super) family: u16,
     pub(super) client: usize,
     pub(super) file: File,
     pub(super) state: Mutex<State>,
 }
-
-// SAFETY: the head is constant; all else may go to any thread.
-unsafe impl Send for Socket {}
-// SAFETY: as above.
-unsafe impl Sync for Socket {}
 
 pub(super) struct State {
     pub(super) phase: Phase,
@@ -73,7 +68,7 @@ pub(super) struct State {
     pub(super) calls: u32,
 }
 
-/// The sockets, by the address that the client has.
+/// The sockets, by their names.
 static SOCKETS: Mutex<BTreeMap<usize, Arc<Socket>>> = Mutex::new(BTreeMap::new());
 
 /// A socket that is not closed.
@@ -95,13 +90,14 @@ pub(super) fn make(kind: Kind, family: u16, client: usize, file: File, phase: Ph
         closing: false,
         calls: 0,
     };
-    let head = WSK_SOCKET { Dispatch: entries::of(kind) };
-    let socket = Arc::new(Socket { head, kind, family, client, file, state: Mutex::new(state) });
-    let name = Arc::as_ptr(&socket) as usize;
+    // For ever: no later socket has its name, so that a use after the close is always noticed.
+    let head = Box::leak(Box::new(WSK_SOCKET { Dispatch: entries::of(kind) }));
+    let name = (&raw mut *head).expose_provenance();
+    let socket = Arc::new(Socket { name, kind, family, client, file, state: Mutex::new(state) });
     lock(&SOCKETS).insert(name, socket);
     object(SOCKET_OBJECT, 1);
     port::watch(kind, file, name);
-    name as *mut WSK_SOCKET
+    head
 }
 
 /// A socket can go on, or could, and may be closed. By the thread of its kind, as what follows.
@@ -131,7 +127,7 @@ pub(super) fn close(socket: &Arc<Socket>, request: Request) {
         request.complete(STATUS_CANCELLED, 0);
     }
     linux::close(socket.file, socket.kind == Kind::Connection && !both_finished);
-    lock(&SOCKETS).remove(&(Arc::as_ptr(socket) as usize));
+    lock(&SOCKETS).remove(&socket.name);
     object(SOCKET_OBJECT, -1);
     let client = socket.client;
     request.complete(status::SUCCESS, 0);

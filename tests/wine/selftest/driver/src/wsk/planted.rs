@@ -140,14 +140,14 @@ pub(crate) unsafe fn connect_unbound() {
 }
 
 pub(crate) unsafe fn use_closed() {
-    // SAFETY: wrong on purpose: the table is that of the socket that goes on living.
+    // SAFETY: wrong on purpose: what the client has of a socket stays.
     unsafe {
-        with_socket(|client, socket| {
+        with_socket(|client, _| {
             let (_, other) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
             close(other);
             let mut address = own(AF_INET, 0);
             wait(|irp| {
-                if let Some(bind) = connection(socket).WskBind {
+                if let Some(bind) = connection(other).WskBind {
                     bind(other, (&raw mut address).cast(), 0, irp);
                 }
             });
