@@ -20,7 +20,7 @@ use ndk_abi::{
 
 use super::{
     client,
-    linux::{self, File, Part},
+    linux::{self, Part},
     mdl, ndk,
     operations::{self, Accept, What, finish},
     port,
@@ -197,9 +197,12 @@ const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49152..=u16::MAX;
 
 /// Port 0 picks one, as likely one as another: a process that went through them in order would take the ports that another one, which
 /// does the same on this system, has just given back and wants again.
-fn bind_to(file: File, address: SOCKADDR_INET) -> Result<(), i32> {
+fn bind_to(socket: &Socket, address: SOCKADDR_INET) -> Result<(), i32> {
     if address.Ipv6.sin6_port != 0 {
-        return linux::bind(file, address);
+        if !address.socket_addr().is_some_and(|address| socket.take_address(address)) {
+            return Err(STATUS_ADDRESS_ALREADY_EXISTS.0);
+        }
+        return linux::bind(socket.file, address).inspect_err(|_| socket.give_address());
     }
     let taken = [STATUS_ADDRESS_ALREADY_EXISTS.0, STATUS_ACCESS_DENIED.0];
     let mut result = Err(STATUS_ADDRESS_ALREADY_EXISTS.0);
@@ -213,7 +216,7 @@ fn bind_to(file: File, address: SOCKADDR_INET) -> Result<(), i32> {
         let mut chosen = address;
         // The port is in the same place in both families.
         chosen.Ipv6.sin6_port = port.to_be();
-        result = linux::bind_to_unused(file, chosen);
+        result = linux::bind_to_unused(socket.file, chosen);
     }
     result
 }
@@ -232,7 +235,7 @@ unsafe extern "system" fn bind(
             return refuse(request, "WskBind: an address of another family, or flags", status::INVALID_PARAMETER);
         };
         let listens = socket.kind == Kind::Listener;
-        let bound = bind_to(socket.file, local);
+        let bound = bind_to(&socket, local);
         let result = bound.and_then(|()| if listens { linux::start_listening(socket.file) } else { Ok(()) });
         if result.is_ok() {
             lock(&socket.state).phase = Phase::Bound;

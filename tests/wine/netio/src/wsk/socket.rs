@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -71,6 +72,27 @@ pub(super) struct State {
 /// The sockets, by their names.
 static SOCKETS: Mutex<BTreeMap<usize, Arc<Socket>>> = Mutex::new(BTreeMap::new());
 
+/// The addresses with a port of their choice to which clients have bound sockets, by the names of those. Linux would give one to several
+/// sockets that do not listen, as it may give one again whose connections have not gone yet.
+static BOUND: Mutex<BTreeMap<usize, SocketAddr>> = Mutex::new(BTreeMap::new());
+
+impl Socket {
+    /// Takes an address for it, until it is closed or cannot be bound. False: another one has it.
+    pub(super) fn take_address(&self, address: SocketAddr) -> bool {
+        let mut bound = lock(&BOUND);
+        let free = bound.values().all(|taken| *taken != address);
+        if free {
+            bound.insert(self.name, address);
+        }
+        free
+    }
+
+    /// Gives its address back.
+    pub(super) fn give_address(&self) {
+        lock(&BOUND).remove(&self.name);
+    }
+}
+
 /// A socket that is not closed.
 pub(super) fn find(socket: *mut WSK_SOCKET) -> Option<Arc<Socket>> {
     lock(&SOCKETS).get(&(socket as usize)).cloned()
@@ -127,6 +149,7 @@ pub(super) fn close(socket: &Arc<Socket>, request: Request) {
         request.complete(STATUS_CANCELLED, 0);
     }
     linux::close(socket.file, socket.kind == Kind::Connection && !both_finished);
+    socket.give_address();
     lock(&SOCKETS).remove(&socket.name);
     object(SOCKET_OBJECT, -1);
     let client = socket.client;

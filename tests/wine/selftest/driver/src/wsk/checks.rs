@@ -188,7 +188,10 @@ unsafe fn end_early(client: &Client, text: &mut Text<'_>) {
 
 pub(crate) unsafe fn ports(text: &mut Text<'_>) {
     // SAFETY: one check at a time.
-    unsafe { with_client(text, any_port) };
+    unsafe {
+        with_client(text, any_port);
+        with_client(text, one_port);
+    }
 }
 
 /// Another process cannot tell which port comes next.
@@ -203,6 +206,22 @@ unsafe fn any_port(client: &Client, text: &mut Text<'_>) {
         });
         text.check(ports.iter().all(|port| *port >= 49152), "a port that Windows gives to nobody");
         text.check(!ports.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == 1), "ports in their order");
+    }
+}
+
+/// An address that a client names is that of one socket, until it is closed.
+unsafe fn one_port(client: &Client, text: &mut Text<'_>) {
+    // SAFETY: sockets that are closed once.
+    unsafe {
+        let first = bound(client, own(AF_INET, 0), text);
+        let address = address_of_connection(first);
+        text.check(close(first) == SUCCESS, "closing a bound socket");
+        let [first, second] = [(); 2].map(|()| client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET).1);
+        text.check(bind(first, address) == SUCCESS, "a bind to a port");
+        text.check(bind(second, address) == STATUS_ADDRESS_ALREADY_EXISTS.0, "a bind to the port of another socket");
+        text.check(close(first) == SUCCESS, "closing a bound socket");
+        text.check(bind(second, address) == SUCCESS, "a bind to a port that was given back");
+        text.check(close(second) == SUCCESS, "closing a bound socket");
     }
 }
 
