@@ -4,18 +4,16 @@
 //!
 //! Nothing here waits but for [`Poll`]. Errors are the NTSTATUS that WSK would give.
 
-use std::{arch::asm, time::Duration};
+mod call;
 
-use kernel::status;
+use std::time::Duration;
+
 use ndk_abi::{
     describe::ZeroInit,
     sockaddr::{AF_INET, AF_INET6, SOCKADDR_INET},
-    status::{
-        NTSTATUS, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_CONNECTION_ABORTED,
-        STATUS_CONNECTION_DISCONNECTED, STATUS_CONNECTION_REFUSED, STATUS_CONNECTION_RESET, STATUS_HOST_UNREACHABLE,
-        STATUS_INVALID_ADDRESS_COMPONENT, STATUS_IO_TIMEOUT, STATUS_NETWORK_UNREACHABLE, STATUS_UNSUCCESSFUL,
-    },
 };
+
+use call::{Errno, Syscall, call, plain};
 
 /// The way there and back, simulated.
 const BETWEEN_COMPUTERS: Duration = Duration::from_millis(2);
@@ -23,55 +21,8 @@ const BETWEEN_COMPUTERS: Duration = Duration::from_millis(2);
 /// Connections that wait to be accepted, as in `driver/hosted`.
 const BACKLOG: usize = 1024;
 
+/// Err: an NTSTATUS.
 type Result<T> = std::result::Result<T, i32>;
-
-/// Numbers of system calls (asm/unistd_64.h).
-#[derive(Clone, Copy)]
-#[repr(usize)]
-enum Syscall {
-    Read = 0,
-    Write = 1,
-    Close = 3,
-    Socket = 41,
-    Connect = 42,
-    SendMsg = 46,
-    RecvMsg = 47,
-    Shutdown = 48,
-    Bind = 49,
-    Listen = 50,
-    GetSockName = 51,
-    GetPeerName = 52,
-    SetSockOpt = 54,
-    GetSockOpt = 55,
-    EpollWait = 232,
-    EpollCtl = 233,
-    Accept4 = 288,
-    EventFd2 = 290,
-    EpollCreate1 = 291,
-}
-
-/// Numbers of errors (asm-generic/errno.h).
-mod errno {
-    pub(super) const EINTR: i32 = 4;
-    pub(super) const EAGAIN: i32 = 11;
-    pub(super) const ENOMEM: i32 = 12;
-    pub(super) const EACCES: i32 = 13;
-    pub(super) const ENFILE: i32 = 23;
-    pub(super) const EMFILE: i32 = 24;
-    pub(super) const EPIPE: i32 = 32;
-    pub(super) const EADDRINUSE: i32 = 98;
-    pub(super) const EADDRNOTAVAIL: i32 = 99;
-    pub(super) const ENETUNREACH: i32 = 101;
-    pub(super) const ECONNABORTED: i32 = 103;
-    pub(super) const ECONNRESET: i32 = 104;
-    pub(super) const ENOBUFS: i32 = 105;
-    pub(super) const EISCONN: i32 = 106;
-    pub(super) const ETIMEDOUT: i32 = 110;
-    pub(super) const ECONNREFUSED: i32 = 111;
-    pub(super) const EHOSTUNREACH: i32 = 113;
-    pub(super) const EALREADY: i32 = 114;
-    pub(super) const EINPROGRESS: i32 = 115;
-}
 
 const SOL_SOCKET: usize = 1;
 const SO_REUSEADDR: usize = 2;
@@ -127,63 +78,12 @@ struct Event {
     key: usize,
 }
 
-/// Makes a system call. Err: its number of an error.
-///
-/// # Safety
-/// The arguments are what it wants, and memory that they name is good for it.
-unsafe fn call(name: Syscall, arguments: [usize; 6]) -> Result<usize> {
-    let [first, second, third, fourth, fifth, sixth] = arguments;
-    let result: isize;
-    // SAFETY: how Linux is called on this processor; passed on to the caller.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") name as isize => result,
-            in("rdi") first,
-            in("rsi") second,
-            in("rdx") third,
-            in("r10") fourth,
-            in("r8") fifth,
-            in("r9") sixth,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    usize::try_from(result).map_err(|_| -result as i32)
-}
-
-/// Calls one that gets a file and numbers.
-fn plain(name: Syscall, file: File, arguments: [usize; 2]) -> Result<usize> {
-    // SAFETY: no memory is named.
-    unsafe { call(name, [file as usize, arguments[0], arguments[1], 0, 0, 0]) }
-}
-
-/// What a number of an error means.
-fn meaning(error: i32) -> i32 {
-    let meaning: NTSTATUS = match error {
-        errno::ECONNREFUSED => STATUS_CONNECTION_REFUSED,
-        errno::ENETUNREACH => STATUS_NETWORK_UNREACHABLE,
-        errno::EHOSTUNREACH => STATUS_HOST_UNREACHABLE,
-        errno::EADDRINUSE => STATUS_ADDRESS_ALREADY_EXISTS,
-        errno::EADDRNOTAVAIL => STATUS_INVALID_ADDRESS_COMPONENT,
-        errno::EACCES => STATUS_ACCESS_DENIED,
-        errno::ETIMEDOUT => STATUS_IO_TIMEOUT,
-        errno::ECONNRESET => STATUS_CONNECTION_RESET,
-        errno::ECONNABORTED => STATUS_CONNECTION_ABORTED,
-        errno::EPIPE => STATUS_CONNECTION_DISCONNECTED,
-        errno::ENOBUFS | errno::ENOMEM | errno::EMFILE | errno::ENFILE => NTSTATUS(status::INSUFFICIENT_RESOURCES),
-        _ => STATUS_UNSUCCESSFUL,
-    };
-    meaning.0
-}
-
 /// The result of a call that may have to be made again: `None`, when the socket is told of.
-fn unless_later<T>(result: Result<T>) -> Result<Option<T>> {
+fn unless_later<T>(result: std::result::Result<T, Errno>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(errno::EAGAIN | errno::EALREADY | errno::EINPROGRESS | errno::EINTR) => Ok(None),
-        Err(error) => Err(meaning(error)),
+        Err(Errno::EAGAIN | Errno::EALREADY | Errno::EINPROGRESS | Errno::EINTR) => Ok(None),
+        Err(error) => Err(error.meaning()),
     }
 }
 
@@ -210,14 +110,14 @@ fn set<T>(socket: File, level: usize, option: usize, value: &T) -> Result<()> {
     // SAFETY: a value of this size, which is read.
     unsafe { call(Syscall::SetSockOpt, [socket as usize, level, option, value, size_of::<T>(), 0]) }
         .map(drop)
-        .map_err(meaning)
+        .map_err(Errno::meaning)
 }
 
 /// A stream socket.
 pub(super) fn stream(family: u16) -> Result<File> {
     let domain = if family == AF_INET6 { LINUX_AF_INET6 } else { family };
-    let socket =
-        plain(Syscall::Socket, domain.into(), [SOCK_STREAM | CLOEXEC | NONBLOCK, IPPROTO_TCP]).map_err(meaning)?;
+    let socket = plain(Syscall::Socket, domain.into(), [SOCK_STREAM | CLOEXEC | NONBLOCK, IPPROTO_TCP])
+        .map_err(Errno::meaning)?;
     let socket = socket as File;
     if family == AF_INET6 {
         set(socket, IPPROTO_IPV6, IPV6_V6ONLY, &1_u32).inspect_err(|_| close(socket, false))?;
@@ -242,7 +142,7 @@ pub(super) fn bind_to_unused(socket: File, address: SOCKADDR_INET) -> Result<()>
     // SAFETY: an address of that length, which is read.
     unsafe { call(Syscall::Bind, [socket as usize, (&raw const address).addr(), length, 0, 0, 0]) }
         .map(drop)
-        .map_err(meaning)
+        .map_err(Errno::meaning)
 }
 
 pub(super) fn no_delay(socket: File) -> Result<()> {
@@ -252,7 +152,7 @@ pub(super) fn no_delay(socket: File) -> Result<()> {
 /// The connections that it accepts have from it that their address may be used again.
 pub(super) fn start_listening(socket: File) -> Result<()> {
     reuse(socket)?;
-    plain(Syscall::Listen, socket, [BACKLOG, 0]).map(drop).map_err(meaning)
+    plain(Syscall::Listen, socket, [BACKLOG, 0]).map(drop).map_err(Errno::meaning)
 }
 
 /// The own address, or the peer's.
@@ -262,7 +162,7 @@ pub(super) fn address(socket: File, own: bool) -> Result<SOCKADDR_INET> {
     let name = if own { Syscall::GetSockName } else { Syscall::GetPeerName };
     let places = [(&raw mut address).addr(), (&raw mut length).addr()];
     // SAFETY: a place for an address of this length.
-    unsafe { call(name, [socket as usize, places[0], places[1], 0, 0, 0]) }.map_err(meaning)?;
+    unsafe { call(name, [socket as usize, places[0], places[1], 0, 0, 0]) }.map_err(Errno::meaning)?;
     if address.si_family() == LINUX_AF_INET6 {
         address.Ipv6.sin6_family = AF_INET6;
     }
@@ -282,7 +182,7 @@ pub(super) fn connect(socket: File, address: SOCKADDR_INET) -> Result<Option<()>
     let (address, length) = of_linux(address);
     // SAFETY: an address of that length, which is read.
     match unsafe { call(Syscall::Connect, [socket as usize, (&raw const address).addr(), length, 0, 0, 0]) } {
-        Err(errno::EISCONN) => Ok(Some(())),
+        Err(Errno::EISCONN) => Ok(Some(())),
         result => unless_later(result.map(drop)),
     }
 }
@@ -330,12 +230,12 @@ pub(super) fn error(socket: File) -> Result<()> {
     let places = [(&raw mut error).expose_provenance(), (&raw mut length).expose_provenance()];
     // SAFETY: a place for a number of this length.
     unsafe { call(Syscall::GetSockOpt, [socket as usize, SOL_SOCKET, SO_ERROR, places[0], places[1], 0]) }
-        .map_err(meaning)?;
-    if error == 0 { Ok(()) } else { Err(meaning(error)) }
+        .map_err(Errno::meaning)?;
+    if error == 0 { Ok(()) } else { Err(Errno(error).meaning()) }
 }
 
 pub(super) fn finish(socket: File) -> Result<()> {
-    plain(Syscall::Shutdown, socket, [SHUT_WR, 0]).map(drop).map_err(meaning)
+    plain(Syscall::Shutdown, socket, [SHUT_WR, 0]).map(drop).map_err(Errno::meaning)
 }
 
 /// Closes a socket, by a reset if so asked.
@@ -357,8 +257,8 @@ pub(super) struct Poll {
 
 impl Poll {
     pub(super) fn new() -> Result<Self> {
-        let epoll = plain(Syscall::EpollCreate1, CLOEXEC as File, [0, 0]).map_err(meaning)? as File;
-        let bell = plain(Syscall::EventFd2, 0, [CLOEXEC | NONBLOCK, 0]).map_err(meaning)? as File;
+        let epoll = plain(Syscall::EpollCreate1, CLOEXEC as File, [0, 0]).map_err(Errno::meaning)? as File;
+        let bell = plain(Syscall::EventFd2, 0, [CLOEXEC | NONBLOCK, 0]).map_err(Errno::meaning)? as File;
         let poll = Self { epoll, bell };
         poll.watch(bell, 0).map(|()| poll)
     }
@@ -370,7 +270,7 @@ impl Poll {
         // SAFETY: an event, which is read.
         unsafe { call(Syscall::EpollCtl, [self.epoll as usize, EPOLL_CTL_ADD, file as usize, event, 0, 0]) }
             .map(drop)
-            .map_err(meaning)
+            .map_err(Errno::meaning)
     }
 
     /// Ends a wait, or the next one.
@@ -388,8 +288,8 @@ impl Poll {
         loop {
             // SAFETY: `place` has room for `events.len()` events, and Linux writes no more; -1: epoll_wait has no limit of time.
             match unsafe { call(Syscall::EpollWait, [self.epoll as usize, place, events.len(), milliseconds, 0, 0]) } {
-                Err(errno::EINTR) => {}
-                Err(error) => return Err(meaning(error)),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.meaning()),
                 Ok(count) => {
                     let mut keys = events[..count].iter().map(|event| event.key).collect::<Vec<_>>();
                     if keys.contains(&0) {
