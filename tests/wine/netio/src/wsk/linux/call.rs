@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-use kernel::status;
+use kernel::{status, violation};
 use ndk_abi::status::{
     NTSTATUS, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_CONNECTION_ABORTED,
     STATUS_CONNECTION_DISCONNECTED, STATUS_CONNECTION_REFUSED, STATUS_CONNECTION_RESET, STATUS_HOST_UNREACHABLE,
@@ -41,13 +41,16 @@ pub(super) enum Syscall {
 pub(super) struct Errno(pub(super) i32);
 
 impl Errno {
-    pub(super) const EINTR: Self = Self(4);
+    const EINTR: Self = Self(4);
+    const EBADF: Self = Self(9);
     pub(super) const EAGAIN: Self = Self(11);
     const ENOMEM: Self = Self(12);
     const EACCES: Self = Self(13);
+    const EFAULT: Self = Self(14);
     const ENFILE: Self = Self(23);
     const EMFILE: Self = Self(24);
     const EPIPE: Self = Self(32);
+    const ENOTSOCK: Self = Self(88);
     const EADDRINUSE: Self = Self(98);
     const EADDRNOTAVAIL: Self = Self(99);
     const ENETUNREACH: Self = Self(101);
@@ -75,17 +78,37 @@ impl Errno {
             Self::ECONNABORTED => STATUS_CONNECTION_ABORTED,
             Self::EPIPE => STATUS_CONNECTION_DISCONNECTED,
             Self::ENOBUFS | Self::ENOMEM | Self::EMFILE | Self::ENFILE => NTSTATUS(status::INSUFFICIENT_RESOURCES),
+            Self::EFAULT => {
+                violation("a buffer of a WSK request is not memory of the kernel");
+                STATUS_UNSUCCESSFUL
+            }
+            Self::EBADF | Self::ENOTSOCK => {
+                violation("stand-in: a socket of Linux is used that is closed");
+                STATUS_UNSUCCESSFUL
+            }
             _ => STATUS_UNSUCCESSFUL,
         };
         meaning.0
     }
 }
 
-/// Makes a system call.
+/// Makes a system call, again where a signal has interrupted it: that comes before anything is done.
 ///
 /// # Safety
 /// The arguments are what it wants, and memory that they name is good for it.
 pub(super) unsafe fn call(name: Syscall, arguments: [usize; 6]) -> Result<usize, Errno> {
+    loop {
+        // SAFETY: passed on to the caller.
+        match unsafe { call_once(name, arguments) } {
+            Err(Errno::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// # Safety
+/// As for [`call`].
+unsafe fn call_once(name: Syscall, arguments: [usize; 6]) -> Result<usize, Errno> {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     let result: isize;
     // SAFETY: how Linux is called on this processor; passed on to the caller.

@@ -82,7 +82,7 @@ struct Event {
 fn unless_later<T>(result: std::result::Result<T, Errno>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(Errno::EAGAIN | Errno::EALREADY | Errno::EINPROGRESS | Errno::EINTR) => Ok(None),
+        Err(Errno::EAGAIN | Errno::EALREADY | Errno::EINPROGRESS) => Ok(None),
         Err(error) => Err(error.meaning()),
     }
 }
@@ -285,23 +285,17 @@ impl Poll {
         let milliseconds = if waits { usize::MAX } else { 0 };
         let mut events = [Event { events: 0, key: 0 }; EVENTS];
         let place = (&raw mut events).expose_provenance();
-        loop {
-            // SAFETY: `place` has room for `events.len()` events, and Linux writes no more; -1: epoll_wait has no limit of time.
-            match unsafe { call(Syscall::EpollWait, [self.epoll as usize, place, events.len(), milliseconds, 0, 0]) } {
-                Err(Errno::EINTR) => {}
-                Err(error) => return Err(error.meaning()),
-                Ok(count) => {
-                    let mut keys = events[..count].iter().map(|event| event.key).collect::<Vec<_>>();
-                    if keys.contains(&0) {
-                        let mut rung = 0_u64;
-                        let place = (&raw mut rung).addr();
-                        // SAFETY: a place for eight bytes.
-                        let _silent_again = unsafe { call(Syscall::Read, [self.bell as usize, place, 8, 0, 0, 0]) };
-                        keys.retain(|key| *key != 0);
-                    }
-                    return Ok(keys);
-                }
-            }
+        // SAFETY: `place` has room for `events.len()` events, and Linux writes no more; -1: epoll_wait has no limit of time.
+        let count = unsafe { call(Syscall::EpollWait, [self.epoll as usize, place, events.len(), milliseconds, 0, 0]) }
+            .map_err(Errno::meaning)?;
+        let mut keys = events[..count].iter().map(|event| event.key).collect::<Vec<_>>();
+        if keys.contains(&0) {
+            let mut rung = 0_u64;
+            let place = (&raw mut rung).addr();
+            // SAFETY: a place for eight bytes.
+            let _silent_again = unsafe { call(Syscall::Read, [self.bell as usize, place, 8, 0, 0, 0]) };
+            keys.retain(|key| *key != 0);
         }
+        Ok(keys)
     }
 }
