@@ -106,7 +106,7 @@ fn of_linux(mut address: SOCKADDR_INET) -> (SOCKADDR_INET, usize) {
 }
 
 fn set<T>(socket: File, level: usize, option: usize, value: &T) -> Result<()> {
-    let value = (&raw const *value).addr();
+    let value = (&raw const *value).expose_provenance();
     // SAFETY: a value of this size, which is read.
     unsafe { call(Syscall::SetSockOpt, [socket as usize, level, option, value, size_of::<T>(), 0]) }
         .map(drop)
@@ -140,7 +140,7 @@ pub(super) fn bind(socket: File, address: SOCKADDR_INET) -> Result<()> {
 pub(super) fn bind_to_unused(socket: File, address: SOCKADDR_INET) -> Result<()> {
     let (address, length) = of_linux(address);
     // SAFETY: an address of that length, which is read.
-    unsafe { call(Syscall::Bind, [socket as usize, (&raw const address).addr(), length, 0, 0, 0]) }
+    unsafe { call(Syscall::Bind, [socket as usize, (&raw const address).expose_provenance(), length, 0, 0, 0]) }
         .map(drop)
         .map_err(Errno::meaning)
 }
@@ -160,7 +160,7 @@ pub(super) fn address(socket: File, own: bool) -> Result<SOCKADDR_INET> {
     let mut address = SOCKADDR_INET { Ipv6: ZeroInit::ZERO };
     let mut length = size_of::<SOCKADDR_INET>() as u32;
     let name = if own { Syscall::GetSockName } else { Syscall::GetPeerName };
-    let places = [(&raw mut address).addr(), (&raw mut length).addr()];
+    let places = [(&raw mut address).expose_provenance(), (&raw mut length).expose_provenance()];
     // SAFETY: a place for an address of this length.
     unsafe { call(name, [socket as usize, places[0], places[1], 0, 0, 0]) }.map_err(Errno::meaning)?;
     if address.si_family() == LINUX_AF_INET6 {
@@ -181,7 +181,9 @@ pub(super) fn round_trip(socket: File) -> Duration {
 pub(super) fn connect(socket: File, address: SOCKADDR_INET) -> Result<Option<()>> {
     let (address, length) = of_linux(address);
     // SAFETY: an address of that length, which is read.
-    match unsafe { call(Syscall::Connect, [socket as usize, (&raw const address).addr(), length, 0, 0, 0]) } {
+    match unsafe {
+        call(Syscall::Connect, [socket as usize, (&raw const address).expose_provenance(), length, 0, 0, 0])
+    } {
         Err(Errno::EISCONN) => Ok(Some(())),
         result => unless_later(result.map(drop)),
     }
@@ -277,7 +279,8 @@ impl Poll {
     pub(super) fn ring(self) {
         let one = 1_u64;
         // SAFETY: eight bytes, which are read.
-        let _rung = unsafe { call(Syscall::Write, [self.bell as usize, (&raw const one).addr(), 8, 0, 0, 0]) };
+        let _rung =
+            unsafe { call(Syscall::Write, [self.bell as usize, (&raw const one).expose_provenance(), 8, 0, 0, 0]) };
     }
 
     /// Says which sockets may be able to go on, and `waits` for one. Err: there is nothing to be waited for.
@@ -291,7 +294,7 @@ impl Poll {
         let mut keys = events[..count].iter().map(|event| event.key).collect::<Vec<_>>();
         if keys.contains(&0) {
             let mut rung = 0_u64;
-            let place = (&raw mut rung).addr();
+            let place = (&raw mut rung).expose_provenance();
             // SAFETY: a place for eight bytes.
             let _silent_again = unsafe { call(Syscall::Read, [self.bell as usize, place, 8, 0, 0, 0]) };
             keys.retain(|key| *key != 0);
