@@ -200,8 +200,8 @@ fn dead_ended(state: &mut State) -> Option<Ended> {
 fn send_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
     let State { under_way, no_delay, round_trip, dead, .. } = state;
     let What::Send { parts, sent, now } = &mut under_way.sends.front_mut()?.what else { return None };
-    let undelayed = *now && !std::mem::replace(no_delay, true);
-    let mut result = if undelayed { linux::no_delay(socket.file) } else { Ok(()) };
+    let changes = std::mem::replace(no_delay, *now) != *now;
+    let mut result = if changes { linux::no_delay(socket.file, *now) } else { Ok(()) };
     while result.is_ok() && !parts.is_empty() {
         // SAFETY: the client's bytes are valid until the request is completed.
         match unsafe { linux::send(socket.file, parts) }.transpose()? {

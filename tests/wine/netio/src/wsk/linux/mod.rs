@@ -145,8 +145,8 @@ pub(super) fn bind_to_unused(socket: File, address: SOCKADDR_INET) -> Result<()>
         .map_err(Errno::meaning)
 }
 
-pub(super) fn no_delay(socket: File) -> Result<()> {
-    set(socket, IPPROTO_TCP, TCP_NODELAY, &1_u32)
+pub(super) fn no_delay(socket: File, on: bool) -> Result<()> {
+    set(socket, IPPROTO_TCP, TCP_NODELAY, &u32::from(on))
 }
 
 /// The connections that it accepts have from it that their address may be used again.
