@@ -67,7 +67,7 @@ pub const CHECKS: [&str; 21] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 63] = [
+pub const PLANTED: [&str; 66] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -130,7 +130,10 @@ pub const PLANTED: [&str; 63] = [
     "binding to a KMDF of no release",
     "an OID request that is never completed",
     "WskCloseSocket twice",
-    "WskBind while the socket is being closed",
+    "WskGetLocalAddress while the socket is being closed",
+    "a WSK request whose completion routine is not called at an error",
+    "WskSend after WskDisconnect",
+    "WskDisconnect twice",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

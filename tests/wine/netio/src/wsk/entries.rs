@@ -309,6 +309,9 @@ unsafe fn transfer(
             return finish(request, status::INVALID_PARAMETER, 0);
         };
         match what(parts) {
+            Some(What::Send { .. }) if lock(&socket.state).finished => {
+                refuse(request, "WskSend: after WskDisconnect", status::INVALID_DEVICE_STATE)
+            }
             Some(what) => operations::start(socket, request, what),
             None => {
                 let text = format!("{function}: no bytes, or flags that are not simulated");
@@ -325,9 +328,6 @@ unsafe extern "system" fn send(
     flags: u32,
     irp: *mut c_void,
 ) -> NTSTATUS {
-    if socket::find(socket).is_some_and(|socket| lock(&socket.state).finished) {
-        violation("WskSend: after WskDisconnect");
-    }
     // SAFETY: passed on to the caller.
     unsafe {
         transfer("WskSend", socket, buffer, irp, |parts| {

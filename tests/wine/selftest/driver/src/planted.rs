@@ -82,6 +82,9 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             60 => Fault::KeepsRequest.during(CHECK_OIDS | IN_A_HURRY),
             61 => wsk::planted::close_twice(),
             62 => wsk::planted::use_closing(),
+            63 => wsk::planted::on_success_only(),
+            64 => wsk::planted::send_after_disconnect(),
+            65 => wsk::planted::disconnect_twice(),
             _ => text.check(false, "no such violation"),
         }
     }

@@ -73,8 +73,20 @@ pub(crate) fn violations() -> Vec<String> {
         "an OID request was not completed within 12 s",
         "no send was completed for 22 s",
         "an overlapped request ended in its dispatch routine with the warning 0x80000005",
-        "WskCloseSocket: no such socket, or it is closed",
+        "WskRegister called above IRQL 0",
+        "WskBind: the IRP has no completion routine",
+        "WskBind: the IRP's completion routine is not to be called whatever comes",
+        "a completion routine of a WSK request did not return STATUS_MORE_PROCESSING_REQUIRED",
+        "WskGetLocalAddress called by a completion routine",
+        "WskConnect: the Connection is Made",
         "WskBind: no such socket, or it is closed",
+        "WskSend: the buffer is longer than its MDLs by 1 bytes",
+        "WskSend: of 1000 sends no two were under way on one socket",
+        "WskSocket: an owner that is not the system process",
+        "WskCloseSocket: no such socket, or it is closed",
+        "WskGetLocalAddress: no such socket, or it is closed",
+        "WskSend: after WskDisconnect",
+        "WskDisconnect: again",
     ]
     .map(str::to_owned)
     .into();

@@ -91,11 +91,20 @@ impl Request {
 pub(crate) unsafe fn set_routine(irp: *mut u8, routine: *mut c_void, context: *mut c_void) {
     // SAFETY: see above.
     unsafe {
-        let next = irp.add(0xB8).cast::<*mut u8>().read().sub(0x48);
+        let next = next_location(irp);
         next.add(0x38).cast::<*mut c_void>().write(routine);
         next.add(0x40).cast::<*mut c_void>().write(context);
-        next.add(3).write(0xE0);
+        next.add(3).write(ALWAYS);
     }
+}
+
+/// SL_INVOKE_ON_CANCEL, _ON_SUCCESS, _ON_ERROR.
+const ALWAYS: u8 = 0xE0;
+
+/// IoGetNextIrpStackLocation.
+unsafe fn next_location(irp: *mut u8) -> *mut u8 {
+    // SAFETY: where an IRP has its current location.
+    unsafe { irp.add(0xB8).cast::<*mut u8>().read().sub(0x48) }
 }
 
 unsafe extern "system" fn ended(_device: *mut c_void, _irp: *mut c_void, request: *mut c_void) -> i32 {

@@ -2,7 +2,11 @@
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use ndk_abi::{describe::ZeroInit, sockaddr::AF_INET, wsk::*};
+use ndk_abi::{
+    describe::ZeroInit,
+    sockaddr::{AF_INET, SOCKADDR_INET},
+    wsk::*,
+};
 
 use super::*;
 use crate::checks::Storage;
@@ -51,13 +55,16 @@ pub(crate) unsafe fn register_at_dispatch() {
     }
 }
 
-pub(crate) unsafe fn without_routine() {
-    // SAFETY: wrong on purpose: the IRP ends, and nobody is told.
+/// Binds by an IRP whose completion routine is this, if it has one, called when this control of its location says.
+unsafe fn bind_by(routine: *mut c_void, control: u8) {
+    static REQUEST: Storage<Request> = Storage::new();
+    // SAFETY: wrong on purpose; the request ends before the sleep does.
     unsafe {
         with_socket(|_, socket| {
-            static REQUEST: Storage<Request> = Storage::new();
             let irp = REQUEST.get().cast::<c_void>();
             IoInitializeIrp(irp, IRP_BYTES as u16, 1);
+            set_routine(irp.cast(), routine, null_mut());
+            *next_location(irp.cast()).add(3) = control;
             let mut address = own(AF_INET, 0);
             if let Some(bind) = connection(socket).WskBind {
                 bind(socket, (&raw mut address).cast(), 0, irp);
@@ -65,6 +72,23 @@ pub(crate) unsafe fn without_routine() {
             crate::checks::sleep(100);
         });
     }
+}
+
+/// Nobody is told of the end.
+pub(crate) unsafe fn without_routine() {
+    // SAFETY: wrong on purpose.
+    unsafe { bind_by(null_mut(), ALWAYS) };
+}
+
+/// Nobody is told of an end by an error.
+pub(crate) unsafe fn on_success_only() {
+    const INVOKE_ON_SUCCESS: u8 = 0x40;
+    // SAFETY: wrong on purpose.
+    unsafe { bind_by(ignores as *mut c_void, INVOKE_ON_SUCCESS) };
+}
+
+unsafe extern "system" fn ignores(_device: *mut c_void, _irp: *mut c_void, _context: *mut c_void) -> i32 {
+    KEPT
 }
 
 unsafe extern "system" fn lets_go(_device: *mut c_void, _irp: *mut c_void, event: *mut c_void) -> i32 {
@@ -94,7 +118,7 @@ pub(crate) unsafe fn not_kept() {
 
 static SOCKET: AtomicPtr<WSK_SOCKET> = AtomicPtr::new(null_mut());
 static INNER: Storage<Request> = Storage::new();
-static ADDRESS: Storage<ndk_abi::sockaddr::SOCKADDR_INET> = Storage::new();
+static ADDRESS: Storage<SOCKADDR_INET> = Storage::new();
 
 unsafe extern "system" fn calls_on(_device: *mut c_void, _irp: *mut c_void, event: *mut c_void) -> i32 {
     let socket = SOCKET.load(Ordering::Relaxed);
@@ -188,13 +212,32 @@ pub(crate) unsafe fn close_twice() {
 }
 
 pub(crate) unsafe fn use_closing() {
-    let mut address = own(AF_INET, 0);
+    let mut address = SOCKADDR_INET::ZERO;
     // SAFETY: wrong on purpose.
     unsafe {
         with_closing(|table, socket, irp| {
-            if let Some(bind) = table.WskBind {
-                bind(socket, (&raw mut address).cast(), 0, irp);
+            if let Some(ask) = table.WskGetLocalAddress {
+                ask(socket, (&raw mut address).cast(), irp);
             }
+        });
+    }
+}
+
+/// Breaks a rule with a connection from and to this address.
+unsafe fn with_connection(at: SOCKADDR_INET, misuse: impl FnOnce(*mut WSK_SOCKET, &Bytes)) {
+    // SAFETY: wrong on purpose; what is used is given back.
+    unsafe {
+        with_socket(|client, _| {
+            let (_, from) = client.socket(AF_INET, WSK_FLAG_LISTEN_SOCKET);
+            bind(from, at);
+            let (_, socket) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
+            bind(socket, at);
+            connect(socket, address_of(from));
+            let bytes = Bytes::new();
+            misuse(socket, &bytes);
+            close(socket);
+            close(from);
+            bytes.free();
         });
     }
 }
@@ -202,17 +245,8 @@ pub(crate) unsafe fn use_closing() {
 pub(crate) unsafe fn send_more_than_described() {
     // SAFETY: wrong on purpose: nothing beyond the MDLs is touched.
     unsafe {
-        with_socket(|client, _| {
-            let (_, from) = client.socket(AF_INET, WSK_FLAG_LISTEN_SOCKET);
-            bind(from, own(AF_INET, 0));
-            let (_, socket) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
-            bind(socket, own(AF_INET, 0));
-            connect(socket, address_of(from));
-            let bytes = Bytes::new();
+        with_connection(own(AF_INET, 0), |socket, bytes| {
             send(socket, bytes.part(0, LENGTH + 1));
-            close(socket);
-            close(from);
-            bytes.free();
         });
     }
 }
@@ -220,19 +254,30 @@ pub(crate) unsafe fn send_more_than_described() {
 pub(crate) unsafe fn send_one_at_a_time() {
     // SAFETY: slow on purpose: each send ends before the next begins.
     unsafe {
-        with_socket(|client, _| {
-            let (_, from) = client.socket(AF_INET, WSK_FLAG_LISTEN_SOCKET);
-            bind(from, elsewhere());
-            let (_, socket) = client.socket(AF_INET, WSK_FLAG_CONNECTION_SOCKET);
-            bind(socket, elsewhere());
-            connect(socket, address_of(from));
-            let bytes = Bytes::new();
+        with_connection(elsewhere(), |socket, bytes| {
             (0..1000).for_each(|_| {
                 send(socket, bytes.part(0, 1));
             });
-            close(socket);
-            close(from);
-            bytes.free();
+        });
+    }
+}
+
+pub(crate) unsafe fn send_after_disconnect() {
+    // SAFETY: wrong on purpose.
+    unsafe {
+        with_connection(own(AF_INET, 0), |socket, bytes| {
+            disconnect(socket);
+            send(socket, bytes.part(0, 1));
+        });
+    }
+}
+
+pub(crate) unsafe fn disconnect_twice() {
+    // SAFETY: wrong on purpose.
+    unsafe {
+        with_connection(own(AF_INET, 0), |socket, _| {
+            disconnect(socket);
+            disconnect(socket);
         });
     }
 }
