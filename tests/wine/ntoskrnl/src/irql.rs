@@ -26,7 +26,7 @@ pub(crate) const DISPATCH_LEVEL: u8 = 2;
 /// from another call than the one that took it.
 struct Processor {
     lock: std::cell::UnsafeCell<SRWLOCK>,
-    /// Threads that can take no other.
+    /// Threads in [`Self::acquire`]: this processor is theirs, or they found no other free.
     waiting: AtomicUsize,
 }
 
@@ -43,8 +43,8 @@ impl Processor {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes it if it is free, and no thread waits that can take no other: a thread that comes back again and again would keep that one
-    /// from it, as the lock has no order.
+    /// Takes it if it is free, and no thread waits for it: a thread that comes back again and again would keep that one from it, as the lock
+    /// has no order.
     fn try_acquire(&self) -> bool {
         // SAFETY: as in `acquire`.
         self.waiting.load(Ordering::Relaxed) == 0 && unsafe { TryAcquireSRWLockExclusive(self.lock.get()) }

@@ -7,9 +7,12 @@ use std::{
 };
 
 use kernel::{DISPATCH_LEVEL, PASSIVE_LEVEL, object, status, violation};
-use ndk_abi::wsk::{WSK_CLIENT_NPI, WSK_NO_WAIT, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0};
+use ndk_abi::{
+    status::STATUS_DEVICE_NOT_READY,
+    wsk::{WSK_CLIENT_NPI, WSK_NO_WAIT, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0},
+};
 
-use super::{entries, port, sends, socket::STATUS_DEVICE_NOT_READY};
+use super::{entries, port, sends};
 use crate::{lock, parameter};
 
 /// How long what a client has left may take to go before it counts as left behind.
@@ -22,7 +25,7 @@ const CAPTURE: &str = "captured WSK provider";
 struct Client {
     captures: u32,
     sockets: u32,
-    /// Calls of functions of the provider whose IRPs are not completed.
+    /// Calls of functions of the provider that have not ended: with an IRP, until it is completed.
     calls: u32,
 }
 
@@ -120,11 +123,11 @@ unsafe extern "system" fn WskCaptureProviderNPI(
 ) -> i32 {
     kernel::at_most(if wait == WSK_NO_WAIT { DISPATCH_LEVEL } else { PASSIVE_LEVEL }, "WskCaptureProviderNPI");
     if parameter("WithoutWsk").is_some_and(|value| value == "1") {
-        return STATUS_DEVICE_NOT_READY;
+        return STATUS_DEVICE_NOT_READY.0;
     }
     if !change(registration as usize, |client| client.captures += 1) {
         violation("WskCaptureProviderNPI: not registered");
-        return STATUS_DEVICE_NOT_READY;
+        return STATUS_DEVICE_NOT_READY.0;
     }
     object(CAPTURE, 1);
     // SAFETY: the caller gives a place for it.

@@ -1,4 +1,5 @@
-//! What is under way on sockets. What may wait is begun and ended by the thread of the socket's kind alone (`port.rs`).
+//! What is under way on sockets. The thread of the socket's kind begins and ends what may wait (`port.rs`); a cancel comes on the thread of
+//! connections.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +14,7 @@ use kernel::status;
 use ndk_abi::{
     sockaddr::{SOCKADDR, SOCKADDR_INET},
     status::{
-        NTSTATUS, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_RESET, STATUS_INVALID_DEVICE_STATE,
+        NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_RESET, STATUS_INVALID_DEVICE_STATE,
         STATUS_REMOTE_DISCONNECT, STATUS_UNSUCCESSFUL,
     },
 };
@@ -24,7 +25,7 @@ use super::{
     mdl, port,
     request::Request,
     sends,
-    socket::{Kind, Phase, STATUS_CANCELLED, Socket, State, make},
+    socket::{Kind, Phase, Socket, State, make},
 };
 use crate::lock;
 
@@ -57,18 +58,19 @@ pub(super) struct UnderWay {
     starts: VecDeque<Operation>,
     sends: VecDeque<Operation>,
     receives: VecDeque<Operation>,
-    /// What the system has taken, and the peer has not: the request, and how many bytes.
+    /// Sends whose bytes Linux has taken, and which the peer counts as not having yet: the request, and its bytes.
     unacknowledged: VecDeque<(Request, usize)>,
     /// The end of sending that waits for the sends before.
     pub(super) finishing: Option<Request>,
 }
 
 impl UnderWay {
-    /// All of it, in order.
+    /// All of it, sends in the order in which they began.
     pub(super) fn take(&mut self) -> Vec<Request> {
         let Self { starts, sends, receives, unacknowledged, finishing } = std::mem::take(self);
+        let sent = unacknowledged.into_iter().map(|(request, _)| request);
         let waiting = starts.into_iter().chain(sends).chain(receives).map(|operation| operation.request);
-        waiting.chain(unacknowledged.into_iter().map(|(request, _)| request)).chain(finishing).collect()
+        sent.chain(waiting).chain(finishing).collect()
     }
 
     /// The operation with this number, if it is there.
@@ -104,7 +106,7 @@ pub(super) fn start_finish(socket: Arc<Socket>, request: Request) -> i32 {
         let mut state = lock(&socket.state);
         if state.closing {
             drop(state);
-            return request.complete(STATUS_CANCELLED, 0);
+            return request.complete(STATUS_CANCELLED.0, 0);
         }
         state.under_way.finishing = Some(request);
         drop(state);
@@ -118,7 +120,7 @@ fn queue(socket: &Arc<Socket>, operation: Operation) {
     let mut state = lock(&socket.state);
     if !operation.request.allow_cancel() || state.closing {
         drop(state);
-        return operation.request.complete(STATUS_CANCELLED, 0);
+        return operation.request.complete(STATUS_CANCELLED.0, 0);
     }
     let round_trip = state.round_trip;
     let under_way = &mut state.under_way;
@@ -274,7 +276,7 @@ fn gone() -> i32 {
         STATUS_CONNECTION_ABORTED,
         STATUS_UNSUCCESSFUL,
         STATUS_INVALID_DEVICE_STATE,
-        NTSTATUS(STATUS_CANCELLED),
+        STATUS_CANCELLED,
         STATUS_REMOTE_DISCONNECT,
     ];
     static NEXT: AtomicUsize = AtomicUsize::new(0);

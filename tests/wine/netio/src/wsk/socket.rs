@@ -8,7 +8,7 @@ use std::{
 };
 
 use kernel::{object, status, violation};
-use ndk_abi::wsk::WSK_SOCKET;
+use ndk_abi::{status::STATUS_CANCELLED, wsk::WSK_SOCKET};
 
 use super::{
     client, entries,
@@ -19,8 +19,6 @@ use super::{
 };
 use crate::lock;
 
-pub(super) const STATUS_CANCELLED: i32 = 0xC000_0120_u32.cast_signed();
-pub(super) const STATUS_DEVICE_NOT_READY: i32 = 0xC000_00A3_u32.cast_signed();
 const SOCKET_OBJECT: &str = "WSK socket";
 
 /// What a socket is made for.
@@ -135,7 +133,7 @@ pub(super) fn cancel(number: u64) {
     let sockets: Vec<_> = lock(&SOCKETS).values().cloned().collect();
     let found = sockets.iter().find_map(|socket| lock(&socket.state).under_way.take_one(number));
     if let Some(request) = found {
-        request.complete(STATUS_CANCELLED, 0);
+        request.complete(STATUS_CANCELLED.0, 0);
     }
 }
 
@@ -146,7 +144,7 @@ pub(super) fn close(socket: &Arc<Socket>, request: Request) {
     let both_finished = state.shut_down && state.peer_finished;
     drop(state);
     for request in under_way {
-        request.complete(STATUS_CANCELLED, 0);
+        request.complete(STATUS_CANCELLED.0, 0);
     }
     linux::close(socket.file, socket.kind == Kind::Connection && !both_finished);
     socket.give_address();

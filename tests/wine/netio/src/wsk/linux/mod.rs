@@ -45,7 +45,7 @@ const EPOLLOUT: u32 = 4;
 /// An event is told once, when it comes.
 const EPOLLET: u32 = 1 << 31;
 
-/// Sockets that are told of at once: few, so that what they bring about is done before the next.
+/// Sockets of which one wait tells at most: few, so that jobs do not wait for many.
 const EVENTS: usize = 8;
 
 /// A file of Linux.
