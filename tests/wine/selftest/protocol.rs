@@ -42,7 +42,7 @@ pub struct Memory {
 }
 
 /// Groups of checks that must pass, in order.
-pub const CHECKS: [&str; 21] = [
+pub const CHECKS: [&str; 22] = [
     "irql",
     "cr8",
     "spin locks",
@@ -64,6 +64,7 @@ pub const CHECKS: [&str; 21] = [
     "wsk: resets",
     "wsk: disconnects",
     "dpc: one at a time on a processor",
+    "wsk: requests that end within their calls",
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.

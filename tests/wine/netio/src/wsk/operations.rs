@@ -1,5 +1,5 @@
-//! What is under way on sockets. The thread of the socket's kind begins and ends what may wait (`port.rs`); a cancel comes on the thread of
-//! connections.
+//! What is under way on sockets. The thread of the socket's kind begins and ends what may wait (`port.rs`), or the call does; a cancel comes on
+//! the thread of connections.
 
 use std::{
     collections::VecDeque,
@@ -25,7 +25,7 @@ use super::{
     mdl, port,
     request::Request,
     sends,
-    socket::{Kind, Phase, Socket, State, make},
+    socket::{Job, Kind, Phase, Socket, State, make},
 };
 use crate::lock;
 
@@ -65,6 +65,28 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
+    /// Whether this has nothing to wait for.
+    fn is_first(&self, what: &What) -> bool {
+        match what {
+            What::Connect(_) | What::Accept(_) => self.starts.is_empty(),
+            What::Receive(_) => self.receives.is_empty(),
+            What::Send { .. } => self.sends.is_empty() && self.unacknowledged.is_empty() && self.finishing.is_none(),
+        }
+    }
+
+    fn push(&mut self, operation: Operation, round_trip: Duration) {
+        match operation.what {
+            What::Connect(_) | What::Accept(_) => self.starts.push_back(operation),
+            What::Receive(_) => self.receives.push_back(operation),
+            What::Send { .. } => {
+                self.sends.push_back(operation);
+                if !round_trip.is_zero() {
+                    sends::begun(self.sends.len() + self.unacknowledged.len());
+                }
+            }
+        }
+    }
+
     /// All of it, sends in the order in which they began.
     pub(super) fn take(&mut self) -> Vec<Request> {
         let Self { starts, sends, receives, unacknowledged, finishing } = std::mem::take(self);
@@ -93,24 +115,48 @@ pub(super) fn finish(request: Request, status: i32, information: usize) -> i32 {
     status::PENDING
 }
 
-/// Has an operation begun, in the order of its kind.
+/// Has an operation begun, in the order of its kind. One in three is begun within the call, and may end in it, if nothing comes before it.
 pub(super) fn start(socket: Arc<Socket>, request: Request, what: What) -> i32 {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
     let operation = Operation { request, what };
-    port::post(socket.kind, move || queue(&socket, operation));
+    let within = COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
+    let mut state = lock(&socket.state);
+    let first = state.jobs == 0 && state.under_way.is_first(&operation.what);
+    if within && first && !state.closing && state.dead.is_none() && operation.request.allow_cancel() {
+        let ended_one = match operation.what {
+            What::Connect(_) | What::Accept(_) => start_ended,
+            What::Send { .. } => send_ended,
+            What::Receive(_) => receive_ended,
+        };
+        let round_trip = state.round_trip;
+        state.under_way.push(operation, round_trip);
+        let ended = ended_one(&socket, &mut state);
+        let is_dead = state.dead.is_some();
+        drop(state);
+        if is_dead {
+            let socket = Arc::clone(&socket);
+            port::post(socket.kind, move || proceed(&socket));
+        }
+        return ended.map_or(status::PENDING, |ended| ended.tell(&socket));
+    }
+    drop(state);
+    let job = Job::begin(&socket);
+    port::post(socket.kind, move || queue(&job.0, operation));
     status::PENDING
 }
 
 /// Has the end of sending begun, behind the sends that were started before it.
 pub(super) fn start_finish(socket: Arc<Socket>, request: Request) -> i32 {
+    let job = Job::begin(&socket);
     port::post(socket.kind, move || {
-        let mut state = lock(&socket.state);
+        let mut state = lock(&job.0.state);
         if state.closing {
             drop(state);
             return request.complete(STATUS_CANCELLED.0, 0);
         }
         state.under_way.finishing = Some(request);
         drop(state);
-        proceed(&socket);
+        proceed(&job.0);
     });
     status::PENDING
 }
@@ -123,23 +169,14 @@ fn queue(socket: &Arc<Socket>, operation: Operation) {
         return operation.request.complete(STATUS_CANCELLED.0, 0);
     }
     let round_trip = state.round_trip;
-    let under_way = &mut state.under_way;
-    match operation.what {
-        What::Connect(_) | What::Accept(_) => under_way.starts.push_back(operation),
-        What::Receive(_) => under_way.receives.push_back(operation),
-        What::Send { .. } => {
-            under_way.sends.push_back(operation);
-            if !round_trip.is_zero() {
-                sends::begun(under_way.sends.len() + under_way.unacknowledged.len());
-            }
-        }
-    }
+    state.under_way.push(operation, round_trip);
     drop(state);
     proceed(socket);
 }
 
 /// Goes on with what is under way, as far as the system lets it.
 pub(super) fn proceed(socket: &Arc<Socket>) {
+    let _job = Job::begin(socket);
     loop {
         let mut state = lock(&socket.state);
         let ended = start_ended(socket, &mut state)
@@ -148,16 +185,8 @@ pub(super) fn proceed(socket: &Arc<Socket>) {
             .or_else(|| finished(socket, &mut state))
             .or_else(|| receive_ended(socket, &mut state));
         drop(state);
-        match ended {
-            None => return,
-            Some(Ended::Request(request, status, information)) => request.complete(status, information),
-            Some(Ended::Accept(request, accept, accepted)) => end_accept(socket, request, &accept, accepted),
-            // The peer has it later.
-            Some(Ended::Sent(after)) => {
-                let socket = Arc::clone(socket);
-                sends::after(after, move || acknowledged(&socket));
-            }
-        }
+        let Some(ended) = ended else { return };
+        ended.tell(socket);
     }
 }
 
@@ -168,6 +197,29 @@ enum Ended {
     Accept(Request, Accept, Result<File, i32>),
     /// A send, but that the peer has it only after so long.
     Sent(Duration),
+}
+
+impl Ended {
+    /// Tells the client, with no lock held; what its request has ended with.
+    fn tell(self, socket: &Arc<Socket>) -> i32 {
+        match self {
+            Self::Request(request, status, information) => {
+                request.complete(status, information);
+                status
+            }
+            Self::Accept(request, accept, accepted) => {
+                let (status, accepted) = accepted_socket(socket, &accept, accepted);
+                request.complete(status, accepted);
+                status
+            }
+            // The peer has it later.
+            Self::Sent(after) => {
+                let socket = Arc::clone(socket);
+                sends::after(after, move || acknowledged(&socket));
+                status::PENDING
+            }
+        }
+    }
 }
 
 fn start_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
@@ -257,6 +309,7 @@ fn receive_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
 
 /// The peer has what was sent by the oldest send that waits for that, or the connection has ended. A close may have ended the send.
 fn acknowledged(socket: &Arc<Socket>) {
+    let _job = Job::begin(socket);
     let mut state = lock(&socket.state);
     if !state.under_way.unacknowledged.is_empty() && state.dead.is_none() {
         state.dead = linux::error(socket.file).err();
@@ -283,16 +336,16 @@ fn gone() -> i32 {
     STATUSES[NEXT.fetch_add(1, Ordering::Relaxed) % STATUSES.len()].0
 }
 
-/// A connection has come for a listener, or none.
-fn end_accept(listener: &Socket, request: Request, accept: &Accept, accepted: Result<File, i32>) {
+/// A connection has come for a listener, or none: what its accept ends with, and the socket.
+fn accepted_socket(listener: &Socket, accept: &Accept, accepted: Result<File, i32>) -> (i32, usize) {
     let file = match accepted {
         Ok(file) => file,
-        Err(status) => return request.complete(status, 0),
+        Err(status) => return (status, 0),
     };
     let addresses = linux::address(file, true).and_then(|local| Ok((local, linux::address(file, false)?)));
     let Ok((local, remote)) = addresses else {
         linux::close(file, true);
-        return request.complete(gone(), 0);
+        return (gone(), 0);
     };
     let length = linux::address_length(listener.family).unwrap_or(0);
     for (place, address) in [(accept.local, local), (accept.remote, remote)] {
@@ -303,5 +356,5 @@ fn end_accept(listener: &Socket, request: Request, accept: &Accept, accepted: Re
     }
     client::gets_socket(listener.client);
     let socket = make(Kind::Connection, listener.family, listener.client, file, Phase::Connected);
-    request.complete(status::SUCCESS, socket as usize);
+    (status::SUCCESS, socket as usize)
 }

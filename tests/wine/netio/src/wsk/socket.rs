@@ -65,6 +65,8 @@ pub(super) struct State {
     pub(super) closing: bool,
     /// Calls of its functions that have not returned.
     pub(super) calls: u32,
+    /// What threads have to do for it, or are doing.
+    pub(super) jobs: u32,
 }
 
 /// The sockets, by their names.
@@ -109,6 +111,7 @@ pub(super) fn make(kind: Kind, family: u16, client: usize, file: File, phase: Ph
         no_delay: false,
         closing: false,
         calls: 0,
+        jobs: 0,
     };
     // For ever: no later socket has its name, so that a use after the close is always noticed.
     let head = Box::leak(Box::new(WSK_SOCKET { Dispatch: entries::of(kind) }));
@@ -169,6 +172,22 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         lock(&self.0.state).calls -= 1;
+    }
+}
+
+/// Something that a thread has to do for a socket, or is doing: a request that is given meanwhile comes behind it.
+pub(super) struct Job(pub(super) Arc<Socket>);
+
+impl Job {
+    pub(super) fn begin(socket: &Arc<Socket>) -> Self {
+        lock(&socket.state).jobs += 1;
+        Self(Arc::clone(socket))
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        lock(&self.0.state).jobs -= 1;
     }
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             18 => wsk::endings::resets(text),
             19 => wsk::endings::disconnects(text),
             20 => deferred::check_dpc_alone(text),
+            21 => wsk::checks::within_calls(text),
             _ => text.check(false, "no such group"),
         }
     }

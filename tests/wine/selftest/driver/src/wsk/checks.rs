@@ -225,6 +225,33 @@ unsafe fn one_port(client: &Client, text: &mut Text<'_>) {
     }
 }
 
+pub(crate) unsafe fn within_calls(text: &mut Text<'_>) {
+    // SAFETY: one check at a time.
+    unsafe { with_client(text, some_at_once) };
+}
+
+/// A receive of what has come ends within its call, or later: both happen.
+unsafe fn some_at_once(client: &Client, text: &mut Text<'_>) {
+    let mut request = Request::new();
+    let request = &raw mut request;
+    // SAFETY: memory that lives until all requests have ended.
+    unsafe {
+        let bytes = Bytes::new();
+        let [active, passive] = pair(client, own(AF_INET, 0), text);
+        let returned = [(); 32].map(|()| {
+            text.check(send(active, bytes.part(0, 1)) == (SUCCESS, 1), "a send");
+            let returned = start_receive(request, passive, bytes.part(0, 1));
+            text.check(returned == PENDING || (*request).place() > 0, "a call that says that its request has ended");
+            text.check(Request::end(request) == (SUCCESS, 1), "a receive");
+            returned
+        });
+        text.check(returned.contains(&SUCCESS), "no receive ends within its call");
+        text.check(returned.contains(&PENDING), "no receive ends after its call");
+        text.check(close(active) == SUCCESS && close(passive) == SUCCESS, "closing");
+        bytes.free();
+    }
+}
+
 pub(crate) unsafe fn late_sends(text: &mut Text<'_>) {
     // SAFETY: one check at a time.
     unsafe { with_client(text, sends_together) };

@@ -21,6 +21,7 @@ use crate::imports::*;
 pub(crate) use bytes::{Bytes, LENGTH};
 
 pub(crate) const SUCCESS: i32 = 0;
+pub(crate) const PENDING: i32 = 0x103;
 pub(crate) const NEVER: i32 = 0x102;
 pub(crate) const KEPT: i32 = 0xC000_0016_u32.cast_signed();
 /// `IoSizeOfIrp(1)`.
@@ -54,6 +55,7 @@ impl Request {
             let irp = (&raw mut (*this).irp).cast::<u8>();
             IoInitializeIrp(irp.cast(), IRP_BYTES as u16, 1);
             KeInitializeEvent(&raw mut (*this).event, 0, 0);
+            (*this).place.store(0, Ordering::Relaxed);
             set_routine(irp, ended as *mut c_void, this.cast());
             call(irp.cast());
         }
@@ -306,16 +308,18 @@ pub(crate) unsafe fn send(socket: *mut WSK_SOCKET, bytes: WSK_BUF) -> (i32, usiz
     }
 }
 
-/// Begins a receive.
-pub(crate) unsafe fn start_receive(request: *mut Request, socket: *mut WSK_SOCKET, mut bytes: WSK_BUF) {
+/// Begins a receive: what the call returns.
+pub(crate) unsafe fn start_receive(request: *mut Request, socket: *mut WSK_SOCKET, mut bytes: WSK_BUF) -> i32 {
+    let mut returned = PENDING;
     // SAFETY: a connection, bytes that live.
     unsafe {
         Request::start(request, |irp| {
             if let Some(receive) = connection(socket).WskReceive {
-                receive(socket, &mut bytes, 0, irp);
+                returned = receive(socket, &mut bytes, 0, irp).0;
             }
         });
     }
+    returned
 }
 
 pub(crate) unsafe fn receive(socket: *mut WSK_SOCKET, bytes: WSK_BUF) -> (i32, usize) {
