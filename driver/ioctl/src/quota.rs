@@ -25,6 +25,9 @@ const fn mdl_bytes(locked: u64) -> u64 {
     (locked >> 30).saturating_add(1).saturating_mul(HEAD).saturating_add(numbers)
 }
 
+// Of one GiB: two heads, and a number for each of 262,144 pages.
+const _: () = assert!(mdl_bytes(1 << 30) == 2 * (48 + 32) + (2 << 20), "an MDL is 48 bytes, and a page frame number 8");
+
 /// What one process takes, all of its files together.
 pub(crate) struct Quota<H: Host> {
     /// Bytes that are locked, or about to be.
