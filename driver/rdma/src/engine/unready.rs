@@ -73,8 +73,7 @@ impl<P: Platform> RunTimer<P> for QueuePair<P> {
         &self.timer
     }
 
-    /// A second is over: the current send looks for a receive once more, if it still waits, and has the timer started again if there is
-    /// none.
+    /// A second is over: the engine looks for a receive for the current send once more. If there is none, it starts the timer again.
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.timer_runs = false;

@@ -89,8 +89,8 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Cancels the request that was just posted to a queue pair that is dead: now, or behind what is not cancelled yet. What it was
-    /// is the caller's to drop without the lock.
+    /// Cancels the request that was just posted to a dead queue pair: now, or behind those that are not cancelled yet. The caller drops
+    /// the operation without the lock.
     pub(super) fn cancel_newest_request(&self, state: &mut State<P>) -> Option<Operation<P>> {
         // The engine, or the thread that carries out the flush, looks at this count under the lock.
         let before = state.flush_requests;
@@ -120,7 +120,7 @@ impl<P: Platform> QueuePair<P> {
     fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
         let mut after = After::default();
         let flushed = state.flush_requests > 0;
-        // Those that are posted to a dead queue pair while the lock is free are for the engine.
+        // What a consumer posts to a dead queue pair while the lock is free, the engine cancels.
         let mut bound = state.flush_requests;
         while !state.executing && state.flush_requests > 0 && bound > 0 {
             bound = bound.saturating_sub(1);

@@ -175,7 +175,7 @@ impl Drop for Call {
     }
 }
 
-/// Something that a thread has to do for a socket, or is doing: a request that is given meanwhile comes behind it.
+/// Work that a thread of `port.rs` has to do, or is doing, for a socket: a request that the client starts before it ends comes behind it.
 pub(super) struct Job(pub(super) Arc<Socket>);
 
 impl Job {
