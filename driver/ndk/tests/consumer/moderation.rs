@@ -62,6 +62,8 @@ impl Scene {
     #[track_caller]
     pub(crate) fn close(self) {
         self.pair.close();
+        // The listener's wire may set its timer while it closes, and cancels it.
+        self.world.settle();
         assert_eq!(self.timers(), 0);
     }
 }
