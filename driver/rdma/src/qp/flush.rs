@@ -89,18 +89,17 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Cancels the request that was just posted to a dead queue pair: now, or behind those that are not cancelled yet. The caller drops
-    /// the operation without the lock.
+    /// A request was just posted to a dead queue pair. While the engine carries one out, it cancels both when that has ended. Else this
+    /// cancels the oldest: the new one, unless a thread that flushes is between two others. The caller drops the operation without the lock.
     pub(super) fn cancel_newest_request(&self, state: &mut State<P>) -> Option<Operation<P>> {
-        // The engine, or the thread that carries out the flush, looks at this count under the lock.
-        let before = state.flush_requests;
-        state.flush_requests = before.saturating_add(1);
-        if state.executing || before > 0 {
+        state.flush_requests = state.flush_requests.saturating_add(1);
+        if state.executing {
             return None;
         }
+        let error = state.flushed();
         let ended = state.finish_oldest()?;
         // A failure is that of its completion queue: there is no connection left to end.
-        let _ended_anyway = self.complete_request(&ended, Err(Error::Canceled));
+        let _ended_anyway = self.complete_request(&ended, Err(error));
         ended.1
     }
 
@@ -148,7 +147,6 @@ impl<P: Platform> QueuePair<P> {
             }
         }
         let flushing = state.is_flushing();
-        let rest = state.flush_requests > 0 && !state.executing;
         let dead = state.phase == Phase::Dead;
         if dead {
             after.fatal = false;
@@ -167,7 +165,7 @@ impl<P: Platform> QueuePair<P> {
         {
             shared.give_up();
         }
-        if flushed && (!dead || rest) {
+        if flushed {
             // The engine stood still for the flush; and what was posted since may have stood in line already, or is to be cancelled.
             Deferred::schedule(this);
         }
