@@ -8,10 +8,10 @@ use std::{
 use super::{Region, live};
 
 #[cfg(target_os = "linux")]
-#[path = "shared/linux.rs"]
+#[path = "linux.rs"]
 mod system;
 #[cfg(windows)]
-#[path = "shared/windows.rs"]
+#[path = "windows.rs"]
 mod system;
 
 pub(super) use system::{arena, give_back};

@@ -1,6 +1,6 @@
 //! `ndkctl trace`.
 
-#[cfg_attr(not(windows), path = "trace/no_session.rs")]
+#[cfg_attr(not(windows), path = "no_session.rs")]
 mod session;
 #[cfg(test)]
 mod tests;
