@@ -9,12 +9,12 @@ use platform::{Arc, Charge, Event, Passive, Platform, PoolQuota, Slice, SpinLock
 
 use crate::{
     Error, Kind,
-    addresses::Addresses,
-    counts::Counts,
+    connect::addresses::Addresses,
+    connect::ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
+    connect::seats::Seats,
     limits,
-    ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
-    seats::Seats,
-    token::Tokens,
+    memory::token::Tokens,
+    object::counts::Counts,
 };
 
 /// Places to count traffic.

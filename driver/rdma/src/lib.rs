@@ -5,6 +5,18 @@
 //! Everything may be called at IRQL <= DISPATCH_LEVEL unless it takes a [`platform::Passive`]. Order of locks: tokens,
 //! listener, connector, queue pair, shared receive queue, completion queue, window, region, ports; no callback of a consumer
 //! and no last reference to an object goes while one is held.
+//!
+//! The folders, from the device down to what each of its objects has:
+//!
+//! | folder | what is in it |
+//! |---|---|
+//! | `device` | the device and its adapters: what all objects of one have in common |
+//! | `connect` | listeners, connectors, addresses, ports |
+//! | `wire` | a connection over TCP: MPA, DDP and RDMAP |
+//! | `qp` | queue pairs: posts, the engine that carries requests out, flushes, receives and shared receives |
+//! | `cq` | completion queues |
+//! | `memory` | protection domains, regions, windows, tokens, and the copies |
+//! | `object` | callbacks, close, counts |
 #![no_std]
 #![deny(
     clippy::unwrap_used,
@@ -14,54 +26,42 @@
     clippy::arithmetic_side_effects
 )]
 
-mod access;
-mod addresses;
-mod callback;
-mod close;
-mod completion;
-mod connector;
-mod counts;
-mod cq;
 mod device;
-mod endpoint;
-mod engine;
+
+mod connect;
+mod wire;
+
+mod qp;
+
+mod cq;
+mod memory;
+
+mod object;
+mod ring;
+mod roster;
+
 mod error;
 pub mod limits;
-mod listener;
-mod memory;
-mod pd;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
-mod ports;
-mod qp;
-mod receive_queue;
-mod region;
-mod request;
-mod ring;
-mod roster;
-mod seats;
-mod srq;
-mod token;
-mod window;
-mod wire;
 
-pub use callback::Callback;
-pub use close::{Close, OnClose, close};
-pub use completion::{Completion, OperationKind};
-pub use connector::{Accept, Connect, Connector, DisconnectReason, ReadLimits, Source};
-pub use counts::Kind;
+pub use connect::connector::{Accept, Connect, Connector, DisconnectReason, ReadLimits, Source};
+pub use connect::endpoint::SharedEndpoint;
+pub use connect::listener::{ConnectEvent, Listener};
+pub use connect::ports::{ConnectionSide, InUse, LocalEndpoint, Use};
+pub use cq::completion::{Completion, OperationKind};
 pub use cq::{Arm, CompletionQueue};
 pub use device::{Adapter, CounterValues, Counters, Device, Lingering};
-pub use endpoint::SharedEndpoint;
 pub use error::{Error, Outcome, Status};
-pub use listener::{ConnectEvent, Listener};
-pub use memory::Runs;
-pub use pd::ProtectionDomain;
-pub use ports::{ConnectionSide, InUse, LocalEndpoint, Use};
+pub use memory::pd::ProtectionDomain;
+pub use memory::region::{Access, FastRegistration, Mapping, MemoryRegion};
+pub use memory::runs::Runs;
+pub use memory::window::{MemoryWindow, Part};
+pub use object::callback::Callback;
+pub use object::close::{Close, OnClose, close};
+pub use object::counts::Kind;
+pub use qp::request::{Flags, Post, Remote, Sge};
+pub use qp::srq::SharedReceiveQueue;
 pub use qp::{InitiatorSizes, QueuePair, ReceiveSource};
-pub use region::{Access, FastRegistration, Mapping, MemoryRegion};
-pub use request::{Flags, Post, Remote, Sge};
-pub use srq::SharedReceiveQueue;
-pub use window::{MemoryWindow, Part};

@@ -1,5 +1,6 @@
 //! Completion queues: a ring, an arm, and one serialised notification.
 
+pub(crate) mod completion;
 mod member;
 mod moderation;
 
@@ -11,9 +12,9 @@ use platform::{Apart, Arc, Charge, Deferred, Dispatch, Notice, Platform, RunDefe
 
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
-    counts::{Count, Kind},
     cq::{member::Members, moderation::Moderation},
     limits,
+    object::counts::{Count, Kind},
     planted::{self, Bug},
     ring::Ring,
     roster::Roster,

@@ -3,7 +3,7 @@
 use platform::{Arc, Deferred, Platform, SpinLockGuard, Timer, Weak};
 
 use super::{Peer, Phase, QueuePair, State};
-use crate::{Connector, Error, receive_queue::ReceiveQueue, request::Operation};
+use crate::{Connector, Error, qp::receive_queue::ReceiveQueue, qp::request::Operation};
 
 /// What must be done once the lock of a queue pair is free again.
 #[must_use]

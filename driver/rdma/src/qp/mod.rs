@@ -1,8 +1,12 @@
-//! Queue pairs: connecting, and what they report. `qp/post.rs` takes requests, `engine.rs` carries them out, `qp/flush.rs` cancels
+//! Queue pairs: connecting, and what they report. `qp/post.rs` takes requests, `qp/engine` carries them out, `qp/flush.rs` cancels
 //! them.
 
+pub(crate) mod engine;
 mod flush;
 mod post;
+pub(crate) mod receive_queue;
+pub(crate) mod request;
+pub(crate) mod srq;
 mod state;
 
 pub(crate) use flush::After;
@@ -13,13 +17,13 @@ use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, ProtectionDomain, ReadLimits,
     SharedReceiveQueue, Status,
-    counts::{Count, Kind},
     cq::Member,
     device::Meter,
     limits,
-    receive_queue::ReceiveQueue,
-    request::{Operation, Receive},
-    srq::Attachment,
+    object::counts::{Count, Kind},
+    qp::receive_queue::ReceiveQueue,
+    qp::request::{Operation, Receive},
+    qp::srq::Attachment,
 };
 
 /// The sizes of a queue pair's initiator queue.

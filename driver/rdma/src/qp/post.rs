@@ -6,10 +6,9 @@ use platform::{Arc, CACHE_LINE, Deferred, Notice, Platform, prefetch};
 
 use super::{Phase, QueuePair, State, status_of, wake};
 use crate::{
-    Error, Flags, MemoryWindow, OperationKind, Post, ProtectionDomain, Sge,
-    engine::SMALL_SEND_BYTES,
-    limits,
-    request::{InitiatorRequest, Operation, SgeList, total},
+    Error, Flags, MemoryWindow, OperationKind, Post, ProtectionDomain, Sge, limits,
+    qp::engine::SMALL_SEND_BYTES,
+    qp::request::{InitiatorRequest, Operation, SgeList, total},
 };
 
 impl<P: Platform> QueuePair<P> {

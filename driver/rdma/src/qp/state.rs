@@ -4,9 +4,10 @@ use platform::{Arc, Platform, Slice, Weak};
 
 use super::{InitiatorSizes, QueuePair};
 use crate::{
-    Connector, Error, Flags, OperationKind, Sge, memory,
-    receive_queue::ReceiveQueue,
-    request::{Cursor, InitiatorRequest, Operation, Receive},
+    Connector, Error, Flags, OperationKind, Sge,
+    memory::runs,
+    qp::receive_queue::ReceiveQueue,
+    qp::request::{Cursor, InitiatorRequest, Operation, Receive},
     ring::Ring,
     wire::Wire,
 };
@@ -197,7 +198,7 @@ impl<P: Platform> State<P> {
         let mut free = self.inline.get_mut(first..first.checked_add(length as usize)?)?;
         for Sge { address, length, .. } in sges.iter().copied().filter(|sge| sge.length > 0) {
             let (place, rest) = free.split_at_mut_checked(length as usize)?;
-            memory::read_inline(place, address).ok()?;
+            runs::read_inline(place, address).ok()?;
             free = rest;
         }
         free.is_empty().then_some(())

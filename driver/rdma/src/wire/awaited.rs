@@ -6,8 +6,8 @@ use platform::{Arc, Platform, SpinLockGuard, Weak};
 
 use crate::{
     Connector, Flags, QueuePair, Status,
+    qp::request::SgeList,
     qp::{Ended, State},
-    request::SgeList,
 };
 
 /// The oldest read that awaits its answer.

@@ -12,7 +12,7 @@ use super::{
     Step, Wire, noticed,
     transmit::{Frames, Last},
 };
-use crate::{limits, seats::Seats};
+use crate::{connect::seats::Seats, limits};
 
 impl<P: Platform> Wire<P> {
     /// The connection has ended: sends what is still to be sent, a Terminate among it if it is `broken`, and finishes.

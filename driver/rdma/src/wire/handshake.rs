@@ -20,8 +20,8 @@ use super::{
     transmit::Last,
 };
 use crate::{
-    Connector, Device, Error, Listener, QueuePair, ReadLimits, connector::PrivateData, limits, listener::Unasked,
-    qp::Peer,
+    Connector, Device, Error, Listener, QueuePair, ReadLimits, connect::connector::PrivateData,
+    connect::listener::Unasked, limits, qp::Peer,
 };
 
 /// The Request has to come in so many microseconds, as Linux siw has it.

@@ -29,7 +29,10 @@ use platform::{
     Stream, Timer, Weak,
 };
 
-use crate::{Adapter, Connector, Device, QueuePair, access::Refusal, device::Rundown, listener::Unasked, seats::Seat};
+use crate::{
+    Adapter, Connector, Device, QueuePair, connect::listener::Unasked, connect::seats::Seat, device::Rundown,
+    memory::access::Refusal,
+};
 use carry::Ends;
 use startup::Frame;
 

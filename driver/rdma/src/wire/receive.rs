@@ -15,11 +15,13 @@ use platform::{Arc, Platform};
 use super::{awaited::OpenRead, reads::Answers, refused::Refused, transmit::Outgoing};
 use crate::{
     Access, Error, ProtectionDomain, QueuePair,
-    engine::Progress,
-    memory,
+    memory::{
+        region::{Invalidation, Range},
+        runs,
+    },
     qp::After,
-    region::{Invalidation, Range},
-    request::{Cursor, SgeList},
+    qp::engine::Progress,
+    qp::request::{Cursor, SgeList},
 };
 
 /// What the receiving side remembers.
@@ -176,7 +178,7 @@ impl Incoming {
         }
         let range = Range { address: to.offset, length: data.len() as u64 };
         let placed = QueuePair::open_for_peer(queue_pair, to.stag, range, Access::REMOTE_WRITE)
-            .and_then(|memory| memory::copy_inline(&memory, data));
+            .and_then(|memory| runs::copy_inline(&memory, data));
         QueuePair::end_placing(queue_pair, After::default());
         match placed {
             Ok(()) => Ok(Placed::Done),
@@ -365,7 +367,7 @@ fn place<P: Platform>(
         let piece = cursor.piece(sges.as_slice()).ok_or(Error::BufferOverflow)?;
         let bytes = u32::try_from(data.len()).map_or(piece.length, |left| piece.length.min(left));
         let (now, later) = data.split_at_checked(bytes as usize).ok_or(Error::InternalError)?;
-        memory::copy_inline(&queue_pair.local(piece, bytes, Access::LOCAL_WRITE)?, now)?;
+        runs::copy_inline(&queue_pair.local(piece, bytes, Access::LOCAL_WRITE)?, now)?;
         cursor.advance(bytes);
         data = later;
     }

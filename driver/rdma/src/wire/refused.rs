@@ -11,7 +11,7 @@ use super::transmit::Outgoing;
 use crate::{
     Error, QueuePair, Remote,
     qp::State,
-    request::{InitiatorRequest, Operation},
+    qp::request::{InitiatorRequest, Operation},
 };
 
 /// A message of this side that the peer has refused, and what that means for its request.

@@ -13,10 +13,9 @@ use platform::{Arc, Platform};
 use super::reads::{Answer, Answers};
 use crate::{
     Access, Error, QueuePair, Remote,
-    engine::{Part, Progress, Step},
-    memory,
+    memory::{region::Range, runs},
     qp::After,
-    region::Range,
+    qp::engine::{Part, Progress, Step},
 };
 
 /// What the sending side remembers.
@@ -312,7 +311,7 @@ impl<'a, P: Platform> Frames<'a, P> {
             let token = request.source_stag;
             let source = QueuePair::open_for_peer(queue_pair, token, range, Access::REMOTE_READ)
                 .map_err(|_| (QueuePair::why_not(queue_pair, token, range, Access::REMOTE_READ).of_read(), *read))?;
-            self.frame(segment, bytes, |to| memory::copy_out(to, &source))
+            self.frame(segment, bytes, |to| runs::copy_out(to, &source))
         })
     }
 

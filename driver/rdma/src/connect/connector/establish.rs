@@ -7,8 +7,8 @@ use platform::{Addresses, Arc, Deferred, Notice, Platform, Weak};
 use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits, State, other::Other};
 use crate::{
     Callback, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
+    connect::ports::{Connection, Endpoint, Purpose},
     planted::{self, Bug},
-    ports::{Connection, Endpoint, Purpose},
     qp::Peer,
     wire::Wire,
 };

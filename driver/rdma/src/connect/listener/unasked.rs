@@ -3,7 +3,7 @@
 use platform::{Arc, Deferred, Platform, Weak};
 
 use super::Listener;
-use crate::seats::Seat;
+use crate::connect::seats::Seat;
 
 /// Such a connection, of a listener; or one that is awaited.
 pub(crate) struct Unasked<P: Platform> {

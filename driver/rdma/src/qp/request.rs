@@ -2,7 +2,9 @@
 
 use platform::{Arc, Platform};
 
-use crate::{Error, FastRegistration, Mapping, MemoryRegion, MemoryWindow, OperationKind, Part, limits, window::Bind};
+use crate::{
+    Error, FastRegistration, Mapping, MemoryRegion, MemoryWindow, OperationKind, Part, limits, memory::window::Bind,
+};
 
 /// A scatter/gather entry. The layout is NDK_SGE's.
 #[derive(Clone, Copy, Debug, Default)]

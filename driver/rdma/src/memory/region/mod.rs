@@ -10,13 +10,12 @@ use core::ptr::NonNull;
 use platform::{Arc, Charge, Platform, PoolQuota, SpinLock};
 
 use crate::{
-    Callback, Close, Error, OnClose, Outcome, ProtectionDomain, Runs, Status,
-    counts::{Count, Kind},
-    limits,
-    memory::Memory,
+    Callback, Close, Error, OnClose, Outcome, ProtectionDomain, Runs, Status, limits,
+    memory::runs::Memory,
+    memory::token::{Target, Token},
+    memory::window::{Part, WindowAccess},
+    object::counts::{Count, Kind},
     planted::{self, Bug},
-    token::{Target, Token},
-    window::{Part, WindowAccess},
 };
 
 bitflags::bitflags! {

@@ -5,7 +5,7 @@
 
 use platform::{Arc, Platform, SpinLock};
 
-use crate::{Callback, Outcome, counts::Count};
+use crate::{Callback, Outcome, object::counts::Count};
 
 /// The close callback of an object, and its place among those of its kind, which is free when the callback is called. As a
 /// field it is declared first: it must be dropped, and thereby report, before the references to the antecedents go, which

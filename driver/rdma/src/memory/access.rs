@@ -4,9 +4,9 @@ use platform::{Arc, Platform};
 
 use crate::{
     Access, Error, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
-    memory::Memory,
-    region::{Invalidation, Range},
-    token::Found,
+    memory::region::{Invalidation, Range},
+    memory::runs::Memory,
+    memory::token::Found,
 };
 
 impl<P: Platform> ProtectionDomain<P> {

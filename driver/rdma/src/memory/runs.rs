@@ -12,7 +12,7 @@ use core::{
 
 use platform::{Arc, OutOfMemory, Platform, Slice};
 
-use crate::{Error, Mapping, MemoryRegion, Sge, window::WindowAccess};
+use crate::{Error, Mapping, MemoryRegion, Sge, memory::window::WindowAccess};
 
 /// A virtually contiguous part of a region, in system address space.
 #[derive(Clone, Copy)]

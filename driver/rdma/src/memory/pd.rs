@@ -4,8 +4,8 @@ use platform::{Arc, Charge, Platform, SpinLock};
 
 use crate::{
     Adapter, Close, Error, OnClose,
-    counts::{Count, Kind},
-    token::{Target, Token},
+    memory::token::{Target, Token},
+    object::counts::{Count, Kind},
 };
 
 /// A protection domain.

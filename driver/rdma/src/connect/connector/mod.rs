@@ -18,10 +18,10 @@ use platform::{Addresses, Arc, Charge, Deferred, Dispatch, Ending, Notice, Platf
 
 use crate::{
     Adapter, Callback, Error, Listener, OnClose, QueuePair, SharedEndpoint, Status,
-    counts::{Count, Kind},
+    connect::listener::Waiting,
+    connect::ports::{Connection, Endpoint},
     limits,
-    listener::Waiting,
-    ports::{Connection, Endpoint},
+    object::counts::{Count, Kind},
 };
 
 /// Reads under way at once. The effective limits are the smaller of what both sides and the adapter allow.

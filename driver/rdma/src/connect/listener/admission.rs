@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use platform::{Arc, Platform};
 
 use super::Listener;
-use crate::{limits, ports::Endpoint};
+use crate::{connect::ports::Endpoint, limits};
 
 impl<P: Platform> Listener<P> {
     /// Admits a connection request, if requests are taken now.

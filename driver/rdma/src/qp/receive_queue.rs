@@ -4,7 +4,7 @@ use platform::{Platform, Slice};
 
 use crate::{
     Error, Sge, limits,
-    request::{Cursor, Receive, ReceiveRequest, SgeList, total},
+    qp::request::{Cursor, Receive, ReceiveRequest, SgeList, total},
     ring::Ring,
 };
 

@@ -5,10 +5,10 @@ use platform::{Arc, Charge, Platform, SpinLock, Weak};
 
 use crate::{
     Access, Close, Error, MemoryRegion, OnClose, ProtectionDomain, QueuePair,
-    counts::{Count, Kind},
-    memory::Memory,
-    region::{Invalidation, Range, past_end},
-    token::{Target, Token},
+    memory::region::{Invalidation, Range, past_end},
+    memory::runs::Memory,
+    memory::token::{Target, Token},
+    object::counts::{Count, Kind},
 };
 
 /// A memory window.

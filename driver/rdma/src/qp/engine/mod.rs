@@ -13,11 +13,11 @@ use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred};
 
 use crate::{
     Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status, limits,
-    memory::{self, Memory},
+    memory::region::{Invalidation, Range},
+    memory::runs::{self, Memory},
+    memory::window::Bind,
+    qp::request::{Operation, Piece},
     qp::{After, Ended, Peer},
-    region::{Invalidation, Range},
-    request::{Operation, Piece},
-    window::Bind,
     wire::{Frames, Wire},
 };
 
@@ -240,7 +240,7 @@ impl<P: Platform> QueuePair<P> {
     pub(crate) fn copy_out(&self, to: &mut [u8], part: &Part, inline: &[u8]) -> Result<(), Error> {
         if let Some(piece) = part.local {
             let bytes = u32::try_from(to.len()).map_err(|_| Error::InternalError)?;
-            return memory::copy_out(to, &self.local(piece, bytes, Access::empty())?);
+            return runs::copy_out(to, &self.local(piece, bytes, Access::empty())?);
         }
         let done = usize::try_from(part.done).map_err(|_| Error::InternalError)?;
         let next = inline.get(done..).and_then(|rest| rest.get(..to.len())).ok_or(Error::InternalError)?;
@@ -251,10 +251,10 @@ impl<P: Platform> QueuePair<P> {
     /// Copies the next `bytes` of our data to `to`.
     fn copy_to(&self, to: &Memory<P>, part: &Part, inline: &[u8], bytes: u32) -> Result<(), Error> {
         if let Some(piece) = part.local {
-            return memory::copy(to, &self.local(piece, bytes, Access::empty())?, u64::from(bytes));
+            return runs::copy(to, &self.local(piece, bytes, Access::empty())?, u64::from(bytes));
         }
         let next = usize::try_from(part.done).ok().and_then(|done| inline.get(done..)?.get(..bytes as usize));
-        memory::copy_inline(to, next.ok_or(Error::InternalError)?)
+        runs::copy_inline(to, next.ok_or(Error::InternalError)?)
     }
 
     pub(crate) fn local(&self, piece: Piece, bytes: u32, right: Access) -> Result<Memory<P>, Error> {
@@ -276,7 +276,7 @@ impl<P: Platform> QueuePair<P> {
         }
         Self::move_remote(peer, part, remote, Access::REMOTE_READ, |source, bytes| {
             let piece = part.local.ok_or(Error::AccessViolation)?;
-            memory::copy(&self.local(piece, bytes, Access::LOCAL_WRITE)?, source, u64::from(bytes))
+            runs::copy(&self.local(piece, bytes, Access::LOCAL_WRITE)?, source, u64::from(bytes))
         })
     }
 

@@ -15,10 +15,10 @@ use platform::{
 
 use crate::{
     Adapter, Callback, Close, Connector, Error, OnClose, Outcome, Status,
-    counts::{Count, Kind},
+    connect::ports::{Endpoint, Listening, Purpose},
+    connect::seats::{Seat, Seats},
     limits,
-    ports::{Endpoint, Listening, Purpose},
-    seats::{Seat, Seats},
+    object::counts::{Count, Kind},
     wire::Wire,
 };
 

@@ -5,14 +5,13 @@ mod takers;
 use platform::{Arc, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, SpinLock, SpinLockGuard};
 
 use crate::{
-    Callback, Close, Error, OnClose, ProtectionDomain, QueuePair, Sge, Status,
-    counts::{Count, Kind},
-    limits,
+    Callback, Close, Error, OnClose, ProtectionDomain, QueuePair, Sge, Status, limits,
+    object::counts::{Count, Kind},
+    qp::receive_queue::ReceiveQueue,
+    qp::request::{Receive, SgeList},
+    qp::srq::takers::Takers,
     qp::{status_of, wake},
-    receive_queue::ReceiveQueue,
-    request::{Receive, SgeList},
     roster::Roster,
-    srq::takers::Takers,
 };
 
 /// A shared receive queue.

@@ -6,8 +6,8 @@ use platform::{Arc, Platform};
 
 use crate::{
     Adapter, Close, Error, OnClose,
-    counts::{Count, Kind},
-    ports::{Endpoint, Purpose},
+    connect::ports::{Endpoint, Purpose},
+    object::counts::{Count, Kind},
 };
 
 /// A local address that any number of connectors may connect from, each to another peer. They outlive its close: their

@@ -5,7 +5,7 @@ use platform::{Arc, Platform};
 use super::{Access, Mapping, MemoryRegion, State};
 use crate::{
     Error, limits,
-    token::{Target, Token},
+    memory::token::{Target, Token},
 };
 
 /// A fast registration as it is posted.

@@ -10,10 +10,10 @@ use platform::{Arc, Platform};
 
 use crate::{
     Access, Completion, CompletionQueue, Flags, OperationKind, ProtectionDomain, QueuePair, Sge,
-    memory::{self, Opened},
+    memory::region::Range,
+    memory::runs::{self, Opened},
+    qp::request::{InitiatorRequest, ReceiveRequest},
     qp::{Peer, State},
-    region::Range,
-    request::{InitiatorRequest, ReceiveRequest},
     ring::copy,
     wire::Wire,
 };
@@ -156,7 +156,7 @@ impl<P: Platform> QueuePair<P> {
         let target = ProtectionDomain::local(&peer.pd, to.token, range(to), Access::LOCAL_WRITE).ok()?;
         let (source, target) = (Opened::new(from, source)?, Opened::new(to, target)?);
         if !Opened::copy(&target, to, &source, from) {
-            memory::copy(target.memory(), source.memory(), u64::from(from.length)).ok()?;
+            runs::copy(target.memory(), source.memory(), u64::from(from.length)).ok()?;
         }
         *last = Some([source, target]);
         Some(())

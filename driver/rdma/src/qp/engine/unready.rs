@@ -6,7 +6,7 @@ use super::Progress;
 use crate::{
     Access, Error, Flags, QueuePair, Status,
     qp::State,
-    request::{Piece, SgeList},
+    qp::request::{Piece, SgeList},
 };
 
 /// The timer's time.
