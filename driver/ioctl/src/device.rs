@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use ndk_abi::status::NTSTATUS;
 use platform::{Arc, OutOfMemory, PoolQuota, SpinLock, Weak};
 
-use crate::file::Space;
-use crate::quota::Quota;
-use crate::slab::Slab;
+use crate::session::file::Space;
+use crate::session::quota::Quota;
+use crate::session::slab::Slab;
 use crate::{File, Host, Ref};
 
 /// One control device.

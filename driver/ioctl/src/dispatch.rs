@@ -31,18 +31,20 @@ use ndk_abi::status::{
 };
 use platform::Passive;
 
-use crate::connector::Connector;
-use crate::cq::Cq;
 use crate::decode::{Reply, input};
-use crate::file::{Opened, Space, finish};
-use crate::listener::Listener;
-use crate::mr::Mr;
-use crate::pended::Sent;
-use crate::qp::Qp;
-use crate::srq::Srq;
+use crate::objects::connector::Connector;
+use crate::objects::cq::Cq;
+use crate::objects::listener::Listener;
+use crate::objects::mr::Mr;
+use crate::objects::qp::Qp;
+use crate::objects::srq::Srq;
+use crate::session::file::{Opened, Space, finish};
+use crate::session::pended::Sent;
 use crate::{
-    Host, Ref, Request, adapter, affinity, attach, connector, cq, diagnostics, listener, mr, mw, pd, post, provider,
-    qp, srq,
+    Host, Ref, Request, diagnostics,
+    objects::{adapter, affinity, connector, cq, listener, mr, mw, pd, post, qp, srq},
+    provider,
+    session::attach,
 };
 
 /// Serves a request: completes it or pends it.

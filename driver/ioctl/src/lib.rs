@@ -7,6 +7,17 @@
 //! Nothing a user sends is trusted: handles are checked for file, age and type, structures are copied before they are
 //! looked at, and all offsets and counts are checked before anything changes.
 //!
+//! The folders, from the control code down:
+//!
+//! | folder or file | what is in it |
+//! |---|---|
+//! | `dispatch` | from the control code to its function |
+//! | `diagnostics`, `provider` | codes that need no adapter |
+//! | `objects` | the codes of each kind of object, and what the driver keeps of one |
+//! | `rings` | queues in the memory of a program |
+//! | `session` | files, handles, requests that wait, limits |
+//! | `host` | what all this needs of the kernel around it |
+//!
 //! Locks are spin locks. Order, outermost first: listener, pended requests; connector, link. All others are taken alone. Only
 //! the *turns* (of a CQ, an SRQ, the queues of a QP) are held over a call into the provider, which does not call back in it.
 #![no_std]
@@ -18,39 +29,23 @@
     clippy::arithmetic_side_effects
 )]
 
-mod adapter;
-mod affinity;
-mod alertness;
-mod attach;
-mod connector;
-mod cq;
-mod cq_ring;
+mod dispatch;
+
+mod diagnostics;
+mod provider;
+
+mod objects;
+
+mod rings;
+mod session;
+
 mod decode;
 mod device;
-mod diagnostics;
-mod dispatch;
-mod file;
-mod handles;
 mod host;
-mod lines;
-mod listener;
-mod looks;
-mod mr;
-mod mw;
-mod pd;
-mod pended;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
-mod post;
-mod provider;
-mod qp;
-mod quota;
-mod ring;
-mod slab;
-mod srq;
-mod work_ring;
 
 // tests/loom has its own.
 use core::sync::atomic;
@@ -58,10 +53,11 @@ use core::sync::atomic;
 use platform::{Arc, SpinLock, Weak};
 
 pub use device::Device;
-pub use file::File;
+
 pub use host::{Host, Request};
 pub use ndk_consumer::{AdapterSource, Pinned};
-pub use quota::locked_bytes;
+pub use session::file::File;
+pub use session::quota::locked_bytes;
 
 /// A counted reference.
 pub(crate) type Ref<T, H> = Arc<T, <H as Host>::Platform>;

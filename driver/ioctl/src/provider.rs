@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 
 use crate::decode::{Reply, input, output, overflow, room_for};
 use crate::device::Shared;
-use crate::file::{Opened, Space};
+use crate::session::file::{Opened, Space};
 use crate::{Host, Request};
 
 pub(crate) fn query_address_list<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {

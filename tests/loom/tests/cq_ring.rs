@@ -1,7 +1,7 @@
 //! A ring of completions of the control device, as `driver/ioctl` fills it: each completion comes to its user, while the ring is full, sleeps
 //! and is emptied. The code is the driver's; the queue, whose part it is to schedule runs, is the model's.
 
-#[path = "../../../driver/ioctl/src/cq_ring.rs"]
+#[path = "../../../driver/ioctl/src/rings/cq_ring.rs"]
 #[expect(dead_code, reason = "the model asks for no notifications and replaces no ring")]
 mod cq_ring;
 

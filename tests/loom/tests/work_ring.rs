@@ -1,12 +1,12 @@
 //! A ring of requests of the control device, as `driver/ioctl` serves it: each request that its user puts in is posted, while the ring
 //! sleeps and awaits completions. The code is the driver's; a queue pair, whose part it is to schedule runs, is the model's.
 
-#[path = "../../../driver/ioctl/src/alertness.rs"]
+#[path = "../../../driver/ioctl/src/rings/alertness.rs"]
 mod alertness;
-#[path = "../../../driver/ioctl/src/looks.rs"]
+#[path = "../../../driver/ioctl/src/rings/looks.rs"]
 #[expect(dead_code, reason = "the model has no timer")]
 mod looks;
-#[path = "../../../driver/ioctl/src/work_ring.rs"]
+#[path = "../../../driver/ioctl/src/rings/work_ring.rs"]
 #[expect(dead_code, reason = "the model does not end")]
 mod work_ring;
 

@@ -21,10 +21,10 @@ use ndk_abi::status::{
 };
 use platform::{Arc, Charge, SpinLock, Weak};
 
-use crate::file::Space;
-use crate::lines::Lines;
-use crate::pended::{Event, Pended, Waiting};
-use crate::qp::Qp;
+use crate::objects::qp::Qp;
+use crate::session::file::Space;
+use crate::session::lines::Lines;
+use crate::session::pended::{Event, Pended, Waiting};
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
 

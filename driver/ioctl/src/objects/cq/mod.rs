@@ -15,11 +15,11 @@ use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Charge, Deferred, Dispatch, RunDeferred, SpinLock, Weak};
 
-use crate::file::Space;
-use crate::handles::Chain;
-use crate::pended::{Event, Pended, Waiting};
-use crate::qp::Qp;
-use crate::ring::UserCqRing;
+use crate::objects::qp::Qp;
+use crate::rings::user_ring::UserCqRing;
+use crate::session::file::Space;
+use crate::session::handles::Chain;
+use crate::session::pended::{Event, Pended, Waiting};
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Notified, Owned};
 

@@ -14,9 +14,9 @@ use ndk_abi::wdm::PAGE_SIZE;
 use platform::{Arc, Charge, Passive, SpinLock};
 
 use crate::decode::{Reply, input, output, room_for};
-use crate::file::Space;
-use crate::pd::{Pd, shared};
-use crate::quota::Locked;
+use crate::objects::pd::{Pd, shared};
+use crate::session::file::Space;
+use crate::session::quota::Locked;
 use crate::{Host, Ref, Request};
 use ndk_consumer::{Lam, Owned};
 

@@ -4,10 +4,10 @@ use ndk_abi::nd_ioctl::ND_HANDLE;
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::Arc;
 
-use crate::cq::Cq;
 use crate::decode::{Reply, input, output};
-use crate::file::Space;
-use crate::srq::Srq;
+use crate::objects::cq::Cq;
+use crate::objects::srq::Srq;
+use crate::session::file::Space;
 use crate::{Host, Request};
 
 /// An affinity without processors is none.

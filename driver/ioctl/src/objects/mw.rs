@@ -7,10 +7,10 @@ use ndk_abi::status::{STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
 use platform::{Arc, Charge, Passive};
 
 use crate::decode::{Reply, input, output, room_for};
-use crate::file::Space;
-use crate::pd::{Pd, shared};
-use crate::post::{region, window};
-use crate::qp::Qp;
+use crate::objects::pd::{Pd, shared};
+use crate::objects::post::{region, window};
+use crate::objects::qp::Qp;
+use crate::session::file::Space;
 use crate::{Host, Ref};
 use ndk_consumer::Owned;
 

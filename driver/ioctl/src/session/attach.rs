@@ -9,9 +9,9 @@ use platform::{Arc, OutOfMemory, Passive, Weak};
 
 use crate::decode::{Reply, input, output};
 use crate::device::Context;
-use crate::file::{Opened, Space};
-use crate::pd::shared;
-use crate::quota::Quota;
+use crate::objects::pd::shared;
+use crate::session::file::{Opened, Space};
+use crate::session::quota::Quota;
 use crate::{Host, Ref};
 
 /// PROVIDER_INIT: a context of its own.

@@ -12,13 +12,13 @@ use ndk_abi::status::{
 use platform::{Arc, Passive};
 
 use super::{Connection, Connector, FREED, Link, Phase, settle};
-use crate::adapter::same_adapter;
 use crate::decode::{Reply, input, output, overflow, range, room_for};
-use crate::file::{Space, finish};
-use crate::pd::shared;
-use crate::pended::{Event, Sent};
+use crate::objects::adapter::same_adapter;
+use crate::objects::pd::shared;
+use crate::objects::qp::Qp;
 use crate::provider::{is_local, local_address};
-use crate::qp::Qp;
+use crate::session::file::{Space, finish};
+use crate::session::pended::{Event, Sent};
 use crate::{Host, Ref, Request};
 use ndk_consumer::{Adapter, Offer, Owned};
 

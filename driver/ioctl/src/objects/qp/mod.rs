@@ -15,15 +15,15 @@ use ndk_abi::status::{
 };
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer, Weak};
 
-use crate::connector::Connector;
-use crate::cq::Cq;
-use crate::file::Space;
-use crate::looks::{After, Looks, Next, STALLED_MICROSECONDS};
-use crate::pd::{Pd, shared};
-use crate::post::carry_out;
-use crate::ring::UserWorkRing;
-use crate::srq::Srq;
-use crate::work_ring::{MAX_SERVES, Manner, WorkRing};
+use crate::objects::connector::Connector;
+use crate::objects::cq::Cq;
+use crate::objects::pd::{Pd, shared};
+use crate::objects::post::carry_out;
+use crate::objects::srq::Srq;
+use crate::rings::looks::{After, Looks, Next, STALLED_MICROSECONDS};
+use crate::rings::user_ring::UserWorkRing;
+use crate::rings::work_ring::{MAX_SERVES, Manner, WorkRing};
+use crate::session::file::Space;
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, Owned};
 

@@ -17,9 +17,9 @@ use ndk_abi::status::{
 use platform::{Platform, SpinLock};
 use zerocopy::IntoBytes as _;
 
-use crate::alertness::Alertness;
+use super::alertness::Alertness;
+use super::looks::Next;
 use crate::atomic::{AtomicBool, Ordering};
-use crate::looks::Next;
 use crate::planted::{self, Bug};
 
 /// Requests of one run of the deferred call.

@@ -10,8 +10,8 @@ use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER};
 use platform::{Arc, Passive};
 
 use crate::decode::{Reply, input, output, overflow};
-use crate::file::Space;
-use crate::ring::{descriptor, no_mappings, room_for_descriptor};
+use crate::rings::user_ring::{descriptor, no_mappings, room_for_descriptor};
+use crate::session::file::Space;
 use crate::{Host, Ref};
 use crate::{Request, provider};
 use ndk_consumer::Adapter;

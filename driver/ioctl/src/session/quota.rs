@@ -7,7 +7,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RES
 use ndk_abi::wdm::{MDL, PAGE_SIZE};
 use platform::{Arc, Charge, OutOfMemory, Passive, PoolQuota};
 
-use crate::file::Space;
+use crate::session::file::Space;
 use crate::{Host, Ref};
 
 /// What locking `length` bytes at `address` takes: whole pages, also those that it has few bytes of. `None`: there is no such range.

@@ -13,16 +13,16 @@ use ndk_abi::status::{
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
-use crate::affinity::preference;
 use crate::decode::{Reply, input};
-use crate::file::{Space, finish};
-use crate::lines::Lines;
-use crate::looks::{Next, STALLED_MICROSECONDS};
-use crate::pd::{Pd, shared};
-use crate::pended::{Event, Sent, Waiting};
-use crate::post::srq_carry_out;
-use crate::ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
-use crate::work_ring::{MAX_SERVES, Manner, WorkRing};
+use crate::objects::affinity::preference;
+use crate::objects::pd::{Pd, shared};
+use crate::objects::post::srq_carry_out;
+use crate::rings::looks::{Next, STALLED_MICROSECONDS};
+use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
+use crate::rings::work_ring::{MAX_SERVES, Manner, WorkRing};
+use crate::session::file::{Space, finish};
+use crate::session::lines::Lines;
+use crate::session::pended::{Event, Sent, Waiting};
 use crate::{Host, Ref};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
 

@@ -6,15 +6,15 @@ use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER_MIX};
 use platform::{Arc, Passive};
 
 use super::{Antecedents, Qp, Rings};
-use crate::adapter::same_adapter;
-use crate::cq::Cq;
 use crate::decode::{Reply, input};
-use crate::file::Space;
-use crate::looks::Next;
-use crate::pd::{Pd, shared};
-use crate::ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
-use crate::srq::Srq;
-use crate::work_ring::MAX_SERVES;
+use crate::objects::adapter::same_adapter;
+use crate::objects::cq::Cq;
+use crate::objects::pd::{Pd, shared};
+use crate::objects::srq::Srq;
+use crate::rings::looks::Next;
+use crate::rings::user_ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
+use crate::rings::work_ring::MAX_SERVES;
+use crate::session::file::Space;
 use crate::{Host, Ref};
 use ndk_consumer::{Owned, QpDepths};
 

@@ -14,11 +14,11 @@ use ndk_abi::status::{
 use platform::{Passive, Platform};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::cq_ring::CqRing;
+use super::cq_ring::CqRing;
+use super::work_ring::WorkRing;
 use crate::decode::{Reply, range};
-use crate::file::Space;
-use crate::quota::Locked;
-use crate::work_ring::WorkRing;
+use crate::session::file::Space;
+use crate::session::quota::Locked;
 use crate::{Host, Pinned, Request};
 
 /// Bytes of a ring at most: less than one MDL describes.

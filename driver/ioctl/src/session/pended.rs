@@ -10,10 +10,10 @@ use core::sync::atomic::Ordering;
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
 use platform::{PoolQuota, SpinLock};
 
-use crate::connector::Connector;
 use crate::device::Shared;
-use crate::file::Opened;
-use crate::lines::{Lined, LinedSlab, Lines};
+use crate::objects::connector::Connector;
+use crate::session::file::Opened;
+use crate::session::lines::{Lined, LinedSlab, Lines};
 use crate::{Host, Ref, Request};
 
 /// Requests of a file that may wait at a time, besides those that each connector has room for; and those of one object that one

@@ -9,12 +9,12 @@ use ndk_abi::status::{STATUS_INTERNAL_ERROR, STATUS_SUCCESS};
 
 use super::{BURST, Cq};
 use crate::Host;
-use crate::cq_ring::Room;
-use crate::handles::{Chain, Reporter};
-use crate::pended::{Event, Pended};
-use crate::qp::Qp;
-use crate::ring::UserCqRing;
-use crate::srq::Srq;
+use crate::objects::qp::Qp;
+use crate::objects::srq::Srq;
+use crate::rings::cq_ring::Room;
+use crate::rings::user_ring::UserCqRing;
+use crate::session::handles::{Chain, Reporter};
+use crate::session::pended::{Event, Pended};
 
 /// Bursts that one run of the deferred call puts into a ring.
 const BURSTS: u32 = 8;

@@ -13,13 +13,13 @@ use platform::{Arc, Charge, Event, OutOfMemory, Passive, PoolQuota, SpinLock};
 
 use crate::decode::{Failure, Reply};
 use crate::device::Shared;
-use crate::handles::{Handles, Object};
-use crate::lines::Lines;
-use crate::pd::shared;
-use crate::pended::{PendedRequests, Waiting};
-use crate::qp::Qp;
-use crate::quota::Quota;
-use crate::srq::Srq;
+use crate::objects::pd::shared;
+use crate::objects::qp::Qp;
+use crate::objects::srq::Srq;
+use crate::session::handles::{Handles, Object};
+use crate::session::lines::Lines;
+use crate::session::pended::{PendedRequests, Waiting};
+use crate::session::quota::Quota;
 use crate::{Host, Ref, Request, dispatch};
 use ndk_consumer::OpenAdapters;
 

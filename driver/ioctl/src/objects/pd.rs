@@ -6,7 +6,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
 use platform::{Arc, Charge, OutOfMemory, Passive, Platform};
 
 use crate::decode::{Reply, input, output, room_for};
-use crate::file::Space;
+use crate::session::file::Space;
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, Owned};
 

@@ -16,14 +16,14 @@ use platform::{Arc, Passive};
 use zerocopy::FromBytes;
 
 use crate::decode::{Reply, input, range};
-use crate::file::Space;
-use crate::handles::{Object, Typed};
-use crate::mr::{Memory, Mr};
-use crate::mw::{self, Mw};
-use crate::pd::Pd;
-use crate::qp::Qp;
-use crate::srq::Srq;
-use crate::work_ring::{MAX_DATA, data_length};
+use crate::objects::mr::{Memory, Mr};
+use crate::objects::mw::{self, Mw};
+use crate::objects::pd::Pd;
+use crate::objects::qp::Qp;
+use crate::objects::srq::Srq;
+use crate::rings::work_ring::{MAX_DATA, data_length};
+use crate::session::file::Space;
+use crate::session::handles::{Object, Typed};
 use crate::{Host, Ref};
 use ndk_consumer::{Data, Work};
 

@@ -16,13 +16,13 @@ use platform::{Arc, Deferred, Passive, SpinLock};
 use zerocopy::IntoBytes;
 
 use super::{BURST, Cq, CqEvents};
-use crate::affinity::preference;
 use crate::decode::{Reply, input};
-use crate::file::{Space, finish};
-use crate::lines::Lines;
-use crate::pd::shared;
-use crate::pended::{Event, Sent};
-use crate::ring::{UserCqRing, descriptor, mappings, room_for_descriptor};
+use crate::objects::affinity::preference;
+use crate::objects::pd::shared;
+use crate::rings::user_ring::{UserCqRing, descriptor, mappings, room_for_descriptor};
+use crate::session::file::{Space, finish};
+use crate::session::lines::Lines;
+use crate::session::pended::{Event, Sent};
 use crate::{Host, Ref, Request};
 use ndk_consumer::{Adapter, Owned};
 

@@ -10,13 +10,13 @@ use ndk_abi::status::{
 };
 use platform::{Arc, Charge, OutOfMemory, Passive, Slice, SpinLock};
 
-use crate::adapter::same_adapter;
-use crate::connector::{Connection, Connector, Link, bindable, room_for_address};
 use crate::decode::{Reply, input, output, room_for};
-use crate::file::{Space, finish};
-use crate::lines::Lines;
-use crate::pd::shared;
-use crate::pended::{Event, Sent, Waiting};
+use crate::objects::adapter::same_adapter;
+use crate::objects::connector::{Connection, Connector, Link, bindable, room_for_address};
+use crate::objects::pd::shared;
+use crate::session::file::{Space, finish};
+use crate::session::lines::Lines;
+use crate::session::pended::{Event, Sent, Waiting};
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, ConnectRequested, Owned};
 

@@ -7,8 +7,8 @@
 use ndk_abi::status::NTSTATUS;
 
 use super::{Handles, Object, Table, Typed};
-use crate::qp::Qp;
-use crate::srq::Srq;
+use crate::objects::qp::Qp;
+use crate::objects::srq::Srq;
 use crate::{Host, Ref};
 
 /// In the place of a queue pair.
