@@ -19,6 +19,7 @@ compile_error!("all layouts here are those of 64-bit Windows");
 mod macros;
 
 pub mod describe;
+pub mod index;
 
 pub mod nd_ioctl;
 pub mod ndis;

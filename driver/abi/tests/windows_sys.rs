@@ -9,7 +9,7 @@
 
 use std::mem::offset_of;
 
-use ndk_abi::describe::{LAYOUTS, NUMBERS};
+use ndk_abi::index::{LAYOUTS, NUMBERS};
 use windows_sys::Wdk::Foundation as kernel_foundation;
 use windows_sys::Wdk::NetworkManagement::Ndis as kernel_ndis;
 use windows_sys::Wdk::System::SystemServices as system_services;

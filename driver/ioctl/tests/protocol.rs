@@ -1,12 +1,7 @@
 //! What the protocol says of all codes, or of many.
 
 use ndk_abi::{
-    describe::{NUMBERS, ZeroInit},
-    nd_ioctl::*,
-    ndkpi::*,
-    softndk_ioctl::*,
-    status::*,
-    wdm::GROUP_AFFINITY,
+    describe::ZeroInit, index::NUMBERS, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*, wdm::GROUP_AFFINITY,
 };
 use simkernel::boot;
 use users::{

@@ -1,7 +1,7 @@
 //! Requests that make some sense, thrown at the device in random order, several clients at a time. Each has to end or to
 //! pend, the device has to go on, and nothing may be left when the files close.
 //!
-//! The fields are found by the layouts that `ndk_abi::describe` gives, so new fields are covered without being told.
+//! The fields are found by the layouts that `ndk_abi::index` gives, so new fields are covered without being told.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,11 +12,7 @@ use conformance::{
     sim::Simulated,
 };
 use ndk_abi::{
-    describe::{self, Layout},
-    nd_ioctl::*,
-    sockaddr::SOCKADDR_INET,
-    softndk_ioctl::*,
-    status::STATUS_SUCCESS,
+    describe::Layout, index, nd_ioctl::*, sockaddr::SOCKADDR_INET, softndk_ioctl::*, status::STATUS_SUCCESS,
 };
 use zerocopy::IntoBytes as _;
 
@@ -271,7 +267,7 @@ impl Player<'_> {
 }
 
 fn find_layout(name: &str) -> Option<&'static Layout> {
-    describe::LAYOUTS.iter().flat_map(|list| list.iter()).find(|layout| layout.name == name)
+    index::LAYOUTS.iter().flat_map(|list| list.iter()).find(|layout| layout.name == name)
 }
 
 fn layout(name: &str) -> &'static Layout {

@@ -45,7 +45,7 @@ impl Outcome {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use ndk_abi::describe::{Field, LAYOUTS};
+    use ndk_abi::{describe::Field, index::LAYOUTS};
 
     use super::*;
     use crate::headers::read;

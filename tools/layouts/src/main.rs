@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use ndk_abi::describe;
+use ndk_abi::{describe, index};
 
 #[derive(Parser)]
 #[command(about = "Compares every layout of driver/abi with C headers")]
@@ -26,10 +26,10 @@ fn main() -> Result<ExitCode> {
     let Arguments { folders, header } = Arguments::parse();
     // SoftNDK's own control codes and rings have no other header.
     let (own, mut published): (Vec<&describe::Layout>, Vec<&describe::Layout>) =
-        describe::LAYOUTS.iter().copied().flatten().partition(|layout| layout.name.starts_with("SOFTNDK_"));
+        index::LAYOUTS.iter().copied().flatten().partition(|layout| layout.name.starts_with("SOFTNDK_"));
     let all = published.len();
     if !folders.iter().any(|folder| folder.join("ndioctl.h").exists()) {
-        let of_ndioctl = |name| describe::ND_IOCTL_LAYOUTS.iter().copied().flatten().any(|layout| layout.name == name);
+        let of_ndioctl = |name| index::ND_IOCTL_LAYOUTS.iter().copied().flatten().any(|layout| layout.name == name);
         published.retain(|layout| !of_ndioctl(layout.name));
     }
     let declared = headers::read(&header, &folders, &published)?;

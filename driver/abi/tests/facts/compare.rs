@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ndk_abi::describe::{self, Field, Kind, Layout, Number, Prototype};
+use ndk_abi::{
+    describe::{Field, Kind, Layout, Number, Prototype},
+    index,
+};
 use ndk_abi::{ndis, ndkpi, wdm::GUID};
 
 use crate::ctypes::{Place, Types, short};
@@ -49,9 +52,9 @@ const FORMULAS: [(&str, SizeFor); 2] = [
 
 impl Crate {
     pub(crate) fn load() -> Self {
-        let layouts = by_name(describe::LAYOUTS, |layout| layout.name);
-        let numbers = by_name(describe::NUMBERS, |number| number.name);
-        let prototypes = by_name(describe::PROTOTYPES, |prototype| prototype.name);
+        let layouts = by_name(index::LAYOUTS, |layout| layout.name);
+        let numbers = by_name(index::NUMBERS, |number| number.name);
+        let prototypes = by_name(index::PROTOTYPES, |prototype| prototype.name);
         Self { layouts, numbers, prototypes, types: Types::of_the_crate() }
     }
 

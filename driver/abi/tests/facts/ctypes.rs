@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ndk_abi::describe;
+use ndk_abi::index;
 
 /// C types whose Rust counterpart is known without looking at the crate.
 const KNOWN: &[(&str, &str)] = &[
@@ -80,9 +80,9 @@ pub(crate) struct Types {
 
 impl Types {
     pub(crate) fn of_the_crate() -> Self {
-        let functions = describe::PROTOTYPES.iter().copied().flatten().map(|f| (f.name, short((f.type_name)())));
-        let layouts = describe::LAYOUTS.iter().copied().flatten().map(|layout| layout.name);
-        let enums = describe::NUMBERS.iter().copied().flatten().map(|number| number.of);
+        let functions = index::PROTOTYPES.iter().copied().flatten().map(|f| (f.name, short((f.type_name)())));
+        let layouts = index::LAYOUTS.iter().copied().flatten().map(|layout| layout.name);
+        let enums = index::NUMBERS.iter().copied().flatten().map(|number| number.of);
         Self { functions: functions.collect(), declared: layouts.chain(enums).collect() }
     }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use ndk_abi::{
-    describe::{Kind, LAYOUTS},
+    describe::Kind,
+    index::LAYOUTS,
     ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_OP_FLAG_ALLOW_REMOTE_READ},
     status::{STATUS_CONNECTION_REFUSED, STATUS_NOT_SUPPORTED, STATUS_SUCCESS},
 };

@@ -30,7 +30,7 @@ pub use listener::Listener;
 pub use mr::{FastMr, Mr, Remote};
 pub use mw::Mw;
 use ndk_abi::{
-    describe,
+    index,
     nd_ioctl::{IOCTL_ND_PROVIDER_INIT, ND_HANDLE, ND_IOCTL_VERSION},
     softndk_ioctl::{
         IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_FILE_ID, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY,
@@ -370,7 +370,7 @@ pub const fn nd_handle(handle: u64) -> ND_HANDLE {
 
 /// The name of a control code.
 fn code_name(code: u32) -> &'static str {
-    describe::NUMBERS
+    index::NUMBERS
         .iter()
         .flat_map(|numbers| numbers.iter())
         .find(|number| number.value == u64::from(code) && number.name.starts_with("IOCTL_"))
