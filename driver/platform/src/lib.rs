@@ -9,7 +9,7 @@
 //! * [`RunQueue`]: what waits to run on one processor, for a kernel that does not bound it.
 //! * [`Timer`]: a one-shot timer embedded in an object.
 //! * [`Stream`]: a TCP connection, or a listener, embedded in an object.
-//! * [`Apart`]: a value with cache lines of its own.
+//! * [`CachePadded`]: a value with cache lines of its own.
 //! * [`Notice`]: what has happened, for whoever traces the driver.
 //! * [`prefetch`]: a hint to fetch memory that will be used soon.
 //! * [`Slice`]: a fixed-length array from non-paged pool.
@@ -19,9 +19,9 @@
 #![no_std]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-mod apart;
 mod arc;
 mod buffer;
+mod cache_padded;
 mod context;
 mod deferred;
 mod event;
@@ -35,8 +35,8 @@ mod socket;
 mod stream;
 mod timer;
 
-pub use apart::Apart;
 pub use arc::{Arc, Last, Weak};
+pub use cache_padded::CachePadded;
 pub use context::{AsDispatch, Dispatch, Passive};
 pub use deferred::{Deferred, RunDeferred};
 pub use event::Event;

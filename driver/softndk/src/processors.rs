@@ -13,7 +13,7 @@ use core::{
 };
 
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
-use platform::{Apart, Arc, Dispatch, Next, Passive, Run, RunQueue, Slice};
+use platform::{Arc, CachePadded, Dispatch, Next, Passive, Run, RunQueue, Slice};
 use wdk_sys::{
     _EVENT_TYPE::SynchronizationEvent,
     _KWAIT_REASON::Executive,
@@ -53,7 +53,7 @@ unsafe impl Send for Processor {}
 // SAFETY: as for Send.
 unsafe impl Sync for Processor {}
 
-type Processors = Slice<Apart<Processor>, Windows>;
+type Processors = Slice<CachePadded<Processor>, Windows>;
 
 /// From [`start`] to [`stop`].
 static PROCESSORS: AtomicPtr<Processors> = AtomicPtr::new(null_mut());
@@ -62,7 +62,7 @@ static PROCESSORS: AtomicPtr<Processors> = AtomicPtr::new(null_mut());
 pub(crate) fn start(passive: &Passive<'_>) -> Result<(), NTSTATUS> {
     // SAFETY: no pointers; any IRQL.
     let count = unsafe { KeQueryActiveProcessorCountEx(ALL_PROCESSOR_GROUPS as u16) };
-    let made = Slice::from_fn(count as usize, |index| Apart::new(Processor::new(index as u32)));
+    let made = Slice::from_fn(count as usize, |index| CachePadded::new(Processor::new(index as u32)));
     let made = made.and_then(Arc::<Processors, Windows>::try_new).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
     PROCESSORS.store(Arc::into_raw(made).cast_mut(), Ordering::Release);
     // SAFETY: just stored.
@@ -99,7 +99,7 @@ pub(crate) fn stop(passive: &Passive<'_>) {
 
 /// Whether nothing is queued or runs on any processor. A run may queue another on a processor that was looked at before: so none may have
 /// been queued between two looks at each of them.
-fn are_idle(all: &[Apart<Processor>]) -> bool {
+fn are_idle(all: &[CachePadded<Processor>]) -> bool {
     let pushed = || all.iter().try_fold(0_u64, |sum, processor| Some(sum.wrapping_add(processor.queue.idle()?)));
     let first = pushed();
     first.is_some() && pushed() == first
@@ -107,7 +107,7 @@ fn are_idle(all: &[Apart<Processor>]) -> bool {
 
 /// # Safety
 /// Between `start` and the end of `stop`.
-unsafe fn processors() -> &'static [Apart<Processor>] {
+unsafe fn processors() -> &'static [CachePadded<Processor>] {
     // SAFETY: stored by `start`, by contract.
     unsafe { &*PROCESSORS.load(Ordering::Acquire) }
 }

@@ -8,7 +8,9 @@ pub(crate) use member::Member;
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use platform::{Apart, Arc, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, Sockets as _, SpinLock, Timer};
+use platform::{
+    Arc, CachePadded, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, Sockets as _, SpinLock, Timer,
+};
 
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
@@ -39,9 +41,9 @@ pub struct CompletionQueue<P: Platform> {
     on_close: OnClose<P>,
     deferred: Deferred<P>,
     timer: Timer<P>,
-    state: Apart<SpinLock<State<P>, P>>,
+    state: CachePadded<SpinLock<State<P>, P>>,
     /// Completions in the ring, for polls of an empty queue to see without the lock.
-    waiting: Apart<AtomicUsize>,
+    waiting: CachePadded<AtomicUsize>,
     /// As `State::failed`, for posts to see without the lock.
     dead: AtomicBool,
     notify: Callback<Status>,
@@ -152,8 +154,8 @@ impl<P: Platform> CompletionQueue<P> {
             on_close: OnClose::new(Count::new(adapter, Kind::Cq)?),
             deferred: Deferred::default(),
             timer: Timer::default(),
-            state: Apart::new(SpinLock::<_, P>::new(state)),
-            waiting: Apart::new(AtomicUsize::new(0)),
+            state: CachePadded::new(SpinLock::<_, P>::new(state)),
+            waiting: CachePadded::new(AtomicUsize::new(0)),
             dead: AtomicBool::new(false),
             notify,
             adapter: adapter.clone(),

@@ -9,29 +9,30 @@ const LINE: usize = CACHE_LINE / size_of::<u64>();
 
 /// A value with no other data on its cache lines. By distance, not by alignment, which pools do not promise.
 #[repr(C)]
-pub struct Apart<T> {
+pub struct CachePadded<T> {
     _before: [u64; LINE],
     value: T,
     _after: [u64; LINE],
 }
 
-const _: () = assert!(size_of::<Apart<u64>>() == 2 * CACHE_LINE + size_of::<u64>(), "a line before, and one behind");
+const _: () =
+    assert!(size_of::<CachePadded<u64>>() == 2 * CACHE_LINE + size_of::<u64>(), "a line before, and one behind");
 
-impl<T> Apart<T> {
-    /// Keeps `value` apart.
+impl<T> CachePadded<T> {
+    /// Pads `value`.
     pub const fn new(value: T) -> Self {
         Self { _before: [0; LINE], value, _after: [0; LINE] }
     }
 }
 
-impl<T> Deref for Apart<T> {
+impl<T> Deref for CachePadded<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.value
     }
 }
 
-impl<T> DerefMut for Apart<T> {
+impl<T> DerefMut for CachePadded<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.value
     }
