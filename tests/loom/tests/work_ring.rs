@@ -1,11 +1,11 @@
 //! A ring of requests of the control device, as `driver/ioctl` serves it: each request that its user puts in is posted, while the ring
 //! sleeps and awaits completions. The code is the driver's; a queue pair, whose part it is to schedule runs, is the model's.
 
-#[path = "../../../driver/ioctl/src/rings/alertness.rs"]
-mod alertness;
-#[path = "../../../driver/ioctl/src/rings/looks.rs"]
+#[path = "../../../driver/ioctl/src/rings/poll_backoff.rs"]
+mod poll_backoff;
+#[path = "../../../driver/ioctl/src/rings/ring_poll.rs"]
 #[expect(dead_code, reason = "the model has no timer")]
-mod looks;
+mod ring_poll;
 #[path = "../../../driver/ioctl/src/rings/work_ring.rs"]
 #[expect(dead_code, reason = "the model does not end")]
 mod work_ring;
@@ -23,7 +23,7 @@ mod planted {
 
 use std::sync::Arc as StdArc;
 
-use looks::{After, Looks};
+use ring_poll::{After, RingPoll};
 use loom::{sync::atomic, thread};
 use loom_models::{Cell, Kernel, Loom, Wakeup, explore, faults};
 use nd_rings::{Memory, Writer};
@@ -35,7 +35,7 @@ use ndk_abi::{
 };
 use planted_atomics::{Defect, sync::atomic::AtomicU32};
 use platform::{Arc, Deferred, Dispatch, RunDeferred};
-use work_ring::{Manner, WorkRing};
+use work_ring::{ServeMode, WorkRing};
 
 /// Each thread is preempted at most so often in an execution.
 const BOUND: usize = 3;
@@ -101,7 +101,7 @@ impl Memory for End {
 struct Queue {
     deferred: Deferred<Loom>,
     ring: WorkRing<End, (), Loom>,
-    looks: Looks,
+    poll: RingPoll,
     /// Counts what is posted.
     posted: StdArc<Wakeup>,
 }
@@ -109,8 +109,8 @@ struct Queue {
 impl Queue {
     /// Its ring sleeps.
     fn new(kernel: &Kernel, end: End, posted: &StdArc<Wakeup>) -> Arc<Self, Loom> {
-        let (deferred, looks) = (Deferred::default(), Looks::new());
-        let queue = Self { deferred, ring: WorkRing::new(end, 0, ()), looks, posted: posted.clone() };
+        let (deferred, poll) = (Deferred::default(), RingPoll::new());
+        let queue = Self { deferred, ring: WorkRing::new(end, 0, ()), poll, posted: posted.clone() };
         let queue = Arc::<_, Loom>::try_new(queue).expect("memory");
         Deferred::initialize(&queue);
         Deferred::schedule(&queue);
@@ -127,7 +127,7 @@ impl Queue {
     fn report(this: &Arc<Self, Loom>) {
         this.ring.reports();
         this.ring.reported();
-        if this.looks.are_due() {
+        if this.poll.is_due() {
             Deferred::schedule(this);
         }
     }
@@ -143,9 +143,9 @@ impl RunDeferred<Loom> for Queue {
             this.posted.wake();
             STATUS_SUCCESS
         };
-        let served = this.ring.serve(Manner { awaits: true, looks_on: false }, post, |_, _| true);
+        let served = this.ring.serve(ServeMode { awaits: true, polls_on: false }, post, |_, _| true);
         assert!(!served.broken, "the user keeps to the rules");
-        if this.looks.after(served.next, || this.ring.sleep(true)) == After::Run {
+        if this.poll.after(served.next, || this.ring.sleep(true)) == After::Run {
             Deferred::schedule(this);
         }
     }

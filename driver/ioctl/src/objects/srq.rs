@@ -17,9 +17,9 @@ use crate::decode::{Reply, input};
 use crate::objects::affinity::preference;
 use crate::objects::pd::{Pd, shared};
 use crate::objects::post::srq_carry_out;
-use crate::rings::looks::{Next, STALLED_MICROSECONDS};
+use crate::rings::ring_poll::{Next, STALLED_MICROSECONDS};
 use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
-use crate::rings::work_ring::{MAX_SERVES, Manner, WorkRing};
+use crate::rings::work_ring::{MAX_SERVES, ServeMode, WorkRing};
 use crate::session::file::{Space, finish};
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Sent, Waiting};
@@ -97,16 +97,16 @@ impl<H: Host> Srq<H> {
         Self::reported(this);
     }
 
-    fn serve(&self, looks_on: bool) -> Next {
+    fn serve(&self, polls_on: bool) -> Next {
         let Some(ring) = &self.ring else { return Next::Sleep };
         // What is in the queue counts, for who waits for a notification.
-        let manner = Manner { awaits: false, looks_on };
+        let mode = ServeMode { awaits: false, polls_on };
         // What cannot be posted has no queue pair that could report it.
         let post = |head: &SOFTNDK_POST, data: &[u8]| match self.modifications.load(Ordering::Relaxed) {
             0 => srq_carry_out(self, head, data),
             _ => STATUS_NO_MORE_ENTRIES,
         };
-        ring.serve(manner, post, |_, _| true).next
+        ring.serve(mode, post, |_, _| true).next
     }
 
     /// Posts what is in the ring, as far as the queue takes it.

@@ -1,7 +1,7 @@
 //! Rings: the queues of a user in memory of its own, and when the driver looks into them.
 
-pub(crate) mod alertness;
 pub(crate) mod cq_ring;
-pub(crate) mod looks;
+pub(crate) mod poll_backoff;
+pub(crate) mod ring_poll;
 pub(crate) mod user_ring;
 pub(crate) mod work_ring;

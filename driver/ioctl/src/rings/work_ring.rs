@@ -1,8 +1,8 @@
 //! Requests that a user puts into a ring: how they are taken out and posted.
 //!
 //! A ring of requests is served by the deferred call of its queue. It runs again while requests come. When they do not, it waits for a
-//! completion of what was posted, after which it looks again; if there is none to come, it looks a few times more
-//! ([`Alertness`]), and then goes to sleep until a doorbell.
+//! completion of what was posted, after which it polls again; if none is to come, it polls for some more runs
+//! ([`PollBackoff`]), and then goes to sleep until a doorbell.
 //!
 //! tests/loom compiles this file once more, and explores it.
 
@@ -17,15 +17,15 @@ use ndk_abi::status::{
 use platform::{Platform, SpinLock};
 use zerocopy::IntoBytes as _;
 
-use super::alertness::Alertness;
-use super::looks::Next;
+use super::poll_backoff::PollBackoff;
+use super::ring_poll::Next;
 use crate::atomic::{AtomicBool, Ordering};
 use crate::planted::{self, Bug};
 
 /// Requests of one run of the deferred call.
 const BURST: u32 = 64;
-/// Looks at an empty ring in one run: a few microseconds.
-const LOOKS: u32 = 64;
+/// Polls of an empty ring in one run: a few microseconds.
+const POLLS: u32 = 64;
 /// Times that a ring is served to get to the end of what is in it: its user may go on filling it.
 pub(crate) const MAX_SERVES: u32 = 4096;
 /// The bytes behind the head of a request, at most: no adapter takes more SGEs, or more inline data.
@@ -35,12 +35,12 @@ const HEAD_WORDS: usize = size_of::<SOFTNDK_POST>() / size_of::<u64>();
 
 /// How a ring is served.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct ServeMode {
     /// What is posted will be reported, and has the ring looked at again. Not so for a queue that tells how much is in it, or whose
     /// CQ has ended.
     pub(crate) awaits: bool,
-    /// Looks on for a while when nothing is there.
-    pub(crate) looks_on: bool,
+    /// An empty ring is polled for a while ([`PollBackoff`]).
+    pub(crate) polls_on: bool,
 }
 
 /// What serving a ring came to.
@@ -69,7 +69,7 @@ struct State<M, K> {
     broken: bool,
     /// Nothing is looked at any more.
     closed: bool,
-    alertness: Alertness,
+    backoff: PollBackoff,
     /// Bytes of an entry behind the head of a request.
     data_bytes: usize,
     /// After the ring, which is in it.
@@ -85,7 +85,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
             refused: None,
             broken: false,
             closed: false,
-            alertness: Alertness::default(),
+            backoff: PollBackoff::default(),
             data_bytes,
             _keep: keep,
         };
@@ -121,42 +121,42 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
     /// given to `give_up` instead, with the status to report; false: not now.
     pub(crate) fn serve(
         &self,
-        manner: Manner,
+        mode: ServeMode,
         mut post: impl FnMut(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
         give_up: impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
     ) -> Served {
         let mut state = self.state.lock();
-        let next = self.serve_locked(&mut state, manner, &mut post, &give_up);
+        let next = self.serve_locked(&mut state, mode, &mut post, &give_up);
         Served { next, broken: core::mem::take(&mut state.broken) }
     }
 
     fn serve_locked(
         &self,
         state: &mut State<M, K>,
-        manner: Manner,
+        mode: ServeMode,
         post: &mut impl FnMut(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
         give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
     ) -> Next {
         if state.closed {
             return Next::Sleep;
         }
-        let mut looks = 0u32;
+        let mut polls = 0u32;
         for taken in 0..BURST {
             let waiting = loop {
                 match state.reader.waiting() {
-                    Ok(0) if !manner.looks_on || state.awaits(manner.awaits) => return Next::Sleep,
+                    Ok(0) if !mode.polls_on || state.awaits(mode.awaits) => return Next::Sleep,
                     Ok(0) if taken > 0 => return Next::Run,
-                    Ok(0) if state.alertness.is_spent() => return Next::Sleep,
-                    Ok(0) if looks < LOOKS => looks = looks.wrapping_add(1),
-                    Ok(0) => return if state.alertness.idle() { Next::Run } else { Next::Sleep },
+                    Ok(0) if state.backoff.is_spent() => return Next::Sleep,
+                    Ok(0) if polls < POLLS => polls = polls.wrapping_add(1),
+                    Ok(0) => return if state.backoff.idle() { Next::Run } else { Next::Sleep },
                     Ok(waiting) => break waiting,
                     Err(Wild) => return self.end_wild(state),
                 }
                 core::hint::spin_loop();
             };
-            state.alertness.busy();
+            state.backoff.busy();
             let served = if self.ended.load(Ordering::Acquire) {
-                if state.awaits(manner.awaits) {
+                if state.awaits(mode.awaits) {
                     // What was posted before comes first.
                     return Next::Sleep;
                 }
@@ -280,7 +280,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         }
         // The doorbell is that of all rings of a queue pair.
         if state.reader.waiting() != Ok(0) {
-            state.alertness.woken();
+            state.backoff.woken();
         }
         state.reader.wake();
     }
@@ -335,7 +335,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
 
 impl<M: Memory, K> State<M, K> {
     /// Whether there will be a completion, which has the ring looked at: what comes meanwhile has to wait for what is posted anyway.
-    /// `awaits`: see [`Manner::awaits`].
+    /// `awaits`: see [`ServeMode::awaits`].
     fn awaits(&self, awaits: bool) -> bool {
         awaits && self.outstanding > 0
     }

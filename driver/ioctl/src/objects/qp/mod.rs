@@ -20,9 +20,9 @@ use crate::objects::cq::Cq;
 use crate::objects::pd::{Pd, shared};
 use crate::objects::post::carry_out;
 use crate::objects::srq::Srq;
-use crate::rings::looks::{After, Looks, Next, STALLED_MICROSECONDS};
+use crate::rings::ring_poll::{After, Next, RingPoll, STALLED_MICROSECONDS};
 use crate::rings::user_ring::UserWorkRing;
-use crate::rings::work_ring::{MAX_SERVES, Manner, WorkRing};
+use crate::rings::work_ring::{MAX_SERVES, ServeMode, WorkRing};
 use crate::session::file::Space;
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, Owned};
@@ -59,7 +59,7 @@ pub(crate) struct Rings<H: Host> {
     pub(crate) initiator: UserWorkRing<H>,
     /// None: its receives come from an SRQ.
     pub(crate) receive: Option<UserWorkRing<H>>,
-    looks: Looks,
+    poll: RingPoll,
     space: Ref<Space<H>, H>,
 }
 
@@ -70,7 +70,7 @@ impl<H: Host> Rings<H> {
         initiator: UserWorkRing<H>,
         receive: Option<UserWorkRing<H>>,
     ) -> Self {
-        Self { context, initiator, receive, looks: Looks::new(), space: space.clone() }
+        Self { context, initiator, receive, poll: RingPoll::new(), space: space.clone() }
     }
 
     fn each(&self) -> impl Iterator<Item = &UserWorkRing<H>> {
@@ -198,7 +198,7 @@ impl<H: Host> Qp<H> {
         if let Some(srq) = this.ndk.keep().srq.as_ref().filter(|_| is_receive) {
             Srq::reported(srq);
         }
-        if rings.looks.are_due() {
+        if rings.poll.is_due() {
             Deferred::schedule(this);
         }
     }
@@ -278,14 +278,14 @@ impl<H: Host> Qp<H> {
         next == Next::Sleep
     }
 
-    fn serve(&self, looks_on: bool) -> Next {
+    fn serve(&self, polls_on: bool) -> Next {
         let Some(rings) = &self.rings else { return Next::Sleep };
-        let serve = |ring, receives| self.serve_ring(rings, ring, receives, looks_on);
+        let serve = |ring, receives| self.serve_ring(rings, ring, receives, polls_on);
         let receive = rings.receive.as_ref().map_or(Next::Sleep, |ring| serve(ring, true));
         receive.max(serve(&rings.initiator, false))
     }
 
-    fn serve_ring(&self, rings: &Rings<H>, ring: &UserWorkRing<H>, receives: bool, looks_on: bool) -> Next {
+    fn serve_ring(&self, rings: &Rings<H>, ring: &UserWorkRing<H>, receives: bool, polls_on: bool) -> Next {
         // Let go without the lock of the ring. There is one at most: what follows it waits.
         let mut last = None;
         let post = |head: &SOFTNDK_POST, data: &[u8]| {
@@ -297,8 +297,8 @@ impl<H: Host> Qp<H> {
             if is_ours { carry_out(&rings.space, self, head, data, &mut last) } else { STATUS_INVALID_PARAMETER }
         };
         let cq = self.ndk.keep().cq(receives);
-        let manner = Manner { awaits: !cq.has_ended(), looks_on };
-        let served = ring.serve(manner, post, |head, status| Cq::give_up(cq, rings.context, head, status));
+        let mode = ServeMode { awaits: !cq.has_ended(), polls_on };
+        let served = ring.serve(mode, post, |head, status| Cq::give_up(cq, rings.context, head, status));
         if served.broken {
             self.ndk.flush();
         }
@@ -333,7 +333,7 @@ impl<H: Host> RunDeferred<H::Platform> for Qp<H> {
 
     fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
         let Some(rings) = &this.rings else { return };
-        match rings.looks.after(this.serve(true), || this.sleep(rings)) {
+        match rings.poll.after(this.serve(true), || this.sleep(rings)) {
             After::Nothing => {}
             After::Timer => Timer::start(this, STALLED_MICROSECONDS),
             After::Run => Deferred::schedule(this),

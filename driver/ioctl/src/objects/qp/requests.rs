@@ -11,7 +11,7 @@ use crate::objects::adapter::same_adapter;
 use crate::objects::cq::Cq;
 use crate::objects::pd::{Pd, shared};
 use crate::objects::srq::Srq;
-use crate::rings::looks::Next;
+use crate::rings::ring_poll::Next;
 use crate::rings::user_ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
 use crate::rings::work_ring::MAX_SERVES;
 use crate::session::file::Space;

@@ -1,9 +1,9 @@
-//! When the rings of a queue are looked at again. tests/loom compiles this file once more, and explores it.
+//! When the deferred call of a queue polls its rings again. tests/loom compiles this file too, and explores it.
 
 use crate::atomic::{AtomicBool, Ordering};
 
-/// How long a queue that can do nothing for its ring waits to be woken before it looks by itself, in microseconds: sends that
-/// succeed silently make room and tell nobody.
+/// The time after which a queue that found no room for a request polls its ring again, in microseconds: a send that succeeds
+/// silently makes room and wakes nobody.
 pub(crate) const STALLED_MICROSECONDS: u32 = 1000;
 
 /// What there is to do for a ring, after it was served.
@@ -13,14 +13,14 @@ pub(crate) enum Next {
     Sleep,
     /// Requests wait for room in their queue, or for others to be reported.
     Wait,
-    /// Look again.
+    /// Poll again.
     Run,
 }
 
-/// When the rings of a queue are looked at again.
+/// When the rings of a queue are polled again.
 #[derive(Debug)]
-pub(crate) struct Looks {
-    /// Completions are to have them looked at.
+pub(crate) struct RingPoll {
+    /// The next completion schedules a run, which polls them.
     waiting: AtomicBool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum After {
     Run,
 }
 
-impl Looks {
+impl RingPoll {
     pub(crate) fn new() -> Self {
         Self { waiting: AtomicBool::new(false) }
     }
@@ -56,7 +56,7 @@ impl Looks {
     }
 
     /// A completion was reported, or will not be. True: a run is to follow.
-    pub(crate) fn are_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.waiting.swap(false, Ordering::AcqRel)
     }
 }

@@ -1,19 +1,20 @@
-//! How long a ring is looked at in vain before it sleeps.
+//! How many runs poll an empty ring before it sleeps.
 
-/// Runs that find nothing before the sleep.
+/// Runs that find nothing before the ring sleeps.
 const IDLE_RUNS: u32 = 16;
 /// A doorbell that brings fewer requests than this has come too early, or the sleep before it.
 const WORTH: u32 = 64;
-/// Doubled so often, at most, while such doorbells come one after another: it may be that their user is not back from one when the ring
-/// sleeps again.
+/// While such doorbells come one after another each doubles the number of runs, this often at most: the program may not be back
+/// from the doorbell when the ring sleeps again.
 const DOUBLINGS: u32 = 5;
-/// After so many of them they are what their user does: now and then a request. After more that is tried again.
+/// After this many of them the program is taken to post a request now and then, and no run is added. After PAUSE of them more runs
+/// are tried again.
 const TRIES: u32 = 16;
 const PAUSE: u32 = 128;
 
-/// How long to look on.
+/// How long the deferred call polls on.
 #[derive(Debug, Default)]
-pub(crate) struct Alertness {
+pub(crate) struct PollBackoff {
     /// Runs that found nothing.
     idle: u32,
     /// Requests since the last doorbell.
@@ -22,7 +23,7 @@ pub(crate) struct Alertness {
     early: u32,
 }
 
-impl Alertness {
+impl PollBackoff {
     /// A request has come.
     pub(crate) fn busy(&mut self) {
         self.idle = 0;
@@ -35,7 +36,7 @@ impl Alertness {
         !self.is_spent()
     }
 
-    /// It has been looked at in vain for long enough.
+    /// Enough runs have found nothing.
     pub(crate) fn is_spent(&self) -> bool {
         let doublings = if self.early > TRIES { 0 } else { self.early.min(DOUBLINGS) };
         self.idle >= IDLE_RUNS << doublings
@@ -57,26 +58,26 @@ mod tests {
     use super::*;
 
     /// Runs until it sleeps; 0: it does not.
-    fn runs(alertness: &mut Alertness) -> u32 {
-        (1..=IDLE_RUNS << DOUBLINGS).find(|_| !alertness.idle()).unwrap_or(0)
+    fn runs(poll_backoff: &mut PollBackoff) -> u32 {
+        (1..=IDLE_RUNS << DOUBLINGS).find(|_| !poll_backoff.idle()).unwrap_or(0)
     }
 
     #[test]
     fn doorbells_that_bring_little_have_it_look_longer_until_they_do_not_help() {
-        let mut alertness = Alertness::default();
+        let mut poll_backoff = PollBackoff::default();
         let mut seen = [0; PAUSE as usize + 1];
         for place in &mut seen {
-            *place = runs(&mut alertness);
-            alertness.woken();
-            alertness.busy();
+            *place = runs(&mut poll_backoff);
+            poll_backoff.woken();
+            poll_backoff.busy();
         }
         assert_eq!(seen[..6], [16, 32, 64, 128, 256, 512]);
         assert!(seen[6..=16].iter().all(|runs| *runs == 512), "{seen:?}");
         assert!(seen[17..].iter().all(|runs| *runs == 16), "{seen:?}");
         assert_eq!(
-            [runs(&mut alertness), {
-                alertness.woken();
-                runs(&mut alertness)
+            [runs(&mut poll_backoff), {
+                poll_backoff.woken();
+                runs(&mut poll_backoff)
             }],
             [16, 32],
             "it tries again"
@@ -85,19 +86,19 @@ mod tests {
 
     #[test]
     fn doorbells_that_are_worth_it_change_nothing() {
-        let mut alertness = Alertness::default();
+        let mut poll_backoff = PollBackoff::default();
         for _ in 0..3 {
-            assert_eq!(runs(&mut alertness), 16);
-            (0..WORTH).for_each(|_| alertness.busy());
-            alertness.woken();
+            assert_eq!(runs(&mut poll_backoff), 16);
+            (0..WORTH).for_each(|_| poll_backoff.busy());
+            poll_backoff.woken();
         }
     }
 
     #[test]
     fn a_request_has_it_look_as_long_again() {
-        let mut alertness = Alertness::default();
-        assert_eq!((1..IDLE_RUNS).filter(|_| !alertness.idle()).count(), 0);
-        alertness.busy();
-        assert_eq!(runs(&mut alertness), 16);
+        let mut poll_backoff = PollBackoff::default();
+        assert_eq!((1..IDLE_RUNS).filter(|_| !poll_backoff.idle()).count(), 0);
+        poll_backoff.busy();
+        assert_eq!(runs(&mut poll_backoff), 16);
     }
 }
