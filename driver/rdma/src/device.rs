@@ -11,7 +11,7 @@ use crate::{
     Error, Kind,
     connect::addresses::Addresses,
     connect::ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
-    connect::seats::Seats,
+    connect::wire_table::WireTable,
     limits,
     memory::token::Tokens,
     object::counts::Counts,
@@ -30,8 +30,8 @@ pub struct Device<P: Platform> {
     send_timeout: AtomicU32,
     ports: Ports<P>,
     /// Of connections with other machines that were refused, and of those that have ended, until they are closed.
-    refused: Arc<Seats<P>, P>,
-    ended: Arc<Seats<P>, P>,
+    refused: Arc<WireTable<P>, P>,
+    ended: Arc<WireTable<P>, P>,
     tokens: Tokens<P>,
     /// `None` once it is drained.
     rundown: SpinLock<Option<Arc<Rundown<P>, P>>, P>,
@@ -78,8 +78,8 @@ impl<P: Platform> Device<P> {
             wants_crc: AtomicBool::new(false),
             send_timeout: AtomicU32::new(limits::SEND_TIMEOUT_SECONDS),
             ports: Ports::new()?,
-            refused: Seats::new(limits::REFUSED, &PoolQuota::UNLIMITED)?,
-            ended: Seats::new(limits::ENDED, &PoolQuota::UNLIMITED)?,
+            refused: WireTable::new(limits::REFUSED, &PoolQuota::UNLIMITED)?,
+            ended: WireTable::new(limits::ENDED, &PoolQuota::UNLIMITED)?,
             tokens: Tokens::new()?,
             rundown: SpinLock::<_, P>::new(Some(Rundown::new(None)?)),
         })?)
@@ -175,11 +175,11 @@ impl<P: Platform> Device<P> {
         &self.ports
     }
 
-    pub(crate) fn refused(&self) -> &Arc<Seats<P>, P> {
+    pub(crate) fn refused(&self) -> &Arc<WireTable<P>, P> {
         &self.refused
     }
 
-    pub(crate) fn ended(&self) -> &Arc<Seats<P>, P> {
+    pub(crate) fn ended(&self) -> &Arc<WireTable<P>, P> {
         &self.ended
     }
 

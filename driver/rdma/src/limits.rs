@@ -44,8 +44,8 @@ pub const CONNECTORS: u32 = 2 * QPS;
 pub const LISTENERS: u32 = 1_024;
 /// Shared endpoints of the device: more than there are ephemeral ports, so that these give out first.
 pub const SHARED_ENDPOINTS: u32 = 32_768;
-/// Connections of other machines to one listener that have not sent their request.
-pub const UNASKED: usize = 1_024;
+/// Half-open connections of one listener: TCP has accepted them, and their MPA Request has not come.
+pub const HALF_OPEN: usize = 1_024;
 /// Connection requests of one listener that its consumer has not answered.
 pub const BACKLOG: u32 = 1_024;
 /// Connections of other machines that were refused, and that are not closed yet.

@@ -23,7 +23,6 @@ mod planted {
 
 use std::sync::Arc as StdArc;
 
-use ring_poll::{After, RingPoll};
 use loom::{sync::atomic, thread};
 use loom_models::{Cell, Kernel, Loom, Wakeup, explore, faults};
 use nd_rings::{Memory, Writer};
@@ -35,6 +34,7 @@ use ndk_abi::{
 };
 use planted_atomics::{Defect, sync::atomic::AtomicU32};
 use platform::{Arc, Deferred, Dispatch, RunDeferred};
+use ring_poll::{After, RingPoll};
 use work_ring::{ServeMode, WorkRing};
 
 /// Each thread is preempted at most so often in an execution.

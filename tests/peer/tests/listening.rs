@@ -191,7 +191,7 @@ fn who_asks_for_nothing_makes_room_for_the_next() {
             let silent = Raw::connect(at(0), DEVICE);
             kernel.flush_dpcs();
             let fault = kernel.fail_allocation(nth);
-            // What fails may be of this peer, or of its seat, or for the next.
+            // What fails may be of this peer, or of its slot, or for the next.
             let passer = Raw::connecting(at(0), DEVICE);
             kernel.flush_dpcs();
             drop(fault);

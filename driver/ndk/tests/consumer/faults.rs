@@ -184,7 +184,7 @@ fn check(site: Option<&Site>, outcome: Outcome) {
     let Some(site) = site else { return assert_eq!(outcome, Ok(())) };
     let expected = match outcome {
         Err(STATUS_CONNECTION_REFUSED) => site.to_string().contains("connect_event"),
-        Ok(()) => ["await_connection", "Seats<P>::reserve"].iter().any(|place| site.to_string().contains(place)),
+        Ok(()) => ["await_connection", "WireTable<P>::reserve"].iter().any(|place| site.to_string().contains(place)),
         refused => refused == Err(STATUS_INSUFFICIENT_RESOURCES),
     };
     assert!(expected, "{outcome:?} when this failed: {site}");

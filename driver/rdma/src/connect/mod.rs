@@ -5,4 +5,4 @@ pub(crate) mod connector;
 pub(crate) mod endpoint;
 pub(crate) mod listener;
 pub(crate) mod ports;
-pub(crate) mod seats;
+pub(crate) mod wire_table;

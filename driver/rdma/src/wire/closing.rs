@@ -3,7 +3,7 @@
 //! | why | by |
 //! |---|---|
 //! | the connection has ended, or the peer was refused | `end`: what was written, maybe a Terminate, then FIN; `linger` sees to it |
-//! | there never was one, it takes too long, or there is no seat for it | `close`: a reset |
+//! | there never was one, it takes too long, or there is no slot for it | `close`: a reset |
 
 use iwarp::terminate::Cause;
 use platform::{Arc, Deferred, Notice, Platform, Read, Stream, Taken, Timer};
@@ -12,7 +12,7 @@ use super::{
     Step, Wire, noticed,
     transmit::{Frames, Last},
 };
-use crate::{connect::seats::Seats, limits};
+use crate::{connect::wire_table::WireTable, limits};
 
 impl<P: Platform> Wire<P> {
     /// The connection has ended: sends what is still to be sent, a Terminate among it if it is `broken`, and finishes.
@@ -21,15 +21,15 @@ impl<P: Platform> Wire<P> {
         Self::end_in(this, this.device.ended());
     }
 
-    /// Ends it in one of these seats.
-    pub(super) fn end_in(this: &Arc<Self, P>, seats: &Arc<Seats<P>, P>) {
+    /// Ends it, with a slot of `table`.
+    pub(super) fn end_in(this: &Arc<Self, P>, table: &Arc<WireTable<P>, P>) {
         if !Self::begin_closing(this) {
             return;
         }
-        let seat = Seats::take(seats, this);
+        let slot = WireTable::take(table, this);
         let mut state = this.state.lock();
-        state.late |= seat.is_none();
-        state.ending = seat;
+        state.late |= slot.is_none();
+        state.ending = slot;
         drop(state);
         Deferred::schedule(this);
     }
@@ -66,8 +66,8 @@ impl<P: Platform> Wire<P> {
             // Whoever began to wait may have been late.
             Timer::cancel(this);
             let ends = this.ends.lock().ends.take();
-            let seat = this.state.lock().ending.take();
-            return drop((ends, seat));
+            let slot = this.state.lock().ending.take();
+            return drop((ends, slot));
         }
         if this.ends.lock().are_out {
             // Who has them out reads, and schedules this when they are back.

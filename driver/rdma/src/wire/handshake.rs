@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Connector, Device, Error, Listener, QueuePair, ReadLimits, connect::connector::PrivateData,
-    connect::listener::Unasked, limits, qp::Peer,
+    connect::listener::HalfOpen, limits, qp::Peer,
 };
 
 /// The Request has to come in so many microseconds, as Linux siw has it.
@@ -61,9 +61,9 @@ impl<P: Platform> Wire<P> {
     }
 
     /// Waits for the next connection of a listener.
-    pub(crate) fn await_connection(listener: &Arc<Listener<P>, P>, unasked: Unasked<P>) -> Result<(), OutOfMemory> {
+    pub(crate) fn await_connection(listener: &Arc<Listener<P>, P>, half_open: HalfOpen<P>) -> Result<(), OutOfMemory> {
         let wire = Self::new(listener.adapter(), Step::AwaitRequest(true))?;
-        wire.state.lock().unasked = Some(unasked);
+        wire.state.lock().half_open = Some(half_open);
         Stream::accept(&wire, listener)
     }
 
@@ -149,14 +149,14 @@ impl<P: Platform> Wire<P> {
             Step::AwaitRequest(accepting) => core::mem::take(accepting),
             _ => return,
         };
-        let listener = this.state.lock().unasked.as_ref().and_then(Unasked::listener);
+        let listener = this.state.lock().half_open.as_ref().and_then(HalfOpen::listener);
         let mut is_open = started.is_ok();
         if accepting {
             Timer::start(this, REQUEST_MICROSECONDS);
-            let seat = listener.as_ref().and_then(|listener| Listener::accepted(listener, this, started));
-            is_open = seat.is_some();
-            if let Some(unasked) = &mut this.state.lock().unasked {
-                unasked.sit(seat);
+            let slot = listener.as_ref().and_then(|listener| Listener::accepted(listener, this, started));
+            is_open = slot.is_some();
+            if let Some(half_open) = &mut this.state.lock().half_open {
+                half_open.enter(slot);
             }
         }
         let Some(came) = (if is_open { Self::frame(this, Kind::Request) } else { Some(Came::Wrong) }) else {
@@ -181,7 +181,7 @@ impl<P: Platform> Wire<P> {
             _ => ReadLimits { inbound: limits::READ_LIMIT, outbound: limits::READ_LIMIT },
         };
         let private_data = PrivateData::of_peer(request.private_data);
-        let asked = this.state.lock().unasked.take();
+        let asked = this.state.lock().half_open.take();
         drop(asked);
         let incoming = if request.markers {
             Err(Error::ConnectionRefused)

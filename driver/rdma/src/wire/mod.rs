@@ -30,7 +30,7 @@ use platform::{
 };
 
 use crate::{
-    Adapter, Connector, Device, QueuePair, connect::listener::Unasked, connect::seats::Seat, device::Rundown,
+    Adapter, Connector, Device, QueuePair, connect::listener::HalfOpen, connect::wire_table::WireSlot, device::Rundown,
     memory::access::Refusal,
 };
 use carry::Ends;
@@ -69,10 +69,10 @@ struct State<P: Platform> {
     late: bool,
     /// The connection has ended by an error of this side's, or of the peer's.
     broken: bool,
-    /// Passive: its place among those that have asked for nothing, until it has.
-    unasked: Option<Unasked<P>>,
-    /// Its seat among those that have still to end.
-    ending: Option<Seat<P>>,
+    /// Passive: half open, until its MPA Request has come.
+    half_open: Option<HalfOpen<P>>,
+    /// Its slot among the wires that have ended and are not closed.
+    ending: Option<WireSlot<P>>,
 }
 
 /// How far a connection is.
@@ -114,7 +114,7 @@ impl<P: Platform> Wire<P> {
             stream: Stream::new_for(quota)?,
             deferred: Deferred::default(),
             timer: Timer::default(),
-            state: SpinLock::<_, P>::new(State { step, late: false, broken: false, unasked: None, ending: None }),
+            state: SpinLock::<_, P>::new(State { step, late: false, broken: false, half_open: None, ending: None }),
             ends: SpinLock::<_, P>::new(Place { ends: None, are_out: false }),
             is_initiator,
             is_of_program: adapter.process().is_some(),

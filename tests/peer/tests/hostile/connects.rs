@@ -17,7 +17,7 @@ use soft_rdma::{Adapter, Device, limits};
 use crate::pauses;
 
 /// Bytes that a connection has which has asked for nothing: 1 KiB for what it asks, and itself.
-const UNASKED: usize = 3 << 10;
+const HALF_OPEN: usize = 3 << 10;
 
 /// The same of one that was refused: 16 KiB of buffers, and itself.
 const REFUSED: usize = 18 << 10;
@@ -50,7 +50,7 @@ fn of_raw(kernel: &Session) -> usize {
 /// is served while the clock stands still.
 #[test]
 fn they_ask_for_nothing() {
-    const COUNT: usize = limits::UNASKED + 300;
+    const COUNT: usize = limits::HALF_OPEN + 300;
     for slow in [false, true] {
         let kernel = boot_seeded(1);
         kernel.hold_clock();
@@ -59,8 +59,8 @@ fn they_ask_for_nothing() {
         let raw = of_raw(&kernel);
         let before = kernel.ledger().pool_bytes();
         let asked = frames::startup(&request());
-        // It has its seat before so many others, and is not the oldest when the last of them has come.
-        let patient = |raws: &Vec<Raw>| raws.len() == COUNT - limits::UNASKED + 2;
+        // It has its slot before so many others, and is not the oldest when the last of them has come.
+        let patient = |raws: &Vec<Raw>| raws.len() == COUNT - limits::HALF_OPEN + 2;
         let mut raws = Vec::new();
         let mut good = None;
         while raws.len() < COUNT {
@@ -84,10 +84,10 @@ fn they_ask_for_nothing() {
         kernel.flush_dpcs();
         let of_device = kernel.ledger().pool_bytes() - before - (COUNT + 1) * raw;
         println!("{of_device} bytes for {COUNT} connections that have not asked");
-        let most = (limits::UNASKED + 1) * UNASKED;
+        let most = (limits::HALF_OPEN + 1) * HALF_OPEN;
         assert!(of_device < most, "{of_device} bytes for {COUNT} connections");
         let made_way = raws.iter().filter(|raw| raw.ended().is_some()).count();
-        assert!((COUNT - limits::UNASKED..=COUNT - limits::UNASKED + 2).contains(&made_way), "{made_way}");
+        assert!((COUNT - limits::HALF_OPEN..=COUNT - limits::HALF_OPEN + 2).contains(&made_way), "{made_way}");
         let good = good.unwrap();
         good.send(&asked);
         let connector = listening.incoming.wait("the one that was slow to ask");
@@ -105,7 +105,7 @@ fn they_ask_for_nothing() {
 /// were refused. What one peer can hold is what all can.
 #[test]
 fn they_are_of_one_address() {
-    for (wrong, most, bytes) in [(false, limits::UNASKED, UNASKED), (true, limits::REFUSED, REFUSED)] {
+    for (wrong, most, bytes) in [(false, limits::HALF_OPEN, HALF_OPEN), (true, limits::REFUSED, REFUSED)] {
         let count = most + 300;
         let kernel = boot_seeded(1);
         kernel.hold_clock();

@@ -1,10 +1,10 @@
 //! Listeners.
 
 mod admission;
-mod unasked;
+mod half_open;
 
 pub(crate) use admission::Waiting;
-pub(crate) use unasked::Unasked;
+pub(crate) use half_open::HalfOpen;
 
 use core::{net::SocketAddr, sync::atomic::AtomicU32};
 
@@ -16,7 +16,7 @@ use platform::{
 use crate::{
     Adapter, Callback, Close, Connector, Error, OnClose, Outcome, Status,
     connect::ports::{Endpoint, Listening, Purpose},
-    connect::seats::{Seat, Seats},
+    connect::wire_table::{WireSlot, WireTable},
     limits,
     object::counts::{Count, Kind},
     wire::Wire,
@@ -28,7 +28,7 @@ const RETRY_MICROSECONDS: u32 = 1_000_000;
 /// Winsock Kernel says of either is not documented. More than peers whose resets wait in the queue of TCP, which is as long as its backlog.
 const GONE_IN_A_ROW: u32 = 4_096;
 
-/// Connections that have asked for nothing, which end in one run of a listener that is being closed.
+/// Half-open connections that end in one run of a listener that is being closed.
 const CLEARED: usize = 64;
 
 /// Told of each connection request: the connector, which the consumer then owns.
@@ -43,8 +43,8 @@ pub struct Listener<P: Platform> {
     /// Where connections of other machines come.
     stream: Stream<P>,
     state: SpinLock<State<P>, P>,
-    /// Of connections of other machines that have not asked for anything yet.
-    seats: Arc<Seats<P>, P>,
+    /// Connections that TCP has accepted, and whose MPA Request has not come.
+    half_open: Arc<WireTable<P>, P>,
     /// Requests that the consumer has not answered.
     waiting: AtomicU32,
     adapter: Arc<Adapter<P>, P>,
@@ -105,7 +105,7 @@ impl<P: Platform> Listener<P> {
                 tcp: Tcp::Listens,
                 resting: false,
             }),
-            seats: Seats::new(limits::UNASKED, adapter.quota())?,
+            half_open: WireTable::new(limits::HALF_OPEN, adapter.quota())?,
             waiting: AtomicU32::new(0),
             adapter: adapter.clone(),
             _charge: charge,
@@ -201,17 +201,17 @@ impl<P: Platform> Listener<P> {
 }
 
 impl<P: Platform> Listener<P> {
-    /// The connection that was awaited has `come`, and gets a seat if the listener is not being closed; or it could not.
+    /// The connection that was awaited has `come`, and gets a slot if the listener is not being closed; or it could not.
     pub(crate) fn accepted(
         this: &Arc<Self, P>,
         wire: &Arc<Wire<P>, P>,
         come: Result<(), SocketError>,
-    ) -> Option<Seat<P>> {
-        let seat = if come.is_ok() { Seats::take(&this.seats, wire) } else { None };
-        // A close that begins after this finds it in its seat.
+    ) -> Option<WireSlot<P>> {
+        let slot = if come.is_ok() { WireTable::take(&this.half_open, wire) } else { None };
+        // A close that begins after this finds it in its slot.
         let closing = this.state.lock().closing;
         Self::await_next(this, come);
-        seat.filter(|_| !closing)
+        slot.filter(|_| !closing)
     }
 
     /// A connection has `come`, or could not. The next is awaited by a run of the deferred call, so that however many
@@ -221,10 +221,10 @@ impl<P: Platform> Listener<P> {
         state.accepting = false;
         state.gone = if come.is_ok() { 0 } else { state.gone.saturating_add(1) };
         match come {
-            // There is no memory: when the seat of who makes room is free, this runs again.
+            // There is no memory: when the slot of the wire that was reset is free, this runs again.
             Err(SocketError::Failed) => {
                 drop(state);
-                if !this.seats.make_room() {
+                if !this.half_open.make_room() {
                     Self::rest(this, &mut this.state.lock());
                 }
             }
@@ -263,12 +263,12 @@ impl<P: Platform> Listener<P> {
             }
             (Tcp::Listens | Tcp::Asked, Ok(())) => {
                 state.tcp = Tcp::Listens;
-                if this.seats.are_taken() {
+                if this.half_open.are_taken() {
                     return;
                 }
                 state.accepting = true;
                 drop(state);
-                let awaited = this.seats.reserve().and_then(|()| Wire::await_connection(this, Unasked::new(this)));
+                let awaited = this.half_open.reserve().and_then(|()| Wire::await_connection(this, HalfOpen::new(this)));
                 if awaited.is_err() {
                     Self::await_next(this, Err(SocketError::Failed));
                 }
@@ -329,7 +329,7 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
         let state = this.state.lock();
         let (closing, asked) = (state.closing, state.local.filter(|_| state.request.is_some()));
         drop(state);
-        if closing && !this.seats.clear(CLEARED) {
+        if closing && !this.half_open.clear(CLEARED) {
             Deferred::schedule(this);
         }
         let started = match this.stream.started() {
@@ -394,7 +394,7 @@ impl<P: Platform> Close<P> for Listener<P> {
         drop(endpoint);
         Stream::close(this);
         Timer::cancel(this);
-        // A listen under way ends now, and so do the connections that have asked for nothing.
+        // A listen under way ends now, and so do the half-open connections.
         Deferred::schedule(this);
     }
 }

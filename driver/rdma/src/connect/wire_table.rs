@@ -1,9 +1,8 @@
-//! Connections with other machines that nobody here has a use for: silent ones, and such that have still to end. There are so many seats
-//! at most. When all are taken, the oldest connection of the peer that has most of them loses its own, so that no peer's connections take
-//! the seats of others.
+//! A bounded table of wires that no consumer needs: half-open ones, refused ones, and ended ones that still send. When its last slot is
+//! taken, the oldest wire of the peer with the most wires is reset, so that one peer's wires do not take the slots of others.
 //!
-//! Peers are told apart by a remainder of their addresses: so the one that has most is found in constant time, and those with the same
-//! remainder count as one.
+//! Peers are grouped by a remainder of their addresses: so the table finds the peer with the most wires in constant time, and peers with
+//! an equal remainder count as one.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -14,25 +13,25 @@ use crate::{roster::Roster, wire::Wire};
 /// Remainders of addresses.
 const GROUPS: usize = 64;
 
-/// Seats for connections of one kind.
-pub(crate) struct Seats<P: Platform> {
+/// The wires of one kind.
+pub(crate) struct WireTable<P: Platform> {
     most: usize,
-    /// What its own memory counts against.
+    /// The memory of the table itself counts against it.
     quota: PoolQuota<P>,
     list: SpinLock<List<P>, P>,
 }
 
 struct List<P: Platform> {
     members: Roster<Member<P>, P>,
-    /// How many there are, those included that were told to go.
+    /// Slots in use, those of wires that are being reset included.
     taken: usize,
-    /// Those.
+    /// Wires that are being reset.
     going: usize,
-    /// The others, by the addresses of their peers.
+    /// All others, by the addresses of their peers.
     groups: Slice<Group, P>,
 }
 
-/// The connections of one group, which are in a chain.
+/// The wires of one group, in a chain.
 #[derive(Clone, Copy, Default)]
 struct Group {
     count: usize,
@@ -43,19 +42,19 @@ struct Group {
 struct Member<P: Platform> {
     wire: Weak<Wire<P>, P>,
     group: usize,
-    /// It was not told to go: it is in the chain of its group.
+    /// It is not being reset, and is in the chain of its group.
     stays: bool,
     older: Option<usize>,
     newer: Option<usize>,
 }
 
-/// The seat of a connection, until it is closed.
-pub(crate) struct Seat<P: Platform> {
-    seats: Arc<Seats<P>, P>,
+/// A wire's slot, until it is closed.
+pub(crate) struct WireSlot<P: Platform> {
+    table: Arc<WireTable<P>, P>,
     number: usize,
 }
 
-impl<P: Platform> Seats<P> {
+impl<P: Platform> WireTable<P> {
     pub(crate) fn new(most: usize, quota: &PoolQuota<P>) -> Result<Arc<Self, P>, OutOfMemory> {
         let groups = Slice::<Group, P>::pool_bytes(GROUPS);
         let charge = quota.charge(Arc::<Self, P>::POOL_BYTES.saturating_add(groups))?;
@@ -64,9 +63,9 @@ impl<P: Platform> Seats<P> {
         Arc::try_new(Self { most, quota: quota.clone(), list: SpinLock::<_, P>::new(list) })
     }
 
-    /// Takes a seat for a connection. If it was the last that was free, another has to go, the oldest of the largest group. `None`: there is
-    /// none, as those that have to go are not closed yet, or no memory. IRQL <= DISPATCH.
-    pub(crate) fn take(this: &Arc<Self, P>, wire: &Arc<Wire<P>, P>) -> Option<Seat<P>> {
+    /// Takes a slot for a wire. If it was the last, the oldest wire of the largest group is reset. `None`: all slots are in use, as the wires
+    /// that were reset are not closed yet, or there is no memory. IRQL <= DISPATCH.
+    pub(crate) fn take(this: &Arc<Self, P>, wire: &Arc<Wire<P>, P>) -> Option<WireSlot<P>> {
         let group = group(wire.addresses().remote);
         loop {
             let mut list = this.list.lock();
@@ -81,21 +80,21 @@ impl<P: Platform> Seats<P> {
                 if let Some(oldest) = oldest.as_ref().and_then(Weak::upgrade) {
                     Wire::make_way(&oldest);
                 }
-                return Some(Seat { seats: this.clone(), number });
+                return Some(WireSlot { table: this.clone(), number });
             }
             drop(list);
             this.reserve().ok()?;
         }
     }
 
-    /// Has memory for one more. IRQL <= DISPATCH.
+    /// Allocates room for one more wire. IRQL <= DISPATCH.
     pub(crate) fn reserve(&self) -> Result<(), OutOfMemory> {
         let list = self.list.lock();
         let (has_room, places) = (list.members.has_room(), list.members.places());
         drop(list);
         if !has_room {
             let chunk = Roster::chunk(places, &self.quota)?;
-            // Who was faster has made room too.
+            // Another thread may have made room first.
             let surplus = self.list.lock().members.grow(chunk);
             drop(surplus);
         }
@@ -103,12 +102,12 @@ impl<P: Platform> Seats<P> {
     }
 }
 
-impl<P: Platform> Seats<P> {
+impl<P: Platform> WireTable<P> {
     pub(crate) fn are_taken(&self) -> bool {
         self.list.lock().taken >= self.most
     }
 
-    /// There is no memory for one more: the oldest has to go, unless one that has to is not closed yet. False: there is none.
+    /// There is no memory for one more: the oldest is reset, unless one that was reset is not closed yet. False: the table is empty.
     pub(crate) fn make_room(&self) -> bool {
         let mut list = self.list.lock();
         let any = list.taken > 0;
@@ -121,7 +120,7 @@ impl<P: Platform> Seats<P> {
         any
     }
 
-    /// Has so many of them go. False: there are more.
+    /// Resets `most` of them. False: there are more.
     pub(crate) fn clear(&self, most: usize) -> bool {
         for _ in 0..most {
             let mut list = self.list.lock();
@@ -137,12 +136,12 @@ impl<P: Platform> Seats<P> {
 }
 
 impl<P: Platform> List<P> {
-    /// The one that goes first: the oldest of the largest group.
+    /// The one to reset next: the oldest of the largest group.
     fn oldest(&self) -> Option<usize> {
         self.groups.iter().max_by_key(|group| group.count)?.oldest
     }
 
-    /// Enters the newest of a group, if the roster has room.
+    /// Enters the newest of a group, if there is room.
     fn join(&mut self, wire: Weak<Wire<P>, P>, number_of_group: usize) -> Option<usize> {
         let group = self.groups.get_mut(number_of_group)?;
         let older = group.newest;
@@ -158,7 +157,7 @@ impl<P: Platform> List<P> {
         Some(number)
     }
 
-    /// Takes one out of the chain of its group: it has to go.
+    /// Takes one, which is to be reset, out of the chain of its group.
     fn dismiss(&mut self, number: usize) -> Option<Weak<Wire<P>, P>> {
         let member = self.members.get_mut(number).filter(|member| member.stays)?;
         member.stays = false;
@@ -183,15 +182,15 @@ fn group(peer: Option<SocketAddr>) -> usize {
     let sum = |octets: &[u8]| octets.iter().fold(0usize, |sum, &octet| sum.wrapping_mul(31).wrapping_add(octet.into()));
     let sum = peer.map_or(0, |peer| match peer.ip().to_canonical() {
         IpAddr::V4(address) => sum(&address.octets()),
-        // Who has one address of a /64 has all.
+        // A host with one address of a /64 has them all.
         IpAddr::V6(address) => sum(&address.octets()[..8]),
     });
     sum % GROUPS
 }
 
-impl<P: Platform> Drop for Seat<P> {
+impl<P: Platform> Drop for WireSlot<P> {
     fn drop(&mut self) {
-        let mut list = self.seats.list.lock();
+        let mut list = self.table.list.lock();
         let chained = list.dismiss(self.number);
         let member = list.members.leave(self.number);
         (list.taken, list.going) = (list.taken.saturating_sub(1), list.going.saturating_sub(1));

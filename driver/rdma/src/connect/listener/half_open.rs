@@ -1,0 +1,39 @@
+//! Half-open connections: TCP has accepted them, and their MPA Request has not come. Each takes memory before the consumer has a say.
+
+use platform::{Arc, Deferred, Platform, Weak};
+
+use super::Listener;
+use crate::connect::wire_table::WireSlot;
+
+/// A half-open connection of a listener, or one that TCP is still to accept.
+pub(crate) struct HalfOpen<P: Platform> {
+    listener: Weak<Listener<P>, P>,
+    slot: Option<WireSlot<P>>,
+}
+
+impl<P: Platform> HalfOpen<P> {
+    pub(super) fn new(listener: &Arc<Listener<P>, P>) -> Self {
+        Self { listener: Arc::downgrade(listener), slot: None }
+    }
+
+    /// The listener, if it is still there.
+    pub(crate) fn listener(&self) -> Option<Arc<Listener<P>, P>> {
+        self.listener.upgrade()
+    }
+
+    /// It has come, and takes a slot, which it keeps until its MPA Request comes, or it is closed.
+    pub(crate) fn enter(&mut self, slot: Option<WireSlot<P>>) {
+        self.slot = slot;
+    }
+}
+
+impl<P: Platform> Drop for HalfOpen<P> {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        drop(slot);
+        // The next may have waited for the slot, or for the memory.
+        if let Some(listener) = self.listener() {
+            Deferred::schedule_and_release(listener);
+        }
+    }
+}
