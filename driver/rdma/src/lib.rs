@@ -38,7 +38,7 @@ mod memory;
 
 mod object;
 mod ring;
-mod roster;
+mod slot_map;
 
 mod error;
 pub mod limits;

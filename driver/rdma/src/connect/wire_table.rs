@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use platform::{Arc, OutOfMemory, Platform, PoolQuota, Slice, SpinLock, Weak};
 
-use crate::{roster::Roster, wire::Wire};
+use crate::{slot_map::SlotMap, wire::Wire};
 
 /// Remainders of addresses.
 const GROUPS: usize = 64;
@@ -22,7 +22,7 @@ pub(crate) struct WireTable<P: Platform> {
 }
 
 struct List<P: Platform> {
-    members: Roster<Member<P>, P>,
+    wires: SlotMap<Entry<P>, P>,
     /// Slots in use, those of wires that are being reset included.
     taken: usize,
     /// Wires that are being reset.
@@ -39,7 +39,7 @@ struct Group {
     newest: Option<usize>,
 }
 
-struct Member<P: Platform> {
+struct Entry<P: Platform> {
     wire: Weak<Wire<P>, P>,
     group: usize,
     /// It is not being reset, and is in the chain of its group.
@@ -59,7 +59,7 @@ impl<P: Platform> WireTable<P> {
         let groups = Slice::<Group, P>::pool_bytes(GROUPS);
         let charge = quota.charge(Arc::<Self, P>::POOL_BYTES.saturating_add(groups))?;
         let groups = Slice::from_fn(GROUPS, |_| Group::default())?;
-        let list = List { members: Roster::new(charge), taken: 0, going: 0, groups };
+        let list = List { wires: SlotMap::new(charge), taken: 0, going: 0, groups };
         Arc::try_new(Self { most, quota: quota.clone(), list: SpinLock::<_, P>::new(list) })
     }
 
@@ -90,12 +90,12 @@ impl<P: Platform> WireTable<P> {
     /// Allocates room for one more wire. IRQL <= DISPATCH.
     pub(crate) fn reserve(&self) -> Result<(), OutOfMemory> {
         let list = self.list.lock();
-        let (has_room, places) = (list.members.has_room(), list.members.places());
+        let (has_room, places) = (list.wires.has_room(), list.wires.places());
         drop(list);
         if !has_room {
-            let chunk = Roster::chunk(places, &self.quota)?;
+            let chunk = SlotMap::chunk(places, &self.quota)?;
             // Another thread may have made room first.
-            let surplus = self.list.lock().members.grow(chunk);
+            let surplus = self.list.lock().wires.grow(chunk);
             drop(surplus);
         }
         Ok(())
@@ -145,12 +145,12 @@ impl<P: Platform> List<P> {
     fn join(&mut self, wire: Weak<Wire<P>, P>, number_of_group: usize) -> Option<usize> {
         let group = self.groups.get_mut(number_of_group)?;
         let older = group.newest;
-        let member = Member { wire, group: number_of_group, stays: true, older, newer: None };
-        let number = self.members.join(member).ok()?;
+        let entry = Entry { wire, group: number_of_group, stays: true, older, newer: None };
+        let number = self.wires.insert(entry).ok()?;
         self.taken = self.taken.saturating_add(1);
         group.count = group.count.saturating_add(1);
         group.newest = Some(number);
-        match older.and_then(|older| self.members.get_mut(older)) {
+        match older.and_then(|older| self.wires.get_mut(older)) {
             Some(older) => older.newer = Some(number),
             None => group.oldest = Some(number),
         }
@@ -159,17 +159,17 @@ impl<P: Platform> List<P> {
 
     /// Takes one, which is to be reset, out of the chain of its group.
     fn dismiss(&mut self, number: usize) -> Option<Weak<Wire<P>, P>> {
-        let member = self.members.get_mut(number).filter(|member| member.stays)?;
-        member.stays = false;
+        let entry = self.wires.get_mut(number).filter(|entry| entry.stays)?;
+        entry.stays = false;
         self.going = self.going.saturating_add(1);
-        let (wire, older, newer) = (member.wire.clone(), member.older, member.newer);
-        let group = self.groups.get_mut(member.group)?;
+        let (wire, older, newer) = (entry.wire.clone(), entry.older, entry.newer);
+        let group = self.groups.get_mut(entry.group)?;
         group.count = group.count.saturating_sub(1);
-        match older.and_then(|older| self.members.get_mut(older)) {
+        match older.and_then(|older| self.wires.get_mut(older)) {
             Some(older) => older.newer = newer,
             None => group.oldest = newer,
         }
-        match newer.and_then(|newer| self.members.get_mut(newer)) {
+        match newer.and_then(|newer| self.wires.get_mut(newer)) {
             Some(newer) => newer.older = older,
             None => group.newest = older,
         }
@@ -192,9 +192,9 @@ impl<P: Platform> Drop for WireSlot<P> {
     fn drop(&mut self) {
         let mut list = self.table.list.lock();
         let chained = list.dismiss(self.number);
-        let member = list.members.leave(self.number);
+        let entry = list.wires.remove(self.number);
         (list.taken, list.going) = (list.taken.saturating_sub(1), list.going.saturating_sub(1));
         drop(list);
-        drop((chained, member));
+        drop((chained, entry));
     }
 }

@@ -1,10 +1,10 @@
 //! Completion queues: a ring, an arm, and one serialised notification.
 
 pub(crate) mod completion;
-mod member;
 mod moderation;
+mod user;
 
-pub(crate) use member::Member;
+pub(crate) use user::CqUser;
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,12 +14,12 @@ use platform::{
 
 use crate::{
     Adapter, Callback, Close, Completion, Error, OnClose, Status,
-    cq::{member::Members, moderation::Moderation},
+    cq::{moderation::Moderation, user::Users},
     limits,
     object::counts::{Count, Kind},
     planted::{self, Bug},
     ring::Ring,
-    roster::Roster,
+    slot_map::SlotMap,
 };
 
 /// Completions taken from the ring at a time.
@@ -72,8 +72,8 @@ struct State<P: Platform> {
     failed: Option<Error>,
     /// The failure was reported.
     failure_notified: bool,
-    members: Members<P>,
-    /// The next of the members that the failure has to end.
+    users: Users<P>,
+    /// The next of the users that the failure has to end.
     ending: Option<usize>,
     moderation: Moderation,
     /// The timer runs, which ends the holding back of a notification: so many microseconds from when it was started.
@@ -145,7 +145,7 @@ impl<P: Platform> CompletionQueue<P> {
             notified: 0,
             failed: None,
             failure_notified: false,
-            members: Roster::new(quota.no_charge()),
+            users: SlotMap::new(quota.no_charge()),
             ending: None,
             moderation: Moderation::NONE,
             held: None,

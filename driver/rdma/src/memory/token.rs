@@ -1,6 +1,6 @@
 //! Memory tokens: an index and a key. Finding, making and ending one takes constant time and one shard's lock.
 //!
-//! Not a [`crate::roster::Roster`]: an entry's key outlives its use.
+//! Not a [`crate::slot_map::SlotMap`]: an entry's key outlives its use.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 

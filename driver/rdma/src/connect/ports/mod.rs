@@ -15,7 +15,7 @@ use platform::{Arc, Platform, PoolQuota, Slice, SpinLock, Weak};
 
 use crate::{
     Adapter, Device, Error, Listener, limits,
-    roster::{CAPACITY, Roster},
+    slot_map::{CAPACITY, SlotMap},
 };
 
 /// The first ephemeral port; the last is 65535 (NDK_FN_LISTEN).
@@ -67,7 +67,7 @@ struct Entry<P: Platform> {
 struct Table<P: Platform> {
     /// The first entry of each.
     chains: Slice<Option<usize>, P>,
-    entries: Roster<Entry<P>, P>,
+    entries: SlotMap<Entry<P>, P>,
     free: Free<P>,
 }
 
@@ -284,7 +284,7 @@ impl<P: Platform> Table<P> {
     fn insert(&mut self, claim: Claim<P>) -> Option<usize> {
         let taken = claim.port();
         let first = self.chains.get_mut(claim.chain())?;
-        let number = self.entries.join(Entry { claim, next: *first }).ok()?;
+        let number = self.entries.insert(Entry { claim, next: *first }).ok()?;
         *first = Some(number);
         if let Some(port) = taken {
             self.free.set(port, false);
@@ -302,7 +302,7 @@ impl<P: Platform> Table<P> {
     }
 
     fn unchain(&mut self, number: usize) -> Option<Claim<P>> {
-        let Entry { claim, next } = self.entries.leave(number)?;
+        let Entry { claim, next } = self.entries.remove(number)?;
         let first = self.chains.get_mut(claim.chain())?;
         if *first == Some(number) {
             *first = next;
@@ -339,7 +339,7 @@ impl<P: Platform> Place<P> {
             if let Some(number) = entered? {
                 return Ok(Self { device: device.clone(), number });
             }
-            chunk = Some(Roster::chunk(places, &PoolQuota::UNLIMITED)?);
+            chunk = Some(SlotMap::chunk(places, &PoolQuota::UNLIMITED)?);
         }
     }
 }
@@ -347,7 +347,7 @@ impl<P: Platform> Place<P> {
 impl<P: Platform> Ports<P> {
     /// An empty table. IRQL <= DISPATCH.
     pub(crate) fn new() -> Result<Self, Error> {
-        let entries = Roster::new(PoolQuota::UNLIMITED.no_charge());
+        let entries = SlotMap::new(PoolQuota::UNLIMITED.no_charge());
         let table = Table { chains: Slice::filled(CHAINS, None)?, entries, free: Free::new()? };
         Ok(Self { table: SpinLock::<_, P>::new(table), next: AtomicU16::new(0) })
     }

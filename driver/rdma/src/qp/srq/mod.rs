@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-mod takers;
+mod wait_queue;
 
 use platform::{Arc, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, SpinLock, SpinLockGuard};
 
@@ -9,9 +9,9 @@ use crate::{
     object::counts::{Count, Kind},
     qp::receive_queue::ReceiveQueue,
     qp::request::{Receive, SgeList},
-    qp::srq::takers::Takers,
+    qp::srq::wait_queue::WaitQueue,
     qp::{status_of, wake},
-    roster::Roster,
+    slot_map::SlotMap,
 };
 
 /// A shared receive queue.
@@ -33,10 +33,10 @@ struct State<P: Platform> {
     threshold: u32,
     armed: bool,
     due: bool,
-    takers: Takers<P>,
+    waiters: WaitQueue<P>,
 }
 
-/// A queue pair's place among the takers, given back when dropped.
+/// A queue pair's place among the waiters, given back when dropped.
 pub(crate) struct Attachment<P: Platform> {
     srq: Arc<SharedReceiveQueue<P>, P>,
     number: usize,
@@ -70,13 +70,13 @@ impl<P: Platform> SharedReceiveQueue<P> {
         let own = quota.charge(Arc::<Self, P>::POOL_BYTES)?;
         let charge = quota.charge(ReceiveQueue::<P>::pool_bytes(depth, sges))?;
         let queue = ReceiveQueue::new(depth, sges)?;
-        let takers = Takers::new(quota.no_charge());
+        let waiters = WaitQueue::new(quota.no_charge());
         let srq = Arc::try_new(Self {
             number: pd.adapter().device().counters().name_shared_queue(),
             on_close: OnClose::new(Count::new(pd.adapter(), Kind::Srq)?),
             deferred: Deferred::default(),
             notify,
-            state: SpinLock::<_, P>::new(State { queue, charge, threshold, armed: false, due: false, takers }),
+            state: SpinLock::<_, P>::new(State { queue, charge, threshold, armed: false, due: false, waiters }),
             pd: pd.clone(),
             _charge: own,
         })?;
@@ -105,7 +105,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         let mut state = self.state.lock();
         state.queue.post(context, list.as_slice())?;
         let receives = state.queue.len();
-        let called = state.takers.call(receives);
+        let called = state.waiters.call(receives);
         drop(state);
         wake(called);
         Ok(())
@@ -115,10 +115,10 @@ impl<P: Platform> SharedReceiveQueue<P> {
     pub(crate) fn attach(this: &Arc<Self, P>) -> Result<Attachment<P>, Error> {
         let mut chunk = None;
         loop {
-            let joined = this.state.lock().takers.join(&mut chunk);
+            let joined = this.state.lock().waiters.join(&mut chunk);
             match joined {
                 Ok(number) => return Ok(Attachment { srq: this.clone(), number }),
-                Err(places) => chunk = Some(Roster::chunk(places, this.pd.adapter().quota())?),
+                Err(places) => chunk = Some(SlotMap::chunk(places, this.pd.adapter().quota())?),
             }
         }
     }
@@ -164,12 +164,12 @@ impl<P: Platform> Attachment<P> {
     pub(crate) fn pop_or_wait(&self, sender: &Arc<QueuePair<P>, P>) -> Option<Receive> {
         let mut state = self.srq.state.lock();
         let receives = state.queue.len();
-        let receive = if state.takers.may_take(self.number, receives) { state.queue.pop() } else { None };
+        let receive = if state.waiters.may_take(self.number, receives) { state.queue.pop() } else { None };
         if receive.is_some() {
-            let _not_the_last = state.takers.leave_line(self.number);
+            let _not_the_last = state.waiters.leave_line(self.number);
             state.notify_if_due(&self.srq);
         } else {
-            state.takers.stand_in_line(self.number, Arc::downgrade(sender));
+            state.waiters.stand_in_line(self.number, Arc::downgrade(sender));
         }
         receive
     }
@@ -177,7 +177,7 @@ impl<P: Platform> Attachment<P> {
     /// The sender for which it stands in line, or was called, has nothing to send any more. No lock may be held.
     pub(crate) fn give_up(&self) {
         let mut state = self.srq.state.lock();
-        let sender = state.takers.leave_line(self.number);
+        let sender = state.waiters.leave_line(self.number);
         self.pass_on(state);
         drop(sender);
     }
@@ -185,7 +185,7 @@ impl<P: Platform> Attachment<P> {
     /// Calls the next one for what may have been kept for this one.
     fn pass_on(&self, mut state: SpinLockGuard<'_, State<P>, P>) {
         let receives = state.queue.len();
-        let called = state.takers.call(receives);
+        let called = state.waiters.call(receives);
         drop(state);
         wake(called);
     }
@@ -194,7 +194,7 @@ impl<P: Platform> Attachment<P> {
 impl<P: Platform> Drop for Attachment<P> {
     fn drop(&mut self) {
         let mut state = self.srq.state.lock();
-        let sender = state.takers.leave(self.number);
+        let sender = state.waiters.leave(self.number);
         self.pass_on(state);
         drop(sender);
     }

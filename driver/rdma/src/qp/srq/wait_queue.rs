@@ -1,27 +1,27 @@
-//! The queue pairs on a shared receive queue, and the line in which those stand whose peer has something to send.
+//! The queue pairs on a shared receive queue, and the line of those that wait for a receive, as their peers have something to send.
 
 use platform::{Charge, Platform, Weak};
 
 use crate::{
     QueuePair,
-    roster::{Chunk, Roster},
+    slot_map::{Chunk, SlotMap},
 };
 
-/// The queue pairs on a queue.
+/// The queue pairs on a shared receive queue.
 ///
-/// Who finds no receive stands in line. Each receive that is posted calls the first in line, and is kept for it: who comes
-/// later does not overtake, and a post wakes one queue pair, however many wait. Who was called takes a receive or gives its
-/// turn up, as otherwise the receive would wait for ever: see [`Takers::leave_line`].
-pub(super) struct Takers<P: Platform> {
-    takers: Roster<Taker<P>, P>,
+/// A queue pair that finds no receive goes to the end of the line. Each receive that is posted calls the first in line, and is kept
+/// for it: a queue pair that comes later does not overtake, and a post wakes one queue pair, however many wait. A queue pair that was
+/// called takes a receive or gives its turn up, as otherwise the receive would wait for ever: see [`WaitQueue::leave_line`].
+pub(super) struct WaitQueue<P: Platform> {
+    waiters: SlotMap<Waiter<P>, P>,
     first: Option<usize>,
     last: Option<usize>,
-    /// How many have been called and have not taken their receive yet.
+    /// Queue pairs that have been called and have not taken their receive yet.
     called: usize,
 }
 
 /// A queue pair on this queue.
-pub(super) struct Taker<P: Platform> {
+pub(super) struct Waiter<P: Platform> {
     /// The peer, whose send waits.
     sender: Option<Weak<QueuePair<P>, P>>,
     turn: Turn,
@@ -38,27 +38,27 @@ enum Turn {
     Called,
 }
 
-impl<P: Platform> Takers<P> {
-    /// Nobody; `charge` is what room for them is added to.
+impl<P: Platform> WaitQueue<P> {
+    /// An empty one; what it allocates is added to `charge`.
     pub(super) fn new(charge: Charge<P>) -> Self {
-        Self { takers: Roster::new(charge), first: None, last: None, called: 0 }
+        Self { waiters: SlotMap::new(charge), first: None, last: None, called: 0 }
     }
 
     /// Takes a place, after making room for it with `chunk`; otherwise the number of places there are.
-    pub(super) fn join(&mut self, chunk: &mut Option<Chunk<Taker<P>, P>>) -> Result<usize, usize> {
-        *chunk = chunk.take().and_then(|chunk| self.takers.grow(chunk));
-        self.takers.join(Taker { sender: None, turn: Turn::None }).map_err(|_| self.takers.places())
+    pub(super) fn join(&mut self, chunk: &mut Option<Chunk<Waiter<P>, P>>) -> Result<usize, usize> {
+        *chunk = chunk.take().and_then(|chunk| self.waiters.grow(chunk));
+        self.waiters.insert(Waiter { sender: None, turn: Turn::None }).map_err(|_| self.waiters.places())
     }
 
     /// Leaves; the sender is to be dropped without the lock.
     pub(super) fn leave(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
         let sender = self.leave_line(number);
-        let _without_sender = self.takers.leave(number);
+        let _without_sender = self.waiters.remove(number);
         sender
     }
 
     fn turn(&mut self, number: usize) -> Option<&mut Turn> {
-        self.takers.get_mut(number).map(|taker| &mut taker.turn)
+        self.waiters.get_mut(number).map(|waiter| &mut waiter.turn)
     }
 
     /// Whether it may take one of the `receives` that are there: others may be kept for those who were called.
@@ -72,12 +72,12 @@ impl<P: Platform> Takers<P> {
             return;
         }
         let before = self.last;
-        let Some(taker) = self.takers.get_mut(number) else { return };
-        if taker.turn == Turn::Called {
+        let Some(waiter) = self.waiters.get_mut(number) else { return };
+        if waiter.turn == Turn::Called {
             self.called = self.called.saturating_sub(1);
         }
-        taker.turn = Turn::InLine { before, after: None };
-        taker.sender = Some(sender);
+        waiter.turn = Turn::InLine { before, after: None };
+        waiter.sender = Some(sender);
         self.link(before, Some(number));
         self.last = Some(number);
     }
@@ -85,9 +85,9 @@ impl<P: Platform> Takers<P> {
     /// Leaves the line, or gives up the turn or uses it: it has taken a receive, or its peer has nothing to send any more. The
     /// sender is to be dropped without the lock, and the next one called, who may be waiting for what was kept for this one.
     pub(super) fn leave_line(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
-        let taker = self.takers.get_mut(number)?;
-        let sender = taker.sender.take();
-        match core::mem::replace(&mut taker.turn, Turn::None) {
+        let waiter = self.waiters.get_mut(number)?;
+        let sender = waiter.sender.take();
+        match core::mem::replace(&mut waiter.turn, Turn::None) {
             Turn::None => {}
             Turn::Called => self.called = self.called.saturating_sub(1),
             Turn::InLine { before, after } => {
@@ -105,8 +105,8 @@ impl<P: Platform> Takers<P> {
         }
         let number = self.first?;
         let sender = self.leave_line(number);
-        let taker = self.takers.get_mut(number)?;
-        taker.turn = Turn::Called;
+        let waiter = self.waiters.get_mut(number)?;
+        waiter.turn = Turn::Called;
         self.called = self.called.saturating_add(1);
         sender
     }

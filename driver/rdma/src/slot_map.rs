@@ -1,15 +1,15 @@
-//! Members that are known by a number. Joining, leaving and looking one up take the same time however many there are.
+//! Values under numbers. Inserting, removing and finding one take constant time.
 
 use platform::{Charge, OutOfMemory, Platform, PoolQuota, Slice};
 
 /// Places in the first chunk; each chunk has twice as many as the one before.
 const FIRST: usize = 4;
 const CHUNKS: usize = 16;
-/// The most members there can be.
+/// The most values there can be.
 pub(crate) const CAPACITY: usize = FIRST * ((1 << CHUNKS) - 1);
 
-/// A set of members with numbers. It grows by whole chunks, which the caller allocates without the lock around it.
-pub(crate) struct Roster<T, P: Platform> {
+/// Values under numbers. The map grows by whole chunks, which the caller allocates without the lock around it.
+pub(crate) struct SlotMap<T, P: Platform> {
     chunks: [Slice<Place<T>, P>; CHUNKS],
     /// How many chunks there are.
     used: usize,
@@ -23,7 +23,7 @@ enum Place<T> {
     Taken(T),
 }
 
-/// Room for more members.
+/// Room for more values.
 pub(crate) struct Chunk<T, P: Platform>(Slice<Place<T>, P>, Charge<P>);
 
 /// The number of the first place of a chunk: the places of those before.
@@ -38,8 +38,8 @@ fn position(number: usize) -> Option<(usize, usize)> {
     Some((chunk, number.checked_sub(base(chunk))?))
 }
 
-impl<T, P: Platform> Roster<T, P> {
-    /// An empty one; `charge` is what its chunks are added to.
+impl<T, P: Platform> SlotMap<T, P> {
+    /// An empty one; its chunks are added to `charge`.
     pub(crate) fn new(charge: Charge<P>) -> Self {
         Self { chunks: [const { Slice::empty() }; CHUNKS], used: 0, free: None, charge }
     }
@@ -83,41 +83,41 @@ impl<T, P: Platform> Roster<T, P> {
         self.chunks.get_mut(chunk)?.get_mut(index)
     }
 
-    /// Adds a member; gives it back when there is no place.
-    pub(crate) fn join(&mut self, member: T) -> Result<usize, T> {
-        let Some(number) = self.free else { return Err(member) };
-        let Some(place) = self.place(number) else { return Err(member) };
-        if let Place::Free(next) = core::mem::replace(place, Place::Taken(member)) {
+    /// Adds a value; gives it back when there is no place.
+    pub(crate) fn insert(&mut self, value: T) -> Result<usize, T> {
+        let Some(number) = self.free else { return Err(value) };
+        let Some(place) = self.place(number) else { return Err(value) };
+        if let Place::Free(next) = core::mem::replace(place, Place::Taken(value)) {
             self.free = next;
         }
         Ok(number)
     }
 
-    /// The member with this number.
+    /// The value with this number.
     pub(crate) fn get(&self, number: usize) -> Option<&T> {
         let (chunk, index) = position(number)?;
         match self.chunks.get(chunk)?.get(index)? {
-            Place::Taken(member) => Some(member),
+            Place::Taken(value) => Some(value),
             Place::Free(_) => None,
         }
     }
 
-    /// The member with this number.
+    /// The value with this number.
     pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
         match self.place(number)? {
-            Place::Taken(member) => Some(member),
+            Place::Taken(value) => Some(value),
             Place::Free(_) => None,
         }
     }
 
-    /// Takes the member with this number out.
-    pub(crate) fn leave(&mut self, number: usize) -> Option<T> {
+    /// Takes the value with this number out.
+    pub(crate) fn remove(&mut self, number: usize) -> Option<T> {
         let free = self.free;
         let place = self.place(number)?;
         match core::mem::replace(place, Place::Free(free)) {
-            Place::Taken(member) => {
+            Place::Taken(value) => {
                 self.free = Some(number);
-                Some(member)
+                Some(value)
             }
             was_free @ Place::Free(_) => {
                 *place = was_free;

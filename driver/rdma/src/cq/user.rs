@@ -5,55 +5,55 @@ use core::ops::Deref;
 use platform::{Arc, Deferred, Platform, Weak};
 
 use super::{CompletionQueue, State};
-use crate::{Error, QueuePair, roster::Roster};
+use crate::{Error, QueuePair, slot_map::SlotMap};
 
 /// Places that one run of the deferred call looks at, for one queue pair at most.
 const PLACES_PER_RUN: u32 = 64;
 
 /// The queue pairs, each once it has been made.
-pub(super) type Members<P> = Roster<Option<Weak<QueuePair<P>, P>>, P>;
+pub(super) type Users<P> = SlotMap<Option<Weak<QueuePair<P>, P>>, P>;
 
 /// A queue pair's reference to one of its completion queues.
-pub(crate) struct Member<P: Platform> {
+pub(crate) struct CqUser<P: Platform> {
     cq: Arc<CompletionQueue<P>, P>,
     number: usize,
 }
 
-impl<P: Platform> Member<P> {
+impl<P: Platform> CqUser<P> {
     /// Takes a place for a queue pair that is being made. IRQL <= DISPATCH.
     pub(crate) fn new(cq: &Arc<CompletionQueue<P>, P>) -> Result<Self, Error> {
         let mut chunk = None;
         loop {
             let mut state = cq.state.lock();
-            let unused = chunk.take().and_then(|chunk| state.members.grow(chunk));
-            let (joined, places) = (state.members.join(None), state.members.places());
+            let unused = chunk.take().and_then(|chunk| state.users.grow(chunk));
+            let (joined, places) = (state.users.insert(None), state.users.places());
             drop(state);
             drop(unused);
             match joined {
                 Ok(number) => return Ok(Self { cq: cq.clone(), number }),
-                Err(_none) => chunk = Some(Roster::chunk(places, cq.adapter.quota())?),
+                Err(_none) => chunk = Some(SlotMap::chunk(places, cq.adapter.quota())?),
             }
         }
     }
 
     /// Says whose place it is.
     pub(crate) fn set(&self, queue_pair: Weak<QueuePair<P>, P>) {
-        if let Some(place) = self.cq.state.lock().members.get_mut(self.number) {
+        if let Some(place) = self.cq.state.lock().users.get_mut(self.number) {
             *place = Some(queue_pair);
         }
     }
 }
 
-impl<P: Platform> Deref for Member<P> {
+impl<P: Platform> Deref for CqUser<P> {
     type Target = Arc<CompletionQueue<P>, P>;
     fn deref(&self) -> &Self::Target {
         &self.cq
     }
 }
 
-impl<P: Platform> Drop for Member<P> {
+impl<P: Platform> Drop for CqUser<P> {
     fn drop(&mut self) {
-        let left = self.cq.state.lock().members.leave(self.number);
+        let left = self.cq.state.lock().users.remove(self.number);
         drop(left);
     }
 }
@@ -63,8 +63,8 @@ impl<P: Platform> State<P> {
     fn next_to_end(&mut self) -> Option<Weak<QueuePair<P>, P>> {
         for _ in 0..PLACES_PER_RUN {
             let number = self.ending?;
-            self.ending = number.checked_add(1).filter(|&next| next < self.members.places());
-            if let Some(Some(queue_pair)) = self.members.get_mut(number) {
+            self.ending = number.checked_add(1).filter(|&next| next < self.users.places());
+            if let Some(Some(queue_pair)) = self.users.get_mut(number) {
                 return Some(queue_pair.clone());
             }
         }
