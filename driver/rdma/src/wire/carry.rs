@@ -7,21 +7,22 @@ use iwarp::{
 use platform::{Arc, Deferred, Notice, OutOfMemory, Platform, Read, Stream, Taken, Timer};
 
 use super::{
-    Step, Wire, crc, noticed,
-    reads::Answers,
-    receive::{Incoming, Received},
-    transmit::{Broken, Frames, Last, Outgoing},
-    waits::Waits,
+    Step, Wire, crc,
+    inbound_reads::Answers,
+    noticed,
+    receive::{Received, RxStream},
+    timeouts::Waits,
+    transmit::{Broken, Frames, TerminateOut, TxStream},
 };
 use crate::{QueuePair, qp::Peer};
 
 /// FPDUs of one run, in each direction.
 const BURST_FRAMES: u32 = 64;
 
-/// Both directions.
-pub(super) struct Ends<P: Platform> {
-    pub(super) incoming: Incoming,
-    pub(super) outgoing: Outgoing<P>,
+/// The state of both directions of an established connection.
+pub(super) struct Streams<P: Platform> {
+    pub(super) rx: RxStream,
+    pub(super) tx: TxStream<P>,
     /// The initiator has sent something, or this is it.
     may_send: bool,
     pub(super) waits: Waits,
@@ -29,13 +30,13 @@ pub(super) struct Ends<P: Platform> {
     holds: bool,
 }
 
-impl<P: Platform> Ends<P> {
+impl<P: Platform> Streams<P> {
     pub(super) fn new(agreed: &Agreed, may_send: bool, initiator: bool) -> Result<Self, OutOfMemory> {
         let crc = agreed.crc.then(crc::fastest);
         let first = agreed.first;
         // What the initiator has to send first may be a read.
         let served = agreed.inbound_reads.max(u16::from(first == Some(First::Read)));
-        let outgoing = Outgoing {
+        let tx = TxStream {
             crc,
             first: first.filter(|_| initiator),
             next_send: 1,
@@ -46,13 +47,7 @@ impl<P: Platform> Ends<P> {
             confirmation: None,
             terminate: None,
         };
-        Ok(Self {
-            incoming: Incoming::new(crc, first, initiator),
-            outgoing,
-            may_send,
-            waits: Waits::Nothing,
-            holds: false,
-        })
+        Ok(Self { rx: RxStream::new(crc, first, initiator), tx, may_send, waits: Waits::Nothing, holds: false })
     }
 }
 
@@ -65,8 +60,8 @@ impl<P: Platform> Wire<P> {
         may_send: bool,
     ) -> Option<Peer<P>> {
         let initiator = this.is_initiator;
-        let ends = Ends::new(agreed, may_send, initiator).ok()?;
-        this.ends.lock().ends = Some(ends);
+        let streams = Streams::new(agreed, may_send, initiator).ok()?;
+        this.streams.lock().streams = Some(streams);
         queue_pair.state.lock().confirms = queue_pair.send_timeout > 0 && agreed.outbound_reads > 0;
         let own = Arc::downgrade(queue_pair);
         Self::end_change(this, Step::Carrying(own.clone())).then(|| Peer::Remote(this.clone(), own))
@@ -74,33 +69,33 @@ impl<P: Platform> Wire<P> {
 
     /// The engine of the queue pair has its turn.
     pub(crate) fn carry(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) {
-        let mut place = this.ends.lock();
-        let Some(mut ends) = place.ends.take() else { return };
+        let mut place = this.streams.lock();
+        let Some(mut streams) = place.streams.take() else { return };
         place.are_out = true;
         drop(place);
         // Not before: the end waits for those who have them out.
         let Some(late) = this.take_late() else {
-            this.put_back(ends);
+            this.put_back(streams);
             return Deferred::schedule(this);
         };
-        let waited = ends.waits;
+        let waited = streams.waits;
         if late {
-            ends.tick(queue_pair);
+            streams.tick(queue_pair);
         }
-        let sends_first = !late && ends.outgoing.first == Some(First::Write);
-        let received = Self::receive(this, queue_pair, &mut ends);
+        let sends_first = !late && streams.tx.first == Some(First::Write);
+        let received = Self::receive(this, queue_pair, &mut streams);
         let sent = match received {
             Turn::Ended(_) => Turn::Rest,
-            Turn::Rest | Turn::Hold | Turn::More => Self::transmit(this, queue_pair, &mut ends),
+            Turn::Rest | Turn::Hold | Turn::More => Self::transmit(this, queue_pair, &mut streams),
         };
-        let was_sent = sends_first && ends.outgoing.first.is_none();
-        ends.waits = ends.waits.next(matches!(received, Turn::Hold), ends.incoming.is_first, was_sent);
-        Self::wait(this, waited, ends.waits, late);
-        if ends.holds {
+        let was_sent = sends_first && streams.tx.first.is_none();
+        streams.waits = streams.waits.next(matches!(received, Turn::Hold), streams.rx.is_first, was_sent);
+        Self::wait(this, waited, streams.waits, late);
+        if streams.holds {
             // The peer's confirmation is behind it, and the consumer may post the receive only when its sends have ended.
             QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
         }
-        this.put_back(ends);
+        this.put_back(streams);
         match (received, sent) {
             (Turn::Ended(gracefully), _) | (_, Turn::Ended(gracefully)) => {
                 QueuePair::peer_ended(queue_pair, gracefully);
@@ -124,13 +119,13 @@ impl<P: Platform> Wire<P> {
         matches!(state.step, Step::Carrying(_)).then(|| core::mem::take(&mut state.late))
     }
 
-    fn put_back(&self, ends: Ends<P>) {
-        let mut place = self.ends.lock();
-        (place.ends, place.are_out) = (Some(ends), false);
+    fn put_back(&self, streams: Streams<P>) {
+        let mut place = self.streams.lock();
+        (place.streams, place.are_out) = (Some(streams), false);
     }
 
     /// Takes FPDUs.
-    fn receive(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, ends: &mut Ends<P>) -> Turn {
+    fn receive(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> Turn {
         let mut turn = None;
         // What is there after the last FPDU that was used.
         let mut rest_bytes = 0;
@@ -139,22 +134,22 @@ impl<P: Platform> Wire<P> {
             let mut wanted = 0;
             for _ in 0..BURST_FRAMES {
                 let rest = bytes.get(used..).unwrap_or_default();
-                match ends.incoming.receive(queue_pair, &mut ends.outgoing, rest) {
+                match streams.rx.receive(queue_pair, &mut streams.tx, rest) {
                     Ok(Received::Used(size)) => {
                         used = used.saturating_add(size);
-                        ends.may_send = true;
+                        streams.may_send = true;
                         continue;
                     }
                     Ok(Received::Incomplete(size)) => wanted = size.unwrap_or(0),
-                    Ok(Received::Hold(ulpdu)) if ends.waits.is_over(queue_pair.send_timeout) => {
-                        ends.outgoing.terminate.get_or_insert(Last::new(Cause::NO_BUFFER, ulpdu));
+                    Ok(Received::Hold(ulpdu)) if streams.waits.is_over(queue_pair.send_timeout) => {
+                        streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::NO_BUFFER, ulpdu));
                         turn = Some(Turn::Ended(false));
                     }
                     Ok(Received::Hold(_)) => turn = Some(Turn::Hold),
                     Ok(Received::Busy) => turn = Some(Turn::More),
                     Ok(Received::Failed) => turn = Some(Turn::Ended(false)),
                     Err(wrong) => {
-                        ends.outgoing.terminate.get_or_insert(Last::new(wrong.cause, wrong.ulpdu));
+                        streams.tx.terminate.get_or_insert(TerminateOut::new(wrong.cause, wrong.ulpdu));
                         turn = Some(Turn::Ended(false));
                     }
                 }
@@ -163,8 +158,8 @@ impl<P: Platform> Wire<P> {
             rest_bytes = bytes.len().saturating_sub(used);
             Taken { used, wanted }
         });
-        ends.holds = matches!(turn, Some(Turn::Hold));
-        if let Some(cause) = ends.incoming.told.take() {
+        streams.holds = matches!(turn, Some(Turn::Hold));
+        if let Some(cause) = streams.rx.told.take() {
             P::notice(&Notice::TerminateReceived { addresses: this.addresses(), cause: noticed(cause) });
         }
         match (turn, read) {
@@ -179,7 +174,7 @@ impl<P: Platform> Wire<P> {
             (None, Read::Some) => Turn::More,
             (None, Read::Nothing) => Turn::Rest,
             (None, Read::Ended(result)) => {
-                let whole = rest_bytes == 0 && ends.incoming.is_between_messages() && queue_pair.is_between_messages();
+                let whole = rest_bytes == 0 && streams.rx.is_between_messages() && queue_pair.is_between_messages();
                 // Without a Terminate they end as TCP has them: a peer may end the connection by what it was sent last.
                 QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
                 Turn::Ended(result.is_ok() && whole)
@@ -188,11 +183,11 @@ impl<P: Platform> Wire<P> {
     }
 
     /// Makes FPDUs, as far as there is room.
-    fn transmit(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, ends: &mut Ends<P>) -> Turn {
+    fn transmit(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> Turn {
         let mut turn = Turn::Rest;
-        if ends.may_send {
+        if streams.may_send {
             Stream::write(this, |room| {
-                let mut frames = Frames::new(&mut ends.outgoing, room);
+                let mut frames = Frames::new(&mut streams.tx, room);
                 turn = match frames.fill(queue_pair, BURST_FRAMES) {
                     Ok(true) => Turn::More,
                     // These are sent now; there may be memory for others, which then are under way together with them.

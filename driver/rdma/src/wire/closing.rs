@@ -10,7 +10,7 @@ use platform::{Arc, Deferred, Notice, Platform, Read, Stream, Taken, Timer};
 
 use super::{
     Step, Wire, noticed,
-    transmit::{Frames, Last},
+    transmit::{Frames, TerminateOut},
 };
 use crate::{connect::wire_table::WireTable, limits};
 
@@ -65,11 +65,11 @@ impl<P: Platform> Wire<P> {
         if this.stream.is_closed() {
             // Whoever began to wait may have been late.
             Timer::cancel(this);
-            let ends = this.ends.lock().ends.take();
+            let streams = this.streams.lock().streams.take();
             let slot = this.state.lock().ending.take();
-            return drop((ends, slot));
+            return drop((streams, slot));
         }
-        if this.ends.lock().are_out {
+        if this.streams.lock().are_out {
             // Who has them out reads, and schedules this when they are back.
             return;
         }
@@ -91,18 +91,18 @@ impl<P: Platform> Wire<P> {
 
     /// Writes a Terminate that is due. False: there is no room.
     fn send_terminate(this: &Arc<Self, P>) -> bool {
-        let mut place = this.ends.lock();
-        let Some(mut ends) = place.ends.take() else { return !place.are_out };
+        let mut place = this.streams.lock();
+        let Some(mut streams) = place.streams.take() else { return !place.are_out };
         drop(place);
-        if ends.incoming.terminated {
+        if streams.rx.terminated {
             // The peer knows.
-            ends.outgoing.terminate = Some(Last::Sent);
+            streams.tx.terminate = Some(TerminateOut::Sent);
         } else if this.state.lock().broken {
-            ends.outgoing.terminate.get_or_insert(Last::new(Cause::LOCAL, &[]));
+            streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::LOCAL, &[]));
         }
-        let due = ends.outgoing.terminate.as_ref().and_then(Last::cause);
+        let due = streams.tx.terminate.as_ref().and_then(TerminateOut::cause);
         Stream::write(this, |room| {
-            let mut frames = Frames::new(&mut ends.outgoing, room);
+            let mut frames = Frames::new(&mut streams.tx, room);
             frames.terminate();
             let used = frames.used();
             // Before it goes: the peer's notice of it comes after.
@@ -113,9 +113,9 @@ impl<P: Platform> Wire<P> {
             }
             used
         });
-        let sent = !matches!(ends.outgoing.terminate, Some(Last::Due(..)));
+        let sent = !matches!(streams.tx.terminate, Some(TerminateOut::Due(..)));
         if !sent {
-            this.ends.lock().ends = Some(ends);
+            this.streams.lock().streams = Some(streams);
         }
         sent
     }

@@ -14,10 +14,10 @@ use platform::{Arc, Deferred, OutOfMemory, Platform, Read, RunStream, SocketErro
 
 use super::{
     Active, Step, Wire,
-    carry::Ends,
+    carry::Streams,
     crc,
-    startup::{Came, Frame},
-    transmit::Last,
+    mpa::{Frame, FrameIn},
+    transmit::TerminateOut,
 };
 use crate::{
     Connector, Device, Error, Listener, QueuePair, ReadLimits, connect::connector::PrivateData,
@@ -116,7 +116,7 @@ impl<P: Platform> Wire<P> {
             Self::tell(&active.connector, |connector| Connector::connect_failed(connector, error));
             Self::close(this);
         };
-        let Came::Frame(frame) = came else { return failed(Error::ConnectionAborted) };
+        let FrameIn::Frame(frame) = came else { return failed(Error::ConnectionAborted) };
         let (Some(request), Some(reply)) = (active.request.parsed(Kind::Request), frame.parsed(Kind::Reply)) else {
             return failed(Error::InternalError);
         };
@@ -159,13 +159,13 @@ impl<P: Platform> Wire<P> {
                 half_open.enter(slot);
             }
         }
-        let Some(came) = (if is_open { Self::frame(this, Kind::Request) } else { Some(Came::Wrong) }) else {
+        let Some(came) = (if is_open { Self::frame(this, Kind::Request) } else { Some(FrameIn::Wrong) }) else {
             return;
         };
         if Self::begin_change(this, |step| matches!(step, Step::AwaitRequest(_))).is_none() {
             return;
         }
-        let (Came::Frame(frame), Some((local, remote)), Some(listener)) = (came, this.stream.addresses(), listener)
+        let (FrameIn::Frame(frame), Some((local, remote)), Some(listener)) = (came, this.stream.addresses(), listener)
         else {
             return Self::close(this);
         };
@@ -329,9 +329,9 @@ impl<P: Platform> Wire<P> {
     /// What the peer has agreed to is nothing to go on with: it is told why (RFC 6581 section 9).
     fn decline(this: &Arc<Self, P>, crc: bool, cause: Cause) {
         let agreed = Agreed { crc, inbound_reads: 0, outbound_reads: 0, first: None };
-        if let Ok(mut ends) = Ends::new(&agreed, true, true) {
-            ends.outgoing.terminate = Some(Last::new(cause, &[]));
-            this.ends.lock().ends = Some(ends);
+        if let Ok(mut streams) = Streams::new(&agreed, true, true) {
+            streams.tx.terminate = Some(TerminateOut::new(cause, &[]));
+            this.streams.lock().streams = Some(streams);
         }
         Self::end(this, true);
     }

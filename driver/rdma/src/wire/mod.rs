@@ -1,20 +1,21 @@
-//! Connections with other machines: iWARP over a stream of bytes.
+//! Connections with other machines: iWARP over a stream of TCP.
 //!
-//! Until a connection is established, and when it ends, its [`Wire`] runs by itself (`handshake.rs`, `closing.rs`). In between a queue
-//! pair is attached, whose deferred call runs it as it runs all else (`carry.rs`): what is sent becomes FPDUs in the buffer of the
-//! stream (`transmit.rs`), what comes is placed from there (`receive.rs`). Nothing here knows a socket, or waits.
+//! The deferred call of a [`Wire`] makes the connection (`mpa.rs`, `handshake.rs`) and ends it (`closing.rs`). In between a queue pair is
+//! attached, and the queue pair's engine runs the wire (`carry.rs`): it writes requests as FPDUs into the send buffer of the stream
+//! (`transmit.rs`, `inbound_reads.rs` for the answers to the peer's reads), and places the FPDUs of the peer from the receive buffer
+//! (`receive.rs`, `outbound_reads.rs` for the answers to its own reads). Nothing here knows a socket, or blocks.
 
-mod awaited;
 mod carry;
 mod closing;
 mod crc;
 mod handshake;
-mod reads;
+mod inbound_reads;
+mod mpa;
+mod outbound_reads;
 mod receive;
-mod refused;
-mod startup;
+mod terminate;
+mod timeouts;
 mod transmit;
-mod waits;
 
 pub(crate) use transmit::Frames;
 
@@ -33,16 +34,16 @@ use crate::{
     Adapter, Connector, Device, QueuePair, connect::listener::HalfOpen, connect::wire_table::WireSlot, device::Rundown,
     memory::access::Refusal,
 };
-use carry::Ends;
-use startup::Frame;
+use carry::Streams;
+use mpa::Frame;
 
 /// One end of a connection with another machine.
 pub(crate) struct Wire<P: Platform> {
     stream: Stream<P>,
     deferred: Deferred<P>,
     timer: Timer<P>,
-    /// What the attached queue pair's engine works with; not here while it does.
-    ends: SpinLock<Place<P>, P>,
+    /// The state of both directions. A thread that uses it takes it out, and puts it back when done.
+    streams: SpinLock<Place<P>, P>,
     is_initiator: bool,
     /// Its consumer is a program, whose Accept waits for the initiator's first message without a limit of time.
     is_of_program: bool,
@@ -56,10 +57,10 @@ pub(crate) struct Wire<P: Platform> {
     _rundown: Arc<Rundown<P>, P>,
 }
 
-/// Where both directions are while nobody works with them.
+/// The state of both directions, unless a thread has taken it out.
 struct Place<P: Platform> {
-    ends: Option<Ends<P>>,
-    /// Somebody does.
+    streams: Option<Streams<P>>,
+    /// A thread has taken it out.
     are_out: bool,
 }
 
@@ -115,7 +116,7 @@ impl<P: Platform> Wire<P> {
             deferred: Deferred::default(),
             timer: Timer::default(),
             state: SpinLock::<_, P>::new(State { step, late: false, broken: false, half_open: None, ending: None }),
-            ends: SpinLock::<_, P>::new(Place { ends: None, are_out: false }),
+            streams: SpinLock::<_, P>::new(Place { streams: None, are_out: false }),
             is_initiator,
             is_of_program: adapter.process().is_some(),
             confirms: adapter.send_timeout() > 0,

@@ -12,7 +12,7 @@ use iwarp::{
 };
 use platform::{Arc, Platform};
 
-use super::{awaited::OpenRead, reads::Answers, refused::Refused, transmit::Outgoing};
+use super::{inbound_reads::Answers, outbound_reads::OpenRead, terminate::Refused, transmit::TxStream};
 use crate::{
     Access, Error, ProtectionDomain, QueuePair,
     memory::{
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// What the receiving side remembers.
-pub(super) struct Incoming {
+pub(super) struct RxStream {
     pub(super) crc: Option<Crc32c>,
     /// What the initiator has to send first. Only a responder waits for it.
     pub(super) first: Option<First>,
@@ -91,7 +91,7 @@ enum Unplaced {
     Here(Error, Cause),
 }
 
-impl Incoming {
+impl RxStream {
     /// Of a connection that begins with `first`.
     pub(super) fn new(crc: Option<Crc32c>, first: Option<First>, is_initiator: bool) -> Self {
         let first_answer = is_initiator && first == Some(First::Read);
@@ -122,7 +122,7 @@ impl Incoming {
     pub(super) fn receive<'a, P: Platform>(
         &mut self,
         queue_pair: &Arc<QueuePair<P>, P>,
-        outgoing: &mut Outgoing<P>,
+        tx: &mut TxStream<P>,
         bytes: &'a [u8],
     ) -> Result<Received<'a>, Wrong<'a>> {
         let (ulpdu, size) = match fpdu::parse(bytes, self.crc) {
@@ -136,14 +136,14 @@ impl Incoming {
         let placed = match segment {
             Segment::Write(to) => self.write(queue_pair, to, data),
             Segment::ReadRequest(untagged, request) => {
-                self.read_request(queue_pair, &mut outgoing.answers, untagged, request, data)
+                self.read_request(queue_pair, &mut tx.answers, untagged, request, data)
             }
-            Segment::ReadResponse(to) => self.read_response(queue_pair, outgoing, to, data),
+            Segment::ReadResponse(to) => self.read_response(queue_pair, tx, to, data),
             Segment::Send(untagged, send) => self.send(queue_pair, untagged, send, data),
             Segment::Terminate(_) => {
                 self.terminated = true;
                 self.told = Terminate::parse(data).map(|terminate| terminate.cause);
-                QueuePair::refuse(queue_pair, Refused::parse(data), outgoing, self.next_answer);
+                QueuePair::refuse(queue_pair, Refused::parse(data), tx, self.next_answer);
                 Ok(Placed::Failed)
             }
         };
@@ -219,23 +219,23 @@ impl Incoming {
     fn read_response<P: Platform>(
         &mut self,
         queue_pair: &Arc<QueuePair<P>, P>,
-        outgoing: &mut Outgoing<P>,
+        tx: &mut TxStream<P>,
         to: Tagged,
         data: &[u8],
     ) -> Result<Placed, Cause> {
         // What the initiator had to send first was a read.
-        if outgoing.awaits_first && to.last && data.is_empty() {
-            outgoing.awaits_first = false;
+        if tx.awaits_first && to.last && data.is_empty() {
+            tx.awaits_first = false;
             return Ok(Placed::Done);
         }
-        if outgoing.confirmation == Some(self.next_answer) {
+        if tx.confirmation == Some(self.next_answer) {
             if to.stag != self.next_answer {
                 return Err(Cause::TAGGED_STAG);
             }
             // A Linux siw that is sending answers a read of no bytes with the bytes of its last send or write: its siw_qp_sq_proc_tx
             // takes the SGE that is left from it. They are dropped.
             if to.last {
-                outgoing.confirmation = None;
+                tx.confirmation = None;
                 self.next_answer = self.next_answer.wrapping_add(1);
                 QueuePair::confirm(queue_pair, |state| state.to_confirm > 0);
             }

@@ -10,7 +10,7 @@ use iwarp::{
 };
 use platform::{Arc, Platform};
 
-use super::reads::{Answer, Answers};
+use super::inbound_reads::{Answer, Answers};
 use crate::{
     Access, Error, QueuePair, Remote,
     memory::{region::Range, runs},
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What the sending side remembers.
-pub(crate) struct Outgoing<P: Platform> {
+pub(crate) struct TxStream<P: Platform> {
     pub(super) crc: Option<Crc32c>,
     /// What the initiator has to send first.
     pub(super) first: Option<First>,
@@ -35,7 +35,7 @@ pub(crate) struct Outgoing<P: Platform> {
     /// The tag of the zero-length read under way by which the peer confirms what was sent before it.
     pub(super) confirmation: Option<u32>,
     /// The last message of the stream.
-    pub(super) terminate: Option<Last>,
+    pub(super) terminate: Option<TerminateOut>,
 }
 
 /// Bytes of data of an FPDU. As many as the segments of TCP have would be right for who places them without a buffer (RFC 5044
@@ -51,12 +51,12 @@ const FIRST: (u32, u64) = (1, 0);
 
 /// The body of a Terminate, or that it is sent.
 #[derive(Clone, Copy)]
-pub(super) enum Last {
+pub(super) enum TerminateOut {
     Due([u8; MAX_BODY], usize),
     Sent,
 }
 
-impl Last {
+impl TerminateOut {
     /// A Terminate for `cause`, which came with `ulpdu`.
     pub(super) fn new(cause: Cause, ulpdu: &[u8]) -> Self {
         let mut body = [0; MAX_BODY];
@@ -87,7 +87,7 @@ pub(super) struct Broken;
 
 /// FPDUs on their way into room.
 pub(crate) struct Frames<'a, P: Platform> {
-    outgoing: &'a mut Outgoing<P>,
+    tx: &'a mut TxStream<P>,
     room: &'a mut [u8],
     used: usize,
     /// One did not fit.
@@ -104,8 +104,8 @@ enum NoFrame {
 }
 
 impl<'a, P: Platform> Frames<'a, P> {
-    pub(super) fn new(outgoing: &'a mut Outgoing<P>, room: &'a mut [u8]) -> Self {
-        Self { outgoing, room, used: 0, full: false, data: (0, 0) }
+    pub(super) fn new(tx: &'a mut TxStream<P>, room: &'a mut [u8]) -> Self {
+        Self { tx, room, used: 0, full: false, data: (0, 0) }
     }
 
     /// More would have been made, had there been room.
@@ -126,14 +126,14 @@ impl<'a, P: Platform> Frames<'a, P> {
     /// Makes what is due, `most` FPDUs at most; whether there may be more at once. A peer's reads do not starve what is posted here, nor
     /// the other way round: they take turns.
     pub(super) fn fill(&mut self, queue_pair: &Arc<QueuePair<P>, P>, most: u32) -> Result<bool, Broken> {
-        if self.outgoing.terminate.is_some() || !self.send_first() {
+        if self.tx.terminate.is_some() || !self.send_first() {
             return Ok(false);
         }
         for _ in 0..most {
             let answered = match self.answer(queue_pair) {
                 Ok(answered) => answered,
                 Err((cause, read)) => {
-                    self.outgoing.terminate = Some(Last::of_read(cause, &read));
+                    self.tx.terminate = Some(TerminateOut::of_read(cause, &read));
                     return Err(Broken);
                 }
             };
@@ -152,7 +152,7 @@ impl<'a, P: Platform> Frames<'a, P> {
 
     /// What the initiator has to send first. False: there is no room.
     fn send_first(&mut self) -> bool {
-        let Some(first) = self.outgoing.first else { return true };
+        let Some(first) = self.tx.first else { return true };
         let (stag, offset) = FIRST;
         let untagged = Untagged { last: true, message: 1, offset: 0 };
         let segment = match first {
@@ -166,11 +166,11 @@ impl<'a, P: Platform> Frames<'a, P> {
         };
         let sent = self.frame(&segment, 0, |_| Ok(())).is_ok();
         if sent {
-            self.outgoing.first = None;
+            self.tx.first = None;
             match first {
                 First::Write => {}
-                First::Send => self.outgoing.next_send = 2,
-                First::Read => self.outgoing.next_read = 2,
+                First::Send => self.tx.next_send = 2,
+                First::Read => self.tx.next_read = 2,
             }
         }
         sent
@@ -187,12 +187,12 @@ impl<'a, P: Platform> Frames<'a, P> {
     ) -> Progress {
         // A send is not longer than 2^30 bytes.
         let offset = u32::try_from(part.done).unwrap_or(u32::MAX);
-        let message = self.outgoing.next_send;
+        let message = self.tx.next_send;
         let progress = self.part(queue_pair, part, inline, |last| {
             Segment::Send(Untagged { last, message, offset }, Send { solicited, invalidate })
         });
         if matches!(progress, Progress::Complete) {
-            self.outgoing.next_send = message.wrapping_add(1);
+            self.tx.next_send = message.wrapping_add(1);
         }
         progress
     }
@@ -239,17 +239,17 @@ impl<'a, P: Platform> Frames<'a, P> {
 
     /// Whether ORD allows one more read.
     fn may_read(&self, open_reads: u32) -> bool {
-        let own = u32::from(self.outgoing.awaits_first).saturating_add(self.outgoing.confirmation.is_some().into());
-        open_reads.saturating_add(own) < self.outgoing.reads.into()
+        let own = u32::from(self.tx.awaits_first).saturating_add(self.tx.confirmation.is_some().into());
+        open_reads.saturating_add(own) < self.tx.reads.into()
     }
 
     /// A read request; its tag.
     fn frame_read(&mut self, size: u32, source_stag: u32, source_offset: u64) -> Result<u32, NoFrame> {
-        let message = self.outgoing.next_read;
+        let message = self.tx.next_read;
         let request = ReadRequest { sink_stag: message, sink_offset: 0, size, source_stag, source_offset };
         let segment = Segment::ReadRequest(Untagged { last: true, message, offset: 0 }, request);
         self.frame(&segment, 0, |_| Ok(()))?;
-        self.outgoing.next_read = message.wrapping_add(1);
+        self.tx.next_read = message.wrapping_add(1);
         Ok(message)
     }
 
@@ -261,19 +261,19 @@ impl<'a, P: Platform> Frames<'a, P> {
         let due = state.unconfirmed && state.done == 0;
         let open_reads = state.open_reads;
         drop(state);
-        if !due || self.outgoing.confirmation.is_some() || !self.may_read(open_reads) {
+        if !due || self.tx.confirmation.is_some() || !self.may_read(open_reads) {
             return;
         }
         let (stag, offset) = FIRST;
         if let Ok(tag) = self.frame_read(0, stag, offset) {
-            self.outgoing.confirmation = Some(tag);
+            self.tx.confirmation = Some(tag);
             queue_pair.state.lock().await_confirmation();
         }
     }
 
     /// A part of the oldest answer. False: there is none, or no room. Errors: what the read asked for is not to be had.
     fn answer(&mut self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<bool, (Cause, Answer)> {
-        let Some(read) = self.outgoing.answers.oldest() else { return Ok(false) };
+        let Some(read) = self.tx.answers.oldest() else { return Ok(false) };
         let Answer { request, done, .. } = read;
         let left = request.size.saturating_sub(done);
         let Ok(bytes) = self.room_for(left) else { return Ok(false) };
@@ -286,7 +286,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         QueuePair::end_placing(queue_pair, After::default());
         match framed? {
             Ok(()) => {
-                self.outgoing.answers.sent(bytes, last);
+                self.tx.answers.sent(bytes, last);
                 Ok(true)
             }
             Err(NoFrame::Room) => Ok(false),
@@ -317,7 +317,7 @@ impl<'a, P: Platform> Frames<'a, P> {
 
     /// The Terminate, if one is due.
     pub(super) fn terminate(&mut self) {
-        if let Some(Last::Due(body, bytes)) = self.outgoing.terminate {
+        if let Some(TerminateOut::Due(body, bytes)) = self.tx.terminate {
             let segment = Segment::Terminate(Untagged { last: true, message: 1, offset: 0 });
             let body = body.get(..bytes).unwrap_or_default();
             let framed = self.frame(&segment, u32::try_from(bytes).unwrap_or(0), |to| {
@@ -325,7 +325,7 @@ impl<'a, P: Platform> Frames<'a, P> {
                 Ok(())
             });
             if framed.is_ok() {
-                self.outgoing.terminate = Some(Last::Sent);
+                self.tx.terminate = Some(TerminateOut::Sent);
             }
         }
     }
@@ -366,7 +366,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         length.copy_from_slice(&fpdu::length(ulpdu));
         head.copy_from_slice(header);
         fill(data).map_err(NoFrame::Failed)?;
-        let digest = self.outgoing.crc.map(|crc| {
+        let digest = self.tx.crc.map(|crc| {
             let mut digest = crc.digest();
             for part in [&*length, &*head, &*data] {
                 digest.update(part);

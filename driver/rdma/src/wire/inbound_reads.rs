@@ -1,4 +1,4 @@
-//! Reads of the peer that are to be answered, in the order they came.
+//! Reads of the peer that wait for their answers, in the order they came: siw's IRQ.
 
 use iwarp::segment::ReadRequest;
 use platform::{OutOfMemory, Platform};
@@ -15,7 +15,7 @@ pub(super) struct Answer {
     pub(super) done: u32,
 }
 
-/// Those that wait.
+/// The reads that wait.
 pub(super) struct Answers<P: Platform> {
     waiting: Ring<ReadRequest, P>,
     /// MSN of the oldest: they come in their order, from 1.

@@ -1,5 +1,5 @@
-//! What a queue pair awaits of its peer: the answers to its reads, that its sends and writes are placed, the rest of a message, the
-//! end.
+//! What a queue pair awaits of its peer: answers to its reads (siw's ORQ), confirmations of its sends and writes, the rest of a message,
+//! the end of the connection.
 
 use iwarp::terminate::Cause;
 use platform::{Arc, Platform, SpinLockGuard, Weak};

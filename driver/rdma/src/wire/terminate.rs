@@ -7,7 +7,7 @@ use iwarp::{
 };
 use platform::{Arc, Platform};
 
-use super::transmit::Outgoing;
+use super::transmit::TxStream;
 use crate::{
     Error, QueuePair, Remote,
     qp::State,
@@ -81,13 +81,13 @@ fn of_send(cause: Cause) -> Option<Error> {
 impl<P: Platform> QueuePair<P> {
     /// The peer has refused a message and ended the stream: what it was a part of will end so. `next_send` is the MSN of the send that
     /// is next, or is being sent; `next_answer` the tag of the read that is answered next.
-    pub(super) fn refuse(this: &Arc<Self, P>, refused: Option<Refused>, outgoing: &Outgoing<P>, next_answer: u32) {
+    pub(super) fn refuse(this: &Arc<Self, P>, refused: Option<Refused>, tx: &TxStream<P>, next_answer: u32) {
         let mut state = this.state.lock();
         state.refused = refused.and_then(|refused| {
             let found = match refused.message {
-                Message::Read(request) => state.read_named(&request, next_answer, outgoing.confirmation),
+                Message::Read(request) => state.read_named(&request, next_answer, tx.confirmation),
                 Message::Write(to) => state.write_named(to),
-                Message::Send(message) => state.send_named(message, outgoing.next_send),
+                Message::Send(message) => state.send_named(message, tx.next_send),
             };
             found.map(|slot| (slot, refused.error))
         });

@@ -1,9 +1,9 @@
-//! What an established connection waits for, but not for ever. Its wire's timer is free meanwhile.
+//! What an established connection waits for, and how long at most: the timer of its wire ends the wait.
 
 use iwarp::negotiate::First;
 use platform::{Arc, Platform, Timer};
 
-use super::{Wire, carry::Ends};
+use super::{Wire, carry::Streams};
 use crate::QueuePair;
 
 /// The responder may have missed what the initiator has to send first, if that came too early: Linux siw looks at it only when
@@ -44,14 +44,14 @@ impl Waits {
     }
 }
 
-impl<P: Platform> Ends<P> {
+impl<P: Platform> Streams<P> {
     /// The timer has expired.
     pub(super) fn tick(&mut self, queue_pair: &QueuePair<P>) {
         match self.waits {
             Waits::Receive(ticks) => self.waits = Waits::Receive(ticks.saturating_add(1)),
             // Not between two segments of a write (RFC 5041 section 5.2).
             Waits::Responder if queue_pair.state.lock().done == 0 => {
-                self.outgoing.first = Some(First::Write);
+                self.tx.first = Some(First::Write);
                 self.waits = Waits::Nothing;
             }
             Waits::Responder | Waits::Nothing => {}

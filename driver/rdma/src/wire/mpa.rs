@@ -1,11 +1,11 @@
-//! Startup frames on the stream.
+//! MPA Requests and Replies on the stream.
 
 use iwarp::mpa::{Kind, MAX_FRAME, Parsed, Startup};
 use platform::{Arc, Platform, Read, Stream, Taken};
 
 use super::Wire;
 
-/// A startup frame, as it was sent or has come.
+/// An MPA Request or Reply, as it was sent or has come.
 pub(super) struct Frame {
     bytes: [u8; MAX_FRAME],
     length: usize,
@@ -37,11 +37,11 @@ impl Frame {
     }
 }
 
-/// What a stream begins with.
+/// The start of the stream, as it has come.
 #[expect(clippy::large_enum_variant, reason = "on a stack, for a moment")]
-pub(super) enum Came {
+pub(super) enum FrameIn {
     Frame(Frame),
-    /// It is no startup frame, or there is more than it, or the stream has ended, or the time is over.
+    /// It is no such frame, or more bytes than the frame have come, or the stream has ended, or the time is over.
     Wrong,
 }
 
@@ -59,22 +59,22 @@ impl<P: Platform> Wire<P> {
     }
 
     /// What the peer has begun with; `None`: wait.
-    pub(super) fn frame(this: &Arc<Self, P>, kind: Kind) -> Option<Came> {
+    pub(super) fn frame(this: &Arc<Self, P>, kind: Kind) -> Option<FrameIn> {
         let mut came = None;
         let read = Stream::read(this, |bytes| {
             let (used, seen) = match Startup::parse(kind, bytes) {
-                Ok(Parsed::Frame(_, size)) if size == bytes.len() => (size, Frame::copy_of(bytes).map(Came::Frame)),
+                Ok(Parsed::Frame(_, size)) if size == bytes.len() => (size, Frame::copy_of(bytes).map(FrameIn::Frame)),
                 Ok(Parsed::Incomplete) => (0, None),
                 // Nothing may follow it yet.
-                Ok(Parsed::Frame(..)) | Err(_) => (0, Some(Came::Wrong)),
+                Ok(Parsed::Frame(..)) | Err(_) => (0, Some(FrameIn::Wrong)),
             };
             came = seen;
             Taken { used, wanted: 0 }
         });
         match (came, read) {
             (Some(came), _) => Some(came),
-            (None, Read::Ended(_)) => Some(Came::Wrong),
-            (None, _) => this.state.lock().late.then_some(Came::Wrong),
+            (None, Read::Ended(_)) => Some(FrameIn::Wrong),
+            (None, _) => this.state.lock().late.then_some(FrameIn::Wrong),
         }
     }
 }
