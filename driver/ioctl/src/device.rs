@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use ndk_abi::status::NTSTATUS;
 use platform::{Arc, OutOfMemory, PoolQuota, SpinLock, Weak};
 
-use crate::session::file::Space;
+use crate::session::file::ProviderContext;
 use crate::session::quota::Quota;
 use crate::session::slab::Slab;
 use crate::{File, Host, Ref};
@@ -20,21 +20,21 @@ const CHUNK: u32 = 256;
 const CHUNKS: usize = 32;
 
 /// Provider contexts by their identifiers.
-pub(crate) type Contexts<H> = Slab<Context<H>, <H as Host>::Platform, CHUNK, CHUNKS>;
+pub(crate) type Contexts<H> = Slab<Entry<H>, <H as Host>::Platform, CHUNK, CHUNKS>;
 
-/// One provider context.
-pub(crate) struct Context<H: Host> {
+/// The entry of a provider context.
+pub(crate) struct Entry<H: Host> {
     pub(crate) process: u64,
-    /// That of all contexts of the process.
+    /// All contexts of the process share it.
     pub(crate) quota: Ref<Quota<H>, H>,
-    /// None: it is about to be made.
-    pub(crate) space: Option<Weak<Space<H>, H::Platform>>,
+    /// None: PROVIDER_INIT is making it.
+    pub(crate) context: Option<Weak<ProviderContext<H>, H::Platform>>,
 }
 
 /// What a device and its files share; it lives until the last file is gone.
 pub(crate) struct Shared<H: Host> {
     pub(crate) host: H,
-    /// Those of files that are not cleaned up.
+    /// The contexts whose file is not cleaned up.
     pub(crate) contexts: SpinLock<Contexts<H>, H::Platform>,
     /// Open files.
     pub(crate) files: AtomicU32,

@@ -38,7 +38,7 @@ use crate::objects::listener::Listener;
 use crate::objects::mr::Mr;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
-use crate::session::file::{Opened, Space, finish};
+use crate::session::file::{FileState, ProviderContext, finish};
 use crate::session::pended::Sent;
 use crate::{
     Host, Ref, Request, diagnostics,
@@ -48,7 +48,7 @@ use crate::{
 };
 
 /// Serves a request: completes it or pends it.
-pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
+pub(crate) fn dispatch<H: Host>(by: &Ref<FileState<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
     let code = request.code();
     if !is_diagnostic(code) {
         by.device.requests.fetch_add(1, Ordering::Relaxed);
@@ -56,25 +56,25 @@ pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request,
     if let Some(reply) = before_init(by, code, &mut request, passive) {
         return finish(request, reply);
     }
-    let Some(space) = &by.space() else {
+    let Some(context) = &by.context() else {
         return finish(request, Err(STATUS_INVALID_DEVICE_STATE.into()));
     };
     match code {
-        IOCTL_ND_CQ_NOTIFY => cq::notify(space, Sent::new(request, by)),
-        IOCTL_ND_SRQ_NOTIFY => srq::notify(space, Sent::new(request, by), passive),
-        IOCTL_ND_CONNECTOR_CONNECT => connector::connect(space, Sent::new(request, by), passive),
-        IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => connector::complete_connect(space, Sent::new(request, by)),
-        IOCTL_ND_CONNECTOR_ACCEPT => connector::accept(space, Sent::new(request, by)),
-        IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT => connector::notify_disconnect(space, Sent::new(request, by)),
-        IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(space, Sent::new(request, by)),
-        IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => listener::get_connection_request(space, Sent::new(request, by)),
-        _ => match (code, serve(space, code, &mut request, passive)) {
+        IOCTL_ND_CQ_NOTIFY => cq::notify(context, Sent::new(request, by)),
+        IOCTL_ND_SRQ_NOTIFY => srq::notify(context, Sent::new(request, by), passive),
+        IOCTL_ND_CONNECTOR_CONNECT => connector::connect(context, Sent::new(request, by), passive),
+        IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => connector::complete_connect(context, Sent::new(request, by)),
+        IOCTL_ND_CONNECTOR_ACCEPT => connector::accept(context, Sent::new(request, by)),
+        IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT => connector::notify_disconnect(context, Sent::new(request, by)),
+        IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(context, Sent::new(request, by)),
+        IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => listener::get_connection_request(context, Sent::new(request, by)),
+        _ => match (code, serve(context, code, &mut request, passive)) {
             // Clients wait for it to be told, without a look at what the call returned (ndspi.md section 5, rule e).
             (IOCTL_ND_MR_REGISTER | IOCTL_ND_MR_DEREGISTER | IOCTL_SOFTNDK_NOP, Ok(length)) => {
                 request.complete_pending(STATUS_SUCCESS, length)
             }
             // What it had found is being taken away, in an order of its own.
-            (_, Err(_)) if space.handles.are_closed() => finish(request, Err(STATUS_DEVICE_REMOVED.into())),
+            (_, Err(_)) if context.handles.are_closed() => finish(request, Err(STATUS_DEVICE_REMOVED.into())),
             (_, reply) => finish(request, reply),
         },
     }
@@ -82,7 +82,12 @@ pub(crate) fn dispatch<H: Host>(by: &Ref<Opened<H>, H>, mut request: H::Request,
 
 /// The codes that do not need PROVIDER_INIT, and those that no user may ever send.
 #[inline(never)]
-fn before_init<H: Host>(by: &Opened<H>, code: u32, request: &mut H::Request, passive: &Passive<'_>) -> Option<Reply> {
+fn before_init<H: Host>(
+    by: &FileState<H>,
+    code: u32,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Option<Reply> {
     Some(match code {
         IOCTL_ND_PROVIDER_INIT => attach::init(by, request),
         IOCTL_SOFTNDK_ATTACH => attach::attach(by, request),
@@ -103,62 +108,71 @@ fn before_init<H: Host>(by: &Opened<H>, code: u32, request: &mut H::Request, pas
 
 /// The codes that complete at once.
 #[inline(never)]
-fn serve<H: Host>(space: &Ref<Space<H>, H>, code: u32, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+fn serve<H: Host>(
+    context: &Ref<ProviderContext<H>, H>,
+    code: u32,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     match code {
-        IOCTL_SOFTNDK_POST => post::post(space, request, passive),
-        IOCTL_SOFTNDK_DOORBELL => doorbell(space, request),
-        IOCTL_SOFTNDK_MR_QUERY => mr::query(space, request),
-        IOCTL_SOFTNDK_FILE_ID => attach::file_id(space, request),
+        IOCTL_SOFTNDK_POST => post::post(context, request, passive),
+        IOCTL_SOFTNDK_DOORBELL => doorbell(context, request),
+        IOCTL_SOFTNDK_MR_QUERY => mr::query(context, request),
+        IOCTL_SOFTNDK_FILE_ID => attach::file_id(context, request),
         IOCTL_SOFTNDK_NOP => handle(request).map(|_| 0).map_err(Into::into),
-        IOCTL_SOFTNDK_SRQ_POST => post::srq_post(space, request),
-        IOCTL_SOFTNDK_POLL => cq::poll(space, request),
-        IOCTL_SOFTNDK_CQ_MODERATE => cq::moderate(space, request),
-        IOCTL_SOFTNDK_FAST_MR_CREATE => mr::create_fast(space, request, passive),
-        IOCTL_ND_PROVIDER_BIND_FILE => attach::bind_file(space, request, passive),
-        IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST => provider::query_address_list(space, request),
-        IOCTL_ND_PROVIDER_RESOLVE_ADDRESS => provider::resolve_address(space, request),
-        IOCTL_ND_ADAPTER_OPEN => adapter::open(space, request, passive),
-        IOCTL_ND_ADAPTER_CLOSE => adapter::close(space, request, passive),
-        IOCTL_ND_ADAPTER_QUERY => adapter::query(space, request, passive),
-        IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST => adapter::query_address_list(space, request),
-        IOCTL_ND_PD_CREATE => pd::create(space, request, passive),
-        IOCTL_ND_PD_FREE => pd::free(space, request),
-        IOCTL_ND_CQ_CREATE => cq::create(space, request, passive),
-        IOCTL_ND_CQ_FREE => cq::free(space, request),
-        IOCTL_ND_CQ_CANCEL_IO => space.cancel_io(space.handles.get::<Cq<H>>(handle(request)?)?.waiting()),
-        IOCTL_ND_CQ_GET_AFFINITY => affinity::of_cq(space, request),
-        IOCTL_ND_CQ_MODIFY => cq::modify(space, request, passive),
-        IOCTL_ND_MR_CREATE => mr::create(space, request, passive),
-        IOCTL_ND_MR_FREE => mr::free(space, request, passive),
-        IOCTL_ND_MR_CANCEL_IO => nothing_waits(space.handles.get::<Mr<H>>(handle(request)?)?),
-        IOCTL_ND_MR_REGISTER => mr::register(space, request, passive),
-        IOCTL_ND_MR_DEREGISTER => mr::deregister(space, request, passive),
-        IOCTL_ND_MW_CREATE => mw::create(space, request, passive),
-        IOCTL_ND_MW_FREE => mw::free(space, request),
-        IOCTL_ND_SRQ_CREATE => srq::create(space, request, passive),
-        IOCTL_ND_SRQ_FREE => srq::free(space, request),
-        IOCTL_ND_SRQ_CANCEL_IO => space.cancel_io(space.handles.get::<Srq<H>>(handle(request)?)?.waiting()),
-        IOCTL_ND_SRQ_GET_AFFINITY => affinity::of_srq(space, request),
-        IOCTL_ND_SRQ_MODIFY => srq::modify(space, request, passive),
-        IOCTL_ND_CONNECTOR_CREATE => connector::create(space, request),
-        IOCTL_ND_CONNECTOR_FREE => connector::free(space, request),
-        IOCTL_ND_CONNECTOR_CANCEL_IO => space.cancel_io(&space.handles.get::<Connector<H>>(handle(request)?)?.waiting),
-        IOCTL_ND_CONNECTOR_BIND => connector::bind(space, request),
-        IOCTL_ND_CONNECTOR_REJECT => connector::reject(space, request),
-        IOCTL_ND_CONNECTOR_GET_READ_LIMITS => connector::get_read_limits(space, request),
-        IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA => connector::get_private_data(space, request),
-        IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS => connector::get_peer_address(space, request),
-        IOCTL_ND_CONNECTOR_GET_ADDRESS => connector::get_address(space, request),
-        IOCTL_ND_LISTENER_CREATE => listener::create(space, request, passive),
-        IOCTL_ND_LISTENER_FREE => listener::free(space, request),
-        IOCTL_ND_LISTENER_CANCEL_IO => space.cancel_io(space.handles.get::<Listener<H>>(handle(request)?)?.waiting()),
-        IOCTL_ND_LISTENER_BIND => listener::bind(space, request, passive),
-        IOCTL_ND_LISTENER_LISTEN => listener::listen(space, request),
-        IOCTL_ND_LISTENER_GET_ADDRESS => listener::get_address(space, request),
-        IOCTL_ND_QP_CREATE => qp::create(space, request, passive),
-        IOCTL_ND_QP_CREATE_WITH_SRQ => qp::create_with_srq(space, request, passive),
-        IOCTL_ND_QP_FREE => qp::free(space, request),
-        IOCTL_ND_QP_FLUSH => qp::flush(space, request),
+        IOCTL_SOFTNDK_SRQ_POST => post::srq_post(context, request),
+        IOCTL_SOFTNDK_POLL => cq::poll(context, request),
+        IOCTL_SOFTNDK_CQ_MODERATE => cq::moderate(context, request),
+        IOCTL_SOFTNDK_FAST_MR_CREATE => mr::create_fast(context, request, passive),
+        IOCTL_ND_PROVIDER_BIND_FILE => attach::bind_file(context, request, passive),
+        IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST => provider::query_address_list(context, request),
+        IOCTL_ND_PROVIDER_RESOLVE_ADDRESS => provider::resolve_address(context, request),
+        IOCTL_ND_ADAPTER_OPEN => adapter::open(context, request, passive),
+        IOCTL_ND_ADAPTER_CLOSE => adapter::close(context, request, passive),
+        IOCTL_ND_ADAPTER_QUERY => adapter::query(context, request, passive),
+        IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST => adapter::query_address_list(context, request),
+        IOCTL_ND_PD_CREATE => pd::create(context, request, passive),
+        IOCTL_ND_PD_FREE => pd::free(context, request),
+        IOCTL_ND_CQ_CREATE => cq::create(context, request, passive),
+        IOCTL_ND_CQ_FREE => cq::free(context, request),
+        IOCTL_ND_CQ_CANCEL_IO => context.cancel_io(context.handles.get::<Cq<H>>(handle(request)?)?.waiting()),
+        IOCTL_ND_CQ_GET_AFFINITY => affinity::of_cq(context, request),
+        IOCTL_ND_CQ_MODIFY => cq::modify(context, request, passive),
+        IOCTL_ND_MR_CREATE => mr::create(context, request, passive),
+        IOCTL_ND_MR_FREE => mr::free(context, request, passive),
+        IOCTL_ND_MR_CANCEL_IO => nothing_waits(context.handles.get::<Mr<H>>(handle(request)?)?),
+        IOCTL_ND_MR_REGISTER => mr::register(context, request, passive),
+        IOCTL_ND_MR_DEREGISTER => mr::deregister(context, request, passive),
+        IOCTL_ND_MW_CREATE => mw::create(context, request, passive),
+        IOCTL_ND_MW_FREE => mw::free(context, request),
+        IOCTL_ND_SRQ_CREATE => srq::create(context, request, passive),
+        IOCTL_ND_SRQ_FREE => srq::free(context, request),
+        IOCTL_ND_SRQ_CANCEL_IO => context.cancel_io(context.handles.get::<Srq<H>>(handle(request)?)?.waiting()),
+        IOCTL_ND_SRQ_GET_AFFINITY => affinity::of_srq(context, request),
+        IOCTL_ND_SRQ_MODIFY => srq::modify(context, request, passive),
+        IOCTL_ND_CONNECTOR_CREATE => connector::create(context, request),
+        IOCTL_ND_CONNECTOR_FREE => connector::free(context, request),
+        IOCTL_ND_CONNECTOR_CANCEL_IO => {
+            context.cancel_io(&context.handles.get::<Connector<H>>(handle(request)?)?.waiting)
+        }
+        IOCTL_ND_CONNECTOR_BIND => connector::bind(context, request),
+        IOCTL_ND_CONNECTOR_REJECT => connector::reject(context, request),
+        IOCTL_ND_CONNECTOR_GET_READ_LIMITS => connector::get_read_limits(context, request),
+        IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA => connector::get_private_data(context, request),
+        IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS => connector::get_peer_address(context, request),
+        IOCTL_ND_CONNECTOR_GET_ADDRESS => connector::get_address(context, request),
+        IOCTL_ND_LISTENER_CREATE => listener::create(context, request, passive),
+        IOCTL_ND_LISTENER_FREE => listener::free(context, request),
+        IOCTL_ND_LISTENER_CANCEL_IO => {
+            context.cancel_io(context.handles.get::<Listener<H>>(handle(request)?)?.waiting())
+        }
+        IOCTL_ND_LISTENER_BIND => listener::bind(context, request, passive),
+        IOCTL_ND_LISTENER_LISTEN => listener::listen(context, request),
+        IOCTL_ND_LISTENER_GET_ADDRESS => listener::get_address(context, request),
+        IOCTL_ND_QP_CREATE => qp::create(context, request, passive),
+        IOCTL_ND_QP_CREATE_WITH_SRQ => qp::create_with_srq(context, request, passive),
+        IOCTL_ND_QP_FREE => qp::free(context, request),
+        IOCTL_ND_QP_FLUSH => qp::flush(context, request),
         _ => Err(STATUS_INVALID_DEVICE_REQUEST.into()),
     }
 }
@@ -196,15 +210,15 @@ fn is_for_users(code: u32) -> bool {
 }
 
 /// Has the rings of an object looked at again.
-fn doorbell<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+fn doorbell<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let handle = handle(request)?;
-    space.device.doorbells.fetch_add(1, Ordering::Relaxed);
-    if let Ok(qp) = space.handles.get::<Qp<H>>(handle) {
+    context.device.doorbells.fetch_add(1, Ordering::Relaxed);
+    if let Ok(qp) = context.handles.get::<Qp<H>>(handle) {
         Qp::wake(&qp);
-    } else if let Ok(cq) = space.handles.get::<Cq<H>>(handle) {
+    } else if let Ok(cq) = context.handles.get::<Cq<H>>(handle) {
         Cq::wake(&cq);
     } else {
-        Srq::wake(&space.handles.get::<Srq<H>>(handle)?);
+        Srq::wake(&context.handles.get::<Srq<H>>(handle)?);
     }
     Ok(0)
 }

@@ -14,17 +14,17 @@ use zerocopy::IntoBytes;
 
 use crate::decode::{Reply, input, output, overflow, room_for};
 use crate::device::Shared;
-use crate::session::file::{Opened, Space};
+use crate::session::file::{FileState, ProviderContext};
 use crate::{Host, Request};
 
-pub(crate) fn query_address_list<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn query_address_list<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
-    addresses(space, request)
+    addresses(context, request)
 }
 
 /// The local addresses of the adapter as SOCKADDR_INET array, all or none.
-pub(crate) fn addresses<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
-    let host = &space.device.host;
+pub(crate) fn addresses<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+    let host = &context.device.host;
     let list = (0..).map_while(|index| host.address(index));
     let needed = list.clone().count().saturating_mul(size_of::<SOCKADDR_INET>());
     if needed > request.output_length() {
@@ -40,25 +40,25 @@ pub(crate) fn addresses<H: Host>(space: &Space<H>, request: &mut H::Request) -> 
 }
 
 /// The adapter that owns a local address; the port does not matter.
-pub(crate) fn resolve_address<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn resolve_address<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
     let input: ND_RESOLVE_ADDRESS = input(request)?;
     room_for::<u64>(request)?;
     let address = input.Address.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?.ip();
-    if !is_local(space, address) {
+    if !is_local(context, address) {
         return Err(STATUS_INVALID_ADDRESS.into());
     }
-    output(request, &space.device.host.adapter_id())
+    output(request, &context.device.host.adapter_id())
 }
 
 /// Whether an address is one of the adapter's.
-pub(crate) fn is_local<H: Host>(space: &Space<H>, address: IpAddr) -> bool {
-    let host = &space.device.host;
+pub(crate) fn is_local<H: Host>(context: &ProviderContext<H>, address: IpAddr) -> bool {
+    let host = &context.device.host;
     (0..).map_while(|index| host.address(index)).any(|local| local == address)
 }
 
 /// An address of the adapter, of the family of `like`.
-pub(crate) fn local_address<H: Host>(space: &Space<H>, like: IpAddr) -> Option<IpAddr> {
-    let host = &space.device.host;
+pub(crate) fn local_address<H: Host>(context: &ProviderContext<H>, like: IpAddr) -> Option<IpAddr> {
+    let host = &context.device.host;
     (0..).map_while(|index| host.address(index)).find(|local| local.is_ipv4() == like.is_ipv4())
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn test_smb_direct<H: Host>(device: &Shared<H>, request: &mut H::Requ
 
 /// The link of the test consumer.
 #[inline(never)]
-pub(crate) fn test_link<H: Host>(by: &Opened<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn test_link<H: Host>(by: &FileState<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let ask: SOFTNDK_TEST_LINK = input(request)?;
     room_for::<SOFTNDK_TEST_LINK_RESULT>(request)?;
     let (host, file) = (&by.device.host, by.number());

@@ -14,7 +14,7 @@ use crate::decode::{Reply, input, output, room_for};
 use crate::objects::adapter::same_adapter;
 use crate::objects::connector::{Connection, Connector, Link, bindable, room_for_address};
 use crate::objects::pd::shared;
-use crate::session::file::{Space, finish};
+use crate::session::file::{ProviderContext, finish};
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Sent, Waiting};
 use crate::{Host, Ref};
@@ -29,7 +29,7 @@ pub(crate) struct Listener<H: Host> {
 
 /// What the connect events of a listener need.
 pub(crate) struct ListenerEvents<H: Host> {
-    space: Ref<Space<H>, H>,
+    context: Ref<ProviderContext<H>, H>,
     adapter: Ref<Adapter<H::Platform>, H>,
     waiting: Waiting<H>,
     state: SpinLock<State<H>, H::Platform>,
@@ -61,8 +61,8 @@ struct Queue<T, H: Host> {
 }
 
 impl<T, H: Host> Queue<T, H> {
-    fn new(space: &Space<H>, size: usize) -> Result<Self, NTSTATUS> {
-        let charge = space.quota.charge_bytes(Slice::<Option<T>, H::Platform>::pool_bytes(size))?;
+    fn new(context: &ProviderContext<H>, size: usize) -> Result<Self, NTSTATUS> {
+        let charge = context.quota.charge_bytes(Slice::<Option<T>, H::Platform>::pool_bytes(size))?;
         let places = Slice::from_fn(size, |_| None).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         Ok(Self { places, first: 0, length: 0, _charge: charge })
     }
@@ -96,10 +96,10 @@ impl<H: Host> Listener<H> {
     }
 
     /// Its handle is gone: nobody may wait any more, and who wants to connect is refused.
-    pub(crate) fn close(&self, space: &Space<H>) {
+    pub(crate) fn close(&self, context: &ProviderContext<H>) {
         let events = self.ndk.keep();
         events.state.lock().phase = Phase::Ended;
-        space.pended.cancel(&events.waiting);
+        context.pended.cancel(&events.waiting);
         loop {
             let refused = events.state.lock().waiting.pop();
             if refused.is_none() {
@@ -130,7 +130,7 @@ impl<H: Host> ListenerEvents<H> {
                 return;
             }
             let events = [Event::ConnectionRequest];
-            let Some(pended) = self.space.pended.take_first(&self.waiting, &events, u64::MAX) else { return };
+            let Some(pended) = self.context.pended.take_first(&self.waiting, &events, u64::MAX) else { return };
             let connection = state.waiting.pop();
             drop(state);
             let (Some(connection), Some(connector)) = (connection, &pended.connector) else {
@@ -152,7 +152,7 @@ impl<H: Host> ConnectRequested<H::Platform> for ListenerEvents<H> {
     type Link = Link<H>;
 
     fn link(&self) -> Option<Ref<Link<H>, H>> {
-        shared(Link::new(self.space.clone(), self.adapter.clone()).ok()?).ok()
+        shared(Link::new(self.context.clone(), self.adapter.clone()).ok()?).ok()
     }
 
     fn requested(&self, connector: Owned<NDK_CONNECTOR, Link<H>, H::Platform>) {
@@ -162,35 +162,39 @@ impl<H: Host> ConnectRequested<H::Platform> for ListenerEvents<H> {
     }
 }
 
-pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    context: &Ref<ProviderContext<H>, H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
+    let adapter: Arc<Adapter<_>, _> = context.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
-    let slot = space.handles.reserve()?;
-    let waiting = Queue::new(space, 0)?;
+    let slot = context.handles.reserve()?;
+    let waiting = Queue::new(context, 0)?;
     let events = shared(ListenerEvents {
-        space: space.clone(),
+        context: context.clone(),
         adapter: adapter.clone(),
-        waiting: Lines::new(&space.quota.pool)?,
+        waiting: Lines::new(&context.quota.pool)?,
         state: SpinLock::<_, H::Platform>::new(State { phase: Phase::Created, waiting }),
-        _charge: space.quota.charge::<Listener<H>, ListenerEvents<H>>()?,
+        _charge: context.quota.charge::<Listener<H>, ListenerEvents<H>>()?,
     })?;
     let ndk = Owned::create_listener(&adapter, events, passive)?;
     let handle = slot.fill(shared(Listener { ndk })?)?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    space.handles.remove::<Listener<H>>(input.Handle)?.close(space);
+    context.handles.remove::<Listener<H>>(input.Handle)?.close(context);
     Ok(0)
 }
 
 /// Takes the address. NDKPI takes it and listens at once: until LISTEN, events are refused as if nobody listened.
-pub(crate) fn bind<H: Host>(space: &Space<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn bind<H: Host>(context: &ProviderContext<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_BIND = input(request)?;
-    let listener: Arc<Listener<H>, _> = space.handles.get(input.Handle)?;
-    let address: SocketAddr = bindable(space, &input.Address)?;
+    let listener: Arc<Listener<H>, _> = context.handles.get(input.Handle)?;
+    let address: SocketAddr = bindable(context, &input.Address)?;
     let events = listener.ndk.keep();
     let mut state = events.state.lock();
     if state.phase != Phase::Created {
@@ -209,11 +213,11 @@ pub(crate) fn bind<H: Host>(space: &Space<H>, request: &H::Request, passive: &Pa
     Ok(0)
 }
 
-pub(crate) fn listen<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn listen<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_LISTEN = input(request)?;
-    let listener: Arc<Listener<H>, _> = space.handles.get(input.ListenerHandle)?;
+    let listener: Arc<Listener<H>, _> = context.handles.get(input.ListenerHandle)?;
     let backlog = if input.Backlog == 0 { MAX_BACKLOG } else { input.Backlog.min(MAX_BACKLOG) };
-    let waiting = Queue::new(space, backlog as usize)?;
+    let waiting = Queue::new(context, backlog as usize)?;
     let mut state = listener.ndk.keep().state.lock();
     if state.phase != Phase::Bound {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
@@ -223,9 +227,9 @@ pub(crate) fn listen<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     Ok(0)
 }
 
-pub(crate) fn get_address<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn get_address<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let listener: Arc<Listener<H>, _> = space.handles.get(input.Handle)?;
+    let listener: Arc<Listener<H>, _> = context.handles.get(input.Handle)?;
     room_for_address(request)?;
     if listener.ndk.keep().state.lock().phase == Phase::Created {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
@@ -236,11 +240,11 @@ pub(crate) fn get_address<H: Host>(space: &Space<H>, request: &mut H::Request) -
 
 /// Pends until a peer wants to connect; the connector has its request then.
 #[inline(never)]
-pub(crate) fn get_connection_request<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn get_connection_request<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let input: ND_GET_CONNECTION_REQUEST = input(&sent.request)?;
-        let listener: Arc<Listener<H>, _> = space.handles.get(input.ListenerHandle)?;
-        let connector: Arc<Connector<H>, _> = space.handles.get(input.ConnectorHandle)?;
+        let listener: Arc<Listener<H>, _> = context.handles.get(input.ListenerHandle)?;
+        let connector: Arc<Connector<H>, _> = context.handles.get(input.ConnectorHandle)?;
         same_adapter::<H>(&listener.ndk.keep().adapter, &connector.adapter)?;
         if listener.ndk.keep().state.lock().phase != Phase::Listening {
             return Err(STATUS_INVALID_DEVICE_STATE);
@@ -254,7 +258,7 @@ pub(crate) fn get_connection_request<H: Host>(space: &Space<H>, sent: Sent<H>) -
     };
     let events = listener.ndk.keep();
     let wanted = Some(connector.clone());
-    let id = match space.pended.insert(sent, &events.waiting, Event::ConnectionRequest, wanted) {
+    let id = match context.pended.insert(sent, &events.waiting, Event::ConnectionRequest, wanted) {
         Ok(id) => id,
         Err(status) => {
             connector.abandon(Event::ConnectionRequest);
@@ -263,7 +267,7 @@ pub(crate) fn get_connection_request<H: Host>(space: &Space<H>, sent: Sent<H>) -
     };
     // Freed in between: those who were to cancel the request may not have found it.
     let ended = events.state.lock().phase != Phase::Listening;
-    if ended && let Some(pended) = space.pended.take(id) {
+    if ended && let Some(pended) = context.pended.take(id) {
         pended.cancel();
     }
     events.match_up();

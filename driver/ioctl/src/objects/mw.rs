@@ -10,7 +10,7 @@ use crate::decode::{Reply, input, output, room_for};
 use crate::objects::pd::{Pd, shared};
 use crate::objects::post::{region, window};
 use crate::objects::qp::Qp;
-use crate::session::file::Space;
+use crate::session::file::ProviderContext;
 use crate::{Host, Ref};
 use ndk_consumer::Owned;
 
@@ -19,33 +19,33 @@ pub(crate) struct Mw<H: Host> {
     _charge: Charge<H::Platform>,
 }
 
-pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let pd: Arc<Pd<H>, _> = space.handles.get(input.Handle)?;
+    let pd: Arc<Pd<H>, _> = context.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
-    let slot = space.handles.reserve()?;
-    let charge = space.quota.charge_bytes(Arc::<Mw<H>, H::Platform>::POOL_BYTES)?;
+    let slot = context.handles.reserve()?;
+    let charge = context.quota.charge_bytes(Arc::<Mw<H>, H::Platform>::POOL_BYTES)?;
     let ndk = Owned::create_mw(&pd.ndk, pd.clone(), passive)?;
     let handle = slot.fill(shared(Mw::<H> { ndk, _charge: charge })?)?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    space.handles.remove::<Mw<H>>(input.Handle)?;
+    context.handles.remove::<Mw<H>>(input.Handle)?;
     Ok(0)
 }
 
 /// Posts a bind, and answers with the window's new token.
 pub(crate) fn bind<H: Host>(
-    space: &Space<H>,
+    context: &ProviderContext<H>,
     request: &mut H::Request,
     qp: &Ref<Qp<H>, H>,
     input: &SOFTNDK_POST,
 ) -> Reply {
     room_for::<SOFTNDK_MW_TOKEN>(request)?;
-    let mw = window(space, qp, input.ObjectHandle)?;
-    let mr = region(space, qp, input.MrHandle)?;
+    let mw = window(context, qp, input.ObjectHandle)?;
+    let mr = region(context, qp, input.MrHandle)?;
     let length = usize::try_from(input.Length).map_err(|_| STATUS_INVALID_PARAMETER)?;
     let part = (input.BaseVirtualAddress, length);
     let turn = qp.initiator_turn.lock();

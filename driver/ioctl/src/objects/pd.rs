@@ -6,7 +6,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
 use platform::{Arc, Charge, OutOfMemory, Passive, Platform};
 
 use crate::decode::{Reply, input, output, room_for};
-use crate::session::file::Space;
+use crate::session::file::ProviderContext;
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, Owned};
 
@@ -21,20 +21,20 @@ impl<H: Host> Pd<H> {
     }
 }
 
-pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
+    let adapter: Arc<Adapter<_>, _> = context.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
-    let slot = space.handles.reserve()?;
-    let charge = space.quota.charge_bytes(Arc::<Pd<H>, H::Platform>::POOL_BYTES)?;
+    let slot = context.handles.reserve()?;
+    let charge = context.quota.charge_bytes(Arc::<Pd<H>, H::Platform>::POOL_BYTES)?;
     let ndk = Adapter::create_pd(&adapter, passive)?;
     let handle = slot.fill(shared(Pd::<H> { ndk, _charge: charge })?)?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    space.handles.remove::<Pd<H>>(input.Handle)?;
+    context.handles.remove::<Pd<H>>(input.Handle)?;
     Ok(0)
 }
 

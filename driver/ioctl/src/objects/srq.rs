@@ -20,7 +20,7 @@ use crate::objects::post::srq_carry_out;
 use crate::rings::ring_poll::{Next, STALLED_MICROSECONDS};
 use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
 use crate::rings::work_ring::{MAX_SERVES, ServeMode, WorkRing};
-use crate::session::file::{Space, finish};
+use crate::session::file::{ProviderContext, finish};
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Sent, Waiting};
 use crate::{Host, Ref};
@@ -45,7 +45,7 @@ pub(crate) struct Srq<H: Host> {
 
 /// What the notifications of an SRQ need.
 pub(crate) struct SrqEvents<H: Host> {
-    space: Ref<Space<H>, H>,
+    context: Ref<ProviderContext<H>, H>,
     pub(crate) pd: Ref<Pd<H>, H>,
     handle: u64,
     waiting: Waiting<H>,
@@ -119,12 +119,12 @@ impl<H: Host> Srq<H> {
     }
 
     /// Its handle is gone: nobody may wait any more.
-    pub(crate) fn close(this: &Ref<Self, H>, space: &Space<H>) {
+    pub(crate) fn close(this: &Ref<Self, H>, context: &ProviderContext<H>) {
         this.ring.iter().for_each(WorkRing::close);
         Timer::cancel(this);
         let events = this.ndk.keep();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
-        space.pended.cancel(&events.waiting);
+        context.pended.cancel(&events.waiting);
     }
 }
 
@@ -166,7 +166,7 @@ impl<H: Host> SrqNotified for SrqEvents<H> {
         }
         // If nobody waits it is lost, and nothing with it: each request to wait asks anew (NdkModifySrq), and is answered at
         // once while the queue is below the threshold.
-        self.space.pended.take_all(&self.waiting, |pended| pended.complete(status));
+        self.context.pended.take_all(&self.waiting, |pended| pended.complete(status));
     }
 }
 
@@ -188,23 +188,27 @@ impl<H: Host> Drop for Modification<'_, H> {
     }
 }
 
-pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    context: &Ref<ProviderContext<H>, H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_CREATE_SRQ = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
-    let pd: Arc<Pd<H>, _> = space.handles.get(input.PdHandle)?;
+    let pd: Arc<Pd<H>, _> = context.handles.get(input.PdHandle)?;
     if input.QueueDepth == 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
-    let slot = space.handles.reserve()?;
+    let slot = context.handles.reserve()?;
     let events = shared(SrqEvents {
-        space: space.clone(),
+        context: context.clone(),
         pd: pd.clone(),
         handle: slot.handle(),
-        waiting: Lines::new(&space.quota.pool)?,
+        waiting: Lines::new(&context.quota.pool)?,
         threshold: AtomicU32::new(input.NotifyThreshold),
         ended: AtomicI32::new(0),
-        _charge: space.quota.charge::<Srq<H>, SrqEvents<H>>()?,
+        _charge: context.quota.charge::<Srq<H>, SrqEvents<H>>()?,
     })?;
     let size = SrqSize { depth: input.QueueDepth, sges: input.MaxRequestSge, threshold: input.NotifyThreshold };
     let affinity = preference(input.Affinity);
@@ -213,7 +217,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         None => None,
         Some([memory]) => {
             let sizes = (input.QueueDepth, input.MaxRequestSge, 0);
-            Some(UserWorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0)
+            Some(UserWorkRing::open(context, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0)
         }
     };
     let srq = shared(Srq {
@@ -236,22 +240,22 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     descriptor(request, slot.fill(srq)?, input.CeMappingCount)
 }
 
-pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    Srq::close(&space.handles.remove::<Srq<H>>(input.Handle)?, space);
+    Srq::close(&context.handles.remove::<Srq<H>>(input.Handle)?, context);
     Ok(0)
 }
 
-pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn modify<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_SRQ_MODIFY = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
-    let srq: Arc<Srq<H>, _> = space.handles.get(input.SrqHandle)?;
+    let srq: Arc<Srq<H>, _> = context.handles.get(input.SrqHandle)?;
     let larger = match (&memory, &srq.ring) {
         (None, _) => None,
         (Some([memory]), Some(ring)) => {
             let sizes = (input.QueueDepth, srq.sges, 0);
-            Some((ring, UserWorkRing::open(space, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0))
+            Some((ring, UserWorkRing::open(context, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0))
         }
         (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
     };
@@ -271,14 +275,14 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
 }
 
 /// Pends until fewer receives than the threshold are left, or the SRQ fails.
-pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
-    let prepare = || space.handles.get::<Srq<H>>(input::<ND_HANDLE>(&sent.request)?.Handle);
+pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
+    let prepare = || context.handles.get::<Srq<H>>(input::<ND_HANDLE>(&sent.request)?.Handle);
     let srq = match prepare() {
         Ok(srq) => srq,
         Err(status) => return finish(sent.request, Err(status.into())),
     };
     let events = srq.ndk.keep();
-    let id = match space.pended.insert(sent, &events.waiting, Event::SrqLow, None) {
+    let id = match context.pended.insert(sent, &events.waiting, Event::SrqLow, None) {
         Ok(id) => id,
         Err(status) => return status,
     };
@@ -290,7 +294,7 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>, passive: &Passive
         end = srq.ndk.modify(0, threshold, passive).err().unwrap_or(STATUS_SUCCESS);
     }
     if end != STATUS_SUCCESS
-        && let Some(pended) = space.pended.take(id)
+        && let Some(pended) = context.pended.take(id)
     {
         pended.complete(end);
     }

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::cq_ring::CqRing;
 use super::work_ring::WorkRing;
 use crate::decode::{Reply, range};
-use crate::session::file::Space;
+use crate::session::file::ProviderContext;
 use crate::session::quota::Locked;
 use crate::{Host, Pinned, Request};
 
@@ -97,7 +97,7 @@ pub(crate) fn descriptor_with(request: &mut impl Request, handle: u64, mappings:
 pub(crate) struct UserRing<H: Host> {
     pub(crate) mapped: Mapped,
     /// What its user gave it, for the driver to keep.
-    pub(crate) context: u64,
+    pub(crate) queue_pair_context: u64,
     /// After what is used of it.
     pub(crate) pinned: Locked<H>,
 }
@@ -106,7 +106,7 @@ impl<H: Host> UserRing<H> {
     /// Locks and checks a ring: of this kind, with entries of this size, for `depth` of them at least.
     /// STATUS_INVALID_PARAMETER: it is not; STATUS_ACCESS_VIOLATION: it is not the user's memory.
     pub(crate) fn open(
-        space: &Space<H>,
+        context: &ProviderContext<H>,
         request: &H::Request,
         memory: &ND_MAP_MEMORY,
         geometry: &Geometry,
@@ -116,7 +116,7 @@ impl<H: Host> UserRing<H> {
             return Err(STATUS_INVALID_PARAMETER);
         }
         let length = memory.CbLength as usize;
-        let pinned = Locked::new(space, request, memory.Address, length, true, passive)?;
+        let pinned = Locked::new(context, request, memory.Address, length, true, passive)?;
         let mdl = pinned.mdl();
         // SAFETY: the MDL of locked memory, which `pinned` keeps.
         let next = unsafe { (*mdl.as_ptr()).Next };
@@ -128,8 +128,8 @@ impl<H: Host> UserRing<H> {
         let base = base.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         // SAFETY: mapped for `length` bytes until it is unlocked, which happens after the ring is gone.
         let opened = unsafe { Mapped::open(base, length, geometry.kind, geometry.entry_size, geometry.capacity) };
-        let (mapped, context) = opened.map_err(|_| STATUS_INVALID_PARAMETER)?;
-        Ok(Self { mapped, context, pinned })
+        let (mapped, queue_pair_context) = opened.map_err(|_| STATUS_INVALID_PARAMETER)?;
+        Ok(Self { mapped, queue_pair_context, pinned })
     }
 }
 
@@ -140,7 +140,7 @@ impl<H: Host> UserWorkRing<H> {
     /// Locks and checks a ring for requests with so many SGEs, or bytes of inline data. Gives its `Context` too. Errors:
     /// [`UserRing::open`].
     pub(crate) fn open(
-        space: &Space<H>,
+        context: &ProviderContext<H>,
         request: &H::Request,
         memory: &ND_MAP_MEMORY,
         kind: u32,
@@ -149,9 +149,9 @@ impl<H: Host> UserWorkRing<H> {
     ) -> Result<(Self, u64), NTSTATUS> {
         let entry_size = request_entry_size(sges, inline_bytes).ok_or(STATUS_INVALID_PARAMETER)?;
         let geometry = Geometry { kind, entry_size, capacity: depth };
-        let ring = UserRing::open(space, request, memory, &geometry, passive)?;
+        let ring = UserRing::open(context, request, memory, &geometry, passive)?;
         let data_bytes = (entry_size as usize).saturating_sub(size_of::<SOFTNDK_POST>());
-        Ok((Self::new(ring.mapped, data_bytes, ring.pinned), ring.context))
+        Ok((Self::new(ring.mapped, data_bytes, ring.pinned), ring.queue_pair_context))
     }
 }
 
@@ -161,7 +161,7 @@ pub(crate) type UserCqRing<H> = CqRing<Mapped, Locked<H>, <H as Host>::Platform>
 impl<H: Host> UserCqRing<H> {
     /// Locks and checks a ring for `depth` completions. Errors: [`UserRing::open`].
     pub(crate) fn open(
-        space: &Space<H>,
+        context: &ProviderContext<H>,
         request: &H::Request,
         memory: &ND_MAP_MEMORY,
         depth: u32,
@@ -169,7 +169,7 @@ impl<H: Host> UserCqRing<H> {
     ) -> Result<Self, NTSTATUS> {
         let entry_size = size_of::<SOFTNDK_COMPLETION>() as u32;
         let geometry = Geometry { kind: SOFTNDK_RING_COMPLETIONS, entry_size, capacity: depth };
-        let ring = UserRing::open(space, request, memory, &geometry, passive)?;
+        let ring = UserRing::open(context, request, memory, &geometry, passive)?;
         Ok(Self::new(ring.mapped, ring.pinned))
     }
 }

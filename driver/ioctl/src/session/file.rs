@@ -1,7 +1,7 @@
-//! Open files, and the provider contexts that they are of: a handle space, and the requests that wait.
+//! Open files, and their provider contexts: handles, and the requests that wait.
 //!
-//! A file has a context of its own by PROVIDER_INIT, or shares that of another file ([`crate::attach`]), to which requests
-//! come by several files then. The context ends with the file that it began with.
+//! PROVIDER_INIT makes a context for a file. Another file may share it ([`crate::session::attach`]): then requests to the context come
+//! by several files. The context ends with the file whose PROVIDER_INIT made it.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,38 +28,38 @@ use ndk_consumer::OpenAdapters;
 /// The host keeps it (in `FileObject->FsContext`) from IRP_MJ_CREATE to IRP_MJ_CLOSE and drops it then; all methods may
 /// be called at the same time from several threads.
 pub struct File<H: Host> {
-    pub(crate) opened: Ref<Opened<H>, H>,
+    pub(crate) state: Ref<FileState<H>, H>,
     /// The cleanup is done.
     clean: Ref<Event<H::Platform>, H>,
 }
 
-/// What requests know of the file they came by.
-pub(crate) struct Opened<H: Host> {
+/// The state of an open file, which requests that came by it refer to.
+pub(crate) struct FileState<H: Host> {
     pub(crate) device: Ref<Shared<H>, H>,
     /// The process that opened it.
     pub(crate) process: u64,
-    joined: SpinLock<Option<Joined<H>>, H::Platform>,
-    /// What came by it.
+    membership: SpinLock<Option<Membership<H>>, H::Platform>,
+    /// The requests that came by it and wait.
     pub(crate) waiting: Waiting<H>,
     /// A cleanup has begun.
     cleaning: AtomicBool,
 }
 
 /// The provider context of a file.
-struct Joined<H: Host> {
-    space: Ref<Space<H>, H>,
+struct Membership<H: Host> {
+    context: Ref<ProviderContext<H>, H>,
     /// It began with this file, and ends with it.
     is_own: bool,
     /// For the file.
     _charge: Charge<H::Platform>,
 }
 
-/// A provider context. NDK callbacks refer to it, so it may outlive its files a little.
-pub(crate) struct Space<H: Host> {
+/// A provider context. NDK callbacks refer to it, so it may outlive its files.
+pub(crate) struct ProviderContext<H: Host> {
     pub(crate) device: Ref<Shared<H>, H>,
-    /// What names it to [`crate::attach`].
+    /// Its name for SOFTNDK_ATTACH.
     pub(crate) id: u64,
-    /// The process whose it is.
+    /// The process whose files they are.
     pub(crate) process: u64,
     pub(crate) quota: Ref<Quota<H>, H>,
     pub(crate) handles: Handles<H>,
@@ -72,16 +72,16 @@ impl<H: Host> File<H> {
     pub(crate) fn new(device: Ref<Shared<H>, H>, process: u64) -> Result<Self, NTSTATUS> {
         // What they take is charged when the file joins a context.
         let waiting = Lines::new(&PoolQuota::UNLIMITED)?;
-        let opened = shared(Opened {
+        let state = shared(FileState {
             device,
             process,
             waiting,
-            joined: SpinLock::<_, H::Platform>::new(None),
+            membership: SpinLock::<_, H::Platform>::new(None),
             cleaning: AtomicBool::new(false),
         })?;
         let clean = Event::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
-        let file = Self { clean, opened };
-        file.opened.device.files.fetch_add(1, Ordering::Relaxed);
+        let file = Self { clean, state };
+        file.state.device.files.fetch_add(1, Ordering::Relaxed);
         Ok(file)
     }
 
@@ -91,16 +91,16 @@ impl<H: Host> File<H> {
     /// Handles of files can be inherited and duplicated. Of another process than the one that opened the file each request is
     /// STATUS_INVALID_DEVICE_REQUEST: the addresses in it mean other memory.
     pub fn dispatch(&self, request: H::Request, process: u64, passive: &Passive<'_>) -> NTSTATUS {
-        if process != self.opened.process {
+        if process != self.state.process {
             return request.complete(STATUS_INVALID_DEVICE_REQUEST, 0);
         }
-        dispatch::dispatch(&self.opened, request, passive)
+        dispatch::dispatch(&self.state, request, passive)
     }
 
     /// The cancel routine of a pended request: completes it. `id` is what [`Request::pend`] got. IRQL <= DISPATCH, no lock
     /// held.
     pub fn cancel(&self, id: u64) {
-        if let Some(pended) = self.opened.space().and_then(|space| space.pended.cancelled(id)) {
+        if let Some(pended) = self.state.context().and_then(|context| context.pended.cancelled(id)) {
             pended.cancel();
         }
     }
@@ -113,18 +113,18 @@ impl<H: Host> File<H> {
     /// STATUS_DEVICE_REMOVED. To be called once at least: also before that, when the device goes or the process ends. The first
     /// call does the work, others wait for it.
     pub fn cleanup(&self, passive: &Passive<'_>) {
-        let opened = &self.opened;
-        if opened.cleaning.swap(true, Ordering::AcqRel) {
+        let state = &self.state;
+        if state.cleaning.swap(true, Ordering::AcqRel) {
             return self.clean.wait(passive);
         }
-        let joined = opened.joined.lock();
-        let context = joined.as_ref().map(|joined| (joined.space.clone(), joined.is_own));
-        drop(joined);
-        opened.device.host.end_test_link(opened.number(), passive);
-        match context {
-            Some((space, true)) => space.end(passive),
+        let membership = state.membership.lock();
+        let found = membership.as_ref().map(|membership| (membership.context.clone(), membership.is_own));
+        drop(membership);
+        state.device.host.end_test_link(state.number(), passive);
+        match found {
+            Some((context, true)) => context.end(passive),
             // In order of issue. What is being pended now is refused.
-            Some((space, false)) => space.pended.cancel(&opened.waiting),
+            Some((context, false)) => context.pended.cancel(&state.waiting),
             None => {}
         }
         self.clean.set();
@@ -133,30 +133,30 @@ impl<H: Host> File<H> {
 
 impl<H: Host> Drop for File<H> {
     fn drop(&mut self) {
-        self.opened.device.files.fetch_sub(1, Ordering::Relaxed);
+        self.state.device.files.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<H: Host> Opened<H> {
+impl<H: Host> FileState<H> {
     /// The provider context, if it has one.
-    pub(crate) fn space(&self) -> Option<Ref<Space<H>, H>> {
-        self.joined.lock().as_ref().map(|joined| joined.space.clone())
+    pub(crate) fn context(&self) -> Option<Ref<ProviderContext<H>, H>> {
+        self.membership.lock().as_ref().map(|membership| membership.context.clone())
     }
 
     /// Makes it a file of a provider context. STATUS_INVALID_DEVICE_STATE: it is one already; STATUS_DEVICE_REMOVED: it was
     /// cleaned up.
-    pub(crate) fn join(&self, space: &Ref<Space<H>, H>, is_own: bool) -> Result<(), NTSTATUS> {
-        let mut charge = space.quota.charge::<Self, Event<H::Platform>>()?;
-        charge.absorb(space.quota.charge_bytes(Arc::<Lines<H::Platform>, H::Platform>::POOL_BYTES)?);
-        let mut joined = self.joined.lock();
-        if joined.is_some() {
+    pub(crate) fn join(&self, context: &Ref<ProviderContext<H>, H>, is_own: bool) -> Result<(), NTSTATUS> {
+        let mut charge = context.quota.charge::<Self, Event<H::Platform>>()?;
+        charge.absorb(context.quota.charge_bytes(Arc::<Lines<H::Platform>, H::Platform>::POOL_BYTES)?);
+        let mut membership = self.membership.lock();
+        if membership.is_some() {
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
         // A cleanup that has begun may not look any more.
         if self.is_closing() {
             return Err(STATUS_DEVICE_REMOVED);
         }
-        *joined = Some(Joined { space: space.clone(), is_own, _charge: charge });
+        *membership = Some(Membership { context: context.clone(), is_own, _charge: charge });
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl<H: Host> Opened<H> {
     }
 }
 
-impl<H: Host> Space<H> {
+impl<H: Host> ProviderContext<H> {
     pub(crate) fn new(
         device: Ref<Shared<H>, H>,
         id: u64,

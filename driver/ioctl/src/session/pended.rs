@@ -12,7 +12,7 @@ use platform::{PoolQuota, SpinLock};
 
 use crate::device::Shared;
 use crate::objects::connector::Connector;
-use crate::session::file::Opened;
+use crate::session::file::FileState;
 use crate::session::lines::{Lined, LinedSlab, Lines};
 use crate::{Host, Ref, Request};
 
@@ -72,11 +72,11 @@ pub(crate) type Waiting<H> = Ref<Lines<<H as Host>::Platform>, H>;
 /// A request that may wait, and the file that it came by.
 pub(crate) struct Sent<H: Host> {
     pub(crate) request: H::Request,
-    by: Ref<Opened<H>, H>,
+    by: Ref<FileState<H>, H>,
 }
 
 impl<H: Host> Sent<H> {
-    pub(crate) fn new(request: H::Request, by: &Ref<Opened<H>, H>) -> Self {
+    pub(crate) fn new(request: H::Request, by: &Ref<FileState<H>, H>) -> Self {
         Self { request, by: by.clone() }
     }
 }
@@ -85,7 +85,7 @@ impl<H: Host> Sent<H> {
 pub(crate) struct Pended<H: Host> {
     request: H::Request,
     /// The file that the request came by.
-    pub(crate) by: Ref<Opened<H>, H>,
+    pub(crate) by: Ref<FileState<H>, H>,
     /// Those that wait for the object that it was sent to.
     waiting: Waiting<H>,
     pub(crate) event: Event,

@@ -22,7 +22,7 @@ use ndk_abi::status::{
 use platform::{Arc, Charge, SpinLock, Weak};
 
 use crate::objects::qp::Qp;
-use crate::session::file::Space;
+use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Pended, Waiting};
 use crate::{BackRef, Host, Ref};
@@ -85,7 +85,7 @@ impl Phase {
 
 /// What the callbacks of an NDK connector need.
 pub(crate) struct Link<H: Host> {
-    space: Ref<Space<H>, H>,
+    context: Ref<ProviderContext<H>, H>,
     /// Keeps it open.
     _adapter: Ref<Adapter<H::Platform>, H>,
     /// The handle's object, once there is one.
@@ -96,10 +96,13 @@ pub(crate) struct Link<H: Host> {
 }
 
 impl<H: Host> Link<H> {
-    pub(crate) fn new(space: Ref<Space<H>, H>, adapter: Ref<Adapter<H::Platform>, H>) -> Result<Self, NTSTATUS> {
+    pub(crate) fn new(
+        context: Ref<ProviderContext<H>, H>,
+        adapter: Ref<Adapter<H::Platform>, H>,
+    ) -> Result<Self, NTSTATUS> {
         Ok(Self {
-            _charge: space.quota.charge::<Connection<H>, Self>()?,
-            space,
+            _charge: context.quota.charge::<Connection<H>, Self>()?,
+            context,
             _adapter: adapter,
             connector: SpinLock::<_, H::Platform>::new(None),
             request: AtomicU64::new(0),
@@ -122,14 +125,14 @@ impl<H: Host> Link<H> {
 
     /// Completes the request of an operation that has ended.
     fn finish(&self, id: u64, status: NTSTATUS) {
-        if let Some(pended) = self.space.pended.take(id) {
+        if let Some(pended) = self.context.pended.take(id) {
             pended.complete(status);
         }
     }
 
     /// Completes the requests that wait for the end of the connection.
     fn tell_disconnected(&self, connector: &Connector<H>) {
-        let pended = &self.space.pended;
+        let pended = &self.context.pended;
         pended.take_until(&connector.waiting, &[Event::Disconnected], pended.end(), Pended::succeed);
     }
 }
@@ -172,9 +175,9 @@ impl<H: Host> State<H> {
 }
 
 impl<H: Host> Connector<H> {
-    pub(crate) fn new(space: &Space<H>, adapter: Ref<Adapter<H::Platform>, H>) -> Result<Self, NTSTATUS> {
-        let waiting = Lines::new(&space.quota.pool)?;
-        let charge = space.quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?;
+    pub(crate) fn new(context: &ProviderContext<H>, adapter: Ref<Adapter<H::Platform>, H>) -> Result<Self, NTSTATUS> {
+        let waiting = Lines::new(&context.quota.pool)?;
+        let charge = context.quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?;
         let state = State { phase: Phase::Idle, connection: None, bound: None, qp: None, peer_gone: false };
         Ok(Self { waiting, adapter, state: SpinLock::<_, H::Platform>::new(state), _charge: charge })
     }
@@ -352,15 +355,15 @@ impl<H: Host> Connector<H> {
     }
 
     /// Its handle is gone.
-    pub(crate) fn close(&self, space: &Space<H>) {
+    pub(crate) fn close(&self, context: &ProviderContext<H>) {
         let mut state = self.state.lock();
         state.phase = Phase::Ended;
         let connection = state.connection.take();
         drop(state);
         self.tell_qp(false);
-        space.pended.cancel(&self.waiting);
+        context.pended.cancel(&self.waiting);
         drop(connection);
-        space.pended.remove_connector();
+        context.pended.remove_connector();
     }
 }
 

@@ -17,7 +17,7 @@ use crate::objects::adapter::same_adapter;
 use crate::objects::pd::shared;
 use crate::objects::qp::Qp;
 use crate::provider::{is_local, local_address};
-use crate::session::file::{Space, finish};
+use crate::session::file::{ProviderContext, finish};
 use crate::session::pended::{Event, Sent};
 use crate::{Host, Ref, Request};
 use ndk_consumer::{Adapter, Offer, Owned};
@@ -28,35 +28,35 @@ const MAX_PRIVATE_DATA: usize = 1024;
 type Found<H> = Arc<Connector<H>, <H as Host>::Platform>;
 
 #[inline(never)]
-pub(crate) fn create<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let adapter: Arc<Adapter<_>, _> = space.handles.get(input.Handle)?;
+    let adapter: Arc<Adapter<_>, _> = context.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
-    let slot = space.handles.reserve()?;
-    let connector = shared(Connector::<H>::new(space, adapter)?)?;
-    space.pended.add_connector()?;
-    let handle = slot.fill(connector).inspect_err(|_| space.pended.remove_connector())?;
+    let slot = context.handles.reserve()?;
+    let connector = shared(Connector::<H>::new(context, adapter)?)?;
+    context.pended.add_connector()?;
+    let handle = slot.fill(connector).inspect_err(|_| context.pended.remove_connector())?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    space.handles.remove::<Connector<H>>(input.Handle)?.close(space);
+    context.handles.remove::<Connector<H>>(input.Handle)?.close(context);
     Ok(0)
 }
 
 #[inline(never)]
-pub(crate) fn bind<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn bind<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_BIND = input(request)?;
-    let connector: Found<H> = space.handles.get(input.Handle)?;
-    connector.bind(bindable(space, &input.Address)?)?;
+    let connector: Found<H> = context.handles.get(input.Handle)?;
+    connector.bind(bindable(context, &input.Address)?)?;
     Ok(0)
 }
 
 /// An address that connectors and listeners can be bound to: the adapter's, or any (0.0.0.0, ::).
-pub(crate) fn bindable<H: Host>(space: &Space<H>, address: &SOCKADDR_INET) -> Result<SocketAddr, NTSTATUS> {
+pub(crate) fn bindable<H: Host>(context: &ProviderContext<H>, address: &SOCKADDR_INET) -> Result<SocketAddr, NTSTATUS> {
     let address = address.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?;
-    if address.ip().is_unspecified() || is_local(space, address.ip()) {
+    if address.ip().is_unspecified() || is_local(context, address.ip()) {
         Ok(address)
     } else {
         Err(STATUS_INVALID_ADDRESS)
@@ -88,24 +88,24 @@ impl PrivateData {
 
 /// Pends the request of an operation on `connection`.
 fn pend<H: Host>(
-    space: &Space<H>,
+    context: &ProviderContext<H>,
     sent: Sent<H>,
     connector: &Found<H>,
     connection: &Connection<H>,
     event: Event,
 ) -> Result<(), NTSTATUS> {
-    let id = space.pended.insert(sent, &connector.waiting, event, Some(connector.clone()))?;
+    let id = context.pended.insert(sent, &connector.waiting, event, Some(connector.clone()))?;
     connection.keep().request.store(id, Ordering::Release);
     Ok(())
 }
 
 /// Pends until the peer accepts or rejects.
 #[inline(never)]
-pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
+pub(crate) fn connect<H: Host>(context: &Ref<ProviderContext<H>, H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
     let prepare = || {
         let input: ND_CONNECT = input(&sent.request)?;
-        let connector: Found<H> = space.handles.get(input.ConnectorHandle)?;
-        let qp: Arc<Qp<H>, _> = space.handles.get(input.QpHandle)?;
+        let connector: Found<H> = context.handles.get(input.ConnectorHandle)?;
+        let qp: Arc<Qp<H>, _> = context.handles.get(input.QpHandle)?;
         same_adapter::<H>(&connector.adapter, qp.adapter())?;
         let data = PrivateData::read(&sent.request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
         let destination = input.DestinationAddress.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?;
@@ -113,7 +113,7 @@ pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, sent: Sent<H>, passive:
             return Err(STATUS_BAD_NETWORK_NAME);
         }
         let bound = connector.occupy(Phase::Connecting)?;
-        match open(space, &connector, bound, destination.ip(), passive) {
+        match open(context, &connector, bound, destination.ip(), passive) {
             Ok((connection, source)) => Ok((connector, connection, qp, source, destination, input.ReadLimits, data)),
             Err(status) => {
                 connector.abandon(Event::Setup);
@@ -126,7 +126,7 @@ pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, sent: Sent<H>, passive:
         Err(status) => return finish(sent.request, Err(status.into())),
     };
     connector.connects(&qp);
-    if let Err(status) = pend(space, sent, &connector, &connection, Event::Setup) {
+    if let Err(status) = pend(context, sent, &connector, &connection, Event::Setup) {
         connector.abandon(Event::Setup);
         return status;
     }
@@ -137,7 +137,7 @@ pub(crate) fn connect<H: Host>(space: &Ref<Space<H>, H>, sent: Sent<H>, passive:
 
 /// A new NDK connector for `connector`, and the address it will connect from.
 fn open<H: Host>(
-    space: &Ref<Space<H>, H>,
+    context: &Ref<ProviderContext<H>, H>,
     connector: &Found<H>,
     bound: Option<SocketAddr>,
     destination: IpAddr,
@@ -148,10 +148,10 @@ fn open<H: Host>(
     let source = match bound {
         Some(bound) if !any => bound,
         // NdkConnect wants an address of the adapter: to itself if it is one, else the first of the family.
-        _ if is_local(space, destination) => SocketAddr::new(destination, port),
-        _ => SocketAddr::new(local_address(space, destination).ok_or(STATUS_INVALID_ADDRESS)?, port),
+        _ if is_local(context, destination) => SocketAddr::new(destination, port),
+        _ => SocketAddr::new(local_address(context, destination).ok_or(STATUS_INVALID_ADDRESS)?, port),
     };
-    let link = shared(Link::new(space.clone(), connector.adapter.clone())?)?;
+    let link = shared(Link::new(context.clone(), connector.adapter.clone())?)?;
     let connection = shared(Owned::create_connector(&connector.adapter, link, passive)?)?;
     match Connector::install(connector, Phase::Connecting, Phase::Connecting, connection.clone()) {
         Ok(()) => Ok((connection, source)),
@@ -161,9 +161,9 @@ fn open<H: Host>(
 
 /// Pends until the connection is established.
 #[inline(never)]
-pub(crate) fn complete_connect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn complete_connect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
+        let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
         let (connection, _) = connector.begin(&[Phase::Offered], Phase::Completing)?;
         Ok((connector, connection))
     };
@@ -171,7 +171,7 @@ pub(crate) fn complete_connect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTST
         Ok(prepared) => prepared,
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
-    if let Err(status) = pend(space, sent, &connector, &connection, Event::Setup) {
+    if let Err(status) = pend(context, sent, &connector, &connection, Event::Setup) {
         connector.retreat(connection.keep(), Phase::Completing, Phase::Offered);
         return status;
     }
@@ -181,11 +181,11 @@ pub(crate) fn complete_connect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTST
 
 /// Pends until the peer has completed.
 #[inline(never)]
-pub(crate) fn accept<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn accept<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let input: ND_ACCEPT = input(&sent.request)?;
-        let connector: Found<H> = space.handles.get(input.ConnectorHandle)?;
-        let qp: Arc<Qp<H>, _> = space.handles.get(input.QpHandle)?;
+        let connector: Found<H> = context.handles.get(input.ConnectorHandle)?;
+        let qp: Arc<Qp<H>, _> = context.handles.get(input.QpHandle)?;
         same_adapter::<H>(&connector.adapter, qp.adapter())?;
         let data = PrivateData::read(&sent.request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
         let (connection, _) = connector.begin(&[Phase::Requested], Phase::Accepting)?;
@@ -196,7 +196,7 @@ pub(crate) fn accept<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
     connector.connects(&qp);
-    if let Err(status) = pend(space, sent, &connector, &connection, Event::Setup) {
+    if let Err(status) = pend(context, sent, &connector, &connection, Event::Setup) {
         connector.retreat(connection.keep(), Phase::Accepting, Phase::Requested);
         return status;
     }
@@ -206,9 +206,9 @@ pub(crate) fn accept<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
 }
 
 /// Refuses a request, or backs out of a connect that was accepted.
-pub(crate) fn reject<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn reject<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_REJECT = input(request)?;
-    let connector: Found<H> = space.handles.get(input.ConnectorHandle)?;
+    let connector: Found<H> = context.handles.get(input.ConnectorHandle)?;
     let data = PrivateData::read(request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
     let (connection, before) = connector.begin(&[Phase::Requested, Phase::Offered], Phase::Ended)?;
     if let Err(status) = connection.reject(data.bytes()) {
@@ -219,32 +219,32 @@ pub(crate) fn reject<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
     Ok(0)
 }
 
-pub(crate) fn get_read_limits<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
-    let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+pub(crate) fn get_read_limits<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     room_for::<ND_READ_LIMITS>(request)?;
     let (inbound, outbound) = connector.known_peer()?.read_limits()?;
     output(request, &ND_READ_LIMITS { Inbound: inbound, Outbound: outbound })
 }
 
 /// The peer's private data, as much as fits.
-pub(crate) fn get_private_data<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
-    let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+pub(crate) fn get_private_data<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     let connection = connector.known_peer()?;
     let room = request.output_length();
     let length = connection.private_data(request.output())?;
     if length > room { Err(overflow(length)) } else { Ok(length) }
 }
 
-pub(crate) fn get_peer_address<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
-    let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+pub(crate) fn get_peer_address<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     room_for_address(request)?;
     let address = connector.known_peer()?.peer_address()?;
     output(request, &address)
 }
 
 /// Before there is a connection: the address it is bound to.
-pub(crate) fn get_address<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
-    let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+pub(crate) fn get_address<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     room_for_address(request)?;
     let address = match connector.known_peer() {
         Ok(connection) => connection.local_address()?,
@@ -259,9 +259,9 @@ pub(crate) fn room_for_address(request: &impl Request) -> Result<(), crate::deco
 }
 
 /// Pends until the connection has ended.
-pub(crate) fn notify_disconnect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn notify_disconnect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
+        let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
         if !connector.may_disconnect() {
             return Err(STATUS_CONNECTION_INVALID);
         }
@@ -271,13 +271,13 @@ pub(crate) fn notify_disconnect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTS
         Ok(connector) => connector,
         Err(status) => return finish(sent.request, Err(status.into())),
     };
-    let id = match space.pended.insert(sent, &connector.waiting, Event::Disconnected, None) {
+    let id = match context.pended.insert(sent, &connector.waiting, Event::Disconnected, None) {
         Ok(id) => id,
         Err(status) => return status,
     };
     // It may have ended before the request was where those who tell would find it.
     let ended = connector.state.lock().peer_gone || !connector.may_disconnect();
-    if ended && let Some(pended) = space.pended.take(id) {
+    if ended && let Some(pended) = context.pended.take(id) {
         pended.succeed();
     }
     STATUS_PENDING
@@ -292,9 +292,9 @@ impl<H: Host> Connector<H> {
 }
 
 /// Pends until the connection is closed.
-pub(crate) fn disconnect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn disconnect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let connector: Found<H> = space.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
+        let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
         let (connection, _) = connector.begin(&[Phase::Established], Phase::Disconnecting)?;
         Ok((connector, connection))
     };
@@ -302,7 +302,7 @@ pub(crate) fn disconnect<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
         Ok(prepared) => prepared,
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
-    if let Err(status) = pend(space, sent, &connector, &connection, Event::Disconnect) {
+    if let Err(status) = pend(context, sent, &connector, &connection, Event::Disconnect) {
         connector.retreat(connection.keep(), Phase::Disconnecting, Phase::Established);
         return status;
     }

@@ -67,7 +67,7 @@ impl<H: Host> Cq<H> {
             }
             Room::Wild => return Filled::Wild,
         };
-        let handles = &self.ndk.keep().space.handles;
+        let handles = &self.ndk.keep().context.handles;
         let closed_before = self.closed.lock().as_ref().map(Chain::last);
         let mut results = [NDK_RESULT_EX::ZERO; BURST];
         let count = self.ndk.results(results.get_mut(..room).unwrap_or_default());
@@ -104,7 +104,7 @@ impl<H: Host> Cq<H> {
     /// Completes the requests that wait for what is in the ring.
     pub(super) fn tell(&self, ring: &UserCqRing<H>) {
         let events = self.ndk.keep();
-        let pended = &events.space.pended;
+        let pended = &events.context.pended;
         // One that is cancelled meanwhile is not found, and nothing counts as told of.
         let told = ring.tell(|kind| {
             let event = if kind == ND_CQ_NOTIFY_SOLICITED { Event::Solicited } else { Event::Completion };
@@ -134,7 +134,7 @@ fn completion<H: Host>(qp: &Qp<H>, handle: u64, result: &NDK_RESULT_EX) -> SOFTN
     SOFTNDK_COMPLETION {
         Status: result.Status,
         BytesTransferred: result.BytesTransferred,
-        QueuePairContext: qp.rings.as_ref().map_or(handle, |rings| rings.context),
+        QueuePairContext: qp.rings.as_ref().map_or(handle, |rings| rings.queue_pair_context),
         RequestContext: result.RequestContext.addr() as u64,
         Type: result.Type.0.cast_unsigned(),
         // A token.

@@ -20,7 +20,7 @@ use crate::decode::{Reply, input};
 use crate::objects::affinity::preference;
 use crate::objects::pd::shared;
 use crate::rings::user_ring::{UserCqRing, descriptor, mappings, room_for_descriptor};
-use crate::session::file::{Space, finish};
+use crate::session::file::{ProviderContext, finish};
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Sent};
 use crate::{Host, Ref, Request};
@@ -30,30 +30,34 @@ use ndk_consumer::{Adapter, Owned};
 const MAX_FILLS: u32 = 1024;
 
 #[inline(never)]
-pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    context: &Ref<ProviderContext<H>, H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_CREATE_CQ = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
-    let adapter: Arc<Adapter<_>, _> = space.handles.get(input.AdapterHandle)?;
+    let adapter: Arc<Adapter<_>, _> = context.handles.get(input.AdapterHandle)?;
     if input.QueueDepth == 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
-    let slot = space.handles.reserve()?;
+    let slot = context.handles.reserve()?;
     let events = shared(CqEvents {
-        space: space.clone(),
+        context: context.clone(),
         adapter: adapter.clone(),
-        waiting: Lines::new(&space.quota.pool)?,
+        waiting: Lines::new(&context.quota.pool)?,
         cq: SpinLock::<_, H::Platform>::new(None),
         notified: AtomicU64::new(0),
         told: AtomicU64::new(0),
         ended: AtomicI32::new(0),
-        _charge: space.quota.charge::<Cq<H>, CqEvents<H>>()?,
+        _charge: context.quota.charge::<Cq<H>, CqEvents<H>>()?,
     })?;
     let affinity = preference(input.Affinity);
     let ndk = Owned::create_cq(&adapter, input.QueueDepth, affinity, events, passive)?;
     let ring = match &memory {
         None => None,
-        Some([memory]) => Some(UserCqRing::<H>::open(space, request, memory, input.QueueDepth, passive)?),
+        Some([memory]) => Some(UserCqRing::<H>::open(context, request, memory, input.QueueDepth, passive)?),
     };
     let cq = shared(Cq {
         ring,
@@ -72,25 +76,25 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
     descriptor(request, slot.fill(cq)?, input.CeMappingCount)
 }
 
-pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    space.handles.remove::<Cq<H>>(input.Handle)?.close(space);
+    context.handles.remove::<Cq<H>>(input.Handle)?.close(context);
     Ok(0)
 }
 
 #[inline(never)]
-pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn modify<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CQ_MODIFY = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
-    let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+    let cq: Arc<Cq<H>, _> = context.handles.get(input.CqHandle)?;
     if input.QueueDepth == 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
     match (&memory, &cq.ring) {
         (None, _) => cq.ndk.resize(input.QueueDepth, passive)?,
         (Some([memory]), Some(ring)) => {
-            let other = UserCqRing::<H>::open(space, request, memory, input.QueueDepth, passive)?;
+            let other = UserCqRing::<H>::open(context, request, memory, input.QueueDepth, passive)?;
             // What still is in the CQ counts too. Not for ever: its queue pairs go on.
             for _ in 0..MAX_FILLS {
                 if !cq.fill(ring) {
@@ -114,9 +118,9 @@ pub(crate) fn modify<H: Host>(space: &Space<H>, request: &mut H::Request, passiv
 }
 
 /// Sets the moderation of notifications.
-pub(crate) fn moderate<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn moderate<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: SOFTNDK_CQ_MODERATE = input(request)?;
-    let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+    let cq: Arc<Cq<H>, _> = context.handles.get(input.CqHandle)?;
     if cq.has_ring() {
         // Its notifications are what fills the ring.
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
@@ -130,13 +134,13 @@ pub(crate) fn moderate<H: Host>(space: &Space<H>, request: &H::Request) -> Reply
 }
 
 /// Pends until the CQ is notified.
-pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let input: ND_CQ_NOTIFY = input(&sent.request)?;
         if input.Type > ND_CQ_NOTIFY_SOLICITED {
             return Err(STATUS_INVALID_PARAMETER);
         }
-        let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+        let cq: Arc<Cq<H>, _> = context.handles.get(input.CqHandle)?;
         Ok((input.Type, cq))
     };
     let (kind, cq) = match prepare() {
@@ -149,13 +153,13 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
         ND_CQ_NOTIFY_SOLICITED if cq.has_ring() => Event::Solicited,
         _ => Event::Completion,
     };
-    let id = match space.pended.insert(sent, &events.waiting, event, None) {
+    let id = match context.pended.insert(sent, &events.waiting, event, None) {
         Ok(id) => id,
         Err(status) => return status,
     };
     let ended = NTSTATUS(events.ended.load(Ordering::SeqCst));
     if ended != STATUS_SUCCESS {
-        if let Some(pended) = space.pended.take(id) {
+        if let Some(pended) = context.pended.take(id) {
             pended.complete(ended);
         }
     } else if let Some(ring) = &cq.ring {
@@ -165,7 +169,7 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
         && let Some(number) = events.untold()
     {
         // Else it was cancelled, or another notification has completed it.
-        if let Some(pended) = space.pended.take(id) {
+        if let Some(pended) = context.pended.take(id) {
             events.tell_of(number);
             pended.succeed();
         }
@@ -176,9 +180,9 @@ pub(crate) fn notify<H: Host>(space: &Space<H>, sent: Sent<H>) -> NTSTATUS {
 }
 
 /// Fetches completions.
-pub(crate) fn poll<H: Host>(space: &Space<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn poll<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
     let input: SOFTNDK_POLL = input(request)?;
-    let cq: Arc<Cq<H>, _> = space.handles.get(input.CqHandle)?;
+    let cq: Arc<Cq<H>, _> = context.handles.get(input.CqHandle)?;
     if cq.has_ring() {
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }

@@ -23,7 +23,7 @@ use crate::objects::srq::Srq;
 use crate::rings::ring_poll::{After, Next, RingPoll, STALLED_MICROSECONDS};
 use crate::rings::user_ring::UserWorkRing;
 use crate::rings::work_ring::{MAX_SERVES, ServeMode, WorkRing};
-use crate::session::file::Space;
+use crate::session::file::ProviderContext;
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, Owned};
 
@@ -55,22 +55,22 @@ enum Connection<H: Host> {
 /// The rings of a queue pair.
 pub(crate) struct Rings<H: Host> {
     /// What its completions name it by.
-    pub(crate) context: u64,
+    pub(crate) queue_pair_context: u64,
     pub(crate) initiator: UserWorkRing<H>,
     /// None: its receives come from an SRQ.
     pub(crate) receive: Option<UserWorkRing<H>>,
     poll: RingPoll,
-    space: Ref<Space<H>, H>,
+    context: Ref<ProviderContext<H>, H>,
 }
 
 impl<H: Host> Rings<H> {
     fn new(
-        space: &Ref<Space<H>, H>,
-        context: u64,
+        context: &Ref<ProviderContext<H>, H>,
+        queue_pair_context: u64,
         initiator: UserWorkRing<H>,
         receive: Option<UserWorkRing<H>>,
     ) -> Self {
-        Self { context, initiator, receive, poll: RingPoll::new(), space: space.clone() }
+        Self { queue_pair_context, initiator, receive, poll: RingPoll::new(), context: context.clone() }
     }
 
     fn each(&self) -> impl Iterator<Item = &UserWorkRing<H>> {
@@ -294,11 +294,11 @@ impl<H: Host> Qp<H> {
             }
             let kind = NDK_OPERATION_TYPE(head.Operation.cast_signed());
             let is_ours = (kind == NdkOperationTypeReceive) == receives;
-            if is_ours { carry_out(&rings.space, self, head, data, &mut last) } else { STATUS_INVALID_PARAMETER }
+            if is_ours { carry_out(&rings.context, self, head, data, &mut last) } else { STATUS_INVALID_PARAMETER }
         };
         let cq = self.ndk.keep().cq(receives);
         let mode = ServeMode { awaits: !cq.has_ended(), polls_on };
-        let served = ring.serve(mode, post, |head, status| Cq::give_up(cq, rings.context, head, status));
+        let served = ring.serve(mode, post, |head, status| Cq::give_up(cq, rings.queue_pair_context, head, status));
         if served.broken {
             self.ndk.flush();
         }

@@ -14,27 +14,27 @@ use crate::objects::srq::Srq;
 use crate::rings::ring_poll::Next;
 use crate::rings::user_ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
 use crate::rings::work_ring::MAX_SERVES;
-use crate::session::file::Space;
+use crate::session::file::ProviderContext;
 use crate::{Host, Ref};
 use ndk_consumer::{Owned, QpDepths};
 
 /// The objects that a queue pair is made from, all of one adapter.
 fn antecedents<H: Host>(
-    space: &Space<H>,
+    context: &ProviderContext<H>,
     header: &ND_CREATE_QP_HDR,
     srq: Option<u64>,
     handle: u64,
 ) -> Result<Antecedents<H>, NTSTATUS> {
-    let pd: Arc<Pd<H>, _> = space.handles.get(header.PdHandle)?;
-    let receive_cq: Arc<Cq<H>, _> = space.handles.get(header.ReceiveCqHandle)?;
-    let initiator_cq: Arc<Cq<H>, _> = space.handles.get(header.InitiatorCqHandle)?;
-    let srq = srq.map(|handle| space.handles.get::<Srq<H>>(handle)).transpose()?;
+    let pd: Arc<Pd<H>, _> = context.handles.get(header.PdHandle)?;
+    let receive_cq: Arc<Cq<H>, _> = context.handles.get(header.ReceiveCqHandle)?;
+    let initiator_cq: Arc<Cq<H>, _> = context.handles.get(header.InitiatorCqHandle)?;
+    let srq = srq.map(|handle| context.handles.get::<Srq<H>>(handle)).transpose()?;
     same_adapter::<H>(pd.adapter(), receive_cq.adapter())?;
     same_adapter::<H>(pd.adapter(), initiator_cq.adapter())?;
     if let Some(srq) = &srq {
         same_adapter::<H>(pd.adapter(), srq.ndk.keep().pd.adapter())?;
     }
-    let charge = space.quota.charge::<Qp<H>, Antecedents<H>>()?;
+    let charge = context.quota.charge::<Qp<H>, Antecedents<H>>()?;
     Ok(Antecedents { pd, srq, receive_cq, initiator_cq, handle, _charge: charge })
 }
 
@@ -47,13 +47,17 @@ fn depths(header: &ND_CREATE_QP_HDR) -> QpDepths {
 }
 
 #[inline(never)]
-pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    context: &Ref<ProviderContext<H>, H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_CREATE_QP = input(request)?;
     let header = &input.Header;
     let memory = mappings::<2>(request, header.CeMappingCount, header.CbMappingsOffset)?;
     room_for_descriptor(request, header.CeMappingCount)?;
-    let slot = space.handles.reserve()?;
-    let keep = shared(antecedents(space, header, None, slot.handle())?)?;
+    let slot = context.handles.reserve()?;
+    let keep = shared(antecedents(context, header, None, slot.handle())?)?;
     let receive = (input.ReceiveQueueDepth, input.MaxReceiveRequestSge);
     let ndk = Owned::create_qp(
         &keep.pd.ndk,
@@ -70,11 +74,17 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
         Some([initiator, receives]) => {
             keep.have_rings()?;
             let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
-            let (initiator, context) =
-                UserWorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
-            let (receive, _) =
-                UserWorkRing::open(space, request, receives, SOFTNDK_RING_RECEIVE, (receive.0, receive.1, 0), passive)?;
-            Some(Rings::new(space, context, initiator, Some(receive)))
+            let (initiator, queue_pair_context) =
+                UserWorkRing::open(context, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+            let (receive, _) = UserWorkRing::open(
+                context,
+                request,
+                receives,
+                SOFTNDK_RING_RECEIVE,
+                (receive.0, receive.1, 0),
+                passive,
+            )?;
+            Some(Rings::new(context, queue_pair_context, initiator, Some(receive)))
         }
     };
     descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
@@ -82,7 +92,7 @@ pub(crate) fn create<H: Host>(space: &Ref<Space<H>, H>, request: &mut H::Request
 
 #[inline(never)]
 pub(crate) fn create_with_srq<H: Host>(
-    space: &Ref<Space<H>, H>,
+    context: &Ref<ProviderContext<H>, H>,
     request: &mut H::Request,
     passive: &Passive<'_>,
 ) -> Reply {
@@ -90,9 +100,9 @@ pub(crate) fn create_with_srq<H: Host>(
     let header = &input.Header;
     let memory = mappings::<1>(request, header.CeMappingCount, header.CbMappingsOffset)?;
     room_for_descriptor(request, header.CeMappingCount)?;
-    let slot = space.handles.reserve()?;
-    let keep = shared(antecedents(space, header, Some(input.SrqHandle), slot.handle())?)?;
-    let srq: Arc<Srq<H>, _> = space.handles.get(input.SrqHandle)?;
+    let slot = context.handles.reserve()?;
+    let keep = shared(antecedents(context, header, Some(input.SrqHandle), slot.handle())?)?;
+    let srq: Arc<Srq<H>, _> = context.handles.get(input.SrqHandle)?;
     if srq.ring.is_some() != memory.is_some() {
         // Only completions of a queue pair with rings give the slots of receives back.
         return Err(STATUS_INVALID_PARAMETER_MIX.into());
@@ -112,24 +122,24 @@ pub(crate) fn create_with_srq<H: Host>(
         Some([initiator]) => {
             keep.have_rings()?;
             let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
-            let (initiator, context) =
-                UserWorkRing::open(space, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
-            Some(Rings::new(space, context, initiator, None))
+            let (initiator, queue_pair_context) =
+                UserWorkRing::open(context, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+            Some(Rings::new(context, queue_pair_context, initiator, None))
         }
     };
     descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
 }
 
-pub(crate) fn free<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    Qp::close(&space.handles.free_qp(input.Handle)?);
+    Qp::close(&context.handles.free_qp(input.Handle)?);
     Ok(0)
 }
 
 /// Cancels what is posted, that by rings too.
-pub(crate) fn flush<H: Host>(space: &Space<H>, request: &H::Request) -> Reply {
+pub(crate) fn flush<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let qp: Arc<Qp<H>, _> = space.handles.get(input.Handle)?;
+    let qp: Arc<Qp<H>, _> = context.handles.get(input.Handle)?;
     for _ in 0..MAX_SERVES {
         let next = qp.serve(false);
         qp.ndk.flush();
