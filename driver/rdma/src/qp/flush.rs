@@ -5,10 +5,10 @@ use platform::{Arc, Deferred, Platform, SpinLockGuard, Timer, Weak};
 use super::{Peer, Phase, QueuePair, State};
 use crate::{Connector, Error, qp::receive_queue::ReceiveQueue, qp::request::Operation};
 
-/// What must be done once the lock of a queue pair is free again.
+/// What the connector of a queue pair has to know, once the lock of the queue pair is free.
 #[must_use]
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct After {
+pub(crate) struct Report {
     /// The connection cannot go on.
     pub(crate) fatal: bool,
     /// The queue pair is dead and nothing of it is under way any more.
@@ -21,8 +21,8 @@ impl<P: Platform> QueuePair<P> {
     pub fn flush(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.request_flush();
-        let after = Self::settle(this, state);
-        this.finish(after);
+        let report = Self::unlock_and_flush(this, state);
+        this.report_to_connector(report);
     }
 
     /// Ends the connection on this side and flushes. True: nothing is under way any more; else the connector is told later.
@@ -30,53 +30,53 @@ impl<P: Platform> QueuePair<P> {
         let mut state = this.state.lock();
         state.phase = Phase::Dead;
         state.request_flush();
-        Self::settle(this, state).quiet
+        Self::unlock_and_flush(this, state).quiet
     }
 
     /// One of its completion queues has failed: the connection ends, and what cannot be reported any more is dropped. No lock
     /// may be held.
     pub(crate) fn queue_failed(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        let after = match state.phase {
+        let report = match state.phase {
             Phase::Connected => {
                 drop(state);
-                After { fatal: true, quiet: false }
+                Report { fatal: true, quiet: false }
             }
             Phase::Idle | Phase::PeerGone => {
                 state.phase = Phase::Dead;
                 state.request_flush();
-                Self::settle(this, state)
+                Self::unlock_and_flush(this, state)
             }
             // `connect` or `unreserve` will see it.
             Phase::Connecting | Phase::Dead => return,
         };
-        this.finish(after);
+        this.report_to_connector(report);
     }
 
-    /// Carries out the flushes that are asked for, as far as nothing is under way, and frees the lock. Bounded by the depths
-    /// of the queues. Each cancelled operation is dropped without the lock: it may hold the last reference to a closed region,
-    /// whose close callback then runs.
+    /// Unlocks the queue pair, after the flushes that are due, as far as no request is under way. Bounded by the depths of the queues.
+    /// Each cancelled operation is dropped without the lock: it may hold the last reference to a closed region, whose close callback
+    /// then runs.
     #[inline]
-    pub(crate) fn settle<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, State<P>, P>) -> After {
+    pub(crate) fn unlock_and_flush<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, State<P>, P>) -> Report {
         // Mostly there is none.
         if state.phase != Phase::Dead && !state.is_flushing() {
-            return After::default();
+            return Report::default();
         }
         Self::carry_out_flushes(this, state)
     }
 
-    /// As [`Self::settle`], at the end of what may have been `fatal` to the connection.
+    /// As [`Self::unlock_and_flush`], at the end of what may have been `fatal` to the connection.
     #[inline]
-    pub(crate) fn settle_after<'a>(
+    pub(crate) fn unlock_and_flush_after<'a>(
         this: &'a Arc<Self, P>,
         mut state: SpinLockGuard<'a, State<P>, P>,
         fatal: bool,
-    ) -> After {
+    ) -> Report {
         let alive = state.phase != Phase::Dead;
         state.broken |= fatal;
-        let mut after = Self::settle(this, state);
-        after.fatal |= fatal && alive;
-        after
+        let mut report = Self::unlock_and_flush(this, state);
+        report.fatal |= fatal && alive;
+        report
     }
 
     /// The engine's part in a flush: what was posted to a dead queue pair during the flush.
@@ -84,8 +84,8 @@ impl<P: Platform> QueuePair<P> {
     #[inline(never)]
     pub(crate) fn cancel_rest<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, State<P>, P>) {
         if state.phase == Phase::Dead {
-            let after = Self::settle(this, state);
-            this.finish(after);
+            let report = Self::unlock_and_flush(this, state);
+            this.report_to_connector(report);
         }
     }
 
@@ -116,18 +116,18 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> After {
-        let mut after = After::default();
+    fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> Report {
+        let mut report = Report::default();
         let flushed = state.flush_requests > 0;
         // What a consumer posts to a dead queue pair while the lock is free, the engine cancels.
         let mut bound = state.flush_requests;
         while !state.executing && state.flush_requests > 0 && bound > 0 {
             bound = bound.saturating_sub(1);
             state.broken |= state.done > 0 || state.sent > 0;
-            after.fatal |= state.broken;
+            report.fatal |= state.broken;
             let error = state.flushed();
             let Some(ended) = state.finish_oldest() else { continue };
-            after.fatal |= this.complete_request(&ended, Err(error)).is_err();
+            report.fatal |= this.complete_request(&ended, Err(error)).is_err();
             drop(state);
             drop(ended);
             state = this.state.lock();
@@ -137,20 +137,20 @@ impl<P: Platform> QueuePair<P> {
             && let Some(receive) = state.receive.take()
         {
             state.broken = true;
-            after.fatal = true;
+            report.fatal = true;
             let _fatal_anyway = this.complete_receive(&receive, Err(Error::Canceled), 0, None, false);
         }
         while !state.placing && state.flush_receives > 0 {
             state.flush_receives = state.flush_receives.saturating_sub(1);
             if let Some(receive) = state.own_receives.as_mut().and_then(ReceiveQueue::pop) {
-                after.fatal |= this.complete_receive(&receive, Err(Error::Canceled), 0, None, false).is_err();
+                report.fatal |= this.complete_receive(&receive, Err(Error::Canceled), 0, None, false).is_err();
             }
         }
         let flushing = state.is_flushing();
         let dead = state.phase == Phase::Dead;
         if dead {
-            after.fatal = false;
-            after.quiet = !flushing && !state.executing && !state.placing;
+            report.fatal = false;
+            report.quiet = !flushing && !state.executing && !state.placing;
             // None is started any more.
             Timer::cancel(this);
         }
@@ -169,24 +169,24 @@ impl<P: Platform> QueuePair<P> {
             // The engine stood still for the flush; and what was posted since may have stood in line already, or is to be cancelled.
             Deferred::schedule(this);
         }
-        after
+        report
     }
 
-    /// Tells the connector what the last change of state means for it. No lock may be held.
+    /// Reports to the connector, if there is something to report. No lock may be held.
     #[inline]
-    pub(crate) fn finish(&self, after: After) {
-        if after.fatal || after.quiet {
-            self.tell_connector(after);
+    pub(crate) fn report_to_connector(&self, report: Report) {
+        if report.fatal || report.quiet {
+            self.call_connector(report);
         }
     }
 
-    fn tell_connector(&self, after: After) {
+    fn call_connector(&self, report: Report) {
         let connector = self.state.lock().connector.clone();
         if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
-            if after.fatal {
+            if report.fatal {
                 Connector::abort(&connector);
             }
-            if after.quiet {
+            if report.quiet {
                 Connector::queue_pair_quiet(&connector);
             }
         }

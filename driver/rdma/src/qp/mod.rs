@@ -9,7 +9,7 @@ pub(crate) mod request;
 pub(crate) mod srq;
 mod state;
 
-pub(crate) use flush::After;
+pub(crate) use flush::Report;
 pub(crate) use state::{Ended, Peer, Phase, State};
 
 use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
@@ -187,7 +187,7 @@ impl<P: Platform> QueuePair<P> {
         }
         // It may have failed before there was a connection that `queue_failed` could end.
         if this.has_failed_queue() {
-            this.finish(After { fatal: true, quiet: false });
+            this.report_to_connector(Report { fatal: true, quiet: false });
         }
     }
 

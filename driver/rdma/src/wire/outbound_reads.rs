@@ -98,6 +98,6 @@ impl<P: Platform> QueuePair<P> {
             drop(request);
             state = this.state.lock();
         }
-        this.finish(Self::settle_after(this, state, fatal));
+        this.report_to_connector(Self::unlock_and_flush_after(this, state, fatal));
     }
 }

@@ -19,7 +19,7 @@ use crate::{
         region::{Invalidation, Range},
         runs,
     },
-    qp::After,
+    qp::Report,
     qp::engine::Progress,
     qp::request::{Cursor, SgeList},
 };
@@ -179,7 +179,7 @@ impl RxStream {
         let range = Range { address: to.offset, length: data.len() as u64 };
         let placed = QueuePair::open_for_peer(queue_pair, to.stag, range, Access::REMOTE_WRITE)
             .and_then(|memory| runs::copy_inline(&memory, data));
-        QueuePair::end_placing(queue_pair, After::default());
+        QueuePair::end_placing(queue_pair, Report::default());
         match placed {
             Ok(()) => Ok(Placed::Done),
             Err(_) => Err(QueuePair::why_not(queue_pair, to.stag, range, Access::REMOTE_WRITE).of_write()),
@@ -312,13 +312,13 @@ impl RxStream {
         let receive = state.receive.as_ref().map(|receive| (receive.sges, receive.cursor, receive.room));
         drop(state);
         let Some((sges, mut cursor, room)) = receive else {
-            QueuePair::end_placing(queue_pair, After::default());
+            QueuePair::end_placing(queue_pair, Report::default());
             // A flush has taken it away; or there is none yet.
             return Ok(if self.send_done > 0 { Placed::Failed } else { Placed::Hold });
         };
         if !self.send_placed {
             if untagged.offset != self.send_done {
-                QueuePair::end_placing(queue_pair, After::default());
+                QueuePair::end_placing(queue_pair, Report::default());
                 return Err(Cause::MESSAGE_OFFSET);
             }
             let done = u64::from(self.send_done).saturating_add(data.len() as u64);
@@ -336,7 +336,7 @@ impl RxStream {
             self.send_done = u32::try_from(done).unwrap_or(u32::MAX);
         }
         if !untagged.last {
-            QueuePair::end_placing(queue_pair, After::default());
+            QueuePair::end_placing(queue_pair, Report::default());
             return Ok(Placed::Done);
         }
         let ended = QueuePair::end_receive(queue_pair, self.send_done, send.invalidate, send.solicited);

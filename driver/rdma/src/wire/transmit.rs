@@ -14,7 +14,7 @@ use super::inbound_reads::{Answer, Answers};
 use crate::{
     Access, Error, QueuePair, Remote,
     memory::{region::Range, runs},
-    qp::After,
+    qp::Report,
     qp::engine::{Part, Progress, Step},
 };
 
@@ -283,7 +283,7 @@ impl<'a, P: Platform> Frames<'a, P> {
             return Ok(false);
         }
         let framed = self.answer_part(queue_pair, &read, left, bytes, &Segment::ReadResponse(sink));
-        QueuePair::end_placing(queue_pair, After::default());
+        QueuePair::end_placing(queue_pair, Report::default());
         match framed? {
             Ok(()) => {
                 self.tx.answers.sent(bytes, last);

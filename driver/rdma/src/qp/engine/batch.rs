@@ -188,7 +188,7 @@ impl<P: Platform> QueuePair<P> {
         }
         state.receives_taken(arrived);
         let overrun = reported < row.used;
-        this.finish(Self::settle_after(this, state, overrun));
+        this.report_to_connector(Self::unlock_and_flush_after(this, state, overrun));
         row.used = arrived;
         if overrun {
             row.bytes = row.sends().iter().fold(0, |bytes, send| bytes.wrapping_add(send.data.length));
@@ -200,7 +200,7 @@ impl<P: Platform> QueuePair<P> {
     fn end_unreceived(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.executing = false;
-        this.finish(Self::settle(this, state));
+        this.report_to_connector(Self::unlock_and_flush(this, state));
     }
 
     /// Ends the step, and reports the sends of what has arrived; whether there is more to do.
@@ -226,7 +226,7 @@ impl<P: Platform> QueuePair<P> {
         }
         this.pd.adapter().device().counters().moved(this.meter, u64::from(row.bytes), sends.len() as u64);
         let more = state.requests.len() > 0;
-        this.finish(Self::settle_after(this, state, overrun));
+        this.report_to_connector(Self::unlock_and_flush_after(this, state, overrun));
         more
     }
 }

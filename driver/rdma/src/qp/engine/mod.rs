@@ -17,7 +17,7 @@ use crate::{
     memory::runs::{self, Memory},
     memory::window::Bind,
     qp::request::{Operation, Piece},
-    qp::{After, Ended, Peer},
+    qp::{Ended, Peer, Report},
     wire::{Frames, Wire},
 };
 
@@ -225,9 +225,9 @@ impl<P: Platform> QueuePair<P> {
             }
             Progress::Busy => Step::Busy,
         };
-        let after = Self::settle_after(this, state, fatal);
+        let report = Self::unlock_and_flush_after(this, state, fatal);
         drop(finished);
-        this.finish(after);
+        this.report_to_connector(report);
         step
     }
 
@@ -302,18 +302,18 @@ impl<P: Platform> QueuePair<P> {
             let memory = Self::open_for_peer(peer, remote.token, range, right)?;
             copy(&memory, bytes)
         })();
-        Self::end_placing(peer, After::default());
+        Self::end_placing(peer, Report::default());
         match moved {
             Ok(()) => Progress::Bytes(bytes),
             Err(error) => Progress::Failed(error),
         }
     }
 
-    /// Ends an access to this side, `after` what it led to.
-    pub(crate) fn end_placing(this: &Arc<Self, P>, after: After) {
+    /// Ends an access to this side, with the `report` it led to.
+    pub(crate) fn end_placing(this: &Arc<Self, P>, report: Report) {
         let mut state = this.state.lock();
         state.placing = false;
-        this.finish(Self::settle_after(this, state, after.fatal));
+        this.report_to_connector(Self::unlock_and_flush_after(this, state, report.fatal));
     }
 
     fn send(
@@ -344,7 +344,7 @@ impl<P: Platform> QueuePair<P> {
         if let Some(receive) = &mut peer.state.lock().receive {
             receive.cursor.advance(bytes);
         }
-        Self::end_placing(peer, After::default());
+        Self::end_placing(peer, Report::default());
         match result {
             Ok(()) => Progress::Bytes(bytes),
             Err(error) => Progress::Failed(error),
@@ -365,7 +365,7 @@ impl<P: Platform> QueuePair<P> {
             Some(receive) => Receiving::Into(receive.cursor.piece(receive.sges.as_slice())),
             None => {
                 drop(state);
-                Self::end_placing(receiver, After::default());
+                Self::end_placing(receiver, Report::default());
                 Receiving::None
             }
         }
@@ -377,7 +377,7 @@ impl<P: Platform> QueuePair<P> {
             // The connection ends in any case, also if the queue is dead.
             let _queue_may_be_dead = receiver.complete_receive(&receive, Err(error), 0, None, false);
         }
-        Self::end_placing(receiver, After::default());
+        Self::end_placing(receiver, Report::default());
         Progress::Failed(Error::DataError)
     }
 
@@ -390,12 +390,12 @@ impl<P: Platform> QueuePair<P> {
     ) -> Progress {
         let invalidation =
             invalidate.map_or(Ok(Invalidation::Done), |token| Self::invalidate_for_peer(receiver, token));
-        let mut after = After::default();
+        let mut report = Report::default();
         let progress = match invalidation {
             Ok(Invalidation::Done) => {
                 if let Some(receive) = receiver.state.lock().receive.take() {
                     let reported = receiver.complete_receive(&receive, Ok(()), length, invalidate, solicited);
-                    after.fatal = reported.is_err();
+                    report.fatal = reported.is_err();
                 }
                 Progress::Complete
             }
@@ -403,7 +403,7 @@ impl<P: Platform> QueuePair<P> {
             // NDK_FN_SEND_AND_INVALIDATE: the receiving provider aborts the connection.
             Err(_) => Progress::Failed(Error::DataError),
         };
-        Self::end_placing(receiver, after);
+        Self::end_placing(receiver, report);
         progress
     }
 }
