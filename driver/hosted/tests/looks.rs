@@ -50,10 +50,10 @@ fn bytes_come_on_the_thread_that_looks_for_them() {
     // Nobody looks: the reactor does.
     assert_ne!(receive(&raw, &mut peer, || ()), own);
     // Whoever has a lock may not be called back.
-    let looks_with_a_lock = || at_dispatch(|_| Tcp::look());
+    let looks_with_a_lock = || at_dispatch(|_| Tcp::poll_hint());
     assert!((0..1000).all(|_| receive(&raw, &mut peer, looks_with_a_lock) != own));
     // How many of them depends on who has a processor.
-    let looked = (0..10_000).filter(|_| receive(&raw, &mut peer, Tcp::look) == own).count();
+    let looked = (0..10_000).filter(|_| receive(&raw, &mut peer, Tcp::poll_hint) == own).count();
     assert!(looked > 0, "nothing came on this thread");
     // The reactor takes over when nobody looks any more.
     assert_ne!(receive(&raw, &mut peer, || ()), own);

@@ -50,7 +50,7 @@ impl RunStream<Hosted> for End {
         &self.stream
     }
 
-    fn stirred(this: &Arc<Self, Hosted>) {
+    fn on_ready(this: &Arc<Self, Hosted>) {
         Deferred::schedule(this);
     }
 }

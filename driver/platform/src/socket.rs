@@ -165,14 +165,15 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     /// returned, and no other is made any more.
     unsafe fn close(socket: *mut Self::Socket, request: *mut Self::Request, done: Completion);
 
-    /// Somebody has looked for what bytes may bring, in vain, and will again: a kernel that needs a thread to see bytes come may use this
-    /// one. IRQL <= DISPATCH; at PASSIVE_LEVEL the caller holds nothing that a routine may want.
+    /// Called when a consumer has polled an empty queue, and will poll again: a platform whose sockets need a thread may serve them on this
+    /// one. IRQL <= DISPATCH; at PASSIVE_LEVEL the caller holds no lock that a routine may want.
     #[inline]
-    fn look() {}
+    fn poll_hint() {}
 
-    /// Somebody has asked to be told, and may not look any more. IRQL <= DISPATCH; spin locks may be held.
+    /// Called when a consumer arms its queue: from now on it relies on a notification, so the platform must watch the sockets itself.
+    /// IRQL <= DISPATCH; spin locks may be held.
     #[inline]
-    fn rely() {}
+    fn must_watch() {}
 }
 
 /// For platforms without a network.

@@ -14,7 +14,7 @@ const BOUND: usize = 3;
 struct Object {
     stream: Stream<Loom>,
     counted: Counted,
-    stirred: StdArc<Wakeup>,
+    ready: StdArc<Wakeup>,
 }
 
 impl RunStream<Loom> for Object {
@@ -22,9 +22,9 @@ impl RunStream<Loom> for Object {
         &self.stream
     }
 
-    fn stirred(this: &Arc<Self, Loom>) {
+    fn on_ready(this: &Arc<Self, Loom>) {
         this.counted.read();
-        this.stirred.wake();
+        this.ready.wake();
     }
 }
 
@@ -32,7 +32,7 @@ impl RunStream<Loom> for Object {
 fn connected(kernel: &Kernel, port: u16) -> (Arc<Object, Loom>, StdArc<Wakeup>) {
     let dropped = StdArc::new(Wakeup::default());
     let object =
-        Object { stream: Stream::new().expect("memory"), counted: Counted::new(&dropped), stirred: StdArc::default() };
+        Object { stream: Stream::new().expect("memory"), counted: Counted::new(&dropped), ready: StdArc::default() };
     let object = Arc::<_, Loom>::try_new(object).expect("memory");
     kernel.live();
     let address = ([192, 0, 2, 1], port).into();
@@ -43,11 +43,11 @@ fn connected(kernel: &Kernel, port: u16) -> (Arc<Object, Loom>, StdArc<Wakeup>) 
 /// Waits for something that follows from what the object is told.
 fn wait(object: &Object, is: impl Fn() -> bool) {
     loop {
-        let seen = object.stirred.count();
+        let seen = object.ready.count();
         if is() {
             return;
         }
-        object.stirred.wait_for(seen + 1);
+        object.ready.wait_for(seen + 1);
     }
 }
 

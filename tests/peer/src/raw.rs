@@ -26,7 +26,7 @@ impl RunStream<SimKernel> for Socket {
         &self.stream
     }
 
-    fn stirred(this: &Arc<Self>) {
+    fn on_ready(this: &Arc<Self>) {
         Deferred::schedule(this);
     }
 }

@@ -152,16 +152,16 @@ unsafe impl Sockets for Tcp {
         }
     }
 
-    fn look() {
+    fn poll_hint() {
         // Above it a lock may be held that a routine wants. On Windows a completion port counts who looks as one that works for it, and
         // lets no more of these go on than there are processors: the reactor's thread would wait for those that look, and they for it.
         if cfg!(unix) && processor::irql() == PASSIVE_LEVEL {
-            reactor::look();
+            reactor::poll_hint();
         }
     }
 
-    fn rely() {
-        reactor::rely();
+    fn must_watch() {
+        reactor::must_watch();
     }
 }
 

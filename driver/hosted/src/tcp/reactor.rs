@@ -143,8 +143,8 @@ fn run() {
     }
 }
 
-/// Serves the sockets on this thread, unless another one does: it has found nothing where it looked.
-pub(super) fn look() {
+/// Serves the sockets on this thread, which has polled an empty queue, unless another thread serves them.
+pub(super) fn poll_hint() {
     let Some(reactor) = REACTOR.get().filter(|reactor| reactor.streams.load(Ordering::Relaxed) > 0) else { return };
     reactor.looks.fetch_add(1, Ordering::Relaxed);
     let mut service = match reactor.service.try_lock() {
@@ -152,12 +152,12 @@ pub(super) fn look() {
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return,
     };
-    // The reactor meets an error again when nobody looks any more.
+    // The reactor's thread meets an error again once no consumer polls.
     let _served = service.serve(reactor, Some(Duration::ZERO));
 }
 
-/// Has the reactor serve the sockets: whoever looked may not any more.
-pub(super) fn rely() {
+/// Has the reactor's thread serve the sockets: the thread that polled waits for a notification now.
+pub(super) fn must_watch() {
     if let Some(reactor) = REACTOR.get() {
         reactor.resume();
     }

@@ -59,7 +59,7 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
     /// Reserves room for up to `most` completions, which cannot be put back once they are taken: see [`CqRing::release`].
     pub(crate) fn reserve(&self, most: u32) -> Room {
         let mut state = self.0.lock();
-        let room = state.look(most);
+        let room = state.poll(most);
         state.reserved = if let Room::For(room) = room { room } else { 0 };
         room
     }
@@ -87,7 +87,7 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
 
     /// Tells somebody of completions that nobody was told of before, and that the user has not taken. `claim` gives who waits for
     /// that type of notification, if anyone does; then, and only then, they are told of. It is called with the lock held.
-    pub(crate) fn tell<T>(&self, claim: impl Fn(u32) -> Option<T>) -> Option<T> {
+    pub(crate) fn notify<T>(&self, claim: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut state = self.0.lock();
         let old = state.notified.max(state.pushed.saturating_sub(state.unread()));
         if state.pushed <= old {
@@ -132,7 +132,7 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
 }
 
 impl<M: Memory, K> State<M, K> {
-    fn look(&self, most: u32) -> Room {
+    fn poll(&self, most: u32) -> Room {
         match self.writer.room() {
             Ok(0) => match self.writer.sleep() {
                 Ok(true) => Room::None,

@@ -232,7 +232,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         &self,
         reports: bool,
         post: impl FnOnce() -> Result<R, E>,
-        look: impl FnOnce(),
+        poll: impl FnOnce(),
     ) -> Result<R, E> {
         let count = |state: &mut State<M, K>| state.outstanding = state.outstanding.wrapping_add(u32::from(reports));
         // Before: it may be reported as soon as it is posted.
@@ -241,7 +241,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         if posted.is_err() && reports {
             self.reported();
             // Who has seen it counted awaits its completion.
-            look();
+            poll();
         }
         posted
     }

@@ -23,7 +23,7 @@ use state::{Buffers, Due, State};
 
 /// An object with a stream.
 ///
-/// Its engine, which one thread at a time runs, reads and writes; it is run at least once after each [`RunStream::stirred`].
+/// Its engine, which one thread at a time runs, reads and writes; it is run at least once after each [`RunStream::on_ready`].
 pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     /// The stream inside `self`.
     fn stream(&self) -> &Stream<P>;
@@ -31,7 +31,7 @@ pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     /// Something has changed: it was started, bytes have come, a send has ended for which a write, or what was written, has waited, it has
     /// ended, or is closed. Called at IRQL <= DISPATCH, maybe from within a function of [`Stream`], with no lock held. It schedules the
     /// engine; of the functions of [`Stream`] it may only ask for the state.
-    fn stirred(this: &Arc<Self, P>);
+    fn on_ready(this: &Arc<Self, P>);
 }
 
 /// What was done with the bytes that [`Stream::read`] has shown.
@@ -149,7 +149,7 @@ impl<P: Platform> Stream<P> {
         let buffers = Buffers::of_accepted(&stream.quota)?;
         if !from.state.lock().begin_accept() {
             stream.state.lock().refuse();
-            T::stirred(object);
+            T::on_ready(object);
             return Ok(());
         }
         if stream.begin(Some(buffers)) {
@@ -246,7 +246,7 @@ impl<P: Platform> Stream<P> {
     pub fn close<T: RunStream<P>>(object: &Arc<T, P>) {
         let closed = object.stream().state.lock().close();
         if closed {
-            T::stirred(object);
+            T::on_ready(object);
         } else {
             Self::proceed(object);
         }
@@ -285,7 +285,7 @@ impl<P: Platform> Stream<P> {
     fn note_return<T: RunStream<P>>(object: &Arc<T, P>, leave: fn(&mut State<P>) -> bool) {
         let closed = leave(&mut object.stream().state.lock());
         if closed {
-            T::stirred(object);
+            T::on_ready(object);
         }
     }
 
@@ -300,7 +300,7 @@ impl<P: Platform> Stream<P> {
             Self::note_return(object, leave);
         }
         // Another thread goes on writing.
-        T::stirred(object);
+        T::on_ready(object);
     }
 
     /// Calls the kernel for a request that is due.

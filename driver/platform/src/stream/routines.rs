@@ -36,7 +36,7 @@ unsafe fn ended<T: RunStream<P>, P: Platform, R>(
 unsafe fn end<T: RunStream<P>, P: Platform>(context: *mut c_void, note: impl FnOnce(&mut State<P>)) {
     // SAFETY: the caller's contract.
     let (object, ()) = unsafe { ended::<T, P, _>(context, note) };
-    T::stirred(&object);
+    T::on_ready(&object);
 }
 
 pub(super) unsafe fn start_routine<T: RunStream<P>, P: Platform>(
@@ -58,7 +58,7 @@ pub(super) unsafe fn accept_routine<T: RunStream<P>, L: RunStream<P>, P: Platfor
     let listener = unsafe { Arc::<L, P>::from_raw(listener.cast_const().cast()) };
     let closed = listener.stream().state.lock().accepted();
     if closed {
-        L::stirred(&listener);
+        L::on_ready(&listener);
     }
     drop(listener);
     // SAFETY: `accept` made the completion.
@@ -78,7 +78,7 @@ unsafe fn send_routine<T: RunStream<P>, P: Platform, const NUMBER: usize>(
     let (object, is_waited_for) = unsafe { ended::<T, P, _>(context, |state| state.sent(NUMBER, result)) };
     // Else there is nothing that it could do, and most sends end before their call has returned.
     if is_waited_for {
-        T::stirred(&object);
+        T::on_ready(&object);
     }
 }
 

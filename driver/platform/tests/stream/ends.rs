@@ -39,7 +39,7 @@ impl RunStream<SimKernel> for End {
         &self.stream
     }
 
-    fn stirred(this: &Arc<Self, SimKernel>) {
+    fn on_ready(this: &Arc<Self, SimKernel>) {
         Deferred::schedule(this);
     }
 }
@@ -162,7 +162,7 @@ impl RunStream<SimKernel> for Door {
         &self.stream
     }
 
-    fn stirred(this: &Arc<Self, SimKernel>) {
+    fn on_ready(this: &Arc<Self, SimKernel>) {
         Deferred::schedule(this);
     }
 }

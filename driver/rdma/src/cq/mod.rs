@@ -209,7 +209,7 @@ impl<P: Platform> CompletionQueue<P> {
         }
         Self::notify_if_due(this, &mut state);
         drop(state);
-        P::Sockets::rely();
+        P::Sockets::must_watch();
     }
 
     /// The queue and every queue pair on it are dead (NDK_FN_CQ_NOTIFICATION_CALLBACK). Any arm reports it.
@@ -235,10 +235,10 @@ impl<P: Platform> CompletionQueue<P> {
     /// `take` runs without the lock, since the consumer's array may be pageable at PASSIVE_LEVEL. Consumers do not poll a
     /// queue from two threads at once (NDKPI completion handling requirements), so the order is kept.
     ///
-    /// In a process callbacks may be called meanwhile, at PASSIVE_LEVEL, if nothing is there: see [`platform::Sockets::look`].
+    /// If the queue is empty, a poll at PASSIVE_LEVEL in a process may call callbacks: see [`platform::Sockets::poll_hint`].
     pub fn poll(&self, results: usize, mut take: impl FnMut(usize, &Completion)) -> usize {
         if self.waiting.load(Ordering::Acquire) == 0 {
-            P::Sockets::look();
+            P::Sockets::poll_hint();
         }
         let mut taken = 0usize;
         while taken < results && self.waiting.load(Ordering::Acquire) > 0 {

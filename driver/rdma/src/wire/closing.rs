@@ -2,7 +2,7 @@
 //!
 //! | why | by |
 //! |---|---|
-//! | the connection has ended, or the peer was refused | `end`: what was written, maybe a Terminate, then FIN; `linger` sees to it |
+//! | the connection has ended, or the peer was refused | `end`: what was written, maybe a Terminate, then FIN; `finish_close` sees to it |
 //! | there never was one, it takes too long, or there is no slot for it | `close`: a reset |
 
 use iwarp::terminate::Cause;
@@ -55,7 +55,7 @@ impl<P: Platform> Wire<P> {
     }
 
     /// Goes on with the end.
-    pub(super) fn linger(this: &Arc<Self, P>) {
+    pub(super) fn finish_close(this: &Arc<Self, P>) {
         let state = this.state.lock();
         let (closing, late) = (matches!(state.step, Step::Closing), state.late);
         drop(state);

@@ -54,7 +54,7 @@ impl<P: Platform> Wire<P> {
         if Stream::connect(this, addresses.0, addresses.1).is_err()
             && let Some(Step::Connecting(active)) = Self::begin_change(this, |step| matches!(step, Step::Connecting(_)))
         {
-            Self::tell(&active.connector, |connector| {
+            Self::notify(&active.connector, |connector| {
                 Connector::connect_failed(connector, Error::InsufficientResources);
             });
         }
@@ -98,7 +98,7 @@ impl<P: Platform> Wire<P> {
             (Err(error), _) => Err(error.into()),
         };
         if let Err(error) = connected {
-            Self::tell(&active.connector, |connector| Connector::connect_failed(connector, error));
+            Self::notify(&active.connector, |connector| Connector::connect_failed(connector, error));
             return Self::close(this);
         }
         // Its consumer accepts when it likes (ndspi.md section 5, Connect): there is no time for the Reply.
@@ -113,7 +113,7 @@ impl<P: Platform> Wire<P> {
             return;
         };
         let failed = |error| {
-            Self::tell(&active.connector, |connector| Connector::connect_failed(connector, error));
+            Self::notify(&active.connector, |connector| Connector::connect_failed(connector, error));
             Self::close(this);
         };
         let FrameIn::Frame(frame) = came else { return failed(Error::ConnectionAborted) };
@@ -122,13 +122,13 @@ impl<P: Platform> Wire<P> {
         };
         let private_data = PrivateData::of_peer(reply.private_data);
         if reply.reject {
-            Self::tell(&active.connector, |connector| Connector::peer_rejects(connector, private_data));
+            Self::notify(&active.connector, |connector| Connector::peer_rejects(connector, private_data));
             return Self::close(this);
         }
         let agreed = match active.wish.conclude(&request, &reply) {
             Ok(agreed) => agreed,
             Err(cause) => {
-                Self::tell(&active.connector, |connector| {
+                Self::notify(&active.connector, |connector| {
                     Connector::connect_failed(connector, Error::ConnectionAborted);
                 });
                 return Self::decline(this, request.crc || reply.crc, cause);
@@ -247,7 +247,7 @@ impl<P: Platform> Wire<P> {
             Self::give_up(this, &connector);
         } else if !is_at_rest(&this.state.lock().step) {
             // The consumer has answered meanwhile: who reads next may have come while the bytes were out here.
-            Self::stirred(this);
+            Self::on_ready(this);
         }
     }
 
@@ -315,7 +315,7 @@ impl<P: Platform> Wire<P> {
 
     /// There is no connection, and none will be.
     fn give_up(this: &Arc<Self, P>, connector: &Weak<Connector<P>, P>) {
-        Self::tell(connector, |connector| Connector::peer_rejects(connector, PrivateData::EMPTY));
+        Self::notify(connector, |connector| Connector::peer_rejects(connector, PrivateData::EMPTY));
         Self::close(this);
     }
 
@@ -336,7 +336,7 @@ impl<P: Platform> Wire<P> {
         Self::end(this, true);
     }
 
-    fn tell(connector: &Weak<Connector<P>, P>, what: impl FnOnce(&Arc<Connector<P>, P>)) {
+    fn notify(connector: &Weak<Connector<P>, P>, what: impl FnOnce(&Arc<Connector<P>, P>)) {
         if let Some(connector) = connector.upgrade() {
             what(&connector);
         }

@@ -167,7 +167,7 @@ impl<P: Platform> Wire<P> {
         drop(state);
         drop(unused);
         // What has come meanwhile was not looked at.
-        Self::stirred(this);
+        Self::on_ready(this);
         goes_on
     }
 }
@@ -177,7 +177,7 @@ impl<P: Platform> RunStream<P> for Wire<P> {
         &self.stream
     }
 
-    fn stirred(this: &Arc<Self, P>) {
+    fn on_ready(this: &Arc<Self, P>) {
         let state = this.state.lock();
         let attached = match &state.step {
             Step::Carrying(queue_pair) => queue_pair.upgrade(),
@@ -198,7 +198,7 @@ impl<P: Platform> RunDeferred<P> for Wire<P> {
 
     fn run(this: &Arc<Self, P>, _: &Dispatch<'_>) {
         Self::negotiate(this);
-        Self::linger(this);
+        Self::finish_close(this);
     }
 }
 
@@ -214,7 +214,7 @@ impl<P: Platform> RunTimer<P> for Wire<P> {
         state.late |= late;
         drop(state);
         if late {
-            Self::stirred(this);
+            Self::on_ready(this);
         }
     }
 }

@@ -102,11 +102,11 @@ impl<H: Host> Cq<H> {
     }
 
     /// Completes the requests that wait for what is in the ring.
-    pub(super) fn tell(&self, ring: &UserCqRing<H>) {
+    pub(super) fn notify(&self, ring: &UserCqRing<H>) {
         let events = self.ndk.keep();
         let pended = &events.context.pended;
         // One that is cancelled meanwhile is not found, and nothing counts as told of.
-        let told = ring.tell(|kind| {
+        let told = ring.notify(|kind| {
             let event = if kind == ND_CQ_NOTIFY_SOLICITED { Event::Solicited } else { Event::Completion };
             let first = pended.take_first(&events.waiting, &[event], u64::MAX)?;
             Some((first, pended.end()))

@@ -87,7 +87,7 @@ impl<H: Host> Cq<H> {
         let end = first.saturating_add(HANDLES);
         for index in first..end {
             match this.ndk.keep().context.handles.at::<Qp<H>>(index) {
-                Some(Some(qp)) if qp.uses(this) => Qp::look(&qp),
+                Some(Some(qp)) if qp.uses(this) => Qp::poll(&qp),
                 Some(_) => {}
                 None => {
                     this.untold.store(index, Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl<H: Host> RunDeferred<H::Platform> for Cq<H> {
     fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
         let Some(ring) = &this.ring else { return };
         let more = this.fill(ring);
-        this.tell(ring);
+        this.notify(ring);
         let untold = this.has_ended() && Self::tell_queue_pairs(this);
         if more || untold {
             Deferred::schedule(this);

@@ -164,7 +164,7 @@ pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NT
         }
     } else if let Some(ring) = &cq.ring {
         // It may be in the ring already.
-        cq.tell(ring);
+        cq.notify(ring);
     } else if event == Event::Completion
         && let Some(number) = events.untold()
     {

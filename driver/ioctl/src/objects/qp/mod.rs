@@ -319,7 +319,7 @@ impl<H: Host> Qp<H> {
     }
 
     /// Has the rings looked at: there will be no completions any more that do.
-    pub(crate) fn look(this: &Ref<Self, H>) {
+    pub(crate) fn poll(this: &Ref<Self, H>) {
         if this.rings.is_some() {
             Deferred::schedule(this);
         }

@@ -148,6 +148,6 @@ pub(crate) fn flush<H: Host>(context: &ProviderContext<H>, request: &H::Request)
         }
     }
     // What is given up follows what has just been cancelled.
-    Qp::look(&qp);
+    Qp::poll(&qp);
     Ok(0)
 }

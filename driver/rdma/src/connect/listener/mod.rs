@@ -315,7 +315,7 @@ impl<P: Platform> RunStream<P> for Listener<P> {
         &self.stream
     }
 
-    fn stirred(this: &Arc<Self, P>) {
+    fn on_ready(this: &Arc<Self, P>) {
         Deferred::schedule(this);
     }
 }
