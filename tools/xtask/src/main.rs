@@ -28,6 +28,7 @@ mod passed;
 mod paths;
 mod pe;
 mod perf;
+mod picture;
 mod prefix;
 mod promises;
 mod report;
@@ -138,6 +139,8 @@ enum Task {
     Soak(soak::Wanted),
     /// Change the driver's crates one place at a time, by cargo-mutants: a test has to notice. Hours
     Mutants(mutants::Wanted),
+    /// Write docs/pieces.svg, which shows where each crate sits
+    Picture,
     /// Check inf/softndk.inx
     LintInf,
     /// Try the control device under Wine as an ordinary user, with groups that may open it and without
@@ -214,6 +217,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         }
         Task::Soak(wanted) => soak::soak(&wanted)?,
         Task::Mutants(wanted) => mutants::mutants(&wanted)?,
+        Task::Picture => picture::write()?,
         Task::LintInf => inf::lint()?,
         Task::Wdk(wanted) => return wdk::wdk(&wanted),
         Task::Witness(wanted) => return witness::witness(&wanted),
