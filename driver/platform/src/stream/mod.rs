@@ -46,7 +46,7 @@ pub struct Taken {
 /// What [`Stream::read`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// There is nothing more to be used before the object is stirred again.
+    /// There is nothing more to be used before the next [`RunStream::on_ready`].
     Nothing,
     /// Some bytes were used; there is more, or the end.
     Some,

@@ -1,4 +1,4 @@
-//! Queue pairs. What is posted is in [`crate::post`], the rings that it may come by in [`crate::work_ring`].
+//! Queue pairs. What is posted is in [`super::post`], the rings that it may come by in [`crate::rings::work_ring`].
 
 mod requests;
 
