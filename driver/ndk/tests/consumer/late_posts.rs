@@ -1,5 +1,7 @@
 //! Initiator requests that are posted when the connection has ended: they are taken, and cancelled.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ndk_abi::{
     ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_SILENT_SUCCESS},
     status::{
@@ -176,6 +178,46 @@ fn posts_in_the_middle_of_a_flush() {
     });
     side.disconnect();
     close.succeed();
+    (0..6).for_each(|context| {
+        side.expect(context, STATUS_CANCELLED);
+    });
+    world.settle();
+    world.assert_empty(&side.initiator_cq);
+    pair.close();
+}
+
+/// A post calls nobody back: in the middle of a flush it cancels no request but its own, whatever goes with those.
+#[test]
+fn a_post_in_the_middle_of_a_flush_gives_up_no_other_request() {
+    static POSTS: AtomicBool = AtomicBool::new(false);
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let side = &pair.active;
+    let regions = [0, 1].map(|_| FastRegion::new(&world.adapter, &side.pd, 1, true));
+    assert_eq!(side.qp.send(0, &[], 0), STATUS_SUCCESS);
+    for (region, context) in regions.iter().zip(1..) {
+        assert_eq!(region.post(side, context, REMOTE), STATUS_SUCCESS);
+    }
+    world.settle();
+    let [first, second] = regions.map(|region| region.mr.close());
+    let qp = side.qp;
+    first.completion.on_call(move |_| {
+        POSTS.store(true, Ordering::SeqCst);
+        for context in 3..6 {
+            if qp.send(context, &[sge(1, 8, 0)], 0) != STATUS_SUCCESS {
+                complain(format!("send {context} was refused"));
+            }
+        }
+        POSTS.store(false, Ordering::SeqCst);
+    });
+    second.completion.on_call(|_| {
+        if POSTS.load(Ordering::SeqCst) {
+            complain("a region was closed within a post".to_owned());
+        }
+    });
+    side.disconnect();
+    first.succeed();
+    second.succeed();
     (0..6).for_each(|context| {
         side.expect(context, STATUS_CANCELLED);
     });

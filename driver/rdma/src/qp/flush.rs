@@ -89,17 +89,19 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// A request was just posted to a dead queue pair. While the engine carries one out, it cancels both when that has ended. Else this
-    /// cancels the oldest: the new one, unless a thread that flushes is between two others. The caller drops the operation without the lock.
+    /// Cancels the request that was just posted to a dead queue pair: now, or behind those that are not cancelled yet. The caller drops
+    /// the operation without the lock.
     pub(super) fn cancel_newest_request(&self, state: &mut State<P>) -> Option<Operation<P>> {
-        state.flush_requests = state.flush_requests.saturating_add(1);
-        if state.executing {
+        // All requests of a dead queue pair are counted here. The engine, or the thread that carries out the flush, cancels them under the
+        // lock, each with what it was: no other may go within a post, as its last reference may call a consumer.
+        let before = state.flush_requests;
+        state.flush_requests = before.saturating_add(1);
+        if before > 0 {
             return None;
         }
-        let error = state.flushed();
         let ended = state.finish_oldest()?;
         // A failure is that of its completion queue: there is no connection left to end.
-        let _ended_anyway = self.complete_request(&ended, Err(error));
+        let _ended_anyway = self.complete_request(&ended, Err(Error::Canceled));
         ended.1
     }
 
@@ -120,9 +122,10 @@ impl<P: Platform> QueuePair<P> {
         let mut report = Report::default();
         let flushed = state.flush_requests > 0;
         // What a consumer posts to a dead queue pair while the lock is free, the engine cancels.
-        let mut bound = state.flush_requests;
-        while !state.executing && state.flush_requests > 0 && bound > 0 {
-            bound = bound.saturating_sub(1);
+        for _ in 0..state.flush_requests {
+            if state.executing || state.flush_requests == 0 {
+                break;
+            }
             state.broken |= state.done > 0 || state.sent > 0;
             report.fatal |= state.broken;
             let error = state.flushed();
