@@ -3,7 +3,7 @@
 //!
 //! C layouts keep their C names, so that a name found here can be looked up in Microsoft's documentation. Values that
 //! come from outside are integers or transparent wrappers, never Rust enums: any bit pattern is valid. Each structure
-//! states its size and offsets where it is declared and the compiler checks them ([`describe`]); `tests/facts.rs`
+//! states its size and offsets where it is declared and the compiler checks them ([`describe`]); `tests/facts`
 //! compares all of it with fact tables taken from the documentation.
 //!
 //! Function types are `extern "system"`: on Windows that is the convention of every NDIS and NDKPI function, and on

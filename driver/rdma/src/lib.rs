@@ -6,9 +6,9 @@
 //! listener, connector, queue pair, shared receive queue, completion queue, window, region, ports; no callback of a consumer
 //! and no last reference to an object goes while one is held.
 //!
-//! The folders, from the device down to what each of its objects has:
+//! From the device down to what each of its objects has:
 //!
-//! | folder | what is in it |
+//! | folder or file | what is in it |
 //! |---|---|
 //! | `device` | the device and its adapters: what all objects of one have in common |
 //! | `connect` | listeners, connectors, addresses, ports |
@@ -17,6 +17,7 @@
 //! | `cq` | completion queues |
 //! | `memory` | protection domains, regions, windows, tokens, and the copies |
 //! | `object` | callbacks, close, counts |
+//! | `ring`, `slot_map` | what the others keep their entries in |
 #![no_std]
 #![deny(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
 /*
  * NDKPI 2.1 for a C consumer on the host: structures, tables and numbers under their documented names, written from the fact
- * table of driver/abi, which tests/c.rs compares every declaration with. 1.x consumers see a shorter NDK_ADAPTER_INFO (0x60
+ * table of driver/abi, which tests/c compares every declaration with. 1.x consumers see a shorter NDK_ADAPTER_INFO (0x60
  * bytes), nothing else differs.
  */
 #ifndef NDK_DATA_H

@@ -46,7 +46,7 @@ pub(crate) fn post<H: Host>(context: &ProviderContext<H>, request: &mut H::Reque
     // Its ring is not looked at until it completes: the request that it is to wait for may be in there.
     let input = SOFTNDK_POST { Flags: input.Flags & !NDK_OP_FLAG_DEFER, ..input };
     let reports = input.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
-    rings.initiator.post_beside(reports, || post_one(context, request, &qp, &input), || Qp::poll(&qp))
+    rings.initiator.post_beside(reports, || post_one(context, request, &qp, &input), || Qp::schedule_poll(&qp))
 }
 
 /// Posts a request that came by a control code.

@@ -97,7 +97,7 @@ pub(crate) fn descriptor_with(request: &mut impl Request, handle: u64, mappings:
 pub(crate) struct UserRing<H: Host> {
     pub(crate) mapped: Mapped,
     /// What its user gave it, for the driver to keep.
-    pub(crate) queue_pair_context: u64,
+    pub(crate) ring_context: u64,
     /// After what is used of it.
     pub(crate) pinned: Locked<H>,
 }
@@ -128,8 +128,8 @@ impl<H: Host> UserRing<H> {
         let base = base.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         // SAFETY: mapped for `length` bytes until it is unlocked, which happens after the ring is gone.
         let opened = unsafe { Mapped::open(base, length, geometry.kind, geometry.entry_size, geometry.capacity) };
-        let (mapped, queue_pair_context) = opened.map_err(|_| STATUS_INVALID_PARAMETER)?;
-        Ok(Self { mapped, queue_pair_context, pinned })
+        let (mapped, ring_context) = opened.map_err(|_| STATUS_INVALID_PARAMETER)?;
+        Ok(Self { mapped, ring_context, pinned })
     }
 }
 
@@ -151,7 +151,7 @@ impl<H: Host> UserWorkRing<H> {
         let geometry = Geometry { kind, entry_size, capacity: depth };
         let ring = UserRing::open(context, request, memory, &geometry, passive)?;
         let data_bytes = (entry_size as usize).saturating_sub(size_of::<SOFTNDK_POST>());
-        Ok((Self::new(ring.mapped, data_bytes, ring.pinned), ring.queue_pair_context))
+        Ok((Self::new(ring.mapped, data_bytes, ring.pinned), ring.ring_context))
     }
 }
 

@@ -227,7 +227,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         given_up
     }
 
-    /// Posts a request that did not come by the ring: it is reported among those that did. `look` has the ring looked at.
+    /// Posts a request that did not come by the ring: it is reported among those that did. `poll` has the ring polled.
     pub(crate) fn post_beside<R, E>(
         &self,
         reports: bool,

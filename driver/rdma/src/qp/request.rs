@@ -24,7 +24,7 @@ bitflags::bitflags! {
     pub struct Flags: u32 {
         /// No completion if it succeeds.
         const SILENT_SUCCESS = 0x1;
-        /// Not before all earlier reads are complete. Requests run one after the other here, so it always holds.
+        /// Not before all earlier reads are complete: within a device that always holds, over a wire the step waits.
         const READ_FENCE = 0x2;
         /// The peer's receive completion is solicited (sends).
         const SOLICIT = 0x4;

@@ -212,6 +212,6 @@ enum Turn {
     /// The same: a message waits for its receive.
     Hold,
     More,
-    /// The peer has ended the connection; true: gracefully.
+    /// The connection ends; true: gracefully, by the peer.
     Ended(bool),
 }

@@ -5,7 +5,7 @@ use platform::{OutOfMemory, Platform};
 
 use crate::ring::Ring;
 
-/// A read of the peer.
+/// A read of the peer, of which `done` bytes are answered.
 #[derive(Clone, Copy)]
 pub(super) struct Answer {
     /// Its MSN.

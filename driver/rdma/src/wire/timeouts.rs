@@ -1,4 +1,5 @@
 //! What an established connection waits for, and how long at most: the timer of its wire ends the wait.
+//! Nothing else uses that timer then.
 
 use iwarp::negotiate::First;
 use platform::{Arc, Platform, Timer};

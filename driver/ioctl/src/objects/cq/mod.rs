@@ -87,7 +87,7 @@ impl<H: Host> Cq<H> {
         let end = first.saturating_add(HANDLES);
         for index in first..end {
             match this.ndk.keep().context.handles.at::<Qp<H>>(index) {
-                Some(Some(qp)) if qp.uses(this) => Qp::poll(&qp),
+                Some(Some(qp)) if qp.uses(this) => Qp::schedule_poll(&qp),
                 Some(_) => {}
                 None => {
                     this.untold.store(index, Ordering::Relaxed);

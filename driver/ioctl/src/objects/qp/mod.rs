@@ -189,7 +189,7 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// It has been put in. `counted`: what [`Qp::reports`] gave.
+    /// It has been put in. `counted`: as given to [`Qp::reports`].
     pub(crate) fn reported(this: &Ref<Self, H>, is_receive: bool, counted: bool) {
         let Some(rings) = &this.rings else { return };
         if counted && let Some(ring) = this.ring_of(is_receive) {
@@ -318,8 +318,8 @@ impl<H: Host> Qp<H> {
         [true, false].into_iter().any(|receives| Arc::ptr_eq(self.ndk.keep().cq(receives), cq))
     }
 
-    /// Has the rings looked at: there will be no completions any more that do.
-    pub(crate) fn poll(this: &Ref<Self, H>) {
+    /// Schedules a run that polls the rings: no completion will.
+    pub(crate) fn schedule_poll(this: &Ref<Self, H>) {
         if this.rings.is_some() {
             Deferred::schedule(this);
         }

@@ -148,6 +148,6 @@ pub(crate) fn flush<H: Host>(context: &ProviderContext<H>, request: &H::Request)
         }
     }
     // What is given up follows what has just been cancelled.
-    Qp::poll(&qp);
+    Qp::schedule_poll(&qp);
     Ok(0)
 }
