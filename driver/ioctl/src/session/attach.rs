@@ -35,7 +35,7 @@ pub(crate) fn init<H: Host>(file: &FileState<H>, request: &H::Request) -> Reply 
     let mut contexts = file.device.contexts.lock();
     match made {
         Ok(context) => {
-            // It is not there if the file was cleaned up meanwhile.
+            // A cleanup of the file on another thread has removed the entry.
             if let Some(entry) = contexts.get(id) {
                 entry.context = Some(Arc::downgrade(&context));
             }

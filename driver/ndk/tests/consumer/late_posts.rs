@@ -189,7 +189,7 @@ fn posts_in_the_middle_of_a_flush() {
 /// A post calls nobody back: in the middle of a flush it cancels no request but its own, whatever goes with those.
 #[test]
 fn a_post_in_the_middle_of_a_flush_gives_up_no_other_request() {
-    // Another processor may cancel the rest meanwhile.
+    // Each post schedules the engine, which may close the second region on another processor.
     thread_local!(static POSTS: Cell<bool> = const { Cell::new(false) });
     let world = World::new();
     let pair = Pair::new(&world.adapter);

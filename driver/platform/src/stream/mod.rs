@@ -203,7 +203,7 @@ impl<P: Platform> Stream<P> {
         Self::proceed(object);
         let canceled = stream.state.lock().canceled();
         match canceled.or(ended) {
-            // For what comes while this goes on `on_ready` is called.
+            // Bytes that come during this call lead to another `on_ready`.
             None if is_all => Read::Nothing,
             _ if used > 0 => Read::Some,
             ended => ended.map_or(Read::Nothing, Read::Ended),
@@ -213,8 +213,8 @@ impl<P: Platform> Stream<P> {
     /// Has bytes written into the room that there is, maybe little, and sends them: at once, or, while [`SENDS`] sends are under way,
     /// with all others that are written until one of these has ended. `fill` tells how many they are; so does the result. Without
     /// room, and after [`Stream::finish`] or the end of the connection, `fill` is not called. Only one thread at a time writes; for
-    /// others there is no room. Who has more calls it again until it comes to 0: the end of a send calls `on_ready` for a thread
-    /// that found no room, not for one that had some.
+    /// others there is no room. A caller with more to write calls it again until it returns 0: the end of a send calls
+    /// `on_ready` only after a write that found no room.
     pub fn write<T: RunStream<P>>(object: &Arc<T, P>, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         let stream = object.stream();
         let Some(memory) = stream.state.lock().begin_write() else { return 0 };

@@ -89,8 +89,8 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Cancels the request that was just posted to a dead queue pair: now, or behind those that are not cancelled yet. The caller drops
-    /// the operation without the lock.
+    /// Cancels the request that was just posted to a dead queue pair: now, if it is the only one; else the engine cancels it behind the
+    /// others. The caller drops the operation without the lock.
     pub(super) fn cancel_newest_request(&self, state: &mut State<P>) -> Option<Operation<P>> {
         // All requests of a dead queue pair are counted here. The engine, or the thread that carries out the flush, cancels them under the
         // lock, each with what it was: no other may go within a post, as its last reference may call a consumer.

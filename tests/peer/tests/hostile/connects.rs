@@ -59,7 +59,7 @@ fn they_ask_for_nothing() {
         let raw = of_raw(&kernel);
         let before = kernel.ledger().pool_bytes();
         let asked = frames::startup(&request());
-        // It has its slot before so many others, and is not the oldest when the last of them has come.
+        // The good client takes its slot when HALF_OPEN - 2 peers are still to come: when the last has come, others are older.
         let patient = |raws: &Vec<Raw>| raws.len() == COUNT - limits::HALF_OPEN + 2;
         let mut raws = Vec::new();
         let mut good = None;

@@ -21,7 +21,7 @@ impl<P: Platform> HalfOpen<P> {
         self.listener.upgrade()
     }
 
-    /// It has come, and takes a slot, which it keeps until its MPA Request comes, or it is closed.
+    /// TCP has accepted the connection, which keeps `slot` until its MPA Request comes, or it is closed.
     pub(crate) fn enter(&mut self, slot: Option<WireSlot<P>>) {
         self.slot = slot;
     }

@@ -57,7 +57,7 @@ pub(crate) enum Progress {
     /// The peer was asked for the data.
     Asked,
     Failed(Error),
-    /// The peer is not connected: yet, and then it schedules the engine, or any more.
+    /// The peer is not connected. If it is still connecting, it schedules the engine when it is.
     Waiting,
     /// The peer has no receive for the send: a post of one will schedule the engine, and the timer if the time for that is limited.
     NoReceive {

@@ -73,7 +73,7 @@ impl<P: Platform> RunTimer<P> for QueuePair<P> {
         &self.timer
     }
 
-    /// A second is over: the engine looks for a receive for the current send once more. If there is none, it starts the timer again.
+    /// A second is over: the engine runs, and looks for a receive for the current send. If there is none, it starts the timer again.
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.timer_runs = false;
