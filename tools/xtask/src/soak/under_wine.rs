@@ -140,6 +140,9 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Vec<(&'static str, Figures)>> {
             break;
         }
         acts = (0..soak.random.usize(1..=MOST_ACTS)).filter_map(|_| soak.random.choice(ACTS)).collect();
+        // By chance alone nd1 would connect a few hundred times in half an hour: its cases are not counted as connections.
+        let version = if soak.random.bool() { Version::Nd1 } else { Version::Nd2 };
+        acts.push(Act::Lives(Front::Driver(version)));
     }
     Ok(vec![
         ("softndk.sys, IOCTLs", soak.ioctl),
