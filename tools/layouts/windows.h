@@ -1,4 +1,4 @@
-/* What driver/abi declares, in the WDK's headers and in ndioctl.h of microsoft/NetworkDirect. Run on Linux, on the headers of WDK
+/* What driver/ndk-abi declares, in the WDK's headers and in ndioctl.h of microsoft/NetworkDirect. Run on Linux, on the headers of WDK
  * 10.0.22621; not yet on Windows. */
 #define _AMD64_
 #define AMD64

@@ -51,7 +51,7 @@ pub use stream::{Read, RunStream, Stream, Taken};
 pub use timer::{RunTimer, Timer};
 
 use core::{alloc::Layout, ffi::c_void, ptr::NonNull};
-// Those of the models that explore this crate (tests/loom), or the real ones.
+// Those of the models that explore this crate (tests/random/loom-models), or the real ones.
 #[cfg(not(loom))]
 use core::{hint, sync::atomic};
 #[cfg(loom)]

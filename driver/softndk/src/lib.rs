@@ -44,5 +44,5 @@ mod unicode;
 mod wdfminiport;
 mod wsk;
 
-// tests/loom has its own.
+// tests/random/loom-models has its own.
 use core::sync::atomic;

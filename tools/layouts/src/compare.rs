@@ -1,4 +1,4 @@
-//! The comparison: what driver/abi declares, against the headers.
+//! The comparison: what driver/ndk-abi declares, against the headers.
 
 use ndk_abi::describe::{Kind, Layout};
 
@@ -50,12 +50,12 @@ mod tests {
     use super::*;
     use crate::headers::read;
 
-    /// The C declarations of NDKPI that tests/csim has.
+    /// The C declarations of NDKPI that tests/clients/softndk-sim has.
     fn csim() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/csim/c/ndk.h")
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients/softndk-sim/c/ndk.h")
     }
 
-    /// What of driver/abi they declare.
+    /// What of driver/ndk-abi they declare.
     fn declared() -> Vec<&'static Layout> {
         let text = ["ndk.h", "ndk_data.h"].map(|name| std::fs::read_to_string(csim().with_file_name(name)).unwrap());
         let text = text.concat();

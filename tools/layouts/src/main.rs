@@ -1,5 +1,5 @@
-//! Compares every layout of driver/abi with C headers: with those of the WDK and of NetworkDirect (`windows.h`), in the tests with the
-//! C declarations of NDKPI that tests/csim has.
+//! Compares every layout of driver/ndk-abi with C headers: with those of the WDK and of NetworkDirect (`windows.h`), in the tests with the
+//! C declarations of NDKPI that tests/clients/softndk-sim has.
 
 mod compare;
 mod headers;
@@ -12,7 +12,7 @@ use clap::Parser;
 use ndk_abi::{describe, index};
 
 #[derive(Parser)]
-#[command(about = "Compares every layout of driver/abi with C headers")]
+#[command(about = "Compares every layout of driver/ndk-abi with C headers")]
 struct Arguments {
     /// A folder of headers; more than one, in the order of the search
     #[arg(long = "include", value_name = "FOLDER", required = true)]

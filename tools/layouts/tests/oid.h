@@ -1,4 +1,4 @@
-/* For the tests: NDIS_OID_REQUEST, whose parts have no names of their own, from the fact table of driver/abi. */
+/* For the tests: NDIS_OID_REQUEST, whose parts have no names of their own, from the fact table of driver/ndk-abi. */
 typedef unsigned char UCHAR;
 typedef unsigned short USHORT;
 typedef unsigned int ULONG;

@@ -1,4 +1,4 @@
-//! A driver beside softndk.sys that opens its adapter by Winsock Kernel (tests/wine/consumer): what Microsoft's kernel consumers need of
+//! A driver beside softndk.sys that opens its adapter by Winsock Kernel (tests/kernels/wine/consumer): what Microsoft's kernel consumers need of
 //! the stand-ins, without one of them.
 
 use anyhow::{Context, Result, ensure};

@@ -17,12 +17,12 @@ pub(crate) type Package = [&'static str; 2];
 pub(crate) const HARNESS: Package = ["--package", "ndharness"];
 pub(crate) const CONTROL: Package = ["--package", "ndkctl"];
 pub(crate) const PROVIDER: Package = ["--package", "softnd"];
-pub(crate) const STAND_INS: Package = ["--manifest-path", "tests/wine/Cargo.toml"];
+pub(crate) const STAND_INS: Package = ["--manifest-path", "tests/kernels/wine/Cargo.toml"];
 
 /// Apart from the host's: the variables that build-std needs would make cargo build the host's crates again and again.
 const WINDOWS: &str = "target/windows";
 
-/// What tests/wine builds, and the names it goes by in target/dist/wine.
+/// What tests/kernels/wine builds, and the names it goes by in target/dist/wine.
 const STAND_IN_FILES: [(&str, &str); 11] = [
     ("ntoskrnl.dll", "ntoskrnl.exe"),
     ("ndis.dll", "ndis.sys"),
@@ -57,15 +57,15 @@ pub(crate) fn build() -> Result<()> {
     step("building libsoftndk_sim.so", build_sim)?;
     let host = paths::root().join("target/release");
     copy(&host.join("libsoftndk_sim.so"), &dist.join("libsoftndk_sim.so"))?;
-    copy(&paths::root().join("tests/csim/include/softndk_sim.h"), &dist.join("softndk_sim.h"))?;
+    copy(&paths::root().join("tests/clients/softndk-sim/include/softndk_sim.h"), &dist.join("softndk_sim.h"))?;
     for shipped in ["softndk.sys", "softnd.dll", "libsoftndk_sim.so"] {
         check_without_bugs(&dist.join(shipped))?;
     }
     check_imports(&dist)
 }
 
-/// Checks that a binary was built without the bugs of `planted.rs` in `driver/rdma` and `driver/ioctl`, and without memory that
-/// changes once it is read (`driver/rings/src/changing.rs`), which leave a mark.
+/// Checks that a binary was built without the bugs of `planted.rs` in `driver/soft-rdma` and `driver/nd-ioctl`, and without memory that
+/// changes once it is read (`driver/nd-rings/src/changing.rs`), which leave a mark.
 fn check_without_bugs(binary: &Path) -> Result<()> {
     const MARK: &[u8] = b"SoftNDK with planted bugs";
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;

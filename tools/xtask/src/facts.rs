@@ -1,5 +1,5 @@
 //! What the WDK's headers and the documentation say of kernel functions: those that softndk.sys imports, and those whose IRQL a
-//! stand-in of tests/wine checks. `cargo xtask wdk` compares the table with a kit's headers.
+//! stand-in of tests/kernels/wine checks. `cargo xtask wdk` compares the table with a kit's headers.
 
 use anyhow::{Context, Result, bail};
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::paths;
 
-    /// The limits that a source of tests/wine sets, `at_most(LEVEL, "Function")`: of several levels the highest.
+    /// The limits that a source of tests/kernels/wine sets, `at_most(LEVEL, "Function")`: of several levels the highest.
     fn limits(source: &str) -> Vec<(&str, Irql)> {
         let calls = source.split("at_most(").skip(1).filter_map(|rest| rest.split_once("\")"));
         let limit = |(arguments, _): (&'_ str, &'_ str)| {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn no_stand_in_admits_a_level_that_windows_forbids() {
         let mut texts = Vec::new();
-        sources(&paths::root().join("tests/wine"), &mut texts);
+        sources(&paths::root().join("tests/kernels/wine"), &mut texts);
         let limits: Vec<_> = texts.iter().flat_map(|text| limits(text)).collect();
         // What is named in words is no function.
         let limits: Vec<_> =

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: builds a target of `tests/fuzz` as cargo-fuzz does, but with the stable compiler, and runs it.
+//! `cargo xtask fuzz`: builds a target of `tests/random/fuzz` as cargo-fuzz does, but with the stable compiler, and runs it.
 
 use std::fs;
 use std::path::Path;
@@ -64,13 +64,13 @@ pub(crate) fn smoke() -> Result<()> {
 fn fuzz_in(target: &str, corpus: &Path, limit: Limit, seed: Option<u32>) -> Result<()> {
     let root = paths::root();
     let output = root.join("target/fuzz");
-    let seeds = root.join("tests/fuzz/corpus").join(target);
+    let seeds = root.join("tests/random/fuzz/corpus").join(target);
     let artifacts = output.join("artifacts");
-    ensure!(seeds.is_dir(), "there is no fuzz target {target}: tests/fuzz/corpus has no such folder");
+    ensure!(seeds.is_dir(), "there is no fuzz target {target}: tests/random/fuzz/corpus has no such folder");
     for folder in [corpus, &artifacts] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    let mut build = cargo(&root.join("tests/fuzz"));
+    let mut build = cargo(&root.join("tests/random/fuzz"));
     build.args(["build", "--release", "--locked", "--target", HOST, "--bin", target]);
     // The sanitizer's flag is one of the nightly compiler's.
     build.env("RUSTFLAGS", FLAGS).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &output);

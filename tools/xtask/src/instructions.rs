@@ -1,5 +1,5 @@
 //! Instructions of one post and of one poll, counted by callgrind: unlike seconds they are the same on every run, so that a
-//! regression can be seen. The budget is tests/bench/instructions.json.
+//! regression can be seen. The budget is tests/softndk-bench/instructions.json.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -56,7 +56,7 @@ pub(crate) fn table(counts: &Counts) -> String {
 
 /// Fails if anything takes more instructions than its budget.
 pub(crate) fn check(program: &Path) -> Result<()> {
-    let path = paths::root().join("tests/bench/instructions.json");
+    let path = paths::root().join("tests/softndk-bench/instructions.json");
     let text = std::fs::read_to_string(&path).with_context(|| format!("no budget: {}", path.display()))?;
     let budget: Counts = serde_json::from_str(&text)?;
     let counts = count(program)?;

@@ -126,7 +126,7 @@ enum Task {
     },
     /// Throw random NDK calls, control requests and rings at the driver, on the simulated kernel
     Fuzz {
-        /// The fuzz target, of tests/fuzz: ndk_calls, ioctls, rings, mpa or receive; all if none is given
+        /// The fuzz target, of tests/random/fuzz: ndk_calls, ioctls, rings, mpa or receive; all if none is given
         target: Option<String>,
         /// Stop after so many inputs
         #[arg(long, conflicts_with = "seconds")]
@@ -147,7 +147,7 @@ enum Task {
     Access,
     /// Install the driver by its INF under Wine, restart, and remove it
     Install,
-    /// Build the driver over the headers of a WDK, on Linux, and compare it and driver/abi with what they say
+    /// Build the driver over the headers of a WDK, on Linux, and compare it and driver/ndk-abi with what they say
     Wdk(wdk::Wanted),
     /// Run Microsoft's kernel consumer NDKPerf on the driver, under Wine
     Witness(witness::Wanted),

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(crate) const RUNNER: &str =
     r#"target."cfg(all())".runner = ["sh", "-c", 'printf "testing\t%s\t%s\n" "$(pwd -P)" "$1"; exec "$@"', "sh"]"#;
 
-/// Programs in `tests/conformance/tests` in which each case is a test.
+/// Programs in `tests/cases/conformance/tests` in which each case is a test.
 const PROGRAMS: [&str; 2] = ["sim", "processes"];
 
 /// The names of what has passed.
@@ -81,7 +81,7 @@ impl Passed {
     /// Whether that case has passed on that front end; on those of [`PROGRAMS`] it is a test of cargo.
     pub(crate) fn has_case(&self, front_end: &str, name: &str) -> bool {
         let is_it = |test: &Test| {
-            test.program.folder == "tests/conformance"
+            test.program.folder == "tests/cases/conformance"
                 && test.program.target == front_end
                 && test.path.rsplit_once("::").is_some_and(|(case, _path)| case == name)
         };
@@ -138,16 +138,16 @@ pub(crate) mod tests {
     #[test]
     fn a_test_is_found_by_its_file_and_function() {
         let lines = ["test cq::order ... ok", "test kit::a::small - should panic ... ok", "test top ... ok"];
-        let passed = passed("driver/ndk", "consumer", &lines);
-        assert!(passed.has_test("driver/ndk/tests/consumer/cq.rs", "order"));
-        assert!(passed.has_test("driver/ndk/tests/consumer/kit/a.rs", "small"));
-        assert!(passed.has_test("driver/ndk/tests/consumer/kit/mod.rs", "small"));
-        assert!(passed.has_test("driver/ndk/tests/consumer/main.rs", "top"));
-        assert!(!passed.has_test("driver/ndk/tests/consumer/cq.rs", "top"));
-        assert!(!passed.has_test("driver/ndk/tests/other/cq.rs", "order"));
-        assert!(!passed.has_test("driver/rdma/tests/consumer/cq.rs", "order"));
+        let passed = passed("driver/ndk-provider", "consumer", &lines);
+        assert!(passed.has_test("driver/ndk-provider/tests/consumer/cq.rs", "order"));
+        assert!(passed.has_test("driver/ndk-provider/tests/consumer/kit/a.rs", "small"));
+        assert!(passed.has_test("driver/ndk-provider/tests/consumer/kit/mod.rs", "small"));
+        assert!(passed.has_test("driver/ndk-provider/tests/consumer/main.rs", "top"));
+        assert!(!passed.has_test("driver/ndk-provider/tests/consumer/cq.rs", "top"));
+        assert!(!passed.has_test("driver/ndk-provider/tests/other/cq.rs", "order"));
+        assert!(!passed.has_test("driver/soft-rdma/tests/consumer/cq.rs", "order"));
         assert!(!passed.has_test("driver/nd/tests/consumer/cq.rs", "order"));
-        assert!(!passed.has_test("driver/ndk/tests/consumer/cq.rs", "rder"));
+        assert!(!passed.has_test("driver/ndk-provider/tests/consumer/cq.rs", "rder"));
     }
 
     #[test]
@@ -160,14 +160,14 @@ pub(crate) mod tests {
 
     #[test]
     fn what_failed_or_was_ignored_has_not_passed() {
-        let passed = passed("driver/rdma", "flush", &["test a ... FAILED", "test b ... ignored", "b ... ok"]);
-        assert!(!passed.has_test("driver/rdma/tests/flush.rs", "a"));
-        assert!(!passed.has_test("driver/rdma/tests/flush.rs", "b"));
+        let passed = passed("driver/soft-rdma", "flush", &["test a ... FAILED", "test b ... ignored", "b ... ok"]);
+        assert!(!passed.has_test("driver/soft-rdma/tests/flush.rs", "a"));
+        assert!(!passed.has_test("driver/soft-rdma/tests/flush.rs", "b"));
     }
 
     #[test]
     fn a_skipped_case_has_not_passed() {
-        let mut passed = passed("tests/conformance", "sim", &["test cq::overrun::rings ... ok"]);
+        let mut passed = passed("tests/cases/conformance", "sim", &["test cq::overrun::rings ... ok"]);
         let report = json!({ "cases": [
             { "name": "arm::any (rings)", "result": "skipped" },
             { "name": "arm::any (plain)", "result": "passed" },

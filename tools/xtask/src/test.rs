@@ -100,15 +100,15 @@ fn counted_tests(command: &mut Command, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// A cargo in tests/loom, whose own configuration says what makes the driver's atomics loom's.
+/// A cargo in tests/random/loom-models, whose own configuration says what makes the driver's atomics loom's.
 fn loom(subcommand: &str) -> Command {
-    let mut command = cargo(&paths::root().join("tests/loom"));
+    let mut command = cargo(&paths::root().join("tests/random/loom-models"));
     command.args([subcommand, "--workspace"]);
     command
 }
 
 fn formatting(root: &Path, tally: &mut Tally) {
-    for folder in [".", "tools/cross", "tests/wine", "tests/loom"] {
+    for folder in [".", "tools/cross", "tests/kernels/wine", "tests/random/loom-models"] {
         let result = run(cargo(&root.join(folder)).args(["fmt", "--check"]));
         tally.check(&format!("formatting of {folder}"), result);
     }

@@ -1,6 +1,6 @@
 //! What the stand-in for ntoskrnl makes of a process that does not answer. It is built for Windows; this part of it is tested here.
 
-#[path = "../../../tests/wine/ntoskrnl/src/answer.rs"]
+#[path = "../../../tests/kernels/wine/ntoskrnl/src/answer.rs"]
 mod answer;
 
 use std::{

@@ -130,7 +130,7 @@ fn broken_anchors(folder: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn links_lead_to_headings() {
-    for file in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/wine/README.md"].map(str::to_owned) {
+    for file in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/kernels/wine/README.md"].map(str::to_owned) {
         let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
         assert_eq!(broken_anchors(folder, &read(&file)), Vec::<String>::new(), "{file}");
     }
@@ -304,8 +304,8 @@ fn classes(source: &str) -> Vec<String> {
 
 #[test]
 fn the_identifiers_of_the_provider_are_documented() {
-    let (source, page) = (read("netdirect/com/src/class.rs"), read("docs/programs.md"));
-    let (classes, header) = (classes(&source), read("tests/nd-cpp/nd.h").to_uppercase());
+    let (source, page) = (read("netdirect/nd-com/src/class.rs"), read("docs/programs.md"));
+    let (classes, header) = (classes(&source), read("tests/clients/nd-cpp/nd.h").to_uppercase());
     assert_eq!(classes.len(), 2, "{classes:?}");
     for class in &classes {
         assert!(page.contains(&format!("`{class}`")), "{class} is not in docs/programs.md");

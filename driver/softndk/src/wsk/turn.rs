@@ -1,4 +1,4 @@
-//! Who is at a start. tests/loom compiles this file once more, and explores it.
+//! Who is at a start. tests/random/loom-models compiles this file once more, and explores it.
 
 use crate::atomic::{AtomicU32, Ordering};
 

@@ -47,9 +47,9 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
     run(cargo(&paths::root()).args(["build", "--package", "interop", "--package", "siw-xstate"]))?;
     build_verbs()?;
     let mut command = Command::new(script);
-    // For the peer: tests/siw-xstate says why.
+    // For the peer: tests/clients/siw-xstate says why.
     command.env(PRELOAD, paths::root().join("target/debug/libsiw_xstate.so"));
-    command.arg(paths::root().join("tests/interop/guest.sh"));
+    command.arg(paths::root().join("tests/clients/interop/guest.sh"));
     // Itself, in the peer's namespace.
     command.args(["env", "-u", PRELOAD]).arg(env::current_exe()?).args(["interop", "--inside"]);
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the peer's script")?;
@@ -105,7 +105,7 @@ fn build_verbs() -> Result<()> {
     }
     let mut compiler = Command::new("gcc");
     compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program);
-    run(compiler.arg(paths::root().join("tests/interop/peer/verbs.c")).args(["-lrdmacm", "-libverbs"]))
+    run(compiler.arg(paths::root().join("tests/clients/interop/peer/verbs.c")).args(["-lrdmacm", "-libverbs"]))
 }
 
 fn skipped(why: &str, json: bool) -> ExitCode {

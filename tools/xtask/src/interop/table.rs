@@ -13,7 +13,7 @@ enum Outcome {
     Skipped,
 }
 
-/// One step, as `tests/interop` prints it.
+/// One step, as `tests/clients/interop` prints it.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Row {
     /// Who was at our end.

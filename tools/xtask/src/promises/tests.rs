@@ -102,7 +102,7 @@ fn of(rows: &str) -> Vec<Row> {
 
 /// A run in which one test of each kind has passed.
 fn run() -> Passed {
-    let mut passed = passed::tests::passed("driver/rdma", "flush", &["test kept ... ok", "test idle ... ignored"]);
+    let mut passed = passed::tests::passed("driver/soft-rdma", "flush", &["test kept ... ok", "test idle ... ignored"]);
     passed.cases("ioctl", &json!({ "cases": [
         { "name": "cq::depths (plain)", "result": "passed" }, { "name": "cq::overrun (plain)", "result": "skipped" },
     ]}));
@@ -112,21 +112,22 @@ fn run() -> Passed {
 
 #[test]
 fn what_has_passed_keeps_a_promise() {
-    let rows = of("| S1 | a | `driver/rdma/tests/flush.rs: kept` |\n| S2 | b | `ioctl cq::depths`, `stage: a thing` |");
+    let rows =
+        of("| S1 | a | `driver/soft-rdma/tests/flush.rs: kept` |\n| S2 | b | `ioctl cq::depths`, `stage: a thing` |");
     assert_eq!(broken(&rows, |name| name.has_passed(&run())), [""; 0]);
 }
 
 #[test]
 fn an_invented_test_keeps_none() {
-    for invented in ["driver/rdma/tests/flush.rs: kep", "ioctl cq::depth", "nd2 cq::depths", "stage: another"] {
-        let rows = of(&format!("| S1 | a | `driver/rdma/tests/flush.rs: kept`, `{invented}` |"));
+    for invented in ["driver/soft-rdma/tests/flush.rs: kep", "ioctl cq::depth", "nd2 cq::depths", "stage: another"] {
+        let rows = of(&format!("| S1 | a | `driver/soft-rdma/tests/flush.rs: kept`, `{invented}` |"));
         assert_eq!(broken(&rows, |name| name.has_passed(&run())).len(), 1, "{invented}");
     }
 }
 
 #[test]
 fn a_skipped_test_keeps_none() {
-    for skipped in ["driver/rdma/tests/flush.rs: idle", "ioctl cq::overrun"] {
+    for skipped in ["driver/soft-rdma/tests/flush.rs: idle", "ioctl cq::overrun"] {
         let rows = of(&format!("| S1 | a | `{skipped}` |"));
         assert_eq!(broken(&rows, |name| name.has_passed(&run())).len(), 1, "{skipped}");
     }

@@ -58,8 +58,8 @@ pub(crate) fn wdk(wanted: &Wanted) -> Result<ExitCode> {
         }
         Err(error) => table.add("softndk.sys over the kit's headers", Err(error)),
     }
-    let layouts = step("comparing the layouts of driver/abi", || layouts(&kit, wanted.netdirect.as_ref()));
-    table.add("layouts of driver/abi", layouts);
+    let layouts = step("comparing the layouts of driver/ndk-abi", || layouts(&kit, wanted.netdirect.as_ref()));
+    table.add("layouts of driver/ndk-abi", layouts);
     table.add("tools/cross/include: each name in its header", says::of_our_headers(&kit));
     table.add("facts: the highest IRQL of functions", says::levels(&kit, &facts::functions()?));
     let oldest = inf::oldest_windows()?;

@@ -1,0 +1,155 @@
+//! Types of the functions that ndis.sys exports. `driver/softndk` declares the imports, `tests/kernels/wine` the stand-ins;
+//! both use these types.
+#![allow(missing_docs, reason = "parameters named as in the documentation")]
+
+use core::ffi::c_void;
+
+use super::{
+    NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE,
+    NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_OID_REQUEST, NDIS_PARAMETER_TYPE, NDIS_PORT_NUMBER,
+    NDIS_STATUS_INDICATION, NET_BUFFER_LIST, NET_PNP_EVENT_NOTIFICATION,
+};
+use crate::status::NDIS_STATUS;
+use crate::wdm::UNICODE_STRING;
+
+c_fns! { EXPORT_PROTOTYPES:
+    /// Registers the driver; calls its SetOptions handler before it returns. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisMRegisterMiniportDriver(
+        DriverObject: *mut c_void,
+        RegistryPath: *mut UNICODE_STRING,
+        MiniportDriverContext: NDIS_HANDLE,
+        MiniportDriverCharacteristics: *mut NDIS_MINIPORT_DRIVER_CHARACTERISTICS,
+        NdisMiniportDriverHandle: *mut NDIS_HANDLE,
+    ) -> NDIS_STATUS;
+
+    /// Takes it back. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisMDeregisterMiniportDriver(NdisMiniportDriverHandle: NDIS_HANDLE);
+
+    /// Registers optional handlers, in SetOptions; the structure starts with an `NDIS_OBJECT_HEADER` that tells which.
+    /// IRQL PASSIVE_LEVEL.
+    fn PFN_NdisSetOptionalHandlers(NdisHandle: NDIS_HANDLE, OptionalHandlers: *mut c_void) -> NDIS_STATUS;
+
+    /// Sets attributes, in MiniportInitializeEx; the structure starts with an `NDIS_OBJECT_HEADER` that tells which.
+    /// IRQL PASSIVE_LEVEL.
+    fn PFN_NdisMSetMiniportAttributes(
+        NdisMiniportAdapterHandle: NDIS_HANDLE,
+        MiniportAttributes: *mut c_void,
+    ) -> NDIS_STATUS;
+
+    /// Raises a PnP event; the one that disables NDK returns when all NDK adapters are closed. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisMNetPnPEvent(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        NetPnPEvent: *mut NET_PNP_EVENT_NOTIFICATION,
+    ) -> NDIS_STATUS;
+
+    /// Creates a control device. The handle is that of the driver. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisRegisterDeviceEx(
+        NdisHandle: NDIS_HANDLE,
+        DeviceObjectAttributes: *mut NDIS_DEVICE_OBJECT_ATTRIBUTES,
+        pDeviceObject: *mut *mut c_void,
+        NdisDeviceHandle: *mut NDIS_HANDLE,
+    ) -> NDIS_STATUS;
+
+    /// Deletes it with its symbolic link. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisDeregisterDeviceEx(NdisDeviceHandle: NDIS_HANDLE);
+
+    /// The `ExtensionSize` bytes of a control device. Any IRQL.
+    fn PFN_NdisGetDeviceReservedExtension(DeviceObject: *mut c_void) -> *mut c_void;
+
+    /// Opens the configuration. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisOpenConfigurationEx(
+        ConfigObject: *mut NDIS_CONFIGURATION_OBJECT,
+        ConfigurationHandle: *mut NDIS_HANDLE,
+    ) -> NDIS_STATUS;
+
+    /// Reads a value; NDIS frees it when the configuration is closed. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisReadConfiguration(
+        Status: *mut NDIS_STATUS,
+        ParameterValue: *mut *mut NDIS_CONFIGURATION_PARAMETER,
+        ConfigurationHandle: NDIS_HANDLE,
+        Keyword: *mut UNICODE_STRING,
+        ParameterType: NDIS_PARAMETER_TYPE,
+    );
+
+    /// Reads the hardware address an administrator set. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisReadNetworkAddress(
+        Status: *mut NDIS_STATUS,
+        NetworkAddress: *mut *mut c_void,
+        NetworkAddressLength: *mut u32,
+        ConfigurationHandle: NDIS_HANDLE,
+    );
+
+    /// Closes the configuration. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisCloseConfiguration(ConfigurationHandle: NDIS_HANDLE);
+
+    /// The device objects of an adapter; each pointer may be null. IRQL PASSIVE_LEVEL.
+    fn PFN_NdisMGetDeviceProperty(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        PhysicalDeviceObject: *mut *mut c_void,
+        FunctionalDeviceObject: *mut *mut c_void,
+        NextDeviceObject: *mut *mut c_void,
+        AllocatedResources: *mut *mut c_void,
+        AllocatedResourcesTranslated: *mut *mut c_void,
+    );
+
+    /// Sleeps, in microseconds. IRQL at most APC_LEVEL.
+    fn PFN_NdisMSleep(MicrosecondsToSleep: u32);
+
+    /// Indicates a status. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisMIndicateStatusEx(MiniportAdapterHandle: NDIS_HANDLE, StatusIndication: *mut NDIS_STATUS_INDICATION);
+
+    /// Completes a request that pended. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisMOidRequestComplete(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        OidRequest: *mut NDIS_OID_REQUEST,
+        Status: NDIS_STATUS,
+    );
+
+    /// Completes a direct request that pended. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisMDirectOidRequestComplete(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        OidRequest: *mut NDIS_OID_REQUEST,
+        Status: NDIS_STATUS,
+    );
+
+    /// Gives sent lists back. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisMSendNetBufferListsComplete(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        NetBufferList: *mut NET_BUFFER_LIST,
+        SendCompleteFlags: u32,
+    );
+
+    /// Indicates received lists. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisMIndicateReceiveNetBufferLists(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        NetBufferList: *mut NET_BUFFER_LIST,
+        PortNumber: NDIS_PORT_NUMBER,
+        NumberOfNetBufferLists: u32,
+        ReceiveFlags: u32,
+    );
+
+    /// Completes a pause that pended. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisMPauseComplete(MiniportAdapterHandle: NDIS_HANDLE);
+
+    /// Completes a restart that pended. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisMRestartComplete(MiniportAdapterHandle: NDIS_HANDLE, Status: NDIS_STATUS);
+
+    /// A work item, or null. The handle is that of the driver or an adapter. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisAllocateIoWorkItem(NdisObjectHandle: NDIS_HANDLE) -> NDIS_HANDLE;
+
+    /// Runs a routine at PASSIVE_LEVEL. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisQueueIoWorkItem(
+        NdisIoWorkItemHandle: NDIS_HANDLE,
+        Routine: NDIS_IO_WORKITEM_FUNCTION,
+        WorkItemContext: *mut c_void,
+    );
+
+    /// Frees a work item that is not queued. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisFreeIoWorkItem(NdisIoWorkItemHandle: NDIS_HANDLE);
+
+    /// The routine of a work item. IRQL PASSIVE_LEVEL.
+    fn NDIS_IO_WORKITEM_FUNCTION(WorkItemContext: *mut c_void, NdisIoWorkItemHandle: NDIS_HANDLE);
+
+    /// The version of NDIS, major * 0x10000 + minor: 6.85 is 0x0006_0055. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisGetVersion() -> u32;
+}

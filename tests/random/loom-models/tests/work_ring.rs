@@ -1,0 +1,238 @@
+//! A ring of requests of the control device, as `driver/nd-ioctl` serves it: each request that its user puts in is posted, while the ring
+//! sleeps and awaits completions. The code is the driver's; a queue pair, whose part it is to schedule runs, is the model's.
+
+#[path = "../../../../driver/nd-ioctl/src/rings/poll_backoff.rs"]
+mod poll_backoff;
+#[path = "../../../../driver/nd-ioctl/src/rings/ring_poll.rs"]
+#[expect(dead_code, reason = "the model has no timer")]
+mod ring_poll;
+#[path = "../../../../driver/nd-ioctl/src/rings/work_ring.rs"]
+#[expect(dead_code, reason = "the model does not end")]
+mod work_ring;
+
+/// None is planted here.
+mod planted {
+    pub(crate) enum Bug {
+        HeadReadTwice,
+    }
+
+    pub(crate) const fn is(_: Bug) -> bool {
+        false
+    }
+}
+
+use std::sync::Arc as StdArc;
+
+use loom::{sync::atomic, thread};
+use loom_models::{Cell, Kernel, Loom, Wakeup, explore, faults};
+use nd_rings::{Memory, Writer};
+use ndk_abi::{
+    describe::ZeroInit as _,
+    ndkpi::NdkOperationTypeSend,
+    softndk_ioctl::SOFTNDK_POST,
+    status::{STATUS_INVALID_HANDLE, STATUS_SUCCESS},
+};
+use planted_atomics::{Defect, sync::atomic::AtomicU32};
+use platform::{Arc, Deferred, Dispatch, RunDeferred};
+use ring_poll::{After, RingPoll};
+use work_ring::{ServeMode, WorkRing};
+
+/// Each thread is preempted at most so often in an execution.
+const BOUND: usize = 3;
+
+/// Words of a request.
+const WORDS: usize = size_of::<SOFTNDK_POST>() / size_of::<u64>();
+
+/// The words of a send.
+fn send() -> [u64; WORDS] {
+    zerocopy::transmute!(SOFTNDK_POST { Operation: NdkOperationTypeSend.0.cast_unsigned(), ..SOFTNDK_POST::ZERO })
+}
+
+/// The memory of a ring of sends. loom finds every use of a slot by both sides at once.
+struct Shared {
+    tail: AtomicU32,
+    head: AtomicU32,
+    asleep: AtomicU32,
+    slots: [Cell; 2],
+}
+
+#[derive(Clone)]
+struct End(StdArc<Shared>);
+
+impl End {
+    fn new() -> Self {
+        let [tail, head, asleep] = [0; 3].map(AtomicU32::new);
+        Self(StdArc::new(Shared { tail, head, asleep, slots: Default::default() }))
+    }
+}
+
+impl Memory for End {
+    fn tail(&self) -> &AtomicU32 {
+        &self.0.tail
+    }
+
+    fn head(&self) -> &AtomicU32 {
+        &self.0.head
+    }
+
+    fn asleep(&self) -> &AtomicU32 {
+        &self.0.asleep
+    }
+
+    fn capacity(&self) -> u32 {
+        self.0.slots.len() as u32
+    }
+
+    fn read(&self, slot: u32, first: usize, words: &mut [u64]) {
+        assert_ne!(self.0.slots[slot as usize].read(), 0, "read before it was written");
+        words.copy_from_slice(&send()[first..][..words.len()]);
+    }
+
+    fn write(&self, slot: u32, _first: usize, words: &[u64]) {
+        if !words.is_empty() {
+            self.0.slots[slot as usize].add_one();
+        }
+    }
+
+    fn set_state(&self, _state: u32) {}
+}
+
+/// A queue pair with one ring.
+struct Queue {
+    deferred: Deferred<Loom>,
+    ring: WorkRing<End, (), Loom>,
+    poll: RingPoll,
+    /// Counts what is posted.
+    posted: StdArc<Wakeup>,
+}
+
+impl Queue {
+    /// Its ring sleeps.
+    fn new(kernel: &Kernel, end: End, posted: &StdArc<Wakeup>) -> Arc<Self, Loom> {
+        let (deferred, poll) = (Deferred::default(), RingPoll::new());
+        let queue = Self { deferred, ring: WorkRing::new(end, 0, ()), poll, posted: posted.clone() };
+        let queue = Arc::<_, Loom>::try_new(queue).expect("memory");
+        Deferred::initialize(&queue);
+        Deferred::schedule(&queue);
+        kernel.settle();
+        queue
+    }
+
+    fn doorbell(this: &Arc<Self, Loom>) {
+        this.ring.wake();
+        Deferred::schedule(this);
+    }
+
+    /// A completion is put into the ring of its CQ, as `Cq::fill_once` does.
+    fn report(this: &Arc<Self, Loom>) {
+        this.ring.reports();
+        this.ring.reported();
+        if this.poll.is_due() {
+            Deferred::schedule(this);
+        }
+    }
+}
+
+impl RunDeferred<Loom> for Queue {
+    fn deferred(&self) -> &Deferred<Loom> {
+        &self.deferred
+    }
+
+    fn run(this: &Arc<Self, Loom>, _dispatch: &Dispatch<'_>) {
+        let post = |_: &SOFTNDK_POST, _: &[u8]| {
+            this.posted.wake();
+            STATUS_SUCCESS
+        };
+        let served = this.ring.serve(ServeMode { awaits: true, polls_on: false }, post, |_, _| true);
+        assert!(!served.broken, "the user keeps to the rules");
+        if this.poll.after(served.next, || this.ring.sleep(true)) == After::Run {
+            Deferred::schedule(this);
+        }
+    }
+}
+
+/// The user of a queue.
+struct User {
+    queue: Arc<Queue, Loom>,
+    writer: Writer<End>,
+    posted: StdArc<Wakeup>,
+}
+
+impl User {
+    fn new(kernel: &Kernel) -> Self {
+        let (end, posted) = (End::new(), StdArc::new(Wakeup::default()));
+        Self { queue: Queue::new(kernel, end.clone(), &posted), writer: Writer::new(end), posted }
+    }
+
+    fn push(&mut self) {
+        assert_eq!(self.writer.push(&send(), &[]), Ok(()));
+        if self.writer.needs_doorbell() {
+            Queue::doorbell(&self.queue);
+        }
+    }
+}
+
+/// A request is put in while another one, for which the ring was awake, is reported.
+fn pushed_while_one_is_reported(report: fn(&Arc<Queue, Loom>)) {
+    explore(Some(BOUND), move |kernel| {
+        let mut user = User::new(kernel);
+        user.push();
+        kernel.live();
+        user.posted.wait_for(1);
+        let queue = user.queue.clone();
+        let device = thread::spawn(move || report(&queue));
+        user.push();
+        user.posted.wait_for(2);
+        device.join().expect("a thread");
+    });
+}
+
+/// A request by a control code is refused, and then one is put into the ring, which was awake.
+fn pushed_after_a_refused_one(look: fn(&Arc<Queue, Loom>)) {
+    explore(Some(BOUND), move |kernel| {
+        let mut user = User::new(kernel);
+        user.queue.ring.wake();
+        kernel.live();
+        // As what came by the ring is older.
+        Deferred::schedule(&user.queue);
+        let refuse = || Err::<(), _>(STATUS_INVALID_HANDLE);
+        assert!(user.queue.ring.post_beside(true, refuse, || look(&user.queue)).is_err());
+        user.push();
+        user.posted.wait_for(1);
+    });
+}
+
+fn reported() {
+    pushed_while_one_is_reported(Queue::report);
+}
+
+fn reported_to_nobody() {
+    pushed_while_one_is_reported(|queue| {
+        queue.ring.reports();
+        queue.ring.reported();
+    });
+}
+
+fn refused() {
+    pushed_after_a_refused_one(Deferred::schedule);
+}
+
+fn refused_without_a_look() {
+    pushed_after_a_refused_one(|_| ());
+}
+
+#[test]
+fn a_request_beside_a_completion() {
+    reported();
+}
+
+#[test]
+fn a_request_after_a_refused_one_by_code() {
+    refused();
+}
+
+faults! {
+    a_missing_fence_is_found: reported with Atomics(Defect::NoFence) says "deadlock",
+    a_report_that_nobody_is_told_of_is_found: reported_to_nobody with Model("a look after the report") says "deadlock",
+    a_refusal_that_nobody_is_told_of_is_found: refused_without_a_look with Model("a look after the refusal") says "deadlock",
+}
