@@ -85,8 +85,7 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
     /// on. What is there stays at its place. Holds no lock for longer than that takes. IRQL PASSIVE.
     fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>>;
 
-    /// Has the test consumer perform a scenario, and wait until it is over. STATUS_NOT_SUPPORTED where there is none, or it is
-    /// not enabled.
+    /// Has the test consumer perform a scenario, and wait until it is over. STATUS_NOT_SUPPORTED: the host has none.
     fn test_smb_direct(
         &self,
         _scenario: u32,

@@ -34,9 +34,9 @@ c_consts! { SOFTNDK_CODES: u32;
     IOCTL_SOFTNDK_DIAGNOSTICS = softndk_control_code(4);
     /// In: [`SOFTNDK_TEST_PLANT`]. Out: nothing. Only in drivers built to be caught.
     IOCTL_SOFTNDK_TEST_PLANT = softndk_control_code(5);
-    /// In: [`SOFTNDK_TEST_SMB_DIRECT`]. Out: [`SOFTNDK_TEST_SMB_DIRECT_RESULT`]. STATUS_NOT_SUPPORTED unless the adapter's
-    /// parameter `TestConsumer` is 1; STATUS_INVALID_PARAMETER: no such scenario; STATUS_DEVICE_BUSY: one is running.
-    /// Completes when the scenario is over.
+    /// In: [`SOFTNDK_TEST_SMB_DIRECT`]. Out: [`SOFTNDK_TEST_SMB_DIRECT_RESULT`]. STATUS_NOT_SUPPORTED: the driver was built
+    /// without the test consumer; STATUS_INVALID_PARAMETER: no such scenario; STATUS_DEVICE_BUSY: one is running. Completes when the
+    /// scenario is over.
     IOCTL_SOFTNDK_TEST_SMB_DIRECT = softndk_control_code(6);
     /// In: [`SOFTNDK_CQ_MODERATE`]. Out: nothing. STATUS_INVALID_PARAMETER_MIX: no limit at all.
     IOCTL_SOFTNDK_CQ_MODERATE = softndk_control_code(7);
@@ -63,8 +63,8 @@ c_consts! { SOFTNDK_CODES: u32;
     /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: nothing. Does nothing, pends, and succeeds: so that a
     /// program is told by its overlapped file of what another file was asked to do.
     IOCTL_SOFTNDK_NOP = softndk_control_code(16);
-    /// In: [`SOFTNDK_TEST_LINK`], bytes. Out: [`SOFTNDK_TEST_LINK_RESULT`], bytes. STATUS_NOT_SUPPORTED unless the adapter's parameter
-    /// `TestConsumer` is 1; STATUS_DEVICE_BUSY: another file has the link, another request works with it, or a scenario runs;
+    /// In: [`SOFTNDK_TEST_LINK`], bytes. Out: [`SOFTNDK_TEST_LINK_RESULT`], bytes. STATUS_NOT_SUPPORTED: the driver was built
+    /// without the test consumer; STATUS_DEVICE_BUSY: another file has the link, another request works with it, or a scenario runs;
     /// STATUS_INVALID_DEVICE_STATE: the file has none, or has it already; STATUS_BUFFER_TOO_SMALL: the message that is next is longer.
     /// Waits only where it connects, accepts and closes, 30 s for each thing at most.
     IOCTL_SOFTNDK_TEST_LINK = softndk_control_code(17);

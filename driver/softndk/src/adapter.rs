@@ -142,7 +142,7 @@ impl Adapter {
         let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
         let device = FrameworkDevice::create(miniport, passive)?;
         let follows_tcpip = configuration.addresses.is_empty();
-        let host = KernelHost::new(luid, provider, adapter.rdma.enabled().clone(), configuration.test_consumer);
+        let host = KernelHost::new(luid, provider, adapter.rdma.enabled().clone());
         let control = control::add(host, &configuration.security, passive)?;
         *adapter.parts.lock() = Some(Parts { _ndk: ndk, control, device, follows_tcpip, watch: None });
         adapter.follow_tcpip(passive);

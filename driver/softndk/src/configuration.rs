@@ -50,8 +50,6 @@ const _: () = assert!(keywords::SEND_TIMEOUT.default == ndk_provider::SEND_TIMEO
 pub(crate) struct Configuration {
     /// [`keywords::NETWORK_DIRECT`].
     pub(crate) network_direct: bool,
-    /// [`keywords::TEST_CONSUMER`].
-    pub(crate) test_consumer: bool,
     /// [`keywords::CRC`].
     pub(crate) crc: bool,
     /// [`keywords::SEND_TIMEOUT`].
@@ -67,7 +65,6 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
     let key = Key::open(miniport, passive)?;
     Ok(Configuration {
         network_direct: flag!(key, keywords::NETWORK_DIRECT),
-        test_consumer: flag!(key, keywords::TEST_CONSUMER),
         crc: flag!(key, keywords::CRC),
         send_timeout: number!(key, keywords::SEND_TIMEOUT),
         addresses: parse_addresses(key.string(wide!(keywords::ADDRESSES)))?,

@@ -128,6 +128,7 @@ pub(crate) fn add(host: KernelHost, security: &[u16], passive: &Passive<'_>) -> 
 /// Closes all that files opened on an adapter. They stay open, but have nothing to work with any more: requests that name
 /// or want a handle fail.
 pub(crate) fn close_files(Registration(device): &Registration, passive: &Passive<'_>) {
+    #[cfg(feature = "test-consumer")]
     device.host().stop_consumer(passive);
     clean_up_files(|open| Arc::ptr_eq(&open.device, device), passive);
 }
@@ -138,6 +139,7 @@ pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
     control.adapters.remove(&registration.0);
     control.adapters.shrink();
     drop(control);
+    #[cfg(feature = "test-consumer")]
     registration.0.host().close_consumer(passive);
     close_files(&registration, passive);
     let mut control = CONTROL.lock();

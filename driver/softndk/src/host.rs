@@ -11,15 +11,11 @@ use nd_ioctl::AdapterSource;
 use ndk_abi::{
     ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
-    softndk_ioctl::{
-        SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT,
-        SOFTNDK_TEST_SMB_DIRECT_RESULT,
-    },
-    status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_NOT_SUPPORTED},
+    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
+    status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS},
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::{Arc, Passive, PoolQuota};
-use smb_direct::Consumer;
 use wdk_sys::ntddk::KeQueryGroupAffinity;
 
 use crate::{
@@ -39,32 +35,32 @@ pub(crate) struct KernelHost {
     luid: u64,
     provider: Provider<Windows>,
     enabled: Arc<AtomicBool, Windows>,
-    /// Where the adapter's parameters allow it.
-    consumer: Option<Consumer<Self>>,
+    /// Of a driver built for tests.
+    #[cfg(feature = "test-consumer")]
+    consumer: smb_direct::Consumer<Self>,
 }
 
 impl KernelHost {
-    pub(crate) fn new(
-        luid: u64,
-        provider: Provider<Windows>,
-        enabled: Arc<AtomicBool, Windows>,
-        test_consumer: bool,
-    ) -> Self {
-        Self { luid, provider, enabled, consumer: test_consumer.then(Consumer::default) }
+    pub(crate) fn new(luid: u64, provider: Provider<Windows>, enabled: Arc<AtomicBool, Windows>) -> Self {
+        Self {
+            luid,
+            provider,
+            enabled,
+            #[cfg(feature = "test-consumer")]
+            consumer: smb_direct::Consumer::default(),
+        }
     }
 
-    /// Stops the test consumer, if it runs, and waits until it has closed all.
+    /// Stops the test consumer, if it runs, and waits until it has closed its objects.
+    #[cfg(feature = "test-consumer")]
     pub(crate) fn stop_consumer(&self, passive: &Passive<'_>) {
-        if let Some(consumer) = &self.consumer {
-            consumer.stop(self, passive);
-        }
+        self.consumer.stop(self, passive);
     }
 
-    /// The same, for good: the adapter goes.
+    /// Stops the test consumer for good, before the adapter goes.
+    #[cfg(feature = "test-consumer")]
     pub(crate) fn close_consumer(&self, passive: &Passive<'_>) {
-        if let Some(consumer) = &self.consumer {
-            consumer.close(self, passive);
-        }
+        self.consumer.close(self, passive);
     }
 }
 
@@ -169,28 +165,29 @@ unsafe impl nd_ioctl::Host for KernelHost {
         self.provider.endpoint(place)
     }
 
+    #[cfg(feature = "test-consumer")]
     fn test_smb_direct(
         &self,
         scenario: u32,
         passive: &Passive<'_>,
-    ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
-        self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve(self, scenario, passive)
+    ) -> Result<ndk_abi::softndk_ioctl::SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
+        self.consumer.serve(self, scenario, passive)
     }
 
+    #[cfg(feature = "test-consumer")]
     fn test_link(
         &self,
         file: u64,
-        ask: &SOFTNDK_TEST_LINK,
+        ask: &ndk_abi::softndk_ioctl::SOFTNDK_TEST_LINK,
         bytes: (&[u8], &mut [u8]),
         passive: &Passive<'_>,
-    ) -> Result<SOFTNDK_TEST_LINK_RESULT, NTSTATUS> {
-        self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve_link(self, file, ask, bytes, passive)
+    ) -> Result<ndk_abi::softndk_ioctl::SOFTNDK_TEST_LINK_RESULT, NTSTATUS> {
+        self.consumer.serve_link(self, file, ask, bytes, passive)
     }
 
+    #[cfg(feature = "test-consumer")]
     fn end_test_link(&self, file: u64, passive: &Passive<'_>) {
-        if let Some(consumer) = &self.consumer {
-            consumer.end(self, file, passive);
-        }
+        self.consumer.end(self, file, passive);
     }
 
     #[cfg(feature = "planted-faults")]

@@ -20,8 +20,6 @@ pub(crate) const NETWORK_DIRECT: Flag = Flag { name: "*NetworkDirect", default: 
 pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
 /// Seconds that a send of a program waits for a receive of its peer. 0: without limit.
 pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, max: 3600 };
-/// Whether the control device may run the test consumer.
-pub(crate) const TEST_CONSUMER: Flag = Flag { name: "TestConsumer", default: false };
 /// A list of IP addresses with commas between them: those that consumers may bind to. None: those that TCP/IP holds on the interface.
 pub(crate) const ADDRESSES: &str = "Addresses";
 /// A list of groups, by their SIDs with commas between them, that may open the control device. None: SYSTEM and administrators only.

@@ -39,6 +39,7 @@ mod rdma_state;
 mod registry;
 mod security;
 mod tcpip;
+#[cfg(feature = "test-consumer")]
 mod test_consumer;
 mod unicode;
 mod wdfminiport;

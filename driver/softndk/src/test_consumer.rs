@@ -1,4 +1,4 @@
-//! The SMB Direct style test consumer, in this driver: off unless the adapter's parameter `TestConsumer` is 1.
+//! The SMB Direct style test consumer, in a driver that is built for tests (feature `test-consumer`).
 //!
 //! It runs on the thread of the control code that asks for it, opens NDK adapters as the control device does, and uses nothing
 //! but their dispatch tables. It ends by itself; with the adapter, or when RDMA is turned off, it is stopped and waited for.
@@ -15,6 +15,10 @@ use smb_direct::Kernel;
 use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
 
 use crate::{host::KernelHost, platform::Windows};
+
+/// `cargo xtask build` looks for it in the driver of the package, which must not have it.
+#[used]
+static MARK: [u8; 21] = *b"SoftNDK test consumer";
 
 /// An MDL for non-paged pool. Freed at IRQL <= DISPATCH.
 pub(crate) struct PoolMdl(NonNull<MDL>);

@@ -43,7 +43,7 @@ const PROGRAMS: [&[&str]; 4] = [
 
 /// Every test of it.
 pub(crate) fn run(tally: &mut Tally) {
-    let refused = step("trying the device as an ordinary user", || ordinary_user("softndk.sys"));
+    let refused = step("trying the device as an ordinary user", || ordinary_user(prefix::DRIVER));
     tally.check("programs of an ordinary user are refused", refused);
     let named = step("naming groups that may open the device", groups);
     tally.check("programs of a group that the parameter Groups names are served, those of others refused", named);
@@ -53,10 +53,10 @@ pub(crate) fn run(tally: &mut Tally) {
     tally.check("a name below the device is not opened", below);
 }
 
-/// The negative controls, on the driver with planted faults.
+/// The negative controls, on the driver of tests.
 pub(crate) fn planted(tally: &mut Tally) {
     let caught = |error: anyhow::Error| if format!("{error:#}").contains(SERVED) { Ok(()) } else { Err(error) };
-    let open = ordinary_user(prefix::PLANTED).map_or_else(caught, |()| Err(anyhow::anyhow!("not caught")));
+    let open = ordinary_user(prefix::TEST_DRIVER).map_or_else(caught, |()| Err(anyhow::anyhow!("not caught")));
     tally.check("a planted device that everyone may open is caught", open);
     tally.check("a planted device whose descriptor does not hold below it is caught", names_below(Some("names")));
 }
@@ -93,7 +93,7 @@ fn is_clean(report: &StandInReport) -> Result<()> {
 }
 
 fn start(driver: &str) -> Result<Session> {
-    Session::start_with(driver, &session::addresses(&[] as &[IpAddr])?, false)
+    Session::start_on(Computer::First, driver, &session::addresses(&[] as &[IpAddr])?)
 }
 
 fn ordinary_user(driver: &str) -> Result<()> {
@@ -105,7 +105,7 @@ fn ordinary_user(driver: &str) -> Result<()> {
 }
 
 fn groups() -> Result<()> {
-    let mut session = start("softndk.sys")?;
+    let mut session = start(prefix::DRIVER)?;
     session.set_keyword("Groups", &format!("{GUESTS}, {USERS}"))?;
     session.load()?;
     check(&session, &[], true)?;
@@ -119,7 +119,7 @@ fn groups() -> Result<()> {
 }
 
 fn no_sids() -> Result<()> {
-    let mut session = start("softndk.sys")?;
+    let mut session = start(prefix::DRIVER)?;
     let too_long = [USERS; 43].join(",");
     let groups = NO_SIDS.into_iter().chain([&*too_long]).map(|groups| ("Groups", groups));
     for (keyword, wrong) in groups.chain([("Addresses", "10.0.0.256")]) {
@@ -135,7 +135,7 @@ fn no_sids() -> Result<()> {
 /// The driver itself refuses the name, which Wine's I/O manager does not let through; with a planted fault the descriptor of the device
 /// does not hold for it, which the report of the stand-ins has to say.
 fn names_below(planted: Option<&str>) -> Result<()> {
-    let mut session = start(if planted.is_some() { prefix::PLANTED } else { "softndk.sys" })?;
+    let mut session = start(if planted.is_some() { prefix::TEST_DRIVER } else { prefix::DRIVER })?;
     session.load()?;
     session.open_below()?;
     match planted {

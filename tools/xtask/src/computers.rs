@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::prefix::Computer;
+use crate::prefix::{self, Computer};
 use crate::session::{self, Session};
 use crate::wine_tests::{diagnostics, is_idle_again};
 
@@ -37,7 +37,7 @@ struct Ready {
 
 impl Ready {
     fn load(computer: Computer, addresses: &[IpAddr]) -> Result<Self> {
-        let mut session = Session::start_on(computer, "softndk.sys", addresses, true)?;
+        let mut session = Session::start_on(computer, prefix::DRIVER, addresses)?;
         session.load()?;
         let idle = Some(diagnostics(&session)?);
         Ok(Self { session, idle })

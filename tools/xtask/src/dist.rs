@@ -59,18 +59,21 @@ pub(crate) fn build() -> Result<()> {
     copy(&host.join("libsoftndk_sim.so"), &dist.join("libsoftndk_sim.so"))?;
     copy(&paths::root().join("tests/clients/softndk-sim/include/softndk_sim.h"), &dist.join("softndk_sim.h"))?;
     for shipped in ["softndk.sys", "softnd.dll", "libsoftndk_sim.so"] {
-        check_without_bugs(&dist.join(shipped))?;
+        for mark in MARKS {
+            ensure!(!is_marked(&dist.join(shipped), mark)?, "{shipped} has what only tests may have: {mark}");
+        }
     }
     check_imports(&dist)
 }
 
-/// Checks that a binary was built without the bugs of `planted.rs` in `driver/soft-rdma` and `driver/nd-ioctl`, and without memory that
-/// changes once it is read (`driver/nd-rings/src/changing.rs`), which leave a mark.
-fn check_without_bugs(binary: &Path) -> Result<()> {
-    const MARK: &[u8] = b"SoftNDK with planted bugs";
+/// What leaves a mark in a binary, and is not shipped: the bugs of `planted.rs` in `driver/soft-rdma` and `driver/nd-ioctl`, and memory that
+/// changes once it is read (`driver/nd-rings/src/changing.rs`); the test consumer (`driver/softndk/src/test_consumer.rs`).
+const MARKS: [&str; 2] = ["SoftNDK with planted bugs", TEST_CONSUMER];
+const TEST_CONSUMER: &str = "SoftNDK test consumer";
+
+fn is_marked(binary: &Path, mark: &str) -> Result<bool> {
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
-    ensure!(!bytes.windows(MARK.len()).any(|part| part == MARK), "{} has planted bugs", binary.display());
-    Ok(())
+    Ok(bytes.windows(mark.len()).any(|part| part == mark.as_bytes()))
 }
 
 /// Builds the simulated kernel with the provider, for the host.
@@ -79,10 +82,11 @@ fn build_sim() -> Result<()> {
     run(command.args(["build", "--release", "--package", "softndk-sim", "--lib", "--target-dir", "target"]))
 }
 
-/// Builds the driver that can be told to break a rule, for the negative controls.
-pub(crate) fn build_planted() -> Result<()> {
-    let driver = step("building a driver with planted faults", || cross::build("planted-faults"))?;
-    copy(&driver, &paths::dist().join("wine").join(prefix::PLANTED))
+/// Builds the driver of tests: with the test consumer, whose mark it has to have, and with faults that are planted when it is told.
+pub(crate) fn build_test_driver() -> Result<()> {
+    let driver = step("building the driver of tests", || cross::build("planted-faults,test-consumer"))?;
+    ensure!(is_marked(&driver, TEST_CONSUMER)?, "the driver of tests has no mark: {TEST_CONSUMER}");
+    copy(&driver, &paths::dist().join("wine").join(prefix::TEST_DRIVER))
 }
 
 /// Builds `package` and returns the folder where the binaries lie.

@@ -230,7 +230,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         }
         Task::Access => {
             dist::build()?;
-            dist::build_planted()?;
+            dist::build_test_driver()?;
             let mut tally = tally::Tally::default();
             access::run(&mut tally);
             access::planted(&mut tally);

@@ -38,7 +38,7 @@ const fn foreign(at: (u32, u32, u32, u32), title: &'static str, text: &'static s
     Piece { at, title, crates: &[], text, foreign: true }
 }
 
-const PIECES: [Piece; 14] = [
+const PIECES: [Piece; 13] = [
     foreign((20, 20, 260, 56), "programs", "MPI and others of NetworkDirect"),
     ours((20, 96, 260, 74), "softnd.dll", &["softnd", "nd-com", "nd-device"], "NetworkDirect version 2 and 1"),
     ours((300, 96, 260, 74), "ndkctl.exe", &[], "what the driver has and does"),
@@ -49,8 +49,7 @@ const PIECES: [Piece; 14] = [
         &["nd-ioctl", "nd-rings", "ndk-consumer"],
         "ND IOCTLs, rings in user memory",
     ),
-    foreign((300, 216, 260, 74), "SMB Direct, storage", "consumers in the kernel"),
-    ours((580, 216, 280, 74), "test consumer", &["smb-direct"], "both ends of SMB Direct"),
+    foreign((300, 216, 560, 74), "SMB Direct, storage", "consumers in the kernel"),
     ours((20, 310, 840, 56), "NDKPI dispatch tables", &["ndk-provider", "ndk-abi"], ""),
     ours((20, 386, 540, 74), "RDMA device", &["soft-rdma"], "queue pairs, memory, connections"),
     ours((580, 386, 280, 74), "iWARP frames", &["iwarp"], "MPA, DDP, RDMAP"),

@@ -13,8 +13,10 @@ use crate::{paths, wine};
 
 const WINE_LIMIT: Duration = Duration::from_secs(300);
 
-/// The driver of the negative controls.
-pub(crate) const PLANTED: &str = "softndk-planted.sys";
+/// The driver of the package.
+pub(crate) const DRIVER: &str = "softndk.sys";
+/// The driver of tests, which has the SMB Direct style consumer, and faults that are planted for negative controls.
+pub(crate) const TEST_DRIVER: &str = "softndk-test.sys";
 
 /// What lies beside the driver in `C:\softndk`. The loader looks for the modules a driver imports in the driver's own
 /// folder before system32, and Wine's own ndis.sys must stay where it is: it starts with every prefix.
@@ -113,9 +115,9 @@ fn install(prefix: &Path) -> Result<()> {
     for (from, to) in BESIDE_THE_DRIVER {
         place(&dist.join(from), &folder.join(to))?;
     }
-    let planted = dist.join("wine").join(PLANTED);
-    if planted.is_file() {
-        place(&planted, &folder.join(PLANTED))?;
+    let test_driver = dist.join("wine").join(TEST_DRIVER);
+    if test_driver.is_file() {
+        place(&test_driver, &folder.join(TEST_DRIVER))?;
     }
     for (from, to) in IN_SYSTEM32 {
         place(&dist.join(from), &system32.join(to))?;

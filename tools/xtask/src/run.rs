@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::command::{step, wait_while_it_tells};
 use crate::report::StandInReport;
 use crate::session::{self, Session};
-use crate::{dist, paths, setup, wine};
+use crate::{dist, paths, prefix, setup, wine};
 
 /// For a case: the harness gives up on one long before.
 pub(crate) const CASE_LIMIT: Duration = Duration::from_secs(120);
@@ -32,14 +32,35 @@ pub(crate) fn run() -> Result<()> {
 
 /// Runs every case of a front end on a freshly loaded driver; the harness's report and what was left behind, as run.json has it.
 pub(crate) fn cases(front_end: &str) -> Result<Value> {
-    let mut session = Session::start(&session::addresses(&[])?)?;
-    step("loading softndk.sys", || session.load())?;
-    let running = format!("running the cases of {front_end}");
-    let mut outcome = step(&running, || harness_on(front_end, &session, &["run", "--json"], CASE_LIMIT))?;
-    let report = step("unloading softndk.sys", || session.unload())?;
-    // They are skipped where the test consumer is off, which it must not be here.
-    let skipped = |case: &Value| case["result"] == "skipped" && text(&case["name"]).starts_with("smb_direct::");
-    ensure!(!outcome["cases"].as_array().is_some_and(|cases| cases.iter().any(skipped)), "the test consumer is off");
+    let session = Session::start(&session::addresses(&[])?)?;
+    let outcome = cases_on(session, prefix::DRIVER, &["run", "--front-end", front_end, "--json"])?;
+    let refuses = |case: &Value| case["result"] == "skipped" || !is_of_test_consumer(case);
+    ensure!(of(&outcome).all(refuses), "softndk.sys serves the test consumer, which it must not have");
+    Ok(outcome)
+}
+
+/// Runs the cases of the SMB Direct consumer on a freshly loaded driver of tests, which has it.
+pub(crate) fn test_consumer_cases() -> Result<Value> {
+    let session = Session::start_test(&session::addresses(&[])?)?;
+    let outcome = cases_on(session, prefix::TEST_DRIVER, &["run", "--front-end", "ioctl", "smb-direct", "--json"])?;
+    let plays = |case: &Value| case["result"] != "skipped" && is_of_test_consumer(case);
+    ensure!(of(&outcome).all(plays) && of(&outcome).count() > 0, "it was not played: {}", outcome["cases"]);
+    Ok(outcome)
+}
+
+fn of(outcome: &Value) -> impl Iterator<Item = &Value> {
+    outcome["cases"].as_array().into_iter().flatten()
+}
+
+fn is_of_test_consumer(case: &Value) -> bool {
+    text(&case["name"]).starts_with("smb_direct::")
+}
+
+fn cases_on(mut session: Session, driver: &str, arguments: &[&str]) -> Result<Value> {
+    step(&format!("loading {driver}"), || session.load())?;
+    let running = format!("ndharness {}", arguments.join(" "));
+    let mut outcome = step(&running, || report_of(&session, arguments, CASE_LIMIT))?;
+    let report = step(&format!("unloading {driver}"), || session.unload())?;
     let (passed, failed) = (&outcome["passed"], &outcome["failed"]);
     ensure!(passed.is_u64() && failed.is_u64(), "the harness's report counts nothing");
     outcome["loaded_by"] = json!(format!("the service control manager, under Wine {}", wine::version()?));
@@ -57,11 +78,7 @@ pub(crate) fn cases(front_end: &str) -> Result<Value> {
 /// Runs the harness on the loaded driver and returns the JSON it prints. A failed case is not an error here. `limit`: for each case, or
 /// for all that it does if that has no cases.
 pub(crate) fn harness(session: &Session, arguments: &[&str], limit: Duration) -> Result<Value> {
-    harness_on("ioctl", session, arguments, limit)
-}
-
-fn harness_on(front_end: &str, session: &Session, arguments: &[&str], limit: Duration) -> Result<Value> {
-    report_of(session, &[arguments, &["--front-end", front_end]].concat(), limit)
+    report_of(session, &[arguments, &["--front-end", "ioctl"]].concat(), limit)
 }
 
 /// The same for a command of the harness that takes no front end.

@@ -29,26 +29,20 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts the loader for softndk.sys, whose adapter will own these addresses and may run its test consumer.
+    /// Starts the loader for the driver of the package, whose adapter will own these addresses.
     pub(crate) fn start(addresses: &[IpAddr]) -> Result<Self> {
-        Self::start_on(Computer::First, "softndk.sys", addresses, true)
+        Self::start_on(Computer::First, prefix::DRIVER, addresses)
     }
 
-    /// The same for another driver in `C:\softndk`, and with or without its test consumer.
-    pub(crate) fn start_with(driver: &str, addresses: &[IpAddr], test_consumer: bool) -> Result<Self> {
-        Self::start_on(Computer::First, driver, addresses, test_consumer)
+    /// Starts the loader for the driver of tests.
+    pub(crate) fn start_test(addresses: &[IpAddr]) -> Result<Self> {
+        Self::start_on(Computer::First, prefix::TEST_DRIVER, addresses)
     }
 
-    /// The same on one of two computers.
-    pub(crate) fn start_on(
-        computer: Computer,
-        driver: &str,
-        addresses: &[IpAddr],
-        test_consumer: bool,
-    ) -> Result<Self> {
+    /// Starts the loader for a driver in `C:\softndk` on one of two computers.
+    pub(crate) fn start_on(computer: Computer, driver: &str, addresses: &[IpAddr]) -> Result<Self> {
         let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
-        let test_consumer = if test_consumer { "1" } else { "0" };
-        Self::begin(computer, &[&format!(r"C:\softndk\{driver}"), &addresses, test_consumer])
+        Self::begin(computer, &[&format!(r"C:\softndk\{driver}"), &addresses])
     }
 
     /// Starts the loader for a driver that comes, or has come, by its INF.

@@ -40,7 +40,7 @@ fn becomes(session: &Session, passed: u64, skipped: u64) -> Result<()> {
 /// Addresses come and go with those of TCP/IP: the case for a family is skipped where there is no address of it. That of another
 /// interface and one that is not sure yet are not among them. All are addresses of this system: listeners listen on its TCP, too.
 fn follows() -> Result<()> {
-    let mut session = Session::start_with("softndk.sys", &[], false)?;
+    let mut session = Session::start(&[])?;
     session.set_tcpip(&["127.0.0.77"])?;
     session.load()?;
     becomes(&session, 1, 1).context("IPv4 alone")?;
@@ -57,7 +57,7 @@ fn follows() -> Result<()> {
 
 /// TCP/IP refuses to tell of changes: MiniportInitializeEx alone, then also each MiniportRestart.
 fn is_refused() -> Result<()> {
-    let mut session = Session::start_with("softndk.sys", &[], false)?;
+    let mut session = Session::start(&[])?;
     session.set_tcpip(&["127.0.0.77"])?;
     session.trace(WARNING)?;
     for (refusals, passed) in [("1", 1), ("1000", 0)] {

@@ -60,10 +60,14 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     tally.check("ndkctl shows what ndharness perf says it has moved", agrees);
     let told = step("tracing softndk.sys", events::are_told);
     tally.check("the events of softndk.sys are what was done to it", told);
-    let built = dist::build_planted();
+    let built = dist::build_test_driver();
     let is_built = built.is_ok();
-    tally.check("a driver with planted faults builds", built);
+    tally.check("the driver of tests builds", built);
     if is_built {
+        match run::test_consumer_cases() {
+            Ok(outcome) => count_cases("ioctl", &outcome, tally),
+            Err(error) => tally.check("the cases of the SMB Direct consumer run on softndk-test.sys", Err(error)),
+        }
         let caught = planted_fault("leak", |report| report.pool_bytes > 0 && report.pool_allocations > 0);
         tally.check("a planted pool leak is caught", caught);
         let caught = planted_fault("irql", |report| report.irql_violations > 0);
@@ -73,7 +77,6 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
     }
     access::run(tally);
     soak::short(full, tally);
-    tally.check("the test consumer is refused where it is off", without_test_consumer());
     tally.check("a 32-bit program is refused", refuses_32bit());
     let within = step("doing without Winsock Kernel", without_wsk);
     tally.check("without Winsock Kernel the driver loads, and connects within itself", within);
@@ -149,22 +152,11 @@ fn planted_import() -> Result<()> {
 
 /// A driver that breaks one rule; `caught` says whether the stand-ins' report has it.
 fn planted_fault(fault: &str, caught: impl Fn(&StandInReport) -> bool) -> Result<()> {
-    let mut session = Session::start_with(prefix::PLANTED, &session::addresses(&[])?, false)?;
+    let mut session = Session::start_test(&session::addresses(&[])?)?;
     session.load()?;
     session.plant(fault)?;
     let report = session.unload()?;
     ensure!(caught(&report) && !report.is_clean(), "not caught: {report}");
-    Ok(())
-}
-
-/// Without its parameter the driver runs no test consumer; the cases that need it say so.
-fn without_test_consumer() -> Result<()> {
-    let mut session = Session::start_with("softndk.sys", &session::addresses(&[])?, false)?;
-    session.load()?;
-    let outcome = run::harness(&session, &["run", "smb-direct", "--json"], run::CASE_LIMIT)?;
-    let report = session.unload()?;
-    ensure!(outcome["passed"] == 0 && outcome["failed"] == 0 && outcome["skipped"] != 0, "{}", outcome["cases"]);
-    ensure!(report.is_clean(), "left behind: {report}");
     Ok(())
 }
 
@@ -277,7 +269,7 @@ fn removed_by_surprise() -> Result<()> {
         let report = session.unload()?;
         ensure!(report.is_clean(), "left behind: {report}");
     }
-    let mut session = Session::start(&session::addresses(&[])?)?;
+    let mut session = Session::start_test(&session::addresses(&[])?)?;
     session.load()?;
     let idle = diagnostics(&session)?;
     let mut command = session.program(r"C:\softndk\ndharness.exe");

@@ -130,7 +130,7 @@ struct Host {
 impl Host {
     fn load(computer: Computer, last: u8, folder: &Path) -> Result<Self> {
         let address = Ipv4Addr::new(127, 0, 0, last).into();
-        let mut session = Session::start_on(computer, "softndk.sys", &[address], false)?;
+        let mut session = Session::start_on(computer, prefix::DRIVER, &[address])?;
         session.place(&folder.join(DRIVER))?;
         session.add_consumer(SERVICE, DRIVER)?;
         session.set_keyword("TraceNdk", "1")?;

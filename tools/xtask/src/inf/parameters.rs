@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::file::Inf;
 use super::install::INSTALL;
-use super::keywords::{ADDRESSES, CRC, GROUPS, NETWORK_DIRECT, SEND_TIMEOUT, TEST_CONSUMER};
+use super::keywords::{ADDRESSES, CRC, GROUPS, NETWORK_DIRECT, SEND_TIMEOUT};
 use super::named;
 
 /// A standardized keyword that others read, not the driver.
@@ -92,7 +92,7 @@ pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
     let digit = |flag: bool| if flag { "1" } else { "0" };
     let (seconds, most) = (SEND_TIMEOUT.default.to_string(), SEND_TIMEOUT.max.to_string());
     let mut wanted = BTreeMap::from([(TECHNOLOGY, "1"), (ADDRESSES, ""), (GROUPS, ""), (SEND_TIMEOUT.name, &*seconds)]);
-    wanted.extend([NETWORK_DIRECT, CRC, TEST_CONSUMER].map(|flag| (flag.name, digit(flag.default))));
+    wanted.extend([NETWORK_DIRECT, CRC].map(|flag| (flag.name, digit(flag.default))));
     let offered = parameters(inf);
     let mut problems = Vec::new();
     for (keyword, parameter) in &offered {
@@ -104,9 +104,7 @@ pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
             }
             Some(_) => {}
         }
-        if [NETWORK_DIRECT, CRC, TEST_CONSUMER].iter().any(|flag| flag.name == *keyword)
-            && !parameter.choices.iter().eq(&["0", "1"])
-        {
+        if [NETWORK_DIRECT, CRC].iter().any(|flag| flag.name == *keyword) && !parameter.choices.iter().eq(&["0", "1"]) {
             problems.push(format!("{keyword} is 0 or 1 in the driver"));
         }
         let range = ["min", "max"].map(|end| parameter.values.get(end).copied());

@@ -44,6 +44,7 @@ pub(crate) fn interop(json: bool) -> Result<ExitCode> {
         eprintln!("what needs them is skipped: {error:#}");
     }
     dist::build()?;
+    dist::build_test_driver()?;
     run(cargo(&paths::root()).args(["build", "--package", "interop", "--package", "siw-xstate"]))?;
     build_verbs()?;
     let mut command = Command::new(script);

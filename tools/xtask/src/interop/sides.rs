@@ -1,5 +1,5 @@
 //! What is tried against the peer, from within its network namespace: the device in a process of this system; softnd.dll without a
-//! driver, and on softndk.sys, both under Wine.
+//! driver, and on softndk-test.sys, which has the SMB Direct consumer, both under Wine.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,13 +9,12 @@ use anyhow::{Context, Result, ensure};
 
 use super::table::Row;
 use crate::paths;
+use crate::prefix::TEST_DRIVER;
 use crate::session::Session;
 
 /// Our addresses there, of which the second is added by the first suite.
 const OURS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1))];
-
-const DRIVER: &str = "softndk.sys";
 
 /// Prints a line of JSON for each step.
 pub(crate) fn every_side() -> Result<ExitCode> {
@@ -23,7 +22,7 @@ pub(crate) fn every_side() -> Result<ExitCode> {
     for crc in [false, true] {
         passed &= suite("a process", crc, None)?;
     }
-    let mut session = Session::start(&OURS)?;
+    let mut session = Session::start_test(&OURS)?;
     for crc in [false, true] {
         let mut harness = harness(&session);
         harness.env("SOFTND_MODE", "hosted").env("SOFTND_CRC", if crc { "1" } else { "0" });
@@ -34,12 +33,12 @@ pub(crate) fn every_side() -> Result<ExitCode> {
         session.load()?;
         let mut harness = harness(&session);
         harness.env("SOFTND_MODE", "driver");
-        passed &= suite(DRIVER, crc, Some(&harness))?;
+        passed &= suite(TEST_DRIVER, crc, Some(&harness))?;
         let left = session.unload().and_then(|report| {
             ensure!(report.is_clean(), "left behind: {report}");
             Ok("no memory, no object".to_owned())
         });
-        let row = Row::of(DRIVER, "it leaves nothing behind", left);
+        let row = Row::of(TEST_DRIVER, "it leaves nothing behind", left);
         passed &= !row.is_failure();
         println!("{}", serde_json::to_string(&row)?);
     }
@@ -59,7 +58,7 @@ fn suite(name: &str, crc: bool, program: Option<&Command>) -> Result<bool> {
     if crc {
         command.arg("--crc");
     }
-    if name == DRIVER {
+    if name == TEST_DRIVER {
         command.arg("--driver");
     }
     let verbs = super::verbs_program();

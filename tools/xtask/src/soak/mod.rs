@@ -73,7 +73,7 @@ pub(crate) fn soak(wanted: &Wanted) -> Result<()> {
         dist::build()?;
     }
     if wanted.planted.is_some() {
-        dist::build_planted()?;
+        dist::build_test_driver()?;
     }
     let table = table(wanted)?;
     let path = paths::root().join("target/report/soak.json");

@@ -12,7 +12,7 @@ use super::figures::Figures;
 use super::watch::Watch;
 use super::{Plan, Planted};
 use crate::command;
-use crate::prefix;
+use crate::prefix::{self, Computer};
 use crate::run;
 use crate::session::{self, Session};
 use crate::two::{self, Harness};
@@ -153,8 +153,8 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Vec<(&'static str, Figures)>> {
 }
 
 fn start(plan: &Plan<'_>) -> Result<Session> {
-    let driver = if plan.planted.is_some() { prefix::PLANTED } else { "softndk.sys" };
-    Session::start_with(driver, &session::addresses(&[])?, false)
+    let driver = if plan.planted.is_some() { prefix::TEST_DRIVER } else { prefix::DRIVER };
+    Session::start_on(Computer::First, driver, &session::addresses(&[])?)
 }
 
 impl Soak<'_> {

@@ -28,7 +28,7 @@ fn run(bench: &Bench<'_>, number: u32) -> anyhow::Result<Result<SOFTNDK_TEST_SMB
     let completion = ask(&client, number)?;
     match completion.status {
         STATUS_SUCCESS => {}
-        STATUS_NOT_SUPPORTED => return Err(Skipped("the test consumer is off").into()),
+        STATUS_NOT_SUPPORTED => return Err(Skipped("the device was built without the test consumer").into()),
         status => return Ok(Err(status)),
     }
     let result = SOFTNDK_TEST_SMB_DIRECT_RESULT::read_from_bytes(&completion.output);

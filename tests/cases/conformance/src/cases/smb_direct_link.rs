@@ -57,7 +57,7 @@ pub(super) fn link(bench: &Bench<'_>) -> anyhow::Result<()> {
     };
     let none = send(&first, &ask(SOFTNDK_TEST_LINK_NEXT))?;
     if none == Err(STATUS_NOT_SUPPORTED) {
-        return Err(Skipped("the test consumer is off").into());
+        return Err(Skipped("the device was built without the test consumer").into());
     }
     ensure!(none == Err(STATUS_INVALID_DEVICE_STATE), "a file without a link: {none:?}");
     let next = ask(SOFTNDK_TEST_LINK_NEXT);

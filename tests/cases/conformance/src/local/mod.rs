@@ -78,7 +78,7 @@ fn process() -> u64 {
 }
 
 impl<K: Kernel> Local<K> {
-    /// One whose adapter has these addresses, with or without the test consumer: what the parameter `TestConsumer` of softndk.sys says.
+    /// One whose adapter has these addresses, with or without the test consumer: the feature `test-consumer` of softndk.sys.
     ///
     /// # Panics
     /// When there is no memory for it.

@@ -1,5 +1,4 @@
-//! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER`: loads and unloads the driver as told, line by line, on
-//! standard input. The last argument, 0 or 1, is the adapter's parameter `TestConsumer`.
+//! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]...`: loads and unloads the driver as told, line by line, on standard input.
 //!
 //! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `sleep` (and wake up), `surprise` (the
 //! adapter is removed), `tcpip ADDRESS,...` (what the interface has), `wsk on`, `wsk off` (whether there is a Winsock Kernel),
@@ -38,9 +37,9 @@ fn main() -> ExitCode {
     let arguments = std::env::args().skip(1).collect::<Vec<_>>();
     let served = match &*arguments {
         [] => serve(installed),
-        [driver, addresses, test_consumer] => serve_service(driver, addresses, test_consumer),
+        [driver, addresses] => serve_service(driver, addresses),
         _ => {
-            eprintln!("usage: loader [DRIVER.SYS ADDRESS[,ADDRESS]... TEST-CONSUMER]");
+            eprintln!("usage: loader [DRIVER.SYS ADDRESS[,ADDRESS]...]");
             return ExitCode::FAILURE;
         }
     };
@@ -54,10 +53,9 @@ fn main() -> ExitCode {
 }
 
 /// A driver without a device, by its service.
-fn serve_service(driver: &str, addresses: &str, test_consumer: &str) -> Result<()> {
+fn serve_service(driver: &str, addresses: &str) -> Result<()> {
     let service = Service::create(driver)?;
     service.set_parameter("Addresses", addresses)?;
-    service.set_parameter("TestConsumer", test_consumer)?;
     service.set_parameter("WithoutWsk", "0")?;
     service.set_parameter("RefusedWatches", "0")?;
     service.set_parameter("Crc", "0")?;
