@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use anyhow::{Context, Result, ensure};
 
 use crate::command::{said, step};
-use crate::prefix;
+use crate::prefix::{self, Computer};
 use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::tally::Tally;

@@ -16,17 +16,24 @@ use crate::{dist, paths, prefix, setup, wine};
 /// For a case: the harness gives up on one long before.
 pub(crate) const CASE_LIMIT: Duration = Duration::from_secs(120);
 
-/// Sets up, builds, runs every case on the loaded driver, prints the table and writes target/report/run.json.
+/// Sets up, builds, runs every case on the loaded driver, and those of the SMB Direct consumer on the driver of tests; prints tables and
+/// writes target/report/run.json.
 pub(crate) fn run() -> Result<()> {
     setup::setup()?;
     dist::build()?;
-    let outcome = cases("ioctl")?;
+    dist::build_test_driver()?;
+    let mut outcome = cases("ioctl")?;
     println!("{}", table(&outcome)?);
+    let consumer = test_consumer_cases()?;
+    println!("{}", table(&consumer)?);
+    outcome["test_consumer"] = consumer;
     let path = paths::root().join("target/report/run.json");
     write_report(&path, &outcome)?;
     println!("report: {}", path.display());
-    ensure!(outcome["failed"] == 0, "{} cases failed", outcome["failed"]);
-    ensure!(outcome["left_behind"]["clean"] == true, "the driver left something behind");
+    for played in [&outcome, &outcome["test_consumer"]] {
+        ensure!(played["failed"] == 0, "{} cases failed", played["failed"]);
+        ensure!(played["left_behind"]["clean"] == true, "the driver left something behind");
+    }
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::command::{step, wait};
 use crate::imports::Provided;
 use crate::ndkctl::shown;
 use crate::pe::Module;
-use crate::prefix::Computer;
+use crate::prefix::{self, Computer};
 use crate::report::StandInReport;
 use crate::session::Session;
 use crate::{dist, paths, wine};
