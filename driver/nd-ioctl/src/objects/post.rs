@@ -46,7 +46,17 @@ pub(crate) fn post<H: Host>(context: &ProviderContext<H>, request: &mut H::Reque
     // Its ring is not looked at until it completes: the request that it is to wait for may be in there.
     let input = SOFTNDK_POST { Flags: input.Flags & !NDK_OP_FLAG_DEFER, ..input };
     let reports = input.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
-    rings.initiator.post_beside(reports, || post_one(context, request, &qp, &input), || Qp::schedule_poll(&qp))
+    if reports {
+        // Before it is posted: it may be reported as soon as it is.
+        rings.initiator.posts_beside();
+    }
+    let posted = post_one(context, request, &qp, &input);
+    if posted.is_err() && reports {
+        rings.initiator.reported();
+        // A run that has seen it counted awaits its completion.
+        Qp::schedule_poll(&qp);
+    }
+    posted
 }
 
 /// Posts a request that came by a control code.

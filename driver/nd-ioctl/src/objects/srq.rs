@@ -4,11 +4,10 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use ndk_abi::nd_ioctl::{ND_CREATE_SRQ, ND_HANDLE, ND_SRQ_MODIFY};
 use ndk_abi::ndkpi::{NDK_SGE, NDK_SRQ};
-use ndk_abi::softndk_ioctl::SOFTNDK_POST;
 use ndk_abi::softndk_ring::SOFTNDK_RING_RECEIVE;
 use ndk_abi::status::{
     NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX,
-    STATUS_NO_MORE_ENTRIES, STATUS_PENDING, STATUS_SUCCESS,
+    STATUS_PENDING, STATUS_SUCCESS,
 };
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
@@ -19,7 +18,7 @@ use crate::objects::pd::{Pd, shared};
 use crate::objects::post::srq_carry_out;
 use crate::rings::ring_poll::{Next, STALLED_MICROSECONDS};
 use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
-use crate::rings::work_ring::{MAX_SERVES, ServeMode, WorkRing};
+use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
 use crate::session::file::{ProviderContext, finish};
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Sent, Waiting};
@@ -101,12 +100,19 @@ impl<H: Host> Srq<H> {
         let Some(ring) = &self.ring else { return Next::Sleep };
         // What is in the queue counts, for who waits for a notification.
         let mode = ServeMode { awaits: false, polls_on };
-        // What cannot be posted has no queue pair that could report it.
-        let post = |head: &SOFTNDK_POST, data: &[u8]| match self.modifications.load(Ordering::Relaxed) {
-            0 => srq_carry_out(self, head, data),
-            _ => STATUS_NO_MORE_ENTRIES,
-        };
-        ring.serve(mode, post, |_, _| true).next
+        let mut serving = ring.serve(mode);
+        loop {
+            match serving.next() {
+                Step::Post(head, data) => {
+                    let is_modified = self.modifications.load(Ordering::Relaxed) != 0;
+                    let posted = if is_modified { Posted::NotNow } else { srq_carry_out(self, head, data).into() };
+                    serving.posted(posted);
+                }
+                // It has no queue pair that could report it.
+                Step::GiveUp(..) => serving.given_up(true),
+                Step::End(served) => return served.next,
+            }
+        }
     }
 
     /// Posts what is in the ring, as far as the queue takes it.

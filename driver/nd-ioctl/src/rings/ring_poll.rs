@@ -24,35 +24,14 @@ pub(crate) struct RingPoll {
     waiting: AtomicBool,
 }
 
-/// What follows a run of the deferred call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
-    /// Nothing: a doorbell or a completion will come.
-    Nothing,
-    /// A timer, if no completion comes before: [`STALLED_MICROSECONDS`].
-    Timer,
-    /// Another run.
-    Run,
-}
-
 impl RingPoll {
     pub(crate) fn new() -> Self {
         Self { waiting: AtomicBool::new(false) }
     }
 
-    /// After all rings were served, which came to `next`. `sleep` is asked to let them sleep, or await completions; false: something has
-    /// come.
-    pub(crate) fn after(&self, next: Next, sleep: impl FnOnce() -> bool) -> After {
-        if next == Next::Run {
-            return After::Run;
-        }
-        // First: a ring that then has a completion to wait for is told of it.
+    /// The next completion is to schedule a run. Before the rings are let sleep: one that then has a completion to wait for is told of it.
+    pub(crate) fn await_completion(&self) {
         self.waiting.store(true, Ordering::Release);
-        match next {
-            Next::Wait => After::Timer,
-            _ if sleep() => After::Nothing,
-            _ => After::Run,
-        }
     }
 
     /// A completion was reported, or will not be. True: a run is to follow.

@@ -7,6 +7,7 @@
 //! tests/random/loom-models compiles this file once more, and explores it.
 
 use nd_rings::{Memory, Reader, Wild};
+use ndk_abi::describe::ZeroInit as _;
 use ndk_abi::ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NdkOperationTypeReceive};
 use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_SGE};
 use ndk_abi::softndk_ring::{SOFTNDK_RING_CONNECTED, SOFTNDK_RING_CONNECTED_WITHOUT_READS, SOFTNDK_RING_ENDED};
@@ -14,7 +15,7 @@ use ndk_abi::status::{
     NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
     STATUS_SUCCESS,
 };
-use platform::{Platform, SpinLock};
+use platform::{Platform, SpinLock, SpinLockGuard};
 use zerocopy::IntoBytes as _;
 
 use super::poll_backoff::PollBackoff;
@@ -41,6 +42,40 @@ pub(crate) struct ServeMode {
     pub(crate) awaits: bool,
     /// An empty ring is polled for a while ([`PollBackoff`]).
     pub(crate) polls_on: bool,
+}
+
+/// What came of a request that was to be posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Posted {
+    Taken,
+    /// Its queue has no room, or takes nothing for a moment: the request stays in the ring.
+    NotNow,
+    /// Its queue takes no more requests: this one and those behind it are cancelled.
+    Ended,
+    /// The request is wrong: it completes with this status, and the ring ends.
+    Refused(NTSTATUS),
+}
+
+impl From<NTSTATUS> for Posted {
+    /// What NdkSend, NdkReceive and the others return.
+    fn from(status: NTSTATUS) -> Self {
+        match status {
+            STATUS_SUCCESS => Self::Taken,
+            STATUS_NO_MORE_ENTRIES => Self::NotNow,
+            STATUS_CONNECTION_INVALID => Self::Ended,
+            status => Self::Refused(status),
+        }
+    }
+}
+
+/// What is next for a ring that is served.
+pub(crate) enum Step<'a> {
+    /// The oldest request is to be posted, with the SGEs or the inline data behind its head; then [`Serving::posted`].
+    Post(&'a SOFTNDK_POST, &'a [u8]),
+    /// The queue takes no more: the oldest request is to be reported with this status; then [`Serving::given_up`].
+    GiveUp(SOFTNDK_POST, NTSTATUS),
+    /// Nothing in this run.
+    End(Served),
 }
 
 /// What serving a ring came to.
@@ -110,140 +145,24 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         left
     }
 
-    /// Whether there is room for what it has, posted or not, in one for `depth` requests. It stays so if `post` refuses all from
-    /// before this on, with STATUS_NO_MORE_ENTRIES, and its user puts none in.
+    /// Whether there is room for what it has, posted or not, in one for `depth` requests. It stays so if the queue takes none
+    /// ([`Posted::NotNow`]) from before this on, and its user puts none in.
     pub(crate) fn fits(&self, depth: u32) -> bool {
         let state = self.state.lock();
         state.outstanding.saturating_add(state.reader.waiting().unwrap_or(0)) <= depth
     }
 
-    /// Takes requests out, as far as there are any and not too many, and gives each to `post`. When the queue has ended each is
-    /// given to `give_up` instead, with the status to report; false: not now.
-    pub(crate) fn serve(
-        &self,
-        mode: ServeMode,
-        mut post: impl FnMut(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
-        give_up: impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
-    ) -> Served {
+    /// Takes the ring's lock, under which its requests are posted: [`Serving::next`].
+    pub(crate) fn serve(&self, mode: ServeMode) -> Serving<'_, M, K, P> {
+        let state = self.state.lock();
+        let data = [0; MAX_DATA / size_of::<u64>()];
+        Serving { ring: self, state, mode, taken: 0, polls: 0, stays: false, head: SOFTNDK_POST::ZERO, data }
+    }
+
+    /// A request that does not come by the ring is about to be posted, and will be reported among those that do.
+    pub(crate) fn posts_beside(&self) {
         let mut state = self.state.lock();
-        let next = self.serve_locked(&mut state, mode, &mut post, &give_up);
-        Served { next, broken: core::mem::take(&mut state.broken) }
-    }
-
-    fn serve_locked(
-        &self,
-        state: &mut State<M, K>,
-        mode: ServeMode,
-        post: &mut impl FnMut(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
-        give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool,
-    ) -> Next {
-        if state.closed {
-            return Next::Sleep;
-        }
-        let mut polls = 0u32;
-        for taken in 0..BURST {
-            let waiting = loop {
-                match state.reader.waiting() {
-                    Ok(0) if !mode.polls_on || state.awaits(mode.awaits) => return Next::Sleep,
-                    Ok(0) if taken > 0 => return Next::Run,
-                    Ok(0) if state.backoff.is_spent() => return Next::Sleep,
-                    Ok(0) if polls < POLLS => polls = polls.wrapping_add(1),
-                    Ok(0) => return if state.backoff.idle() { Next::Run } else { Next::Sleep },
-                    Ok(waiting) => break waiting,
-                    Err(Wild) => return self.end_wild(state),
-                }
-                core::hint::spin_loop();
-            };
-            state.backoff.busy();
-            let served = if self.ended.load(Ordering::Acquire) {
-                if state.awaits(mode.awaits) {
-                    // What was posted before comes first.
-                    return Next::Sleep;
-                }
-                Self::give_up_oldest(state, give_up)
-            } else {
-                let more = waiting > 1 && taken.wrapping_add(1) < BURST;
-                self.post_oldest(state, more, post)
-            };
-            if !served {
-                return Next::Wait;
-            }
-        }
-        Next::Run
-    }
-
-    /// Posts the oldest request, after which there may be `more`; false: it stays.
-    fn post_oldest(
-        &self,
-        state: &mut State<M, K>,
-        more: bool,
-        post: &mut impl FnMut(&SOFTNDK_POST, &[u8]) -> NTSTATUS,
-    ) -> bool {
-        let head = state.head();
-        let mut data = [0u64; MAX_DATA / size_of::<u64>()];
-        let status = match state.data(&head, &mut data) {
-            Some(data) => {
-                let head = if planted::is(Bug::HeadReadTwice) { state.head() } else { head };
-                // Counted before: it may be reported as soon as it is posted.
-                let reports = head.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
-                state.outstanding = state.outstanding.wrapping_add(u32::from(reports));
-                let head = SOFTNDK_POST { Flags: deferred(&head, more), ..head };
-                let status = post(&head, data);
-                if status != STATUS_SUCCESS && reports {
-                    state.outstanding = state.outstanding.saturating_sub(1);
-                }
-                if status == STATUS_SUCCESS {
-                    state.reader.take(1);
-                    state.reader.give_back(u32::from(!reports));
-                }
-                status
-            }
-            None => STATUS_INVALID_PARAMETER,
-        };
-        match status {
-            STATUS_SUCCESS => {}
-            STATUS_NO_MORE_ENTRIES => return false,
-            STATUS_CONNECTION_INVALID => {
-                state.refused = Some((head, STATUS_CANCELLED));
-                self.end_locked(state);
-            }
-            refused => {
-                state.refused = Some((head, refused));
-                self.end_broken(state);
-            }
-        }
-        true
-    }
-
-    /// Gives the oldest request up; false: it stays.
-    fn give_up_oldest(state: &mut State<M, K>, give_up: &impl Fn(&SOFTNDK_POST, NTSTATUS) -> bool) -> bool {
-        let (head, status) = state.refused.take().unwrap_or_else(|| (state.head(), STATUS_CANCELLED));
-        let given_up = give_up(&head, status);
-        if given_up {
-            state.reader.advance(1);
-        } else {
-            state.refused = Some((head, status));
-        }
-        given_up
-    }
-
-    /// Posts a request that did not come by the ring: it is reported among those that did. `poll` has the ring polled.
-    pub(crate) fn post_beside<R, E>(
-        &self,
-        reports: bool,
-        post: impl FnOnce() -> Result<R, E>,
-        poll: impl FnOnce(),
-    ) -> Result<R, E> {
-        let count = |state: &mut State<M, K>| state.outstanding = state.outstanding.wrapping_add(u32::from(reports));
-        // Before: it may be reported as soon as it is posted.
-        count(&mut self.state.lock());
-        let posted = post();
-        if posted.is_err() && reports {
-            self.reported();
-            // Who has seen it counted awaits its completion.
-            poll();
-        }
-        posted
+        state.outstanding = state.outstanding.wrapping_add(1);
     }
 
     /// A request that was posted, and not to succeed silently, is about to be reported: there is room for another one.
@@ -333,6 +252,128 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
     }
 }
 
+/// A ring while its requests are posted, under its lock.
+pub(crate) struct Serving<'a, M, K, P: Platform> {
+    ring: &'a WorkRing<M, K, P>,
+    state: SpinLockGuard<'a, State<M, K>, P>,
+    mode: ServeMode,
+    /// Requests of this run, at most [`BURST`].
+    taken: u32,
+    /// Polls of the empty ring in this run, at most [`POLLS`].
+    polls: u32,
+    /// The oldest request was not taken.
+    stays: bool,
+    /// The driver's copy of the oldest request.
+    head: SOFTNDK_POST,
+    data: [u64; MAX_DATA / size_of::<u64>()],
+}
+
+impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
+    /// What to do with the oldest request, if there is one and this run has not had enough.
+    pub(crate) fn next(&mut self) -> Step<'_> {
+        let (more, length) = loop {
+            let waiting = match self.waiting() {
+                Ok(waiting) => waiting,
+                Err(next) => return Step::End(self.end(next)),
+            };
+            self.taken = self.taken.wrapping_add(1);
+            self.state.backoff.busy();
+            if self.ring.ended.load(Ordering::Acquire) {
+                if self.state.awaits(self.mode.awaits) {
+                    // What was posted before comes first.
+                    return Step::End(self.end(Next::Sleep));
+                }
+                let refused = self.state.refused.take();
+                let (head, status) = refused.unwrap_or_else(|| (self.state.head(), STATUS_CANCELLED));
+                self.state.refused = Some((head, status));
+                return Step::GiveUp(head, status);
+            }
+            self.head = self.state.head();
+            match self.state.data(&self.head, &mut self.data) {
+                Some(length) => break (waiting > 1 && self.taken < BURST, length),
+                None => self.refuse(STATUS_INVALID_PARAMETER),
+            }
+        };
+        if planted::is(Bug::HeadReadTwice) {
+            self.head = self.state.head();
+        }
+        self.head.Flags = deferred(&self.head, more);
+        // Counted before: it may be reported as soon as it is posted.
+        self.state.outstanding = self.state.outstanding.wrapping_add(u32::from(self.reports()));
+        Step::Post(&self.head, self.data.as_bytes().get(..length).unwrap_or_default())
+    }
+
+    /// What came of the request to post.
+    pub(crate) fn posted(&mut self, posted: Posted) {
+        let reports = u32::from(self.reports());
+        if posted == Posted::Taken {
+            self.state.reader.take(1);
+            // One that reports keeps its slot until then.
+            self.state.reader.give_back(1u32.saturating_sub(reports));
+            return;
+        }
+        self.state.outstanding = self.state.outstanding.saturating_sub(reports);
+        match posted {
+            Posted::Taken | Posted::NotNow => self.stays = true,
+            Posted::Ended => {
+                self.state.refused = Some((self.head, STATUS_CANCELLED));
+                self.ring.end_locked(&self.state);
+            }
+            Posted::Refused(status) => self.refuse(status),
+        }
+    }
+
+    /// Whether the request to give up has been reported; false: not now.
+    pub(crate) fn given_up(&mut self, reported: bool) {
+        if reported {
+            self.state.refused = None;
+            self.state.reader.advance(1);
+        } else {
+            self.stays = true;
+        }
+    }
+
+    /// Nothing more in this run, though there may be requests.
+    pub(crate) fn end(&mut self, next: Next) -> Served {
+        Served { next, broken: core::mem::take(&mut self.state.broken) }
+    }
+
+    /// How many requests wait, at least one; or what there is to do if none does.
+    fn waiting(&mut self) -> Result<u32, Next> {
+        if self.state.closed {
+            return Err(Next::Sleep);
+        }
+        if self.stays {
+            return Err(Next::Wait);
+        }
+        if self.taken >= BURST {
+            return Err(Next::Run);
+        }
+        loop {
+            match self.state.reader.waiting() {
+                Ok(0) if !self.mode.polls_on || self.state.awaits(self.mode.awaits) => return Err(Next::Sleep),
+                Ok(0) if self.taken > 0 => return Err(Next::Run),
+                Ok(0) if self.state.backoff.is_spent() => return Err(Next::Sleep),
+                Ok(0) if self.polls < POLLS => self.polls = self.polls.wrapping_add(1),
+                Ok(0) => return Err(if self.state.backoff.idle() { Next::Run } else { Next::Sleep }),
+                Ok(waiting) => return Ok(waiting),
+                Err(Wild) => return Err(self.ring.end_wild(&mut self.state)),
+            }
+            core::hint::spin_loop();
+        }
+    }
+
+    /// Whether the request completes even if it succeeds.
+    fn reports(&self) -> bool {
+        self.head.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0
+    }
+
+    fn refuse(&mut self, status: NTSTATUS) {
+        self.state.refused = Some((self.head, status));
+        self.ring.end_broken(&mut self.state);
+    }
+}
+
 impl<M: Memory, K> State<M, K> {
     /// Whether there will be a completion, which has the ring looked at: what comes meanwhile has to wait for what is posted anyway.
     /// `awaits`: see [`ServeMode::awaits`].
@@ -347,12 +388,11 @@ impl<M: Memory, K> State<M, K> {
         zerocopy::transmute!(words)
     }
 
-    /// A copy of the SGEs or the inline data of the oldest request; `None`: they do not fit into an entry.
-    fn data<'a>(&self, head: &SOFTNDK_POST, words: &'a mut [u64]) -> Option<&'a [u8]> {
+    /// Copies the SGEs or the inline data of the oldest request; the number of bytes. `None`: they do not fit into an entry.
+    fn data(&self, head: &SOFTNDK_POST, words: &mut [u64]) -> Option<usize> {
         let length = data_length(head).filter(|&length| length <= self.data_bytes)?;
-        let words = words.get_mut(..length.div_ceil(size_of::<u64>()))?;
-        self.reader.copy(0, HEAD_WORDS, words);
-        words.as_bytes().get(..length)
+        self.reader.copy(0, HEAD_WORDS, words.get_mut(..length.div_ceil(size_of::<u64>()))?);
+        Some(length)
     }
 }
 

@@ -26,16 +26,11 @@ use std::sync::Arc as StdArc;
 use loom::{sync::atomic, thread};
 use loom_models::{Cell, Kernel, Loom, Wakeup, explore, faults};
 use nd_rings::{Memory, Writer};
-use ndk_abi::{
-    describe::ZeroInit as _,
-    ndkpi::NdkOperationTypeSend,
-    softndk_ioctl::SOFTNDK_POST,
-    status::{STATUS_INVALID_HANDLE, STATUS_SUCCESS},
-};
+use ndk_abi::{describe::ZeroInit as _, ndkpi::NdkOperationTypeSend, softndk_ioctl::SOFTNDK_POST};
 use planted_atomics::{Defect, sync::atomic::AtomicU32};
 use platform::{Arc, Deferred, Dispatch, RunDeferred};
-use ring_poll::{After, RingPoll};
-use work_ring::{ServeMode, WorkRing};
+use ring_poll::{Next, RingPoll};
+use work_ring::{Posted, ServeMode, Step, WorkRing};
 
 /// Each thread is preempted at most so often in an execution.
 const BOUND: usize = 3;
@@ -139,13 +134,23 @@ impl RunDeferred<Loom> for Queue {
     }
 
     fn run(this: &Arc<Self, Loom>, _dispatch: &Dispatch<'_>) {
-        let post = |_: &SOFTNDK_POST, _: &[u8]| {
-            this.posted.wake();
-            STATUS_SUCCESS
+        let mut serving = this.ring.serve(ServeMode { awaits: true, polls_on: false });
+        let served = loop {
+            match serving.next() {
+                Step::Post(..) => {
+                    this.posted.wake();
+                    serving.posted(Posted::Taken);
+                }
+                Step::GiveUp(..) => serving.given_up(true),
+                Step::End(served) => break served,
+            }
         };
-        let served = this.ring.serve(ServeMode { awaits: true, polls_on: false }, post, |_, _| true);
+        drop(serving);
         assert!(!served.broken, "the user keeps to the rules");
-        if this.poll.after(served.next, || this.ring.sleep(true)) == After::Run {
+        if served.next != Next::Run {
+            this.poll.await_completion();
+        }
+        if served.next == Next::Run || served.next == Next::Sleep && !this.ring.sleep(true) {
             Deferred::schedule(this);
         }
     }
@@ -195,8 +200,9 @@ fn pushed_after_a_refused_one(look: fn(&Arc<Queue, Loom>)) {
         kernel.live();
         // As what came by the ring is older.
         Deferred::schedule(&user.queue);
-        let refuse = || Err::<(), _>(STATUS_INVALID_HANDLE);
-        assert!(user.queue.ring.post_beside(true, refuse, || look(&user.queue)).is_err());
+        user.queue.ring.posts_beside();
+        user.queue.ring.reported();
+        look(&user.queue);
         user.push();
         user.posted.wait_for(1);
     });

@@ -8,10 +8,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ndk_abi::ndkpi::{NDK_OPERATION_TYPE, NDK_QP, NdkOperationTypeReceive};
-use ndk_abi::softndk_ioctl::SOFTNDK_POST;
 use ndk_abi::status::{
-    NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_NO_MORE_ENTRIES,
-    STATUS_SUCCESS,
+    NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_SUCCESS,
 };
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer, Weak};
 
@@ -20,9 +18,9 @@ use crate::objects::cq::Cq;
 use crate::objects::pd::{Pd, shared};
 use crate::objects::post::carry_out;
 use crate::objects::srq::Srq;
-use crate::rings::ring_poll::{After, Next, RingPoll, STALLED_MICROSECONDS};
+use crate::rings::ring_poll::{Next, RingPoll, STALLED_MICROSECONDS};
 use crate::rings::user_ring::UserWorkRing;
-use crate::rings::work_ring::{MAX_SERVES, ServeMode, WorkRing};
+use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
 use crate::session::file::ProviderContext;
 use crate::{Host, Ref};
 use ndk_consumer::{Adapter, Owned};
@@ -286,23 +284,35 @@ impl<H: Host> Qp<H> {
     }
 
     fn serve_ring(&self, rings: &Rings<H>, ring: &UserWorkRing<H>, receives: bool, polls_on: bool) -> Next {
-        // Let go without the lock of the ring. There is one at most: what follows it waits.
-        let mut last = None;
-        let post = |head: &SOFTNDK_POST, data: &[u8]| {
-            if last.is_some() {
-                return STATUS_NO_MORE_ENTRIES;
-            }
-            let kind = NDK_OPERATION_TYPE(head.Operation.cast_signed());
-            let is_ours = (kind == NdkOperationTypeReceive) == receives;
-            if is_ours { carry_out(&rings.context, self, head, data, &mut last) } else { STATUS_INVALID_PARAMETER }
-        };
         let cq = self.ndk.keep().cq(receives);
-        let mode = ServeMode { awaits: !cq.has_ended(), polls_on };
-        let served = ring.serve(mode, post, |head, status| Cq::give_up(cq, rings.queue_pair_context, head, status));
+        // Let go of when the lock of the ring is not held. There is one at most: what follows it is for the next run.
+        let mut last = None;
+        let mut serving = ring.serve(ServeMode { awaits: !cq.has_ended(), polls_on });
+        let served = loop {
+            match serving.next() {
+                Step::Post(head, data) => {
+                    let kind = NDK_OPERATION_TYPE(head.Operation.cast_signed());
+                    let posted = if (kind == NdkOperationTypeReceive) == receives {
+                        carry_out(&rings.context, self, head, data, &mut last).into()
+                    } else {
+                        Posted::Refused(STATUS_INVALID_PARAMETER)
+                    };
+                    serving.posted(posted);
+                    if last.is_some() {
+                        break serving.end(Next::Run);
+                    }
+                }
+                Step::GiveUp(head, status) => {
+                    serving.given_up(Cq::give_up(cq, rings.queue_pair_context, &head, status));
+                }
+                Step::End(served) => break served,
+            }
+        };
+        drop(serving);
         if served.broken {
             self.ndk.flush();
         }
-        if last.is_some() && served.next == Next::Wait { Next::Run } else { served.next }
+        served.next
     }
 
     /// Lets the rings sleep, or await completions; false: something has come.
@@ -333,10 +343,14 @@ impl<H: Host> RunDeferred<H::Platform> for Qp<H> {
 
     fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
         let Some(rings) = &this.rings else { return };
-        match rings.poll.after(this.serve(true), || this.sleep(rings)) {
-            After::Nothing => {}
-            After::Timer => Timer::start(this, STALLED_MICROSECONDS),
-            After::Run => Deferred::schedule(this),
+        let next = this.serve(true);
+        if next != Next::Run {
+            rings.poll.await_completion();
+        }
+        match next {
+            Next::Sleep if this.sleep(rings) => {}
+            Next::Wait => Timer::start(this, STALLED_MICROSECONDS),
+            Next::Sleep | Next::Run => Deferred::schedule(this),
         }
     }
 }
