@@ -17,8 +17,6 @@ mod terminate;
 mod timeouts;
 mod transmit;
 
-pub(crate) use transmit::Frames;
-
 use core::net::SocketAddr;
 
 use iwarp::{

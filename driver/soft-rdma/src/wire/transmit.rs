@@ -14,8 +14,8 @@ use super::inbound_reads::{Answer, Answers};
 use crate::{
     Access, Error, QueuePair, Remote,
     memory::{region::Range, runs},
-    qp::Report,
-    qp::engine::{Part, Progress, Step},
+    qp::engine::{Carrier, Data, Part, Progress, Step},
+    qp::{Report, State},
 };
 
 /// What the sending side remembers.
@@ -94,6 +94,8 @@ pub(crate) struct Frames<'a, P: Platform> {
     full: bool,
     /// Bytes of data in them, and messages that end with them.
     data: (u64, u64),
+    /// Reads of the queue pair that await their answers, at the last step.
+    open_reads: u32,
 }
 
 /// Why there is no FPDU.
@@ -103,9 +105,25 @@ enum NoFrame {
     Failed(Error),
 }
 
+impl<P: Platform> Carrier<P> for Frames<'_, P> {
+    const COUNTED: bool = false;
+
+    fn look(&mut self, state: &State<P>) {
+        self.open_reads = state.open_reads;
+    }
+
+    fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress {
+        match data {
+            Data::Send { invalidate, solicited } => self.send(from, part, inline, invalidate, solicited),
+            Data::Read(remote) => self.read_request(part.length, remote),
+            Data::Write(remote) => self.write(from, part, inline, remote),
+        }
+    }
+}
+
 impl<'a, P: Platform> Frames<'a, P> {
     pub(super) fn new(tx: &'a mut TxStream<P>, room: &'a mut [u8]) -> Self {
-        Self { tx, room, used: 0, full: false, data: (0, 0) }
+        Self { tx, room, used: 0, full: false, data: (0, 0), open_reads: 0 }
     }
 
     /// More would have been made, had there been room.
@@ -140,7 +158,7 @@ impl<'a, P: Platform> Frames<'a, P> {
             if queue_pair.send_timeout > 0 {
                 self.ask_for_confirmation(queue_pair);
             }
-            match QueuePair::step(queue_pair, Some(self)) {
+            match QueuePair::step(queue_pair, self) {
                 Step::Moved(_) => {}
                 Step::Busy => return Ok(true),
                 Step::Idle if answered => {}
@@ -177,7 +195,7 @@ impl<'a, P: Platform> Frames<'a, P> {
     }
 
     /// A part of a send.
-    pub(crate) fn send(
+    fn send(
         &mut self,
         queue_pair: &QueuePair<P>,
         part: &Part,
@@ -198,7 +216,7 @@ impl<'a, P: Platform> Frames<'a, P> {
     }
 
     /// A part of a write.
-    pub(crate) fn write(&mut self, queue_pair: &QueuePair<P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
+    fn write(&mut self, queue_pair: &QueuePair<P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
         let Some(offset) = remote.address.checked_add(part.done) else {
             return Progress::Failed(Error::AccessViolation);
         };
@@ -226,8 +244,8 @@ impl<'a, P: Platform> Frames<'a, P> {
     }
 
     /// Asks for the data of a read. The tag is ours to choose: what comes is matched with the reads under way.
-    pub(crate) fn read_request(&mut self, size: u32, remote: Remote, open_reads: u32) -> Progress {
-        if !self.may_read(open_reads) {
+    fn read_request(&mut self, size: u32, remote: Remote) -> Progress {
+        if !self.may_read(self.open_reads) {
             return Progress::Waiting;
         }
         match self.frame_read(size, remote.token, remote.address) {

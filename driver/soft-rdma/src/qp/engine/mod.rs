@@ -4,11 +4,13 @@
 //! What the burst limit leaves over goes on in another DPC.
 
 mod batch;
+mod here;
 mod unready;
 
 pub(crate) use batch::SMALL_SEND_BYTES;
 
 use batch::Batch;
+use here::Here;
 use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred};
 
 use crate::{
@@ -17,8 +19,8 @@ use crate::{
     memory::runs::{self, Memory},
     memory::window::Bind,
     qp::request::{Operation, Piece},
-    qp::{Ended, Peer, Report},
-    wire::{Frames, Wire},
+    qp::{Ended, State},
+    wire::Wire,
 };
 
 /// Bytes of one step: what is copied between two looks at the state of both sides.
@@ -38,11 +40,30 @@ pub(crate) enum Step {
     Busy,
 }
 
-/// What the engine does without the lock.
-enum Job<P: Platform> {
+/// Where the data of requests goes: to a queue pair of this device ([`Here`]), or into FPDUs for another machine
+/// (`Frames` of `wire`).
+pub(crate) trait Carrier<P: Platform> {
+    /// What is carried is counted by the engine. If not, where it is sent.
+    const COUNTED: bool;
+
+    /// Looks at the queue pair, whose lock is held, before a step.
+    fn look(&mut self, state: &State<P>);
+
+    /// Carries the next part of the data, without a lock.
+    fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress;
+}
+
+/// A request that has data.
+#[derive(Clone, Copy)]
+pub(crate) enum Data {
     Send { invalidate: Option<u32>, solicited: bool },
     Read(Remote),
     Write(Remote),
+}
+
+/// What the engine does without the lock.
+enum Job<P: Platform> {
+    Data(Data),
     FastRegister(Arc<MemoryRegion<P>, P>, Option<Arc<Mapping<P>, P>>),
     Bind(Bind<P>),
     Invalidate(Arc<MemoryRegion<P>, P>),
@@ -87,7 +108,7 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
             let step = match Self::batch(this) {
                 Batch::Idle => Step::Idle,
                 Batch::Moved(bytes) => Step::Moved(bytes),
-                Batch::Other => Self::step(this, None),
+                Batch::Other => Self::step(this, &mut Here::default()),
                 Batch::Remote(wire) => return Wire::carry(&wire, this),
             };
             match step {
@@ -104,8 +125,8 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// One step of the current request; data for another machine goes to `wire`.
-    pub(crate) fn step(this: &Arc<Self, P>, wire: Option<&mut Frames<'_, P>>) -> Step {
+    /// One step of the current request, whose data `carrier` takes.
+    pub(crate) fn step<C: Carrier<P>>(this: &Arc<Self, P>, carrier: &mut C) -> Step {
         let mut inline_data;
         let mut inline: &[u8] = &[];
         let mut state = this.state.lock();
@@ -123,10 +144,10 @@ impl<P: Platform> QueuePair<P> {
         let solicited = flags.contains(Flags::SOLICIT);
         let job = match state.operation_mut(slot) {
             // A small send that no row could take.
-            None => Job::Send { invalidate: None, solicited },
-            Some(Operation::Send(token)) => Job::Send { invalidate: *token, solicited },
-            Some(Operation::Read(remote)) => Job::Read(*remote),
-            Some(Operation::Write(remote)) => Job::Write(*remote),
+            None => Job::Data(Data::Send { invalidate: None, solicited }),
+            Some(Operation::Send(token)) => Job::Data(Data::Send { invalidate: *token, solicited }),
+            Some(Operation::Read(remote)) => Job::Data(Data::Read(*remote)),
+            Some(Operation::Write(remote)) => Job::Data(Data::Write(*remote)),
             Some(Operation::FastRegister(region, mapping)) => Job::FastRegister(region.clone(), mapping.take()),
             Some(Operation::Bind(bind)) => Job::Bind(bind.clone()),
             Some(Operation::Invalidate(region)) => Job::Invalidate(region.clone()),
@@ -146,37 +167,18 @@ impl<P: Platform> QueuePair<P> {
             part.invalidate = sges.first().filter(|_| flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
             state.cursor = cursor;
         }
-        let open_reads = state.open_reads;
-        let counts = wire.is_none() && matches!(job, Job::Send { .. } | Job::Read(_) | Job::Write(_));
-        let peer = if wire.is_none() { state.peer.as_ref().and_then(Peer::here) } else { None };
+        carrier.look(&state);
         state.executing = true;
         drop(state);
 
+        let counts = matches!(job, Job::Data(_)) && C::COUNTED;
         let progress = match job {
+            Job::Data(data) => carrier.carry(this, &part, inline, data),
             Job::FastRegister(region, Some(mapping)) => Progress::of(region.install(mapping)),
             Job::FastRegister(_, None) => Progress::Failed(Error::InternalError),
             Job::Bind(bind) => Progress::of_invalidation(bind.run(this)),
             Job::Invalidate(region) => Progress::of_invalidation(region.invalidate()),
             Job::InvalidateWindow(window) => Progress::of_invalidation(window.invalidate()),
-            Job::Send { .. } | Job::Read(_) | Job::Write(_) => match (wire, peer) {
-                (Some(wire), _) => match job {
-                    Job::Read(remote) => wire.read_request(part.length, remote, open_reads),
-                    Job::Write(remote) => wire.write(this, &part, inline, remote),
-                    Job::Send { invalidate, solicited } => wire.send(this, &part, inline, invalidate, solicited),
-                    _ => Progress::Failed(Error::InternalError),
-                },
-                (None, None) => Progress::Waiting,
-                (None, Some(peer)) => match job {
-                    Job::Read(remote) => this.read(&peer, &part, remote),
-                    Job::Write(remote) => this.write(&peer, &part, inline, remote),
-                    Job::Send { invalidate, solicited } => {
-                        Self::send(this, &peer, &part, inline, invalidate, solicited)
-                    }
-                    Job::FastRegister(..) | Job::Bind(_) | Job::Invalidate(_) | Job::InvalidateWindow(_) => {
-                        Progress::Failed(Error::InternalError)
-                    }
-                },
-            },
         };
         Self::apply(this, progress, counts)
     }
@@ -261,163 +263,6 @@ impl<P: Platform> QueuePair<P> {
         let range = Range { address: piece.address, length: u64::from(bytes) };
         ProtectionDomain::local(&self.pd, piece.token, range, right)
     }
-
-    fn write(&self, peer: &Arc<Self, P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
-        Self::move_remote(peer, part, remote, Access::REMOTE_WRITE, |target, bytes| {
-            self.copy_to(target, part, inline, bytes)
-        })
-    }
-
-    fn read(&self, peer: &Arc<Self, P>, part: &Part, remote: Remote) -> Progress {
-        if part.left() == 0
-            && let Some(token) = part.invalidate
-        {
-            return Progress::of_invalidation(ProtectionDomain::invalidate(&self.pd, token));
-        }
-        Self::move_remote(peer, part, remote, Access::REMOTE_READ, |source, bytes| {
-            let piece = part.local.ok_or(Error::AccessViolation)?;
-            runs::copy(&self.local(piece, bytes, Access::LOCAL_WRITE)?, source, u64::from(bytes))
-        })
-    }
-
-    /// One step of a read or write: `copy` moves the bytes between the peer's memory and ours.
-    fn move_remote(
-        peer: &Arc<Self, P>,
-        part: &Part,
-        remote: Remote,
-        right: Access,
-        copy: impl FnOnce(&Memory<P>, u32) -> Result<(), Error>,
-    ) -> Progress {
-        if part.left() == 0 {
-            return Progress::Complete;
-        }
-        if !peer.state.lock().begin_placing() {
-            return Progress::Waiting;
-        }
-        let bytes = part.step_bytes();
-        let moved = (|| {
-            let address = remote.address.checked_add(part.done).ok_or(Error::AccessViolation)?;
-            // The whole rest is checked, so that a range that is too short fails before its first byte.
-            let range = Range { address, length: part.left() };
-            let memory = Self::open_for_peer(peer, remote.token, range, right)?;
-            copy(&memory, bytes)
-        })();
-        Self::end_placing(peer, Report::default());
-        match moved {
-            Ok(()) => Progress::Bytes(bytes),
-            Err(error) => Progress::Failed(error),
-        }
-    }
-
-    /// Ends an access to this side, with the `report` it led to.
-    pub(crate) fn end_placing(this: &Arc<Self, P>, report: Report) {
-        let mut state = this.state.lock();
-        state.placing = false;
-        this.report_to_connector(Self::unlock_and_flush_after(this, state, report.fatal));
-    }
-
-    fn send(
-        this: &Arc<Self, P>,
-        peer: &Arc<Self, P>,
-        part: &Part,
-        inline: &[u8],
-        invalidate: Option<u32>,
-        solicited: bool,
-    ) -> Progress {
-        let target = match Self::begin_receive(peer, this, part) {
-            Receiving::Into(target) => target,
-            Receiving::Waiting => return Progress::Waiting,
-            Receiving::None => return this.awaits_receive(peer),
-            Receiving::TooSmall => return Self::fail_receive(peer, Error::BufferOverflow),
-        };
-        if part.left() == 0 {
-            return Self::end_receive(peer, part.length, invalidate, solicited);
-        }
-        let Some(target) = target else { return Self::fail_receive(peer, Error::BufferOverflow) };
-        let bytes = part.step_bytes().min(target.length);
-        let to = match peer.local(target, bytes, Access::LOCAL_WRITE) {
-            Ok(to) => to,
-            Err(error) => return Self::fail_receive(peer, error),
-        };
-        let result = this.copy_to(&to, part, inline, bytes);
-        drop(to);
-        if let Some(receive) = &mut peer.state.lock().receive {
-            receive.cursor.advance(bytes);
-        }
-        Self::end_placing(peer, Report::default());
-        match result {
-            Ok(()) => Progress::Bytes(bytes),
-            Err(error) => Progress::Failed(error),
-        }
-    }
-
-    /// Claims the receiver's oldest receive for one step of `sender`'s send.
-    fn begin_receive(receiver: &Arc<Self, P>, sender: &Arc<Self, P>, part: &Part) -> Receiving {
-        let mut state = receiver.state.lock();
-        if !state.begin_placing() {
-            return Receiving::Waiting;
-        }
-        if state.receive.is_none() {
-            state.receive = receiver.next_receive(&mut state, sender);
-        }
-        match &mut state.receive {
-            Some(receive) if receive.room < u64::from(part.length) => Receiving::TooSmall,
-            Some(receive) => Receiving::Into(receive.cursor.piece(receive.sges.as_slice())),
-            None => {
-                drop(state);
-                Self::end_placing(receiver, Report::default());
-                Receiving::None
-            }
-        }
-    }
-
-    /// The receive cannot take the data: it completes with `error`; the sender learns that its data was not taken.
-    pub(crate) fn fail_receive(receiver: &Arc<Self, P>, error: Error) -> Progress {
-        if let Some(receive) = receiver.state.lock().receive.take() {
-            // The connection ends in any case, also if the queue is dead.
-            let _queue_may_be_dead = receiver.complete_receive(&receive, Err(error), 0, None, false);
-        }
-        Self::end_placing(receiver, Report::default());
-        Progress::Failed(Error::DataError)
-    }
-
-    /// All data is placed: invalidates what the sender asked for, then reports the receive.
-    pub(crate) fn end_receive(
-        receiver: &Arc<Self, P>,
-        length: u32,
-        invalidate: Option<u32>,
-        solicited: bool,
-    ) -> Progress {
-        let invalidation =
-            invalidate.map_or(Ok(Invalidation::Done), |token| Self::invalidate_for_peer(receiver, token));
-        let mut report = Report::default();
-        let progress = match invalidation {
-            Ok(Invalidation::Done) => {
-                if let Some(receive) = receiver.state.lock().receive.take() {
-                    let reported = receiver.complete_receive(&receive, Ok(()), length, invalidate, solicited);
-                    report.fatal = reported.is_err();
-                }
-                Progress::Complete
-            }
-            Ok(Invalidation::Busy) => Progress::Busy,
-            // NDK_FN_SEND_AND_INVALIDATE: the receiving provider aborts the connection.
-            Err(_) => Progress::Failed(Error::DataError),
-        };
-        Self::end_placing(receiver, report);
-        progress
-    }
-}
-
-/// What a send found on the other side.
-enum Receiving {
-    /// The part of the receive to fill next; none once it is full.
-    Into(Option<Piece>),
-    /// No connection yet; the sender will be scheduled.
-    Waiting,
-    /// No receive; the sender will be scheduled.
-    None,
-    /// The receive has less room than the send has bytes.
-    TooSmall,
 }
 
 impl Progress {

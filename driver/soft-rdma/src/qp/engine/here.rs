@@ -1,0 +1,197 @@
+//! The data of requests whose other side is a queue pair of this device: memory to memory.
+
+use platform::{Arc, Platform};
+
+use super::{Carrier, Data, Part, Progress};
+use crate::{
+    Access, Error, ProtectionDomain, QueuePair, Remote,
+    memory::region::{Invalidation, Range},
+    memory::runs::{self, Memory},
+    qp::request::Piece,
+    qp::{Peer, Report, State},
+};
+
+/// The memory of the peer, which is of this device; `None`: not connected.
+pub(super) struct Here<P: Platform>(Option<Arc<QueuePair<P>, P>>);
+
+impl<P: Platform> Default for Here<P> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<P: Platform> Carrier<P> for Here<P> {
+    const COUNTED: bool = true;
+
+    fn look(&mut self, state: &State<P>) {
+        self.0 = state.peer.as_ref().and_then(Peer::here);
+    }
+
+    fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress {
+        let Some(peer) = &self.0 else { return Progress::Waiting };
+        match data {
+            Data::Send { invalidate, solicited } => QueuePair::send(from, peer, part, inline, invalidate, solicited),
+            Data::Read(remote) => from.read(peer, part, remote),
+            Data::Write(remote) => from.write(peer, part, inline, remote),
+        }
+    }
+}
+
+impl<P: Platform> QueuePair<P> {
+    fn write(&self, peer: &Arc<Self, P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
+        Self::move_remote(peer, part, remote, Access::REMOTE_WRITE, |target, bytes| {
+            self.copy_to(target, part, inline, bytes)
+        })
+    }
+
+    fn read(&self, peer: &Arc<Self, P>, part: &Part, remote: Remote) -> Progress {
+        if part.left() == 0
+            && let Some(token) = part.invalidate
+        {
+            return Progress::of_invalidation(ProtectionDomain::invalidate(&self.pd, token));
+        }
+        Self::move_remote(peer, part, remote, Access::REMOTE_READ, |source, bytes| {
+            let piece = part.local.ok_or(Error::AccessViolation)?;
+            runs::copy(&self.local(piece, bytes, Access::LOCAL_WRITE)?, source, u64::from(bytes))
+        })
+    }
+
+    /// One step of a read or write: `copy` moves the bytes between the peer's memory and ours.
+    fn move_remote(
+        peer: &Arc<Self, P>,
+        part: &Part,
+        remote: Remote,
+        right: Access,
+        copy: impl FnOnce(&Memory<P>, u32) -> Result<(), Error>,
+    ) -> Progress {
+        if part.left() == 0 {
+            return Progress::Complete;
+        }
+        if !peer.state.lock().begin_placing() {
+            return Progress::Waiting;
+        }
+        let bytes = part.step_bytes();
+        let moved = (|| {
+            let address = remote.address.checked_add(part.done).ok_or(Error::AccessViolation)?;
+            // The whole rest is checked, so that a range that is too short fails before its first byte.
+            let range = Range { address, length: part.left() };
+            let memory = Self::open_for_peer(peer, remote.token, range, right)?;
+            copy(&memory, bytes)
+        })();
+        Self::end_placing(peer, Report::default());
+        match moved {
+            Ok(()) => Progress::Bytes(bytes),
+            Err(error) => Progress::Failed(error),
+        }
+    }
+
+    /// Ends an access to this side, with the `report` it led to.
+    pub(crate) fn end_placing(this: &Arc<Self, P>, report: Report) {
+        let mut state = this.state.lock();
+        state.placing = false;
+        this.report_to_connector(Self::unlock_and_flush_after(this, state, report.fatal));
+    }
+
+    fn send(
+        this: &Arc<Self, P>,
+        peer: &Arc<Self, P>,
+        part: &Part,
+        inline: &[u8],
+        invalidate: Option<u32>,
+        solicited: bool,
+    ) -> Progress {
+        let target = match Self::begin_receive(peer, this, part) {
+            Receiving::Into(target) => target,
+            Receiving::Waiting => return Progress::Waiting,
+            Receiving::None => return this.awaits_receive(peer),
+            Receiving::TooSmall => return Self::fail_receive(peer, Error::BufferOverflow),
+        };
+        if part.left() == 0 {
+            return Self::end_receive(peer, part.length, invalidate, solicited);
+        }
+        let Some(target) = target else { return Self::fail_receive(peer, Error::BufferOverflow) };
+        let bytes = part.step_bytes().min(target.length);
+        let to = match peer.local(target, bytes, Access::LOCAL_WRITE) {
+            Ok(to) => to,
+            Err(error) => return Self::fail_receive(peer, error),
+        };
+        let result = this.copy_to(&to, part, inline, bytes);
+        drop(to);
+        if let Some(receive) = &mut peer.state.lock().receive {
+            receive.cursor.advance(bytes);
+        }
+        Self::end_placing(peer, Report::default());
+        match result {
+            Ok(()) => Progress::Bytes(bytes),
+            Err(error) => Progress::Failed(error),
+        }
+    }
+
+    /// Claims the receiver's oldest receive for one step of `sender`'s send.
+    fn begin_receive(receiver: &Arc<Self, P>, sender: &Arc<Self, P>, part: &Part) -> Receiving {
+        let mut state = receiver.state.lock();
+        if !state.begin_placing() {
+            return Receiving::Waiting;
+        }
+        if state.receive.is_none() {
+            state.receive = receiver.next_receive(&mut state, sender);
+        }
+        match &mut state.receive {
+            Some(receive) if receive.room < u64::from(part.length) => Receiving::TooSmall,
+            Some(receive) => Receiving::Into(receive.cursor.piece(receive.sges.as_slice())),
+            None => {
+                drop(state);
+                Self::end_placing(receiver, Report::default());
+                Receiving::None
+            }
+        }
+    }
+
+    /// The receive cannot take the data: it completes with `error`; the sender learns that its data was not taken.
+    pub(crate) fn fail_receive(receiver: &Arc<Self, P>, error: Error) -> Progress {
+        if let Some(receive) = receiver.state.lock().receive.take() {
+            // The connection ends in any case, also if the queue is dead.
+            let _queue_may_be_dead = receiver.complete_receive(&receive, Err(error), 0, None, false);
+        }
+        Self::end_placing(receiver, Report::default());
+        Progress::Failed(Error::DataError)
+    }
+
+    /// All data is placed: invalidates what the sender asked for, then reports the receive.
+    pub(crate) fn end_receive(
+        receiver: &Arc<Self, P>,
+        length: u32,
+        invalidate: Option<u32>,
+        solicited: bool,
+    ) -> Progress {
+        let invalidation =
+            invalidate.map_or(Ok(Invalidation::Done), |token| Self::invalidate_for_peer(receiver, token));
+        let mut report = Report::default();
+        let progress = match invalidation {
+            Ok(Invalidation::Done) => {
+                if let Some(receive) = receiver.state.lock().receive.take() {
+                    let reported = receiver.complete_receive(&receive, Ok(()), length, invalidate, solicited);
+                    report.fatal = reported.is_err();
+                }
+                Progress::Complete
+            }
+            Ok(Invalidation::Busy) => Progress::Busy,
+            // NDK_FN_SEND_AND_INVALIDATE: the receiving provider aborts the connection.
+            Err(_) => Progress::Failed(Error::DataError),
+        };
+        Self::end_placing(receiver, report);
+        progress
+    }
+}
+
+/// What a send found on the other side.
+enum Receiving {
+    /// The part of the receive to fill next; none once it is full.
+    Into(Option<Piece>),
+    /// No connection yet; the sender will be scheduled.
+    Waiting,
+    /// No receive; the sender will be scheduled.
+    None,
+    /// The receive has less room than the send has bytes.
+    TooSmall,
+}
