@@ -102,6 +102,8 @@ fn charged(take: impl Fn(&User<'_>, u64)) {
         let before = taken(&session);
         let user = User::new(&device);
         take(&user, user.adapter());
+        // A callback that has woken us may still hold what it was called with.
+        session.flush_dpcs();
         let quota = device.host().take_quota();
         let (takes, charged) = (taken(&session) - before, quota.taken());
         if !first {
