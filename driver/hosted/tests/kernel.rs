@@ -116,6 +116,7 @@ impl RunDeferred<Hosted> for Endless {
 }
 
 /// However many there are of what never ends, the thread goes on.
+// Shows T17.
 #[test]
 fn endless_work_lets_its_thread_go_on() {
     let in_a_row = std::sync::Arc::new(AtomicU64::new(0));

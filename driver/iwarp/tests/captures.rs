@@ -82,6 +82,7 @@ fn read_all(capture: &str) -> Vec<Option<(bool, [usize; 5])>> {
 /// Of three rounds: rping reads, then writes, and sends before and after each.
 const RPING: [usize; 5] = [3, 3, 3, 12, 0];
 
+// Shows S802.
 #[test]
 fn rping_with_itself() {
     assert_eq!(read_all("rping-self.pcap"), [Some((false, RPING))]);

@@ -47,6 +47,7 @@ fn the_smaller_limits_win() {
     assert_eq!((active.first, passive.first), (Some(First::Write), Some(First::Write)));
 }
 
+// Shows S804.
 #[test]
 fn either_side_turns_crcs_on() {
     for (one, other) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -125,6 +126,7 @@ fn peers_that_say_nothing_of_reads() {
     assert_eq!((agreed.inbound_reads, agreed.outbound_reads, agreed.first), (16, 8, None));
 }
 
+// Shows S955.
 #[test]
 fn who_reads_itself_has_a_read_where_reads_are_negotiated() {
     let itself = Wish { inbound_reads: 0, outbound_reads: 0, reads_itself: true, ..WISH };
@@ -142,6 +144,7 @@ fn who_reads_itself_has_a_read_where_reads_are_negotiated() {
     assert_eq!(itself.agree(&request).map(reads), Some((0, 0)), "the peer may serve none");
 }
 
+// Shows S803.
 #[test]
 fn markers_are_refused() {
     let request = Startup { markers: true, ..WISH.request(b"") };

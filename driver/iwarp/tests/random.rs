@@ -74,6 +74,7 @@ proptest! {
         prop_assert_eq!(Startup::parse(kind, &frame), expected);
     }
 
+    // Shows T33.
     #[test]
     fn anything(bytes in prop::collection::vec(any::<u8>(), 0..128), crc in any::<bool>()) {
         let _ = Startup::parse(Kind::Request, &bytes);

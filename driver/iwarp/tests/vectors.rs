@@ -24,6 +24,7 @@ fn enhanced(peer_to_peer: bool, rtr: ReadyToReceive, inbound_reads: u16, outboun
     Revision::Two(Some(Enhanced { peer_to_peer, ready_to_receive: rtr, inbound_reads, outbound_reads }))
 }
 
+// Shows S802.
 #[test]
 fn startup_frames() {
     let (write, read) = (ReadyToReceive::WRITE, ReadyToReceive::READ);
@@ -162,6 +163,7 @@ const READ: ReadRequest = ReadRequest {
     source_offset: 0x2000,
 };
 
+// Shows S802.
 #[test]
 fn segments() {
     let tagged = |stag, offset| Tagged { last: true, stag, offset };
@@ -213,6 +215,7 @@ fn segments() {
     assert_eq!(fpdu::parse(&without_crc, Some(Crc32c::PORTABLE)), Err(Cause::CRC));
 }
 
+// Shows S804.
 #[test]
 fn each_bit_that_flips_is_found_by_the_crc() {
     let good = bytes(F1);

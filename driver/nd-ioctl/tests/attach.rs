@@ -42,6 +42,7 @@ fn an_attached_file_has_the_handles_and_events_of_the_first() {
     assert_eq!(third.call(IOCTL_ND_CQ_CANCEL_IO, &handle(world.cq)), STATUS_SUCCESS);
 }
 
+// Shows T4.
 #[test]
 fn only_fresh_files_of_the_same_process_attach() {
     let _session = boot();
@@ -71,6 +72,7 @@ fn only_fresh_files_of_the_same_process_attach() {
     assert_eq!(fresh.send_bytes(IOCTL_SOFTNDK_ATTACH, &[1, 0, 0, 0], 0).wait(), STATUS_BUFFER_TOO_SMALL);
 }
 
+// Shows P5.
 #[test]
 fn a_file_is_bound_by_its_handle() {
     let _session = boot();

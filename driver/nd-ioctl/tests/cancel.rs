@@ -163,6 +163,7 @@ fn a_second_cleanup_waits_for_the_first() {
     assert_eq!(request.wait(), STATUS_CANCELLED);
 }
 
+// Shows S904.
 #[test]
 fn an_event_and_a_cancel_race_for_each_request() {
     let _session = boot();
@@ -197,6 +198,7 @@ fn an_event_and_a_cancel_race_for_each_request() {
     });
 }
 
+// Shows T14.
 #[test]
 fn a_request_that_races_with_the_free_of_its_object_ends() {
     let _session = boot();

@@ -202,6 +202,7 @@ fn a_request_does_not_go_back_to_a_freed_listener() {
     }
 }
 
+// Shows S906.
 #[test]
 fn a_process_that_dies_in_mid_traffic_leaves_nothing() {
     let _session = boot();

@@ -111,6 +111,7 @@ fn reads_and_writes_move_data() {
     });
 }
 
+// Shows T15.
 #[test]
 fn regions_are_unlocked_by_who_frees_them_also_in_mid_traffic() {
     let _session = boot();
@@ -286,6 +287,7 @@ fn an_overrun_is_an_error_for_everybody_who_waits() {
     });
 }
 
+// Shows P18.
 #[test]
 fn an_srq_notifies_below_its_threshold() {
     let _session = boot();
@@ -343,6 +345,7 @@ fn a_disconnect_is_told_and_ends_the_connection() {
     });
 }
 
+// Shows T15.
 #[test]
 fn a_freed_queue_pair_touches_no_memory_any_more() {
     let _session = boot();
@@ -365,6 +368,7 @@ fn a_freed_queue_pair_touches_no_memory_any_more() {
     });
 }
 
+// Shows S1202.
 #[test]
 fn objects_may_be_freed_in_any_order() {
     let _session = boot();

@@ -48,6 +48,7 @@ fn stream(user: &User<'_>, ringed: &Ringed, memory: &Memory, stop: &AtomicBool, 
     }
 }
 
+// Shows T23.
 #[test]
 fn a_process_with_rings_dies_in_mid_traffic() {
     let _session = boot();
@@ -95,6 +96,7 @@ fn a_process_with_rings_dies_in_mid_traffic() {
     });
 }
 
+// Shows T22.
 #[test]
 fn a_doorbell_is_for_an_object_of_the_own_context_with_a_queue() {
     let session = boot();
@@ -133,6 +135,7 @@ fn a_doorbell_is_for_an_object_of_the_own_context_with_a_queue() {
     assert_eq!(device.host().pinned(), before - 4);
 }
 
+// Shows T22.
 #[test]
 fn queue_pairs_take_no_queues_of_others() {
     let _session = boot();

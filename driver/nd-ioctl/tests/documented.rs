@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
+// Shows P8.
 #[test]
 fn adapters_are_queried_for_one_version() {
     let _session = boot();
@@ -25,6 +26,7 @@ fn adapters_are_queried_for_one_version() {
 }
 
 /// The initiator's process ends between Connect and CompleteConnect: to who has accepted, that is a refusal.
+// Shows N99.
 #[test]
 fn an_accept_whose_initiator_exits_is_refused() {
     let _session = boot();
@@ -53,6 +55,7 @@ fn an_accept_whose_initiator_exits_is_refused() {
 }
 
 /// A short buffer gets the beginning, and is told how much there is.
+// Shows P22.
 #[test]
 fn private_data_is_given_in_part() {
     let _session = boot();

@@ -54,6 +54,7 @@ fn exchange(ends: [(&User<'_>, &Ringed); 2]) {
     }
 }
 
+// Shows S703.
 #[test]
 fn queue_pairs_serve_after_attempts_that_failed() {
     let _session = boot();
@@ -127,6 +128,7 @@ fn a_connection_goes_on_beside_attempts_with_its_queue_pair() {
     });
 }
 
+// Shows S911.
 #[test]
 fn a_freed_queue_pair_ends_its_connection_after_another_attempt() {
     let _session = boot();

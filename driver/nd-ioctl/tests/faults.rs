@@ -74,6 +74,7 @@ fn active(user: &User<'_>, world: &World) -> [u64; 2] {
     [user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter), user.qp(world.pd, world.cq)]
 }
 
+// Shows N50, T16.
 #[test]
 fn each_allocation_may_fail() {
     let mut failed = 0;
@@ -99,6 +100,7 @@ fn each_allocation_may_fail() {
     assert!(failed > 60, "only {failed} allocations");
 }
 
+// Shows T16.
 #[test]
 fn each_mapping_may_fail() {
     for nth in 1.. {
@@ -123,6 +125,7 @@ fn each_mapping_may_fail() {
 }
 
 /// Before each request in turn the process of the user is killed; the requests after it find nothing.
+// Shows S907.
 #[test]
 fn a_process_may_die_before_any_request() {
     let _session = boot();
@@ -166,6 +169,7 @@ fn what_fails_beside_the_cleanup_is_removed() {
     }
 }
 
+// Shows T14.
 #[test]
 fn threads_that_share_a_file_race_with_its_cleanup() {
     let _session = boot();

@@ -10,6 +10,7 @@ use users::{
 };
 
 /// The last reference may be the request's. It goes without the lock of the ring: the host looks when memory is unlocked.
+// Shows T15.
 #[test]
 fn a_region_is_freed_while_requests_name_it() {
     for seed in seeds(200) {

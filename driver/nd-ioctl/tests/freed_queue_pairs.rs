@@ -41,6 +41,7 @@ fn told_of_the_end(user: &User<'_>, connector: u64, status: NTSTATUS) {
     }
 }
 
+// Shows S911.
 #[test]
 fn freed_while_the_accept_pends() {
     let _session = boot();
@@ -57,6 +58,7 @@ fn freed_while_the_accept_pends() {
     });
 }
 
+// Shows S911.
 #[test]
 fn freed_before_the_connect_is_completed() {
     let _session = boot();
@@ -72,6 +74,7 @@ fn freed_before_the_connect_is_completed() {
 }
 
 /// The queue pair of either side is freed while the connection is made: whichever comes first, the other side is told.
+// Shows S911.
 #[test]
 fn freed_while_the_connection_is_made() {
     for seed in seeds(400) {

@@ -175,6 +175,7 @@ fn play_on(session: &Session, device: &Device<TestHost>, row: &Row, side: usize,
     ended
 }
 
+// Shows T14.
 #[test]
 fn each_object_is_freed_in_the_middle_of_each_request_that_waits() {
     watchdog(LIMIT, || {

@@ -56,6 +56,7 @@ fn connected(check: impl Fn(&User<'_>, &Ringed)) {
 }
 
 /// More SGEs than an entry holds: the sends before it were deferred for it, and must not wait for ever.
+// Shows T21.
 #[test]
 fn an_entry_that_cannot_be_ends_its_queue() {
     connected(|user, ringed| {
@@ -111,6 +112,7 @@ fn a_queue_whose_cq_has_ended_goes_on() {
 }
 
 /// An index that cannot be: what was posted is reported, and the queue has ended.
+// Shows T19.
 #[test]
 fn a_wild_index_ends_its_queue() {
     connected(|user, ringed| {

@@ -9,6 +9,7 @@ use users::{User, World, start, user::handle};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+// Shows N50, T12.
 #[test]
 fn one_file_can_not_take_everything() {
     let session = boot();
@@ -45,6 +46,7 @@ fn one_file_can_not_take_everything() {
 }
 
 /// Programs expect the creation of connectors to fail when there are too many, and no request of those that they have.
+// Shows T12.
 #[test]
 fn each_connector_has_room_for_its_requests() {
     const COUNT: usize = 2000;
@@ -71,6 +73,7 @@ fn each_connector_has_room_for_its_requests() {
 }
 
 /// The adapter says that it has 2^20 regions and more than 2^17 objects of other kinds, and none of them for one file only.
+// Shows S105.
 #[test]
 fn one_file_can_have_more_regions_than_programs_make() {
     const COUNT: usize = 20_000;
@@ -91,6 +94,7 @@ fn one_file_can_have_more_regions_than_programs_make() {
 }
 
 /// Random damage to valid inputs.
+// Shows T7.
 #[test]
 fn garbage_changes_nothing_that_cleanup_does_not_undo() {
     let _session = boot();

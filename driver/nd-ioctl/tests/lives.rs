@@ -218,6 +218,7 @@ fn play(session: &Session, moment: u64) -> Option<&'static str> {
     lived
 }
 
+// Shows S907, T5.
 #[test]
 fn a_process_dies_at_any_moment() {
     let mut deaths = BTreeMap::<_, u32>::new();

@@ -70,6 +70,7 @@ fn wrong_inputs_and_short_outputs_are_refused() {
 }
 
 /// A program's end waits for a cancel routine that does not get on. Everybody can still look, and sees what it has.
+// Shows S1504.
 #[test]
 fn who_is_stuck_can_be_looked_at() {
     let _session = boot();
@@ -122,6 +123,7 @@ fn only_looks_are_not_counted() {
     assert_eq!(counted(), before + sent);
 }
 
+// Shows S1504.
 #[test]
 fn looking_allocates_nothing() {
     let session = boot();
@@ -136,6 +138,7 @@ fn looking_allocates_nothing() {
     assert!(!fault.happened());
 }
 
+// Shows S1502.
 #[test]
 fn lists_go_on_where_they_ended() {
     const LISTENERS: usize = 70;

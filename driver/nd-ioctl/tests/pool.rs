@@ -45,6 +45,7 @@ fn until_refused(mut make: impl FnMut() -> NTSTATUS) -> (usize, NTSTATUS) {
     }
 }
 
+// Shows T12.
 #[test]
 fn one_process_can_not_take_the_pool() {
     let session = boot();
@@ -120,6 +121,7 @@ fn charged(take: impl Fn(&User<'_>, u64)) {
 /// More than one chunk of handles.
 const MANY: u32 = 300;
 
+// Shows S930.
 #[test]
 fn small_objects_are_charged() {
     charged(|_, _| {});
@@ -140,6 +142,7 @@ fn small_objects_are_charged() {
     charged(|user, adapter| (0..10).for_each(|_| _ = user.listener(adapter, "10.1.2.3:0", 0)));
 }
 
+// Shows S930.
 #[test]
 fn regions_are_charged() {
     charged(|user, adapter| {
@@ -169,6 +172,7 @@ fn regions_are_charged() {
     }
 }
 
+// Shows S930.
 #[test]
 fn queues_are_charged_by_their_depths() {
     for depth in [1, 65_536] {
@@ -196,6 +200,7 @@ fn queues_are_charged_by_their_depths() {
 }
 
 /// What was made for a smaller depth is given back.
+// Shows S930.
 #[test]
 fn resized_queues_are_charged_by_their_new_depths() {
     charged(|user, adapter| {
@@ -211,6 +216,7 @@ fn resized_queues_are_charged_by_their_new_depths() {
 
 /// A connection is charged its memory when it begins and as that grows, until it is over: also when it lingers, and nothing else is left
 /// of the process.
+// Shows S930, T12.
 #[test]
 fn connections_with_other_machines_are_charged() {
     const FIRST: u64 = 2 * (8 << 10);

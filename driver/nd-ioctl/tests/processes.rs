@@ -88,6 +88,7 @@ fn message(number: u64) -> Vec<u8> {
 
 /// Each message arrives, in order and as it was sent, whatever the others do; and every fourth sender dies in mid traffic, of which
 /// its peer is told, and nobody else.
+// Shows S908.
 #[test]
 fn processes_have_traffic_at_once() {
     let _session = boot();

@@ -18,6 +18,7 @@ fn codes() -> impl Iterator<Item = (&'static str, u32)> {
     numbers.filter(|number| number.name.starts_with("IOCTL_")).map(|number| (number.name, number.value as u32))
 }
 
+// Shows P2, S901.
 #[test]
 fn each_code_is_served_or_has_its_documented_refusal() {
     let _session = boot();
@@ -149,6 +150,7 @@ fn what_may_pend_always_does_once_it_is_accepted() {
 }
 
 /// *_CANCEL_IO: all are complete when it returns, in the order in which they were issued, and those of others wait on.
+// Shows P12.
 #[test]
 fn cancel_io_completes_in_order_before_it_returns() {
     let _session = boot();
@@ -210,6 +212,7 @@ fn the_affinity_that_was_asked_for_is_given_back() {
 }
 
 /// The test host locks 64 MiB at most, so a process gets 32 MiB.
+// Shows N58, P28, T11.
 #[test]
 fn one_process_locks_half_of_what_the_driver_may() {
     const MIB: u64 = 1 << 20;
@@ -276,6 +279,7 @@ fn one_process_locks_half_of_what_the_driver_may() {
 }
 
 /// A region locks all pages that it has a byte of, and is counted so.
+// Shows T11.
 #[test]
 fn a_region_costs_the_pages_that_it_locks() {
     const PAGE: u64 = 4096;
@@ -302,6 +306,7 @@ fn a_region_costs_the_pages_that_it_locks() {
 }
 
 /// Codes that need the provider initialised, and the one that must not find it so.
+// Shows P3.
 #[test]
 fn a_file_joins_the_protocol_once() {
     let _session = boot();

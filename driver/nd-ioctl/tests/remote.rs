@@ -36,6 +36,7 @@ fn send(user: &User<'_>, world: &World, memory: &Memory, length: u32) -> NTSTATU
 
 /// The process ends while the peer neither reads nor answers: nothing of it waits for that. What it had sent still arrives, if the peer
 /// reads in time.
+// Shows S912.
 #[test]
 fn a_dying_process_waits_for_no_peer() {
     for seed in seeds(20) {

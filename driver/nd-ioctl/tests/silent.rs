@@ -32,6 +32,7 @@ fn doorbell(user: &User<'_>, object: u64) {
 
 /// A silent request fails beside one that reports, and there is room for one completion only: the other's slot stays taken, and what
 /// follows it in the ring is reported after it.
+// Shows S210.
 #[test]
 fn a_silent_request_gives_no_slot_of_another_back() {
     for seed in seeds(20) {

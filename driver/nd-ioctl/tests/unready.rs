@@ -29,6 +29,7 @@ fn post(session: &Session, user: &User<'_>, qp: u64, ring: &Ring, writer: &mut W
 }
 
 /// The driver does not look at a ring of receives while completions of others wait for room in the ring of the CQ.
+// Shows S951.
 #[test]
 fn a_receive_that_the_driver_has_not_read_is_waited_for() {
     const SECONDS: u32 = 2;

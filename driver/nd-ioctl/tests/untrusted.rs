@@ -28,6 +28,7 @@ fn nothing_works_before_provider_init() {
     assert_eq!(owner.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_INVALID_DEVICE_STATE);
 }
 
+// Shows T7.
 #[test]
 fn short_inputs_and_wrong_versions_are_refused() {
     let _session = boot();
@@ -77,6 +78,7 @@ fn short_outputs_are_refused_before_anything_is_made() {
     assert_eq!(counts(&user), before);
 }
 
+// Shows T8.
 #[test]
 fn handles_that_are_not_of_this_file_type_and_time_are_refused() {
     let session = boot();
@@ -123,6 +125,7 @@ fn same_kind(world: &World, one: u64, other: u64) -> bool {
 }
 
 /// A handle of the file that another process has got, by inheritance or as a duplicate.
+// Shows S902, T4.
 #[test]
 fn a_file_serves_only_its_process() {
     const STRANGER: u64 = 0x666;
@@ -152,6 +155,7 @@ fn a_file_serves_only_its_process() {
     drop(other);
 }
 
+// Shows T9.
 #[test]
 fn codes_for_others_are_refused() {
     let _session = boot();
@@ -179,6 +183,7 @@ fn codes_for_others_are_refused() {
     assert_eq!(user.call(IOCTL_SOFTNDK_TEST_PLANT, &plant), STATUS_NOT_SUPPORTED);
 }
 
+// Shows T7.
 #[test]
 fn offsets_and_counts_are_checked() {
     let _session = boot();
@@ -232,6 +237,7 @@ fn offsets_and_counts_are_checked() {
 }
 
 /// With NDK_OP_FLAG_INLINE a provider follows the addresses of the entries: they must never be the user's.
+// Shows T10.
 #[test]
 fn inline_never_follows_an_address_of_the_user() {
     let _session = boot();
@@ -268,6 +274,7 @@ fn inline_never_follows_an_address_of_the_user() {
     assert_eq!(user.post(&work(NDK_OPERATION_TYPE(3), world.qp, 1), &[], b""), STATUS_INVALID_PARAMETER);
 }
 
+// Shows P16, T10.
 #[test]
 fn memory_that_is_not_the_users_is_refused() {
     let _session = boot();

@@ -86,6 +86,7 @@ fn ends(answer: &Answer) -> bool {
 
 /// A request for a notification that is cancelled takes no notification along: the next one is told of the completion that has come
 /// meanwhile. Unless it has succeeded: a completion is told of once, however soon the next one follows.
+// Shows S311.
 #[test]
 fn a_cancelled_request_takes_no_notification_along() {
     let mut cancelled = 0;
@@ -156,6 +157,7 @@ fn a_poll_beside_it_takes_no_notification_along() {
 
 /// A notification that nobody waited for is told to one request, and one event ends all requests that wait: what is told so is told
 /// once, also if both happen to one request at a time.
+// Shows S301.
 #[test]
 fn a_notification_is_told_once() {
     for seed in seeds(400) {

@@ -71,6 +71,7 @@ proptest! {
     }
 }
 
+// Shows T19.
 #[test]
 fn an_index_that_cannot_be_is_wild() {
     let geometry = geometry(4);
@@ -90,6 +91,7 @@ fn an_index_that_cannot_be_is_wild() {
     assert_eq!(reader.waiting(), Ok(4));
 }
 
+// Shows T22.
 #[test]
 fn only_a_ring_as_asked_for_is_opened() {
     let good = Geometry { kind: SOFTNDK_RING_INITIATOR, entry_size: ENTRY, capacity: 4 };
@@ -119,6 +121,7 @@ fn only_a_ring_as_asked_for_is_opened() {
     assert!(opened.iter().all(Result::is_err), "not on a cache line, or without a head");
 }
 
+// Shows S905.
 #[test]
 fn who_sleeps_is_woken() {
     let geometry = geometry(1);

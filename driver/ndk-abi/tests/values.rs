@@ -17,6 +17,7 @@ use ndk_abi::status::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+// Shows N8.
 #[test]
 fn status_severity_and_names() {
     assert!(STATUS_SUCCESS.is_success());
@@ -71,6 +72,7 @@ fn requests_are_read_from_bytes_and_written_back() {
     assert!(ND_BIND::read_from_prefix(&input[..47]).is_err(), "a short buffer is refused");
 }
 
+// Shows P1.
 #[test]
 fn control_codes() {
     // The worked examples of the documentation of CTL_CODE: IOCTL_DISK_GET_DRIVE_GEOMETRY, IOCTL_DISK_FORMAT_TRACKS.

@@ -149,6 +149,7 @@ fn references_are_as_shareable_as_what_they_refer_to() {
 }
 
 /// Closing, as the provider does it: several threads give up their references at once.
+// Shows S1201.
 #[test]
 fn exactly_one_close_is_the_last() {
     let kernel = boot();

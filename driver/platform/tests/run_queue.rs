@@ -93,6 +93,7 @@ fn play(processors: &[Processor], objects: usize, again: u32) -> (Vec<usize>, u3
     (order.into_inner(), longest)
 }
 
+// Shows T17.
 #[test]
 fn endless_work_of_many_objects_lets_threads_run() {
     let _kernel = boot();

@@ -71,6 +71,7 @@ fn a_refused_bind_leaves_the_token_alone() {
 const PLACES: usize = 64 * 64;
 
 /// A peer's old token gets nowhere until all keys of its place have been used, which therefore is not soon.
+// Shows S503.
 #[test]
 fn freed_places_rest() {
     let kernel = boot();

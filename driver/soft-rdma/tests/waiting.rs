@@ -75,6 +75,7 @@ fn pass(kernel: &Session, time: Duration) {
 const ALMOST: Duration = Duration::from_millis(1000 * SECONDS as u64 - 100);
 const REST: Duration = Duration::from_millis(200);
 
+// Shows S950.
 #[test]
 fn a_programs_send_that_nobody_receives_ends_in_time() {
     for length in [64, 4096] {
@@ -96,6 +97,7 @@ fn a_programs_send_that_nobody_receives_ends_in_time() {
     }
 }
 
+// Shows S950.
 #[test]
 fn the_time_begins_anew_with_each_send_that_waits() {
     let kernel = boot();
@@ -135,6 +137,7 @@ fn the_timer_is_set_while_a_send_waits() {
     assert_eq!(timers(), 0, "the connection has ended");
 }
 
+// Shows S950.
 #[test]
 fn a_send_waits_without_limit_where_nobody_set_one() {
     let kernel = boot();
@@ -147,6 +150,7 @@ fn a_send_waits_without_limit_where_nobody_set_one() {
     assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
 }
 
+// Shows S208.
 #[test]
 fn a_send_of_a_consumer_in_the_kernel_waits_without_limit() {
     let kernel = boot();
@@ -162,6 +166,7 @@ fn a_send_of_a_consumer_in_the_kernel_waits_without_limit() {
     assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
 }
 
+// Shows S951.
 #[test]
 fn a_send_waits_without_limit_for_a_shared_receive() {
     let kernel = boot();
@@ -183,6 +188,7 @@ fn a_send_waits_without_limit_for_a_shared_receive() {
 }
 
 /// The programs ask for no reads: the one that confirms a send is the devices' own.
+// Shows S954.
 #[test]
 fn a_send_to_another_machine_that_nobody_receives_ends_in_time() {
     for seed in seeds(20) {
@@ -220,6 +226,7 @@ fn a_send_to_another_machine_that_nobody_receives_ends_in_time() {
 }
 
 /// Behind them there may be receives in the ring of a program.
+// Shows S951.
 #[test]
 fn a_send_waits_while_its_receiver_has_completions_to_take() {
     let kernel = boot();
@@ -235,6 +242,7 @@ fn a_send_waits_while_its_receiver_has_completions_to_take() {
     assert_eq!(statuses(&active), [Err(Error::TimedOut)]);
 }
 
+// Shows S952.
 #[test]
 fn a_queue_pair_whose_send_waits_goes_at_once() {
     let kernel = boot();

@@ -96,6 +96,7 @@ fn fill(pages: &Pages, range: Range<usize>, by: u8) {
     pages.write(range.start, &bytes);
 }
 
+// Shows S801.
 #[test]
 fn messages_go_both_ways() {
     play(|active, passive, pages| {
@@ -113,6 +114,7 @@ fn messages_go_both_ways() {
 
 const REMOTE: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
 
+// Shows S801.
 #[test]
 fn writes_and_reads() {
     play(|active, passive, pages| {
@@ -136,6 +138,7 @@ fn writes_and_reads() {
 }
 
 /// Each device counts what leaves it and what comes to it: data of sends, writes and answers to reads, and how many of these.
+// Shows S1501.
 #[test]
 fn each_device_counts_what_it_sends_and_receives() {
     play(|active, passive, pages| {
@@ -174,6 +177,7 @@ fn each_device_counts_what_it_sends_and_receives() {
 }
 
 /// The addresses are those of TCP, whose port the active side has not chosen.
+// Shows S1310.
 #[test]
 fn connections_over_a_wire_are_listed_as_those_of_tcp() {
     play(|active, passive, _| {
@@ -189,6 +193,7 @@ fn connections_over_a_wire_are_listed_as_those_of_tcp() {
 }
 
 /// More than may be under way, among sends: all are reported in the order in which they were posted.
+// Shows S808.
 #[test]
 fn reads_among_sends_are_reported_in_order() {
     play(|active, passive, pages| {
@@ -249,6 +254,7 @@ fn a_send_waits_for_a_receive() {
 }
 
 /// But not for ever.
+// Shows S807.
 #[test]
 fn a_send_does_not_wait_for_ever() {
     for seed in seeds(20) {
@@ -271,6 +277,7 @@ fn a_send_does_not_wait_for_ever() {
     }
 }
 
+// Shows S637.
 #[test]
 fn a_send_tells_what_it_invalidates_and_solicits() {
     play(|active, passive, _| {
@@ -308,6 +315,7 @@ fn access_that_is_not_allowed() {
 }
 
 /// Whoever traces learns which machine has ended the connection, and why.
+// Shows S1505.
 #[test]
 fn terminates_are_noticed() {
     for seed in seeds(20) {

@@ -48,6 +48,7 @@ fn allocations(work: impl FnOnce()) -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
+// Shows S108.
 #[test]
 fn post_poll_and_arm_allocate_nothing() {
     let adapter = Adapter::default();

@@ -10,6 +10,7 @@ use std::{
 use softndk_bench::crowd;
 
 /// How long it takes is for `softndk-bench crowd --check` to judge. That no time passes before it: `tests/random/peer`, by a clock that stands still.
+// Shows S942.
 #[test]
 fn each_good_client_is_answered() {
     let waits = crowd::waits(1000).unwrap();

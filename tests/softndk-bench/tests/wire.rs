@@ -49,6 +49,7 @@ fn large_writes_between_two_devices() {
 }
 
 /// The host picks their ports; some are such as the device would pick for itself.
+// Shows S811.
 #[test]
 fn a_thousand_connections_between_two_devices() {
     let [from, to] = adapters();

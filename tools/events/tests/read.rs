@@ -43,6 +43,7 @@ fn a_provider_has_a_name() {
 }
 
 /// A description that is cut anywhere, or data that is, is no event; nor is more data.
+// Shows T74.
 #[test]
 fn whatever_is_cut_off_is_noticed() {
     let (metadata, data) = connected();
@@ -60,6 +61,7 @@ fn whatever_is_cut_off_is_noticed() {
     assert_eq!(read(&metadata, &[&*data, &[0]].concat()), Err(Malformed::TooLong(1)));
 }
 
+// Shows T74.
 #[test]
 fn other_types_and_wrong_addresses_are_refused() {
     let refused = |field: &[u8], data: &[u8]| read(&description(&[b"\0X\0", field]), data).unwrap_err();

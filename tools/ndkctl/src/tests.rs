@@ -153,6 +153,7 @@ fn broken_answers_are_refused() {
 }
 
 /// What is on already is left alone. What Windows says it has done, and the driver does not, is an error; so is a PowerShell that fails.
+// Shows S1506.
 #[test]
 fn rdma_is_on_when_the_driver_says_so() {
     with_traffic(|_, open| {

@@ -21,9 +21,12 @@ const SOON: Duration = Duration::from_secs(120);
 /// Plays them, then has done what must not pass.
 pub(crate) fn run(tally: &mut Tally) {
     let played = step("playing every case between two computers", || cases(tally));
+    // Shows S812.
     tally.check("every case holds between two computers and leaves nothing behind", played);
+    // Shows S812.
     tally.check("one device is not taken for two computers", one_device());
     let noticed = step("killing the agent of the other computer", killed);
+    // Shows S812.
     tally.check("cases fail, and say why, when the agent of the other computer is killed", noticed);
 }
 

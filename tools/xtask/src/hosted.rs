@@ -18,18 +18,31 @@ const ONE_LIMIT: Duration = Duration::from_secs(120);
 const HOSTED: &str = "the device of this process";
 const DRIVER: &str = "softndk.sys through";
 
+/// The checks that run every case, and their front ends. Names are written out, so that tags can stand at them.
+const CASES: [(&str, &str); 2] = [
+    // Shows S1101.
+    ("the cases of nd1 run without a driver", "nd1"),
+    // Shows S1101.
+    ("the cases of nd2 run without a driver", "nd2"),
+];
+
 /// Every test of it. Each case counts.
 pub(crate) fn run(tally: &mut Tally) {
-    for front_end in ["nd1", "nd2"] {
-        let passed = step(&format!("running the cases of {front_end} without a driver"), || cases(front_end, tally));
-        tally.check(&format!("the cases of {front_end} run without a driver"), passed);
+    for (name, front_end) in CASES {
+        let passed = step(name, || cases(front_end, tally));
+        tally.check(name, passed);
     }
     tally.check("a C++ program of NetworkDirect passes without a driver", nd_cpp::passes_without_driver(ONE_LIMIT));
+    // Shows S1105.
     tally.check("what a program leaves in a device of its own is found, and it can exit", left_behind());
+    // Shows S1106.
     tally.check("two programs speak rping without a driver, and notice a changed byte", rping());
+    // Shows S1102, T55.
     tally.check("SOFTND_MODE chooses the device", modes());
     let (crc, timeout) = (reads("SOFTND_CRC", ["0", "1"], "yes"), reads("SOFTND_SEND_TIMEOUT", ["0", "3600"], "3601"));
+    // Shows T55.
     tally.check("a SOFTND_CRC that is neither 0 nor 1 is refused", crc);
+    // Shows T55.
     tally.check("a SOFTND_SEND_TIMEOUT of more than 3600 seconds is refused", timeout);
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn run(tally: &mut Tally) {
         tally.check(&format!("an INF {what} is noticed"), noticed);
     }
     let installed = step("installing softndk.sys by its INF", life);
+    // Shows S1403.
     tally.check("the INF installs, its device starts, starts again after a restart, and is removed", installed);
     let _ = fs::remove_dir_all(&prefix);
 }

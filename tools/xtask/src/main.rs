@@ -29,6 +29,7 @@ mod paths;
 mod pe;
 mod perf;
 mod picture;
+mod places;
 mod prefix;
 mod promises;
 mod report;
@@ -83,6 +84,8 @@ enum Task {
         #[arg(long)]
         full: bool,
     },
+    /// Print each promise of the documents with the tests that show it
+    Promises(promises::Wanted),
     /// Measure what the device costs, beside references, and count instructions; write target/report/bench.json
     Bench(bench::Wanted),
     /// Run any Windows program beside the loaded driver; its exit status is passed through
@@ -177,6 +180,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Build => dist::build()?,
         Task::Run => run::run()?,
         Task::Test { full } => return test::test(full),
+        Task::Promises(wanted) => promises::print(&wanted)?,
         Task::Bench(wanted) => bench::bench(&wanted)?,
         Task::Interop { inside: true, .. } => return interop::every_side(),
         Task::Interop { json, .. } => return interop::interop(json),

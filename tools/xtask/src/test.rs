@@ -48,11 +48,14 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     let models = step("exploring the models", || counted_tests(&mut loom("test"), &mut tally));
     tally.check("the models build and run", models);
     formatting(&root, &mut tally);
+    // Shows S1401.
     tally.check("inf/softndk.inx keeps the rules", inf::lint());
     let built = dist::build();
     let is_built = built.is_ok();
+    // Shows S910, S1307, T30.
     tally.check("the driver, the harness and the stand-ins build", built);
     lints(&root, &mut tally);
+    // Shows T7, T24.
     tally.check("a short run of the fuzzer", fuzz::smoke());
     let counted = bench::build().and_then(|program| instructions::check(&program));
     tally.check("posts and polls keep their budget of instructions", counted);

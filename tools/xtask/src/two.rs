@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::command::{step, wait};
 use crate::computers::{Computers, Count};
 use crate::measured;
+use crate::places::Kill;
 use crate::session::Session;
 use crate::tally::Tally;
 
@@ -149,33 +150,18 @@ pub(crate) fn serving_at(line: &str) -> Option<String> {
 
 /// Plays every case with two roles, then kills each end on each path, after so many seconds of traffic.
 pub(crate) fn run(count: Count, seconds: u64, tally: &mut Tally) {
-    let place = match count {
-        Count::One => "on one computer",
-        Count::Two => "on two computers",
-        Count::Driverless => "without a driver",
-        Count::Mixed => "with and without a driver",
-    };
-    let what = format!("playing the cases with two roles in two processes {place}");
-    let played = step(&what, || roles(count, tally));
-    tally.check(&format!("two processes {place} play their roles and leave nothing behind"), played);
-    let what = format!("ndharness ping and perf between two processes {place}");
-    let compared = step(&what, || {
+    let checks = count.checks();
+    let played = step(checks.played, || roles(count, tally));
+    tally.check(checks.played, played);
+    let compared = step(checks.compared, || {
         let computers = Computers::load(count)?;
         measured::run(&computers)?;
         computers.unload()
     });
-    tally.check(&format!("{what} measure what they say, and compare the data"), compared);
-    let kills = match count {
-        Count::One | Count::Two => &[("rings", false), ("rings", true), ("plain", false), ("plain", true)][..],
-        // Here no driver has to clean up after each of them.
-        Count::Driverless => &[("rings", false), ("plain", true)],
-        Count::Mixed => &[("plain", true)],
-    };
-    for &(path, kill_server) in kills {
-        let what = if kill_server { "serve" } else { "connect" };
-        let what = format!("killing {what} on {path} {place}");
-        let told = step(&what, || killed(count, path, kill_server, seconds));
-        tally.check(&format!("{what}: the other is told, nothing is left"), told);
+    tally.check(checks.compared, compared);
+    for &Kill { name, path, kills_server } in checks.kills {
+        let told = step(name, || killed(count, path, kills_server, seconds));
+        tally.check(name, told);
     }
 }
 

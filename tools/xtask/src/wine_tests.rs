@@ -31,14 +31,20 @@ const FREE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs them all; `full` is more of what takes its time.
 pub(crate) fn run(full: bool, tally: &mut Tally) {
+    // Shows S1307.
     tally.check("a planted import that nobody provides is caught", planted_import());
+    // Shows S1314.
     tally.check("no function of softndk.sys takes more than a sixth of a stack of the kernel", frames::check());
+    // Shows S1314.
     tally.check("a planted function that takes more is caught", frames::planted());
     tally.check("a planted change of code or data is noticed between two builds", image::planted());
     let tested = step("testing the stand-ins", || stand_ins(tally));
+    // Shows S970, S971, S1313.
     tally.check("the stand-ins' own test runs", tested);
     let opened = step("opening the adapter from another driver", consumer::opens);
+    // Shows S960.
     tally.check("another driver opens the adapter by Winsock Kernel", opened);
+    // Shows S960.
     tally.check("what another driver leaves behind is caught", consumer::planted());
     for front_end in ["ioctl", "nd1", "nd2"] {
         match run::cases(front_end) {
@@ -53,12 +59,16 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
         two::run(count, seconds, tally);
     }
     beside::run(tally);
+    // Shows N6, S1002.
     tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
     let measured = step("measuring softnd.dll", perf::measures);
+    // Shows S1007.
     tally.check("ndharness perf measures what it says", measured);
     let agrees = step("looking on with ndkctl", ndkctl::agrees);
+    // Shows S1501, S1506, S1507.
     tally.check("ndkctl shows what ndharness perf says it has moved", agrees);
     let told = step("tracing softndk.sys", events::are_told);
+    // Shows S1505.
     tally.check("the events of softndk.sys are what was done to it", told);
     let built = dist::build_test_driver();
     let is_built = built.is_ok();
@@ -69,29 +79,39 @@ pub(crate) fn run(full: bool, tally: &mut Tally) {
             Err(error) => tally.check("the cases of the SMB Direct consumer run on softndk-test.sys", Err(error)),
         }
         let caught = planted_fault("leak", |report| report.pool_bytes > 0 && report.pool_allocations > 0);
+        // Shows S1205.
         tally.check("a planted pool leak is caught", caught);
         let caught = planted_fault("irql", |report| report.irql_violations > 0);
+        // Shows S1205.
         tally.check("a planted IRQL violation is caught", caught);
         access::planted(tally);
         soak::planted(tally);
     }
     access::run(tally);
     soak::short(full, tally);
+    // Shows N20, S909, T3.
     tally.check("a 32-bit program is refused", refuses_32bit());
     let within = step("doing without Winsock Kernel", without_wsk);
+    // Shows S1306.
     tally.check("without Winsock Kernel the driver loads, and connects within itself", within);
     tcpip::run(tally);
     let disabled = step("disabling RDMA in mid-traffic", disabled_in_traffic);
+    // Shows S1303, S1310, T47.
     tally.check("what a process had is gone when RDMA has been disabled", disabled);
     let removed = step("turning RDMA off under programs of softnd.dll", removed_in_use);
+    // Shows N19, S1005, T47.
     tally.check("programs are told ND_DEVICE_REMOVED when RDMA has been turned off", removed);
     let gone = step("removing the adapter by surprise", removed_by_surprise);
+    // Shows S1311, T47.
     tally.check("an adapter that is removed by surprise tells its programs, and leaves nothing", gone);
     let slept = step("letting the computer sleep", slept);
+    // Shows S1312.
     tally.check("after a sleep of the computer the adapter serves again", slept);
     let killed = step("killing the harness in mid-traffic", killed_in_traffic);
+    // Shows S907, T5.
     tally.check("the driver frees all that a killed process had", killed);
     let served = step("serving 64 processes at once", many_processes);
+    // Shows S908.
     tally.check("the driver serves 64 processes at once", served);
 }
 
@@ -130,6 +150,7 @@ fn count_cases(front_end: &str, outcome: &Value, tally: &mut Tally) {
     tally.add(outcome["passed"].as_u64().unwrap_or(0), outcome["failed"].as_u64().unwrap_or(0));
     let clean = outcome["left_behind"]["clean"] == true;
     let result = if clean { Ok(()) } else { Err(anyhow::anyhow!("{}", outcome["left_behind"])) };
+    // Shows S970, S971, S1205, S1301, S1302, S1303, S1308, S1309, S1313.
     tally.check("the driver leaves nothing behind", result);
 }
 

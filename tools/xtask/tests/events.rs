@@ -55,6 +55,7 @@ fn keywords(source: &str) -> Vec<(u64, String)> {
     source.lines().filter_map(keyword).collect()
 }
 
+// Shows S1505, T71.
 #[test]
 fn the_table_has_the_events_of_the_driver() {
     let (source, text) = (read("driver/softndk/src/events.rs"), read("docs/events.md"));
@@ -68,6 +69,7 @@ fn the_table_has_the_events_of_the_driver() {
     }
 }
 
+// Shows S1505.
 #[test]
 fn the_provider_has_its_name_and_guid() {
     let guid = Guid::from_name(events::PROVIDER);

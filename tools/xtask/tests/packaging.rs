@@ -302,6 +302,7 @@ fn classes(source: &str) -> Vec<String> {
     digits.map(|it| [&it[..8], &it[8..12], &it[12..16], &it[16..20], &it[20..]].join("-")).collect()
 }
 
+// Shows S953.
 #[test]
 fn the_identifiers_of_the_provider_are_documented() {
     let (source, page) = (read("netdirect/nd-com/src/class.rs"), read("docs/programs.md"));

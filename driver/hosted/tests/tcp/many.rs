@@ -24,6 +24,7 @@ fn threads() -> usize {
     0
 }
 
+// Shows S1107.
 #[test]
 fn a_thousand_connections_of_one_listener() {
     let (listener, at) = listener(any());
@@ -185,6 +186,7 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// Closes race with what the peers do: connect, send, reset.
+// Shows S1107, T57.
 #[test]
 fn closes_at_any_moment() {
     const ROUNDS: usize = 1500;

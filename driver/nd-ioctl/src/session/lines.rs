@@ -260,6 +260,7 @@ mod tests {
     }
 
     /// However many others there are.
+    // Shows T82.
     #[test]
     fn nothing_looks_at_the_values_of_others() {
         let _session = boot();

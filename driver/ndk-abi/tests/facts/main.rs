@@ -10,6 +10,7 @@ mod table;
 use compare::Crate;
 use table::Row;
 
+// Shows N7, P1, S113.
 #[test]
 fn the_crate_is_the_documentation() {
     let rows = table::all();

@@ -17,6 +17,7 @@ use simkernel::Pages;
 use crate::kit::{Buffer, QpSizes, World, adapter_info_sized, lam_sized, mapping};
 
 /// OPEN_NDK_ADAPTER_HANDLER: the lowest minor that the consumer can live with is asked for, the highest is served.
+// Shows S101.
 #[test]
 fn open_serves_the_highest_minor_of_the_major() {
     let world = World::new();
@@ -34,6 +35,7 @@ fn open_serves_the_highest_minor_of_the_major() {
     }
 }
 
+// Shows S101.
 #[test]
 fn open_refuses_versions_above_and_unknown() {
     let world = World::new();
@@ -42,6 +44,7 @@ fn open_refuses_versions_above_and_unknown() {
     }
 }
 
+// Shows S109.
 #[test]
 fn open_without_memory_leaves_no_trace() {
     let world = World::new();
@@ -60,6 +63,7 @@ fn open_without_memory_leaves_no_trace() {
     }
 }
 
+// Shows S104.
 #[test]
 fn info_of_version_2_is_0x68_bytes() {
     let world = World::new();
@@ -75,6 +79,7 @@ fn info_of_version_2_is_0x68_bytes() {
 }
 
 /// The structure ended before RdmaTechnology until NDKPI 2.0.
+// Shows S104.
 #[test]
 fn info_of_version_1_is_0x60_bytes() {
     let world = World::new();
@@ -91,6 +96,7 @@ fn info_of_version_1_is_0x60_bytes() {
     world.close_adapter(adapter);
 }
 
+// Shows S104.
 #[test]
 fn info_is_plausible() {
     let world = World::new();
@@ -143,6 +149,7 @@ fn what_ndkperf_asks_for_is_granted() {
 }
 
 /// NDK_FN_BUILD_LAM: every page of the range, and where in the first one it begins.
+// Shows S112.
 #[test]
 fn lam_names_each_page_once() {
     let world = World::new();
@@ -167,6 +174,7 @@ fn lam_names_each_page_once() {
 }
 
 /// NDK_FN_BUILD_LAM: too short a buffer, or none, gets the size needed and nothing else.
+// Shows S112.
 #[test]
 fn lam_needs_room_for_all_of_it() {
     let world = World::new();
@@ -202,6 +210,7 @@ fn lam_of_a_chain_joins_pages_that_two_mdls_share() {
     assert_eq!(lam.pages.len(), 1);
 }
 
+// Shows S112.
 #[test]
 fn lam_refuses_what_it_cannot_map() {
     let world = World::new();

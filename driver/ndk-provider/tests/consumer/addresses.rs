@@ -23,6 +23,7 @@ fn list(provider: &Provider<SimKernel>) -> Vec<IpAddr> {
 }
 
 /// An address may be bound and reached from the moment that it was added; the adapter is open all the time.
+// Shows S712.
 #[test]
 fn an_address_that_comes_late_and_goes() {
     let world = World::new();
@@ -52,6 +53,7 @@ fn an_address_that_comes_late_and_goes() {
 }
 
 /// A listener on the unspecified address stands for those that come later, too.
+// Shows S712.
 #[test]
 fn a_wildcard_listener_gets_later_addresses() {
     let world = World::new();
@@ -101,6 +103,7 @@ fn addresses_go() {
     assert!(list(&provider).is_empty());
 }
 
+// Shows T45.
 #[test]
 fn addresses_that_no_device_can_have() {
     let _session = simkernel::boot();

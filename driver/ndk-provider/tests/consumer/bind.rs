@@ -83,6 +83,7 @@ impl Scene {
 }
 
 /// The peer reads and writes what the window shows, in place, by the addresses of the region.
+// Shows S601.
 #[test]
 fn the_peer_reaches_the_part() {
     let world = World::new();
@@ -101,6 +102,7 @@ fn the_peer_reaches_the_part() {
 }
 
 /// To the byte, on both ends; a read outside is REMOTE_RESOURCES (NDK_FN_READ).
+// Shows S601.
 #[test]
 fn the_part_has_two_ends() {
     let world = World::new();
@@ -129,6 +131,7 @@ fn the_part_has_two_ends() {
     }
 }
 
+// Shows S601.
 #[test]
 fn rights_are_those_of_the_bind() {
     let world = World::new();
@@ -235,6 +238,7 @@ fn it_needs_a_connection_and_a_registered_region() {
 }
 
 /// A window is of the queue pair that bound it (InfiniBand's type 2): another connection into the same domain is refused.
+// Shows S603, T28.
 #[test]
 fn a_window_is_of_its_queue_pair() {
     let world = World::new();

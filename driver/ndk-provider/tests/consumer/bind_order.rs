@@ -27,6 +27,7 @@ fn unblock(pair: &Pair) {
 
 /// NDK_FN_GET_REMOTE_TOKEN_FROM_MW: the token is there as soon as NdkBind has returned, a new one each time; the one before
 /// is good until the bind runs.
+// Shows S602.
 #[test]
 fn the_token_is_there_when_the_post_returns() {
     let world = World::new();
@@ -48,6 +49,7 @@ fn the_token_is_there_when_the_post_returns() {
 }
 
 /// A token that was given out is not good before its bind has run.
+// Shows S602.
 #[test]
 fn the_token_is_not_good_before_the_bind() {
     let world = World::new();

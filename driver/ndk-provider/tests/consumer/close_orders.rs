@@ -196,6 +196,7 @@ fn closed_in_any_order(world: &World, seed: u64) {
 }
 
 /// Each close completes once, after those of its successors, and nothing is left of any of them.
+// Shows S1202.
 #[test]
 fn every_order() {
     for seed in seeds(250) {
@@ -207,6 +208,7 @@ fn every_order() {
 }
 
 /// The same on real threads.
+// Shows S1202.
 #[test]
 fn every_order_in_parallel() {
     let world = World::new();

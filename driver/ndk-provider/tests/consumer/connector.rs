@@ -62,6 +62,7 @@ impl Scene {
     }
 }
 
+// Shows S701.
 #[test]
 fn private_data_goes_both_ways() {
     let world = World::new();
@@ -107,6 +108,7 @@ fn connection_data_in_buffers_of_any_size() {
     scene.close(true);
 }
 
+// Shows S702.
 #[test]
 fn too_much_private_data_is_refused() {
     let world = World::new();
@@ -128,6 +130,7 @@ fn too_much_private_data_is_refused() {
 }
 
 /// NDK_FN_CONNECT, NDK_FN_ACCEPT: the effective limits are the smallest of what both sides and the adapter allow.
+// Shows S701.
 #[test]
 fn read_limits_are_agreed() {
     let world = World::new();
@@ -156,6 +159,7 @@ fn read_limits_are_agreed() {
     }
 }
 
+// Shows S701.
 #[test]
 fn both_sides_know_the_addresses() {
     let world = World::new();
@@ -202,6 +206,7 @@ fn ipv6() {
 }
 
 /// NDK_FN_CONNECT's statuses for addresses; after each the connector and the queue pair are as they were.
+// Shows S703.
 #[test]
 fn connects_that_fail_change_nothing() {
     let world = World::new();
@@ -331,6 +336,7 @@ fn each_step_waits_for_the_other_side() {
 }
 
 /// What does not belong to the state of the connector is refused, and changes nothing.
+// Shows S705.
 #[test]
 fn calls_in_the_wrong_state() {
     let world = World::new();

@@ -15,6 +15,7 @@ use crate::kit::{HeldProcessors, Options, Pair, Unconnected, World, complain};
 pub(crate) const ARMS: [u32; 3] = [NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_CQ_NOTIFY_ANY];
 
 /// Section 4.1, merge table: the second arm before the first is satisfied keeps the wider of the two.
+// Shows S305.
 #[test]
 fn arms_merge_by_the_table() {
     let world = World::new();
@@ -40,6 +41,7 @@ fn arms_merge_by_the_table() {
     pair.close();
 }
 
+// Shows S301.
 #[test]
 fn no_callback_without_an_arm() {
     let world = World::new();
@@ -50,6 +52,7 @@ fn no_callback_without_an_arm() {
     pair.close();
 }
 
+// Shows S301.
 #[test]
 fn one_callback_for_each_arm() {
     let world = World::new();
@@ -77,6 +80,7 @@ fn one_callback_for_each_arm() {
     pair.close();
 }
 
+// Shows S303.
 #[test]
 fn entries_that_were_polled_satisfy_nothing() {
     let world = World::new();
@@ -114,6 +118,7 @@ fn a_solicited_arm_is_satisfied_at_once_only_by_a_solicited_entry() {
 }
 
 /// NDK_FN_SEND: requests that complete with an error always match NDK_CQ_NOTIFY_SOLICITED.
+// Shows S304.
 #[test]
 fn errors_satisfy_a_solicited_arm() {
     let world = World::new();
@@ -127,6 +132,7 @@ fn errors_satisfy_a_solicited_arm() {
 }
 
 /// NDK_CQ_NOTIFY_ERRORS means errors of the queue, not of requests.
+// Shows S304.
 #[test]
 fn errors_of_requests_do_not_satisfy_an_errors_arm() {
     let world = World::new();
@@ -140,6 +146,7 @@ fn errors_of_requests_do_not_satisfy_an_errors_arm() {
 }
 
 /// A callback that arms and causes a completion is called again only after it has returned; the waiter sees to that.
+// Shows S306.
 #[test]
 fn callbacks_are_serialised() {
     let world = World::new();
@@ -167,6 +174,7 @@ fn callbacks_are_serialised() {
 
 /// Rule 3 and its purpose (7b): an entry between the last poll and the arm still gives a callback. A consumer that only
 /// ever polls in the callback gets everything.
+// Shows S302.
 #[test]
 fn no_wakeup_is_lost_between_poll_and_arm() {
     const MESSAGES: usize = 3000;
@@ -233,6 +241,7 @@ fn both_ways_to_poll_take_from_one_queue() {
     pair.close();
 }
 
+// Shows S307.
 #[test]
 fn close_drops_a_notification_that_is_due() {
     let world = World::new();
@@ -253,6 +262,7 @@ fn close_drops_a_notification_that_is_due() {
 }
 
 /// Rule 10: a close stays pending until a running callback has returned.
+// Shows S307.
 #[test]
 fn close_waits_for_the_running_callback() {
     let world = World::new();
@@ -280,6 +290,7 @@ fn close_waits_for_the_running_callback() {
 }
 
 /// Posting, polling and arming allocate nothing.
+// Shows S108.
 #[test]
 fn hot_paths_allocate_nothing() {
     let world = World::new();

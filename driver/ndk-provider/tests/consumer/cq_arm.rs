@@ -202,6 +202,7 @@ fn rule_7b_a_polling_thread_is_woken_for_everything() {
 }
 
 /// Rule 10: nothing is called once the close is complete, whatever was due, and whoever sends.
+// Shows S307.
 #[test]
 fn rule_10_no_callback_after_the_close() {
     let world = World::new();

@@ -46,6 +46,7 @@ impl Killer {
 }
 
 /// NDK_FN_CQ_NOTIFICATION_CALLBACK: an overrun is reported to any arm, kills the queue and the queue pairs on it.
+// Shows S216.
 #[test]
 fn overrun_kills_the_queue_and_its_queue_pairs() {
     for arm in ARMS {
@@ -92,6 +93,7 @@ fn overrun_is_told_to_a_later_arm() {
 }
 
 /// Nothing happens on the connection, and yet both of its ends are told: whichever of the two queues has failed.
+// Shows S216.
 #[test]
 fn overrun_ends_idle_connections() {
     for initiator in [false, true] {
@@ -114,6 +116,7 @@ fn overrun_ends_idle_connections() {
 }
 
 /// What waits on a dead queue is dropped; what a living one can report comes there, cancelled.
+// Shows S216.
 #[test]
 fn overrun_flushes_to_the_queue_that_lives() {
     let world = World::new();
@@ -199,6 +202,7 @@ fn close_half(pair: &Pair) {
 }
 
 /// A queue pair that takes its receives from a shared queue: the receives stay there, for others.
+// Shows S406.
 #[test]
 fn overrun_leaves_shared_receives() {
     let world = World::new();
@@ -268,6 +272,7 @@ fn queue_pairs_of_a_dead_queue_are_not_connected() {
 }
 
 /// The queue fails between the accept and its completion: the connection ends as soon as it is there.
+// Shows S216.
 #[test]
 fn overrun_while_connecting() {
     let world = World::new();
@@ -313,6 +318,7 @@ fn overrun_while_connecting() {
 }
 
 /// The queue fails while an attempt is under way that the peer then rejects: nothing else ends the queue pair.
+// Shows S216.
 #[test]
 fn overrun_before_a_reject() {
     let world = World::new();

@@ -18,6 +18,7 @@ fn depth_is_limited() {
     assert_eq!(world.adapter.create_cq(u32::MAX).err(), Some(STATUS_INVALID_PARAMETER));
 }
 
+// Shows S215.
 #[test]
 fn resize_keeps_what_is_queued() {
     let world = World::new();
@@ -53,6 +54,7 @@ fn resize_sets_the_size_that_overruns() {
     pair.close();
 }
 
+// Shows S215.
 #[test]
 fn resize_while_traffic_goes_on() {
     const MESSAGES: usize = 1500;

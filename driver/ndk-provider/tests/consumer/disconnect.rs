@@ -18,6 +18,7 @@ fn load(side: &crate::kit::Side) {
 }
 
 /// The own side is flushed; the peer gets the event, once, and its requests stay until its consumer acts.
+// Shows S709.
 #[test]
 fn a_disconnect_seen_from_both_sides() {
     let world = World::new();
@@ -55,6 +56,7 @@ fn a_disconnect_seen_from_both_sides() {
 }
 
 /// A consumer that posts a receive again with each message cannot know that the peer has just gone.
+// Shows S921.
 #[test]
 fn receives_that_are_posted_after_the_end_are_cancelled() {
     let world = World::new();
@@ -72,6 +74,7 @@ fn receives_that_are_posted_after_the_end_are_cancelled() {
     pair.close();
 }
 
+// Shows S709.
 #[test]
 fn the_own_requests_are_flushed() {
     let world = World::new();
@@ -170,6 +173,7 @@ fn close_of_a_connected_connector_disconnects() {
 }
 
 /// Both at the same time: both succeed, each side gets at most one event.
+// Shows S710.
 #[test]
 fn simultaneous_disconnects() {
     let world = World::new();
@@ -198,6 +202,7 @@ fn simultaneous_disconnects() {
 }
 
 /// NDK_FN_DISCONNECT completes when all of the queue pair's accesses to memory are over, of either direction.
+// Shows S709, S921.
 #[test]
 fn disconnect_waits_for_accesses_under_way() {
     let world = World::new();

@@ -25,6 +25,7 @@ fn a_strange_region_is_not_registered() {
 }
 
 /// The registration stays, and so does the connection.
+// Shows S606.
 #[test]
 fn a_strange_region_is_not_invalidated() {
     let world = World::new();
@@ -42,6 +43,7 @@ fn a_strange_region_is_not_invalidated() {
 }
 
 /// The window stays bound.
+// Shows S606.
 #[test]
 fn a_strange_window_is_not_invalidated() {
     let world = World::new();

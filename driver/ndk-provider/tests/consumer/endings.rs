@@ -116,6 +116,7 @@ fn check_events(event: &Waiter, [own, other]: [Way; 2], ended: &Ended) {
     }
 }
 
+// Shows S710.
 #[test]
 fn both_sides_end_in_every_order() {
     let ways = WAYS.len() as u64;

@@ -130,6 +130,7 @@ fn it_needs_a_connection_and_an_initialised_fast_region() {
 }
 
 /// NDK_FN_FAST_REGISTER: ACCESS_VIOLATION if a remote right is asked for without RemoteAccess at the initialisation.
+// Shows S506.
 #[test]
 fn remote_rights_without_remote_access_are_refused() {
     let world = World::new();
@@ -148,6 +149,7 @@ fn remote_rights_without_remote_access_are_refused() {
 }
 
 /// Remote and local rights are those of the latest registration.
+// Shows S506.
 #[test]
 fn rights_are_those_of_the_registration() {
     let write = NDK_OP_FLAG_ALLOW_REMOTE_WRITE;

@@ -77,6 +77,7 @@ fn a_long_chain_of_registrations() {
 }
 
 /// SMB Direct's use: FastRegister and Send without a wait; when the peer has the message the token is good.
+// Shows S505.
 #[test]
 fn a_registration_posted_before_a_send_is_valid_when_the_send_arrives() {
     let world = World::new();
@@ -102,6 +103,7 @@ fn a_registration_posted_before_a_send_is_valid_when_the_send_arrives() {
     pair.close();
 }
 
+// Shows S605.
 #[test]
 fn an_invalidated_token_is_refused() {
     let world = World::new();
@@ -282,6 +284,7 @@ fn initialize_in_parallel() {
 }
 
 /// Registering and invalidating allocate nothing.
+// Shows S507.
 #[test]
 fn the_cycle_allocates_nothing() {
     let world = World::new();

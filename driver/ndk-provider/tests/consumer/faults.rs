@@ -190,6 +190,7 @@ fn check(site: Option<&Site>, outcome: Outcome) {
     assert!(expected, "{outcome:?} when this failed: {site}");
 }
 
+// Shows S109.
 #[test]
 fn every_call_site_fails_once() {
     for seed in seeds(1) {
@@ -202,6 +203,7 @@ fn every_call_site_fails_once() {
 }
 
 /// As before, in the order of the calls: sites that are passed several times, as where a table grows, fail each time.
+// Shows S109.
 #[test]
 fn every_allocation_fails_once() {
     let world = World::new();
@@ -226,6 +228,7 @@ fn every_allocation_fails_once() {
 
 /// All NDKPI functions but NdkQueryAdapterInfo may be called at DISPATCH_LEVEL (ndkpi.md, section 4.10): the simulated kernel
 /// notes what waits or asks for a lower level.
+// Shows S107.
 #[test]
 fn the_whole_life_at_dispatch_level() {
     let world = World::new();
@@ -241,6 +244,7 @@ fn a_query_at_dispatch_level_is_caught() {
 }
 
 /// Negative control of the kit: a callback that should come from a deferred call, called at PASSIVE_LEVEL.
+// Shows S306.
 #[test]
 #[should_panic(expected = "a notification called at an IRQL that is not 2 to 2")]
 fn a_callback_at_a_wrong_level_is_caught() {

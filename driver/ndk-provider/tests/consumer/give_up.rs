@@ -8,6 +8,7 @@ use crate::connector::Scene;
 use crate::kit::{HeldProcessors, Waiter, World, pattern};
 
 /// The passive side rejects: CONNECTION_REFUSED, with data; connector and queue pair can be used again.
+// Shows S704.
 #[test]
 fn reject_by_the_passive_side() {
     let world = World::new();
@@ -37,6 +38,7 @@ fn reject_by_the_passive_side() {
 }
 
 /// The active side rejects what was accepted: the accept ends CONNECTION_ABORTED, its queue pair can be used again.
+// Shows S704.
 #[test]
 fn reject_by_the_active_side() {
     let world = World::new();

@@ -6,6 +6,7 @@ use crate::kit::{FastRegion, Pair, World, complain};
 
 /// NDK_OBJECT_HEADER: consumers and layers may replace the dispatch pointer and use the reserved words; the provider
 /// neither reads nor writes them again.
+// Shows S111.
 #[test]
 fn the_head_belongs_to_the_consumer() {
     let world = World::new();
@@ -27,6 +28,7 @@ fn the_head_belongs_to_the_consumer() {
 
 /// Until the close has been completed the head is the consumer's, also inside of the completion: a layer that has
 /// interposed keeps there what it needs to pass the completion on.
+// Shows S111.
 #[test]
 fn the_head_lasts_until_the_close_is_complete() {
     let world = World::new();

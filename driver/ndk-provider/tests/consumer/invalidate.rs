@@ -47,6 +47,7 @@ impl Scene {
 
 /// "posts a send request ... and supplies a token to be invalidated at the remote peer upon receive completion": when the
 /// receive has completed, the token is invalid.
+// Shows S628.
 #[test]
 fn the_token_is_invalid_when_the_receive_completes() {
     let world = World::new();
@@ -64,6 +65,7 @@ fn the_token_is_invalid_when_the_receive_completes() {
 }
 
 /// The region may be registered again as soon as the receive has completed, with the same token and another base.
+// Shows S629.
 #[test]
 fn the_region_can_be_registered_again_at_once() {
     let world = World::new();
@@ -85,6 +87,7 @@ fn the_region_can_be_registered_again_at_once() {
 }
 
 /// "RequestContext: a context value to be returned in the RequestContext member of the NDK_RESULT_EX structure".
+// Shows S621.
 #[test]
 fn the_request_context_comes_back() {
     let world = World::new();
@@ -103,6 +106,7 @@ fn the_request_context_comes_back() {
 }
 
 /// "pSgl: the buffers holding the data to send": from several, of any size, in order.
+// Shows S622.
 #[test]
 fn the_buffers_are_sent() {
     let world = World::new();
@@ -126,6 +130,7 @@ fn the_buffers_are_sent() {
 
 /// "nSge: the number of SGE structures in the array": no more are looked at, none is enough, and more than the queue pair has
 /// room for are refused ("other status codes: an error occurred").
+// Shows S622.
 #[test]
 fn the_number_of_buffers() {
     let world = World::new();
@@ -151,6 +156,7 @@ fn the_number_of_buffers() {
 }
 
 /// "NDK_OP_FLAG_SILENT_SUCCESS: if this request succeeds, it does not generate a completion".
+// Shows S623.
 #[test]
 fn silent_success_gives_no_completion() {
     let world = World::new();
@@ -165,6 +171,7 @@ fn silent_success_gives_no_completion() {
 }
 
 /// "However, if it fails, it does generate a completion event".
+// Shows S210, S623.
 #[test]
 fn silent_success_that_fails_gives_a_completion() {
     let world = World::new();
@@ -186,6 +193,7 @@ fn silent_success_that_fails_gives_a_completion() {
 
 /// "NDK_OP_FLAG_READ_FENCE: all prior read requests must be complete before the hardware begins processing this request":
 /// the read fetches what the invalidation would have taken away.
+// Shows S213, S624.
 #[test]
 fn read_fence_waits_for_earlier_reads() {
     let world = World::new();
@@ -213,6 +221,7 @@ fn read_fence_waits_for_earlier_reads() {
 
 /// "NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT: the completion queue for the peer generates a notification", if it was armed with
 /// NDK_CQ_NOTIFY_SOLICITED; "the peer will receive all the send requests as normal".
+// Shows S625.
 #[test]
 fn solicit_event_notifies_a_solicited_arm() {
     let world = World::new();
@@ -241,6 +250,7 @@ fn solicit_event_notifies_a_solicited_arm() {
 
 /// "This flag has no meaning to the receiver unless the receiver has previously called NdkArmCq with
 /// NDK_CQ_NOTIFY_SOLICITED".
+// Shows S625.
 #[test]
 fn solicit_event_means_nothing_without_an_arm() {
     let world = World::new();
@@ -256,6 +266,7 @@ fn solicit_event_means_nothing_without_an_arm() {
 }
 
 /// Without the flag a solicited arm is not satisfied, although a token was invalidated.
+// Shows S625.
 #[test]
 fn without_solicit_event_a_solicited_arm_waits() {
     let world = World::new();
@@ -271,6 +282,7 @@ fn without_solicit_event_a_solicited_arm_waits() {
 }
 
 /// "Requests that complete with an error always match the NDK_CQ_NOTIFY_SOLICITED notification type": on both sides.
+// Shows S634.
 #[test]
 fn errors_match_a_solicited_arm() {
     let world = World::new();
@@ -287,6 +299,7 @@ fn errors_match_a_solicited_arm() {
 
 /// "NDK_OP_FLAG_INLINE: the memory referenced by the SGEs should be transferred inline. Also, the MemoryRegionToken value
 /// might be invalid": the data is what it was at the post, from unregistered memory.
+// Shows S626.
 #[test]
 fn inline_data_is_copied_at_the_post() {
     let world = World::new();
@@ -306,6 +319,7 @@ fn inline_data_is_copied_at_the_post() {
 }
 
 /// "Inline requests do not need to limit the number of entries in the SGE list to the MaxInitiatorRequestSge value".
+// Shows S626.
 #[test]
 fn inline_requests_may_have_more_sges() {
     let world = World::new();
@@ -325,6 +339,7 @@ fn inline_requests_may_have_more_sges() {
 }
 
 /// "The amount of memory transferred inline must be within the inline data limits of the queue pair."
+// Shows S626.
 #[test]
 fn inline_data_is_limited() {
     let world = World::new();
@@ -348,6 +363,7 @@ fn inline_data_is_limited() {
 }
 
 /// "NDK_OP_FLAG_DEFER: it may defer indicating the request to hardware": it is carried out when the chain ends.
+// Shows S627.
 #[test]
 fn defer_is_carried_out_with_the_chain() {
     let world = World::new();
@@ -365,6 +381,7 @@ fn defer_is_carried_out_with_the_chain() {
 }
 
 /// A post that fails inline starts what was deferred before it (NDKPI Deferred Processing Scheme).
+// Shows S627.
 #[test]
 fn a_failed_post_starts_what_was_deferred() {
     let world = World::new();

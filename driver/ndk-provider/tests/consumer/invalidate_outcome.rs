@@ -30,6 +30,7 @@ pub(crate) fn assert_aborts(world: &World, pair: &Pair, token: u32) {
 
 /// "The NDK provider at the receiving peer must abort the connection ... if an invalid token was specified": no token of
 /// anything, and 0.
+// Shows S631.
 #[test]
 fn an_unknown_token_aborts_the_connection() {
     let world = World::new();
@@ -44,6 +45,7 @@ fn an_unknown_token_aborts_the_connection() {
 }
 
 /// The same for a token that was valid: of a region that is invalidated already, or that is closed.
+// Shows S631.
 #[test]
 fn a_stale_token_aborts_the_connection() {
     let world = World::new();
@@ -59,6 +61,7 @@ fn a_stale_token_aborts_the_connection() {
 
 /// The same for a token that is not the peer's to invalidate: of a plain region, of a region without remote access, of
 /// another domain, the privileged one.
+// Shows S631.
 #[test]
 fn a_token_that_is_not_the_peers_to_invalidate_aborts_the_connection() {
     let world = World::new();
@@ -93,6 +96,7 @@ fn a_token_that_is_not_the_peers_to_invalidate_aborts_the_connection() {
 
 /// "STATUS_SUCCESS: the request was posted successfully. A completion entry will be queued when the work request is
 /// completed", not before: it waits for a receive, and the token stays valid as long.
+// Shows S632.
 #[test]
 fn success_means_posted() {
     let world = World::new();
@@ -117,6 +121,7 @@ fn success_means_posted() {
 }
 
 /// "STATUS_CONNECTION_INVALID: the queue pair (QP) is not connected": before. Afterwards it is cancelled.
+// Shows S633.
 #[test]
 fn not_connected_is_connection_invalid() {
     let world = World::new();
@@ -138,6 +143,7 @@ fn not_connected_is_connection_invalid() {
 
 /// "Any NDK_RESULT_EX structure that is added to a completion queue as a result of a call to this function must specify
 /// NdkOperationTypeSend"; at the peer it is NdkOperationTypeReceiveAndInvalidate with the token.
+// Shows S635.
 #[test]
 fn the_completion_types() {
     let world = World::new();
@@ -184,6 +190,7 @@ fn a_local_invalidation_after_it_fails() {
 }
 
 /// Upon receive completion, not before the data is there: an access that another connection has under way ends first.
+// Shows S628.
 #[test]
 fn the_receive_completes_after_the_last_access_to_the_region() {
     let world = World::new();
@@ -218,6 +225,7 @@ fn the_receive_completes_after_the_last_access_to_the_region() {
 }
 
 /// "Minimum supported server: Windows Server 2012 R2", which has NDKPI 1.2: a consumer of version 1 has it.
+// Shows S636.
 #[test]
 fn a_consumer_of_version_1_has_it() {
     let world = World::new();
@@ -238,6 +246,7 @@ fn a_consumer_of_version_1_has_it() {
 }
 
 /// "IRQL: <= DISPATCH_LEVEL", and a post does nothing but queue.
+// Shows S636.
 #[test]
 fn it_can_be_posted_at_dispatch_level() {
     let world = World::new();

@@ -23,6 +23,7 @@ fn invalidate(pair: &Pair, token: u32) {
 }
 
 /// When the receive has completed the window is not bound any more: its region is free, and it can be bound again.
+// Shows S630.
 #[test]
 fn the_window_is_unbound() {
     let world = World::new();
@@ -96,6 +97,7 @@ fn the_token_of_a_waiting_bind_aborts_the_connection() {
 
 /// The token of a window that another queue pair bound, of the same domain or of another: aborted, and the window is as it
 /// was for whom it is.
+// Shows T28, T35.
 #[test]
 fn a_window_of_another_connection_is_safe() {
     let world = World::new();

@@ -23,6 +23,7 @@ type Post<'a> = (&'static str, Box<dyn Fn(usize, u32) -> NTSTATUS + 'a>);
 
 /// Each kind of initiator request of a consumer that learns of the end only by its disconnect event (NDKPerf.sys asserts that
 /// NdkWrite succeeds).
+// Shows S921.
 #[test]
 fn requests_that_are_posted_after_the_end_are_cancelled() {
     let world = World::new();
@@ -77,6 +78,7 @@ fn requests_that_are_posted_after_the_end_are_cancelled() {
 }
 
 /// After the peer's disconnect nothing is flushed until the consumer does, and all is in the order of the posts.
+// Shows S921.
 #[test]
 fn requests_that_are_posted_after_the_event_wait_for_the_flush() {
     let world = World::new();
@@ -120,6 +122,7 @@ fn requests_that_are_posted_after_the_event_wait_for_the_flush() {
 }
 
 /// A consumer posts while its disconnect, on another processor, cancels what it has posted before.
+// Shows S921.
 #[test]
 fn posts_while_the_disconnect_flushes() {
     const POSTS: usize = 200;

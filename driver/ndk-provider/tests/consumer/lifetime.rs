@@ -50,6 +50,7 @@ fn a_domain_outlives_what_was_made_in_it() {
     cq.close_now();
 }
 
+// Shows S1201.
 #[test]
 fn queues_outlive_their_queue_pairs() {
     let world = World::new();
@@ -96,6 +97,7 @@ fn a_queue_pair_outlives_its_connection() {
 }
 
 /// Everything in the wrong order: antecedents first. Each close ends after those of its successors.
+// Shows S1202.
 #[test]
 fn everything_closed_from_the_root() {
     let world = World::new();
@@ -160,6 +162,7 @@ impl Closes {
 }
 
 /// A CQ notification closes the queue and the queue pair whose completions it is about.
+// Shows S1203.
 #[test]
 fn close_in_a_cq_notification() {
     let world = World::new();
@@ -181,6 +184,7 @@ fn close_in_a_cq_notification() {
     side.pd.close_now();
 }
 
+// Shows S1203.
 #[test]
 fn close_in_a_connect_event() {
     let world = World::new();
@@ -271,6 +275,7 @@ fn an_active_side_that_lives_in_callbacks() {
 }
 
 /// A close completion closes the antecedent.
+// Shows S1201.
 #[test]
 fn close_in_a_close_completion() {
     let world = World::new();
@@ -293,6 +298,7 @@ fn close_in_a_close_completion() {
 }
 
 /// The completion of a deregistration closes the region.
+// Shows S1203.
 #[test]
 fn close_in_a_deregistration() {
     let world = World::new();
@@ -315,6 +321,7 @@ fn close_in_a_deregistration() {
 }
 
 /// CLOSE_NDK_ADAPTER_HANDLER blocks until every object of the adapter is gone, and waits for no other adapter.
+// Shows S1204.
 #[test]
 fn adapter_close_blocks_until_all_is_gone() {
     let world = World::new();
@@ -353,6 +360,7 @@ fn adapter_close_blocks_until_all_is_gone() {
 }
 
 /// It returns after the last callback has: here that of a close that is slow.
+// Shows S1204, T29.
 #[test]
 fn adapter_close_waits_for_callbacks() {
     let world = World::new();

@@ -36,18 +36,21 @@ fn reach<T: Copy>(
     world.close_adapter(other);
 }
 
+// Shows S106.
 #[test]
 fn connectors() {
     let world = World::new();
     reach(&world, limits::CONNECTORS, |adapter, _| adapter.create_connector(), |connector| connector.close());
 }
 
+// Shows S106.
 #[test]
 fn listeners() {
     let world = World::new();
     reach(&world, limits::LISTENERS, |adapter, _| adapter.create_listener(), |listener| listener.close());
 }
 
+// Shows S106.
 #[test]
 fn shared_endpoints() {
     let world = World::new();
@@ -148,6 +151,7 @@ fn ephemeral_ports() {
 
 /// A listener keeps that many requests that its consumer has not answered. Accept, reject, close, and a peer that gives up
 /// make room for one more.
+// Shows S708.
 #[test]
 fn backlog() {
     let world = World::new();

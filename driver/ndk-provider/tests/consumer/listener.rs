@@ -19,6 +19,7 @@ fn listener(world: &World, address: SocketAddr) -> Listener {
 }
 
 /// NDK_FN_LISTEN: port 0 picks one of 49152-65535, which NdkGetLocalAddress tells.
+// Shows S706.
 #[test]
 fn port_0_picks_one() {
     let world = World::new();
@@ -32,6 +33,7 @@ fn port_0_picks_one() {
     listeners.into_iter().for_each(|listener| listener.close_now());
 }
 
+// Shows S706.
 #[test]
 fn addresses_in_use() {
     let world = World::new();
@@ -79,6 +81,7 @@ fn a_listener_listens_once() {
 }
 
 /// The unspecified address stands for all of the adapter's, and the connector knows which one was used.
+// Shows S706.
 #[test]
 fn the_unspecified_address() {
     let world = World::new();
@@ -97,6 +100,7 @@ fn the_unspecified_address() {
 }
 
 /// NDK_FN_CONTROL_CONNECT_EVENTS: while paused, as if nobody listened.
+// Shows S707.
 #[test]
 fn pause_refuses() {
     let world = World::new();
@@ -117,6 +121,7 @@ fn pause_refuses() {
 }
 
 /// Pausing does not touch what was handed over.
+// Shows S707.
 #[test]
 fn pause_keeps_connections() {
     let world = World::new();

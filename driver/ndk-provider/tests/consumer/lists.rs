@@ -24,6 +24,7 @@ fn endpoints(world: &World) -> Vec<(SocketAddr, bool)> {
 }
 
 /// Each side of a connection is listed from when it is established until it ends.
+// Shows S1304, S1310.
 #[test]
 fn connections_come_and_go() {
     let world = World::new();
@@ -59,6 +60,7 @@ fn connections_come_and_go() {
 }
 
 /// Listeners that listen and shared endpoints, each as what it is; the addresses of connectors are not listed.
+// Shows S1304.
 #[test]
 fn endpoints_come_and_go() {
     let world = World::new();
@@ -95,6 +97,7 @@ fn endpoints_come_and_go() {
 }
 
 /// What a process has is listed as its own, each side by who has it.
+// Shows S1304.
 #[test]
 fn owners() {
     let world = World::new();

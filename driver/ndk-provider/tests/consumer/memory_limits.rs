@@ -20,6 +20,7 @@ use crate::kit::{Buffer, FastRegion, Lam, Pair, World, sge};
 
 /// MaxMrCount and MaxMwCount of NDIS_NDK_CAPABILITIES, both at once: each region has a token of its own, and each window a
 /// place for one.
+// Shows S106.
 #[test]
 fn regions_and_windows() {
     let world = World::new();
@@ -45,6 +46,7 @@ fn regions_and_windows() {
 }
 
 /// MaxRegistrationSize and MaxWindowSize: all of it can be reached, over the same pages many times.
+// Shows S106.
 #[test]
 fn registration_and_window_size() {
     const LINK: usize = 64 << 20;
@@ -109,6 +111,7 @@ fn pages_of_a_fast_region() {
 }
 
 /// MaxTransferLength, by MaxInitiatorRequestSge entries: as much moves at once, each way, to the last byte.
+// Shows S106.
 #[test]
 fn transfer_length() {
     const LINK: usize = 4 << 20;

@@ -147,6 +147,7 @@ fn without_a_count_the_interval_decides() {
     }
 }
 
+// Shows S308.
 #[test]
 fn the_limit_reached_first_decides() {
     let scene = Scene::armed(100, 3);
@@ -163,6 +164,7 @@ fn the_limit_reached_first_decides() {
 }
 
 /// The interval runs from the first completion on.
+// Shows S308.
 #[test]
 fn later_completions_do_not_postpone_the_notification() {
     let scene = Scene::armed(100, UNLIMITED);
@@ -213,6 +215,7 @@ fn an_arm_that_finds_completions_is_moderated_too() {
 }
 
 /// A failed completion may be the last one for long: nobody may come to make up the number.
+// Shows S309.
 #[test]
 fn failed_completions_are_not_held_back() {
     for arm in [NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED] {
@@ -249,6 +252,7 @@ fn solicited_completions_are_held_back() {
 }
 
 /// Rule 8 of the arm: the queue is dead, there is nothing to wait for.
+// Shows S309.
 #[test]
 fn an_overrun_is_not_held_back() {
     let scene = Scene::new(100, UNLIMITED);
@@ -261,6 +265,7 @@ fn an_overrun_is_not_held_back() {
 }
 
 /// The next completion would be an overrun.
+// Shows S309.
 #[test]
 fn a_full_queue_is_not_held_back() {
     let scene = Scene::armed(100, UNLIMITED);

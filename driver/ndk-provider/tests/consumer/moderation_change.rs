@@ -141,6 +141,7 @@ fn close_drops_a_notification_whose_time_has_come() {
 }
 
 /// On the real clock: a consumer that polls in the callback only gets everything, whatever ends the waits.
+// Shows S308.
 #[test]
 fn no_wakeup_is_lost_under_moderation() {
     const MESSAGES: usize = 2000;

@@ -146,6 +146,7 @@ fn the_two_kinds_of_region_do_not_mix() {
 }
 
 /// What a write or read to a region comes to, by its rights; the first status is that of the requester.
+// Shows S501.
 #[test]
 fn remote_rights() {
     let writable = NDK_MR_FLAG_ALLOW_REMOTE_WRITE;
@@ -183,6 +184,7 @@ fn remote_rights() {
 }
 
 /// A receive and a read place data: their SGEs need local write. Sends and writes take from any region.
+// Shows S501.
 #[test]
 fn local_rights() {
     for (flags, places) in [
@@ -219,6 +221,7 @@ fn local_rights() {
 }
 
 /// One byte before, past and around the ends of a region; a length that wraps.
+// Shows S501.
 #[test]
 fn ranges_are_checked() {
     let page = PAGE_SIZE as u64;
@@ -266,6 +269,7 @@ fn ranges_are_checked() {
 }
 
 /// A queue pair reaches the regions of its own domain only.
+// Shows S501, T28.
 #[test]
 fn domains_are_kept_apart() {
     let world = World::new();
@@ -288,6 +292,7 @@ fn domains_are_kept_apart() {
     }
 }
 
+// Shows S502.
 #[test]
 fn a_token_ends_with_its_registration() {
     let world = World::new();
@@ -302,6 +307,7 @@ fn a_token_ends_with_its_registration() {
 }
 
 /// The same while the peer writes: an old token does not reach what is registered next, at the same address.
+// Shows S502.
 #[test]
 fn an_old_token_does_not_reach_the_next_registration() {
     const WRITES: usize = 32;
@@ -327,6 +333,7 @@ fn an_old_token_does_not_reach_the_next_registration() {
 }
 
 /// NDK_FN_DEREGISTER_MR: pending while an access is under way, which goes through.
+// Shows S504.
 #[test]
 fn deregister_waits_for_the_access_under_way() {
     let world = World::new();
@@ -355,6 +362,7 @@ fn deregister_waits_for_the_access_under_way() {
 }
 
 /// The same for a close, and a larger transfer: what has not begun by then is refused.
+// Shows S504.
 #[test]
 fn close_waits_for_the_access_under_way() {
     const BYTES: usize = 512 * 1024;

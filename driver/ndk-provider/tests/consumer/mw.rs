@@ -71,6 +71,7 @@ fn create_without_memory_leaves_no_trace() {
 }
 
 /// Unbound, a window shows nothing; the region and the next binding are not concerned.
+// Shows S605.
 #[test]
 fn invalidation_shuts_the_window() {
     let world = World::new();
@@ -88,6 +89,7 @@ fn invalidation_shuts_the_window() {
 }
 
 /// A window that is not bound cannot be invalidated: not before a bind, not twice.
+// Shows S606.
 #[test]
 fn there_must_be_something_to_invalidate() {
     let world = World::new();
@@ -126,6 +128,7 @@ fn invalidate_is_checked_inline() {
 }
 
 /// User-mode ND: DEVICE_BUSY while windows are bound, and nothing changes; each way to unbind a window ends that.
+// Shows S604.
 #[test]
 fn a_region_with_windows_is_not_deregistered() {
     let world = World::new();

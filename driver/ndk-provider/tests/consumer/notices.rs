@@ -42,6 +42,7 @@ fn addresses(connector: &Connector) -> Addresses {
     Addresses { local: connector.local_address().ok(), remote: connector.peer_address().ok() }
 }
 
+// Shows S1505.
 #[test]
 fn a_listener() {
     let world = world();
@@ -60,6 +61,7 @@ fn a_listener() {
 }
 
 /// Both sides, in the order in which it goes.
+// Shows S1505.
 #[test]
 fn a_connection() {
     let world = world();
@@ -88,6 +90,7 @@ fn a_connection() {
 }
 
 /// A request is rejected; another is given up by who asked, and a third by who was asked.
+// Shows S1505.
 #[test]
 fn attempts_that_end() {
     let world = world();
@@ -126,6 +129,7 @@ fn attempts_that_end() {
 }
 
 /// Nobody listens.
+// Shows S1505.
 #[test]
 fn a_connect_to_nobody() {
     let world = world();
@@ -141,6 +145,7 @@ fn a_connect_to_nobody() {
 }
 
 /// The request that fails, and the connection that ends with it, on both sides.
+// Shows S1505.
 #[test]
 fn a_request_that_fails() {
     let world = world();
@@ -165,6 +170,7 @@ fn a_request_that_fails() {
 }
 
 /// The queue, and the connections on it.
+// Shows S1505.
 #[test]
 fn a_completion_queue_that_overruns() {
     let world = world();
@@ -180,6 +186,7 @@ fn a_completion_queue_that_overruns() {
 }
 
 /// Each post and each row of completions, once that is asked for.
+// Shows S1505.
 #[test]
 fn requests_and_completions() {
     let world = world();
@@ -228,6 +235,7 @@ fn requests_and_completions() {
 }
 
 /// Each receive that is posted to a shared queue, once that is asked for.
+// Shows S1505.
 #[test]
 fn receives_of_shared_queues() {
     let world = world();

@@ -27,6 +27,7 @@ fn at_dispatch_level_too() {
 }
 
 /// NDK_FN_CREATE_QP: INVALID_PARAMETER for each of the five sizes above NDK_ADAPTER_INFO.
+// Shows S106.
 #[test]
 fn qp_sizes_are_limited() {
     let world = World::new();
@@ -105,6 +106,7 @@ fn the_privileged_token_without_memory_is_none() {
 }
 
 /// NDIS_NDK_CAPABILITIES: the advertised count is what can be made, and one more fails cleanly.
+// Shows S106.
 #[test]
 fn the_number_of_domains_is_limited() {
     let world = World::new();
@@ -118,6 +120,7 @@ fn the_number_of_domains_is_limited() {
 
 /// Logical addresses under the privileged token: local read and write, never remote
 /// (NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN).
+// Shows S508.
 #[test]
 fn the_privileged_token_is_local_only() {
     let world = World::new();

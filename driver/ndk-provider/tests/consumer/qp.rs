@@ -28,6 +28,7 @@ fn transfer(pair: &Pair, source: &Buffer, target: &Buffer, length: usize) {
     assert_eq!(target.pages.read(0, length), bytes);
 }
 
+// Shows S202.
 #[test]
 fn sends_of_every_size() {
     let world = World::new();
@@ -48,6 +49,7 @@ fn sends_of_every_size() {
 }
 
 /// Scattered on one side, gathered on the other, with entries that do not match, some of them empty.
+// Shows S202.
 #[test]
 fn sends_of_many_sges() {
     let world = World::new();
@@ -86,6 +88,7 @@ fn sends_of_many_sges() {
 }
 
 /// Completions come in the order of the posts, in either queue; the data too.
+// Shows S201.
 #[test]
 fn order_is_kept() {
     const MESSAGES: usize = 500;
@@ -120,6 +123,7 @@ fn order_is_kept() {
 }
 
 /// Requests of different kinds on one queue are carried out one after the other.
+// Shows S201.
 #[test]
 fn different_requests_keep_their_order() {
     let world = World::new();
@@ -145,6 +149,7 @@ fn different_requests_keep_their_order() {
     pair.close();
 }
 
+// Shows S208.
 #[test]
 fn a_send_waits_for_its_receive() {
     let world = World::new();
@@ -167,6 +172,7 @@ fn a_send_waits_for_its_receive() {
 }
 
 /// The receive completes BUFFER_OVERFLOW, the sender learns of it, the connection ends.
+// Shows S209.
 #[test]
 fn a_receive_that_is_too_small() {
     let world = World::new();

@@ -18,6 +18,7 @@ use crate::kit::{Buffer, FastRegion, Gate, HeldProcessors, Options, Pair, QpSize
 use crate::qp::SILENT;
 
 /// Section 1.7b and user-mode ND: the inline statuses of limits; the queue pair stays usable after each.
+// Shows S207.
 #[test]
 fn limits_are_refused_inline() {
     let world = World::new();
@@ -93,6 +94,7 @@ fn initiator_requests_need_a_connection() {
 }
 
 /// A visible completion implies that earlier silent requests have finished.
+// Shows S210.
 #[test]
 fn silent_success() {
     let world = World::new();
@@ -115,6 +117,7 @@ fn silent_success() {
 }
 
 /// The list of SGEs is only used during the call; with the inline flag, so is the memory.
+// Shows S110, S212.
 #[test]
 fn lists_and_inline_data_are_copied() {
     let world = World::new();
@@ -158,6 +161,7 @@ fn lists_and_inline_data_are_copied() {
 }
 
 /// NDKPI Deferred Processing Scheme: what was deferred starts with the end of its chain or with an inline failure.
+// Shows S211.
 #[test]
 fn deferred_requests_start_with_the_chain_or_a_failure() {
     let world = World::new();
@@ -181,6 +185,7 @@ fn deferred_requests_start_with_the_chain_or_a_failure() {
 }
 
 /// NDK_FN_FLUSH: all pending requests of both queues complete CANCELLED; the connection lives if nothing was half done.
+// Shows S205, S214.
 #[test]
 fn flush_cancels_both_queues() {
     let world = World::new();
@@ -206,6 +211,7 @@ fn flush_cancels_both_queues() {
     pair.close();
 }
 
+// Shows S214.
 #[test]
 fn flush_of_an_unconnected_queue_pair_gives_the_receives_back() {
     let world = World::new();
@@ -223,6 +229,7 @@ fn flush_of_an_unconnected_queue_pair_gives_the_receives_back() {
 }
 
 /// A send that is half done cannot be taken back: a flush on either side ends the connection.
+// Shows S214.
 #[test]
 fn flush_in_the_middle_of_a_send_ends_the_connection() {
     const BYTES: usize = 1024 * 1024;

@@ -12,6 +12,7 @@ use simkernel::SimKernel;
 
 use crate::kit::{Cq, Options, Pair, Qp, QpSizes, Srq, Unconnected, World, sge};
 
+// Shows S105.
 #[test]
 fn as_many_completion_queues_as_advertised() {
     let world = World::new();
@@ -23,6 +24,7 @@ fn as_many_completion_queues_as_advertised() {
     cqs.into_iter().for_each(Cq::close_now);
 }
 
+// Shows S105.
 #[test]
 fn as_many_queue_pairs_as_advertised() {
     let world = World::new();
@@ -39,6 +41,7 @@ fn as_many_queue_pairs_as_advertised() {
     pd.close_now();
 }
 
+// Shows S105.
 #[test]
 fn as_many_shared_receive_queues_as_advertised() {
     let world = World::new();
@@ -53,6 +56,7 @@ fn as_many_shared_receive_queues_as_advertised() {
 }
 
 /// The deepest queue holds what it says, in order; one more is an overrun.
+// Shows S105.
 #[test]
 fn the_deepest_completion_queue_is_filled() {
     let world = World::new();
@@ -90,6 +94,7 @@ fn the_deepest_completion_queue_is_filled() {
 }
 
 /// Both queues of the deepest queue pair take what they say, in order, and no more; again when they have been emptied.
+// Shows S105.
 #[test]
 fn the_deepest_queue_pair_is_filled() {
     let world = World::new();
@@ -119,6 +124,7 @@ fn the_deepest_queue_pair_is_filled() {
 }
 
 /// The deepest queue takes what it says, keeps it in order, and takes no more.
+// Shows S105.
 #[test]
 fn the_deepest_shared_receive_queue_is_filled() {
     let world = World::new();

@@ -60,6 +60,7 @@ impl Scene {
 }
 
 /// The data is there, and the token is not valid any more, when the read completes.
+// Shows S607.
 #[test]
 fn success_invalidates_the_token() {
     let world = World::new();
@@ -113,6 +114,7 @@ fn without_the_flag_nothing_is_invalidated() {
 }
 
 /// Of several SGEs it is the first one's, also if that has no bytes.
+// Shows S607.
 #[test]
 fn only_the_first_token_is_invalidated() {
     let world = World::new();

@@ -39,6 +39,7 @@ pub(crate) fn establish(scene: &Scene, endpoint: &SharedEndpoint) -> Connector {
 }
 
 /// Each of several connections, to other ports and to another address, has the same own address, and carries data.
+// Shows S711.
 #[test]
 fn several_connections_from_one_address() {
     let world = World::new();

@@ -11,6 +11,7 @@ use crate::{
 };
 
 /// There is one connection between two addresses, from the attempt until either side ends it.
+// Shows S711.
 #[test]
 fn one_connection_for_each_pair_of_addresses() {
     let world = World::new();

@@ -48,6 +48,7 @@ impl Scene {
 }
 
 /// Receives are taken in order by whoever needs one; the completion says for which queue pair.
+// Shows S401.
 #[test]
 fn queue_pairs_share_receives() {
     let world = World::new();
@@ -116,6 +117,7 @@ fn waiting_senders_are_served() {
 }
 
 /// A queue pair that waits and goes away leaves the receives to the other.
+// Shows S406.
 #[test]
 fn a_waiting_queue_pair_may_go_away() {
     let world = World::new();
@@ -134,6 +136,7 @@ fn a_waiting_queue_pair_may_go_away() {
 
 /// NDK_FN_CREATE_SRQ, NDK_FN_MODIFY_SRQ: notified once when the number of receives falls below the threshold, for each
 /// modification with a threshold above 0.
+// Shows S403.
 #[test]
 fn the_threshold_notifies_once_for_each_arm() {
     let world = World::new();
@@ -182,6 +185,7 @@ fn modify_of_the_depth_keeps_the_arm() {
 }
 
 /// A new queue is empty; it does not notify before it is modified.
+// Shows S403.
 #[test]
 fn a_new_queue_is_not_armed() {
     let world = World::new();
@@ -194,6 +198,7 @@ fn a_new_queue_is_not_armed() {
     scene.close();
 }
 
+// Shows S405.
 #[test]
 fn modify_keeps_what_is_queued() {
     let world = World::new();
@@ -218,6 +223,7 @@ fn modify_keeps_what_is_queued() {
 }
 
 /// A flush of a queue pair does not take the receives of a shared queue.
+// Shows S406.
 #[test]
 fn flush_leaves_the_shared_receives() {
     let world = World::new();

@@ -73,6 +73,7 @@ impl Scene {
     }
 }
 
+// Shows S402.
 #[test]
 fn waiting_senders_are_served_in_order() {
     let world = World::new();
@@ -108,6 +109,7 @@ fn a_sender_that_was_served_stands_at_the_end() {
 }
 
 /// Who comes while a receive is kept for one that was called does not get it.
+// Shows S402.
 #[test]
 fn a_new_sender_does_not_overtake() {
     let world = World::new();

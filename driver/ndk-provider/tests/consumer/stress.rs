@@ -199,6 +199,7 @@ fn connection(world: &World, listener: &Listener, requests: usize, seed: u64) {
     }
 }
 
+// Shows S205.
 #[test]
 fn connections_end_while_everything_is_posted() {
     let world = World::new();
@@ -239,6 +240,7 @@ fn seeded_connection(seed: u64) -> Trace {
 }
 
 /// The device does nothing that depends on anything but its callers.
+// Shows S1207.
 #[test]
 fn connections_replay() {
     for seed in 0..5 {

@@ -6,6 +6,7 @@ use simkernel::{lock_paused, scope, seeds};
 use crate::kit::{Options, Random, Unconnected, World, loopback};
 
 /// Connects, rejects and closes cross in every phase, from both sides.
+// Shows S704.
 #[test]
 fn set_ups_are_given_up_in_every_phase() {
     let world = World::new();

@@ -137,6 +137,7 @@ fn query_extensions(world: &World) {
     pair.close();
 }
 
+// Shows S102.
 #[test]
 fn every_entry_is_implemented() {
     let world = World::new();

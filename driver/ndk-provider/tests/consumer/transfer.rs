@@ -11,6 +11,7 @@ use crate::kit::{Buffer, Gate, Options, Pair, Unconnected, World, loopback, patt
 /// Around a page, a small send (2 KiB), and a step of the engine (256 KiB).
 const SIZES: [usize; 12] = [0, 1, 8, 2048, 2049, 4095, 4096, 262_143, 262_144, 262_145, 1 << 20, (1 << 20) + 4096];
 
+// Shows S202.
 #[test]
 fn writes_of_every_size() {
     let world = World::new();
@@ -30,6 +31,7 @@ fn writes_of_every_size() {
     pair.close();
 }
 
+// Shows S202.
 #[test]
 fn reads_of_every_size() {
     let world = World::new();
@@ -100,6 +102,7 @@ fn many_sges() {
 }
 
 /// A range that is too short fails before its first byte.
+// Shows S203.
 #[test]
 fn nothing_is_moved_when_the_range_is_too_short() {
     let world = World::new();
@@ -116,6 +119,7 @@ fn nothing_is_moved_when_the_range_is_too_short() {
 }
 
 /// Effective read limits: 0 means no reads that way; one is enough for any number in a row.
+// Shows S509.
 #[test]
 fn read_limits() {
     let world = World::new();
@@ -188,6 +192,7 @@ fn read_limits_of_one_direction() {
 
 /// Reads of one queue pair run one after the other, so that no limit but 0 is ever exceeded: a read does not touch its data
 /// while the one before is under way.
+// Shows S509.
 #[test]
 fn one_read_at_a_time() {
     let world = World::new();
@@ -239,6 +244,7 @@ fn overlapping_memory() {
 }
 
 /// NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED: who sees the last byte of a write sees all of it.
+// Shows S204.
 #[test]
 fn the_last_byte_is_placed_last() {
     const BYTES: usize = 60_000;

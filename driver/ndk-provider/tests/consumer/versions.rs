@@ -8,6 +8,7 @@ use ndk_abi::{
 use crate::kit::{Adapter, Options, Pair, QpSizes, Side, Unconnected, Waiter, World, adapter_info_sized, loopback};
 
 /// OPEN_NDK_ADAPTER_HANDLER: an unknown major is refused, and a minor above the highest; any other minor is served the highest.
+// Shows S101.
 #[test]
 fn every_version() {
     let world = World::new();
@@ -36,6 +37,7 @@ fn info_version(adapter: &Adapter) -> NDK_VERSION {
 }
 
 /// Each object says the version of the adapter that it was made through; a connector, that of its listener.
+// Shows S103.
 #[test]
 fn objects_of_every_version() {
     let world = World::new();
@@ -87,6 +89,7 @@ fn objects_of_every_version() {
 
 /// Consumers of different versions reach each other, each with the calls of its version: what a consumer of 1.x sees of the
 /// connection, the completions and the end is what NDKPI 1.1 has.
+// Shows S103.
 #[test]
 fn versions_meet() {
     let world = World::new();

@@ -59,6 +59,7 @@ fn two_queue_pairs_bind_one_window() {
 
 /// The peer writes while the window is bound and invalidated: after an invalidation nothing is written, whoever is early or
 /// late.
+// Shows S605.
 #[test]
 fn nothing_is_written_after_an_invalidation() {
     let (mut written, mut refused) = (0, 0);

@@ -314,6 +314,7 @@ fn soaked(fault: Fault, trouble: Trouble) -> Figures {
     record.figures()
 }
 
+// Shows S1208.
 #[test]
 fn a_soak_finds_what_is_lost_and_what_is_wrong() {
     let clean = soaked(Fault::None, Trouble::Nothing);

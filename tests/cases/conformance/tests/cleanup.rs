@@ -10,6 +10,7 @@ use conformance::{
 };
 use ndk_abi::status::STATUS_CANCELLED;
 
+// Shows S906.
 #[test]
 fn closing_a_file_cancels_what_it_pended() {
     let simulated = Simulated::boot();

@@ -18,6 +18,7 @@ const ROUNDS: u64 = 12;
 /// Longer than they take.
 const LIMIT: Duration = Duration::from_secs(600);
 
+// Shows S1208.
 #[test]
 fn random_lives_lose_and_leave_nothing() {
     let record = Record::default();
@@ -56,6 +57,7 @@ fn removed(seed: u64, trouble: Trouble) -> Figures {
     record.figures()
 }
 
+// Shows S1208.
 #[test]
 fn what_ends_with_the_adapter_is_not_wrong() {
     for seed in [1, 2] {

@@ -6,8 +6,6 @@
 #[cfg(windows)]
 mod beside;
 mod diagnostics;
-#[cfg(test)]
-mod document;
 #[cfg(windows)]
 mod foreign;
 mod front_end;

@@ -99,6 +99,7 @@ fn shared_lock() -> Arc<SpinLock<()>, SimKernel> {
     Arc::try_new(SpinLock::new(())).unwrap()
 }
 
+// Shows S1207.
 #[test]
 fn two_orders_are_caught() {
     let kernel = boot();
@@ -244,6 +245,7 @@ fn callbacks_at_a_wrong_level_are_caught() {
     assert_eq!(breaches, [wrong("too low", DISPATCH_LEVEL), wrong("too high", PASSIVE_LEVEL)]);
 }
 
+// Shows S1207.
 #[test]
 fn callbacks_under_a_lock_are_caught() {
     let kernel = boot();

@@ -34,16 +34,19 @@ fn play<O: for<'a> arbitrary::Arbitrary<'a> + std::fmt::Debug>(
     assert!(!is_all || all.len() >= least_outcomes, "only {} outcomes", all.len());
 }
 
+// Shows T21.
 #[test]
 fn rings_that_are_not_as_they_should_be() {
     play(150, 60, rings::run);
 }
 
+// Shows T20.
 #[test]
 fn rings_that_change_as_the_machine_has_it() {
     play(40, 30, rings::run_unscheduled);
 }
 
+// Shows T7.
 #[test]
 fn control_requests_that_are_not_as_they_should_be() {
     play(150, 250, ioctls::run);

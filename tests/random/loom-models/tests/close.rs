@@ -49,6 +49,7 @@ fn close_and_free() {
     });
 }
 
+// Shows S307.
 #[test]
 fn a_close_waits_for_the_callback_and_is_the_last() {
     close_and_free();

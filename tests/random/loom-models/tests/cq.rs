@@ -103,16 +103,19 @@ fn in_callback() {
     });
 }
 
+// Shows S302.
 #[test]
 fn no_wakeup_is_lost() {
     sleeper();
 }
 
+// Shows S308.
 #[test]
 fn moderation_delays_but_loses_nothing() {
     moderated();
 }
 
+// Shows S306.
 #[test]
 fn callbacks_come_one_at_a_time_and_miss_nothing() {
     in_callback();

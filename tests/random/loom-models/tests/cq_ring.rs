@@ -155,6 +155,7 @@ fn a_full_ring_without_doorbells() {
     explore(Some(BOUND), |kernel| takes(kernel, 2, |_| ()));
 }
 
+// Shows S905.
 #[test]
 fn each_completion_comes() {
     a_full_ring();

@@ -123,11 +123,13 @@ fn a_full_ring_goes_on() {
     });
 }
 
+// Shows S905.
 #[test]
 fn requests() {
     requests_are_taken();
 }
 
+// Shows S905.
 #[test]
 fn completions() {
     a_full_ring_goes_on();

@@ -65,6 +65,7 @@ fn get_mut_against_downgrade() {
     });
 }
 
+// Shows S1201.
 #[test]
 fn exactly_one_reference_is_the_last() {
     one_is_the_last();

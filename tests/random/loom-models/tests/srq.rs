@@ -94,6 +94,7 @@ fn armed_again() {
     });
 }
 
+// Shows S403.
 #[test]
 fn takes_and_a_post_notify_once() {
     takes_against_post();

@@ -227,6 +227,7 @@ fn refused_without_a_look() {
     pushed_after_a_refused_one(|_| ());
 }
 
+// Shows S905.
 #[test]
 fn a_request_beside_a_completion() {
     reported();

@@ -38,6 +38,7 @@ fn case(seed: u64, play: impl Fn(&[Operation]) -> Result<Report, model::Mismatch
     outcome.map(|()| performed.take()).map_err(|error| format!("SOFTNDK_SEED={seed}\n{error}"))
 }
 
+// Shows S217.
 #[test]
 fn provider_equals_the_model() {
     // A seed that is named is played alone; else as many as it takes.

@@ -124,6 +124,7 @@ fn replay_all(capture: &str, places: &[usize]) {
     }
 }
 
+// Shows S802.
 #[test]
 fn rping() {
     replay_all("rping-self.pcap", &[0]);

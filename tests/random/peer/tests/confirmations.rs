@@ -89,6 +89,7 @@ fn ends(side: &Side, expected: &[(usize, Status)]) {
     side.wait_for_end();
 }
 
+// Shows S954.
 #[test]
 fn sends_and_writes_end_when_the_peer_has_answered() {
     play(|kernel, scene| {
@@ -109,6 +110,7 @@ fn sends_and_writes_end_when_the_peer_has_answered() {
     });
 }
 
+// Shows S955.
 #[test]
 fn one_read_at_a_time_confirms_all_before_it() {
     play(|kernel, scene| {
@@ -181,6 +183,7 @@ fn the_answer_to_a_programs_read_confirms_too() {
 }
 
 /// The peer serves three reads at a time: the one without data is one of them.
+// Shows S955.
 #[test]
 fn a_read_without_data_counts_against_the_peers_limit() {
     play(|kernel, scene| {
@@ -207,6 +210,7 @@ fn a_read_without_data_counts_against_the_peers_limit() {
 }
 
 /// What was sent before it was placed.
+// Shows S954.
 #[test]
 fn the_request_that_the_peer_refuses_ends_so() {
     let send = frames::send(2, &[0; 64]);
@@ -367,6 +371,7 @@ fn a_flush_of_what_is_not_confirmed_ends_the_connection() {
 }
 
 /// Linux siw sends some, of its last send or write, if it is sending when the read comes.
+// Shows S955.
 #[test]
 fn bytes_in_the_answer_are_dropped() {
     play(|kernel, scene| {
@@ -419,6 +424,7 @@ fn wrong_answers_end_the_connection() {
 }
 
 /// `SendTimeout` 0.
+// Shows S954.
 #[test]
 fn without_a_limit_a_send_ends_when_it_is_handed_to_tcp() {
     play_with(0, |kernel, scene| {
@@ -431,6 +437,7 @@ fn without_a_limit_a_send_ends_when_it_is_handed_to_tcp() {
 }
 
 /// The receiver's half: what a program has no receive for is refused after `SendTimeout`.
+// Shows S954.
 #[test]
 fn a_program_holds_a_message_as_long_as_it_may_wait() {
     play(|kernel, scene| {

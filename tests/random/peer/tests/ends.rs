@@ -44,6 +44,7 @@ enum Goes {
 }
 
 /// Whatever it has sent before: with a message half sent, or a read to be answered, an end is no graceful one.
+// Shows S809.
 #[test]
 fn the_peer_goes() {
     type Before = fn(&Raw, &Side);
@@ -121,6 +122,7 @@ fn the_peer_resets_behind_a_message_that_waits() {
 }
 
 /// Its Terminate is never answered by one, whatever it says, in whoever's order of bits.
+// Shows S809.
 #[test]
 fn the_peer_terminates() {
     let body = |cause| {
@@ -182,6 +184,7 @@ fn this_side_disconnects() {
 }
 
 /// The peer does not finish: after five seconds it is reset.
+// Shows S809.
 #[test]
 fn the_peer_does_not_finish() {
     play(|kernel, scene| {

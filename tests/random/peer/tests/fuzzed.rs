@@ -18,6 +18,7 @@ use simkernel::{seeds, watchdog};
 /// Longer than one of them takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
+// Shows T33, T57.
 #[test]
 fn hostile_peers() {
     let mut all = hostile::Outcomes::new();
@@ -62,6 +63,7 @@ fn input(seed: u64) -> Vec<u8> {
     [&random[6..16], &frame].concat()
 }
 
+// Shows T37.
 #[test]
 fn startup_frames() {
     for seed in seeds(3000) {

@@ -60,6 +60,7 @@ fn it_listens_when_tcp_has_come() {
     }
 }
 
+// Shows S810.
 #[test]
 fn it_listens_again_when_its_socket_has_died() {
     for seed in seeds(10) {
@@ -82,6 +83,7 @@ fn it_listens_again_when_its_socket_has_died() {
 
 /// Its accepts fail as those for connections that were reset: after so many in a row, without one that succeeds, another socket listens, and
 /// no time passes.
+// Shows S940, T39.
 #[test]
 fn it_listens_again_when_its_socket_only_says_reset() {
     for seed in seeds(2) {
@@ -98,6 +100,7 @@ fn it_listens_again_when_its_socket_only_says_reset() {
 }
 
 /// Peers connect and reset their connections at once, many in a row: the next is served while the clock stands still.
+// Shows S940, T39.
 #[test]
 fn it_is_not_silenced_by_resets() {
     for seed in seeds(10) {
@@ -179,6 +182,7 @@ fn listens_again(adapter: &Arc<Adapter<SimKernel>>) -> Listening {
 }
 
 /// There is no memory to await the next connection: the oldest that has asked for nothing is reset, and no time passes.
+// Shows T38.
 #[test]
 fn who_asks_for_nothing_makes_room_for_the_next() {
     let mut made_room = 0;

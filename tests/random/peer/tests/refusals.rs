@@ -65,6 +65,7 @@ fn ends(scene: &Scene, expected: &[(usize, Status)]) {
     assert_eq!(raw.rest().1, Ok(()));
 }
 
+// Shows S806.
 #[test]
 fn a_read_is_refused() {
     let resources = Err(Error::RemoteResources);
@@ -97,6 +98,7 @@ fn a_read_is_refused() {
 }
 
 /// Those that are answered before it succeed, those that are not are cancelled.
+// Shows S806.
 #[test]
 fn one_of_several_reads_is_refused() {
     play(|_, scene| {
@@ -207,6 +209,7 @@ fn what_is_half_sent_is_refused() {
 }
 
 /// A Terminate that names what this side has not sent, or no more, or that is nothing at all.
+// Shows S806.
 #[test]
 fn what_is_not_ours_is_not_refused() {
     let sink = |number: u32| {

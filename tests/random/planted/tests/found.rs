@@ -85,6 +85,7 @@ const CHECKS: [(Bug, &[Check]); 5] = [
     ),
 ];
 
+// Shows S310, T28.
 #[test]
 fn each_bug_is_found() {
     for (bug, checks) in CHECKS {

@@ -22,6 +22,7 @@ fn play<O: for<'a> arbitrary::Arbitrary<'a> + std::fmt::Debug>(
     (0..RUNS).find_map(|seed| run(&decode(&bytes(seed, LENGTH))).err().map(|finding| (seed, finding)))
 }
 
+// Shows T20.
 #[test]
 fn a_second_read_of_a_request_is_found() {
     let _turn = turn();
@@ -47,6 +48,7 @@ fn the_changes_find_it() {
     assert!(unchanged.is_ok() && changed.is_err(), "{unchanged:?}, {changed:?}");
 }
 
+// Shows T8.
 #[test]
 fn a_handle_of_another_file_that_is_taken_is_found() {
     let _turn = turn();

@@ -9,6 +9,7 @@ use soft_rdma::planted::{Bug, plant};
 const RUNS: u64 = 300;
 const LENGTH: usize = 120;
 
+// Shows T34.
 #[test]
 fn a_write_over_the_end_of_a_region_is_found() {
     // An input of the fuzzer that is checked in: its last frame writes over the end by a byte.

@@ -24,6 +24,7 @@ fn soaked(bug: Option<Bug>) -> Figures {
     record.figures()
 }
 
+// Shows S1208.
 #[test]
 fn a_soak_finds_bugs() {
     let clean = soaked(None);

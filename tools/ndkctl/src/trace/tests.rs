@@ -62,6 +62,7 @@ fn events() -> Vec<Said> {
     ]
 }
 
+// Shows S1507, T74.
 #[test]
 fn events_are_printed_as_lines() {
     let mut output = Vec::new();
@@ -83,6 +84,7 @@ fn events_are_printed_as_lines() {
     assert_eq!(summary.to_string(), "1 events shown, 0 lost, and 3 buffers of events");
 }
 
+// Shows S1507.
 #[test]
 fn events_are_printed_as_json() {
     let mut output = Vec::new();
@@ -101,6 +103,7 @@ fn events_are_printed_as_json() {
 }
 
 /// A session that nobody here has ended, one that breaks, and nobody who reads the output.
+// Shows S1507.
 #[test]
 fn a_trace_that_cannot_go_on_is_an_error() {
     let error = shown(vec![Said::Ended(Ok(()))], false, &mut io::sink()).0.unwrap_err().to_string();

@@ -87,11 +87,13 @@ const FAULTS: [(&str, &str, &str); 73] = [
     ("strings", "[Strings]", "[Strings]\nSpare = \"Spare\""),
 ];
 
+// Shows S1402.
 #[test]
 fn the_file_keeps_all_rules() {
     assert_eq!(problems(&source().unwrap()).unwrap(), [""; 0]);
 }
 
+// Shows S1401.
 #[test]
 fn each_rule_finds_a_planted_fault() {
     let text = source().unwrap();
@@ -107,6 +109,7 @@ fn each_rule_finds_a_planted_fault() {
 }
 
 /// What the comparison with keywords.rs stands on: all that the driver asks NDIS for is named there.
+// Shows S1402.
 #[test]
 fn the_driver_reads_no_other_keyword() {
     let folder = paths::root().join("driver/softndk/src");

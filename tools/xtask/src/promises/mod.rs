@@ -1,141 +1,110 @@
-//! What the documents promise, against the tests that they name.
+//! What the documents promise, against the tests that are tagged with it, and `cargo xtask promises`.
 
-use std::collections::BTreeSet;
-use std::fs;
+mod name;
+mod rows;
+mod tags;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 
 use crate::passed::Passed;
+use crate::paths;
+use name::Name;
+use rows::Row;
+use tags::Tag;
 
-/// Documents whose rows are numbered S and T; each names what shows it.
-const NUMBERED: [&str; 2] = ["docs/specification.md", "docs/threat-model.md"];
-/// The document whose rows belong to a front end, which cases are named without.
-const CONFORMANCE: &str = "docs/conformance.md";
-
-/// What shows that a row is true.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Name {
-    /// `file: function`, a test of cargo.
-    Test { file: String, function: String },
-    /// `front-end group::case`, of `ndharness run`.
-    Case { front_ends: &'static [&'static str], case: String },
-    /// `stage: what`, a check of `cargo xtask test`.
-    Stage(String),
+/// Which promises to print, and how.
+#[derive(clap::Args)]
+pub(crate) struct Wanted {
+    /// The number of a row of docs/specification.md, docs/conformance.md or docs/threat-model.md; all rows if none is given
+    #[arg(value_name = "ROW")]
+    row: Option<String>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
 }
 
-/// One row of a document.
-struct Row {
-    text: String,
-    names: Vec<Name>,
+/// A row, and what shows that it is kept.
+struct Promise {
+    row: Row,
+    shown_by: BTreeSet<Name>,
 }
 
-impl Name {
-    /// What is quoted, if it is a name; `of` are the front ends of a case that names none.
-    fn parse(quoted: &str, of: Option<&'static [&'static str]>) -> Option<Self> {
-        match quoted.split_once(": ") {
-            Some(("stage", what)) => return Some(Self::Stage(what.to_owned())),
-            Some((file, function)) if file.ends_with(".rs") => {
-                return Some(Self::Test { file: file.to_owned(), function: function.to_owned() });
+/// All promises; an error is one that no test shows and that does not say so, or a tag of none.
+fn promises(root: &Path) -> Result<Vec<Promise>> {
+    join(rows::rows(root)?, tags::tags(root)?)
+}
+
+fn join(rows: Vec<Row>, tags: Vec<Tag>) -> Result<Vec<Promise>> {
+    let mut wrong = Vec::new();
+    let mut names = BTreeMap::new();
+    for row in &rows {
+        if names.insert(row.number.clone(), BTreeSet::new()).is_some() {
+            wrong.push(format!("{} is there twice", row.number));
+        }
+    }
+    for Tag { number, name } in tags {
+        match names.get_mut(&number) {
+            None => wrong.push(format!("{name} shows {number}, which no row has")),
+            Some(names) => {
+                if !names.insert(name.clone()) {
+                    wrong.push(format!("{name} shows {number} twice"));
+                }
             }
-            _ => {}
-        }
-        let (front_ends, case) = match quoted.split_once(' ') {
-            Some(("sim", case)) => (&["sim"][..], case),
-            Some(("processes", case)) => (&["processes"][..], case),
-            Some(("ioctl", case)) => (&["ioctl"][..], case),
-            Some(("nd1", case)) => (&["nd1"][..], case),
-            Some(("nd2", case)) => (&["nd2"][..], case),
-            _ => (of?, quoted),
-        };
-        let is_case =
-            case.contains("::") && case.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b':'));
-        is_case.then(|| Self::Case { front_ends, case: case.to_owned() })
-    }
-
-    fn has_passed(&self, passed: &Passed) -> bool {
-        match self {
-            Self::Test { file, function } => passed.has_test(file, function),
-            Self::Case { front_ends, case } => front_ends.iter().any(|front_end| passed.has_case(front_end, case)),
-            Self::Stage(what) => passed.has_stage(what),
         }
     }
-}
-
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2)
-}
-
-/// The numbered rows of a document; an error is one that cannot be read, or that shows nothing.
-fn numbered(document: &str) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let mut numbers = BTreeSet::new();
-    for line in document.lines() {
-        let Some(digits) = line.strip_prefix("| S").or_else(|| line.strip_prefix("| T")) else { continue };
-        if !digits.starts_with(|first: char| first.is_ascii_digit()) {
-            continue;
+    let promise = |row: Row| Promise { shown_by: names.remove(&row.number).unwrap_or_default(), row };
+    let promises = rows.into_iter().map(promise).collect::<Vec<_>>();
+    for Promise { row, shown_by } in &promises {
+        if shown_by.is_empty() && !row.admits {
+            wrong.push(format!("no test shows {}, and it does not say why: {}", row.number, row.promise));
         }
-        let cells =
-            line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |")).with_context(|| line.to_owned())?;
-        let cells = cells.split(" | ").collect::<Vec<_>>();
-        let (number, shown) = (cells[0], cells.last().copied().unwrap_or_default());
-        ensure!(number.bytes().skip(1).all(|byte| byte.is_ascii_digit()), "{number} is no number");
-        ensure!(numbers.insert(number), "{number} is there twice");
-        ensure!(cells.len() == if number.starts_with('S') { 3 } else { 4 }, "{number} has another number of cells");
-        let names =
-            quoted(shown).map(|quoted| Name::parse(quoted, None).with_context(|| format!("{number}: {quoted}")));
-        let names = names.collect::<Result<Vec<_>>>()?;
-        // What a caller can do all the same, or no test tries, is said.
-        let admits = shown.starts_with("not stopped: ") || shown.starts_with("not shown: ");
-        ensure!(
-            names.is_empty() == (admits && number.starts_with('T')),
-            "{number} names no test, or admits what one shows"
-        );
-        rows.push(Row { text: line.to_owned(), names });
-    }
-    ensure!(!rows.is_empty(), "it promises nothing");
-    Ok(rows)
-}
-
-/// The rows of the document on ND that name something. The front end of a row is told by its number, or by the interface.
-fn conformance(document: &str) -> Vec<Row> {
-    let front_ends = |line: &str| -> &'static [&'static str] {
-        // Names of interfaces have a digit from the second version on.
-        if line.starts_with("| V") || line.starts_with("| IND") && !line.starts_with("| IND2") {
-            &["nd1"]
-        } else if line.starts_with("| P") {
-            &["ioctl", "sim"]
-        } else {
-            &["nd2"]
+        if !shown_by.is_empty() && row.admits {
+            wrong.push(format!("{} says that no test shows it, but one does", row.number));
         }
-    };
-    let row = |line: &str| Row {
-        text: line.to_owned(),
-        names: quoted(line).filter_map(|quoted| Name::parse(quoted, Some(front_ends(line)))).collect(),
-    };
-    document.lines().map(row).filter(|row| !row.names.is_empty()).collect()
-}
-
-/// The rows of all documents.
-fn rows(root: &Path) -> Result<Vec<Row>> {
-    let read = |file: &str| fs::read_to_string(root.join(file)).with_context(|| file.to_owned());
-    let mut rows = conformance(&read(CONFORMANCE)?);
-    for file in NUMBERED {
-        rows.extend(numbered(&read(file)?).with_context(|| file.to_owned())?);
     }
-    Ok(rows)
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(promises)
 }
 
-/// The rows that name something for which `is_true` does not hold, and what that is.
-fn broken(rows: &[Row], is_true: impl Fn(&Name) -> bool) -> Vec<String> {
-    let names = rows.iter().flat_map(|row| row.names.iter().map(move |name| (row, name)));
-    names.filter(|(_, name)| !is_true(name)).map(|(row, name)| format!("{name:?} of {}", row.text)).collect()
+/// The promises that name something for which `is_true` does not hold, and what that is.
+fn broken(promises: &[Promise], is_true: impl Fn(&Name) -> bool) -> Vec<String> {
+    let names = promises.iter().flat_map(|promise| promise.shown_by.iter().map(move |name| (&promise.row, name)));
+    names
+        .filter(|(_, name)| !is_true(name))
+        .map(|(row, name)| format!("{name} of {} {}", row.number, row.promise))
+        .collect()
 }
 
-/// Fails unless all that the documents name has passed, in this run.
+/// Fails unless all that is tagged with a promise has passed, in this run.
 pub(crate) fn kept(root: &Path, passed: &Passed) -> Result<()> {
-    let broken = broken(&rows(root)?, |name| name.has_passed(passed));
+    let broken = broken(&promises(root)?, |name| name.has_passed(passed));
     ensure!(broken.is_empty(), "it is not there, did not run, was skipped or has failed:\n{}", broken.join("\n"));
+    Ok(())
+}
+
+/// Prints promises with what shows them.
+pub(crate) fn print(wanted: &Wanted) -> Result<()> {
+    let mut promises = promises(&paths::root())?;
+    if let Some(row) = &wanted.row {
+        promises.retain(|promise| promise.row.number == *row);
+        ensure!(!promises.is_empty(), "no row has the number {row}");
+    }
+    if wanted.json {
+        let rows = promises.iter().map(|Promise { row, shown_by }| {
+            let shown_by = shown_by.iter().map(Name::to_string).collect::<Vec<_>>();
+            json!({ "number": row.number, "promise": row.promise, "shown_by": shown_by })
+        });
+        println!("{}", serde_json::to_string_pretty(&rows.collect::<Vec<_>>()).context("no JSON")?);
+    } else {
+        for Promise { row, shown_by } in &promises {
+            println!("{:<6}{}", row.number, row.promise);
+            shown_by.iter().for_each(|name| println!("      {name}"));
+        }
+    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The documents against the tree, without a run.
+//! The documents and the tags against the tree, without a run.
 
 use std::fs;
 
@@ -7,7 +7,10 @@ use conformance::CASES;
 use conformance::nd::Version;
 use serde_json::json;
 
-use super::{Name, Row, broken, conformance, numbered, rows};
+use super::name::Name;
+use super::rows::{SPECIFICATION, THREATS};
+use super::tags::of_file;
+use super::{Promise, broken, join, promises};
 use crate::passed::{self, Passed};
 use crate::{Arguments, paths};
 
@@ -44,34 +47,18 @@ impl Tree {
                 "nd2" => Version::V2.cases().any(|known| known.name == case),
                 _ => CASES.iter().any(|known| known.name == case),
             }),
-            Name::Stage(what) => self.checks.iter().any(|source| {
-                let formats = source.split(".check(&format!(\"").skip(1).filter_map(|rest| rest.split('"').next());
-                source.contains(&format!("\"{what}\"")) || { formats }.any(|format| may_give(format, what))
-            }),
+            Name::Stage(what) => self.checks.iter().any(|source| source.contains(&format!("\"{what}\""))),
         }
     }
 }
 
-/// Whether `format` gives `text`, with something for each of its arguments.
-fn may_give(format: &str, text: &str) -> bool {
-    let mut pieces = format.split('{').map(|piece| piece.split_once('}').map_or(piece, |(_, rest)| rest));
-    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
-    let mut last = "";
-    for piece in pieces {
-        let Some(at) = rest.find(piece) else { return false };
-        rest = &rest[at + piece.len()..];
-        last = piece;
-    }
-    // An argument at the end takes all the rest; a format of nothing but arguments says nothing.
-    format.contains(' ') && (rest.is_empty() || last.is_empty() && format.ends_with('}'))
-}
-
 #[test]
-fn what_the_documents_name_is_there() {
+fn what_the_tags_name_is_there() {
     let tree = Tree::read();
-    let rows = rows(&paths::root()).unwrap();
-    assert_eq!(broken(&rows, |name| tree.has(name)), [""; 0]);
-    let count = |is: fn(&Name) -> bool| rows.iter().flat_map(|row| &row.names).filter(|name| is(name)).count();
+    let promises = promises(&paths::root()).unwrap();
+    assert_eq!(broken(&promises, |name| tree.has(name)), [""; 0]);
+    let names = || promises.iter().flat_map(|promise| &promise.shown_by);
+    let count = |is: fn(&Name) -> bool| names().filter(|name| is(name)).count();
     assert!(count(|name| matches!(name, Name::Case { .. })) > 300);
     assert!(count(|name| matches!(name, Name::Test { .. })) > 150);
     assert!(count(|name| matches!(name, Name::Stage(_))) > 10);
@@ -81,24 +68,35 @@ fn what_the_documents_name_is_there() {
 #[test]
 fn a_wrong_name_is_noticed() {
     let tree = Tree::read();
-    for row in rows(&paths::root()).unwrap() {
-        for name in row.names {
-            let longer = match name.clone() {
-                Name::Test { file, function } => Name::Test { file, function: function + "x" },
-                Name::Case { front_ends, case } => Name::Case { front_ends, case: case + "x" },
-                Name::Stage(what) => Name::Stage(what + "x"),
-            };
-            assert!(!tree.has(&longer), "{longer:?}");
-        }
+    for name in promises(&paths::root()).unwrap().into_iter().flat_map(|promise| promise.shown_by) {
+        let longer = match name {
+            Name::Test { file, function } => Name::Test { file, function: function + "x" },
+            Name::Case { front_ends, case } => Name::Case { front_ends, case: case + "x" },
+            Name::Stage(what) => Name::Stage(what + "x"),
+        };
+        assert!(!tree.has(&longer), "{longer:?}");
     }
-    // A case of another front end is none of this one's.
-    let wrong = conformance("| V1 | | `posts::flags` |\n| N1 | | `endpoint::small` |\n| P1 | | `notify::any` |");
-    assert_eq!(broken(&wrong, |name| tree.has(name)).len(), 3);
+    // A case of another front end is none of this one's, and a function beside the cases is none.
+    for (front_ends, case) in [
+        (&["nd1"][..], "posts::flags"),
+        (&["nd2"][..], "endpoint::small"),
+        (&["ioctl", "sim"][..], "notify::any"),
+        (&["ioctl"][..], "smb_direct_link::link"),
+    ] {
+        assert!(!tree.has(&Name::Case { front_ends, case: case.to_owned() }), "{case}");
+    }
 }
 
-fn of(rows: &str) -> Vec<Row> {
-    numbered(rows).unwrap()
+/// Rows of the specification, and what is tagged with them.
+fn of(rows: &str, sources: &[(&str, &str)]) -> anyhow::Result<Vec<Promise>> {
+    let tags = sources.iter().map(|(file, text)| of_file(file, text)).collect::<anyhow::Result<Vec<_>>>()?;
+    join(SPECIFICATION.rows(rows)?, tags.into_iter().flatten().collect())
 }
+
+const CHECKS: &str = "tools/xtask/src/a.rs";
+const FLUSH: &str = "driver/soft-rdma/tests/flush.rs";
+const CQ: &str = "tests/cases/conformance/src/cases/cq.rs";
+const KEPT: (&str, &str) = (FLUSH, "// Shows S1.\n#[test]\nfn kept() {");
 
 /// A run in which one test of each kind has passed.
 fn run() -> Passed {
@@ -112,56 +110,48 @@ fn run() -> Passed {
 
 #[test]
 fn what_has_passed_keeps_a_promise() {
-    let rows =
-        of("| S1 | a | `driver/soft-rdma/tests/flush.rs: kept` |\n| S2 | b | `ioctl cq::depths`, `stage: a thing` |");
-    assert_eq!(broken(&rows, |name| name.has_passed(&run())), [""; 0]);
+    let case = (CQ, "// Shows S2.\npub(super) fn depths(bench: &Bench<'_>) {");
+    let check = (CHECKS, "// Shows S2.\ntally.check(\"a thing\", done);");
+    let promises = of("| S1 | a |\n| S2 | b |", &[KEPT, case, check]).unwrap();
+    assert_eq!(promises[1].shown_by.len(), 2);
+    assert_eq!(broken(&promises, |name| name.has_passed(&run())), [""; 0]);
 }
 
 #[test]
-fn an_invented_test_keeps_none() {
-    for invented in ["driver/soft-rdma/tests/flush.rs: kep", "ioctl cq::depth", "nd2 cq::depths", "stage: another"] {
-        let rows = of(&format!("| S1 | a | `driver/soft-rdma/tests/flush.rs: kept`, `{invented}` |"));
-        assert_eq!(broken(&rows, |name| name.has_passed(&run())).len(), 1, "{invented}");
-    }
-}
-
-#[test]
-fn a_skipped_test_keeps_none() {
-    for skipped in ["driver/soft-rdma/tests/flush.rs: idle", "ioctl cq::overrun"] {
-        let rows = of(&format!("| S1 | a | `{skipped}` |"));
-        assert_eq!(broken(&rows, |name| name.has_passed(&run())).len(), 1, "{skipped}");
-    }
-}
-
-#[test]
-fn rows_that_cannot_be_read_are_refused() {
-    for admitted in ["| T1 | a | b | not stopped: c |", "| T1 | a | b | not shown: c |"] {
-        assert!(numbered(admitted).is_ok_and(|rows| rows[0].names.is_empty()), "{admitted}");
-    }
-    for wrong in [
-        "",
-        "| S1 | a | none |",
-        "| S1 | a | `stage: a`",
-        "| S1x | a | `stage: a` |",
-        "| S1 | a | `something else` |",
-        "| S1 | a | not stopped: c |",
-        "| S1 | `stage: a thing` |",
-        "| S1 | a | `stage: a` |\n| S1 | b | `stage: b` |",
-        "| T1 | a | b | c |",
-        "| T1 | a | b | not stopped: `stage: a` |",
+fn what_has_not_run_keeps_none() {
+    for other in [
+        (FLUSH, "// Shows S1.\n#[test]\nfn kep() {"),
+        (CQ, "// Shows S1.\nfn depth(bench: &Bench<'_>) {"),
+        (CQ, "// Shows S1 (sim).\nfn depths(bench: &Bench<'_>) {"),
+        ("tests/cases/conformance/src/nd/cases/cq.rs", "// Shows S1.\nfn depths(nd: &Nd) {"),
+        (CHECKS, "// Shows S1.\ntally.check(\"another\", done);"),
+        // Skipped.
+        (FLUSH, "// Shows S1.\n#[test]\nfn idle() {"),
+        (CQ, "// Shows S1.\nfn overrun(bench: &Bench<'_>) {"),
     ] {
-        assert!(numbered(wrong).is_err(), "{wrong}");
+        let promises = of("| S1 | a |", &[KEPT, other]).unwrap();
+        assert_eq!(broken(&promises, |name| name.has_passed(&run())).len(), 1, "{other:?}");
     }
 }
 
 #[test]
-fn a_format_gives_what_it_may() {
-    assert!(may_give("the cases of {front_end} run", "the cases of nd2 run"));
-    assert!(may_give("{what}: nothing is left", "killing it: nothing is left"));
-    assert!(may_give("clippy on {what}", "clippy on softnd.dll"));
-    assert!(!may_give("the cases of {front_end} run", "the cases of nd2 runx"));
-    assert!(!may_give("the cases of {front_end} run", "cases of nd2 run"));
-    assert!(!may_give("{name}", "anything at all"));
+fn rows_and_tags_belong_together() {
+    assert!(of("| S1 | a |", &[KEPT]).is_ok());
+    for (rows, sources) in [
+        // No test shows the second.
+        ("| S1 | a |\n| S2 | b |", &[KEPT][..]),
+        // Nothing has the number of the tag.
+        ("| S2 | a |", &[KEPT]),
+        ("| S1 | a |", &[KEPT, (CHECKS, "// Shows S11.\ntally.check(\"a thing\", done);")]),
+        // Twice.
+        ("| S1 | a |\n| S1 | b |", &[KEPT]),
+        ("| S1 | a |", &[(FLUSH, "// Shows S1, S1.\n#[test]\nfn kept() {")]),
+    ] {
+        assert!(of(rows, sources).is_err(), "{rows} {sources:?}");
+    }
+    let admits = || THREATS.rows("| T1 | a | not stopped: c |").unwrap();
+    assert!(join(admits(), Vec::new()).is_ok());
+    assert!(join(admits(), of_file(FLUSH, "// Shows T1.\n#[test]\nfn kept() {").unwrap()).is_err());
 }
 
 /// What a reader in trouble is told to type can be typed.

@@ -95,14 +95,17 @@ pub(crate) fn short(full: bool, tally: &mut Tally) {
         println!("{table}");
         table.judge()
     });
+    // Shows S1208.
     tally.check("a short soak loses and leaves nothing", soaked);
 }
 
 /// The negative control: what the driver with planted faults does is found.
 pub(crate) fn planted(tally: &mut Tally) {
     let found = step("soaking a driver that leaks", || finds(Planted::Leak, |total| total.leaked));
+    // Shows S1208.
     tally.check("a soak finds a planted pool leak", found);
     let found = step("soaking a driver that breaks a rule", || finds(Planted::Irql, |total| total.violations));
+    // Shows S1208.
     tally.check("a soak finds a planted IRQL violation", found);
 }
 

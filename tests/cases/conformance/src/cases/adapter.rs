@@ -55,6 +55,7 @@ pub(super) fn limits(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P6.
 pub(super) fn addresses(bench: &Bench<'_>) -> anyhow::Result<()> {
     let client = bench.client()?;
     let all = client.addresses()?;
@@ -84,6 +85,7 @@ pub(super) fn addresses(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P7.
 pub(super) fn unknown_address(bench: &Bench<'_>) -> anyhow::Result<()> {
     let client = bench.client()?;
     // TEST-NET-3 and the documentation prefix: nobody's addresses (RFC 5737, RFC 3849).
@@ -99,6 +101,7 @@ pub(super) fn unknown_adapter(bench: &Bench<'_>) -> anyhow::Result<()> {
     refused(Adapter::open(&client, !id), STATUS_INVALID_PARAMETER, "opening an unknown adapter")
 }
 
+// Shows S906.
 pub(super) fn closes_with_children(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let site = &pair.a.site;

@@ -33,6 +33,7 @@ fn asks(
     Ok(())
 }
 
+// Shows P13.
 pub(super) fn cq(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     asks(&site, [IOCTL_ND_CQ_GET_AFFINITY, IOCTL_ND_CQ_FREE], |affinity| {
@@ -47,6 +48,7 @@ pub(super) fn cq(bench: &Bench<'_>) -> anyhow::Result<()> {
     })
 }
 
+// Shows P13.
 pub(super) fn srq(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     asks(&site, [IOCTL_ND_SRQ_GET_AFFINITY, IOCTL_ND_SRQ_FREE], |affinity| {

@@ -51,6 +51,7 @@ fn drain(cq: &Cq, expected: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P15, S301.
 pub(super) fn any(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     for _ in 0..ROUNDS {
@@ -63,6 +64,7 @@ pub(super) fn any(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P15, S304.
 pub(super) fn solicited(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let mut request = arm(&pair, Arm::Solicited, 0)?;
@@ -77,6 +79,7 @@ pub(super) fn solicited(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P15, S304.
 pub(super) fn errors(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let mut request = arm(&pair, Arm::Errors, 0)?;
@@ -94,6 +97,7 @@ pub(super) fn errors(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 /// The merge table of the NDKPI page: (first, second) and whether a plain and whether a solicited completion ends them.
+// Shows S305.
 pub(super) fn merge(bench: &Bench<'_>) -> anyhow::Result<()> {
     use Arm::{Any, Errors, Solicited};
     let table = [
@@ -138,6 +142,7 @@ pub(super) fn merge(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P15.
 pub(super) fn all_waiters(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let requests = (0..5).map(|before| arm(&pair, Arm::Any, before)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -148,6 +153,7 @@ pub(super) fn all_waiters(bench: &Bench<'_>) -> anyhow::Result<()> {
     drain(&pair.b.site.receive_cq, 1)
 }
 
+// Shows S302.
 pub(super) fn race(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let cq = &pair.b.site.receive_cq;
@@ -166,6 +172,7 @@ pub(super) fn race(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S303.
 pub(super) fn drained(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let cq = &pair.b.site.receive_cq;
@@ -182,6 +189,7 @@ pub(super) fn drained(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S304.
 pub(super) fn failure_is_solicited(bench: &Bench<'_>) -> anyhow::Result<()> {
     for armed_first in [true, false] {
         let pair = Pair::new(bench)?;

@@ -89,6 +89,7 @@ fn connects_on(bench: &Bench<'_>, family: fn(&SocketAddr) -> bool) -> anyhow::Re
     exchange(&b, &a, &pattern(2, 5000))
 }
 
+// Shows P21, P23, S701, S812 (processes).
 pub(super) fn connects(bench: &Bench<'_>) -> anyhow::Result<()> {
     connects_on(bench, SocketAddr::is_ipv4)
 }
@@ -97,6 +98,7 @@ pub(super) fn ipv6(bench: &Bench<'_>) -> anyhow::Result<()> {
     connects_on(bench, SocketAddr::is_ipv6)
 }
 
+// Shows P23.
 pub(super) fn read_limits(bench: &Bench<'_>) -> anyhow::Result<()> {
     // (a's limits, b's limits): effective inbound = min(own inbound, peer's outbound, adapter's maximum), and the reverse.
     for (ours, theirs) in [((8, 8), (8, 8)), ((4, 9), (7, 2)), ((0, 16), (16, 0)), ((u32::MAX, 65), (1000, u32::MAX))] {
@@ -117,6 +119,7 @@ pub(super) fn read_limits(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P20, P22, S702.
 pub(super) fn private_data(bench: &Bench<'_>) -> anyhow::Result<()> {
     let long = pattern(1, LIMIT + 1);
     let a = Site::new(bench)?.end()?;
@@ -150,6 +153,7 @@ fn is_aborted<T>(result: &error::Result<T>) -> bool {
     result.as_ref().is_err_and(|error| error.status() == Some(STATUS_CONNECTION_ABORTED))
 }
 
+// Shows S703.
 pub(super) fn nobody_listens(bench: &Bench<'_>) -> anyhow::Result<()> {
     let a = Site::new(bench)?.end()?;
     let b = Site::new(&bench.there())?.end()?;
@@ -184,6 +188,7 @@ pub(super) fn nobody_listens(bench: &Bench<'_>) -> anyhow::Result<()> {
     exchange(&a, &b, b"it works")
 }
 
+// Shows P21.
 pub(super) fn rejected(bench: &Bench<'_>) -> anyhow::Result<()> {
     for data in [&b"go away"[..], &[], &pattern(3, LIMIT)] {
         let asked = Asked::new(bench, &[], ReadLimits::default())?;
@@ -194,6 +199,7 @@ pub(super) fn rejected(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S704.
 pub(super) fn initiator_backs_out(bench: &Bench<'_>) -> anyhow::Result<()> {
     for reject in [true, false] {
         let asked = Asked::new(bench, &[], ReadLimits::default())?;
@@ -268,6 +274,7 @@ pub(super) fn used_queue_pair(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S705.
 pub(super) fn states(bench: &Bench<'_>) -> anyhow::Result<()> {
     let a = Site::new(bench)?.end()?;
     let b = Site::new(&bench.there())?.end()?;

@@ -64,6 +64,7 @@ fn check_contexts(pair: &Pair, first: u64, count: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P14, S215.
 pub(super) fn resize_refuses(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let cq = &pair.b.site.receive_cq;
@@ -81,6 +82,7 @@ pub(super) fn resize_refuses(bench: &Bench<'_>) -> anyhow::Result<()> {
     check_contexts(&pair, 0, 64)
 }
 
+// Shows P14.
 pub(super) fn resize_keeps(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let cq = &pair.b.site.receive_cq;
@@ -139,6 +141,7 @@ pub(super) fn resize_in_traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P15, S216.
 pub(super) fn overrun(bench: &Bench<'_>) -> anyhow::Result<()> {
     let a = Site::new(bench)?.end()?;
     let site = Site::new(&bench.there())?;

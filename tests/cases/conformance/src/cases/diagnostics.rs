@@ -27,6 +27,7 @@ const LOOKS: [(u32, usize); 4] = [
     (IOCTL_SOFTNDK_ENDPOINTS, size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_ENDPOINT>()),
 ];
 
+// Shows S1504 (ioctl), S1504 (sim).
 pub(super) fn refused(bench: &Bench<'_>) -> anyhow::Result<()> {
     for client in [bench.bare_client()?, bench.client()?] {
         for (code, needed) in LOOKS {
@@ -72,6 +73,7 @@ fn settled(a: &Client, b: &Client, first: [SOFTNDK_STATISTICS; 2]) -> anyhow::Re
     }
 }
 
+// Shows S1501 (ioctl), S1501 (sim).
 pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     let both = [bench.bare_client()?.statistics()?, bench.there().bare_client()?.statistics()?];
     let [first, _] = both;
@@ -143,6 +145,7 @@ fn endpoints(client: &Client, at_a_time: usize) -> anyhow::Result<Vec<Endpoint>>
     Ok(all)
 }
 
+// Shows S1502 (ioctl), S1502 (sim).
 pub(super) fn lists(bench: &Bench<'_>) -> anyhow::Result<()> {
     let observer = bench.bare_client()?;
     ensure!(endpoints(&observer, 8)?.is_empty(), "there is something: {:?}", endpoints(&observer, 8)?);
@@ -187,6 +190,7 @@ pub(super) fn lists(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S1503 (ioctl), S1503 (sim).
 pub(super) fn adapter(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     // Without a provider context.

@@ -21,6 +21,7 @@ use crate::{
     pair::{End, Pair, exchange, expect, pattern},
 };
 
+// Shows P24, S709.
 pub(super) fn graceful(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let client = &pair.b.site.client;
@@ -56,6 +57,7 @@ pub(super) fn queue_pair_freed(bench: &Bench<'_>) -> anyhow::Result<()> {
     cancels_sends(&pair.b).context("the peer sends")
 }
 
+// Shows S710.
 pub(super) fn both_at_once(bench: &Bench<'_>) -> anyhow::Result<()> {
     for _ in 0..20 {
         let pair = Pair::new(bench)?;
@@ -67,6 +69,7 @@ pub(super) fn both_at_once(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S921.
 pub(super) fn posts_after(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let told = pair.b.connector.notify_disconnect();
@@ -131,6 +134,7 @@ fn all_once(cq: &Cq, contexts: &[u64]) -> anyhow::Result<usize> {
     Ok(seen.values().filter(|result| result.Status == STATUS_SUCCESS).count())
 }
 
+// Shows S205, S812 (processes).
 pub(super) fn in_mid_traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     for round in 0..10 {
         let pair = Pair::sized(bench, QpSize { receives: 64, initiators: 64, ..QpSize::default() })?;

@@ -93,6 +93,7 @@ pub(super) fn local_invalidate(bench: &Bench<'_>) -> anyhow::Result<()> {
     access_refused(&pair, &fast, remote, &local)
 }
 
+// Shows S506.
 pub(super) fn rights(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let private = FastMr::pin(&pair.b.site.pd, Arc::new(Memory::new(PAGE_SIZE)), false)?;
@@ -132,6 +133,7 @@ pub(super) fn too_long(bench: &Bench<'_>) -> anyhow::Result<()> {
     use_it(&pair, &fast, remote, &local, 1)
 }
 
+// Shows S607.
 pub(super) fn read_invalidates(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let sink = FastMr::new(&pair.a.site.pd, 2 * PAGE_SIZE)?;

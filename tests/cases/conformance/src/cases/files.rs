@@ -23,6 +23,7 @@ use crate::{
     pair::{Site, expect, refused},
 };
 
+// Shows P5.
 pub(super) fn attached(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let end = site.end()?;
@@ -101,6 +102,7 @@ pub(super) fn first_closes(bench: &Bench<'_>) -> anyhow::Result<()> {
     }
 }
 
+// Shows P5.
 pub(super) fn bound(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let second = bench.bare_client()?;
@@ -123,6 +125,7 @@ pub(super) fn bound(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S902, T4.
 pub(super) fn another_process(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let mut notify = site.receive_cq.notify(Arm::Any);

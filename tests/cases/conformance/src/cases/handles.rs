@@ -11,6 +11,7 @@ use crate::{
     pair::{Site, refused},
 };
 
+// Shows P9, S902.
 pub(super) fn stale(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let mut stale = Vec::new();
@@ -70,6 +71,7 @@ fn none_fits(client: &Client, handles: &[(&str, u64)]) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P9, T8.
 pub(super) fn wrong_kinds(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let end = site.end()?;
@@ -93,6 +95,7 @@ pub(super) fn wrong_kinds(bench: &Bench<'_>) -> anyhow::Result<()> {
     )
 }
 
+// Shows P9, S902, T8.
 pub(super) fn foreign(bench: &Bench<'_>) -> anyhow::Result<()> {
     let theirs = Site::new(bench)?;
     let end = theirs.end()?;

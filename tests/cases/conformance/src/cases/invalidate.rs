@@ -84,6 +84,7 @@ impl Fixture {
     }
 }
 
+// Shows S635, S812 (processes).
 pub(super) fn reported(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     let Pair { a, b, .. } = &fixture.pair;
@@ -107,6 +108,7 @@ pub(super) fn reported(bench: &Bench<'_>) -> anyhow::Result<()> {
     fixture.pair.quiet()
 }
 
+// Shows S628.
 pub(super) fn access_ends(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     let local = fixture.pair.a.site.buffer(2 * PAGE_SIZE)?;
@@ -118,6 +120,7 @@ pub(super) fn access_ends(bench: &Bench<'_>) -> anyhow::Result<()> {
     access_refused(&fixture.pair, &fixture.fast, fixture.remote, &local)
 }
 
+// Shows S631.
 pub(super) fn wrong_token(bench: &Bench<'_>) -> anyhow::Result<()> {
     for difference in [1, 0x100, 0xffff_ffff] {
         let fixture = Fixture::new(bench)?;
@@ -126,6 +129,7 @@ pub(super) fn wrong_token(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S631.
 pub(super) fn twice(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     fixture.pair.b.qp.receive(1, &[])?;
@@ -136,12 +140,14 @@ pub(super) fn twice(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 /// "Never invalidated by NdkInvalidate": only fast-registered regions and windows can be.
+// Shows S631.
 pub(super) fn ordinary_region(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     let region = fixture.pair.b.site.buffer(4096)?;
     fixture.aborts(region.remote(0).token, 0)
 }
 
+// Shows S631.
 pub(super) fn private_region(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     let b = &fixture.pair.b;
@@ -151,6 +157,7 @@ pub(super) fn private_region(bench: &Bench<'_>) -> anyhow::Result<()> {
     fixture.aborts(private.remote_token(), 0)
 }
 
+// Shows S626.
 pub(super) fn inline_data(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     let target = fixture.pair.b.site.buffer(4096)?;
@@ -169,6 +176,7 @@ pub(super) fn inline_data(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S627.
 pub(super) fn deferred(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     for context in 1..=2 {
@@ -182,6 +190,7 @@ pub(super) fn deferred(bench: &Bench<'_>) -> anyhow::Result<()> {
     fixture.sent(4)
 }
 
+// Shows S623.
 pub(super) fn silent(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     for context in 1..=2 {
@@ -196,6 +205,7 @@ pub(super) fn silent(bench: &Bench<'_>) -> anyhow::Result<()> {
     fixture.aborts(fixture.remote.token, NDK_OP_FLAG_SILENT_SUCCESS)
 }
 
+// Shows S625.
 pub(super) fn solicits(bench: &Bench<'_>) -> anyhow::Result<()> {
     let fixture = Fixture::new(bench)?;
     let b = &fixture.pair.b;
@@ -214,6 +224,7 @@ pub(super) fn solicits(bench: &Bench<'_>) -> anyhow::Result<()> {
     fixture.sent(4)
 }
 
+// Shows S624.
 pub(super) fn fenced(bench: &Bench<'_>) -> anyhow::Result<()> {
     const LENGTH: usize = 200_000;
     let fixture = Fixture::new(bench)?;
@@ -231,6 +242,7 @@ pub(super) fn fenced(bench: &Bench<'_>) -> anyhow::Result<()> {
     fixture.sent(3)
 }
 
+// Shows S633.
 pub(super) fn unconnected(bench: &Bench<'_>) -> anyhow::Result<()> {
     let end = Site::new(bench)?.end()?;
     let post = end.qp.send_and_invalidate(1, 0, 0x1234);

@@ -31,6 +31,7 @@ pub(super) fn ephemeral_ports(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S706.
 pub(super) fn in_use(bench: &Bench<'_>) -> anyhow::Result<()> {
     let (site, other) = (Site::new(bench)?, Site::new(bench)?);
     let (listener, address) = site.listener()?;
@@ -103,6 +104,7 @@ pub(super) fn cancelled(bench: &Bench<'_>) -> anyhow::Result<()> {
     refused(connect, STATUS_CONNECTION_REFUSED, "connecting to a freed listener")
 }
 
+// Shows P26.
 pub(super) fn queued(bench: &Bench<'_>) -> anyhow::Result<()> {
     let (here, there) = (Site::new(bench)?, Site::new(&bench.there())?);
     let (listener, address) = there.listener()?;
@@ -136,6 +138,7 @@ pub(super) fn queued(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P25, S708.
 pub(super) fn backlog(bench: &Bench<'_>) -> anyhow::Result<()> {
     let (here, there) = (Site::new(bench)?, Site::new(&bench.there())?);
     let listener = Listener::new(&there.adapter)?;
@@ -176,6 +179,7 @@ pub(super) fn backlog(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S706.
 pub(super) fn any_address(bench: &Bench<'_>) -> anyhow::Result<()> {
     let (here, there) = (Site::new(bench)?, Site::new(&bench.there())?);
     let all = there.client.addresses()?;

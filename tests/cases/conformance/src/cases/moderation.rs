@@ -61,6 +61,7 @@ pub(super) fn settings(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S308.
 pub(super) fn by_count(bench: &Bench<'_>) -> anyhow::Result<()> {
     let (pair, cq) = moderated(bench, UNLIMITED, 4)?;
     for round in 0..5 {
@@ -76,6 +77,7 @@ pub(super) fn by_count(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S308.
 pub(super) fn by_interval(bench: &Bench<'_>) -> anyhow::Result<()> {
     let (pair, cq) = moderated(bench, SHORT, UNLIMITED)?;
     for _ in 0..3 {

@@ -39,6 +39,7 @@ fn register(site: &Site, handle: u64, address: u64, length: u64) -> error::Resul
     site.client.query(IOCTL_ND_MR_REGISTER, &request)
 }
 
+// Shows P16.
 pub(super) fn tokens(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let memory = Arc::new(Memory::new(3 * PAGE_SIZE));
@@ -110,6 +111,7 @@ pub(super) fn states(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S502.
 pub(super) fn deregistered(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let (local, target) = (pair.a.site.buffer(4096)?, pair.b.site.buffer(4096)?);
@@ -147,6 +149,7 @@ pub(super) fn local_rights(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 /// The same memory many times: each registration counts.
+// Shows T11.
 pub(super) fn limit(bench: &Bench<'_>) -> anyhow::Result<()> {
     const LENGTH: usize = 64 << 20;
     const LIMIT: u64 = 4 << 30;

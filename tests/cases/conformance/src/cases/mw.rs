@@ -84,6 +84,7 @@ pub(super) fn access(bench: &Bench<'_>) -> anyhow::Result<()> {
     all.read(all.region.remote(100), 8, STATUS_ACCESS_VIOLATION).context("by the token of the region")
 }
 
+// Shows S601.
 pub(super) fn ends(bench: &Bench<'_>) -> anyhow::Result<()> {
     for (offset, length) in [(99, 1), (99, 2), (149, 2), (150, 1), (0, 1), (PAGE_SIZE, 1)] {
         for is_write in [true, false] {
@@ -141,6 +142,7 @@ pub(super) fn invalidate(bench: &Bench<'_>) -> anyhow::Result<()> {
     all.write(remote, 8, STATUS_ACCESS_VIOLATION).context("after it")
 }
 
+// Shows S630.
 pub(super) fn remote_invalidate(bench: &Bench<'_>) -> anyhow::Result<()> {
     let all = Fixture::new(bench)?;
     let (a, b) = (&all.pair.a, &all.pair.b);
@@ -160,6 +162,7 @@ pub(super) fn remote_invalidate(bench: &Bench<'_>) -> anyhow::Result<()> {
     all.write(remote, 8, STATUS_ACCESS_VIOLATION)
 }
 
+// Shows P17, S604.
 pub(super) fn busy(bench: &Bench<'_>) -> anyhow::Result<()> {
     let all = Fixture::new(bench)?;
     let remote = all.bind(0, 64, READ | WRITE)?;

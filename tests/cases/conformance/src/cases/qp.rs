@@ -68,6 +68,7 @@ pub(super) fn not_connected(bench: &Bench<'_>) -> anyhow::Result<()> {
     end.quiet().context("all of them were refused")
 }
 
+// Shows S206.
 pub(super) fn full(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::sized(bench, QpSize { receives: 4, initiators: 4, ..QpSize::default() })?;
     for _ in 0..3 {
@@ -96,6 +97,7 @@ pub(super) fn full(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows S207.
 pub(super) fn bad_requests(bench: &Bench<'_>) -> anyhow::Result<()> {
     let size = QpSize { receive_sges: 2, initiator_sges: 3, inline: 16, ..QpSize::default() };
     let pair = Pair::sized(bench, size)?;
@@ -137,6 +139,7 @@ pub(super) fn bad_requests(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.quiet().context("after the refusals")
 }
 
+// Shows P27, S214.
 pub(super) fn flush(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let end = site.end()?;
@@ -160,6 +163,7 @@ pub(super) fn flush(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows S201.
 pub(super) fn order(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let (here, there) = (pair.a.site.buffer(1 << 16)?, pair.b.site.buffer(1 << 16)?);

@@ -92,6 +92,7 @@ pub(super) fn pairs(bench: &Bench<'_>) -> anyhow::Result<()> {
     )
 }
 
+// Shows T14.
 pub(super) fn teardown(bench: &Bench<'_>) -> anyhow::Result<()> {
     for round in 0..ROUNDS {
         let pair = Pair::new(bench)?;
@@ -132,6 +133,7 @@ pub(super) fn teardown(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows T14.
 pub(super) fn cancel_against_event(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let cq = &pair.b.site.receive_cq;

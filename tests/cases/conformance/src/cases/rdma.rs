@@ -20,6 +20,7 @@ use crate::{
 
 const LENGTHS: [usize; 6] = [0, 1, 513, 4096, 65_537, 1 << 20];
 
+// Shows S203, S812 (processes).
 pub(super) fn write(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let (source, target) = (pair.a.site.buffer(1 << 20)?, pair.b.site.buffer((1 << 20) + 8192)?);
@@ -38,6 +39,7 @@ pub(super) fn write(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows S812 (processes).
 pub(super) fn read(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let (sink, source) = (pair.a.site.buffer((1 << 20) + 8192)?, pair.b.site.buffer((1 << 20) + 4096)?);
@@ -97,6 +99,7 @@ pub(super) fn write_then_send(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S213.
 pub(super) fn read_fence(bench: &Bench<'_>) -> anyhow::Result<()> {
     const LENGTH: usize = 200_000;
     let pair = Pair::new(bench)?;
@@ -142,6 +145,7 @@ fn refused_access(pair: &Pair, target: &Mr, remote: Remote, write: bool, status:
     Ok(())
 }
 
+// Shows S510.
 pub(super) fn wrong_token(bench: &Bench<'_>) -> anyhow::Result<()> {
     for write in [true, false] {
         for difference in [1, 0x100, 0xffff_ffff] {
@@ -161,6 +165,7 @@ pub(super) fn wrong_token(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S501, S510.
 pub(super) fn out_of_range(bench: &Bench<'_>) -> anyhow::Result<()> {
     type Address = fn(&Mr) -> u64;
     for write in [true, false] {
@@ -183,6 +188,7 @@ pub(super) fn out_of_range(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S501.
 pub(super) fn missing_right(bench: &Bench<'_>) -> anyhow::Result<()> {
     for (write, flags) in [
         (true, ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_READ),
@@ -230,6 +236,7 @@ pub(super) fn no_reads(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S509.
 pub(super) fn many_reads(bench: &Bench<'_>) -> anyhow::Result<()> {
     // The ends agreed on 8 reads at a time; the rest waits in the initiator queue.
     let pair = Pair::new(bench)?;

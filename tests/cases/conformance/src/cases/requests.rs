@@ -106,6 +106,7 @@ fn blank(version: u32, length: usize) -> Vec<u8> {
     input
 }
 
+// Shows P3.
 pub(super) fn init_comes_first(bench: &Bench<'_>) -> anyhow::Result<()> {
     let client = bench.bare_client()?;
     for (code, length) in SHAPES {
@@ -120,6 +121,7 @@ pub(super) fn init_comes_first(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P29, S901, T9.
 pub(super) fn unknown_codes(bench: &Bench<'_>) -> anyhow::Result<()> {
     let client = bench.client()?;
     let kernel_only = [
@@ -150,6 +152,7 @@ pub(super) fn unknown_codes(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P4.
 pub(super) fn versions(bench: &Bench<'_>) -> anyhow::Result<()> {
     let client = bench.client()?;
     for (code, length) in SHAPES {
@@ -160,6 +163,7 @@ pub(super) fn versions(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S903.
 pub(super) fn short_inputs(bench: &Bench<'_>) -> anyhow::Result<()> {
     let client = bench.client()?;
     for (code, length) in SHAPES {
@@ -171,6 +175,7 @@ pub(super) fn short_inputs(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P8, S903.
 pub(super) fn short_outputs(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let client = &site.client;
@@ -242,6 +247,7 @@ pub(super) fn short_outputs(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P20, S903.
 pub(super) fn offsets_and_counts(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let client = &site.client;

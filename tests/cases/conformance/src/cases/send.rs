@@ -44,6 +44,7 @@ pub(super) fn page(bench: &Bench<'_>) -> anyhow::Result<()> {
     both_ways(bench, 4096)
 }
 
+// Shows S812 (processes).
 pub(super) fn mebibyte(bench: &Bench<'_>) -> anyhow::Result<()> {
     both_ways(bench, 1 << 20)
 }
@@ -98,6 +99,7 @@ pub(super) fn many_entries(bench: &Bench<'_>) -> anyhow::Result<()> {
     cut_exchange(&pair, &odd, &odd)
 }
 
+// Shows S202.
 pub(super) fn odd_splits(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     cut_exchange(&pair, &[10_000], &[1, 4096, 4095, 2, 5000])?;
@@ -106,6 +108,7 @@ pub(super) fn odd_splits(bench: &Bench<'_>) -> anyhow::Result<()> {
     cut_exchange(&pair, &[100, 0, 0, 1], &[0, 50, 0, 51, 0])
 }
 
+// Shows S212.
 pub(super) fn inline_data(bench: &Bench<'_>) -> anyhow::Result<()> {
     let size = QpSize { inline: 1024, ..QpSize::default() };
     let pair = Pair::sized(bench, size)?;
@@ -155,6 +158,7 @@ pub(super) fn silent(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows S211.
 pub(super) fn deferred(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let target = pair.b.site.buffer(4096)?;
@@ -181,6 +185,7 @@ pub(super) fn deferred(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows S208.
 pub(super) fn no_receive(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let target = pair.b.site.buffer(64)?;
@@ -193,6 +198,7 @@ pub(super) fn no_receive(bench: &Bench<'_>) -> anyhow::Result<()> {
     ensure_same(&target.memory().read(0..5), b"early")
 }
 
+// Shows S209.
 pub(super) fn too_small(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let source = pair.a.site.buffer(4096)?;

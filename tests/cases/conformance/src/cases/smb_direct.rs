@@ -101,6 +101,7 @@ fn figures(result: &SOFTNDK_TEST_SMB_DIRECT_RESULT) -> String {
     counted.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }
 
+// Shows S114.
 pub(super) fn transfer(bench: &Bench<'_>) -> anyhow::Result<()> {
     let result = succeed(bench, Scenario::Transfer)?;
     ensure!((result.BytesWritten, result.BytesRead) == (8 * MIB, 8 * MIB), "{}", figures(&result));
@@ -155,6 +156,7 @@ pub(super) fn mid_transfer(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S114.
 pub(super) fn reconnect(bench: &Bench<'_>) -> anyhow::Result<()> {
     let result = succeed(bench, Scenario::Reconnect)?;
     ensure!(result.Connections == 5, "{}", figures(&result));
@@ -174,7 +176,10 @@ pub(super) fn wrong_token(bench: &Bench<'_>) -> anyhow::Result<()> {
     fail(bench, Scenario::WrongToken, Step::Invalidation, STATUS_INVALID_NETWORK_RESPONSE)
 }
 
-pub(super) use super::smb_direct_link::link as one_link;
+// Shows S975, T85.
+pub(super) fn one_link(bench: &Bench<'_>) -> anyhow::Result<()> {
+    super::smb_direct_link::link(bench)
+}
 
 pub(super) fn unknown_scenario(bench: &Bench<'_>) -> anyhow::Result<()> {
     for number in [0, 100, u32::MAX] {

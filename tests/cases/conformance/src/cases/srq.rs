@@ -52,6 +52,7 @@ impl Shared {
     }
 }
 
+// Shows S401.
 pub(super) fn two_queue_pairs(bench: &Bench<'_>) -> anyhow::Result<()> {
     let shared = Shared::new(bench, 16, 0)?;
     let target = shared.first.b.site.buffer(8 * 4096)?;
@@ -75,6 +76,7 @@ pub(super) fn two_queue_pairs(bench: &Bench<'_>) -> anyhow::Result<()> {
     shared.second.quiet()
 }
 
+// Shows S402.
 pub(super) fn holds_sends(bench: &Bench<'_>) -> anyhow::Result<()> {
     let shared = Shared::new(bench, 16, 0)?;
     for pair in [&shared.first, &shared.second] {
@@ -94,6 +96,7 @@ pub(super) fn holds_sends(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P19, S403.
 pub(super) fn threshold(bench: &Bench<'_>) -> anyhow::Result<()> {
     let shared = Shared::new(bench, 16, 4)?;
     let client = &shared.first.b.site.client;
@@ -115,6 +118,7 @@ pub(super) fn threshold(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P19, S404.
 pub(super) fn below_already(bench: &Bench<'_>) -> anyhow::Result<()> {
     let shared = Shared::new(bench, 16, 2)?;
     let client = &shared.first.b.site.client;
@@ -128,6 +132,7 @@ pub(super) fn below_already(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows P18, S405.
 pub(super) fn modify(bench: &Bench<'_>) -> anyhow::Result<()> {
     let shared = Shared::new(bench, 4, 0)?;
     let limit = shared.first.b.site.adapter.info()?.MaxSharedReceiveQueueDepth;

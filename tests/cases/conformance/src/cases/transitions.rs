@@ -16,6 +16,7 @@ use crate::{
 /// Writes on their way at once.
 const WINDOW: u64 = 128;
 
+// Shows S218.
 pub(super) fn polls(bench: &Bench<'_>) -> anyhow::Result<()> {
     let rings = bench.path() == Path::Rings;
     let count = if rings { 1_000_000 } else { 1_000 };
@@ -34,6 +35,7 @@ pub(super) fn polls(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S218.
 pub(super) fn stream(bench: &Bench<'_>) -> anyhow::Result<()> {
     /// A busy machine may stop one side again and again, until the other sleeps and a doorbell has to wake it.
     const ATTEMPTS: usize = 5;

@@ -69,6 +69,7 @@ fn failure<T>(result: anyhow::Result<T>) -> String {
     format!("{:#}", result.err().expect("it passes"))
 }
 
+// Shows S812.
 #[test]
 fn a_connection_is_tcp_between_two_processes() {
     for path in Path::ALL {

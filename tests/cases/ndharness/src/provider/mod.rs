@@ -104,6 +104,7 @@ fn is_networkdirect(entry: &WSAPROTOCOL_INFOW) -> bool {
 mod tests {
     use super::*;
 
+    // Shows N5.
     #[test]
     fn the_entries_are_those_of_a_networkdirect_provider() {
         let expected = [(0x20000, 0x3d1c_7a52, "SoftNDK NetworkDirect 2"), (1, 0xa86f_04b9, "SoftNDK NetworkDirect 1")];

@@ -104,6 +104,7 @@ fn place(descriptor: &[u8]) -> (u64, u32) {
     (u64::from_le_bytes(address), u32::from_le_bytes(token))
 }
 
+// Shows S980.
 #[test]
 fn messages_and_memory_go_both_ways() {
     established([LONG; 2], |_, mut client, server| {
@@ -139,6 +140,7 @@ fn messages_and_memory_go_both_ways() {
     });
 }
 
+// Shows S980.
 #[test]
 fn places_that_are_none_are_refused() {
     established([LONG; 2], |_, mut client, server| {
@@ -163,6 +165,7 @@ fn places_that_are_none_are_refused() {
 }
 
 /// Both used to see their receive come back, and called it STATUS_CANCELLED.
+// Shows S981.
 #[test]
 fn a_peer_that_disconnects_instead_of_negotiating_is_said_to() {
     let disconnected = Err(Failure { step: Step::Negotiate, status: STATUS_CONNECTION_DISCONNECTED });
@@ -180,6 +183,7 @@ fn a_peer_that_disconnects_instead_of_negotiating_is_said_to() {
     }
 }
 
+// Shows S981.
 #[test]
 fn a_peer_that_does_not_negotiate_has_a_time_to_do_so() {
     let late = Err(Failure { step: Step::Negotiate, status: STATUS_IO_TIMEOUT });
@@ -194,6 +198,7 @@ fn a_peer_that_does_not_negotiate_has_a_time_to_do_so() {
 }
 
 /// A program may leave messages lie, and send more than the peer takes: neither end has pool for that without a limit.
+// Shows S973, T85.
 #[test]
 fn messages_that_wait_are_bounded_in_bytes() {
     const MIB: usize = 1 << 20;
@@ -223,6 +228,7 @@ fn messages_that_wait_are_bounded_in_bytes() {
 }
 
 /// The clock goes on until it is over.
+// Shows S972.
 #[test]
 fn a_server_that_never_accepts_is_given_up() {
     let session = boot();
@@ -244,6 +250,7 @@ fn a_server_that_never_accepts_is_given_up() {
     });
 }
 
+// Shows S981.
 #[test]
 fn a_peer_that_is_silent_is_asked_for_a_sign_of_life() {
     established([SHORT, LONG], |session, client, server| {
@@ -263,6 +270,7 @@ fn a_peer_that_is_silent_is_asked_for_a_sign_of_life() {
 }
 
 /// A client that has sent nothing has granted nothing, so the server cannot ask it.
+// Shows S981.
 #[test]
 fn a_peer_that_gives_none_is_left() {
     established([LONG, SHORT], |session, client, server| {

@@ -138,6 +138,7 @@ fn lend(client: &Program<'_>, server: &Program<'_>, length: u32, access: u32) ->
     (SOFTNDK_TEST_LINK { Address: address, Token: lent.Token, Length: length, ..ask(0) }, lent.Token)
 }
 
+// Shows S974.
 #[test]
 fn a_program_sends_lends_reads_and_writes() {
     connected(|client, server| {
@@ -179,6 +180,7 @@ fn a_program_sends_lends_reads_and_writes() {
     });
 }
 
+// Shows S974.
 #[test]
 fn a_program_gets_no_part_of_a_message_for_which_it_has_no_room() {
     connected(|client, server| {
@@ -195,6 +197,7 @@ fn a_program_gets_no_part_of_a_message_for_which_it_has_no_room() {
     });
 }
 
+// Shows T85.
 #[test]
 fn what_cannot_be_asked_for_is_refused() {
     connected(|client, server| {
@@ -231,6 +234,7 @@ fn what_cannot_be_asked_for_is_refused() {
     });
 }
 
+// Shows T85.
 #[test]
 fn links_that_cannot_be_made_leave_nothing() {
     let _session = boot();
@@ -262,6 +266,7 @@ fn links_that_cannot_be_made_leave_nothing() {
     });
 }
 
+// Shows S975, T85.
 #[test]
 fn a_link_is_the_only_one_and_its_owner_s() {
     connected(|client, server| {
@@ -279,6 +284,7 @@ fn a_link_is_the_only_one_and_its_owner_s() {
 }
 
 /// As when the file is closed, and as when the adapter goes.
+// Shows S975.
 #[test]
 fn a_link_that_is_ended_is_gone_and_its_peer_is_told() {
     for stopped in [false, true] {
@@ -300,6 +306,7 @@ fn a_link_that_is_ended_is_gone_and_its_peer_is_told() {
 }
 
 /// A connect to a server that never accepts is under way when the adapter goes.
+// Shows S975.
 #[test]
 fn a_request_in_progress_is_stopped_and_waited_for() {
     let _session = boot();

@@ -18,6 +18,7 @@ fn succeed(scenario: Scenario) -> Figures {
     figures
 }
 
+// Shows S114.
 #[test]
 fn eight_mebibytes_each_way() {
     let figures = succeed(Scenario::Transfer);
@@ -65,6 +66,7 @@ fn two_credits_are_enough() {
     assert!(figures.credit_stalls > 100, "{figures:?}");
 }
 
+// Shows S114.
 #[test]
 fn messages_are_cut_and_put_together() {
     let figures = succeed(Scenario::Fragments);
@@ -77,6 +79,7 @@ fn a_full_initiator_queue_is_waited_for() {
     assert!(figures.queue_stalls > 10, "{figures:?}");
 }
 
+// Shows S114.
 #[test]
 fn keepalives_are_answered() {
     assert_eq!(succeed(Scenario::Keepalive).keepalives, 6);

@@ -14,6 +14,7 @@ fn succeeds(scenario: Scenario, seed: u64) {
 }
 
 /// The scenarios in which both ends have most to say to each other, and the one that cuts them off.
+// Shows S114.
 #[test]
 fn whatever_the_schedule() {
     for seed in seeds(24) {

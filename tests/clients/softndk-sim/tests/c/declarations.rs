@@ -111,6 +111,7 @@ fn check(rows: &[Row], file: &str) -> Result<usize, String> {
     program::accepts(&path).map(|()| count)
 }
 
+// Shows S113.
 #[test]
 fn the_c_declarations_are_the_documentation() {
     let rows: Vec<_> = facts().into_iter().filter(declared).collect();

@@ -48,6 +48,7 @@ fn of_raw(kernel: &Session) -> usize {
 
 /// They connect, and say nothing, or begin to and send a byte now and then: the oldest make way for those that come, and whoever asks
 /// is served while the clock stands still.
+// Shows S941, T38, T39.
 #[test]
 fn they_ask_for_nothing() {
     const COUNT: usize = limits::HALF_OPEN + 300;
@@ -103,6 +104,7 @@ fn they_ask_for_nothing() {
 
 /// One peer's connections make way for each other, not those of other peers, which came before them: neither silent ones nor such that
 /// were refused. What one peer can hold is what all can.
+// Shows S943, T81.
 #[test]
 fn they_are_of_one_address() {
     for (wrong, most, bytes) in [(false, limits::HALF_OPEN, HALF_OPEN), (true, limits::REFUSED, REFUSED)] {
@@ -147,6 +149,7 @@ fn they_are_of_one_address() {
 }
 
 /// They hold all that the pool of the listener's process has: the oldest make way for those that come, and no time passes.
+// Shows T38.
 #[test]
 fn they_use_up_the_pool() {
     const COUNT: usize = 300;
@@ -175,6 +178,7 @@ fn they_use_up_the_pool() {
 }
 
 /// The listener is closed, and with it those that have asked for nothing.
+// Shows T38.
 #[test]
 fn they_end_with_the_listener() {
     const COUNT: usize = 200;
@@ -191,6 +195,7 @@ fn they_end_with_the_listener() {
 }
 
 /// They ask for what is refused, and do not go.
+// Shows T84.
 #[test]
 fn they_are_refused() {
     const COUNT: usize = 300;
@@ -221,6 +226,7 @@ fn they_are_refused() {
 }
 
 /// They ask properly, the consumer refuses each, as it does when its backlog is full, and they do not go: the oldest are reset.
+// Shows T84.
 #[test]
 fn the_consumer_refuses_them() {
     const COUNT: usize = 1000;
@@ -257,6 +263,7 @@ fn the_consumer_refuses_them() {
 }
 
 /// They are connected, and each gets what is meant for it.
+// Shows T38.
 #[test]
 fn they_are_many_at_once() {
     const COUNT: usize = 1000;

@@ -23,6 +23,7 @@ fn pool(kernel: &Session) -> usize {
 }
 
 /// It does not read, while the device sends, writes, or answers its reads: posts are held back, by bounded memory.
+// Shows T40.
 #[test]
 fn it_does_not_read() {
     for number in 0..3 {
@@ -61,6 +62,7 @@ fn it_does_not_read() {
 }
 
 /// One large request, while the peer takes little: what goes is not one send after the other.
+// Shows T40.
 #[test]
 fn it_reads_slowly() {
     for posts in [true, false] {
@@ -83,6 +85,7 @@ fn it_reads_slowly() {
 }
 
 /// Each byte for itself, of messages and writes.
+// Shows T40.
 #[test]
 fn it_sends_a_byte_at_a_time() {
     play(4, |_, scene| {
@@ -237,6 +240,7 @@ fn its_frames_are_long() {
 }
 
 /// The FPDU that it has begun does not end: its bytes wait, and nothing else does.
+// Shows T40.
 #[test]
 fn it_does_not_end_a_frame() {
     play(4, |kernel, scene| {
@@ -250,6 +254,7 @@ fn it_does_not_end_a_frame() {
 }
 
 /// Messages for which there is no receive, as many as it can send.
+// Shows T41.
 #[test]
 fn it_sends_more_than_there_are_receives() {
     play(4, |kernel, scene| {
@@ -284,6 +289,7 @@ fn it_sends_more_than_there_are_receives() {
 
 /// A message that finds no receive in a shared queue waits until one is posted, however long that takes (ndspi.md section 5,
 /// CreateQueuePairWithSrq).
+// Shows S807.
 #[test]
 fn it_sends_into_an_empty_shared_queue() {
     for seed in seeds(4) {

@@ -51,37 +51,44 @@ fn play_all(breaks: &[Break]) {
     }
 }
 
+// Shows S805, T33.
 #[test]
 fn headers() {
     play_all(&breaks::of_headers());
 }
 
+// Shows S805, T33.
 #[test]
 fn untagged_messages() {
     play_all(&breaks::of_untagged());
 }
 
+// Shows S805, T33, T34.
 #[test]
 fn tagged_messages() {
     play_all(&breaks::of_tagged());
 }
 
+// Shows S805.
 #[test]
 fn answers_of_reads() {
     play_all(&breaks::of_answers());
 }
 
+// Shows T34.
 #[test]
 fn reads_of_the_peer() {
     play_all(&breaks::of_reads());
 }
 
+// Shows S637, T35.
 #[test]
 fn invalidations() {
     play_all(&breaks::of_invalidations());
 }
 
 /// Of two rules that a segment breaks, the first one counts.
+// Shows T33.
 #[test]
 fn the_first_rule_counts() {
     play_all(&orders::all());

@@ -60,6 +60,7 @@ fn replies_without_a_first_message() {
 }
 
 /// If it wants them, there are CRCs although the responder asks for none.
+// Shows S804.
 #[test]
 fn it_asks_for_crcs() {
     play(|_| {
@@ -78,6 +79,7 @@ fn it_asks_for_crcs() {
 }
 
 /// Each kind of first message that the device has offered, and both.
+// Shows S803.
 #[test]
 fn replies_with_a_first_message() {
     play(|_| {

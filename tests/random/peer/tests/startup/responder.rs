@@ -66,6 +66,7 @@ fn it_asks_for_crcs() {
 }
 
 /// Neither sends first: the device holds back what it has until the peer has sent something.
+// Shows S803.
 #[test]
 fn requests_without_a_first_message() {
     play(|_| {
@@ -93,6 +94,7 @@ fn requests_without_a_first_message() {
 }
 
 /// Each kind of what the peer may send first, and each choice of them.
+// Shows S803.
 #[test]
 fn requests_with_a_first_message() {
     play(|_| {

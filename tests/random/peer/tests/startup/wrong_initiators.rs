@@ -29,6 +29,7 @@ fn others_are_served(listening: &Listening) {
 }
 
 /// Each is closed without an answer, and nobody hears of it.
+// Shows T37.
 #[test]
 fn what_is_no_request() {
     let changed = |place: usize, to: u8| {
@@ -73,6 +74,7 @@ fn what_is_no_request() {
 }
 
 /// It sends a part of its Request, and no more.
+// Shows T37.
 #[test]
 fn half_a_request() {
     for length in [0, 1, 16, 19, 20, 23] {
@@ -217,6 +219,7 @@ fn accepting(adapter: &Arc<Adapter<SimKernel>>) -> (Listening, Raw, Side, Inbox<
     (listening, raw, side, done)
 }
 
+// Shows T37.
 #[test]
 fn it_is_silent_after_the_accept() {
     // Nothing; the half of an FPDU.
@@ -236,6 +239,7 @@ fn it_is_silent_after_the_accept() {
 }
 
 /// IND2Connector::CompleteConnect has no limit of time; a program may cancel its Accept.
+// Shows N90.
 #[test]
 fn it_takes_its_time_after_the_accept_of_a_program() {
     for (send_timeout, completes) in [(0, true), (4, true), (4, false)] {

@@ -140,6 +140,7 @@ fn a_reject() {
 }
 
 /// Its program accepts when it likes: no time is too long, until the consumer gives up.
+// Shows T37.
 #[test]
 fn a_silent_peer() {
     for length in [0, 1, 19, 23] {

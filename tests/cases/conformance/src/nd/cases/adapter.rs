@@ -28,6 +28,7 @@ use crate::{
     pair::refused,
 };
 
+// Shows C12, N34, N35, N36, N37, S2.
 pub(in crate::nd) fn query(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let info = adapter.info()?;
@@ -62,6 +63,7 @@ pub(in crate::nd) fn query(nd: &Nd) -> anyhow::Result<()> {
     is(adapter.info_raw(1, exact).0, STATUS_INVALID_PARAMETER, "version 1")
 }
 
+// Shows N38.
 pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     let mut of_provider = nd.provider()?.addresses()?;
     let mut of_adapter = nd.adapter()?.0.addresses()?;
@@ -71,6 +73,7 @@ pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows C1, N9, S1.
 pub(in crate::nd) fn interfaces(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let adapter = &pair.a.adapter;
@@ -97,6 +100,7 @@ pub(in crate::nd) fn interfaces(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N39, N42, N47, N48, T54.
 pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let info = adapter.info()?;
@@ -147,6 +151,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows T54.
 pub(in crate::nd) fn files(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let (other, _) = nd.adapter()?;
@@ -175,6 +180,7 @@ pub(in crate::nd) fn files(nd: &Nd) -> anyhow::Result<()> {
     is(untouched.status()?, STATUS_CANCELLED, "the request of the other adapter")
 }
 
+// Shows N2, N10, S1004.
 pub(in crate::nd) fn parents_first(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mr = pair.b.buffer(4096)?;
@@ -192,6 +198,7 @@ pub(in crate::nd) fn parents_first(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Where notifications run is a wish.
+// Shows N40.
 pub(in crate::nd) fn affinity_is_advice(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     for (group, mask) in [(0, 1 << 63), (0, usize::MAX), (7, 1), (u16::MAX, 0)] {
@@ -203,6 +210,7 @@ pub(in crate::nd) fn affinity_is_advice(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Who asks for no affinity gets that of the calling thread.
+// Shows S5a.
 pub(in crate::nd) fn affinity_of_thread(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let _on_first = OnFirstProcessor::new()?;

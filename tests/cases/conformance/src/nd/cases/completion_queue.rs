@@ -20,6 +20,7 @@ use crate::{
     pair::refused,
 };
 
+// Shows C7, C8, R6.
 pub(in crate::nd) fn affinity(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let (group, mask) = adapter.cq_on(16, 0, 1)?.affinity()?;
@@ -41,6 +42,7 @@ fn fill(pair: &Pair, contexts: std::ops::Range<usize>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows C9, N37, R6.
 pub(in crate::nd) fn resize(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::of(End::new(nd, QpSize::default())?, End::with_cqs(nd, QpSize::default(), 32)?)?;
     let cq = &pair.b.receive_cq;
@@ -59,6 +61,7 @@ pub(in crate::nd) fn resize(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows C10, C11, R6.
 pub(in crate::nd) fn resize_refused(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.receive_cq;
@@ -74,6 +77,7 @@ pub(in crate::nd) fn resize_refused(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows C13.
 pub(in crate::nd) fn resize_in_traffic(nd: &Nd) -> anyhow::Result<()> {
     const BURST: usize = 16;
     let pair = Pair::new(nd)?;
@@ -99,6 +103,7 @@ pub(in crate::nd) fn resize_in_traffic(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Receives of a queue pair that was never connected can be flushed: as many completions as there are receives.
+// Shows C14, C25, R6.
 pub(in crate::nd) fn overrun(nd: &Nd) -> anyhow::Result<()> {
     const DEPTH: u32 = 4;
     let (adapter, address) = nd.adapter()?;
@@ -137,6 +142,7 @@ pub(in crate::nd) fn overrun(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows C5, C28, R1, R3, R6.
 pub(in crate::nd) fn results(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (source, target) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
@@ -157,6 +163,7 @@ pub(in crate::nd) fn results(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows R4, R5.
 pub(in crate::nd) fn kinds(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
@@ -176,6 +183,7 @@ pub(in crate::nd) fn kinds(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows C29, C30.
 pub(in crate::nd) fn order(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (local, region) = (pair.a.buffer(65536)?, pair.b.buffer(65536)?);
@@ -201,6 +209,7 @@ pub(in crate::nd) fn order(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Two connected queue pairs, all of whose completions of one side go to one queue.
+// Shows C2, N44, N45, R2.
 pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
     let one = b.adapter.cq(64)?;
@@ -231,6 +240,7 @@ pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows C3.
 pub(in crate::nd) fn apart(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mut receives = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
@@ -251,6 +261,7 @@ pub(in crate::nd) fn apart(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A cancelled receive has the context of its request, too.
+// Shows N45.
 pub(in crate::nd) fn cancelled_results(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd, QpSize::default())?;
     end.qp.receive(0x77, &[])?;
@@ -261,6 +272,7 @@ pub(in crate::nd) fn cancelled_results(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Completions of a queue pair that is released before anybody takes them (docs/decisions.md).
+// Shows N51.
 pub(in crate::nd) fn released_queue_pair(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let cq = adapter.cq(64)?;

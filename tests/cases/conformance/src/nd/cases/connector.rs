@@ -38,6 +38,7 @@ fn ask(nd: &Nd, limits: ReadLimits, data: &[u8]) -> anyhow::Result<Asked> {
     Ok(Asked { connect, _listener: listener, a, b })
 }
 
+// Shows N84, N88, N89, N98, N103.
 pub(in crate::nd) fn connects(nd: &Nd) -> anyhow::Result<()> {
     let (to_b, to_a) = (pattern(1, 100), pattern(2, 33));
     let asked = ask(nd, ReadLimits { inbound: 3, outbound: 5 }, &to_b)?;
@@ -84,6 +85,7 @@ pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N91, N105, N107.
 pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
     let info = a.adapter.info()?;
@@ -116,6 +118,7 @@ pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N106, N107.
 pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     for room in [0, 4, 15] {
@@ -127,6 +130,7 @@ pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N92, N93.
 pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     let a = End::new(nd, QpSize::default())?;
     let (listener, address) = a.listener()?;
@@ -150,6 +154,7 @@ pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N88, N100.
 pub(in crate::nd) fn rejected(nd: &Nd) -> anyhow::Result<()> {
     let data = pattern(4, 40);
     let mut asked = ask(nd, ReadLimits::default(), &[])?;
@@ -160,6 +165,7 @@ pub(in crate::nd) fn rejected(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The initiator changes its mind after the accept: by Reject, or by going away.
+// Shows N96, N99, N100.
 pub(in crate::nd) fn initiator_backs_out(nd: &Nd) -> anyhow::Result<()> {
     for rejects in [true, false] {
         let asked = ask(nd, ReadLimits::default(), &[])?;
@@ -176,6 +182,7 @@ pub(in crate::nd) fn initiator_backs_out(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N102.
 pub(in crate::nd) fn request_dropped(nd: &Nd) -> anyhow::Result<()> {
     let Asked { mut connect, _listener, a, b } = ask(nd, ReadLimits::default(), &[])?;
     drop(b);
@@ -184,6 +191,7 @@ pub(in crate::nd) fn request_dropped(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N85, N86.
 pub(in crate::nd) fn binds(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd, QpSize::default())?;
     end.connector.bind(end.address)?;
@@ -199,6 +207,7 @@ pub(in crate::nd) fn binds(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N94, N97, N109.
 pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let fresh = pair.a.adapter.connector()?;
@@ -214,6 +223,7 @@ pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N95.
 pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     let mut asked = ask(nd, ReadLimits::default(), &[])?;
     asked.a.connector.cancel()?;
@@ -221,6 +231,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Connects from the port that Bind asked for.
+// Shows N84.
 pub(in crate::nd) fn chosen_port(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
     // One that is free: of a listener that is gone.
@@ -237,6 +248,7 @@ pub(in crate::nd) fn chosen_port(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Limits above the adapter's are no error: they are made smaller.
+// Shows N89.
 pub(in crate::nd) fn limits_clamped(nd: &Nd) -> anyhow::Result<()> {
     const ALL: ReadLimits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX };
     let mut asked = ask(nd, ALL, &[])?;
@@ -256,6 +268,7 @@ pub(in crate::nd) fn limits_clamped(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Who has no buffer asks for the length, also if there is nothing.
+// Shows N107.
 pub(in crate::nd) fn no_private_data(nd: &Nd) -> anyhow::Result<()> {
     let asked = ask(nd, ReadLimits::default(), &[])?;
     let (status, length, _) = asked.b.connector.private_data_raw(0);
@@ -269,6 +282,7 @@ pub(in crate::nd) fn no_private_data(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// What a connector knows of a connection, before there is one.
+// Shows N104.
 pub(in crate::nd) fn nothing_yet(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let fresh = adapter.connector()?;
@@ -281,6 +295,7 @@ pub(in crate::nd) fn nothing_yet(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A queue pair that is connected cannot be connected once more.
+// Shows N94.
 pub(in crate::nd) fn queue_pair_in_use(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (_listener, address) = pair.b.listener()?;
@@ -295,6 +310,7 @@ pub(in crate::nd) fn queue_pair_in_use(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Accept with a queue pair that is connected; the request can still be accepted with another.
+// Shows N94.
 pub(in crate::nd) fn accept_in_use(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (a, b) = (&pair.a, &pair.b);
@@ -316,6 +332,7 @@ pub(in crate::nd) fn accept_in_use(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The initiator is gone when it is rejected.
+// Shows N101.
 pub(in crate::nd) fn rejected_late(nd: &Nd) -> anyhow::Result<()> {
     let Asked { connect, _listener, a, b } = ask(nd, ReadLimits::default(), &[])?;
     drop((connect, a));
@@ -326,6 +343,7 @@ pub(in crate::nd) fn rejected_late(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Accept waits for the initiator, and can be cancelled.
+// Shows N95.
 pub(in crate::nd) fn accept_cancelled(nd: &Nd) -> anyhow::Result<()> {
     let mut asked = ask(nd, ReadLimits::default(), &[])?;
     let mut accept = asked.b.connector.accept(&asked.b.qp, ReadLimits::default(), &[])?;

@@ -25,6 +25,7 @@ pub(in crate::nd) fn told(mut notification: Request) -> anyhow::Result<NTSTATUS>
     Ok(status)
 }
 
+// Shows N108, N110, N111.
 pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let notification = pair.b.connector.notify_disconnect()?;
@@ -39,6 +40,7 @@ pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
 
 /// A program that posts does not know yet that its peer has gone. IND2QueuePair: after a failure all further requests complete
 /// with ND_CANCELED.
+// Shows N122, S921.
 pub(in crate::nd) fn requests(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let notification = pair.b.connector.notify_disconnect()?;
@@ -70,6 +72,7 @@ pub(in crate::nd) fn requests(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The receives of the side that is told: existing programs wait for them to be cancelled when it disconnects, too.
+// Shows N83, S921.
 pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     for context in 0..10 {
@@ -92,6 +95,7 @@ pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
     pair.b.quiet()
 }
 
+// Shows N111.
 pub(in crate::nd) fn both_at_once(nd: &Nd) -> anyhow::Result<()> {
     for _ in 0..10 {
         let pair = Pair::new(nd)?;
@@ -102,6 +106,7 @@ pub(in crate::nd) fn both_at_once(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N113.
 pub(in crate::nd) fn implicit(nd: &Nd) -> anyhow::Result<()> {
     let Pair { a, b } = Pair::new(nd)?;
     let notification = b.connector.notify_disconnect()?;
@@ -121,6 +126,7 @@ pub(in crate::nd) fn notify_cancelled(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A queue pair serves one connection.
+// Shows N112.
 pub(in crate::nd) fn not_again(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     pair.a.connector.disconnect()?.finish()?;
@@ -135,6 +141,7 @@ pub(in crate::nd) fn not_again(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Releasing the last reference to the queue pair disconnects, whoever still has the connector.
+// Shows N113.
 pub(in crate::nd) fn by_queue_pair(nd: &Nd) -> anyhow::Result<()> {
     let Pair { a, b } = Pair::new(nd)?;
     b.qp.receive(1, &[])?;

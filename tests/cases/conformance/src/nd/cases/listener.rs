@@ -16,6 +16,7 @@ use crate::{
     pair::{refused, when_free},
 };
 
+// Shows N115, N116, N119.
 pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, address) = nd.adapter()?;
     let listener = adapter.listener()?;
@@ -43,6 +44,7 @@ pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N119.
 pub(in crate::nd) fn not_listening(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, address) = nd.adapter()?;
     let (listener, connector) = (adapter.listener()?, adapter.connector()?);
@@ -51,6 +53,7 @@ pub(in crate::nd) fn not_listening(nd: &Nd) -> anyhow::Result<()> {
     is(asked, STATUS_INVALID_DEVICE_STATE, "a connection request of a listener that does not listen")
 }
 
+// Shows N120.
 pub(in crate::nd) fn queued(nd: &Nd) -> anyhow::Result<()> {
     const COUNT: usize = 5;
     let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
@@ -88,6 +91,7 @@ pub(in crate::nd) fn queued(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N121.
 pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd, QpSize::default())?;
     let (listener, _) = end.listener()?;
@@ -104,6 +108,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     is(last.status()?, STATUS_CANCELLED, "a request of a listener that was released")
 }
 
+// Shows N114.
 pub(in crate::nd) fn any_address(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
     let listener = b.adapter.listener()?;
@@ -119,6 +124,7 @@ pub(in crate::nd) fn any_address(nd: &Nd) -> anyhow::Result<()> {
     is(connect.status()?, STATUS_CONNECTION_REFUSED, "Connect")
 }
 
+// Shows N117.
 pub(in crate::nd) fn backlog(nd: &Nd) -> anyhow::Result<()> {
     const BACKLOG: usize = 2;
     let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);

@@ -27,6 +27,7 @@ use crate::{
     pair::{ensure_same, pattern, refused},
 };
 
+// Shows N54.
 pub(in crate::nd) fn register(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let mr = Mr::new(&adapter, 3 * 4096)?;
@@ -45,6 +46,7 @@ pub(in crate::nd) fn register(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N56, N57.
 pub(in crate::nd) fn register_refused(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let mr = Mr::new(&adapter, 4096)?;
@@ -59,6 +61,7 @@ pub(in crate::nd) fn register_refused(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N57, T10.
 pub(in crate::nd) fn protected(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let mr = Mr::new(&adapter, 4 * PAGE_SIZE)?;
@@ -86,6 +89,7 @@ pub(in crate::nd) fn protected(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N41, N59.
 pub(in crate::nd) fn deregister_refused(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mr = Mr::new(&pair.b.adapter, 4096)?;
@@ -108,6 +112,7 @@ pub(in crate::nd) fn deregister_refused(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N60.
 pub(in crate::nd) fn tokens(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
@@ -146,6 +151,7 @@ pub(in crate::nd) fn tokens_meanwhile(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N55.
 pub(in crate::nd) fn rights(nd: &Nd) -> anyhow::Result<()> {
     // (rights, may be read, may be written by the peer, may receive)
     let cases = [
@@ -179,6 +185,7 @@ pub(in crate::nd) fn rights(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A sink of reads, memory that need not be secured, and a flag that is none.
+// Shows N54.
 pub(in crate::nd) fn other_flags(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (sink, region) = (Mr::new(&pair.a.adapter, 4096)?, pair.b.buffer(4096)?);

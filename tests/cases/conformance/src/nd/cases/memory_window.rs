@@ -59,6 +59,7 @@ impl Fixture {
 
 const BOTH: u32 = ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRITE;
 
+// Shows N75.
 pub(in crate::nd) fn access(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let data = pattern(1, 5000);
@@ -78,6 +79,7 @@ pub(in crate::nd) fn access(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The token is known when Bind has returned, not only when it has completed.
+// Shows N61, S602.
 pub(in crate::nd) fn token_at_once(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let mut last = None;
@@ -95,6 +97,7 @@ pub(in crate::nd) fn token_at_once(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Refused accesses: the requester sees it, the target's receives are cancelled.
+// Shows N78, N79, R5, S510.
 pub(in crate::nd) fn refused_access(nd: &Nd) -> anyhow::Result<()> {
     type Access = fn(&Fixture, Remote) -> anyhow::Result<()>;
     let accesses: [(u32, Access); 6] = [
@@ -125,6 +128,7 @@ pub(in crate::nd) fn refused_access(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// No rights at all, and reading from a region that is for local writes only: existing programs do both.
+// Shows N76.
 pub(in crate::nd) fn bind_flags(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     fixture.bind(0)?;
@@ -134,6 +138,7 @@ pub(in crate::nd) fn bind_flags(nd: &Nd) -> anyhow::Result<()> {
     fixture.invalidate(STATUS_SUCCESS)
 }
 
+// Shows N70, N75.
 pub(in crate::nd) fn bind_refused(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let (qp, region, mw) = (&fixture.pair.b.qp, &fixture.region, &fixture.mw);
@@ -152,12 +157,14 @@ pub(in crate::nd) fn bind_refused(nd: &Nd) -> anyhow::Result<()> {
     refused(alone.qp.invalidate(1, &mw, 0), STATUS_CONNECTION_INVALID, "an invalidate without a connection")
 }
 
+// Shows N41, R5.
 pub(in crate::nd) fn invalidate_unbound(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     fixture.invalidate(STATUS_INVALID_DEVICE_REQUEST)
 }
 
 /// What waits behind a send that nobody receives.
+// Shows R5.
 pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     fixture.bind(BOTH)?;
@@ -173,6 +180,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The token may be in a message before the bind has completed: what the peer does with it comes after the bind.
+// Shows N61, N62.
 pub(in crate::nd) fn token_sent_at_once(nd: &Nd) -> anyhow::Result<()> {
     let Fixture { mw, region, local, pair } = Fixture::new(nd)?;
     pair.a.qp.receive(1, &[local.sge(0..4)])?;
@@ -189,6 +197,7 @@ pub(in crate::nd) fn token_sent_at_once(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Only the peer of the queue pair that bound it may use a window.
+// Shows N77, S603.
 pub(in crate::nd) fn of_one_queue_pair(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let remote = fixture.bind(BOTH)?;

@@ -37,6 +37,7 @@ fn take(pair: &Pair, first: usize, count: usize) -> anyhow::Result<()> {
     (first..first + count).try_for_each(|context| expect_received(pair.b.received()?, context, 0))
 }
 
+// Shows C15, C20, R6, V35.
 pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     for round in 0..20 {
@@ -52,6 +53,7 @@ pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The eleven steps of the documentation.
+// Shows C18, C19.
 pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.receive_cq;
@@ -84,6 +86,7 @@ pub(in crate::nd) fn not_twice(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Completions between GetResults and Notify.
+// Shows C17, C24.
 pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.receive_cq;
@@ -104,6 +107,7 @@ pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows C16.
 pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
@@ -120,6 +124,7 @@ pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// "Errors always satisfy."
+// Shows N52.
 pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     pair.b.qp.receive(1, &[])?;
@@ -129,6 +134,7 @@ pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
     is(pair.b.received()?.status, STATUS_CANCELLED, "the receive")
 }
 
+// Shows C14.
 pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ERRORS)?;
@@ -144,6 +150,7 @@ pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
     is(request.status()?, STATUS_CANCELLED, "the request")
 }
 
+// Shows C21.
 pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.receive_cq;
@@ -155,6 +162,7 @@ pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
     take(&pair, 0, 1)
 }
 
+// Shows C23.
 pub(in crate::nd) fn any_precedes(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.receive_cq;
@@ -167,6 +175,7 @@ pub(in crate::nd) fn any_precedes(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Notifications are asked for and arrive on several threads while completions come.
+// Shows N11.
 pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     const MESSAGES: usize = 400;
     let pair = Pair::new(nd)?;
@@ -213,6 +222,7 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows C26, R6.
 pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let cq = adapter.cq(16)?;

@@ -24,6 +24,7 @@ fn send(pair: &Pair) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows C27, N21, N27.
 pub(in crate::nd) fn event(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
@@ -38,6 +39,7 @@ pub(in crate::nd) fn event(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N28.
 pub(in crate::nd) fn waits(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
@@ -62,6 +64,7 @@ pub(in crate::nd) fn waits(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows C4, C22, N22.
 pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let port = Port::of(pair.b.adapter.file());
@@ -90,6 +93,7 @@ pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
 
 /// A method that returns ND_SUCCESS sends no packet, one that returns ND_PENDING sends one. Only of CompleteConnect do programs expect
 /// both; under Wine it pends, as every request of the file does.
+// Shows N25.
 pub(in crate::nd) fn completion_modes(nd: &Nd) -> anyhow::Result<()> {
     const FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: u32 = 1;
     const FILE_SKIP_SET_EVENT_ON_HANDLE: u32 = 2;
@@ -117,6 +121,7 @@ pub(in crate::nd) fn completion_modes(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N26.
 pub(in crate::nd) fn event_only(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let port = Port::of(pair.b.adapter.file());
@@ -134,6 +139,7 @@ pub(in crate::nd) fn event_only(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N24.
 pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let port = Port::of(adapter.file());
@@ -146,6 +152,7 @@ pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N31, N32.
 pub(in crate::nd) fn cancel_in_order(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let port = Port::of(adapter.file());
@@ -165,6 +172,7 @@ pub(in crate::nd) fn cancel_in_order(nd: &Nd) -> anyhow::Result<()> {
     is(untouched.status()?, STATUS_CANCELLED, "the other request")
 }
 
+// Shows N33.
 pub(in crate::nd) fn file_closed(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let cq = adapter.with_new_file()?.cq(16)?;
@@ -193,6 +201,7 @@ pub(in crate::nd) fn duplicated(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N23.
 pub(in crate::nd) fn two_ports(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let second = adapter.with_new_file()?;

@@ -19,6 +19,7 @@ use crate::{
     pair::{ensure_same, pattern, refused},
 };
 
+// Shows N71.
 pub(in crate::nd) fn receive_before_connect(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
     let (source, target) = (a.buffer(64)?, b.buffer(3 * 64)?);
@@ -38,6 +39,7 @@ pub(in crate::nd) fn receive_before_connect(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The array of SGEs is read during the call only.
+// Shows N65, S110.
 pub(in crate::nd) fn entries_are_read_at_once(nd: &Nd) -> anyhow::Result<()> {
     const NOTHING: ND2_SGE = ND2_SGE { Buffer: std::ptr::null_mut(), BufferLength: u32::MAX, MemoryRegionToken: 0 };
     let pair = Pair::new(nd)?;
@@ -66,6 +68,7 @@ pub(in crate::nd) fn entries_are_read_at_once(nd: &Nd) -> anyhow::Result<()> {
     ensure_same(&local.memory().read(1000..1100), &data)
 }
 
+// Shows N66.
 pub(in crate::nd) fn inline_write(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::sized(nd, QpSize { inline: 300, initiator_sges: 1, ..QpSize::default() })?;
     let region = pair.b.buffer(4096)?;
@@ -81,6 +84,7 @@ pub(in crate::nd) fn inline_write(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Flags that are none name the parameter.
+// Shows N69.
 pub(in crate::nd) fn flags(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let region = pair.b.buffer(64)?;
@@ -93,6 +97,7 @@ pub(in crate::nd) fn flags(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Only a success is silent.
+// Shows N72, S210.
 pub(in crate::nd) fn silent_failure(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (local, region) = (pair.a.buffer(64)?, pair.b.buffer(64)?);
@@ -104,6 +109,7 @@ pub(in crate::nd) fn silent_failure(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A full queue takes no request of any kind.
+// Shows N68, S206.
 pub(in crate::nd) fn full_for_all(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::sized(nd, QpSize { initiators: 4, ..QpSize::default() })?;
     let (qp, region, mw) = (&pair.a.qp, pair.a.buffer(64)?, Mw::new(&pair.a.adapter)?);

@@ -19,6 +19,7 @@ use crate::{
     pair::refused,
 };
 
+// Shows N1, N2, N3, S1004.
 pub(in crate::nd) fn class_object(nd: &Nd) -> anyhow::Result<()> {
     let library = nd.library();
     ensure!(library.has_startup(), "there is no WSPStartup");
@@ -37,6 +38,7 @@ pub(in crate::nd) fn class_object(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N2, N4.
 pub(in crate::nd) fn class_factory(nd: &Nd) -> anyhow::Result<()> {
     let library = nd.library();
     let factory = || -> anyhow::Result<ClassFactory> {
@@ -57,6 +59,7 @@ pub(in crate::nd) fn class_factory(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N13, N14, N15.
 pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     let provider = nd.provider()?;
     let addresses = provider.addresses()?;
@@ -73,6 +76,7 @@ pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N16.
 pub(in crate::nd) fn unknown_address(nd: &Nd) -> anyhow::Result<()> {
     let provider = nd.provider()?;
     // TEST-NET-1 (RFC 5737), and the IPv6 prefix for documentation (RFC 3849).
@@ -83,6 +87,7 @@ pub(in crate::nd) fn unknown_address(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N12, N17.
 pub(in crate::nd) fn open_adapter(nd: &Nd) -> anyhow::Result<()> {
     let provider = nd.provider()?;
     let id = provider.resolve(provider.addresses()?[0])?;
@@ -102,6 +107,7 @@ pub(in crate::nd) fn open_adapter(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N9.
 pub(in crate::nd) fn identity(nd: &Nd) -> anyhow::Result<()> {
     let provider = nd.provider()?.com;
     let one: IUnknown = cast(&provider)?;
@@ -112,6 +118,7 @@ pub(in crate::nd) fn identity(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A program that looks for one version must not be given objects of the other; the class of either makes both (docs/decisions.md).
+// Shows N9.
 pub(in crate::nd) fn versions_apart(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     ensure!(nd.provider()?.com.cast::<INDProvider>().is_err(), "a provider of version 2 says that it is of version 1");

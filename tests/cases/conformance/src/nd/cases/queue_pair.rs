@@ -19,6 +19,7 @@ use crate::{
     pair::{ensure_same, pattern, refused},
 };
 
+// Shows N64, S203.
 pub(in crate::nd) fn send(nd: &Nd) -> anyhow::Result<()> {
     const MAX: usize = 1 << 20;
     let pair = Pair::new(nd)?;
@@ -65,6 +66,7 @@ pub(in crate::nd) fn entries(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows N66.
 pub(in crate::nd) fn inline_data(nd: &Nd) -> anyhow::Result<()> {
     let size = QpSize { inline: 500, initiator_sges: 1, ..QpSize::default() };
     let pair = Pair::sized(nd, size)?;
@@ -92,6 +94,7 @@ pub(in crate::nd) fn inline_data(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows N72.
 pub(in crate::nd) fn silent(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     for round in 0..20 {
@@ -108,6 +111,7 @@ pub(in crate::nd) fn silent(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows N64, N74.
 pub(in crate::nd) fn rdma(nd: &Nd) -> anyhow::Result<()> {
     const MAX: usize = 1 << 20;
     let pair = Pair::new(nd)?;
@@ -134,6 +138,7 @@ pub(in crate::nd) fn rdma(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A write behind a fenced read must not be seen by the read, and takes what the read brought.
+// Shows N73.
 pub(in crate::nd) fn fence(nd: &Nd) -> anyhow::Result<()> {
     const LENGTH: usize = 1 << 20;
     let pair = Pair::new(nd)?;
@@ -148,6 +153,7 @@ pub(in crate::nd) fn fence(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Programs that ask for one SGE and send two work on hardware, which grants more.
+// Shows N67.
 pub(in crate::nd) fn more_sges(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::sized(nd, QpSize { initiator_sges: 1, ..QpSize::default() })?;
     let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
@@ -170,6 +176,7 @@ pub(in crate::nd) fn more_sges(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows N67, R5.
 pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::sized(nd, QpSize { receive_sges: 2, initiator_sges: 4, ..QpSize::default() })?;
     let info = pair.a.adapter.info()?;
@@ -196,6 +203,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows N46, N68.
 pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
     let size = QpSize { receives: 4, initiators: 4, ..QpSize::default() };
     let pair = Pair::sized(nd, size)?;
@@ -231,6 +239,7 @@ pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows N70, N71.
 pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd, QpSize::default())?;
     let mr = end.buffer(64)?;
@@ -243,6 +252,7 @@ pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
     end.quiet()
 }
 
+// Shows N63, R5.
 pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
     let never = End::new(nd, QpSize::default())?;
     for context in 0..20 {
@@ -273,6 +283,7 @@ pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
     pair.a.quiet()
 }
 
+// Shows N80, N122, R5.
 pub(in crate::nd) fn cancelled_behind(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
@@ -291,6 +302,7 @@ pub(in crate::nd) fn cancelled_behind(nd: &Nd) -> anyhow::Result<()> {
     pair.a.quiet()
 }
 
+// Shows N82, R5.
 pub(in crate::nd) fn receive_too_small(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (source, target) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
@@ -307,6 +319,7 @@ pub(in crate::nd) fn receive_too_small(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// As Microsoft's ndmemorytest asks: NdSendNoReceive.
+// Shows N81, R5, S950.
 pub(in crate::nd) fn no_receive(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let source = pair.a.buffer(4096)?;
@@ -324,6 +337,7 @@ pub(in crate::nd) fn no_receive(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows R5.
 pub(in crate::nd) fn bad_tokens(nd: &Nd) -> anyhow::Result<()> {
     for wrong in [SEND, READ, WRITE, RECEIVE] {
         let pair = Pair::new(nd)?;

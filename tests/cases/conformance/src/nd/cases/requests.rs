@@ -18,6 +18,7 @@ use crate::{
 
 /// Existing programs wait at the completion port without a look at what the call returned: all but CompleteConnect must send a
 /// packet, also what could be over at once. That they pend, [`Request`] sees to.
+// Shows N25, N30.
 pub(in crate::nd) fn each_pends(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, address) = nd.adapter()?;
     let port = Port::of(adapter.file());
@@ -67,6 +68,7 @@ pub(in crate::nd) fn each_pends(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Packets are there when the cancellation returns, in the order of issue, whatever the object.
+// Shows N31.
 pub(in crate::nd) fn cancel_each(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let end = &pair.b;
@@ -99,6 +101,7 @@ pub(in crate::nd) fn cancel_each(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// GetOverlappedResult waits on two threads at once, for requests of one object.
+// Shows N11, N29.
 pub(in crate::nd) fn waits_together(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.receive_cq;

@@ -24,6 +24,7 @@ pub(super) const CHUNK: usize = 64 << 20;
 
 const SRQ: SrqSize = SrqSize { depth: 16, sges: 1, threshold: 0 };
 
+// Shows R6.
 pub(in crate::nd) fn requests(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let (cq, srq) = (adapter.cq(16)?, adapter.srq(SRQ)?);
@@ -66,6 +67,7 @@ fn lock_all(adapter: &Adapter, memory: &Mr) -> anyhow::Result<Vec<Mr>> {
     Ok(regions)
 }
 
+// Shows N58, R6.
 pub(in crate::nd) fn locked_memory(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let (cq, srq) = (adapter.cq(16)?, adapter.srq(SRQ)?);

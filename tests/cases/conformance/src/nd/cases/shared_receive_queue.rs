@@ -67,6 +67,7 @@ impl Fixture {
 
 const SMALL: SrqSize = SrqSize { depth: 8, sges: 2, threshold: 0 };
 
+// Shows R6, S4, S5.
 pub(in crate::nd) fn affinity(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let (group, mask) = adapter.srq_on(SMALL, 0, 1)?.affinity()?;
@@ -78,6 +79,7 @@ pub(in crate::nd) fn affinity(nd: &Nd) -> anyhow::Result<()> {
     is(srq.affinity_nowhere(false), STATUS_INVALID_PARAMETER, "no place for the mask")
 }
 
+// Shows N53, R2, R6, S3, S14, S16, S401.
 pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SrqSize { depth: 32, ..SMALL }, 3)?;
     let (source, target) = (fixture.a.buffer(4096)?, fixture.b.buffer(32 * 64)?);
@@ -100,6 +102,7 @@ pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
     fixture.b.quiet()
 }
 
+// Shows S13.
 pub(in crate::nd) fn before_connect(nd: &Nd) -> anyhow::Result<()> {
     let mut fixture = Fixture::new(nd, SMALL, 0)?;
     fixture.srq.receive(1, &[])?;
@@ -109,6 +112,7 @@ pub(in crate::nd) fn before_connect(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A send that finds no receive does not end the connection: it waits.
+// Shows N49, N81, S22.
 pub(in crate::nd) fn empty(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SMALL, 1)?;
     fixture.links[0].near.send(1, &[], 0)?;
@@ -119,6 +123,7 @@ pub(in crate::nd) fn empty(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows R6, S15, S17, S18, S19.
 pub(in crate::nd) fn receive_refused(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SMALL, 1)?;
     let target = fixture.b.buffer(4096)?;
@@ -144,6 +149,7 @@ pub(in crate::nd) fn receive_refused(nd: &Nd) -> anyhow::Result<()> {
     fixture.send(0, 7)
 }
 
+// Shows S20, S21.
 pub(in crate::nd) fn too_small(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SMALL, 2)?;
     let (source, target) = (fixture.a.buffer(64)?, fixture.b.buffer(64)?);
@@ -157,6 +163,7 @@ pub(in crate::nd) fn too_small(nd: &Nd) -> anyhow::Result<()> {
     fixture.send(1, 3)
 }
 
+// Shows R6, S10, S12.
 pub(in crate::nd) fn notify(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SrqSize { threshold: 3, ..SMALL }, 1)?;
     for context in 0..4 {
@@ -174,6 +181,7 @@ pub(in crate::nd) fn notify(nd: &Nd) -> anyhow::Result<()> {
     fixture.send(0, 3)
 }
 
+// Shows S11.
 pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SrqSize { threshold: 1, ..SMALL }, 1)?;
     fixture.srq.receive(0, &[])?;
@@ -185,6 +193,7 @@ pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows R6.
 pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let srq = adapter.srq(SrqSize { threshold: 1, ..SMALL })?;
@@ -200,6 +209,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     is(last.status()?, STATUS_CANCELLED, "a request on a queue that was released")
 }
 
+// Shows R6, S6, S7.
 pub(in crate::nd) fn modify(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SrqSize { depth: 4, sges: 1, threshold: 2 }, 1)?;
     for context in 0..4 {
@@ -224,6 +234,7 @@ pub(in crate::nd) fn modify(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows R6, S2, S8, S9.
 pub(in crate::nd) fn modify_refused(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SMALL, 1)?;
     let max = fixture.b.adapter.info()?.MaxSharedReceiveQueueDepth;
@@ -247,6 +258,7 @@ pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A threshold of 0 is none: not even an empty queue ends a request.
+// Shows N43.
 pub(in crate::nd) fn no_threshold(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SMALL, 1)?;
     let mut request = fixture.srq.notify()?;

@@ -19,6 +19,7 @@ use crate::{
 /// Writes on their way at once.
 const WINDOW: usize = 128;
 
+// Shows C6, S218.
 pub(in crate::nd) fn polls(nd: &Nd) -> anyhow::Result<()> {
     let count = if nd.uses_rings() { 1_000_000 } else { 1_000 };
     let cq = End::new(nd, QpSize::default())?.receive_cq;
@@ -30,6 +31,7 @@ pub(in crate::nd) fn polls(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows C6.
 pub(in crate::nd) fn stream(nd: &Nd) -> anyhow::Result<()> {
     /// A busy machine may stop one side again and again, until the other sleeps and a doorbell has to wake it.
     const ATTEMPTS: usize = 5;

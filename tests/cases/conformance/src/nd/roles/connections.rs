@@ -65,6 +65,7 @@ pub(super) fn rejected(role: &Role<'_>) -> anyhow::Result<()> {
     role.meet()
 }
 
+// Shows N102.
 pub(super) fn request_dropped(role: &Role<'_>) -> anyhow::Result<()> {
     let end = role.site.end(QpSize::default())?;
     if role.connects() {
@@ -78,6 +79,7 @@ pub(super) fn request_dropped(role: &Role<'_>) -> anyhow::Result<()> {
 }
 
 /// By Reject, and by going away.
+// Shows N96.
 pub(super) fn backed_out(role: &Role<'_>) -> anyhow::Result<()> {
     for rejects in [true, false] {
         let end = role.site.end(QpSize::default())?;

@@ -37,14 +37,17 @@ fn cancels_sends(end: &End) -> anyhow::Result<()> {
     expect(end.initiated()?, SEND, 1, STATUS_CANCELLED).map(drop)
 }
 
+// Shows N108.
 pub(super) fn by_connecting(role: &Role<'_>) -> anyhow::Result<()> {
     by(role, role.connects())
 }
 
+// Shows N108.
 pub(super) fn by_serving(role: &Role<'_>) -> anyhow::Result<()> {
     by(role, !role.connects())
 }
 
+// Shows N111.
 pub(super) fn by_both(role: &Role<'_>) -> anyhow::Result<()> {
     for round in 0..10 {
         let end = role.end()?;

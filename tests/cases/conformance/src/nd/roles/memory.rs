@@ -157,6 +157,7 @@ pub(super) fn no_right(role: &Role<'_>) -> anyhow::Result<()> {
     refused(role, ND_MR_FLAG_ALLOW_REMOTE_WRITE, read, READ, STATUS_ACCESS_VIOLATION)
 }
 
+// Shows N89.
 pub(super) fn read_limits(role: &Role<'_>) -> anyhow::Result<()> {
     const READS: usize = 24;
     const LENGTH: usize = 4096;

@@ -140,6 +140,7 @@ fn refused(role: &Role<'_>, flags: u32, access: Access, first_invalidated: bool)
     role.meet()
 }
 
+// Shows N79.
 pub(super) fn out_of_range(role: &Role<'_>) -> anyhow::Result<()> {
     for kind in [WRITE, READ] {
         for offset in [-1, 1] {
@@ -150,6 +151,7 @@ pub(super) fn out_of_range(role: &Role<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows N79.
 pub(super) fn no_right(role: &Role<'_>) -> anyhow::Result<()> {
     let one = Access { length: 1, ..ALL_OF_IT };
     refused(role, ND_OP_FLAG_ALLOW_READ, one, false)?;
@@ -157,6 +159,7 @@ pub(super) fn no_right(role: &Role<'_>) -> anyhow::Result<()> {
     refused(role, 0, one, false)
 }
 
+// Shows N79.
 pub(super) fn invalidated(role: &Role<'_>) -> anyhow::Result<()> {
     refused(role, BOTH, ALL_OF_IT, true)?;
     refused(role, BOTH, Access { kind: READ, ..ALL_OF_IT }, true)

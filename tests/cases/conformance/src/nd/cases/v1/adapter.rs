@@ -24,6 +24,7 @@ use crate::nd::{
     run::Nd,
 };
 
+// Shows V34.
 pub(in crate::nd) fn query(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter_v1()?;
     let info = adapter.info()?;
@@ -65,6 +66,7 @@ pub(in crate::nd) fn query(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V13, V30.
 pub(in crate::nd) fn interfaces(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let adapter = &pair.a.adapter;
@@ -92,6 +94,7 @@ pub(in crate::nd) fn interfaces(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows T54, V17.
 pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, address) = nd.adapter_v1()?;
     let info = adapter.info()?;
@@ -140,6 +143,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V14.
 pub(in crate::nd) fn file(nd: &Nd) -> anyhow::Result<()> {
     let ((one, _), (other, _)) = (nd.adapter_v1()?, nd.adapter_v1()?);
     let file = one.file();

@@ -34,6 +34,7 @@ fn fill(pair: &Pair, contexts: std::ops::Range<usize>) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V22, V35.
 pub(in crate::nd) fn resize(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::of(End::new(nd)?, End::sized(nd, EndpointSize::default(), 32)?)?;
     let cq = &pair.b.inbound;
@@ -52,6 +53,7 @@ pub(in crate::nd) fn resize(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
+// Shows V22, V35.
 pub(in crate::nd) fn resize_refused(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.inbound;
@@ -94,6 +96,7 @@ pub(in crate::nd) fn resize_in_traffic(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Receives of an endpoint that was never connected can be flushed: as many completions as there are receives.
+// Shows V1, V10, V35.
 pub(in crate::nd) fn overrun(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, address) = nd.adapter_v1()?;
     let (small, other) = (adapter.cq(4)?, adapter.cq(64)?);
@@ -125,6 +128,7 @@ pub(in crate::nd) fn overrun(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The client compares the ND_RESULTs that come back with those that requests were given: kind and context come from there.
+// Shows V6, V21, V35.
 pub(in crate::nd) fn results(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (source, target) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);

@@ -63,6 +63,7 @@ fn finish(a: &End, b: &End, connect: Request) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V17, V27.
 pub(in crate::nd) fn connects(nd: &Nd) -> anyhow::Result<()> {
     let (to_b, to_a) = (pattern(1, 100), pattern(2, 33));
     let reads = |inbound_reads, outbound_reads| EndpointSize { inbound_reads, outbound_reads, ..Default::default() };
@@ -107,6 +108,7 @@ pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A connection between the versions, with data and windows both ways.
+// Shows S1003, V33.
 pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, of_2::End::new(nd, QpSize::default())?);
     let (listener, address) = b.listener()?;
@@ -145,6 +147,7 @@ pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V28.
 pub(in crate::nd) fn local_port(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
     // One that is free: of a listener that is gone.
@@ -168,6 +171,7 @@ pub(in crate::nd) fn local_port(nd: &Nd) -> anyhow::Result<()> {
     is(listening, STATUS_SHARING_VIOLATION, "the port of a listener")
 }
 
+// Shows V27.
 pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
     let info = a.adapter.info()?;
@@ -209,6 +213,7 @@ pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V32.
 pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     let a = End::new(nd)?;
     let (listen, address) = a.listen()?;
@@ -261,6 +266,7 @@ pub(in crate::nd) fn rejected(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The initiator changes its mind after the accept: by Reject, or by going away.
+// Shows V32.
 pub(in crate::nd) fn initiator_backs_out(nd: &Nd) -> anyhow::Result<()> {
     for rejects in [true, false] {
         let Asked { connect, _listen, a, b } = asked(nd)?;

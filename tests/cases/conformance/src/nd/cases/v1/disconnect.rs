@@ -11,6 +11,7 @@ use crate::nd::{
     run::Nd,
 };
 
+// Shows S921.
 pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let notification = pair.b.connector.notify_disconnect()?;
@@ -29,6 +30,7 @@ pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S921.
 pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     for context in 0..10 {
@@ -46,6 +48,7 @@ pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
     pair.b.quiet()
 }
 
+// Shows V32.
 pub(in crate::nd) fn both_at_once(nd: &Nd) -> anyhow::Result<()> {
     for _ in 0..10 {
         let pair = Pair::new(nd)?;

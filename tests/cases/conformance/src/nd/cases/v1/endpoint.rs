@@ -85,6 +85,7 @@ fn unregistered(memory: &Memory, length: usize) -> ND_SGE {
 }
 
 /// docs/decisions.md: what goes inline by itself.
+// Shows V17, V20.
 pub(in crate::nd) fn small(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let granted = pair.a.endpoint.inline;
@@ -120,6 +121,7 @@ pub(in crate::nd) fn small(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V18.
 pub(in crate::nd) fn batch(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (from, to) = (&pair.a.endpoint, &pair.b.endpoint);

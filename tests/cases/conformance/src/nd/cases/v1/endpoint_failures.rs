@@ -18,6 +18,7 @@ use crate::{
     pair::refused,
 };
 
+// Shows V32.
 pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::sized(nd, EndpointSize { inbound_sges: 2, outbound_sges: 2, ..EndpointSize::default() })?;
     let info = pair.a.adapter.info()?;
@@ -112,6 +113,7 @@ pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
     end.quiet()
 }
 
+// Shows V32.
 pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
     let never = End::new(nd)?;
     for context in 0..20 {
@@ -177,6 +179,7 @@ pub(in crate::nd) fn receive_too_small(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows S950.
 pub(in crate::nd) fn no_receive(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let source = pair.a.buffer(4096)?;

@@ -15,6 +15,7 @@ use crate::{
     pair::{refused, when_free},
 };
 
+// Shows V16.
 pub(in crate::nd) fn ports(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
     let (first, assigned) = b.adapter.listen(0, 0)?;
@@ -105,6 +106,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     is(last.status()?, STATUS_CANCELLED, "a request of a listener that was released")
 }
 
+// Shows V16.
 pub(in crate::nd) fn backlog(nd: &Nd) -> anyhow::Result<()> {
     const BACKLOG: usize = 2;
     let (a, b) = (End::new(nd)?, End::new(nd)?);

@@ -20,6 +20,7 @@ use crate::{
     pair::{ensure_same, pattern, refused},
 };
 
+// Shows V15.
 pub(in crate::nd) fn register(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter_v1()?;
     let mr = Mr::new(&adapter, 3 * 4096);
@@ -86,6 +87,7 @@ pub(in crate::nd) fn deregister_refused(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V15.
 pub(in crate::nd) fn handles(nd: &Nd) -> anyhow::Result<()> {
     // Nothing inline, so that handles are looked at.
     let fresh = || Pair::sized(nd, EndpointSize { inline: 0, ..EndpointSize::default() });

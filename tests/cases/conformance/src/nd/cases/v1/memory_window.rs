@@ -65,6 +65,7 @@ impl Fixture {
     }
 }
 
+// Shows V25.
 pub(in crate::nd) fn access(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let data = pattern(1, 5000);
@@ -85,6 +86,7 @@ pub(in crate::nd) fn access(nd: &Nd) -> anyhow::Result<()> {
     fixture.invalidate(STATUS_SUCCESS)
 }
 
+// Shows V26.
 pub(in crate::nd) fn descriptor(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let mut last = None;
@@ -102,6 +104,7 @@ pub(in crate::nd) fn descriptor(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Refused accesses: the requester sees it, the target's receives are cancelled.
+// Shows V25, V32.
 pub(in crate::nd) fn refused_access(nd: &Nd) -> anyhow::Result<()> {
     type Access = fn(&Fixture, Descriptor) -> anyhow::Result<()>;
     const NO: NTSTATUS = STATUS_ACCESS_VIOLATION;
@@ -156,6 +159,7 @@ pub(in crate::nd) fn bind_flags(nd: &Nd) -> anyhow::Result<()> {
     fixture.invalidate(STATUS_SUCCESS)
 }
 
+// Shows V29.
 pub(in crate::nd) fn bind_refused(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let (endpoint, region, mw) = (&fixture.pair.b.endpoint, &fixture.region, &fixture.mw);
@@ -231,6 +235,7 @@ pub(in crate::nd) fn invalidate_unbound(nd: &Nd) -> anyhow::Result<()> {
     fixture.invalidate(STATUS_INVALID_DEVICE_REQUEST)
 }
 
+// Shows V19.
 pub(in crate::nd) fn remote_invalidation(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let window = fixture.bind(BOTH)?;
@@ -280,6 +285,7 @@ pub(in crate::nd) fn remote_invalidation(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// docs/decisions.md: the sender DATA_ERROR, receives cancelled.
+// Shows V19.
 pub(in crate::nd) fn invalidated_again(nd: &Nd) -> anyhow::Result<()> {
     for (what, is_made_up) in [("invalidated before", false), ("made up", true)] {
         let fixture = Fixture::new(nd)?;

@@ -38,6 +38,7 @@ fn take(pair: &Pair, first: usize, count: usize) -> anyhow::Result<()> {
     (first..first + count).try_for_each(|context| expect_received(pair.b.received()?, context, 0))
 }
 
+// Shows V2, V6, V35.
 pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     for round in 0..20 {
@@ -53,6 +54,7 @@ pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The eleven steps of the documentation.
+// Shows V5.
 pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.inbound;
@@ -78,6 +80,7 @@ pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A completion ends one Notify, also while it is not taken.
+// Shows V5.
 pub(in crate::nd) fn not_twice(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.inbound;
@@ -92,6 +95,7 @@ pub(in crate::nd) fn not_twice(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Completions between GetResults and Notify.
+// Shows V4, V9.
 pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.inbound;
@@ -112,6 +116,7 @@ pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V3.
 pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_SOLICITED)?;
@@ -128,6 +133,7 @@ pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// "Errors count."
+// Shows V3, V23.
 pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     pair.b.endpoint.receive(1, &[])?;
@@ -137,6 +143,7 @@ pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
     is(pair.b.received()?.status, STATUS_CANCELLED, "the receive")
 }
 
+// Shows V1.
 pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ERRORS)?;
@@ -153,6 +160,7 @@ pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// "All such requests will be completed by the next completion event."
+// Shows V7.
 pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.inbound;
@@ -173,6 +181,7 @@ pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Notifications are asked for and arrive on several threads while completions come.
+// Shows V7.
 pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     const MESSAGES: usize = 400;
     let pair = Pair::new(nd)?;
@@ -255,6 +264,7 @@ pub(in crate::nd) fn cancels(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V35.
 pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter_v1()?;
     let cq = adapter.cq(16)?;

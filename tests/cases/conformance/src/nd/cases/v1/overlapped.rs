@@ -26,6 +26,7 @@ fn send(pair: &Pair) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V31.
 pub(in crate::nd) fn event(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
@@ -41,6 +42,7 @@ pub(in crate::nd) fn event(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// None of the requests has data of its own: no bytes, whatever the request.
+// Shows V24.
 pub(in crate::nd) fn bytes(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mut notify = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
@@ -87,6 +89,7 @@ pub(in crate::nd) fn waits(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V8, V14.
 pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let port = Port::of(pair.b.adapter.file());
@@ -116,6 +119,7 @@ pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
     is(request.status()?, STATUS_SUCCESS, "Disconnect")
 }
 
+// Shows V31.
 pub(in crate::nd) fn event_only(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let port = Port::of(pair.b.adapter.file());
@@ -133,6 +137,7 @@ pub(in crate::nd) fn event_only(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V31.
 pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd)?;
     let port = Port::of(end.adapter.file());
@@ -148,6 +153,7 @@ pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V31.
 pub(in crate::nd) fn cancel_in_order(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter_v1()?;
     let port = Port::of(adapter.file());
@@ -168,6 +174,7 @@ pub(in crate::nd) fn cancel_in_order(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The requests of an adapter are registrations; those of its objects are theirs.
+// Shows V13.
 pub(in crate::nd) fn adapter_cancels(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd)?;
     let mut notify = end.inbound.notify(ND_CQ_NOTIFY_ANY)?;

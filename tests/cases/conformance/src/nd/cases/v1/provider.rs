@@ -19,6 +19,7 @@ use crate::{
     pair::refused,
 };
 
+// Shows V11.
 pub(in crate::nd) fn class_factory(nd: &Nd) -> anyhow::Result<()> {
     let library = nd.library();
     ensure!(library.can_unload(), "a fresh DLL cannot be unloaded");
@@ -44,6 +45,7 @@ pub(in crate::nd) fn identity(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V12.
 pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     let (mut of_1, mut of_2) = (nd.provider_v1()?.addresses()?, nd.provider()?.addresses()?);
     ensure!(!of_1.is_empty(), "no addresses");
@@ -53,6 +55,7 @@ pub(in crate::nd) fn addresses(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Shows V12.
 pub(in crate::nd) fn open_adapter(nd: &Nd) -> anyhow::Result<()> {
     let provider = nd.provider_v1()?;
     let mut adapters = Vec::new();

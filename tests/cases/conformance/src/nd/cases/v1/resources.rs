@@ -18,6 +18,7 @@ use crate::{
     pair::refused,
 };
 
+// Shows V35.
 pub(in crate::nd) fn requests(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter_v1()?;
     let cq = adapter.cq(16)?;
@@ -51,6 +52,7 @@ fn lock_all(memory: &Mr) -> anyhow::Result<Vec<Mr>> {
     Ok(regions)
 }
 
+// Shows V35.
 pub(in crate::nd) fn locked_memory(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter_v1()?;
     let cq = adapter.cq(16)?;
