@@ -128,7 +128,8 @@ fn program(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-fn line(command: &Command) -> String {
+/// A command as one would type it.
+pub(crate) fn line(command: &Command) -> String {
     let mut line = program(command);
     for argument in command.get_args() {
         line.push(' ');

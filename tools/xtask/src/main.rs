@@ -41,6 +41,7 @@ mod soak;
 mod tally;
 mod tcpip;
 mod test;
+mod test_programs;
 mod two;
 mod wdk;
 mod wdk_build;

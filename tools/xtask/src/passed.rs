@@ -1,14 +1,11 @@
 //! What has passed, by name.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::Path;
 
+use anyhow::{Context as _, Result};
 use serde_json::Value;
-
-/// What cargo runs each program of tests by, which says first where it is: libtest does not, and names are unique in a program only.
-/// Standard error, where cargo says so, is not in step with standard output.
-pub(crate) const RUNNER: &str =
-    r#"target."cfg(all())".runner = ["sh", "-c", 'printf "testing\t%s\t%s\n" "$(pwd -P)" "$1"; exec "$@"', "sh"]"#;
 
 /// Programs in `tests/cases/conformance/tests` in which each case is a test.
 const PROGRAMS: [&str; 2] = ["sim", "processes"];
@@ -39,14 +36,12 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The one that a line of [`RUNNER`] is about; `root` is without symbolic links.
-    pub(crate) fn announced(line: &str, root: &Path) -> Option<Self> {
-        let (folder, program) = line.strip_prefix("testing\t")?.split_once('\t')?;
-        let folder = Path::new(folder).strip_prefix(root).ok()?.to_str()?;
-        let name = Path::new(program).file_name()?.to_str()?;
-        // Those of documentation have no hash.
-        let target = name.rsplit_once('-').map_or(name, |(target, _hash)| target);
-        Some(Self { folder: folder.to_owned(), target: target.to_owned() })
+    /// The one that cargo has built of a package in `folder`, from the root of the tree on.
+    pub(crate) fn new(folder: &Path, executable: &Path) -> Result<Self> {
+        let name = executable.file_stem().and_then(OsStr::to_str).context("a program without a name")?;
+        let (target, _hash) = name.rsplit_once('-').context("a program of tests without a hash")?;
+        let folder = folder.to_str().context("a folder that is not UTF-8")?;
+        Ok(Self { folder: folder.to_owned(), target: target.to_owned() })
     }
 }
 
@@ -128,8 +123,8 @@ pub(crate) mod tests {
 
     /// As if `lines` had come from that program.
     pub(crate) fn passed(folder: &str, target: &str, lines: &[&str]) -> Passed {
-        let line = format!("testing\t/tree/{folder}\t/tree/target/debug/deps/{target}-0123abcd");
-        let program = Program::announced(&line, Path::new("/tree")).unwrap();
+        let executable = format!("/tree/target/debug/deps/{target}-0123abcd");
+        let program = Program::new(Path::new(folder), Path::new(&executable)).unwrap();
         let mut passed = Passed::default();
         lines.iter().for_each(|line| passed.line(&program, line));
         passed

@@ -1,23 +1,18 @@
 //! `cargo xtask test`: every test there is.
 
 use std::env;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
 use crate::command::{cargo, run, step};
-use crate::passed::{Program, RUNNER};
-use crate::tally::{Tally, counted};
-use crate::{bench, cross, dist, fuzz, inf, instructions, paths, promises, setup, wine_tests};
+use crate::tally::Tally;
+use crate::{bench, cross, dist, fuzz, inf, instructions, paths, promises, setup, test_programs, wine_tests};
 
 /// Built alone: its dependencies have a feature that those of the others must not have.
 const PLANTED: &str = "planted";
-
-/// A variable of the environment of tests.
-type Variable = (&'static str, String);
 
 const FULL: &str = "SOFTNDK_FULL";
 const SEEDS_FROM: &str = "SOFTNDK_SEEDS_FROM";
@@ -41,11 +36,12 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     let variables = if full { vec![(FULL, "1".to_owned()), (SEEDS_FROM, first_seed())] } else { Vec::new() };
     // Few seeds find each of these bugs: those that are known to.
     let planted = variables.get(..1).unwrap_or_default();
-    let tests = step("testing the workspace", || cargo_tests(&root, &workspace, &variables, &mut tally));
+    let tests = step("testing the workspace", || test_programs::run(&root, &workspace, &variables, &mut tally));
     tally.check("the workspace's tests build and run", tests);
-    let tests = step("looking for planted bugs", || cargo_tests(&root, &["--package", PLANTED], planted, &mut tally));
+    let tests =
+        step("looking for planted bugs", || test_programs::run(&root, &["--package", PLANTED], planted, &mut tally));
     tally.check("the tests with planted bugs build and run", tests);
-    let models = step("exploring the models", || counted_tests(&mut loom("test"), &mut tally));
+    let models = step("exploring the models", || test_programs::run(&loom(), &["--workspace"], &[], &mut tally));
     tally.check("the models build and run", models);
     formatting(&root, &mut tally);
     // Shows S1401.
@@ -68,46 +64,9 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tests some packages.
-fn cargo_tests(root: &Path, packages: &[&str], variables: &[Variable], tally: &mut Tally) -> Result<()> {
-    let mut command = cargo(root);
-    command.arg("test").args(packages).arg("--no-fail-fast");
-    command.envs(variables.iter().map(|(name, value)| (*name, value)));
-    counted_tests(&mut command, tally)
-}
-
-/// Passes cargo's output on, counts the tests in it, and notes the names of those that passed. An error is one that no test counts, as when one does not build.
-fn counted_tests(command: &mut Command, tally: &mut Tally) -> Result<()> {
-    let root = paths::root().canonicalize()?;
-    let mut child = command.args(["--config", RUNNER]).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
-    let output = child.stdout.take().context("cargo has no output")?;
-    let mut failures = 0;
-    let mut program = None;
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        if let Some(announced) = Program::announced(&line, &root) {
-            program = Some(announced);
-            continue;
-        }
-        if let Some(program) = &program {
-            tally.names.line(program, &line);
-        }
-        if let Some((passed, failed)) = counted(&line) {
-            tally.add(passed, failed);
-            failures += failed;
-        }
-        println!("{line}");
-    }
-    let status = child.wait()?;
-    ensure!(status.success() || failures > 0, "cargo test ended with {status}");
-    Ok(())
-}
-
-/// A cargo in tests/random/loom-models, whose own configuration says what makes the driver's atomics loom's.
-fn loom(subcommand: &str) -> Command {
-    let mut command = cargo(&paths::root().join("tests/random/loom-models"));
-    command.args([subcommand, "--workspace"]);
-    command
+/// The workspace of the models, whose own configuration says what makes the driver's atomics loom's.
+fn loom() -> PathBuf {
+    paths::root().join("tests/random/loom-models")
 }
 
 fn formatting(root: &Path, tally: &mut Tally) {
@@ -121,7 +80,7 @@ fn lints(root: &Path, tally: &mut Tally) {
     const DENY: [&str; 3] = ["--", "-D", "warnings"];
     let clippy = || run(cargo(root).args(["clippy", "--workspace", "--all-targets"]).args(DENY));
     tally.check("clippy on the workspace", step("clippy on the workspace", clippy));
-    let clippy = || run(loom("clippy").arg("--all-targets").args(DENY));
+    let clippy = || run(cargo(&loom()).args(["clippy", "--workspace", "--all-targets"]).args(DENY));
     tally.check("clippy on the models", step("clippy on the models", clippy));
     let clippy = || run(cross::command("clippy")?.args(["--release", "--all-features"]).args(DENY));
     tally.check("clippy on the driver", step("clippy on the driver", clippy));
