@@ -18,8 +18,9 @@
 //! | `session` | files, handles, requests that wait, limits |
 //! | `host` | what all this needs of the kernel around it |
 //!
-//! Locks are spin locks. Order, outermost first: listener, pended requests; connector, link. All others are taken alone. Only
-//! the *turns* (of a CQ, an SRQ, the queues of a QP) are held over a call into the provider, which does not call back in it.
+//! Locks are spin locks. Order, outermost first: turn of a CQ, ring of requests, turn of a QP's queue or an SRQ; freed queue pairs of a CQ;
+//! table of handles; or ring of completions, or a listener's lock, and then the table of pended requests. Only the turns and the lock of a
+//! ring of requests are held over a call into the provider, which does not call back in it.
 #![no_std]
 #![deny(
     clippy::unwrap_used,

@@ -18,7 +18,7 @@ pub(crate) struct Number {
 pub(crate) const NETWORK_DIRECT: Flag = Flag { name: "*NetworkDirect", default: true };
 /// Whether connections with other machines have CRCs even if the peer asks for none.
 pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
-/// Seconds that a send of a program waits for a receive of its peer. 0: without limit.
+/// Seconds that a send of a program waits for a receive of its peer. 0: without limit; over TCP 5 s.
 pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, max: 3600 };
 /// A list of IP addresses with commas between them: those that consumers may bind to. None: those that TCP/IP holds on the interface.
 pub(crate) const ADDRESSES: &str = "Addresses";
