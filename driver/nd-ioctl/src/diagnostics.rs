@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering;
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::sockaddr::SOCKADDR_INET;
 use ndk_abi::softndk_ioctl::{
-    SOFTNDK_ADAPTER, SOFTNDK_ADAPTER_ENABLED, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION,
-    SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_PLACES, SOFTNDK_LIST_QUERY, SOFTNDK_STATISTICS,
+    SOFTNDK_ADAPTER, SOFTNDK_ADAPTER_ENABLED, SOFTNDK_COUNTER, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY,
+    SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_PLACES, SOFTNDK_LIST_QUERY,
 };
 use zerocopy::{Immutable, IntoBytes};
 
@@ -32,28 +32,6 @@ pub(crate) fn diagnostics<H: Host>(device: &Shared<H>, request: &mut H::Request)
     diagnostics.Requests = device.requests.load(Ordering::Relaxed);
     diagnostics.Doorbells = device.doorbells.load(Ordering::Relaxed);
     output(request, &diagnostics)
-}
-
-/// SOFTNDK_STATISTICS: the counters of OID_NDK_STATISTICS.
-#[inline(never)]
-pub(crate) fn statistics<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
-    input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
-    let counters = device.host.counters();
-    let statistics = SOFTNDK_STATISTICS {
-        Version: SOFTNDK_IOCTL_VERSION,
-        Size: size_of::<SOFTNDK_STATISTICS>() as u32,
-        Connects: counters.Connect,
-        Accepts: counters.Accept,
-        ConnectFailures: counters.ConnectFailure,
-        ConnectionErrors: counters.ConnectionError,
-        ActiveConnections: counters.ActiveConnection,
-        CqErrors: counters.CQError,
-        InOctets: counters.RDMAInOctets,
-        OutOctets: counters.RDMAOutOctets,
-        InFrames: counters.RDMAInFrames,
-        OutFrames: counters.RDMAOutFrames,
-    };
-    whole(request, &statistics)
 }
 
 /// SOFTNDK_ADAPTER: the adapter, open or not, RDMA on or off.
@@ -104,6 +82,16 @@ pub(crate) fn adapter<H: Host>(device: &Shared<H>, request: &mut H::Request) -> 
 pub(crate) fn addresses<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
     part(request, |place| {
         device.host.address(place).map(|address| Some(SOCKADDR_INET::new(SocketAddr::new(address, 0))))
+    })
+}
+
+/// SOFTNDK_COUNTERS: a part of the adapter's counters.
+pub(crate) fn counters<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+    part(request, |place| {
+        let (name, value) = device.host.counter(place)?;
+        let mut counter = SOFTNDK_COUNTER { Value: value, ..SOFTNDK_COUNTER::ZERO };
+        counter.Name.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        Some(Some(counter))
     })
 }
 

@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use ndk_abi::ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS};
+use ndk_abi::ndis::NDIS_NDK_CAPABILITIES;
 use ndk_abi::ndkpi::NDK_ADAPTER_INFO;
 use ndk_abi::softndk_ioctl::{
     SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
@@ -75,8 +75,8 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
         true
     }
 
-    /// The counters of the adapter. Takes no lock.
-    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS;
+    /// The name and the value of the adapter's counter at one place; `None` behind the last. Takes no lock.
+    fn counter(&self, place: usize) -> Option<(&'static str, u64)>;
 
     /// What the adapter offers, and how many objects of each kind it has at most.
     fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES);

@@ -51,9 +51,9 @@ c_consts! { SOFTNDK_CODES: u32;
     /// IOCTL_ND_PROVIDER_BIND_FILE, but sent on the second file, and by the identifier of the first. STATUS_INVALID_HANDLE: no
     /// file that the process opened has it; STATUS_INVALID_DEVICE_STATE: the second file is in use already.
     IOCTL_SOFTNDK_ATTACH = softndk_control_code(11);
-    /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_STATISTICS`]. As the other three below: on any file, at any time, read-only;
-    /// STATUS_BUFFER_OVERFLOW, with the length needed: the output is too short.
-    IOCTL_SOFTNDK_STATISTICS = softndk_control_code(12);
+    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_COUNTER`]. As the other three below: on any file, at any time,
+    /// read-only; STATUS_BUFFER_OVERFLOW, with the length needed: the output is too short.
+    IOCTL_SOFTNDK_COUNTERS = softndk_control_code(12);
     /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_ADAPTER`].
     IOCTL_SOFTNDK_ADAPTER = softndk_control_code(13);
     /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOCKADDR_INET`], the addresses of the adapter, ports 0.
@@ -253,22 +253,11 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x58 Doorbells: u64,
     }
 
-    /// The totals of `NDIS_NDK_PERFORMANCE_COUNTERS` since the adapter was started; `ActiveConnections` is a present number, of sides.
-    /// Octets are those of data, without headers; frames are the sends, reads and writes they are of.
+    /// A counter of the adapter since that was started: its name, with zeros behind it, and its value.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-    struct SOFTNDK_STATISTICS, size 0x58 {
-        0x00 Version: u32,
-        0x04 Size: u32,
-        0x08 Connects: u64,
-        0x10 Accepts: u64,
-        0x18 ConnectFailures: u64,
-        0x20 ConnectionErrors: u64,
-        0x28 ActiveConnections: u64,
-        0x30 CqErrors: u64,
-        0x38 InOctets: u64,
-        0x40 OutOctets: u64,
-        0x48 InFrames: u64,
-        0x50 OutFrames: u64,
+    struct SOFTNDK_COUNTER, size 0x28 {
+        0x00 Name: [u8; 32],
+        0x20 Value: u64,
     }
 
     /// The adapter that the device serves: its NET_LUID, whether RDMA is on, how many objects it has at most (`Max..Count`), and what

@@ -20,7 +20,7 @@ use ndk_abi::{
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
 use platform::{Arc, Passive, Platform, PoolQuota};
-use soft_rdma::{Adapter, ConnectionSide, Device, InUse, Kind, Lingering, LocalEndpoint, Use, limits};
+use soft_rdma::{Adapter, ConnectionSide, Counter, Device, InUse, Kind, Lingering, LocalEndpoint, Use, limits};
 
 use crate::{adapter, object::Object, status};
 
@@ -186,18 +186,24 @@ impl<P: Platform> Provider<P> {
     pub fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
         let values = self.0.counters().read();
         NDIS_NDK_PERFORMANCE_COUNTERS {
-            Connect: values.connects,
-            Accept: values.accepts,
-            ConnectFailure: values.connect_failures,
-            ConnectionError: values.connection_errors,
-            ActiveConnection: values.active_connections,
-            CQError: values.cq_errors,
-            RDMAInOctets: values.in_bytes,
-            RDMAOutOctets: values.out_bytes,
-            RDMAInFrames: values.in_requests,
-            RDMAOutFrames: values.out_requests,
+            Connect: values[Counter::Connects],
+            Accept: values[Counter::Accepts],
+            ConnectFailure: values[Counter::ConnectFailures],
+            ConnectionError: values[Counter::ConnectionErrors],
+            ActiveConnection: values[Counter::ActiveConnections],
+            CQError: values[Counter::CqErrors],
+            RDMAInOctets: values[Counter::InOctets],
+            RDMAOutOctets: values[Counter::OutOctets],
+            RDMAInFrames: values[Counter::InFrames],
+            RDMAOutFrames: values[Counter::OutFrames],
             ..NDIS_NDK_PERFORMANCE_COUNTERS::ZERO
         }
+    }
+
+    /// The name and the value of the counter at one place; `None` behind the last. IRQL: any; takes no lock.
+    pub fn counter(&self, place: usize) -> Option<(&'static str, u64)> {
+        let counter = *Counter::ALL.get(place)?;
+        Some((counter.name(), self.0.counters().value(counter)))
     }
 
     /// The connections of OID_NDK_CONNECTIONS, as [`Device::connections`]. IRQL <= DISPATCH.

@@ -2,23 +2,21 @@
 
 use core::{
     net::IpAddr,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-use platform::{Arc, Charge, Event, Passive, Platform, PoolQuota, Slice, SpinLock};
+use platform::{Arc, Charge, Event, Passive, Platform, PoolQuota, SpinLock};
 
 use crate::{
     Error, Kind,
     connect::addresses::Addresses,
     connect::ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
     connect::wire_table::WireTable,
+    counters::Counters,
     limits,
     memory::token::Tokens,
     object::counts::Counts,
 };
-
-/// Places to count traffic.
-const METERS: usize = 64;
 
 /// The device: its addresses, its ports and its memory tokens.
 pub struct Device<P: Platform> {
@@ -267,177 +265,5 @@ impl<P: Platform> Drop for Adapter<P> {
     fn drop(&mut self) {
         self.device.open_adapters.fetch_sub(1, Ordering::Relaxed);
         self.gone.set();
-    }
-}
-
-/// The running totals of NDIS_NDK_PERFORMANCE_COUNTERS that a software device can count.
-pub struct Counters<P: Platform> {
-    connects: AtomicU64,
-    accepts: AtomicU64,
-    connect_failures: AtomicU64,
-    connection_errors: AtomicU64,
-    active_connections: AtomicU64,
-    cq_errors: AtomicU64,
-    traffic: Slice<Traffic, P>,
-    next_queue_pair: AtomicU32,
-    next_shared_queue: AtomicU32,
-}
-
-/// What some of the queue pairs have moved. On a cache line of its own: others count on other processors.
-#[derive(Default)]
-#[repr(align(64))]
-struct Traffic {
-    /// Within the device.
-    within: Volume,
-    /// To other machines.
-    sent: Volume,
-    /// From them.
-    received: Volume,
-}
-
-#[derive(Default)]
-struct Volume {
-    bytes: AtomicU64,
-    requests: AtomicU64,
-}
-
-impl Volume {
-    fn add(&self, bytes: u64, requests: u64) {
-        // Pieces of a message end no request, and some messages have no bytes: adding nothing would cost as much as adding something.
-        for (counter, more) in [(&self.bytes, bytes), (&self.requests, requests)] {
-            if more > 0 {
-                counter.fetch_add(more, Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-/// Which [`Traffic`] a queue pair counts in.
-#[derive(Clone, Copy)]
-pub(crate) struct Meter(usize);
-
-/// A reading of [`Counters`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CounterValues {
-    /// Outgoing connections that were established.
-    pub connects: u64,
-    /// Incoming connections that were established.
-    pub accepts: u64,
-    /// Outgoing connections that failed.
-    pub connect_failures: u64,
-    /// Established connections that ended by an error.
-    pub connection_errors: u64,
-    /// Sides of connections that are established now.
-    pub active_connections: u64,
-    /// Completion queues that failed.
-    pub cq_errors: u64,
-    /// Bytes of data that have come: within the device, or from other machines.
-    pub in_bytes: u64,
-    /// Bytes of data that have gone: within the device, or to other machines.
-    pub out_bytes: u64,
-    /// Sends, reads and writes whose data has come.
-    pub in_requests: u64,
-    /// The same for data that has gone; that of a read is its peer's.
-    pub out_requests: u64,
-}
-
-impl<P: Platform> Counters<P> {
-    fn new() -> Result<Self, Error> {
-        Ok(Self {
-            connects: AtomicU64::new(0),
-            accepts: AtomicU64::new(0),
-            connect_failures: AtomicU64::new(0),
-            connection_errors: AtomicU64::new(0),
-            active_connections: AtomicU64::new(0),
-            cq_errors: AtomicU64::new(0),
-            traffic: Slice::from_fn(METERS, |_| Traffic::default())?,
-            next_queue_pair: AtomicU32::new(0),
-            next_shared_queue: AtomicU32::new(0),
-        })
-    }
-
-    /// The current values; each is exact, the set is not a snapshot. IRQL: any.
-    pub fn read(&self) -> CounterValues {
-        let [within, sent, received] = [
-            self.sum(|traffic| &traffic.within),
-            self.sum(|traffic| &traffic.sent),
-            self.sum(|traffic| &traffic.received),
-        ];
-        CounterValues {
-            connects: self.connects.load(Ordering::Relaxed),
-            accepts: self.accepts.load(Ordering::Relaxed),
-            connect_failures: self.connect_failures.load(Ordering::Relaxed),
-            connection_errors: self.connection_errors.load(Ordering::Relaxed),
-            active_connections: self.active_connections.load(Ordering::Relaxed),
-            cq_errors: self.cq_errors.load(Ordering::Relaxed),
-            in_bytes: within.0.wrapping_add(received.0),
-            out_bytes: within.0.wrapping_add(sent.0),
-            in_requests: within.1.wrapping_add(received.1),
-            out_requests: within.1.wrapping_add(sent.1),
-        }
-    }
-
-    pub(crate) fn connected(&self, active: bool) {
-        let established = if active { &self.connects } else { &self.accepts };
-        established.fetch_add(1, Ordering::Relaxed);
-        self.active_connections.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn disconnected(&self) {
-        self.active_connections.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn connect_failed(&self) {
-        self.connect_failures.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn connection_error(&self) {
-        self.connection_errors.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn cq_error(&self) {
-        self.cq_errors.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Bytes and requests.
-    fn sum(&self, volume: impl Fn(&Traffic) -> &Volume) -> (u64, u64) {
-        self.traffic.iter().map(volume).fold((0, 0), |(bytes, requests), volume| {
-            (
-                bytes.wrapping_add(volume.bytes.load(Ordering::Relaxed)),
-                requests.wrapping_add(volume.requests.load(Ordering::Relaxed)),
-            )
-        })
-    }
-
-    /// The number of a new queue pair, and its place to count.
-    pub(crate) fn join(&self) -> (u32, Meter) {
-        let number = self.next_queue_pair.fetch_add(1, Ordering::Relaxed);
-        (number, Meter(number as usize % METERS))
-    }
-
-    /// The number of a new shared receive queue.
-    pub(crate) fn name_shared_queue(&self) -> u32 {
-        self.next_shared_queue.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Counts what a queue pair has moved within the device, and the requests it has carried out.
-    pub(crate) fn moved(&self, meter: Meter, bytes: u64, requests: u64) {
-        if let Some(traffic) = self.traffic.get(meter.0) {
-            traffic.within.add(bytes, requests);
-        }
-    }
-
-    /// Counts what a queue pair has sent to another machine.
-    pub(crate) fn sent(&self, meter: Meter, bytes: u64, requests: u64) {
-        if let Some(traffic) = self.traffic.get(meter.0) {
-            traffic.sent.add(bytes, requests);
-        }
-    }
-
-    /// Counts what a queue pair has received from another machine.
-    pub(crate) fn received(&self, meter: Meter, bytes: u64, requests: u64) {
-        if let Some(traffic) = self.traffic.get(meter.0) {
-            traffic.received.add(bytes, requests);
-        }
     }
 }

@@ -27,6 +27,7 @@
     clippy::arithmetic_side_effects
 )]
 
+mod counters;
 mod device;
 
 mod connect;
@@ -52,9 +53,10 @@ pub use connect::connector::{Accept, Connect, Connector, DisconnectReason, ReadL
 pub use connect::endpoint::SharedEndpoint;
 pub use connect::listener::{ConnectEvent, Listener};
 pub use connect::ports::{ConnectionSide, InUse, LocalEndpoint, Use};
+pub use counters::{Counter, CounterValues, Counters};
 pub use cq::completion::{Completion, OperationKind};
 pub use cq::{Arm, CompletionQueue};
-pub use device::{Adapter, CounterValues, Counters, Device, Lingering};
+pub use device::{Adapter, Device, Lingering};
 pub use error::{Error, Outcome, Status};
 pub use memory::pd::ProtectionDomain;
 pub use memory::region::{Access, FastRegistration, Mapping, MemoryRegion};

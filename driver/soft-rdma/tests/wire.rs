@@ -7,7 +7,8 @@ use std::ops::Range;
 use platform::{Addresses, Cause, Notice};
 use simkernel::{Pages, Session, SimKernel, boot_seeded, seeds};
 use soft_rdma::{
-    Access, Completion, Connector, Error, Flags, MemoryRegion, Outcome, Post, QueuePair, Remote, Sge, Status,
+    Access, Completion, Connector, Counter, CounterValues, Error, Flags, MemoryRegion, Outcome, Post, QueuePair,
+    Remote, Sge, Status,
 };
 
 use common::{Arc, BASE, Side, accepted_apart, wait_until};
@@ -147,8 +148,9 @@ fn each_device_counts_what_it_sends_and_receives() {
         let counts = || {
             let read = || {
                 let [near, far] = [active, passive].map(|side| side.device.counters().read());
-                let ways = [(near.out_bytes, near.out_requests), (near.in_bytes, near.in_requests)];
-                (ways, [(far.in_bytes, far.in_requests), (far.out_bytes, far.out_requests)])
+                let gone = |of: CounterValues| (of[Counter::OutOctets], of[Counter::OutFrames]);
+                let come = |of: CounterValues| (of[Counter::InOctets], of[Counter::InFrames]);
+                ([gone(near), come(near)], [come(far), gone(far)])
             };
             // What one has sent the other has received; it is counted when it has been reported.
             wait_until(|| {
@@ -354,7 +356,7 @@ fn a_disconnect_is_seen_by_the_peer() {
         let disconnect = |side: &Side| Connector::disconnect(&side.connector, common::ignore());
         assert!(disconnect(active).is_ok());
         assert_eq!(statuses(&completions(active, 1)), [Err(Error::Canceled)]);
-        wait_until(|| passive.device.counters().read().active_connections == 0);
+        wait_until(|| passive.device.counters().read()[Counter::ActiveConnections] == 0);
         // It is taken, and cancelled with the receive.
         QueuePair::post(&passive.queue_pair, 1, &[], Flags::SILENT_SUCCESS, Post::Send(None)).unwrap();
         assert!(passive.completions().is_empty(), "nothing is flushed before the consumer does");

@@ -9,7 +9,7 @@ use core::{
 
 use nd_ioctl::AdapterSource;
 use ndk_abi::{
-    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
     status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS},
@@ -153,8 +153,8 @@ unsafe impl nd_ioctl::Host for KernelHost {
         self.enabled.load(Ordering::Relaxed)
     }
 
-    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
-        self.provider.counters()
+    fn counter(&self, place: usize) -> Option<(&'static str, u64)> {
+        self.provider.counter(place)
     }
 
     fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {

@@ -8,27 +8,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
+use ndk_abi::softndk_ioctl::SOFTNDK_COUNTER;
+use serde::{Serialize, Serializer};
 
 use crate::{
     columns::Columns,
     driver::{self, Driver},
 };
 
-/// The counters, since the adapter was started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Totals {
-    pub(crate) connects: u64,
-    pub(crate) accepts: u64,
-    pub(crate) connect_failures: u64,
-    pub(crate) connection_errors: u64,
-    /// A present number.
-    pub(crate) active_connections: u64,
-    pub(crate) cq_errors: u64,
-    pub(crate) out_octets: u64,
-    pub(crate) out_frames: u64,
-    pub(crate) in_octets: u64,
-    pub(crate) in_frames: u64,
+/// The counters, since the adapter was started, by name, in the driver's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Totals(Vec<(String, u64)>);
+
+impl Serialize for Totals {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, total)| (name, total)))
+    }
 }
 
 /// What is counted in a second.
@@ -53,49 +48,38 @@ pub(crate) struct Interval {
 
 impl Totals {
     pub(crate) fn read(driver: &dyn Driver) -> anyhow::Result<Self> {
-        let found = driver::statistics(driver)?;
-        Ok(Self {
-            connects: found.Connects,
-            accepts: found.Accepts,
-            connect_failures: found.ConnectFailures,
-            connection_errors: found.ConnectionErrors,
-            active_connections: found.ActiveConnections,
-            cq_errors: found.CqErrors,
-            out_octets: found.OutOctets,
-            out_frames: found.OutFrames,
-            in_octets: found.InOctets,
-            in_frames: found.InFrames,
-        })
+        let name = |counter: &SOFTNDK_COUNTER| {
+            let name = counter.Name.split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(name).into_owned()
+        };
+        Ok(Self(driver::counters(driver)?.iter().map(|counter| (name(counter), counter.Value)).collect()))
+    }
+
+    /// The total of a counter; 0 if the driver, of another version than this program, has none of that name.
+    pub(crate) fn get(&self, name: &str) -> u64 {
+        self.0.iter().find(|(found, _)| found == name).map_or(0, |(_, total)| *total)
     }
 
     /// What was counted since `before`; all of it, if the adapter was started anew meanwhile.
     pub(crate) fn rates(&self, before: &Self, elapsed: Duration) -> Rates {
-        let per_second = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / elapsed.as_secs_f64();
+        let per_second = |name| {
+            let (now, before) = (self.get(name), before.get(name));
+            now.checked_sub(before).unwrap_or(now) as f64 / elapsed.as_secs_f64()
+        };
         Rates {
-            out_octets: per_second(self.out_octets, before.out_octets),
-            out_frames: per_second(self.out_frames, before.out_frames),
-            in_octets: per_second(self.in_octets, before.in_octets),
-            in_frames: per_second(self.in_frames, before.in_frames),
+            out_octets: per_second("out_octets"),
+            out_frames: per_second("out_frames"),
+            in_octets: per_second("in_octets"),
+            in_frames: per_second("in_frames"),
         }
     }
 }
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut columns = Columns::new(["", "octets", "frames"]);
-        columns.row(["out".to_owned(), self.out_octets.to_string(), self.out_frames.to_string()]);
-        columns.row(["in".to_owned(), self.in_octets.to_string(), self.in_frames.to_string()]);
-        writeln!(f, "{columns}")?;
-        let mut columns = Columns::new(["connections", "count"]);
-        for (what, count) in [
-            ("connected", self.connects),
-            ("accepted", self.accepts),
-            ("failed to connect", self.connect_failures),
-            ("ended by an error", self.connection_errors),
-            ("sides established now", self.active_connections),
-            ("completion queues failed", self.cq_errors),
-        ] {
-            columns.row([what.to_owned(), count.to_string()]);
+        let mut columns = Columns::new(["counter", "total"]);
+        for (name, total) in &self.0 {
+            columns.row([name.replace('_', " "), total.to_string()]);
         }
         write!(f, "{columns}")
     }
@@ -112,9 +96,9 @@ impl fmt::Display for Interval {
         let mebibytes = |octets: f64| octets / f64::from(1 << 20);
         write!(f, "{seconds:8.1}{:12.1}{:14.0}", mebibytes(per_second.out_octets), per_second.out_frames)?;
         write!(f, "{:12.1}{:14.0}", mebibytes(per_second.in_octets), per_second.in_frames)?;
-        let errors = totals.connection_errors + totals.cq_errors;
-        write!(f, "{:10}{:9}{:8}", totals.connects, totals.accepts, totals.connect_failures)?;
-        write!(f, "{errors:8}{:7}", totals.active_connections)
+        let [connects, accepts, failures] = ["connects", "accepts", "connect_failures"].map(|name| totals.get(name));
+        let errors = totals.get("connection_errors") + totals.get("cq_errors");
+        write!(f, "{connects:10}{accepts:9}{failures:8}{errors:8}{:7}", totals.get("active_connections"))
     }
 }
 
@@ -144,7 +128,7 @@ pub(crate) fn watch(
             writeln!(output, "{interval}")?;
         }
         output.flush()?;
-        (before, last) = (totals, now);
+        (before, last) = (interval.totals, now);
     }
     Ok(())
 }

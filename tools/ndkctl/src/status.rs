@@ -10,6 +10,7 @@ use crate::{
     columns::bytes,
     driver::{self, Driver},
     objects::Objects,
+    stats::Totals,
 };
 
 /// The driver at a glance.
@@ -75,7 +76,7 @@ impl Found {
             requests: alive.Requests,
             doorbells: alive.Doorbells,
             objects: Objects::read(driver)?.count(),
-            active_connections: driver::statistics(driver)?.ActiveConnections,
+            active_connections: Totals::read(driver)?.get("active_connections"),
             pinned_bytes: alive.PinnedBytes,
             pool_bytes: alive.PoolBytes,
         })

@@ -13,7 +13,7 @@ use platform::{
 };
 
 use crate::{
-    Adapter, Callback, Close, Completion, Error, OnClose, Status,
+    Adapter, Callback, Close, Completion, Counter, Error, OnClose, Status,
     cq::{moderation::Moderation, user::Users},
     limits,
     object::counts::{Count, Kind},
@@ -217,7 +217,7 @@ impl<P: Platform> CompletionQueue<P> {
         state.failed = Some(error);
         state.ending = Some(0);
         this.dead.store(true, Ordering::Relaxed);
-        this.adapter.device().counters().cq_error();
+        this.adapter.device().counters().count(Counter::CqErrors);
         let depth = u32::try_from(state.ring.capacity()).unwrap_or(u32::MAX);
         P::notice(&Notice::CompletionQueueFailed { depth, status: error as u32 });
         Self::notify_if_due(this, state);

@@ -17,8 +17,8 @@ use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, ProtectionDomain, ReadLimits,
     SharedReceiveQueue, Status,
+    counters::Meter,
     cq::CqUser,
-    device::Meter,
     limits,
     object::counts::{Count, Kind},
     qp::receive_queue::ReceiveQueue,

@@ -16,7 +16,7 @@ use std::{
 use nd_ioctl::{AdapterSource, Device, File, Host, Pinned, Request};
 use ndk_abi::{
     nd_ioctl::IOCTL_ND_MR_REGISTER,
-    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_HANDLE, STATUS_PENDING},
@@ -178,8 +178,8 @@ unsafe impl Host for TestHost {
         diagnostics.PinnedBytes = self.pinned() as u64;
     }
 
-    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
-        self.provider.counters()
+    fn counter(&self, place: usize) -> Option<(&'static str, u64)> {
+        self.provider.counter(place)
     }
 
     fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {

@@ -213,7 +213,7 @@ impl World {
         let list = SOFTNDK_LIST_QUERY { Version: 1, Start: 0 };
         vec![
             case(IOCTL_SOFTNDK_DIAGNOSTICS, &query, &[], size_of::<SOFTNDK_DIAGNOSTICS>()),
-            case(IOCTL_SOFTNDK_STATISTICS, &query, &[], size_of::<SOFTNDK_STATISTICS>()),
+            case(IOCTL_SOFTNDK_COUNTERS, &list, &[], size_of::<SOFTNDK_LIST>() + 4 * size_of::<SOFTNDK_COUNTER>()),
             case(IOCTL_SOFTNDK_ADAPTER, &query, &[], size_of::<SOFTNDK_ADAPTER>()),
             case(IOCTL_SOFTNDK_ADDRESSES, &list, &[], size_of::<SOFTNDK_LIST>() + 28),
             case(IOCTL_SOFTNDK_ENDPOINTS, &list, &[], size_of::<SOFTNDK_LIST>() + 3 * size_of::<SOFTNDK_ENDPOINT>()),

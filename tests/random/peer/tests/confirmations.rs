@@ -14,7 +14,7 @@ use peer::{
     raw::Raw,
 };
 use simkernel::{Session, boot_seeded, seeds};
-use soft_rdma::{Error, Flags, Post, QueuePair, Remote, Sge, Status};
+use soft_rdma::{Counter, Error, Flags, Post, QueuePair, Remote, Sge, Status};
 
 const REMOTE: Remote = Remote { address: 0x5000, token: 0x1234 };
 const CANCELED: Status = Err(Error::Canceled);
@@ -384,7 +384,7 @@ fn bytes_in_the_answer_are_dropped() {
         is_quiet(kernel, raw, side);
         raw.send_frames([&frames::answer(true, 1, 4, b"data")]);
         assert_eq!(side.completed(1), [(10, Ok(()))]);
-        assert_eq!(side.connector().adapter().device().counters().read().in_bytes, 0);
+        assert_eq!(side.connector().adapter().device().counters().value(Counter::InOctets), 0);
         assert!(side.pages.read(0, side.pages.size()) == memory, "a byte of the answer was placed");
         send(side, 11);
         is_send(raw, 2);

@@ -3,7 +3,7 @@
 use platform::{Arc, Deferred, Notice, Platform};
 
 use super::{Connector, DisconnectReason, Phase, PrivateData, other::Other};
-use crate::{Callback, Close, Error, OnClose, Outcome, QueuePair, Status};
+use crate::{Callback, Close, Counter, Error, OnClose, Outcome, QueuePair, Status};
 
 impl<P: Platform> Connector<P> {
     /// Rejects: the passive side a request, the active side an acceptance. IRQL <= DISPATCH.
@@ -68,7 +68,7 @@ impl<P: Platform> Connector<P> {
         if let Some(queue_pair) = unused {
             QueuePair::unreserve(&queue_pair);
             if this.listener.is_none() {
-                this.adapter().device().counters().connect_failed();
+                this.adapter().device().counters().count(Counter::ConnectFailures);
             }
         }
         Deferred::schedule(this);
@@ -135,7 +135,7 @@ impl<P: Platform> Connector<P> {
     /// A fatal error on our queue pair: both sides are told.
     pub(crate) fn abort(this: &Arc<Self, P>) {
         if Self::end_both(this, 1) {
-            this.adapter().device().counters().connection_error();
+            this.adapter().device().counters().count(Counter::ConnectionErrors);
         }
     }
 

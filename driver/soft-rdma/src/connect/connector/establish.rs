@@ -6,7 +6,7 @@ use platform::{Addresses, Arc, Deferred, Notice, Platform, Weak};
 
 use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits, State, other::Other};
 use crate::{
-    Callback, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
+    Callback, Counter, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
     connect::ports::{Connection, Endpoint, Purpose},
     planted::{self, Bug},
     qp::Peer,
@@ -62,7 +62,7 @@ impl<P: Platform> Connector<P> {
             if planted::is(Bug::LeakedReference) {
                 core::mem::forget(request.queue_pair.clone());
             }
-            this.adapter().device().counters().connect_failed();
+            this.adapter().device().counters().count(Counter::ConnectFailures);
         }
         result.map(|()| Outcome::Pending)
     }

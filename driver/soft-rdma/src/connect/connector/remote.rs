@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use platform::{Arc, Deferred, Platform};
 
 use super::{Connector, Phase, PrivateData, ReadLimits, other::Other};
-use crate::{Error, Listener, QueuePair, connect::ports::Connection, qp::Peer, wire::Wire};
+use crate::{Counter, Error, Listener, QueuePair, connect::ports::Connection, qp::Peer, wire::Wire};
 
 impl<P: Platform> Connector<P> {
     /// TCP has connected, from `local`: from there on it is the connection's, if TCP picked the port.
@@ -46,7 +46,7 @@ impl<P: Platform> Connector<P> {
         if let Some(queue_pair) = unused {
             QueuePair::unreserve(&queue_pair);
         }
-        this.adapter().device().counters().connect_failed();
+        this.adapter().device().counters().count(Counter::ConnectFailures);
         Deferred::schedule(this);
     }
 

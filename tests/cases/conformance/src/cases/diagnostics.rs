@@ -15,13 +15,13 @@ use super::requests::send;
 use crate::{
     Carrier,
     bench::Bench,
-    client::{Client, Mw, ReadLimits},
+    client::{Client, Counters, Mw, ReadLimits},
     pair::{Pair, Site, exchange, expect},
 };
 
 /// The codes, and the bytes of output that each needs at least. All have inputs of two numbers.
 const LOOKS: [(u32, usize); 4] = [
-    (IOCTL_SOFTNDK_STATISTICS, size_of::<SOFTNDK_STATISTICS>()),
+    (IOCTL_SOFTNDK_COUNTERS, size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_COUNTER>()),
     (IOCTL_SOFTNDK_ADAPTER, size_of::<SOFTNDK_ADAPTER>()),
     (IOCTL_SOFTNDK_ADDRESSES, size_of::<SOFTNDK_LIST>() + size_of::<SOCKADDR_INET>()),
     (IOCTL_SOFTNDK_ENDPOINTS, size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_ENDPOINT>()),
@@ -55,17 +55,23 @@ pub(super) fn refused(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Octets and frames.
+type Volume = [u64; 2];
+
+/// What has gone and what has come since `first`.
+fn volumes(now: &Counters, first: &Counters) -> anyhow::Result<[Volume; 2]> {
+    let since = |name| Ok::<_, anyhow::Error>(now.get(name)? - first.get(name)?);
+    Ok([[since("out_octets")?, since("out_frames")?], [since("in_octets")?, since("in_frames")?]])
+}
+
 /// What two devices, or one, have counted, once what one has sent since `first` the other has received.
-fn settled(a: &Client, b: &Client, first: [SOFTNDK_STATISTICS; 2]) -> anyhow::Result<[SOFTNDK_STATISTICS; 2]> {
+fn settled(a: &Client, b: &Client, first: &[Counters; 2]) -> anyhow::Result<[Counters; 2]> {
     let deadline = Instant::now() + a.patience();
     loop {
-        let now = [a.statistics()?, b.statistics()?];
-        let [here, there] = [0, 1].map(|end| {
-            let (now, first) = (&now[end], &first[end]);
-            let sent = (now.OutOctets - first.OutOctets, now.OutFrames - first.OutFrames);
-            (sent, (now.InOctets - first.InOctets, now.InFrames - first.InFrames))
-        });
-        if (here.0, there.0) == (there.1, here.1) {
+        let now = [a.counters()?, b.counters()?];
+        let ([sent, received], [sent_there, received_there]) =
+            (volumes(&now[0], &first[0])?, volumes(&now[1], &first[1])?);
+        if (sent, sent_there) == (received_there, received) {
             return Ok(now);
         }
         ensure!(Instant::now() < deadline, "sent is not received: {now:?}, at first {first:?}");
@@ -75,18 +81,19 @@ fn settled(a: &Client, b: &Client, first: [SOFTNDK_STATISTICS; 2]) -> anyhow::Re
 
 // Shows S1501 (ioctl), S1501 (sim).
 pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
-    let both = [bench.bare_client()?.statistics()?, bench.there().bare_client()?.statistics()?];
-    let [first, _] = both;
+    let both = [bench.bare_client()?.counters()?, bench.there().bare_client()?.counters()?];
+    let first = &both[0];
     let pair = Pair::new(bench)?;
     let (a, b) = (&pair.a.site.client, &pair.b.site.client);
     // Over a wire who listens has not spoken yet, and may be sent another frame without data because of that.
     exchange(&pair.b, &pair.a, &[7])?;
-    let [before, _] = settled(a, b, both)?;
+    let [before, _] = settled(a, b, &both)?;
     // Its sides, of which one is elsewhere over a wire.
     let sides = if pair.a.site.carrier == Carrier::Device { 2 } else { 1 };
-    let connected = [before.Connects - first.Connects, before.ActiveConnections - first.ActiveConnections];
+    let since = |name| Ok::<_, anyhow::Error>(before.get(name)? - first.get(name)?);
+    let connected = [since("connects")?, since("active_connections")?];
     ensure!(connected == [1, sides], "connects and sides of a connection: {connected:?}");
-    ensure!(b.statistics()?.Accepts > 0, "nothing was accepted");
+    ensure!(b.counters()?.get("accepts")? > 0, "nothing was accepted");
 
     exchange(&pair.a, &pair.b, &[7; 1000])?;
     let (near, far) = (pair.a.site.buffer(5000)?, pair.b.site.buffer(5000)?);
@@ -98,14 +105,13 @@ pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     let window = Mw::new(&pair.a.site.pd)?;
     pair.a.qp.bind(3, &window, &near, 0..8, NDK_OP_FLAG_ALLOW_REMOTE_READ)?;
     expect(&pair.a.initiated()?, NdkOperationTypeBind, 3, STATUS_SUCCESS)?;
-    let [after, _] = settled(a, b, both)?;
-    let out = (after.OutOctets - before.OutOctets, after.OutFrames - before.OutFrames);
-    let back = (after.InOctets - before.InOctets, after.InFrames - before.InFrames);
+    let [after, _] = settled(a, b, &both)?;
+    let moved = volumes(&after, &before)?;
     let expected = match pair.a.site.carrier {
-        Carrier::Device => ((9000, 3), (9000, 3)),
-        Carrier::Wire => ((4000, 2), (5000, 1)),
+        Carrier::Device => [[9000, 3], [9000, 3]],
+        Carrier::Wire => [[4000, 2], [5000, 1]],
     };
-    ensure!((out, back) == expected, "octets and frames, out and in: {out:?}, {back:?}; they are {expected:?}");
+    ensure!(moved == expected, "octets and frames, out and in: {moved:?}; they are {expected:?}");
     drop(pair);
 
     let site = Site::new(bench)?;
@@ -113,10 +119,10 @@ pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     end.connector.bind(site.address)?;
     // A port that was free a moment ago.
     let nobody = site.listener()?.1;
-    let failures = site.client.statistics()?.ConnectFailures;
+    let failures = site.client.counters()?.get("connect_failures")?;
     let refused = end.connector.connect(&end.qp, nobody, ReadLimits::default(), &[]).status()?;
     ensure!(!refused.is_success(), "connected to nobody");
-    let failures = site.client.statistics()?.ConnectFailures - failures;
+    let failures = site.client.counters()?.get("connect_failures")? - failures;
     ensure!(failures == 1, "{failures} failures of one connect");
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! Looks at the whole driver.
 
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
 use ndk_abi::softndk_ioctl::{
-    IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_STATISTICS, SOFTNDK_ADAPTER, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION,
-    SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY, SOFTNDK_STATISTICS,
+    IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_COUNTERS, SOFTNDK_ADAPTER, SOFTNDK_COUNTER, SOFTNDK_DIAGNOSTICS_QUERY,
+    SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY,
 };
 use zerocopy::{FromBytes, IntoBytes as _};
 
@@ -11,10 +14,29 @@ use crate::error::{Error, Result};
 
 const QUERY: SOFTNDK_DIAGNOSTICS_QUERY = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
 
+/// Counters that are asked for at a time.
+const AT_A_TIME: usize = 3;
+
+/// The counters of an adapter.
+#[derive(Debug)]
+pub struct Counters(BTreeMap<String, u64>);
+
+impl Counters {
+    /// The value of one; an error: the adapter has none of that name.
+    pub fn get(&self, name: &str) -> anyhow::Result<u64> {
+        self.0.get(name).copied().with_context(|| format!("the adapter has no counter {name}"))
+    }
+}
+
 impl Client {
-    /// The counters of the adapter.
-    pub fn statistics(&self) -> Result<SOFTNDK_STATISTICS> {
-        self.query(IOCTL_SOFTNDK_STATISTICS, &QUERY)
+    /// The counters of the adapter, by name.
+    pub fn counters(&self) -> Result<Counters> {
+        let name = |counter: &SOFTNDK_COUNTER| {
+            let name = counter.Name.into_iter().take_while(|byte| *byte != 0).collect();
+            String::from_utf8(name).unwrap_or_default()
+        };
+        let counters = self.list::<SOFTNDK_COUNTER>(IOCTL_SOFTNDK_COUNTERS, AT_A_TIME)?;
+        Ok(Counters(counters.iter().map(|counter| (name(counter), counter.Value)).collect()))
     }
 
     /// The adapter and its limits.

@@ -26,6 +26,7 @@ use std::{
 pub use adapter::{Adapter, Pd};
 pub use connector::{Connector, ReadLimits};
 pub use cq::{Arm, Cq};
+pub use diagnostics::Counters;
 pub use listener::Listener;
 pub use mr::{FastMr, Mr, Remote};
 pub use mw::Mw;

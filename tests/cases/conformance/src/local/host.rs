@@ -13,7 +13,7 @@ use std::{
 
 use nd_ioctl::{AdapterSource, File, Host, Pinned};
 use ndk_abi::{
-    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{
         SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT,
@@ -179,8 +179,8 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
         diagnostics.PoolBytes = K::pool_bytes();
     }
 
-    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
-        self.provider.counters()
+    fn counter(&self, place: usize) -> Option<(&'static str, u64)> {
+        self.provider.counter(place)
     }
 
     fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {

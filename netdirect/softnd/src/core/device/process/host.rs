@@ -15,7 +15,7 @@ use std::{
 use hosted::Hosted;
 use nd_ioctl::{AdapterSource, File, Host};
 use ndk_abi::{
-    ndis::{NDIS_NDK_CAPABILITIES, NDIS_NDK_PERFORMANCE_COUNTERS},
+    ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
     status::{NTSTATUS, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER},
@@ -175,8 +175,8 @@ unsafe impl Host for ProcessHost {
         diagnostics.PinnedBytes = self.registered.load(Ordering::Relaxed);
     }
 
-    fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
-        self.provider.counters()
+    fn counter(&self, place: usize) -> Option<(&'static str, u64)> {
+        self.provider.counter(place)
     }
 
     fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {

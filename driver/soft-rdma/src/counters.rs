@@ -1,0 +1,203 @@
+//! What a device counts. A new counter is a line in [`Counter`], and [`Counters::count`] where it happens: ndkctl takes names and values
+//! from the driver.
+
+use core::ops::Index;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use platform::{Platform, Slice};
+
+use crate::Error;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $counter:ident = $name:literal,)*) => {
+        /// A counter of a device.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Counter {
+            $($(#[$doc])* $counter,)*
+        }
+
+        impl Counter {
+            /// All of them.
+            pub const ALL: [Self; COUNT] = [$(Self::$counter,)*];
+
+            /// As ndkctl shows it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$counter => $name,)*
+                }
+            }
+        }
+
+        const COUNT: usize = [$(stringify!($counter),)*].len();
+    };
+}
+
+counters! {
+    /// Outgoing connections that were established.
+    Connects = "connects",
+    /// Incoming connections that were established.
+    Accepts = "accepts",
+    /// Outgoing connections that failed.
+    ConnectFailures = "connect_failures",
+    /// Established connections that ended by an error.
+    ConnectionErrors = "connection_errors",
+    /// Sides of connections that are established now.
+    ActiveConnections = "active_connections",
+    /// Completion queues that failed.
+    CqErrors = "cq_errors",
+    /// Bytes of data that have gone: within the device, or to other machines.
+    OutOctets = "out_octets",
+    /// Sends, reads and writes whose data has gone; that of a read is its peer's.
+    OutFrames = "out_frames",
+    /// Bytes of data that have come: within the device, or from other machines.
+    InOctets = "in_octets",
+    /// Sends, reads and writes whose data has come.
+    InFrames = "in_frames",
+}
+
+/// The counters of a device, since it was made.
+pub struct Counters<P: Platform> {
+    /// Of octets and frames nothing is here: `traffic` has them.
+    counts: [AtomicU64; COUNT],
+    traffic: Slice<Traffic, P>,
+    next_queue_pair: AtomicU32,
+    next_shared_queue: AtomicU32,
+}
+
+/// What some of the queue pairs have moved. On a cache line of its own: others count on other processors.
+#[derive(Default)]
+#[repr(align(64))]
+struct Traffic {
+    /// Within the device.
+    within: Volume,
+    /// To other machines.
+    sent: Volume,
+    /// From them.
+    received: Volume,
+}
+
+#[derive(Default)]
+struct Volume {
+    bytes: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Volume {
+    fn add(&self, bytes: u64, requests: u64) {
+        // Pieces of a message end no request, and some messages have no bytes: adding nothing would cost as much as adding something.
+        for (counter, more) in [(&self.bytes, bytes), (&self.requests, requests)] {
+            if more > 0 {
+                counter.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Which [`Traffic`] a queue pair counts in.
+#[derive(Clone, Copy)]
+pub(crate) struct Meter(usize);
+
+/// Kinds of [`Traffic`]: queue pairs are spread over them.
+const METERS: usize = 64;
+
+/// A reading of [`Counters`].
+#[derive(Clone, Copy, Debug)]
+pub struct CounterValues([u64; COUNT]);
+
+impl Index<Counter> for CounterValues {
+    type Output = u64;
+
+    fn index(&self, counter: Counter) -> &u64 {
+        // A variant is less than their number.
+        self.0.get(counter as usize).unwrap_or(&0)
+    }
+}
+
+impl<P: Platform> Counters<P> {
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self {
+            counts: [const { AtomicU64::new(0) }; COUNT],
+            traffic: Slice::from_fn(METERS, |_| Traffic::default())?,
+            next_queue_pair: AtomicU32::new(0),
+            next_shared_queue: AtomicU32::new(0),
+        })
+    }
+
+    /// The current values; each is exact, the set is not a snapshot. IRQL: any.
+    pub fn read(&self) -> CounterValues {
+        CounterValues(Counter::ALL.map(|counter| self.value(counter)))
+    }
+
+    /// The current value of one. IRQL: any.
+    pub fn value(&self, counter: Counter) -> u64 {
+        let bytes = |volume: &Volume| volume.bytes.load(Ordering::Relaxed);
+        let requests = |volume: &Volume| volume.requests.load(Ordering::Relaxed);
+        match counter {
+            Counter::OutOctets => self.sum(|traffic| bytes(&traffic.within).wrapping_add(bytes(&traffic.sent))),
+            Counter::OutFrames => self.sum(|traffic| requests(&traffic.within).wrapping_add(requests(&traffic.sent))),
+            Counter::InOctets => self.sum(|traffic| bytes(&traffic.within).wrapping_add(bytes(&traffic.received))),
+            Counter::InFrames => {
+                self.sum(|traffic| requests(&traffic.within).wrapping_add(requests(&traffic.received)))
+            }
+            _ => self.count_of(counter).map_or(0, |count| count.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Counts one more.
+    pub(crate) fn count(&self, counter: Counter) {
+        if let Some(count) = self.count_of(counter) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn connected(&self, active: bool) {
+        self.count(if active { Counter::Connects } else { Counter::Accepts });
+        self.count(Counter::ActiveConnections);
+    }
+
+    pub(crate) fn disconnected(&self) {
+        if let Some(count) = self.count_of(Counter::ActiveConnections) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn count_of(&self, counter: Counter) -> Option<&AtomicU64> {
+        self.counts.get(counter as usize)
+    }
+
+    fn sum(&self, of: impl Fn(&Traffic) -> u64) -> u64 {
+        self.traffic.iter().map(of).fold(0, u64::wrapping_add)
+    }
+
+    /// The number of a new queue pair, and its place to count.
+    pub(crate) fn join(&self) -> (u32, Meter) {
+        let number = self.next_queue_pair.fetch_add(1, Ordering::Relaxed);
+        (number, Meter(number as usize % METERS))
+    }
+
+    /// The number of a new shared receive queue.
+    pub(crate) fn name_shared_queue(&self) -> u32 {
+        self.next_shared_queue.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Counts what a queue pair has moved within the device, and the requests it has carried out.
+    pub(crate) fn moved(&self, meter: Meter, bytes: u64, requests: u64) {
+        if let Some(traffic) = self.traffic.get(meter.0) {
+            traffic.within.add(bytes, requests);
+        }
+    }
+
+    /// Counts what a queue pair has sent to another machine.
+    pub(crate) fn sent(&self, meter: Meter, bytes: u64, requests: u64) {
+        if let Some(traffic) = self.traffic.get(meter.0) {
+            traffic.sent.add(bytes, requests);
+        }
+    }
+
+    /// Counts what a queue pair has received from another machine.
+    pub(crate) fn received(&self, meter: Meter, bytes: u64, requests: u64) {
+        if let Some(traffic) = self.traffic.get(meter.0) {
+            traffic.received.add(bytes, requests);
+        }
+    }
+}
