@@ -9,7 +9,8 @@ use anyhow::Result;
 
 use crate::command::{cargo, run, step};
 use crate::tally::Tally;
-use crate::{bench, cross, dist, fuzz, inf, instructions, paths, promises, setup, test_programs, wine_tests};
+use crate::test_programs::{self, Tests};
+use crate::{bench, cross, dist, fuzz, inf, instructions, paths, promises, setup, wine_tests};
 
 /// Built alone: its dependencies have a feature that those of the others must not have.
 const PLANTED: &str = "planted";
@@ -32,16 +33,26 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     setup::setup()?;
     let mut tally = Tally::default();
     let root = paths::root();
-    let workspace = ["--workspace", "--exclude", PLANTED];
     let variables = if full { vec![(FULL, "1".to_owned()), (SEEDS_FROM, first_seed())] } else { Vec::new() };
-    // Few seeds find each of these bugs: those that are known to.
-    let planted = variables.get(..1).unwrap_or_default();
-    let tests = step("testing the workspace", || test_programs::run(&root, &workspace, &variables, &mut tally));
+    let workspace = Tests {
+        workspace: &root,
+        packages: &["--workspace", "--exclude", PLANTED],
+        environment: &variables,
+        documentation: true,
+    };
+    let tests = step("testing the workspace", || test_programs::run(&workspace, &mut tally));
     tally.check("the workspace's tests build and run", tests);
-    let tests =
-        step("looking for planted bugs", || test_programs::run(&root, &["--package", PLANTED], planted, &mut tally));
+    // Few seeds find each of these bugs: those that are known to.
+    let planted = Tests {
+        packages: &["--package", PLANTED],
+        environment: variables.get(..1).unwrap_or_default(),
+        documentation: false,
+        ..workspace
+    };
+    let tests = step("looking for planted bugs", || test_programs::run(&planted, &mut tally));
     tally.check("the tests with planted bugs build and run", tests);
-    let models = step("exploring the models", || test_programs::run(&loom(), &["--workspace"], &[], &mut tally));
+    let models = Tests { workspace: &loom(), packages: &["--workspace"], environment: &[], documentation: false };
+    let models = step("exploring the models", || test_programs::run(&models, &mut tally));
     tally.check("the models build and run", models);
     formatting(&root, &mut tally);
     // Shows S1401.

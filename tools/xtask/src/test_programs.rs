@@ -33,26 +33,32 @@ struct Profile {
     test: bool,
 }
 
-/// Builds the tests of some packages of the workspace in `directory`, and runs them in this environment; counts them, and notes the names of
-/// those that passed. An error is one that no test counts, as when one does not build.
-pub(crate) fn run(
-    directory: &Path,
-    packages: &[&str],
-    environment: &[(&str, String)],
-    tally: &mut Tally,
-) -> Result<()> {
-    let mut build = cargo(directory);
-    build.arg("test").args(packages).args(["--no-run", "--message-format=json-render-diagnostics"]);
+/// Tests of some packages of a workspace.
+pub(crate) struct Tests<'a> {
+    pub(crate) workspace: &'a Path,
+    pub(crate) packages: &'a [&'a str],
+    pub(crate) environment: &'a [(&'static str, String)],
+    /// Those in the documentation, too.
+    pub(crate) documentation: bool,
+}
+
+/// Builds tests, runs and counts them, and notes the names of those that passed. An error is one that no test counts, as when one does not
+/// build.
+pub(crate) fn run(tests: &Tests<'_>, tally: &mut Tally) -> Result<()> {
+    let mut build = cargo(tests.workspace);
+    build.arg("test").args(tests.packages).args(["--no-run", "--message-format=json-render-diagnostics"]);
     let built = build.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(built.status.success(), "{} ended with {}", line(&build), built.status);
     let built = String::from_utf8(built.stdout)?;
     let mut jobs = built.lines().filter_map(|line| job(line).transpose()).collect::<Result<VecDeque<_>>>()?;
     ensure!(!jobs.is_empty(), "{} has built no tests", line(&build));
-    let mut documentation = cargo(directory);
-    documentation.args(["test", "--doc", "--no-fail-fast"]).args(packages);
-    jobs.push_back(Job { program: None, command: documentation });
+    if tests.documentation {
+        let mut command = cargo(tests.workspace);
+        command.args(["test", "--doc", "--no-fail-fast"]).args(tests.packages);
+        jobs.push_back(Job { program: None, command });
+    }
     jobs.iter_mut().for_each(|job| {
-        job.command.envs(environment.iter().map(|(name, value)| (*name, value)));
+        job.command.envs(tests.environment.iter().map(|(name, value)| (*name, value)));
     });
     let jobs = Mutex::new(jobs);
     let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
