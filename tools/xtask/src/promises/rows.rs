@@ -3,22 +3,23 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 /// A document that promises something.
 pub(super) struct Document {
     file: &'static str,
-    /// In each row: the number and the text.
-    cells: usize,
+    /// Its rows are `| number | threat | what stops it |`. Else they are `* number: promise`.
+    is_table: bool,
     /// A row may say that no test shows it.
     may_admit: bool,
 }
 
-pub(super) const SPECIFICATION: Document = Document { file: "docs/specification.md", cells: 2, may_admit: false };
-pub(super) const CONFORMANCE: Document = Document { file: "docs/conformance.md", cells: 2, may_admit: true };
-pub(super) const THREATS: Document = Document { file: "docs/threat-model.md", cells: 3, may_admit: true };
+pub(super) const SPECIFICATION: Document =
+    Document { file: "docs/specification.md", is_table: false, may_admit: false };
+pub(super) const CONFORMANCE: Document = Document { file: "docs/conformance.md", is_table: false, may_admit: true };
+pub(super) const THREATS: Document = Document { file: "docs/threat-model.md", is_table: true, may_admit: true };
 
-/// How the last cell of a row begins that no test shows, and the reason follows.
+/// How the text of a row begins, in a table that of its last cell, that no test shows, and the reason follows.
 const ADMISSIONS: [&str; 2] = ["not shown: ", "not stopped: "];
 
 /// One row of a document.
@@ -39,19 +40,24 @@ impl Document {
     }
 
     fn row(&self, line: &str) -> Option<Result<Row>> {
-        let row = line.strip_prefix("| ").filter(|row| begins_with_number(row))?;
+        let begin = if self.is_table { "| " } else { "* " };
+        let row = line.strip_prefix(begin).filter(|row| begins_with_number(row))?;
         Some(self.read(row).with_context(|| line.to_owned()))
     }
 
     fn read(&self, row: &str) -> Result<Row> {
-        let cells = row.strip_suffix(" |").context("it has no end")?.split(" | ").collect::<Vec<_>>();
-        let (number, text) = cells.split_first().context("it has no cells")?;
+        let (number, promise, last) = if self.is_table {
+            let cells = row.strip_suffix(" |").context("it has no end")?.split(" | ").collect::<Vec<_>>();
+            let [number, threat, stopped] = cells[..] else { bail!("it has another number of cells") };
+            (number, format!("{threat} - {stopped}"), stopped)
+        } else {
+            let (number, promise) = row.split_once(": ").context("it promises nothing")?;
+            (number, promise.to_owned(), promise)
+        };
         ensure!(is_number(number), "{number} is no number");
-        ensure!(cells.len() == self.cells, "{number} has another number of cells");
-        let last = text.last().context("it says nothing")?;
         let admits = ADMISSIONS.iter().any(|admission| last.starts_with(admission));
         ensure!(self.may_admit || !admits, "{number} is shown by nothing");
-        Ok(Row { number: (*number).to_owned(), promise: text.join(" - "), admits })
+        Ok(Row { number: number.to_owned(), promise, admits })
     }
 }
 
@@ -85,17 +91,19 @@ mod tests {
         for admitted in ["| T1 | a | not stopped: c |", "| T1 | a | not shown: c |"] {
             assert!(THREATS.rows(admitted).is_ok_and(|rows| rows[0].admits), "{admitted}");
         }
-        assert!(CONFORMANCE.rows("| N1 | not shown: c |").is_ok_and(|rows| rows[0].admits));
+        assert!(CONFORMANCE.rows("* N1: not shown: c").is_ok_and(|rows| rows[0].admits));
         // As it is said of a part of what stops it.
         assert!(THREATS.rows("| T1 | a | b. Not stopped: c |").is_ok_and(|rows| !rows[0].admits));
-        assert!(CONFORMANCE.rows("| S5a | a |").is_ok_and(|rows| !rows[0].admits && rows[0].number == "S5a"));
+        assert!(CONFORMANCE.rows("* S5a: a").is_ok_and(|rows| !rows[0].admits && rows[0].number == "S5a"));
     }
 
     #[test]
     fn rows_that_cannot_be_read_are_refused() {
-        for wrong in ["", "| S1 | a", "| S1x | a |", "| S1 | not stopped: c |", "| S1 |", "| S1 | a | b |"] {
+        for wrong in ["", "* S1", "* S1x: a", "* S1: not stopped: c", "| S1 | a |"] {
             assert!(SPECIFICATION.rows(wrong).is_err(), "{wrong}");
         }
-        assert!(THREATS.rows("| T1 | a |").is_err());
+        for wrong in ["| T1 | a |", "| T1 | a | b", "| T1 | a | b | c |", "* T1: a"] {
+            assert!(THREATS.rows(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -112,7 +112,7 @@ fn run() -> Passed {
 fn what_has_passed_keeps_a_promise() {
     let case = (CQ, "// Shows S2.\npub(super) fn depths(bench: &Bench<'_>) {");
     let check = (CHECKS, "// Shows S2.\ntally.check(\"a thing\", done);");
-    let promises = of("| S1 | a |\n| S2 | b |", &[KEPT, case, check]).unwrap();
+    let promises = of("* S1: a\n* S2: b", &[KEPT, case, check]).unwrap();
     assert_eq!(promises[1].shown_by.len(), 2);
     assert_eq!(broken(&promises, |name| name.has_passed(&run())), [""; 0]);
 }
@@ -129,23 +129,23 @@ fn what_has_not_run_keeps_none() {
         (FLUSH, "// Shows S1.\n#[test]\nfn idle() {"),
         (CQ, "// Shows S1.\nfn overrun(bench: &Bench<'_>) {"),
     ] {
-        let promises = of("| S1 | a |", &[KEPT, other]).unwrap();
+        let promises = of("* S1: a", &[KEPT, other]).unwrap();
         assert_eq!(broken(&promises, |name| name.has_passed(&run())).len(), 1, "{other:?}");
     }
 }
 
 #[test]
 fn rows_and_tags_belong_together() {
-    assert!(of("| S1 | a |", &[KEPT]).is_ok());
+    assert!(of("* S1: a", &[KEPT]).is_ok());
     for (rows, sources) in [
         // No test shows the second.
-        ("| S1 | a |\n| S2 | b |", &[KEPT][..]),
+        ("* S1: a\n* S2: b", &[KEPT][..]),
         // Nothing has the number of the tag.
-        ("| S2 | a |", &[KEPT]),
-        ("| S1 | a |", &[KEPT, (CHECKS, "// Shows S11.\ntally.check(\"a thing\", done);")]),
+        ("* S2: a", &[KEPT]),
+        ("* S1: a", &[KEPT, (CHECKS, "// Shows S11.\ntally.check(\"a thing\", done);")]),
         // Twice.
-        ("| S1 | a |\n| S1 | b |", &[KEPT]),
-        ("| S1 | a |", &[(FLUSH, "// Shows S1, S1.\n#[test]\nfn kept() {")]),
+        ("* S1: a\n* S1: b", &[KEPT]),
+        ("* S1: a", &[(FLUSH, "// Shows S1, S1.\n#[test]\nfn kept() {")]),
     ] {
         assert!(of(rows, sources).is_err(), "{rows} {sources:?}");
     }
