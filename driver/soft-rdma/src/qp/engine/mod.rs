@@ -78,7 +78,7 @@ pub(crate) enum Progress {
     /// The peer was asked for the data.
     Asked,
     Failed(Error),
-    /// The peer is not connected. If it is still connecting, it schedules the engine when it is.
+    /// The peer is not connected, or a wire has no room or no read to spare: what changes that schedules the engine.
     Waiting,
     /// The peer has no receive for the send: a post of one will schedule the engine, and the timer if the time for that is limited.
     NoReceive {
