@@ -28,11 +28,12 @@ impl<P: Platform> Carrier<P> for Here<P> {
     }
 
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress {
-        let Some(peer) = &self.0 else { return Progress::Waiting };
+        // Let go of before the request is reported: the consumer may close the peer then.
+        let Some(peer) = self.0.take() else { return Progress::Waiting };
         match data {
-            Data::Send { invalidate, solicited } => QueuePair::send(from, peer, part, inline, invalidate, solicited),
-            Data::Read(remote) => from.read(peer, part, remote),
-            Data::Write(remote) => from.write(peer, part, inline, remote),
+            Data::Send { invalidate, solicited } => QueuePair::send(from, &peer, part, inline, invalidate, solicited),
+            Data::Read(remote) => from.read(&peer, part, remote),
+            Data::Write(remote) => from.write(&peer, part, inline, remote),
         }
     }
 }
