@@ -17,6 +17,9 @@ pub(crate) enum Next {
     Run,
 }
 
+/// Says that the next completion schedules a run: only then may the rings of a queue pair be let sleep.
+pub(crate) struct Awaited(());
+
 /// When the rings of a queue are polled again.
 #[derive(Debug)]
 pub(crate) struct RingPoll {
@@ -30,8 +33,9 @@ impl RingPoll {
     }
 
     /// The next completion is to schedule a run. Before the rings are let sleep: one that then has a completion to wait for is told of it.
-    pub(crate) fn await_completion(&self) {
+    pub(crate) fn await_completion(&self) -> Awaited {
         self.waiting.store(true, Ordering::Release);
+        Awaited(())
     }
 
     /// A completion was reported, or will not be. True: a run is to follow.

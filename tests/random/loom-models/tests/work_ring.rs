@@ -147,10 +147,11 @@ impl RunDeferred<Loom> for Queue {
         };
         drop(serving);
         assert!(!served.broken, "the user keeps to the rules");
-        if served.next != Next::Run {
-            this.poll.await_completion();
+        if served.next == Next::Run {
+            return Deferred::schedule(this);
         }
-        if served.next == Next::Run || served.next == Next::Sleep && !this.ring.sleep(true) {
+        let _awaited = this.poll.await_completion();
+        if served.next == Next::Sleep && !this.ring.sleep(true) {
             Deferred::schedule(this);
         }
     }

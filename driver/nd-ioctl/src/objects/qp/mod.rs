@@ -18,7 +18,7 @@ use crate::objects::cq::Cq;
 use crate::objects::pd::{Pd, shared};
 use crate::objects::post::carry_out;
 use crate::objects::srq::Srq;
-use crate::rings::ring_poll::{Next, RingPoll, STALLED_MICROSECONDS};
+use crate::rings::ring_poll::{Awaited, Next, RingPoll, STALLED_MICROSECONDS};
 use crate::rings::user_ring::UserWorkRing;
 use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
 use crate::session::file::ProviderContext;
@@ -316,7 +316,7 @@ impl<H: Host> Qp<H> {
     }
 
     /// Lets the rings sleep, or await completions; false: something has come.
-    fn sleep(&self, rings: &Rings<H>) -> bool {
+    fn sleep(&self, rings: &Rings<H>, _awaited: Awaited) -> bool {
         let sleeps = |ring: &UserWorkRing<H>, receives| ring.sleep(!self.ndk.keep().cq(receives).has_ended());
         // Each has to be asked: one that is not asleep rings no doorbell.
         let receive = rings.receive.as_ref().is_none_or(|ring| sleeps(ring, true));
@@ -344,13 +344,14 @@ impl<H: Host> RunDeferred<H::Platform> for Qp<H> {
     fn run(this: &Ref<Self, H>, _: &Dispatch<'_>) {
         let Some(rings) = &this.rings else { return };
         let next = this.serve(true);
-        if next != Next::Run {
-            rings.poll.await_completion();
+        if next == Next::Run {
+            return Deferred::schedule(this);
         }
-        match next {
-            Next::Sleep if this.sleep(rings) => {}
-            Next::Wait => Timer::start(this, STALLED_MICROSECONDS),
-            Next::Sleep | Next::Run => Deferred::schedule(this),
+        let awaited = rings.poll.await_completion();
+        if next == Next::Wait {
+            Timer::start(this, STALLED_MICROSECONDS);
+        } else if !this.sleep(rings, awaited) {
+            Deferred::schedule(this);
         }
     }
 }
