@@ -17,8 +17,7 @@ use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
 use crate::{host::KernelHost, platform::Windows};
 
 /// `cargo xtask build` looks for it in the driver of the package, which must not have it.
-#[used]
-static MARK: [u8; 21] = *b"SoftNDK test consumer";
+const MARK: &[u8] = b"SoftNDK test consumer";
 
 /// An MDL for non-paged pool. Freed at IRQL <= DISPATCH.
 pub(crate) struct PoolMdl(NonNull<MDL>);
@@ -48,6 +47,7 @@ unsafe impl Kernel for KernelHost {
     type Mdl = PoolMdl;
 
     unsafe fn describe(memory: NonNull<u8>, length: usize) -> Option<PoolMdl> {
+        core::hint::black_box(MARK);
         let length = u32::try_from(length).ok()?;
         // SAFETY: describes the range only; no IRP is involved.
         let mdl = unsafe { IoAllocateMdl(memory.as_ptr().cast(), length, 0, 0, null_mut()) };

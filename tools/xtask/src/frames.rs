@@ -26,9 +26,9 @@ struct Frame {
     info: u32,
 }
 
-/// Checks each function of the driver that was built.
-pub(crate) fn check() -> Result<()> {
-    let frames = frames(&fs::read(paths::dist().join("softndk.sys"))?)?;
+/// Checks each function of a driver that was built, which lies there in target/dist.
+pub(crate) fn check(driver: &str) -> Result<()> {
+    let frames = frames(&fs::read(paths::dist().join(driver))?)?;
     let problems = problems(&frames);
     ensure!(problems.is_empty(), "more than {LIMIT} bytes of stack:\n  {}", problems.join("\n  "));
     Ok(())
