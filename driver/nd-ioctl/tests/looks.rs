@@ -48,6 +48,7 @@ fn wrong_inputs_and_short_outputs_are_refused() {
             // Lists are as long as there is room for.
             let needed = match code {
                 IOCTL_SOFTNDK_ENDPOINTS => size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_ENDPOINT>(),
+                IOCTL_SOFTNDK_COUNTERS => size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_COUNTER>(),
                 _ => output,
             };
             for length in 0..needed {
