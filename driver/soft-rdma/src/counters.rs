@@ -8,6 +8,9 @@ use platform::{Platform, Slice};
 
 use crate::Error;
 
+/// Bytes of a name, at most: SOFTNDK_COUNTER has room for them.
+const LONGEST_NAME: usize = 32;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $counter:ident = $name:literal,)*) => {
         /// A counter of a device.
@@ -29,6 +32,7 @@ macro_rules! counters {
         }
 
         const COUNT: usize = [$(stringify!($counter),)*].len();
+        $(const _: () = assert!($name.len() <= LONGEST_NAME);)*
     };
 }
 

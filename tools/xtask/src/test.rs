@@ -42,7 +42,7 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     };
     let tests = step("testing the workspace", || test_programs::run(&workspace, &mut tally));
     tally.check("the workspace's tests build and run", tests);
-    // Few seeds find each of these bugs: those that are known to.
+    // Only the seeds that are known find each of these bugs: new ones are not asked for.
     let planted = Tests {
         packages: &["--package", PLANTED],
         environment: variables.get(..1).unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! The ring that completions are given by, and what was said of them.
 //!
-//! tests/random/loom-models compiles this file once more, and explores it.
+//! tests/random/loom-models compiles this file too, and explores it.
 
 use nd_rings::{Full, Memory, Wild, Writer};
 use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_SOLICITED};

@@ -4,7 +4,7 @@
 //! completion of what was posted, after which it polls again; if none is to come, it polls for some more runs
 //! ([`PollBackoff`]), and then goes to sleep until a doorbell.
 //!
-//! tests/random/loom-models compiles this file once more, and explores it.
+//! tests/random/loom-models compiles this file too, and explores it.
 
 use nd_rings::{Memory, Reader, Wild};
 use ndk_abi::describe::ZeroInit as _;
@@ -218,7 +218,8 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         }
     }
 
-    /// The queue is gone, and nobody waits for what is in the ring. Who puts more in finds it asleep, and the doorbell refused.
+    /// The queue is gone, and no completion follows for what is in the ring. A program that puts more in finds the ring asleep, and its
+    /// doorbell is refused.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         self.end_locked(&state);
@@ -236,7 +237,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// The user's index cannot be: the ring is of no more use, and nobody knows what is in it.
+    /// The user's index cannot be: the driver cannot tell which entries are requests, and uses the ring no longer.
     fn end_wild(&self, state: &mut State<M, K>) -> Next {
         // Once: it stays so.
         if self.ended.load(Ordering::Acquire) {

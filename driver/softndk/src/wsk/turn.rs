@@ -1,4 +1,4 @@
-//! Who is at a start. tests/random/loom-models compiles this file once more, and explores it.
+//! The calls and the IRP that work on the start of a socket, counted. tests/random/loom-models compiles this file too, and explores it.
 
 use crate::atomic::{AtomicU32, Ordering};
 
