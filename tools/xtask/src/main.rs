@@ -1,68 +1,16 @@
 //! `cargo xtask`: installs what the build needs, builds the driver on Linux, runs it under Wine, runs every test.
 
-mod access;
-mod bench;
-mod beside;
-mod command;
-mod computers;
-mod consumer;
-mod cross;
-mod crowd;
-mod digest;
-mod dist;
-mod events;
-mod facts;
-mod frames;
-mod fuzz;
-mod hosted;
-mod imports;
-mod inf;
-mod installed;
-mod instructions;
-mod interop;
-mod measured;
-mod mutants;
-mod nd_cpp;
-mod ndkctl;
-mod passed;
-mod paths;
-mod pe;
-mod perf;
-mod picture;
-mod places;
-mod prefix;
-mod promises;
-mod report;
-mod run;
-mod rust_src;
-mod session;
-mod setup;
-mod soak;
-mod tally;
-mod tcpip;
 mod test;
-mod test_programs;
-mod two;
-mod wdk;
-mod wdk_build;
-mod wdk_root;
-mod wine;
-mod wine_sockets;
-mod wine_tests;
-mod witness;
 
 use std::net::IpAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
+use build::{dist, inf, setup};
+use checks::{bench, fuzz, mutants, picture, promises, tally, wdk};
 use clap::{Parser, Subcommand};
-
-use computers::Count;
-
-/// The driver's target, which Windows builds use too.
-const TARGET_DRIVER: &str = "x86_64-pc-windows-msvc";
-/// The target of programs and stand-ins that run under Wine.
-const TARGET_PROGRAMS: &str = "x86_64-pc-windows-gnu";
+use under_wine::computers::Count;
+use under_wine::{access, crowd, hosted, installed, interop, run, soak, two_computers, two_processes, witness};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about)]
@@ -99,7 +47,7 @@ enum Task {
         command: Vec<String>,
     },
     /// Play the cases with two roles in two processes, `ndharness serve` and `ndharness connect`, then kill one of them in mid-traffic
-    Two {
+    TwoProcesses {
         /// On two computers: two prefixes of Wine, each with its own driver, which speak by iWARP over TCP
         #[arg(long)]
         computers: bool,
@@ -114,7 +62,7 @@ enum Task {
         seconds: u64,
     },
     /// Play every case of the control codes between two computers: two prefixes of Wine, each with its own driver
-    Beside,
+    TwoComputers,
     /// Say how long a good client waits for a listener of softndk.sys under Wine at most, among peers that reset, say nothing or say little
     Crowd(crowd::Wanted),
     /// Run every case of softnd.dll where no driver is loaded
@@ -192,7 +140,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Fuzz { target, runs, seconds } => {
             fuzz::fuzz(target.as_deref(), runs.map_or(fuzz::Limit::Seconds(seconds), fuzz::Limit::Runs))?;
         }
-        Task::Two { computers, hosted, mixed, seconds } => {
+        Task::TwoProcesses { computers, hosted, mixed, seconds } => {
             let count = match (computers, hosted, mixed) {
                 (true, ..) => Count::Two,
                 (_, true, _) => Count::Driverless,
@@ -201,14 +149,14 @@ fn perform(task: Task) -> Result<ExitCode> {
             };
             dist::build()?;
             let mut tally = tally::Tally::default();
-            two::run(count, seconds, &mut tally);
+            two_processes::run(count, seconds, &mut tally);
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }
-        Task::Beside => {
+        Task::TwoComputers => {
             dist::build()?;
             let mut tally = tally::Tally::default();
-            beside::run(&mut tally);
+            two_computers::run(&mut tally);
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }
@@ -245,4 +193,29 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Cycles { count } => run::cycles(count)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use build::paths;
+    use clap::Parser;
+
+    use super::Arguments;
+
+    /// What a reader in trouble is told to type can be typed.
+    #[test]
+    fn the_commands_for_those_in_trouble_exist() {
+        let document = fs::read_to_string(paths::root().join("docs/troubleshooting.md")).unwrap();
+        let commands = document.split('`').skip(1).step_by(2).filter_map(|quoted| quoted.strip_prefix("cargo xtask "));
+        let mut count = 0;
+        for command in commands {
+            let words = ["xtask"].into_iter().chain(command.split_whitespace());
+            assert!(Arguments::try_parse_from(words).is_ok(), "{command}");
+            count += 1;
+        }
+        assert!(count > 5, "{count}");
+        assert!(Arguments::try_parse_from(["xtask", "runx"]).is_err());
+    }
 }

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-
-use crate::command::{cargo, run, step};
-use crate::tally::Tally;
-use crate::test_programs::{self, Tests};
-use crate::{bench, cross, dist, fuzz, inf, instructions, paths, promises, setup, wine_tests};
+use build::command::{cargo, run, step};
+use build::{cross, dist, inf, paths, setup};
+use checks::tally::Tally;
+use checks::test_programs::{self, Tests};
+use checks::{bench, fuzz, instructions, promises};
+use under_wine::wine_tests;
 
 /// Built alone: its dependencies have a feature that those of the others must not have.
 const PLANTED: &str = "planted";

@@ -1,0 +1,131 @@
+//! `cargo xtask build`: everything that a run needs, and the library for consumers written in C, in target/dist.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::command::{cargo, run, step};
+use crate::imports::Provided;
+use crate::pe::Module;
+use crate::{TARGET_PROGRAMS, cross, facts, inf, nd_cpp, paths, rust_src, wine};
+
+/// What to build for Windows, as arguments to cargo at the root of the tree.
+pub(crate) type Package = [&'static str; 2];
+
+/// ndharness.exe.
+pub const HARNESS: Package = ["--package", "ndharness"];
+/// ndkctl.exe.
+pub const CONTROL: Package = ["--package", "ndkctl"];
+/// softnd.dll.
+pub const PROVIDER: Package = ["--package", "softnd"];
+/// The stand-ins for the kernel, NDIS, Winsock Kernel and KMDF.
+pub const STAND_INS: Package = ["--manifest-path", "tests/kernels/wine/Cargo.toml"];
+
+/// The driver of tests, which has the SMB Direct style consumer, and faults that are planted for negative controls; in target/dist/wine.
+pub const TEST_DRIVER: &str = "softndk-test.sys";
+
+/// Apart from the host's: the variables that build-std needs would make cargo build the host's crates again and again.
+const WINDOWS: &str = "target/windows";
+
+/// What tests/kernels/wine builds, and the names it goes by in target/dist/wine.
+const STAND_IN_FILES: [(&str, &str); 11] = [
+    ("ntoskrnl.dll", "ntoskrnl.exe"),
+    ("ndis.dll", "ndis.sys"),
+    ("netio.dll", "netio.sys"),
+    ("wdfldr.dll", "wdfldr.sys"),
+    ("bcryptprimitives.dll", "bcryptprimitives.dll"),
+    ("loader.exe", "loader.exe"),
+    ("ordinary.exe", "ordinary.exe"),
+    ("powershell.exe", "powershell.exe"),
+    ("selftest.exe", "selftest.exe"),
+    ("selftest_driver.dll", "selftest.sys"),
+    ("consumer_driver.dll", "consumer.sys"),
+];
+
+/// Builds softndk.sys, softnd.dll, ndharness.exe, ndkctl.exe, the stand-ins and libsoftndk_sim.so, and checks every import.
+pub fn build() -> Result<()> {
+    let dist = paths::dist();
+    fs::create_dir_all(dist.join("wine"))?;
+    let driver = step("building softndk.sys", || cross::build(""))?;
+    copy(&driver, &dist.join("softndk.sys"))?;
+    let programs = step("building ndharness.exe", || windows_build(HARNESS))?;
+    copy(&programs.join("ndharness.exe"), &dist.join("ndharness.exe"))?;
+    let programs = step("building ndkctl.exe", || windows_build(CONTROL))?;
+    copy(&programs.join("ndkctl.exe"), &dist.join("ndkctl.exe"))?;
+    let provider = step("building softnd.dll", || windows_build(PROVIDER))?;
+    copy(&provider.join("softnd.dll"), &dist.join("softnd.dll"))?;
+    step("building nd-cpp.exe", || nd_cpp::build(&dist.join("wine/nd-cpp.exe")))?;
+    let stand_ins = step("building the stand-ins", || windows_build(STAND_INS))?;
+    for (built, name) in STAND_IN_FILES {
+        copy(&stand_ins.join(built), &dist.join("wine").join(name))?;
+    }
+    step("building libsoftndk_sim.so", build_sim)?;
+    let host = paths::root().join("target/release");
+    copy(&host.join("libsoftndk_sim.so"), &dist.join("libsoftndk_sim.so"))?;
+    copy(&paths::root().join("tests/clients/softndk-sim/include/softndk_sim.h"), &dist.join("softndk_sim.h"))?;
+    for shipped in ["softndk.sys", "softnd.dll", "libsoftndk_sim.so"] {
+        for mark in MARKS {
+            ensure!(!is_marked(&dist.join(shipped), mark)?, "{shipped} has what only tests may have: {mark}");
+        }
+    }
+    check_imports(&dist)
+}
+
+/// What leaves a mark in a binary, and is not shipped: the bugs of `planted.rs` in `driver/soft-rdma` and `driver/nd-ioctl`, and memory that
+/// changes once it is read (`driver/nd-rings/src/changing.rs`); the test consumer (`driver/softndk/src/test_consumer.rs`).
+const MARKS: [&str; 2] = ["SoftNDK with planted bugs", TEST_CONSUMER];
+const TEST_CONSUMER: &str = "SoftNDK test consumer";
+
+fn is_marked(binary: &Path, mark: &str) -> Result<bool> {
+    let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    Ok(bytes.windows(mark.len()).any(|part| part == mark.as_bytes()))
+}
+
+/// Builds the simulated kernel with the provider, for the host.
+fn build_sim() -> Result<()> {
+    let mut command = cargo(&paths::root());
+    run(command.args(["build", "--release", "--package", "softndk-sim", "--lib", "--target-dir", "target"]))
+}
+
+/// Builds the driver of tests: with the test consumer, whose mark it has to have, and with faults that are planted when it is told.
+pub fn build_test_driver() -> Result<()> {
+    let driver = step("building the driver of tests", || cross::build("planted-faults,test-consumer"))?;
+    ensure!(is_marked(&driver, TEST_CONSUMER)?, "the driver of tests has no mark: {TEST_CONSUMER}");
+    copy(&driver, &paths::dist().join("wine").join(TEST_DRIVER))
+}
+
+/// Builds `package` and returns the folder where the binaries lie.
+fn windows_build(package: Package) -> Result<PathBuf> {
+    run(&mut windows_cargo("build", package)?)?;
+    Ok(paths::root().join(WINDOWS).join(TARGET_PROGRAMS).join("release"))
+}
+
+/// A cargo that does something with `package` for Windows.
+pub fn windows_cargo(subcommand: &str, package: Package) -> Result<Command> {
+    let mut command = cargo(&paths::root());
+    command.args([subcommand, "--release", "--target", TARGET_PROGRAMS, "--target-dir", WINDOWS]);
+    // With the panic strategy of the stand-ins everywhere, one standard library serves all.
+    command.args(package).env("CARGO_PROFILE_RELEASE_PANIC", "abort");
+    rust_src::find(TARGET_PROGRAMS)?.apply(&mut command, "std,panic_abort");
+    // The kernel stand-in forwards what it does not have to the Wine that is installed.
+    command.env("SOFTNDK_WINE_NTOSKRNL", wine::modules().join("ntoskrnl.exe"));
+    Ok(command)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+fn check_imports(dist: &Path) -> Result<()> {
+    let provided = Provided::read(&dist.join("wine"), &wine::modules())?;
+    let mut problems = provided.problems_of_stand_ins()?;
+    let driver = Module::read(&dist.join("softndk.sys"))?;
+    problems.extend(provided.problems_of_driver(&driver)?.into_iter().map(|problem| format!("softndk.sys: {problem}")));
+    ensure!(problems.is_empty(), "imports that would fail under Wine:\n  {}", problems.join("\n  "));
+    let problems = facts::problems_of_imports(&driver, inf::oldest_windows()?)?;
+    ensure!(problems.is_empty(), "imports that would fail on Windows:\n  {}", problems.join("\n  "));
+    Ok(())
+}

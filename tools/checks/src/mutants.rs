@@ -1,0 +1,154 @@
+//! `cargo xtask mutants`: cargo-mutants changes one place of a driver crate at a time, and a test has to fail.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use build::command::{cargo, output, step};
+use build::paths;
+use clap::Args;
+use serde_json::json;
+
+/// A crate, and the packages whose tests judge what its own tests have not noticed.
+const CRATES: [(&str, &[&str]); 5] = [
+    ("nd-rings", &["nd-ioctl"]),
+    ("iwarp", &["soft-rdma", "peer"]),
+    ("platform", &["soft-rdma", "ndk-provider", "peer"]),
+    ("soft-rdma", &["ndk-provider", "peer", "nd-ioctl", "model", "conformance"]),
+    ("nd-ioctl", &["hostile", "conformance"]),
+];
+
+/// The status of cargo-mutants when mutants were missed, and when tests timed out: both are in its files.
+const MISSED: i32 = 2;
+const TIMED_OUT: i32 = 3;
+
+/// Which mutants to try, and how they are told.
+#[derive(Args)]
+pub struct Wanted {
+    /// Only this crate: nd-rings, iwarp, platform, soft-rdma or nd-ioctl
+    package: Option<String>,
+    /// Only a part, K of N from 0: `3/8`
+    #[arg(long, value_name = "K/N")]
+    shard: Option<String>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of the mutants of a crate.
+struct Row {
+    package: &'static str,
+    tried: usize,
+    /// They do not compile.
+    unviable: usize,
+    /// Tests ran into their time limit, which notices them.
+    timed_out: usize,
+    /// Left out by .cargo/mutants.toml, which says why.
+    equivalent: usize,
+    missed: Vec<String>,
+}
+
+impl Row {
+    fn caught(&self) -> usize {
+        self.tried.saturating_sub(self.unviable + self.timed_out + self.missed.len())
+    }
+}
+
+/// Prints a table, and fails if a mutant was missed.
+pub fn mutants(wanted: &Wanted) -> Result<()> {
+    let installed = Command::new("cargo-mutants").args(["mutants", "--version"]).output();
+    ensure!(installed.is_ok(), "cargo-mutants is not there: `cargo install --locked cargo-mutants`");
+    let chosen: Vec<_> =
+        CRATES.iter().filter(|(package, _)| wanted.package.as_deref().is_none_or(|name| name == *package)).collect();
+    ensure!(!chosen.is_empty(), "{:?} is none of the crates; see --help", wanted.package);
+    let rows = chosen.into_iter().map(|(package, judges)| examine(package, judges, wanted.shard.as_deref()));
+    let rows = rows.collect::<Result<Vec<_>>>()?;
+    if wanted.json {
+        println!("{:#}", rows.iter().map(as_json).collect::<serde_json::Value>());
+    } else {
+        print(&rows);
+    }
+    let missed: usize = rows.iter().map(|row| row.missed.len()).sum();
+    ensure!(missed == 0, "{missed} mutants were noticed by no test");
+    Ok(())
+}
+
+/// Its own tests judge first, as they build fastest; the tests of `judges` see only what those missed.
+fn examine(package: &'static str, judges: &[&str], shard: Option<&str>) -> Result<Row> {
+    let folder = paths::root().join("target/mutants").join(package);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    let all = list(package, shard, true)?;
+    let tried = list(package, shard, false)?;
+    step(&format!("{tried} mutants of {package}, by its own tests"), || run(package, &[package], shard, &folder))?;
+    let mut unviable = lines(&folder, "unviable")?.len();
+    let mut timed_out = lines(&folder, "timeout")?.len();
+    if !lines(&folder, "missed")?.is_empty() {
+        let left = lines(&folder, "missed")?.len();
+        let tests = [&[package], judges].concat();
+        step(&format!("{left} of them, by the tests of {}", judges.join(", ")), || {
+            run(package, &tests, shard, &folder)
+        })?;
+        unviable += lines(&folder, "unviable")?.len();
+        timed_out = lines(&folder, "timeout")?.len();
+    }
+    let missed = lines(&folder, "missed")?;
+    Ok(Row { package, tried, unviable, timed_out, equivalent: all.saturating_sub(tried), missed })
+}
+
+fn run(package: &str, tests: &[&str], shard: Option<&str>, folder: &Path) -> Result<()> {
+    let mut command = command(package, shard);
+    command.args(["--no-shuffle", "--iterate", "--output"]).arg(folder);
+    command.args(tests.iter().flat_map(|test| ["--test-package", test]));
+    fs::create_dir_all(folder)?;
+    let status = command.status().context("cannot start cargo mutants")?;
+    ensure!(
+        status.success() || status.code().is_some_and(|code| [MISSED, TIMED_OUT].contains(&code)),
+        "cargo mutants ended with {status}"
+    );
+    Ok(())
+}
+
+/// How many there are, with those that are equivalent or without.
+fn list(package: &str, shard: Option<&str>, with_equivalent: bool) -> Result<usize> {
+    let mut command = command(package, shard);
+    command.arg("--list").args(with_equivalent.then_some("--no-config"));
+    Ok(output(&mut command)?.lines().count())
+}
+
+fn command(package: &str, shard: Option<&str>) -> Command {
+    let mut command = cargo(&paths::root());
+    command.args(["mutants", "--package", package]).args(shard.map(|shard| format!("--shard={shard}")));
+    command
+}
+
+/// The mutants that cargo-mutants has put into one of its lists.
+fn lines(folder: &Path, name: &str) -> Result<Vec<String>> {
+    let path = folder.join("mutants.out").join(format!("{name}.txt"));
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn as_json(row: &Row) -> serde_json::Value {
+    json!({
+        "package": row.package,
+        "tried": row.tried,
+        "caught": row.caught(),
+        "timed_out": row.timed_out,
+        "unviable": row.unviable,
+        "equivalent": row.equivalent,
+        "missed": row.missed,
+    })
+}
+
+fn print(rows: &[Row]) {
+    println!("package       tried   caught  timed out  unviable  equivalent   missed");
+    for row in rows {
+        let Row { package, tried, timed_out, unviable, equivalent, missed } = row;
+        let (caught, missed) = (row.caught(), missed.len());
+        println!("{package:10}  {tried:7}  {caught:7}  {timed_out:9}  {unviable:8}  {equivalent:10}  {missed:7}");
+    }
+    rows.iter().flat_map(|row| &row.missed).for_each(|missed| println!("missed: {missed}"));
+}
