@@ -1,4 +1,4 @@
-//! The local addresses of a device. On Windows they come while the adapter runs.
+//! The local addresses of a device. On Windows they come and go while the adapter runs.
 
 use core::net::IpAddr;
 
@@ -6,7 +6,7 @@ use platform::{Platform, Slice, SpinLock};
 
 use crate::{Error, limits};
 
-/// The list of a device, without doubles.
+/// The addresses of a device, each once.
 pub(crate) struct Addresses<P: Platform>(SpinLock<Slice<IpAddr, P>, P>);
 
 impl<P: Platform> Default for Addresses<P> {
@@ -16,11 +16,11 @@ impl<P: Platform> Default for Addresses<P> {
 }
 
 impl<P: Platform> Addresses<P> {
-    /// Adds an address; one that is there already stays. IRQL <= DISPATCH.
+    /// Adds an address, unless the list has it already. IRQL <= DISPATCH.
     pub(crate) fn add(&self, address: IpAddr) -> Result<(), Error> {
         let unusable = match address {
             IpAddr::V4(address) => address.is_broadcast(),
-            // One is an address only together with an interface (RFC 4007, section 6), for which the list has no place.
+            // An IPv6 link-local address needs an interface with it (RFC 4007, section 6), and the list has no place for one.
             IpAddr::V6(address) => address.is_unicast_link_local(),
         };
         if unusable || address.is_unspecified() || address.is_multicast() {
@@ -41,13 +41,13 @@ impl<P: Platform> Addresses<P> {
                 core::mem::swap(&mut *list, &mut larger);
                 return Ok(());
             }
-            // Made without the lock; another address may come meanwhile.
+            // Allocated without the lock: another thread may add an address before the next round.
             drop(list);
             larger = Slice::filled(length.saturating_add(1), address)?;
         }
     }
 
-    /// Takes the addresses away that `wanted` does not accept. What uses one goes on. IRQL <= DISPATCH.
+    /// Removes the addresses that `wanted` does not accept. Objects that use such an address keep it. IRQL <= DISPATCH.
     pub(crate) fn retain(&self, wanted: impl Fn(IpAddr) -> bool) -> Result<(), Error> {
         let mut index = 0;
         while let Some(address) = self.get(index) {
@@ -58,7 +58,7 @@ impl<P: Platform> Addresses<P> {
             let length = self.0.lock().len();
             let mut smaller = Slice::filled(length.saturating_sub(1), address)?;
             let mut list = self.0.lock();
-            // Another one may have come meanwhile: then it is tried again.
+            // If another thread has changed the list in between, the next round tries the same address again.
             if list.len() == length && list.contains(&address) {
                 let others = list.iter().filter(|other| **other != address);
                 smaller.iter_mut().zip(others).for_each(|(new, old)| *new = *old);

@@ -1,4 +1,4 @@
-//! Shared endpoints: one local address for several connections.
+//! Shared endpoints: one local address for several connectors.
 
 use core::net::SocketAddr;
 
@@ -10,24 +10,24 @@ use crate::{
     object::counts::{Count, Kind},
 };
 
-/// A local address that any number of connectors may connect from, each to another peer. They outlive its close: their
-/// references keep the address.
+/// A local address that any number of connectors may connect from, each to another peer. Its connectors hold references
+/// to it: after its close the address stays in use until they are gone.
 pub struct SharedEndpoint<P: Platform> {
-    /// First, so that the address is free when the close is reported.
+    /// First, so that the address is free when the close callback runs.
     endpoint: Endpoint<P>,
     on_close: OnClose<P>,
     _adapter: Arc<Adapter<P>, P>,
 }
 
 impl<P: Platform> SharedEndpoint<P> {
-    /// Takes a local address; port 0 picks one. IRQL <= DISPATCH.
+    /// Takes a local address; port 0 picks a port. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>, local: SocketAddr) -> Result<Arc<Self, P>, Error> {
         let count = Count::new(adapter, Kind::SharedEndpoint)?;
         let endpoint = Endpoint::bind(adapter, local, Purpose::SharedEndpoint)?;
         Ok(Arc::try_new(Self { endpoint, on_close: OnClose::new(count), _adapter: adapter.clone() })?)
     }
 
-    /// Its address. IRQL <= DISPATCH.
+    /// The local address. IRQL <= DISPATCH.
     pub fn local_address(&self) -> SocketAddr {
         self.endpoint.local()
     }

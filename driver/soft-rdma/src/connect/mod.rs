@@ -1,4 +1,4 @@
-//! Connections: listeners, connectors, the addresses and ports they use, and connections that are half open or have still to end.
+//! Connections: listeners, connectors, the addresses and ports they use, and the tables of wires that are half-open, refused or ended.
 
 pub(crate) mod addresses;
 pub(crate) mod connector;

@@ -1,8 +1,8 @@
 //! A bounded table of wires that no consumer needs: half-open ones, refused ones, and ended ones that still send. When its last slot is
 //! taken, the oldest wire of the peer with the most wires is reset, so that one peer's wires do not take the slots of others.
 //!
-//! Peers are grouped by a remainder of their addresses: so the table finds the peer with the most wires in constant time, and peers with
-//! an equal remainder count as one.
+//! A peer's group is a hash of its address: so the table finds the group with the most wires in constant time, and the
+//! peers of one group count as one peer.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -10,28 +10,28 @@ use platform::{Arc, OutOfMemory, Platform, PoolQuota, Slice, SpinLock, Weak};
 
 use crate::{slot_map::SlotMap, wire::Wire};
 
-/// Remainders of addresses.
+/// Groups of peers.
 const GROUPS: usize = 64;
 
-/// The wires of one kind.
+/// The wires of one kind. `most` is the number of slots.
 pub(crate) struct WireTable<P: Platform> {
     most: usize,
-    /// The memory of the table itself counts against it.
+    /// The quota that the table's own memory counts against.
     quota: PoolQuota<P>,
     list: SpinLock<List<P>, P>,
 }
 
 struct List<P: Platform> {
     wires: SlotMap<Entry<P>, P>,
-    /// Slots in use, those of wires that are being reset included.
+    /// Slots in use, including those of wires that are being reset.
     taken: usize,
     /// Wires that are being reset.
     going: usize,
-    /// All others, by the addresses of their peers.
+    /// The wires that are not being reset, by group.
     groups: Slice<Group, P>,
 }
 
-/// The wires of one group, in a chain.
+/// The wires of one group, as a list.
 #[derive(Clone, Copy, Default)]
 struct Group {
     count: usize,
@@ -42,13 +42,13 @@ struct Group {
 struct Entry<P: Platform> {
     wire: Weak<Wire<P>, P>,
     group: usize,
-    /// It is not being reset, and is in the chain of its group.
+    /// The wire is not being reset, and is in the list of its group.
     stays: bool,
     older: Option<usize>,
     newer: Option<usize>,
 }
 
-/// A wire's slot, until it is closed.
+/// A wire's slot in a table, until dropped. The wire drops it when it is closed, a half-open one also when its Request has arrived.
 pub(crate) struct WireSlot<P: Platform> {
     table: Arc<WireTable<P>, P>,
     number: usize,
@@ -63,8 +63,8 @@ impl<P: Platform> WireTable<P> {
         Arc::try_new(Self { most, quota: quota.clone(), list: SpinLock::<_, P>::new(list) })
     }
 
-    /// Takes a slot for a wire. If it was the last, the oldest wire of the largest group is reset. `None`: all slots are in use, as the wires
-    /// that were reset are not closed yet, or there is no memory. IRQL <= DISPATCH.
+    /// Takes a slot for a wire. If it was the last free slot, resets the oldest wire of the largest group. `None`: all
+    /// slots are in use, as wires that were reset are not closed yet, or there is no memory. IRQL <= DISPATCH.
     pub(crate) fn take(this: &Arc<Self, P>, wire: &Arc<Wire<P>, P>) -> Option<WireSlot<P>> {
         let group = group(wire.addresses().remote);
         loop {
@@ -94,7 +94,7 @@ impl<P: Platform> WireTable<P> {
         drop(list);
         if !has_room {
             let chunk = SlotMap::chunk(places, &self.quota)?;
-            // Another thread may have made room first.
+            // Another thread may have added a chunk first.
             let surplus = self.list.lock().wires.grow(chunk);
             drop(surplus);
         }
@@ -107,7 +107,8 @@ impl<P: Platform> WireTable<P> {
         self.list.lock().taken >= self.most
     }
 
-    /// There is no memory for one more: the oldest is reset, unless one that was reset is not closed yet. False: the table is empty.
+    /// Called when there is no memory for one more wire: resets the oldest wire of the largest group, unless a reset
+    /// wire is still to be closed. False: the table is empty.
     pub(crate) fn make_room(&self) -> bool {
         let mut list = self.list.lock();
         let any = list.taken > 0;
@@ -120,7 +121,7 @@ impl<P: Platform> WireTable<P> {
         any
     }
 
-    /// Resets `most` of them. False: there are more.
+    /// Resets up to `most` wires. True: none is left that is not being reset.
     pub(crate) fn clear(&self, most: usize) -> bool {
         for _ in 0..most {
             let mut list = self.list.lock();
@@ -136,12 +137,12 @@ impl<P: Platform> WireTable<P> {
 }
 
 impl<P: Platform> List<P> {
-    /// The one to reset next: the oldest of the largest group.
+    /// The wire to reset next: the oldest of the largest group.
     fn oldest(&self) -> Option<usize> {
         self.groups.iter().max_by_key(|group| group.count)?.oldest
     }
 
-    /// Enters the newest of a group, if there is room.
+    /// Enters a wire as the newest of its group; `None`: no place is free.
     fn join(&mut self, wire: Weak<Wire<P>, P>, number_of_group: usize) -> Option<usize> {
         let group = self.groups.get_mut(number_of_group)?;
         let older = group.newest;
@@ -157,7 +158,7 @@ impl<P: Platform> List<P> {
         Some(number)
     }
 
-    /// Takes one, which is to be reset, out of the chain of its group.
+    /// Takes a wire that is to be reset out of the list of its group.
     fn dismiss(&mut self, number: usize) -> Option<Weak<Wire<P>, P>> {
         let entry = self.wires.get_mut(number).filter(|entry| entry.stays)?;
         entry.stays = false;
@@ -177,12 +178,12 @@ impl<P: Platform> List<P> {
     }
 }
 
-/// The number of an address's group. Addresses that follow one another are of different ones.
+/// The group of a peer's address. Consecutive IPv4 addresses are in different groups.
 fn group(peer: Option<SocketAddr>) -> usize {
     let sum = |octets: &[u8]| octets.iter().fold(0usize, |sum, &octet| sum.wrapping_mul(31).wrapping_add(octet.into()));
     let sum = peer.map_or(0, |peer| match peer.ip().to_canonical() {
         IpAddr::V4(address) => sum(&address.octets()),
-        // A host with one address of a /64 has them all.
+        // A host that has one address of a /64 can have all of them.
         IpAddr::V6(address) => sum(&address.octets()[..8]),
     });
     sum % GROUPS

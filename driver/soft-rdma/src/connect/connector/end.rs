@@ -1,4 +1,4 @@
-//! How connections, and attempts at one, end.
+//! How a connection, or an attempt to connect, ends.
 
 use platform::{Arc, Deferred, Notice, Platform};
 
@@ -6,7 +6,7 @@ use super::{Connector, DisconnectReason, Phase, PrivateData, other::Other};
 use crate::{Callback, Close, Counter, Error, OnClose, Outcome, QueuePair, Status};
 
 impl<P: Platform> Connector<P> {
-    /// Rejects: the passive side a request, the active side an acceptance. IRQL <= DISPATCH.
+    /// Rejects a connection request (passive side) or the peer's acceptance (active side). IRQL <= DISPATCH.
     pub fn reject(this: &Arc<Self, P>, private_data: &[u8]) -> Result<(), Error> {
         let private_data = PrivateData::copy_of(private_data)?;
         let mut state = this.state.lock();
@@ -28,13 +28,13 @@ impl<P: Platform> Connector<P> {
         Ok(())
     }
 
-    /// Message: the peer rejects, or closes before the connection was established.
+    /// Message: the peer rejects, or closes before the connection is established.
     pub(crate) fn peer_rejects(this: &Arc<Self, P>, private_data: PrivateData) {
         let mut state = this.state.lock();
         let mut unused = None;
         match state.phase {
             Phase::Connecting => {
-                // The attempt failed; connector and queue pair are as they were (IND2Connector::Connect).
+                // The attempt failed: connector and queue pair are as before it (IND2Connector::Connect).
                 state.private_data = private_data;
                 state.end(Phase::Idle);
                 unused = state.queue_pair.take();
@@ -74,8 +74,8 @@ impl<P: Platform> Connector<P> {
         Deferred::schedule(this);
     }
 
-    /// Disconnects and flushes the queue pair. Done when nothing of it is under way any more; the peer's provider
-    /// acknowledges by itself. Also right after the peer disconnected. IRQL <= DISPATCH.
+    /// Disconnects and flushes the queue pair. Complete when no request or access of the queue pair is under way; the
+    /// peer's answer is not awaited. Allowed, too, after the peer has disconnected. IRQL <= DISPATCH.
     pub fn disconnect(this: &Arc<Self, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let mut state = this.state.lock();
         if !matches!(state.phase, Phase::Connected | Phase::PeerGone) {
@@ -83,7 +83,7 @@ impl<P: Platform> Connector<P> {
         }
         state.end(Phase::Disconnecting);
         state.request = Some(done);
-        // An event that is due but not on its way comes too late (networkdirect-disconnect-scheme).
+        // A disconnect event that the deferred call has not taken yet is not delivered (networkdirect-disconnect-scheme).
         state.disconnect_due = None;
         let (peer, queue_pair) = (state.peer.take(), state.queue_pair.clone());
         drop(state);
@@ -93,11 +93,11 @@ impl<P: Platform> Connector<P> {
         }
         let mut state = this.state.lock();
         state.phase = Phase::Closed;
-        // The engine may have told us first: then the request is being reported.
+        // If the engine has called `queue_pair_quiet` in between, the deferred call reports the request.
         Ok(if state.request.take().is_some() { Outcome::Done } else { Outcome::Pending })
     }
 
-    /// Tells the peer and flushes our queue pair. True: nothing of it is under way any more.
+    /// Tells the peer, and flushes this side's queue pair. True: no request or access of the queue pair is under way.
     fn end_connection(peer: Option<Other<P>>, queue_pair: Option<Arc<QueuePair<P>, P>>) -> bool {
         let quiet = queue_pair.is_none_or(|queue_pair| QueuePair::terminate(&queue_pair));
         if let Some(peer) = peer {
@@ -111,7 +111,7 @@ impl<P: Platform> Connector<P> {
         let mut state = this.state.lock();
         match state.phase {
             Phase::Connected => {}
-            // The active side has told us, but is not connected itself yet.
+            // This active side has told the peer that it completes, and is not connected itself yet: `complete_connect` finds it closed.
             Phase::Completing => {
                 state.end(Phase::Closed);
                 return;
@@ -132,20 +132,20 @@ impl<P: Platform> Connector<P> {
         Deferred::schedule(this);
     }
 
-    /// A fatal error on our queue pair: both sides are told.
+    /// This side's queue pair has met a fatal error: ends the connection for both sides.
     pub(crate) fn abort(this: &Arc<Self, P>) {
         if Self::end_both(this, 1) {
             this.adapter().device().counters().count(Counter::ConnectionErrors);
         }
     }
 
-    /// The peer, on another machine, has said that it sends nothing any more. It gets nothing more either, and is told so at once:
-    /// what closes there waits for that, not for the consumer here.
+    /// The peer, on another machine, has sent FIN. This side sends no more either, and sends its FIN at once: a peer
+    /// that closes waits for that FIN, not for the consumer here.
     pub(crate) fn peer_finishes(this: &Arc<Self, P>) {
         Self::end_both(this, 0);
     }
 
-    /// Ends an established connection for both sides. False: there is none.
+    /// Ends an established connection for both sides. False: the connector is not connected.
     fn end_both(this: &Arc<Self, P>, reason: DisconnectReason) -> bool {
         let state = this.state.lock();
         let peer = if state.phase == Phase::Connected { state.peer.clone() } else { None };
@@ -157,7 +157,7 @@ impl<P: Platform> Connector<P> {
         peer.is_some()
     }
 
-    /// Our queue pair is quiet: a disconnect that waited for it is over.
+    /// No request or access of the queue pair is under way any longer: completes a disconnect that waits for that.
     pub(crate) fn queue_pair_quiet(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.phase == Phase::Disconnecting {
@@ -168,7 +168,7 @@ impl<P: Platform> Connector<P> {
         }
     }
 
-    /// The consumer cannot take this connector over: the peer sees a reject.
+    /// Closes a connector that its consumer could not take over: the peer sees a reject.
     pub fn give_up(this: &Arc<Self, P>) {
         Self::begin_close(this);
     }
@@ -189,11 +189,11 @@ impl<P: Platform> Close<P> for Connector<P> {
         }
         state.end(Phase::Closed);
         state.finish(Err(Error::Canceled));
-        // Closing is the consumer's own act: no event about it, or about anything that crosses it.
+        // After a close no disconnect event is delivered, even if the peer has disconnected before.
         state.disconnect_due = None;
         state.disconnect_event = None;
         let peer = state.peer.take();
-        // An antecedent: it stays until the close has been reported.
+        // The queue pair is an antecedent: the connector keeps it until the close callback has run.
         let queue_pair = state.queue_pair.clone();
         let endpoint = state.endpoint.take();
         drop(state);

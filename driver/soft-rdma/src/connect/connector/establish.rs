@@ -1,4 +1,4 @@
-//! From connect to connected, on both sides.
+//! Establishing a connection, on both sides. `end.rs` has the rejects.
 
 use core::net::SocketAddr;
 
@@ -13,43 +13,43 @@ use crate::{
     wire::Wire,
 };
 
-/// The own address of a connect.
+/// The local address of a connect.
 pub enum Source<'a, P: Platform> {
-    /// An address of the adapter; port 0 picks one.
+    /// An address of the adapter; port 0 picks a port.
     Address(SocketAddr),
-    /// That of a shared endpoint.
+    /// The address of a shared endpoint.
     Shared(&'a Arc<SharedEndpoint<P>, P>),
 }
 
-/// A connect.
+/// The arguments of a connect.
 pub struct Connect<'a, P: Platform> {
     /// The queue pair to connect.
     pub queue_pair: &'a Arc<QueuePair<P>, P>,
-    /// The own address.
+    /// The local address.
     pub source: Source<'a, P>,
-    /// Where the listener is.
+    /// The address of the listener.
     pub remote: SocketAddr,
-    /// Too large values are capped.
+    /// The limits that the consumer asks for; more than [`crate::limits::READ_LIMIT`] counts as that.
     pub limits: ReadLimits,
-    /// Handed to the listener's consumer; at most [`crate::limits::PRIVATE_DATA`] bytes.
+    /// Private data for the listener's consumer; at most [`crate::limits::PRIVATE_DATA`] bytes.
     pub private_data: &'a [u8],
 }
 
-/// An accept.
+/// The arguments of an accept.
 pub struct Accept<'a, P: Platform> {
     /// The queue pair to connect.
     pub queue_pair: &'a Arc<QueuePair<P>, P>,
-    /// Too large values are capped.
+    /// The limits that the consumer asks for; more than the peer's offer counts as that.
     pub limits: ReadLimits,
-    /// Handed to the connecting consumer; at most [`crate::limits::PRIVATE_DATA`] bytes.
+    /// Private data for the connecting consumer; at most [`crate::limits::PRIVATE_DATA`] bytes.
     pub private_data: &'a [u8],
-    /// Called once if the connection ends for another reason than this side's disconnect or close.
+    /// Called once when the connection ends, unless this side disconnects or closes first.
     pub disconnect_event: Option<Callback<DisconnectReason>>,
 }
 
 impl<P: Platform> Connector<P> {
-    /// Asks the listener at `remote` for a connection; `done` is called when the peer has answered. On an error neither the
-    /// connector nor the queue pair has changed. IRQL <= DISPATCH.
+    /// Asks the listener at `remote` for a connection. `done` is called when the peer has accepted or rejected, or the
+    /// attempt has failed. After an error connector and queue pair are unchanged. IRQL <= DISPATCH.
     pub fn connect(this: &Arc<Self, P>, request: Connect<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let result = Self::start_connect(this, &request, done);
         if let Err(error) = result {
@@ -86,17 +86,17 @@ impl<P: Platform> Connector<P> {
         }
         let listener = if device.has_address(remote.ip()) { device.ports().listener(remote) } else { None };
         let side = match request.source {
-            // TCP picks the port, and may have given that of `local` to another connection.
+            // TCP picks the port. The one in `local` is the device's choice, which TCP may have given to another connection.
             Source::Address(asked) if listener.is_none() && asked.port() == 0 => asked,
             _ => local,
         };
         let connection = Connection::active(this.adapter(), (side, remote), listener.is_none())?;
         let Some(listener) = listener else {
-            // Another machine, or a process of this one with a device of its own.
+            // The listener is on another machine, or in another process that has a device of its own.
             this.claim(request.queue_pair)?;
             let port = match request.source {
                 Source::Address(local) => local.port(),
-                // TCP connects one socket only from a port.
+                // TCP connects only one socket from a port: it picks another port for this one.
                 Source::Shared(_) => 0,
             };
             let from = SocketAddr::new(local.ip(), port);
@@ -106,7 +106,7 @@ impl<P: Platform> Connector<P> {
             state.begin_connect(Other::Remote(wire.clone()), (local, remote), connection, request, done);
             (state.endpoint, state.shared) = (endpoint, shared);
             drop(state);
-            // Not before: it may fail at once.
+            // Last: it may report a failure before it returns.
             Wire::start(&wire);
             return Ok(());
         };
@@ -137,7 +137,7 @@ impl<P: Platform> Connector<P> {
         Ok(())
     }
 
-    /// Begins a connect, if nothing is under way on the connector and on the queue pair.
+    /// Begins a connect: claims connector and queue pair, if no connect is under way on either.
     fn claim(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<(), Error> {
         let mut state = self.state.lock();
         if state.phase != Phase::Idle || state.finished.iter().any(Option::is_some) {
@@ -148,7 +148,7 @@ impl<P: Platform> Connector<P> {
         Ok(())
     }
 
-    /// The connect that was begun cannot be made.
+    /// Takes [`Self::claim`] back: the connect could not be started.
     fn unclaim(&self, queue_pair: &Arc<QueuePair<P>, P>) {
         self.state.lock().phase = Phase::Idle;
         QueuePair::unreserve(queue_pair);
@@ -188,7 +188,7 @@ impl<P: Platform> Connector<P> {
                 drop(state);
                 if let Some(queue_pair) = taken {
                     match accepted {
-                        // The peer has been connected: it may have sent already.
+                        // The peer is connected already, and may have sent.
                         Some(_) => _ = QueuePair::terminate(&queue_pair),
                         None => QueuePair::unreserve(&queue_pair),
                     }
@@ -201,7 +201,7 @@ impl<P: Platform> Connector<P> {
         }
     }
 
-    /// Message to a passive side: the active one completes. Its queue pair is connected, and the answer is a reference to it.
+    /// Message to the passive side: the active side completes, with the queue pair `peer`. Connects this side's queue pair, and returns it.
     pub(super) fn peer_completes(this: &Arc<Self, P>, peer: &Arc<QueuePair<P>, P>) -> Option<Weak<QueuePair<P>, P>> {
         let mut state = this.state.lock();
         if state.phase != Phase::Accepting {
@@ -217,7 +217,7 @@ impl<P: Platform> Connector<P> {
         Some(Arc::downgrade(&queue_pair))
     }
 
-    /// Accepts a request; `done` is called when the peer has completed. IRQL <= DISPATCH.
+    /// Accepts a connection request; `done` is called when the peer has completed. IRQL <= DISPATCH.
     pub fn accept(this: &Arc<Self, P>, request: Accept<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let private_data = PrivateData::copy_of(request.private_data)?;
         let mut state = this.state.lock();
@@ -229,7 +229,7 @@ impl<P: Platform> Connector<P> {
         request.queue_pair.reserve()?;
         state.phase = Phase::Accepting;
         state.waiting = None;
-        // The offer of the peer is in `limits` since the request came.
+        // The peer's offer is in `limits` since the request came.
         state.limits = ReadLimits {
             inbound: request.limits.inbound.min(state.limits.inbound),
             outbound: request.limits.outbound.min(state.limits.outbound),
@@ -242,7 +242,7 @@ impl<P: Platform> Connector<P> {
         if peer.is_some_and(|peer| peer.accepts(limits, &private_data)) {
             return Ok(Outcome::Pending);
         }
-        // The peer gave up. If its message has come already, the request is reported; else it ends here.
+        // The peer has given up. If its reject has arrived already, the deferred call reports the request; else the accept fails here.
         let mut state = this.state.lock();
         if state.request.take().is_none() {
             return Ok(Outcome::Pending);
@@ -256,7 +256,7 @@ impl<P: Platform> Connector<P> {
         Err(Error::ConnectionAborted)
     }
 
-    /// Message to an active side: the peer accepts. False: it has given up.
+    /// Message to the active side: the peer accepts. False: this side is no longer connecting.
     pub(crate) fn peer_accepts(this: &Arc<Self, P>, peer: ReadLimits, private_data: PrivateData) -> bool {
         let mut state = this.state.lock();
         if state.phase != Phase::Connecting {
@@ -288,7 +288,7 @@ impl<P: Platform> State<P> {
         self.connection = Some(connection);
         self.limits = request.limits.capped();
         self.request = Some(done);
-        // The last attempt took what it had with it.
+        // An earlier attempt, when it failed, took its queue pair out: the assignment drops none under the lock.
         self.queue_pair = Some(request.queue_pair.clone());
     }
 }

@@ -1,7 +1,8 @@
 //! Connectors: one side of a connection, as a state machine that exchanges messages with the other side.
 //!
-//! A side changes its own state under its own lock and calls the peer with no lock held, so the two never wait for each
-//! other. Callbacks of the consumer run from the deferred call.
+//! A connector changes its state under its own lock, and calls the peer's connector without it, so two connectors never
+//! wait for each other. The deferred call runs the consumer's callbacks. `establish.rs` and `end.rs` have the calls,
+//! `other.rs` the messages to the other side, `remote.rs` those from a wire.
 
 mod end;
 mod establish;
@@ -24,17 +25,17 @@ use crate::{
     object::counts::{Count, Kind},
 };
 
-/// Reads under way at once. The effective limits are the smaller of what both sides and the adapter allow.
+/// Reads that may be under way at once. The limits of a connection are the smallest of what both sides and the device allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// Reads that the peer may have under way.
+    /// Reads that the peer may have under way here (IRD).
     pub inbound: u32,
-    /// Reads that this side may have under way.
+    /// Reads that this side may have under way at the peer (ORD).
     pub outbound: u32,
 }
 
 impl ReadLimits {
-    /// What is left of `self` when the peer says `peer`: our inbound reads are its outbound ones.
+    /// The limits of this side, `self`, under those of the peer: inbound reads here are outbound reads there.
     fn agree(self, peer: Self) -> Self {
         Self {
             inbound: self.inbound.min(peer.outbound).min(limits::READ_LIMIT),
@@ -47,7 +48,7 @@ impl ReadLimits {
     }
 }
 
-/// Private data of a connect, accept or reject. A peer on another machine may send more than a consumer here.
+/// Private data of a connect, accept or reject. A peer on another machine may send more than a consumer here may.
 #[derive(Clone, Copy)]
 pub(crate) struct PrivateData {
     bytes: [u8; MAX_PRIVATE_DATA],
@@ -57,7 +58,7 @@ pub(crate) struct PrivateData {
 impl PrivateData {
     pub(crate) const EMPTY: Self = Self { bytes: [0; MAX_PRIVATE_DATA], length: 0 };
 
-    /// A copy, taken before a lock raises the IRQL: the consumer's buffer may be pageable at PASSIVE_LEVEL.
+    /// Copies a consumer's data. Called before a lock raises the IRQL: the buffer may be pageable at PASSIVE_LEVEL.
     fn copy_of(data: &[u8]) -> Result<Self, Error> {
         if data.len() > limits::PRIVATE_DATA {
             return Err(Error::InvalidBufferSize);
@@ -65,7 +66,7 @@ impl PrivateData {
         Ok(Self::of_peer(data))
     }
 
-    /// What a peer has sent: no frame has more than there is room for.
+    /// Copies a peer's data: a startup frame has at most `MAX_PRIVATE_DATA` bytes of it.
     pub(crate) fn of_peer(data: &[u8]) -> Self {
         let mut copy = Self::EMPTY;
         copy.length = data.len().min(MAX_PRIVATE_DATA);
@@ -78,7 +79,7 @@ impl PrivateData {
     }
 }
 
-/// Why a connection ended, in the disconnect event: 0 the peer disconnected, 1 it was aborted.
+/// The reason in a disconnect event. 0: the peer has disconnected, 1: the connection was aborted.
 pub type DisconnectReason = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,16 +89,16 @@ enum Phase {
     Connecting,
     /// Active: the peer has accepted.
     Accepted,
-    /// Active: between telling the peer and being connected.
+    /// Active: the consumer has completed, and the peer is being told.
     Completing,
-    /// Passive: the request is with the consumer.
+    /// Passive: the consumer is to accept or to reject.
     Incoming,
-    /// Passive: accepted; the peer has not completed.
+    /// Passive: the consumer has accepted; the peer has not completed.
     Accepting,
     Connected,
     /// The peer has disconnected, or the connection was aborted.
     PeerGone,
-    /// This side disconnects; its queue pair is not quiet yet.
+    /// This side disconnects; a request or access of its queue pair is still under way.
     Disconnecting,
     Closed,
 }
@@ -107,25 +108,26 @@ struct State<P: Platform> {
     active: bool,
     peer: Option<Other<P>>,
     queue_pair: Option<Arc<QueuePair<P>, P>>,
-    /// The own address, or the listener's. Given up as soon as the connector is closed, so that it can be bound again.
+    /// The local address, or the listener's. Dropped at the close of the connector, so that it can be bound again.
     endpoint: Option<Arc<Endpoint<P>, P>>,
-    /// The own address, if it is shared. An antecedent: it stays until the close has been reported.
+    /// The local address, if a shared endpoint has it. Dropped when an attempt fails; else, as an antecedent, after the close callback.
     shared: Option<Arc<SharedEndpoint<P>, P>>,
     connection: Option<Connection<P>>,
-    /// Passive: the place in the listener's backlog.
+    /// Passive: the place in the listener's backlog, until the consumer answers.
     waiting: Option<Waiting<P>>,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
     limits: ReadLimits,
-    /// What the peer sent.
+    /// The private data that the peer sent.
     private_data: PrivateData,
-    /// The request under way.
+    /// The consumer's request under way.
     request: Option<Callback<Status>>,
-    /// Requests that have ended and are to be reported, in this order. Two at most: an accept, and a disconnect behind it.
+    /// Requests that have ended, and that the deferred call reports in this order. Two at most: a disconnect may end
+    /// before the accept ahead of it was reported.
     finished: [Option<(Callback<Status>, Status)>; 2],
     disconnect_event: Option<Callback<DisconnectReason>>,
     disconnect_due: Option<DisconnectReason>,
-    /// Passive: the consumer's reference, until the connect event hands it over.
+    /// Passive: the consumer's reference, until the connect event hands it to the consumer.
     handle: Option<Arc<Connector<P>, P>>,
 }
 
@@ -135,7 +137,7 @@ pub struct Connector<P: Platform> {
     deferred: Deferred<P>,
     state: SpinLock<State<P>, P>,
     adapter: Arc<Adapter<P>, P>,
-    /// The listener that made it, which outlives it.
+    /// Passive: the listener that made the connector. It is dropped after the close callback.
     listener: Option<Arc<Listener<P>, P>>,
     _charge: Charge<P>,
 }
@@ -166,7 +168,7 @@ impl<P: Platform> Connector<P> {
             disconnect_due: None,
             handle: None,
         };
-        // With the address that it may come to have.
+        // With the endpoint, which a connect binds.
         let own = Arc::<Self, P>::POOL_BYTES.saturating_add(Arc::<Endpoint<P>, P>::POOL_BYTES);
         let charge = adapter.quota().charge(own)?;
         let connector = Arc::try_new(Self {
@@ -181,7 +183,7 @@ impl<P: Platform> Connector<P> {
         Ok(connector)
     }
 
-    /// The effective read limits and the peer's private data. IRQL <= DISPATCH.
+    /// Reads the connection's read limits and the peer's private data. IRQL <= DISPATCH.
     pub fn connection_data<R>(&self, read: impl FnOnce(ReadLimits, &[u8]) -> R) -> R {
         let state = self.state.lock();
         let (limits, private_data) = (state.limits, state.private_data);
@@ -189,17 +191,17 @@ impl<P: Platform> Connector<P> {
         read(limits, private_data.as_slice())
     }
 
-    /// The own address, once there is one. IRQL <= DISPATCH.
+    /// The local address; `None` before a connect. IRQL <= DISPATCH.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.state.lock().local
     }
 
-    /// The peer's address, once there is one. IRQL <= DISPATCH.
+    /// The peer's address; `None` before a connect. IRQL <= DISPATCH.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         self.state.lock().remote
     }
 
-    /// The adapter it was made through.
+    /// The adapter that the connector was made through.
     pub fn adapter(&self) -> &Arc<Adapter<P>, P> {
         &self.adapter
     }
@@ -218,7 +220,7 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// The connection, or the attempt at one, is over.
+    /// Ends the connection, or the attempt, and goes to `phase`.
     fn end(&mut self, phase: Phase) {
         if self.phase == Phase::Connected {
             let reason = match self.disconnect_due {
@@ -249,7 +251,7 @@ impl<P: Platform> State<P> {
         P::notice(&Notice::ConnectFailed { addresses: self.addresses(), active: self.active, status: error as u32 });
     }
 
-    /// Ends the request under way, to be reported by the deferred call.
+    /// Ends the request under way. The deferred call reports it.
     fn finish(&mut self, status: Status) {
         if let Some(request) = self.request.take()
             && let Some(place) = self.finished.iter_mut().find(|place| place.is_none())

@@ -1,11 +1,10 @@
-//! The other side of a connection, to which messages go: a connector of this device, or another machine.
+//! The other side of a connection, to which a connector sends its messages: a connector of this device, or a wire to another machine.
 
 use platform::{Arc, Platform, Weak};
 
 use super::{Connector, DisconnectReason, PrivateData, ReadLimits};
 use crate::{QueuePair, qp::Peer, wire::Wire};
 
-/// The other side.
 pub(super) enum Other<P: Platform> {
     Here(Weak<Connector<P>, P>),
     Remote(Arc<Wire<P>, P>),
@@ -21,7 +20,7 @@ impl<P: Platform> Clone for Other<P> {
 }
 
 impl<P: Platform> Other<P> {
-    /// The passive side accepts. False: the active one has given up.
+    /// Message to the active side: this side accepts. False: the active side has given up.
     pub(super) fn accepts(&self, limits: ReadLimits, private_data: &PrivateData) -> bool {
         match self {
             Self::Here(peer) => {
@@ -31,7 +30,7 @@ impl<P: Platform> Other<P> {
         }
     }
 
-    /// The active side completes, with this queue pair. `None`: the passive one has given up.
+    /// Message to the passive side: this side completes, with `queue_pair`. `None`: the passive side has given up.
     pub(super) fn completes(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Option<Peer<P>> {
         match self {
             Self::Here(peer) => {
@@ -41,7 +40,7 @@ impl<P: Platform> Other<P> {
         }
     }
 
-    /// This side rejects, or closes before there was a connection.
+    /// Message: this side rejects, or closes before the connection is established.
     pub(super) fn rejects(&self, private_data: &PrivateData) {
         match self {
             Self::Here(peer) => {
@@ -53,7 +52,7 @@ impl<P: Platform> Other<P> {
         }
     }
 
-    /// This side disconnects (reason 0), or has met an error (1).
+    /// Message: this side disconnects (reason 0), or aborts the connection (1).
     pub(super) fn disconnects(&self, reason: DisconnectReason) {
         match self {
             Self::Here(peer) => {

@@ -1,4 +1,4 @@
-//! Messages of another machine.
+//! What a wire reports to its connector.
 
 use core::net::SocketAddr;
 
@@ -8,10 +8,12 @@ use super::{Connector, Phase, PrivateData, ReadLimits, other::Other};
 use crate::{Counter, Error, Listener, QueuePair, connect::ports::Connection, qp::Peer, wire::Wire};
 
 impl<P: Platform> Connector<P> {
-    /// TCP has connected, from `local`: from there on it is the connection's, if TCP picked the port.
+    /// TCP has connected, from `local`. If TCP picked the port, enters the connection under it in the table of ports,
+    /// in place of the first entry.
     pub(crate) fn bound(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
         let state = this.state.lock();
-        // Entered without a port, maybe, though one was set aside, which TCP may have picked too.
+        // Compared with the entry, which has port 0 if TCP picks. `State::local` has a port that the device set aside,
+        // and TCP may have picked just that one.
         let (known, remote) = (state.connection.as_ref().map(Connection::local), state.remote);
         drop(state);
         let is = |known: SocketAddr| (known.ip(), known.port()) == (local.ip(), local.port());
@@ -21,7 +23,7 @@ impl<P: Platform> Connector<P> {
         let mut replaced = (Some(connection), None);
         if state.phase == Phase::Connecting {
             state.local = Some(local);
-            // TCP keeps others away from it.
+            // TCP keeps other sockets off this port: the endpoint is not needed.
             replaced = (core::mem::replace(&mut state.connection, replaced.0), state.endpoint.take());
         }
         drop(state);
@@ -29,7 +31,7 @@ impl<P: Platform> Connector<P> {
         Ok(())
     }
 
-    /// The active side could not connect.
+    /// The connect of the active side has failed.
     pub(crate) fn connect_failed(this: &Arc<Self, P>, error: Error) {
         let mut state = this.state.lock();
         if state.phase != Phase::Connecting {
@@ -50,7 +52,7 @@ impl<P: Platform> Connector<P> {
         Deferred::schedule(this);
     }
 
-    /// A connector for a request of another machine, which its deferred call hands to the listener's consumer.
+    /// Makes a connector for a connection request from another machine. Its deferred call hands it to the listener's consumer.
     pub(crate) fn incoming(
         listener: &Arc<Listener<P>, P>,
         wire: &Arc<Wire<P>, P>,
@@ -77,7 +79,8 @@ impl<P: Platform> Connector<P> {
         Ok(connector)
     }
 
-    /// The passive side is connected, with the reads that its peer has `offered`, by what `attach` makes of its queue pair. False: the consumer has given up, or there is no memory.
+    /// Connects the passive side: `attach` attaches its queue pair to the wire, `offered` is what the peer agreed to.
+    /// False: the consumer has given up, or there is no memory.
     pub(crate) fn established(
         this: &Arc<Self, P>,
         offered: ReadLimits,

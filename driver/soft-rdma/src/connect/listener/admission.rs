@@ -1,4 +1,4 @@
-//! The backlog of a listener: connection requests that its consumer has not answered.
+//! The backlog of a listener: connection requests that the consumer has neither accepted nor rejected.
 
 use core::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use super::Listener;
 use crate::{connect::ports::Endpoint, limits};
 
 impl<P: Platform> Listener<P> {
-    /// Admits a connection request, if requests are taken now.
+    /// Admits a connection request; `None` while the listener is paused or closing, or its backlog is full.
     pub(crate) fn admit(this: &Arc<Self, P>) -> Option<Admission<P>> {
         let state = this.state.lock();
         let endpoint = if state.paused || state.closing { None } else { state.endpoint.clone() };
@@ -20,14 +20,14 @@ impl<P: Platform> Listener<P> {
     }
 }
 
-/// A connection request that was let in.
+/// An admitted connection request.
 pub(crate) struct Admission<P: Platform> {
     /// The listener's endpoint, for the connector.
     pub(crate) endpoint: Arc<Endpoint<P>, P>,
     pub(crate) place: Waiting<P>,
 }
 
-/// A place in a listener's backlog, until the consumer has answered.
+/// A place in a listener's backlog, until dropped.
 pub(crate) struct Waiting<P: Platform>(Arc<Listener<P>, P>);
 
 impl<P: Platform> Drop for Waiting<P> {

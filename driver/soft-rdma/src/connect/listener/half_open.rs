@@ -1,11 +1,12 @@
-//! Half-open connections: TCP has accepted them, and their MPA Request has not come. Each takes memory before the consumer has a say.
+//! Half-open connections: TCP has accepted the connection, and its MPA Request has not arrived. Each takes memory
+//! before the consumer has a say.
 
 use platform::{Arc, Deferred, Platform, Weak};
 
 use super::Listener;
 use crate::connect::wire_table::WireSlot;
 
-/// A half-open connection of a listener, or one that TCP is still to accept.
+/// A half-open connection of a listener, or a listener's accept under way.
 pub(crate) struct HalfOpen<P: Platform> {
     listener: Weak<Listener<P>, P>,
     slot: Option<WireSlot<P>>,
@@ -16,12 +17,12 @@ impl<P: Platform> HalfOpen<P> {
         Self { listener: Arc::downgrade(listener), slot: None }
     }
 
-    /// The listener, if it is still there.
+    /// The listener, unless it is gone.
     pub(crate) fn listener(&self) -> Option<Arc<Listener<P>, P>> {
         self.listener.upgrade()
     }
 
-    /// TCP has accepted the connection, which keeps `slot` until its MPA Request comes, or it is closed.
+    /// TCP has accepted the connection. `slot` is kept until the MPA Request arrives, or the wire is closed.
     pub(crate) fn enter(&mut self, slot: Option<WireSlot<P>>) {
         self.slot = slot;
     }
@@ -31,7 +32,7 @@ impl<P: Platform> Drop for HalfOpen<P> {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
         drop(slot);
-        // The next may have waited for the slot, or for the memory.
+        // The listener may have been waiting for the slot, or for the memory, to accept the next connection.
         if let Some(listener) = self.listener() {
             Deferred::schedule_and_release(listener);
         }

@@ -1,4 +1,4 @@
-//! Listeners.
+//! Listeners: they take connects within the device, and connections of other machines through TCP (see `wire/handshake.rs`).
 
 mod admission;
 mod half_open;
@@ -22,16 +22,17 @@ use crate::{
     wire::Wire,
 };
 
-/// Without a socket, or without memory and with nobody who makes room, it tries again so much later.
+/// Microseconds until a listener that has no TCP socket, or no memory and no half-open connection to reset, tries again.
 const RETRY_MICROSECONDS: u32 = 1_000_000;
-/// Accepts that fail in a row, as for connections that have gone, before the listener takes its socket for dead and opens another: what
-/// Winsock Kernel says of either is not documented. More than peers whose resets wait in the queue of TCP, which is as long as its backlog.
+/// Failed accepts in a row after which a listener takes its socket for dead, and opens another one. A connection that
+/// was reset in TCP's queue may fail an accept too: Winsock Kernel documents the status of neither. The number is
+/// larger than TCP's queue, so that a queue of reset connections does not reach it.
 const GONE_IN_A_ROW: u32 = 4_096;
 
-/// Half-open connections that end in one run of a listener that is being closed.
+/// Half-open connections that one run of a closing listener resets.
 const CLEARED: usize = 64;
 
-/// Told of each connection request: the connector, which the consumer then owns.
+/// Called for each connection request, with the connector, which the consumer then owns.
 pub type ConnectEvent<P> = Callback<Arc<Connector<P>, P>>;
 
 /// A listener.
@@ -40,45 +41,45 @@ pub struct Listener<P: Platform> {
     event: ConnectEvent<P>,
     deferred: Deferred<P>,
     timer: Timer<P>,
-    /// Where connections of other machines come.
+    /// The TCP socket, through which connections of other machines come.
     stream: Stream<P>,
     state: SpinLock<State<P>, P>,
-    /// Connections that TCP has accepted, and whose MPA Request has not come.
+    /// The half-open connections.
     half_open: Arc<WireTable<P>, P>,
-    /// Requests that the consumer has not answered.
+    /// Connection requests that the consumer has neither accepted nor rejected.
     waiting: AtomicU32,
     adapter: Arc<Adapter<P>, P>,
     _charge: Charge<P>,
 }
 
 struct State<P: Platform> {
-    /// What it was asked to listen on.
+    /// The address that the consumer asked for.
     local: Option<SocketAddr>,
-    /// What it listens on.
+    /// The address that the listener has. A listen on port 0 gets it when TCP has picked a port.
     endpoint: Option<Arc<Endpoint<P>, P>>,
-    /// Has connects of the device come here, until TCP listens no more: whoever connects then is refused, and does not get into the
-    /// queue of a socket that is about to be closed.
+    /// The table entry through which connects within the device find the listener. It stays until TCP has closed the socket:
+    /// a connect until then is refused here, and does not get into the queue of a socket that is about to be closed.
     listening: Option<Listening<P>>,
     paused: bool,
     closing: bool,
-    /// The listen under way.
+    /// The consumer's listen under way.
     request: Option<Callback<Status>>,
-    /// The next connection of another machine is awaited.
+    /// An accept of the next connection is under way.
     accepting: bool,
-    /// Accepts that have failed since one has not.
+    /// Accepts that have failed since the last that succeeded.
     gone: u32,
     tcp: Tcp,
-    /// It waits before it tries again.
+    /// The timer runs, after which the listener tries again.
     resting: bool,
 }
 
-/// What TCP does for a listener that listens.
+/// The TCP socket of a listener that listens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tcp {
     Listens,
-    /// There was none, or its socket is dead: only the device hears of connections.
+    /// There is none, or it is dead: the listener gets connects within the device only.
     Deaf,
-    /// It was asked again.
+    /// TCP was asked to listen on a new socket.
     Asked,
 }
 
@@ -115,8 +116,8 @@ impl<P: Platform> Listener<P> {
         Ok(listener)
     }
 
-    /// Starts to listen; port 0 picks one, the unspecified address stands for all of the adapter's. `done` is called once TCP listens
-    /// too, or cannot. IRQL <= DISPATCH.
+    /// Starts to listen. Port 0 picks a port; the unspecified address stands for all addresses of the device. `done` is
+    /// called when TCP listens too, or cannot. IRQL <= DISPATCH.
     pub fn listen(this: &Arc<Self, P>, local: SocketAddr, done: Callback<Status>) -> Result<Outcome, Error> {
         Self::start_listen(this, local, done).inspect_err(|&error| {
             P::notice(&Notice::ListenFailed { local, status: error as u32 });
@@ -125,7 +126,7 @@ impl<P: Platform> Listener<P> {
 
     fn start_listen(this: &Arc<Self, P>, local: SocketAddr, done: Callback<Status>) -> Result<Outcome, Error> {
         let endpoint = if local.port() == 0 {
-            // TCP picks one among all of the machine's.
+            // TCP picks the port, from the machine's port space.
             Endpoint::check(&this.adapter, local, Purpose::Listener)?;
             None
         } else {
@@ -144,12 +145,12 @@ impl<P: Platform> Listener<P> {
         Ok(Outcome::Pending)
     }
 
-    /// TCP listens, or there is none: the device does so too.
+    /// TCP listens, or there is no network: enters the listener for connects within the device.
     fn open(this: &Arc<Self, P>, asked: SocketAddr, started: Result<(), SocketError>) -> Status {
         let bound = this.state.lock().endpoint.clone();
         let endpoint = match (bound, started) {
             (bound, Ok(())) => {
-                // Closed: this is the second time that it is looked at, after a failure.
+                // `None`: an earlier run failed here and closed the stream. This run reports the failure.
                 let (local, _) = this.stream.addresses().ok_or(Error::InsufficientResources)?;
                 match bound {
                     Some(endpoint) => endpoint,
@@ -157,7 +158,7 @@ impl<P: Platform> Listener<P> {
                 }
             }
             (Some(endpoint), Err(_)) => endpoint,
-            // Without a network there are only connections of the device with itself.
+            // Without a network only connects within the device can come.
             (None, Err(SocketError::NoNetwork)) => {
                 Arc::try_new(Endpoint::bind(&this.adapter, asked, Purpose::Listener)?)?
             }
@@ -174,12 +175,12 @@ impl<P: Platform> Listener<P> {
         Ok(())
     }
 
-    /// Pauses or resumes: while paused, connects are refused as if nobody listened. IRQL <= DISPATCH.
+    /// Pauses or resumes. While paused, the listener refuses connects as if it did not listen. IRQL <= DISPATCH.
     pub fn pause(&self, paused: bool) {
         self.state.lock().paused = paused;
     }
 
-    /// The address it listens on. IRQL <= DISPATCH.
+    /// The address that the listener has; `None` before it listens. IRQL <= DISPATCH.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.state.lock().endpoint.as_ref().map(|endpoint| endpoint.local())
     }
@@ -188,7 +189,7 @@ impl<P: Platform> Listener<P> {
         &self.adapter
     }
 
-    /// Hands a connector to the consumer, unless the listener is being closed.
+    /// Hands a connector to the consumer; gives it up if the listener is closing.
     pub(crate) fn hand_over(&self, connector: Arc<Connector<P>, P>, dispatch: &Dispatch<'_>) {
         if self.state.lock().closing {
             Connector::give_up(&connector);
@@ -201,27 +202,28 @@ impl<P: Platform> Listener<P> {
 }
 
 impl<P: Platform> Listener<P> {
-    /// The connection that was awaited has `come`, and gets a slot if the listener is not being closed; or it could not.
+    /// The accept for `wire` has ended, with `come`. Returns the slot of a connection that came; `None` if it did not,
+    /// no slot is free, or the listener is closing.
     pub(crate) fn accepted(
         this: &Arc<Self, P>,
         wire: &Arc<Wire<P>, P>,
         come: Result<(), SocketError>,
     ) -> Option<WireSlot<P>> {
         let slot = if come.is_ok() { WireTable::take(&this.half_open, wire) } else { None };
-        // A close that begins after this finds it in its slot.
+        // A close that sets `closing` after this look finds the wire in its slot, and resets it.
         let closing = this.state.lock().closing;
         Self::await_next(this, come);
         slot.filter(|_| !closing)
     }
 
-    /// A connection has `come`, or could not. The next is awaited by a run of the deferred call, so that however many
-    /// come, or go before they have come, the processor's threads have their turn.
+    /// The accept has ended, with `come`. The deferred call starts the next one, not this function: however many
+    /// connections come and go, the processor's threads get their turn in between.
     fn await_next(this: &Arc<Self, P>, come: Result<(), SocketError>) {
         let mut state = this.state.lock();
         state.accepting = false;
         state.gone = if come.is_ok() { 0 } else { state.gone.saturating_add(1) };
         match come {
-            // There is no memory: when the slot of the wire that was reset is free, this runs again.
+            // There is no memory. `make_room` resets a half-open connection; the drop of its slot runs the listener again.
             Err(SocketError::Failed) => {
                 drop(state);
                 if !this.half_open.make_room() {
@@ -232,7 +234,7 @@ impl<P: Platform> Listener<P> {
                 state.tcp = Tcp::Deaf;
                 Self::rest(this, &mut state);
             }
-            // That connection has gone. Peers can bring about all of them: nothing rests.
+            // That one connection is gone. A peer can cause that at will, so there is no pause.
             Ok(()) | Err(_) => {
                 if state.gone >= GONE_IN_A_ROW {
                     state.tcp = Tcp::Deaf;
@@ -243,7 +245,7 @@ impl<P: Platform> Listener<P> {
         }
     }
 
-    /// Tries again, later.
+    /// Starts the timer, after which the listener tries again.
     fn rest(this: &Arc<Self, P>, state: &mut State<P>) {
         if !state.closing {
             state.resting = true;
@@ -251,7 +253,7 @@ impl<P: Platform> Listener<P> {
         }
     }
 
-    /// Listens: awaits the next connection of another machine, or has TCP listen once it can.
+    /// Starts the next accept; without a TCP socket, asks TCP to listen again, or waits to do so.
     fn go_on(this: &Arc<Self, P>, started: Result<(), SocketError>) {
         let mut state = this.state.lock();
         let local = state.endpoint.as_ref().map(|endpoint| endpoint.local());
@@ -280,7 +282,7 @@ impl<P: Platform> Listener<P> {
         }
     }
 
-    /// Closes the socket that there was, and has TCP listen on a new one.
+    /// Closes the old socket, and when that is closed asks TCP to listen on a new one.
     fn listen_again(this: &Arc<Self, P>, local: SocketAddr) {
         Stream::close(this);
         if !this.stream.is_closed() {
@@ -292,7 +294,7 @@ impl<P: Platform> Listener<P> {
         state.gone = 0;
         drop(state);
         Stream::listen(this, local);
-        // Who began to close in between has closed the stream before it was new.
+        // A close that began before `renew` has closed the old stream only.
         if this.state.lock().closing {
             Stream::close(this);
         }
@@ -348,7 +350,7 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
                     return;
                 }
                 if !closing {
-                    // For another address, maybe.
+                    // The consumer may listen again, on another address.
                     Stream::renew(this);
                 }
             }
@@ -390,11 +392,11 @@ impl<P: Platform> Close<P> for Listener<P> {
             P::notice(&Notice::ListenEnded { local: endpoint.local() });
         }
         drop(state);
-        // It stops accepting at once; the address is free when the connectors made here are gone too.
+        // The listener refuses connects from here on. Its address is free when its connectors have dropped it too.
         drop(endpoint);
         Stream::close(this);
         Timer::cancel(this);
-        // A listen under way ends now, and so do the half-open connections.
+        // The deferred call ends a listen under way, and resets the half-open connections.
         Deferred::schedule(this);
     }
 }

@@ -1,4 +1,4 @@
-//! Ephemeral ports that are in use at no address, a bit each: to find one takes the same few steps however many there are.
+//! A bit for each ephemeral port, set if the port is in use at no address. A search reads at most 257 words.
 
 use platform::{OutOfMemory, Platform, Slice};
 
@@ -27,10 +27,10 @@ impl<P: Platform> Free<P> {
         }
     }
 
-    /// The first free one from `port` on, and then from the first port on.
+    /// The first free port from `port` on; behind the last port the search goes on at the first.
     pub(super) fn next(&self, port: u16) -> Option<u16> {
         let (first, bit) = position(port)?;
-        // From the bit on; at last the word is looked at once more, for the bits before.
+        // In the word of `port` only the bits from `port` on count. The search comes to that word again at its end, for the other bits.
         let mut wanted = !bit.wrapping_sub(1);
         for word in (first..WORDS).chain(0..=first) {
             let free = self.0.get(word).copied().unwrap_or(0) & wanted;

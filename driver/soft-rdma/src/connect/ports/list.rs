@@ -1,4 +1,4 @@
-//! What is in use, as OIDs and diagnostics list it.
+//! Lists of addresses and connections in use, for OIDs and diagnostics.
 
 use core::net::SocketAddr;
 
@@ -11,42 +11,42 @@ use super::{Claim, Ports, Purpose};
 pub struct LocalEndpoint {
     /// Address and port.
     pub local: SocketAddr,
-    /// It is a listener; else a shared endpoint.
+    /// True: a listener; false: a shared endpoint.
     pub listener: bool,
-    /// The process that has it; none if the kernel does.
+    /// The process that owns it; `None`: a kernel consumer.
     pub process: Option<u32>,
 }
 
 /// An established side of a connection, as OID_NDK_CONNECTIONS lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionSide {
-    /// Its own address.
+    /// The local address.
     pub local: SocketAddr,
-    /// Its peer's.
+    /// The peer's address.
     pub remote: SocketAddr,
-    /// The process that has it; none if the kernel does.
+    /// The process that owns it; `None`: a kernel consumer.
     pub process: Option<u32>,
-    /// It is a TCP connection too, with the same addresses; else it is in memory.
+    /// True: a TCP connection with the same addresses carries it; false: it is within the device.
     pub over_tcp: bool,
 }
 
-/// What an address is in use for.
+/// What uses an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// A listener, which listens; or is being closed.
+    /// A listener that listens, or that is closing.
     Listener {
-        /// It listens.
+        /// False: it is closing.
         listens: bool,
     },
     /// A shared endpoint.
     SharedEndpoint,
-    /// One side of a connection, or of an attempt at one.
+    /// One side of a connection, or of an attempt to connect.
     Connection {
         /// The peer's address.
         remote: SocketAddr,
-        /// It connects; else it accepts.
+        /// True: the side that connects; false: the side that accepts.
         active: bool,
-        /// It is established.
+        /// The connection is established.
         established: bool,
     },
 }
@@ -56,9 +56,9 @@ pub enum Use {
 pub struct InUse {
     /// Address and port.
     pub local: SocketAddr,
-    /// The process that has it; none if the kernel does.
+    /// The process that owns it; `None`: a kernel consumer.
     pub process: Option<u32>,
-    /// What for.
+    /// What uses the address.
     pub what: Use,
 }
 
@@ -71,7 +71,7 @@ impl<P: Platform> Ports<P> {
         })
     }
 
-    /// Listeners that listen, and shared endpoints.
+    /// The listeners that listen, and the shared endpoints.
     pub(crate) fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
         self.list(|claim| match *claim {
             Claim::Address { local, process, purpose: Purpose::SharedEndpoint } => {
@@ -84,7 +84,8 @@ impl<P: Platform> Ports<P> {
         })
     }
 
-    /// What is at a place of the table, if it is to be listed; `None` from the number of places on, which may grow. IRQL <= DISPATCH.
+    /// The entry at a place of the table: `None` from the number of places on, which may grow; `Some(None)` for a place
+    /// that is free or not listed. IRQL <= DISPATCH.
     pub(crate) fn in_use(&self, place: usize) -> Option<Option<InUse>> {
         let table = self.table.lock();
         if place >= table.entries.places() {
@@ -94,7 +95,7 @@ impl<P: Platform> Ports<P> {
             Claim::Address { local, process, purpose: Purpose::SharedEndpoint } => {
                 Some(InUse { local, process, what: Use::SharedEndpoint })
             }
-            // Those of listeners and connectors: what they are for is listed by itself.
+            // The addresses of listeners and connectors: their listening entries and connections are listed instead.
             Claim::Address { .. } => None,
             Claim::Listener { local, process, listens, .. } => {
                 Some(InUse { local, process, what: Use::Listener { listens } })
@@ -105,7 +106,7 @@ impl<P: Platform> Ports<P> {
         }))
     }
 
-    /// What `pick` makes of the claims. The lock is taken for each, so they may change meanwhile.
+    /// The claims that `pick` chooses. The lock is released between two of them, so the table may change during the iteration.
     fn list<T>(&self, pick: impl Fn(&Claim<P>) -> Option<T>) -> impl Iterator<Item = T> {
         let places = self.table.lock().entries.places();
         (0..places).filter_map(move |number| pick(&self.table.lock().entries.get(number)?.claim))

@@ -1,4 +1,4 @@
-//! Local addresses and connections in use. The port space of the device is its own (IND2Connector::Bind).
+//! The table of local addresses and connections in use. The device's port space is its own (IND2Connector::Bind), beside TCP's.
 
 mod free;
 mod list;
@@ -21,30 +21,30 @@ use crate::{
 /// The first ephemeral port; the last is 65535 (NDK_FN_LISTEN).
 const FIRST_EPHEMERAL: u16 = 49_152;
 const EPHEMERAL_PORTS: u16 = u16::MAX - FIRST_EPHEMERAL + 1;
-/// Candidates that are looked at in one go, where each port is in use at some address.
+/// Ports that a bind tries in one hold of the lock, when each ephemeral port is in use at some address.
 const TRIED: u16 = 64;
-/// Chains of entries, so that looking for a free port does not take the square of their number.
+/// Hash chains of the table, so that a search for a free port is not quadratic in the number of ports in use.
 const CHAINS: usize = 4_096;
-/// A connector has an address and a connection, a listener an address and that it listens there.
+/// A connector has two entries, an address and a connection; a listener too, an address and its listening entry.
 const _: () = assert!((2 * limits::CONNECTORS + 2 * limits::LISTENERS + limits::SHARED_ENDPOINTS) as usize <= CAPACITY);
 
-/// What an address is for.
+/// What an address is bound for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Connector,
     SharedEndpoint,
-    /// The unspecified address stands for all of the device's.
+    /// The unspecified address stands for all addresses of the device.
     Listener,
 }
 
-/// What is in use.
+/// An entry of the table.
 enum Claim<P: Platform> {
     Address {
         local: SocketAddr,
         process: Option<u32>,
         purpose: Purpose,
     },
-    /// `listens`: not any more, once it is being closed.
+    /// The listening entry of a listener. `listens` is false when the listener is closing.
     Listener {
         local: SocketAddr,
         process: Option<u32>,
@@ -60,24 +60,24 @@ enum Claim<P: Platform> {
 
 struct Entry<P: Platform> {
     claim: Claim<P>,
-    /// The next one of the same chain.
+    /// The next entry of the chain.
     next: Option<usize>,
 }
 
 struct Table<P: Platform> {
-    /// The first entry of each.
+    /// The first entry of each chain.
     chains: Slice<Option<usize>, P>,
     entries: SlotMap<Entry<P>, P>,
     free: Free<P>,
 }
 
-/// The table of a device. Its lock comes last: no other is taken while it is held.
+/// The table of a device. No other lock is taken while its lock is held.
 pub(crate) struct Ports<P: Platform> {
     table: SpinLock<Table<P>, P>,
     next: AtomicU16,
 }
 
-/// A place in the table; free again when dropped.
+/// A place in the table. Dropping it removes the entry.
 struct Place<P: Platform> {
     device: Arc<Device<P>, P>,
     number: usize,
@@ -102,7 +102,7 @@ impl<P: Platform> Endpoint<P> {
         Self::check(adapter, local, purpose)?;
         let mut bound = local;
         let start = adapter.device().ports().next.load(Ordering::Relaxed);
-        // The lock is held for one go only.
+        // Each round holds the lock once.
         for go in 0..EPHEMERAL_PORTS / TRIED {
             let taken = Place::take(adapter.device(), |ports, table| {
                 bound = ports.choose_port(table, local, start, go)?;
@@ -117,14 +117,14 @@ impl<P: Platform> Endpoint<P> {
         Err(Error::TooManyAddresses)
     }
 
-    /// Whether the address is the device's.
+    /// Whether an object may be bound to the address: the device has it, or it is the unspecified address of a listener.
     pub(crate) fn check(adapter: &Adapter<P>, local: SocketAddr, purpose: Purpose) -> Result<(), Error> {
         let unspecified = local.ip().is_unspecified() && purpose == Purpose::Listener;
         let own = unspecified || adapter.device().has_address(local.ip());
         if own { Ok(()) } else { Err(Error::InvalidAddress) }
     }
 
-    /// Takes what TCP has picked for a listener. Whoever has the same here is no listener.
+    /// Enters the address that TCP picked for a listener. No other listener has it; an address of the device's own port space may be equal.
     pub(crate) fn of_tcp(adapter: &Adapter<P>, local: SocketAddr) -> Result<Self, Error> {
         let (process, purpose) = (adapter.process(), Purpose::Listener);
         let place = Place::take(adapter.device(), |_, _| Ok(Claim::Address { local, process, purpose }))?;
@@ -136,7 +136,7 @@ impl<P: Platform> Endpoint<P> {
     }
 }
 
-/// Connects to an address go to a listener. Until this is dropped it is found there, also when it does not listen any more.
+/// The entry through which connects find a listener, also after [`Self::end`], until dropped.
 pub(crate) struct Listening<P: Platform>(Place<P>);
 
 impl<P: Platform> Listening<P> {
@@ -147,7 +147,7 @@ impl<P: Platform> Listening<P> {
         Place::take(adapter.device(), |_, _| Ok(claim())).map(Self)
     }
 
-    /// It listens no more: another listener of the same address is found first, and it is not listed.
+    /// The listener is closing: another listener on the address is found first, and lists do not show this one.
     pub(crate) fn end(&self) {
         let mut table = self.0.device.ports().table.lock();
         if let Some(Claim::Listener { listens, .. }) = table.claim_mut(self.0.number) {
@@ -156,7 +156,8 @@ impl<P: Platform> Listening<P> {
     }
 }
 
-/// One side of a connection, or of an attempt at one. Counted as active from when it is established until it is dropped.
+/// One side of a connection, or of an attempt to connect. The counters have it as an active connection from `establish`
+/// until it is dropped.
 pub(crate) struct Connection<P: Platform> {
     place: Place<P>,
     local: SocketAddr,
@@ -165,8 +166,8 @@ pub(crate) struct Connection<P: Platform> {
 }
 
 impl<P: Platform> Connection<P> {
-    /// Enters an active side, of which there is one for each pair of addresses: [`Error::AddressAlreadyExists`]. Without a port it
-    /// has no pair yet.
+    /// Enters an active side. [`Error::AddressAlreadyExists`] if another active side has the same two addresses. Port
+    /// 0, which TCP will replace, equals no other.
     pub(crate) fn active(
         adapter: &Adapter<P>,
         (local, remote): (SocketAddr, SocketAddr),
@@ -186,7 +187,7 @@ impl<P: Platform> Connection<P> {
         Ok(Self { place, local, active: true, established: false })
     }
 
-    /// Enters a passive side. It may outlive its active one, so it stands in the way of no other.
+    /// Enters a passive side. It may outlive its active side, so it does not block a new active side with the same addresses.
     pub(crate) fn passive(
         adapter: &Adapter<P>,
         (local, remote): (SocketAddr, SocketAddr),
@@ -198,7 +199,7 @@ impl<P: Platform> Connection<P> {
         Ok(Self { place, local, active: false, established: false })
     }
 
-    /// Its own address, as it was entered.
+    /// The local address that was entered.
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
@@ -222,7 +223,7 @@ impl<P: Platform> Drop for Connection<P> {
     }
 }
 
-/// Whether two addresses of one family, of which either may stand for all, meet.
+/// Whether two addresses are of one family, and are equal or one of them is unspecified.
 fn overlap(a: IpAddr, b: IpAddr) -> bool {
     a.is_ipv4() == b.is_ipv4() && (a == b || a.is_unspecified() || b.is_unspecified())
 }
@@ -242,14 +243,14 @@ fn chain_of_connection(local: SocketAddr, remote: SocketAddr) -> usize {
     });
     let hash = words.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, word| {
         let mixed = (hash ^ word).wrapping_mul(0x0100_0000_01B3);
-        // The upper bits depend on all of the word, the lower ones do not.
+        // After the product only the upper bits depend on the whole word: folds them into the lower ones.
         mixed ^ mixed >> 32
     });
     hash as usize % CHAINS
 }
 
 impl<P: Platform> Claim<P> {
-    /// The port that it keeps others from.
+    /// The port that this entry keeps other binds from.
     fn port(&self) -> Option<u16> {
         match self {
             Self::Address { local, .. } => Some(local.port()),
@@ -280,7 +281,7 @@ impl<P: Platform> Table<P> {
         })
     }
 
-    /// Enters a claim, if there is a place.
+    /// Enters a claim; `None`: no place is free.
     fn insert(&mut self, claim: Claim<P>) -> Option<usize> {
         let taken = claim.port();
         let first = self.chains.get_mut(claim.chain())?;
@@ -321,7 +322,7 @@ impl<P: Platform> Table<P> {
 }
 
 impl<P: Platform> Place<P> {
-    /// Enters what `claim` makes of the table.
+    /// Enters the claim that `claim` makes, which sees the table under the lock.
     fn take(
         device: &Arc<Device<P>, P>,
         mut claim: impl FnMut(&Ports<P>, &Table<P>) -> Result<Claim<P>, Error>,
@@ -330,7 +331,7 @@ impl<P: Platform> Place<P> {
         let mut chunk = None;
         loop {
             let mut table = ports.table.lock();
-            // Who was faster has made room too.
+            // Another thread may have added a chunk first.
             let surplus = chunk.take().and_then(|chunk| table.entries.grow(chunk));
             let entered = claim(ports, &table).map(|claim| table.insert(claim));
             let places = table.entries.places();
@@ -352,7 +353,8 @@ impl<P: Platform> Ports<P> {
         Ok(Self { table: SpinLock::<_, P>::new(table), next: AtomicU16::new(0) })
     }
 
-    /// Port 0 becomes one that is in use at no address; when there is none, one of the candidates of this `go` that is free at `local`.
+    /// Picks the port of a bind to port 0: one in use at no address; if there is none, one among the ports tried in
+    /// round `go` that is free at `local`'s address.
     fn choose_port(&self, table: &Table<P>, local: SocketAddr, start: u16, go: u16) -> Result<SocketAddr, Error> {
         let in_use = |candidate: SocketAddr| {
             table.chain(chain_of_port(candidate.port())).any(|claim| match claim {
@@ -372,12 +374,12 @@ impl<P: Platform> Ports<P> {
             candidates.find(|&candidate| !in_use(candidate))
         });
         let chosen = chosen.ok_or(Error::TooManyAddresses)?;
-        // The next bind gets another one, also if this one is free again by then.
+        // The next bind starts behind this port, so that a port is not reused at once when it is freed.
         self.next.store(chosen.port().wrapping_sub(FIRST_EPHEMERAL).wrapping_add(1), Ordering::Relaxed);
         Ok(chosen)
     }
 
-    /// Who listens on `remote`; if nobody does, who has just stopped to.
+    /// The listener on `remote`; if there is none, a closing one.
     pub(crate) fn listener(&self, remote: SocketAddr) -> Option<Arc<Listener<P>, P>> {
         let table = self.table.lock();
         let find = |wanted: bool| {
