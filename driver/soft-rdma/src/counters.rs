@@ -1,5 +1,5 @@
-//! What a device counts. A new counter is a line in [`Counter`], and [`Counters::count`] where it happens: ndkctl takes names and values
-//! from the driver.
+//! The counters of a device. A new counter is a line in [`Counter`], and a call of [`Counters::count`] where the event
+//! happens: ndkctl gets names and values from the driver.
 
 use core::ops::Index;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use platform::{Platform, Slice};
 
 use crate::Error;
 
-/// Bytes of a name, at most: SOFTNDK_COUNTER has room for them.
+/// The longest name, in bytes: SOFTNDK_COUNTER has no room for more.
 const LONGEST_NAME: usize = 32;
 
 macro_rules! counters {
@@ -20,10 +20,10 @@ macro_rules! counters {
         }
 
         impl Counter {
-            /// All of them.
+            /// All counters.
             pub const ALL: [Self; COUNT] = [$(Self::$counter,)*];
 
-            /// As ndkctl shows it.
+            /// The name that ndkctl shows.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$counter => $name,)*
@@ -49,32 +49,32 @@ counters! {
     ActiveConnections = "active_connections",
     /// Completion queues that failed.
     CqErrors = "cq_errors",
-    /// Bytes of data that have gone: within the device, or to other machines.
+    /// Bytes of data sent: within the device, or to other machines.
     OutOctets = "out_octets",
-    /// Sends, reads and writes whose data has gone; that of a read is its peer's.
+    /// Sends, writes and reads whose data was sent. The data of a read is sent by the peer of its requester.
     OutFrames = "out_frames",
-    /// Bytes of data that have come: within the device, or from other machines.
+    /// Bytes of data received: within the device, or from other machines.
     InOctets = "in_octets",
-    /// Sends, reads and writes whose data has come.
+    /// Sends, writes and reads whose data was received.
     InFrames = "in_frames",
 }
 
 /// The counters of a device, since it was made.
 pub struct Counters<P: Platform> {
-    /// Of octets and frames nothing is here: `traffic` has them.
+    /// One for each counter. The four of octets and frames stay 0: `traffic` has their values.
     counts: [AtomicU64; COUNT],
     traffic: Slice<Traffic, P>,
     next_queue_pair: AtomicU32,
     next_shared_queue: AtomicU32,
 }
 
-/// What some of the queue pairs have moved. On a cache line of its own: others count on other processors.
+/// What some of the queue pairs have moved. On a cache line of its own: queue pairs that count in another one run on other processors.
 #[derive(Default)]
 #[repr(align(64))]
 struct Traffic {
     /// Within the device.
     within: Volume,
-    /// To other machines.
+    /// From other machines.
     sent: Volume,
     /// From them.
     received: Volume,
@@ -88,7 +88,7 @@ struct Volume {
 
 impl Volume {
     fn add(&self, bytes: u64, requests: u64) {
-        // Pieces of a message end no request, and some messages have no bytes: adding nothing would cost as much as adding something.
+        // A part of a message ends no request, and some messages have no bytes: an atomic add of 0 costs as much as any other.
         for (counter, more) in [(&self.bytes, bytes), (&self.requests, requests)] {
             if more > 0 {
                 counter.fetch_add(more, Ordering::Relaxed);
@@ -97,14 +97,14 @@ impl Volume {
     }
 }
 
-/// Which [`Traffic`] a queue pair counts in.
+/// The index of the [`Traffic`] in which a queue pair counts.
 #[derive(Clone, Copy)]
 pub(crate) struct Meter(usize);
 
-/// Kinds of [`Traffic`]: queue pairs are spread over them.
+/// Number of [`Traffic`]s; queue pairs are spread over them.
 const METERS: usize = 64;
 
-/// A reading of [`Counters`].
+/// The values of [`Counters`] at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterValues([u64; COUNT]);
 
@@ -112,7 +112,7 @@ impl Index<Counter> for CounterValues {
     type Output = u64;
 
     fn index(&self, counter: Counter) -> &u64 {
-        // A variant is less than their number.
+        // A variant's number is below their count.
         self.0.get(counter as usize).unwrap_or(&0)
     }
 }
@@ -127,12 +127,12 @@ impl<P: Platform> Counters<P> {
         })
     }
 
-    /// The current values; each is exact, the set is not a snapshot. IRQL: any.
+    /// The current values. Each is exact, but they are not read at one instant. IRQL: any.
     pub fn read(&self) -> CounterValues {
         CounterValues(Counter::ALL.map(|counter| self.value(counter)))
     }
 
-    /// The current value of one. IRQL: any.
+    /// The current value of one counter. IRQL: any.
     pub fn value(&self, counter: Counter) -> u64 {
         let bytes = |volume: &Volume| volume.bytes.load(Ordering::Relaxed);
         let requests = |volume: &Volume| volume.requests.load(Ordering::Relaxed);
@@ -147,7 +147,6 @@ impl<P: Platform> Counters<P> {
         }
     }
 
-    /// Counts one more.
     pub(crate) fn count(&self, counter: Counter) {
         if let Some(count) = self.count_of(counter) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -173,7 +172,7 @@ impl<P: Platform> Counters<P> {
         self.traffic.iter().map(of).fold(0, u64::wrapping_add)
     }
 
-    /// The number of a new queue pair, and its place to count.
+    /// The number of a new queue pair, and its [`Traffic`].
     pub(crate) fn join(&self) -> (u32, Meter) {
         let number = self.next_queue_pair.fetch_add(1, Ordering::Relaxed);
         (number, Meter(number as usize % METERS))
@@ -184,21 +183,21 @@ impl<P: Platform> Counters<P> {
         self.next_shared_queue.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Counts what a queue pair has moved within the device, and the requests it has carried out.
+    /// Counts bytes that a queue pair has moved within the device, and requests that it has carried out.
     pub(crate) fn moved(&self, meter: Meter, bytes: u64, requests: u64) {
         if let Some(traffic) = self.traffic.get(meter.0) {
             traffic.within.add(bytes, requests);
         }
     }
 
-    /// Counts what a queue pair has sent to another machine.
+    /// Counts what a queue pair has sent to another machine: bytes, and messages that ended with them.
     pub(crate) fn sent(&self, meter: Meter, bytes: u64, requests: u64) {
         if let Some(traffic) = self.traffic.get(meter.0) {
             traffic.sent.add(bytes, requests);
         }
     }
 
-    /// Counts what a queue pair has received from another machine.
+    /// Counts what a queue pair has received from another machine: bytes, and messages that ended with them.
     pub(crate) fn received(&self, meter: Meter, bytes: u64, requests: u64) {
         if let Some(traffic) = self.traffic.get(meter.0) {
             traffic.received.add(bytes, requests);

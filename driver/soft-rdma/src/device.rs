@@ -1,4 +1,4 @@
-//! The virtual RDMA device: one for each miniport adapter, shared by all who open it.
+//! The virtual RDMA device: one for each miniport adapter, shared by all consumers that open it.
 
 use core::{
     net::IpAddr,
@@ -18,7 +18,7 @@ use crate::{
     object::counts::Counts,
 };
 
-/// The device: its addresses, its ports and its memory tokens.
+/// The device: its addresses, ports and memory tokens, and the counts of its objects.
 pub struct Device<P: Platform> {
     addresses: Addresses<P>,
     counts: Counts,
@@ -27,18 +27,18 @@ pub struct Device<P: Platform> {
     wants_crc: AtomicBool,
     send_timeout: AtomicU32,
     ports: Ports<P>,
-    /// Of connections with other machines that were refused, and of those that have ended, until they are closed.
+    /// Wires of refused and of ended connections with other machines, until they are closed.
     refused: Arc<WireTable<P>, P>,
     ended: Arc<WireTable<P>, P>,
     tokens: Tokens<P>,
-    /// `None` once it is drained.
+    /// `None` from [`Device::drain`] on.
     rundown: SpinLock<Option<Arc<Rundown<P>, P>>, P>,
 }
 
-/// What connections with other machines hold, which may linger when all else that was made through their adapter is gone.
+/// Every wire holds its adapter's rundown, whose drop sets `over`. A wire may outlive all other objects made through the adapter.
 pub(crate) struct Rundown<P: Platform> {
     over: Arc<Event<P>, P>,
-    /// Adapters': the device's.
+    /// In an adapter's rundown: the device's, which is over when the rundowns of all adapters are.
     _of_device: Option<Arc<Self, P>>,
 }
 
@@ -54,12 +54,12 @@ impl<P: Platform> Drop for Rundown<P> {
     }
 }
 
-/// Connections of a closed adapter with other machines that are not over: what was written still goes out, then both sides finish, or
-/// [the time for that](crate::limits::LINGER_MICROSECONDS) ends. Nothing of the adapter's consumer is in them.
+/// The wires of a closed adapter that are not closed: what was written still goes out, then both sides finish, or [the time
+/// for that](crate::limits::LINGER_MICROSECONDS) ends. They hold no memory and no callback of the adapter's consumer.
 pub struct Lingering<P: Platform>(Arc<Event<P>, P>);
 
 impl<P: Platform> Lingering<P> {
-    /// Waits until they are over.
+    /// Waits until all of these wires are closed.
     pub fn wait(self, passive: &Passive<'_>) {
         self.0.wait(passive);
     }
@@ -83,8 +83,8 @@ impl<P: Platform> Device<P> {
         })?)
     }
 
-    /// Waits until no connection with another machine is left, lingering ones included, before the code goes away that they run. All
-    /// adapters are closed, and none is opened any more.
+    /// Waits until every wire is closed, lingering ones included: the driver's code must stay until then. All adapters
+    /// are closed when this is called; an open after it fails.
     pub fn drain(&self, passive: &Passive<'_>) {
         let rundown = self.rundown.lock().take();
         if let Some(rundown) = rundown {
@@ -94,26 +94,26 @@ impl<P: Platform> Device<P> {
         }
     }
 
-    /// Gives the device an address that consumers may bind to; one that it has already changes nothing. IRQL <= DISPATCH.
-    /// Errors: [`Error::InvalidAddress`] for one that no interface can have or that is a link-local one of IPv6,
-    /// [`Error::InsufficientResources`].
+    /// Gives the device an address that consumers may bind to. An address that the device has already changes nothing.
+    /// IRQL <= DISPATCH. Errors: [`Error::InvalidAddress`] for an address that no interface can have or that is
+    /// link-local in IPv6, [`Error::InsufficientResources`].
     pub fn add_address(&self, address: IpAddr) -> Result<(), Error> {
         self.addresses.add(address)
     }
 
-    /// Takes the addresses away that `wanted` does not accept: nothing new is bound to them, and they can not be connected to. What
-    /// uses them goes on. IRQL <= DISPATCH. Errors: [`Error::InsufficientResources`].
+    /// Removes the addresses that `wanted` does not accept: no object can bind to them, and no connect reaches them.
+    /// Objects that use such an address keep it. IRQL <= DISPATCH. Errors: [`Error::InsufficientResources`].
     pub fn retain_addresses(&self, wanted: impl Fn(IpAddr) -> bool) -> Result<(), Error> {
         self.addresses.retain(wanted)
     }
 
-    /// The `index`th address, in the order they came; `None` from their number on. IRQL <= DISPATCH.
+    /// The `index`th address, oldest first; `None` from the number of addresses on. IRQL <= DISPATCH.
     pub fn address(&self, index: usize) -> Option<IpAddr> {
         self.addresses.get(index)
     }
 
-    /// Whether connections with other machines, those that begin from now on, have CRCs even if the peer asks for none. They have not
-    /// at first: TCP has a checksum. IRQL: any.
+    /// Whether this side asks for CRCs on connections with other machines that begin from now on; a peer that asks for
+    /// them gets them in any case. Not at first: TCP has a checksum. IRQL: any.
     pub fn want_crc(&self, wants: bool) {
         self.wants_crc.store(wants, Ordering::Relaxed);
     }
@@ -122,40 +122,40 @@ impl<P: Platform> Device<P> {
         self.wants_crc.load(Ordering::Relaxed)
     }
 
-    /// How many seconds a send of a program waits for a receive of its peer, on queue pairs that are made from now on; 0: without limit.
-    /// At first [`limits::SEND_TIMEOUT_SECONDS`]. Sends of consumers in the kernel wait without limit. IRQL: any.
+    /// Sets the seconds that a send of a program waits for a receive of its peer, on queue pairs made from now on; 0: without
+    /// limit. At first [`limits::SEND_TIMEOUT_SECONDS`]. Sends of kernel consumers wait without limit. IRQL: any.
     pub fn set_send_timeout(&self, seconds: u32) {
         self.send_timeout.store(seconds, Ordering::Relaxed);
     }
 
-    /// Whether an address is one of the device's. IRQL <= DISPATCH.
+    /// Whether the device has this address. IRQL <= DISPATCH.
     pub fn has_address(&self, address: IpAddr) -> bool {
         self.addresses.contains(address)
     }
 
-    /// The established sides of connections: two for a connection of the device with itself.
-    /// Connections that come and go meanwhile may be missing. IRQL <= DISPATCH; the time is linear in what there is.
+    /// The established sides of connections: a connection within the device has two. Connections that are established
+    /// or end during the iteration may be missing. IRQL <= DISPATCH; the time is linear in the size of the table.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionSide> {
         self.ports.connections()
     }
 
-    /// The addresses of listeners and shared endpoints, in the same way.
+    /// The addresses of listeners and shared endpoints, in the same way as [`Device::connections`].
     pub fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
         self.ports.local_endpoints()
     }
 
-    /// What is at one place of the table of addresses in use, if anything is that is listed; `None` from the number of places on. What
-    /// is there stays at its place as long as it is in use. IRQL <= DISPATCH.
+    /// The entry at one place of the table of addresses in use: `None` from the number of places on, `Some(None)` for a
+    /// place that is free or not listed. An entry keeps its place as long as it is in use. IRQL <= DISPATCH.
     pub fn in_use(&self, place: usize) -> Option<Option<InUse>> {
         self.ports.in_use(place)
     }
 
-    /// How many objects of `kind` live.
+    /// The number of objects of `kind`.
     pub fn count(&self, kind: Kind) -> u32 {
         self.counts.get(kind)
     }
 
-    /// How many adapters are open.
+    /// The number of open adapters.
     pub fn open_adapters(&self) -> u32 {
         self.open_adapters.load(Ordering::Relaxed)
     }
@@ -186,26 +186,26 @@ impl<P: Platform> Device<P> {
     }
 }
 
-/// One opened instance of the device: the NDK_ADAPTER of a consumer.
+/// One open of the device: the consumer's NDK_ADAPTER.
 pub struct Adapter<P: Platform> {
-    /// Major and minor version of the interface that the consumer is served.
+    /// Major and minor version of NDKPI that the consumer gets.
     version: (u16, u16),
     process: Option<u32>,
     device: Arc<Device<P>, P>,
     rundown: Arc<Rundown<P>, P>,
     gone: Arc<Event<P>, P>,
-    /// For what is made through it, and itself.
+    /// The adapter's own memory; its quota is charged for all objects made through the adapter.
     charge: Charge<P>,
 }
 
 impl<P: Platform> Adapter<P> {
-    /// Opens the device for a consumer of the given interface version, which is in the kernel. IRQL <= DISPATCH.
+    /// Opens the device for a kernel consumer, with the given version of NDKPI. IRQL <= DISPATCH.
     pub fn open(device: &Arc<Device<P>, P>, version: (u16, u16)) -> Result<Arc<Self, P>, Error> {
         Self::open_for(device, version, None, &PoolQuota::UNLIMITED)
     }
 
-    /// As [`Adapter::open`], on behalf of the process with this number, if there is one. What is made through it counts against `quota`
-    /// until its memory is freed, also that of connections which linger.
+    /// As [`Adapter::open`], on behalf of a process if `process` is its number. The memory of all objects made through
+    /// the adapter counts against `quota` until it is freed, the memory of lingering wires too.
     pub fn open_for(
         device: &Arc<Device<P>, P>,
         version: (u16, u16),
@@ -219,12 +219,12 @@ impl<P: Platform> Adapter<P> {
         let of_device = device.rundown.lock().clone();
         let rundown = Rundown::new(Some(of_device.ok_or(Error::InsufficientResources)?))?;
         device.open_adapters.fetch_add(1, Ordering::Relaxed);
-        // Dropping it counts down, also if the allocation fails.
+        // The drop of an adapter counts down, so a failed allocation does too.
         Ok(Arc::try_new(Self { version, process, device: device.clone(), rundown, gone, charge })?)
     }
 
-    /// Gives the consumer's reference up and waits until every object made through it is gone, and every callback has
-    /// returned (CLOSE_NDK_ADAPTER_HANDLER blocks). It waits for no other machine: see [`Lingering`].
+    /// Gives the consumer's reference up, and waits until every object made through the adapter is gone and every
+    /// callback has returned (CLOSE_NDK_ADAPTER_HANDLER blocks). Does not wait for other machines: see [`Lingering`].
     pub fn close(adapter: Arc<Self, P>, passive: &Passive<'_>) -> Lingering<P> {
         let (gone, lingering) = (adapter.gone.clone(), Lingering(adapter.rundown.over.clone()));
         drop(adapter);
@@ -240,12 +240,12 @@ impl<P: Platform> Adapter<P> {
         self.process
     }
 
-    /// Seconds that a send waits for a receive; 0: without limit.
+    /// Seconds that a send waits for a receive; 0: without limit, as for every kernel consumer.
     pub(crate) fn send_timeout(&self) -> u32 {
         self.process.map_or(0, |_| self.device.send_timeout.load(Ordering::Relaxed))
     }
 
-    /// What its consumer may take of the pool.
+    /// The quota that objects made through the adapter count against.
     pub fn quota(&self) -> &PoolQuota<P> {
         self.charge.quota()
     }
@@ -255,7 +255,7 @@ impl<P: Platform> Adapter<P> {
         self.version
     }
 
-    /// The device.
+    /// The device that this adapter opens.
     pub fn device(&self) -> &Arc<Device<P>, P> {
         &self.device
     }

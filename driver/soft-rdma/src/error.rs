@@ -2,61 +2,61 @@
 
 use platform::OutOfMemory;
 
-/// The failure of a call, of an asynchronous request, or of a work request. The numbers are those of NTSTATUS that consumers get.
+/// The failure of a call, of an asynchronous request, or of a work request. The numbers are the NTSTATUS values that consumers get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Error {
-    /// Memory, or a count of the adapter, is used up.
+    /// No memory is left, a process has used up its quota, or the device has as many objects of the kind as it may.
     InsufficientResources = 0xC000_009A,
-    /// A size beyond the advertised limits, or an argument that makes no sense.
+    /// A size beyond the advertised limits, or an invalid argument.
     InvalidParameter = 0xC000_000D,
-    /// Two arguments that make no sense together.
+    /// Two arguments that contradict each other.
     InvalidParameterMix = 0xC000_0030,
-    /// Flags that this request does not have, or more inline data than the queue pair was made for.
+    /// Flags that the request does not take, or more inline data than the queue pair was made for.
     InvalidFlags = 0xC000_00F2,
     /// The queue is full.
     QueueFull = 0x8000_001A,
     /// More scatter/gather entries than the queue was made for.
     TooManySges = 0xC000_003C,
-    /// More bytes than one request may move; less room than there is content.
+    /// More bytes than one request may move, a receive shorter than its send, or a resize below the number of entries.
     BufferOverflow = 0x8000_0005,
-    /// More private data than the adapter carries.
+    /// More private data than [`crate::limits::PRIVATE_DATA`].
     InvalidBufferSize = 0xC000_0206,
-    /// A token, range or right that does not allow the access.
+    /// The token, the range or the token's rights do not allow the access.
     AccessViolation = 0xC000_0005,
     /// A read beyond the end of the remote region.
     RemoteResources = 0xC000_013D,
-    /// The peer could not take what was sent.
+    /// The peer could not take the data of a send.
     DataError = 0xC000_003E,
-    /// The request does not fit the state of its object.
+    /// The object's state does not allow the request.
     InvalidDeviceRequest = 0xC000_0010,
     /// Memory windows are bound to the region.
     DeviceBusy = 0x8000_0011,
-    /// The page list is longer than the region was initialised for.
+    /// The page list is longer than the limit, or than the region was initialised for.
     ImplementationLimit = 0xC000_042B,
     /// The request was flushed, or its object closed.
     Canceled = 0xC000_0120,
-    /// The queue pair is not connected, the connector not in the state for the call.
+    /// The queue pair is not connected, or the connector is in another state than the call needs.
     ConnectionInvalid = 0xC000_023A,
     /// The queue pair has a connection already.
     ConnectionActive = 0xC000_023B,
-    /// The peer gave up.
+    /// The peer closed or broke the connection before it was established.
     ConnectionAborted = 0xC000_0241,
-    /// Nobody listens, or the peer rejected.
+    /// No listener at the address, or the peer rejected.
     ConnectionRefused = 0xC000_0236,
-    /// The address does not belong to this adapter.
+    /// The adapter does not have the address.
     InvalidAddress = 0xC000_0141,
-    /// The local address is in use.
+    /// The local address is in use, in the device or in TCP.
     SharingViolation = 0xC000_0043,
-    /// There is a connection between the two addresses.
+    /// A connection between the two addresses exists already.
     AddressAlreadyExists = 0xC000_020A,
-    /// Every ephemeral port is in use.
+    /// Every ephemeral port is in use at this address.
     TooManyAddresses = 0xC000_0209,
-    /// The peer has not answered.
+    /// The peer did not answer, or had no receive for a send in time.
     TimedOut = 0xC000_00B5,
-    /// There is no way to the destination.
+    /// No route to the destination.
     NetworkUnreachable = 0xC000_023C,
-    /// The completion queue or shared receive queue failed.
+    /// A completion queue failed, or an invariant of the device does not hold.
     InternalError = 0xC000_00E5,
 }
 
@@ -66,15 +66,15 @@ impl From<OutOfMemory> for Error {
     }
 }
 
-/// What a callback or completion reports.
+/// The status that a callback or completion reports.
 pub type Status = Result<(), Error>;
 
-/// The answer of a call that may go on in the background.
+/// The result of a call that may complete asynchronously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Done; no callback follows.
+    /// The call is complete; no callback follows.
     Done,
-    /// The callback follows, or has run already.
+    /// The callback follows, or has run before the call returned.
     Pending,
 }

@@ -1,23 +1,24 @@
-//! The virtual RDMA device: protection domains, memory regions and windows, completion queues, shared receive
-//! queues, queue pairs, connectors and listeners, in software.
+//! The virtual RDMA device in software: protection domains, memory regions and windows, completion queues, shared
+//! receive queues, queue pairs, connectors and listeners.
 //!
-//! It knows neither Windows nor NDKPI: `ndk-provider` puts the dispatch tables on top, a [`platform::Platform`] is below.
-//! Everything may be called at IRQL <= DISPATCH_LEVEL unless it takes a [`platform::Passive`]. Order of locks: tokens,
-//! listener, connector, queue pair, shared receive queue, completion queue, window, region, ports; no callback of a consumer
-//! and no last reference to an object goes while one is held.
+//! The crate knows neither Windows nor NDKPI: `ndk-provider` puts the dispatch tables on top, a [`platform::Platform`]
+//! is below. Functions may be called at IRQL <= DISPATCH_LEVEL unless they take a [`platform::Passive`].
 //!
-//! From the device down to what each of its objects has:
+//! Locks are taken in this order: tokens, listener, connector, queue pair, shared receive queue, completion queue, window,
+//! region, ports. No lock is held when a consumer's callback runs, or when the last reference to an object is dropped.
+//!
+//! From the device down to the parts of its objects:
 //!
 //! | folder or file | what is in it |
 //! |---|---|
-//! | `device` | the device and its adapters: what all objects of one have in common |
+//! | `device` | the device, and the adapters that consumers open |
 //! | `connect` | listeners, connectors, addresses, ports |
 //! | `wire` | a connection over TCP: MPA, DDP and RDMAP |
-//! | `qp` | queue pairs: posts, the engine that carries requests out, flushes, receives and shared receives |
+//! | `qp` | queue pairs: posts, the engine that carries requests out, flushes, receive queues and shared receive queues |
 //! | `cq` | completion queues |
 //! | `memory` | protection domains, regions, windows, tokens, and the copies |
 //! | `object` | callbacks, close, counts |
-//! | `ring`, `slot_map` | what the others keep their entries in |
+//! | `ring`, `slot_map` | the containers that these use |
 #![no_std]
 #![deny(
     clippy::unwrap_used,

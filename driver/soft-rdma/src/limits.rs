@@ -1,6 +1,6 @@
-//! What the device offers. Advertised in NDK_ADAPTER_INFO and NDIS_NDK_CAPABILITIES, enforced at create and post.
+//! The limits of the device: advertised in NDK_ADAPTER_INFO and NDIS_NDK_CAPABILITIES, enforced at create and post.
 
-/// Bytes of one page, of an MDL as of a fast-register page list.
+/// Bytes of a page, in an MDL and in a fast-register page list.
 pub const PAGE_SIZE: u64 = 4096;
 /// Entries of one completion queue.
 pub const CQ_DEPTH: u32 = 65_536;
@@ -18,11 +18,11 @@ pub const INLINE_DATA: u32 = 1_024;
 pub const TRANSFER_LENGTH: u32 = 1 << 30;
 /// Bytes of one memory region.
 pub const REGISTRATION_SIZE: u64 = 1 << 32;
-/// Pages of one fast-register memory region: 8 MiB, what an SMB Direct read or write asks for at once.
+/// Pages of one fast-register memory region: 8 MiB, which SMB Direct asks for with one read or write.
 pub const FAST_REGISTER_PAGES: u32 = 2_048;
 /// Bytes of private data: MPA carries 512, of which enhanced negotiation takes 4 (RFC 6581 section 6).
 pub const PRIVATE_DATA: usize = 508;
-/// Reads under way per queue pair, in either direction.
+/// Reads under way per queue pair, in each direction (IRD and ORD).
 pub const READ_LIMIT: u32 = 64;
 /// Local addresses of the device.
 pub const ADDRESSES: usize = 256;
@@ -38,22 +38,22 @@ pub const MWS: u32 = 65_536;
 pub const QPS: u32 = 32_768;
 /// Shared receive queues of the device.
 pub const SRQS: u32 = 1_024;
-/// Connectors of the device: one for each queue pair, and as many on their way.
+/// Connectors of the device: one for each queue pair, and as many that are not connected.
 pub const CONNECTORS: u32 = 2 * QPS;
 /// Listeners of the device.
 pub const LISTENERS: u32 = 1_024;
-/// Shared endpoints of the device: more than there are ephemeral ports, so that these give out first.
+/// Shared endpoints of the device: more than there are ephemeral ports, so that the ports run out first.
 pub const SHARED_ENDPOINTS: u32 = 32_768;
-/// Half-open connections of one listener: TCP has accepted them, and their MPA Request has not come.
+/// Half-open connections of one listener: TCP has accepted the connection, and its MPA Request has not arrived.
 pub const HALF_OPEN: usize = 1_024;
-/// Connection requests of one listener that its consumer has not answered.
+/// Connection requests of one listener that the consumer has neither accepted nor rejected.
 pub const BACKLOG: u32 = 1_024;
-/// Connections of other machines that were refused, and that are not closed yet.
+/// Connections of other machines that were refused and are not closed yet, in the whole device.
 pub const REFUSED: usize = 128;
-/// Connections with other machines that have ended, and that are not closed yet.
+/// Connections with other machines that have ended and are not closed yet, in the whole device.
 pub const ENDED: usize = 4_096;
-/// Seconds that a send of a program's queue pair waits for a receive of its peer, unless the device is told otherwise. Microsoft's
-/// ndmemorytest gives it 5.
+/// Seconds that a send of a program's queue pair waits for a receive of its peer, unless
+/// [`crate::Device::set_send_timeout`] sets another time. Microsoft's ndmemorytest expects 5.
 pub const SEND_TIMEOUT_SECONDS: u32 = 4;
-/// Microseconds in which a connection with another machine that has ended sends what it has still to send, and the peer finishes.
+/// Microseconds after the end of a connection with another machine in which the rest is sent and the peer finishes; then the wire is reset.
 pub const LINGER_MICROSECONDS: u32 = 5_000_000;

@@ -4,8 +4,8 @@ use platform::{OutOfMemory, Platform, Slice};
 
 use crate::Error;
 
-/// First in, first out, in slots that are numbered so that other arrays can run alongside. What leaves stays in its slot until
-/// that is filled again: whoever filled it, on another processor, is the next to write there.
+/// First in, first out, in numbered slots, so that other arrays can hold more of an item under the same number.
+/// Removing an item does not write its slot: the cache line stays with the processor that fills it.
 pub(crate) struct Ring<T, P: Platform> {
     slots: Slice<T, P>,
     /// The slot of the oldest item.
@@ -16,12 +16,12 @@ pub(crate) struct Ring<T, P: Platform> {
 }
 
 impl<T: Copy, P: Platform> Ring<T, P> {
-    /// An empty queue; `unused` is in slots that were never filled.
+    /// An empty queue. `unused` fills the slots that were never used.
     pub(crate) fn new(capacity: usize, unused: T) -> Result<Self, OutOfMemory> {
         Ok(Self { slots: Slice::filled(capacity, unused)?, head: 0, tail: 0, length: 0 })
     }
 
-    /// What a queue takes of the pool.
+    /// Bytes of the pool that a queue of `capacity` items takes.
     pub(crate) fn pool_bytes(capacity: usize) -> u64 {
         Slice::<T, P>::pool_bytes(capacity)
     }
@@ -43,15 +43,15 @@ impl<T: Copy, P: Platform> Ring<T, P> {
         self.tail
     }
 
-    /// The slot `distance`, at most the capacity, after `slot`.
+    /// The slot `distance` after `slot`; `distance` is at most the capacity.
     #[inline]
     fn after(&self, slot: usize, distance: usize) -> usize {
-        // No division: both are small.
+        // No division: the sum is below twice the capacity.
         let slot = slot.saturating_add(distance);
         slot.checked_sub(self.slots.len()).unwrap_or(slot)
     }
 
-    /// Appends; `QueueFull`.
+    /// Appends an item. Error: `QueueFull`.
     #[inline]
     pub(crate) fn push(&mut self, item: T) -> Result<(), Error> {
         if self.is_full() {
@@ -64,7 +64,7 @@ impl<T: Copy, P: Platform> Ring<T, P> {
         Ok(())
     }
 
-    /// Appends `items`, of which there are `count`, as far as there is room; how many.
+    /// Appends the first of `count` `items` for which there is room, and gives their number.
     #[inline]
     pub(crate) fn push_all(&mut self, count: usize, items: impl Iterator<Item = T> + Clone) -> usize {
         let added = count.min(self.slots.len().saturating_sub(self.length));
@@ -86,7 +86,7 @@ impl<T: Copy, P: Platform> Ring<T, P> {
         self.run().first().map(|item| (self.head, item))
     }
 
-    /// The item that `distance` others are older than, and its slot.
+    /// The item with `distance` older ones before it, and its slot.
     pub(crate) fn nth(&self, distance: usize) -> Option<(usize, &T)> {
         if distance >= self.length {
             return None;
@@ -95,14 +95,14 @@ impl<T: Copy, P: Platform> Ring<T, P> {
         self.slots.get(slot).map(|item| (slot, item))
     }
 
-    /// The oldest items, up to the last slot: those after it are the next run.
+    /// The oldest items, up to the end of the slots. The items that wrapped around are not among them.
     #[inline]
     pub(crate) fn run(&self) -> &[T] {
         let slots = self.slots.get(self.head..).unwrap_or_default();
         slots.get(..self.length).unwrap_or(slots)
     }
 
-    /// Copies the oldest items, and removes them; how many.
+    /// Moves the oldest items to `items`, as many as fit, and gives their number.
     #[inline]
     pub(crate) fn pop_all(&mut self, items: &mut [T]) -> usize {
         let count = items.len().min(self.length);
@@ -127,7 +127,7 @@ impl<T: Copy, P: Platform> Ring<T, P> {
     }
 }
 
-/// Copies what there is room for; how much.
+/// Copies as many items as both slices have, and gives their number.
 #[inline]
 pub(crate) fn copy<T: Copy>(to: &mut [T], from: &[T]) -> usize {
     let count = to.len().min(from.len());

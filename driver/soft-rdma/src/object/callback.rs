@@ -1,11 +1,11 @@
-//! Callbacks of the consumer, as the device sees them.
+//! The consumer's callbacks, as the device calls them.
 #![expect(unsafe_code, reason = "calls functions and contexts of a C interface")]
 
 use core::ffi::c_void;
 
 use platform::Dispatch;
 
-/// A consumer's function and its context, with the code that knows how to call it.
+/// A consumer's function and its context, with the code that calls the function.
 pub struct Callback<A> {
     invoke: unsafe fn(function: *const (), context: *mut c_void, argument: A),
     function: *const (),
@@ -37,13 +37,13 @@ impl<A> Callback<A> {
         Self { invoke, function, context }
     }
 
-    /// Calls the consumer where it expects `DISPATCH_LEVEL`: notifications and events, which come from deferred calls (the
-    /// table of `docs/contexts.md`). No lock may be held.
+    /// Calls the consumer at `DISPATCH_LEVEL`, from a deferred call: notifications and events (`docs/contexts.md`). The
+    /// caller holds no lock.
     pub(crate) fn call_at_dispatch(&self, _: &Dispatch<'_>, argument: A) {
         self.call(argument);
     }
 
-    /// Calls the consumer. No lock may be held.
+    /// Calls the consumer. The caller holds no lock.
     pub fn call(&self, argument: A) {
         // SAFETY: promised to `new`.
         unsafe { (self.invoke)(self.function, self.context, argument) };

@@ -1,15 +1,14 @@
 //! How an object ends.
 //!
-//! The consumer's handle is one strong reference among others (successors, calls and callbacks in flight). Close gives it up:
-//! if it was the last, the close is complete; else the object reports it when it is dropped.
+//! The consumer's handle is one strong reference; successors, calls and callbacks in flight hold others. Close gives the handle's
+//! reference up. If it was the last, the close completes inline; else the drop of the last reference runs the close callback.
 
 use platform::{Arc, Platform, SpinLock};
 
 use crate::{Callback, Outcome, object::counts::Count};
 
-/// The close callback of an object, and its place among those of its kind, which is free when the callback is called. As a
-/// field it is declared first: it must be dropped, and thereby report, before the references to the antecedents go, which
-/// come last.
+/// The close callback of an object, and its count, which is released before the callback runs. An object declares this field
+/// before the references to its antecedents: fields drop in that order, so the callback runs before an antecedent can go.
 pub struct OnClose<P: Platform> {
     count: Option<Count<P>>,
     done: SpinLock<Option<Callback<()>>, P>,
@@ -32,17 +31,17 @@ impl<P: Platform> Drop for OnClose<P> {
 
 /// An object that its consumer closes.
 pub trait Close<P: Platform>: Sized {
-    /// Where the close callback waits.
+    /// The field that holds the close callback.
     fn on_close(&self) -> &OnClose<P>;
 
-    /// Stops what can be stopped at once: pending requests, connections, listening.
+    /// Stops pending requests, connections and listening, as far as that can be done at once.
     fn begin_close(this: &Arc<Self, P>) {
         let _nothing_to_stop = this;
     }
 }
 
-/// Closes an object: gives the consumer's reference up. `done` is called only if the answer is [`Outcome::Pending`], as the
-/// object's last callback. IRQL <= DISPATCH. Cannot fail (NDK_FN_CLOSE_COMPLETION).
+/// Closes an object: gives the consumer's reference up. `done` is the object's last callback, and is called only if the
+/// result is [`Outcome::Pending`]. IRQL <= DISPATCH. Cannot fail (NDK_FN_CLOSE_COMPLETION).
 pub fn close<T: Close<P>, P: Platform>(object: Arc<T, P>, done: Callback<()>) -> Outcome {
     T::begin_close(&object);
     *object.on_close().done.lock() = Some(done);

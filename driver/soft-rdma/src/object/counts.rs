@@ -1,4 +1,4 @@
-//! How many objects of each kind live, against the advertised limits.
+//! How many objects of each kind a device has, against the advertised limits.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,7 +6,7 @@ use platform::{Arc, Platform};
 
 use crate::{Adapter, Device, Error, limits};
 
-/// The kinds of object that are counted.
+/// The kinds of object that a device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Completion queues.
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// The live objects of a device.
+/// The number of objects of each kind.
 #[derive(Default)]
 pub(crate) struct Counts([AtomicU32; Kind::COUNT]);
 
@@ -61,7 +61,7 @@ impl Counts {
     }
 }
 
-/// One counted object.
+/// One object in the count, until dropped.
 pub(crate) struct Count<P: Platform> {
     device: Arc<Device<P>, P>,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! What each object has: its callbacks, its close, and its place among the others of its kind.
+//! What every object has: callbacks, close, and its place in the count of its kind.
 
 pub(crate) mod callback;
 pub(crate) mod close;
