@@ -1,4 +1,4 @@
-//! An established connection: the engine of its queue pair moves the bytes.
+//! The wire of an established connection, run by its queue pair's engine: `receive.rs` takes FPDUs, `transmit.rs` makes them.
 
 use iwarp::{
     negotiate::{Agreed, First},
@@ -16,17 +16,17 @@ use super::{
 };
 use crate::{QueuePair, qp::Peer};
 
-/// FPDUs of one run, in each direction.
+/// FPDUs that one run receives at most, and rounds in which it transmits at most: see [`Frames::fill`].
 const BURST_FRAMES: u32 = 64;
 
 /// The state of both directions of an established connection.
 pub(super) struct Streams<P: Platform> {
     pub(super) rx: RxStream,
     pub(super) tx: TxStream<P>,
-    /// The initiator has sent something, or this is it.
+    /// This side may send: it is the initiator, or the initiator's first message has arrived.
     may_send: bool,
     pub(super) waits: Waits,
-    /// A message waits for its receive, and what comes behind it cannot be seen.
+    /// A message of the peer waits for its receive, so the FPDUs behind it are not looked at.
     holds: bool,
 }
 
@@ -34,7 +34,7 @@ impl<P: Platform> Streams<P> {
     pub(super) fn new(agreed: &Agreed, may_send: bool, initiator: bool) -> Result<Self, OutOfMemory> {
         let crc = agreed.crc.then(crc::fastest);
         let first = agreed.first;
-        // What the initiator has to send first may be a read.
+        // The initiator's first message may be a read, even if the peer may have none under way.
         let served = agreed.inbound_reads.max(u16::from(first == Some(First::Read)));
         let tx = TxStream {
             crc,
@@ -52,7 +52,7 @@ impl<P: Platform> Streams<P> {
 }
 
 impl<P: Platform> Wire<P> {
-    /// Attaches a queue pair; `None`: no memory.
+    /// Attaches a queue pair to the wire; `None`: no memory, or the connection has ended.
     pub(super) fn attach(
         this: &Arc<Self, P>,
         agreed: &Agreed,
@@ -67,13 +67,14 @@ impl<P: Platform> Wire<P> {
         Self::end_change(this, Step::Carrying(own.clone())).then(|| Peer::Remote(this.clone(), own))
     }
 
-    /// The engine of the queue pair has its turn.
+    /// One run of the queue pair's engine over this wire: receives, then transmits. Takes the streams out; if another
+    /// thread has them, returns.
     pub(crate) fn carry(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) {
         let mut place = this.streams.lock();
         let Some(mut streams) = place.streams.take() else { return };
         place.are_out = true;
         drop(place);
-        // Not before: the end waits for those who have them out.
+        // Only now, with the streams out: a connection that ends after this look leaves `finish_close` to the end of this run.
         let Some(late) = this.take_late() else {
             this.put_back(streams);
             return Deferred::schedule(this);
@@ -92,7 +93,8 @@ impl<P: Platform> Wire<P> {
         streams.waits = streams.waits.next(matches!(received, Turn::Hold), streams.rx.is_first, was_sent);
         Self::wait(this, waited, streams.waits, late);
         if streams.holds {
-            // The peer's confirmation is behind it, and the consumer may post the receive only when its sends have ended.
+            // Until the message has its receive, the peer's confirmation is stuck behind it. The consumer may post that
+            // receive only when its own sends have ended, so they end now.
             QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
         }
         this.put_back(streams);
@@ -105,7 +107,7 @@ impl<P: Platform> Wire<P> {
         }
         let mut state = this.state.lock();
         if !matches!(state.step, Step::Carrying(_)) {
-            // It ended meanwhile, and had to wait for what was taken out here. The timer is for the end now.
+            // The connection ended during this run, and `finish_close` found the streams out. From now on the timer is for the closing.
             Timer::cancel(this);
             state.late = false;
             drop(state);
@@ -113,7 +115,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// Whether the timer has expired since this was asked; none if the connection has ended.
+    /// Whether the timer has expired since the last call; `None` if the connection has ended.
     fn take_late(&self) -> Option<bool> {
         let mut state = self.state.lock();
         matches!(state.step, Step::Carrying(_)).then(|| core::mem::take(&mut state.late))
@@ -124,10 +126,10 @@ impl<P: Platform> Wire<P> {
         (place.streams, place.are_out) = (Some(streams), false);
     }
 
-    /// Takes FPDUs.
+    /// Takes FPDUs from the stream's buffer and places them.
     fn receive(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> Turn {
         let mut turn = None;
-        // What is there after the last FPDU that was used.
+        // Bytes in the buffer behind the last FPDU that was placed.
         let mut rest_bytes = 0;
         let read = Stream::read(this, |bytes| {
             let mut used = 0usize;
@@ -163,26 +165,26 @@ impl<P: Platform> Wire<P> {
             P::notice(&Notice::TerminateReceived { addresses: this.addresses(), cause: noticed(cause) });
         }
         match (turn, read) {
-            // A message that waits for its receive does so on a live connection.
+            // A message waits for its receive only while the connection is alive.
             (Some(Turn::Hold), Read::Ended(Err(_))) => Turn::Ended(false),
             (Some(Turn::Hold), Read::Some) => Turn::More,
-            // A shared queue may be empty for as long as its consumer likes; its next receive schedules the queue pair. The time runs
-            // when the peer has finished.
+            // A shared receive queue may be empty for as long as its consumer likes: no timer. A post to it schedules
+            // the queue pair. When the peer has finished, the timer runs for it too.
             (Some(Turn::Hold), Read::Nothing) if queue_pair.shares_receives() => Turn::Rest,
             (Some(turn), _) => turn,
-            // To be looked at again until nothing is used: the stream has gone on meanwhile, or has ended.
+            // The stream may have received more, or ended, during the read: reads again until no byte is used.
             (None, Read::Some) => Turn::More,
             (None, Read::Nothing) => Turn::Rest,
             (None, Read::Ended(result)) => {
                 let whole = rest_bytes == 0 && streams.rx.is_between_messages() && queue_pair.is_between_messages();
-                // Without a Terminate they end as TCP has them: a peer may end the connection by what it was sent last.
+                // The peer ended without a Terminate. What was handed to TCP counts as placed: the last message may be why the peer ended.
                 QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
                 Turn::Ended(result.is_ok() && whole)
             }
         }
     }
 
-    /// Makes FPDUs, as far as there is room.
+    /// Makes FPDUs in the stream's send buffer, as far as it has room.
     fn transmit(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> Turn {
         let mut turn = Turn::Rest;
         if streams.may_send {
@@ -190,7 +192,7 @@ impl<P: Platform> Wire<P> {
                 let mut frames = Frames::new(&mut streams.tx, room);
                 turn = match frames.fill(queue_pair, BURST_FRAMES) {
                     Ok(true) => Turn::More,
-                    // These are sent now; there may be memory for others, which then are under way together with them.
+                    // The stream sends these now. It may have memory for more FPDUs, to be under way at the same time.
                     Ok(false) if frames.is_full() && frames.used() > 0 => Turn::More,
                     Ok(false) => Turn::Rest,
                     Err(Broken) => Turn::Ended(false),
@@ -204,14 +206,14 @@ impl<P: Platform> Wire<P> {
     }
 }
 
-/// What receiving came to.
+/// What a run came to in one direction.
 #[derive(Clone, Copy)]
 enum Turn {
-    /// Nothing more to do now.
+    /// Nothing more to do until the engine is scheduled.
     Rest,
-    /// The same: a message waits for its receive.
+    /// As `Rest`: a message of the peer waits for its receive.
     Hold,
     More,
-    /// The connection ends; true: gracefully, by the peer.
+    /// The connection ends. True: the peer ended it gracefully.
     Ended(bool),
 }

@@ -1,9 +1,9 @@
-//! How a stream ends: what is to be sent goes out, then both sides finish, or it is reset.
+//! How a stream ends: after what is to be sent and a FIN on both sides, or by a reset.
 //!
-//! | why | by |
+//! | why | function |
 //! |---|---|
-//! | the connection has ended, or the peer was refused | `end`: what was written, maybe a Terminate, then FIN; `finish_close` sees to it |
-//! | there never was one, it takes too long, or there is no slot for it | `close`: a reset |
+//! | the connection has ended, or the peer was refused | `end` and `finish_close`: what was written, maybe a Terminate, then FIN |
+//! | no connection came about, its time is over, or it has no slot | `close`: resets |
 
 use iwarp::terminate::Cause;
 use platform::{Arc, Deferred, Notice, Platform, Read, Stream, Taken, Timer};
@@ -15,13 +15,13 @@ use super::{
 use crate::{connect::wire_table::WireTable, limits};
 
 impl<P: Platform> Wire<P> {
-    /// The connection has ended: sends what is still to be sent, a Terminate among it if it is `broken`, and finishes.
+    /// The connection has ended: sends what is left, a Terminate too if the connection is `broken`, then FIN.
     pub(crate) fn end(this: &Arc<Self, P>, broken: bool) {
         this.state.lock().broken |= broken;
         Self::end_in(this, this.device.ended());
     }
 
-    /// Ends it, with a slot of `table`.
+    /// Ends the stream as [`Self::end`] does, with a slot of `table`. Without a slot the stream is reset.
     pub(super) fn end_in(this: &Arc<Self, P>, table: &Arc<WireTable<P>, P>) {
         if !Self::begin_closing(this) {
             return;
@@ -34,15 +34,15 @@ impl<P: Platform> Wire<P> {
         Deferred::schedule(this);
     }
 
-    /// Closes at once.
+    /// Closes the stream at once, by a reset unless both sides have finished.
     pub(crate) fn close(this: &Arc<Self, P>) {
         Self::begin_closing(this);
-        // That of an end that had begun before.
+        // The timer may run for a closing that began before.
         Timer::cancel(this);
         Stream::close(this);
     }
 
-    /// False: it was closing before.
+    /// Goes to `Closing`. False: the wire was closing before.
     fn begin_closing(this: &Arc<Self, P>) -> bool {
         let mut state = this.state.lock();
         if matches!(state.step, Step::Closing) {
@@ -54,7 +54,8 @@ impl<P: Platform> Wire<P> {
         true
     }
 
-    /// Goes on with the end.
+    /// Goes on with the closing. The deferred call runs this on each change of the stream, and after a `carry` during which the
+    /// connection ended.
     pub(super) fn finish_close(this: &Arc<Self, P>) {
         let state = this.state.lock();
         let (closing, late) = (matches!(state.step, Step::Closing), state.late);
@@ -63,39 +64,39 @@ impl<P: Platform> Wire<P> {
             return;
         }
         if this.stream.is_closed() {
-            // Whoever began to wait may have been late.
+            // A run that found the stream open may have started the timer after `close` cancelled it.
             Timer::cancel(this);
             let streams = this.streams.lock().streams.take();
             let slot = this.state.lock().ending.take();
             return drop((streams, slot));
         }
         if this.streams.lock().are_out {
-            // Who has them out reads, and schedules this when they are back.
+            // The thread in `carry` reads, and schedules this call after it has put the streams back.
             return;
         }
         let read = Stream::read(this, |bytes| Taken { used: bytes.len(), wanted: 0 });
         let (ended, dead) = (matches!(read, Read::Ended(_)), matches!(read, Read::Ended(Err(_))));
-        // What is being sent makes room for it.
+        // Without room for the Terminate, the end of a send schedules this call.
         if Self::send_terminate(this) || ended || late {
             Stream::finish(this);
         }
         if late || dead || ended && this.stream.is_finished() {
             return Self::close(this);
         }
-        // Unless it is set.
+        // Does nothing if the timer runs.
         Timer::start(this, limits::LINGER_MICROSECONDS);
         if read == Read::Some {
             Deferred::schedule(this);
         }
     }
 
-    /// Writes a Terminate that is due. False: there is no room.
+    /// Writes a Terminate that is due. False: there is no room, or a thread has the streams out.
     fn send_terminate(this: &Arc<Self, P>) -> bool {
         let mut place = this.streams.lock();
         let Some(mut streams) = place.streams.take() else { return !place.are_out };
         drop(place);
         if streams.rx.terminated {
-            // The peer knows.
+            // The peer has ended the stream: it gets no Terminate.
             streams.tx.terminate = Some(TerminateOut::Sent);
         } else if this.state.lock().broken {
             streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::LOCAL, &[]));
@@ -105,7 +106,7 @@ impl<P: Platform> Wire<P> {
             let mut frames = Frames::new(&mut streams.tx, room);
             frames.terminate();
             let used = frames.used();
-            // Before it goes: the peer's notice of it comes after.
+            // Noticed before the stream sends it: else a peer on this machine may notice its arrival first.
             if used > 0
                 && let Some(cause) = due
             {

@@ -1,7 +1,7 @@
-//! The CRC of FPDUs by the processor's own instruction, where there is one.
+//! The CRC of FPDUs by the processor's `crc32` instruction, if it has SSE 4.2.
 //!
-//! It works on general registers: a driver need not save any others for it. Each instruction waits for the one before on the same
-//! register, for three times as long as the processor needs to begin another; so long data is three lanes, each with a register.
+//! The instruction works on general registers, so a driver saves no vector registers for it. It takes three times as long as the
+//! processor needs to start the next one on another register: so long data is processed as three lanes, each in a register.
 #![expect(unsafe_code, reason = "calls a function for processors that have the instruction")]
 
 use core::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
@@ -10,22 +10,22 @@ use iwarp::crc::Crc32c;
 
 cpufeatures::new!(sse42, "sse4.2");
 
-/// Bytes of a lane. Longer lanes are joined less often, and leave more to one register.
+/// Bytes of a lane. Longer lanes are joined less often, but leave more bytes to a single register.
 const LANE: usize = 512;
 
-/// What a lane of zeros makes of a register, which is linear: the sum of what it makes of each byte of it.
+/// The register after a lane of zeros. That is linear: the sum of a table entry for each byte of the register.
 static ZEROS: Zeros = Zeros::lane();
 
 struct Zeros([[u32; 256]; 4]);
 
-/// The fastest way of this processor.
+/// The instruction if the processor has it, else the portable code.
 pub(crate) fn fastest() -> Crc32c {
     if sse42::get() { Crc32c::new(by_instruction) } else { Crc32c::PORTABLE }
 }
 
-/// Only for [`fastest`], which looks whether there is the instruction.
+/// Only [`fastest`] may give this out, as it checks for the instruction.
 fn by_instruction(register: u32, bytes: &[u8]) -> u32 {
-    // SAFETY: the processor has SSE 4.2, or this function is not given to anybody.
+    // SAFETY: `fastest` has found SSE 4.2, or it does not give this function out.
     unsafe { update(register, bytes) }
 }
 
@@ -37,7 +37,7 @@ fn update(register: u32, bytes: &[u8]) -> u32 {
     update_one(update_one(register, lanes.as_flattened()), rest)
 }
 
-/// Each lane but the first begins with an empty register; then each is moved past the next, and added to that.
+/// The second and third lane begin with a register of 0. Each lane's result is moved over the next lane by `ZEROS`, and added.
 #[target_feature(enable = "sse4.2")]
 fn update_lanes(register: u32, [first, second, third]: &[[u8; LANE]; 3]) -> u32 {
     let words = first.as_chunks::<8>().0.iter().zip(second.as_chunks::<8>().0).zip(third.as_chunks::<8>().0);
@@ -72,7 +72,7 @@ impl Zeros {
         first[one as usize] ^ second[two as usize] ^ third[three as usize] ^ fourth[four as usize]
     }
 
-    /// Those of a lane, whose bits are a power of two: one, doubled.
+    /// The table for a lane: its number of bits is a power of two, so one bit's table is doubled.
     const fn lane() -> Self {
         let mut zeros = Self::with(None);
         let mut bits = 1;
@@ -83,7 +83,7 @@ impl Zeros {
         zeros
     }
 
-    /// One zero bit, or twice those of `half`.
+    /// The table for one zero bit, or for twice the bits of `half`.
     #[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "only the compiler runs it")]
     const fn with(half: Option<&Self>) -> Self {
         /// CRC32c, its highest coefficient in the lowest bit (RFC 3720 section 12.1).
@@ -107,7 +107,7 @@ impl Zeros {
 mod tests {
     use super::*;
 
-    /// As the polynomial says, a bit at a time.
+    /// By the definition, a bit at a time.
     fn by_bits(register: u32, bytes: &[u8]) -> u32 {
         bytes.iter().fold(register, |register, byte| {
             (0..8).fold(register ^ u32::from(*byte), |register, _| {
@@ -133,7 +133,7 @@ mod tests {
         digest.finish()
     }
 
-    /// Of any length, from any address, in any pieces.
+    /// The instruction gives the portable code's result: for any length, from any address, in any pieces.
     #[test]
     fn it_is_the_portable_one() {
         let bytes = bytes::<64>();
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Of each length to some of two rounds of the lanes, from each address, against the definition.
+    /// The lanes give the definition's result: for each length up to two rounds of lanes and a rest, from each address.
     #[test]
     fn lanes_are_joined() {
         const MOST: usize = 7 * LANE;

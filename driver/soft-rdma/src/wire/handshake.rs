@@ -1,5 +1,5 @@
-//! From a TCP connection to an RDMA connection: the Request, the Reply, and what the initiator sends first (RFC 5044 section 7.1,
-//! RFC 6581). An end that the consumer has not answered yet is at rest: only the end of the stream is noticed.
+//! From a TCP connection to an RDMA connection: the Request, the Reply, and the initiator's first message (RFC 5044 section 7.1, RFC 6581).
+//! While the consumer has to answer, the wire only watches for bytes that may not come yet and for the end of the stream.
 
 use core::net::SocketAddr;
 
@@ -24,14 +24,14 @@ use crate::{
     connect::listener::HalfOpen, limits, qp::Peer,
 };
 
-/// The Request has to come in so many microseconds, as Linux siw has it.
+/// Microseconds from TCP's accept to the Request, as in Linux siw.
 const REQUEST_MICROSECONDS: u32 = 5_000_000;
-/// What the initiator sends first, after the Reply, to a consumer in the kernel. To a program it may come when its peer completes, for
-/// which IND2Connector::Accept has no time.
+/// Microseconds from the Reply to the initiator's first message, if a kernel consumer accepted. A program waits without
+/// limit, as IND2Connector::Accept does: the message may come only when the peer's consumer completes.
 const FIRST_MICROSECONDS: u32 = 10_000_000;
 
 impl<P: Platform> Wire<P> {
-    /// Prepares a connection; `connector` is told what comes of it once it is started.
+    /// Prepares a connect. After [`Self::start`], `connector` is told the result.
     pub(crate) fn connect(
         connector: &Arc<Connector<P>, P>,
         addresses: (SocketAddr, SocketAddr),
@@ -45,7 +45,7 @@ impl<P: Platform> Wire<P> {
         Ok(Self::new(connector.adapter(), Step::Connecting(active))?)
     }
 
-    /// Connects.
+    /// Starts the TCP connect.
     pub(crate) fn start(this: &Arc<Self, P>) {
         let addresses = match &this.state.lock().step {
             Step::Connecting(active) => active.addresses,
@@ -60,14 +60,14 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// Waits for the next connection of a listener.
+    /// Starts the accept of a listener's next connection.
     pub(crate) fn await_connection(listener: &Arc<Listener<P>, P>, half_open: HalfOpen<P>) -> Result<(), OutOfMemory> {
         let wire = Self::new(listener.adapter(), Step::AwaitRequest(true))?;
         wire.state.lock().half_open = Some(half_open);
         Stream::accept(&wire, listener)
     }
 
-    /// Goes on with what has come of the step so far.
+    /// Handles what the stream has received for the current step. The deferred call runs this.
     pub(super) fn negotiate(this: &Arc<Self, P>) {
         let step = match &this.state.lock().step {
             Step::Connecting(_) => Self::connected,
@@ -89,9 +89,9 @@ impl<P: Platform> Wire<P> {
         let local = this.stream.addresses().map(|(local, _)| local).ok_or(SocketError::Reset);
         let connected = match (result.and(local), active.connector.upgrade()) {
             (Ok(local), Some(connector)) => Connector::bound(&connector, local),
-            // It is told that it is closed anyway.
+            // The connector is gone, and with it the consumer's request.
             (Ok(_), None) => Err(Error::Canceled),
-            // Nobody listens there in the device, and there is nobody else.
+            // The address is the device's own, nothing listens there, and without a network no other process can.
             (Err(SocketError::NoNetwork), _) if this.device.has_address(active.addresses.1.ip()) => {
                 Err(Error::ConnectionRefused)
             }
@@ -101,7 +101,7 @@ impl<P: Platform> Wire<P> {
             Self::notify(&active.connector, |connector| Connector::connect_failed(connector, error));
             return Self::close(this);
         }
-        // Its consumer accepts when it likes (ndspi.md section 5, Connect): there is no time for the Reply.
+        // No timer: the peer's consumer accepts when it likes (ndspi.md section 5, Connect).
         Self::send_frame(this, active.request.as_slice());
         Self::end_change(this, Step::AwaitReply(active));
     }
@@ -134,7 +134,7 @@ impl<P: Platform> Wire<P> {
                 return Self::decline(this, request.crc || reply.crc, cause);
             }
         };
-        // The consumer may answer as soon as it is told.
+        // First the step: the consumer may complete as soon as `peer_accepts` reports to it.
         Self::end_change(this, Step::Replied(agreed, active.connector.clone()));
         let connector = active.connector.upgrade();
         if !connector.is_some_and(|connector| Connector::peer_accepts(&connector, of_peer(&agreed), private_data)) {
@@ -144,7 +144,7 @@ impl<P: Platform> Wire<P> {
 
     fn look_for_request(this: &Arc<Self, P>) {
         let Some(started) = this.stream.started() else { return };
-        // Once: the next one may come.
+        // Taken once: the listener is told once, and then accepts the next connection.
         let accepting = match &mut this.state.lock().step {
             Step::AwaitRequest(accepting) => core::mem::take(accepting),
             _ => return,
@@ -169,7 +169,7 @@ impl<P: Platform> Wire<P> {
         else {
             return Self::close(this);
         };
-        // TCP listens on all interfaces if the consumer said no address; the adapter has only some of them.
+        // A listener on the unspecified address accepts on all interfaces of the machine; the device has the addresses of some.
         if !listener.adapter().device().has_address(local.ip()) {
             return Self::close(this);
         }
@@ -197,7 +197,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// The first FPDU of the initiator says that it is connected, if it is what was agreed.
+    /// The initiator's first FPDU establishes the connection, if it is the agreed message. It stays in the buffer, for `receive.rs`.
     fn look_for_first(this: &Arc<Self, P>) {
         let (crc, first) = match &this.state.lock().step {
             Step::AwaitFirst(agreed, _) => (agreed.crc.then(crc::fastest), agreed.first),
@@ -233,7 +233,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// While the consumer thinks, the peer may go; and it has nothing to say.
+    /// While the consumer has to answer, the peer may go, and may not send: either ends the attempt.
     fn look_for_end(this: &Arc<Self, P>) {
         let mut speaks = false;
         let read = Stream::read(this, |_| {
@@ -246,12 +246,12 @@ impl<P: Platform> Wire<P> {
         if let Some(Step::Replied(_, connector) | Step::Requested(_, connector)) = at_rest {
             Self::give_up(this, &connector);
         } else if !is_at_rest(&this.state.lock().step) {
-            // The consumer has answered meanwhile: who reads next may have come while the bytes were out here.
+            // The consumer answered during this read, and a thread that reads for the next step may have found the bytes taken.
             Self::on_ready(this);
         }
     }
 
-    /// The consumer of the passive side accepts. False: the peer has gone.
+    /// The consumer of the passive side accepts. False: the peer is gone, or there is no memory.
     pub(crate) fn accept(this: &Arc<Self, P>, wanted: ReadLimits, private_data: &PrivateData) -> bool {
         let requested = Self::begin_change(this, |step| matches!(step, Step::Requested(..)));
         let Some(Step::Requested(frame, connector)) = requested else { return false };
@@ -278,7 +278,7 @@ impl<P: Platform> Wire<P> {
         true
     }
 
-    /// The consumer of the passive side rejects, or that of the active side takes its connect back.
+    /// The consumer of the passive side rejects, or the consumer of the active side rejects or closes.
     pub(crate) fn reject(this: &Arc<Self, P>, private_data: &PrivateData) {
         let requested = Self::begin_change(this, |step| matches!(step, Step::Requested(..)));
         if let Some(Step::Requested(frame, _)) = requested
@@ -290,7 +290,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// The consumer of the active side completes. `None`: the peer has gone, or there is no memory.
+    /// The consumer of the active side completes. `None`: the peer is gone, or there is no memory.
     pub(crate) fn complete(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) -> Option<Peer<P>> {
         let replied = Self::begin_change(this, |step| matches!(step, Step::Replied(..)));
         let Some(Step::Replied(agreed, _)) = replied else { return None };
@@ -301,7 +301,7 @@ impl<P: Platform> Wire<P> {
         peer
     }
 
-    /// The passive side is connected; `may_send`: the initiator has sent something.
+    /// Establishes the passive side. `may_send`: the initiator's first message has arrived.
     fn establish(this: &Arc<Self, P>, agreed: &Agreed, connector: &Weak<Connector<P>, P>, may_send: bool) {
         let connected = connector.upgrade().is_some_and(|connector| {
             Connector::established(&connector, of_peer(agreed), |queue_pair| {
@@ -313,7 +313,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// There is no connection, and none will be.
+    /// Ends an attempt: tells the connector, and resets the stream.
     fn give_up(this: &Arc<Self, P>, connector: &Weak<Connector<P>, P>) {
         Self::notify(connector, |connector| Connector::peer_rejects(connector, PrivateData::EMPTY));
         Self::close(this);
@@ -326,7 +326,7 @@ impl<P: Platform> Wire<P> {
         Self::end_in(this, this.device.refused());
     }
 
-    /// What the peer has agreed to is nothing to go on with: it is told why (RFC 6581 section 9).
+    /// The Reply's terms cannot be met: ends with a Terminate that says why (RFC 6581 section 9).
     fn decline(this: &Arc<Self, P>, crc: bool, cause: Cause) {
         let agreed = Agreed { crc, inbound_reads: 0, outbound_reads: 0, first: None };
         if let Ok(mut streams) = Streams::new(&agreed, true, true) {
@@ -353,7 +353,7 @@ fn wish<P: Platform>(device: &Device<P>, limits: ReadLimits, confirms: bool) -> 
     }
 }
 
-/// Whether that is the message, without data, which the initiator has to send first (RFC 6581 section 9.2).
+/// Whether `ulpdu` is the agreed first message, without data (RFC 6581 section 9.2).
 fn is_first(first: First, ulpdu: &[u8]) -> bool {
     match (first, Segment::parse(ulpdu)) {
         (First::Write, Ok((Segment::Write(to), []))) => to.last,
@@ -363,12 +363,12 @@ fn is_first(first: First, ulpdu: &[u8]) -> bool {
     }
 }
 
-/// As the peer does.
+/// The agreed limits, as the peer sees them.
 fn of_peer(agreed: &Agreed) -> ReadLimits {
     ReadLimits { inbound: agreed.outbound_reads.into(), outbound: agreed.inbound_reads.into() }
 }
 
-/// What a peer says of its reads.
+/// A peer's IRD or ORD. Without negotiation it has no limit of its own.
 fn reads(said: u16) -> u32 {
     if said == mpa::READS_NOT_NEGOTIATED { limits::READ_LIMIT } else { said.into() }
 }

@@ -1,37 +1,36 @@
-//! Reads of the peer that wait for their answers, in the order they came: siw's IRQ.
+//! The peer's reads that wait for their answers, oldest first: siw's IRQ.
 
 use iwarp::segment::ReadRequest;
 use platform::{OutOfMemory, Platform};
 
 use crate::ring::Ring;
 
-/// A read of the peer, of which `done` bytes are answered.
+/// A read of the peer, and how much of it is answered.
 #[derive(Clone, Copy)]
 pub(super) struct Answer {
-    /// Its MSN.
+    /// The MSN of the request.
     pub(super) message: u32,
     pub(super) request: ReadRequest,
     /// Bytes that are sent.
     pub(super) done: u32,
 }
 
-/// The reads that wait.
 pub(super) struct Answers<P: Platform> {
     waiting: Ring<ReadRequest, P>,
-    /// MSN of the oldest: they come in their order, from 1.
+    /// MSN of the oldest read: the first is 1, each next one is 1 more.
     message: u32,
     done: u32,
 }
 
 impl<P: Platform> Answers<P> {
-    /// Room for `reads` (IRD).
+    /// Makes room for `reads` reads (IRD).
     pub(super) fn new(reads: u16) -> Result<Self, OutOfMemory> {
         const UNUSED: ReadRequest =
             ReadRequest { sink_stag: 0, sink_offset: 0, size: 0, source_stag: 0, source_offset: 0 };
         Ok(Self { waiting: Ring::new(reads.into(), UNUSED)?, message: 1, done: 0 })
     }
 
-    /// Takes a read. False: the peer has more under way than was agreed.
+    /// Takes a read. False: the peer has more reads under way than the agreed IRD.
     pub(super) fn push(&mut self, request: ReadRequest) -> bool {
         self.waiting.push(request).is_ok()
     }
@@ -40,7 +39,7 @@ impl<P: Platform> Answers<P> {
         self.waiting.front().map(|(_, &request)| Answer { message: self.message, request, done: self.done })
     }
 
-    /// So many bytes more of the oldest are sent, `last` if they are all.
+    /// `bytes` more of the oldest read are sent. `last`: it is answered in full.
     pub(super) fn sent(&mut self, bytes: u32, last: bool) {
         self.done = self.done.saturating_add(bytes);
         if last {

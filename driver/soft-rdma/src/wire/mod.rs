@@ -1,9 +1,9 @@
-//! Connections with other machines: iWARP over a stream of TCP.
+//! Connections with other machines: iWARP over a TCP stream.
 //!
-//! The deferred call of a [`Wire`] makes the connection (`mpa.rs`, `handshake.rs`) and ends it (`closing.rs`). In between a queue pair is
-//! attached, and the queue pair's engine runs the wire (`carry.rs`): it writes requests as FPDUs into the send buffer of the stream
-//! (`transmit.rs`, `inbound_reads.rs` for the answers to the peer's reads), and places the FPDUs of the peer from the receive buffer
-//! (`receive.rs`, `outbound_reads.rs` for the answers to its own reads). Nothing here knows a socket, or blocks.
+//! The deferred call of a [`Wire`] makes the connection (`mpa.rs`, `handshake.rs`) and ends it (`closing.rs`). In between a
+//! queue pair is attached, and its engine runs the wire (`carry.rs`): it writes requests as FPDUs into the stream's send
+//! buffer (`transmit.rs`; `inbound_reads.rs` for answers to the peer's reads), and places the peer's FPDUs from the receive
+//! buffer (`receive.rs`; `outbound_reads.rs` for answers to its own reads). No code here calls a socket, or blocks.
 
 mod carry;
 mod closing;
@@ -35,7 +35,7 @@ use crate::{
 use carry::Streams;
 use mpa::Frame;
 
-/// One end of a connection with another machine.
+/// One side of a connection with another machine.
 pub(crate) struct Wire<P: Platform> {
     stream: Stream<P>,
     deferred: Deferred<P>,
@@ -43,19 +43,19 @@ pub(crate) struct Wire<P: Platform> {
     /// The state of both directions. A thread that uses it takes it out, and puts it back when done.
     streams: SpinLock<Place<P>, P>,
     is_initiator: bool,
-    /// Its consumer is a program, whose Accept waits for the initiator's first message without a limit of time.
+    /// The consumer is a program, whose accept waits for the initiator's first message without a limit of time.
     is_of_program: bool,
-    /// Its consumer is a program, whose sends end when the peer has placed them.
+    /// Sends and writes are to end when the peer has placed them: the consumer is a program, and has a send timeout.
     confirms: bool,
     device: Arc<Device<P>, P>,
     _charge: Charge<P>,
-    /// Dropped after the charge, as its listener may want the memory for the next.
+    /// Dropped after the charge: `half_open` wakes its listener, which may need that quota for the next connection.
     state: SpinLock<State<P>, P>,
-    /// Not its adapter: when all objects of that are gone, this may have to wait for the peer.
+    /// The wire holds this, not the adapter: the close of an adapter waits for its objects, but not for a peer.
     _rundown: Arc<Rundown<P>, P>,
 }
 
-/// The state of both directions, unless a thread has taken it out.
+/// Where a wire keeps its streams.
 struct Place<P: Platform> {
     streams: Option<Streams<P>>,
     /// A thread has taken it out.
@@ -64,39 +64,39 @@ struct Place<P: Platform> {
 
 struct State<P: Platform> {
     step: Step<P>,
-    /// The time for the step is over.
+    /// The step's time is over, or another wire needs the slot.
     late: bool,
-    /// The connection has ended by an error of this side's, or of the peer's.
+    /// The connection has ended by an error, of this side or of the peer.
     broken: bool,
-    /// Passive: half open, until its MPA Request has come.
+    /// Passive: the listener and the slot, until the MPA Request has arrived.
     half_open: Option<HalfOpen<P>>,
-    /// Its slot among the wires that have ended and are not closed.
+    /// The slot in the table of refused or of ended wires, until the stream is closed.
     ending: Option<WireSlot<P>>,
 }
 
-/// How far a connection is.
+/// How far a connection has come.
 enum Step<P: Platform> {
-    /// Active: TCP connects; then the Request is sent.
+    /// Active: TCP connects; then this side sends the Request.
     Connecting(Active<P>),
-    /// Active: the Reply is due.
+    /// Active: the peer's Reply is due.
     AwaitReply(Active<P>),
-    /// Active: the peer has accepted; the consumer is to complete, or to reject.
+    /// Active: the peer has accepted; the consumer is to complete or to reject.
     Replied(Agreed, Weak<Connector<P>, P>),
-    /// Passive: TCP accepts (true), or has; then the Request is due.
+    /// Passive: true while TCP accepts. Then the peer's Request is due.
     AwaitRequest(bool),
-    /// Passive: the consumer is to accept, or to reject.
+    /// Passive: the consumer is to accept or to reject.
     Requested(Frame, Weak<Connector<P>, P>),
-    /// Passive: accepted. The initiator has to send first.
+    /// Passive: the Reply is sent, and the initiator's first message is due.
     AwaitFirst(Agreed, Weak<Connector<P>, P>),
-    /// Between two of these: somebody is at it.
+    /// A thread is between `begin_change` and `end_change`.
     Changing,
-    /// A queue pair is attached.
+    /// The connection is established, and the queue pair's engine runs the wire.
     Carrying(Weak<QueuePair<P>, P>),
-    /// The connection has ended; the stream has still to.
+    /// The connection has ended, and the stream is being closed.
     Closing,
 }
 
-/// Who connects, and with what.
+/// What the active side needs until the Reply.
 struct Active<P: Platform> {
     connector: Weak<Connector<P>, P>,
     wish: Wish,
@@ -127,26 +127,26 @@ impl<P: Platform> Wire<P> {
         Ok(wire)
     }
 
-    /// The addresses of its ends, as long as its socket is there.
+    /// The addresses of both sides, while the stream has a socket.
     pub(crate) fn addresses(&self) -> Addresses {
         let (local, remote) = self.stream.addresses().unzip();
         Addresses { local, remote }
     }
 
-    /// Takes the step, if it is such a one, to bring the next. Its time ends here.
+    /// Takes the step out if `from` accepts it, and cancels its timer. The thread that gets it sets the next step by [`Self::end_change`].
     fn begin_change(this: &Arc<Self, P>, from: impl FnOnce(&Step<P>) -> bool) -> Option<Step<P>> {
         let mut state = this.state.lock();
         from(&state.step).then(|| Self::change(this, &mut state, Step::Changing))
     }
 
     fn change(this: &Arc<Self, P>, state: &mut State<P>, next: Step<P>) -> Step<P> {
-        // Under the lock: an expiry that is on its way finds that it was taken back.
+        // Under the lock: an expiry that waits for it then sees that its start was taken back.
         Timer::cancel(this);
         state.late = false;
         core::mem::replace(&mut state.step, next)
     }
 
-    /// Another needs its place: the time that it has to ask for something, or to end, is over.
+    /// Another wire needs this one's slot: resets it, if it waits for the MPA Request or is closing.
     pub(crate) fn make_way(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         let waits = matches!(state.step, Step::AwaitRequest(_) | Step::Closing);
@@ -157,14 +157,14 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// Brings the next step. False: the connection has ended meanwhile.
+    /// Sets the next step. False: the connection has ended in between.
     fn end_change(this: &Arc<Self, P>, next: Step<P>) -> bool {
         let mut state = this.state.lock();
         let goes_on = matches!(state.step, Step::Changing);
         let unused = if goes_on { core::mem::replace(&mut state.step, next) } else { next };
         drop(state);
         drop(unused);
-        // What has come meanwhile was not looked at.
+        // What the stream received during the change was not looked at.
         Self::on_ready(this);
         goes_on
     }
@@ -207,7 +207,7 @@ impl<P: Platform> RunTimer<P> for Wire<P> {
 
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // Else it is of a step that is over.
+        // Else the timer expired for an earlier step.
         let late = this.timer.has_expired();
         state.late |= late;
         drop(state);
@@ -218,7 +218,7 @@ impl<P: Platform> RunTimer<P> for Wire<P> {
 }
 
 impl Refusal {
-    /// Of a write: DDP looks at tags, RDMAP at what they allow.
+    /// The cause for a refused write: DDP checks the tag and the range, RDMAP the right.
     fn of_write(self) -> Cause {
         match self {
             Self::Token => Cause::TAGGED_STAG,
@@ -229,7 +229,7 @@ impl Refusal {
         }
     }
 
-    /// Of what a read asks for.
+    /// The cause for a refused source of a read, which RDMAP checks.
     fn of_read(self) -> Cause {
         match self {
             Self::Token => Cause::STAG,
@@ -241,7 +241,7 @@ impl Refusal {
     }
 }
 
-/// A cause, for who traces.
+/// A cause as a notice has it.
 fn noticed(cause: Cause) -> platform::Cause {
     platform::Cause { layer: cause.layer, kind: cause.kind, code: cause.code }
 }

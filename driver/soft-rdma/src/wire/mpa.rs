@@ -1,11 +1,11 @@
-//! MPA Requests and Replies on the stream.
+//! MPA Requests and Replies on a stream; `handshake.rs` says when they are due.
 
 use iwarp::mpa::{Kind, MAX_FRAME, Parsed, Startup};
 use platform::{Arc, Platform, Read, Stream, Taken};
 
 use super::Wire;
 
-/// An MPA Request or Reply, as it was sent or has come.
+/// An MPA Request or Reply, as sent or received.
 pub(super) struct Frame {
     bytes: [u8; MAX_FRAME],
     length: usize,
@@ -28,7 +28,7 @@ impl Frame {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
-    /// It was checked when it was made.
+    /// The frame was checked when it was made or received.
     pub(super) fn parsed(&self, kind: Kind) -> Option<Startup<'_>> {
         match Startup::parse(kind, self.as_slice()) {
             Ok(Parsed::Frame(startup, _)) => Some(startup),
@@ -37,16 +37,16 @@ impl Frame {
     }
 }
 
-/// The start of the stream, as it has come.
+/// The peer's startup frame.
 #[expect(clippy::large_enum_variant, reason = "on a stack, for a moment")]
 pub(super) enum FrameIn {
     Frame(Frame),
-    /// It is no such frame, or more bytes than the frame have come, or the stream has ended, or the time is over.
+    /// Not such a frame, more bytes than the frame, the end of the stream, or no frame in time.
     Wrong,
 }
 
 impl<P: Platform> Wire<P> {
-    /// There is room: it is the first that this side sends. False: there is no memory for it, or the connection has ended.
+    /// Writes a startup frame. The buffer has room: nothing was written before. False: no memory, or the connection has ended.
     pub(super) fn send_frame(this: &Arc<Self, P>, frame: &[u8]) -> bool {
         let written = Stream::write(this, |room| match room.get_mut(..frame.len()) {
             Some(room) => {
@@ -58,14 +58,14 @@ impl<P: Platform> Wire<P> {
         written > 0
     }
 
-    /// What the peer has begun with; `None`: wait.
+    /// The peer's startup frame; `None`: it is not complete yet.
     pub(super) fn frame(this: &Arc<Self, P>, kind: Kind) -> Option<FrameIn> {
         let mut came = None;
         let read = Stream::read(this, |bytes| {
             let (used, seen) = match Startup::parse(kind, bytes) {
                 Ok(Parsed::Frame(_, size)) if size == bytes.len() => (size, Frame::copy_of(bytes).map(FrameIn::Frame)),
                 Ok(Parsed::Incomplete) => (0, None),
-                // Nothing may follow it yet.
+                // The peer may send nothing behind it yet.
                 Ok(Parsed::Frame(..)) | Err(_) => (0, Some(FrameIn::Wrong)),
             };
             came = seen;

@@ -1,5 +1,5 @@
-//! What a queue pair awaits of its peer: answers to its reads (siw's ORQ), confirmations of its sends and writes, the rest of a message,
-//! the end of the connection.
+//! What a queue pair awaits from its peer: answers to its reads (siw's ORQ), confirmations of its sends and writes, the
+//! rest of a message, the end of the connection.
 
 use iwarp::terminate::Cause;
 use platform::{Arc, Platform, SpinLockGuard, Weak};
@@ -10,16 +10,17 @@ use crate::{
     qp::{Ended, State},
 };
 
-/// The oldest read that awaits its answer.
+/// The oldest read that is not answered.
 pub(super) struct OpenRead {
     pub(super) size: u32,
     pub(super) sges: SgeList,
-    /// The token that its success invalidates.
+    /// The token to invalidate when the read succeeds.
     pub(super) invalidate: Option<u32>,
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// Claims the oldest read for a part of its answer; none if the connection is over. Errors: no read awaits one.
+    /// Claims the oldest read for a part of its answer, until [`Self::end_answer`]; `None`: the connection is over.
+    /// Error: no read is unanswered.
     pub(super) fn begin_answer(this: &Arc<Self, P>) -> Result<Option<OpenRead>, Cause> {
         let mut state = this.state.lock();
         if state.confirms && state.open_reads > 0 && !state.oldest_is_read() {
@@ -37,18 +38,18 @@ impl<P: Platform> QueuePair<P> {
         let sges = state.sges_of(slot, &request, this.sizes().sges).unwrap_or_default();
         let invalidate = sges.first().filter(|_| request.flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
         let sges = SgeList::copy_of(sges).map_err(|_| Cause::LOCAL)?;
-        // A flush waits until the memory is left alone.
+        // A flush waits until this is false: until then the answer is written to the read's memory.
         state.executing = true;
         Ok(Some(OpenRead { size: request.data.length, sges, invalidate }))
     }
 
-    /// Whether no read awaits its answer, and no receive the rest of its message.
+    /// Whether no read is unanswered, and no receive is half filled.
     pub(super) fn is_between_messages(&self) -> bool {
         let state = self.state.lock();
         state.open_reads == 0 && state.receive.is_none()
     }
 
-    /// The peer has ended the connection, `gracefully` or not, or broken it.
+    /// Tells the connector that the stream has ended: `gracefully` by the peer, or broken by either side.
     pub(super) fn peer_ended(this: &Arc<Self, P>, gracefully: bool) {
         let connector = this.state.lock().connector.clone();
         if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
@@ -60,7 +61,8 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Ends that; the read that has `ended` is reported, after a success with what was carried out since.
+    /// Ends what [`Self::begin_answer`] began. If the read has `ended`, reports it, and after a success the requests
+    /// behind it that have ended too.
     pub(super) fn end_answer(this: &Arc<Self, P>, ended: Option<Status>) {
         let mut state = this.state.lock();
         state.executing = false;
@@ -73,8 +75,8 @@ impl<P: Platform> QueuePair<P> {
         });
     }
 
-    /// Reports the oldest of the requests that are carried out, as long as `is_placed` says so of them, and what ends
-    /// behind them. None while the requests are flushed.
+    /// Reports sends and writes as placed, oldest first, as long as `is_placed` says so, and the requests behind each
+    /// that have ended too. Does nothing without [`State::confirms`], and while the requests are flushed.
     pub(super) fn confirm(this: &Arc<Self, P>, is_placed: impl Fn(&mut State<P>) -> bool) {
         Self::report_oldest(this, this.state.lock(), |state| {
             if !state.confirms || !state.is_open() || state.flushing_requests() {
@@ -85,7 +87,8 @@ impl<P: Platform> QueuePair<P> {
         });
     }
 
-    /// Reports the oldest requests, as long as `next` removes one: as many as the queue is deep, at most.
+    /// Reports the oldest requests as long as `next` removes one: at most as many as the queue is deep. The lock is
+    /// released for each one's drop.
     fn report_oldest<'a>(
         this: &'a Arc<Self, P>,
         mut state: SpinLockGuard<'a, State<P>, P>,

@@ -1,7 +1,6 @@
-//! What is received over the wire: FPDUs are checked in the order of the RFCs, and their data placed, once and for good, straight
-//! from the bytes received.
+//! FPDUs from the wire: each is checked, and its data placed in the consumer's memory straight from the receive buffer.
 //!
-//! The checks, and what each is answered with: RFC 5044 section 8, RFC 5041 section 7, RFC 5040 section 8.
+//! The checks, their order and the answers: RFC 5044 section 8, RFC 5041 section 7, RFC 5040 section 8.
 
 use iwarp::{
     crc::Crc32c,
@@ -24,47 +23,47 @@ use crate::{
     qp::request::{Cursor, SgeList},
 };
 
-/// What the receiving side remembers.
+/// The state of the receiving direction.
 pub(super) struct RxStream {
     pub(super) crc: Option<Crc32c>,
-    /// What the initiator has to send first. Only a responder waits for it.
+    /// Responder: the first message that the initiator has to send.
     pub(super) first: Option<First>,
-    /// Nothing has come yet.
+    /// No FPDU was placed yet.
     pub(super) is_first: bool,
-    /// MSN of the send that is due, or is being received.
+    /// MSN of the peer's send that is due, or is being received.
     pub(super) next_send: u32,
-    /// MSN of the read request that is due.
+    /// MSN of the peer's read request that is due.
     pub(super) next_read: u32,
-    /// Bytes of that send which are placed.
+    /// Bytes of the send `next_send` that are placed.
     pub(super) send_done: u32,
-    /// The last segment of that send is placed, and what it invalidates is busy.
+    /// The last segment of the send is placed; the invalidation that it asks for found the memory busy.
     pub(super) send_placed: bool,
-    /// A write of several segments has begun.
+    /// A segment of a write was placed, and its last segment is due.
     pub(super) write_open: bool,
-    /// Which read is answered next: its tag.
+    /// The sink STag of the read whose answer is due.
     pub(super) next_answer: u32,
-    /// Bytes of that which are placed, and where in its SGEs that is.
+    /// Bytes of that answer that are placed, and the place in the read's SGEs behind them.
     pub(super) read_done: u32,
     pub(super) read_cursor: Cursor,
-    /// All are placed, and what it invalidates is busy.
+    /// The whole answer is placed; the invalidation that the read asks for found the memory busy.
     pub(super) read_placed: bool,
-    /// The peer has ended the stream.
+    /// The peer has sent a Terminate.
     pub(super) terminated: bool,
-    /// Why, if that can be read and was not noticed yet.
+    /// The cause in the peer's Terminate, until it is noticed; `None` if the Terminate cannot be read.
     pub(super) told: Option<Cause>,
 }
 
 /// What became of an FPDU.
 pub(super) enum Received<'a> {
-    /// It is placed; its bytes.
+    /// The FPDU is placed; its size.
     Used(usize),
-    /// It is not all here; its bytes, if they are known.
+    /// More bytes are needed: the size of the FPDU, if its length field has arrived.
     Incomplete(Option<usize>),
-    /// It, this ULPDU, has to wait for a receive.
+    /// The ULPDU waits for a receive.
     Hold(&'a [u8]),
-    /// It has to wait for an access that ends: look again.
+    /// An access on another processor must end first: the engine tries again in another run.
     Busy,
-    /// Its connection cannot go on, for a reason of this side's.
+    /// The connection is over: it has ended here, or the peer has sent a Terminate.
     Failed,
 }
 
@@ -77,22 +76,22 @@ pub(super) struct Wrong<'a> {
 /// What became of a segment.
 enum Placed {
     Done,
-    /// Its data are no consumer's.
+    /// The segment answers a read of the wire's own. Its data is not placed.
     Dropped,
     Hold,
     Busy,
     Failed,
 }
 
-/// Why a part of an answer is not placed.
+/// Why a part of a read's answer is not placed.
 enum Unplaced {
     Wrong(Cause),
-    /// The fault is this side's.
+    /// The fault is this side's: the status of the read, and the cause for the peer.
     Here(Error, Cause),
 }
 
 impl RxStream {
-    /// Of a connection that begins with `first`.
+    /// The state of a connection whose initiator has to send `first`.
     pub(super) fn new(crc: Option<Crc32c>, first: Option<First>, is_initiator: bool) -> Self {
         let first_answer = is_initiator && first == Some(First::Read);
         Self {
@@ -169,7 +168,7 @@ impl RxStream {
         data: &[u8],
     ) -> Result<Placed, Cause> {
         self.write_open = !to.last;
-        // Of a write without data nothing is checked: it may be what an initiator has to send first.
+        // A write without data may be the initiator's first message, whose STag means nothing: it is not checked.
         if data.is_empty() {
             return Ok(Placed::Done);
         }
@@ -200,14 +199,14 @@ impl RxStream {
         if untagged.offset != 0 {
             return Err(Cause::MESSAGE_OFFSET);
         }
-        // The buffers of its queue have room for one request each.
+        // The buffers of the read request queue have room for one request each.
         if !untagged.last || !data.is_empty() {
             return Err(Cause::UNTAGGED_TOO_LONG);
         }
         if !queue_pair.state.lock().is_open() {
             return Ok(Placed::Failed);
         }
-        // What it asks for is looked at when it is answered: sends and writes before it may change that.
+        // The source is checked when the answer is made: sends and writes before this request may still change it.
         if !answers.push(request) {
             return Err(Cause::NO_BUFFER);
         }
@@ -215,7 +214,7 @@ impl RxStream {
         Ok(Placed::Done)
     }
 
-    /// Data for the oldest read.
+    /// Data of the answer to the oldest read.
     fn read_response<P: Platform>(
         &mut self,
         queue_pair: &Arc<QueuePair<P>, P>,
@@ -223,7 +222,7 @@ impl RxStream {
         to: Tagged,
         data: &[u8],
     ) -> Result<Placed, Cause> {
-        // What the initiator had to send first was a read.
+        // The answer to the initiator's first message, which was a read.
         if tx.awaits_first && to.last && data.is_empty() {
             tx.awaits_first = false;
             return Ok(Placed::Done);
@@ -313,7 +312,7 @@ impl RxStream {
         drop(state);
         let Some((sges, mut cursor, room)) = receive else {
             QueuePair::end_placing(queue_pair, Report::default());
-            // A flush has taken it away; or there is none yet.
+            // No receive: a flush has taken it from the half-received message, or none is posted for a new message.
             return Ok(if self.send_done > 0 { Placed::Failed } else { Placed::Hold });
         };
         if !self.send_placed {
@@ -356,7 +355,7 @@ impl RxStream {
     }
 }
 
-/// Places `data` from `cursor` on. Errors: local ones; also if there are fewer bytes, which the callers have checked.
+/// Places `data` from `cursor` on. Errors: this side's memory, or SGEs with fewer bytes than `data`, which the callers have excluded.
 fn place<P: Platform>(
     queue_pair: &Arc<QueuePair<P>, P>,
     sges: &SgeList,

@@ -1,5 +1,5 @@
-//! What a Terminate of the peer says of a request of this side (RFC 5040 section 4.8). That request ends with the status that it has
-//! in one device; all others are flushed. A peer may name anything: what it does not find here is passed over.
+//! The peer's Terminate (RFC 5040 section 4.8). If it names a request of this side, that request ends with the status
+//! that it has between two queue pairs of one device; all others are flushed. A name that fits no request is ignored.
 
 use iwarp::{
     segment::{ReadRequest, Segment, Tagged},
@@ -14,7 +14,7 @@ use crate::{
     qp::request::{InitiatorRequest, Operation},
 };
 
-/// A message of this side that the peer has refused, and what that means for its request.
+/// The message of this side that the peer has refused, and the status of its request.
 #[derive(Clone, Copy)]
 pub(super) struct Refused {
     message: Message,
@@ -25,12 +25,12 @@ pub(super) struct Refused {
 enum Message {
     Read(ReadRequest),
     Write(Tagged),
-    /// MSN.
+    /// The MSN of the send.
     Send(u32),
 }
 
 impl Refused {
-    /// What `body` of a Terminate names; `None`: no request, or no reason that is the request's own.
+    /// The message that the `body` of a Terminate names; `None`: it names none, or its cause is not about that message.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let Terminate { cause, segment } = Terminate::parse(body)?;
         let (message, error) = match segment?.segment()? {
@@ -63,7 +63,7 @@ fn of_write(cause: Cause) -> Option<Error> {
     }
 }
 
-/// There is no receive; or it is too small, or the tag cannot be invalidated.
+/// NO_BUFFER: no receive in time. The others: the receive was too small, or the tag could not be invalidated.
 fn of_send(cause: Cause) -> Option<Error> {
     match cause {
         Cause::NO_BUFFER => Some(Error::TimedOut),
@@ -79,8 +79,8 @@ fn of_send(cause: Cause) -> Option<Error> {
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// The peer has refused a message and ended the stream: what it was a part of will end so. `next_send` is the MSN of the send that
-    /// is next, or is being sent; `next_answer` the tag of the read that is answered next.
+    /// The peer has refused a message and ended the stream. Notes the request of that message, which the flush ends
+    /// with the error. `next_answer` is the sink STag of the read whose answer is due.
     pub(super) fn refuse(this: &Arc<Self, P>, refused: Option<Refused>, tx: &TxStream<P>, next_answer: u32) {
         let mut state = this.state.lock();
         state.refused = refused.and_then(|refused| {
@@ -92,8 +92,8 @@ impl<P: Platform> QueuePair<P> {
             found.map(|slot| (slot, refused.error))
         });
         drop(state);
-        // What was sent before it was placed. Of one that names nothing, or the read that confirms, as siw's for a read that comes when its
-        // consumer has disconnected, all ends as TCP has it.
+        // The peer placed what was sent before the refused message. If the Terminate names no request, or the read that confirms
+        // (as siw does for a read that arrives after its consumer has disconnected), what was handed to TCP counts as placed.
         Self::confirm(this, |state| {
             let oldest = state.requests.front().map(|(slot, _)| slot);
             !state.oldest_is_read() && oldest != state.refused.map(|(slot, _)| slot)
@@ -101,9 +101,9 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// The slots of requests that are carried out, or begun, and not reported.
+/// Looks for requests that are carried out or begun, and not reported. Each gives the request's slot.
 impl<P: Platform> State<P> {
-    /// `confirmation`: the tag of a read under way that is no request.
+    /// `confirmation`: the sink STag of the wire's own read under way, which is no request.
     fn read_named(&mut self, request: &ReadRequest, next_answer: u32, confirmation: Option<u32>) -> Option<usize> {
         let mut number = next_answer;
         for place in 0..self.sent {
@@ -150,7 +150,7 @@ impl<P: Platform> State<P> {
         None
     }
 
-    /// How many of the oldest requests the peer may have seen something of.
+    /// The number of oldest requests of which the peer may have received a part.
     fn begun(&self) -> usize {
         self.sent.saturating_add((self.done > 0).into())
     }

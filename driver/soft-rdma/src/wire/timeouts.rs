@@ -1,5 +1,4 @@
-//! What an established connection waits for, and how long at most: the timer of its wire ends the wait.
-//! Nothing else uses that timer then.
+//! The waits of an established connection, and their time limits. Their timer is the wire's, which nothing else uses then.
 
 use iwarp::negotiate::First;
 use platform::{Arc, Platform, Timer};
@@ -7,28 +6,28 @@ use platform::{Arc, Platform, Timer};
 use super::{Wire, carry::Streams};
 use crate::QueuePair;
 
-/// The responder may have missed what the initiator has to send first, if that came too early: Linux siw looks at it only when
-/// more comes. So it gets something more.
+/// Microseconds until the initiator sends a second first message, if the responder sends nothing. Linux siw looks at
+/// one that came too early only when more bytes come.
 const RESPONDER_MICROSECONDS: u32 = 50_000;
-/// A second, and how many of them a message of the peer waits for a receive of a consumer in the kernel: iWARP knows no receiver that is
-/// not ready, this device does, in moderation. TCP holds the peer back that long.
+/// A tick of the wait for a receive, and the ticks that a message waits for a receive of a kernel consumer. iWARP has
+/// no RNR NAK; so the wire waits a limited time, in which TCP's window holds the peer back.
 const RECEIVE_MICROSECONDS: u32 = 1_000_000;
 const RECEIVE_TICKS: u32 = 5;
 
-/// What is waited for.
+/// What a connection waits for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Waits {
     #[default]
     Nothing,
-    /// A sign of the responder.
+    /// The responder's first FPDU.
     Responder,
-    /// A receive, for so many ticks already.
+    /// A receive for a message of the peer; the ticks so far.
     Receive(u32),
 }
 
 impl Waits {
-    /// What is waited for after a run: of a message that is `held` for its receive, or of a responder that is `silent`, to which
-    /// what an initiator has to send first `was_sent` now.
+    /// The wait after a run. `held`: a message waits for its receive; `silent`: nothing was received yet; `was_sent`:
+    /// this run has sent the initiator's first message.
     pub(super) fn next(self, held: bool, silent: bool, was_sent: bool) -> Self {
         match self {
             Self::Receive(_) if held => self,
@@ -38,7 +37,7 @@ impl Waits {
         }
     }
 
-    /// Whether a message has waited for its receive as long as it may; of a program as long as its own sends wait.
+    /// Whether a message has waited for its receive as long as it may: with a `send_timeout`, as long as the program's own sends wait.
     pub(super) fn is_over(self, send_timeout: u32) -> bool {
         let most = if send_timeout > 0 { send_timeout } else { RECEIVE_TICKS };
         matches!(self, Self::Receive(ticks) if ticks >= most)
@@ -46,11 +45,11 @@ impl Waits {
 }
 
 impl<P: Platform> Streams<P> {
-    /// The timer has expired.
+    /// A tick of the timer.
     pub(super) fn tick(&mut self, queue_pair: &QueuePair<P>) {
         match self.waits {
             Waits::Receive(ticks) => self.waits = Waits::Receive(ticks.saturating_add(1)),
-            // Not between two segments of a write (RFC 5041 section 5.2).
+            // Not between two segments of a message (RFC 5041 section 5.2).
             Waits::Responder if queue_pair.state.lock().done == 0 => {
                 self.tx.first = Some(First::Write);
                 self.waits = Waits::Nothing;
@@ -61,7 +60,7 @@ impl<P: Platform> Streams<P> {
 }
 
 impl<P: Platform> Wire<P> {
-    /// Has the timer run for what is waited for now; it has expired if it is `late`.
+    /// Starts the timer for the wait `now`, if that is another than `before` or the timer has expired (`late`).
     pub(super) fn wait(this: &Arc<Self, P>, before: Waits, now: Waits, late: bool) {
         if before == now && !late {
             return;

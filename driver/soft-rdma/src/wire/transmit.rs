@@ -1,5 +1,5 @@
-//! What is sent over the wire: parts of requests, answers to the peer's reads and, at the end, a Terminate become FPDUs, each whole,
-//! in room that is there.
+//! FPDUs for the wire: parts of requests, answers to the peer's reads, and at the end a Terminate. Each is written
+//! whole into the stream's send buffer, if that has room.
 
 use iwarp::{
     crc::Crc32c,
@@ -18,38 +18,39 @@ use crate::{
     qp::{Report, State},
 };
 
-/// What the sending side remembers.
+/// The state of the sending direction.
 pub(crate) struct TxStream<P: Platform> {
     pub(super) crc: Option<Crc32c>,
-    /// What the initiator has to send first.
+    /// Initiator: the first message, until it is sent.
     pub(super) first: Option<First>,
     /// MSN of the next send.
     pub(super) next_send: u32,
     /// MSN of the next read request.
     pub(super) next_read: u32,
-    /// ORD.
+    /// ORD: reads that this side may have under way.
     pub(super) reads: u16,
     pub(super) answers: Answers<P>,
-    /// The read that an initiator had to send first awaits its answer.
+    /// Initiator: the first message was a read, and is not answered.
     pub(super) awaits_first: bool,
-    /// The tag of the zero-length read under way by which the peer confirms what was sent before it.
+    /// The sink STag of the wire's zero-length read under way, by whose answer the peer confirms what was sent before it.
     pub(super) confirmation: Option<u32>,
     /// The last message of the stream.
     pub(super) terminate: Option<TerminateOut>,
 }
 
-/// Bytes of data of an FPDU. As many as the segments of TCP have would be right for who places them without a buffer (RFC 5044
-/// section 4.5); nobody can tell from here. Each FPDU costs, and the peer needs all of one at once.
+/// Bytes of data in an FPDU, at most. A receiver that places TCP segments without a buffer wants FPDUs of a segment's
+/// size (RFC 5044 section 4.5), which is not known here. Each FPDU has a cost, so larger is faster; but the peer needs
+/// the whole FPDU before it places any of it.
 const MAX_DATA: u32 = 32 << 10;
-/// Bytes of a message that goes on; there is room for them in a stream's buffer at any time.
+/// Bytes of data in an FPDU that does not end its message, at least. A stream's empty buffer has room for them.
 const MIN_DATA: u32 = 2 << 10;
-/// What an FPDU has besides data, at most.
+/// Bytes of an FPDU besides its data, at most.
 const MAX_OVERHEAD: usize = fpdu::size(MAX_HEADER as u16).saturating_add(3);
 
-/// Tag and offset of what the initiator sends first: nobody looks at them, but some cards do not like 0 (siw).
+/// STag and offset of messages without data. The peer does not check them, but some RNICs do not like 0 (siw).
 const FIRST: (u32, u64) = (1, 0);
 
-/// The body of a Terminate, or that it is sent.
+/// The Terminate of this side: its body while it is to be sent.
 #[derive(Clone, Copy)]
 pub(super) enum TerminateOut {
     Due([u8; MAX_BODY], usize),
@@ -57,15 +58,15 @@ pub(super) enum TerminateOut {
 }
 
 impl TerminateOut {
-    /// A Terminate for `cause`, which came with `ulpdu`.
+    /// The Terminate for `cause`, which was found in `ulpdu`.
     pub(super) fn new(cause: Cause, ulpdu: &[u8]) -> Self {
         let mut body = [0; MAX_BODY];
-        // There is room for any.
+        // The body has room for any Terminate.
         let bytes = Terminate::of(cause, ulpdu).emit(&mut body).unwrap_or(0);
         Self::Due(body, bytes)
     }
 
-    /// Why, if it is due.
+    /// The cause, until the Terminate is sent.
     pub(super) fn cause(&self) -> Option<Cause> {
         match self {
             Self::Due(body, bytes) => Some(Terminate::parse(body.get(..*bytes)?)?.cause),
@@ -73,7 +74,7 @@ impl TerminateOut {
         }
     }
 
-    /// For a read that asks for what is not to be had.
+    /// The Terminate for a read of the peer whose source is refused.
     fn of_read(cause: Cause, read: &Answer) -> Self {
         let mut ulpdu = [0; MAX_HEADER];
         let segment = Segment::ReadRequest(Untagged { last: true, message: read.message, offset: 0 }, read.request);
@@ -82,19 +83,19 @@ impl TerminateOut {
     }
 }
 
-/// The peer has asked for what it may not have: the connection ends.
+/// The source of a peer's read was refused: the connection ends.
 pub(super) struct Broken;
 
-/// FPDUs on their way into room.
+/// FPDUs that are being written into `room`, a stream's send buffer.
 pub(crate) struct Frames<'a, P: Platform> {
     tx: &'a mut TxStream<P>,
     room: &'a mut [u8],
     used: usize,
-    /// One did not fit.
+    /// An FPDU did not fit.
     full: bool,
-    /// Bytes of data in them, and messages that end with them.
+    /// Bytes of consumers' data in the FPDUs, and messages of such data that end in them.
     data: (u64, u64),
-    /// Reads of the queue pair that await their answers, at the last step.
+    /// Unanswered reads of the queue pair, at the last step.
     open_reads: u32,
 }
 
@@ -126,23 +127,23 @@ impl<'a, P: Platform> Frames<'a, P> {
         Self { tx, room, used: 0, full: false, data: (0, 0), open_reads: 0 }
     }
 
-    /// More would have been made, had there been room.
+    /// Whether an FPDU did not fit into the room.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Bytes of the FPDUs that are made.
+    /// Bytes of the FPDUs that were written.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Bytes of consumers' data in them, and the messages of such data that end with them.
+    /// Bytes of consumers' data in the FPDUs, and messages of such data that end in them.
     pub(super) fn data(&self) -> (u64, u64) {
         self.data
     }
 
-    /// Makes what is due, `most` FPDUs at most; whether there may be more at once. A peer's reads do not starve what is posted here, nor
-    /// the other way round: they take turns.
+    /// Writes the FPDUs that are due, in `most` rounds at most: each has a part of an answer to the peer, maybe a read that asks for
+    /// confirmation, and a step of the queue pair. So neither answers nor requests starve. True: there may be more to do at once.
     pub(super) fn fill(&mut self, queue_pair: &Arc<QueuePair<P>, P>, most: u32) -> Result<bool, Broken> {
         if self.tx.terminate.is_some() || !self.send_first() {
             return Ok(false);
@@ -168,7 +169,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         Ok(true)
     }
 
-    /// What the initiator has to send first. False: there is no room.
+    /// The initiator's first message, if it is still to be sent. False: there is no room.
     fn send_first(&mut self) -> bool {
         let Some(first) = self.tx.first else { return true };
         let (stag, offset) = FIRST;
@@ -194,7 +195,6 @@ impl<'a, P: Platform> Frames<'a, P> {
         sent
     }
 
-    /// A part of a send.
     fn send(
         &mut self,
         queue_pair: &QueuePair<P>,
@@ -215,7 +215,6 @@ impl<'a, P: Platform> Frames<'a, P> {
         progress
     }
 
-    /// A part of a write.
     fn write(&mut self, queue_pair: &QueuePair<P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
         let Some(offset) = remote.address.checked_add(part.done) else {
             return Progress::Failed(Error::AccessViolation);
@@ -223,7 +222,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         self.part(queue_pair, part, inline, |last| Segment::Write(Tagged { last, stag: remote.token, offset }))
     }
 
-    /// The next bytes of a message.
+    /// The next FPDU of a message.
     fn part(
         &mut self,
         queue_pair: &QueuePair<P>,
@@ -243,7 +242,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         }
     }
 
-    /// Asks for the data of a read. The tag is ours to choose: what comes is matched with the reads under way.
+    /// A read request, if ORD allows it.
     fn read_request(&mut self, size: u32, remote: Remote) -> Progress {
         if !self.may_read(self.open_reads) {
             return Progress::Waiting;
@@ -255,13 +254,13 @@ impl<'a, P: Platform> Frames<'a, P> {
         }
     }
 
-    /// Whether ORD allows one more read.
+    /// Whether ORD allows one more read, beside the wire's own reads.
     fn may_read(&self, open_reads: u32) -> bool {
         let own = u32::from(self.tx.awaits_first).saturating_add(self.tx.confirmation.is_some().into());
         open_reads.saturating_add(own) < self.tx.reads.into()
     }
 
-    /// A read request; its tag.
+    /// A read request. Its sink STag, which is returned, is its MSN: answers are matched by it with the reads under way.
     fn frame_read(&mut self, size: u32, source_stag: u32, source_offset: u64) -> Result<u32, NoFrame> {
         let message = self.tx.next_read;
         let request = ReadRequest { sink_stag: message, sink_offset: 0, size, source_stag, source_offset };
@@ -271,8 +270,8 @@ impl<'a, P: Platform> Frames<'a, P> {
         Ok(message)
     }
 
-    /// Reads nothing, behind sends and writes that await the peer's confirmation: it answers when it has placed these. One such read is
-    /// under way at a time.
+    /// Sends a zero-length read behind sends and writes that await the peer's confirmation: its answer says that the
+    /// peer has placed them (RFC 5040 section 5.5). One such read is under way at a time.
     fn ask_for_confirmation(&mut self, queue_pair: &QueuePair<P>) {
         let state = queue_pair.state.lock();
         // Not between two segments of a message (RFC 5041 section 5.2).
@@ -289,7 +288,8 @@ impl<'a, P: Platform> Frames<'a, P> {
         }
     }
 
-    /// A part of the oldest answer. False: there is none, or no room. Errors: what the read asked for is not to be had.
+    /// The next FPDU of the oldest answer. False: none is due, or there is no room, or the connection is over. Error:
+    /// the source is refused.
     fn answer(&mut self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<bool, (Cause, Answer)> {
         let Some(read) = self.tx.answers.oldest() else { return Ok(false) };
         let Answer { request, done, .. } = read;
@@ -333,7 +333,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         })
     }
 
-    /// The Terminate, if one is due.
+    /// The Terminate, if it is due and there is room.
     pub(super) fn terminate(&mut self) {
         if let Some(TerminateOut::Due(body, bytes)) = self.tx.terminate {
             let segment = Segment::Terminate(Untagged { last: true, message: 1, offset: 0 });
@@ -348,7 +348,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         }
     }
 
-    /// How many of the next `bytes` of a message go into the next FPDU: as many as there is room for, but not few of many.
+    /// Bytes of data in the next FPDU, if its message has `bytes` left: as many as fit, but at least [`MIN_DATA`] or all that are left.
     fn room_for(&mut self, bytes: u32) -> Result<u32, NoFrame> {
         let most = bytes.min(MAX_DATA);
         let room = self.room.len().saturating_sub(self.used).saturating_sub(MAX_OVERHEAD);
@@ -360,7 +360,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         Err(NoFrame::Room)
     }
 
-    /// An FPDU with `bytes` of data, which `fill` writes.
+    /// Writes an FPDU with `bytes` of data, which `fill` provides.
     fn frame(
         &mut self,
         segment: &Segment,
