@@ -1,4 +1,4 @@
-//! What tokens give access to: local ones to a queue pair itself, remote ones to its peer.
+//! Checks of memory tokens: of local ones for the queue pair itself, of remote ones for its peer.
 
 use platform::{Arc, Platform};
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl<P: Platform> ProtectionDomain<P> {
-    /// Local access: what an SGE names. A window has no local token.
+    /// Local access: opens the memory that an SGE names. A window has no local token.
     pub(crate) fn local(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Result<Memory<P>, Error> {
         match this.adapter().device().tokens().find(token).ok_or(Error::AccessViolation)? {
             Found::Region(region) if Arc::ptr_eq(region.pd(), this) => MemoryRegion::open(region, token, range, right),
@@ -31,7 +31,7 @@ impl<P: Platform> ProtectionDomain<P> {
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// Remote access: what the peer of this queue pair names. The privileged token is never usable remotely.
+    /// Remote access: opens the memory that the peer of this queue pair names. The privileged token is never valid remotely.
     pub(crate) fn open_for_peer(
         this: &Arc<Self, P>,
         token: u32,
@@ -47,8 +47,8 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Why [`QueuePair::open_for_peer`] fails, in the order in which the RFCs have it checked: of a write by DDP, which knows of rights
-    /// nothing; of a read by RDMAP.
+    /// Why [`QueuePair::open_for_peer`] refuses, by the first check of the RFCs that fails: a write is checked by DDP,
+    /// which knows no rights, and a read by RDMAP.
     pub(crate) fn why_not(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Refusal {
         match Self::is_for_peer(this, token) {
             None => return Refusal::Token,
@@ -65,7 +65,7 @@ impl<P: Platform> QueuePair<P> {
         if Self::open_for_peer(this, token, range, any).is_err() { Refusal::Bounds } else { Refusal::Right }
     }
 
-    /// Whether what `token` names is for the peer of this queue pair; none if it names nothing now.
+    /// Whether `token` is for the peer of this queue pair; `None`: it names nothing now.
     fn is_for_peer(this: &Arc<Self, P>, token: u32) -> Option<bool> {
         match this.pd.adapter().device().tokens().find(token)? {
             Found::Region(region) => region.is_valid(token).then(|| Arc::ptr_eq(region.pd(), &this.pd)),
@@ -74,7 +74,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Whether the peer may do that by `token`, somewhere.
+    /// Whether `token` gives the peer this right, whatever the range.
     fn is_allowed(this: &Arc<Self, P>, token: u32, right: Access) -> bool {
         match this.pd.adapter().device().tokens().find(token) {
             Some(Found::Region(region)) => region.allows(token, right),
@@ -83,12 +83,12 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Why [`QueuePair::invalidate_for_peer`] fails: a token of another's, or none that can be invalidated.
+    /// Why [`QueuePair::invalidate_for_peer`] fails: true, as the token is not for this queue pair; false, as it cannot be invalidated.
     pub(crate) fn is_anothers(this: &Arc<Self, P>, token: u32) -> bool {
         Self::is_for_peer(this, token) == Some(false)
     }
 
-    /// Invalidates what the peer of this queue pair names: a fast region, or a window that this queue pair bound.
+    /// Invalidates what the peer of this queue pair names: a fast region, or a window that this queue pair has bound.
     pub(crate) fn invalidate_for_peer(this: &Arc<Self, P>, token: u32) -> Result<Invalidation, Error> {
         match this.pd.adapter().device().tokens().find(token).ok_or(Error::InvalidDeviceRequest)? {
             Found::Region(region) if Arc::ptr_eq(region.pd(), &this.pd) && region.remotely_invalidatable() => {
@@ -100,17 +100,17 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// What is wrong with an access of the peer.
+/// Why an access of the peer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// There is no such token.
+    /// The token names nothing.
     Token,
-    /// It is not for this queue pair.
+    /// The token is not for this queue pair.
     Stream,
-    /// The range has no end.
+    /// The end of the range exceeds 64 bits.
     Wrap,
-    /// The range is not all in what the token names.
+    /// The range is not inside what the token names.
     Bounds,
-    /// The token does not allow it.
+    /// The token does not give the right.
     Right,
 }

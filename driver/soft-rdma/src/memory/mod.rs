@@ -1,4 +1,4 @@
-//! Memory of consumers: protection domains, regions and windows in them, the tokens that name those, and the copies.
+//! Memory of consumers: protection domains, their regions and windows, the tokens that name these, and the copies.
 
 pub(crate) mod access;
 pub(crate) mod pd;

@@ -1,4 +1,4 @@
-//! Protection domains: which memory a queue pair may name.
+//! Protection domains: a queue pair may name the memory of its own domain only.
 
 use platform::{Arc, Charge, Platform, SpinLock};
 
@@ -11,7 +11,7 @@ use crate::{
 /// A protection domain.
 pub struct ProtectionDomain<P: Platform> {
     on_close: OnClose<P>,
-    /// The privileged token, made when a consumer first asks for it: a domain whose consumer never asks has none to guess.
+    /// The privileged token, made when a consumer first asks for it: a domain without one has none to guess.
     privileged: SpinLock<Option<Token<P>>, P>,
     adapter: Arc<Adapter<P>, P>,
     _charge: Charge<P>,
@@ -29,12 +29,12 @@ impl<P: Platform> ProtectionDomain<P> {
         })?)
     }
 
-    /// The adapter it was made through.
+    /// The adapter that the domain was made through.
     pub fn adapter(&self) -> &Arc<Adapter<P>, P> {
         &self.adapter
     }
 
-    /// The token that gives local read and write over logical addresses, never remotely
+    /// The token for local reads and writes over logical addresses; it is never valid remotely
     /// (NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN). IRQL <= DISPATCH.
     pub fn privileged_token(this: &Arc<Self, P>) -> Result<u32, Error> {
         if let Some(token) = &*this.privileged.lock() {

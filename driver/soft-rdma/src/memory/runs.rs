@@ -1,7 +1,7 @@
-//! The one place that touches consumer memory.
+//! The one file that touches consumers' memory.
 //!
-//! It is other people's memory: raw pointers and lengths, never references; it may change or be written by others at any
-//! time, as under a real card's DMA. Placement ascends, and the last byte of each piece is stored last, with release ordering
+//! It uses raw pointers and lengths, never references: a consumer may read or write its memory at any time, as beside a
+//! card's DMA. Data is placed in ascending order, and the last byte of each piece is stored last, with release ordering
 //! (NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED).
 #![expect(unsafe_code, reason = "copies between memory that belongs to consumers")]
 
@@ -28,14 +28,14 @@ unsafe impl Send for Run {}
 // SAFETY: as for Send.
 unsafe impl Sync for Run {}
 
-/// The memory behind a registration: runs in ascending order.
+/// The memory of a registration: its runs in ascending order.
 pub struct Runs<P: Platform> {
     runs: Slice<Run, P>,
     used: usize,
 }
 
 impl<P: Platform> Runs<P> {
-    /// `count` runs: `run(index)` gives the address and the bytes of each. IRQL <= DISPATCH.
+    /// Makes `count` runs: `run(index)` gives the address and the bytes of each. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// The memory stays mapped and writable (readable, if the registration will not allow writing) until the registration
@@ -51,12 +51,12 @@ impl<P: Platform> Runs<P> {
         Ok(Self { runs, used: count })
     }
 
-    /// What so many runs take of the pool.
+    /// Bytes of the pool that `count` runs take.
     pub(crate) fn pool_bytes(count: usize) -> u64 {
         Slice::<Run, P>::pool_bytes(count)
     }
 
-    /// How many there is room for.
+    /// The number of runs that fit.
     pub(crate) fn len(&self) -> usize {
         self.runs.len()
     }
@@ -66,7 +66,7 @@ impl<P: Platform> Runs<P> {
         Ok(Self { runs: Slice::filled(pages, Run { offset: 0, address: NonNull::dangling(), length: 0 })?, used: 0 })
     }
 
-    /// Takes `pages`, system addresses of whole pages, as the runs, the first from byte `first_byte_offset` on.
+    /// Makes the runs of `pages`, system addresses of whole pages. The first begins at its byte `first_byte_offset`.
     ///
     /// # Safety
     /// As for [`Runs::new`], with pages of `page_size` bytes.
@@ -100,37 +100,37 @@ impl<P: Platform> Runs<P> {
         last.map_or(0, |run| run.offset.saturating_add(run.length))
     }
 
-    /// The run of byte `offset`: the offset of its first byte, where that is, and its bytes.
+    /// The run of byte `offset`: the offset of its first byte, its address, and its bytes.
     pub(crate) fn run(&self, offset: u64) -> Option<(u64, NonNull<u8>, u64)> {
         let runs = self.runs.get(..self.used)?;
         let run = runs.get(runs.partition_point(|run| run.offset <= offset).checked_sub(1)?)?;
         Some((run.offset, run.address, run.length))
     }
 
-    /// Where byte `offset` lies, and how many bytes follow it there.
+    /// The address of byte `offset`, and the bytes from there to the end of its run.
     fn piece(&self, offset: u64) -> Option<(NonNull<u8>, u64)> {
         let (first, start, length) = self.run(offset)?;
         let inside = offset.checked_sub(first)?;
         let left = length.checked_sub(inside).filter(|&left| left > 0)?;
-        // SAFETY: `inside` < the run's length: the same mapped object, by contract of whoever made the run.
+        // SAFETY: `inside` < the run's length: the same mapped object, by the contract of `new` and `set_pages`.
         let address = unsafe { start.add(usize::try_from(inside).ok()?) };
         Some((address, left))
     }
 }
 
-/// Checked access to a range of memory, which stays registered while this lives.
+/// Checked access to a range of memory. A region's memory stays registered while this exists.
 pub(crate) enum Memory<P: Platform> {
     Region {
         mapping: Arc<Mapping<P>, P>,
         offset: u64,
-        /// Dropped after the mapping: a close waits for every access.
+        /// Dropped after the mapping: a close of the region waits for every access.
         _region: Arc<MemoryRegion<P>, P>,
-        /// The window it was reached through, if any.
+        /// The window by whose token the region was opened, if any.
         _window: Option<WindowAccess<P>>,
     },
     /// A logical address under the privileged token: a system address (see NdkBuildLAM in ndk-provider).
     Privileged(NonNull<u8>),
-    /// The driver's own bytes, for the time of a `copy_inline` or `copy_out`.
+    /// The driver's own bytes, during a `copy_inline` or `copy_out`.
     Inline(NonNull<u8>, u64),
 }
 
@@ -155,11 +155,10 @@ impl<P: Platform> Memory<P> {
     }
 }
 
-/// Memory under one local token that was opened once, for several accesses: it stays registered while this lives.
+/// Memory of one local token, opened once for several accesses. It stays registered while this exists.
 pub(crate) struct Opened<P: Platform> {
     token: u32,
-    /// The contiguous part around the access that it was opened for: the consumer's address of the first byte, the bytes, and
-    /// where they are.
+    /// The contiguous part around the first access: the consumer's address of its first byte, its bytes, and its system address.
     address: u64,
     length: u64,
     start: NonNull<u8>,
@@ -182,7 +181,7 @@ impl<P: Platform> Opened<P> {
         &self.memory
     }
 
-    /// Where an SGE lies; `None` if it is not all in here.
+    /// The system address of an SGE; `None` if it is not all in this part.
     #[inline]
     fn find(&self, sge: &Sge) -> Option<NonNull<u8>> {
         let offset = sge.address.wrapping_sub(self.address);
@@ -194,7 +193,7 @@ impl<P: Platform> Opened<P> {
         Some(unsafe { self.start.add(usize::try_from(offset).ok()?) })
     }
 
-    /// Copies all of `from` to the start of `to`, which is not shorter; false if they are not both in the memory opened.
+    /// Copies all of `from` to the start of `to`, which is at least as long. False: one of them is not all in its part.
     #[inline]
     pub(crate) fn copy(target: &Self, to: &Sge, source: &Self, from: &Sge) -> bool {
         let (Some(to), Some(from_start)) = (target.find(to), source.find(from)) else { return false };
@@ -203,7 +202,7 @@ impl<P: Platform> Opened<P> {
     }
 }
 
-/// Copies `length` bytes. `AccessViolation` if either side ends before; the callers check ranges before, so it does not.
+/// Copies `length` bytes. `AccessViolation` if either side ends before, which callers exclude by checking the ranges.
 pub(crate) fn copy<P: Platform>(to: &Memory<P>, from: &Memory<P>, length: u64) -> Result<(), Error> {
     let mut done = 0u64;
     while done < length {
@@ -216,7 +215,7 @@ pub(crate) fn copy<P: Platform>(to: &Memory<P>, from: &Memory<P>, length: u64) -
     Ok(())
 }
 
-/// Copies one contiguous piece of `bytes` > 0 bytes, its last byte last.
+/// Copies one contiguous piece of `bytes` bytes, its last byte last.
 #[inline]
 fn store(target: NonNull<u8>, source: NonNull<u8>, bytes: usize) {
     let Some(head) = bytes.checked_sub(1) else { return };
@@ -234,22 +233,22 @@ fn store(target: NonNull<u8>, source: NonNull<u8>, bytes: usize) {
 }
 
 impl Sge {
-    /// A copy of what a consumer has mostly just written, field by field: a processor stalls where one read spans writes that
-    /// are still on their way to its cache.
+    /// Copies an SGE field by field. The consumer has mostly just written the fields one by one, and a processor stalls
+    /// on a load that spans several stores which are not in its cache yet.
     #[inline]
     pub(crate) fn read(&self) -> Self {
         Self { address: read(&self.address), length: read(&self.length), token: read(&self.token) }
     }
 }
 
-/// A read that is not merged with others.
+/// A read that the compiler does not merge with others.
 #[inline]
 fn read<T: Copy>(value: &T) -> T {
     // SAFETY: a reference.
     unsafe { core::ptr::from_ref(value).read_volatile() }
 }
 
-/// Copies a consumer's buffer at `address`, which it promises to be readable (NDK_OP_FLAG_INLINE), to `to`.
+/// Copies a consumer's buffer at `address` to `to`. The consumer promises that it is readable (NDK_OP_FLAG_INLINE).
 pub(crate) fn read_inline(to: &mut [u8], address: u64) -> Result<(), Error> {
     let address =
         usize::try_from(address).ok().and_then(|address| NonNull::new(core::ptr::with_exposed_provenance_mut(address)));
@@ -260,7 +259,7 @@ pub(crate) fn read_inline(to: &mut [u8], address: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies the driver's own `bytes`, inline data, to `to`. Fails as [`copy`].
+/// Copies the driver's own `bytes` to `to`. Fails as [`copy`].
 pub(crate) fn copy_inline<P: Platform>(to: &Memory<P>, bytes: &[u8]) -> Result<(), Error> {
     let length = bytes.len() as u64;
     copy(to, &Memory::Inline(NonNull::from(bytes).cast(), length), length)
@@ -273,7 +272,7 @@ pub(crate) fn copy_out<P: Platform>(to: &mut [u8], from: &Memory<P>) -> Result<(
 }
 
 impl<'a> crate::FastRegistration<'a> {
-    /// A registration of `pages`, logical addresses as NdkBuildLAM gave them.
+    /// A registration of `pages`, the logical addresses that NdkBuildLAM gave.
     ///
     /// # Safety
     /// The pages stay mapped until the region has been invalidated (or closed) and that has completed.

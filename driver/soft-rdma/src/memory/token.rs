@@ -1,6 +1,6 @@
-//! Memory tokens: an index and a key. Finding, making and ending one takes constant time and one shard's lock.
+//! Memory tokens: an index and a key. Lookup, insert and remove take constant time, under the lock of one shard.
 //!
-//! Not a [`crate::slot_map::SlotMap`]: an entry's key outlives its use.
+//! Not a [`crate::slot_map::SlotMap`]: a free entry keeps its key.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,10 +8,10 @@ use platform::{Arc, Platform, Slice, SpinLock, Weak};
 
 use crate::{Device, Error, MemoryRegion, MemoryWindow, ProtectionDomain, limits};
 
-/// Shards of the table, so that lookups of different regions rarely meet.
+/// Shards of the table, so that lookups on different processors rarely use the same lock.
 const SHARDS: usize = 64;
-/// Parts of one shard. The first has `FIRST_ENTRIES`, each further one twice as many as the one before, so that a shard grows
-/// without moving what is in it, and a place is found without a search.
+/// Segments of one shard. The first has `FIRST_ENTRIES` entries, each further one twice as many as the one before: a
+/// shard grows without moving entries, and a slot is found without a search.
 const SEGMENTS: usize = 11;
 /// 64 shards of 16 * (2^11 - 1) entries leave room for every region, window and privileged token.
 const FIRST_ENTRIES: usize = 16;
@@ -20,19 +20,19 @@ const _: () = assert!(
         >= (limits::MRS + limits::MWS + limits::PDS) as usize
 );
 const KEY_BITS: u32 = 8;
-/// A shard rather grows than that one of fewer freed entries than these is used again: then a token comes back only after so
-/// many times 256 others of the shard, and to a region that is registered again and again after 64 times as many.
+/// A shard grows before it uses an entry again, until it has this many freed entries. So a token comes back only after 64 * 256
+/// others of its shard; to a region that is registered again and again, which takes the shards in turn, after 64 times as many.
 const RESTING: usize = 64;
 
-/// What a token stands for.
+/// What a token names.
 pub(crate) enum Target<P: Platform> {
     Region(Weak<MemoryRegion<P>, P>),
-    /// Whatever the key: while a bind waits the token of the binding before it is still good. The window compares the whole.
+    /// Found by any key: while a bind waits, the token of the binding before it is still valid. The window compares the whole token.
     Window(Weak<MemoryWindow<P>, P>),
     Privileged(Weak<ProtectionDomain<P>, P>),
 }
 
-/// What a token stands for, as long as it is looked at.
+/// What a token names, held while a lookup uses it.
 pub(crate) enum Found<P: Platform> {
     Region(Arc<MemoryRegion<P>, P>),
     Window(Arc<MemoryWindow<P>, P>),
@@ -56,32 +56,32 @@ enum Content<P: Platform> {
 }
 
 struct Entry<P: Platform> {
-    /// Changes with every use of the entry, so that a stale token does not name the next region.
+    /// Changes with every use of the entry, so that a stale token does not name the region that has the entry next.
     key: u8,
     content: Content<P>,
 }
 
 type Segment<P> = Slice<Entry<P>, P>;
 
-/// A part of the table. On cache lines of its own: lookups on other processors write others.
+/// A part of the table, on cache lines of its own: lookups on other processors write to other shards.
 #[repr(align(64))]
 struct Shard<P: Platform>(SpinLock<Entries<P>, P>);
 
 struct Entries<P: Platform> {
     segments: [Segment<P>; SEGMENTS],
-    /// How many of them there are.
+    /// Segments in use.
     used: usize,
     /// The first entry that was never used.
     fresh: Option<u32>,
-    /// Those that are free again after a region or a domain had them.
+    /// Entries that a region or a domain has freed.
     freed: Freed,
-    /// And after a window had them. Such an entry is for windows only: their binds soon have used up all keys, so that an old
-    /// token of a region that had the entry before, or of the window, could name the region that gets it next. A window's old
-    /// token, as all of them, is good for the peer of the queue pair that bound it, and for what is bound then.
+    /// Entries that a window has freed, for windows only. Binds soon use up all keys, so an old token of the window, or
+    /// of a region that had the entry before it, could name a region that gets the entry next. An old token of a window
+    /// names nothing but the binding that has its value, for the peer of the queue pair that bound it.
     freed_by_windows: Freed,
 }
 
-/// Freed entries, linked from the one that was freed first to the one that was last.
+/// Freed entries in the order in which they were freed, linked from first to last.
 #[derive(Default)]
 struct Freed {
     first: Option<u32>,
@@ -110,7 +110,7 @@ impl<P: Platform> Tokens<P> {
         Ok(Self { shards: Slice::from_fn(SHARDS, empty)?, next_shard: AtomicUsize::new(0) })
     }
 
-    /// What `token` stands for, if it is valid.
+    /// What `token` names, if it is valid.
     pub(crate) fn find(&self, token: u32) -> Option<Found<P>> {
         let (shard, slot, key) = split(token)?;
         let mut entries = self.shards.get(shard)?.0.lock();
@@ -133,7 +133,7 @@ impl<P: Platform> Tokens<P> {
         Err(Error::InsufficientResources)
     }
 
-    /// `None`: the shard is full.
+    /// Enters `target` in one shard; `None`: the shard is full.
     fn insert_in(&self, shard: usize, target: &mut Option<Target<P>>) -> Result<Option<u32>, Error> {
         let lock = &self.shards.get(shard).ok_or(Error::InternalError)?.0;
         let for_window = matches!(target, Some(Target::Window(_)));
@@ -157,7 +157,7 @@ impl<P: Platform> Tokens<P> {
             entries.grow(&mut spare);
             let (grown, needed) = (entries.fresh.is_some(), entries.used);
             drop(entries);
-            // Made, and if somebody else was faster freed, without the lock.
+            // Allocated without the lock, and freed without it if another thread has grown the shard first.
             if !grown {
                 match new_segment(needed) {
                     Ok(segment) => spare = segment,
@@ -185,7 +185,7 @@ impl<P: Platform> Entries<P> {
         self.segments.get_mut(segment)?.get_mut(index)
     }
 
-    /// The free entries that windows, or others, have had.
+    /// The entries freed by windows, or by the others.
     fn freed(&mut self, by_windows: bool) -> &mut Freed {
         if by_windows { &mut self.freed_by_windows } else { &mut self.freed }
     }
@@ -194,7 +194,7 @@ impl<P: Platform> Entries<P> {
         self.used < SEGMENTS
     }
 
-    /// Takes a free entry out; `None`: the shard has to grow, if it `may_grow`.
+    /// Takes a free entry out; `None`: there is none, or the shard is to grow first, if it `may_grow`.
     fn take_free(&mut self, for_window: bool, may_grow: bool) -> Option<u32> {
         let may_rest = self.fresh.is_some() || (may_grow && self.can_grow());
         let freed = self.freed(for_window);
@@ -212,7 +212,7 @@ impl<P: Platform> Entries<P> {
         Some(slot)
     }
 
-    /// Frees an entry, of which `key` was the last; gives what it was for.
+    /// Frees an entry, with the last `key` it had; returns its content.
     fn free(&mut self, slot: usize, key: u8) -> Option<Content<P>> {
         let number = u32::try_from(slot).ok()?;
         let entry = self.get_mut(slot)?;
@@ -228,7 +228,7 @@ impl<P: Platform> Entries<P> {
         Some(old)
     }
 
-    /// Makes `spare` the next segment, if it is the one that comes next.
+    /// Makes `spare` the next segment, if it has the length of that.
     fn grow(&mut self, spare: &mut Segment<P>) {
         if spare.len() == segment_length(self.used)
             && let Some(place) = self.segments.get_mut(self.used)
@@ -240,12 +240,11 @@ impl<P: Platform> Entries<P> {
     }
 }
 
-/// The entries of a segment.
 const fn segment_length(segment: usize) -> usize {
     FIRST_ENTRIES << segment
 }
 
-/// The number of a segment's first entry: that of all entries before.
+/// The slot of a segment's first entry: the number of entries in the segments before it.
 fn first_slot(segment: usize) -> Option<u32> {
     u32::try_from(segment_length(segment).checked_sub(FIRST_ENTRIES)?).ok()
 }
@@ -257,7 +256,7 @@ fn place(slot: usize) -> Option<(usize, usize)> {
     Some((segment, number.checked_sub(segment_length(segment))?))
 }
 
-/// A segment of free entries, each linked to the next. Half a MiB at most: initialised in far less than 100 microseconds.
+/// A segment of free entries, each linked to the next: at most half a MiB, initialised in far less than 100 microseconds.
 fn new_segment<P: Platform>(segment: usize) -> Result<Segment<P>, Error> {
     let length = segment_length(segment);
     let first = first_slot(segment).ok_or(Error::InternalError)?;
@@ -283,7 +282,8 @@ impl<P: Platform> Token<P> {
         self.value
     }
 
-    /// Takes the next key: the new token. The table learns it at the end: it looks at no window's key. Takes no lock.
+    /// Takes the next key, and returns the new token. The table does not know a window's key before the token is freed,
+    /// so this takes no lock.
     pub(crate) fn renew(&mut self) -> u32 {
         let [key, index @ ..] = self.value.to_le_bytes();
         let [second, third, fourth] = index;

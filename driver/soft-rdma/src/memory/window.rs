@@ -1,5 +1,5 @@
-//! Memory windows: parts of registered regions that the peer of one queue pair may access, opened by a bind and shut by an
-//! invalidation. They behave as InfiniBand's type 2: a window belongs to the queue pair that bound it.
+//! Memory windows: a bind lets the peer of one queue pair access a part of a region, an invalidation ends that. As a
+//! type 2 window of InfiniBand, a window belongs to the queue pair that has bound it.
 
 use platform::{Arc, Charge, Platform, SpinLock, Weak};
 
@@ -20,18 +20,18 @@ pub struct MemoryWindow<P: Platform> {
 }
 
 struct State<P: Platform> {
-    /// The place in the table of tokens. Each bind gets a new key for it.
+    /// The entry in the table of tokens. Each bind gets it a new key.
     place: Option<Token<P>>,
-    /// The token of the latest bind that was posted, 0 before.
+    /// The token of the latest posted bind; 0 before the first.
     posted: u32,
     binding: Option<Binding<P>>,
-    /// A binding that has ended, but that accesses under way still use.
+    /// A binding that has ended, and that accesses under way still use.
     leaving: Option<Binding<P>>,
-    /// Accesses under way, of `binding` or of `leaving`: a new binding waits until there are none of the one before.
+    /// Accesses under way through `binding` or `leaving`. A new binding waits until those of the old one are over.
     accesses: u32,
 }
 
-/// What a window is bound to. The region counts it, and lives as long.
+/// A binding. The region counts it, and stays as long as it does.
 struct Binding<P: Platform> {
     queue_pair: Weak<QueuePair<P>, P>,
     region: Arc<MemoryRegion<P>, P>,
@@ -41,7 +41,7 @@ struct Binding<P: Platform> {
 }
 
 impl<P: Platform> Binding<P> {
-    /// The region does not count it any more.
+    /// Takes the binding out of the region's count.
     fn end(&mut self) {
         if core::mem::take(&mut self.counted) {
             self.region.end_binding();
@@ -55,7 +55,8 @@ impl<P: Platform> Drop for Binding<P> {
     }
 }
 
-/// Whoever is told of the window's close finds the region without it; the reference to the region goes after that.
+/// Ends the bindings before the close callback runs: the consumer may then deregister the region. The references to it
+/// are dropped after that.
 impl<P: Platform> Drop for MemoryWindow<P> {
     fn drop(&mut self) {
         let state = self.state.get_mut();
@@ -63,14 +64,14 @@ impl<P: Platform> Drop for MemoryWindow<P> {
     }
 }
 
-/// The part of a region that a window shows, and what it allows the peer.
+/// The part of a region that a window opens, and the peer's rights to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// The address of the first byte, as the region has it.
+    /// The address of the first byte, in the region's address range.
     pub address: u64,
     /// Bytes.
     pub length: u64,
-    /// The rights, remote ones only.
+    /// The peer's rights.
     pub access: Access,
 }
 
@@ -85,12 +86,12 @@ impl Part {
     }
 }
 
-/// A bind that waits in a queue.
+/// A bind in a queue.
 pub(crate) struct Bind<P: Platform> {
     window: Arc<MemoryWindow<P>, P>,
     region: Arc<MemoryRegion<P>, P>,
     part: Part,
-    /// 0 until it is announced.
+    /// 0 until the post is accepted.
     token: u32,
 }
 
@@ -117,7 +118,7 @@ impl<P: Platform> MemoryWindow<P> {
         Ok(window)
     }
 
-    /// The remote token of the latest bind that was posted; 0 before the first. IRQL <= DISPATCH.
+    /// The remote token of the latest posted bind; 0 before the first. IRQL <= DISPATCH.
     pub fn token(&self) -> u32 {
         self.state.lock().posted
     }
@@ -126,7 +127,7 @@ impl<P: Platform> MemoryWindow<P> {
         &self.pd
     }
 
-    /// Checks a bind that is being posted by a queue pair of `pd`.
+    /// Checks a bind that a queue pair of `pd` is posting.
     pub(crate) fn stage(
         this: &Arc<Self, P>,
         pd: &Arc<ProtectionDomain<P>, P>,
@@ -143,12 +144,12 @@ impl<P: Platform> MemoryWindow<P> {
         Ok(Bind { window: this.clone(), region: region.clone(), part, token: 0 })
     }
 
-    /// Ends the binding. Only when the answer is `Done` no access is under way any more.
+    /// Ends the binding. `Done`: no access is under way through it.
     pub(crate) fn invalidate(&self) -> Result<Invalidation, Error> {
         self.end_binding(|_| true).ok_or(Error::InvalidDeviceRequest)
     }
 
-    /// Ends the binding that `token` names, for the peer of `queue_pair`, which must have bound it.
+    /// Ends the binding that `token` names, if `queue_pair` has bound it. Its peer asks for that.
     pub(crate) fn invalidate_remotely(
         &self,
         queue_pair: &Arc<QueuePair<P>, P>,
@@ -157,7 +158,7 @@ impl<P: Platform> MemoryWindow<P> {
         self.end_binding(|binding| binding.names(queue_pair, token)).ok_or(Error::InvalidDeviceRequest)
     }
 
-    /// Ends the binding if it is the one that is meant: it may be a new one by now. `None`: there is no such binding.
+    /// Ends the binding if `is_meant` accepts it: another thread may have bound the window anew. `None`: there is no such binding.
     fn end_binding(&self, is_meant: impl Fn(&Binding<P>) -> bool) -> Option<Invalidation> {
         let mut state = self.state.lock();
         if !state.binding.iter().chain(&state.leaving).any(is_meant) {
@@ -174,7 +175,7 @@ impl<P: Platform> MemoryWindow<P> {
         ended.map(|_binding| Invalidation::Done)
     }
 
-    /// Whether `token`, if it is that of a binding, is good for the peer of `queue_pair`.
+    /// Whether `token` is valid for the peer of `queue_pair`; `None`: it is not the token of the present binding.
     pub(crate) fn is_bound_for(&self, queue_pair: &Arc<QueuePair<P>, P>, token: u32) -> Option<bool> {
         let state = self.state.lock();
         let binding = state.binding.as_ref().filter(|binding| binding.token == token)?;
@@ -220,14 +221,14 @@ impl<P: Platform> Binding<P> {
 }
 
 impl<P: Platform> Bind<P> {
-    /// The post is accepted: only now it uses up a key. From here on the consumer gets the new token.
+    /// The post is accepted: takes a key for the bind. From here on the consumer gets the new token.
     pub(crate) fn announce(&mut self) {
         let mut state = self.window.state.lock();
         self.token = state.place.as_mut().map_or(0, Token::renew);
         state.posted = self.token;
     }
 
-    /// Carries the bind out. A window that is bound is invalidated first; `Busy` as for an invalidation.
+    /// Carries the bind out. A bound window is invalidated first; `Busy` as for an invalidation.
     pub(crate) fn run(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<Invalidation, Error> {
         if self.window.end_binding(|_| true) == Some(Invalidation::Busy) {
             return Ok(Invalidation::Busy);
@@ -241,7 +242,7 @@ impl<P: Platform> Bind<P> {
             counted: true,
         };
         let mut state = self.window.state.lock();
-        // Another queue pair has bound it in between: its binding is the next to end.
+        // Another queue pair has bound the window in between: its binding must end before.
         if state.binding.is_some() || state.leaving.is_some() {
             drop(state);
             drop(binding);
@@ -252,7 +253,7 @@ impl<P: Platform> Bind<P> {
     }
 }
 
-/// An access through a window, which delays its invalidation.
+/// An access through a window. An invalidation waits until it is dropped.
 pub(crate) struct WindowAccess<P: Platform>(Arc<MemoryWindow<P>, P>);
 
 impl<P: Platform> Drop for WindowAccess<P> {
@@ -267,7 +268,7 @@ impl<P: Platform> Close<P> for MemoryWindow<P> {
         &self.on_close
     }
 
-    /// Shut at once. The region goes with the window: its own close must come after this one's callback.
+    /// Ends the binding at once. The reference to the region stays until the window goes: the region's close completes after this one's.
     fn begin_close(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.leaving.is_none() {

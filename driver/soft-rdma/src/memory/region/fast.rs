@@ -1,4 +1,4 @@
-//! Fast registration: a region is initialised once, and registered and invalidated by requests, again and again.
+//! Fast registration: a region is initialised once, then registered and invalidated by requests.
 
 use platform::{Arc, Platform};
 
@@ -8,31 +8,30 @@ use crate::{
     memory::token::{Target, Token},
 };
 
-/// A fast registration as it is posted.
+/// A fast registration to be posted.
 pub struct FastRegistration<'a> {
     /// Logical addresses of the pages.
     pub(crate) pages: &'a [u64],
-    /// Where in the first page the region begins.
+    /// Where the region begins in the first page.
     pub first_byte_offset: u32,
     /// Bytes.
     pub length: u64,
-    /// The address of the first byte, as work requests will name it.
+    /// The address of the first byte, for work requests.
     pub base: u64,
     /// The rights.
     pub access: Access,
 }
 
-/// What became of an invalidation.
+/// The result of an invalidation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidation {
     Done,
-    /// An access on another processor is under way: try again soon.
+    /// An access is under way on another processor: the engine tries again in another run.
     Busy,
 }
 
 impl<P: Platform> MemoryRegion<P> {
-    /// Makes a fast region ready for up to `pages` pages. It may be called again while nothing is registered.
-    /// IRQL <= DISPATCH.
+    /// Prepares a fast region for up to `pages` pages, again if called again while nothing is registered. IRQL <= DISPATCH.
     pub fn initialize_fast(this: &Arc<Self, P>, pages: u32, remote_access: bool) -> Result<(), Error> {
         if !this.fast {
             return Err(Error::InvalidDeviceRequest);
@@ -52,7 +51,7 @@ impl<P: Platform> MemoryRegion<P> {
         core::mem::swap(&mut state.spares, &mut spares);
         state.pages = pages;
         state.remote_access = remote_access;
-        // Consumers may keep the token from here on: it stays the same over all fast registrations.
+        // Consumers may keep the token: it is the same for all fast registrations of the region.
         if state.token.is_none() {
             core::mem::swap(&mut state.token, &mut token);
         }
@@ -61,7 +60,7 @@ impl<P: Platform> MemoryRegion<P> {
         Ok(())
     }
 
-    /// Fills a spare mapping for a fast registration that is being posted. `pages` are logical addresses.
+    /// Fills a spare mapping for a fast registration that is being posted.
     pub(crate) fn stage(&self, request: &FastRegistration<'_>) -> Result<Arc<Mapping<P>, P>, Error> {
         let room = (request.pages.len() as u64).checked_mul(limits::PAGE_SIZE).ok_or(Error::InvalidParameter)?;
         let first_byte_offset = u64::from(request.first_byte_offset);
@@ -85,9 +84,9 @@ impl<P: Platform> MemoryRegion<P> {
         let spare = place.and_then(Option::take);
         let pages = state.pages;
         drop(state);
-        // A longer chain of registrations and invalidations than there are spares pays for it.
+        // Without a spare, the post allocates: more registrations and invalidations are queued than the region has spares for.
         let mut spare = spare.map_or_else(|| Mapping::spare(self.pd.adapter().quota(), pages), Ok)?;
-        // Filled without the lock: the consumer's array may be pageable at PASSIVE_LEVEL.
+        // Without the lock: the consumer's array may be pageable at PASSIVE_LEVEL.
         let filled = match Arc::get_mut(&mut spare) {
             Some(mapping) => request.fill(&mut mapping.runs).map(|()| {
                 mapping.base = request.base;
@@ -105,16 +104,16 @@ impl<P: Platform> MemoryRegion<P> {
         }
     }
 
-    /// Takes back a staged mapping whose request did not run.
+    /// Takes back the mapping of a request that did not run.
     pub(crate) fn unstage(&self, mapping: Arc<Mapping<P>, P>) {
         let surplus = self.state.lock().keep_spare(mapping);
         drop(surplus);
     }
 
-    /// Carries a fast registration out. On a region that is valid already it is an error, as on InfiniBand.
+    /// Carries out a fast registration. An error if the region is registered, as on InfiniBand.
     pub(crate) fn install(&self, mapping: Arc<Mapping<P>, P>) -> Result<(), Error> {
         let mut state = self.state.lock();
-        // Beside one that is leaving, an invalidation could end the wrong one.
+        // Beside a mapping that is leaving, an invalidation could end the wrong one of the two.
         if state.mapping.is_some() || state.leaving.is_some() {
             let surplus = state.keep_spare(mapping);
             drop(state);
@@ -125,8 +124,7 @@ impl<P: Platform> MemoryRegion<P> {
         Ok(())
     }
 
-    /// Ends a fast registration. Only when the answer is `Done` no access is under way any more. An error while a window is
-    /// bound to it, as on InfiniBand.
+    /// Ends a fast registration. `Done`: no access is under way to it. An error while a window is bound to the region, as on InfiniBand.
     pub(crate) fn invalidate(&self) -> Result<Invalidation, Error> {
         if !self.fast {
             return Err(Error::InvalidDeviceRequest);
@@ -149,7 +147,7 @@ impl<P: Platform> MemoryRegion<P> {
         Ok(Invalidation::Done)
     }
 
-    /// Whether the peer may invalidate it: a fast region that is registered, or on its way out, with remote rights.
+    /// Whether the peer may invalidate the region: a fast one with remote access, which is registered or being invalidated.
     pub(crate) fn remotely_invalidatable(&self) -> bool {
         let state = self.state.lock();
         self.fast && state.remote_access && (state.mapping.is_some() || state.leaving.is_some())
@@ -157,8 +155,8 @@ impl<P: Platform> MemoryRegion<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// Keeps a mapping for later. If there are enough, or the region was initialised for another number of pages since, gives it
-    /// back to be freed without the lock.
+    /// Keeps a mapping as a spare. Gives it back, to be freed without the lock, if there are two or the region was
+    /// initialised for another number of pages.
     fn keep_spare(&mut self, mapping: Arc<Mapping<P>, P>) -> Option<Arc<Mapping<P>, P>> {
         match self.spares.iter_mut().find(|spare| spare.is_none()) {
             Some(place) if mapping.room == self.pages => place.replace(mapping),

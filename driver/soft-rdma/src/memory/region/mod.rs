@@ -1,4 +1,4 @@
-//! Memory regions, registered from an MDL or by fast registration, and the checks of every access to them.
+//! Memory regions, registered from an MDL or by fast registration, and the checks of each access. `fast.rs` has the fast ones.
 
 mod fast;
 
@@ -31,15 +31,15 @@ bitflags::bitflags! {
     }
 }
 
-/// One registration: a range of consumer addresses and the memory behind it. It lasts until its last user is done.
+/// A registration: a range of the consumer's addresses, and the memory behind it. It exists until its last access is over.
 pub struct Mapping<P: Platform> {
-    /// Reports the end of a deregistration that had to wait. First, so that it runs before anything else goes.
+    /// Reports the end of a deregistration that had to wait. The first field, so that it reports before the rest is dropped.
     on_end: OnEnd<P>,
     base: u64,
     length: u64,
     access: Access,
     runs: Runs<P>,
-    /// How many pages a fast registration may fill it with.
+    /// The pages that a fast registration may fill it with, at most.
     room: usize,
     _charge: Charge<P>,
 }
@@ -68,12 +68,12 @@ impl<P: Platform> Mapping<P> {
         Ok(Arc::try_new(Self { on_end, base, length, access, runs, room, _charge: charge })?)
     }
 
-    /// Takes what one of so many runs takes.
+    /// Charges a mapping with this number of runs.
     fn charge(quota: &PoolQuota<P>, runs: usize) -> Result<Charge<P>, Error> {
         Ok(quota.charge(Arc::<Self, P>::POOL_BYTES.saturating_add(Runs::<P>::pool_bytes(runs)))?)
     }
 
-    /// One that a fast registration of up to `pages` pages can fill.
+    /// A mapping that a fast registration of up to `pages` pages can fill.
     fn spare(quota: &PoolQuota<P>, pages: usize) -> Result<Arc<Self, P>, Error> {
         let charge = Self::charge(quota, pages)?;
         Self::new(0, 0, Access::empty(), Runs::with_capacity(pages)?, pages, charge)
@@ -83,16 +83,16 @@ impl<P: Platform> Mapping<P> {
         &self.runs
     }
 
-    /// The contiguous part of the registration around byte `offset`: its address as the consumer has it, where it is, and its
-    /// bytes.
+    /// The contiguous part of the registration around byte `offset`: the consumer's address of its first byte, its
+    /// system address, and its bytes.
     pub(crate) fn contiguous(&self, offset: u64) -> Option<(u64, NonNull<u8>, u64)> {
         let (first, start, length) = self.runs.run(offset)?;
-        // The memory may go on behind the registration.
+        // The last run may be longer than the registration.
         let length = length.min(self.length.checked_sub(first)?);
         Some((self.base.checked_add(first)?, start, length))
     }
 
-    /// Offset of `range` in the registration, if it lies inside.
+    /// The offset of `range` in the registration; `None` if it is not inside.
     fn offset_of(&self, range: Range) -> Option<u64> {
         let offset = range.address.checked_sub(self.base)?;
         let end = offset.checked_add(range.length)?;
@@ -111,23 +111,23 @@ pub struct MemoryRegion<P: Platform> {
 }
 
 struct State<P: Platform> {
-    /// Exists while the region is registered (plain) or since it was initialised (fast).
+    /// Present while a plain region is registered, and in a fast region since it was initialised.
     token: Option<Token<P>>,
     mapping: Option<Arc<Mapping<P>, P>>,
     /// An invalidated mapping that accesses under way still use.
     leaving: Option<Arc<Mapping<P>, P>>,
-    /// Fast registration only: mappings to fill. Two, so that the next registration can be posted behind the invalidation
-    /// of the present one without an allocation.
+    /// Fast registration only: mappings to fill. Two, so that the next registration can be posted behind the
+    /// invalidation of the present one without an allocation.
     spares: [Option<Arc<Mapping<P>, P>>; 2],
-    /// Pages of a mapping to fill.
+    /// Pages that a spare has room for.
     pages: usize,
     remote_access: bool,
-    /// Memory windows bound to it. While there are any the registration stays.
+    /// Memory windows bound to the region. While there are any, the registration stays.
     bindings: u32,
 }
 
 impl<P: Platform> MemoryRegion<P> {
-    /// Makes an empty region; `fast` says which kind, for good. IRQL <= DISPATCH.
+    /// Makes a region without a registration, either plain or `fast`. IRQL <= DISPATCH.
     pub fn new(pd: &Arc<ProtectionDomain<P>, P>, fast: bool) -> Result<Arc<Self, P>, Error> {
         let charge = pd.adapter().quota().charge(Arc::<Self, P>::POOL_BYTES)?;
         let state = State {
@@ -148,7 +148,7 @@ impl<P: Platform> MemoryRegion<P> {
         })?)
     }
 
-    /// Registers `runs` as `[base, +length)`; only for a plain region that is not registered. IRQL <= DISPATCH.
+    /// Registers `runs` as the addresses from `base` on. Only for a plain region that is not registered. IRQL <= DISPATCH.
     pub fn register(this: &Arc<Self, P>, base: u64, length: u64, access: Access, runs: Runs<P>) -> Result<(), Error> {
         if this.fast || length == 0 || length > limits::REGISTRATION_SIZE || runs.length() < length {
             return Err(Error::InvalidParameter);
@@ -156,7 +156,7 @@ impl<P: Platform> MemoryRegion<P> {
         base.checked_add(length).ok_or(Error::InvalidParameter)?;
         let charge = Mapping::charge(this.pd.adapter().quota(), runs.len())?;
         let mapping = Mapping::new(base, length, access, runs, 0, charge)?;
-        // A new token each time: one that was given out for an earlier registration must not reach this one.
+        // A new token each time: a token of an earlier registration must not give access to this one.
         let token = Token::new(this.pd.adapter().device(), Target::Region(Arc::downgrade(this)))?;
         let mut state = this.state.lock();
         if state.mapping.is_some() {
@@ -170,8 +170,8 @@ impl<P: Platform> MemoryRegion<P> {
         Ok(())
     }
 
-    /// Ends a registration; waits, in the background, for accesses under way. `DeviceBusy` while a window is bound to it, as
-    /// in user-mode ND. IRQL <= DISPATCH.
+    /// Ends a registration. If accesses are under way, the last one to end calls `done`. `DeviceBusy` while a window is
+    /// bound to the region, as in user-mode ND. IRQL <= DISPATCH.
     pub fn deregister(&self, done: Callback<Status>) -> Result<Outcome, Error> {
         if self.fast {
             return Err(Error::InvalidDeviceRequest);
@@ -195,13 +195,13 @@ impl<P: Platform> MemoryRegion<P> {
         }
     }
 
-    /// The token for both local and remote use; 0 if there is none. IRQL <= DISPATCH.
+    /// The token, for local and remote use; 0 if the region has none. IRQL <= DISPATCH.
     pub fn token(&self) -> u32 {
         self.state.lock().token.as_ref().map_or(0, Token::value)
     }
 
-    /// Checks a bind that is being posted. A fast region may be registered by a request before it: that is seen to when the
-    /// bind runs.
+    /// Checks a bind that is being posted. A request queued before it may register a fast region: so that region's
+    /// registration is checked when the bind runs.
     pub(crate) fn may_bind(&self, part: Part) -> Result<(), Error> {
         let state = self.state.lock();
         if state.token.is_none() {
@@ -213,7 +213,7 @@ impl<P: Platform> MemoryRegion<P> {
         state.check_part(part)
     }
 
-    /// Counts a window that is bound to a part of it.
+    /// Counts a binding, after its checks.
     pub(crate) fn begin_binding(&self, part: Part) -> Result<(), Error> {
         let mut state = self.state.lock();
         state.check_part(part)?;
@@ -236,19 +236,19 @@ impl<P: Platform> MemoryRegion<P> {
         Ok(Memory::Region { mapping, offset, _region: this, _window: None })
     }
 
-    /// Opens memory that a window shows, whose rights count: those of the region were checked by the bind.
+    /// Opens memory through a window. The window's rights count; the bind has checked the region's.
     pub(crate) fn open_through(this: Arc<Self, P>, range: Range, window: WindowAccess<P>) -> Result<Memory<P>, Error> {
         let mapping = this.state.lock().mapping.clone().ok_or(Error::AccessViolation)?;
         let offset = mapping.offset_of(range).ok_or(Error::AccessViolation)?;
         Ok(Memory::Region { mapping, offset, _region: this, _window: Some(window) })
     }
 
-    /// Whether its token, if it is this, gives access now.
+    /// Whether `token` is the region's token and gives access now.
     pub(crate) fn is_valid(&self, token: u32) -> bool {
         self.state.lock().named(token).is_some()
     }
 
-    /// Whether it does so with this right.
+    /// Whether `token` gives access with this right now.
     pub(crate) fn allows(&self, token: u32, right: Access) -> bool {
         self.state.lock().named(token).is_some_and(|mapping| mapping.access.contains(right))
     }
@@ -258,19 +258,19 @@ impl<P: Platform> MemoryRegion<P> {
     }
 }
 
-/// Why an access with `right` past the end of what a token names fails.
+/// The error of an access with `right` beyond the end of what its token names.
 pub(crate) fn past_end(right: Access) -> Error {
     if right == Access::REMOTE_READ { Error::RemoteResources } else { Error::AccessViolation }
 }
 
 impl<P: Platform> State<P> {
-    /// The mapping, if `token` is its own: since the region was found by it, it may have been registered anew.
+    /// The mapping, if `token` is the region's: since the lookup the region may have been registered anew.
     fn named(&self, token: u32) -> Option<&Arc<Mapping<P>, P>> {
         let own = self.token.as_ref().map(Token::value);
         self.mapping.as_ref().filter(|_| own == Some(token))
     }
 
-    /// NDK_FN_BIND: a remote write needs a region with local write; a remote read no right at all.
+    /// NDK_FN_BIND: remote write needs a region with local write; remote read needs no right of it.
     fn check_part(&self, part: Part) -> Result<(), Error> {
         let mapping = self.mapping.as_ref().ok_or(Error::InvalidDeviceRequest)?;
         let may_write = mapping.access.contains(Access::LOCAL_WRITE);
@@ -287,7 +287,7 @@ impl<P: Platform> Close<P> for MemoryRegion<P> {
 
     fn begin_close(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // Of a region with windows only a reference is given up: they stay usable (object lifetime requirements).
+        // While windows are bound, the region stays registered for them: they remain usable (object lifetime requirements).
         let mapping = if state.bindings > 0 { None } else { state.mapping.take() };
         let token = state.token.take();
         drop(state);
@@ -295,7 +295,6 @@ impl<P: Platform> Close<P> for MemoryRegion<P> {
     }
 }
 
-/// A range of addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
     pub(crate) address: u64,
