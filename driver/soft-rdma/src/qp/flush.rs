@@ -1,23 +1,23 @@
-//! Cancelling what is outstanding: by the consumer's flush, or because the connection has ended.
+//! Flushes: cancelling what is outstanding, for the consumer's flush or because the connection has ended.
 
 use platform::{Arc, Deferred, Platform, SpinLockGuard, Timer, Weak};
 
 use super::{Peer, Phase, QueuePair, State};
 use crate::{Connector, Error, qp::receive_queue::ReceiveQueue, qp::request::Operation};
 
-/// What the connector of a queue pair has to know, once the lock of the queue pair is free.
+/// What a queue pair has to tell its connector, after its lock is released.
 #[must_use]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
     /// The connection cannot go on.
     pub(crate) fatal: bool,
-    /// The queue pair is dead and nothing of it is under way any more.
+    /// The queue pair is dead, and none of its requests or accesses is under way.
     pub(crate) quiet: bool,
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// Cancels everything that is outstanding (NDK_FN_FLUSH). A send, read or write that is half done cannot be taken back
-    /// from the peer: then the connection ends. IRQL <= DISPATCH.
+    /// Cancels all outstanding requests and receives (NDK_FN_FLUSH). If a send, read or write is half done, the
+    /// connection ends: the peer has a part of it. IRQL <= DISPATCH.
     pub fn flush(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.request_flush();
@@ -25,7 +25,7 @@ impl<P: Platform> QueuePair<P> {
         this.report_to_connector(report);
     }
 
-    /// Ends the connection on this side and flushes. True: nothing is under way any more; else the connector is told later.
+    /// Ends the connection on this side, and flushes. True: no request or access is under way; else the connector is told when that is so.
     pub(crate) fn terminate(this: &Arc<Self, P>) -> bool {
         let mut state = this.state.lock();
         state.phase = Phase::Dead;
@@ -33,8 +33,8 @@ impl<P: Platform> QueuePair<P> {
         Self::unlock_and_flush(this, state).quiet
     }
 
-    /// One of its completion queues has failed: the connection ends, and what cannot be reported any more is dropped. No lock
-    /// may be held.
+    /// A completion queue of this queue pair has failed: the connection ends, and completions that the failed queue
+    /// would get are dropped. The caller holds no lock.
     pub(crate) fn queue_failed(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         let report = match state.phase {
@@ -47,25 +47,25 @@ impl<P: Platform> QueuePair<P> {
                 state.request_flush();
                 Self::unlock_and_flush(this, state)
             }
-            // `connect` or `unreserve` will see it.
+            // `connect` or `unreserve` looks for the failure.
             Phase::Connecting | Phase::Dead => return,
         };
         this.report_to_connector(report);
     }
 
-    /// Unlocks the queue pair, after the flushes that are due, as far as no request is under way. Bounded by the depths of the queues.
-    /// Each cancelled operation is dropped without the lock: it may hold the last reference to a closed region, whose close callback
-    /// then runs.
+    /// Unlocks the queue pair, after the flushes that are due. Requests are cancelled only while none is being
+    /// executed, receives only while no access is under way. Bounded by the depths of the queues. Each operation is
+    /// dropped without the lock, as it may hold the last reference to a closed region, whose close callback then runs.
     #[inline]
     pub(crate) fn unlock_and_flush<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, State<P>, P>) -> Report {
-        // Mostly there is none.
+        // The usual case: no flush.
         if state.phase != Phase::Dead && !state.is_flushing() {
             return Report::default();
         }
         Self::carry_out_flushes(this, state)
     }
 
-    /// As [`Self::unlock_and_flush`], at the end of what may have been `fatal` to the connection.
+    /// As [`Self::unlock_and_flush`]. `fatal`: the caller has met an error that ends the connection.
     #[inline]
     pub(crate) fn unlock_and_flush_after<'a>(
         this: &'a Arc<Self, P>,
@@ -79,7 +79,7 @@ impl<P: Platform> QueuePair<P> {
         report
     }
 
-    /// The engine's part in a flush: what was posted to a dead queue pair during the flush.
+    /// For the engine, which finds that it may not carry out requests: cancels what was posted to a dead queue pair during its flush.
     #[cold]
     #[inline(never)]
     pub(crate) fn cancel_rest<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, State<P>, P>) {
@@ -89,31 +89,32 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Cancels the request that was just posted to a dead queue pair: now, if it is the only one; else the engine cancels it behind the
-    /// others. The caller drops the operation without the lock.
+    /// Cancels the request just posted to a dead queue pair: at once if it is the only one, else the engine cancels it
+    /// behind the others. The caller drops the returned operation without the lock.
     pub(super) fn cancel_newest_request(&self, state: &mut State<P>) -> Option<Operation<P>> {
-        // All requests of a dead queue pair are counted here. The engine, or the thread that carries out the flush, cancels them under the
-        // lock, each with what it was: no other may go within a post, as its last reference may call a consumer.
+        // `flush_requests` counts all requests of a dead queue pair. The engine, or the thread that runs the flush,
+        // cancels them. A post cancels none but its own: the operation of another may hold the last reference to an
+        // object, whose close callback would run within the post.
         let before = state.flush_requests;
         state.flush_requests = before.saturating_add(1);
         if before > 0 {
             return None;
         }
         let ended = state.finish_oldest()?;
-        // A failure is that of its completion queue: there is no connection left to end.
+        // An error is of the completion queue; the connection has ended anyway.
         let _ended_anyway = self.complete_request(&ended, Err(Error::Canceled));
         ended.1
     }
 
-    /// Cancels the receive that was just posted to a queue pair that is dead: now, or behind what is not cancelled yet.
+    /// Cancels the receive just posted to a dead queue pair: at once, or behind those that are still to be cancelled.
     #[cold]
     #[inline(never)]
     pub(super) fn cancel_newest_receive(&self, state: &mut State<P>) {
         if state.placing || state.is_flushing() {
-            // Who ends the access under way, or carries out the flush, looks at this count under the lock.
+            // The thread that ends the access, or runs the flush, looks at this count under the lock.
             state.flush_receives = state.flush_receives.saturating_add(1);
         } else if let Some(receive) = state.own_receives.as_mut().and_then(ReceiveQueue::pop) {
-            // A failure is that of its completion queue: there is no connection left to end.
+            // An error is of the completion queue; the connection has ended anyway.
             let _ended_anyway = self.complete_receive(&receive, Err(Error::Canceled), 0, None, false);
         }
     }
@@ -121,7 +122,7 @@ impl<P: Platform> QueuePair<P> {
     fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> Report {
         let mut report = Report::default();
         let flushed = state.flush_requests > 0;
-        // What a consumer posts to a dead queue pair while the lock is free, the engine cancels.
+        // Counted once: the engine cancels requests that are posted to a dead queue pair while the lock is released here.
         for _ in 0..state.flush_requests {
             if state.executing || state.flush_requests == 0 {
                 break;
@@ -154,12 +155,13 @@ impl<P: Platform> QueuePair<P> {
         if dead {
             report.fatal = false;
             report.quiet = !flushing && !state.executing && !state.placing;
-            // None is started any more.
+            // A dead queue pair starts no timer.
             Timer::cancel(this);
         }
         let peer = if flushed { state.peer.as_ref().and_then(Peer::here) } else { None };
         drop(state);
-        // A send that waited in the line of a shared receive queue is gone.
+        // Nothing will be sent to this side any more: it leaves the line of its shared receive queue. The flush may
+        // have taken a send of this side that stood in the line of the peer's.
         if dead && let Some(shared) = &this.shared {
             shared.give_up();
         }
@@ -169,13 +171,13 @@ impl<P: Platform> QueuePair<P> {
             shared.give_up();
         }
         if flushed {
-            // The engine stood still for the flush; and what was posted since may have stood in line already, or is to be cancelled.
+            // The engine did nothing during the flush. Requests posted since then may be due, or are to be cancelled.
             Deferred::schedule(this);
         }
         report
     }
 
-    /// Reports to the connector, if there is something to report. No lock may be held.
+    /// Reports to the connector, if there is something to report. The caller holds no lock.
     #[inline]
     pub(crate) fn report_to_connector(&self, report: Report) {
         if report.fatal || report.quiet {
@@ -200,7 +202,7 @@ impl<P: Platform> State<P> {
     fn request_flush(&mut self) {
         self.flush_requests = self.requests.len();
         self.flush_receives = self.own_receives.as_ref().map_or(0, ReceiveQueue::len);
-        // One that comes later, while the lock is free in between, is not for this flush.
+        // A receive that a send claims later, while the flush has released the lock, is not part of this flush.
         self.flush_receive = self.receive.is_some();
     }
 

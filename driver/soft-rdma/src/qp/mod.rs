@@ -1,5 +1,5 @@
-//! Queue pairs: connecting, and what they report. `qp/post.rs` takes requests, `qp/engine` carries them out, `qp/flush.rs` cancels
-//! them.
+//! Queue pairs: creation, connection, completions. `post.rs` takes requests, `engine` carries them out, `flush.rs`
+//! cancels them; `state.rs` has what the lock protects.
 
 pub(crate) mod engine;
 mod flush;
@@ -37,7 +37,7 @@ pub struct InitiatorSizes {
     pub inline_data: u32,
 }
 
-/// Where a queue pair's receives come from.
+/// The receive queue of a queue pair.
 pub enum ReceiveSource<'a, P: Platform> {
     /// A queue of its own.
     Own {
@@ -46,34 +46,34 @@ pub enum ReceiveSource<'a, P: Platform> {
         /// SGEs per request.
         sges: u32,
     },
-    /// A shared one.
+    /// A shared receive queue.
     Shared(&'a Arc<SharedReceiveQueue<P>, P>),
 }
 
 /// A queue pair.
 ///
-/// It lies in memory as it stands here. A server has thousands, and finds each outside of the caches: what posts and rows of
-/// small sends use is close together, up to `receive` in the state. Who posts and the peer's engine may run on different
-/// processors: what is written with every request is more than a cache line away from what both only read.
+/// The layout in memory is this order. A server has thousands of queue pairs, most of them in no cache: so what posts and batches
+/// of small sends use is close together, up to `receive` in the state. A thread that posts and the peer's engine may run on
+/// different processors: so fields that both only read are more than a cache line away from fields that each request writes.
 #[repr(C)]
 pub struct QueuePair<P: Platform> {
     on_close: OnClose<P>,
-    // Only read.
+    // Only read:
     shared: Option<Attachment<P>>,
     sizes: InitiatorSizes,
-    /// For whoever traces: none of the device's has the same, until there were 2^32 of them.
+    /// The number of this queue pair in notices; unique until a device has made 2^32 queue pairs.
     pub(crate) number: u32,
     pub(crate) meter: Meter,
     context: usize,
     pub(crate) pd: Arc<ProtectionDomain<P>, P>,
     pub(crate) receive_cq: CqUser<P>,
     pub(crate) initiator_cq: CqUser<P>,
-    // Written; the first by this side's processor mostly.
+    // Written; `deferred` mostly by the processors of this side:
     pub(crate) deferred: Deferred<P>,
     pub(crate) state: SpinLock<State<P>, P>,
-    // Only for a send that waits for a receive.
+    // For sends that wait for a receive:
     pub(crate) timer: Timer<P>,
-    /// Seconds that it waits; 0: without limit.
+    /// Seconds that a send waits for a receive; 0: without limit.
     pub(crate) send_timeout: u32,
     _charge: Charge<P>,
 }
@@ -137,7 +137,7 @@ impl<P: Platform> QueuePair<P> {
         self.initiator_cq.has_failed() || self.receive_cq.has_failed()
     }
 
-    /// Claims the queue pair for a connector.
+    /// Claims the queue pair for a connect or accept.
     pub(crate) fn reserve(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
         if self.has_failed_queue() {
@@ -152,20 +152,20 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// A connection attempt failed: the queue pair is as it was. No lock may be held.
+    /// Takes [`Self::reserve`] back: the attempt failed, and the queue pair is as before it. The caller holds no lock.
     pub(crate) fn unreserve(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.phase == Phase::Connecting {
             state.phase = Phase::Idle;
         }
         drop(state);
-        // It may have failed meanwhile, when `queue_failed` left it to what the attempt would come to.
+        // A completion queue may have failed during the attempt: `queue_failed` then leaves the queue pair to this function.
         if this.has_failed_queue() {
             Self::queue_failed(this);
         }
     }
 
-    /// The connection is established.
+    /// The connection is established. The caller holds no lock.
     pub(crate) fn connect(this: &Arc<Self, P>, peer: Peer<P>, connector: Weak<Connector<P>, P>, limits: ReadLimits) {
         let mut state = this.state.lock();
         if state.phase != Phase::Connecting {
@@ -173,7 +173,7 @@ impl<P: Platform> QueuePair<P> {
         }
         state.phase = Phase::Connected;
         let remote = matches!(peer, Peer::Remote(..));
-        // It may have been said for a connection that did not come about.
+        // A wire whose connection did not come about may have set it.
         state.confirms &= remote;
         state.peer = Some(peer);
         state.connector = Some(connector);
@@ -185,38 +185,38 @@ impl<P: Platform> QueuePair<P> {
             // The peer may have sent already.
             Deferred::schedule(this);
         }
-        // It may have failed before there was a connection that `queue_failed` could end.
+        // A completion queue may have failed before there was a connection for `queue_failed` to end.
         if this.has_failed_queue() {
             this.report_to_connector(Report { fatal: true, quiet: false });
         }
     }
 
-    /// The peer has disconnected. Nothing is flushed: that is the consumer's to do (networkdirect-disconnect-scheme).
+    /// The peer has disconnected. Nothing is flushed: the consumer does that (networkdirect-disconnect-scheme).
     pub(crate) fn peer_gone(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // Connecting: the peer is gone before our own side has become connected.
+        // Connecting: the peer is gone before this side is connected.
         if matches!(state.phase, Phase::Connecting | Phase::Connected) {
             state.phase = Phase::PeerGone;
         }
         drop(state);
         if let Some(shared) = &this.shared {
-            // What its peer would have sent does not come any more.
+            // The peer sends nothing more: this side leaves the line of the shared receive queue.
             shared.give_up();
         }
-        // It may have failed while there was a connection still, which is gone before `queue_failed` could end it.
+        // A completion queue may have failed just before, and the connection was gone before `queue_failed` could end it.
         if this.has_failed_queue() {
             Self::queue_failed(this);
         }
     }
 
-    /// Takes the next receive, or remembers that `sender` waits for one.
+    /// Takes the next receive for a send of `sender`; without one, notes that `sender` waits.
     pub(crate) fn next_receive(&self, state: &mut State<P>, sender: &Arc<Self, P>) -> Option<Receive> {
         match &self.shared {
             Some(shared) => shared.pop_or_wait(sender),
             None => {
                 let receive = state.own_receives.as_mut().and_then(ReceiveQueue::pop);
                 state.sender_waits = receive.is_none();
-                // One of those that a flush under way has still to cancel: it comes first.
+                // A flush under way has still to cancel its oldest receives, and this is one of them.
                 state.flush_receive |= state.flush_receives > 0;
                 state.receives_taken(1);
                 receive
@@ -224,7 +224,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// A completion without anything special.
+    /// A successful completion without flags or bytes.
     pub(crate) fn succeeded(&self, kind: OperationKind, request_context: usize) -> Completion {
         Completion {
             status: Ok(()),
@@ -238,7 +238,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Reports a finished initiator request; silent success is not reported.
+    /// Reports a finished initiator request, but not the success of a silent one.
     pub(crate) fn complete_request(&self, ended: &Ended<P>, status: Status) -> Result<(), Error> {
         let (request, operation) = ended;
         let silent = request.flags.contains(Flags::SILENT_SUCCESS);
@@ -279,7 +279,7 @@ impl<P: Platform> QueuePair<P> {
         CompletionQueue::push(&self.receive_cq, completion)
     }
 
-    /// Somebody wants to know of each row.
+    /// Traces completions, for a platform that asks for it ([`Platform::notices_data`]).
     #[cold]
     #[inline(never)]
     pub(crate) fn notice_completed(&self, kind: OperationKind, count: u32, bytes: u32, status: Status) {
@@ -296,7 +296,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Whether its receives come from a shared queue.
+    /// Whether the queue pair takes its receives from a shared queue.
     pub(crate) fn shares_receives(&self) -> bool {
         self.shared.is_some()
     }
@@ -306,13 +306,13 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// As a notice has it.
+/// A status as a notice has it.
 pub(crate) fn status_of(status: Status) -> u32 {
     status.map_or_else(|error| error as u32, |()| 0)
 }
 
-/// Has the engine of a queue pair run soon. If the queue pair is closed meanwhile, it does not end here: a post must not call
-/// anybody back, as the poster may hold locks.
+/// Schedules the engine of a queue pair. If this holds the last reference, the run drops it, not this thread: a close
+/// callback must not run within a post, whose caller may hold locks.
 pub(crate) fn wake<P: Platform>(queue_pair: Option<Weak<QueuePair<P>, P>>) {
     if let Some(queue_pair) = queue_pair.as_ref().and_then(Weak::upgrade) {
         Deferred::schedule_and_release(queue_pair);
@@ -325,7 +325,7 @@ impl<P: Platform> Close<P> for QueuePair<P> {
     }
 
     fn begin_close(this: &Arc<Self, P>) {
-        // A connected queue pair is only dereferenced: its connector ends the connection (object lifetime requirements).
+        // The connector of a connected queue pair ends the connection; this close only drops a reference (object lifetime requirements).
         let connected = matches!(this.state.lock().phase, Phase::Connected | Phase::PeerGone);
         if !connected {
             Self::flush(this);

@@ -1,4 +1,4 @@
-//! Posting to a queue pair.
+//! Posts to a queue pair. `engine` carries the requests out.
 
 use core::mem::offset_of;
 
@@ -12,10 +12,10 @@ use crate::{
 };
 
 impl<P: Platform> QueuePair<P> {
-    /// Posts an initiator request. An error means that it was not accepted: no completion follows, the queue pair stays
-    /// usable, and the requests deferred before it are started. When the connection has ended, the request is accepted, and is
-    /// cancelled. IRQL <= DISPATCH.
-    // What is posted is known where this is called: most of it falls away there.
+    /// Posts an initiator request. An error means that the request was not accepted: it gets no completion, the queue
+    /// pair stays usable, and the requests deferred before it are started. After the end of the connection a request is
+    /// accepted and cancelled. IRQL <= DISPATCH.
+    // Inlined: the caller's `post` is a known variant, so the compiler drops the code for the others.
     #[inline(always)]
     pub fn post(
         this: &Arc<Self, P>,
@@ -37,7 +37,7 @@ impl<P: Platform> QueuePair<P> {
         Self::post_other(this, context, sges, flags, post)
     }
 
-    /// Posts what is not a small send. Apart, so that a small one does not pay for what this needs.
+    /// Posts any request but a small send. A function of its own, so that a small send does not pay for its stack and registers.
     #[inline(never)]
     fn post_other(
         this: &Arc<Self, P>,
@@ -54,8 +54,8 @@ impl<P: Platform> QueuePair<P> {
         if result.is_ok() && flags.contains(Flags::DEFER) { result } else { Self::start(this, result) }
     }
 
-    /// Has what is posted carried out. Not here: what it completes or releases may call other consumers back, and the poster may
-    /// hold locks.
+    /// Schedules the engine. Requests are not carried out in the post: a completion or a dropped reference may call a
+    /// consumer, and the poster may hold locks.
     #[inline(never)]
     fn start(this: &Arc<Self, P>, posted: Result<(), Error>) -> Result<(), Error> {
         Deferred::schedule(this);
@@ -74,11 +74,11 @@ impl<P: Platform> QueuePair<P> {
         if inline && length > u64::from(self.sizes.inline_data) {
             return Err(Error::InvalidFlags);
         }
-        // Of inline requests the list stays where it is: what it names is readable at DISPATCH_LEVEL, so it is not pageable.
+        // The list of an inline request is not copied: the data it names is readable at DISPATCH_LEVEL, so the list is not pageable either.
         let (one, list);
         let sges = match sges {
             _ if inline => sges,
-            // The usual case: not worth a list.
+            // The usual case, without a list.
             [sge] => {
                 one = [*sge];
                 &one
@@ -101,7 +101,7 @@ impl<P: Platform> QueuePair<P> {
             small: false,
             _unused: 0,
         };
-        // Declared before the lock is taken: a refused one is given up after it, as it may hold the last reference to a region.
+        // Declared before the lock is taken, so that a refused operation is dropped after it: it may hold the last reference to a region.
         let mut operation = Some(self.stage(post)?);
         let mut state = self.state.lock();
         if state.phase != Phase::Connected {
@@ -111,8 +111,8 @@ impl<P: Platform> QueuePair<P> {
         state.enqueue(&self.sizes, sges, request, &mut operation)
     }
 
-    /// Takes a request whose connection has ended: it is cancelled with the others, or now if the queue pair is dead. `operation` is
-    /// what the caller gives up without the lock.
+    /// Takes a request after the end of its connection. It is cancelled with the others, or now if the queue pair is
+    /// dead. The caller drops what is left in `operation` without the lock.
     #[cold]
     #[inline(never)]
     fn enqueue_without_connection(
@@ -135,13 +135,13 @@ impl<P: Platform> QueuePair<P> {
         Ok(())
     }
 
-    /// Whether a send without invalidation is one for a row (see `engine/batch.rs`).
+    /// Whether a send without invalidation is small: one for a batch (`engine/batch.rs`).
     #[inline]
     fn is_small(&self, length: u32, flags: Flags) -> bool {
         length <= SMALL_SEND_BYTES && Flags::SEND.contains(flags) && self.sizes.sges > 0
     }
 
-    /// Posts a small send: the usual case, which needs none of what others do.
+    /// Posts a small send, the usual case.
     #[inline]
     fn enqueue_small(&self, context: usize, sge: Sge, flags: Flags) -> Result<(), Error> {
         if self.has_failed_queue() {
@@ -180,17 +180,17 @@ impl<P: Platform> QueuePair<P> {
         })
     }
 
-    /// What a request works on is of the queue pair's own domain.
+    /// Checks that the object of a request is of the queue pair's own domain.
     fn owns(&self, pd: &Arc<ProtectionDomain<P>, P>) -> Result<(), Error> {
         if Arc::ptr_eq(pd, &self.pd) { Ok(()) } else { Err(Error::AccessViolation) }
     }
 
-    /// Posts a receive; allowed before the queue pair is connected, and when its connection has ended: then it is cancelled.
-    /// IRQL <= DISPATCH.
+    /// Posts a receive. Allowed before the queue pair is connected; after the end of its connection the receive is
+    /// cancelled. IRQL <= DISPATCH.
     #[inline]
     pub fn post_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
         let result = match sges {
-            // The usual case: not worth a list.
+            // The usual case, without a list.
             [sge] => self.enqueue_receive(context, &[sge.read()]),
             _ => self.enqueue_receive_of_list(context, sges),
         };
@@ -200,7 +200,7 @@ impl<P: Platform> QueuePair<P> {
         result
     }
 
-    /// Somebody wants to know of each.
+    /// Traces a post, for a platform that asks for it ([`Platform::notices_data`]).
     #[cold]
     #[inline(never)]
     fn notice_post(&self, kind: OperationKind, result: Result<(), Error>) {
@@ -235,8 +235,8 @@ impl<P: Platform> QueuePair<P> {
         Ok(())
     }
 
-    /// Has the rest of what rows of small sends use fetched: for the first request of an empty queue. The queue pair may have
-    /// been left alone for long then, and what a post does not use by itself is needed only when the row runs.
+    /// Prefetches the lines that a batch of small sends uses, at the first request of an empty queue: a queue pair that
+    /// was idle is in no cache, and the lines that the post itself does not touch are needed only when the batch runs.
     #[inline]
     fn prefetch(&self) {
         const { assert!(offset_of!(State<P>, receive) <= 3 * CACHE_LINE, "the state is used beyond") };
@@ -246,7 +246,7 @@ impl<P: Platform> QueuePair<P> {
         }
         prefetch(&raw const self.deferred);
         prefetch(&raw const self.shared);
-        // The counts of its references lie before it.
+        // The reference counts lie before the object.
         prefetch((&raw const *self).wrapping_byte_sub(1));
     }
 }

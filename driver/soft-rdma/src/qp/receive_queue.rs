@@ -1,4 +1,4 @@
-//! Receives that wait: the same for a queue pair's own queue and for a shared one.
+//! A queue of receives: a queue pair's own, or a shared receive queue's.
 
 use platform::{Platform, Slice};
 
@@ -23,7 +23,7 @@ impl<P: Platform> ReceiveQueue<P> {
         Ok(Self { ring, sges: Slice::filled(sges, Sge::default())?, sges_per_request })
     }
 
-    /// What a queue takes of the pool.
+    /// Bytes of the pool that a queue takes.
     pub(crate) fn pool_bytes(depth: u32, sges_per_request: u32) -> u64 {
         let sges = (depth as usize).saturating_mul(sges_per_request as usize);
         Ring::<ReceiveRequest, P>::pool_bytes(depth as usize).saturating_add(Slice::<Sge, P>::pool_bytes(sges))
@@ -65,13 +65,13 @@ impl<P: Platform> ReceiveQueue<P> {
         self.sges.get_mut(first..first.checked_add(sges)?)
     }
 
-    /// The oldest receives, as far as their slots follow each other.
+    /// The oldest receives, up to the end of the slots. Those that wrapped around are not among them.
     #[inline]
     pub(crate) fn run(&self) -> &[ReceiveRequest] {
         self.ring.run()
     }
 
-    /// Removes the `count` oldest.
+    /// Removes the `count` oldest receives.
     pub(crate) fn discard(&mut self, count: usize) {
         self.ring.skip(count);
     }
@@ -87,7 +87,7 @@ impl<P: Platform> ReceiveQueue<P> {
         Some(Receive { context: request.context, room: total(sges), sges: list, cursor: Cursor::default() })
     }
 
-    /// Moves what waits to `larger`, which has room for it.
+    /// Moves all receives to `larger`, which has room for them.
     pub(crate) fn move_to(&mut self, larger: &mut Self) -> Result<(), Error> {
         while let Some(receive) = self.pop() {
             larger.post(receive.context, receive.sges.as_slice())?;

@@ -1,4 +1,4 @@
-//! Work requests, as they are posted and as they wait.
+//! Work requests: as posted, and as they wait in a queue.
 
 use platform::{Arc, Platform};
 
@@ -6,7 +6,7 @@ use crate::{
     Error, FastRegistration, Mapping, MemoryRegion, MemoryWindow, OperationKind, Part, limits, memory::window::Bind,
 };
 
-/// A scatter/gather entry. The layout is NDK_SGE's.
+/// A scatter/gather entry, with the layout of NDK_SGE.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Sge {
@@ -19,18 +19,18 @@ pub struct Sge {
 }
 
 bitflags::bitflags! {
-    /// NDK_OP_FLAG_* that every initiator request may carry, and the three that only some do.
+    /// NDK_OP_FLAG_*: three that every initiator request may have, and three that only some may.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Flags: u32 {
-        /// No completion if it succeeds.
+        /// A success gets no completion.
         const SILENT_SUCCESS = 0x1;
-        /// Not before all earlier reads are complete: within a device that always holds, over a wire the step waits.
+        /// The request starts when all earlier reads are complete. Within a device that is always so; over a wire the step waits.
         const READ_FENCE = 0x2;
-        /// The peer's receive completion is solicited (sends).
+        /// The completion of the peer's receive is a solicited one (sends).
         const SOLICIT = 0x4;
-        /// The data is copied before the post returns (sends and writes).
+        /// The post copies the data before it returns (sends and writes).
         const INLINE = 0x40;
-        /// Success invalidates the token of the first SGE, a fast region's (reads).
+        /// A success invalidates the token of the first SGE, which names a fast region (reads).
         const LOCAL_INVALIDATE = 0x100;
         /// A hint that another request follows.
         const DEFER = 0x200;
@@ -44,7 +44,7 @@ impl Flags {
     pub(crate) const SEND: Self = Self::COMMON.union(Self::SOLICIT);
 }
 
-/// The remote side of a read or write.
+/// The peer's memory of a read or write.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote {
     /// The peer's address.
@@ -53,7 +53,7 @@ pub struct Remote {
     pub token: u32,
 }
 
-/// The kind of an initiator request, of which there are two forms: as it is posted, and as it waits.
+/// The kind of an initiator request, for both of its forms: as posted, and as it waits.
 macro_rules! kind_of_operation {
     () => {
         pub(crate) fn kind(&self) -> OperationKind {
@@ -71,19 +71,19 @@ macro_rules! kind_of_operation {
 
 /// What an initiator request does, as it is posted.
 pub enum Post<'a, P: Platform> {
-    /// Send; with a token, the peer invalidates it before its receive completes.
+    /// A send. With a token, the peer invalidates that before its receive completes.
     Send(Option<u32>),
-    /// Read from the peer into the SGEs.
+    /// A read from the peer's memory into the SGEs.
     Read(Remote),
-    /// Write the SGEs to the peer.
+    /// A write from the SGEs to the peer's memory.
     Write(Remote),
-    /// Register a fast region.
+    /// A fast registration.
     FastRegister(&'a Arc<MemoryRegion<P>, P>, FastRegistration<'a>),
-    /// Bind a window to a part of a region.
+    /// A bind of a window to a part of a region.
     Bind(&'a Arc<MemoryWindow<P>, P>, &'a Arc<MemoryRegion<P>, P>, Part),
-    /// Invalidate a fast region.
+    /// An invalidation of a fast region.
     Invalidate(&'a Arc<MemoryRegion<P>, P>),
-    /// Invalidate a window.
+    /// An invalidation of a window.
     InvalidateWindow(&'a Arc<MemoryWindow<P>, P>),
 }
 
@@ -100,12 +100,12 @@ impl<P: Platform> Post<'_, P> {
     kind_of_operation!();
 }
 
-/// What an initiator request does, as it waits.
+/// What an initiator request does, as it waits in the queue.
 pub(crate) enum Operation<P: Platform> {
     Send(Option<u32>),
     Read(Remote),
     Write(Remote),
-    /// The mapping is filled; it is taken when the request runs.
+    /// The mapping is filled already, and taken when the request runs.
     FastRegister(Arc<MemoryRegion<P>, P>, Option<Arc<Mapping<P>, P>>),
     Bind(Bind<P>),
     Invalidate(Arc<MemoryRegion<P>, P>),
@@ -126,27 +126,27 @@ impl<P: Platform> Drop for Operation<P> {
     }
 }
 
-/// A waiting initiator request. Of a small send this is all. Of others, the operation and the SGEs or inline bytes lie in the
-/// queue pair's arrays, in the same slot. All zero by default, and without padding: an array of them is cleared as one piece.
+/// An initiator request in a queue. For a small send this is all; other requests have an operation, and SGEs or inline bytes, in the queue
+/// pair's arrays, under the same slot. The default is all zero, without padding: an array of them is cleared as one piece.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct InitiatorRequest {
     pub(crate) context: usize,
-    /// Of a small send, its SGE. Of others, only the length is used: their bytes.
+    /// A small send's SGE. In other requests only the length counts: the bytes of all SGEs.
     pub(crate) data: Sge,
     pub(crate) flags: Flags,
-    /// Of one with inline data it means nothing.
+    /// The number of SGEs; means nothing for inline data.
     pub(crate) sges: u16,
-    /// A send of one SGE that is carried out in a row with others (see `engine/batch.rs`).
+    /// A send of one SGE, which a batch may carry out (`engine/batch.rs`).
     pub(crate) small: bool,
     pub(crate) _unused: u8,
 }
 const _: () = assert!(size_of::<InitiatorRequest>() == 32);
 
-/// A waiting receive. If it has more than one SGE, they lie in the queue's array, in the same slot.
+/// A receive in a queue. If it has several SGEs, they are in the queue's array, under the same slot.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ReceiveRequest {
     pub(crate) context: usize,
-    /// One without bytes if it has none.
+    /// The first SGE; without any, an SGE of no bytes.
     pub(crate) first: Sge,
     pub(crate) sges: usize,
 }
@@ -155,12 +155,12 @@ pub(crate) struct ReceiveRequest {
 pub(crate) struct Receive {
     pub(crate) context: usize,
     pub(crate) sges: SgeList,
-    /// Bytes it has room for.
+    /// Bytes of all SGEs.
     pub(crate) room: u64,
     pub(crate) cursor: Cursor,
 }
 
-/// The SGEs of one request, copied out of a queue, or off a consumer's list.
+/// The SGEs of one request, copied from a queue or from a consumer's list.
 #[derive(Clone, Copy)]
 pub(crate) struct SgeList {
     entries: [Sge; limits::SGES as usize],
@@ -168,7 +168,7 @@ pub(crate) struct SgeList {
 }
 
 impl SgeList {
-    /// A copy, taken before a lock raises the IRQL: the consumer's list may be pageable at PASSIVE_LEVEL.
+    /// Copies a consumer's list. Called before a lock raises the IRQL: the list may be pageable at PASSIVE_LEVEL.
     pub(crate) fn copy_of(sges: &[Sge]) -> Result<Self, Error> {
         let mut entries = [Sge::default(); limits::SGES as usize];
         entries.get_mut(..sges.len()).ok_or(Error::TooManySges)?.copy_from_slice(sges);
@@ -180,7 +180,7 @@ impl SgeList {
     }
 }
 
-/// The bytes of a list of SGEs: at most 2^32 entries of less than 2^32 bytes, so the sum fits.
+/// The bytes of a list of SGEs. The sum cannot overflow: at most 2^32 entries of less than 2^32 bytes.
 #[inline]
 pub(crate) fn total(sges: &[Sge]) -> u64 {
     match sges {
@@ -205,7 +205,7 @@ pub(crate) struct Piece {
 }
 
 impl Cursor {
-    /// The rest of the current SGE; `None` at the end. SGEs without bytes are skipped.
+    /// The rest of the current SGE; `None` at the end of the list. SGEs of no bytes are skipped.
     pub(crate) fn piece(&mut self, sges: &[Sge]) -> Option<Piece> {
         loop {
             let sge = sges.get(self.index)?;
@@ -222,7 +222,7 @@ impl Cursor {
         }
     }
 
-    /// Steps over `bytes` of the current piece.
+    /// Moves `bytes` on in the current SGE.
     pub(crate) fn advance(&mut self, bytes: u32) {
         self.offset = self.offset.saturating_add(bytes);
     }

@@ -1,4 +1,4 @@
-//! What changes of a queue pair: its connection, and the requests and receives in it.
+//! The part of a queue pair that its lock protects: the connection, and the requests and receives.
 
 use platform::{Arc, Platform, Slice, Weak};
 
@@ -19,31 +19,31 @@ pub(crate) enum Phase {
     /// A connector is connecting it.
     Connecting,
     Connected,
-    /// The peer is gone; what is outstanding waits for the consumer to flush, disconnect or close.
+    /// The peer is gone. What is outstanding waits until the consumer flushes, disconnects or closes.
     PeerGone,
-    /// Disconnected by this side, or by an error. Everything is flushed; there is no way back.
+    /// Disconnected by this side, or by an error: everything is flushed, and the queue pair cannot be connected again.
     Dead,
 }
 
-/// A request that has ended, and what it was, which is to be dropped without a lock: it may hold the last reference to a region.
+/// A request that has ended, and its operation. That is dropped without a lock, as it may hold the last reference to a region.
 pub(crate) type Ended<P> = (InitiatorRequest, Option<Operation<P>>);
 
-/// The other side.
+/// The other side of the connection.
 pub(crate) enum Peer<P: Platform> {
-    /// A queue pair of this device, whose engine places what it sends here.
+    /// A queue pair of this device. Its engine places what it sends.
     Here(Weak<QueuePair<P>, P>),
-    /// Another machine's. What it sends is placed by the own engine.
+    /// A queue pair of another machine. The engine of this side places what the wire receives.
     Remote(Arc<Wire<P>, P>, Weak<QueuePair<P>, P>),
 }
 
 impl<P: Platform> Peer<P> {
-    /// Whose engine places what the peer sends.
+    /// The queue pair whose engine places what the peer sends.
     fn sender(&self) -> &Weak<QueuePair<P>, P> {
         let (Self::Here(engine) | Self::Remote(_, engine)) = self;
         engine
     }
 
-    /// The peer, if it is of this device.
+    /// The peer, if it is a queue pair of this device.
     pub(crate) fn here(&self) -> Option<Arc<QueuePair<P>, P>> {
         match self {
             Self::Here(peer) => peer.upgrade(),
@@ -52,61 +52,61 @@ impl<P: Platform> Peer<P> {
     }
 }
 
-/// What changes. In this order in memory: see [`QueuePair`].
+/// The state under the lock, in the order that [`QueuePair`] explains.
 #[repr(C)]
 pub(crate) struct State<P: Platform> {
     pub(crate) phase: Phase,
-    /// The agreed outbound read limit is not 0. More is not needed: reads run one after the other.
+    /// The agreed outbound read limit is not 0. A wire keeps the limit (`TxStream::reads`); within the device one read runs at a time.
     pub(super) may_read: bool,
-    /// The engine works on the oldest request without the lock.
+    /// The engine works on the oldest requests without the lock.
     pub(crate) executing: bool,
-    /// The peer's engine accesses our memory without the lock.
+    /// An engine accesses this side's memory for the peer without the lock: the peer's engine, or over a wire this side's.
     pub(crate) placing: bool,
     pub(super) flush_receive: bool,
-    /// The connection is about to end, and nothing may go on: a message was flushed when a part of it was placed, a request has
-    /// failed, or a completion queue did not take a completion. Its connector may be ending it already, and not abort it.
+    /// The connection is about to end, and no data may move: a half-done message was flushed, a request has failed, or
+    /// a completion queue has overrun. The connector may be ending the connection without an abort.
     pub(crate) broken: bool,
-    /// The peer's engine waits for a receive, or for this side to be connected.
+    /// The engine that places the peer's sends waits for a receive, or for this side to be connected.
     pub(crate) sender_waits: bool,
-    /// The current request is a send for which the peer had no receive.
+    /// The current request is a send that waits for a receive of the peer.
     pub(crate) awaits_receive: bool,
     pub(crate) own_receives: Option<ReceiveQueue<P>>,
     pub(crate) requests: Ring<InitiatorRequest, P>,
     pub(crate) peer: Option<Peer<P>>,
-    /// Of the oldest requests, those that are carried out and not reported: the oldest awaits the peer's answer or confirmation. Only
-    /// over the wire.
+    /// The oldest requests that are carried out and not reported. The oldest of them awaits the peer's answer or
+    /// confirmation. 0 within the device.
     pub(crate) sent: usize,
-    /// The reads among these.
+    /// The unanswered reads among `sent`.
     pub(crate) open_reads: u32,
-    /// Bytes of the request after these that are done, and where in its SGEs that is.
+    /// The current request, behind `sent`: its bytes that are done, and the place in its SGEs behind them.
     pub(crate) done: u64,
     pub(crate) cursor: Cursor,
-    /// How many of the oldest requests a flush has still to cancel.
+    /// The oldest requests that a flush has still to cancel.
     pub(super) flush_requests: usize,
-    /// How many of the oldest waiting receives a flush has still to cancel; the one in `receive` comes before them.
+    /// The oldest receives in the queue that a flush has still to cancel. The flush cancels `receive` before them.
     pub(super) flush_receives: usize,
-    /// The receive that the peer's send goes to. Rows only look whether there is one.
+    /// The receive that the peer's send is being placed into. A batch only looks whether there is one.
     pub(crate) receive: Option<Receive>,
     pub(crate) sges: Slice<Sge, P>,
     operations: Slice<Option<Operation<P>>, P>,
     inline: Slice<u8, P>,
     pub(crate) connector: Option<Weak<Connector<P>, P>>,
-    /// The slot of the request that the peer has refused by its last message, and what that ends with.
+    /// The slot of the request that the peer's last message has refused, or that failed here behind `sent`, and the error it ends with.
     pub(crate) refused: Option<(usize, Error)>,
-    /// Seconds that the current send may still wait for a receive, if its time is limited.
+    /// Seconds that the current send may still wait for a receive, if its wait is limited.
     pub(crate) wait_left: u32,
-    /// The timer runs: it ends such a second, or the rest of one that began for a send before.
+    /// The timer runs. It ends a second of the current wait, or the rest of a second that began in an earlier wait.
     pub(crate) timer_runs: bool,
-    /// A send or write ends when the peer has placed it, unless it is silent: the consumer is a program, and the peer serves reads.
+    /// A send or write that is not silent ends when the peer has placed it: the consumer is a program, and the peer serves reads.
     pub(crate) confirms: bool,
-    /// One of these is carried out, and no read request was sent since, whose answer confirms it.
+    /// Such a request is carried out, and no read that would confirm it was sent since.
     pub(crate) unconfirmed: bool,
-    /// Of the oldest requests, those that the zero-length read under way confirms.
+    /// The oldest requests that the answer to the wire's zero-length read confirms.
     pub(crate) to_confirm: usize,
 }
 
 impl<P: Platform> State<P> {
-    /// That of a queue pair which never was connected. The sizes are within their limits.
+    /// The state before the first connect. The caller has checked the sizes.
     pub(super) fn new(sizes: &InitiatorSizes, own_receives: Option<ReceiveQueue<P>>) -> Result<Self, Error> {
         let depth = sizes.depth as usize;
         let slots = |per_request: u32| depth.checked_mul(per_request as usize).ok_or(Error::InvalidParameter);
@@ -142,7 +142,7 @@ impl<P: Platform> State<P> {
         })
     }
 
-    /// What its queue of initiator requests takes of the pool.
+    /// Bytes of the pool that the initiator queue takes.
     pub(super) fn pool_bytes(sizes: &InitiatorSizes) -> u64 {
         let depth = sizes.depth as usize;
         let slots = |per_request: u32| depth.saturating_mul(per_request as usize);
@@ -152,7 +152,7 @@ impl<P: Platform> State<P> {
             .saturating_add(Slice::<u8, P>::pool_bytes(slots(sizes.inline_data)))
     }
 
-    /// Whether a request of this kind is allowed on the connection, and has room.
+    /// Checks that the connection allows a request of this kind, and that the queue has room.
     #[inline]
     pub(super) fn may_post(&self, kind: OperationKind) -> Result<(), Error> {
         if kind == OperationKind::Read && !self.may_read {
@@ -161,7 +161,7 @@ impl<P: Platform> State<P> {
         if self.requests.is_full() { Err(Error::QueueFull) } else { Ok(()) }
     }
 
-    /// Appends a request for which there is room.
+    /// Appends a request, for which there is room.
     pub(super) fn enqueue(
         &mut self,
         sizes: &InitiatorSizes,
@@ -179,7 +179,7 @@ impl<P: Platform> State<P> {
         if let Some(Operation::Bind(bind)) = operation {
             bind.announce();
         }
-        // The place is empty: `finish_oldest` took what was there.
+        // The place is empty: `finish_oldest` has taken the operation of the last request in this slot.
         core::mem::swap(self.operations.get_mut(slot).ok_or(Error::InternalError)?, operation);
         self.requests.push(request)
     }
@@ -187,12 +187,12 @@ impl<P: Platform> State<P> {
     fn store_sges(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {
         let first = slot.checked_mul(sizes.sges as usize)?;
         let places = self.sges.get_mut(first..first.checked_add(sges.len())?)?;
-        // Mostly one: not worth the call of a copy.
+        // Mostly one SGE, for which a loop is faster than the call of a copy.
         places.iter_mut().zip(sges).for_each(|(place, sge)| *place = *sge);
         Some(())
     }
 
-    /// `None`, too, if the list does not have `length` bytes any more: it is the consumer's, who may write to it meanwhile.
+    /// Copies inline data. `None` also if the list no longer has `length` bytes: it is the consumer's, who may change it at any time.
     fn store_inline(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge], length: u32) -> Option<()> {
         let first = slot.checked_mul(sizes.inline_data as usize)?;
         let mut free = self.inline.get_mut(first..first.checked_add(length as usize)?)?;
@@ -229,37 +229,37 @@ impl<P: Platform> State<P> {
         self.phase == Phase::Connected && !self.broken
     }
 
-    /// Claims this side for an access by the peer's engine; false: not connected (yet, or any more).
+    /// Claims this side's memory for an access of an engine, until `end_placing`. False: there is no connection yet, or it has ended.
     pub(crate) fn begin_placing(&mut self) -> bool {
         self.placing = self.is_open();
         self.sender_waits |= self.phase == Phase::Connecting;
         self.placing
     }
 
-    /// The `count` oldest receives were taken from the queue pair's own queue.
+    /// Notes that the `count` oldest receives were taken from the queue pair's own queue.
     pub(crate) fn receives_taken(&mut self, count: usize) {
-        // A flush under way counts the oldest ones; these were among them.
+        // If a flush is under way, these were among the receives that it still counts.
         self.flush_receives = self.flush_receives.saturating_sub(count);
     }
 
-    /// What the request in `slot` does.
+    /// The operation of the request in `slot`; `None` for a small send.
     pub(crate) fn operation_mut(&mut self, slot: usize) -> Option<&mut Operation<P>> {
         self.operations.get_mut(slot)?.as_mut()
     }
 
-    /// Removes the `count` oldest requests, small sends that have ended.
+    /// Removes the `count` oldest requests, which are small sends that have ended.
     pub(crate) fn sends_done(&mut self, count: usize) {
         self.restart();
         self.flush_requests = self.flush_requests.saturating_sub(count);
         self.requests.skip(count);
     }
 
-    /// The request that is being carried out, and its slot.
+    /// The request that is being carried out or is next, and its slot.
     pub(crate) fn current(&self) -> Option<(usize, &InitiatorRequest)> {
         self.requests.nth(self.sent)
     }
 
-    /// The current request is carried out; a read over the wire awaits its answer.
+    /// The current request is carried out. `awaits_answer`: it is a read over the wire.
     pub(crate) fn carried_out(&mut self, awaits_answer: bool) {
         let current = self.current().map(|(slot, request)| (slot, request.flags));
         self.unconfirmed |= current.is_some_and(|(slot, flags)| self.awaits_confirmation(slot, flags));
@@ -269,13 +269,13 @@ impl<P: Platform> State<P> {
         self.open_reads = self.open_reads.saturating_add(u32::from(awaits_answer));
     }
 
-    /// A zero-length read was sent behind what is carried out.
+    /// A zero-length read was sent behind all requests that are carried out.
     pub(crate) fn await_confirmation(&mut self) {
         self.unconfirmed = false;
         self.to_confirm = self.sent;
     }
 
-    /// Whether the request in `slot`, which is carried out, ends when the peer confirms it.
+    /// Whether the request in `slot`, which is carried out, ends only when the peer confirms it.
     fn awaits_confirmation(&mut self, slot: usize, flags: Flags) -> bool {
         self.confirms && !flags.contains(Flags::SILENT_SUCCESS) && self.sends_data(slot)
     }
@@ -291,14 +291,14 @@ impl<P: Platform> State<P> {
         oldest.is_some_and(|slot| matches!(self.operation_mut(slot), Some(Operation::Read(_))))
     }
 
-    /// Whether the current request, which has failed behind others that await the peer, can be tried again when these have ended: a
-    /// part of it has not gone, and a trial changes nothing here.
+    /// Whether the current request, which has failed behind others that await the peer, can be tried again when these
+    /// have ended: no part of it was sent, and it is a send or a write, of which a trial changes nothing here.
     pub(crate) fn can_fail_again(&mut self) -> bool {
         let current = self.current().map(|(slot, _)| slot);
         self.done == 0 && current.is_some_and(|slot| self.sends_data(slot))
     }
 
-    /// Removes the oldest request, if it has ended.
+    /// Removes the oldest request, if it is carried out and awaits nothing.
     pub(crate) fn take_ended(&mut self) -> Option<Ended<P>> {
         let (slot, request) = self.requests.front().filter(|_| self.sent > 0)?;
         let flags = request.flags;
@@ -307,13 +307,13 @@ impl<P: Platform> State<P> {
         if awaits_answer || refused || self.awaits_confirmation(slot, flags) { None } else { self.finish_oldest() }
     }
 
-    /// Removes the oldest request, which has ended.
+    /// Removes the oldest request, which has ended or is cancelled.
     pub(crate) fn finish_oldest(&mut self) -> Option<Ended<P>> {
         match self.sent.checked_sub(1) {
             None => self.restart(),
             Some(sent) => {
                 self.sent = sent;
-                // Whoever takes a read away that awaits its answer takes all.
+                // Only a flush removes a read without its answer, and it removes all requests.
                 self.open_reads = if sent == 0 { 0 } else { self.open_reads };
                 self.to_confirm = self.to_confirm.saturating_sub(1);
             }
@@ -325,23 +325,23 @@ impl<P: Platform> State<P> {
         Some((request, operation))
     }
 
-    /// What the oldest request ends with if it is flushed.
+    /// The error of the oldest request if it is flushed: the refusal noted for it, or `Canceled`.
     pub(super) fn flushed(&mut self) -> Error {
         let oldest = self.requests.front().map(|(slot, _)| slot);
         self.refused.take_if(|(slot, _)| Some(*slot) == oldest).map_or(Error::Canceled, |(_, error)| error)
     }
 
-    /// The next request starts from its first byte.
+    /// The current request begins at its first byte.
     pub(crate) fn restart(&mut self) {
         self.done = 0;
         self.cursor = Cursor::default();
         self.awaits_receive = false;
     }
 
-    /// The peer, if its engine waits for something that has just come.
+    /// The engine that waits for a receive or for a connection, if there is one. It is to be woken.
     pub(super) fn take_waiting_sender(&mut self) -> Option<Weak<QueuePair<P>, P>> {
-        // Without a peer the flag stays: `connect` looks at it again. Mostly nobody waits, and the count of references, which
-        // the peer's processor writes too, is left alone.
+        // Without a peer the flag stays, and `connect` looks at it. Mostly the flag is not set: then the reference
+        // count, which the peer's processor writes too, is not touched.
         let peer = self.peer.as_ref().filter(|_| self.sender_waits)?.sender().clone();
         self.sender_waits = false;
         Some(peer)

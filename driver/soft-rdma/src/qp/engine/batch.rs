@@ -1,10 +1,9 @@
 //! Small sends, several in one step.
 //!
-//! What a step costs besides the copy is locks and references, on both sides. Sends that fit into one SGE on each side share
-//! them: the step claims a row of sends and the receives that they go to, copies without a lock, and completes all at once.
-//! It takes the easy way only: the first send that is anything else, or that cannot succeed, ends the row before anything of
-//! it was done, and is left to the general step. A flush, or the end of the connection, comes before or after a row, never in
-//! the middle.
+//! Besides the copy, a step costs locks and references on both sides. Sends that fit into one SGE on each side share these: the step claims
+//! a batch of sends (a `Row`) and their receives, copies without a lock, and completes them together. It handles the usual case only: at
+//! the first request that is not a small send, or that cannot succeed, the batch ends, and the general step carries out that request from
+//! its beginning. A flush or the end of the connection comes before or after a batch, never in the middle.
 
 use platform::{Arc, Platform};
 
@@ -18,31 +17,31 @@ use crate::{
     wire::Wire,
 };
 
-/// Sends of one step.
+/// Sends of one batch, at most.
 const SENDS: usize = 32;
-/// Bytes of a send that is small. A row of them is shorter than other steps may be: it gains little beyond.
+/// Bytes of a small send, at most. A batch moves fewer bytes than other steps may: it gains little beyond.
 pub(crate) const SMALL_SEND_BYTES: u32 = 2 * 1024;
 
-/// What became of a row of sends.
+/// The result of a batch.
 pub(super) enum Batch<P: Platform> {
     /// There is nothing to do.
     Idle,
-    /// So many bytes moved; go on.
+    /// Bytes moved; there may be more to do.
     Moved(u32),
-    /// The oldest request is not for this.
+    /// The general step has to carry out the oldest request.
     Other,
-    /// The peer is another machine's.
+    /// The peer is on another machine: the wire runs instead.
     Remote(Arc<Wire<P>, P>),
 }
 
-/// A row of sends. It is cleared, and filled by a copy, in whole cache lines.
+/// The sends of a batch. Aligned, so that it is cleared and filled in whole cache lines.
 #[repr(align(64))]
 struct Row {
     sends: [InitiatorRequest; SENDS],
     used: usize,
-    /// Of those that were copied.
+    /// Bytes of the sends that were copied.
     bytes: u32,
-    /// All that any of them has.
+    /// The flags that any of them has.
     flags: Flags,
 }
 
@@ -51,7 +50,7 @@ impl Row {
         self.sends.get(..self.used).unwrap_or_default()
     }
 
-    /// Each send with the receive it goes to.
+    /// Each send with its receive.
     fn with<'a>(
         &'a self,
         receives: &'a Receives,
@@ -60,11 +59,11 @@ impl Row {
     }
 }
 
-/// The receives that the sends of a row go to.
+/// The receives of the sends in a row.
 type Receives = [ReceiveRequest; SENDS];
 
 impl<P: Platform> QueuePair<P> {
-    /// Carries out the sends at the front of the queue, as far as they are small.
+    /// Carries out the small sends at the front of the queue, up to [`SENDS`].
     pub(super) fn batch(this: &Arc<Self, P>) -> Batch<P> {
         let mut state = this.state.lock();
         if let Some(Peer::Remote(wire, _)) = &state.peer {
@@ -86,7 +85,7 @@ impl<P: Platform> QueuePair<P> {
         }
         let Some(peer) = state.peer.as_ref().and_then(Peer::here) else { return Batch::Other };
         if peer.shares_receives() {
-            // Each is taken in turn with others.
+            // Receives of a shared queue are taken one by one, in turn with other queue pairs.
             drop(state);
             return Batch::Other;
         }
@@ -111,7 +110,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Finds the oldest receives for the sends of a row, and shortens it to those that have one with room in its first SGE.
+    /// Finds the oldest receives for a row of sends. Shortens the row to the sends whose receive has room in its first SGE.
     fn claim_receives(&self, row: &mut Row, claimed: &mut Receives) {
         let mut state = self.state.lock();
         let mut fitting = 0usize;
@@ -126,8 +125,8 @@ impl<P: Platform> QueuePair<P> {
         row.used = fitting;
     }
 
-    /// Copies, in order, and shortens the row to what has arrived. Apart, as the other loops over a row are: each has its
-    /// variables in registers.
+    /// Copies the sends in order. Shortens the row to those that were copied. Not inlined, like the other loops over a
+    /// row: each keeps its variables in registers.
     #[inline(never)]
     fn place(&self, peer: &Self, row: &mut Row, receives: &Receives) {
         let mut last: Option<[Opened<P>; 2]> = None;
@@ -144,8 +143,8 @@ impl<P: Platform> QueuePair<P> {
         (row.used, row.bytes, row.flags) = (placed, bytes, all_flags);
     }
 
-    /// Copies a message from and to memory that is not open. The next one's is often the same: it stays open until the step
-    /// ends, and deregistration waits for that.
+    /// Copies one send whose memory is not open, and leaves it open: the next send often has the same. Deregistrations
+    /// wait until the batch ends.
     #[inline(never)]
     fn open_and_copy(&self, peer: &Self, from: &Sge, to: &Sge, last: &mut Option<[Opened<P>; 2]>) -> Option<()> {
         if from.length == 0 {
@@ -162,7 +161,8 @@ impl<P: Platform> QueuePair<P> {
         Some(())
     }
 
-    /// Reports the receives of what has arrived, and shortens the row to those for which that could be done.
+    /// Reports the receives of the sends that were copied. Shortens the row to those that the completion queue took, and the one
+    /// that overran it.
     #[inline(never)]
     fn end_receives(this: &Arc<Self, P>, row: &mut Row, receives: &Receives) {
         let mut state = this.state.lock();
@@ -181,7 +181,7 @@ impl<P: Platform> QueuePair<P> {
             let (count, bytes) = (u32::try_from(reported).unwrap_or(u32::MAX), row.bytes);
             this.notice_completed(OperationKind::Receive, count, bytes, Ok(()));
         }
-        // Who makes the queue overrun has arrived too.
+        // The message that overran the completion queue was placed too, so it counts as received.
         let arrived = row.used.min(reported.saturating_add(1));
         if let Some(receives) = &mut state.own_receives {
             receives.discard(arrived);
@@ -195,7 +195,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Ends the step: there is no receive, or not the right one. The oldest send goes on to wait, if it does.
+    /// Ends a batch without sends: the oldest has no receive that fits. The general step decides whether it waits.
     #[inline(never)]
     fn end_unreceived(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
@@ -203,7 +203,7 @@ impl<P: Platform> QueuePair<P> {
         this.report_to_connector(Self::unlock_and_flush(this, state));
     }
 
-    /// Ends the step, and reports the sends of what has arrived; whether there is more to do.
+    /// Reports the sends of a row. True: there are more requests.
     #[inline(never)]
     fn end_sends(this: &Arc<Self, P>, row: &Row) -> bool {
         let sends = row.sends();
@@ -217,7 +217,7 @@ impl<P: Platform> QueuePair<P> {
             let count = reported.clone().count();
             CompletionQueue::push_all(cq, count, false, reported.map(completion)) < count
         } else {
-            // Mostly: a loop that has nothing to look at.
+            // The usual case: the loop checks no flags.
             CompletionQueue::push_all(cq, sends.len(), false, sends.iter().map(completion)) < sends.len()
         };
         if P::notices_data() {
@@ -232,7 +232,7 @@ impl<P: Platform> QueuePair<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// Finds the small sends at the front of the queue.
+    /// Copies the small sends at the front of the queue.
     fn claim_sends(&self, row: &mut Row) {
         row.used = copy(&mut row.sends, self.requests.run());
         row.used = row.sends().iter().take_while(|send| send.small).count();

@@ -1,4 +1,4 @@
-//! The data of requests whose other side is a queue pair of this device: memory to memory.
+//! The data of requests whose peer is a queue pair of this device: copied from memory to memory.
 
 use platform::{Arc, Platform};
 
@@ -11,7 +11,7 @@ use crate::{
     qp::{Peer, Report, State},
 };
 
-/// The memory of the peer, which is of this device; `None`: not connected.
+/// The peer, a queue pair of this device; `None`: not connected.
 pub(super) struct Here<P: Platform>(Option<Arc<QueuePair<P>, P>>);
 
 impl<P: Platform> Default for Here<P> {
@@ -28,7 +28,7 @@ impl<P: Platform> Carrier<P> for Here<P> {
     }
 
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress {
-        // Let go of before the request is reported: the consumer may close the peer then.
+        // The reference is dropped before the request is reported: after that the consumer may close the peer.
         let Some(peer) = self.0.take() else { return Progress::Waiting };
         match data {
             Data::Send { invalidate, solicited } => QueuePair::send(from, &peer, part, inline, invalidate, solicited),
@@ -57,7 +57,7 @@ impl<P: Platform> QueuePair<P> {
         })
     }
 
-    /// One step of a read or write: `copy` moves the bytes between the peer's memory and ours.
+    /// One step of a read or write. `copy` moves the bytes between the peer's memory and this side's.
     fn move_remote(
         peer: &Arc<Self, P>,
         part: &Part,
@@ -74,7 +74,7 @@ impl<P: Platform> QueuePair<P> {
         let bytes = part.step_bytes();
         let moved = (|| {
             let address = remote.address.checked_add(part.done).ok_or(Error::AccessViolation)?;
-            // The whole rest is checked, so that a range that is too short fails before its first byte.
+            // The whole rest is checked: a range that is too short fails before its first byte.
             let range = Range { address, length: part.left() };
             let memory = Self::open_for_peer(peer, remote.token, range, right)?;
             copy(&memory, bytes)
@@ -86,7 +86,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Ends an access to this side, with the `report` it led to.
+    /// Ends an access to this side's memory, with the `report` that it led to.
     pub(crate) fn end_placing(this: &Arc<Self, P>, report: Report) {
         let mut state = this.state.lock();
         state.placing = false;
@@ -128,7 +128,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Claims the receiver's oldest receive for one step of `sender`'s send.
+    /// Claims the oldest receive of `receiver` for one step of a send of `sender`.
     fn begin_receive(receiver: &Arc<Self, P>, sender: &Arc<Self, P>, part: &Part) -> Receiving {
         let mut state = receiver.state.lock();
         if !state.begin_placing() {
@@ -148,17 +148,17 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// The receive cannot take the data: it completes with `error`; the sender learns that its data was not taken.
+    /// Completes the receive, which cannot take the data, with `error`. The sender's error is DataError.
     pub(crate) fn fail_receive(receiver: &Arc<Self, P>, error: Error) -> Progress {
         if let Some(receive) = receiver.state.lock().receive.take() {
-            // The connection ends in any case, also if the queue is dead.
+            // The connection ends in any case, even if the completion queue is dead.
             let _queue_may_be_dead = receiver.complete_receive(&receive, Err(error), 0, None, false);
         }
         Self::end_placing(receiver, Report::default());
         Progress::Failed(Error::DataError)
     }
 
-    /// All data is placed: invalidates what the sender asked for, then reports the receive.
+    /// All data is placed: carries out the sender's invalidation, then reports the receive.
     pub(crate) fn end_receive(
         receiver: &Arc<Self, P>,
         length: u32,
@@ -185,13 +185,13 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// What a send found on the other side.
+/// What a step of a send found at the receiver.
 enum Receiving {
-    /// The part of the receive to fill next; none once it is full.
+    /// The part of the receive to fill; `None`: it is full.
     Into(Option<Piece>),
-    /// No connection yet; the sender will be scheduled.
+    /// There is no connection yet, or it has ended. `connect` schedules the sender.
     Waiting,
-    /// No receive; the sender will be scheduled.
+    /// There is no receive. The post of one schedules the sender.
     None,
     /// The receive has less room than the send has bytes.
     TooSmall,

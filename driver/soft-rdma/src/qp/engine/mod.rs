@@ -1,7 +1,8 @@
-//! How initiator requests are carried out: in order, one at a time, in bounded steps, without holding a lock while data moves.
+//! How initiator requests are carried out: in order, in bounded steps, without a lock while data moves.
 //!
-//! The engine of a queue pair is its deferred call, so it always runs at DISPATCH_LEVEL and never on a consumer's stack.
-//! What the burst limit leaves over goes on in another DPC.
+//! The engine of a queue pair is its deferred call: it runs at DISPATCH_LEVEL, never on a consumer's stack. A run that
+//! reaches a limit queues another. `batch.rs` has small sends, `here.rs` the copies within the device, `unready.rs` the
+//! wait for a receive; over a wire, `Wire::carry` calls [`QueuePair::step`].
 
 mod batch;
 mod here;
@@ -23,37 +24,37 @@ use crate::{
     wire::Wire,
 };
 
-/// Bytes of one step: what is copied between two looks at the state of both sides.
+/// Bytes that one step copies, at most, before it looks at the state of both sides again.
 const STEP_BYTES: u32 = 256 * 1024;
-/// Bytes of one run, so that a DPC stays near the 100 microseconds that the DPC watchdog documentation recommends.
+/// Bytes of one run, so that it stays near the 100 microseconds for a DPC that the documentation of the DPC watchdog recommends.
 const BURST_BYTES: u32 = 2 * STEP_BYTES;
-/// Steps of one run.
+/// Steps of one run, at most.
 const BURST_STEPS: u32 = 32;
 
-/// What a step came to.
+/// The result of a step.
 pub(crate) enum Step {
-    /// Nothing to do until somebody schedules the engine.
+    /// Nothing to do until the engine is scheduled.
     Idle,
-    /// Bytes moved; go on.
+    /// Bytes moved; there may be more to do.
     Moved(u32),
-    /// Something is busy on another processor: look again in a new DPC.
+    /// An access on another processor must end first: the engine runs again.
     Busy,
 }
 
-/// Where the data of requests goes: to a queue pair of this device ([`Here`]), or into FPDUs for another machine
-/// (`Frames` of `wire`).
+/// What moves the data of requests: to the memory of a queue pair of this device ([`Here`]), or into FPDUs for another
+/// machine (`Frames` of `wire`).
 pub(crate) trait Carrier<P: Platform> {
-    /// What is carried is counted by the engine. If not, where it is sent.
+    /// True: the engine counts the data. False: the wire counts what it sends and receives.
     const COUNTED: bool;
 
-    /// Looks at the queue pair, whose lock is held, before a step.
+    /// Reads what the carrier needs from the state, under the queue pair's lock, before each step.
     fn look(&mut self, state: &State<P>);
 
-    /// Carries the next part of the data, without a lock.
+    /// Carries the next part of the data. The caller holds no lock.
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress;
 }
 
-/// A request that has data.
+/// A request with data.
 #[derive(Clone, Copy)]
 pub(crate) enum Data {
     Send { invalidate: Option<u32>, solicited: bool },
@@ -61,7 +62,7 @@ pub(crate) enum Data {
     Write(Remote),
 }
 
-/// What the engine does without the lock.
+/// What a step does without the lock.
 enum Job<P: Platform> {
     Data(Data),
     FastRegister(Arc<MemoryRegion<P>, P>, Option<Arc<Mapping<P>, P>>),
@@ -70,30 +71,30 @@ enum Job<P: Platform> {
     InvalidateWindow(Arc<MemoryWindow<P>, P>),
 }
 
-/// How a step left the oldest request.
+/// What a step did with the current request.
 pub(crate) enum Progress {
-    /// `bytes` more are done.
+    /// This many more bytes are done.
     Bytes(u32),
     Complete,
-    /// The peer was asked for the data.
+    /// The read request is sent; the peer's answer is due.
     Asked,
     Failed(Error),
-    /// The peer is not connected, or a wire has no room or no read to spare: what changes that schedules the engine.
+    /// The peer is not connected, or the wire has no room or ORD no read left. The change of that schedules the engine.
     Waiting,
-    /// The peer has no receive for the send: a post of one will schedule the engine, and the timer if the time for that is limited.
+    /// The peer has no receive for the send. The post of one schedules the engine; if the wait is `limited`, the timer does too.
     NoReceive {
         limited: bool,
     },
     Busy,
 }
 
-/// The data of the oldest request that a step works on.
+/// The part of the current request's data that a step works on.
 pub(crate) struct Part {
     pub(crate) length: u32,
     pub(crate) done: u64,
     local: Option<Piece>,
     inline: bool,
-    /// The token to invalidate when all is read.
+    /// A read: the token to invalidate when all data is placed.
     invalidate: Option<u32>,
 }
 
@@ -125,7 +126,7 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// One step of the current request, whose data `carrier` takes.
+    /// One step of the current request. `carrier` moves its data.
     pub(crate) fn step<C: Carrier<P>>(this: &Arc<Self, P>, carrier: &mut C) -> Step {
         let mut inline_data;
         let mut inline: &[u8] = &[];
@@ -143,7 +144,7 @@ impl<P: Platform> QueuePair<P> {
         let mut part = Part { length: request.data.length, done, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SOLICIT);
         let job = match state.operation_mut(slot) {
-            // A small send that no row could take.
+            // A small send that was not for a batch.
             None => Job::Data(Data::Send { invalidate: None, solicited }),
             Some(Operation::Send(token)) => Job::Data(Data::Send { invalidate: *token, solicited }),
             Some(Operation::Read(remote)) => Job::Data(Data::Read(*remote)),
@@ -183,7 +184,7 @@ impl<P: Platform> QueuePair<P> {
         Self::apply(this, progress, counts)
     }
 
-    /// `counts`: it is data within the device. What goes to another machine is counted where it is sent.
+    /// Notes what a step did, and reports the request if it has ended. `counts`: the engine counts the data.
     fn apply(this: &Arc<Self, P>, progress: Progress, counts: bool) -> Step {
         let count = |bytes, requests| {
             if counts {
@@ -209,8 +210,9 @@ impl<P: Platform> QueuePair<P> {
                 Step::Moved(0)
             }
             Progress::Failed(error) => {
-                // Nothing is reported out of order. Behind what the peer has still to answer or to confirm a program's request fails again
-                // when that has ended, or at once, and what is before it is cancelled. Others are cancelled with what is before them.
+                // Completions stay in order. If nothing is ahead that awaits the peer, the request is reported now. A
+                // program's send or write that was not begun is tried again when what is ahead has ended. Otherwise the
+                // connection ends: what is ahead is cancelled, and this request too, if it is a program's with `error`.
                 fatal = state.sent == 0 || !state.confirms || !state.can_fail_again();
                 if state.sent == 0 {
                     finished = state.finish_oldest();
@@ -233,12 +235,12 @@ impl<P: Platform> QueuePair<P> {
         step
     }
 
-    /// Reports a request; true if its completion queue could not take it.
+    /// Reports a request, if there is one. True: its completion queue did not take it.
     fn report(&self, ended: Option<&Ended<P>>, status: Status) -> bool {
         ended.is_some_and(|ended| self.complete_request(ended, status).is_err())
     }
 
-    /// Copies the next bytes of our data to a frame.
+    /// Copies the next bytes of this side's data into a frame.
     pub(crate) fn copy_out(&self, to: &mut [u8], part: &Part, inline: &[u8]) -> Result<(), Error> {
         if let Some(piece) = part.local {
             let bytes = u32::try_from(to.len()).map_err(|_| Error::InternalError)?;
@@ -250,7 +252,7 @@ impl<P: Platform> QueuePair<P> {
         Ok(())
     }
 
-    /// Copies the next `bytes` of our data to `to`.
+    /// Copies the next `bytes` of this side's data to `to`.
     fn copy_to(&self, to: &Memory<P>, part: &Part, inline: &[u8], bytes: u32) -> Result<(), Error> {
         if let Some(piece) = part.local {
             return runs::copy(to, &self.local(piece, bytes, Access::empty())?, u64::from(bytes));
@@ -284,7 +286,7 @@ impl Part {
         u64::from(self.length).saturating_sub(self.done)
     }
 
-    /// How much of the current piece one step moves.
+    /// The bytes of the current SGE, or of inline data, that one step moves.
     pub(crate) fn step_bytes(&self) -> u32 {
         let left = self.left();
         let piece = if self.inline { self.length } else { self.local.map_or(0, |piece| piece.length) };

@@ -1,4 +1,4 @@
-//! A send whose receiver is not ready: it has no receive. InfiniBand calls that RNR.
+//! Sends whose receiver is not ready, as it has no receive: RNR in InfiniBand.
 
 use platform::{Arc, Deferred, Platform, RunTimer, Timer};
 
@@ -9,14 +9,14 @@ use crate::{
     qp::request::{Piece, SgeList},
 };
 
-/// The timer's time.
+/// A tick of the timer.
 const SECOND_MICROSECONDS: u32 = 1_000_000;
 
 impl<P: Platform> QueuePair<P> {
-    /// What becomes of the current send, for which `peer` has no receive. When it begins to wait its own SGEs are looked at, which
-    /// are its error whatever the peer has, as with hardware.
+    /// The result of a step of the current send, for which `peer` has no receive. Before it begins to wait, its own
+    /// SGEs are checked: their error does not depend on a receive, as with hardware.
     pub(super) fn awaits_receive(&self, peer: &Self) -> Progress {
-        // A shared queue may be empty for as long as its consumer likes (IND2Adapter::CreateQueuePairWithSrq).
+        // No limit: a shared receive queue may be empty for as long as its consumer likes (IND2Adapter::CreateQueuePairWithSrq).
         let limited = self.send_timeout > 0 && !peer.shares_receives();
         if limited && self.is_out_of_time() && !peer.receive_cq.has_results() {
             return Progress::Failed(Error::TimedOut);
@@ -27,15 +27,15 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Whether the current send has waited as long as it may. Even then it waits on, a second at a time, while the receiver's consumer has
-    /// completions to take: a program's receives lie in a ring, which may not be looked at before.
+    /// Whether the current send has waited its time. The caller lets it wait on, a second at a time, while the receiver's
+    /// completion queue has results: a program's receives may be in a ring that the driver has not looked at yet.
     fn is_out_of_time(&self) -> bool {
         let state = self.state.lock();
         state.awaits_receive && state.wait_left == 0
     }
 
-    /// Notes that the current send waits. Its time begins, if it is `limited` and has not begun: the timer ends each second of it. It is
-    /// not taken back when the receive comes, as that is usual; so the first second of the next wait may be a longer one.
+    /// Notes that the current send waits. If the wait is `limited`, its seconds begin with the first call, and the timer ends each.
+    /// The timer is not cancelled when a receive comes, as that is usual: so the first second of the next wait may be longer.
     pub(super) fn begin_wait(this: &Arc<Self, P>, state: &mut State<P>, limited: bool) {
         let begins = !core::mem::replace(&mut state.awaits_receive, true);
         if !limited || !state.is_open() {
@@ -51,7 +51,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Whether the data of the current send may be read, if it does not wait already.
+    /// Checks that the memory of the current send may be read, unless the send waits already.
     fn own_data(&self) -> Status {
         let state = self.state.lock();
         let Some((slot, &request)) = state.current() else { return Ok(()) };
@@ -73,7 +73,7 @@ impl<P: Platform> RunTimer<P> for QueuePair<P> {
         &self.timer
     }
 
-    /// A second is over: the engine runs, and looks for a receive for the current send. If there is none, it starts the timer again.
+    /// A second is over: the engine looks for a receive for the current send again. If there is none, it starts the timer again.
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.timer_runs = false;

@@ -1,4 +1,4 @@
-//! Shared receive queues.
+//! Shared receive queues. `wait_queue.rs` decides which queue pair gets the next receive.
 
 mod wait_queue;
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// A shared receive queue.
 pub struct SharedReceiveQueue<P: Platform> {
-    /// What notices call it.
+    /// The number of this queue in notices.
     number: u32,
     on_close: OnClose<P>,
     deferred: Deferred<P>,
@@ -28,7 +28,7 @@ pub struct SharedReceiveQueue<P: Platform> {
 
 struct State<P: Platform> {
     queue: ReceiveQueue<P>,
-    /// For the queue.
+    /// The charge of `queue`.
     charge: Charge<P>,
     threshold: u32,
     armed: bool,
@@ -36,7 +36,7 @@ struct State<P: Platform> {
     waiters: WaitQueue<P>,
 }
 
-/// A queue pair's place among the waiters, given back when dropped.
+/// A queue pair's place in the wait queue, until dropped.
 pub(crate) struct Attachment<P: Platform> {
     srq: Arc<SharedReceiveQueue<P>, P>,
     number: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Attachment<P: Platform> {
 impl<P: Platform> State<P> {
     fn notify_if_due(&mut self, this: &Arc<SharedReceiveQueue<P>, P>) {
         if self.armed && !self.due && self.queue.len() < self.threshold as usize && this.notify.is_some() {
-            // One notification for each arm: the arm is cleared first.
+            // One notification for each arm, so the arm is cleared.
             self.armed = false;
             self.due = true;
             Deferred::schedule(this);
@@ -54,8 +54,8 @@ impl<P: Platform> State<P> {
 }
 
 impl<P: Platform> SharedReceiveQueue<P> {
-    /// Makes a queue. `notify` is called when the number of waiting receives falls below `threshold`, once for each
-    /// [`SharedReceiveQueue::modify`] that arms it; a new queue is not armed, as it is empty. IRQL <= DISPATCH.
+    /// Makes a queue. `notify` is called when fewer receives than `threshold` wait, once for each
+    /// [`SharedReceiveQueue::modify`] that arms it. A new queue is not armed, as it is empty. IRQL <= DISPATCH.
     pub fn new(
         pd: &Arc<ProtectionDomain<P>, P>,
         depth: u32,
@@ -93,7 +93,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         result
     }
 
-    /// Somebody wants to know of each.
+    /// Traces a post, for a platform that asks for it ([`Platform::notices_data`]).
     #[cold]
     #[inline(never)]
     fn notice_post(&self, result: Result<(), Error>) {
@@ -111,7 +111,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         Ok(())
     }
 
-    /// Makes room for a queue pair. IRQL <= DISPATCH.
+    /// Makes a place for a queue pair. IRQL <= DISPATCH.
     pub(crate) fn attach(this: &Arc<Self, P>) -> Result<Attachment<P>, Error> {
         let mut chunk = None;
         loop {
@@ -123,15 +123,15 @@ impl<P: Platform> SharedReceiveQueue<P> {
         }
     }
 
-    /// Changes the depth (0: keep) and the threshold. A threshold above 0 arms the notification, which is due at once if the
-    /// queue is below it already; 0 keeps threshold and arm (NDK_FN_MODIFY_SRQ). IRQL <= DISPATCH.
+    /// Changes the depth (0: keeps it) and the threshold. A threshold above 0 arms the notification, which is due at
+    /// once if fewer receives wait; 0 keeps threshold and arm (NDK_FN_MODIFY_SRQ). IRQL <= DISPATCH.
     pub fn modify(this: &Arc<Self, P>, depth: u32, threshold: u32) -> Result<(), Error> {
         if depth > limits::SRQ_DEPTH {
             return Err(Error::InvalidParameter);
         }
         let sges = this.state.lock().queue.sges_per_request();
         let make = || {
-            // Until the old queue is freed both count.
+            // The old and the new queue both count until the old one is freed.
             let charge = this.pd.adapter().quota().charge(ReceiveQueue::<P>::pool_bytes(depth, sges))?;
             Ok::<_, Error>((ReceiveQueue::new(depth, sges)?, charge))
         };
@@ -153,14 +153,14 @@ impl<P: Platform> SharedReceiveQueue<P> {
             state.notify_if_due(this);
         }
         drop(state);
-        // The old queue is freed here, after the lock.
+        // The old queue is freed here, without the lock.
         drop(queue);
         result
     }
 }
 
 impl<P: Platform> Attachment<P> {
-    /// Takes a receive, or stands in line for `sender`, which will be woken. Callable with a queue pair's lock held.
+    /// Takes a receive, or puts the queue pair in line. `sender` is scheduled when its turn comes. A queue pair's lock may be held.
     pub(crate) fn pop_or_wait(&self, sender: &Arc<QueuePair<P>, P>) -> Option<Receive> {
         let mut state = self.srq.state.lock();
         let receives = state.queue.len();
@@ -174,7 +174,7 @@ impl<P: Platform> Attachment<P> {
         receive
     }
 
-    /// The sender for which it stands in line, or was called, has nothing to send any more. No lock may be held.
+    /// The peer has nothing to send any more: the queue pair leaves the line, or gives its turn up. The caller holds no lock.
     pub(crate) fn give_up(&self) {
         let mut state = self.srq.state.lock();
         let sender = state.waiters.leave_line(self.number);
@@ -182,7 +182,7 @@ impl<P: Platform> Attachment<P> {
         drop(sender);
     }
 
-    /// Calls the next one for what may have been kept for this one.
+    /// Calls the next queue pair in line, for a receive that may have been kept for this one.
     fn pass_on(&self, mut state: SpinLockGuard<'_, State<P>, P>) {
         let receives = state.queue.len();
         let called = state.waiters.call(receives);

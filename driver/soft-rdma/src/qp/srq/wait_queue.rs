@@ -1,4 +1,4 @@
-//! The queue pairs on a shared receive queue, and the line of those that wait for a receive, as their peers have something to send.
+//! The queue pairs of a shared receive queue, and the line of those that wait for a receive because their peers have something to send.
 
 use platform::{Charge, Platform, Weak};
 
@@ -7,22 +7,22 @@ use crate::{
     slot_map::{Chunk, SlotMap},
 };
 
-/// The queue pairs on a shared receive queue.
+/// The queue pairs of a shared receive queue.
 ///
-/// A queue pair that finds no receive goes to the end of the line. Each receive that is posted calls the first in line, and is kept
-/// for it: a queue pair that comes later does not overtake, and a post wakes one queue pair, however many wait. A queue pair that was
-/// called takes a receive or gives its turn up, as otherwise the receive would wait for ever: see [`WaitQueue::leave_line`].
+/// A queue pair that finds no receive goes to the end of the line. Each posted receive calls the first queue pair in line and
+/// is kept for it: a later queue pair does not overtake, and a post wakes one queue pair, however many wait. A called queue
+/// pair takes a receive or gives its turn up ([`WaitQueue::leave_line`]): else the receive would be kept for ever.
 pub(super) struct WaitQueue<P: Platform> {
     waiters: SlotMap<Waiter<P>, P>,
     first: Option<usize>,
     last: Option<usize>,
-    /// Queue pairs that have been called and have not taken their receive yet.
+    /// Queue pairs that were called and have not taken their receive.
     called: usize,
 }
 
-/// A queue pair on this queue.
+/// A queue pair of this queue.
 pub(super) struct Waiter<P: Platform> {
-    /// The peer, whose send waits.
+    /// The queue pair whose engine is scheduled for the turn: the peer, or over a wire this one.
     sender: Option<Weak<QueuePair<P>, P>>,
     turn: Turn,
 }
@@ -30,7 +30,7 @@ pub(super) struct Waiter<P: Platform> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     None,
-    /// In line, between these two.
+    /// In line, between two queue pairs.
     InLine {
         before: Option<usize>,
         after: Option<usize>,
@@ -39,18 +39,18 @@ enum Turn {
 }
 
 impl<P: Platform> WaitQueue<P> {
-    /// An empty one; what it allocates is added to `charge`.
+    /// An empty wait queue. The charge of each chunk is added to `charge`.
     pub(super) fn new(charge: Charge<P>) -> Self {
         Self { waiters: SlotMap::new(charge), first: None, last: None, called: 0 }
     }
 
-    /// Takes a place, after making room for it with `chunk`; otherwise the number of places there are.
+    /// Takes a place, after adding `chunk`. Error: no place is free; the number of places, for [`SlotMap::chunk`].
     pub(super) fn join(&mut self, chunk: &mut Option<Chunk<Waiter<P>, P>>) -> Result<usize, usize> {
         *chunk = chunk.take().and_then(|chunk| self.waiters.grow(chunk));
         self.waiters.insert(Waiter { sender: None, turn: Turn::None }).map_err(|_| self.waiters.places())
     }
 
-    /// Leaves; the sender is to be dropped without the lock.
+    /// Gives a place back. The caller drops the returned sender without the lock.
     pub(super) fn leave(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
         let sender = self.leave_line(number);
         let _without_sender = self.waiters.remove(number);
@@ -61,12 +61,12 @@ impl<P: Platform> WaitQueue<P> {
         self.waiters.get_mut(number).map(|waiter| &mut waiter.turn)
     }
 
-    /// Whether it may take one of the `receives` that are there: others may be kept for those who were called.
+    /// Whether a queue pair may take one of `receives` receives: some may be kept for queue pairs that were called.
     pub(super) fn may_take(&mut self, number: usize, receives: usize) -> bool {
         receives > self.called || self.turn(number) == Some(&mut Turn::Called)
     }
 
-    /// Stands in line for `sender`, at its end; in the old place if it is in line already.
+    /// Puts a queue pair at the end of the line, for `sender`. If it is in line already, it keeps its place.
     pub(super) fn stand_in_line(&mut self, number: usize, sender: Weak<QueuePair<P>, P>) {
         if matches!(self.turn(number), Some(Turn::InLine { .. })) {
             return;
@@ -82,8 +82,8 @@ impl<P: Platform> WaitQueue<P> {
         self.last = Some(number);
     }
 
-    /// Leaves the line, or gives up the turn or uses it: it has taken a receive, or its peer has nothing to send any more. The
-    /// sender is to be dropped without the lock, and the next one called, who may be waiting for what was kept for this one.
+    /// Takes a queue pair out of the line, or ends its turn: it has taken a receive, or its peer has nothing to send any more. The caller
+    /// drops the returned sender without the lock, and calls the next queue pair, for a receive that may have been kept for this one.
     pub(super) fn leave_line(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
         let waiter = self.waiters.get_mut(number)?;
         let sender = waiter.sender.take();
@@ -98,7 +98,7 @@ impl<P: Platform> WaitQueue<P> {
         sender
     }
 
-    /// Calls the first in line, if one of the `receives` is not kept for another: its engine is to be scheduled.
+    /// Calls the first queue pair in line, if one of `receives` receives is not kept for another. The caller schedules the returned sender.
     pub(super) fn call(&mut self, receives: usize) -> Option<Weak<QueuePair<P>, P>> {
         if receives <= self.called {
             return None;
@@ -111,7 +111,7 @@ impl<P: Platform> WaitQueue<P> {
         sender
     }
 
-    /// Makes `next` what comes after `number`, or the first in line.
+    /// Makes `next` follow `number`; without `number`, makes it the first in line.
     fn link(&mut self, number: Option<usize>, next: Option<usize>) {
         match number {
             None => self.first = next,
@@ -123,7 +123,7 @@ impl<P: Platform> WaitQueue<P> {
         }
     }
 
-    /// Makes `previous` what comes before `number`, or the last in line.
+    /// Makes `previous` precede `number`; without `number`, makes it the last in line.
     fn link_back(&mut self, number: Option<usize>, previous: Option<usize>) {
         match number {
             None => self.last = previous,
