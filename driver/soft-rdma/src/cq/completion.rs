@@ -1,8 +1,8 @@
-//! One completion.
+//! The entries of a completion queue.
 
 use crate::Status;
 
-/// What kind of request completed. The numbers are those of NDK_OPERATION_TYPE.
+/// The kind of request that completed. The numbers are NDK_OPERATION_TYPE's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum OperationKind {
@@ -27,26 +27,26 @@ pub enum OperationKind {
 /// One entry of a completion queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
-    /// How it ended.
+    /// The status of the request.
     pub status: Status,
-    /// Bytes placed; meaningful for receives only.
+    /// Bytes placed; only for receives.
     pub bytes: u32,
-    /// The consumer's value for the queue pair.
+    /// The consumer's context of the queue pair.
     pub qp_context: usize,
-    /// The consumer's value for the request.
+    /// The consumer's context of the request.
     pub request_context: usize,
-    /// What completed.
+    /// The kind of the request.
     pub kind: OperationKind,
     /// The token that a [`OperationKind::ReceiveAndInvalidate`] invalidated, else 0.
     pub invalidated_token: u32,
-    /// Whether it satisfies a solicited arm: the peer asked for it, or it is an error.
+    /// Whether this completion satisfies a solicited arm: the peer's send asked for that, or the request has failed.
     pub solicited: bool,
-    /// Whether the request was to succeed silently: it has failed.
+    /// The request was posted with silent success, and has failed.
     pub silent: bool,
 }
 
 impl Completion {
-    /// What is in the slots of a queue before there is any.
+    /// Fills the slots that were never used.
     pub(crate) const UNUSED: Self = Self {
         status: Ok(()),
         bytes: 0,

@@ -1,4 +1,4 @@
-//! Completion queues: a ring, an arm, and one serialised notification.
+//! Completion queues: a ring, an arm, and one notification at a time. `moderation.rs` delays notifications, `user.rs` has the queue pairs.
 
 pub(crate) mod completion;
 mod moderation;
@@ -22,15 +22,15 @@ use crate::{
     slot_map::SlotMap,
 };
 
-/// Completions taken from the ring at a time.
+/// Completions that a poll takes in one hold of the lock.
 const POLL_BATCH: usize = 16;
 
-/// What an armed queue waits for. NDK_CQ_NOTIFY_*.
+/// What an armed queue waits for: NDK_CQ_NOTIFY_*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arm {
-    /// Failure of the queue itself.
+    /// A failure of the queue itself.
     Errors,
-    /// The next solicited completion; errors count.
+    /// The next completion that is solicited or has failed.
     Solicited,
     /// The next completion.
     Any,
@@ -42,9 +42,9 @@ pub struct CompletionQueue<P: Platform> {
     deferred: Deferred<P>,
     timer: Timer<P>,
     state: CachePadded<SpinLock<State<P>, P>>,
-    /// Completions in the ring, for polls of an empty queue to see without the lock.
+    /// Completions in the ring. Read without the lock, so that polls of an empty queue do not take it.
     waiting: CachePadded<AtomicUsize>,
-    /// As `State::failed`, for posts to see without the lock.
+    /// `State::failed` is set. Read without the lock, by posts.
     dead: AtomicBool,
     notify: Callback<Status>,
     adapter: Arc<Adapter<P>, P>,
@@ -53,35 +53,35 @@ pub struct CompletionQueue<P: Platform> {
 
 struct State<P: Platform> {
     ring: Ring<Completion, P>,
-    /// For the ring.
+    /// The charge of `ring`.
     charge: Charge<P>,
     armed: Option<Arm>,
-    /// A notification that is due: the deferred call delivers it.
+    /// A notification is due, and the deferred call delivers it.
     due: bool,
     /// Completions ever queued.
     queued: u64,
     /// Completions ever taken.
     taken: u64,
-    /// `queued` when the last solicited completion had been added.
+    /// The value of `queued` after the last solicited completion.
     solicited: u64,
-    /// `queued` when the last failed completion had been added.
+    /// The value of `queued` after the last failed completion.
     error: u64,
-    /// `queued` when the last notification was delivered: older ones do not satisfy a new arm.
+    /// The value of `queued` at the last notification: earlier completions do not satisfy a new arm.
     notified: u64,
-    /// Why the queue is dead: overrun (`BufferOverflow`).
+    /// Why the queue is dead: `BufferOverflow` after an overrun.
     failed: Option<Error>,
-    /// The failure was reported.
+    /// A notification has reported the failure.
     failure_notified: bool,
     users: Users<P>,
-    /// The next of the users that the failure has to end.
+    /// The next place in `users` whose queue pair the failure has to end.
     ending: Option<usize>,
     moderation: Moderation,
-    /// The timer runs, which ends the holding back of a notification: so many microseconds from when it was started.
+    /// The timer runs, which ends the delay of a notification; the delay it was started with, in microseconds.
     held: Option<u32>,
 }
 
 impl<P: Platform> State<P> {
-    /// Notes the last solicited and the last failed one of completions that were added to `queued_before` others.
+    /// Notes the last solicited and the last failed one of `completions`, which follow `queued_before` others.
     fn note_solicited(&mut self, queued_before: u64, completions: impl Iterator<Item = Completion>) {
         let mut queued = queued_before;
         for completion in completions {
@@ -95,7 +95,8 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// Whether something that came after the last notification, and is still queued, satisfies `arm`.
+    /// Whether a completion that came after the last notification and is still in the ring satisfies `arm`, or a
+    /// failure to be reported does.
     fn satisfies(&self, arm: Arm) -> bool {
         if self.failed.is_some() {
             return !self.failure_notified;
@@ -108,7 +109,7 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// Whether a notification is called for that is not due already.
+    /// Whether the arm is satisfied, and no notification is due yet.
     fn is_satisfied(&self) -> bool {
         !self.due && self.armed.is_some_and(|arm| self.satisfies(arm))
     }
@@ -116,7 +117,7 @@ impl<P: Platform> State<P> {
     /// Has the deferred call deliver a notification.
     fn notify(&mut self, this: &Arc<CompletionQueue<P>, P>) {
         self.let_go(this);
-        // One callback for each arm: the arm is cleared first.
+        // One notification for each arm, so the arm is cleared.
         self.armed = None;
         self.due = true;
         Deferred::schedule(this);
@@ -124,8 +125,8 @@ impl<P: Platform> State<P> {
 }
 
 impl<P: Platform> CompletionQueue<P> {
-    /// Makes a queue for `depth` completions. `notify` is called once for each satisfied arm, at DISPATCH_LEVEL, never twice
-    /// at once. IRQL <= DISPATCH.
+    /// Makes a queue for `depth` completions. `notify` is called once for each satisfied arm, at DISPATCH_LEVEL, and
+    /// never twice at the same time. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>, depth: u32, notify: Callback<Status>) -> Result<Arc<Self, P>, Error> {
         if depth == 0 || depth > limits::CQ_DEPTH {
             return Err(Error::InvalidParameter);
@@ -166,14 +167,14 @@ impl<P: Platform> CompletionQueue<P> {
         Ok(cq)
     }
 
-    /// Adds a completion; an error if the queue is dead, which an overrun makes it. Callable with QP and SRQ locks held.
+    /// Adds a completion. Error: the queue is dead, or this completion has overrun it. Locks of queue pairs and SRQs may be held.
     pub(crate) fn push(this: &Arc<Self, P>, completion: Completion) -> Result<(), Error> {
         let added = Self::push_all(this, 1, completion.solicited, core::iter::once(completion));
         if added > 0 { Ok(()) } else { Err(Error::BufferOverflow) }
     }
 
-    /// Adds `completions`, of which there are `count`, in a row, as far as the queue takes them; how many. `solicited`: some
-    /// of them may be.
+    /// Adds the first of `count` `completions` for which the queue has room, and returns their number. `solicited`:
+    /// some of them may be solicited.
     #[inline]
     pub(crate) fn push_all(
         this: &Arc<Self, P>,
@@ -199,8 +200,8 @@ impl<P: Platform> CompletionQueue<P> {
         added
     }
 
-    /// Arms the queue for one notification. A second arm before the first is satisfied keeps the wider of the two (the merge
-    /// table of the NDKPI completion handling requirements). IRQL <= DISPATCH.
+    /// Arms the queue for one notification. Armed twice before a notification, it keeps the wider arm (the merge table
+    /// of the NDKPI completion handling requirements). IRQL <= DISPATCH.
     pub fn arm(this: &Arc<Self, P>, arm: Arm) {
         let mut state = this.state.lock();
         state.armed = Some(state.armed.map_or(arm, |armed| armed.max(arm)));
@@ -212,7 +213,7 @@ impl<P: Platform> CompletionQueue<P> {
         P::Sockets::must_watch();
     }
 
-    /// The queue and every queue pair on it are dead (NDK_FN_CQ_NOTIFICATION_CALLBACK). Any arm reports it.
+    /// The queue fails: it and every queue pair on it are dead (NDK_FN_CQ_NOTIFICATION_CALLBACK). Any arm gets the failure.
     fn fail(this: &Arc<Self, P>, state: &mut State<P>, error: Error) {
         state.failed = Some(error);
         state.ending = Some(0);
@@ -230,10 +231,10 @@ impl<P: Platform> CompletionQueue<P> {
         }
     }
 
-    /// Takes up to `results` completions, oldest first, and hands each to `take`; the number taken. IRQL <= DISPATCH.
+    /// Takes up to `results` completions, oldest first, hands each to `take`, and returns their number. IRQL <= DISPATCH.
     ///
-    /// `take` runs without the lock, since the consumer's array may be pageable at PASSIVE_LEVEL. Consumers do not poll a
-    /// queue from two threads at once (NDKPI completion handling requirements), so the order is kept.
+    /// `take` runs without the lock, as the consumer's array may be pageable at PASSIVE_LEVEL. Completions stay in
+    /// order, as consumers do not poll a queue from two threads at once (NDKPI completion handling requirements).
     ///
     /// If the queue is empty, a poll at PASSIVE_LEVEL in a process may call callbacks: see [`platform::Sockets::poll_hint`].
     pub fn poll(&self, results: usize, mut take: impl FnMut(usize, &Completion)) -> usize {
@@ -252,7 +253,7 @@ impl<P: Platform> CompletionQueue<P> {
             if planted::is(Bug::OutOfOrder) {
                 batch.get_mut(..found).unwrap_or_default().reverse();
             }
-            // By reference, and no further than filled: an iterator over the array itself copies all of it.
+            // Not an iterator over the array by value: that copies all of it.
             for completion in batch.iter().take(found) {
                 take(taken, completion);
                 taken = taken.wrapping_add(1);
@@ -261,12 +262,12 @@ impl<P: Platform> CompletionQueue<P> {
         taken
     }
 
-    /// Whether its adapter was opened on behalf of a process.
+    /// Whether the queue's adapter was opened on behalf of a process.
     pub fn serves_process(&self) -> bool {
         self.adapter.process().is_some()
     }
 
-    /// Whether there is something to take.
+    /// Whether the ring has completions.
     pub(crate) fn has_results(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
@@ -276,13 +277,13 @@ impl<P: Platform> CompletionQueue<P> {
         self.dead.load(Ordering::Relaxed)
     }
 
-    /// Changes the depth; traffic goes on meanwhile and nothing is lost. Less than what is queued: `BufferOverflow`, and the
-    /// queue stays as it was. IRQL <= DISPATCH; the lock is held while the entries move, so the time is linear in the fill.
+    /// Changes the depth; completions may be added and polled at the same time, and none is lost. `BufferOverflow`, and the old depth, if
+    /// more completions are queued. IRQL <= DISPATCH; the lock is held while the completions move, for a time linear in their number.
     pub fn resize(this: &Arc<Self, P>, depth: u32) -> Result<(), Error> {
         if depth == 0 || depth > limits::CQ_DEPTH {
             return Err(Error::InvalidParameter);
         }
-        // Until the old ring is freed both count.
+        // The old and the new ring both count until the old one is freed.
         let mut charge = this.adapter.quota().charge(Ring::<Completion, P>::pool_bytes(depth as usize))?;
         let mut ring = Ring::new(depth as usize, Completion::UNUSED)?;
         let mut state = this.state.lock();
@@ -298,10 +299,10 @@ impl<P: Platform> CompletionQueue<P> {
         }
         core::mem::swap(&mut state.ring, &mut ring);
         core::mem::swap(&mut state.charge, &mut charge);
-        // It may be full now.
+        // The smaller ring may be full, for which a notification is not delayed.
         Self::notify_if_due(this, &mut state);
         drop(state);
-        // The old ring is freed here, after the lock.
+        // The old ring is freed here, without the lock.
         drop(ring);
         Ok(())
     }
@@ -348,7 +349,7 @@ impl<P: Platform> Close<P> for CompletionQueue<P> {
     }
 
     fn begin_close(this: &Arc<Self, P>) {
-        // The consumer has closed the queue: what is due but not delivered is dropped.
+        // After the close no notification is delivered, not even one that is due.
         let mut state = this.state.lock();
         state.armed = None;
         state.due = false;

@@ -1,4 +1,4 @@
-//! The queue pairs on a completion queue: its failure ends them.
+//! The queue pairs on a completion queue. They end when the queue fails.
 
 use core::ops::Deref;
 
@@ -7,10 +7,10 @@ use platform::{Arc, Deferred, Platform, Weak};
 use super::{CompletionQueue, State};
 use crate::{Error, QueuePair, slot_map::SlotMap};
 
-/// Places that one run of the deferred call looks at, for one queue pair at most.
+/// Places that one run of the deferred call looks at, until it finds a queue pair to end.
 const PLACES_PER_RUN: u32 = 64;
 
-/// The queue pairs, each once it has been made.
+/// The queue pairs on a completion queue; `None` in the place of one that is being made.
 pub(super) type Users<P> = SlotMap<Option<Weak<QueuePair<P>, P>>, P>;
 
 /// A queue pair's reference to one of its completion queues.
@@ -36,7 +36,7 @@ impl<P: Platform> CqUser<P> {
         }
     }
 
-    /// Says whose place it is.
+    /// Enters the queue pair in its place, when it is made.
     pub(crate) fn set(&self, queue_pair: Weak<QueuePair<P>, P>) {
         if let Some(place) = self.cq.state.lock().users.get_mut(self.number) {
             *place = Some(queue_pair);
@@ -59,7 +59,7 @@ impl<P: Platform> Drop for CqUser<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// The next queue pair to end, or none among the next few places; none at all once `ending` is.
+    /// The next queue pair to end. `None`: no queue pair in the places looked at; if `ending` is `None` too, all have been looked at.
     fn next_to_end(&mut self) -> Option<Weak<QueuePair<P>, P>> {
         for _ in 0..PLACES_PER_RUN {
             let number = self.ending?;
@@ -73,8 +73,8 @@ impl<P: Platform> State<P> {
 }
 
 impl<P: Platform> CompletionQueue<P> {
-    /// Ends the next queue pair of a dead queue, in the deferred call, which comes again until all are. Those that join later
-    /// find the queue dead when they are posted to or connected.
+    /// Ends the next queue pair of a dead queue. The deferred call runs this, and again until all have ended. A queue
+    /// pair that joins later finds the queue dead when it is posted to or connected.
     pub(super) fn end_members(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.ending.is_none() {
