@@ -1,26 +1,25 @@
-//! CRC32c of an FPDU (RFC 5044 section 5, as in RFC 3720).
+//! The CRC32c of FPDUs (RFC 5044 section 5, which takes it from RFC 3720).
 
 use crc::{CRC_32_ISCSI, Crc, Table};
 
 static PORTABLE: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 
-/// A way to compute it, chosen once: the portable one, or one of the processor's.
+/// Code that computes the CRC: the portable code, or an instruction of the processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Crc32c {
     update: fn(u32, &[u8]) -> u32,
 }
 
 impl Crc32c {
-    /// For any processor.
+    /// The code for any processor.
     pub const PORTABLE: Self = Self { update: portable };
 
-    /// With `update`, which takes the register (not inverted) and gives what it is after the bytes, as the SSE 4.2 instruction
-    /// `crc32` does.
+    /// Uses `update`, which takes the register (not inverted) and returns it after the bytes, as the SSE 4.2 instruction `crc32` does.
     pub const fn new(update: fn(u32, &[u8]) -> u32) -> Self {
         Self { update }
     }
 
-    /// Of bytes that come in pieces.
+    /// Starts the CRC of bytes that come in pieces.
     pub const fn digest(self) -> Digest {
         Digest { crc: self, register: u32::MAX }
     }
@@ -39,7 +38,7 @@ impl Digest {
         self.register = (self.crc.update)(self.register, bytes);
     }
 
-    /// As it is sent: least significant byte first, unlike all else.
+    /// The CRC as it is sent: least significant byte first, unlike all other numbers.
     pub const fn finish(self) -> [u8; 4] {
         (!self.register).to_le_bytes()
     }

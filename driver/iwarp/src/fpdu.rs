@@ -1,4 +1,4 @@
-//! FPDUs: how MPA carries the segments of DDP in a stream of bytes (RFC 5044 section 4), without markers.
+//! FPDUs: MPA's frames, each with one DDP segment, in a stream of bytes (RFC 5044 section 4). Markers are not supported.
 
 use zerocopy::FromBytes;
 use zerocopy::byteorder::network_endian::U16;
@@ -6,41 +6,41 @@ use zerocopy::byteorder::network_endian::U16;
 use crate::crc::{Crc32c, Digest};
 use crate::terminate::Cause;
 
-/// Bytes before the ULPDU: its length.
+/// Bytes of the length field before the ULPDU.
 pub const LENGTH: usize = 2;
-/// Bytes of the CRC, which are there even if it is not used.
+/// Bytes of the CRC field, which an FPDU has even if no CRC is used.
 pub const CRC: usize = 4;
 /// Bytes of padding and CRC, at most.
 pub const MAX_TRAILER: usize = 3 + CRC;
 /// Bytes of an FPDU, at most.
 pub const MAX_SIZE: usize = size(u16::MAX);
 
-/// Zeros after a ULPDU of so many bytes.
+/// Bytes of padding behind a ULPDU of `ulpdu` bytes.
 pub const fn padding(ulpdu: u16) -> usize {
     (LENGTH as u16).wrapping_add(ulpdu).wrapping_neg() as usize & 3
 }
 
-/// Bytes of the FPDU with a ULPDU of so many bytes.
+/// Bytes of an FPDU whose ULPDU has `ulpdu` bytes.
 pub const fn size(ulpdu: u16) -> usize {
     LENGTH.saturating_add(ulpdu as usize).saturating_add(padding(ulpdu)).saturating_add(CRC)
 }
 
-/// The start of a stream of FPDUs.
+/// The FPDU at the start of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
-    /// The ULPDU of a whole FPDU.
+    /// The FPDU is complete.
     Whole {
-        /// The segment in it.
+        /// Its ULPDU: the DDP segment.
         ulpdu: &'a [u8],
         /// Bytes of the FPDU.
         size: usize,
     },
-    /// The start of an FPDU of so many bytes; `None`: its length is not there yet.
+    /// The FPDU is not complete; its size, if the length field has arrived.
     Incomplete(Option<usize>),
 }
 
-/// Looks at the start of a stream; with `crc`, the CRC is checked once the FPDU is whole. Whoever sends no CRC may fill its place
-/// with anything, and padding is not looked at (RFC 5044 section 5).
+/// Parses the start of a stream. With `crc`, checks the CRC of a complete FPDU. Without, the CRC field may have any
+/// value; padding is not checked in either case (RFC 5044 section 5).
 ///
 /// Errors: [`Cause::CRC`].
 pub fn parse(bytes: &[u8], crc: Option<Crc32c>) -> Result<Parsed<'_>, Cause> {
@@ -59,12 +59,12 @@ pub fn parse(bytes: &[u8], crc: Option<Crc32c>) -> Result<Parsed<'_>, Cause> {
     Ok(Parsed::Whole { ulpdu, size })
 }
 
-/// The first bytes of an FPDU.
+/// The length field of an FPDU.
 pub fn length(ulpdu: u16) -> [u8; LENGTH] {
     ulpdu.to_be_bytes()
 }
 
-/// The last bytes of an FPDU: padding and CRC.
+/// The padding and the CRC field of an FPDU.
 #[derive(Clone, Copy, Debug)]
 pub struct Trailer {
     bytes: [u8; MAX_TRAILER],
@@ -72,7 +72,7 @@ pub struct Trailer {
 }
 
 impl Trailer {
-    /// Of a ULPDU of so many bytes. `digest` has seen all that comes before; `None`: without a CRC, zeros take its place.
+    /// The trailer of a ULPDU of `ulpdu` bytes. `digest` has seen the FPDU so far; `None`: no CRC is used, and the field is 0.
     pub fn new(ulpdu: u16, digest: Option<Digest>) -> Self {
         let padding = padding(ulpdu);
         let mut bytes = [0; MAX_TRAILER];
@@ -85,7 +85,7 @@ impl Trailer {
         Self { bytes, padding }
     }
 
-    /// To be sent.
+    /// The bytes to send.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.padding.saturating_add(CRC)).unwrap_or_default()
     }

@@ -1,24 +1,25 @@
-//! The startup frames: one Request and one Reply, before any FPDU (RFC 5044 section 7.1; RFC 6581).
+//! The startup frames: one Request and one Reply, before the first FPDU (RFC 5044 section 7.1; RFC 6581).
+//! `negotiate.rs` says what they agree on.
 
 use bitfield_struct::bitfield;
 use bitflags::bitflags;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of private data in a frame, at most; in an enhanced one with the four of [`Enhanced`].
+/// Bytes of private data in a frame, at most. In an enhanced frame they include the four bytes of [`Enhanced`].
 pub const MAX_PRIVATE_DATA: usize = 512;
 /// Bytes of a frame, at most.
 pub const MAX_FRAME: usize = HEADER + MAX_PRIVATE_DATA;
 /// Bytes of a frame without private data.
 pub const HEADER: usize = size_of::<Header>();
-/// Read requests that [`Enhanced`] can name, at most.
+/// The largest number of reads that [`Enhanced`] can hold.
 pub const MAX_READS: u16 = 0x3ffe;
-/// In place of a number of read requests: it is not negotiated (RFC 6581).
+/// Instead of a number of reads: it is not negotiated (RFC 6581).
 pub const READS_NOT_NEGOTIATED: u16 = 0x3fff;
 
 const ENHANCED: usize = size_of::<EnhancedWords>();
 
-/// Which of the two frames.
+/// The two startup frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// From the initiator.
@@ -36,47 +37,47 @@ impl Kind {
     }
 }
 
-/// Version of the protocol.
+/// The revision of MPA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
     /// RFC 5044.
     One,
-    /// RFC 6581, with what it adds if that is there.
+    /// RFC 6581, with its enhanced part if the frame has one.
     Two(Option<Enhanced>),
 }
 
 /// A Request or a Reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Startup<'a> {
-    /// Which.
+    /// Request or Reply.
     pub kind: Kind,
-    /// The sender wants markers in what it receives.
+    /// The sender wants to receive markers.
     pub markers: bool,
-    /// The sender wants CRCs. They are used in both directions if either side does.
+    /// The sender wants CRCs. Both directions have them if either side wants them.
     pub crc: bool,
-    /// The connection is refused. Only in a Reply.
+    /// The responder rejects the connection. Only in a Reply.
     pub reject: bool,
-    /// Version, and what belongs to it.
+    /// The revision, with its enhanced part.
     pub revision: Revision,
-    /// The consumer's data; at most [`Startup::private_data_limit`] bytes.
+    /// The consumer's private data; at most [`Startup::private_data_limit`] bytes.
     pub private_data: &'a [u8],
 }
 
-/// What RFC 6581 adds.
+/// The enhanced part of a startup frame (RFC 6581).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enhanced {
-    /// In a Request: the initiator will send a ready-to-receive frame. In a Reply: it shall.
+    /// In a Request: the initiator will send a ready-to-receive message. In a Reply: it must.
     pub peer_to_peer: bool,
-    /// In a Request: the kinds that the initiator can send. In a Reply: those it may choose from.
+    /// In a Request: the kinds that the initiator can send. In a Reply: the kinds that it may choose from.
     pub ready_to_receive: ReadyToReceive,
-    /// IRD: read requests of its peer that the sender serves at a time; at most [`MAX_READS`], or [`READS_NOT_NEGOTIATED`].
+    /// IRD: reads of its peer that the sender serves at a time; at most [`MAX_READS`], or [`READS_NOT_NEGOTIATED`].
     pub inbound_reads: u16,
-    /// ORD: read requests that the sender makes at a time; at most [`MAX_READS`], or [`READS_NOT_NEGOTIATED`].
+    /// ORD: reads that the sender makes at a time; at most [`MAX_READS`], or [`READS_NOT_NEGOTIATED`].
     pub outbound_reads: u16,
 }
 
 bitflags! {
-    /// The kinds of a ready-to-receive frame: the first of the initiator, which says that the responder may send too.
+    /// The kinds of a ready-to-receive message: the initiator's first message, after which the responder may send.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct ReadyToReceive: u8 {
         /// A send without data.
@@ -88,27 +89,27 @@ bitflags! {
     }
 }
 
-/// Why bytes are no startup frame. No answer but closing the connection is due: the peer may not know what an FPDU is.
+/// Why bytes are not a startup frame. The only answer is to close the connection: the peer may not know FPDUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
-    /// It does not start as such a frame does.
+    /// They do not begin with the key of the frame.
     Key,
-    /// Another version: this one.
+    /// The revision is this one, not 1 or 2.
     Revision(u8),
-    /// A Request cannot refuse.
+    /// A Request has the flag to reject.
     RejectInRequest,
     /// More private data than [`MAX_PRIVATE_DATA`].
     TooLong,
-    /// It says that it is enhanced, and has no room for that.
+    /// The flag for the enhanced part is set, and the private data is too short for it.
     EnhancedMissing,
 }
 
-/// What the start of a stream of bytes is.
+/// The startup frame at the start of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
-    /// A frame, and its bytes.
+    /// A complete frame, and its size in bytes.
     Frame(Startup<'a>, usize),
-    /// The start of one.
+    /// The frame is not complete.
     Incomplete,
 }
 
@@ -138,7 +139,7 @@ struct EnhancedWords {
     outbound: U16,
 }
 
-/// The word of the IRD.
+/// The word with the IRD and two flags (RFC 6581 section 9).
 #[bitfield(u16)]
 struct Inbound {
     #[bits(14)]
@@ -147,7 +148,7 @@ struct Inbound {
     peer_to_peer: bool,
 }
 
-/// The word of the ORD.
+/// The word with the ORD and two flags (RFC 6581 section 9).
 #[bitfield(u16)]
 struct Outbound {
     #[bits(14)]
@@ -157,7 +158,7 @@ struct Outbound {
 }
 
 impl<'a> Startup<'a> {
-    /// Looks at the start of a stream. What can be no frame is refused before all of it is there.
+    /// Parses the start of a stream. Bytes that cannot become a frame are refused before the frame is complete.
     pub fn parse(kind: Kind, bytes: &'a [u8]) -> Result<Parsed<'a>, Invalid> {
         let there = bytes.len().min(kind.key().len());
         if bytes.get(..there) != kind.key().get(..there) {
@@ -191,12 +192,12 @@ impl<'a> Startup<'a> {
         Ok(Parsed::Frame(Self { kind, markers, crc, reject, revision, private_data }, HEADER.saturating_add(length)))
     }
 
-    /// Bytes that [`Startup::private_data`] may have.
+    /// Bytes that [`Startup::private_data`] may have, at most.
     pub fn private_data_limit(&self) -> usize {
         MAX_PRIVATE_DATA.saturating_sub(self.enhanced_bytes())
     }
 
-    /// Writes the frame, and gives its bytes; `None`: too much private data, or no room.
+    /// Writes the frame, and returns its size; `None`: too much private data, or no room.
     pub fn emit(&self, bytes: &mut [u8]) -> Option<usize> {
         let mut flags = Flags::empty();
         flags.set(Flags::MARKERS, self.markers);

@@ -1,4 +1,4 @@
-//! What the two startup frames agree on: CRC, reads under way, and who sends first (RFC 5044 section 7.1; RFC 6581 section 9).
+//! What Request and Reply agree on: CRC, reads under way, and the initiator's first message (RFC 5044 section 7.1; RFC 6581 section 9).
 
 use crate::mpa::{Enhanced, Kind, MAX_READS, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
 use crate::terminate::Cause;
@@ -6,48 +6,49 @@ use crate::terminate::Cause;
 /// What this side wants.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// CRCs. The peer may want them too.
+    /// CRCs. They are used, too, if only the peer wants them.
     pub crc: bool,
-    /// Reads of the peer that are served at a time.
+    /// Reads of the peer that this side serves at a time (IRD).
     pub inbound_reads: u16,
-    /// Own reads at a time.
+    /// Reads that this side makes at a time (ORD).
     pub outbound_reads: u16,
-    /// In either direction one read at least, if the peer negotiates them: this side reads by itself, too.
+    /// This side makes zero-length reads of its own, and serves the peer's: it asks for one read at least in each
+    /// direction, if the peer negotiates reads.
     pub reads_itself: bool,
 }
 
-/// What a connection does.
+/// The terms of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Both send CRCs, and check them.
+    /// Both sides send CRCs, and check them.
     pub crc: bool,
-    /// Reads of the peer that are served at a time.
+    /// Reads of the peer that this side serves at a time (IRD).
     pub inbound_reads: u16,
-    /// Own reads at a time.
+    /// Reads that this side makes at a time (ORD).
     pub outbound_reads: u16,
-    /// The first FPDU of the initiator, which the consumers do not see. `None`: it has no such duty, and the responder sends
-    /// nothing before its first message.
+    /// The initiator's first message, if one is agreed; no consumer sees it. `None`: the responder sends nothing before
+    /// a consumer's message has come from the initiator.
     pub first: Option<First>,
 }
 
-/// A message without data that says that the responder may send too.
+/// A ready-to-receive message: without data, it tells the responder that it may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// A write, which nobody answers.
+    /// A write, which gets no answer.
     Write,
-    /// A read, which is one of those under way until it is answered.
+    /// A read, which counts against the ORD until it is answered.
     Read,
-    /// A send, for which no receive is used.
+    /// A send, which uses up no receive.
     Send,
 }
 
-/// In order of preference: the one that costs least first.
+/// In order of preference: the cheapest first.
 const FIRST: [(ReadyToReceive, First); 3] =
     [(ReadyToReceive::WRITE, First::Write), (ReadyToReceive::READ, First::Read), (ReadyToReceive::SEND, First::Send)];
 
 impl Wish {
-    /// The Request of an initiator. It offers to send first, so that a responder need not wait for a message of the consumer;
-    /// and the kinds that need no receive.
+    /// The Request of an initiator. It offers a ready-to-receive message, so that the responder need not wait for a
+    /// message of the consumer, of the kinds that need no receive.
     pub fn request<'a>(&self, private_data: &'a [u8]) -> Startup<'a> {
         let mut ready_to_receive = ReadyToReceive::WRITE;
         ready_to_receive.set(ReadyToReceive::READ, self.outbound_reads > 0);
@@ -61,14 +62,14 @@ impl Wish {
         Startup { kind: Kind::Request, markers: false, crc: self.crc, reject: false, revision, private_data }
     }
 
-    /// What a responder does after `request`. `None`: it wants markers, which we do not send; it is to be refused.
+    /// The terms of a responder that accepts `request`. `None`: it must reject, as the initiator wants markers, which are not supported.
     pub fn agree(&self, request: &Startup<'_>) -> Option<Agreed> {
         if request.markers {
             return None;
         }
         let crc = self.crc || request.crc;
         let Revision::Two(Some(theirs)) = request.revision else { return Some(self.unlimited(crc)) };
-        // An initiator that names no kind is asked for the simplest; it may not know that, and end the connection.
+        // An initiator that names no kind gets the cheapest. It may not support that, and then ends the connection.
         let first = theirs.peer_to_peer.then(|| preferred(theirs.ready_to_receive).unwrap_or(First::Write));
         Some(Agreed {
             crc,
@@ -78,7 +79,7 @@ impl Wish {
         })
     }
 
-    /// What an initiator does after the `reply` to its `request`, which does not reject. Errors: [`Cause::STARTUP`],
+    /// The terms of an initiator after the `reply` to its `request`, which does not reject. Errors: [`Cause::STARTUP`],
     /// [`Cause::INSUFFICIENT_READS`], [`Cause::NO_READY_TO_RECEIVE`].
     pub fn conclude(&self, request: &Startup<'_>, reply: &Startup<'_>) -> Result<Agreed, Cause> {
         if reply.markers {
@@ -88,7 +89,7 @@ impl Wish {
         let (Revision::Two(Some(ours)), Revision::Two(Some(theirs))) = (request.revision, reply.revision) else {
             return Ok(self.unlimited(crc));
         };
-        // It was told what we serve.
+        // The Request has told the responder the IRD of this side.
         if theirs.outbound_reads != READS_NOT_NEGOTIATED && theirs.outbound_reads > ours.inbound_reads {
             return Err(Cause::INSUFFICIENT_READS);
         }
@@ -106,17 +107,17 @@ impl Wish {
         Ok(Agreed { crc, inbound_reads, outbound_reads, first })
     }
 
-    /// What is asked for where the consumer wants `reads`.
+    /// The number of reads to ask for if the consumer wants `reads`.
     fn at_least(&self, reads: u16) -> u16 {
         reads.max(self.reads_itself.into())
     }
 
-    /// What the consumer wants, or what the peer says if that is fewer.
+    /// The number of reads that the consumer wants, or the peer's number if that is smaller.
     fn at_most(&self, reads: u16, peer: u16) -> u16 {
         if peer == READS_NOT_NEGOTIATED { reads } else { self.at_least(reads).min(peer) }
     }
 
-    /// The peer says nothing of reads, and does not send first.
+    /// The terms if a frame has no enhanced part: no limit of the peer, no ready-to-receive message.
     const fn unlimited(&self, crc: bool) -> Agreed {
         Agreed { crc, inbound_reads: self.inbound_reads, outbound_reads: self.outbound_reads, first: None }
     }
@@ -137,12 +138,12 @@ impl Agreed {
     }
 }
 
-/// The Reply that refuses `request`.
+/// The Reply that rejects `request`.
 pub fn reject<'a>(request: &Startup<'_>, private_data: &'a [u8]) -> Startup<'a> {
     Startup { reject: true, ..reply(request, request.crc, Enhanced::default(), private_data) }
 }
 
-/// A Reply of the revision of its Request.
+/// A Reply with the revision of its Request.
 fn reply<'a>(request: &Startup<'_>, crc: bool, enhanced: Enhanced, private_data: &'a [u8]) -> Startup<'a> {
     let revision = match request.revision {
         Revision::Two(Some(_)) => Revision::Two(Some(enhanced)),

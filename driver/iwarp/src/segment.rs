@@ -1,4 +1,4 @@
-//! Headers of segments: DDP (RFC 5041 section 4) with what RDMAP (RFC 5040 section 4) puts into them.
+//! Headers of segments: DDP (RFC 5041 section 4) and the RDMAP fields in them (RFC 5040 section 4).
 
 use bitfield_struct::bitfield;
 use zerocopy::byteorder::network_endian::{U32, U64};
@@ -6,19 +6,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::terminate::Cause;
 
-/// Bytes of a header, at most: that of a read request.
+/// Bytes of a header, at most: a read request has the longest.
 pub const MAX_HEADER: usize = UNTAGGED + READ_REQUEST;
 /// Bytes of the header of a tagged segment.
 pub const TAGGED: usize = size_of::<TaggedHeader>();
 /// Bytes of the header of an untagged segment.
 pub const UNTAGGED: usize = size_of::<UntaggedHeader>();
-/// Bytes of the rest of a read request.
+/// Bytes of a read request behind the header of an untagged segment.
 pub const READ_REQUEST: usize = size_of::<ReadRequestBody>();
 
-/// DV and RV.
+/// The version of DDP (DV) and of RDMAP (RV).
 const VERSION: u8 = 1;
 
-/// Numbers of queues of untagged messages.
+/// The queue numbers (QN) of untagged messages.
 mod queue {
     pub(super) const SEND: u32 = 0;
     pub(super) const READ_REQUEST: u32 = 1;
@@ -36,24 +36,24 @@ mod opcode {
     pub(super) const TERMINATE: u8 = 7;
 }
 
-/// The header of a segment. Behind it, to the end of the ULPDU, is the segment's data.
+/// The header of a segment. The segment's data follows it, to the end of the ULPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// Data to be written to memory of the receiver.
+    /// Data for the receiver's memory.
     Write(Tagged),
-    /// Asks for data of the receiver. A message of one segment, without data.
+    /// A request for data of the receiver's memory. The message is one segment, without data.
     ReadRequest(Untagged, ReadRequest),
-    /// Data that was asked for.
+    /// Data that a read request has asked for.
     ReadResponse(Tagged),
-    /// Data for a receive.
+    /// Data for a receive of the receiver.
     Send(Untagged, Send),
     /// Ends the stream. The data is a [`Terminate`](crate::terminate::Terminate).
     Terminate(Untagged),
 }
 
 impl Segment {
-    /// Whether the segment, with `bytes` of data, is the last one of a message that carries a consumer's data; `None`: its message carries
-    /// none, as the answer to a read of nothing, which confirms what was sent before.
+    /// Whether the segment, with `bytes` of data, ends a message with a consumer's data. `None`: its message has none,
+    /// as the answer to a zero-length read, which may only confirm what was sent before.
     #[must_use]
     pub const fn ends_data(&self, bytes: usize) -> Option<bool> {
         match self {
@@ -72,7 +72,7 @@ pub struct Tagged {
     pub last: bool,
     /// Steering tag.
     pub stag: u32,
-    /// TO: offset of the first byte in what the tag names, an address if that is based on one.
+    /// TO: offset of the first byte in the memory of the tag. It is an address, if the memory was registered with one.
     pub offset: u64,
 }
 
@@ -87,27 +87,27 @@ pub struct Untagged {
     pub offset: u32,
 }
 
-/// What a send does besides.
+/// What a send does besides its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Send {
-    /// Its completion is a solicited event.
+    /// The completion of the receive is a solicited event.
     pub solicited: bool,
-    /// Tag of the receiver that is to be invalidated.
+    /// STag of the receiver that it has to invalidate.
     pub invalidate: Option<u32>,
 }
 
-/// What a read asks for.
+/// A read request's source and sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// Where the data goes: tag of whoever asks.
+    /// STag of the sink, the requester's memory.
     pub sink_stag: u32,
-    /// Offset there.
+    /// Offset in the sink.
     pub sink_offset: u64,
     /// Bytes.
     pub size: u32,
-    /// Where the data is: tag of whoever is asked.
+    /// STag of the source, the responder's memory.
     pub source_stag: u32,
-    /// Offset there.
+    /// Offset in the source.
     pub source_offset: u64,
 }
 
@@ -171,7 +171,7 @@ struct ReadRequestBody {
 const _: () = assert!(TAGGED == 14 && UNTAGGED == 18 && READ_REQUEST == 28);
 
 impl Segment {
-    /// Looks at a ULPDU, and gives its data too. What a stream must remember to judge (numbers, offsets, tags) is left to it.
+    /// Parses a ULPDU: the header, and the data behind it. Numbers, offsets and tags are for the stream to check, which knows what is due.
     ///
     /// Errors, in the order of the RFCs' checks: [`Cause::TAGGED_VERSION`], [`Cause::UNTAGGED_VERSION`],
     /// [`Cause::RDMAP_VERSION`], [`Cause::OPCODE`], [`Cause::LENGTH`], [`Cause::QUEUE`].
@@ -222,7 +222,7 @@ impl Segment {
         Ok((segment, data))
     }
 
-    /// Writes the header, and gives its bytes; `None`: no room.
+    /// Writes the header, and returns its size; `None`: no room.
     pub fn emit(&self, bytes: &mut [u8]) -> Option<usize> {
         match *self {
             Self::Write(tagged) => emit_tagged(opcode::WRITE, tagged, bytes),

@@ -1,4 +1,4 @@
-//! Terminate: the last message of a stream, and why (RFC 5040 section 4.8; codes: RFC 6580, RFC 6581).
+//! Terminate: the last message of a stream, with its cause (RFC 5040 section 4.8; codes: RFC 6580, RFC 6581).
 
 use core::fmt::{self, Display, Formatter};
 
@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::segment::{MAX_HEADER, READ_REQUEST, Segment, TAGGED, UNTAGGED};
 
-/// Bytes of the message behind its header, at most.
+/// Bytes of the message behind its DDP header, at most.
 pub const MAX_BODY: usize = HEAD + LENGTH + UNTAGGED + READ_REQUEST;
 
 const HEAD: usize = size_of::<Head>();
@@ -17,9 +17,9 @@ const LENGTH: usize = size_of::<U16>();
 /// Why a stream ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cause {
-    /// 0: RDMAP, 1: DDP, 2: MPA and what is below.
+    /// 0: RDMAP, 1: DDP, 2: MPA and below.
     pub layer: u8,
-    /// EType: kind of error in the layer, at most 15.
+    /// EType: the kind of error in the layer, at most 15.
     pub kind: u8,
     /// Error Code.
     pub code: u8,
@@ -29,83 +29,83 @@ macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident = $layer:literal, $kind:literal, $code:literal;)*) => {
         impl Cause {
             $($(#[$doc])* pub const $name: Self = Self { layer: $layer, kind: $kind, code: $code };)*
-            /// All that have a name, and it.
+            /// All causes with a name, and that name.
             pub const ALL: &[(Self, &str)] = &[$((Self::$name, stringify!($name)),)*];
         }
     };
 }
 
 causes! {
-    /// RDMAP: something failed here, and it was not the peer.
+    /// RDMAP: an error of the sender of the Terminate, not of its peer.
     LOCAL = 0, 0, 0x00;
-    /// RDMAP, remote protection: no such tag.
+    /// RDMAP, remote protection: the STag names nothing.
     STAG = 0, 1, 0x00;
-    /// RDMAP, remote protection: outside of what the tag names.
+    /// RDMAP, remote protection: the range is outside of the STag's memory.
     BOUNDS = 0, 1, 0x01;
-    /// RDMAP, remote protection: the tag does not allow it.
+    /// RDMAP, remote protection: the STag does not give the right.
     ACCESS = 0, 1, 0x02;
-    /// RDMAP, remote protection: the tag is not for this stream.
+    /// RDMAP, remote protection: the STag is not for this stream.
     NOT_OF_STREAM = 0, 1, 0x03;
     /// RDMAP, remote protection: offset and size exceed 64 bits.
     WRAP = 0, 1, 0x04;
-    /// RDMAP, remote protection: the tag cannot be invalidated.
+    /// RDMAP, remote protection: the STag cannot be invalidated.
     PROTECTED_FROM_INVALIDATION = 0, 1, 0x09;
-    /// RDMAP, remote protection: something else.
+    /// RDMAP, remote protection: another error.
     PROTECTION = 0, 1, 0xff;
     /// RDMAP, remote operation: another version.
     RDMAP_VERSION = 0, 2, 0x05;
-    /// RDMAP, remote operation: no such message, or not now.
+    /// RDMAP, remote operation: no such opcode, or it is not allowed now.
     OPCODE = 0, 2, 0x06;
-    /// RDMAP, remote operation: something failed that concerns this stream.
+    /// RDMAP, remote operation: a catastrophic error of this stream.
     STREAM = 0, 2, 0x07;
-    /// RDMAP, remote operation: something failed that concerns all.
+    /// RDMAP, remote operation: a catastrophic error of all streams.
     GLOBAL = 0, 2, 0x08;
-    /// RDMAP, remote operation: the tag cannot be invalidated.
+    /// RDMAP, remote operation: the STag cannot be invalidated.
     NOT_INVALIDATED = 0, 2, 0x09;
-    /// RDMAP, remote operation: something else.
+    /// RDMAP, remote operation: another error.
     OPERATION = 0, 2, 0xff;
-    /// DDP: something failed here, and it was not the peer.
+    /// DDP: an error of the sender of the Terminate, not of its peer.
     DDP_LOCAL = 1, 0, 0x00;
-    /// DDP, tagged buffer: no such tag.
+    /// DDP, tagged buffer: the STag names nothing.
     TAGGED_STAG = 1, 1, 0x00;
-    /// DDP, tagged buffer: outside of what the tag names.
+    /// DDP, tagged buffer: the range is outside of the STag's memory.
     TAGGED_BOUNDS = 1, 1, 0x01;
-    /// DDP, tagged buffer: the tag is not for this stream.
+    /// DDP, tagged buffer: the STag is not for this stream.
     TAGGED_NOT_OF_STREAM = 1, 1, 0x02;
     /// DDP, tagged buffer: offset and size exceed 64 bits.
     TAGGED_WRAP = 1, 1, 0x03;
     /// DDP, tagged buffer: another version.
     TAGGED_VERSION = 1, 1, 0x04;
-    /// DDP, untagged buffer: no such queue, or not for this message.
+    /// DDP, untagged buffer: no such queue, or not the queue of this message.
     QUEUE = 1, 2, 0x01;
     /// DDP, untagged buffer: no buffer for the message.
     NO_BUFFER = 1, 2, 0x02;
-    /// DDP, untagged buffer: not the number that is due.
+    /// DDP, untagged buffer: the message number is not the one that is due.
     MESSAGE_NUMBER = 1, 2, 0x03;
-    /// DDP, untagged buffer: not the offset that is due.
+    /// DDP, untagged buffer: the message offset is not the one that is due.
     MESSAGE_OFFSET = 1, 2, 0x04;
     /// DDP, untagged buffer: the message is longer than its buffer.
     UNTAGGED_TOO_LONG = 1, 2, 0x05;
     /// DDP, untagged buffer: another version.
     UNTAGGED_VERSION = 1, 2, 0x06;
-    /// MPA: the connection of TCP is gone. Never sent.
+    /// MPA: the TCP connection is lost. Never sent.
     CONNECTION_LOST = 2, 0, 0x01;
     /// MPA: wrong CRC.
     CRC = 2, 0, 0x02;
-    /// MPA: a marker, or a length, is not where or what it must be.
+    /// MPA: a marker or a length is wrong, or a ULPDU is too short for its headers.
     LENGTH = 2, 0, 0x03;
-    /// MPA: no Request, or no Reply.
+    /// MPA: the Request or the Reply is invalid.
     STARTUP = 2, 0, 0x04;
-    /// MPA: something failed here, and it was not the peer (RFC 6581).
+    /// MPA: an error of the sender of the Terminate, not of its peer (RFC 6581).
     MPA_LOCAL = 2, 0, 0x05;
-    /// MPA: the peer wants to make more reads than are served (RFC 6581).
+    /// MPA: the peer wants more reads than the sender of the Terminate serves (RFC 6581).
     INSUFFICIENT_READS = 2, 0, 0x06;
-    /// MPA: no kind of ready-to-receive frame is known to both (RFC 6581).
+    /// MPA: the two sides have no kind of ready-to-receive message in common (RFC 6581).
     NO_READY_TO_RECEIVE = 2, 0, 0x07;
 }
 
 impl Cause {
-    /// As Linux siw on a little-endian machine sends it, or would have meant it: layer and kind have changed places.
+    /// The cause with layer and kind exchanged, as Linux siw sends them on a little-endian machine. The inverse is the same.
     pub const fn swapped(self) -> Self {
         Self { layer: self.kind, kind: self.layer, code: self.code }
     }
@@ -124,23 +124,23 @@ impl fmt::Debug for Cause {
     }
 }
 
-/// The body of the message.
+/// The body of a Terminate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminate<'a> {
-    /// Why.
+    /// Why the stream ends.
     pub cause: Cause,
     /// The segment that was wrong.
     pub segment: Option<Wrong<'a>>,
 }
 
-/// Headers of a segment that was wrong, as they came.
+/// The headers of a segment that was wrong, as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong<'a> {
-    /// Bytes of its ULPDU.
+    /// Bytes of the segment's ULPDU.
     pub length: u16,
-    /// Header of DDP: 14 bytes if tagged, else 18.
+    /// The DDP header: 14 bytes if tagged, else 18.
     pub ddp: &'a [u8],
-    /// The rest of a read request, 28 bytes; else empty.
+    /// The 28 bytes of a read request behind the DDP header; else empty.
     pub read_request: &'a [u8],
 }
 
@@ -153,7 +153,7 @@ struct Head {
 }
 
 bitflags! {
-    /// HdrCt: what follows.
+    /// HdrCt: the parts that follow.
     #[derive(Clone, Copy)]
     struct Headers: u16 {
         const LENGTH = 0x8000;
@@ -163,7 +163,8 @@ bitflags! {
 }
 
 impl<'a> Terminate<'a> {
-    /// Says why `ulpdu` is wrong. Its headers go along where the RFC has them, and they can be told.
+    /// The Terminate for `cause`, found in `ulpdu`. It has the headers of `ulpdu` where the RFC wants them and they can
+    /// be told apart from the data.
     pub fn of(cause: Cause, ulpdu: &'a [u8]) -> Self {
         let readable =
             ![Cause::RDMAP_VERSION, Cause::OPCODE, Cause::TAGGED_VERSION, Cause::UNTAGGED_VERSION].contains(&cause);
@@ -171,9 +172,9 @@ impl<'a> Terminate<'a> {
         Self { cause, segment: if has_headers { Wrong::of(ulpdu, cause) } else { None } }
     }
 
-    /// Looks at what was received. `None`: too short to say anything. Headers that it announces and that are not there are
-    /// passed over. What Linux siw sends, with the bits in the order of a little-endian machine's, is read as it is meant, if it
-    /// announces headers: those bits are reserved. Without headers nothing tells it apart.
+    /// Parses a received body; `None`: it is too short. Headers that are announced but missing are ignored. Linux siw
+    /// on a little-endian machine sends the fields with exchanged bits: they are read as meant if headers are
+    /// announced, in bits that are reserved otherwise. Without headers this order cannot be recognised.
     pub fn parse(body: &'a [u8]) -> Option<Self> {
         let (head, rest) = Head::ref_from_prefix(body).ok()?;
         let cause = Cause { layer: head.layer_and_kind >> 4, kind: head.layer_and_kind & 0xf, code: head.code };
@@ -187,7 +188,7 @@ impl<'a> Terminate<'a> {
         })
     }
 
-    /// Writes the body, and gives its bytes; `None`: no room.
+    /// Writes the body, and returns its size; `None`: no room.
     pub fn emit(&self, bytes: &mut [u8]) -> Option<usize> {
         let mut headers = Headers::empty();
         if let Some(wrong) = self.segment {
@@ -211,13 +212,13 @@ impl<'a> Terminate<'a> {
 impl<'a> Wrong<'a> {
     fn of(ulpdu: &'a [u8], cause: Cause) -> Option<Self> {
         let (ddp, rest) = split_ddp(ulpdu)?;
-        // The rest of a read request belongs to what RDMAP found wrong in one.
+        // Only for an error of RDMAP in a read request do its 28 bytes follow.
         let is_read_request = cause.layer == 0 && cause.kind == 1 && ddp.len() == UNTAGGED && ddp.get(1)? & 0xf == 1;
         let read_request = if is_read_request { rest.get(..READ_REQUEST).unwrap_or_default() } else { &[] };
         Some(Self { length: u16::try_from(ulpdu.len()).ok()?, ddp, read_request })
     }
 
-    /// What the headers are of; `None`: of no segment, or of a read request without its rest.
+    /// The segment that the headers are of; `None`: they are invalid, or a read request lacks its 28 bytes.
     pub fn segment(&self) -> Option<Segment> {
         let mut bytes = [0; MAX_HEADER];
         let (ddp, rest) = bytes.split_at_mut_checked(self.ddp.len())?;
@@ -238,7 +239,7 @@ impl<'a> Wrong<'a> {
     }
 }
 
-/// The header of DDP, and what follows.
+/// The DDP header, and the bytes behind it.
 fn split_ddp(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let tagged = bytes.first()? & 0x80 != 0;
     bytes.split_at_checked(if tagged { TAGGED } else { UNTAGGED })
