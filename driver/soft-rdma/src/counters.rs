@@ -68,15 +68,15 @@ pub struct Counters<P: Platform> {
     next_shared_queue: AtomicU32,
 }
 
-/// What some of the queue pairs have moved. On a cache line of its own: queue pairs that count in another one run on other processors.
+/// What some of the queue pairs have moved. On a cache line of its own, as other processors write to other elements.
 #[derive(Default)]
 #[repr(align(64))]
 struct Traffic {
     /// Within the device.
     within: Volume,
-    /// From other machines.
+    /// To other machines.
     sent: Volume,
-    /// From them.
+    /// From other machines.
     received: Volume,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Meter(usize);
 /// Number of [`Traffic`]s; queue pairs are spread over them.
 const METERS: usize = 64;
 
-/// The values of [`Counters`] at one time.
+/// Values read from [`Counters`].
 #[derive(Clone, Copy, Debug)]
 pub struct CounterValues([u64; COUNT]);
 

@@ -38,7 +38,7 @@ pub struct Device<P: Platform> {
 /// Every wire holds its adapter's rundown, whose drop sets `over`. A wire may outlive all other objects made through the adapter.
 pub(crate) struct Rundown<P: Platform> {
     over: Arc<Event<P>, P>,
-    /// In an adapter's rundown: the device's, which is over when the rundowns of all adapters are.
+    /// In an adapter's rundown, a reference to the device's: that is dropped after the rundowns of all adapters.
     _of_device: Option<Arc<Self, P>>,
 }
 

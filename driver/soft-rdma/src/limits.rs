@@ -18,7 +18,7 @@ pub const INLINE_DATA: u32 = 1_024;
 pub const TRANSFER_LENGTH: u32 = 1 << 30;
 /// Bytes of one memory region.
 pub const REGISTRATION_SIZE: u64 = 1 << 32;
-/// Pages of one fast-register memory region: 8 MiB, which SMB Direct asks for with one read or write.
+/// Pages of one fast-register memory region: 8 MiB, as an SMB Direct read or write asks for at once.
 pub const FAST_REGISTER_PAGES: u32 = 2_048;
 /// Bytes of private data: MPA carries 512, of which enhanced negotiation takes 4 (RFC 6581 section 6).
 pub const PRIVATE_DATA: usize = 508;

@@ -27,7 +27,7 @@ struct State<P: Platform> {
     binding: Option<Binding<P>>,
     /// A binding that has ended, and that accesses under way still use.
     leaving: Option<Binding<P>>,
-    /// Accesses under way through `binding` or `leaving`. A new binding waits until those of the old one are over.
+    /// Accesses under way through `binding` or `leaving`. A new binding waits until they are 0.
     accesses: u32,
 }
 

@@ -93,8 +93,8 @@ impl<P: Platform> QueuePair<P> {
     /// behind the others. The caller drops the returned operation without the lock.
     pub(super) fn cancel_newest_request(&self, state: &mut State<P>) -> Option<Operation<P>> {
         // `flush_requests` counts all requests of a dead queue pair. The engine, or the thread that runs the flush,
-        // cancels them. A post cancels none but its own: the operation of another may hold the last reference to an
-        // object, whose close callback would run within the post.
+        // cancels them. A post cancels only its own request: another one's operation may hold the last reference to an
+        // object, whose close callback would then run within the post.
         let before = state.flush_requests;
         state.flush_requests = before.saturating_add(1);
         if before > 0 {
@@ -160,8 +160,8 @@ impl<P: Platform> QueuePair<P> {
         }
         let peer = if flushed { state.peer.as_ref().and_then(Peer::here) } else { None };
         drop(state);
-        // Nothing will be sent to this side any more: it leaves the line of its shared receive queue. The flush may
-        // have taken a send of this side that stood in the line of the peer's.
+        // The peer sends no more: this side leaves the line of its shared receive queue. Of this side's requests, a send
+        // may have waited in the line of the peer's shared receive queue: the peer leaves that.
         if dead && let Some(shared) = &this.shared {
             shared.give_up();
         }

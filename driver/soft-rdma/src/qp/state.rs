@@ -73,17 +73,17 @@ pub(crate) struct State<P: Platform> {
     pub(crate) own_receives: Option<ReceiveQueue<P>>,
     pub(crate) requests: Ring<InitiatorRequest, P>,
     pub(crate) peer: Option<Peer<P>>,
-    /// The oldest requests that are carried out and not reported. The oldest of them awaits the peer's answer or
-    /// confirmation. 0 within the device.
+    /// Number of the oldest requests that are carried out and not reported. The oldest of them awaits the peer's answer
+    /// or confirmation. 0 within the device.
     pub(crate) sent: usize,
-    /// The unanswered reads among `sent`.
+    /// Number of unanswered reads among `sent`.
     pub(crate) open_reads: u32,
     /// The current request, behind `sent`: its bytes that are done, and the place in its SGEs behind them.
     pub(crate) done: u64,
     pub(crate) cursor: Cursor,
-    /// The oldest requests that a flush has still to cancel.
+    /// Number of the oldest requests that a flush has still to cancel.
     pub(super) flush_requests: usize,
-    /// The oldest receives in the queue that a flush has still to cancel. The flush cancels `receive` before them.
+    /// Number of the oldest receives in the queue that a flush has still to cancel. The flush cancels `receive` before them.
     pub(super) flush_receives: usize,
     /// The receive that the peer's send is being placed into. A batch only looks whether there is one.
     pub(crate) receive: Option<Receive>,
@@ -101,7 +101,7 @@ pub(crate) struct State<P: Platform> {
     pub(crate) confirms: bool,
     /// Such a request is carried out, and no read that would confirm it was sent since.
     pub(crate) unconfirmed: bool,
-    /// The oldest requests that the answer to the wire's zero-length read confirms.
+    /// Number of the oldest requests that the answer to the wire's zero-length read confirms.
     pub(crate) to_confirm: usize,
 }
 

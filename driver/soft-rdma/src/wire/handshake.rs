@@ -368,7 +368,7 @@ fn of_peer(agreed: &Agreed) -> ReadLimits {
     ReadLimits { inbound: agreed.outbound_reads.into(), outbound: agreed.inbound_reads.into() }
 }
 
-/// A peer's IRD or ORD. Without negotiation it has no limit of its own.
+/// A peer's IRD or ORD, as a limit: this device's limit if it is not negotiated.
 fn reads(said: u16) -> u32 {
     if said == mpa::READS_NOT_NEGOTIATED { limits::READ_LIMIT } else { said.into() }
 }

@@ -6,8 +6,8 @@ use platform::{Arc, Platform, Timer};
 use super::{Wire, carry::Streams};
 use crate::QueuePair;
 
-/// Microseconds until the initiator sends a second first message, if the responder sends nothing. Linux siw looks at
-/// one that came too early only when more bytes come.
+/// Microseconds until the initiator sends a second first message, a write, if the responder has sent nothing. Linux siw
+/// looks at a message that came too early only when more bytes arrive.
 const RESPONDER_MICROSECONDS: u32 = 50_000;
 /// A tick of the wait for a receive, and the ticks that a message waits for a receive of a kernel consumer. iWARP has
 /// no RNR NAK; so the wire waits a limited time, in which TCP's window holds the peer back.

@@ -288,7 +288,7 @@ impl<P: Platform> State<P> {
         self.connection = Some(connection);
         self.limits = request.limits.capped();
         self.request = Some(done);
-        // An earlier attempt, when it failed, took its queue pair out: the assignment drops none under the lock.
+        // An attempt that failed has taken its queue pair out of the state, so the assignment drops nothing under the lock.
         self.queue_pair = Some(request.queue_pair.clone());
     }
 }

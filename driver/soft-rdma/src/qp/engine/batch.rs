@@ -203,7 +203,7 @@ impl<P: Platform> QueuePair<P> {
         this.report_to_connector(Self::unlock_and_flush(this, state));
     }
 
-    /// Reports the sends of a row. True: there are more requests.
+    /// Ends a batch: reports the sends of the row. True: more requests are queued.
     #[inline(never)]
     fn end_sends(this: &Arc<Self, P>, row: &Row) -> bool {
         let sends = row.sends();

@@ -210,9 +210,9 @@ impl<P: Platform> QueuePair<P> {
                 Step::Moved(0)
             }
             Progress::Failed(error) => {
-                // Completions stay in order. If nothing is ahead that awaits the peer, the request is reported now. A
-                // program's send or write that was not begun is tried again when what is ahead has ended. Otherwise the
-                // connection ends: what is ahead is cancelled, and this request too, if it is a program's with `error`.
+                // Completions stay in order. Without requests ahead that await the peer (`sent` is 0), this one completes now.
+                // Behind such requests, a program's send or write of which nothing was sent is tried again when they have ended.
+                // Any other failure ends the connection: the flush cancels all requests, a program's failed one with `error`.
                 fatal = state.sent == 0 || !state.confirms || !state.can_fail_again();
                 if state.sent == 0 {
                     finished = state.finish_oldest();
