@@ -60,6 +60,13 @@ impl Passed {
         }
     }
 
+    /// Takes over what has passed elsewhere.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.stages.append(&mut other.stages);
+        self.cases.append(&mut other.cases);
+        self.tests.append(&mut other.tests);
+    }
+
     /// A line of libtest, if it says that a test has passed.
     pub(crate) fn line(&mut self, program: &Program, line: &str) {
         if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... ok")) {

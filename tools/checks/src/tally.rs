@@ -37,6 +37,12 @@ impl Tally {
         self.failed += failed;
     }
 
+    /// Takes over the checks of another.
+    pub fn append(&mut self, other: Self) {
+        self.add(other.passed, other.failed);
+        self.names.append(other.names);
+    }
+
     /// True if there were checks and none failed.
     pub fn is_success(&self) -> bool {
         self.passed > 0 && self.failed == 0
@@ -77,8 +83,12 @@ mod tests {
         tally.check("a thing", Ok(()));
         tally.add(5, 0);
         assert!(tally.is_success());
-        tally.check("another", Err(anyhow::anyhow!("planted")));
+        let mut other = Tally::default();
+        other.check("another", Err(anyhow::anyhow!("planted")));
+        other.check("a third", Ok(()));
+        tally.append(other);
         assert!(!tally.is_success());
-        assert_eq!(tally.to_string(), "6 passed, 1 failed");
+        assert_eq!(tally.to_string(), "7 passed, 1 failed");
+        assert!(tally.names.has_stage("a third") && !tally.names.has_stage("another"));
     }
 }

@@ -3,6 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -30,18 +31,47 @@ fn first_seed() -> String {
 }
 
 /// Sets up, runs everything, and prints the count as the last line; `full` is ten times the random work.
+///
+/// The tests under Wine mostly wait, and those of the workspace mostly compute: both run at the same time.
 pub(crate) fn test(full: bool) -> Result<ExitCode> {
     setup::setup()?;
-    let mut tally = Tally::default();
     let root = paths::root();
+    let mut tally = Tally::default();
+    thread::scope(|scope| {
+        let windows = scope.spawn(|| on_wine(full));
+        on_linux(&root, full, &mut tally);
+        let windows = windows.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        tally.append(windows);
+    });
+    let kept = promises::kept(&root, &tally.names);
+    tally.check("all that the documents name as tests has passed", kept);
+    println!("{tally}");
+    Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The driver and what runs with it: builds it, and tests it under Wine.
+fn on_wine(full: bool) -> Tally {
+    let mut tally = Tally::default();
+    let built = dist::build();
+    let is_built = built.is_ok();
+    // Shows S910, S1307, T30.
+    tally.check("the driver, the harness and the stand-ins build", built);
+    if is_built {
+        wine_tests::run(full, &mut tally);
+    }
+    tally
+}
+
+/// All that Linux can judge without Wine.
+fn on_linux(root: &Path, full: bool, tally: &mut Tally) {
     let variables = if full { vec![(FULL, "1".to_owned()), (SEEDS_FROM, first_seed())] } else { Vec::new() };
     let workspace = Tests {
-        workspace: &root,
+        workspace: root,
         packages: &["--workspace", "--exclude", PLANTED],
         environment: &variables,
         documentation: true,
     };
-    let tests = step("testing the workspace", || test_programs::run(&workspace, &mut tally));
+    let tests = step("testing the workspace", || test_programs::run(&workspace, tally));
     tally.check("the workspace's tests build and run", tests);
     // Only the seeds that are known find each of these bugs: new ones are not asked for.
     let planted = Tests {
@@ -50,30 +80,19 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
         documentation: false,
         ..workspace
     };
-    let tests = step("looking for planted bugs", || test_programs::run(&planted, &mut tally));
+    let tests = step("looking for planted bugs", || test_programs::run(&planted, tally));
     tally.check("the tests with planted bugs build and run", tests);
     let models = Tests { workspace: &loom(), packages: &["--workspace"], environment: &[], documentation: false };
-    let models = step("exploring the models", || test_programs::run(&models, &mut tally));
+    let models = step("exploring the models", || test_programs::run(&models, tally));
     tally.check("the models build and run", models);
-    formatting(&root, &mut tally);
+    formatting(root, tally);
     // Shows S1401.
     tally.check("inf/softndk.inx keeps the rules", inf::lint());
-    let built = dist::build();
-    let is_built = built.is_ok();
-    // Shows S910, S1307, T30.
-    tally.check("the driver, the harness and the stand-ins build", built);
-    lints(&root, &mut tally);
+    lints(root, tally);
     // Shows T7, T24.
     tally.check("a short run of the fuzzer", fuzz::smoke());
     let counted = bench::build().and_then(|program| instructions::check(&program));
     tally.check("posts and polls keep their budget of instructions", counted);
-    if is_built {
-        wine_tests::run(full, &mut tally);
-    }
-    let kept = promises::kept(&root, &tally.names);
-    tally.check("all that the documents name as tests has passed", kept);
-    println!("{tally}");
-    Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The workspace of the models, whose own configuration says what makes the driver's atomics loom's.

@@ -43,17 +43,18 @@ fn other() -> Arc<Process> {
     }
 }
 
-/// Those of this process's device. The first is an address that every machine has.
+/// The addresses of this process's device. The first is one that every Linux has, and that no device under Wine has: those may run beside
+/// this test, and the SMB Direct cases listen at one port.
 fn here() -> Vec<IpAddr> {
-    vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+    vec![Ipv4Addr::new(127, 0, 1, 1).into(), Ipv6Addr::LOCALHOST.into()]
 }
 
-/// Those of the other's. Machines have one loopback address of IPv6 only: the second is any other, if there is one.
+/// The addresses of the other's. Machines have one loopback address of IPv6 only: the second is any other, if there is one.
 fn there() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().expect("the addresses of the machine");
     let usable = |interface: &if_addrs::Interface| !interface.is_loopback() && !interface.is_link_local();
     let ipv6 = interfaces.iter().filter(|interface| usable(interface)).map(|interface| interface.ip());
-    let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+    let other = IpAddr::V4(Ipv4Addr::new(127, 0, 1, 2));
     [other].into_iter().chain(ipv6.filter(IpAddr::is_ipv6).take(1)).collect()
 }
 

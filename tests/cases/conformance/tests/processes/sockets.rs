@@ -82,7 +82,7 @@ fn two_devices_of_one_process_are_noticed() {
     let _turn = turn();
     let [here, there] = [here(), there()].map(|addresses| Box::new(Local::<Hosted>::new(&addresses, true)));
     let failure = failure(run_apart(&CONNECTS, here, there, Path::Plain, PATIENCE));
-    assert!(failure.contains("the other process does not have the end at 127.0.0.2"), "{failure}");
+    assert!(failure.contains("the other process does not have the end at 127.0.1.2"), "{failure}");
 }
 
 #[test]
