@@ -69,11 +69,13 @@ pub struct Stream<P: Platform> {
     quota: PoolQuota<P>,
 }
 
-/// Connecting, listening, accepting; at last, finishing.
+/// The requests behind those of the sends. Connecting, listening, accepting; at last, finishing.
 const STARTING: usize = SENDS;
 const RECEIVING: usize = SENDS + 1;
 const CLOSING: usize = SENDS + 2;
 const REQUESTS: usize = CLOSING + 1;
+// Each has one of its own: a receive may be under way while the stream finishes.
+const _: () = assert!(STARTING < RECEIVING && RECEIVING < CLOSING && CLOSING < REQUESTS);
 
 // SAFETY: socket and requests are touched only by the platform's calls, as these allow; the rest is locked, or atomic.
 unsafe impl<P: Platform> Sync for Stream<P> {}
