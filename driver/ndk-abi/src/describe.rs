@@ -1,4 +1,5 @@
-//! How a structure, a number and a prototype are described as data, and what each structure is at first: zero.
+//! The types that describe a structure, a number and a prototype as data (`macros.rs` fills them in), and [`ZeroInit`],
+//! the all-zero value of a structure.
 
 /// A structure.
 #[derive(Clone, Copy, Debug)]
@@ -7,20 +8,21 @@ pub struct Layout {
     pub name: &'static str,
     /// Bytes.
     pub size: usize,
-    /// What the structure may be used for.
+    /// Whether it is a whole structure, a dispatch table or a prefix.
     pub kind: Kind,
     /// In declaration order. Fields called `Padding…` are alignment gaps made explicit.
     pub fields: &'static [Field],
 }
 
-/// What a structure may be used for.
+/// The keyword that declared a structure, see `c_structs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole structure, all zero allowed.
+    /// A whole structure; all zero is a valid value.
     Struct,
-    /// A dispatch table: functions that are never null.
+    /// A dispatch table; its function pointers are never null.
     Table,
-    /// The start of a structure whose size depends on the version of Windows: only behind a pointer.
+    /// The first fields of a structure whose size depends on the version of Windows. Code reads it through a pointer
+    /// only.
     Prefix,
 }
 
@@ -44,7 +46,7 @@ pub struct Prototype {
     pub name: &'static str,
     /// Gives the Rust type of the function pointer.
     pub type_name: fn() -> &'static str,
-    /// In order.
+    /// The parameters, in order.
     pub parameters: &'static [Parameter],
     /// Gives the Rust type of the result.
     pub result: fn() -> &'static str,
@@ -66,7 +68,7 @@ pub struct Number {
     pub name: &'static str,
     /// The enumeration, or the integer type of a constant.
     pub of: &'static str,
-    /// Zero-extended.
+    /// The value, zero-extended to 64 bits.
     pub value: u64,
 }
 

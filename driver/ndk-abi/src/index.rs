@@ -1,9 +1,9 @@
-//! What this crate declares, as data: every structure, number and prototype. The tests compare it with the fact
-//! tables; nothing of it reaches a binary that does not use it.
+//! Lists of every structure, number and prototype of this crate, which `tests/facts` compares with the fact tables. A
+//! binary that does not use the lists does not contain them.
 
 use crate::describe::{Layout, Number, Prototype};
 
-/// The structures of ndioctl.h; all others are of the WDK, or SoftNDK's own.
+/// The structures of ndioctl.h. All others come from the WDK or are SoftNDK's own.
 pub const ND_IOCTL_LAYOUTS: &[&[Layout]] = &[
     crate::nd_ioctl::adapter::ND_ADAPTER_LAYOUTS,
     crate::nd_ioctl::kernel::KERNEL_LAYOUTS,

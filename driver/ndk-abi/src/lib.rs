@@ -1,13 +1,13 @@
-//! The binary interfaces SoftNDK speaks, as data: NDKPI 2.1, the part of NDIS an NDK miniport uses, the published
-//! NetworkDirect IOCTL protocol and SoftNDK's own additions to it.
+//! The binary interfaces of SoftNDK: NDKPI 2.1, the part of NDIS that an NDK miniport uses, the published NetworkDirect
+//! IOCTL protocol, and SoftNDK's own additions to it. Start at [`ndkpi`], [`ndis`], [`nd_ioctl`] or [`softndk_ioctl`].
 //!
-//! C layouts keep their C names, so that a name found here can be looked up in Microsoft's documentation. Values that
-//! come from outside are integers or transparent wrappers, never Rust enums: any bit pattern is valid. Each structure
-//! states its size and offsets where it is declared and the compiler checks them ([`describe`]); `tests/facts`
-//! compares all of it with fact tables taken from the documentation.
+//! C layouts keep their C names, so that a reader can look them up in Microsoft's documentation. Values that come from
+//! outside are integers or transparent wrappers, never Rust enums: any bit pattern is valid. Each structure states its
+//! size and offsets, and the compiler checks them (`macros.rs`); `tests/facts` compares all of it with fact tables
+//! taken from the documentation.
 //!
-//! Function types are `extern "system"`: on Windows that is the convention of every NDIS and NDKPI function, and on
-//! another host both sides of a table are compiled for the same target, so the tables work in process too.
+//! Function types are `extern "system"`: on Windows that is the convention of every NDIS and NDKPI function. On another
+//! host both sides of a table are compiled for one target, so the tables work in process too.
 #![no_std]
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]

@@ -1,10 +1,11 @@
-//! How layouts, numbers and prototypes are declared. One declaration gives the Rust item, its compile-time check and
-//! its entry in [`crate::describe`], so the three cannot drift apart.
+//! The macros that declare layouts, numbers and prototypes. One declaration gives the Rust item, its compile-time check
+//! and its entry in the lists of [`crate::index`], so the three cannot drift apart.
 
 /// Declares `repr(C)` structures with their size and the offset of each field, checked at compile time.
 ///
-/// `struct` may be all zero and gets [`crate::describe::ZeroInit`]; `table` holds function pointers that are never
-/// null and does not; `prefix` is the start of a longer structure that only ever exists behind a pointer.
+/// All zero is a valid value of a `struct`, which gets [`crate::describe::ZeroInit`]. A `table` does not: its function
+/// pointers are never null. A `prefix` is the start of a longer structure, which code reads through a pointer only; it
+/// gets `ZeroInit` too.
 macro_rules! c_structs {
     ($list:ident: $($(#[$meta:meta])* $kind:ident $name:ident, size $size:literal {
         $($(#[$fmeta:meta])* $offset:literal $field:ident: $ty:ty,)*
@@ -51,7 +52,7 @@ macro_rules! c_zero {
     };
 }
 
-/// Keyword to [`crate::describe::Kind`].
+/// Maps the keyword of a structure to [`crate::describe::Kind`].
 macro_rules! c_kind {
     (struct) => {
         crate::describe::Kind::Struct
@@ -64,7 +65,7 @@ macro_rules! c_kind {
     };
 }
 
-/// Declares function types. Parameter names are the documented ones.
+/// Declares function types, with the documented names of the parameters.
 macro_rules! c_fns {
     ($list:ident: $($(#[$meta:meta])* fn $name:ident($($param:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;)*) => {
         $($(#[$meta])* pub type $name = unsafe extern "system" fn($($param: $ty),*) $(-> $ret)?;)*

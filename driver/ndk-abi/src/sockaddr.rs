@@ -12,7 +12,7 @@ c_consts! { ADDRESS_FAMILIES: u16;
 }
 
 c_structs! { SOCKADDR_LAYOUTS:
-    /// Any socket address: the family says how long it really is.
+    /// Any socket address; the family gives the real length.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOCKADDR, size 0x10 {
         0x00 sa_family: u16,
@@ -39,7 +39,7 @@ c_structs! { SOCKADDR_LAYOUTS:
     }
 
     /// Either family. In C a union of [`SOCKADDR_IN`], [`SOCKADDR_IN6`] and the family; here the longest member, so
-    /// that every byte is initialised, with [`SOCKADDR_INET::socket_addr`] to tell them apart.
+    /// that every byte is initialised. [`SOCKADDR_INET::socket_addr`] tells the families apart.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOCKADDR_INET, size 0x1c {
         0x00 Ipv6: SOCKADDR_IN6,
@@ -109,7 +109,7 @@ impl SOCKADDR_INET {
             Ipv6: SOCKADDR_IN6 {
                 sin6_family: address.sin_family,
                 sin6_port: address.sin_port,
-                // Where the IPv4 address lies in the union.
+                // The IPv4 address has this offset in the union.
                 sin6_flowinfo: u32::from_ne_bytes(address.sin_addr),
                 sin6_addr: [0; 16],
                 sin6_scope_id: 0,
@@ -134,7 +134,7 @@ impl SOCKADDR_INET {
         }
     }
 
-    /// The address, or `None` for another family than IPv4 and IPv6.
+    /// The address, or `None` if the family is neither IPv4 nor IPv6.
     #[must_use]
     pub const fn socket_addr(&self) -> Option<SocketAddr> {
         match self.si_family() {

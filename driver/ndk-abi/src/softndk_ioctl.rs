@@ -1,7 +1,7 @@
-//! SoftNDK's own control codes, beside the published protocol, which has none to post and to poll.
+//! SoftNDK's own control codes, which add posts, polls and diagnostics to the published protocol ([`crate::nd_ioctl`]).
 //!
-//! Buffered, on a handle open for reading and writing. Inputs start with `Version` = [`SOFTNDK_IOCTL_VERSION`].
-//! Handles are those of [`crate::nd_ioctl`], per file.
+//! Buffered, on a handle open for reading and writing. Inputs start with `Version` = [`SOFTNDK_IOCTL_VERSION`]. Object
+//! handles are shared with [`crate::nd_ioctl`] and valid for one file.
 #![allow(missing_docs, reason = "pure layouts, described per structure")]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -12,10 +12,10 @@ use crate::status::NTSTATUS;
 
 pub use crate::softndk_link::*;
 
-/// The device, as user programs open it.
+/// The path of the control device.
 pub const SOFTNDK_DEVICE_PATH: &str = r"\\.\SoftNdk";
 
-/// The code of one of our operations: function 0x800 + operation.
+/// The control code of a SoftNDK operation: function 0x800 + operation.
 #[must_use]
 pub const fn softndk_control_code(operation: u32) -> u32 {
     ctl_code(FILE_DEVICE_NETWORK, 0x800 + operation, METHOD_BUFFERED, FILE_READ_DATA | FILE_WRITE_DATA)
@@ -32,78 +32,86 @@ c_consts! { SOFTNDK_CODES: u32;
     IOCTL_SOFTNDK_FAST_MR_CREATE = softndk_control_code(3);
     /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_DIAGNOSTICS`].
     IOCTL_SOFTNDK_DIAGNOSTICS = softndk_control_code(4);
-    /// In: [`SOFTNDK_TEST_PLANT`]. Out: nothing. Only in drivers built to be caught.
+    /// In: [`SOFTNDK_TEST_PLANT`]. Out: nothing. Only in test builds of the driver that have planted faults.
     IOCTL_SOFTNDK_TEST_PLANT = softndk_control_code(5);
-    /// In: [`SOFTNDK_TEST_SMB_DIRECT`]. Out: [`SOFTNDK_TEST_SMB_DIRECT_RESULT`]. STATUS_NOT_SUPPORTED: the driver was built
-    /// without the test consumer; STATUS_INVALID_PARAMETER: no such scenario; STATUS_DEVICE_BUSY: one is running. Completes when the
-    /// scenario is over.
+    /// In: [`SOFTNDK_TEST_SMB_DIRECT`]. Out: [`SOFTNDK_TEST_SMB_DIRECT_RESULT`]. Completes when the scenario has ended.
+    /// STATUS_NOT_SUPPORTED: the driver was built without the test consumer; STATUS_INVALID_PARAMETER: no such
+    /// scenario; STATUS_DEVICE_BUSY: a scenario is running.
     IOCTL_SOFTNDK_TEST_SMB_DIRECT = softndk_control_code(6);
-    /// In: [`SOFTNDK_CQ_MODERATE`]. Out: nothing. STATUS_INVALID_PARAMETER_MIX: no limit at all.
+    /// In: [`SOFTNDK_CQ_MODERATE`]. Out: nothing. STATUS_INVALID_PARAMETER_MIX: neither `Count` nor `Interval` is a
+    /// limit.
     IOCTL_SOFTNDK_CQ_MODERATE = softndk_control_code(7);
-    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) of an object with rings. Out: nothing. See [`crate::softndk_ring`].
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) of an object with rings. Out: nothing. See
+    /// [`crate::softndk_ring`].
     IOCTL_SOFTNDK_DOORBELL = softndk_control_code(8);
-    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) of a region. Out: [`SOFTNDK_MR_TOKENS`]. STATUS_INVALID_DEVICE_STATE: not
-    /// registered.
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) of a region. Out: [`SOFTNDK_MR_TOKENS`].
+    /// STATUS_INVALID_DEVICE_STATE: the region is not registered.
     IOCTL_SOFTNDK_MR_QUERY = softndk_control_code(9);
     /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: [`SOFTNDK_FILE_ID`].
     IOCTL_SOFTNDK_FILE_ID = softndk_control_code(10);
-    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with the identifier of a file as its handle. Out: nothing. As
-    /// IOCTL_ND_PROVIDER_BIND_FILE, but sent on the second file, and by the identifier of the first. STATUS_INVALID_HANDLE: no
-    /// file that the process opened has it; STATUS_INVALID_DEVICE_STATE: the second file is in use already.
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) whose handle is the [`SOFTNDK_FILE_ID`] of a file. Out: nothing.
+    /// Joins two files as IOCTL_ND_PROVIDER_BIND_FILE does, but is sent on the second file and names the first by its
+    /// identifier. STATUS_INVALID_HANDLE: no file of this process has the identifier; STATUS_INVALID_DEVICE_STATE: the
+    /// second file is in use already.
     IOCTL_SOFTNDK_ATTACH = softndk_control_code(11);
-    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_COUNTER`]. As the other three below: on any file, at any time,
-    /// read-only; STATUS_BUFFER_OVERFLOW, with the length needed: the output is too short.
+    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_COUNTER`]. This code and the next three are
+    /// read-only and work on any file, at any time. STATUS_BUFFER_OVERFLOW, with the length needed: the output is too
+    /// short.
     IOCTL_SOFTNDK_COUNTERS = softndk_control_code(12);
     /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_ADAPTER`].
     IOCTL_SOFTNDK_ADAPTER = softndk_control_code(13);
-    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOCKADDR_INET`], the addresses of the adapter, ports 0.
+    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOCKADDR_INET`]: the addresses of the adapter, with port
+    /// 0.
     IOCTL_SOFTNDK_ADDRESSES = softndk_control_code(14);
-    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_ENDPOINT`], of the whole adapter.
+    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_ENDPOINT`]: the endpoints of all consumers.
     IOCTL_SOFTNDK_ENDPOINTS = softndk_control_code(15);
-    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: nothing. Does nothing, pends, and succeeds: so that a
-    /// program is told by its overlapped file of what another file was asked to do.
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: nothing. Pends and succeeds without doing
+    /// anything: so a program gets the completion of an operation that another file carried out from its own overlapped
+    /// file.
     IOCTL_SOFTNDK_NOP = softndk_control_code(16);
-    /// In: [`SOFTNDK_TEST_LINK`], bytes. Out: [`SOFTNDK_TEST_LINK_RESULT`], bytes. STATUS_NOT_SUPPORTED: the driver was built
-    /// without the test consumer; STATUS_DEVICE_BUSY: another file has the link, another request works with it, or a scenario runs;
-    /// STATUS_INVALID_DEVICE_STATE: the file has none, or has it already; STATUS_BUFFER_TOO_SMALL: the message that is next is longer.
-    /// Waits only where it connects, accepts and closes, 30 s for each thing at most.
+    /// In: [`SOFTNDK_TEST_LINK`], bytes. Out: [`SOFTNDK_TEST_LINK_RESULT`], bytes. STATUS_NOT_SUPPORTED: the driver was
+    /// built without the test consumer; STATUS_DEVICE_BUSY: another file has the link, another request uses it, or a
+    /// scenario runs; STATUS_INVALID_DEVICE_STATE: the file has no link, or has one already; STATUS_BUFFER_TOO_SMALL:
+    /// the next message is longer than the output. Waits only while it connects, accepts or closes, at most 30 s for
+    /// each step.
     IOCTL_SOFTNDK_TEST_LINK = softndk_control_code(17);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;
     /// The first field of every input.
     SOFTNDK_IOCTL_VERSION = 1;
-    /// [`SOFTNDK_POST::Operation`]: send-and-invalidate. All others are values of
+    /// [`SOFTNDK_POST::Operation`]: send-and-invalidate. All other operations are values of
     /// [`NDK_OPERATION_TYPE`](crate::ndkpi::NDK_OPERATION_TYPE).
     SOFTNDK_POST_SEND_AND_INVALIDATE = 0x8002;
-    /// `ProviderErrorCode` of an `NDK_RESULT_EX` of an adapter that was opened on behalf of a process: a success that satisfies a
-    /// request for a solicited notification.
+    /// `ProviderErrorCode` of an `NDK_RESULT_EX`, if the adapter was opened on behalf of a process: a success that
+    /// satisfies an arm for solicited completions.
     SOFTNDK_RESULT_SOLICITED = 1;
-    /// The same: a request with NDK_OP_FLAG_SILENT_SUCCESS has failed.
+    /// `ProviderErrorCode` of an `NDK_RESULT_EX`, if the adapter was opened on behalf of a process: a request with
+    /// NDK_OP_FLAG_SILENT_SUCCESS has failed.
     SOFTNDK_RESULT_SILENT = 2;
     /// [`SOFTNDK_TEST_PLANT::Kind`]: allocate pool and never free it.
     SOFTNDK_TEST_PLANT_LEAK_POOL = 1;
     /// [`SOFTNDK_TEST_PLANT::Kind`]: call a PASSIVE_LEVEL function at DISPATCH_LEVEL.
     SOFTNDK_TEST_PLANT_WRONG_IRQL = 2;
-    /// [`SOFTNDK_TEST_PLANT::Kind`]: take FILE_DEVICE_SECURE_OPEN from the control device.
+    /// [`SOFTNDK_TEST_PLANT::Kind`]: clear FILE_DEVICE_SECURE_OPEN of the control device.
     SOFTNDK_TEST_PLANT_OPEN_NAMES = 3;
     /// [`SOFTNDK_ADAPTER::State`]: RDMA is on; adapters can be opened.
     SOFTNDK_ADAPTER_ENABLED = 1;
-    /// [`SOFTNDK_LIST::Next`]: there is nothing more.
+    /// [`SOFTNDK_LIST::Next`]: the list has ended.
     SOFTNDK_LIST_END = 0xFFFF_FFFF;
-    /// Places of the driver's tables that one request for a list looks at, at most.
+    /// The most table entries that the driver reads for one request for a list.
     SOFTNDK_LIST_PLACES = 4096;
-    /// [`SOFTNDK_ENDPOINT::Kind`]: a listener. Established: it listens; else it is being closed.
+    /// [`SOFTNDK_ENDPOINT::Kind`]: a listener. Established: it listens; not established: it is being closed.
     SOFTNDK_ENDPOINT_LISTENER = 1;
     /// [`SOFTNDK_ENDPOINT::Kind`]: a shared endpoint.
     SOFTNDK_ENDPOINT_SHARED = 2;
-    /// [`SOFTNDK_ENDPOINT::Kind`]: the side of a connection, or of an attempt at one, that connects.
+    /// [`SOFTNDK_ENDPOINT::Kind`]: the connecting side of a connection or of a connection attempt.
     SOFTNDK_ENDPOINT_ACTIVE = 3;
-    /// [`SOFTNDK_ENDPOINT::Kind`]: the side of a connection, or of an attempt at one, that accepts.
+    /// [`SOFTNDK_ENDPOINT::Kind`]: the accepting side of a connection or of a connection attempt.
     SOFTNDK_ENDPOINT_PASSIVE = 4;
     /// [`SOFTNDK_ENDPOINT::Flags`]: a connection is established, a listener listens. Always set for a shared endpoint.
     SOFTNDK_ENDPOINT_ESTABLISHED = 1;
-    /// [`SOFTNDK_ENDPOINT::Flags`]: of the process `ProcessId`; else of the kernel.
+    /// [`SOFTNDK_ENDPOINT::Flags`]: the endpoint belongs to the process `ProcessId`; not set: to a kernel consumer.
     SOFTNDK_ENDPOINT_USER = 2;
 }
 
@@ -111,9 +119,9 @@ c_structs! { SOFTNDK_LAYOUTS:
     /// One work request for a queue pair. `SgeCount` [`SOFTNDK_SGE`] follow, then `InlineLength` bytes, which are the
     /// payload if `Flags` (`NDK_OP_FLAG_*`) has NDK_OP_FLAG_INLINE; `SgeCount` is 0 then.
     ///
-    /// `RemoteAddress`: read, write. `RemoteToken`: read, write, send-and-invalidate. `ObjectHandle`: the region of a
-    /// fast register, the window of a bind, either of an invalidate. `MrHandle`: the region of a bind.
-    /// `BaseVirtualAddress` and `Length`: fast register, bind.
+    /// Used by: `RemoteAddress`, read and write; `RemoteToken`, read, write and send-and-invalidate; `ObjectHandle`,
+    /// fast register and invalidate (the region), bind and invalidate (the window); `MrHandle`, bind (the region);
+    /// `BaseVirtualAddress` and `Length`, fast register and bind.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_POST, size 0x50 {
         0x00 Version: u32,
@@ -156,8 +164,9 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x08 CqHandle: u64,
     }
 
-    /// Has notifications held back until `Count` completions wait or `Interval` microseconds are over; 0xFFFFFFFF is no
-    /// limit. 0 in either, or a count of 1: they are not held back, as is the default. NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION.
+    /// Interrupt moderation (NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION): the driver holds a notification back until
+    /// `Count` completions wait or `Interval` microseconds have passed; 0xFFFFFFFF is no limit. With 0 in either field,
+    /// or a count of 1, it holds none back, which is the default.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_CQ_MODERATE, size 0x18 {
         0x00 Version: u32,
@@ -180,8 +189,8 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x20 Output: u64,
     }
 
-    /// Pins `Length` bytes at `Address` of the calling process for a fast-register region; a post of a fast register
-    /// then makes them accessible. `RemoteAccess` 1: peers may be let in, 0: never.
+    /// Pins `Length` bytes at `Address` of the calling process for a fast-register region; posting a fast register then
+    /// makes them accessible. `RemoteAccess` 0: never to peers; 1: also to peers.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_FAST_MR_CREATE, size 0x20 {
         0x00 Version: u32,
@@ -200,21 +209,22 @@ c_structs! { SOFTNDK_LAYOUTS:
     }
 
     /// Output of [`IOCTL_ND_MR_REGISTER`](crate::nd_ioctl::IOCTL_ND_MR_REGISTER), which the protocol leaves to the
-    /// driver; `ndfltr` has the same layout. Not given if there is no room for it: then see [`IOCTL_SOFTNDK_MR_QUERY`].
+    /// driver; `ndfltr` has the same layout. If the output buffer is too small, the request succeeds without it:
+    /// [`IOCTL_SOFTNDK_MR_QUERY`] returns the tokens.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_MR_TOKENS, size 0x8 {
         0x00 LocalToken: u32,
         0x04 RemoteToken: u32,
     }
 
-    /// The token that a bind gave its window: the peer's from the completion of the bind on.
+    /// The token that a bind gave its window. Peers can use it once the bind has completed.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_MW_TOKEN, size 0x8 {
         0x00 RemoteToken: u32,
         0x04 Reserved: u32,
     }
 
-    /// Names the provider context of an open file to others of its process.
+    /// Names the provider context of an open file to the other files of its process.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_FILE_ID, size 0x8 {
         0x00 Id: u64,
@@ -227,9 +237,9 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x04 Reserved: u32,
     }
 
-    /// What is alive in the whole driver: objects by kind, requests not yet completed, pinned and pool memory in bytes.
-    /// `Size` is that of this structure, `DriverVersion` major to revision. `Requests` and `Doorbells`: control codes ever
-    /// received, this code aside, and how many of them were doorbells.
+    /// Counts over the whole driver: live objects by kind, requests not yet completed, bytes of pinned memory and of
+    /// pool. `Size` is the size of this structure, `DriverVersion` major to revision. `Requests` counts the control
+    /// codes ever received, except this one, and `Doorbells` the doorbells among them.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_DIAGNOSTICS, size 0x60 {
         0x00 Version: u32,
@@ -253,15 +263,15 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x58 Doorbells: u64,
     }
 
-    /// A counter of the adapter since that was started: its name, with zeros behind it, and its value.
+    /// A counter of the adapter, counted since the adapter was started: its name, padded with zeros, and its value.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_COUNTER, size 0x28 {
         0x00 Name: [u8; 32],
         0x20 Value: u64,
     }
 
-    /// The adapter that the device serves: its NET_LUID, whether RDMA is on, how many objects it has at most (`Max..Count`), and what
-    /// `NDK_ADAPTER_INFO` says of them, by the same names.
+    /// The adapter behind the control device: its NET_LUID, whether RDMA is on, the most objects of each kind
+    /// (`Max..Count`), and the fields of `NDK_ADAPTER_INFO` by their names.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_ADAPTER, size 0x90 {
         0x00 Version: u32,
@@ -300,16 +310,17 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x8c Reserved: u32,
     }
 
-    /// Asks for a part of a list: what is from place `Start` of the driver's table on, 0 or `Next` of the part before.
+    /// Asks for a part of a list, from table index `Start` on: 0, or `Next` of the part before.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_LIST_QUERY, size 0x8 {
         0x00 Version: u32,
         0x04 Start: u32,
     }
 
-    /// A part of a list: `Count` entries of `EntrySize` bytes follow. There may be none, and still more to come: `Next` is where to go
-    /// on, or SOFTNDK_LIST_END. What comes or goes between two parts may be missing; an attempt to connect
-    /// may be in both, once with port 0, when TCP picks its port.
+    /// A part of a list: `Count` entries of `EntrySize` bytes follow. `Next` is the `Start` of the next part, or
+    /// SOFTNDK_LIST_END; a part may have no entries and still not be the last. Endpoints that appear or disappear
+    /// between two parts may be missing; a connection attempt may be in both, once with port 0, if TCP picks its port
+    /// in between.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_LIST, size 0x10 {
         0x00 Version: u32,
@@ -318,8 +329,8 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x0c Next: u32,
     }
 
-    /// An address in use: `Kind` SOFTNDK_ENDPOINT_LISTENER to SOFTNDK_ENDPOINT_PASSIVE, `Flags` SOFTNDK_ENDPOINT_ESTABLISHED and _USER.
-    /// `Remote` is zero unless it is a side of a connection.
+    /// An address in use. `Kind` is SOFTNDK_ENDPOINT_LISTENER to SOFTNDK_ENDPOINT_PASSIVE, `Flags` has
+    /// SOFTNDK_ENDPOINT_ESTABLISHED and _USER. `Remote` is zero for a listener or a shared endpoint.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_ENDPOINT, size 0x44 {
         0x00 Kind: u32,
@@ -329,15 +340,17 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x28 Remote: SOCKADDR_INET,
     }
 
-    /// Has the test consumer in the driver perform a scenario, against itself. Their numbers: `Scenario` of `tests/clients/smb-direct`.
+    /// Runs a scenario of the test consumer in the driver, both ends in the one device. For the numbers see `Scenario`
+    /// of `tests/clients/smb-direct`.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_SMB_DIRECT, size 0x8 {
         0x00 Version: u32,
         0x04 Scenario: u32,
     }
 
-    /// How a scenario ended: STATUS_SUCCESS, or why the step (`Step` of `tests/clients/smb-direct`, 0 for the end) failed; and what was
-    /// done, counted over both ends. Bytes are those that were checked.
+    /// How a scenario ended: STATUS_SUCCESS, or the error of the step that failed (`Step` of
+    /// `tests/clients/smb-direct`, 0 for the end). The counts are over both ends; bytes are counted after they were
+    /// checked.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_SMB_DIRECT_RESULT, size 0x70 {
         0x00 Version: u32,
@@ -358,7 +371,7 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x68 Connections: u64,
     }
 
-    /// A planted fault, for the negative controls of the leak and IRQL checks.
+    /// Plants a fault, as a negative control of the leak and IRQL checks.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_PLANT, size 0x8 {
         0x00 Version: u32,

@@ -1,4 +1,5 @@
-//! The link of the test consumer: IOCTL_SOFTNDK_TEST_LINK.
+//! IOCTL_SOFTNDK_TEST_LINK: a program drives one SMB Direct connection of the test consumer, step by step
+//! (`tests/clients/smb-direct/src/program.rs`).
 #![allow(missing_docs, reason = "pure layouts, described per structure")]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -7,52 +8,57 @@ use crate::sockaddr::SOCKADDR_INET;
 use crate::status::NTSTATUS;
 
 c_consts! { SOFTNDK_LINK_NUMBERS: u32;
-    /// [`SOFTNDK_TEST_LINK::Operation`]: connect a client from `Local` to `Remote`; `Place` places of `Length` bytes each, SMB Direct's
-    /// KeepaliveInterval is `Keepalive` microseconds.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: connect a client from `Local` to `Remote`. The link gets `Place` buffers
+    /// ("places") of `Length` bytes each; SMB Direct's KeepaliveInterval is `Keepalive` microseconds.
     SOFTNDK_TEST_LINK_CONNECT = 1;
-    /// The same: listen at `Local`; the other parameters as for a connect.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: listen at `Local`; the other parameters as for a connect.
     SOFTNDK_TEST_LINK_LISTEN = 2;
-    /// The same: accept a client that has connected. `Status` STATUS_PENDING: there is none yet.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: accept a client. `Status` STATUS_PENDING: none has connected yet.
     SOFTNDK_TEST_LINK_ACCEPT = 3;
-    /// The same: begin to negotiate, or look how far it is: `Status` STATUS_PENDING, or the end. `Value`: bytes of one RDMA transfer.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: start to negotiate, or query a negotiation that was started. `Status`
+    /// STATUS_PENDING, or the result. `Value`: bytes of one RDMA transfer.
     SOFTNDK_TEST_LINK_NEGOTIATE = 4;
-    /// The same: take what has come: `Kind`. `Value`: keepalives that the peer has answered since the last time.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: take the next event, see `Kind`. `Value`: keepalives that the peer has
+    /// answered since the last such request.
     SOFTNDK_TEST_LINK_NEXT = 5;
-    /// The same: send the bytes as one message, which invalidates `Token` if `Access` is 1.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: send the bytes behind the structure as one message, which invalidates `Token`
+    /// if `Access` is 1.
     SOFTNDK_TEST_LINK_SEND = 6;
-    /// The same: lend the first `Length` bytes of a place, for the server to read (`Access` 1) or write (2). The bytes: the descriptor.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: let the server read (`Access` 1) or write (2) the first `Length` bytes of a
+    /// place. The result's bytes are the buffer descriptor.
     SOFTNDK_TEST_LINK_LEND = 7;
-    /// The same: take a place back that is lent.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: end the server's access to a place.
     SOFTNDK_TEST_LINK_TAKE_BACK = 8;
-    /// The same: read `Length` bytes at `Address` by `Token` into a place.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: RDMA Read of `Length` bytes at `Address` by `Token` into a place.
     SOFTNDK_TEST_LINK_READ = 9;
-    /// The same: write the first `Length` bytes of a place to `Address` by `Token`.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: RDMA Write of the first `Length` bytes of a place to `Address` by `Token`.
     SOFTNDK_TEST_LINK_WRITE = 10;
-    /// The same: copy the bytes to `Address` bytes behind the beginning of a place.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: copy the bytes behind the structure into a place, at offset `Address`.
     SOFTNDK_TEST_LINK_FILL = 11;
-    /// The same: give `Length` bytes from there.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: return `Length` bytes of a place, from offset `Address`.
     SOFTNDK_TEST_LINK_COPY = 12;
-    /// The same: end the connection. A file that listens can accept the next one.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: end the connection. A file that listens can then accept the next one.
     SOFTNDK_TEST_LINK_CLOSE = 13;
-    /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: nothing.
+    /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: no event.
     SOFTNDK_TEST_LINK_NOTHING = 0;
-    /// The same: the bytes are a message, which has invalidated `Token` if `Place` is 1.
+    /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: a message, whose bytes follow. The message has invalidated `Token` if
+    /// `Place` is 1.
     SOFTNDK_TEST_LINK_MESSAGE = 1;
-    /// The same: `Place` is taken back.
+    /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: the server has lost its access to `Place`.
     SOFTNDK_TEST_LINK_TAKEN_BACK = 2;
-    /// The same: `Place` has what was read.
+    /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: the RDMA Read into `Place` is complete.
     SOFTNDK_TEST_LINK_HAS_READ = 3;
-    /// The same: `Place` is written.
+    /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: the RDMA Write from `Place` is complete.
     SOFTNDK_TEST_LINK_HAS_WRITTEN = 4;
-    /// Places of a link, at most.
+    /// The most places of a link.
     SOFTNDK_TEST_LINK_PLACES = 8;
-    /// Bytes of a place, at most.
+    /// The most bytes of a place.
     SOFTNDK_TEST_LINK_PLACE_BYTES = 0x80_0000;
 }
 
 c_structs! { SOFTNDK_LINK_LAYOUTS:
-    /// Works with the one link of the test consumer, an end of SMB Direct whose peer is another implementation: `SOFTNDK_TEST_LINK_CONNECT` to
-    /// `_CLOSE`, which say what the fields are.
+    /// One step of the test consumer's link, an SMB Direct connection whose peer is another implementation.
+    /// `SOFTNDK_TEST_LINK_CONNECT` to `_CLOSE` say what the fields mean.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_LINK, size 0x60 {
         0x00 Version: u32,
@@ -68,7 +74,8 @@ c_structs! { SOFTNDK_LINK_LAYOUTS:
         0x5c Reserved: u32,
     }
 
-    /// What came of it: STATUS_SUCCESS, or why the step (`Step` of `tests/clients/smb-direct`) failed. `Length` bytes follow.
+    /// The result: STATUS_SUCCESS, or the error of the step (`Step` of `tests/clients/smb-direct`) that failed.
+    /// `Length` bytes follow.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_LINK_RESULT, size 0x28 {
         0x00 Version: u32,

@@ -1,7 +1,9 @@
-//! Rings: queues in memory of the user, which the driver locks, so that posts and polls need no control code.
+//! Rings: queues in a program's memory, which the driver locks, so that posts and polls need no control code.
+//! `driver/nd-rings` implements both ends.
 //!
-//! A ring is a [`SOFTNDK_RING`] and, behind it, `Capacity` entries of `EntrySize` bytes, on a multiple of 64 bytes. It is passed
-//! as an [`ND_MAP_MEMORY`](crate::nd_ioctl::ND_MAP_MEMORY) with NdModifyAccess of the create or modify request:
+//! A ring is a [`SOFTNDK_RING`] followed by `Capacity` entries of `EntrySize` bytes, and starts on a multiple of 64
+//! bytes. A create or modify request passes it as an [`ND_MAP_MEMORY`](crate::nd_ioctl::ND_MAP_MEMORY) with
+//! NdModifyAccess:
 //!
 //! | request | mappings |
 //! |---|---|
@@ -10,24 +12,29 @@
 //! | QP_CREATE_WITH_SRQ | 1: initiator requests |
 //! | SRQ_CREATE, SRQ_MODIFY | 1: receives |
 //!
-//! The ring of an SRQ_MODIFY starts at the numbers of the one before; `Information` of its mapping's result says how many of the
-//! newest requests of that the driver has not read: the user moves them.
+//! The ring of an SRQ_MODIFY continues the counts of the ring that it replaces. `Information` of its mapping's result
+//! is the number of requests that the driver has not read from the old ring: the newest ones. The program's side copies
+//! these to the new ring.
 //!
-//! Without a mapping an object is used by [`IOCTL_SOFTNDK_POST`](crate::softndk_ioctl::IOCTL_SOFTNDK_POST),
+//! An object that was created without a mapping has no ring: the program uses
+//! [`IOCTL_SOFTNDK_POST`](crate::softndk_ioctl::IOCTL_SOFTNDK_POST),
 //! [`IOCTL_SOFTNDK_SRQ_POST`](crate::softndk_ioctl::IOCTL_SOFTNDK_SRQ_POST) and
 //! [`IOCTL_SOFTNDK_POLL`](crate::softndk_ioctl::IOCTL_SOFTNDK_POLL) instead.
 //!
-//! `Tail` counts the entries ever written, `Head` those ever read, both modulo 2^32; entry n lies in slot n % `Capacity`. Whoever
-//! writes entries fills one, then stores `Tail` with release ordering; whoever reads them copies one, then stores `Head` so.
-//! The user side writes entries of requests, the driver those of completions. All before `Tail` is written by the user before
-//! the ring is passed, and read once by the driver then.
+//! `Tail` counts the entries ever written, `Head` the entries ever read, both modulo 2^32; entry n lies in slot n %
+//! `Capacity`. The writer of a ring fills an entry, then stores `Tail` with release ordering; the reader copies an
+//! entry, then stores `Head` with release ordering. The program's side writes requests, the driver completions. The
+//! program's side sets the fields before `Tail` before it passes the ring; the driver reads them once, when it gets the
+//! ring.
 //!
-//! The driver moves `Head` of a ring of requests not when it has read one, but when the request has been reported, or will not
-//! be unless it fails: `Tail` - `Head` is what the depth of a queue limits.
+//! In a ring of requests the driver does not advance `Head` when it has read a request, but when the request is
+//! reported; for a request with a silent success, when the queue pair has accepted it. So the depth of a queue limits
+//! `Tail` - `Head`.
 //!
-//! When the driver has nothing to do for a ring it sets `Asleep`, and looks again: at `Tail` of a ring of requests, at `Head`
-//! of a full one of completions. After storing that, the user side reads `Asleep`, with a sequentially consistent fence in
-//! between, and if it is not 0 sends [`IOCTL_SOFTNDK_DOORBELL`](crate::softndk_ioctl::IOCTL_SOFTNDK_DOORBELL).
+//! When the driver has nothing to do for a ring it sets `Asleep`, then reads the other side's index again: `Tail` of a
+//! ring of requests, `Head` of a full ring of completions. After the program's side has stored that index it reads
+//! `Asleep`, with a sequentially consistent fence in between, and if `Asleep` is not 0 sends
+//! [`IOCTL_SOFTNDK_DOORBELL`](crate::softndk_ioctl::IOCTL_SOFTNDK_DOORBELL).
 #![allow(missing_docs, reason = "pure layouts, described per structure")]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -37,27 +44,32 @@ c_consts! { SOFTNDK_RING_NUMBERS: u32;
     SOFTNDK_RING_VERSION = 1;
     /// [`SOFTNDK_RING::Kind`]: the driver writes [`SOFTNDK_COMPLETION`]s.
     SOFTNDK_RING_COMPLETIONS = 1;
-    /// [`SOFTNDK_RING::Kind`]: the user writes initiator requests, [`SOFTNDK_POST`](crate::softndk_ioctl::SOFTNDK_POST) with its
-    /// SGEs or inline data.
+    /// [`SOFTNDK_RING::Kind`]: the program's side writes initiator requests,
+    /// [`SOFTNDK_POST`](crate::softndk_ioctl::SOFTNDK_POST) with its SGEs or inline data.
     SOFTNDK_RING_INITIATOR = 2;
-    /// [`SOFTNDK_RING::Kind`]: the user writes receives, in the same form.
+    /// [`SOFTNDK_RING::Kind`]: the program's side writes receives, as
+    /// [`SOFTNDK_POST`](crate::softndk_ioctl::SOFTNDK_POST) with SGEs.
     SOFTNDK_RING_RECEIVE = 3;
-    /// [`SOFTNDK_RING::EntrySize`] is a multiple of this.
+    /// [`SOFTNDK_RING::EntrySize`] is a multiple of this number.
     SOFTNDK_RING_ALIGNMENT = 0x20;
-    /// [`SOFTNDK_RING::State`] of a queue pair: initiator requests are taken.
+    /// [`SOFTNDK_RING::State`] of a queue pair: the driver takes initiator requests.
     SOFTNDK_RING_CONNECTED = 1;
-    /// [`SOFTNDK_RING::State`] of a queue pair: it takes no more, as its connection has ended, or its user side broke the rules.
+    /// [`SOFTNDK_RING::State`] of a queue pair: the driver takes no more requests, because the connection has ended or
+    /// the program's side broke the rules.
     SOFTNDK_RING_ENDED = 2;
-    /// [`SOFTNDK_RING::State`] of a queue pair: initiator requests other than reads are taken.
+    /// [`SOFTNDK_RING::State`] of a queue pair: the driver takes initiator requests other than reads.
     SOFTNDK_RING_CONNECTED_WITHOUT_READS = 3;
 }
 
 c_structs! { SOFTNDK_RING_LAYOUTS:
-    /// The head of a ring. What different sides write is on cache lines of its own.
+    /// The head of a ring. Fields that the program's side writes and fields that the driver writes are on different
+    /// cache lines.
     ///
-    /// `Capacity` is a power of two, and not less than the depth asked for. `Context`, of the rings of a queue pair, is what its
-    /// completions name it by. `State` is the driver's: of a queue pair's rings `SOFTNDK_RING_CONNECTED`,
-    /// `SOFTNDK_RING_CONNECTED_WITHOUT_READS`, `SOFTNDK_RING_ENDED`, or 0 before; of completions the NTSTATUS that their queue ended with, STATUS_SUCCESS before.
+    /// `Capacity` is a power of two, and at least the depth of the create request. `Context` of a queue pair's ring is
+    /// the `QueuePairContext` of its completions. The driver writes `State`: in a queue pair's rings
+    /// `SOFTNDK_RING_CONNECTED`, `SOFTNDK_RING_CONNECTED_WITHOUT_READS`, `SOFTNDK_RING_ENDED`, or 0 before the
+    /// connection; in a ring of completions the NTSTATUS that the CQ failed with, STATUS_SUCCESS while it has not
+    /// failed.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_RING, size 0x100 {
         0x00 Version: u32,
@@ -88,7 +100,8 @@ c_structs! { SOFTNDK_RING_LAYOUTS:
     }
 }
 
-/// The size of an entry of requests with at most so many SGEs, or bytes of inline data. `None`: too large.
+/// The size of an entry of a ring of requests for at most `sges` SGEs or `inline_bytes` bytes of inline data. `None`:
+/// too large.
 #[must_use]
 pub const fn request_entry_size(sges: u32, inline_bytes: u32) -> Option<u32> {
     let Some(sges) = sges.checked_mul(size_of::<crate::softndk_ioctl::SOFTNDK_SGE>() as u32) else { return None };

@@ -1,4 +1,4 @@
-//! NTSTATUS, and the codes that NDKPI, NDIS, the ND IOCTL protocol and the kernel functions in use name.
+//! NTSTATUS, and the codes of NDKPI, NDIS, the ND IOCTL protocol and the kernel functions that SoftNDK calls.
 //!
 //! Sources: the NDKPI pages and `[MS-ERREF]` for `STATUS_*`, the `ndstatus` table of the NetworkDirect documentation
 //! for `ND_*` (numerically equal to the NTSTATUS of the same meaning), the NDIS pages for `NDIS_STATUS_*`.
@@ -20,13 +20,13 @@ pub type NDIS_STATUS = NTSTATUS;
 const _: () = assert!(size_of::<NTSTATUS>() == 4);
 
 impl NTSTATUS {
-    /// From the unsigned form in which the documentation prints codes.
+    /// Makes a status of the unsigned form that the documentation prints.
     #[must_use]
     pub const fn from_u32(code: u32) -> Self {
         Self(code.cast_signed())
     }
 
-    /// The unsigned form in which the documentation prints codes.
+    /// The unsigned form that the documentation prints.
     #[must_use]
     pub const fn to_u32(self) -> u32 {
         self.0.cast_unsigned()
@@ -45,7 +45,7 @@ impl NTSTATUS {
         self.to_u32() >> 30 == 2
     }
 
-    /// The name of the code, for people. `STATUS_*` where two names share a number.
+    /// The name of the code for messages: `STATUS_*` where two names share a number.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         NAMED.iter().find(|entry| entry.value == u64::from(self.to_u32())).map(|entry| entry.name)

@@ -1,4 +1,4 @@
-//! The few kernel types the portable crates need. Fields are named as in the WDM documentation.
+//! The kernel types that the portable crates use. Fields are named as in the WDM documentation.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use core::ffi::c_void;
@@ -11,7 +11,7 @@ pub type BOOLEAN = u8;
 pub type KIRQL = u8;
 
 c_consts! { IRQLS: KIRQL;
-    /// Threads run here; everything may be called, paged memory touched.
+    /// Threads run at this level; they may call every function and touch paged memory.
     PASSIVE_LEVEL = 0;
     /// Asynchronous procedure calls are blocked.
     APC_LEVEL = 1;
@@ -41,7 +41,8 @@ c_consts! { MDL_FLAGS: u16;
 c_structs! { WDM_LAYOUTS:
     /// The header of a memory descriptor list; an array of page frame numbers (u64) follows it.
     ///
-    /// The buffer is `StartVa + ByteOffset`, `ByteCount` bytes. A chain continues at `Next`; a link may be empty.
+    /// The buffer is `StartVa + ByteOffset`, `ByteCount` bytes. The chain continues at `Next`; an MDL in it may have 0
+    /// bytes.
     struct MDL, size 0x30 {
         0x00 Next: *mut MDL,
         0x08 Size: u16,
@@ -53,7 +54,7 @@ c_structs! { WDM_LAYOUTS:
         0x2c ByteOffset: u32,
     }
 
-    /// Processors of one group. A hint wherever NDKPI takes it.
+    /// Processors of one group. NDKPI takes it as a hint only.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct GROUP_AFFINITY, size 0x10 {
         0x00 Mask: u64,
@@ -79,7 +80,7 @@ c_structs! { WDM_LAYOUTS:
 }
 
 impl GUID {
-    /// From the digits of the written form, most significant first.
+    /// Makes a GUID from the digits of its written form, most significant first.
     #[must_use]
     pub const fn from_u128(digits: u128) -> Self {
         Self {

@@ -1,7 +1,8 @@
-//! Winsock Kernel, as far as TCP needs it: what a client registers, captures, and calls.
+//! The part of Winsock Kernel that TCP needs: registration, capture of the provider, and sockets.
 //!
-//! Tables belong to the provider and have grown at their ends: they are read field by field, never copied. Entries that nobody here
-//! calls are plain pointers. All functions of sockets: IRQL <= DISPATCH_LEVEL; they always complete the IRP, whatever they return.
+//! Dispatch tables belong to the WSK provider, and newer versions append entries: read single fields, never copy a
+//! table. Entries that SoftNDK does not call are plain pointers. All functions of sockets run at IRQL <= DISPATCH_LEVEL
+//! and complete the IRP, whatever they return.
 #![allow(missing_docs, reason = "pure layouts and numbers, named as in the documentation")]
 
 use core::ffi::c_void;
@@ -14,11 +15,11 @@ c_consts! { WSK_VERSIONS: u16;
 }
 
 c_consts! { WSK_NUMBERS: u32;
-    /// For WskCaptureProviderNPI: at IRQL <= DISPATCH_LEVEL too.
+    /// WskCaptureProviderNPI does not wait, and may be called at IRQL <= DISPATCH_LEVEL.
     WSK_NO_WAIT = 0;
     WSK_FLAG_LISTEN_SOCKET = 1;
     WSK_FLAG_CONNECTION_SOCKET = 2;
-    /// Of WskSend: what is queued goes now.
+    /// WskSend: the transport sends the data, and data queued before it, at once.
     WSK_FLAG_NODELAY = 2;
     IPPROTO_TCP = 6;
 }
@@ -28,27 +29,27 @@ c_consts! { SOCKET_TYPES: u16;
 }
 
 c_structs! { WSK_SOCKET_LAYOUTS:
-    /// What a client passes to WskRegister.
+    /// The input of WskRegister.
     struct WSK_CLIENT_NPI, size 0x10 {
         0x00 ClientContext: *mut c_void,
         0x08 Dispatch: *const WSK_CLIENT_DISPATCH,
     }
 
-    /// The client; has to stay where it is until WskDeregister has returned.
+    /// The client. Stays at its address until WskDeregister has returned.
     struct WSK_CLIENT_DISPATCH, size 0x10 {
         0x00 Version: u16,
         0x02 Reserved: u16,
         0x08 WskClientEvent: *mut c_void,
     }
 
-    /// A registration: WSK's own, in the client's memory.
+    /// WSK's data of a registration, in the client's memory.
     struct WSK_REGISTRATION, size 0x18 {
         0x00 ReservedRegistrationState: u64,
         0x08 ReservedRegistrationContext: *mut c_void,
         0x10 ReservedRegistrationLock: usize,
     }
 
-    /// What a client gets from WskCaptureProviderNPI.
+    /// The output of WskCaptureProviderNPI.
     struct WSK_PROVIDER_NPI, size 0x10 {
         0x00 Client: *mut c_void,
         0x08 Dispatch: *const WSK_PROVIDER_DISPATCH,
@@ -66,12 +67,12 @@ c_structs! { WSK_SOCKET_LAYOUTS:
         0x30 WskGetNameInfo: *mut c_void,
     }
 
-    /// A socket, of WSK's memory. Which table it has depends on its flags.
+    /// A socket, in WSK's memory. The flags of WskSocket decide which dispatch table it has.
     struct WSK_SOCKET, size 0x8 {
         0x00 Dispatch: *const c_void,
     }
 
-    /// Bytes: `Length` of a chain of MDLs, from `Offset` on, which lies in the first.
+    /// `Length` bytes of an MDL chain, from `Offset` on; `Offset` lies in the first MDL.
     struct WSK_BUF, size 0x18 {
         0x00 Mdl: *mut MDL,
         0x08 Offset: u32,
@@ -88,7 +89,7 @@ c_structs! { WSK_SOCKET_LAYOUTS:
         0x28 WskGetLocalAddress: Option<PFN_WSK_GET_LOCAL_ADDRESS>,
     }
 
-    /// The functions of a connection that all versions have.
+    /// The functions of a connected socket that all versions of WSK have.
     prefix WSK_PROVIDER_CONNECTION_DISPATCH, size 0x50 {
         0x00 WskControlSocket: *mut c_void,
         0x08 WskCloseSocket: Option<PFN_WSK_CLOSE_SOCKET>,
@@ -104,7 +105,8 @@ c_structs! { WSK_SOCKET_LAYOUTS:
 }
 
 c_fns! { WSK_SOCKET_PROTOTYPES:
-    /// Makes a socket, which `IoStatus.Information` has. Without a security descriptor it shares its address with no other.
+    /// Creates a socket, returned in `IoStatus.Information`. Without a security descriptor no other socket can share
+    /// its address.
     fn PFN_WSK_SOCKET(
         Client: *mut c_void,
         AddressFamily: u16,
@@ -119,13 +121,14 @@ c_fns! { WSK_SOCKET_PROTOTYPES:
         Irp: *mut c_void,
     ) -> NTSTATUS;
 
-    /// Ends all other requests, then the socket: by a reset unless both sides have finished. No other call for it may be in progress.
+    /// Completes all other requests of the socket, then closes it: by a reset unless both sides have disconnected. No
+    /// other call for the socket may be in progress.
     fn PFN_WSK_CLOSE_SOCKET(Socket: *mut WSK_SOCKET, Irp: *mut c_void) -> NTSTATUS;
 
-    /// Gives the socket a local address. One that listens does so from then on.
+    /// Binds the socket to a local address. A listening socket listens from then on.
     fn PFN_WSK_BIND(Socket: *mut WSK_SOCKET, LocalAddress: *mut SOCKADDR, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
 
-    /// Takes the next connection: its socket is in `IoStatus.Information`, and the addresses in the two buffers.
+    /// Accepts the next connection: returns its socket in `IoStatus.Information`, and the addresses in the two buffers.
     fn PFN_WSK_ACCEPT(
         ListenSocket: *mut WSK_SOCKET,
         Flags: u32,
@@ -136,18 +139,18 @@ c_fns! { WSK_SOCKET_PROTOTYPES:
         Irp: *mut c_void,
     ) -> NTSTATUS;
 
-    /// Connects a socket that is bound.
+    /// Connects a bound socket.
     fn PFN_WSK_CONNECT(Socket: *mut WSK_SOCKET, RemoteAddress: *mut SOCKADDR, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
 
-    /// The local address; the buffer is used until the IRP is completed.
+    /// Gets the local address; WSK uses the buffer until the IRP is completed.
     fn PFN_WSK_GET_LOCAL_ADDRESS(Socket: *mut WSK_SOCKET, LocalAddress: *mut SOCKADDR, Irp: *mut c_void) -> NTSTATUS;
 
-    /// Sends; the MDLs are used until the IRP is completed, the WSK_BUF only during the call.
+    /// Sends. WSK uses the MDLs until the IRP is completed, the WSK_BUF only during the call.
     fn PFN_WSK_SEND(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
 
-    /// Receives at least one byte, or 0 when the peer sends no more.
+    /// Receives at least one byte; 0 bytes: the peer sends no more.
     fn PFN_WSK_RECEIVE(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
 
-    /// Ends sending, after what is under way.
+    /// Ends the sending side, after the sends that are under way.
     fn PFN_WSK_DISCONNECT(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
 }

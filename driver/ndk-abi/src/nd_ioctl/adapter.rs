@@ -11,7 +11,7 @@ c_consts! { VERSIONS: u32;
 }
 
 c_consts! { ND_ADAPTER_FLAGS: u32;
-    /// The last byte of a buffer is never written before earlier ones.
+    /// The last byte of a buffer is never written before the bytes ahead of it.
     ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED = 0x0000_0001;
     /// Interrupt moderation can be set.
     ND_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED = 0x0000_0004;
@@ -24,7 +24,7 @@ c_consts! { ND_ADAPTER_FLAGS: u32;
 }
 
 c_consts! { ND_MR_FLAGS: u32;
-    /// The own adapter may write.
+    /// The local adapter may write.
     ND_MR_FLAG_ALLOW_LOCAL_WRITE = 0x0000_0001;
     /// Peers may read.
     ND_MR_FLAG_ALLOW_REMOTE_READ = 0x0000_0002;
@@ -39,7 +39,7 @@ c_consts! { ND_MR_FLAGS: u32;
 c_consts! { ND_OP_FLAGS: u32;
     /// No completion if the request succeeds.
     ND_OP_FLAG_SILENT_SUCCESS = 0x0000_0001;
-    /// Start only when all earlier reads are done.
+    /// Start only when all earlier reads have completed.
     ND_OP_FLAG_READ_FENCE = 0x0000_0002;
     /// The peer's receive completion counts as solicited.
     ND_OP_FLAG_SEND_AND_SOLICIT_EVENT = 0x0000_0004;
@@ -47,21 +47,21 @@ c_consts! { ND_OP_FLAGS: u32;
     ND_OP_FLAG_ALLOW_READ = 0x0000_0008;
     /// Bind: peers may write. Not NDKPI's value.
     ND_OP_FLAG_ALLOW_WRITE = 0x0000_0010;
-    /// The data is copied before the call returns. Not NDKPI's value.
+    /// The provider copies the data before the call returns. Not NDKPI's value.
     ND_OP_FLAG_INLINE = 0x0000_0020;
 }
 
 c_consts! { ND_CQ_NOTIFY_TYPES: u32;
-    /// Only an error of the completion queue itself notifies.
+    /// Only an error of the completion queue itself causes a notification.
     ND_CQ_NOTIFY_ERRORS = 0;
-    /// The next completion notifies.
+    /// The next completion causes a notification.
     ND_CQ_NOTIFY_ANY = 1;
-    /// The next solicited receive completion notifies; error completions count as solicited.
+    /// The next solicited receive completion causes a notification; error completions count as solicited.
     ND_CQ_NOTIFY_SOLICITED = 2;
 }
 
 c_structs! { ND_ADAPTER_LAYOUTS:
-    /// Limits of an adapter, to 64-bit callers. Sizes are bytes, depths entries.
+    /// Limits of an adapter, as 64-bit callers get them. Sizes are bytes, depths entries.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND2_ADAPTER_INFO, size 0x60 {
         0x00 InfoVersion: u32,
@@ -88,7 +88,7 @@ c_structs! { ND_ADAPTER_LAYOUTS:
         0x5c AdapterFlags: u32,
     }
 
-    /// Limits of an adapter, to 32-bit callers.
+    /// Limits of an adapter, as 32-bit callers get them.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND2_ADAPTER_INFO32, size 0x58 {
         0x00 InfoVersion: u32,

@@ -1,4 +1,4 @@
-//! The control codes.
+//! The control codes of the ND IOCTL protocol, with the input and output of each.
 
 use super::nd_control_code;
 

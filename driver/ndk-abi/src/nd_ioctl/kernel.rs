@@ -8,7 +8,7 @@ use crate::sockaddr::SOCKADDR_INET;
 use crate::wdm::BOOLEAN;
 
 c_enum! { MMIO_TYPES:
-    /// What kind of address a partition uses for device memory.
+    /// The kind of address by which a partition reaches device memory.
     #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
     enum NDV_MMIO_TYPE(i32) {
         NdPartitionKernelVirtual = 0,
@@ -17,7 +17,7 @@ c_enum! { MMIO_TYPES:
     }
 }
 
-/// Takes back [`NDV_PARTITION_BIND_ADDRESS`].
+/// Undoes [`NDV_PARTITION_BIND_ADDRESS`].
 pub type NDV_PARTITION_UNBIND_ADDRESS = ND_BIND;
 
 c_structs! { KERNEL_LAYOUTS:
@@ -28,7 +28,7 @@ c_structs! { KERNEL_LAYOUTS:
         0x04 HighPart: i32,
     }
 
-    /// [`ND_BIND`] on behalf of somebody.
+    /// [`ND_BIND`] on behalf of the logon session `AuthenticationId`.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDK_BIND, size 0x40 {
         0x00 Header: ND_BIND,
@@ -45,7 +45,7 @@ c_structs! { KERNEL_LAYOUTS:
         0x24 Padding0: [u8; 4],
     }
 
-    /// Which adapter has a hardware address.
+    /// Asks for the adapter with a hardware address.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDV_RESOLVE_ADAPTER_ID, size 0x28 {
         0x00 Version: u32,
@@ -62,7 +62,7 @@ c_structs! { KERNEL_LAYOUTS:
         0x10 XmitCap: u64,
     }
 
-    /// Gives a partition an address.
+    /// Assigns an address to a partition.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDV_PARTITION_BIND_ADDRESS, size 0x70 {
         0x00 Version: u32,
@@ -73,7 +73,7 @@ c_structs! { KERNEL_LAYOUTS:
         0x4e HwAddress: IF_PHYSICAL_ADDRESS,
     }
 
-    /// Gives a partition an interface.
+    /// Assigns an interface to a partition.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDV_PARTITION_BIND_LUID, size 0x40 {
         0x00 Version: u32,

@@ -1,11 +1,11 @@
-//! Mappings: how the user side hands queue memory to the driver. A create or modify request carries `CeMappingCount`
-//! [`ND_MAPPING`] at `CbMappingsOffset`.
+//! Mappings, by which the user-mode provider passes queue memory to the driver. A create or modify request carries
+//! `CeMappingCount` [`ND_MAPPING`] at `CbMappingsOffset`.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 c_enum! { MAPPING_TYPES:
-    /// Which member of [`ND_MAPPING`] is meant.
+    /// The member of [`ND_MAPPING`] that is in use.
     #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
     enum ND_MAPPING_TYPE(i32) {
         NdMapIoSpace = 0,
@@ -29,7 +29,7 @@ c_enum! { CACHING_TYPES:
 }
 
 c_enum! { ACCESS_TYPES:
-    /// What the driver will do with pinned memory.
+    /// The access of the driver to pinned memory.
     #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
     enum ND_ACCESS_TYPE(i32) {
         NdReadAccess = 0,
@@ -39,7 +39,7 @@ c_enum! { ACCESS_TYPES:
 }
 
 c_structs! { MAPPING_LAYOUTS:
-    /// Map doorbell pages of the device.
+    /// Maps doorbell pages of the device.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_MAP_IO_SPACE, size 0xc {
         0x00 MapType: ND_MAPPING_TYPE,
@@ -47,7 +47,7 @@ c_structs! { MAPPING_LAYOUTS:
         0x08 CbLength: u32,
     }
 
-    /// Pin `CbLength` bytes at `Address` of the caller's process.
+    /// Pins `CbLength` bytes at `Address` of the caller's process.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_MAP_MEMORY, size 0x18 {
         0x00 MapType: ND_MAPPING_TYPE,
@@ -57,7 +57,7 @@ c_structs! { MAPPING_LAYOUTS:
         0x14 Padding0: [u8; 4],
     }
 
-    /// Undo a mapping.
+    /// Undoes a mapping.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_MAPPING_ID, size 0x10 {
         0x00 MapType: ND_MAPPING_TYPE,
@@ -65,7 +65,7 @@ c_structs! { MAPPING_LAYOUTS:
         0x08 Id: u64,
     }
 
-    /// Kernel callers: the pages are listed at `CbLogicalPageAddressesOffset` of the input.
+    /// For kernel callers: `CbLogicalPageAddressesOffset` of the input has the list of pages.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDK_MAP_PAGES, size 0x20 {
         0x00 Header: ND_MAP_MEMORY,
@@ -73,15 +73,15 @@ c_structs! { MAPPING_LAYOUTS:
         0x1c Padding0: [u8; 4],
     }
 
-    /// What became of one mapping.
+    /// The result of one mapping.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_MAPPING_RESULT, size 0x10 {
         0x00 Id: u64,
         0x08 Information: u64,
     }
 
-    /// One mapping. In C a union of the above, told apart by `MapType` which all start with; here its longest member,
-    /// so that every byte is initialised. Read the others with zerocopy from its bytes.
+    /// One mapping. In C a union of the structures above, which all start with `MapType`; here its longest member, so
+    /// that every byte is initialised. Read the others from its bytes, with zerocopy.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_MAPPING, size 0x20 {
         0x00 MapPages: NDK_MAP_PAGES,

@@ -1,5 +1,5 @@
-//! The published NetworkDirect IOCTL protocol, version 1: the contract between a user-mode NetworkDirect provider and
-//! a kernel driver. Control path only; SoftNDK's data path is [`crate::softndk_ioctl`].
+//! The published NetworkDirect IOCTL protocol, version 1, between a user-mode NetworkDirect provider and a kernel
+//! driver. It is the control path only; SoftNDK's data path is [`crate::softndk_ioctl`].
 //!
 //! Buffered control codes on a device; `PROVIDER_INIT` comes first on each file. A buffer too small for an address list
 //! or for private data gets STATUS_BUFFER_OVERFLOW. Source: `ndioctl.h` of microsoft/NetworkDirect (MIT).
@@ -40,7 +40,7 @@ pub const fn ctl_code(device_type: u32, function: u32, method: u32, access: u32)
     device_type << 16 | access << 14 | function << 2 | method
 }
 
-/// The code of an operation on a resource: function = resource * 64 + operation.
+/// The control code of an operation on a resource: function = resource * 64 + operation.
 #[must_use]
 pub const fn nd_control_code(resource: u32, operation: u32) -> u32 {
     ctl_code(FILE_DEVICE_NETWORK, resource << 6 | operation, METHOD_BUFFERED, FILE_ANY_ACCESS)

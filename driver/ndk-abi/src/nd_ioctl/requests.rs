@@ -1,5 +1,5 @@
-//! What the requests carry, in order of resource. Inputs start with a version, 1; handles are indices into a table of
-//! the driver that belongs to the file.
+//! The inputs and outputs of the control codes, in order of resource. An input starts with its version, 1. A handle is
+//! an index into a table that the driver keeps for the file.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -8,7 +8,7 @@ use crate::sockaddr::SOCKADDR_INET;
 use crate::wdm::GROUP_AFFINITY;
 
 c_structs! { REQUEST_LAYOUTS:
-    /// Most requests name one object only.
+    /// The input of requests that name one object.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_HANDLE, size 0x10 {
         0x00 Version: u32,
@@ -16,7 +16,7 @@ c_structs! { REQUEST_LAYOUTS:
         0x08 Handle: u64,
     }
 
-    /// Which adapter owns a local address.
+    /// Asks for the adapter that owns a local address.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_RESOLVE_ADDRESS, size 0x24 {
         0x00 Version: u32,
@@ -72,7 +72,7 @@ c_structs! { REQUEST_LAYOUTS:
         0x10 CqHandle: u64,
     }
 
-    /// Arms a completion queue; stays pending until it is notified. `Type` is an arm type of NDKPI.
+    /// Arms a completion queue; the request is pending until the queue notifies. `Type` is an arm type of NDKPI.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_CQ_NOTIFY, size 0x10 {
         0x00 Version: u32,
@@ -105,7 +105,7 @@ c_structs! { REQUEST_LAYOUTS:
         0x18 SrqHandle: u64,
     }
 
-    /// What both ways to create a queue pair share.
+    /// The start of both requests that create a queue pair.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_CREATE_QP_HDR, size 0x30 {
         0x00 Version: u32,
@@ -134,7 +134,8 @@ c_structs! { REQUEST_LAYOUTS:
         0x30 SrqHandle: u64,
     }
 
-    /// `TargetAddress` is the address peers will use, `CbLength` bytes, `Flags` are `ND_MR_FLAG_*`.
+    /// The start of a registration. Peers use the addresses from `TargetAddress` on, `CbLength` bytes; `Flags` are
+    /// `ND_MR_FLAG_*`.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_MR_REGISTER_HDR, size 0x20 {
         0x00 Version: u32,
@@ -161,15 +162,15 @@ c_structs! { REQUEST_LAYOUTS:
         0x2c Padding0: [u8; 4],
     }
 
-    /// Reads in progress at once that are accepted (`Inbound`) and started (`Outbound`).
+    /// The most reads in progress at once: started by the peer (`Inbound`) and by this side (`Outbound`).
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_READ_LIMITS, size 0x8 {
         0x00 Inbound: u32,
         0x04 Outbound: u32,
     }
 
-    /// Connects; `CbPrivateDataLength` bytes lie at `CbPrivateDataOffset` of the input. Pends until the peer
-    /// answers.
+    /// Connects; `CbPrivateDataLength` bytes lie at `CbPrivateDataOffset` of the input. Pends until the peer answers
+    /// or the attempt fails.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_CONNECT, size 0x68 {
         0x00 Version: u32,
@@ -184,8 +185,8 @@ c_structs! { REQUEST_LAYOUTS:
         0x66 Padding0: [u8; 2],
     }
 
-    /// Accepts; `CbPrivateDataLength` bytes lie at `CbPrivateDataOffset` of the input. Pends until the peer
-    /// completes.
+    /// Accepts; `CbPrivateDataLength` bytes lie at `CbPrivateDataOffset` of the input. Pends until the peer has
+    /// completed the connect.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_ACCEPT, size 0x28 {
         0x00 Version: u32,
@@ -197,7 +198,7 @@ c_structs! { REQUEST_LAYOUTS:
         0x20 QpHandle: u64,
     }
 
-    /// Rejects, on either side; private data as in [`ND_ACCEPT`].
+    /// Rejects, on the connecting or the accepting side; private data as in [`ND_ACCEPT`].
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_REJECT, size 0x18 {
         0x00 Version: u32,
@@ -215,7 +216,7 @@ c_structs! { REQUEST_LAYOUTS:
         0x08 ListenerHandle: u64,
     }
 
-    /// Waits for a connection request and gives it to the connector. Stays pending.
+    /// Waits for a connection request and gives it to the connector. The request is pending until a peer connects.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_GET_CONNECTION_REQUEST, size 0x18 {
         0x00 Version: u32,

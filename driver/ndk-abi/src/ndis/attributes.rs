@@ -1,4 +1,4 @@
-//! What an adapter tells NDIS about itself (NdisMSetMiniportAttributes), and the numbers for it.
+//! The attributes that a miniport gives NDIS for an adapter (NdisMSetMiniportAttributes).
 #![allow(missing_docs, reason = "pure layouts and numbers, named as in the documentation")]
 
 use core::ffi::c_void;
@@ -9,14 +9,14 @@ use super::{NDIS_HANDLE, NDIS_OBJECT_HEADER};
 use crate::wdm::BOOLEAN;
 
 c_enum! { MEDIA:
-    /// The kind of network.
+    /// The medium of the network.
     enum NDIS_MEDIUM(i32) {
         NdisMedium802_3 = 0,
     }
 }
 
 c_enum! { PHYSICAL_MEDIA:
-    /// The kind of wire.
+    /// The physical medium.
     enum NDIS_PHYSICAL_MEDIUM(i32) {
         NdisPhysicalMediumUnspecified = 0,
         NdisPhysicalMedium802_3 = 14,
@@ -24,7 +24,7 @@ c_enum! { PHYSICAL_MEDIA:
 }
 
 c_enum! { CONNECT_STATES:
-    /// Is the cable in? Alias of NET_IF_MEDIA_CONNECT_STATE.
+    /// Whether the link is up. Alias of NET_IF_MEDIA_CONNECT_STATE.
     #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
     enum NDIS_MEDIA_CONNECT_STATE(i32) {
         MediaConnectStateUnknown = 0,
@@ -51,7 +51,7 @@ c_enum! { INTERFACE_TYPES:
 }
 
 c_enum! { ACCESS_TYPES:
-    /// How many can be reached.
+    /// How many other hosts an interface reaches: one, or many.
     enum NET_IF_ACCESS_TYPE(i32) {
         NET_IF_ACCESS_LOOPBACK = 1,
         NET_IF_ACCESS_BROADCAST = 2,
@@ -70,7 +70,7 @@ c_enum! { DIRECTION_TYPES:
 }
 
 c_enum! { CONNECTION_TYPES:
-    /// How the link comes up.
+    /// How the connection of the interface is established.
     enum NET_IF_CONNECTION_TYPE(i32) {
         NET_IF_CONNECTION_DEDICATED = 1,
         NET_IF_CONNECTION_PASSIVE = 2,
@@ -149,7 +149,7 @@ c_consts! { STATISTICS_FLAGS: u32;
 }
 
 c_structs! { ATTRIBUTE_LAYOUTS:
-    /// Set first, with the context that all entry points get.
+    /// Set first; has the context that NDIS passes to all entry points.
     struct NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, size 0x20 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x08 MiniportAdapterContext: NDIS_HANDLE,
@@ -158,7 +158,7 @@ c_structs! { ATTRIBUTE_LAYOUTS:
         0x18 InterfaceType: NDIS_INTERFACE_TYPE,
     }
 
-    /// What the adapter is; set second. Speeds are bits per second, `SupportedOidListLength` is in bytes.
+    /// Set second. Speeds are bits per second, `SupportedOidListLength` is in bytes.
     struct NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, size 0xe0 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x04 Flags: u32,

@@ -19,14 +19,14 @@ c_enum! { PARAMETER_TYPES:
 }
 
 c_structs! { CONFIGURATION_LAYOUTS:
-    /// Whose configuration to open; with an adapter handle, the software key of the device.
+    /// The input of NdisOpenConfigurationEx: with an adapter handle, it opens the software key of the device.
     struct NDIS_CONFIGURATION_OBJECT, size 0x18 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x08 NdisHandle: NDIS_HANDLE,
         0x10 Flags: u32,
     }
 
-    /// A value that was read. `ParameterData` is read as `ParameterType` says.
+    /// A value that NdisReadConfiguration read. `ParameterType` selects the member of `ParameterData`.
     struct NDIS_CONFIGURATION_PARAMETER, size 0x18 {
         0x00 ParameterType: NDIS_PARAMETER_TYPE,
         0x08 ParameterData: NDIS_CONFIGURATION_PARAMETER_DATA,

@@ -1,5 +1,5 @@
-//! Types of the functions that ndis.sys exports. `driver/softndk` declares the imports, `tests/kernels/wine` the stand-ins;
-//! both use these types.
+//! Types of the functions that ndis.sys exports. `driver/softndk` declares the imports, `tests/kernels/wine` the
+//! stand-ins; both use these types.
 #![allow(missing_docs, reason = "parameters named as in the documentation")]
 
 use core::ffi::c_void;
@@ -22,27 +22,28 @@ c_fns! { EXPORT_PROTOTYPES:
         NdisMiniportDriverHandle: *mut NDIS_HANDLE,
     ) -> NDIS_STATUS;
 
-    /// Takes it back. IRQL PASSIVE_LEVEL.
+    /// Deregisters the driver. IRQL PASSIVE_LEVEL.
     fn PFN_NdisMDeregisterMiniportDriver(NdisMiniportDriverHandle: NDIS_HANDLE);
 
-    /// Registers optional handlers, in SetOptions; the structure starts with an `NDIS_OBJECT_HEADER` that tells which.
-    /// IRQL PASSIVE_LEVEL.
+    /// Registers optional handlers, in SetOptions. The `NDIS_OBJECT_HEADER` at the start of the structure gives its
+    /// type. IRQL PASSIVE_LEVEL.
     fn PFN_NdisSetOptionalHandlers(NdisHandle: NDIS_HANDLE, OptionalHandlers: *mut c_void) -> NDIS_STATUS;
 
-    /// Sets attributes, in MiniportInitializeEx; the structure starts with an `NDIS_OBJECT_HEADER` that tells which.
+    /// Sets attributes, in MiniportInitializeEx. The `NDIS_OBJECT_HEADER` at the start of the structure gives its type.
     /// IRQL PASSIVE_LEVEL.
     fn PFN_NdisMSetMiniportAttributes(
         NdisMiniportAdapterHandle: NDIS_HANDLE,
         MiniportAttributes: *mut c_void,
     ) -> NDIS_STATUS;
 
-    /// Raises a PnP event; the one that disables NDK returns when all NDK adapters are closed. IRQL PASSIVE_LEVEL.
+    /// Raises a PnP event. For NetEventNDKDisable the call returns when all NDK adapters are closed. IRQL
+    /// PASSIVE_LEVEL.
     fn PFN_NdisMNetPnPEvent(
         MiniportAdapterHandle: NDIS_HANDLE,
         NetPnPEvent: *mut NET_PNP_EVENT_NOTIFICATION,
     ) -> NDIS_STATUS;
 
-    /// Creates a control device. The handle is that of the driver. IRQL PASSIVE_LEVEL.
+    /// Creates a control device; takes the handle of the driver. IRQL PASSIVE_LEVEL.
     fn PFN_NdisRegisterDeviceEx(
         NdisHandle: NDIS_HANDLE,
         DeviceObjectAttributes: *mut NDIS_DEVICE_OBJECT_ATTRIBUTES,
@@ -50,19 +51,19 @@ c_fns! { EXPORT_PROTOTYPES:
         NdisDeviceHandle: *mut NDIS_HANDLE,
     ) -> NDIS_STATUS;
 
-    /// Deletes it with its symbolic link. IRQL PASSIVE_LEVEL.
+    /// Deletes a control device and its symbolic link. IRQL PASSIVE_LEVEL.
     fn PFN_NdisDeregisterDeviceEx(NdisDeviceHandle: NDIS_HANDLE);
 
-    /// The `ExtensionSize` bytes of a control device. Any IRQL.
+    /// Gives the device extension (`ExtensionSize` bytes) of a control device. Any IRQL.
     fn PFN_NdisGetDeviceReservedExtension(DeviceObject: *mut c_void) -> *mut c_void;
 
-    /// Opens the configuration. IRQL PASSIVE_LEVEL.
+    /// Opens the configuration of an adapter. IRQL PASSIVE_LEVEL.
     fn PFN_NdisOpenConfigurationEx(
         ConfigObject: *mut NDIS_CONFIGURATION_OBJECT,
         ConfigurationHandle: *mut NDIS_HANDLE,
     ) -> NDIS_STATUS;
 
-    /// Reads a value; NDIS frees it when the configuration is closed. IRQL PASSIVE_LEVEL.
+    /// Reads a value; NDIS frees the value when the driver closes the configuration. IRQL PASSIVE_LEVEL.
     fn PFN_NdisReadConfiguration(
         Status: *mut NDIS_STATUS,
         ParameterValue: *mut *mut NDIS_CONFIGURATION_PARAMETER,
@@ -71,7 +72,7 @@ c_fns! { EXPORT_PROTOTYPES:
         ParameterType: NDIS_PARAMETER_TYPE,
     );
 
-    /// Reads the hardware address an administrator set. IRQL PASSIVE_LEVEL.
+    /// Reads the hardware address that an administrator has set. IRQL PASSIVE_LEVEL.
     fn PFN_NdisReadNetworkAddress(
         Status: *mut NDIS_STATUS,
         NetworkAddress: *mut *mut c_void,
@@ -79,10 +80,10 @@ c_fns! { EXPORT_PROTOTYPES:
         ConfigurationHandle: NDIS_HANDLE,
     );
 
-    /// Closes the configuration. IRQL PASSIVE_LEVEL.
+    /// Closes a configuration. IRQL PASSIVE_LEVEL.
     fn PFN_NdisCloseConfiguration(ConfigurationHandle: NDIS_HANDLE);
 
-    /// The device objects of an adapter; each pointer may be null. IRQL PASSIVE_LEVEL.
+    /// Gives the device objects of an adapter; each out pointer may be null. IRQL PASSIVE_LEVEL.
     fn PFN_NdisMGetDeviceProperty(
         MiniportAdapterHandle: NDIS_HANDLE,
         PhysicalDeviceObject: *mut *mut c_void,
@@ -92,34 +93,34 @@ c_fns! { EXPORT_PROTOTYPES:
         AllocatedResourcesTranslated: *mut *mut c_void,
     );
 
-    /// Sleeps, in microseconds. IRQL at most APC_LEVEL.
+    /// Sleeps for a number of microseconds. IRQL at most APC_LEVEL.
     fn PFN_NdisMSleep(MicrosecondsToSleep: u32);
 
     /// Indicates a status. IRQL at most DISPATCH_LEVEL.
     fn PFN_NdisMIndicateStatusEx(MiniportAdapterHandle: NDIS_HANDLE, StatusIndication: *mut NDIS_STATUS_INDICATION);
 
-    /// Completes a request that pended. IRQL at most DISPATCH_LEVEL.
+    /// Completes an OID request that the miniport pended. IRQL at most DISPATCH_LEVEL.
     fn PFN_NdisMOidRequestComplete(
         MiniportAdapterHandle: NDIS_HANDLE,
         OidRequest: *mut NDIS_OID_REQUEST,
         Status: NDIS_STATUS,
     );
 
-    /// Completes a direct request that pended. IRQL at most DISPATCH_LEVEL.
+    /// Completes a direct OID request that the miniport pended. IRQL at most DISPATCH_LEVEL.
     fn PFN_NdisMDirectOidRequestComplete(
         MiniportAdapterHandle: NDIS_HANDLE,
         OidRequest: *mut NDIS_OID_REQUEST,
         Status: NDIS_STATUS,
     );
 
-    /// Gives sent lists back. IRQL at most DISPATCH_LEVEL.
+    /// Returns NET_BUFFER_LISTs that were sent. IRQL at most DISPATCH_LEVEL.
     fn PFN_NdisMSendNetBufferListsComplete(
         MiniportAdapterHandle: NDIS_HANDLE,
         NetBufferList: *mut NET_BUFFER_LIST,
         SendCompleteFlags: u32,
     );
 
-    /// Indicates received lists. IRQL at most DISPATCH_LEVEL.
+    /// Indicates received NET_BUFFER_LISTs. IRQL at most DISPATCH_LEVEL.
     fn PFN_NdisMIndicateReceiveNetBufferLists(
         MiniportAdapterHandle: NDIS_HANDLE,
         NetBufferList: *mut NET_BUFFER_LIST,
@@ -134,10 +135,11 @@ c_fns! { EXPORT_PROTOTYPES:
     /// Completes a restart that pended. IRQL at most DISPATCH_LEVEL.
     fn PFN_NdisMRestartComplete(MiniportAdapterHandle: NDIS_HANDLE, Status: NDIS_STATUS);
 
-    /// A work item, or null. The handle is that of the driver or an adapter. IRQL at most DISPATCH_LEVEL.
+    /// Allocates a work item, or returns null; takes the handle of the driver or of an adapter. IRQL at most
+    /// DISPATCH_LEVEL.
     fn PFN_NdisAllocateIoWorkItem(NdisObjectHandle: NDIS_HANDLE) -> NDIS_HANDLE;
 
-    /// Runs a routine at PASSIVE_LEVEL. IRQL at most DISPATCH_LEVEL.
+    /// Queues a work item, whose routine runs at PASSIVE_LEVEL. IRQL at most DISPATCH_LEVEL.
     fn PFN_NdisQueueIoWorkItem(
         NdisIoWorkItemHandle: NDIS_HANDLE,
         Routine: NDIS_IO_WORKITEM_FUNCTION,

@@ -1,12 +1,12 @@
-//! The header of NDIS structures, with the types, revisions and sizes that go into it.
+//! NDIS_OBJECT_HEADER, and the types, revisions and sizes for it.
 //!
-//! A size is that of the revision: through its last field, without padding at the end.
+//! A size is the size of the revision: through its last field, without padding at the end.
 #![allow(missing_docs, reason = "pure layouts and numbers, named as in the documentation")]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 c_structs! { HEADER_LAYOUTS:
-    /// Starts most structures: kind, revision, and the bytes that count (`NDIS_SIZEOF_*`).
+    /// The start of most structures: type, revision, and the size of the revision (`NDIS_SIZEOF_*`).
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDIS_OBJECT_HEADER, size 0x4 {
         0x00 Type: u8,
@@ -16,7 +16,7 @@ c_structs! { HEADER_LAYOUTS:
 }
 
 impl NDIS_OBJECT_HEADER {
-    /// The header of a structure.
+    /// Makes the header of a structure.
     #[must_use]
     pub const fn new(object_type: u8, revision: u8, size: u16) -> Self {
         Self { Type: object_type, Revision: revision, Size: size }
@@ -24,7 +24,7 @@ impl NDIS_OBJECT_HEADER {
 }
 
 c_consts! { OBJECT_TYPES: u8;
-    /// Of every structure that has no type of its own.
+    /// The type of every structure that has no type of its own.
     NDIS_OBJECT_TYPE_DEFAULT = 0x80;
     NDIS_OBJECT_TYPE_MINIPORT_INIT_PARAMETERS = 0x81;
     NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES = 0x85;

@@ -23,7 +23,7 @@ c_enum! { HALT_ACTIONS:
 }
 
 c_enum! { SHUTDOWN_ACTIONS:
-    /// Why the machine goes down.
+    /// Why the system shuts down.
     enum NDIS_SHUTDOWN_ACTION(i32) {
         NdisShutdownPowerOff = 0,
         NdisShutdownBugCheck = 1,
@@ -60,7 +60,7 @@ c_structs! { MINIPORT_LAYOUTS:
         0x98 SynchronousOidRequestHandler: Option<MINIPORT_SYNCHRONOUS_OID_REQUEST_HANDLER>,
     }
 
-    /// What MiniportInitializeEx is told.
+    /// Input of MiniportInitializeEx.
     struct NDIS_MINIPORT_INIT_PARAMETERS, size 0x40 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x04 Flags: u32,
@@ -73,14 +73,14 @@ c_structs! { MINIPORT_LAYOUTS:
         0x38 PciDeviceCustomProperties: *mut c_void,
     }
 
-    /// What MiniportPause is told.
+    /// Input of MiniportPause.
     struct NDIS_MINIPORT_PAUSE_PARAMETERS, size 0xc {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x04 Flags: u32,
         0x08 PauseReason: u32,
     }
 
-    /// What MiniportRestart is told.
+    /// Input of MiniportRestart.
     struct NDIS_MINIPORT_RESTART_PARAMETERS, size 0x18 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x08 RestartAttributes: *mut c_void,
@@ -89,20 +89,21 @@ c_structs! { MINIPORT_LAYOUTS:
 }
 
 c_fns! { MINIPORT_PROTOTYPES:
-    /// Called inside NdisMRegisterMiniportDriver: the place to register optional handlers. IRQL PASSIVE_LEVEL.
+    /// NDIS calls it inside NdisMRegisterMiniportDriver; the driver registers optional handlers here. IRQL
+    /// PASSIVE_LEVEL.
     fn SET_OPTIONS_HANDLER(NdisDriverHandle: NDIS_HANDLE, DriverContext: NDIS_HANDLE) -> NDIS_STATUS;
 
-    /// Starts an adapter; it is left paused. IRQL PASSIVE_LEVEL.
+    /// Starts an adapter, which is paused when the call returns. IRQL PASSIVE_LEVEL.
     fn MINIPORT_INITIALIZE_HANDLER(
         NdisMiniportHandle: NDIS_HANDLE,
         MiniportDriverContext: NDIS_HANDLE,
         MiniportInitParameters: *mut NDIS_MINIPORT_INIT_PARAMETERS,
     ) -> NDIS_STATUS;
 
-    /// Stops an adapter and frees all it has. IRQL PASSIVE_LEVEL.
+    /// Stops an adapter and frees its resources. IRQL PASSIVE_LEVEL.
     fn MINIPORT_HALT_HANDLER(MiniportAdapterContext: NDIS_HANDLE, HaltAction: NDIS_HALT_ACTION);
 
-    /// The driver goes; all adapters are halted. IRQL PASSIVE_LEVEL.
+    /// Unloads the driver; all adapters are halted before. IRQL PASSIVE_LEVEL.
     fn MINIPORT_DRIVER_UNLOAD(DriverObject: *mut c_void);
 
     /// Stops sends and receives. IRQL PASSIVE_LEVEL.
@@ -111,19 +112,19 @@ c_fns! { MINIPORT_PROTOTYPES:
         PauseParameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS,
     ) -> NDIS_STATUS;
 
-    /// Starts them. IRQL PASSIVE_LEVEL.
+    /// Restarts sends and receives. IRQL PASSIVE_LEVEL.
     fn MINIPORT_RESTART_HANDLER(
         MiniportAdapterContext: NDIS_HANDLE,
         RestartParameters: *mut NDIS_MINIPORT_RESTART_PARAMETERS,
     ) -> NDIS_STATUS;
 
-    /// A query or set; one at a time per adapter. IRQL PASSIVE_LEVEL.
+    /// Serves an OID request; NDIS serialises them for each adapter. IRQL PASSIVE_LEVEL.
     fn MINIPORT_OID_REQUEST_HANDLER(
         MiniportAdapterContext: NDIS_HANDLE,
         OidRequest: *mut NDIS_OID_REQUEST,
     ) -> NDIS_STATUS;
 
-    /// Sends; every list must come back through NdisMSendNetBufferListsComplete. IRQL at most DISPATCH_LEVEL.
+    /// Sends. The miniport returns every list by NdisMSendNetBufferListsComplete. IRQL at most DISPATCH_LEVEL.
     fn MINIPORT_SEND_NET_BUFFER_LISTS_HANDLER(
         MiniportAdapterContext: NDIS_HANDLE,
         NetBufferList: *mut NET_BUFFER_LIST,
@@ -131,44 +132,44 @@ c_fns! { MINIPORT_PROTOTYPES:
         SendFlags: u32,
     );
 
-    /// Gives indicated receives back. IRQL at most DISPATCH_LEVEL.
+    /// Returns lists that the miniport indicated. IRQL at most DISPATCH_LEVEL.
     fn MINIPORT_RETURN_NET_BUFFER_LISTS_HANDLER(
         MiniportAdapterContext: NDIS_HANDLE,
         NetBufferLists: *mut NET_BUFFER_LIST,
         ReturnFlags: u32,
     );
 
-    /// Cancels sends marked with an identifier. IRQL at most DISPATCH_LEVEL.
+    /// Cancels the sends that have a cancel identifier. IRQL at most DISPATCH_LEVEL.
     fn MINIPORT_CANCEL_SEND_HANDLER(MiniportAdapterContext: NDIS_HANDLE, CancelId: *mut c_void);
 
-    /// Is the hardware stuck? Absent in a virtual miniport. IRQL PASSIVE_LEVEL.
+    /// Whether the hardware hangs. Absent in a virtual miniport. IRQL PASSIVE_LEVEL.
     fn MINIPORT_CHECK_FOR_HANG_HANDLER(MiniportAdapterContext: NDIS_HANDLE) -> BOOLEAN;
 
     /// Resets the hardware. Absent in a virtual miniport. IRQL PASSIVE_LEVEL.
     fn MINIPORT_RESET_HANDLER(MiniportAdapterContext: NDIS_HANDLE, AddressingReset: *mut BOOLEAN) -> NDIS_STATUS;
 
-    /// Tells of surprise removal and power changes. IRQL PASSIVE_LEVEL.
+    /// NDIS reports surprise removal and power changes. IRQL PASSIVE_LEVEL.
     fn MINIPORT_DEVICE_PNP_EVENT_NOTIFY_HANDLER(
         MiniportAdapterContext: NDIS_HANDLE,
         NetDevicePnPEvent: *mut NET_DEVICE_PNP_EVENT,
     );
 
-    /// The machine goes down, perhaps by a bug check. IRQL PASSIVE_LEVEL, any at a bug check.
+    /// The system shuts down, perhaps by a bug check. IRQL PASSIVE_LEVEL, any at a bug check.
     fn MINIPORT_SHUTDOWN_HANDLER(MiniportAdapterContext: NDIS_HANDLE, ShutdownAction: NDIS_SHUTDOWN_ACTION);
 
-    /// Cancels a pended request. IRQL at most DISPATCH_LEVEL.
+    /// Cancels a pended OID request. IRQL at most DISPATCH_LEVEL.
     fn MINIPORT_CANCEL_OID_REQUEST_HANDLER(MiniportAdapterContext: NDIS_HANDLE, RequestId: *mut c_void);
 
-    /// A query or set that is not serialised; required of NDK miniports. IRQL at most DISPATCH_LEVEL.
+    /// Serves an OID request that NDIS does not serialise; required of NDK miniports. IRQL at most DISPATCH_LEVEL.
     fn MINIPORT_DIRECT_OID_REQUEST_HANDLER(
         MiniportAdapterContext: NDIS_HANDLE,
         OidRequest: *mut NDIS_OID_REQUEST,
     ) -> NDIS_STATUS;
 
-    /// Cancels a pended direct request. IRQL at most DISPATCH_LEVEL.
+    /// Cancels a pended direct OID request. IRQL at most DISPATCH_LEVEL.
     fn MINIPORT_CANCEL_DIRECT_OID_REQUEST_HANDLER(MiniportAdapterContext: NDIS_HANDLE, RequestId: *mut c_void);
 
-    /// Requests that never pend; RSSv2 only. IRQL at most DISPATCH_LEVEL.
+    /// Serves an OID request that never pends; RSSv2 only. IRQL at most DISPATCH_LEVEL.
     fn MINIPORT_SYNCHRONOUS_OID_REQUEST_HANDLER(
         MiniportAdapterContext: NDIS_HANDLE,
         OidRequest: *mut NDIS_OID_REQUEST,

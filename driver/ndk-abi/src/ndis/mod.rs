@@ -1,7 +1,7 @@
-//! NDIS 6, as far as an NDK miniport without hardware uses it (6.60 to 6.85).
+//! The part of NDIS 6 (6.60 to 6.85) that an NDK miniport without hardware uses.
 //!
-//! Some structures NDIS hands out differ in size with its version: NET_BUFFER_LIST, NET_BUFFER, NDIS_OID_REQUEST. A
-//! driver goes through the pointer and never takes their `size_of`.
+//! NET_BUFFER_LIST, NET_BUFFER and NDIS_OID_REQUEST differ in size with the version of NDIS. A driver reads them
+//! through the pointer and never takes their `size_of`.
 
 use core::ffi::c_void;
 
@@ -31,7 +31,7 @@ pub use oid::*;
 pub use pnp::*;
 pub use status::*;
 
-/// An object of NDIS, or a context of the driver that NDIS hands back.
+/// An object of NDIS, or a context that NDIS passes back to the driver.
 pub type NDIS_HANDLE = *mut c_void;
 
 /// A port of an adapter; 0 is the default port.

@@ -1,4 +1,4 @@
-//! How a miniport becomes an NDK provider.
+//! The structures and handlers by which a miniport becomes an NDK provider.
 #![allow(missing_docs, reason = "pure layouts and numbers, named as in the documentation")]
 
 use super::{NDIS_HANDLE, NDIS_OBJECT_HEADER};
@@ -22,7 +22,7 @@ c_structs! { NDK_LAYOUTS:
         0x08 NdkCapabilities: *mut NDIS_NDK_CAPABILITIES,
     }
 
-    /// How many objects the adapter has. Keep it and `NdkInfo` valid while the adapter lives.
+    /// The most objects of an adapter. The structure and its `NdkInfo` stay valid as long as the adapter exists.
     struct NDIS_NDK_CAPABILITIES, size 0x38 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x04 Flags: u32,
@@ -38,7 +38,7 @@ c_structs! { NDK_LAYOUTS:
         0x30 NdkInfo: *mut NDK_ADAPTER_INFO,
     }
 
-    /// `Version` has the lowest minor version the consumer can do with. The rest is there only for drivers
+    /// `Version` has the lowest minor version that the consumer accepts. The fields behind it exist only for drivers
     /// registered at NDIS 6.50 or later, and nothing in the structure says so.
     struct NDIS_OPEN_NDK_ADAPTER_PARAMETERS, size 0xc {
         0x00 Version: NDK_VERSION,
@@ -57,8 +57,8 @@ c_fns! { NDK_PROTOTYPES:
         ppNdkAdapter: *mut *mut NDK_ADAPTER,
     ) -> NDIS_STATUS;
 
-    /// Closes it; returns when the last callback of the last object has. IRQL PASSIVE_LEVEL.
-    /// Page `nc-ndisndk-close_ndk_adapter_handler`.
+    /// Closes the adapter; returns after the last callback of its last object has returned. IRQL PASSIVE_LEVEL. Page
+    /// `nc-ndisndk-close_ndk_adapter_handler`.
     fn CLOSE_NDK_ADAPTER_HANDLER(MiniportAdapterContext: NDIS_HANDLE, pNdkAdapter: *mut NDK_ADAPTER);
 }
 
@@ -69,8 +69,8 @@ c_consts! { NDK_NUMBERS: u32;
     NDIS_QOS_CONDITION_NETDIRECT_PORT = 0x6;
 }
 
-/// WMI: the capabilities, served by NDIS.
+/// WMI class of the capabilities; NDIS serves it.
 pub const GUID_NDIS_NDK_CAPABILITIES: GUID = GUID::from_u128(0x7969ba4d_dd80_4bc7_b3e6_68043997e519);
 
-/// WMI: switches RDMA on and off, served by NDIS with OID_NDK_SET_STATE.
+/// WMI class that enables and disables RDMA; NDIS serves it with OID_NDK_SET_STATE.
 pub const GUID_NDIS_NDK_STATE: GUID = GUID::from_u128(0x530c69c9_2f51_49de_a1af_088d54ffa474);

@@ -1,4 +1,4 @@
-//! What the NDK OIDs carry.
+//! The structures of the NDK OIDs.
 #![allow(missing_docs, reason = "pure layouts and numbers, named as in the documentation")]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -9,7 +9,7 @@ use crate::sockaddr::SOCKADDR_INET;
 use crate::wdm::BOOLEAN;
 
 c_structs! { NDK_OID_LAYOUTS:
-    /// Running totals, but `ActiveConnection` is a present number. Octets and frames include the link layer. Bit n
+    /// Totals, except `ActiveConnection`: the connections at present. Octets and frames include the link layer. Bit n
     /// of NDIS_NDK_CAPABILITIES::MissingCounterMask says that the n-th counter is absent.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDIS_NDK_PERFORMANCE_COUNTERS, size 0xf0 {
@@ -63,7 +63,7 @@ c_structs! { NDK_OID_LAYOUTS:
         0x3c OwnerPid: u32,
     }
 
-    /// Answer to OID_NDK_CONNECTIONS: 0x10 + 0x40 * `Count` bytes; `Header.Size` ends at 0xFFFF. If ND maps to TCP,
+    /// Answer to OID_NDK_CONNECTIONS: 0x10 + 0x40 * `Count` bytes; `Header.Size` is at most 0xFFFF. If ND maps to TCP,
     /// entries come in pairs: ND addresses, TCP addresses.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDIS_NDK_CONNECTIONS, size 0x50 {
@@ -96,7 +96,7 @@ c_structs! { NDK_OID_LAYOUTS:
         0x10 LocalEndpoints: [NDIS_NDK_LOCAL_ENDPOINT_ENTRY; 1],
     }
 
-    /// NDK_ADAPTER_INFO as WMI shows it; made by NDIS.
+    /// NDK_ADAPTER_INFO in the form that NDIS makes for WMI.
     struct NDK_WMI_ADAPTER_INFO, size 0x68 {
         0x00 Version: NDK_VERSION,
         0x04 VendorId: u32,
@@ -122,7 +122,7 @@ c_structs! { NDK_OID_LAYOUTS:
         0x60 RdmaTechnology: NDK_RDMA_TECHNOLOGY,
     }
 
-    /// NDIS_NDK_CAPABILITIES as WMI shows it; made by NDIS.
+    /// NDIS_NDK_CAPABILITIES in the form that NDIS makes for WMI.
     struct NDIS_WMI_NDK_CAPABILITIES, size 0x90 {
         0x00 MaxQpCount: u32,
         0x04 MaxCqCount: u32,

@@ -1,4 +1,4 @@
-//! Packets. Only ever behind pointers that NDIS gives: the whole structures have no fixed size.
+//! Packets. The driver reads them through NDIS's pointers only: the whole structures have no fixed size.
 #![allow(missing_docs, reason = "pure layouts and numbers, named as in the documentation")]
 
 use core::ffi::c_void;
@@ -8,14 +8,14 @@ use crate::status::NDIS_STATUS;
 use crate::wdm::MDL;
 
 c_consts! { SEND_FLAGS: u32;
-    /// In the flags of a send: the caller is at DISPATCH_LEVEL.
+    /// Flag of a send: NDIS calls at DISPATCH_LEVEL.
     NDIS_SEND_FLAGS_DISPATCH_LEVEL = 0x1;
-    /// In the flags of its completion, likewise.
+    /// Flag of a send's completion: the miniport calls at DISPATCH_LEVEL.
     NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL = 0x1;
 }
 
 c_structs! { NET_BUFFER_LAYOUTS:
-    /// A list of packets, linked by `Next`. The structure goes on; NDIS versions differ in how far.
+    /// A list of packets, linked by `Next`. More fields follow, depending on the version of NDIS.
     prefix NET_BUFFER_LIST, size 0x90 {
         0x00 Next: *mut NET_BUFFER_LIST,
         0x08 FirstNetBuffer: *mut NET_BUFFER,
@@ -34,7 +34,7 @@ c_structs! { NET_BUFFER_LAYOUTS:
         0x8c Status: NDIS_STATUS,
     }
 
-    /// A packet: `DataLength` bytes, from `CurrentMdlOffset` of `CurrentMdl` on. The structure goes on.
+    /// A packet: `DataLength` bytes, from `CurrentMdlOffset` of `CurrentMdl` on. More fields follow.
     prefix NET_BUFFER, size 0x30 {
         0x00 Next: *mut NET_BUFFER,
         0x08 CurrentMdl: *mut MDL,

@@ -7,7 +7,7 @@ use super::{NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_PORT_NUMBER};
 use crate::describe::ZeroInit;
 
 c_enum! { REQUEST_TYPES:
-    /// What a request wants.
+    /// The type of an OID request.
     enum NDIS_REQUEST_TYPE(i32) {
         NdisRequestQueryInformation = 0,
         NdisRequestSetInformation = 1,
@@ -76,7 +76,7 @@ c_consts! { OIDS: u32;
     OID_PNP_CAPABILITIES = 0xFD01_0100;
     OID_PNP_SET_POWER = 0xFD01_0101;
     OID_PNP_QUERY_POWER = 0xFD01_0102;
-    /// Set, BOOLEAN. Raise the PnP event from a work item, never in the handler.
+    /// Set, BOOLEAN. The miniport raises the PnP event from a work item, never in the handler.
     OID_NDK_SET_STATE = 0xFC04_0201;
     /// Query, on the direct path. NDIS_NDK_STATISTICS_INFO.
     OID_NDK_STATISTICS = 0xFC04_0202;
@@ -87,8 +87,8 @@ c_consts! { OIDS: u32;
 }
 
 c_structs! { OID_LAYOUTS:
-    /// A query or set. NDIS makes them, and their size depends on its version: a driver only reads them through
-    /// pointers. `DATA` is read as `RequestType` says.
+    /// An OID request. NDIS allocates it, and its size depends on the version of NDIS: a driver reads it through a
+    /// pointer only. `RequestType` selects the member of `DATA`.
     struct NDIS_OID_REQUEST, size 0xf8 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x04 RequestType: NDIS_REQUEST_TYPE,
@@ -139,7 +139,7 @@ c_structs! { OID_LAYOUTS:
     }
 }
 
-/// The part of [`NDIS_OID_REQUEST`] that its type decides. All members start with the OID and the buffer.
+/// The part of [`NDIS_OID_REQUEST`] that `RequestType` selects. All members start with the OID and the buffer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union NDIS_OID_REQUEST_DATA {

@@ -1,4 +1,4 @@
-//! Plug and Play events, both ways.
+//! Plug and Play events, from NDIS to the miniport and from the miniport to NDIS.
 #![allow(missing_docs, reason = "pure layouts and numbers, named as in the documentation")]
 
 use core::ffi::c_void;
@@ -6,7 +6,7 @@ use core::ffi::c_void;
 use super::{NDIS_OBJECT_HEADER, NDIS_PORT_NUMBER};
 
 c_enum! { DEVICE_PNP_EVENTS:
-    /// What happens to the device.
+    /// A PnP event of the device.
     enum NDIS_DEVICE_PNP_EVENT(i32) {
         NdisDevicePnPEventQueryRemoved = 0,
         NdisDevicePnPEventRemoved = 1,
@@ -19,7 +19,7 @@ c_enum! { DEVICE_PNP_EVENTS:
 }
 
 c_enum! { NET_PNP_EVENTS:
-    /// What happens to the network interface; the two events of NDK.
+    /// The two PnP events of NDK.
     enum NET_PNP_EVENT_CODE(i32) {
         NetEventNDKEnable = 13,
         NetEventNDKDisable = 14,
@@ -27,7 +27,7 @@ c_enum! { NET_PNP_EVENTS:
 }
 
 c_structs! { PNP_LAYOUTS:
-    /// NDIS tells the miniport.
+    /// The event that NDIS passes to the miniport.
     struct NET_DEVICE_PNP_EVENT, size 0x30 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x04 PortNumber: NDIS_PORT_NUMBER,
@@ -48,8 +48,8 @@ c_structs! { PNP_LAYOUTS:
         0x78 TdiClientReserved: [usize; 4],
     }
 
-    /// The miniport tells NDIS, with NdisMNetPnPEvent at PASSIVE_LEVEL. NetEventNDKDisable returns when all NDK
-    /// adapters are closed.
+    /// The event that the miniport passes to NDIS, by NdisMNetPnPEvent at PASSIVE_LEVEL. For NetEventNDKDisable the
+    /// call returns when all NDK adapters are closed.
     struct NET_PNP_EVENT_NOTIFICATION, size 0xb0 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x04 PortNumber: NDIS_PORT_NUMBER,

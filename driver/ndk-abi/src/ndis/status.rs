@@ -33,7 +33,7 @@ c_enum! { MODERATIONS:
 }
 
 c_structs! { STATUS_LAYOUTS:
-    /// Tells the drivers above that something changed.
+    /// An indication to the protocol and filter drivers above the miniport.
     struct NDIS_STATUS_INDICATION, size 0x70 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x08 SourceHandle: NDIS_HANDLE,
@@ -48,7 +48,7 @@ c_structs! { STATUS_LAYOUTS:
         0x50 NdisReserved: [*mut c_void; 4],
     }
 
-    /// With NDIS_STATUS_LINK_STATE. Speeds are bits per second.
+    /// Status buffer of NDIS_STATUS_LINK_STATE. Speeds are bits per second.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDIS_LINK_STATE, size 0x28 {
         0x00 Header: NDIS_OBJECT_HEADER,
@@ -61,7 +61,7 @@ c_structs! { STATUS_LAYOUTS:
         0x24 AutoNegotiationFlags: u32,
     }
 
-    /// Set by OID_GEN_LINK_PARAMETERS.
+    /// Input of OID_GEN_LINK_PARAMETERS.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDIS_LINK_PARAMETERS, size 0x20 {
         0x00 Header: NDIS_OBJECT_HEADER,
@@ -72,7 +72,7 @@ c_structs! { STATUS_LAYOUTS:
         0x1c AutoNegotiationFlags: u32,
     }
 
-    /// Of OID_GEN_INTERRUPT_MODERATION.
+    /// Input or answer of OID_GEN_INTERRUPT_MODERATION.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct NDIS_INTERRUPT_MODERATION_PARAMETERS, size 0xc {
         0x00 Header: NDIS_OBJECT_HEADER,

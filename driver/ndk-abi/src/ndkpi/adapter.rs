@@ -1,4 +1,4 @@
-//! The adapter, root of all objects.
+//! NDK_ADAPTER, the root of all objects.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use core::ffi::c_void;
@@ -13,13 +13,13 @@ use crate::status::NTSTATUS;
 use crate::wdm::{GROUP_AFFINITY, MDL};
 
 c_structs! { ADAPTER_LAYOUTS:
-    /// One opening of the adapter by a consumer.
+    /// The adapter as one consumer has opened it.
     struct NDK_ADAPTER, size 0x30 {
         0x00 Header: NDK_OBJECT_HEADER,
         0x28 Dispatch: *const NDK_ADAPTER_DISPATCH,
     }
 
-    /// What an adapter can do. It has no close entry: NDIS closes adapters with CLOSE_NDK_ADAPTER_HANDLER.
+    /// The table of an adapter. It has no close entry: NDIS closes adapters with CLOSE_NDK_ADAPTER_HANDLER.
     table NDK_ADAPTER_DISPATCH, size 0x48 {
         0x00 NdkQueryExtension: NDK_FN_QUERY_EXTENSION_INTERFACE,
         0x08 NdkQueryAdapterInfo: NDK_FN_QUERY_ADAPTER_INFO,

@@ -1,4 +1,4 @@
-//! What all objects share: version, header, and the functions that several tables have.
+//! The version, the object header, and the function types that several tables have.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use core::ffi::c_void;
@@ -8,14 +8,14 @@ use crate::status::NTSTATUS;
 use crate::wdm::GUID;
 
 c_structs! { COMMON_LAYOUTS:
-    /// A version of the interface. In an object: the one the adapter was opened with.
+    /// A version of the interface. In an object: the version that the consumer opened the adapter with.
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     struct NDK_VERSION, size 0x4 {
         0x00 Major: u16,
         0x02 Minor: u16,
     }
 
-    /// Zeroed by the provider before it hands the object out, then the property of Windows and the consumer.
+    /// The provider zeroes it before it returns the object; from then on it belongs to Windows and the consumer.
     struct NDK_OBJECT_HEADER_RESERVED_BLOCK, size 0x20 {
         0x00 rf: [*mut c_void; 4],
     }
@@ -27,23 +27,23 @@ c_structs! { COMMON_LAYOUTS:
         0x08 NdkReserved: NDK_OBJECT_HEADER_RESERVED_BLOCK,
     }
 
-    /// Where NdkQueryExtension puts the table it was asked for.
+    /// The out parameter of NdkQueryExtension.
     struct NDK_EXTENSION_INTERFACE, size 0x8 {
         0x00 Dispatch: *const c_void,
     }
 }
 
 c_fns! { COMMON_PROTOTYPES:
-    /// Consumer's callback: last callback of the object. IRQL at most DISPATCH_LEVEL. Page
-    /// `nc-ndkpi-ndk_fn_close_completion`.
+    /// Consumer's callback: the close has completed; no other callback of the object follows. IRQL at most
+    /// DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_close_completion`.
     fn NDK_FN_CLOSE_COMPLETION(Context: *mut c_void);
 
-    /// Consumer's callback: only when the call returned PENDING. IRQL at most DISPATCH_LEVEL. Page
-    /// `nc-ndkpi-ndk_fn_request_completion`.
+    /// Consumer's callback: the request has completed. Only if the call returned PENDING. IRQL at most DISPATCH_LEVEL.
+    /// Page `nc-ndkpi-ndk_fn_request_completion`.
     fn NDK_FN_REQUEST_COMPLETION(Context: *mut c_void, Status: NTSTATUS);
 
-    /// Consumer's callback: only when the create returned PENDING. On success pNdkObject = new object; provider
-    /// must not write the create call's out parameter. IRQL at most DISPATCH_LEVEL. Page
+    /// Consumer's callback: the create has completed. Only if the call returned PENDING. On success `pNdkObject` is the
+    /// new object; the provider must not write the create call's out parameter. IRQL at most DISPATCH_LEVEL. Page
     /// `nc-ndkpi-ndk_fn_create_completion`.
     fn NDK_FN_CREATE_COMPLETION(Context: *mut c_void, Status: NTSTATUS, pNdkObject: *mut NDK_OBJECT_HEADER);
 

@@ -1,4 +1,4 @@
-//! Connector: makes and ends a connection.
+//! Connector: establishes and ends a connection.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use core::ffi::c_void;
@@ -12,13 +12,12 @@ use crate::status::NTSTATUS;
 use crate::wdm::BOOLEAN;
 
 c_structs! { CONNECTOR_LAYOUTS:
-    /// Connector.
     struct NDK_CONNECTOR, size 0x30 {
         0x00 Header: NDK_OBJECT_HEADER,
         0x28 Dispatch: *const NDK_CONNECTOR_DISPATCH,
     }
 
-    /// What a connector can do. Before NDKPI 2.1 the table ended after NdkDisconnect, size 0x58.
+    /// The table of a connector. Before NDKPI 2.1 it ended after NdkDisconnect, size 0x58.
     table NDK_CONNECTOR_DISPATCH, size 0x68 {
         0x00 NdkCloseConnector: NDK_FN_CLOSE_OBJECT,
         0x08 NdkQueryExtension: NDK_FN_QUERY_EXTENSION_INTERFACE,
@@ -193,11 +192,11 @@ c_fns! { CONNECTOR_PROTOTYPES:
         RequestContext: *mut c_void,
     ) -> NTSTATUS;
 
-    /// Consumer's callback: at most once per connection, peer-initiated only. IRQL at most DISPATCH_LEVEL. Page
-    /// `nc-ndkpi-ndk_fn_disconnect_event_callback`.
+    /// Consumer's callback: the peer has disconnected. At most once for each connection. IRQL at most DISPATCH_LEVEL.
+    /// Page `nc-ndkpi-ndk_fn_disconnect_event_callback`.
     fn NDK_FN_DISCONNECT_EVENT_CALLBACK(DisconnectEventContext: *mut c_void);
 
-    /// Consumer's callback: 2.1. Reason code meaning is provider-private. IRQL at most DISPATCH_LEVEL. Page
-    /// `nc-ndkpi-ndk_fn_disconnect_event_callback_ex`.
+    /// Consumer's callback, since NDKPI 2.1: the peer has disconnected. The provider defines the reason codes. IRQL at
+    /// most DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_disconnect_event_callback_ex`.
     fn NDK_FN_DISCONNECT_EVENT_CALLBACK_EX(DisconnectEventContext: *mut c_void, ProviderDisconnectReason: u32);
 }

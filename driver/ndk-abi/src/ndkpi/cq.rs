@@ -10,7 +10,6 @@ use super::{
 use crate::status::NTSTATUS;
 
 c_structs! { CQ_LAYOUTS:
-    /// Completion queue.
     struct NDK_CQ, size 0x30 {
         0x00 Header: NDK_OBJECT_HEADER,
         0x28 Dispatch: *const NDK_CQ_DISPATCH,

@@ -1,4 +1,4 @@
-//! What crosses the interface besides objects: adapter limits, scatter/gather entries, mappings, completions.
+//! The data structures of NDKPI: adapter limits, scatter/gather entries, logical address mappings, completions.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use core::ffi::c_void;
@@ -8,8 +8,8 @@ use crate::describe::ZeroInit;
 use crate::status::NTSTATUS;
 
 c_structs! { DATA_LAYOUTS:
-    /// Limits and abilities of an adapter. Sizes are bytes, depths entries. It was 0x60 bytes before NDKPI 2.0
-    /// added `RdmaTechnology`. Page `ns-ndkinfo-ndk_adapter_info`.
+    /// Limits and capabilities of an adapter. Sizes are bytes, depths entries. The structure had 0x60 bytes before
+    /// NDKPI 2.0 added `RdmaTechnology`. Page `ns-ndkinfo-ndk_adapter_info`.
     struct NDK_ADAPTER_INFO, size 0x68 {
         0x00 Version: NDK_VERSION,
         0x04 VendorId: u32,
@@ -35,7 +35,7 @@ c_structs! { DATA_LAYOUTS:
         0x60 RdmaTechnology: NDK_RDMA_TECHNOLOGY,
     }
 
-    /// A PHYSICAL_ADDRESS in a space of the provider's choice, made by NdkBuildLAM.
+    /// A PHYSICAL_ADDRESS that NdkBuildLAM gives; the provider chooses its meaning.
     #[derive(PartialEq, Eq)]
     struct NDK_LOGICAL_ADDRESS, size 0x8 {
         0x00 QuadPart: i64,
@@ -49,8 +49,7 @@ c_structs! { DATA_LAYOUTS:
         0x10 AdapterPageArray: [NDK_LOGICAL_ADDRESS; 1],
     }
 
-    /// A scatter/gather entry: `Length` bytes at an address whose meaning the token decides. Page
-    /// `ns-ndkpi-_ndk_sge`.
+    /// A scatter/gather entry: `Length` bytes. The token says what the address means. Page `ns-ndkpi-_ndk_sge`.
     struct NDK_SGE, size 0x10 {
         0x00 u: NDK_SGE_ADDRESS,
         0x08 Length: u32,
@@ -84,25 +83,25 @@ c_structs! { DATA_LAYOUTS:
 pub struct NDK_SGE_ADDRESS(pub *mut c_void);
 
 impl NDK_SGE_ADDRESS {
-    /// For the token of a region: a position in it. For inline data: where the bytes are.
+    /// With the token of a region, an address in the region; for inline data, the address of the bytes.
     #[must_use]
     pub const fn from_virtual(address: *mut c_void) -> Self {
         Self(address)
     }
 
-    /// For the privileged token of a protection domain.
+    /// With the privileged token of a protection domain.
     #[must_use]
     pub const fn from_logical(address: NDK_LOGICAL_ADDRESS) -> Self {
         Self(core::ptr::without_provenance_mut(address.QuadPart.cast_unsigned() as usize))
     }
 
-    /// Read as a virtual address.
+    /// The address as a virtual address.
     #[must_use]
     pub const fn VirtualAddress(self) -> *mut c_void {
         self.0
     }
 
-    /// Read as a logical address.
+    /// The address as a logical address.
     #[must_use]
     pub fn LogicalAddress(self) -> NDK_LOGICAL_ADDRESS {
         NDK_LOGICAL_ADDRESS { QuadPart: (self.0.addr() as u64).cast_signed() }

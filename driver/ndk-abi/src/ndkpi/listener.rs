@@ -11,7 +11,6 @@ use crate::status::NTSTATUS;
 use crate::wdm::BOOLEAN;
 
 c_structs! { LISTENER_LAYOUTS:
-    /// Listener.
     struct NDK_LISTENER, size 0x30 {
         0x00 Header: NDK_OBJECT_HEADER,
         0x28 Dispatch: *const NDK_LISTENER_DISPATCH,
@@ -53,7 +52,7 @@ c_fns! { LISTENER_PROTOTYPES:
     /// `nc-ndkpi-ndk_fn_control_connect_events`.
     fn NDK_FN_CONTROL_CONNECT_EVENTS(pNdkListener: *mut NDK_LISTENER, Pause: BOOLEAN);
 
-    /// Consumer's callback: gives a provider-made connector the consumer then owns. IRQL at most DISPATCH_LEVEL.
-    /// Page `nc-ndkpi-ndk_fn_connect_event_callback`.
+    /// Consumer's callback: a connection request. The consumer owns the connector from then on. IRQL at most
+    /// DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_connect_event_callback`.
     fn NDK_FN_CONNECT_EVENT_CALLBACK(ConnectEventContext: *mut c_void, pNdkConnector: *mut NDK_CONNECTOR);
 }

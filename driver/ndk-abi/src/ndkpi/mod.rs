@@ -1,9 +1,9 @@
-//! NDKPI 2.1, the kernel interface of RDMA adapters: ten objects, each a public head that holds a table of functions,
-//! and the callbacks through which the provider answers.
+//! NDKPI 2.1, the kernel interface of RDMA adapters: ten objects, one file each. An object is a public header with a
+//! pointer to a table of functions; the provider answers by the consumer's callbacks.
 //!
-//! Unless a page says otherwise: IRQL is at most DISPATCH_LEVEL; a function that returned STATUS_PENDING calls its
-//! completion callback once and any other status means that it will not; the first parameter is the object.
-//! Return codes are listed without their `STATUS_` prefix. "Page" is the page of the driver documentation.
+//! Unless a page says otherwise: IRQL is at most DISPATCH_LEVEL; the first parameter is the object; a function that
+//! returned STATUS_PENDING calls its completion callback once, and a function that returned another status never calls
+//! it. Return codes are listed without their `STATUS_` prefix. "Page" is the page of the driver documentation.
 
 pub mod adapter;
 pub mod common;

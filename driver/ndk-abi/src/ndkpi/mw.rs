@@ -4,7 +4,7 @@
 use super::{NDK_FN_CLOSE_OBJECT, NDK_FN_QUERY_EXTENSION_INTERFACE, NDK_OBJECT_HEADER};
 
 c_structs! { MW_LAYOUTS:
-    /// Memory window: remote access to a part of a region.
+    /// Memory window: gives peers access to a part of a region.
     struct NDK_MW, size 0x30 {
         0x00 Header: NDK_OBJECT_HEADER,
         0x28 Dispatch: *const NDK_MW_DISPATCH,

@@ -1,4 +1,4 @@
-//! The one extension interface that is known: the RSS processors of an adapter. Optional.
+//! The RSS processors of an adapter, the only known extension interface. Optional.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use core::ffi::c_void;
@@ -7,7 +7,7 @@ use super::NDK_ADAPTER;
 use crate::status::NDIS_STATUS;
 use crate::wdm::GUID;
 
-/// Asks NdkQueryExtension of the adapter for [`NDK_EXTENSION_ADAPTER_RSS_DISPATCH`].
+/// The identifier that NdkQueryExtension of the adapter takes for [`NDK_EXTENSION_ADAPTER_RSS_DISPATCH`].
 pub const NDK_EXTENSION_ID_ADAPTER_RSS_DISPATCH: GUID = GUID::from_u128(0xbab27026_86c3_4e31_9f72_4936ded76d42);
 
 c_structs! { RSS_LAYOUTS:

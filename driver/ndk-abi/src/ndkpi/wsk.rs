@@ -1,4 +1,4 @@
-//! How a kernel consumer opens an adapter: through WSK. For test consumers only, the interface is Microsoft's own.
+//! The interface of WSK by which a kernel consumer opens an adapter. It is Microsoft's own; only test consumers use it.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use core::ffi::c_void;
@@ -12,7 +12,7 @@ c_consts! { WSK_CONTROL_CODES: u32;
 }
 
 c_structs! { WSK_LAYOUTS:
-    /// Consumer's side.
+    /// The functions that WSK gives the consumer.
     struct WSK_PROVIDER_NDK_DISPATCH, size 0x10 {
         0x00 WskOpenNdkAdapter: Option<PFN_WSK_OPEN_NDK_ADAPTER>,
         0x08 WskCloseNdkAdapter: Option<PFN_WSK_CLOSE_NDK_ADAPTER>,
@@ -28,6 +28,6 @@ c_fns! { WSK_PROTOTYPES:
         ppNdkAdapter: *mut *mut NDK_ADAPTER,
     ) -> NTSTATUS;
 
-    /// Closes it. IRQL PASSIVE_LEVEL. No page.
+    /// Closes the adapter. IRQL PASSIVE_LEVEL. No page.
     fn PFN_WSK_CLOSE_NDK_ADAPTER(Client: *mut c_void, pNdkAdapter: *mut NDK_ADAPTER);
 }
