@@ -1,4 +1,4 @@
-//! NDK_ADAPTER: the root, which NDIS opens and closes. And NDK_PD, which has nothing of its own.
+//! NDK_ADAPTER, which NDIS opens and closes, NDK_PD, and logical address mappings.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -14,21 +14,23 @@ use platform::{Arc, Charge, Event, OutOfMemory, Passive, Platform, PoolQuota, Sl
 
 use crate::{AdapterSource, Owned, Pinned, check, request};
 
-/// The lowest version that has what is used here (`NdkGetCqResultsEx`, `NdkSendAndInvalidate`: 1.2) with the major number
-/// of the provider: OPEN_NDK_ADAPTER_HANDLER is asked for the lowest minor a consumer can live with.
+/// The version to open. OPEN_NDK_ADAPTER_HANDLER takes the lowest minor version that the consumer accepts, with the
+/// major version of the provider; the functions called here exist since 1.2 (`NdkGetCqResultsEx`,
+/// `NdkSendAndInvalidate`).
 const VERSION: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 0 };
 
-/// A reference to an open NDK adapter: all objects on it and all calls to it hold it.
+/// An open NDK adapter. Each of its objects, and each call to it, holds a reference.
 ///
-/// The last reference may go at DISPATCH_LEVEL, where an adapter can't be closed: [`OpenAdapters`] does that afterwards.
+/// The last reference may be dropped at DISPATCH_LEVEL, where an adapter cannot be closed: [`OpenAdapters`] closes it
+/// later, at PASSIVE_LEVEL.
 pub struct Adapter<P: Platform>(Arc<Open<P>, P>);
 
 /// An open NDK adapter.
 struct Open<P: Platform> {
     object: NonNull<NDK_ADAPTER>,
-    /// Nothing refers to it any more.
+    /// The last reference to its [`Adapter`] was dropped.
     unused: AtomicBool,
-    /// Set with `unused`.
+    /// Signalled when `unused` is set.
     event: Arc<Event<P>, P>,
     charge: Charge<P>,
 }
@@ -44,13 +46,13 @@ impl<P: Platform> Adapter<P> {
     }
 
     pub(crate) fn table(&self) -> &NDK_ADAPTER_DISPATCH {
-        // SAFETY: open while this lives.
+        // SAFETY: the adapter is open as long as `self` lives.
         let object = unsafe { self.0.object.as_ref() };
         // SAFETY: an open adapter has a dispatch table, which outlives it.
         unsafe { &*object.Dispatch }
     }
 
-    /// What is made through it counts against this.
+    /// The quota that objects made through this adapter count against.
     pub fn quota(&self) -> &PoolQuota<P> {
         self.0.charge.quota()
     }
@@ -81,10 +83,10 @@ impl<P: Platform> Drop for Adapter<P> {
     }
 }
 
-/// NDK adapters that may be open at a time.
+/// The most NDK adapters that one user has open.
 const ADAPTERS: usize = 8;
 
-/// The NDK adapters that one user, such as a file of the control device, has open.
+/// The NDK adapters that one user has open, such as a file of the control device.
 pub struct OpenAdapters<P: Platform>(SpinLock<Slots<P>, P>);
 
 struct Slots<P: Platform> {
@@ -99,7 +101,8 @@ impl<P: Platform> Default for OpenAdapters<P> {
 }
 
 impl<P: Platform> OpenAdapters<P> {
-    /// Opens an NDK adapter, for a program with a quota, or for a consumer in the kernel. STATUS_INSUFFICIENT_RESOURCES: too many are open.
+    /// Opens an NDK adapter: with a quota for a program, without one for a kernel consumer.
+    /// STATUS_INSUFFICIENT_RESOURCES: 8 are open already, or there is no memory.
     pub fn open<S: AdapterSource<P>>(
         &self,
         source: &S,
@@ -142,7 +145,7 @@ impl<P: Platform> OpenAdapters<P> {
         Ok(adapter)
     }
 
-    /// Closes the adapters that nothing refers to.
+    /// Closes the adapters whose last reference was dropped.
     pub fn close_unused<S: AdapterSource<P>>(&self, source: &S, passive: &Passive<'_>) {
         while let Some(open) = self.take(|open| open.unused.load(Ordering::Acquire)) {
             // SAFETY: every object and every call held a reference, and the last one went.
@@ -150,7 +153,8 @@ impl<P: Platform> OpenAdapters<P> {
         }
     }
 
-    /// Closes all adapters, and waits for that. What refers to them must be about to go. Later opens fail.
+    /// Closes all adapters: waits for the last reference to each, which the caller has made sure will be dropped. Later
+    /// opens fail with STATUS_DEVICE_REMOVED.
     pub fn close_all<S: AdapterSource<P>>(&self, source: &S, passive: &Passive<'_>) {
         self.0.lock().closed = true;
         while let Some(open) = self.take(|_| true) {
@@ -199,8 +203,8 @@ impl<P: Platform> Lam<P> {
         check(request::<P>(passive, |completion, context| {
             let mdl = pinned.mdl().as_ptr();
             let (size, offset) = (&raw mut lam_size, &raw mut offset);
-            // SAFETY: an open adapter, a locked MDL chain, and `lam_size` bytes aligned for a mapping; all of them outlive
-            // the request, which is waited for.
+            // SAFETY: an open adapter, a locked MDL chain, and `lam_size` bytes aligned for a mapping; all of them
+            // outlive the request, which is waited for.
             unsafe { build(adapter.as_ptr(), mdl, length, Some(completion), context, lam, size, offset) }
         }))?;
         Ok(Self { memory, first_byte_offset: offset, adapter: adapter.clone(), _charge: charge })
@@ -218,7 +222,7 @@ impl<P: Platform> Lam<P> {
         mapping.AdapterPageCount
     }
 
-    /// The addresses of its pages.
+    /// The logical addresses of its pages.
     pub(crate) fn pages(&self) -> *const NDK_LOGICAL_ADDRESS {
         let array = core::mem::offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray);
         self.memory.as_ptr().wrapping_byte_add(array).cast()
@@ -228,7 +232,7 @@ impl<P: Platform> Lam<P> {
 impl<P: Platform> Drop for Lam<P> {
     fn drop(&mut self) {
         let release = self.adapter.table().NdkReleaseLAM;
-        // SAFETY: built on this adapter and released once, when nothing uses it any more: its region is closed.
+        // SAFETY: built on this adapter and released once, after its region was closed.
         unsafe { release(self.adapter.as_ptr(), self.memory.as_mut_ptr().cast()) };
     }
 }

@@ -11,25 +11,27 @@ use platform::{Arc, Passive, Platform};
 use crate::{Adapter, Owned, check};
 use ndk_abi::describe::ZeroInit;
 
-/// What hears of the end of connect, complete, accept and disconnect. One of them at a time.
+/// The receiver of the completions of connect, complete-connect, accept and disconnect. One of these is under way at a
+/// time.
 pub trait Completed<P: Platform>: Send + Sync + Sized + 'static {
-    /// IRQL <= DISPATCH; possibly before the call that started the operation has returned.
+    /// The operation has completed with `status`. IRQL <= DISPATCH, possibly before the call that started the operation
+    /// has returned.
     fn completed(this: &Arc<Self, P>, status: NTSTATUS);
 }
 
-/// What hears of a disconnect by the peer.
+/// The receiver of the peer's disconnect.
 pub trait Disconnected: Send + Sync + 'static {
-    /// IRQL <= DISPATCH, once.
+    /// The peer has disconnected. IRQL <= DISPATCH, at most once.
     fn disconnected(&self);
 }
 
-/// What a connection is asked for with.
+/// The parameters that a connect or an accept offers.
 pub struct Offer<'a> {
-    /// Reads that the peer may have under way; capped by the provider.
+    /// The most reads that the peer has under way; the provider caps the number.
     pub inbound_reads: u32,
-    /// Reads of ours under way; capped by the provider.
+    /// The most reads that this side has under way; the provider caps the number.
     pub outbound_reads: u32,
-    /// For the peer's consumer.
+    /// Private data for the peer's consumer.
     pub private_data: &'a [u8],
 }
 
@@ -43,7 +45,8 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
         unsafe { Self::create(events, passive, call) }
     }
 
-    /// Starts an asynchronous operation. Any status but STATUS_PENDING is its end; else [`Completed::completed`] is called.
+    /// Starts an asynchronous operation. STATUS_PENDING: [`Completed::completed`] is called; any other status is the
+    /// result.
     fn start(&self, call: impl FnOnce(NDK_FN_REQUEST_COMPLETION, *mut c_void) -> NTSTATUS) -> NTSTATUS {
         let context = Arc::into_raw(self.keep().clone());
         let status = call(completed::<K, P>, context.cast_mut().cast());
@@ -146,7 +149,7 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
         Ok((inbound, outbound))
     }
 
-    /// NdkGetConnectionData: copies what fits of the peer's private data, and returns its whole length.
+    /// NdkGetConnectionData: copies the peer's private data, as much as `buffer` holds, and returns its whole length.
     pub fn private_data(&self, buffer: &mut [u8]) -> Result<usize, NTSTATUS> {
         let mut length = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         let data = if buffer.is_empty() { core::ptr::null_mut() } else { buffer.as_mut_ptr().cast() };
@@ -178,7 +181,7 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
 
 impl<K: Send + Sync, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     /// # Safety
-    /// `object` is an open connector of a connect event, which belongs to the caller.
+    /// `object` is the open connector of a connect event, and belongs to the caller.
     pub(crate) unsafe fn adopt(object: core::ptr::NonNull<NDK_CONNECTOR>, keep: Arc<K, P>) -> Self {
         Self { object, keep }
     }
@@ -190,7 +193,7 @@ pub(crate) fn sockaddr(address: &SocketAddr) -> (SOCKADDR_INET, u32) {
     (SOCKADDR_INET::new(*address), length as u32)
 }
 
-/// Pointer and length; null for none.
+/// The data as pointer and length; the pointer is null if there is none.
 fn private_data(data: &[u8]) -> (*const c_void, u32) {
     let pointer = if data.is_empty() { core::ptr::null() } else { data.as_ptr().cast() };
     (pointer, u32::try_from(data.len()).unwrap_or(u32::MAX))
@@ -206,7 +209,7 @@ unsafe fn address(connector: *mut NDK_CONNECTOR, get: NDK_FN_GET_LOCAL_ADDRESS) 
     checked(address)
 }
 
-/// Makes what the provider wrote canonical: nothing after an IPv4 address.
+/// Zeroes the bytes behind an IPv4 address. STATUS_INTERNAL_ERROR if the provider wrote neither IPv4 nor IPv6.
 pub(crate) fn checked(address: SOCKADDR_INET) -> Result<SOCKADDR_INET, NTSTATUS> {
     if address.si_family() == AF_INET {
         return Ok(SOCKADDR_INET::from_ipv4(address.Ipv4()));

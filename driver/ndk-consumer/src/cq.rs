@@ -9,9 +9,10 @@ use platform::{Arc, Passive, Platform};
 
 use crate::{Adapter, Owned, check, request};
 
-/// What a CQ notifies.
+/// The receiver of a CQ's notifications.
 pub trait Notified: Send + Sync + 'static {
-    /// The CQ was armed, and something came, or the CQ failed. IRQL <= DISPATCH, never twice at once.
+    /// An armed CQ has a completion that satisfies the arm, or the CQ has failed. IRQL <= DISPATCH; the provider
+    /// serialises the calls for one CQ.
     fn notified(&self, status: NTSTATUS);
 }
 
@@ -43,7 +44,7 @@ impl<K: Notified, P: Platform> Owned<NDK_CQ, K, P> {
         unsafe { (self.table().NdkArmCq)(self.as_ptr(), kind) };
     }
 
-    /// NdkGetCqResultsEx: the number of results filled in. Not to overlap with itself or [`Self::arm`].
+    /// NdkGetCqResultsEx: takes results and returns their number. Not to overlap with itself or [`Self::arm`].
     pub fn results(&self, results: &mut [NDK_RESULT_EX]) -> usize {
         let room = u32::try_from(results.len()).unwrap_or(u32::MAX);
         // SAFETY: an open CQ and room for `room` results.

@@ -1,12 +1,15 @@
-//! An NDK provider as its consumers see it, safely: the only code that follows the pointers of NDK objects.
+//! The NDKPI dispatch tables as safe Rust, for consumers: the only consumer code that dereferences pointers to NDK
+//! objects.
 //!
-//! Used by the control device (`driver/nd-ioctl`) and by the SMB Direct style test consumer (`tests/clients/smb-direct`).
+//! Used by the control device (`driver/nd-ioctl`) and by the SMB Direct style test consumer
+//! (`tests/clients/smb-direct`).
 //!
-//! [`Owned`] is an open object: dropping it closes it. What its callbacks and its successors need lives in its *keep*, which is
-//! let go when the close has completed. Keeps hold the antecedents, so objects are always closed successors first
-//! (NDKPI: object lifetime requirements).
+//! [`Owned`] is an open object: dropping it closes it. Each object holds a *keep*: the data that its callbacks and its
+//! successors use, released when the close has completed. A successor's keep holds the antecedents, so objects are
+//! always closed successors first (NDKPI: object lifetime requirements).
 //!
-//! What NDKPI forbids to overlap (posts to one queue; polls and arms of one CQ) is the caller's to lock; the methods say so.
+//! The caller locks what NDKPI does not allow to overlap: posts to one queue, polls and arms of one CQ. The methods say
+//! so.
 #![no_std]
 #![expect(unsafe_code, reason = "calls through the dispatch tables of an NDK provider")]
 #![deny(
@@ -55,9 +58,9 @@ use platform::{Arc, Event, OutOfMemory, Passive, Platform};
 /// # Safety
 /// `Self` starts with an `NDK_OBJECT_HEADER`.
 pub unsafe trait Kind: 'static {
-    /// Its dispatch table.
+    /// The object's dispatch table.
     type Table: 'static;
-    /// Where the table is.
+    /// The object's dispatch pointer.
     fn dispatch(&self) -> *const Self::Table;
     /// The close entry of the table.
     fn close(table: &Self::Table) -> NDK_FN_CLOSE_OBJECT;
@@ -101,7 +104,7 @@ unsafe impl<T: Kind, K: Send + Sync, P: Platform> Send for Owned<T, K, P> {}
 unsafe impl<T: Kind, K: Send + Sync, P: Platform> Sync for Owned<T, K, P> {}
 
 impl<T: Kind, K: Send + Sync, P: Platform> Owned<T, K, P> {
-    /// What its callbacks and successors need; it outlives the object.
+    /// The data that the object's callbacks and successors use; it outlives the object.
     pub fn keep(&self) -> &Arc<K, P> {
         &self.keep
     }
@@ -117,11 +120,11 @@ impl<T: Kind, K: Send + Sync, P: Platform> Owned<T, K, P> {
         unsafe { &*object.dispatch() }
     }
 
-    /// Makes an object; waits if the provider does not finish inline. `call` calls the create function.
+    /// Creates an object; `call` calls the provider's create function. Waits if that returns STATUS_PENDING.
     ///
     /// # Safety
-    /// `call` passes the three arguments to the provider's create function and nothing else keeps them; the object it makes
-    /// is a `T` and gives, as callback contexts, nothing but `keep`.
+    /// `call` passes its three arguments to the provider's create function and keeps none of them; the object that it
+    /// creates is a `T`, and its callbacks get no context but `keep`.
     unsafe fn create(
         keep: Arc<K, P>,
         passive: &Passive<'_>,
@@ -166,7 +169,7 @@ unsafe extern "system" fn closed<K: Send + Sync, P: Platform>(context: *mut c_vo
     drop(unsafe { Arc::<K, P>::from_raw(context.cast_const().cast()) });
 }
 
-/// Where a thread waits for an asynchronous call.
+/// An asynchronous call, for whose completion a thread waits.
 struct Completion<P: Platform> {
     event: Arc<Event<P>, P>,
     status: AtomicI32,
@@ -204,7 +207,8 @@ unsafe extern "system" fn requested<P: Platform>(context: *mut c_void, status: N
     completion.event.set();
 }
 
-/// Makes an asynchronous request and waits for its end. Only for requests that end by themselves, whatever the user does.
+/// Starts an asynchronous request and waits for its completion. Only for requests that complete without any action of
+/// the program or of the peer.
 fn request<P: Platform>(
     passive: &Passive<'_>,
     call: impl FnOnce(NDK_FN_REQUEST_COMPLETION, *mut c_void) -> NTSTATUS,
@@ -229,7 +233,7 @@ fn check(status: NTSTATUS) -> Result<(), NTSTATUS> {
     if status == STATUS_SUCCESS { Ok(()) } else { Err(status) }
 }
 
-/// A 64-bit number of the user as an opaque pointer that only travels.
+/// A program's 64-bit number as a pointer, which the provider returns and nothing dereferences.
 fn opaque(number: u64) -> *mut c_void {
     core::ptr::without_provenance_mut(number as usize)
 }

@@ -13,15 +13,15 @@ use platform::{Arc, Passive, Platform};
 use crate::connector::{checked, sockaddr};
 use crate::{Adapter, Owned, check, request};
 
-/// What hears of connection requests.
+/// The receiver of a listener's connection requests.
 pub trait ConnectRequested<P: Platform>: Send + Sync + 'static {
-    /// What is kept with the connector of a request.
+    /// The keep of the connector of a request.
     type Link: Send + Sync + 'static;
 
-    /// A new link, `None` if memory is short: the request is refused then.
+    /// Makes the keep of a new connector. `None` if there is no memory: the request is then refused.
     fn link(&self) -> Option<Arc<Self::Link, P>>;
 
-    /// A peer wants to connect; dropping the connector refuses. IRQL <= DISPATCH.
+    /// A peer asks for a connection; dropping the connector refuses it. IRQL <= DISPATCH.
     fn requested(&self, connector: Owned<NDK_CONNECTOR, Self::Link, P>);
 }
 
@@ -72,15 +72,15 @@ unsafe extern "system" fn requested<K: ConnectRequested<P>, P: Platform>(
             // SAFETY: an open connector, which the event gives to its consumer.
             events.requested(unsafe { Owned::adopt(connector, link) });
         }
-        // SAFETY: as above; it is closed at once and nobody is told.
+        // SAFETY: as above; the connector is closed at once, and `events` never sees it.
         None => unsafe { refuse(connector) },
     }
 }
 
-/// Closes the connector of a request that there is no memory for.
+/// Closes the connector of a request for which `link` had no memory.
 ///
 /// # Safety
-/// An open connector, which belongs to the caller.
+/// `connector` is open and belongs to the caller.
 unsafe fn refuse(connector: NonNull<NDK_CONNECTOR>) {
     // SAFETY: open, by the caller's promise.
     let object = unsafe { connector.as_ref() };

@@ -40,7 +40,7 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MR, K, P> {
         }))
     }
 
-    /// NdkDeregisterMr: when it returns, nothing uses the memory any more.
+    /// NdkDeregisterMr: when it returns, the provider no longer uses the memory.
     pub fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let deregister = self.table().NdkDeregisterMr;
         // SAFETY: an open MR; the completion and its context belong together.
@@ -61,13 +61,13 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MR, K, P> {
         }))
     }
 
-    /// NdkGetLocalTokenFromMr. Of a registered or initialised region.
+    /// NdkGetLocalTokenFromMr, of a region that is registered or initialised for fast registration.
     pub fn local_token(&self) -> u32 {
         // SAFETY: an open MR.
         unsafe { (self.table().NdkGetLocalTokenFromMr)(self.as_ptr()) }
     }
 
-    /// NdkGetRemoteTokenFromMr. Of a registered or initialised region.
+    /// NdkGetRemoteTokenFromMr, of a region that is registered or initialised for fast registration.
     pub fn remote_token(&self) -> u32 {
         // SAFETY: an open MR.
         unsafe { (self.table().NdkGetRemoteTokenFromMr)(self.as_ptr()) }

@@ -1,4 +1,4 @@
-//! NDK_MW, and what a queue pair does with them.
+//! NDK_MW: creation, and bind and invalidation by a queue pair.
 
 use ndk_abi::ndkpi::{NDK_MR, NDK_MW, NDK_PD, NDK_QP};
 use ndk_abi::status::NTSTATUS;
@@ -22,7 +22,7 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MW, K, P> {
         unsafe { Self::create(keep, passive, call) }
     }
 
-    /// NdkGetRemoteTokenFromMw. Of the latest bind.
+    /// NdkGetRemoteTokenFromMw: the token of the latest bind.
     pub fn remote_token(&self) -> u32 {
         // SAFETY: an open MW.
         unsafe { (self.table().NdkGetRemoteTokenFromMw)(self.as_ptr()) }
@@ -40,7 +40,7 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
         flags: u32,
     ) -> NTSTATUS {
         let (bind, mr, mw) = (self.table().NdkBind, mr.as_ptr(), mw.as_ptr());
-        // SAFETY: an open QP, MR and MW; the range is checked by the provider.
+        // SAFETY: an open QP, MR and MW; the provider checks the range.
         unsafe { bind(self.as_ptr(), opaque(context), mr, mw, opaque(address), length, flags) }
     }
 

@@ -18,9 +18,9 @@ pub struct QpDepths {
 /// The data of a send or a write.
 #[derive(Clone, Copy)]
 pub enum Data<'a> {
-    /// In registered regions.
+    /// SGEs in registered regions.
     Regions(&'a [NDK_SGE]),
-    /// Copied by the provider before the call returns.
+    /// Inline data, which the provider copies before the call returns.
     Inline(&'a [u8]),
 }
 
@@ -36,7 +36,7 @@ pub enum Work<'a, K: Send + Sync, P: Platform> {
 }
 
 impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
-    /// NdkCreateQp. `handle` is the `QPContext` of its completions.
+    /// NdkCreateQp. `handle` becomes the `QPContext` of its completions.
     #[expect(clippy::too_many_arguments, reason = "those of NdkCreateQp")]
     pub fn create_qp<J: Send + Sync, C: Send + Sync>(
         pd: &Owned<NDK_PD, J, P>,
@@ -74,7 +74,7 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
         unsafe { Self::create(keep, passive, call) }
     }
 
-    /// NdkCreateQpWithSrq. `handle` is the `QPContext` of its completions.
+    /// NdkCreateQpWithSrq. `handle` becomes the `QPContext` of its completions.
     #[expect(clippy::too_many_arguments, reason = "those of NdkCreateQpWithSrq")]
     pub fn create_qp_with_srq<J: Send + Sync, C: Send + Sync, S: Send + Sync>(
         pd: &Owned<NDK_PD, J, P>,
@@ -120,14 +120,14 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
     /// NdkReceive. Not to overlap with itself.
     pub fn receive(&self, context: u64, sges: &[NDK_SGE]) -> NTSTATUS {
         let count = u32::try_from(sges.len()).unwrap_or(u32::MAX);
-        // SAFETY: an open QP, `count` entries; what they say is checked by the provider.
+        // SAFETY: an open QP, `count` entries; the provider checks their contents.
         unsafe { (self.table().NdkReceive)(self.as_ptr(), opaque(context), sges.as_ptr(), count) }
     }
 
     /// Posts to the initiator queue. Not to overlap with itself.
     ///
-    /// NDK_OP_FLAG_INLINE is not for the caller to set: with it the provider follows the addresses of the entries, and
-    /// those of [`Data::Regions`] are the user's.
+    /// STATUS_INVALID_PARAMETER_4 if `flags` has NDK_OP_FLAG_INLINE: with that flag the provider reads at the addresses
+    /// of the SGEs, and the addresses in [`Data::Regions`] come from a program.
     pub fn post<K: Send + Sync>(&self, context: u64, work: &Work<'_, K, P>, flags: u32) -> NTSTATUS {
         if flags & NDK_OP_FLAG_INLINE != 0 {
             return STATUS_INVALID_PARAMETER_4;
@@ -135,7 +135,8 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
         let (qp, table, context) = (self.as_ptr(), self.table(), opaque(context));
         match work {
             Work::Send(data) => data.with(|sges, count, inline| {
-                // SAFETY: an open QP, `count` entries; inline ones point to readable memory, the provider checks others.
+                // SAFETY: an open QP, `count` entries; inline ones point to readable memory, the provider checks
+                // others.
                 unsafe { (table.NdkSend)(qp, context, sges, count, flags | inline) }
             }),
             Work::SendAndInvalidate { data, token } => data.with(|sges, count, inline| {
@@ -166,7 +167,7 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
 }
 
 impl Data<'_> {
-    /// Calls `post` with the entries, their number, and NDK_OP_FLAG_INLINE or 0.
+    /// Calls `post` with the SGEs, their number, and NDK_OP_FLAG_INLINE or 0.
     fn with(self, post: impl FnOnce(*const NDK_SGE, u32, u32) -> NTSTATUS) -> NTSTATUS {
         match self {
             Self::Regions(sges) => post(sges.as_ptr(), u32::try_from(sges.len()).unwrap_or(u32::MAX), 0),

@@ -9,9 +9,9 @@ use platform::{Arc, Passive, Platform};
 
 use crate::{Owned, check, opaque, request};
 
-/// What an SRQ notifies.
+/// The receiver of an SRQ's notifications.
 pub trait SrqNotified: Send + Sync + 'static {
-    /// Fewer receives than the threshold are left, or the SRQ failed. IRQL <= DISPATCH.
+    /// The SRQ has fewer receives than its threshold, or has failed. IRQL <= DISPATCH.
     fn notified(&self, status: NTSTATUS);
 }
 
@@ -61,7 +61,7 @@ impl<K: SrqNotified, P: Platform> Owned<NDK_SRQ, K, P> {
     /// NdkSrqReceive. Not to overlap with itself.
     pub fn receive(&self, context: u64, sges: &[NDK_SGE]) -> NTSTATUS {
         let count = u32::try_from(sges.len()).unwrap_or(u32::MAX);
-        // SAFETY: an open SRQ, `count` entries; what they say is checked by the provider.
+        // SAFETY: an open SRQ, `count` entries; the provider checks their contents.
         unsafe { (self.table().NdkSrqReceive)(self.as_ptr(), opaque(context), sges.as_ptr(), count) }
     }
 }
