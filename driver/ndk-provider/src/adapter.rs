@@ -26,7 +26,7 @@ pub(crate) const fn table<P: Platform>() -> NDK_ADAPTER_DISPATCH {
     NDK_ADAPTER_DISPATCH {
         NdkQueryExtension: query_extension,
         NdkQueryAdapterInfo: query_info::<P>,
-        // SAFETY: the types differ in that one of the functions among the parameters may be NULL; both are passed alike.
+        // SAFETY: the types differ in one parameter only: a function pointer that may be NULL. Both are passed alike.
         NdkCreateCq: unsafe { transmute::<CreateCq, NDK_FN_CREATE_CQ>(create_cq::<P>) },
         NdkCreatePd: create_pd::<P>,
         NdkCreateSharedEndpoint: create_shared_endpoint::<P>,
@@ -37,7 +37,7 @@ pub(crate) const fn table<P: Platform>() -> NDK_ADAPTER_DISPATCH {
     }
 }
 
-/// NdkQueryAdapterInfo. A consumer of version 1.x may pass the structure as it was before RdmaTechnology. PASSIVE_LEVEL.
+/// NdkQueryAdapterInfo. A consumer of version 1.x may pass the structure without RdmaTechnology. PASSIVE_LEVEL.
 ///
 /// # Safety
 /// NDK_FN_QUERY_ADAPTER_INFO.
@@ -46,7 +46,7 @@ unsafe extern "system" fn query_info<P: Platform>(
     info: *mut NDK_ADAPTER_INFO,
     size: *mut u32,
 ) -> NTSTATUS {
-    // SAFETY: the caller's contract. It is what the simulated kernel checks.
+    // SAFETY: the caller's contract; the simulated kernel checks the IRQL.
     let _passive = unsafe { Passive::assume::<P>() };
     // SAFETY: the consumer's open adapter.
     let (major, minor) = unsafe { Object::<Adapter<P>, P>::of(adapter) }.version();
@@ -65,7 +65,7 @@ unsafe extern "system" fn query_info<P: Platform>(
     STATUS_SUCCESS
 }
 
-/// NDK_FN_CREATE_CQ, but for the notification, which consumers that only poll may not have.
+/// NDK_FN_CREATE_CQ with an optional notification callback: a consumer that only polls may pass NULL.
 type CreateCq = unsafe extern "system" fn(
     *mut NDK_ADAPTER,
     u32,
@@ -77,7 +77,7 @@ type CreateCq = unsafe extern "system" fn(
     *mut *mut NDK_CQ,
 ) -> NTSTATUS;
 
-/// NdkCreateCq. The affinity is a hint that a software device has no use for.
+/// NdkCreateCq. The affinity is a hint, which the software device ignores.
 ///
 /// # Safety
 /// NDK_FN_CREATE_CQ.

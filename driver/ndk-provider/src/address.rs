@@ -1,4 +1,4 @@
-//! Socket addresses and sizes that cross the interface by pointer.
+//! Reads and writes the socket addresses and private data that consumers pass by pointer.
 #![expect(unsafe_code, reason = "reads and writes the consumer's buffers")]
 
 use core::net::SocketAddr;
@@ -35,8 +35,8 @@ pub(crate) unsafe fn read(address: *const SOCKADDR, length: u32) -> Result<Socke
     }
 }
 
-/// Answers an address query: STATUS_BUFFER_TOO_SMALL with the size needed, or the address. STATUS_INVALID_DEVICE_STATE
-/// while there is none, as in IND2Listener::GetLocalAddress.
+/// Answers an address query: the address, or STATUS_BUFFER_TOO_SMALL with the size needed. STATUS_INVALID_DEVICE_STATE
+/// if the object has no address yet, as in IND2Listener::GetLocalAddress.
 ///
 /// # Safety
 /// `length` is readable and writable; `buffer` is null or writable for `*length` bytes.

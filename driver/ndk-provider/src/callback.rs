@@ -1,4 +1,4 @@
-//! The consumer's callbacks, as the device calls them.
+//! Wraps the consumer's callbacks in [`Callback`]s, which the device calls.
 #![expect(unsafe_code, reason = "calls function pointers of a C interface")]
 
 use core::{
@@ -25,7 +25,8 @@ macro_rules! callback {
             unsafe fn invoke(function: *const (), $context: *mut c_void, $argument: $type) {
                 // SAFETY: `function` was made from this very type below.
                 let $call = unsafe { transmute::<*const (), $function>(function) };
-                // SAFETY: NDKPI: the consumer's function may be called with its context, on any thread at <= DISPATCH_LEVEL.
+                // SAFETY: NDKPI: the consumer's function may be called with its context, on any thread at <=
+                // DISPATCH_LEVEL.
                 unsafe { $body };
             }
             // SAFETY: the promise of `invoke`, which lasts until the object or request has ended.
@@ -35,38 +36,38 @@ macro_rules! callback {
 }
 
 callback!(
-    /// Ends a close.
+    /// The completion of a close.
     closed, NDK_FN_CLOSE_COMPLETION, _argument: (), |call, context| call(context));
 callback!(
-    /// Ends a request.
+    /// The completion of an asynchronous request.
     requested, NDK_FN_REQUEST_COMPLETION, result: Status, |call, context| call(context, status::status(result)));
 callback!(
-    /// Notifies of completions, or of the failure of the queue.
+    /// The notification of a CQ: an armed completion, or the failure of the CQ.
     cq_notified, NDK_FN_CQ_NOTIFICATION_CALLBACK, result: Status, |call, context| call(context, status::status(result)));
 callback!(
-    /// Notifies of a shared receive queue that runs low.
+    /// The notification of an SRQ: fewer receives than the threshold.
     srq_notified, NDK_FN_SRQ_NOTIFICATION_CALLBACK, result: Status, |call, context| call(context, status::status(result)));
 callback!(
-    /// Tells of a disconnect, without the reason.
+    /// The disconnect event, without the reason.
     disconnected, NDK_FN_DISCONNECT_EVENT_CALLBACK, _reason: DisconnectReason, |call, context| call(context));
 callback!(
-    /// Tells of a disconnect.
+    /// The disconnect event, with the reason (NDKPI 2.1).
     disconnected_ex, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, reason: DisconnectReason, |call, context| call(context, reason));
 
-/// Notifies nobody.
+/// The notification of a CQ whose consumer gave no callback: does nothing.
 pub(crate) fn none() -> Callback<Status> {
     unsafe fn invoke(_function: *const (), _context: *mut c_void, _result: Status) {}
     // SAFETY: it does nothing.
     unsafe { Callback::new(invoke, null(), null_mut()) }
 }
 
-/// Hands a connector to the consumer of a listener.
+/// The connect event of a listener: gives the consumer the connector of a request.
 pub(crate) fn connect_event<P: Platform>(
     function: NDK_FN_CONNECT_EVENT_CALLBACK,
     context: *mut c_void,
 ) -> ConnectEvent<P> {
     unsafe fn invoke<P: Platform>(function: *const (), context: *mut c_void, incoming: Arc<Connector<P>, P>) {
-        // Without memory for the head the consumer cannot be asked: the peer sees a reject.
+        // Without memory for the head the consumer gets no event, and the peer gets a reject.
         let Ok(object) = connector::hand_out(incoming) else { return };
         // SAFETY: `function` was made from this very type below.
         let call = unsafe { transmute::<*const (), NDK_FN_CONNECT_EVENT_CALLBACK>(function) };

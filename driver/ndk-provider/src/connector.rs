@@ -1,7 +1,7 @@
 //! NDK_CONNECTOR_DISPATCH.
 //!
-//! Callbacks may run, and the consumer close the connector in them, before the call that led to them has returned: each
-//! asynchronous entry holds a reference of its own.
+//! A completion callback may run before the asynchronous call has returned, and the consumer may close the connector in
+//! it: each asynchronous entry holds a reference of its own.
 #![expect(unsafe_code, reason = "functions of a C interface")]
 
 use core::ffi::c_void;
@@ -49,7 +49,7 @@ pub(crate) fn head<P: Platform>(connector: Arc<Connector<P>, P>) -> Result<*mut 
     Object::hand_out(&adapter, ndk_abi::ndkpi::NdkObjectTypeConnector, const { &table::<P>() }, connector)
 }
 
-/// Makes the head of an incoming connector; without memory for it the peer sees a reject.
+/// Makes the head of an incoming connector. If there is no memory for the head, the peer gets a reject.
 pub(crate) fn hand_out<P: Platform>(connector: Arc<Connector<P>, P>) -> Result<*mut NDK_CONNECTOR, OutOfMemory> {
     let head = head(connector.clone());
     if head.is_err() {
@@ -247,7 +247,8 @@ unsafe extern "system" fn reject<P: Platform>(
     status::status(Connector::reject(connector, private_data))
 }
 
-/// NdkGetConnectionData. The data size reported is that of what the peer sent; a short buffer gets its beginning.
+/// NdkGetConnectionData. Reports the length of the peer's private data; a shorter buffer gets the beginning of the
+/// data.
 ///
 /// # Safety
 /// NDK_FN_GET_CONNECTION_DATA.

@@ -1,5 +1,5 @@
-//! Logical address mappings. The device is software: what it needs of a page is a system mapping, not a bus address, so a
-//! logical address *is* the page's system address. It is a kernel secret: it never reaches user mode.
+//! Logical address mappings. The software device needs a system mapping of a page, not a bus address, so a logical
+//! address *is* the page's system address. It is a kernel secret and never reaches user mode.
 #![expect(unsafe_code, reason = "writes the consumer's mapping")]
 
 use core::{ffi::c_void, mem::offset_of};
@@ -103,7 +103,7 @@ unsafe fn each_page<P: Platform>(
             let base =
                 (part.system.as_ptr().expose_provenance() as u64).checked_sub(offset).ok_or(Error::InvalidParameter)?;
             let pages = offset.saturating_add(part.length).div_ceil(page_size);
-            // A later MDL that starts inside a page continues the one before: its first page has been visited.
+            // A later MDL that starts inside a page continues the MDL before it, whose last page was visited.
             let shared = u64::from(index > 0 && offset > 0);
             for page in shared..pages {
                 visit(index, base.saturating_add(page.saturating_mul(page_size)), first_offset);

@@ -1,9 +1,11 @@
-//! The ten NDKPI dispatch tables over the virtual RDMA device.
+//! The ten NDKPI dispatch tables over the virtual RDMA device (`driver/soft-rdma`), one file for each table;
+//! `provider.rs` opens and closes adapters.
 //!
-//! Each entry is one `extern "system"` function that turns the consumer's pointer into the device's object, translates the
-//! arguments and gives the answer its NTSTATUS; the device does the rest. An object handed out is the documented 0x30-byte
-//! head followed by a reference to the device's object. The head is written once and never read back: Windows and
-//! consumers may replace its dispatch pointer and use its reserved words (ns-ndkpi-_ndk_object_header).
+//! Each entry is one `extern "system"` function that turns the consumer's pointer into the device's object, translates
+//! the arguments and returns the result as an NTSTATUS; the device does the rest. The consumer gets a pointer to the
+//! documented 0x30-byte head, behind which lies a reference to the device's object. The provider writes the head once,
+//! and of it later reads the object type only: Windows and consumers may replace its dispatch pointer and use its
+//! reserved words (ns-ndkpi-_ndk_object_header).
 #![no_std]
 #![deny(
     clippy::unwrap_used,

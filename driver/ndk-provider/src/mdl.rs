@@ -1,4 +1,5 @@
-//! MDL chains. The virtual address of an MDL is an index only; data is reached through the pages' system mapping.
+//! Walks MDL chains. The virtual address of an MDL is an index only; the device reaches data through the system mapping
+//! of the pages.
 #![expect(unsafe_code, reason = "walks the consumer's MDL chains")]
 
 use core::ptr::NonNull;
@@ -12,17 +13,17 @@ use soft_rdma::Error;
 pub(crate) struct Part {
     /// System address of the first byte.
     pub(crate) system: NonNull<u8>,
-    /// Virtual address of the first byte: the index.
+    /// Virtual address of the first byte, used as an index.
     pub(crate) virtual_address: u64,
     /// Bytes, never 0.
     pub(crate) length: u64,
 }
 
-/// Walks a chain for `length` bytes and hands each part to `visit`. `InvalidParameter` if the chain is shorter or not
+/// Walks a chain for `length` bytes and passes each part to `visit`. `InvalidParameter` if the chain is shorter or not
 /// virtually contiguous (NDK_FN_REGISTER_MR, NDK_FN_BUILD_LAM), `InsufficientResources` if a page cannot be mapped.
 ///
 /// # Safety
-/// `mdl` is a valid chain of locked or non-paged memory, not changed meanwhile.
+/// `mdl` is a valid chain of locked or non-paged memory, and does not change during the call.
 pub(crate) unsafe fn walk<P: Platform>(
     mdl: *mut MDL,
     length: u64,
@@ -54,7 +55,7 @@ pub(crate) unsafe fn walk<P: Platform>(
     Ok(())
 }
 
-/// The virtual address of a chain: of its first MDL that has bytes.
+/// The virtual address of the first MDL of a chain that has bytes.
 ///
 /// # Safety
 /// As for [`walk`].

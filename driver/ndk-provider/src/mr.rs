@@ -35,8 +35,8 @@ pub(crate) const fn table<P: Platform>() -> NDK_MR_DISPATCH {
 
 const FLAGS: u32 = NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_REMOTE_WRITE | NDK_MR_FLAG_RDMA_READ_SINK;
 
-/// The rights of NDK_MR_FLAG_*. A remote-write flag contains local write. The read sink needs nothing here
-/// (NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED): the right it stands for is local write.
+/// Translates NDK_MR_FLAG_*. The remote-write flag contains the local-write flag. The read-sink flag means local write;
+/// the device asks for no more of a sink (NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED).
 fn access(flags: u32) -> Result<Access, Error> {
     if flags & !FLAGS != 0 {
         return Err(Error::InvalidParameter);
@@ -71,7 +71,7 @@ unsafe extern "system" fn register<P: Platform>(
     status::status(registered)
 }
 
-/// The runs of an MDL chain.
+/// The mapped ranges of an MDL chain.
 ///
 /// # Safety
 /// As for [`mdl::walk`]; the memory stays locked until the registration has ended.
@@ -108,8 +108,8 @@ unsafe extern "system" fn deregister<P: Platform>(
     completion: NDK_FN_REQUEST_COMPLETION,
     context: *mut c_void,
 ) -> NTSTATUS {
-    // The completion may run, and the consumer close the region, before this returns: a reference of our own.
-    // SAFETY: the consumer's open region.
+    // The completion may run, and the consumer may close the region in it, before `deregister` returns: hold a
+    // reference.
     let mr = unsafe { Object::<MemoryRegion<P>, P>::of(mr) }.clone();
     status::outcome(mr.deregister(callback::requested(completion, context)))
 }
@@ -130,7 +130,7 @@ unsafe extern "system" fn initialize_fast_register<P: Platform>(
     MemoryRegion::initialize_fast(mr, pages, remote_access != 0).map_or_else(status::error, |()| STATUS_SUCCESS)
 }
 
-/// NdkGetRemoteTokenFromMr and NdkGetLocalTokenFromMr: the two are the same.
+/// NdkGetRemoteTokenFromMr and NdkGetLocalTokenFromMr: a region has one token for both.
 ///
 /// # Safety
 /// NDK_FN_GET_REMOTE_TOKEN_FROM_MR.

@@ -1,4 +1,4 @@
-//! What all objects have in common: the head, the way to the device's object, close and query-extension.
+//! The functions that all objects share: the head, the way to the device's object, close and query-extension.
 #![expect(unsafe_code, reason = "turns the consumer's object pointers into references")]
 
 use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop};
@@ -16,26 +16,26 @@ use soft_rdma::{Adapter, Callback, Close, Outcome};
 
 use crate::{callback, status};
 
-/// An object as it is handed out: the public head, then what is ours.
+/// The memory behind the consumer's pointer: the public head, then the provider's own fields.
 #[repr(C)]
 pub(crate) struct Object<T, P: Platform> {
     header: NDK_OBJECT_HEADER,
     dispatch: *const c_void,
-    /// Moved out by the close. What is left then is the head.
+    /// The close moves it out; the head stays.
     object: ManuallyDrop<Arc<T, P>>,
-    /// The completion of the close under way.
+    /// The completion of the close; `close` sets it.
     closed: UnsafeCell<Option<Callback<()>>>,
     _charge: Charge<P>,
 }
 
-// SAFETY: the head is written once, before the object is shared, and not touched by us after that; `closed` belongs to the
-// one close.
+// SAFETY: the head is written once, before the object is shared, and only its type is read after that; `closed` belongs
+// to the one close.
 unsafe impl<T: Send + Sync, P: Platform> Send for Object<T, P> {}
 // SAFETY: as for Send.
 unsafe impl<T: Send + Sync, P: Platform> Sync for Object<T, P> {}
 
 impl<T, P: Platform> Object<T, P> {
-    /// Makes the head of `object` and gives the consumer's pointer, which owns the reference.
+    /// Allocates the head of `object` and returns the consumer's pointer, which owns the reference.
     #[track_caller]
     pub(crate) fn hand_out<H>(
         adapter: &Adapter<P>,
@@ -51,7 +51,7 @@ impl<T, P: Platform> Object<T, P> {
             NdkReserved: NDK_OBJECT_HEADER_RESERVED_BLOCK { rf: [core::ptr::null_mut(); 4] },
         };
         let dispatch = (&raw const *dispatch).cast();
-        // Made only once there is memory for it: without, `object` is dropped as it is.
+        // The closure runs after the allocation: if there is no memory, `object` is dropped.
         let head = Arc::<_, P>::try_new_cyclic(move |_| Self {
             header,
             dispatch,
@@ -62,7 +62,7 @@ impl<T, P: Platform> Object<T, P> {
         Ok(Arc::into_raw(head).cast_mut().cast())
     }
 
-    /// The device's object of a pointer that was handed out.
+    /// The device's object behind a pointer that was handed out.
     ///
     /// # Safety
     /// `pointer` came from [`Object::hand_out`] of the same `T` and `P`, and is not closed while the result is in use.
@@ -72,7 +72,7 @@ impl<T, P: Platform> Object<T, P> {
         unsafe { &(*object).object }
     }
 
-    /// Takes the consumer's reference to the device's object back, and leaves the head.
+    /// Takes the consumer's reference to the device's object back; the head stays allocated.
     ///
     /// # Safety
     /// As for [`Object::of`]; the object is not used again.
@@ -86,7 +86,7 @@ impl<T, P: Platform> Object<T, P> {
     /// Frees the head.
     ///
     /// # Safety
-    /// `pointer` came from [`Object::hand_out`], `take` was called, and nobody uses it any more.
+    /// `pointer` came from [`Object::hand_out`], `take` was called, and the pointer is not used again.
     unsafe fn free<H>(pointer: *mut H) {
         // SAFETY: by contract, the pointer that `hand_out` got from `into_raw`.
         drop(unsafe { Arc::<Self, P>::from_raw(pointer.cast_const().cast()) });
@@ -104,10 +104,11 @@ impl<T, P: Platform> Object<T, P> {
         object
     }
 
-    /// Completes a pending close: calls the consumer, whose head it is until then, and frees the head.
+    /// Completes a pending close: calls the consumer's completion, then frees the head, which the consumer may use
+    /// until then.
     ///
     /// # Safety
-    /// `head` is what [`close`] put here.
+    /// `head` is the head that [`close`] passed to [`Callback::new`].
     unsafe fn complete_close(_function: *const (), head: *mut c_void, _argument: ()) {
         let object: *const Self = head.cast();
         // SAFETY: the head lives until it is freed below.
@@ -125,8 +126,8 @@ impl<T, P: Platform> Object<T, P> {
 
 /// The close entry of nine tables (NDK_FN_CLOSE_OBJECT). IRQL <= DISPATCH; cannot fail.
 ///
-/// The head lives until the close is complete. A layer that has replaced the dispatch pointer (as Windows does) keeps what
-/// it needs for its own close completion in the reserved words of the head.
+/// The head lives until the close is complete. A layer that has replaced the dispatch pointer (as Windows does) keeps
+/// what it needs for its own close completion in the reserved words of the head.
 ///
 /// # Safety
 /// NDK_FN_CLOSE_OBJECT: the consumer's open object of this kind, not used again.
@@ -142,19 +143,20 @@ pub(crate) unsafe extern "system" fn close<T: Close<P>, P: Platform>(
     let closed = unsafe { &raw const (*head).closed };
     // SAFETY: as above.
     let closed = unsafe { &*closed }.get();
-    // SAFETY: nobody but this close uses the field.
+    // SAFETY: only this close uses the field.
     unsafe { closed.write(Some(callback::closed(completion, context))) };
     // SAFETY: `complete_close` gets the head, which lives until then.
     let done = unsafe { Callback::new(Object::<T, P>::complete_close, core::ptr::null(), head.cast()) };
     let outcome = soft_rdma::close(taken, done);
     if outcome == Outcome::Done {
-        // SAFETY: taken above, and there will be no completion.
+        // SAFETY: taken above, and no completion follows.
         unsafe { Object::<T, P>::free(head) };
     }
     status::outcome(Ok(outcome))
 }
 
-/// The query-extension entry of all ten tables. There is no extension: neither does NDKPI define one.
+/// The query-extension entry of all ten tables. The provider has no extension: the only known one, the RSS processors
+/// of an adapter, is optional.
 pub(crate) unsafe extern "system" fn query_extension(
     _object: *mut NDK_OBJECT_HEADER,
     _interface: *mut GUID,
@@ -164,7 +166,8 @@ pub(crate) unsafe extern "system" fn query_extension(
     STATUS_NOT_SUPPORTED
 }
 
-/// Gives a created object to the consumer: into `out`, with STATUS_SUCCESS (all creates finish inline).
+/// Stores a created object in `out` and returns STATUS_SUCCESS, or the NTSTATUS of the error. All creates finish
+/// inline.
 ///
 /// # Safety
 /// `out` is the create call's out parameter.

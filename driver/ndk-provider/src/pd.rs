@@ -75,7 +75,7 @@ unsafe extern "system" fn create_mw<P: Platform>(
     unsafe { created(object, out) }
 }
 
-/// NdkCreateSrq. The affinity is a hint that a software device has no use for.
+/// NdkCreateSrq. The affinity is a hint, which the software device ignores.
 ///
 /// # Safety
 /// NDK_FN_CREATE_SRQ.
@@ -175,7 +175,8 @@ fn head<P: Platform>(
     Ok(Object::hand_out(pd.adapter(), ndk_abi::ndkpi::NdkObjectTypeQp, dispatch, made?)?)
 }
 
-/// NdkGetPrivilegedMemoryRegionToken. It cannot fail; without memory for the token the answer is 0, which is no token.
+/// NdkGetPrivilegedMemoryRegionToken. The function cannot fail: without memory for the token it returns 0, which is
+/// never a token.
 ///
 /// # Safety
 /// NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN.

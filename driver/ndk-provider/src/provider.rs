@@ -1,4 +1,4 @@
-//! The provider of one miniport adapter: opening and closing NDK_ADAPTERs, limits, counters.
+//! The provider of one miniport adapter: opens and closes NDK_ADAPTERs, and reports limits, counters and endpoints.
 #![expect(unsafe_code, reason = "takes consumer pointers back")]
 
 use core::{net::IpAddr, ptr::NonNull};
@@ -24,12 +24,12 @@ use soft_rdma::{Adapter, ConnectionSide, Counter, Device, InUse, Kind, Lingering
 
 use crate::{adapter, object::Object, status};
 
-/// What a consumer of version 1.x is served: the last 1.x.
+/// The version that a consumer of 1.x gets: the highest 1.x.
 pub const MAX_VERSION_1: NDK_VERSION = NDK_VERSION { Major: 1, Minor: 2 };
-/// What a consumer of version 2.x is served: the last of all.
+/// The version that a consumer of 2.x gets: the highest of all.
 pub const MAX_VERSION_2: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 1 };
 
-/// The NDK provider of one miniport adapter. Clones are the same provider.
+/// The NDK provider of one miniport adapter. All clones refer to one device.
 pub struct Provider<P: Platform>(Arc<Device<P>, P>);
 
 impl<P: Platform> Clone for Provider<P> {
@@ -38,7 +38,7 @@ impl<P: Platform> Clone for Provider<P> {
     }
 }
 
-/// How many objects live, over all consumers.
+/// Numbers of open objects, over all consumers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "one field for each kind of object, named after it")]
 pub struct ObjectCounts {
@@ -55,7 +55,7 @@ pub struct ObjectCounts {
 }
 
 impl<P: Platform> Provider<P> {
-    /// A provider whose device owns `addresses`, of which there may be none. IRQL <= DISPATCH. Errors: as
+    /// A provider whose device owns `addresses`, which may be empty. IRQL <= DISPATCH. Errors: as
     /// [`Provider::add_address`].
     pub fn new(addresses: &[IpAddr]) -> Result<Self, NTSTATUS> {
         let provider = Self(Device::new().map_err(status::error)?);
@@ -63,15 +63,15 @@ impl<P: Platform> Provider<P> {
         Ok(provider)
     }
 
-    /// Gives the device another address, at any time; one that it has already changes nothing. IRQL <= DISPATCH.
-    /// Errors: STATUS_INVALID_ADDRESS for one that no interface can have or that is a link-local one of IPv6,
+    /// Adds an address to the device, at any time; adding an address again changes nothing. IRQL <= DISPATCH. Errors:
+    /// STATUS_INVALID_ADDRESS if no interface can have the address or it is a link-local IPv6 address,
     /// STATUS_INSUFFICIENT_RESOURCES.
     pub fn add_address(&self, address: IpAddr) -> Result<(), NTSTATUS> {
         self.0.add_address(address).map_err(status::error)
     }
 
-    /// Takes the addresses away that `wanted` does not accept, at any time: nothing new is bound to them, and they can not be
-    /// connected to. What uses them goes on. IRQL <= DISPATCH. Errors: STATUS_INSUFFICIENT_RESOURCES.
+    /// Removes the addresses that `wanted` does not accept, at any time: consumers can no longer bind or connect to
+    /// them. Objects that are bound to them stay as they are. IRQL <= DISPATCH. Errors: STATUS_INSUFFICIENT_RESOURCES.
     pub fn retain_addresses(&self, wanted: impl Fn(IpAddr) -> bool) -> Result<(), NTSTATUS> {
         self.0.retain_addresses(wanted).map_err(status::error)
     }
@@ -86,15 +86,15 @@ impl<P: Platform> Provider<P> {
         self.0.set_send_timeout(seconds);
     }
 
-    /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor version that
-    /// it can live with, and is served the highest of its major. NDIS_STATUS_BAD_VERSION if there is none.
+    /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor
+    /// version that it accepts, and gets the highest of its major version. NDIS_STATUS_BAD_VERSION if there is none.
     pub fn open(&self, version: NDK_VERSION) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         self.open_for(version, None, &PoolQuota::UNLIMITED)
     }
 
-    /// As [`Provider::open`], on behalf of the process with this number, if there is one: the lists of connections and of
-    /// local endpoints name it, and results have SOFTNDK_RESULT_* in ProviderErrorCode. All that is made through the adapter counts
-    /// against `quota`.
+    /// As [`Provider::open`], on behalf of the process with this number, if there is one: the lists of connections and
+    /// of local endpoints name the process, and results have SOFTNDK_RESULT_* in ProviderErrorCode. Objects made
+    /// through the adapter count against `quota`.
     pub fn open_for(
         &self,
         version: NDK_VERSION,
@@ -111,33 +111,34 @@ impl<P: Platform> Provider<P> {
         NonNull::new(object.cast()).ok_or(ndk_abi::status::STATUS_INTERNAL_ERROR)
     }
 
-    /// Waits until no connection with another machine is left, as before the driver is unloaded. See [`Device::drain`].
+    /// Waits until no connection with another machine is left; the host calls it before the driver is unloaded. See
+    /// [`Device::drain`].
     pub fn drain(&self, passive: &Passive<'_>) {
         self.0.drain(passive);
     }
 
-    /// Closes an NDK_ADAPTER: waits until all of its objects are gone and their callbacks have returned. What is left of connections
-    /// with other machines may be waited for, or not.
+    /// Closes an NDK_ADAPTER: waits until all of its objects are gone and their callbacks have returned. The result
+    /// stands for the connections with other machines that still close; the caller need not wait for them.
     ///
     /// # Safety
-    /// `adapter` came from [`Provider::open`] of the same `P`, and is not used again. The consumer closes every object that
-    /// it made through it (it may have begun to, or do so from another thread).
+    /// `adapter` came from [`Provider::open`] of the same `P`, and is not used again. The consumer closes every object
+    /// that it made through the adapter; it may have started to, or do so from another thread.
     pub unsafe fn close(adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) -> Lingering<P> {
         // SAFETY: the caller's contract.
         let adapter = unsafe { Object::<Adapter<P>, P>::take_back(adapter.as_ptr()) };
         Adapter::close(adapter, passive)
     }
 
-    /// The `index`th address of the device, in the order they came; `None` from their number on. IRQL <= DISPATCH.
+    /// The `index`th address of the device, in order of addition; `None` past the last. IRQL <= DISPATCH.
     pub fn address(&self, index: usize) -> Option<IpAddr> {
         self.0.address(index)
     }
 
-    /// What a consumer of `version` may do with the adapter.
+    /// The limits and capabilities that a consumer of `version` gets.
     pub fn adapter_info(version: NDK_VERSION) -> NDK_ADAPTER_INFO {
         NDK_ADAPTER_INFO {
             Version: version,
-            // No OUI is ours: 0 claims nobody's.
+            // SoftNDK has no IEEE OUI, so the vendor is 0.
             VendorId: 0,
             DeviceId: 1,
             MaxRegistrationSize: usize::try_from(limits::REGISTRATION_SIZE).unwrap_or(usize::MAX),
@@ -181,8 +182,9 @@ impl<P: Platform> Provider<P> {
         }
     }
 
-    /// The counters of OID_NDK_STATISTICS. Octets are those of data, frames the sends, reads and writes they are of; within the device
-    /// both count once as out and once as in. IRQL: any; takes no lock.
+    /// The counters of OID_NDK_STATISTICS. Octets are bytes of data, frames are the sends, reads and writes that
+    /// carried them; a transfer between two queue pairs of the device counts once as out and once as in. IRQL: any;
+    /// takes no lock.
     pub fn counters(&self) -> NDIS_NDK_PERFORMANCE_COUNTERS {
         let values = self.0.counters().read();
         NDIS_NDK_PERFORMANCE_COUNTERS {
@@ -200,7 +202,7 @@ impl<P: Platform> Provider<P> {
         }
     }
 
-    /// The name and the value of the counter at one place; `None` behind the last. IRQL: any; takes no lock.
+    /// The name and the value of the counter with index `place`; `None` past the last. IRQL: any; takes no lock.
     pub fn counter(&self, place: usize) -> Option<(&'static str, u64)> {
         let counter = *Counter::ALL.get(place)?;
         Some((counter.name(), self.0.counters().value(counter)))
@@ -216,12 +218,13 @@ impl<P: Platform> Provider<P> {
         self.0.local_endpoints()
     }
 
-    /// What diagnostics list at one place of the table of addresses in use, as [`Device::in_use`]. IRQL <= DISPATCH.
+    /// The entry that diagnostics list for index `place` of the table of addresses in use, as [`Device::in_use`]. IRQL
+    /// <= DISPATCH.
     pub fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
         self.0.in_use(place).map(|found| found.map(endpoint))
     }
 
-    /// How many objects live now.
+    /// Numbers of objects that are open now.
     pub fn object_counts(&self) -> ObjectCounts {
         ObjectCounts {
             adapters: self.0.open_adapters(),
@@ -238,7 +241,7 @@ impl<P: Platform> Provider<P> {
     }
 }
 
-/// As the control device lists it.
+/// An address in use, as the control device lists it.
 fn endpoint(found: InUse) -> SOFTNDK_ENDPOINT {
     let (kind, established, remote) = match found.what {
         Use::Listener { listens } => (SOFTNDK_ENDPOINT_LISTENER, listens, None),

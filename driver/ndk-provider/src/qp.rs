@@ -1,4 +1,4 @@
-//! NDK_QP_DISPATCH: what is posted.
+//! NDK_QP_DISPATCH: flush, and the posts.
 #![expect(unsafe_code, reason = "functions of a C interface")]
 
 use core::ffi::c_void;
@@ -45,7 +45,7 @@ const _: () = assert!(core::mem::offset_of!(Sge, token) == core::mem::offset_of!
 const _: () = assert!(align_of::<Sge>() == align_of::<NDK_SGE>());
 const _: () = assert!(size_of::<u64>() == size_of::<NDK_LOGICAL_ADDRESS>());
 
-/// A consumer's flags are taken as they are.
+/// The device's flags have NDKPI's numbers: a consumer's flags are not translated.
 const _: () = {
     assert!(Flags::SILENT_SUCCESS.bits() == NDK_OP_FLAG_SILENT_SUCCESS);
     assert!(Flags::READ_FENCE.bits() == NDK_OP_FLAG_READ_FENCE);
@@ -58,7 +58,7 @@ const _: () = {
 /// The consumer's list of SGEs.
 ///
 /// # Safety
-/// `sgl` is readable for `count` entries while the result is in use; with a count of 0 it may be anything.
+/// `sgl` is readable for `count` entries while the result is in use; with a count of 0 it may be any value.
 pub(crate) unsafe fn sges<'a>(sgl: *const NDK_SGE, count: u32) -> &'a [Sge] {
     if count == 0 || sgl.is_null() {
         return &[];
@@ -67,11 +67,11 @@ pub(crate) unsafe fn sges<'a>(sgl: *const NDK_SGE, count: u32) -> &'a [Sge] {
     unsafe { core::slice::from_raw_parts(sgl.cast(), count as usize) }
 }
 
-/// Posts; `other_flags` are those that the caller has taken care of.
+/// Posts an initiator request. The caller has removed from `flags` the flags that it has translated itself.
 ///
 /// # Safety
 /// `qp` is the consumer's open queue pair, `sgl` its list of `count` entries.
-// As `QueuePair::post`, which is in it.
+// Inlined as `QueuePair::post` is: each caller posts one kind of request, so most of the function falls away there.
 #[inline(always)]
 unsafe fn post<P: Platform>(
     qp: *mut NDK_QP,
@@ -232,7 +232,8 @@ unsafe extern "system" fn bind<P: Platform>(
     length: usize,
     flags: u32,
 ) -> NTSTATUS {
-    // The flag for remote writing contains the one for local writing, which means nothing here by itself.
+    // NDK_OP_FLAG_ALLOW_REMOTE_WRITE contains the local-write bit, which alone is no flag of a bind: the device refuses
+    // it.
     let may_write = flags & NDK_OP_FLAG_ALLOW_REMOTE_WRITE == NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
     let may_read = flags & NDK_OP_FLAG_ALLOW_REMOTE_READ != 0;
     let mut access = Access::empty();
@@ -249,7 +250,7 @@ unsafe extern "system" fn bind<P: Platform>(
     unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags, Post::Bind(mw, mr, part)) }
 }
 
-/// NdkInvalidate, of a region or a window: the type in the head says which.
+/// NdkInvalidate of a region or a window; the type in the head says which.
 ///
 /// # Safety
 /// NDK_FN_INVALIDATE.
@@ -262,7 +263,7 @@ unsafe extern "system" fn invalidate<P: Platform>(
     if object.is_null() {
         return status::error(Error::InvalidParameter);
     }
-    // SAFETY: the consumer's open object; nobody writes the type.
+    // SAFETY: the consumer's open object; its type never changes.
     let object_type = unsafe { (*object).ObjectType };
     let what = if object_type == NdkObjectTypeMr {
         // SAFETY: a region, by its type.

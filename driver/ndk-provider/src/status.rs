@@ -1,4 +1,4 @@
-//! The NTSTATUS of each outcome. `docs/decisions.md` says why, where NDKPI does not name one.
+//! The NTSTATUS of each result of the device. `docs/decisions.md` gives the reason where NDKPI names none.
 
 use ndk_abi::status::{
     NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED,
@@ -16,7 +16,7 @@ macro_rules! numbers {
     ($($error:ident = $status:ident;)*) => {
         const _: () = { $(assert!(Error::$error as u32 == $status.to_u32());)* };
 
-        /// None is missing above.
+        /// Does not compile if an error is missing above.
         const fn _is_complete(error: Error) {
             match error { $(Error::$error => {})* }
         }
