@@ -1,22 +1,22 @@
-//! Memory that another process writes, at the worst moment: each word of an entry is changed as soon as it has been read. For the
-//! tests that look for a second read of the same word. Only builds with the feature `changing-memory` have it, which no shipped
-//! one has.
+//! A test aid: changes each word of an entry right after the word was read, as a hostile program may. Tests find with
+//! it code that reads a word twice. Only builds with the feature `changing-memory` have it, and no shipped build does.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// In every binary that has the feature, and looked for in those that must not.
+/// Every binary with the feature contains this mark; a check makes sure that shipped binaries do not.
 const MARK: &[u8] = b"SoftNDK with planted bugs";
 
 static BITS: AtomicU64 = AtomicU64::new(0);
 
-/// From now on these bits of each word are flipped once it has been read, in all rings of the process; 0: no more.
+/// Sets the bits that are flipped in a word after each read, in all rings of the process; 0: none.
 pub fn change_what_is_read(bits: u64) {
     BITS.store(bits, Ordering::SeqCst);
 }
 
 /// Reads a word of an entry.
 pub(crate) fn read(place: &AtomicU64) -> u64 {
-    // Here: a shipped binary never calls the other, and would be linked without the mark.
+    // Used here and not in `change_what_is_read`: a shipped binary never calls that function, and the linker would drop
+    // the mark.
     core::hint::black_box(MARK);
     let word = place.load(Ordering::Relaxed);
     let bits = BITS.load(Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! The rings of [`ndk_abi::softndk_ring`]: queues in memory that two sides write, who do not trust each other. Both sides use
-//! this crate: the driver, and the NetworkDirect provider in the user's process.
+//! The rings of [`ndk_abi::softndk_ring`]: queues in memory that the driver and a program both write. Both sides use
+//! this crate: the driver, and the NetworkDirect provider in the program's process (`netdirect/softnd`), by [`user`].
 //!
-//! Each side keeps its own index to itself and publishes copies; of the other's index it believes nothing but what is possible
-//! ([`Wild`] if it is not). An entry is copied out before it is looked at.
+//! The sides do not trust each other. Each side keeps its own index in private memory and publishes a copy; it accepts
+//! the other side's index only if that is possible ([`Wild`] if not). It copies an entry before it checks the entry.
 #![no_std]
 #![deny(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ pub mod user;
 pub use mapped::{Geometry, Invalid, Mapped};
 pub use ring::{Full, Memory, Reader, Wild, Writer};
 
-// Those of the models that explore this crate (tests/random/loom-models), or the real ones.
+// loom's atomics for the models that explore this crate (tests/random/loom-models), else the real ones.
 #[cfg(not(loom))]
 use core::sync::atomic;
 #[cfg(loom)]

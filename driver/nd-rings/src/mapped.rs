@@ -1,4 +1,4 @@
-//! A ring in mapped memory.
+//! [`Mapped`]: a ring in memory that is mapped into this address space.
 #![expect(unsafe_code, reason = "memory that another process writes is reached by raw pointers, and as atomics only")]
 
 use core::{
@@ -11,7 +11,7 @@ use ndk_abi::softndk_ring::{SOFTNDK_RING, SOFTNDK_RING_ALIGNMENT, SOFTNDK_RING_V
 
 use crate::ring::Memory;
 
-/// What is fixed of a ring.
+/// The fixed properties of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// SOFTNDK_RING_COMPLETIONS, _INITIATOR or _RECEIVE.
@@ -23,7 +23,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// A ring for `depth` entries. `None`: too many.
+    /// A ring for at least `depth` entries. `None`: too many.
     #[must_use]
     pub fn for_depth(kind: u32, entry_size: u32, depth: u32) -> Option<Self> {
         Some(Self { kind, entry_size, capacity: depth.max(1).checked_next_power_of_two()? })
@@ -37,11 +37,11 @@ impl Geometry {
     }
 }
 
-/// A ring that does not begin as it should.
+/// The memory is too small or not aligned for a ring, or the head of the ring has wrong values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invalid;
 
-/// A ring in mapped memory, which outlives this.
+/// A ring in mapped memory. The memory outlives this value.
 #[derive(Debug)]
 pub struct Mapped {
     base: NonNull<u8>,
@@ -50,17 +50,17 @@ pub struct Mapped {
     words: usize,
 }
 
-// SAFETY: an address; what it points at is used as atomics only.
+// SAFETY: an address; the memory behind it is used through atomics only.
 unsafe impl Send for Mapped {}
 // SAFETY: as for Send.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Makes a ring of zeroed memory. The user's side.
+    /// Initialises a ring in zeroed memory. Program's side.
     ///
     /// # Safety
-    /// `geometry.bytes()` bytes at `base` are readable and writable as long as the result lives, on a multiple of 64 bytes, and
-    /// used by nobody else but through rings and by the driver.
+    /// `geometry.bytes()` bytes at `base`, on a multiple of 64 bytes, are readable and writable as long as the result
+    /// lives; only rings and the driver use them.
     #[must_use]
     pub unsafe fn create(base: NonNull<u8>, geometry: Geometry, context: u64) -> Self {
         let ring = Self { base, capacity: geometry.capacity, words: words_of(geometry.entry_size) };
@@ -78,8 +78,8 @@ impl Mapped {
         ring
     }
 
-    /// Checks `length` bytes of the user, which are to be a ring of this kind and size of entries, with `depth` slots at least.
-    /// Gives its `Context` too. The driver's side.
+    /// Checks the head of a ring that a program has passed: `length` bytes, of this kind and size of entries, with at
+    /// least `depth` slots. Returns the ring and its `Context`. Driver's side.
     ///
     /// # Safety
     /// `length` bytes at `base` are readable and writable as long as the result lives.
@@ -122,7 +122,7 @@ impl Mapped {
         self.word(offset_of!(SOFTNDK_RING, State)).load(Ordering::Acquire)
     }
 
-    /// A field of the head: `offset` is one of [`SOFTNDK_RING`].
+    /// A field of the head; `offset` is the offset of a field of [`SOFTNDK_RING`].
     fn word(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: inside of the head, by contract of `create` and `open`.
         let field = unsafe { self.base.add(offset) };
@@ -130,16 +130,17 @@ impl Mapped {
         unsafe { AtomicU32::from_ptr(field.cast().as_ptr()) }
     }
 
-    /// A word of an entry; `None` beyond its end.
+    /// A word of an entry; `None` past the end of the entry.
     fn entry_word(&self, slot: u32, word: usize) -> Option<&AtomicU64> {
         let index = (slot as usize).checked_mul(self.words)?.checked_add(word)?;
         let offset = index.checked_mul(size_of::<u64>())?.checked_add(size_of::<SOFTNDK_RING>())?;
         if word >= self.words || slot >= self.capacity {
             return None;
         }
-        // SAFETY: inside of the ring's bytes, which were counted when it was made.
+        // SAFETY: inside of the ring's bytes, by contract of `create` and by the checks of `open`.
         let place = unsafe { self.base.add(offset) };
-        // SAFETY: aligned, as the size of an entry is a multiple of 32; mapped as long as self; all sides use it as an atomic.
+        // SAFETY: aligned, as the size of an entry is a multiple of 32; mapped as long as self; all sides use it as an
+        // atomic.
         Some(unsafe { AtomicU64::from_ptr(place.cast().as_ptr()) })
     }
 }
@@ -153,7 +154,7 @@ fn read(place: &AtomicU64) -> u64 {
     place.load(Ordering::Relaxed)
 }
 
-/// 64-bit words in so many bytes.
+/// The number of 64-bit words in `bytes`.
 fn words_of(bytes: u32) -> usize {
     (bytes >> 3) as usize
 }

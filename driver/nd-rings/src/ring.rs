@@ -1,26 +1,26 @@
-//! The two ends of a ring.
+//! The two ends of a ring: [`Reader`] and [`Writer`]. [`crate::Mapped`] is the memory between them.
 
 use crate::atomic::{AtomicU32, Ordering, fence};
 
-/// The memory of a ring. Entries are words of 64 bits; both sides may write any of it at any time.
+/// The memory of a ring. An entry is an array of 64-bit words. Both sides may write any part of the memory at any time.
 pub trait Memory {
-    /// Entries ever written.
+    /// `Tail`: the entries ever written.
     fn tail(&self) -> &AtomicU32;
-    /// Entries ever read.
+    /// `Head`: the entries ever read.
     fn head(&self) -> &AtomicU32;
-    /// The driver waits for the doorbell.
+    /// `Asleep`: not 0 if the driver waits for a doorbell.
     fn asleep(&self) -> &AtomicU32;
     /// Slots; a power of two.
     fn capacity(&self) -> u32;
-    /// Copies words out of a slot, from its `first` word on, as many as it has.
+    /// Copies words out of a slot, from its word `first` on, up to the end of the slot.
     fn read(&self, slot: u32, first: usize, words: &mut [u64]);
-    /// Copies words into a slot, from its `first` word on, as many as it has.
+    /// Copies words into a slot, from its word `first` on, up to the end of the slot.
     fn write(&self, slot: u32, first: usize, words: &[u64]);
-    /// Sets `State`. The driver's side.
+    /// Sets `State`. Driver's side.
     fn set_state(&self, state: u32);
 }
 
-/// The other side's index is not possible: it broke the rules, and the ring is of no more use.
+/// The other side has stored an impossible index. It has broken the rules, and the ring cannot be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wild;
 
@@ -29,19 +29,19 @@ pub struct Wild;
 pub enum Full {
     /// No slot is free.
     Full,
-    /// See [`Wild`].
+    /// The other side has stored an impossible index.
     Wild,
 }
 
-/// The distance between two indices, which is at most the capacity.
+/// The distance between two indices. `Wild` if it exceeds the capacity.
 fn distance(later: u32, earlier: u32, capacity: u32) -> Result<u32, Wild> {
     Some(later.wrapping_sub(earlier)).filter(|&distance| distance <= capacity).ok_or(Wild)
 }
 
-/// Sets `asleep` and looks again; true if there still is nothing to do.
+/// Sets `asleep`, then reads the other side's index again (`idle`); true if there is still nothing to do.
 fn sleep(memory: &impl Memory, idle: impl Fn() -> Result<bool, Wild>) -> Result<bool, Wild> {
     memory.asleep().store(1, Ordering::Relaxed);
-    // Either the other side, which moves its index before it reads `asleep`, sees this store, or its index is seen here.
+    // The other side stores its index before it reads `asleep`. So either it sees this store, or `idle` sees its index.
     fence(Ordering::SeqCst);
     let idle = idle()?;
     if !idle {
@@ -50,58 +50,60 @@ fn sleep(memory: &impl Memory, idle: impl Fn() -> Result<bool, Wild>) -> Result<
     Ok(idle)
 }
 
-/// Whether the driver sleeps, after an index was moved.
+/// Whether the driver sleeps. Called after this side has stored its index.
 fn needs_doorbell(memory: &impl Memory) -> bool {
     fence(Ordering::SeqCst);
     memory.asleep().load(Ordering::Relaxed) != 0
 }
 
-/// The end of a ring that takes entries out. One at a time may use it.
+/// The end of a ring that takes entries out. Its owner serialises the calls.
 #[derive(Debug)]
 pub struct Reader<M> {
     memory: M,
-    /// Entries taken out.
+    /// The entries ever taken out.
     taken: u32,
-    /// Those whose slots were given back.
+    /// The entries whose slots were given back: the value last stored in `Head`.
     head: u32,
 }
 
 impl<M: Memory> Reader<M> {
-    /// The end of a ring that was used up to where its `Head` is.
+    /// A reader that continues at the ring's `Head`.
     pub fn new(memory: M) -> Self {
         let head = memory.head().load(Ordering::Relaxed);
         Self { memory, taken: head, head }
     }
 
-    /// Entries that wait.
+    /// The entries that were written and not taken out.
     pub fn waiting(&self) -> Result<u32, Wild> {
         let waiting = distance(self.memory.tail().load(Ordering::Acquire), self.head, self.memory.capacity())?;
-        // What was taken out was there.
+        // `Tail` cannot be behind entries that were taken out.
         waiting.checked_sub(self.taken.wrapping_sub(self.head)).ok_or(Wild)
     }
 
-    /// Copies words of the `index`th waiting entry, from its `first` word on. There must be one: see [`Reader::waiting`].
+    /// Copies words of the `index`th waiting entry, from its word `first` on. The entry exists: see
+    /// [`Reader::waiting`].
     pub fn copy(&self, index: u32, first: usize, words: &mut [u64]) {
         self.memory.read(slot(self.taken.wrapping_add(index), self.memory.capacity()), first, words);
     }
 
-    /// Takes the `count` oldest entries out, and keeps their slots: the other side has so many fewer to fill.
+    /// Takes the `count` oldest entries out and keeps their slots: the writer cannot fill these before
+    /// [`Reader::give_back`].
     pub fn take(&mut self, count: u32) {
         self.taken = self.taken.wrapping_add(count);
     }
 
-    /// Slots of entries that were taken out, and not given back.
+    /// The slots of entries that were taken out and not given back.
     pub fn kept(&self) -> u32 {
         self.taken.wrapping_sub(self.head)
     }
 
-    /// Keeps as many slots as those of `count` entries that were taken out of another ring.
+    /// Keeps `count` slots, for entries that were taken out of the ring that this one replaces.
     pub fn owe(&mut self, count: u32) {
         self.head = self.taken.wrapping_sub(count);
         self.memory.head().store(self.head, Ordering::Release);
     }
 
-    /// Gives `count` slots of entries that were taken out back.
+    /// Gives back `count` slots of entries that were taken out.
     pub fn give_back(&mut self, count: u32) {
         self.head = self.head.wrapping_add(count);
         self.memory.head().store(self.head, Ordering::Release);
@@ -113,7 +115,7 @@ impl<M: Memory> Reader<M> {
         self.give_back(count);
     }
 
-    /// Goes to sleep if nothing waits: true. The driver's side.
+    /// Sets `Asleep` if no entry waits, and returns whether it did. Driver's side.
     pub fn sleep(&self) -> Result<bool, Wild> {
         sleep(&self.memory, || Ok(self.waiting()? == 0))
     }
@@ -123,7 +125,7 @@ impl<M: Memory> Reader<M> {
         self.memory.asleep().store(0, Ordering::Relaxed);
     }
 
-    /// Whether the other side has to be woken, after [`Reader::advance`]. The user's side.
+    /// Whether the driver needs a doorbell. Program's side, after [`Reader::advance`].
     pub fn needs_doorbell(&self) -> bool {
         needs_doorbell(&self.memory)
     }
@@ -134,7 +136,7 @@ impl<M: Memory> Reader<M> {
     }
 }
 
-/// The end of a ring that puts entries in. One at a time may use it.
+/// The end of a ring that puts entries in. Its owner serialises the calls.
 #[derive(Debug)]
 pub struct Writer<M> {
     memory: M,
@@ -142,30 +144,30 @@ pub struct Writer<M> {
 }
 
 impl<M: Memory> Writer<M> {
-    /// The end of a ring that was used up to where its `Tail` is.
+    /// A writer that continues at the ring's `Tail`.
     pub fn new(memory: M) -> Self {
         let tail = memory.tail().load(Ordering::Relaxed);
         Self { memory, tail }
     }
 
-    /// Goes on with the numbers of another ring.
+    /// Continues the counts of `other`, the ring that this one replaces.
     pub fn continue_from(&mut self, other: &Self) {
         self.tail = other.tail;
         self.memory.head().store(self.tail, Ordering::Relaxed);
         self.memory.tail().store(self.tail, Ordering::Release);
     }
 
-    /// Entries whose slots the other side has not given back.
+    /// The entries whose slots the reader has not given back.
     pub fn used(&self) -> Result<u32, Wild> {
         distance(self.tail, self.memory.head().load(Ordering::Acquire), self.memory.capacity())
     }
 
-    /// Slots that are free.
+    /// The free slots.
     pub fn room(&self) -> Result<u32, Wild> {
         Ok(self.memory.capacity().saturating_sub(self.used()?))
     }
 
-    /// Adds an entry: `head` and, behind it, `data`.
+    /// Adds an entry: `head`, then `data`.
     pub fn push(&mut self, head: &[u64], data: &[u64]) -> Result<(), Full> {
         let used = self.used().map_err(|Wild| Full::Wild)?;
         if used == self.memory.capacity() {
@@ -179,13 +181,13 @@ impl<M: Memory> Writer<M> {
         Ok(())
     }
 
-    /// Copies the words of an entry that was put in: `distance` 0 is the last one.
+    /// Copies the words of an entry that was pushed: `distance` 0 is the newest.
     pub fn copy_back(&self, distance: u32, words: &mut [u64]) {
         let index = self.tail.wrapping_sub(distance).wrapping_sub(1);
         self.memory.read(slot(index, self.memory.capacity()), 0, words);
     }
 
-    /// Goes to sleep if the ring is full: true. The driver's side.
+    /// Sets `Asleep` if the ring is full, and returns whether it did. Driver's side.
     pub fn sleep(&self) -> Result<bool, Wild> {
         sleep(&self.memory, || Ok(self.used()? == self.memory.capacity()))
     }
@@ -195,7 +197,7 @@ impl<M: Memory> Writer<M> {
         self.memory.asleep().store(0, Ordering::Relaxed);
     }
 
-    /// Whether the other side has to be woken, after [`Writer::push`]. The user's side.
+    /// Whether the driver needs a doorbell. Program's side, after [`Writer::push`].
     pub fn needs_doorbell(&self) -> bool {
         needs_doorbell(&self.memory)
     }
@@ -206,7 +208,7 @@ impl<M: Memory> Writer<M> {
     }
 }
 
-/// The slot of the entry that an index counts.
+/// The slot of the entry with a number.
 fn slot(index: u32, capacity: u32) -> u32 {
     index & capacity.wrapping_sub(1)
 }

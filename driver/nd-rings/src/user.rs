@@ -1,5 +1,5 @@
-//! The user's ends of rings, for whoever stands between programs and the driver: what can be said of a request at once is said
-//! here, as the driver sees it later, when nobody waits for its answer.
+//! The program's ends of rings, for NetworkDirect providers. [`RequestRing::post`] checks all of a request that it can,
+//! as the driver reads the ring later and cannot return an error to the caller.
 #![allow(non_upper_case_globals, reason = "C names of operation types in patterns")]
 
 use ndk_abi::ndkpi::{
@@ -19,14 +19,14 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::{Full, Mapped, Reader, Wild, Writer};
 
-/// The most inline data that any adapter takes, in words.
+/// The most inline data of a request, in words.
 const INLINE_WORDS: usize = 128;
 const SEND_AND_INVALIDATE: NDK_OPERATION_TYPE = NDK_OPERATION_TYPE(SOFTNDK_POST_SEND_AND_INVALIDATE.cast_signed());
 
-/// What a queue takes.
+/// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
-    /// Requests.
+    /// Requests of the queue.
     pub depth: u32,
     /// SGEs of a request.
     pub sges: u32,
@@ -36,7 +36,7 @@ pub struct RequestLimits {
     pub transfer_length: u32,
 }
 
-/// The user's end of a ring of requests. One at a time may use it.
+/// The program's end of a ring of requests. Its owner serialises the calls.
 #[derive(Debug)]
 pub struct RequestRing {
     writer: Writer<Mapped>,
@@ -44,18 +44,20 @@ pub struct RequestRing {
 }
 
 impl RequestRing {
-    /// The end of a ring that was made for a queue with these limits.
+    /// The program's end of `ring`, which was made for a queue with these limits.
     #[must_use]
     pub fn new(ring: Mapped, limits: RequestLimits) -> Self {
         Self { writer: Writer::new(ring), limits }
     }
 
-    /// Puts a request in. `Flags` are NDK_OP_FLAG_*; with NDK_OP_FLAG_INLINE there are no SGEs, else no inline data.
+    /// Writes a request into the ring. `Flags` are NDK_OP_FLAG_*; with NDK_OP_FLAG_INLINE the caller passes no SGEs,
+    /// without it no inline data.
     ///
-    /// STATUS_INVALID_PARAMETER: not an operation of a ring, as a bind or a fast
-    /// registration; STATUS_INVALID_PARAMETER_4: flags that the operation does not have, or too much inline data; STATUS_DATA_OVERRUN: too
-    /// many SGEs; STATUS_BUFFER_OVERFLOW: too many bytes; STATUS_CONNECTION_INVALID: no receive, before there is a connection;
-    /// STATUS_INVALID_DEVICE_REQUEST: a read with a read limit of 0; STATUS_NO_MORE_ENTRIES: the queue is full.
+    /// STATUS_INVALID_PARAMETER: an operation that does not go by rings, such as a bind or a fast registration;
+    /// STATUS_INVALID_PARAMETER_4: flags that the operation does not have, or too much inline data;
+    /// STATUS_DATA_OVERRUN: too many SGEs; STATUS_BUFFER_OVERFLOW: too many bytes; STATUS_CONNECTION_INVALID: not a
+    /// receive, and the queue pair is not connected yet; STATUS_INVALID_DEVICE_REQUEST: a read with a read limit of 0;
+    /// STATUS_NO_MORE_ENTRIES: the queue is full.
     pub fn post(&mut self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
         let operation = NDK_OPERATION_TYPE(head.Operation.cast_signed());
         let allowed_flags = allowed_flags(operation).ok_or(STATUS_INVALID_PARAMETER)?;
@@ -71,7 +73,7 @@ impl RequestRing {
         }
         match self.writer.memory().state() {
             _ if operation == NdkOperationTypeReceive => {}
-            // When the connection has ended they are cancelled.
+            // After the end of the connection the driver cancels initiator requests.
             SOFTNDK_RING_CONNECTED | SOFTNDK_RING_ENDED => {}
             SOFTNDK_RING_CONNECTED_WITHOUT_READS if operation != NdkOperationTypeRead => {}
             SOFTNDK_RING_CONNECTED_WITHOUT_READS => return Err(STATUS_INVALID_DEVICE_REQUEST),
@@ -96,25 +98,25 @@ impl RequestRing {
         })
     }
 
-    /// Whether the driver has said that it posts no more of it.
+    /// Whether the driver takes no more requests from the ring.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.writer.memory().state() == SOFTNDK_RING_ENDED
     }
 
-    /// Whether a doorbell has to follow, after [`RequestRing::post`].
+    /// Whether a doorbell has to follow [`RequestRing::post`].
     #[must_use]
     pub fn needs_doorbell(&self) -> bool {
         self.writer.needs_doorbell()
     }
 
-    /// Has a new ring go on where this one is, before SRQ_MODIFY passes it.
+    /// Makes `other` continue the counts of this ring. Before SRQ_MODIFY passes `other`.
     pub fn prepare(&self, other: &mut Self) {
         other.writer.continue_from(&self.writer);
     }
 
-    /// Moves the `waiting` newest requests of this ring to the one that SRQ_MODIFY has passed: it says how many the driver has
-    /// not taken out.
+    /// Copies the `waiting` newest requests of this ring to `other`, after SRQ_MODIFY has passed `other`. `waiting` is
+    /// the number of requests that the driver has not read, which SRQ_MODIFY returns.
     pub fn move_to(&self, other: &mut Self, waiting: u32) -> Result<(), NTSTATUS> {
         let mut words = [0u64; size_of::<SOFTNDK_POST>() / size_of::<u64>() + INLINE_WORDS];
         let used = self.writer.used().map_err(broken)?;
@@ -126,12 +128,12 @@ impl RequestRing {
     }
 }
 
-/// The driver's index cannot be.
+/// The driver has stored an impossible index.
 fn broken(_: Wild) -> NTSTATUS {
     STATUS_INTERNAL_ERROR
 }
 
-/// NDK_OP_FLAG_* that an operation may have; `None`: it is not one of a ring.
+/// The NDK_OP_FLAG_* of an operation; `None`: the operation does not go by rings.
 fn allowed_flags(operation: NDK_OPERATION_TYPE) -> Option<u32> {
     let common = NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER;
     Some(match operation {
@@ -144,18 +146,19 @@ fn allowed_flags(operation: NDK_OPERATION_TYPE) -> Option<u32> {
     })
 }
 
-/// The user's end of a ring of completions. One at a time may use it.
+/// The program's end of a ring of completions. Its owner serialises the calls.
 #[derive(Debug)]
 pub struct CompletionRing(Reader<Mapped>);
 
 impl CompletionRing {
-    /// The end of a ring that was made for completions.
+    /// The program's end of `ring`, which was made for completions.
     #[must_use]
     pub fn new(ring: Mapped) -> Self {
         Self(Reader::new(ring))
     }
 
-    /// Takes out up to `most` completions, oldest first; how many. An index of the driver that cannot be is no completion.
+    /// Takes out up to `most` completions, oldest first, and returns their number: 0 if the driver's index is
+    /// impossible.
     pub fn poll(&mut self, most: usize, mut take: impl FnMut(SOFTNDK_COMPLETION)) -> usize {
         let waiting = self.0.waiting().unwrap_or(0);
         let count = waiting.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -170,13 +173,13 @@ impl CompletionRing {
         count as usize
     }
 
-    /// Whether a doorbell has to follow, after [`CompletionRing::poll`].
+    /// Whether a doorbell has to follow [`CompletionRing::poll`].
     #[must_use]
     pub fn needs_doorbell(&self) -> bool {
         self.0.needs_doorbell()
     }
 
-    /// Completions that wait.
+    /// The completions that wait in the ring.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.0.waiting().unwrap_or(0)
