@@ -1,9 +1,10 @@
 //! Fallible shared ownership: the one rundown primitive of the driver.
 //!
-//! Every object that a consumer can close is held by strong references: the consumer's own, one for each successor object,
-//! one for each call or callback in flight. Closing gives the consumer's reference up with [`Arc::into_inner`]: `Some` means
-//! that nothing else holds the object, so the close is complete at once; `None` means STATUS_PENDING, and whoever drops the
-//! last reference drops the object, which reports the completion (NDKPI: object lifetime requirements).
+//! Every object that a consumer can close is held by strong references: the consumer's own, one for each successor
+//! object, one for each call or callback in flight. Closing gives the consumer's reference up by [`Arc::into_inner`]:
+//! `Some` means that nothing else holds the object, so the close is complete at once; `None` means STATUS_PENDING, and
+//! the thread that drops the last reference drops the object, which reports the completion (NDKPI: object lifetime
+//! requirements).
 //!
 //! The algorithm is that of the standard library's `Arc` (which cannot be used: its allocation failure is a panic).
 #![expect(unsafe_code, reason = "reference counting over raw memory from the platform")]
@@ -23,7 +24,7 @@ use crate::{
     hint,
 };
 
-/// The weak count while [`Arc::get_mut`] looks at the strong one.
+/// The weak count while [`Arc::get_mut`] reads the strong count.
 const LOCKED: usize = usize::MAX;
 
 #[repr(C)]
@@ -35,7 +36,7 @@ pub(crate) struct Inner<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// A counted reference to a `T` that does not move. The last one to go drops the `T`, at any IRQL <= DISPATCH.
+/// A strong reference to a `T` that does not move. Dropping the last one drops the `T`, at any IRQL <= DISPATCH.
 pub struct Arc<T, P: Platform> {
     inner: NonNull<Inner<T>>,
     _owns: PhantomData<(Inner<T>, P)>,
@@ -47,9 +48,9 @@ pub struct Weak<T, P: Platform> {
     _owns: PhantomData<(Inner<T>, P)>,
 }
 
-/// An object that nobody refers to any more, where it was. It is dropped with this.
+/// An object without strong references, still at its address. It is dropped with this value.
 pub struct Last<T, P: Platform>(
-    /// The one that all strong references have shared.
+    /// The weak reference that all strong references shared.
     Weak<T, P>,
 );
 
@@ -62,7 +63,8 @@ unsafe impl<T: Send + Sync, P: Platform> Send for Weak<T, P> {}
 // SAFETY: a Weak can become an Arc.
 unsafe impl<T: Send + Sync, P: Platform> Sync for Weak<T, P> {}
 
-// Who moves a reference does not move the object. Said here, the compiler need not look through all that objects refer to.
+// Moving a reference does not move the object. Declared here, so that the compiler need not examine all types that
+// objects contain.
 impl<T, P: Platform> Unpin for Arc<T, P> {}
 impl<T, P: Platform> Unpin for Weak<T, P> {}
 
@@ -73,7 +75,7 @@ impl<T, P: Platform> Arc<T, P> {
         Self::try_new_cyclic(|_| value)
     }
 
-    /// As [`Arc::try_new`], for a value that wants a weak reference to itself.
+    /// As [`Arc::try_new`], for a value that contains a weak reference to itself.
     #[track_caller]
     pub fn try_new_cyclic(make: impl FnOnce(&Weak<T, P>) -> T) -> Result<Self, OutOfMemory> {
         let memory = P::allocate(Layout::new::<Inner<T>>()).ok_or(OutOfMemory)?.cast::<Inner<T>>();
@@ -88,7 +90,7 @@ impl<T, P: Platform> Arc<T, P> {
         // The weak reference that all strong ones share.
         let weak = ManuallyDrop::new(Weak { inner: memory, _owns: PhantomData });
         let value = MaybeUninit::new(make(&weak));
-        // SAFETY: nobody reads the value before `strong` is 1.
+        // SAFETY: no code reads the value before `strong` is 1.
         unsafe { weak.inner().value.get().write(value) };
         weak.inner().strong.store(1, Ordering::Release);
         Ok(Self { inner: memory, _owns: PhantomData })
@@ -116,11 +118,12 @@ impl<T, P: Platform> Arc<T, P> {
 
     /// The object, if this is the only reference of either kind.
     ///
-    /// IRQL DISPATCH if the object is ever downgraded: `downgrade` spins while this looks, so a DPC that interrupted it
-    /// would spin for ever.
+    /// IRQL DISPATCH if the object is ever downgraded: `downgrade` spins while this function holds the weak count
+    /// locked, so a DPC that interrupted it would spin for ever.
     pub fn get_mut(this: &mut Self) -> Option<&mut T> {
         let inner = this.inner();
-        // No weak reference, and none can be made while the count is locked, so that a strong count of 1 is ours for good.
+        // There is no weak reference, and none can be made while the count is locked. So if the strong count is 1, no
+        // other reference can appear.
         inner.weak.compare_exchange(1, LOCKED, Ordering::Acquire, Ordering::Relaxed).ok()?;
         let unique = inner.strong.load(Ordering::Acquire) == 1;
         inner.weak.store(1, Ordering::Release);
@@ -128,16 +131,16 @@ impl<T, P: Platform> Arc<T, P> {
         unique.then(|| unsafe { &mut *Self::as_ptr(this).cast_mut() })
     }
 
-    /// Gives this reference up. Exactly one of all references ends with `Some`: the last. The object stays where it is: it may be
+    /// Gives this reference up. Exactly one reference gets `Some`: the last. The object stays at its address: it may be
     /// too large for a kernel's stack.
     pub fn into_inner(this: Self) -> Option<Last<T, P>> {
         let this = ManuallyDrop::new(this);
-        // SAFETY: nor is it dropped.
+        // SAFETY: the reference is not used again, and ManuallyDrop does not drop it.
         unsafe { this.give_up() }
     }
 
     /// # Safety
-    /// The reference is not used any more.
+    /// The reference is neither used nor dropped afterwards.
     unsafe fn give_up(&self) -> Option<Last<T, P>> {
         if self.inner().strong.fetch_sub(1, Ordering::Release) != 1 {
             return None;
@@ -146,7 +149,7 @@ impl<T, P: Platform> Arc<T, P> {
         Some(Last(Weak { inner: self.inner, _owns: PhantomData }))
     }
 
-    /// Gives this reference up unless it is the last, which is given back.
+    /// Gives this reference up unless it is the last: then the caller gets it back.
     pub fn release(this: Self) -> Result<(), Self> {
         let others = |count: usize| count.checked_sub(1).filter(|&others| others > 0);
         match this.inner().strong.fetch_update(Ordering::Release, Ordering::Relaxed, others) {
@@ -205,7 +208,7 @@ impl<T, P: Platform> Deref for Arc<T, P> {
 
 impl<T, P: Platform> Drop for Arc<T, P> {
     fn drop(&mut self) {
-        // SAFETY: it is being dropped.
+        // SAFETY: the reference is being dropped.
         drop(unsafe { self.give_up() });
     }
 }
@@ -214,7 +217,7 @@ impl<T, P: Platform> Deref for Last<T, P> {
     type Target = T;
     fn deref(&self) -> &T {
         let value = self.0.inner().value.get().cast_const().cast();
-        // SAFETY: initialised, and ours alone: there is no strong reference, and none can be made any more.
+        // SAFETY: initialised, and only `self` refers to it: there is no strong reference, and none can be made.
         unsafe { &*value }
     }
 }
@@ -229,7 +232,7 @@ impl<T, P: Platform> DerefMut for Last<T, P> {
 
 impl<T, P: Platform> Drop for Last<T, P> {
     fn drop(&mut self) {
-        // SAFETY: as in `deref`; the value is dropped in place, once. Its memory goes after it.
+        // SAFETY: as in `deref`; the value is dropped in place, once. The drop of the weak reference frees its memory.
         unsafe { core::ptr::from_mut::<T>(self).drop_in_place() };
     }
 }
@@ -254,7 +257,7 @@ impl<T, P: Platform> Weak<T, P> {
         Some(Arc { inner: self.inner, _owns: PhantomData })
     }
 
-    /// Whether it refers to `arc`'s object.
+    /// Whether this refers to the object of `arc`.
     pub fn refers_to(&self, arc: &Arc<T, P>) -> bool {
         self.inner == arc.inner
     }

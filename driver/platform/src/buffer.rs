@@ -1,24 +1,25 @@
-//! The memory of a stream: bytes that come, bytes that go.
+//! The buffers of a stream: received bytes ([`Incoming`]) and bytes to send ([`Outgoing`]).
 #![expect(unsafe_code, reason = "a kernel writes into a part of the memory while the rest of it is read")]
 
 use core::{cell::UnsafeCell, slice};
 
 use crate::{Charge, LARGEST_TRANSFER, OutOfMemory, Platform, PoolQuota, Slice};
 
-/// Bytes of each buffer at first. Two of them are the memory of an idle connection.
+/// The first size of a buffer. An idle connection has two buffers.
 const FIRST: usize = 8 << 10;
-/// The same for what comes on a connection that was accepted, until some of it was used: who connects may have nothing to say.
+/// The first size of the receive buffer of an accepted connection, until some received bytes were used: a peer that
+/// connects may send nothing.
 const ACCEPTED: usize = 1 << 10;
 
-/// Bytes that come: received ones, then room, which may be lent to a kernel.
+/// The receive buffer: received bytes, then room, which may be lent to the kernel.
 pub(crate) struct Incoming<P: Platform> {
     memory: Slice<UnsafeCell<u8>, P>,
-    /// Where the bytes begin that are not used yet.
+    /// Where the unused bytes start.
     start: usize,
-    /// Where they end, and the room begins.
+    /// Where the unused bytes end and the room starts.
     end: usize,
     lent: bool,
-    /// The bytes that came last were as many as there was room for: there may be more.
+    /// The last receive filled the room, which was at least half of the buffer: more bytes may wait in the kernel.
     pressed: bool,
     charge: Charge<P>,
 }
@@ -38,14 +39,14 @@ impl<P: Platform> Incoming<P> {
         Ok(Self { memory, start: 0, end: 0, lent: false, pressed: false, charge })
     }
 
-    /// The bytes that are not used yet.
+    /// The received bytes that were not used.
     pub(crate) fn bytes(&self) -> &[u8] {
         let bytes = self.memory.get(self.start..self.end).unwrap_or_default();
-        // SAFETY: initialised; written only through `all`, which borrows self mutably. What is lent is behind them.
+        // SAFETY: initialised; written only through `all`, which borrows self mutably. The lent room is behind them.
         unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
     }
 
-    /// All of the memory, if nothing is lent.
+    /// The whole buffer, if the room is not lent.
     fn all(&mut self) -> Option<&mut [u8]> {
         if self.lent {
             return None;
@@ -55,13 +56,13 @@ impl<P: Platform> Incoming<P> {
         Some(unsafe { slice::from_raw_parts_mut(memory.cast(), length) })
     }
 
-    /// So many of the bytes are used.
+    /// Marks `count` bytes as used.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start = self.start.saturating_add(count).min(self.end);
     }
 
-    /// Makes room for what is to be shown together, `wanted` bytes, and for more than came last if that was all that there was room
-    /// for. Not while some is lent: then bytes are to come, and this is called again.
+    /// Makes the buffer large enough for `wanted` unused bytes, and larger if the last receive filled the room. Does
+    /// nothing while the room is lent: the receive will end, and then this is called again.
     pub(crate) fn arrange(&mut self, wanted: usize) -> Result<(), OutOfMemory> {
         if self.lent {
             return Ok(());
@@ -88,7 +89,7 @@ impl<P: Platform> Incoming<P> {
                     return Ok(());
                 }
                 Err(none) if wanted > capacity => return Err(none),
-                // What there is will do.
+                // The present buffer is large enough for `wanted`.
                 Err(_) => {}
             }
         }
@@ -105,14 +106,15 @@ impl<P: Platform> Incoming<P> {
         Ok(())
     }
 
-    /// Lends the room, if there is some and it is not lent already. Whoever gets it may write there until [`Incoming::give_back`].
+    /// Lends the room to the kernel, which may write there until [`Incoming::give_back`]. `None` if there is no room or
+    /// it is lent already.
     pub(crate) fn lend(&mut self) -> Option<(*mut u8, usize)> {
         let room = self.memory.get(self.end..).filter(|room| !self.lent && !room.is_empty())?;
         self.lent = true;
         Some((room.as_ptr().cast::<u8>().cast_mut(), room.len()))
     }
 
-    /// The room is not lent any more, and begins with so many new bytes.
+    /// Takes the room back, with `received` new bytes at its start.
     pub(crate) fn give_back(&mut self, received: usize) {
         let room = self.memory.len().saturating_sub(self.end);
         self.lent = false;
@@ -121,11 +123,11 @@ impl<P: Platform> Incoming<P> {
     }
 }
 
-/// Bytes that go: filled by their owner, then sent all at once.
+/// A send buffer: its owner fills it, then one send takes all of its bytes.
 pub(crate) struct Outgoing<P: Platform> {
     memory: Slice<u8, P>,
     filled: usize,
-    /// More than half of it was filled: whoever fills it, in one go or while it could not be sent, may have more.
+    /// More than half of the buffer was filled, by one write or by several while it waited to be sent.
     pressed: bool,
     charge: Charge<P>,
 }
@@ -140,7 +142,8 @@ impl<P: Platform> Outgoing<P> {
         Ok(Self { memory: Slice::filled(capacity, 0)?, filled: 0, pressed: false, charge })
     }
 
-    /// Makes more room if less than half of all was left last. Without memory it stays as it is.
+    /// Doubles the buffer, up to [`LARGEST_TRANSFER`], if more than half of it was filled. If there is no memory it
+    /// keeps its size.
     pub(crate) fn make_room(&mut self) {
         let capacity = self.memory.len();
         if capacity >= LARGEST_TRANSFER || !self.pressed {
@@ -159,7 +162,7 @@ impl<P: Platform> Outgoing<P> {
         self.memory.get_mut(self.filled..).unwrap_or_default()
     }
 
-    /// So many bytes of the room are filled. Gives how many they are.
+    /// Adds `count` bytes of the room to the filled bytes; returns how many it has added.
     pub(crate) fn fill(&mut self, count: usize) -> usize {
         let count = count.min(self.memory.len().saturating_sub(self.filled));
         self.filled = self.filled.saturating_add(count);
@@ -171,7 +174,7 @@ impl<P: Platform> Outgoing<P> {
         self.memory.get(..self.filled).unwrap_or_default()
     }
 
-    /// They are sent.
+    /// The bytes were sent: empties the buffer.
     pub(crate) fn clear(&mut self) {
         self.filled = 0;
     }

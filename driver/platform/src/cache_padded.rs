@@ -1,4 +1,4 @@
-//! Keeping data that one processor writes off the cache lines of data that others read.
+//! [`CachePadded`]: keeps data that one processor writes off the cache lines of data that other processors read.
 
 use core::ops::{Deref, DerefMut};
 
@@ -7,7 +7,8 @@ use crate::CACHE_LINE;
 /// Words of a cache line.
 const LINE: usize = CACHE_LINE / size_of::<u64>();
 
-/// A value with no other data on its cache lines. By distance, not by alignment, which pools do not promise.
+/// A value with no other data on its cache lines. Padded on both sides, because pool memory is not aligned to cache
+/// lines.
 #[repr(C)]
 pub struct CachePadded<T> {
     _before: [u64; LINE],

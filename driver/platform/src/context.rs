@@ -1,7 +1,8 @@
-//! What may be called where is a type, not a comment.
+//! [`Passive`] and [`Dispatch`]: the IRQL that a function needs, as a parameter type.
 //!
-//! The tokens are zero-sized and bound to a lifetime, so that neither can be kept, nor sent to another thread. They are
-//! minted at the FFI boundary only (`assume`) and lent to deferred calls; a spin lock's guard is one ([`AsDispatch`]).
+//! The tokens are zero-sized and bound to a lifetime, so that code can neither keep one nor send it to another thread.
+//! They are made at the FFI boundary only (`assume`) and lent to deferred calls; the guard of a spin lock proves
+//! `Dispatch` too ([`AsDispatch`]).
 #![expect(unsafe_code, reason = "minting a proof of context is a claim that the compiler cannot check")]
 
 use core::marker::PhantomData;
@@ -38,9 +39,9 @@ impl Dispatch<'_> {
     }
 }
 
-/// What proves `DISPATCH_LEVEL` by being there: the guard of a [`crate::SpinLock`].
+/// A value that exists at `DISPATCH_LEVEL` only: the guard of a [`crate::SpinLock`].
 pub trait AsDispatch {
-    /// The proof, as long as `self` is there.
+    /// The proof, as long as `self` is borrowed.
     fn dispatch(&self) -> Dispatch<'_>;
 }
 

@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 
 use crate::{Arc, OutOfMemory, Passive, Platform};
 
-/// A notification event: once set it stays set.
+/// A notification event: once signalled it stays signalled.
 pub struct Event<P: Platform>(UnsafeCell<P::Event>);
 
 // SAFETY: P::Event is Sync and used only through the platform's calls, which are safe from any thread.
@@ -16,7 +16,7 @@ impl<P: Platform> Event<P> {
     #[track_caller]
     pub fn new() -> Result<Arc<Self, P>, OutOfMemory> {
         let event = Arc::try_new(Self(UnsafeCell::new(P::new_event())))?;
-        // SAFETY: the event is in the Arc's memory, where it stays until it is freed; nobody else has seen it yet.
+        // SAFETY: the event is in the Arc's memory, where it stays until it is freed; no other thread has seen it yet.
         unsafe { P::initialize_event(event.0.get()) };
         Ok(event)
     }

@@ -1,131 +1,132 @@
-//! What has happened, for whoever traces the driver.
+//! [`Notice`]: the driver's events, for tracing ([`Platform::notice`](crate::Platform::notice)).
 
 use core::net::SocketAddr;
 
-/// One thing that has happened. A `status` is the number of an NTSTATUS, a `queue_pair` what its device calls it.
+/// An event of the driver. A `status` is the number of an NTSTATUS, a `queue_pair` the device's number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A listener listens.
+    /// A listener has started to listen.
     Listening {
-        /// Where.
+        /// Its local address.
         local: SocketAddr,
     },
-    /// A listener does not listen: it could not, or the port is another's.
+    /// A listen has failed: there was an error, or another listener has the port.
     ListenFailed {
-        /// Where it should have.
+        /// The local address that it was to have.
         local: SocketAddr,
-        /// Why not.
+        /// The error.
         status: u32,
     },
-    /// A listener was closed that listened.
+    /// A listener that listened was closed.
     ListenEnded {
-        /// Where.
+        /// Its local address.
         local: SocketAddr,
     },
     /// A listener's consumer gets a connection request.
     Requested {
-        /// Where the listener listens, and who asks.
+        /// The listener's address and the peer's address.
         addresses: Addresses,
     },
-    /// A side of a connection is established.
+    /// A connection is established on this side.
     Connected {
-        /// From where to where.
+        /// The addresses of the connection.
         addresses: Addresses,
-        /// Whose connection it is.
+        /// The queue pair of the connection.
         queue_pair: u32,
-        /// This side asked for it.
+        /// This side sent the request.
         active: bool,
     },
-    /// This side has refused a request, or an acceptance.
+    /// This side has rejected a connection request, or the peer's acceptance.
     Rejected {
-        /// From where to where.
+        /// The addresses of the connection.
         addresses: Addresses,
     },
-    /// A connection was asked for, by this side or the other, and did not come about.
+    /// A connection request, of this side or of the peer, has failed.
     ConnectFailed {
-        /// From where to where, as far as that is known.
+        /// The addresses of the attempt, as far as they are known.
         addresses: Addresses,
-        /// This side asked for it.
+        /// This side sent the request.
         active: bool,
-        /// Why.
+        /// The error.
         status: u32,
     },
-    /// A side of a connection is not established any more.
+    /// An established connection has ended on this side.
     Disconnected {
-        /// From where to where.
+        /// The addresses of the connection.
         addresses: Addresses,
-        /// Whose connection it was.
+        /// The queue pair of the connection.
         queue_pair: u32,
-        /// Why.
+        /// The reason.
         reason: Ending,
     },
-    /// A completion queue is dead, and all queue pairs on it with it.
+    /// A completion queue has failed, and with it all queue pairs that use it.
     CompletionQueueFailed {
-        /// How many completions it has room for.
+        /// The depth of the queue.
         depth: u32,
-        /// Why.
+        /// The error.
         status: u32,
     },
-    /// A request was carried out and has failed, with which its connection ends.
+    /// A request has failed while it was carried out, which ends the connection.
     RequestFailed {
-        /// Whose.
+        /// The queue pair.
         queue_pair: u32,
-        /// What kind, as NDK_OPERATION_TYPE has it.
+        /// The operation, by its NDK_OPERATION_TYPE.
         operation: u16,
-        /// Why.
+        /// The error.
         status: u32,
     },
-    /// A request was posted, or refused. Of data: told only where [`Platform::notices_data`](crate::Platform::notices_data).
+    /// A request was posted, or refused. A notice of data: only if
+    /// [`Platform::notices_data`](crate::Platform::notices_data).
     Posted {
-        /// To which.
+        /// The queue pair.
         queue_pair: u32,
-        /// What kind, as NDK_OPERATION_TYPE has it.
+        /// The operation, by its NDK_OPERATION_TYPE.
         operation: u16,
-        /// 0: it was accepted.
+        /// 0: the queue has accepted it.
         status: u32,
     },
-    /// A receive was posted to a shared queue, or refused. Of data.
+    /// A receive was posted to a shared receive queue, or refused. A notice of data.
     PostedShared {
-        /// What its device calls the queue.
+        /// The device's number for the queue.
         shared_queue: u32,
-        /// 0: it was accepted.
+        /// 0: the queue has accepted it.
         status: u32,
     },
-    /// Requests of a kind were reported, in a row. Of data.
+    /// Consecutive requests of one kind have completed with one status. A notice of data.
     Completed {
-        /// Whose.
+        /// The queue pair.
         queue_pair: u32,
-        /// What kind, as NDK_OPERATION_TYPE has it.
+        /// The operation, by its NDK_OPERATION_TYPE.
         operation: u16,
-        /// How many.
+        /// The number of requests.
         count: u32,
-        /// Bytes that the receives among them have got.
+        /// The bytes received, if the requests are receives.
         bytes: u32,
-        /// What each ended with, 0: success.
+        /// The status of each request; 0: success.
         status: u32,
     },
-    /// The other machine was told why its connection ends.
+    /// A Terminate was sent to the peer, on another machine.
     TerminateSent {
-        /// From where to where.
+        /// The addresses of the connection.
         addresses: Addresses,
-        /// Why.
+        /// The content of the Terminate.
         cause: Cause,
     },
-    /// The other machine has told why the connection ends.
+    /// A Terminate was received from the peer, on another machine.
     TerminateReceived {
-        /// From where to where.
+        /// The addresses of the connection.
         addresses: Addresses,
-        /// Why.
+        /// The content of the Terminate.
         cause: Cause,
     },
 }
 
-/// Those of a connection.
+/// The addresses of a connection or of an attempt; `None` if not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// This side's.
+    /// This side's address.
     pub local: Option<SocketAddr>,
-    /// The other's.
+    /// The peer's address.
     pub remote: Option<SocketAddr>,
 }
 
@@ -133,21 +134,21 @@ pub struct Addresses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ending {
-    /// Its consumer disconnected, or closed it.
+    /// This side's consumer has disconnected or closed the connection.
     Local,
-    /// The other side's did.
+    /// The peer's consumer has disconnected or closed the connection.
     Peer,
-    /// An error, on either side.
+    /// An error on this side or on the peer's side.
     Error,
 }
 
-/// What a Terminate says (RFC 5040 section 4.8).
+/// The content of a Terminate (RFC 5040 section 4.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// 0: RDMAP, 1: DDP, 2: MPA.
     pub layer: u8,
-    /// Kind of error in the layer.
+    /// The error type in the layer.
     pub kind: u8,
-    /// The error.
+    /// The error code.
     pub code: u8,
 }

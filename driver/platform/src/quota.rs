@@ -1,14 +1,14 @@
-//! Non-paged pool that is counted against what its user may have.
+//! Quotas of non-paged pool, and the charges against them.
 
 use core::alloc::Layout;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Arc, OutOfMemory, Platform, Slice, arc::Inner};
 
-/// What the pool keeps before each allocation of Windows (`POOL_HEADER`), and what sizes are rounded up to.
+/// Bytes that Windows keeps before each pool allocation (`POOL_HEADER`), and to whose multiples it rounds sizes up.
 const HEADER: u64 = 16;
 
-/// What one user, such as a process, may take of the non-paged pool. Clones are the same quota.
+/// The limit of non-paged pool of one user, such as a process. Clones share one limit.
 pub struct PoolQuota<P: Platform>(Option<Arc<Pool, P>>);
 
 struct Pool {
@@ -16,7 +16,8 @@ struct Pool {
     taken: AtomicU64,
 }
 
-/// Bytes of a quota, which are given back when this is dropped: kept in the object, or beside the memory, that they are for.
+/// Bytes taken from a quota; the drop gives them back. A charge lies in the object, or beside the memory, that it is
+/// for.
 pub struct Charge<P: Platform> {
     quota: PoolQuota<P>,
     bytes: u64,
@@ -26,25 +27,25 @@ impl<P: Platform> PoolQuota<P> {
     /// No limit, for users in the kernel.
     pub const UNLIMITED: Self = Self(None);
 
-    /// At most `limit` bytes. What the quota itself takes counts. IRQL <= DISPATCH.
+    /// A quota of `limit` bytes, from which the quota's own memory is taken first. IRQL <= DISPATCH.
     pub fn new(limit: u64) -> Result<Self, OutOfMemory> {
         let own = Arc::<Pool, P>::POOL_BYTES;
         Ok(Self(Some(Arc::try_new(Pool { limit, taken: AtomicU64::new(own) })?)))
     }
 
-    /// Takes `bytes`, before the memory is allocated. `OutOfMemory`: they are more than is left. IRQL: any.
+    /// Charges `bytes`, before the memory is allocated. `OutOfMemory`: the quota has less left. IRQL: any.
     pub fn charge(&self, bytes: u64) -> Result<Charge<P>, OutOfMemory> {
         let mut charge = self.no_charge();
         charge.add(bytes)?;
         Ok(charge)
     }
 
-    /// A charge of nothing, to which more is added.
+    /// A charge of 0 bytes, to start with.
     pub fn no_charge(&self) -> Charge<P> {
         Charge { quota: self.clone(), bytes: 0 }
     }
 
-    /// Bytes that are taken now; 0 without a limit.
+    /// The bytes that are charged now; 0 if there is no limit.
     pub fn taken(&self) -> u64 {
         self.0.as_ref().map_or(0, |pool| pool.taken.load(Ordering::Relaxed))
     }
@@ -57,7 +58,7 @@ impl<P: Platform> Clone for PoolQuota<P> {
 }
 
 impl<P: Platform> Charge<P> {
-    /// Takes `bytes` more. `OutOfMemory`: nothing was taken. IRQL: any.
+    /// Charges `bytes` more. `OutOfMemory`: nothing was charged. IRQL: any.
     pub fn add(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
         let all = self.bytes.checked_add(bytes).ok_or(OutOfMemory)?;
         if let Some(pool) = &self.quota.0 {
@@ -68,12 +69,12 @@ impl<P: Platform> Charge<P> {
         Ok(())
     }
 
-    /// Takes over what `other` has, of the same quota.
+    /// Takes over the bytes of `other`, a charge of this quota.
     pub fn absorb(&mut self, mut other: Self) {
         self.bytes = self.bytes.saturating_add(core::mem::take(&mut other.bytes));
     }
 
-    /// The quota that it is of.
+    /// The quota that is charged.
     pub fn quota(&self) -> &PoolQuota<P> {
         &self.quota
     }
@@ -88,18 +89,18 @@ impl<P: Platform> Drop for Charge<P> {
 }
 
 impl<T, P: Platform> Arc<T, P> {
-    /// What an object takes of the pool.
+    /// Bytes of pool that an object takes.
     pub const POOL_BYTES: u64 = pool_bytes(Layout::new::<Inner<T>>().size() as u64);
 }
 
 impl<T, P: Platform> Slice<T, P> {
-    /// What a slice of `length` takes of the pool; `u64::MAX` if there can be none so long.
+    /// Bytes of pool that a slice of `length` elements takes; `u64::MAX` if the size overflows.
     pub fn pool_bytes(length: usize) -> u64 {
         Layout::array::<T>(length).map_or(u64::MAX, |layout| pool_bytes(layout.size() as u64))
     }
 }
 
-/// What an allocation of `size` bytes takes of the pool.
+/// Bytes of pool that an allocation of `size` bytes takes.
 const fn pool_bytes(size: u64) -> u64 {
     if size == 0 { 0 } else { size.saturating_add(2 * HEADER - 1) & !(HEADER - 1) }
 }

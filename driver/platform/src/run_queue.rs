@@ -1,4 +1,5 @@
-//! What waits to run at DISPATCH_LEVEL on one processor: for a kernel whose own queue of DPCs is run until it is empty.
+//! [`RunQueue`]: routines that wait to run at DISPATCH_LEVEL on one processor. For a kernel that runs its own DPC queue
+//! until it is empty.
 #![expect(
     unsafe_code,
     reason = "runs are linked by address, and their routines are C functions with a context pointer"
@@ -12,18 +13,19 @@ use core::{
 
 use crate::{Dispatch, DpcRoutine, Platform, SpinLock};
 
-/// Runs of a processor in a row, after which its threads have their turn.
+/// The runs that a processor's DPC takes in a row before it leaves the rest to a thread.
 pub const RUNS_IN_A_ROW: u32 = 64;
 
-/// A routine that is to be called at `DISPATCH_LEVEL`: the storage of a DPC. All-zero bytes are a valid, uninitialised value.
+/// A routine to be called at `DISPATCH_LEVEL`: the storage of a DPC. All-zero bytes are a valid, uninitialised value.
 pub struct Run {
     routine: Cell<Option<DpcRoutine>>,
     context: Cell<*mut c_void>,
-    /// The next one of its queue.
+    /// The next run of the queue.
     next: Cell<*const Run>,
 }
 
-// SAFETY: the routine and the context are written before it is first queued, and `next` with the lock of its queue held.
+// SAFETY: the routine and the context are written before the run is first queued; `next` while the run is in no queue,
+// or with the lock of its queue held.
 unsafe impl Send for Run {}
 // SAFETY: as for Send.
 unsafe impl Sync for Run {}
@@ -35,17 +37,17 @@ impl Default for Run {
 }
 
 impl Run {
-    /// Prepares it for use. It is not queued.
+    /// Initialises the run. It is not queued.
     pub fn initialize(&self, routine: DpcRoutine, context: *mut c_void) {
         self.routine.set(Some(routine));
         self.context.set(context);
     }
 }
 
-/// The runs of one processor, the one that was queued first in front. The processor's DPC takes one after the other, and queues itself
-/// again behind the DPCs of other drivers. When it has taken [`RUNS_IN_A_ROW`] and there are more, a thread of the processor takes the rest,
-/// and what is added to the queue, until the queue is empty; then the DPC serves the queue again. So no number of runs that queue each
-/// other keeps a thread from running.
+/// The runs of one processor, first in, first out. The processor's DPC takes one run, then queues itself again behind
+/// the DPCs of other drivers. When it has taken [`RUNS_IN_A_ROW`] runs and there are more, a thread of the processor
+/// takes all runs, new ones too, until the queue is empty; then the DPC serves the queue again. So runs that queue each
+/// other cannot keep other threads from running.
 pub struct RunQueue<P: Platform> {
     state: SpinLock<State, P>,
 }
@@ -54,26 +56,26 @@ struct State {
     first: *const Run,
     last: *const Run,
     server: Server,
-    /// Runs that were ever queued.
+    /// The number of runs ever queued.
     pushed: u64,
 }
 
-// SAFETY: the runs may be used on any thread, and whoever has the lock is alone with their links.
+// SAFETY: the runs may be used on any thread, and the links of queued runs are used with the lock held only.
 unsafe impl Send for State {}
 
-/// Who takes the runs.
+/// The context that takes the runs.
 enum Server {
-    /// There are none.
+    /// The queue is empty.
     Nobody,
-    /// The DPC, which has taken so many since there were none.
+    /// The processor's DPC, which has taken this number of runs since the queue was empty.
     Dpc(u32),
     Thread,
 }
 
-/// Who takes the next run.
+/// The context that takes the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// There is none.
+    /// None: the queue is empty.
     Nobody,
     /// The processor's DPC.
     Dpc,
@@ -88,7 +90,8 @@ impl<P: Platform> Default for RunQueue<P> {
 }
 
 impl<P: Platform> RunQueue<P> {
-    /// Adds a run. `queue_dpc` queues the processor's DPC, and is called, with the lock held, if nobody takes runs yet. IRQL <= DISPATCH.
+    /// Adds a run. If neither the DPC nor the thread takes runs, calls `queue_dpc`, with the lock held, to queue the
+    /// processor's DPC. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// `run` was initialised, is in no queue, and stays valid until its routine has been entered.
@@ -112,10 +115,11 @@ impl<P: Platform> RunQueue<P> {
         }
     }
 
-    /// Takes a run, calls its routine, and says who takes the next. For whom this, or `queue_dpc`, has named last, and nobody else.
+    /// Takes a run, calls its routine, and returns the context that takes the next run. Only the context that this
+    /// function, or `queue_dpc`, named last calls it.
     pub fn run_next(&self, _: &Dispatch<'_>) -> Next {
         if let Some(run) = self.pop() {
-            // SAFETY: it was queued until now, so it is valid; the reference is not used after the routine is entered.
+            // SAFETY: it was queued until now, so it is valid; the reference is not used after the routine was entered.
             let fields = unsafe { &*run };
             let (routine, context) = (fields.routine.get(), fields.context.get());
             if let Some(routine) = routine {
@@ -133,7 +137,7 @@ impl<P: Platform> RunQueue<P> {
         next
     }
 
-    /// Who takes the next run.
+    /// The context that takes the next run.
     pub fn next(&self) -> Next {
         match self.state.lock().server {
             Server::Nobody => Next::Nobody,
@@ -142,7 +146,7 @@ impl<P: Platform> RunQueue<P> {
         }
     }
 
-    /// The number of runs that were ever queued, if none is queued or runs now.
+    /// The number of runs ever queued, if none is queued or running now.
     pub fn idle(&self) -> Option<u64> {
         let state = self.state.lock();
         matches!(state.server, Server::Nobody).then_some(state.pushed)

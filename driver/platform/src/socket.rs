@@ -1,80 +1,81 @@
-//! What the device needs of a kernel's TCP, as one trait: sockets whose requests end by a call. Shaped after Winsock Kernel, where each
-//! request is an IRP that is always completed, maybe before the call that took it has returned.
+//! The TCP that the device needs of a kernel, as one trait. Shaped after Winsock Kernel: a request is an IRP, which
+//! always completes by a call of its routine, maybe before the call that started the request has returned.
 #![expect(unsafe_code, reason = "a trait over kernel objects that live at fixed addresses")]
 
 use core::{ffi::c_void, net::SocketAddr};
 
-/// Bytes that one send or receive moves at most.
+/// The most bytes of one send or receive.
 pub const LARGEST_TRANSFER: usize = 128 << 10;
 
-/// Sends that are under way on a socket at a time, at most: a kernel may end one only when the peer has its bytes.
+/// The most sends that are under way on one socket. A kernel may complete a send only when the peer has its bytes.
 pub const SENDS: usize = 3;
 
 /// Why a request on a socket failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketError {
-    /// Nobody listens there.
+    /// The peer's address has no listener.
     Refused,
     /// This platform has no TCP, or cannot use it.
     NoNetwork,
-    /// No way there, or no such own address.
+    /// There is no route to the peer, or the local address does not exist.
     Unreachable,
-    /// The own address is taken.
+    /// The local address is in use.
     AddressInUse,
-    /// No answer.
+    /// The peer has not answered in time.
     TimedOut,
     /// The peer, or the network, has ended the connection.
     Reset,
-    /// The socket, or the listener whose connection it was to get, was closed meanwhile.
+    /// The socket was closed, or the listener whose connection it was to get.
     Canceled,
-    /// No memory, or something else of this machine.
+    /// There is no memory, or another error of this machine.
     Failed,
 }
 
-/// The routine of a request. The number is of bytes, for requests that move some.
+/// The routine of a request. The number is the bytes that a send or receive has moved.
 pub type SocketRoutine = unsafe fn(context: *mut c_void, result: Result<usize, SocketError>);
 
-/// What a request ends with: its routine is called once, at IRQL <= DISPATCH, on any thread, maybe before the call that started the
-/// request has returned, and on its stack. The routine may neither wait nor make any call of [`Sockets`].
+/// The completion of a request. Its routine is called once, at IRQL <= DISPATCH, on any thread, maybe on the stack of
+/// the call that started the request. The routine may neither wait nor make any call of [`Sockets`].
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
     routine: SocketRoutine,
     context: *mut c_void,
 }
 
-// SAFETY: the context is for the routine, which whoever makes a `Completion` expects to run on any thread.
+// SAFETY: only the routine uses the context, and it may run on any thread, by contract of the code that made the
+// `Completion`.
 unsafe impl Send for Completion {}
 // SAFETY: as for Send.
 unsafe impl Sync for Completion {}
 
 impl Completion {
-    /// A call of `routine`.
+    /// A completion that calls `routine` with `context`.
     pub const fn new(routine: SocketRoutine, context: *mut c_void) -> Self {
         Self { routine, context }
     }
 
-    /// Ends the request. IRQL <= DISPATCH, no spin lock held.
+    /// Completes the request. IRQL <= DISPATCH, no spin lock held.
     ///
     /// # Safety
-    /// Once, by who took it, as documented at the request. The request's storage, its bytes and, if no other request on it is under
-    /// way, the socket's storage may be gone before this returns.
+    /// Called once, by the implementation that took the request, as documented there. The request's storage, its bytes
+    /// and, if no other request on the socket is under way, the socket's storage may be freed before this returns.
     pub unsafe fn complete(self, result: Result<usize, SocketError>) {
         // SAFETY: the pair belongs together; called once, by contract.
         unsafe { (self.routine)(self.context, result) };
     }
 }
 
-/// TCP of a kernel.
+/// The TCP of a kernel.
 ///
-/// A socket's life is one of `connect`, `listen` and `accept`, then what is sent and received, then `close`: always, whatever the first
-/// one came to, as it may have left something to close. On one socket a receive, a close, and either [`SENDS`] sends or one of the
-/// others may be under way at a time, and their calls may be made by several threads: that of a send when those of the sends before
-/// have returned. Nothing is held back to be sent with what follows (TCP_NODELAY).
+/// The caller starts a socket by one of `connect`, `listen` and `accept`, sends and receives, and always calls `close`,
+/// even if the start has failed, since the start may leave something to close. On one socket a receive, a close, and
+/// either [`SENDS`] sends or one other request may be under way at a time. Different threads may make these calls, but
+/// a send is called only after the calls of the sends before it have returned. Data is sent at once (TCP_NODELAY).
 ///
 /// # Safety
-/// The implementer touches the storage of a request, and bytes, only until the request's routine is called, and calls that once. It
-/// touches the storage of a socket only within calls and while a request on it is under way. Sockets that are freed without
-/// having been closed stay open: a leak, nothing else.
+/// The implementer uses the storage of a request, and its bytes, only until it calls the request's routine, which it
+/// does once. It uses the storage of a socket only during calls and while a request on the socket is under way. A
+/// socket that is freed without `close` stays open: a leak, nothing else.
 pub unsafe trait Sockets: Send + Sync + 'static {
     /// Storage of a socket.
     type Socket: Send + Sync;
@@ -82,17 +83,17 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     /// Storage of a request under way (an IRP).
     type Request: Send + Sync;
 
-    /// No socket yet.
+    /// Storage that has no socket yet.
     fn new_socket() -> Self::Socket;
 
-    /// Not under way.
+    /// Storage of a request that is not under way.
     fn new_request() -> Self::Request;
 
-    /// Connects from `local`, whose port may be 0, and whose address may be unspecified. IRQL <= DISPATCH.
+    /// Connects from `local`, whose port may be 0 and whose address may be unspecified. IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// As for all that take a request: it is not under way; it and the socket stay valid, and in their places, until its routine is
-    /// called; no spin lock is held. There was no socket before.
+    /// As for all functions with a request: the request is not under way; the request and the socket stay valid, at
+    /// their addresses, until the routine is called; no spin lock is held. The storage has no socket yet.
     unsafe fn connect(
         socket: *mut Self::Socket,
         request: *mut Self::Request,
@@ -101,14 +102,15 @@ pub unsafe trait Sockets: Send + Sync + 'static {
         remote: SocketAddr,
     );
 
-    /// Has the socket listen; port 0 picks one. IRQL <= DISPATCH.
+    /// Listens; for port 0 the kernel picks one. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// As for [`Sockets::connect`].
     unsafe fn listen(socket: *mut Self::Socket, request: *mut Self::Request, done: Completion, local: SocketAddr);
 
-    /// Takes the next connection of `listener` into `socket`: a request on both of them. Errors: [`SocketError::Failed`],
-    /// [`SocketError::NoNetwork`] if `listener` is dead, and any other if the connection has gone meanwhile. IRQL <= DISPATCH.
+    /// Accepts the next connection of `listener` into `socket`; the request is under way on both. Errors:
+    /// [`SocketError::Failed`], [`SocketError::NoNetwork`] if the listener is dead, and any other error if the
+    /// connection was lost before it was accepted. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// As for [`Sockets::connect`]; `listener` listens, stays valid too, and has no other accept under way.
@@ -119,18 +121,21 @@ pub unsafe trait Sockets: Send + Sync + 'static {
         done: Completion,
     );
 
-    /// The own address, and the peer's; of one that listens twice the own. IRQL: any; spin locks may be held.
+    /// The local address and the peer's address; for a listening socket the local address twice. IRQL: any; spin locks
+    /// may be held.
     ///
     /// # Safety
     /// The socket was connected, or listens, and `close` has not been called.
     unsafe fn addresses(socket: *const Self::Socket) -> (SocketAddr, SocketAddr);
 
-    /// Sends all of the bytes, after those of the sends that were called before: ends when the kernel needs them no more, maybe before
-    /// one of these. If it fails, nothing of what was given after it is sent. IRQL <= DISPATCH.
+    /// Sends all of the bytes, behind the bytes of the sends called before. The send completes when the kernel no
+    /// longer needs the bytes, maybe before an earlier send does. After a send that fails, no bytes of later sends are
+    /// sent. IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// As for [`Sockets::connect`], but the socket was connected, and has not finished. The 1 to [`LARGEST_TRANSFER`] bytes lie in
-    /// memory from [`crate::Platform::allocate`] and are not written meanwhile.
+    /// As for [`Sockets::connect`], but the socket was connected, and `finish` was not called. The 1 to
+    /// [`LARGEST_TRANSFER`] bytes lie in memory from [`crate::Platform::allocate`] and are not written until the send
+    /// completes.
     unsafe fn send(
         socket: *mut Self::Socket,
         request: *mut Self::Request,
@@ -139,10 +144,10 @@ pub unsafe trait Sockets: Send + Sync + 'static {
         length: usize,
     );
 
-    /// Receives some bytes, at least 1; 0: the peer sends no more. IRQL <= DISPATCH.
+    /// Receives at least 1 byte; 0: the peer sends no more. IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// As for [`Sockets::send`], but nobody else uses the bytes meanwhile; they are initialised.
+    /// As for [`Sockets::send`], but no other code uses the bytes until the receive completes; they are initialised.
     unsafe fn receive(
         socket: *mut Self::Socket,
         request: *mut Self::Request,
@@ -151,36 +156,37 @@ pub unsafe trait Sockets: Send + Sync + 'static {
         length: usize,
     );
 
-    /// Tells the peer that there are no more bytes. IRQL <= DISPATCH.
+    /// Ends the sending side: the peer learns that no more bytes follow. IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// As for [`Sockets::connect`], but the socket was connected, and has not finished.
+    /// As for [`Sockets::connect`], but the socket was connected, and `finish` was not called.
     unsafe fn finish(socket: *mut Self::Socket, request: *mut Self::Request, done: Completion);
 
-    /// Closes the socket, by a reset unless both sides have finished. All other requests on it end before this does, most by
-    /// [`SocketError::Canceled`]: one that was to make it a socket, too, and accepts of a listener. Does not fail. IRQL <= DISPATCH.
+    /// Closes the socket: by a reset, unless both sides have finished. All other requests on the socket complete before
+    /// the close does, most with [`SocketError::Canceled`]: its start too, and the accept of a listener. Does not fail.
+    /// IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// As for [`Sockets::connect`], but one of `connect`, `listen` and `accept` was called before. All calls for this socket have
-    /// returned, and no other is made any more.
+    /// As for [`Sockets::connect`], but one of `connect`, `listen` and `accept` was called before. All calls for this
+    /// socket have returned, and no other follows.
     unsafe fn close(socket: *mut Self::Socket, request: *mut Self::Request, done: Completion);
 
-    /// Called when a consumer has polled an empty queue, and will poll again: a platform whose sockets need a thread may serve them on this
-    /// one. IRQL <= DISPATCH; at PASSIVE_LEVEL the caller holds no lock that a routine may want.
+    /// Called when a consumer has polled an empty queue, and will poll again: a platform whose sockets need a thread
+    /// may serve them on this one. IRQL <= DISPATCH; at PASSIVE_LEVEL the caller holds no lock that a routine may want.
     #[inline]
     fn poll_hint() {}
 
-    /// Called when a consumer arms its queue: from now on it relies on a notification, so the platform must watch the sockets itself.
-    /// IRQL <= DISPATCH; spin locks may be held.
+    /// Called when a consumer arms its queue: from now on it relies on a notification, so the platform must watch the
+    /// sockets itself. IRQL <= DISPATCH; spin locks may be held.
     #[inline]
     fn must_watch() {}
 }
 
-/// For platforms without a network.
+/// The sockets of a platform without a network.
 #[derive(Debug)]
 pub enum NoSockets {}
 
-// SAFETY: each request ends at once; nothing is touched.
+// SAFETY: each request completes at once; no storage is touched.
 unsafe impl Sockets for NoSockets {
     type Socket = ();
     type Request = ();

@@ -1,4 +1,4 @@
-//! A one-shot timer that belongs to an object, and keeps it alive until it has expired or was taken back in time.
+//! [`Timer`]: a one-shot timer embedded in an object. While it is set or runs, it holds a reference to the object.
 #![expect(unsafe_code, reason = "kernel timers live at fixed addresses and carry their object by pointer")]
 
 use core::{cell::UnsafeCell, ffi::c_void};
@@ -10,27 +10,27 @@ pub trait RunTimer<P: Platform>: Send + Sync + Sized + 'static {
     /// The timer inside `self`.
     fn timer(&self) -> &Timer<P>;
 
-    /// The time is over. Never runs twice at once for one object. DISPATCH_LEVEL.
+    /// The timer has expired. The calls for one object are serialised. DISPATCH_LEVEL.
     fn expired(this: &Arc<Self, P>);
 }
 
-/// What becomes of a timer's reference to its object is decided under a lock, together with the call to the kernel: setting,
-/// taking back and expiring may all come at once.
+/// The state of a timer and of its reference to the object. Start, cancel and expiry may run at the same time, so the
+/// state changes under the timer's lock, together with the call to the kernel.
 enum State {
     /// Not set; no reference.
     Idle,
-    /// Set, or expired with the routine not yet entered; a reference.
+    /// Set, or expired with the routine not yet entered; one reference.
     Set,
-    /// `expired` runs for the last start; a reference.
+    /// `expired` runs for the last start; one reference.
     Expired,
-    /// The routine runs, or will run, for a start that was taken back or that another has followed; a reference. It sets the timer
-    /// again, to so many microseconds.
+    /// The routine runs, or will run, for a start that was cancelled or superseded; one reference. With a number, the
+    /// routine sets the timer again at its end, to this number of microseconds.
     Ending(Option<u32>),
 }
 
-/// The state of an object's timer. While it is set or `expired` runs it holds one reference to the object.
+/// A timer inside an object. While it is set or `expired` runs it holds one reference to the object.
 ///
-/// Its lock is taken with any lock of the object held, and takes none itself.
+/// The object's locks may be held when the timer's lock is taken; no other lock is taken while it is held.
 pub struct Timer<P: Platform> {
     state: SpinLock<State, P>,
     timer: UnsafeCell<P::Timer>,
@@ -46,15 +46,15 @@ impl<P: Platform> Default for Timer<P> {
 }
 
 impl<P: Platform> Timer<P> {
-    /// Prepares the timer. Once, right after the object was made, before anything can start it.
+    /// Initialises the timer. Called once, right after the object was made, before any start.
     pub fn initialize<T: RunTimer<P>>(object: &Arc<T, P>) {
         let context = Arc::as_ptr(object).cast_mut().cast();
         // SAFETY: the object does not move inside its Arc; by contract this happens once, before any start.
         unsafe { P::initialize_timer(object.timer().timer.get(), timer_routine::<T, P>, context) };
     }
 
-    /// Has `T::expired` called once, in so many microseconds, unless the timer is set already. Callable with locks of the
-    /// object held, at any IRQL <= DISPATCH.
+    /// Starts the timer: `T::expired` is called once, after `microseconds`. Does nothing if the timer is set already.
+    /// Callable with locks of the object held, at any IRQL <= DISPATCH.
     pub fn start<T: RunTimer<P>>(object: &Arc<T, P>, microseconds: u32) {
         let timer = object.timer();
         let mut state = timer.state.lock();
@@ -62,8 +62,9 @@ impl<P: Platform> Timer<P> {
             State::Idle => {
                 *state = State::Set;
                 let _kept_by_timer = Arc::into_raw(object.clone());
-                // SAFETY: initialised by contract of `initialize`; the reference just leaked keeps the timer and its object
-                // until `cancel` or the routine takes it back. Idle: it is not set, and its routine was entered.
+                // SAFETY: initialised by contract of `initialize`; the reference just leaked keeps the timer and its
+                // object until `cancel` or the routine takes it back. In state Idle the timer is not set, and its
+                // routine was entered.
                 unsafe { P::set_timer(timer.timer.get(), microseconds) };
             }
             State::Set => {}
@@ -71,24 +72,25 @@ impl<P: Platform> Timer<P> {
         }
     }
 
-    /// Whether `T::expired`, which asks, was called for the last start: it was neither taken back nor followed by another in the
-    /// meantime. The answer holds as long as a lock is held under which the object starts the timer and takes it back.
+    /// For `T::expired` to ask: whether the start that it was called for is the last one, neither cancelled nor
+    /// superseded since. The answer holds while the caller holds the lock under which the object starts and cancels the
+    /// timer.
     pub fn has_expired(&self) -> bool {
         matches!(*self.state.lock(), State::Expired)
     }
 
-    /// Takes a start back. `T::expired` is not called for it any more, unless it was entered already. Callable with locks of
-    /// the object held, at any IRQL <= DISPATCH: the reference given up is not the last, as the caller has one.
+    /// Cancels a start: `T::expired` is not called for it, unless it was entered already. Callable with locks of the
+    /// object held, at any IRQL <= DISPATCH: the reference dropped here is not the last, as the caller has one.
     pub fn cancel<T: RunTimer<P>>(object: &Arc<T, P>) {
         let timer = object.timer();
         let mut state = timer.state.lock();
         match *state {
             State::Idle => {}
-            // SAFETY: initialised, and kept by the reference that the timer has.
+            // SAFETY: initialised, and kept by the timer's reference.
             State::Set if unsafe { P::cancel_timer(timer.timer.get()) } => {
                 *state = State::Idle;
                 drop(state);
-                // SAFETY: `start` leaked it for the routine, which will not run.
+                // SAFETY: `start` leaked this reference for the routine, which will not run.
                 drop(unsafe { Arc::<T, P>::from_raw(Arc::as_ptr(object)) });
             }
             State::Set | State::Expired | State::Ending(_) => *state = State::Ending(None),
@@ -114,7 +116,7 @@ unsafe extern "C" fn timer_routine<T: RunTimer<P>, P: Platform>(context: *mut c_
     if let State::Ending(Some(microseconds)) = *state {
         *state = State::Set;
         let _kept_by_timer = Arc::into_raw(object.clone());
-        // SAFETY: as in `start`; this is the routine.
+        // SAFETY: as in `start`; the routine was entered.
         unsafe { P::set_timer(timer.timer.get(), microseconds) };
     } else {
         *state = State::Idle;

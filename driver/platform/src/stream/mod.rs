@@ -1,4 +1,5 @@
-//! A TCP connection, or a listener, that belongs to an object: each request under way keeps the object alive.
+//! [`Stream`]: a TCP connection, or a listener, embedded in an object. Each request under way holds a reference to the
+//! object. `state.rs` decides which request is next, `routines.rs` has the completions.
 #![expect(unsafe_code, reason = "sockets and their requests live at fixed addresses and carry their object by pointer")]
 
 mod routines;
@@ -23,53 +24,58 @@ use state::{Buffers, Due, State};
 
 /// An object with a stream.
 ///
-/// Its engine, which one thread at a time runs, reads and writes; it is run at least once after each [`RunStream::on_ready`].
+/// The object's engine, which one thread at a time runs, reads and writes the stream. It runs at least once after each
+/// [`RunStream::on_ready`].
 pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     /// The stream inside `self`.
     fn stream(&self) -> &Stream<P>;
 
-    /// Something has changed: it was started, bytes have come, a send has ended for which a write, or what was written, has waited, it has
-    /// ended, or is closed. Called at IRQL <= DISPATCH, maybe from within a function of [`Stream`], with no lock held. It schedules the
-    /// engine; of the functions of [`Stream`] it may only ask for the state.
+    /// The stream was started, has received bytes, has ended or was closed, or a send has ended for which a write, or
+    /// written bytes, had to wait. Called at IRQL <= DISPATCH, maybe inside a function of [`Stream`], with no lock
+    /// held. It schedules the engine; of the functions of [`Stream`] it may call only those that query the state.
     fn on_ready(this: &Arc<Self, P>);
 }
 
-/// What was done with the bytes that [`Stream::read`] has shown.
+/// The answer of the closure to the bytes that [`Stream::read`] has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// So many are used, and not shown again.
+    /// The bytes that are used, and not shown again.
     pub used: usize,
-    /// So many of those that follow them have to be shown together, at most [`crate::LARGEST_TRANSFER`]; 0 if it does not matter.
+    /// The bytes behind the used ones that the next call has to show together, at most [`crate::LARGEST_TRANSFER`]; 0:
+    /// any number.
     pub wanted: usize,
 }
 
-/// What [`Stream::read`] came to.
+/// The result of [`Stream::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// There is nothing more to be used before the next [`RunStream::on_ready`].
+    /// There is nothing to read before the next [`RunStream::on_ready`].
     Nothing,
-    /// Some bytes were used; there is more, or the end.
+    /// Some bytes were used; more bytes, or the end, can be read now.
     Some,
-    /// No more bytes come than were shown: the peer has finished (Ok; what is written is still sent), or the connection is dead.
+    /// No bytes follow those that were shown: the peer has finished (Ok; written bytes are still sent), or the
+    /// connection is dead.
     Ended(Result<(), SocketError>),
 }
 
 /// A TCP connection, or a listener. All functions: IRQL <= DISPATCH, with no spin lock held.
 ///
-/// An object that has connected, listened or accepted, with whatever result, calls [`Stream::close`] before its last reference goes.
+/// An object that has called `connect`, `listen` or `accept`, with whatever result, calls [`Stream::close`] before its
+/// last reference is dropped.
 pub struct Stream<P: Platform> {
-    /// Taken last, and not held when the kernel is called.
+    /// The innermost lock; not held when the kernel is called.
     state: SpinLock<State<P>, P>,
     socket: UnsafeCell<<P::Sockets as Sockets>::Socket>,
-    /// The sends, and those that follow. In memory of their own: a kernel's are so large that they do not all fit on its stack.
+    /// The requests: the sends, then those below. In memory of their own: a kernel's requests are so large that they do
+    /// not all fit on its stack.
     requests: Slice<UnsafeCell<<P::Sockets as Sockets>::Request>, P>,
     /// The listener of an accept under way, with a reference. Written before the accept is called, read by its routine.
     listener: AtomicPtr<c_void>,
-    /// What its buffers count against.
+    /// The quota that the buffers count against.
     quota: PoolQuota<P>,
 }
 
-/// The requests behind those of the sends. Connecting, listening, accepting; at last, finishing.
+/// The index of the request that connects, listens or accepts, and later of the one that finishes.
 const STARTING: usize = SENDS;
 const RECEIVING: usize = SENDS + 1;
 const CLOSING: usize = SENDS + 2;
@@ -81,12 +87,12 @@ const _: () = assert!(STARTING < RECEIVING && RECEIVING < CLOSING && CLOSING < R
 unsafe impl<P: Platform> Sync for Stream<P> {}
 
 impl<P: Platform> Stream<P> {
-    /// One that is not started.
+    /// A stream that is not started.
     pub fn new() -> Result<Self, OutOfMemory> {
         Self::new_for(&PoolQuota::UNLIMITED)
     }
 
-    /// The same, whose buffers count against a quota; [`Stream::pool_bytes`] is for the caller to charge.
+    /// As [`Stream::new`], with buffers that count against `quota`. The caller charges [`Stream::pool_bytes`].
     pub fn new_for(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
         Ok(Self {
             quota: quota.clone(),
@@ -97,19 +103,19 @@ impl<P: Platform> Stream<P> {
         })
     }
 
-    /// What it takes of the pool from the first, besides itself.
+    /// The bytes of pool that a new stream takes, besides the object that it is in.
     pub fn pool_bytes() -> u64 {
         Slice::<UnsafeCell<<P::Sockets as Sockets>::Request>, P>::pool_bytes(REQUESTS)
     }
 
     fn request<const NUMBER: usize>(&self) -> *mut <P::Sockets as Sockets>::Request {
         const { assert!(NUMBER < REQUESTS) };
-        // SAFETY: there are so many.
+        // SAFETY: the slice has REQUESTS elements.
         UnsafeCell::raw_get(unsafe { self.requests.as_ptr().add(NUMBER) })
     }
 
-    /// Connects; [`Stream::started`] tells what came of it. The port of `local` may be 0, its address unspecified. Does nothing if the
-    /// stream was started or closed before.
+    /// Connects; [`Stream::started`] has the result. The port of `local` may be 0, its address unspecified. Does
+    /// nothing if the stream was started or closed before.
     pub fn connect<T: RunStream<P>>(
         object: &Arc<T, P>,
         local: SocketAddr,
@@ -120,15 +126,15 @@ impl<P: Platform> Stream<P> {
             return Ok(());
         }
         let done = completion(object, start_routine::<T, P>);
-        // SAFETY: `begin` lets one start be called, once; the completion's reference keeps the object, where the socket and the request
-        // are, until the routine takes it back.
+        // SAFETY: `begin` lets one start be called, once; the completion's reference keeps the object, where the socket
+        // and the request are, until the routine takes it back.
         unsafe { P::Sockets::connect(stream.socket.get(), stream.request::<STARTING>(), done, local, remote) };
         Self::leave(object);
         Ok(())
     }
 
-    /// Listens, see [`Stream::accept`]; [`Stream::started`] tells what came of it. Does nothing if the stream was started or closed
-    /// before.
+    /// Listens, see [`Stream::accept`]; [`Stream::started`] has the result. Does nothing if the stream was started or
+    /// closed before.
     pub fn listen<T: RunStream<P>>(object: &Arc<T, P>, local: SocketAddr) {
         let stream = object.stream();
         if !stream.begin(None) {
@@ -140,9 +146,9 @@ impl<P: Platform> Stream<P> {
         Self::leave(object);
     }
 
-    /// Takes the next connection of `listener`, which has one accept under way at a time; [`Stream::started`] tells what came of it,
-    /// and the listener may accept again then. [`SocketError::Canceled`] if it does not listen, is closed, or accepts already. Does
-    /// nothing if the stream was started or closed before.
+    /// Accepts the next connection of `listener`; [`Stream::started`] has the result. A listener has one accept under
+    /// way at a time, and may accept again when there is a result. [`SocketError::Canceled`] if `listener` does not
+    /// listen, is closed, or has an accept under way. Does nothing if the stream was started or closed before.
     pub fn accept<T: RunStream<P>, L: RunStream<P>>(
         object: &Arc<T, P>,
         listener: &Arc<L, P>,
@@ -158,8 +164,9 @@ impl<P: Platform> Stream<P> {
             let kept = Arc::into_raw(listener.clone()).cast_mut().cast();
             stream.listener.store(kept, Ordering::Release);
             let done = completion(object, accept_routine::<T, L, P>);
-            // SAFETY: as in `connect`; `begin_accept` lets one accept be called at a time, of a socket that listens and is not closed
-            // before this call has returned; the reference just leaked keeps it until the routine.
+            // SAFETY: as in `connect`; `begin_accept` lets one accept be called at a time, of a socket that listens and
+            // is not closed before this call has returned; the reference just leaked keeps the listener until the
+            // routine.
             unsafe { P::Sockets::accept(from.socket.get(), stream.socket.get(), stream.request::<STARTING>(), done) };
             Self::leave(object);
         } else {
@@ -169,20 +176,22 @@ impl<P: Platform> Stream<P> {
         Ok(())
     }
 
-    /// Whether it is a connection, or a listener, if that is known.
+    /// The result of the connect, listen or accept; `None` until it is known.
     pub fn started(&self) -> Option<Result<(), SocketError>> {
         self.state.lock().outcome()
     }
 
-    /// The own address and the peer's, or twice the own of one that listens; none before it was started and after its close.
+    /// The local address and the peer's address, or for a listener the local address twice; `None` before the start and
+    /// after the close.
     pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         let state = self.state.lock();
         // SAFETY: started, and not closed before the lock is released.
         state.has_addresses().then(|| unsafe { P::Sockets::addresses(self.socket.get()) })
     }
 
-    /// Shows all bytes that have come and are not used. To be called again as long as it comes to [`Read::Some`]. As long as they are not
-    /// used, and the buffer is full, the peer is held back. Only one thread at a time reads; others get nothing.
+    /// Shows `take` all received bytes that were not used. The caller calls it again while it returns [`Read::Some`].
+    /// While the buffer is full of unused bytes, TCP holds the peer back. Only one thread at a time reads; others get
+    /// no bytes.
     pub fn read<T: RunStream<P>>(object: &Arc<T, P>, take: impl FnOnce(&[u8]) -> Taken) -> Read {
         let stream = object.stream();
         let (mut used, mut is_all) = (0, false);
@@ -212,11 +221,11 @@ impl<P: Platform> Stream<P> {
         }
     }
 
-    /// Has bytes written into the room that there is, maybe little, and sends them: at once, or, while [`SENDS`] sends are under way,
-    /// with all others that are written until one of these has ended. `fill` tells how many they are; so does the result. Without
-    /// room, and after [`Stream::finish`] or the end of the connection, `fill` is not called. Only one thread at a time writes; for
-    /// others there is no room. A caller with more to write calls it again until it returns 0: the end of a send calls
-    /// `on_ready` only after a write that found no room.
+    /// Has `fill` write bytes into the buffer's room, maybe little, and sends them: at once, or, while [`SENDS`] sends
+    /// are under way, together with later writes when one of these sends has ended. `fill` returns the number of bytes,
+    /// and so does this function. Without room, and after [`Stream::finish`] or the end of the connection, `fill` is
+    /// not called. Only one thread at a time writes; others find no room. A caller with more to write calls it again
+    /// until it returns 0: the end of a send is sure to call `on_ready` only after a write that returned 0.
     pub fn write<T: RunStream<P>>(object: &Arc<T, P>, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         let stream = object.stream();
         let Some(memory) = stream.state.lock().begin_write() else { return 0 };
@@ -233,19 +242,19 @@ impl<P: Platform> Stream<P> {
         filled
     }
 
-    /// Tells the peer, after all that was written, that there is no more.
+    /// Ends the sending side, after all written bytes: the peer learns that no more bytes follow.
     pub fn finish<T: RunStream<P>>(object: &Arc<T, P>) {
         object.stream().state.lock().finish();
         Self::proceed(object);
     }
 
-    /// Whether all that was written, and that there is no more, was handed over; or the connection is dead.
+    /// Whether the kernel has taken all written bytes and the end of the sending side, or the connection is dead.
     pub fn is_finished(&self) -> bool {
         self.state.lock().is_finished()
     }
 
-    /// Closes it in whatever state it is: by a reset, unless both sides have finished. What was not sent may be lost. Of a
-    /// listener: connections that were not accepted are reset.
+    /// Closes the stream, whatever its state: by a reset, unless both sides have finished. Bytes that were not sent may
+    /// be lost. Connections that a listener has not accepted are reset.
     pub fn close<T: RunStream<P>>(object: &Arc<T, P>) {
         let closed = object.stream().state.lock().close();
         if closed {
@@ -255,12 +264,12 @@ impl<P: Platform> Stream<P> {
         }
     }
 
-    /// Whether the close is over, no request under way any more, and each call returned.
+    /// Whether the close is over: no request is under way, and each call has returned.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed()
     }
 
-    /// Makes it one that was never started, if its close is over.
+    /// Makes the stream one that was never started, if its close is over.
     pub fn renew<T: RunStream<P>>(object: &Arc<T, P>) {
         let stream = object.stream();
         let mut state = stream.state.lock();
@@ -268,7 +277,7 @@ impl<P: Platform> Stream<P> {
             return;
         }
         let old = core::mem::take(&mut *state);
-        // SAFETY: no request on it is under way, no call uses it, and the lock keeps off a new start.
+        // SAFETY: no request on the socket is under way, no call uses it, and the lock prevents a new start.
         let socket = core::mem::replace(unsafe { &mut *stream.socket.get() }, P::Sockets::new_socket());
         drop(state);
         drop((old, socket));
@@ -279,7 +288,7 @@ impl<P: Platform> Stream<P> {
         begun.is_ok()
     }
 
-    /// A call for the socket that started it, or of an accept, has returned.
+    /// The call that started the stream, or the call of an accept, has returned.
     fn leave<T: RunStream<P>>(object: &Arc<T, P>) {
         Self::note_return(object, State::leave);
         Self::proceed(object);
@@ -292,7 +301,7 @@ impl<P: Platform> Stream<P> {
         }
     }
 
-    /// Starts what is due: each request once at most.
+    /// Starts the requests that are due, at most REQUESTS of them.
     fn proceed<T: RunStream<P>>(object: &Arc<T, P>) {
         let stream = object.stream();
         for _ in 0..REQUESTS {
@@ -302,15 +311,16 @@ impl<P: Platform> Stream<P> {
             stream.call(object, due);
             Self::note_return(object, leave);
         }
-        // Another thread goes on writing.
+        // There may be more, since another thread goes on writing.
         T::on_ready(object);
     }
 
     /// Calls the kernel for a request that is due.
     ///
-    /// For all of them: the state makes a request due when it is not under way, a connected socket is there (for `close`: one was
-    /// asked for, and no call is being made), and it was not closed. The completion's reference keeps the object, where socket and
-    /// request are, until the routine takes it back.
+    /// Of all requests: the state makes a request due only if it is not under way, and the socket is connected and was
+    /// not closed (for `close`: the kernel was called to start the socket, and no call is in progress). The
+    /// completion's reference keeps the object, which contains the socket and the requests, until the routine takes it
+    /// back.
     fn call<T: RunStream<P>>(&self, object: &Arc<T, P>, due: Due) {
         let socket = self.socket.get();
         match due {
@@ -319,13 +329,14 @@ impl<P: Platform> Stream<P> {
                     return;
                 };
                 let done = completion(object, routine);
-                // SAFETY: as above, and the call for the send before has returned; the bytes are in the buffer that the state keeps,
-                // unchanged, until the routine was called.
+                // SAFETY: as above, and the call of the send before has returned; the bytes are in the buffer that the
+                // state keeps, unchanged, until the routine was called.
                 unsafe { P::Sockets::send(socket, request.get(), done, bytes, length) };
             }
             Due::Receive(room, length) => {
                 let done = completion(object, receive_routine::<T, P>);
-                // SAFETY: as above; the room is lent by the buffer, which lives, and leaves it alone, until the routine was called.
+                // SAFETY: as above; the buffer has lent the room, and lives and does not touch it until the routine was
+                // called.
                 unsafe { P::Sockets::receive(socket, self.request::<RECEIVING>(), done, room, length) };
             }
             Due::Finish => {
@@ -342,12 +353,12 @@ impl<P: Platform> Stream<P> {
     }
 }
 
-/// The incoming buffer, out of the state for as long as it is shown. Back it goes also when the one who reads panics: a kernel may be
-/// writing into it.
+/// The receive buffer, taken out of the state while it is shown. The drop puts it back, even if the closure panics: a
+/// kernel may be writing into it.
 struct Reader<'a, P: Platform> {
     stream: &'a Stream<P>,
     incoming: Option<Incoming<P>>,
-    /// How the stream has ended. Then the buffer has all that came before.
+    /// How the stream has ended, if it has. Then the buffer has all bytes from before the end.
     ended: Option<Result<(), SocketError>>,
 }
 

@@ -1,4 +1,4 @@
-//! The routines of a stream's requests, and the references that go with these.
+//! The completion routines of a stream's requests, and the references to the object that they own.
 #![expect(unsafe_code, reason = "requests carry their object by pointer")]
 
 use core::{ffi::c_void, ptr::null_mut, sync::atomic::Ordering};
@@ -6,15 +6,15 @@ use core::{ffi::c_void, ptr::null_mut, sync::atomic::Ordering};
 use super::{RunStream, state::State};
 use crate::{Arc, Completion, Platform, SENDS, SocketError, SocketRoutine};
 
-/// The completion of a request of the object's stream: a reference goes with it.
+/// The completion of a request of the object's stream. It owns a reference to the object.
 pub(super) fn completion<T: RunStream<P>, P: Platform>(object: &Arc<T, P>, routine: SocketRoutine) -> Completion {
     Completion::new(routine, Arc::into_raw(object.clone()).cast_mut().cast())
 }
 
-/// Takes the object of a request that has ended back from its context, and notes what has become of the request.
+/// Takes the object's reference back from the context of a request that has ended, and records the end by `note`.
 ///
 /// # Safety
-/// `context` is that of a `completion` of the same `T` and `P`, whose routine was called now, once.
+/// `context` comes from a `completion` with this `T` and `P`, whose routine was called now, once.
 unsafe fn ended<T: RunStream<P>, P: Platform, R>(
     context: *mut c_void,
     note: impl FnOnce(&mut State<P>) -> R,
@@ -29,7 +29,7 @@ unsafe fn ended<T: RunStream<P>, P: Platform, R>(
     (object, noted)
 }
 
-/// Ends a request, and tells.
+/// Records the end of a request, and calls `on_ready`.
 ///
 /// # Safety
 /// As for `ended`.
@@ -65,7 +65,7 @@ pub(super) unsafe fn accept_routine<T: RunStream<P>, L: RunStream<P>, P: Platfor
     unsafe { end::<T, P>(context, |state| state.started(result)) };
 }
 
-/// Those of the sends, by their numbers.
+/// The routines of the sends, by their numbers.
 pub(super) fn send_routines<T: RunStream<P>, P: Platform>() -> [SocketRoutine; SENDS] {
     [send_routine::<T, P, 0>, send_routine::<T, P, 1>, send_routine::<T, P, 2>]
 }
@@ -76,7 +76,7 @@ unsafe fn send_routine<T: RunStream<P>, P: Platform, const NUMBER: usize>(
 ) {
     // SAFETY: `call` made the completion.
     let (object, is_waited_for) = unsafe { ended::<T, P, _>(context, |state| state.sent(NUMBER, result)) };
-    // Else there is nothing that it could do, and most sends end before their call has returned.
+    // Otherwise the engine would have nothing to do: most sends end before their call has returned.
     if is_waited_for {
         T::on_ready(&object);
     }

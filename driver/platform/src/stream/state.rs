@@ -1,4 +1,4 @@
-//! What a stream's requests have come to, and which are due.
+//! The state of a stream, under its lock: the results of its requests, and the next request that is due.
 
 use core::array;
 
@@ -7,7 +7,7 @@ use crate::{
     buffer::{Incoming, Outgoing},
 };
 
-/// Something that happens once.
+/// The progress of a request that is made once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Phase {
     No,
@@ -27,11 +27,11 @@ enum Start {
 enum Receiving {
     No,
     UnderWay,
-    /// It has ended; the buffer was not told yet.
+    /// The receive has ended with this number of bytes, which the buffer does not show yet.
     Came(usize),
 }
 
-/// The memory of a connection at first.
+/// The first buffers of a connection.
 pub(super) struct Buffers<P: Platform> {
     incoming: Incoming<P>,
     outgoing: Option<Outgoing<P>>,
@@ -42,27 +42,27 @@ impl<P: Platform> Buffers<P> {
         Ok(Self { incoming: Incoming::new(quota)?, outgoing: Some(Outgoing::new(quota)?) })
     }
 
-    /// Of one that is accepted: what it writes first may find no memory.
+    /// The first buffers of an accepted connection. It gets its send buffer at the first write, if there is memory.
     pub(super) fn of_accepted(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
         Ok(Self { incoming: Incoming::of_accepted(quota)?, outgoing: None })
     }
 }
 
-/// A request to be started.
+/// A request that the kernel has to be called for.
 pub(super) enum Due {
-    /// By the request of that number.
+    /// By the send request of this number.
     Send(usize, *const u8, usize),
     Receive(*mut u8, usize),
     Finish,
     Close,
 }
 
-/// What is left of a stream's memory, to be freed with no lock held.
+/// The buffers of a stream, to be freed with no lock held.
 pub(super) type Memory<P> = (Option<Incoming<P>>, Option<Outgoing<P>>, [Option<Outgoing<P>>; SENDS]);
 
-/// A request that sends.
+/// The state of a send request.
 struct Sending<P: Platform> {
-    /// What is being sent, or memory that nothing is in.
+    /// The buffer that is being sent, or an empty one.
     memory: Option<Outgoing<P>>,
     under_way: bool,
 }
@@ -75,30 +75,30 @@ impl<P: Platform> Default for Sending<P> {
 
 pub(super) struct State<P: Platform> {
     start: Start,
-    /// The kernel was called to start it, so that there is something to close.
+    /// The kernel was called to start the socket, so there is something to close.
     called: bool,
     listens: bool,
     /// Of a listener: an accept is under way.
     accepts: bool,
-    /// Calls for the socket that have not returned: it must not be closed before.
+    /// Calls for the socket that have not returned: the close waits for them.
     calls: u32,
-    /// Requests whose routines have not come here yet.
+    /// Requests whose routines have not called `exit`.
     under_way: u32,
-    /// Not here while `read` shows it.
+    /// The receive buffer; `None` while `read` shows it.
     incoming: Option<Incoming<P>>,
-    /// What is to be sent next, if anything was written.
+    /// The buffer to send next, if bytes were written; `None` while `write` fills it.
     filling: Option<Outgoing<P>>,
-    /// Not here while `write` shows it.
+    /// A `write` is filling the buffer.
     writing: bool,
-    /// Somebody has tried to write since the last write that wrote something, in vain: maybe for want of room.
+    /// The last `write` wrote nothing, maybe because there was no room.
     wants_room: bool,
     sending: [Sending<P>; SENDS],
-    /// A call for a send has not returned. The next is made then: so they are made in the order of the bytes.
+    /// The call of a send has not returned. The next send is called after that, so that bytes are sent in order.
     send_called: bool,
     receiving: Receiving,
     finish: Phase,
     close: Phase,
-    /// There is nothing more to receive (Ok), or nothing works any more.
+    /// The peer has finished (Ok), or the connection is dead.
     ended: Option<Result<(), SocketError>>,
 }
 
@@ -126,8 +126,8 @@ impl<P: Platform> Default for State<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// The request that makes it a connection, or without buffers a listener, is going to be called. The buffers are given back if it
-    /// was started, or closed, before.
+    /// Records that the start of a connection, or without buffers of a listener, is about to be called. Returns the
+    /// buffers if the stream was started, or closed, before.
     pub(super) fn begin(&mut self, buffers: Option<Buffers<P>>) -> Result<(), Option<Buffers<P>>> {
         if self.start != Start::No {
             return Err(buffers);
@@ -145,7 +145,8 @@ impl<P: Platform> State<P> {
         Ok(())
     }
 
-    /// An accept of this listener is going to be called. False: it does not listen, or accepts already.
+    /// Records that an accept of this listener is about to be called. False: the stream does not listen, or has an
+    /// accept under way.
     pub(super) fn begin_accept(&mut self) -> bool {
         let may = self.listens && self.start == Start::Done(Ok(())) && self.close == Phase::No && !self.accepts;
         if may {
@@ -155,19 +156,20 @@ impl<P: Platform> State<P> {
         may
     }
 
-    /// A call that `begin`, `begin_accept` or `due` announced has returned. True: it was the last that a close waited for.
+    /// A call that `begin`, `begin_accept` or `due` announced has returned. True: it was the last call, and the close
+    /// is over.
     pub(super) fn leave(&mut self) -> bool {
         self.calls = self.calls.saturating_sub(1);
         self.is_closed()
     }
 
-    /// So has that of a send.
+    /// As `leave`, for the call of a send.
     pub(super) fn leave_send(&mut self) -> bool {
         self.send_called = false;
         self.leave()
     }
 
-    /// The next request that is to be called.
+    /// The next request for which the kernel has to be called.
     pub(super) fn due(&mut self) -> Option<Due> {
         let due = self.next();
         if due.is_some() {
@@ -176,13 +178,13 @@ impl<P: Platform> State<P> {
         due
     }
 
-    /// A request is going to be called.
+    /// Counts a call that is about to be made, and its request.
     fn enter(&mut self) {
         self.calls = self.calls.saturating_add(1);
         self.under_way = self.under_way.saturating_add(1);
     }
 
-    /// The routine of a request is done here. Gives the memory if that is not needed any more.
+    /// The routine of a request has recorded its result. Returns the buffers if the stream no longer needs them.
     pub(super) fn exit(&mut self) -> Memory<P> {
         self.under_way = self.under_way.saturating_sub(1);
         if !self.is_over() {
@@ -202,7 +204,7 @@ impl<P: Platform> State<P> {
         if self.listens || self.start != Start::Done(Ok(())) || matches!(self.ended, Some(Err(_))) {
             return None;
         }
-        // Nothing is sent while a `write` fills: it looks for what is due when it is done.
+        // Nothing is sent while a `write` fills the buffer: that thread asks for what is due when it has written.
         if !self.writing && !self.send_called && self.finish < Phase::UnderWay {
             let send = self.next_send();
             if send.is_some() {
@@ -223,12 +225,12 @@ impl<P: Platform> State<P> {
         None
     }
 
-    /// Something is to be sent.
+    /// Whether written bytes wait to be sent.
     fn has_written(&self) -> bool {
         self.filling.as_ref().is_some_and(|filling| !filling.bytes().is_empty())
     }
 
-    /// Sends what was written, if a request is free.
+    /// The send of the written bytes, if a send request is free.
     fn next_send(&mut self) -> Option<Due> {
         if !self.has_written() {
             return None;
@@ -241,14 +243,14 @@ impl<P: Platform> State<P> {
         Some(Due::Send(number, bytes.as_ptr(), bytes.len()))
     }
 
-    /// It is not started, whatever comes, if it was not started before.
+    /// Prevents a start, if the stream was not started before.
     pub(super) fn refuse(&mut self) {
         if self.start == Start::No {
             self.start = Start::Done(Err(SocketError::Canceled));
         }
     }
 
-    /// It is to be closed. True: it is, now, as there is nothing to close.
+    /// Asks for the close. True: the stream is closed now, as there is no socket to close.
     pub(super) fn close(&mut self) -> bool {
         self.refuse();
         if self.close != Phase::No {
@@ -280,29 +282,30 @@ impl<P: Platform> State<P> {
         self.finish == Phase::Done || matches!(self.ended, Some(Err(_)))
     }
 
-    /// A kernel may call the routine of the close while those of the requests that it ended run still.
+    /// Whether the close and all requests have ended. A kernel may call the routine of the close while routines of
+    /// requests that the close has ended still run.
     fn is_over(&self) -> bool {
         self.close == Phase::Done && self.under_way == 0
     }
 
-    /// Nothing touches the socket any more.
+    /// No request and no call uses the socket now or later.
     pub(super) fn is_closed(&self) -> bool {
         self.is_over() && self.calls == 0 && !self.accepts
     }
 
-    /// What a reader is told of a stream that is being closed.
+    /// The result of `read` for a stream that is being closed.
     pub(super) fn canceled(&self) -> Option<Result<(), SocketError>> {
         (self.close != Phase::No).then_some(Err(SocketError::Canceled))
     }
 
-    /// Nothing works any more.
+    /// The connection is dead.
     pub(super) fn fail(&mut self, error: SocketError) {
         if !matches!(self.ended, Some(Err(_))) {
             self.ended = Some(Err(error));
         }
     }
 
-    /// How the stream has ended, if it has: after all that is in the incoming buffer.
+    /// How the stream has ended, if it has: behind all bytes in the receive buffer.
     pub(super) fn ended(&self) -> Option<Result<(), SocketError>> {
         self.ended
     }
@@ -316,7 +319,7 @@ impl<P: Platform> State<P> {
         Some(incoming)
     }
 
-    /// The buffer is given back if it is not needed any more.
+    /// Puts the receive buffer back; returns it if the stream no longer needs it.
     pub(super) fn put_incoming(&mut self, incoming: Incoming<P>) -> Option<Incoming<P>> {
         if self.is_over() {
             return Some(incoming);
@@ -325,8 +328,8 @@ impl<P: Platform> State<P> {
         None
     }
 
-    /// Begins to write, unless somebody does, or nothing is sent any more: gives the memory for that, if there is some that is not being
-    /// sent. [`State::end_write`] is due then.
+    /// Starts a write: returns a buffer that is not being sent, if there is one, and [`State::end_write`] has to
+    /// follow. `None` if another thread writes, or the stream sends no more.
     pub(super) fn begin_write(&mut self) -> Option<Option<Outgoing<P>>> {
         let sends = self.close == Phase::No && self.finish == Phase::No && !matches!(self.ended, Some(Err(_)));
         if !sends || !self.called || self.listens || core::mem::replace(&mut self.writing, true) {
@@ -334,12 +337,12 @@ impl<P: Platform> State<P> {
             return None;
         }
         self.wants_room = false;
-        // The first that is free: what the host copies at once is written to the same memory again and again.
+        // The first free buffer: if the kernel copies sends at once, all writes use one buffer.
         let mut free = self.sending.iter_mut().filter(|sending| !sending.under_way);
         Some(self.filling.take().or_else(|| free.find_map(|sending| sending.memory.take())))
     }
 
-    /// So many bytes were written. The buffer is given back if it is not needed any more.
+    /// Ends a write of `written` bytes. Returns the buffer if the stream no longer needs it.
     pub(super) fn end_write(&mut self, filling: Option<Outgoing<P>>, written: usize) -> Option<Outgoing<P>> {
         self.writing = false;
         self.wants_room |= written == 0;
@@ -350,19 +353,19 @@ impl<P: Platform> State<P> {
         None
     }
 
-    /// The request that was to make it a connection or a listener has ended.
+    /// The connect, listen or accept has ended.
     pub(super) fn started(&mut self, result: Result<usize, SocketError>) {
         self.start = Start::Done(result.map(|_| ()));
     }
 
-    /// An accept of this listener has ended. True: it was the last that a close waited for.
+    /// An accept of this listener has ended. True: the close waited for it, and is over.
     pub(super) fn accepted(&mut self) -> bool {
         self.accepts = false;
         self.is_closed()
     }
 
-    /// The send by that request has ended. True: something may have waited for that: what is to be written, which may be tried just now,
-    /// or what [`State::due`] tells.
+    /// The send request of this number has ended. True: `on_ready` has to be called, because a write that found no
+    /// room, a write in progress, written bytes, the finish, the close or the end of the connection may wait for it.
     pub(super) fn sent(&mut self, number: usize, result: Result<usize, SocketError>) -> bool {
         if let Some(sending) = self.sending.get_mut(number) {
             sending.under_way = false;
