@@ -16,7 +16,7 @@ use platform::DpcRoutine;
 pub struct Dpc {
     routine: Cell<Option<DpcRoutine>>,
     context: Cell<*mut c_void>,
-    /// The next one of its queue.
+    /// The next DPC of the queue.
     next: Cell<*const Dpc>,
 }
 
@@ -26,7 +26,8 @@ impl Default for Dpc {
     }
 }
 
-// SAFETY: the routine and the context are written before the DPC is first queued; `next` by the thread that has the queue.
+// SAFETY: the routine and the context are written before the DPC is first queued; `next` by the thread that owns the
+// queue.
 unsafe impl Send for Dpc {}
 // SAFETY: as for Send.
 unsafe impl Sync for Dpc {}
@@ -40,7 +41,7 @@ impl Dpc {
     /// Calls the routine, at `DISPATCH_LEVEL`.
     ///
     /// # Safety
-    /// It was initialised, was taken out of its queue, and is valid until the routine is entered.
+    /// `dpc` was initialised, was taken out of its queue, and is valid until the routine is entered.
     pub(crate) unsafe fn run(dpc: *const Self) {
         // SAFETY: valid, by contract; the reference is not used after the routine is entered.
         let fields = unsafe { &*dpc };
@@ -52,13 +53,13 @@ impl Dpc {
     }
 }
 
-/// DPCs, the one that was queued first in front.
+/// A first-in, first-out queue of DPCs.
 pub(crate) struct Queue {
     first: Cell<*const Dpc>,
     last: Cell<*const Dpc>,
 }
 
-// SAFETY: the DPCs may be used on any thread, and whoever has the queue is alone with it.
+// SAFETY: the DPCs may be used on any thread, and only the thread that owns the queue uses it.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -72,7 +73,7 @@ impl Queue {
     }
 
     /// # Safety
-    /// It was initialised, is in no queue, and stays valid until its routine has been entered.
+    /// `dpc` was initialised, is in no queue, and stays valid until its routine has been entered.
     pub(crate) unsafe fn push(&self, dpc: *const Dpc) {
         // SAFETY: valid, by contract.
         let fields = unsafe { &*dpc };
@@ -80,7 +81,7 @@ impl Queue {
         self.link(dpc, dpc);
     }
 
-    /// Takes all of another queue behind its own.
+    /// Moves all DPCs of `other` to the end of this queue.
     pub(crate) fn append(&self, other: &Self) {
         let (first, last) = (other.first.replace(null()), other.last.replace(null()));
         if !first.is_null() {
@@ -88,7 +89,7 @@ impl Queue {
         }
     }
 
-    /// Puts DPCs that are linked behind those that it has.
+    /// Appends DPCs that are linked from `first` to `last`.
     fn link(&self, first: *const Dpc, last: *const Dpc) {
         let before = self.last.replace(last);
         if before.is_null() {

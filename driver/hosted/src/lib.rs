@@ -1,16 +1,17 @@
-//! An ordinary process of Linux or Windows as the kernel of the device: a [`Platform`] over the standard library.
+//! [`Hosted`]: the [`Platform`] of an ordinary process of Linux or Windows, over the standard library.
 //!
-//! It needs no start and no registration of threads. Nothing is checked: leaks, IRQL and lock order are for the simulated kernel.
+//! A program neither starts it nor registers threads. It checks nothing: the simulated kernel checks leaks, IRQL and
+//! lock order.
 //!
-//! * A thread is a processor. DPCs run as on Windows: a DPC runs on the processor that queued it, in the order of queueing,
-//!   as soon as the IRQL drops below `DISPATCH_LEVEL`: at once if it is lower already, else at the end of the outermost lock,
-//!   DPC or [`at_dispatch`].
-//! * DPCs of timers run on one system thread, which begins with the first of them. When a thread has run 64
-//!   DPCs in a row, the system thread runs the others of its queue.
-//! * [`Tcp`] is the host's, see there.
-//! * [`passive`] and [`at_dispatch`] mint the tokens; [`Mdl::lock`] describes any memory.
+//! * A thread is a processor. As on Windows, a DPC runs on the processor that queued it, in order of queueing, as soon
+//!   as the IRQL is below `DISPATCH_LEVEL`: at once if it is lower already, else at the end of the outermost lock, DPC
+//!   or [`at_dispatch`].
+//! * DPCs of timers run on one system thread, which starts when it is first needed. When a thread has run 64 DPCs in a
+//!   row, the system thread runs the rest of its queue.
+//! * [`Tcp`]: the sockets of the host (`tcp/mod.rs`).
+//! * [`passive`] and [`at_dispatch`] make the IRQL tokens; [`Mdl::lock`] describes any memory of the process.
 #![expect(unsafe_code, reason = "implements the unsafe trait Platform: kernel objects live behind raw pointers")]
-// With keys instead of thread-locals of the linker (windows-gnu) clippy does not see that they are constants.
+// On windows-gnu thread-locals use keys, and clippy does not see that their initial values are constants.
 #![allow(clippy::missing_const_for_thread_local, reason = "they are")]
 
 mod dpc;
@@ -33,12 +34,12 @@ pub use mdl::Mdl;
 pub use system_thread::Timer;
 pub use tcp::{Socket, Tcp};
 
-/// The process as a kernel.
+/// The process as the device's kernel.
 #[derive(Debug)]
 pub enum Hosted {}
 
-// SAFETY: memory is std's, zeroed and of the layout asked for; the spin lock excludes; DPCs and events are touched as
-// the trait documents only.
+// SAFETY: memory is std's, zeroed and of the requested layout; the spin lock excludes; DPCs and events are used only as
+// the trait documents.
 unsafe impl Platform for Hosted {
     type RawSpinLock = RawSpinLock;
     type Dpc = Dpc;
@@ -60,7 +61,7 @@ unsafe impl Platform for Hosted {
         processor::irql()
     }
 
-    /// Nobody does. The compiler is not to know: the driver has to look, and the benchmarks have that in their figures.
+    /// There is no trace. `black_box` hides the constant, so that benchmarks measure the check that the driver has.
     #[inline]
     fn notices_data() -> bool {
         black_box(false)
@@ -71,7 +72,7 @@ unsafe impl Platform for Hosted {
     }
 
     unsafe fn initialize_dpc(dpc: *mut Dpc, routine: DpcRoutine, context: *mut c_void) {
-        // SAFETY: valid, and nobody else uses it yet, by contract.
+        // SAFETY: valid, and not in use yet, by contract.
         let dpc = unsafe { &*dpc };
         dpc.initialize(routine, context);
     }
@@ -137,16 +138,17 @@ unsafe impl Platform for Hosted {
         if flags & MDL_MAPPED_TO_SYSTEM_VA == 0 {
             return None;
         }
-        // SAFETY: the same.
+        // SAFETY: a valid MDL, by contract.
         NonNull::new(unsafe { (*mdl).MappedSystemVa }.cast())
     }
 }
 
-/// Runs `code` at `DISPATCH_LEVEL`. The DPCs that it queues run at its end, if the thread goes below that level then.
+/// Runs `code` at `DISPATCH_LEVEL`. DPCs that it queues run at its end, if the thread's IRQL then drops below that
+/// level.
 pub fn at_dispatch<R>(code: impl FnOnce(&Dispatch<'_>) -> R) -> R {
     let _restore = processor::Raised::to_dispatch();
     debug_assert!(processor::irql() == DISPATCH_LEVEL);
-    // SAFETY: just raised, until `_restore` goes.
+    // SAFETY: just raised, until `_restore` is dropped.
     let dispatch = unsafe { Dispatch::assume::<Hosted>() };
     code(&dispatch)
 }
@@ -154,10 +156,10 @@ pub fn at_dispatch<R>(code: impl FnOnce(&Dispatch<'_>) -> R) -> R {
 /// Proof that the thread runs at `PASSIVE_LEVEL`; all threads start there.
 ///
 /// # Panics
-/// If it does not.
+/// If the thread is at another level.
 pub fn passive() -> Passive<'static> {
     assert_eq!(processor::irql(), PASSIVE_LEVEL, "not at PASSIVE_LEVEL");
-    // SAFETY: just checked. A thread that raises the IRQL later and waits nevertheless breaks a rule, not memory: a wait
-    // here is a condition variable's.
+    // SAFETY: just checked. A thread that later raises the IRQL and waits nevertheless breaks a rule, but not memory
+    // safety: a wait here is a wait for a condition variable.
     unsafe { Passive::assume::<Hosted>() }
 }

@@ -1,4 +1,4 @@
-//! Spin locks: test, and test-and-set.
+//! A spin lock: test, then test-and-set.
 #![expect(unsafe_code, reason = "lock_api::RawMutex is an unsafe trait")]
 
 use std::{
@@ -10,18 +10,17 @@ use std::{
 
 use crate::processor;
 
-/// How often a lock is looked at before the time slice is given up. A processor that holds a spin lock runs; a thread that
-/// holds one may have been descheduled.
+/// How often a thread tests a taken lock before it yields its time slice: the holder may have been descheduled.
 const SPINS: u32 = 200;
 
 /// A spin lock. An all-zero one is free.
 pub struct RawSpinLock {
     taken: AtomicBool,
-    /// The IRQL to go back to: the holder's.
+    /// The IRQL of the holder before it took the lock.
     before: Cell<u8>,
 }
 
-// SAFETY: the cell is used by the holder only, and the flag orders one holder with the next.
+// SAFETY: only the holder uses the cell, and the flag orders one holder before the next.
 unsafe impl Sync for RawSpinLock {}
 
 impl RawSpinLock {
@@ -49,7 +48,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the trait asks for the initial value this way")]
     const INIT: Self = Self { taken: AtomicBool::new(false), before: Cell::new(0) };
 
-    /// The holder's thread has the IRQL to go back to.
+    /// The thread that locks unlocks, since the IRQL is the thread's.
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]
@@ -85,5 +84,5 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
     }
 }
 
-// SAFETY: `processor::raise` and `processor::lower` do that.
+// SAFETY: `lock` and `try_lock` raise the IRQL by `processor::raise`, `unlock` restores it by `processor::lower`.
 unsafe impl platform::RawSpinLock for RawSpinLock {}

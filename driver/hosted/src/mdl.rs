@@ -1,14 +1,14 @@
-//! Memory descriptor lists, in the layout of wdm.h, of the process's own memory.
+//! [`Mdl`]: memory of the process as MDLs in the layout of wdm.h.
 #![expect(unsafe_code, reason = "C structures that the driver reads")]
 
 use std::ptr::{NonNull, null_mut, without_provenance_mut};
 
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED, MDL_WRITE_OPERATION, PAGE_SIZE};
 
-/// Bytes that one MDL of a chain describes at most: its count is of 32 bits, and the next one begins on a page.
+/// The most bytes of one MDL of a chain: ByteCount has 32 bits, and the next MDL begins on a page.
 const MOST: usize = 1 << 31;
 
-/// A chain of MDLs. No page numbers follow their headers: nothing in a process can use them.
+/// A chain of MDLs. No page frame numbers follow the headers: a process cannot use them.
 #[derive(Debug)]
 pub struct Mdl(Box<[MDL]>);
 
@@ -18,7 +18,7 @@ unsafe impl Send for Mdl {}
 unsafe impl Sync for Mdl {}
 
 impl Mdl {
-    /// Describes any memory of the process, which is mapped where it is.
+    /// Describes memory of the process, which is mapped at its address already.
     ///
     /// # Safety
     /// The `length` bytes at `memory` live as long as the MDL, and may be read and written by the driver.

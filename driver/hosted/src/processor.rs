@@ -25,13 +25,13 @@ pub(crate) fn irql() -> u8 {
     PROCESSOR.with(|processor| processor.irql.get())
 }
 
-/// Raises to `DISPATCH_LEVEL`; gives the level before.
+/// Raises to `DISPATCH_LEVEL`; returns the level from before.
 #[inline]
 pub(crate) fn raise() -> u8 {
     PROCESSOR.with(|processor| processor.irql.replace(DISPATCH_LEVEL))
 }
 
-/// Goes back to the level that `raise` gave, after the DPCs that are due then.
+/// Restores the level that `raise` returned. Below `DISPATCH_LEVEL`, runs the queued DPCs first.
 #[inline]
 pub(crate) fn lower(before: u8) {
     PROCESSOR.with(|processor| {
@@ -60,7 +60,7 @@ impl Drop for Raised {
 /// Queues a DPC for this processor.
 ///
 /// # Safety
-/// It was initialised, is not queued, and stays valid until its routine has been entered.
+/// `dpc` was initialised, is not queued, and stays valid until its routine has been entered.
 pub(crate) unsafe fn queue(dpc: *const Dpc) {
     PROCESSOR.with(|processor| {
         // SAFETY: the caller's contract.
@@ -72,12 +72,12 @@ pub(crate) unsafe fn queue(dpc: *const Dpc) {
 }
 
 impl Processor {
-    /// Runs DPCs until none is queued, at `DISPATCH_LEVEL`; if they are too many in a row, the system thread has the rest.
+    /// Runs queued DPCs at `DISPATCH_LEVEL`, at most RUNS_IN_A_ROW of them; the rest goes to the system thread.
     #[cold]
     fn drain(&self) {
         for _ in 0..RUNS_IN_A_ROW {
             let Some(dpc) = self.queue.pop() else { return };
-            // SAFETY: it was queued until now, so it is valid until its routine is entered.
+            // SAFETY: the DPC was queued until now, so it is valid until its routine is entered.
             unsafe { Dpc::run(dpc) };
         }
         if !self.queue.is_empty() {

@@ -1,4 +1,4 @@
-//! The system thread: DPCs that other threads have left, and timers.
+//! The system thread: it runs the DPCs of timers, and DPCs that other threads have left to it.
 #![expect(unsafe_code, reason = "DPCs and timers are passed to another thread by address")]
 
 use std::{
@@ -20,32 +20,32 @@ static CHANGED: Condvar = Condvar::new();
 
 struct Work {
     left: Queue,
-    /// Those that are set.
+    /// The timers that are set.
     timers: BTreeMap<Key, Set>,
-    /// Of the timer that was set last.
+    /// The number of the timer that was set last.
     number: u64,
-    /// The thread has to be woken.
+    /// The system thread waits for [`CHANGED`].
     waits: bool,
 }
 
-/// When it expires, and a number that tells timers of the same time apart.
+/// The time of expiry, and a number that distinguishes timers of one time.
 type Key = (Instant, u64);
 
 /// A timer that is set.
 struct Set(NonNull<Timer>);
 
-// SAFETY: it is valid, on whatever thread, until its routine is entered or it is cancelled.
+// SAFETY: the timer is valid, on any thread, until its routine is entered or it is cancelled.
 unsafe impl Send for Set {}
 
 /// The storage of a timer and its DPC; the default is uninitialised.
 #[derive(Default)]
 pub struct Timer {
-    /// Its place among those that are set.
+    /// Its key in `Work::timers`, while it is set.
     key: Cell<Option<Key>>,
     dpc: Dpc,
 }
 
-// SAFETY: the cell is touched with WORK locked only.
+// SAFETY: the cell is used with WORK locked only.
 unsafe impl Send for Timer {}
 // SAFETY: as for Send.
 unsafe impl Sync for Timer {}
@@ -60,7 +60,7 @@ fn lock() -> MutexGuard<'static, Work> {
     WORK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds work, and has it done.
+/// Changes the work, and wakes the system thread, which the first call starts.
 fn add(change: impl FnOnce(&mut Work)) {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -76,7 +76,7 @@ fn add(change: impl FnOnce(&mut Work)) {
     }
 }
 
-/// Has all DPCs of a queue run on the system thread.
+/// Moves all DPCs of a queue to the system thread.
 pub(crate) fn queue(dpcs: &Queue) {
     add(|work| work.left.append(dpcs));
 }
@@ -84,7 +84,8 @@ pub(crate) fn queue(dpcs: &Queue) {
 /// Sets a timer.
 ///
 /// # Safety
-/// It was initialised, is not set, and stays valid until its routine has been entered, or [`cancel`] has returned true.
+/// `timer` was initialised, is not set, and stays valid until its routine has been entered, or [`cancel`] has returned
+/// true.
 pub(crate) unsafe fn set(timer: NonNull<Timer>, microseconds: u32) {
     let due = Instant::now() + Duration::from_micros(microseconds.into());
     add(|work| {
@@ -97,14 +98,14 @@ pub(crate) unsafe fn set(timer: NonNull<Timer>, microseconds: u32) {
     });
 }
 
-/// Takes a timer back; false: its routine was entered, or will be.
+/// Cancels a timer; false: its routine was entered, or will be.
 pub(crate) fn cancel(timer: &Timer) -> bool {
     let mut work = lock();
     timer.key.take().is_some_and(|key| work.timers.remove(&key).is_some())
 }
 
 impl Work {
-    /// What is to be run next: of timers that are due, else of those that wait for their turn.
+    /// The DPC to run next: of a timer that is due, else the first that was left by another thread.
     fn next(&mut self) -> Option<*const Dpc> {
         if let Some(first) = self.timers.first_entry()
             && first.key().0 <= Instant::now()
@@ -122,14 +123,14 @@ impl Work {
 fn run() {
     loop {
         let dpc = wait();
-        // Below this level between two of them, so that the DPCs that one queues run before the next.
+        // At PASSIVE_LEVEL between two DPCs, so that the DPCs that one queues run before the next one.
         let _raised = Raised::to_dispatch();
-        // SAFETY: it was queued, or its timer set, until now, so it is valid until its routine is entered.
+        // SAFETY: the DPC was queued, or its timer set, until now, so it is valid until its routine is entered.
         unsafe { Dpc::run(dpc) };
     }
 }
 
-/// Waits until there is something to run.
+/// Waits until there is a DPC to run.
 fn wait() -> *const Dpc {
     let mut work = lock();
     loop {

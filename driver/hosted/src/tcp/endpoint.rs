@@ -1,10 +1,11 @@
-//! A socket of the host, and the requests that wait for it.
+//! [`Endpoint`]: a socket of the host, and the requests that wait for it.
 //!
-//! A socket has two directions, each with a lock. All of these change with the lock of the direction held: what is tried with the
-//! host's socket, whether that may be ready, and which request waits. So the reactor, which is told that the socket has become ready,
-//! finds the request that waits for it, or else the next one finds it ready: nothing is lost between the two.
+//! A socket has two directions, `incoming.rs` and `outgoing.rs`, each with a lock. That lock is held for each try with
+//! the host's socket, and for each change of its readiness and of its waiting requests. So when the host reports a
+//! socket ready, the reactor either finds the waiting request, or the next request finds the socket ready.
 //!
-//! Nothing here calls a routine. What has ended is handed out by functions that have released their locks when they return.
+//! No function here calls a routine. Functions return the requests that have ended ([`Ended`]), after they have
+//! released their locks.
 
 use std::{
     io,
@@ -32,15 +33,15 @@ use super::{
     turn,
 };
 
-/// A socket: a connection, a listener, or what is to become one.
+/// A socket: a connection, a listener, or one that is to become either.
 #[derive(Default)]
 pub(super) struct Endpoint {
     source: OnceLock<Source>,
-    /// What the reactor knows it by.
+    /// The reactor's number for the socket.
     token: OnceLock<Token>,
-    /// Its own, and the peer's.
+    /// The local address and the peer's.
     addresses: OnceLock<(SocketAddr, SocketAddr)>,
-    /// Whose connection it is to get.
+    /// The listener that an accept was called for.
     listener: OnceLock<Weak<Self>>,
     finished: AtomicBool,
     incoming: Mutex<Incoming>,
@@ -50,16 +51,16 @@ pub(super) struct Endpoint {
 /// A socket of the host.
 pub(super) enum Source {
     Stream(TcpStream),
-    /// None: it listens no more.
+    /// `None`: the listener was closed.
     Listener(Mutex<Option<TcpListener>>),
 }
 
-/// What the host tells of a socket.
+/// The readiness of a socket that the host reports.
 #[derive(Clone, Copy)]
 pub(super) struct Readiness {
     pub(super) incoming: bool,
     pub(super) outgoing: bool,
-    /// All that will come has come, or the connection is dead.
+    /// The peer sends no more bytes, or the connection is dead.
     pub(super) closed: bool,
 }
 
@@ -72,7 +73,7 @@ impl Endpoint {
         self.token.get().copied()
     }
 
-    /// Nothing before it is connected, or listens.
+    /// `None` before the socket is connected or listens.
     pub(super) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         self.addresses.get().copied()
     }
@@ -85,7 +86,8 @@ impl Endpoint {
         self.finished.load(Ordering::Relaxed)
     }
 
-    /// Has the reactor told of it. The reactor keeps what it is told to itself until this is over.
+    /// Registers the socket for the host's events. The reactor's lock on its table, which the caller holds, keeps it
+    /// from serving the socket before this has returned.
     pub(super) fn register(&self, mut source: Source, registry: &Registry, token: Token) -> io::Result<()> {
         match &mut source {
             Source::Stream(stream) => stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)?,
@@ -108,11 +110,11 @@ impl Endpoint {
         if let Err(error) = reactor::add(self, Source::Stream(stream)) {
             return lock(&self.outgoing).fail(error::of_any(&error));
         }
-        // Within a machine it may be connected already.
+        // A connect within the machine may be complete already.
         self.proceed_outgoing()
     }
 
-    /// What has become of a connect; none if it is not over.
+    /// The result of a connect; `None` while it is under way.
     pub(super) fn connected(&self, stream: &TcpStream) -> Option<Result<(), SocketError>> {
         let failure = match stream.take_error() {
             Ok(None) => None,
@@ -121,10 +123,10 @@ impl Endpoint {
         if let Some(error) = failure {
             return Some(Err(error::of_connect(&error)));
         }
-        // The host may tell that a socket is ready when it is not: then it has no peer yet.
+        // The host may report a socket ready before it is connected: then it has no peer yet.
         let remote = stream.peer_addr().ok()?;
         let connected = stream.local_addr().map_err(|error| error::of_any(&error)).and_then(|local| {
-            // TCP connects a port with itself where nobody listens.
+            // TCP can connect a port to itself if there is no listener.
             if local == remote { Err(SocketError::Refused) } else { Ok((local, remote)) }
         });
         Some(connected.map(|addresses| {
@@ -142,10 +144,11 @@ impl Endpoint {
         request.ends(listen().map(|()| 0))
     }
 
-    /// Gets the next connection of a listener.
+    /// Accepts the next connection of a listener.
     pub(super) fn accept(self: &Arc<Self>, request: Request, listener: &Arc<Self>) -> Option<Ended> {
         let _first = self.listener.set(Arc::downgrade(listener));
-        // The reactor has one as long as it is not closed: when the request has ended, the caller's may be gone.
+        // The reactor's table has a reference until the listener is closed. When the request has ended, the caller's
+        // reference may be gone.
         let listener: &Self = listener;
         let mut incoming = lock(&listener.incoming);
         incoming.wait_for(Wanted::Connection(request, self.clone()));
@@ -155,8 +158,8 @@ impl Endpoint {
         }
     }
 
-    /// Gets the accept that waits its connection, if there is one. The lock is that of `incoming`, still held since the caller's own began
-    /// to wait: this takes no later one, whose socket the reactor may be closing.
+    /// Completes the waiting accept if the host has a connection. `incoming` was locked when the caller's accept began
+    /// to wait: this function serves no later accept, whose socket the reactor may be closing.
     fn accept_next<'a>(
         &'a self,
         listener: &Mutex<Option<TcpListener>>,
@@ -168,10 +171,10 @@ impl Endpoint {
                 Ok(accepted) => accepted,
                 Err(ended) => return Some(ended),
             };
-            // The reactor takes the connection in.
+            // `adopt` takes the lock of the reactor's table.
             drop(incoming);
             match into.adopt(stream, peer) {
-                // It is gone already.
+                // The connection is lost already: wait for the next one.
                 Err(SocketError::Reset) => {
                     incoming = lock(&self.incoming);
                     incoming.wait_for(Wanted::Connection(request, into));
@@ -181,7 +184,7 @@ impl Endpoint {
         }
     }
 
-    /// It is that connection.
+    /// Makes this endpoint the accepted connection.
     fn adopt(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) -> Result<(), SocketError> {
         let prepare = || {
             let own = stream.local_addr()?;
@@ -215,7 +218,7 @@ impl Endpoint {
         if incoming.is_ready() && turn::is_over(self.token()) { None } else { incoming.receive(stream, self) }
     }
 
-    /// Does what is waited for, as far as that can be done now.
+    /// Tries the waiting receive or accept.
     fn proceed_incoming(&self) -> Option<Ended> {
         match self.source.get()? {
             Source::Stream(stream) => lock(&self.incoming).receive(stream, self),
@@ -223,7 +226,7 @@ impl Endpoint {
         }
     }
 
-    /// The same.
+    /// Tries the waiting connect and sends.
     fn proceed_outgoing(&self) -> AllEnded {
         match self.source.get() {
             Some(Source::Stream(stream)) => lock(&self.outgoing).proceed(stream, self),
@@ -231,7 +234,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends the end of the bytes.
+    /// Ends the sending side.
     pub(super) fn finish(&self, request: Request) -> Ended {
         let outcome = match self.source.get() {
             Some(Source::Stream(stream)) => stream.shutdown(std::net::Shutdown::Write),
@@ -243,7 +246,8 @@ impl Endpoint {
         request.ends(outcome.map(|()| 0).map_err(|error| error::of_any(&error)))
     }
 
-    /// The host has told of it, or it was not its turn. By whoever is the reactor.
+    /// Serves the socket after an event of the host, or in its next turn. Called by the thread that has the reactor's
+    /// service.
     pub(super) fn serve(&self, readiness: Readiness) -> impl Iterator<Item = Ended> + use<> {
         let (mut came, mut gone) = (None, AllEnded::default());
         if readiness.incoming {
@@ -257,15 +261,15 @@ impl Endpoint {
         came.into_iter().chain(gone.into_iter().flatten())
     }
 
-    /// If it listens, it stops at once: the reactor may have much to do before it comes to the close.
+    /// Stops listening at once, since the reactor may close the socket only later.
     pub(super) fn stop_listening(&self) {
         if let Some(Source::Listener(listener)) = self.source.get() {
             drop(lock(listener).take());
         }
     }
 
-    /// Cancels all that waits, and closes the host's socket when the last reference goes. No call is under way, and none comes; by
-    /// whoever is the reactor, so that what that does for the socket is not under way either.
+    /// Cancels all waiting requests; the host's socket closes with the last reference. No call is under way and none
+    /// follows. Called by the thread that has the reactor's service, so no other thread works on the socket.
     pub(super) fn close(self: &Arc<Self>) -> impl Iterator<Item = Ended> + use<> {
         if self.has_finished()
             && lock(&self.incoming).has_ended()

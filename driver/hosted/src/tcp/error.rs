@@ -1,4 +1,4 @@
-//! What errors of the host's sockets are to the device.
+//! Translates errors of the host's sockets to [`SocketError`].
 
 use std::io::{self, ErrorKind};
 
@@ -6,10 +6,10 @@ use platform::SocketError;
 
 use super::host;
 
-/// Of a socket that could not be made, or not have its address.
+/// An error of opening or binding a socket.
 pub(super) fn of_bind(error: &io::Error) -> SocketError {
     match error.kind() {
-        // Windows says so of an address that another socket has for itself (SO_EXCLUSIVEADDRUSE).
+        // Windows returns it if another socket has the address exclusively (SO_EXCLUSIVEADDRUSE).
         ErrorKind::PermissionDenied if cfg!(windows) => SocketError::AddressInUse,
         ErrorKind::AddrNotAvailable => SocketError::Unreachable,
         _ if host::is_no_such_family(error) => SocketError::Unreachable,
@@ -17,18 +17,18 @@ pub(super) fn of_bind(error: &io::Error) -> SocketError {
     }
 }
 
-/// Of a connection that does not come about.
+/// An error of a connect.
 pub(super) fn of_connect(error: &io::Error) -> SocketError {
     match error.kind() {
-        // The two addresses have a connection, or no port is left.
+        // A connection between the two addresses exists already, or no port is left.
         ErrorKind::AddrNotAvailable => SocketError::AddressInUse,
-        // A broadcast address, or a rule of the host; an address that needs an interface, and names none.
+        // A broadcast address, a firewall rule, or an address that needs an interface but names none.
         ErrorKind::PermissionDenied | ErrorKind::InvalidInput => SocketError::Unreachable,
         _ => of_any(error),
     }
 }
 
-/// Of a connection that there is.
+/// An error of an established connection.
 pub(super) fn of_any(error: &io::Error) -> SocketError {
     match error.kind() {
         ErrorKind::ConnectionRefused => SocketError::Refused,

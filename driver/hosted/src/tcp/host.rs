@@ -1,4 +1,4 @@
-//! What Linux and Windows do not have in common.
+//! The differences between the sockets of Linux and Windows.
 
 use std::io;
 
@@ -8,18 +8,20 @@ use socket2::{SockRef, Socket};
 mod system {
     use super::{SockRef, Socket, io};
 
-    /// Another socket that listens there, or has the address for itself, is in the way still; connections that are over are not.
+    /// Lets a socket bind to a port of connections that have ended. The bind still fails if another socket listens
+    /// there, or has the address for itself.
     pub(crate) fn reserve(socket: &Socket) -> io::Result<()> {
         socket.set_reuse_address(true)
     }
 
-    /// No program that this one starts has them: mio accepts them so.
+    /// Does nothing: mio accepts sockets close-on-exec, so child processes do not inherit them.
     pub(crate) fn keep_from_children(_: &SockRef<'_>) -> io::Result<()> {
         Ok(())
     }
 
-    /// Bytes that wait for the acknowledgement of a peer on this machine, of which Linux takes twice as many. Else it goes up to megabytes,
-    /// which leave the processor's cache: half the rate, and twice the processor time (docs/performance.md).
+    /// Limits the send buffer of a connection within this machine; Linux doubles the number. Without a limit it grows
+    /// to megabytes, which leave the processor's cache: half the rate, and twice the processor time
+    /// (docs/performance.md).
     pub(crate) fn limit(socket: &SockRef<'_>) -> io::Result<()> {
         socket.set_send_buffer_size(160 << 10)
     }
@@ -35,18 +37,19 @@ mod system {
 
     use super::{SockRef, Socket, io};
 
-    /// As Windows does by itself. SO_REUSEADDR would let others take the address away, and SO_EXCLUSIVEADDRUSE keeps it busy as long as
-    /// connections live that were accepted there.
+    /// Does nothing: Windows behaves so by default. SO_REUSEADDR would let other sockets take the address, and
+    /// SO_EXCLUSIVEADDRUSE keeps the address busy as long as connections live that were accepted there.
     pub(crate) fn reserve(_: &Socket) -> io::Result<()> {
         Ok(())
     }
 
-    /// A program that this one starts would have those that were accepted, and its end would not close them.
+    /// Keeps child processes from inheriting the socket: they would keep accepted connections open after this process
+    /// has ended.
     pub(crate) fn keep_from_children(socket: &SockRef<'_>) -> io::Result<()> {
         socket.set_no_inherit(true)
     }
 
-    /// As Windows does by itself: nothing else has been measured there.
+    /// Does nothing: no other setting has been measured on Windows.
     pub(crate) fn limit(_: &SockRef<'_>) -> io::Result<()> {
         Ok(())
     }
@@ -58,17 +61,17 @@ mod system {
 
 pub(super) use system::{keep_from_children, limit, reserve};
 
-/// A connect that has not ended yet.
+/// Whether an error means that the connect is under way.
 pub(super) fn is_connecting(error: &io::Error) -> bool {
     error.raw_os_error() == Some(system::CONNECTING)
 }
 
-/// The host does not have IPv6, or IPv4.
+/// Whether an error means that the host lacks IPv6, or IPv4.
 pub(super) fn is_no_such_family(error: &io::Error) -> bool {
     error.raw_os_error() == Some(system::NO_SUCH_FAMILY)
 }
 
-/// Who has not finished can send nothing on a connection that is dead.
+/// Whether a send failed because the connection is dead: the socket has not finished its sending side.
 pub(super) fn is_no_sending(error: &io::Error) -> bool {
     error.raw_os_error() == Some(system::SENDS_NO_MORE)
 }

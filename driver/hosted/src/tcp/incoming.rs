@@ -1,4 +1,4 @@
-//! What comes in: bytes, or the connections of a listener.
+//! The incoming direction of a socket: received bytes, or the connections of a listener.
 
 use std::{
     io::{self, ErrorKind},
@@ -16,13 +16,13 @@ use super::{
     turn,
 };
 
-/// A request for what comes in.
+/// The receive or accept that waits.
 pub(super) enum Wanted {
     Bytes(Request, Room),
     Connection(Request, Arc<Endpoint>),
 }
 
-/// A connection for an endpoint, which has nothing of it yet.
+/// An accepted connection that its endpoint does not own yet.
 pub(super) struct Accepted {
     pub(super) request: Request,
     pub(super) into: Arc<Endpoint>,
@@ -31,11 +31,11 @@ pub(super) struct Accepted {
 }
 
 pub(super) struct Incoming {
-    /// There may be something.
+    /// The host may have bytes or a connection.
     ready: bool,
-    /// Nothing more comes than what is there, or the connection is dead: the host tells that once only.
+    /// The peer sends no more bytes than the host has, or the connection is dead. The host reports this only once.
     closed: bool,
-    /// The peer's end was received.
+    /// A receive has returned 0: the peer has finished.
     ended: bool,
     waiting: Option<Wanted>,
 }
@@ -55,29 +55,29 @@ impl Incoming {
         self.ready
     }
 
-    /// The host says so.
+    /// The host reports that the socket is ready.
     pub(super) fn becomes_ready(&mut self, closed: bool) {
         self.ready = true;
         self.closed |= closed;
     }
 
-    /// The peer has finished, and that was told.
+    /// Whether a receive has reported that the peer has finished.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Ends the request that waits.
+    /// Cancels the request that waits.
     pub(super) fn cancel(&mut self) -> Option<Ended> {
         self.end(Err(SocketError::Canceled))
     }
 
-    /// Ends the accept that waits, if it is the endpoint's.
+    /// Cancels the waiting accept if it is for `endpoint`.
     pub(super) fn cancel_for(&mut self, endpoint: &Arc<Endpoint>) -> Option<Ended> {
         let is_its = matches!(&self.waiting, Some(Wanted::Connection(_, into)) if Arc::ptr_eq(into, endpoint));
         if is_its { self.cancel() } else { None }
     }
 
-    /// Tries to receive what a request waits for.
+    /// Tries the receive that waits.
     pub(super) fn receive(&mut self, stream: &TcpStream, endpoint: &Endpoint) -> Option<Ended> {
         let Some(Wanted::Bytes(_, room)) = self.waiting.as_mut().filter(|_| self.ready) else { return None };
         let outcome = match room.receive(stream) {
@@ -86,13 +86,13 @@ impl Incoming {
                 return None;
             }
             Err(error) => Err(error::of_any(&error)),
-            // A send may have been told of the reset before: then the host has forgotten it.
+            // A send may have returned the reset earlier, and then the host no longer reports it.
             Ok(0) if !endpoint.has_finished() && stream.peer_addr().is_err() => Err(SocketError::Reset),
             Ok(count) => {
                 turn::moves(count);
                 self.ended |= count == 0;
-                // Less than there was room for: nothing is left, and the host tells of what comes after. On Windows it does not
-                // until it was asked in vain (mio).
+                // Fewer bytes than the room holds: the host has none left, and reports when more arrive. On Windows it
+                // does so only after a receive has found none (mio).
                 self.ready = self.closed || count == room.length() || cfg!(windows);
                 Ok(count)
             }
@@ -100,7 +100,7 @@ impl Incoming {
         self.end(outcome)
     }
 
-    /// Tries to accept the connection that a request waits for. The request is the caller's then; it may wait again.
+    /// Tries the accept that waits, and returns its request to the caller, who may make it wait again.
     pub(super) fn accept(&mut self, listener: &TcpListener) -> Option<Result<Accepted, Ended>> {
         while self.ready && matches!(self.waiting, Some(Wanted::Connection(..))) {
             match listener.accept() {
@@ -109,7 +109,7 @@ impl Incoming {
                     return Some(Ok(Accepted { request, into, stream, peer }));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.ready = false,
-                // One that is gone: it is not in the host's queue any more.
+                // That connection is lost, and no longer in the host's queue.
                 Err(error) if is_of_the_connection(&error) => {}
                 Err(error) => return self.end(Err(error::of_any(&error))).map(Err),
             }
@@ -123,7 +123,8 @@ impl Incoming {
     }
 }
 
-/// Not of the listener: accept(2) of Linux passes on what has become of the connection. WSAECONNRESET is the same on Windows.
+/// Whether an error concerns the connection, not the listener: accept(2) of Linux returns pending errors of the new
+/// connection. WSAECONNRESET is such an error on Windows.
 fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

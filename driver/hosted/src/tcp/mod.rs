@@ -1,11 +1,12 @@
-//! TCP by the sockets of the host, Linux or Windows.
+//! [`Tcp`]: [`Sockets`] over the sockets of the host, Linux or Windows. `endpoint.rs` is one socket, `reactor.rs`
+//! serves all.
 //!
-//! * A request is tried on its caller's thread. What cannot be done at once waits for the reactor, one thread for all sockets, which
-//!   does it when the host tells that the socket is ready, and ends it. While threads look for completions again and again, these do
-//!   the reactor's work, on Linux: to wake a thread costs more than a message.
-//! * Routines are called at `DISPATCH_LEVEL`. What they schedule runs when they have returned, on the same thread: from bytes that
-//!   have come to a completion in a consumer's queue no other thread is waited for.
-//! * Whatever closes is closed by the reactor, so that nothing that it does for a socket is under way then.
+//! * The calling thread tries each request at once. A request that has to wait is completed by the reactor, one thread
+//!   for all sockets, when the host reports that the socket is ready. On Linux, while threads poll for completions
+//!   again and again, those threads do the reactor's work: to wake a thread costs more than a message.
+//! * Routines are called at `DISPATCH_LEVEL`. DPCs that a routine queues run when it has returned, on the same thread:
+//!   from received bytes to a completion in a consumer's queue no thread waits for another.
+//! * Only the reactor closes sockets, so none is closed while the reactor works on it.
 #![expect(unsafe_code, reason = "implements the unsafe trait Sockets: sockets and bytes come by pointer")]
 
 mod endpoint;
@@ -39,16 +40,16 @@ pub struct Socket(Option<Arc<Endpoint>>);
 
 impl Socket {
     /// # Safety
-    /// It is valid, and nobody changes it meanwhile.
+    /// `socket` is valid, and no other code changes it during the call.
     unsafe fn endpoint<'a>(socket: *const Self) -> Option<&'a Arc<Endpoint>> {
         // SAFETY: the caller's contract.
         unsafe { &*socket }.0.as_ref()
     }
 
-    /// A new endpoint for the socket.
+    /// Stores a new endpoint in the socket.
     ///
     /// # Safety
-    /// It is valid, and nobody else uses it.
+    /// `socket` is valid, and no other code uses it.
     unsafe fn begin(socket: *mut Self) -> Arc<Endpoint> {
         let endpoint = Arc::<Endpoint>::default();
         // SAFETY: the caller's contract.
@@ -57,8 +58,8 @@ impl Socket {
     }
 }
 
-// SAFETY: storage of requests is not touched at all, that of sockets within calls only, before anything ends; bytes until the `Request`
-// ends that they are kept with, which ends once as it is used up.
+// SAFETY: storage of requests is not used; storage of sockets is used within calls only, before any request ends; bytes
+// are used until the `Request` that owns them ends, which it does once, as its end consumes it.
 unsafe impl Sockets for Tcp {
     type Socket = Socket;
     type Request = ();
@@ -107,7 +108,7 @@ unsafe impl Sockets for Tcp {
     unsafe fn send(socket: *mut Socket, _: *mut (), done: Completion, bytes: *const u8, length: usize) {
         // SAFETY: this call takes it.
         let request = unsafe { Request::new(done) };
-        // SAFETY: valid until the request ends, which they are kept with.
+        // SAFETY: the bytes are valid until the request ends that they are kept with.
         let bytes = unsafe { Bytes::new(bytes, length) };
         // SAFETY: valid during the call, by contract; only its first and its last call change it.
         tell(
@@ -123,7 +124,7 @@ unsafe impl Sockets for Tcp {
     unsafe fn receive(socket: *mut Socket, _: *mut (), done: Completion, bytes: *mut u8, length: usize) {
         // SAFETY: this call takes it.
         let request = unsafe { Request::new(done) };
-        // SAFETY: valid, and nobody else's, until the request ends, which they are kept with.
+        // SAFETY: the bytes are valid and not used by other code until the request ends that they are kept with.
         let room = unsafe { Room::new(bytes, length) };
         // SAFETY: valid during the call, by contract; only its first and its last call change it.
         tell(match unsafe { Socket::endpoint(socket) } {
@@ -153,8 +154,9 @@ unsafe impl Sockets for Tcp {
     }
 
     fn poll_hint() {
-        // Above it a lock may be held that a routine wants. On Windows a completion port counts who looks as one that works for it, and
-        // lets no more of these go on than there are processors: the reactor's thread would wait for those that look, and they for it.
+        // Above PASSIVE_LEVEL the caller may hold a lock that a routine takes. On Windows a completion port counts a
+        // polling thread as a worker and lets at most one worker for each processor run: the reactor's thread would
+        // wait for the polling threads, and they for it.
         if cfg!(unix) && processor::irql() == PASSIVE_LEVEL {
             reactor::poll_hint();
         }
@@ -165,7 +167,8 @@ unsafe impl Sockets for Tcp {
     }
 }
 
-/// With nothing of the socket in use, which may be gone when a routine has been called.
+/// Calls the routines of requests. The caller no longer uses the socket, whose storage may be freed when a routine
+/// returns.
 fn tell(ended: impl IntoIterator<Item = Ended>) {
     ended.into_iter().for_each(Ended::tell);
 }

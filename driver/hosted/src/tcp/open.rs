@@ -1,4 +1,4 @@
-//! Sockets of the host, with the options that the device wants.
+//! Opens sockets of the host, with the options that the device needs.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -8,10 +8,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::{error, host};
 
-/// Connections that nobody has accepted yet; hosts may allow fewer.
+/// The most connections of a listener that wait to be accepted; hosts may allow fewer.
 const BACKLOG: i32 = 1024;
 
-/// A stream that connects, or has connected already.
+/// Starts a connect; the stream may be connected already.
 pub(super) fn connect(local: SocketAddr, remote: SocketAddr) -> Result<TcpStream, SocketError> {
     if local.is_ipv4() != remote.is_ipv4() {
         return Err(SocketError::Unreachable);
@@ -55,8 +55,8 @@ fn open(address: &SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Prepares a connection: nothing is held back to be sent with what follows, and when it closes, or its process ends, what was not
-/// sent is dropped, and the peer told by a reset.
+/// Sets a connection's options: data is sent at once (TCP_NODELAY), and when the socket closes or the process ends,
+/// unsent bytes are dropped and the peer gets a reset.
 pub(super) fn set_options<'a>(stream: impl Into<SockRef<'a>>, local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
     let stream = stream.into();
     if remote.ip().is_loopback() || remote.ip() == local.ip() {
@@ -67,9 +67,9 @@ pub(super) fn set_options<'a>(stream: impl Into<SockRef<'a>>, local: SocketAddr,
     stream.set_linger(Some(Duration::ZERO))
 }
 
-/// What was not sent when it closes is sent still, and no reset.
+/// Lets the close send unsent bytes, without a reset.
 pub(super) fn close_gracefully(stream: &TcpStream) {
-    // It fails when the connection is gone: nothing can be sent any more.
+    // Fails if the connection is gone, and then no bytes can be sent.
     let _gone = SockRef::from(stream).set_linger(None);
 }
 

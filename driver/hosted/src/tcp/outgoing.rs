@@ -1,4 +1,4 @@
-//! What goes out: the connect itself, then bytes.
+//! The outgoing direction of a socket: the connect, then sends.
 
 use std::{array, collections::VecDeque, io::ErrorKind};
 
@@ -12,21 +12,21 @@ use super::{
     turn,
 };
 
-/// A request for what goes out.
+/// A connect or send that waits.
 pub(super) enum Given {
     Connect(Request),
     Bytes(Request, Bytes),
 }
 
-/// What may end at once.
+/// The requests that one call may end.
 pub(super) type AllEnded = [Option<Ended>; SENDS];
 
 pub(super) struct Outgoing {
-    /// Something may go.
+    /// The host may take bytes, or may have a result of the connect.
     ready: bool,
-    /// One after the other.
+    /// The requests in their order.
     waiting: VecDeque<Given>,
-    /// Bytes are missing behind those that were sent: nothing may follow.
+    /// A send has failed and its bytes are missing, so no later bytes may be sent.
     failed: Option<SocketError>,
 }
 
@@ -45,17 +45,17 @@ impl Outgoing {
         self.ready
     }
 
-    /// The host says so.
+    /// The host reports that the socket is ready.
     pub(super) fn becomes_ready(&mut self) {
         self.ready = true;
     }
 
-    /// Ends all that waits.
+    /// Ends all waiting requests.
     pub(super) fn fail(&mut self, error: SocketError) -> AllEnded {
         array::from_fn(|_| self.end(Err(error)))
     }
 
-    /// Tries to get rid of what waits.
+    /// Tries the waiting requests, in order.
     pub(super) fn proceed(&mut self, stream: &TcpStream, endpoint: &Endpoint) -> AllEnded {
         array::from_fn(|_| self.proceed_with_first(stream, endpoint))
     }

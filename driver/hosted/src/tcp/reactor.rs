@@ -1,4 +1,5 @@
-//! Who the host tells when sockets become ready, and who closes them: a thread, or whoever looks for completions.
+//! The reactor: waits for the host's events on all sockets, serves them, and closes sockets. Its thread does so, or a
+//! thread that polls for completions.
 
 use std::{
     collections::BTreeSet,
@@ -21,25 +22,26 @@ use super::{
 };
 use crate::processor::Raised;
 
-/// Of the waker; sockets have small ones.
+/// The token of the waker; sockets have small tokens.
 const WAKER: Token = Token(usize::MAX);
 
-/// After the host has refused.
+/// The pause after an error of the host.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// After a turn that moved so many bytes, for so long, more events are likely to follow each other closely. Then to look for the next one,
-/// for so long, costs less than to sleep and be woken, which is paid by the one at the other end, if that is on this host. Others have
-/// their turn between two looks.
+/// After a turn has moved BULK bytes, the next events are likely to follow closely for BUSY. In that time the thread
+/// polls for LOOKS before it sleeps: that costs less than a sleep and a wake-up, which the sending end would pay for if
+/// it is on this host. The thread yields between two polls.
 const BULK: usize = 16 << 10;
 const BUSY: Duration = Duration::from_millis(1);
 const LOOKS: Duration = Duration::from_micros(30);
 
-/// After so many looks for completions in such a time the thread leaves the sockets to whoever looks, for as long as there are as many.
-/// Who looks once before each wait for a notification does not look so often.
+/// If consumers poll for completions more than MANY_LOOKS times in each STANDS_BACK, the reactor's thread leaves the
+/// sockets to the polling threads, as long as they go on. A consumer that polls once before each wait for a
+/// notification does not poll as often.
 const MANY_LOOKS: u32 = 16;
 const STANDS_BACK: Duration = Duration::from_millis(1);
 
-/// What the host tells at a time.
+/// The most events that one poll returns.
 const EVENTS: usize = 256;
 
 static REACTOR: OnceLock<Reactor> = OnceLock::new();
@@ -49,15 +51,15 @@ struct Reactor {
     service: Mutex<Service>,
     registry: Registry,
     waker: Waker,
-    /// Looks for completions, in vain, since the thread counted them.
+    /// Polls of empty completion queues since the thread has counted them.
     looks: AtomicU32,
-    /// The thread leaves the sockets to those who look, or is about to.
+    /// The thread leaves the sockets to polling threads, or is about to.
     stands_back: AtomicBool,
-    /// Connections that are open.
+    /// The number of open connections.
     streams: AtomicUsize,
-    /// All sockets that are open, by their tokens.
+    /// The open sockets, by their tokens.
     sockets: Mutex<Slab<Arc<Endpoint>>>,
-    /// Those that are to be closed.
+    /// The sockets to close, with the requests that close them.
     closing: Mutex<Vec<(Arc<Endpoint>, Request)>>,
 }
 
@@ -65,7 +67,7 @@ fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the endpoint, which has a source now, told what becomes of it.
+/// Gives the endpoint its socket of the host, and registers that for events.
 pub(super) fn add(endpoint: &Arc<Endpoint>, source: Source) -> io::Result<()> {
     let reactor = reactor()?;
     let is_stream = matches!(source, Source::Stream(_));
@@ -77,16 +79,16 @@ pub(super) fn add(endpoint: &Arc<Endpoint>, source: Source) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes an endpoint, of which nobody else but the reactor has a reference; then the request ends.
+/// Closes an endpoint, then ends the request. Only the caller and the reactor have references to the endpoint.
 pub(super) fn close(endpoint: Arc<Endpoint>, request: Request) {
     let Some(reactor) = REACTOR.get() else {
-        // Nothing was ever connected, nothing listens.
+        // No socket was ever connected or listened.
         return request.ends(Ok(0)).tell();
     };
     endpoint.stop_listening();
     lock(&reactor.closing).push((endpoint, request));
     while reactor.waker.wake().is_err() {
-        // The same: who closes waits for the end of the close in any case.
+        // Retry: the caller waits for the end of the close in any case.
         thread::sleep(RETRY);
     }
     reactor.resume();
@@ -137,7 +139,7 @@ fn run() {
             }
             Ok(false) => thread::yield_now(),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // What the host lacks now it may have later. A thread that ends would leave all sockets waiting.
+            // The host may have the resource later. If the thread ended, all sockets would wait for ever.
             Err(_) => thread::sleep(RETRY),
         }
     }
@@ -152,11 +154,11 @@ pub(super) fn poll_hint() {
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return,
     };
-    // The reactor's thread meets an error again once no consumer polls.
+    // If consumers stop polling, the reactor's thread gets the same error.
     let _served = service.serve(reactor, Some(Duration::ZERO));
 }
 
-/// Has the reactor's thread serve the sockets: the thread that polled waits for a notification now.
+/// Has the reactor's thread serve the sockets again, because the polling thread now waits for a notification.
 pub(super) fn must_watch() {
     if let Some(reactor) = REACTOR.get() {
         reactor.resume();
@@ -174,16 +176,16 @@ impl From<&Event> for Readiness {
     }
 }
 
-/// What one thread at a time has.
+/// The state that one thread at a time uses to serve the sockets.
 struct Service {
     poll: Poll,
     events: Events,
-    /// Sockets that were not through when their turn was over.
+    /// Sockets that get another turn.
     next: BTreeSet<Token>,
 }
 
 impl Service {
-    /// Does what sockets have become ready for; false: none has.
+    /// Polls the host and serves the sockets that are ready; false: none is.
     fn serve(&mut self, reactor: &Reactor, timeout: Option<Duration>) -> io::Result<bool> {
         let Self { poll, events, next } = self;
         poll.poll(events, if next.is_empty() { timeout } else { Some(Duration::ZERO) })?;
@@ -206,9 +208,9 @@ impl Service {
 }
 
 impl Reactor {
-    /// Waits for as long as the sockets are served by threads that look for completions.
+    /// Waits as long as polling threads serve the sockets.
     fn stand_back(&self, counted_since: &mut Instant) {
-        // The flag first: who resets the count afterwards sees it.
+        // The flag first: a thread that resets the count afterwards sees the flag.
         self.stands_back.store(true, Ordering::SeqCst);
         loop {
             let now = Instant::now();
@@ -231,13 +233,14 @@ impl Reactor {
         }
     }
 
-    /// Does what a socket has become ready for. It may be closed by now, and another one have its token: then it was not ready, and
-    /// finds that out.
+    /// Serves a socket that is ready. The socket may be closed by now and another one have its token: that one is not
+    /// ready, and its tries find that out.
     fn serve(&self, token: Token, readiness: Readiness) {
         let endpoint = lock(&self.sockets).get(token.0).cloned();
         let Some(endpoint) = endpoint else { return };
         turn::begin();
-        // The DPCs that the routines queue run at the end of this, here: who waits for them waits for no other thread.
+        // The DPCs that the routines queue run at the end of this block, on this thread: no consumer waits for another
+        // thread.
         let _raised = Raised::to_dispatch();
         for ended in endpoint.serve(readiness) {
             ended.tell();
@@ -245,7 +248,7 @@ impl Reactor {
     }
 
     fn close_all(&self) {
-        // Without the lock in the loop: a routine may close another socket.
+        // The lock is not held in the loop: a routine may close another socket.
         let closing = std::mem::take(&mut *lock(&self.closing));
         for (endpoint, request) in closing {
             if let Some(token) = endpoint.token() {

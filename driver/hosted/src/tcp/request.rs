@@ -1,4 +1,4 @@
-//! Requests, and the bytes that they move.
+//! Requests, and the bytes that they send or receive.
 #![expect(unsafe_code, reason = "routines are called with a context pointer, and bytes come by pointer")]
 
 use std::{
@@ -11,7 +11,7 @@ use platform::{Completion, SocketError};
 use super::outgoing::AllEnded;
 use crate::processor::Raised;
 
-/// What a request comes to.
+/// The result of a request.
 pub(super) type Outcome = Result<usize, SocketError>;
 
 /// A request under way.
@@ -19,18 +19,18 @@ pub(super) struct Request(Completion);
 
 impl Request {
     /// # Safety
-    /// It was taken with `done`, whose routine is called by nobody else.
+    /// `done` was passed with the request, and no other code calls its routine.
     pub(super) unsafe fn new(done: Completion) -> Self {
         Self(done)
     }
 
-    /// It is over, but for its routine.
+    /// Ends the request, except for the call of its routine.
     pub(super) fn ends(self, outcome: Outcome) -> Ended {
         Ended { done: self.0, outcome }
     }
 }
 
-/// A request that is over, and whose routine was not called.
+/// A request that has ended, and whose routine was not called yet.
 #[must_use]
 pub(super) struct Ended {
     done: Completion,
@@ -38,30 +38,30 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Nothing else has ended.
+    /// This request as the only one that has ended.
     pub(super) fn alone(self) -> AllEnded {
         let mut all = AllEnded::default();
         all[0] = Some(self);
         all
     }
 
-    /// Calls the routine. DPCs that it queues run on this thread, when it has returned, and before this does unless the caller is at
-    /// `DISPATCH_LEVEL`. They may make any call of `Sockets`: no lock is held.
+    /// Calls the routine. DPCs that it queues run on this thread after it has returned; unless the caller is at
+    /// `DISPATCH_LEVEL`, they run before this function returns. They may make any call of `Sockets`: no lock is held.
     pub(super) fn tell(self) {
         let _raised = Raised::to_dispatch();
-        // SAFETY: a `Request` is of one completion, and moves into one `Ended`, which is used up.
+        // SAFETY: a `Request` has one completion, and becomes one `Ended`, which this call consumes.
         unsafe { self.done.complete(self.outcome) };
     }
 }
 
-/// Bytes of a request, not sent yet.
+/// The bytes of a send that were not sent yet.
 pub(super) struct Bytes {
     next: *const u8,
     left: usize,
     length: usize,
 }
 
-// SAFETY: they are anybody's to read until the request ends.
+// SAFETY: any thread may read the bytes until the request ends.
 unsafe impl Send for Bytes {}
 
 impl Bytes {
@@ -71,10 +71,10 @@ impl Bytes {
         Self { next: first, left: length, length }
     }
 
-    /// Sends all that goes.
+    /// Sends as many bytes as the host takes.
     pub(super) fn send(&mut self, mut to: impl Write) -> io::Result<()> {
         while self.left > 0 {
-            // SAFETY: valid by contract; those sent before are not in it.
+            // SAFETY: valid by contract; bytes sent before are not in it.
             let bytes = unsafe { slice::from_raw_parts(self.next, self.left) };
             let sent = to.write(bytes)?;
             self.next = self.next.wrapping_add(sent);
@@ -83,30 +83,30 @@ impl Bytes {
         Ok(())
     }
 
-    /// So many they were.
+    /// The length of the whole send.
     pub(super) fn length(&self) -> usize {
         self.length
     }
 }
 
-/// Room for the bytes of a request.
+/// The room of a receive.
 pub(super) struct Room {
     first: *mut u8,
     length: usize,
 }
 
-// SAFETY: nobody else uses it until the request ends.
+// SAFETY: no other code uses the room until the request ends.
 unsafe impl Send for Room {}
 
 impl Room {
     /// # Safety
-    /// The bytes are valid and initialised, and nobody else uses them, as long as this lives: until the request that it is kept with
-    /// ends.
+    /// The bytes are valid and initialised, and no other code uses them, as long as this lives: until the request ends
+    /// that it is kept with.
     pub(super) unsafe fn new(first: *mut u8, length: usize) -> Self {
         Self { first, length }
     }
 
-    /// Receives bytes into it; how many they are.
+    /// Receives bytes into the room; returns their number.
     pub(super) fn receive(&mut self, mut from: impl Read) -> io::Result<usize> {
         // SAFETY: by contract.
         let room = unsafe { slice::from_raw_parts_mut(self.first, self.length) };

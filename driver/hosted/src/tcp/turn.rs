@@ -1,5 +1,5 @@
-//! Whose turn it is on the thread that serves the sockets: what the host tells of one socket leads to a bounded number of transfers,
-//! whatever else its connection could send or receive at once. The rest is for its next turn.
+//! Fairness between sockets on the thread that serves them: one event of a socket leads to a bounded number of
+//! transfers, however many more its connection could send or receive at once. The socket continues in its next turn.
 
 use std::{
     cell::{Cell, RefCell},
@@ -8,24 +8,24 @@ use std::{
 
 use mio::Token;
 
-/// Transfers that the calls made in one turn may try at once.
+/// The most transfers that one turn tries at once.
 const TRANSFERS: u32 = 4;
 
 thread_local! {
-    /// What is left of the turn; none on threads that take none.
+    /// The transfers left in the turn; `None` on a thread that serves no sockets.
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
-    /// Sockets that could go on, each for one turn.
+    /// Sockets that used up their turn and get another one.
     static NEXT: RefCell<BTreeSet<Token>> = const { RefCell::new(BTreeSet::new()) };
-    /// Bytes that have come, or gone.
+    /// The bytes received and sent since [`moved`] was called last.
     static MOVED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A turn begins, on this thread.
+/// Begins a turn on this thread.
 pub(super) fn begin() {
     LEFT.set(Some(TRANSFERS));
 }
 
-/// Another transfer of a socket that is ready; whether it has to wait for the next turn.
+/// Counts another transfer of a socket that is ready; true: it has to wait for the socket's next turn.
 pub(super) fn is_over(token: Option<Token>) -> bool {
     match LEFT.get() {
         None => false,
@@ -40,18 +40,18 @@ pub(super) fn is_over(token: Option<Token>) -> bool {
     }
 }
 
-/// The thread takes no more turns for now; the sockets that wait for their next one.
+/// Ends the turns of this thread; returns the sockets that get another one.
 pub(super) fn end() -> BTreeSet<Token> {
     LEFT.set(None);
     NEXT.take()
 }
 
-/// So many bytes have come, or gone.
+/// Counts bytes received or sent.
 pub(super) fn moves(count: usize) {
     MOVED.set(MOVED.get().saturating_add(count));
 }
 
-/// The bytes that have come and gone since this was asked last.
+/// The bytes received and sent since the last call.
 pub(super) fn moved() -> usize {
     MOVED.take()
 }
