@@ -1,4 +1,5 @@
-//! Return values. Numerically those of NTSTATUS: two of them, [`ND_TIMEOUT`] and [`ND_PENDING`], are successes.
+//! Return values of NDSPI. Each has the number of an NTSTATUS: two of them, [`ND_TIMEOUT`] and [`ND_PENDING`], are
+//! successes.
 
 use ndk_abi::status::NTSTATUS;
 use windows_core::HRESULT;
@@ -10,7 +11,7 @@ macro_rules! statuses {
             pub const $name: HRESULT = HRESULT($value as i32);
         )*
 
-        /// The name of a return value, for people.
+        /// The name of a return value, for messages.
         #[must_use]
         pub fn name(status: HRESULT) -> Option<&'static str> {
             const NAMES: &[(HRESULT, &str)] = &[$(($name, stringify!($name)),)*];

@@ -10,7 +10,7 @@ use windows_sys::Win32::{
     System::IO::OVERLAPPED,
 };
 
-/// Names registered memory; opaque.
+/// An opaque handle of registered memory.
 pub type ND_MR_HANDLE = *mut c_void;
 
 /// Limits of an adapter.
@@ -36,7 +36,7 @@ pub struct ND_ADAPTER_INFO1 {
     pub MaxCalleeData: usize,
 }
 
-/// The outcome of a request, in memory of whoever posted it.
+/// The result of a request. The program passes its address with the request, and the provider writes it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ND_RESULT {
@@ -44,7 +44,7 @@ pub struct ND_RESULT {
     pub BytesTransferred: usize,
 }
 
-/// What a peer needs to use a memory window. All fields are in network byte order.
+/// The descriptor by which a peer uses a memory window. All fields are in network byte order.
 #[repr(C, packed)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ND_MW_DESCRIPTOR {
@@ -53,7 +53,7 @@ pub struct ND_MW_DESCRIPTOR {
     pub Token: u32,
 }
 
-/// A part of registered memory.
+/// A scatter/gather entry: a part of registered memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ND_SGE {
@@ -76,7 +76,7 @@ const _: () = {
     assert!(offset_of!(ND_SGE, hMr) == 16);
 };
 
-/// An object with requests that pend.
+/// The base of objects whose requests pend.
 #[interface("C859E15E-75E2-4FE3-8D6D-0DFF36F02442")]
 pub unsafe trait INDOverlapped: IUnknown {
     pub fn CancelOverlappedRequests(&self) -> HRESULT;
@@ -88,7 +88,7 @@ pub unsafe trait INDOverlapped: IUnknown {
     ) -> HRESULT;
 }
 
-/// Where requests complete.
+/// A completion queue.
 #[interface("1245A633-2A32-473A-830C-E05D1F869D02")]
 pub unsafe trait INDCompletionQueue: INDOverlapped {
     pub fn Resize(&self, nEntries: usize) -> HRESULT;
@@ -96,11 +96,11 @@ pub unsafe trait INDCompletionQueue: INDOverlapped {
     pub fn GetResults(&self, pResults: *mut *mut ND_RESULT, nResults: usize) -> usize;
 }
 
-/// Memory that a peer is let into. Version 2 gives the same identifier to an interface with one method more.
+/// A memory window. Version 2 gives this identifier to an interface with one method more.
 #[interface("070FE1F5-0AB5-4361-88DB-974BA704D4B9")]
 pub unsafe trait INDMemoryWindow: IUnknown {}
 
-/// What moves data.
+/// An endpoint: the queue pair of a connection.
 #[interface("DBD00EAB-B679-44A9-BD65-E82F3DE12D1A")]
 pub unsafe trait INDEndpoint: IUnknown {
     pub fn Flush(&self) -> HRESULT;
@@ -147,7 +147,7 @@ pub unsafe trait INDEndpoint: IUnknown {
     ) -> HRESULT;
 }
 
-/// One end of a connection.
+/// A connector: establishes and ends a connection.
 #[interface("1BCAF2D1-E274-4AEB-AC57-CD5D4376E0B7")]
 pub unsafe trait INDConnector: INDOverlapped {
     pub fn CreateEndpoint(
@@ -196,7 +196,7 @@ pub unsafe trait INDConnector: INDOverlapped {
     pub fn Disconnect(&self, pOverlapped: *mut OVERLAPPED) -> HRESULT;
 }
 
-/// Takes connection requests.
+/// A listener.
 #[interface("BB902588-BA3F-4441-9FE1-3B6795E4E668")]
 pub unsafe trait INDListen: INDOverlapped {
     pub fn GetConnectionRequest(&self, pConnector: *mut c_void, pOverlapped: *mut OVERLAPPED) -> HRESULT;
@@ -238,7 +238,7 @@ pub unsafe trait INDAdapter: INDOverlapped {
     ) -> HRESULT;
 }
 
-/// The way to an adapter.
+/// The provider: finds and opens adapters.
 #[interface("0C5DD316-5FDF-47E6-B2D0-2A6EDA8D39DD")]
 pub unsafe trait INDProvider: IUnknown {
     pub fn QueryAddressList(&self, pAddressList: *mut SOCKET_ADDRESS_LIST, pBufferSize: *mut usize) -> HRESULT;

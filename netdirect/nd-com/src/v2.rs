@@ -11,7 +11,7 @@ use windows_sys::Win32::{
     System::IO::OVERLAPPED,
 };
 
-/// [`ND2_RESULT::RequestType`]: what has completed.
+/// [`ND2_RESULT::RequestType`]: the type of the completed request.
 pub type ND2_REQUEST_TYPE = i32;
 /// A receive, also from a shared receive queue.
 pub const Nd2RequestTypeReceive: ND2_REQUEST_TYPE = 0;
@@ -26,7 +26,7 @@ pub const Nd2RequestTypeRead: ND2_REQUEST_TYPE = 4;
 /// An RDMA write.
 pub const Nd2RequestTypeWrite: ND2_REQUEST_TYPE = 5;
 
-/// A completion. `BytesTransferred` is that of a receive, and nothing for others.
+/// A completion. `BytesTransferred` is meaningful for receives only.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ND2_RESULT {
@@ -37,7 +37,7 @@ pub struct ND2_RESULT {
     pub RequestType: ND2_REQUEST_TYPE,
 }
 
-/// A part of registered memory. `MemoryRegionToken` is a local token, and ignored with ND_OP_FLAG_INLINE.
+/// A scatter/gather entry. `MemoryRegionToken` is a local token; with ND_OP_FLAG_INLINE the provider ignores it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ND2_SGE {
@@ -57,14 +57,14 @@ const _: () = {
     assert!(offset_of!(ND2_SGE, MemoryRegionToken) == 12);
 };
 
-/// An object with requests that pend.
+/// The base of objects whose requests pend.
 #[interface("ABF72719-B016-4A40-A6F7-622791A7044C")]
 pub unsafe trait IND2Overlapped: IUnknown {
     pub fn CancelOverlappedRequests(&self) -> HRESULT;
     pub fn GetOverlappedResult(&self, pOverlapped: *mut OVERLAPPED, wait: i32) -> HRESULT;
 }
 
-/// Where requests complete.
+/// A completion queue.
 #[interface("20CC445E-64A0-4CBB-AA75-F6A7251FDA9E")]
 pub unsafe trait IND2CompletionQueue: IND2Overlapped {
     pub fn GetNotifyAffinity(&self, pGroup: *mut u16, pAffinity: *mut usize) -> HRESULT;
@@ -73,7 +73,7 @@ pub unsafe trait IND2CompletionQueue: IND2Overlapped {
     pub fn GetResults(&self, results: *mut ND2_RESULT, nResults: u32) -> u32;
 }
 
-/// Receives for several queue pairs.
+/// A shared receive queue: receives for several queue pairs.
 #[interface("AABD67DC-459A-4DB1-826B-56CFCC278883")]
 pub unsafe trait IND2SharedReceiveQueue: IND2Overlapped {
     pub fn GetNotifyAffinity(&self, pGroup: *mut u16, pAffinity: *mut usize) -> HRESULT;
@@ -82,13 +82,13 @@ pub unsafe trait IND2SharedReceiveQueue: IND2Overlapped {
     pub fn Receive(&self, requestContext: *mut c_void, sge: *const ND2_SGE, nSge: u32) -> HRESULT;
 }
 
-/// A part of a region that is open to a peer. Has the identifier of version 1's too.
+/// A memory window: gives a peer access to a part of a region. Has the identifier of version 1's INDMemoryWindow.
 #[interface("070FE1F5-0AB5-4361-88DB-974BA704D4B9")]
 pub unsafe trait IND2MemoryWindow: IUnknown {
     pub fn GetRemoteToken(&self) -> u32;
 }
 
-/// Registered memory.
+/// A memory region.
 #[interface("55DFEA2F-BC56-4982-8A45-0301BE46C413")]
 pub unsafe trait IND2MemoryRegion: IND2Overlapped {
     pub fn Register(
@@ -103,7 +103,7 @@ pub unsafe trait IND2MemoryRegion: IND2Overlapped {
     pub fn GetRemoteToken(&self) -> u32;
 }
 
-/// What moves data.
+/// A queue pair.
 #[interface("EEF2F332-B75D-4063-BCE3-3A0BAD2D02CE")]
 pub unsafe trait IND2QueuePair: IUnknown {
     pub fn Flush(&self) -> HRESULT;
@@ -139,7 +139,7 @@ pub unsafe trait IND2QueuePair: IUnknown {
     ) -> HRESULT;
 }
 
-/// One end of a connection.
+/// A connector: establishes and ends a connection.
 #[interface("7DD615C4-6B4C-4866-950C-F3B1D25A5302")]
 pub unsafe trait IND2Connector: IND2Overlapped {
     pub fn Bind(&self, pAddress: *const SOCKADDR, cbAddress: u32) -> HRESULT;
@@ -173,7 +173,7 @@ pub unsafe trait IND2Connector: IND2Overlapped {
     pub fn Disconnect(&self, pOverlapped: *mut OVERLAPPED) -> HRESULT;
 }
 
-/// Takes connection requests.
+/// A listener.
 #[interface("65D23D83-3A57-4E02-86A4-350165C2D130")]
 pub unsafe trait IND2Listener: IND2Overlapped {
     pub fn Bind(&self, pAddress: *const SOCKADDR, cbAddress: u32) -> HRESULT;
@@ -244,7 +244,7 @@ pub unsafe trait IND2Adapter: IUnknown {
     pub fn CreateListener(&self, iid: *const GUID, hOverlappedFile: HANDLE, ppListener: *mut *mut c_void) -> HRESULT;
 }
 
-/// The way to an adapter.
+/// The provider: finds and opens adapters.
 #[interface("49EAE6C1-76C4-46D0-8003-5C2EAA2C9A8E")]
 pub unsafe trait IND2Provider: IUnknown {
     pub fn QueryAddressList(&self, pAddressList: *mut SOCKET_ADDRESS_LIST, pcbAddressList: *mut u32) -> HRESULT;
