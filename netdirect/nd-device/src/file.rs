@@ -23,7 +23,7 @@ use windows_sys::{
 
 use crate::wine_version;
 
-/// How requests are sent. Both calls have the same parameters.
+/// The native call that sends a request. NtFsControlFile and NtDeviceIoControlFile have the same parameters.
 type ControlCall = unsafe extern "system" fn(
     HANDLE,
     HANDLE,
@@ -37,9 +37,9 @@ type ControlCall = unsafe extern "system" fn(
     u32,
 ) -> i32;
 
-/// Wine's ntdll takes device controls of FILE_DEVICE_NETWORK for those of its own sockets, whose numbers are among the
-/// ND protocol's: 0x00120400 ends with STATUS_INVALID_PARAMETER before it is seen that the file is no socket. File
-/// system controls go to the same dispatch routine of a driver there (dlls/ntdll/unix/file.c of Wine 8).
+/// Wine's ntdll takes device controls of FILE_DEVICE_NETWORK for controls of its own sockets, whose codes are among
+/// those of the ND protocol: it ends 0x00120400 with STATUS_INVALID_PARAMETER before it sees that the file is no
+/// socket. It passes file system controls to the same dispatch routine of a driver (dlls/ntdll/unix/file.c of Wine 8).
 fn control_call() -> ControlCall {
     static CALL: OnceLock<ControlCall> = OnceLock::new();
     *CALL.get_or_init(|| if wine_version().is_some() { NtFsControlFile } else { NtDeviceIoControlFile })
@@ -65,14 +65,14 @@ fn open(options: u32) -> Result<OwnedHandle, NTSTATUS> {
     if status < 0 {
         return Err(NTSTATUS(status));
     }
-    // SAFETY: new, and nobody else's.
+    // SAFETY: a new handle, which no other code has.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
 /// Opens the device for requests that pend. It has no provider context yet.
 ///
 /// # Errors
-/// STATUS_OBJECT_NAME_NOT_FOUND: it is not there; STATUS_ACCESS_DENIED: it is, but not for this user.
+/// STATUS_OBJECT_NAME_NOT_FOUND: the driver is not loaded; STATUS_ACCESS_DENIED: this user may not open the device.
 pub fn open_overlapped() -> Result<OwnedHandle, NTSTATUS> {
     open(0)
 }
@@ -80,8 +80,8 @@ pub fn open_overlapped() -> Result<OwnedHandle, NTSTATUS> {
 /// Sends a request. `event` and `context` may be null.
 ///
 /// # Safety
-/// `input` is valid for the call, which copies it: all codes are METHOD_BUFFERED. `output` and `block` are valid until the request is over,
-/// and written until then.
+/// `input` is valid for the call, which copies it: all codes are METHOD_BUFFERED. `output` and `block` are valid until
+/// the request has ended; the kernel writes to them until then.
 pub unsafe fn send(
     file: HANDLE,
     event: HANDLE,
@@ -108,7 +108,7 @@ pub unsafe fn send(
     })
 }
 
-/// A file for requests that are waited for.
+/// A file whose requests the caller waits for.
 #[derive(Debug)]
 pub struct SynchronousFile(OwnedHandle);
 
@@ -116,21 +116,22 @@ impl SynchronousFile {
     /// Opens the device. The file has no provider context yet.
     ///
     /// # Errors
-    /// As those of [`open_overlapped`].
+    /// As [`open_overlapped`].
     pub fn open() -> Result<Self, NTSTATUS> {
         open(FILE_SYNCHRONOUS_IO_NONALERT).map(Self)
     }
 
-    /// Sends a request and waits for its end: how many bytes were returned.
+    /// Sends a request, waits for its end, and returns the number of output bytes.
     ///
     /// # Errors
-    /// What it ended with. Warnings are errors here.
+    /// The status of the request, also if it is a warning.
     pub fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
         let mut block = IO_STATUS_BLOCK::default();
-        // SAFETY: all buffers outlive the call, which waits for the end of the request, as the file is a synchronous one.
+        // SAFETY: all buffers outlive the call, which waits for the end of the request, as the file is a synchronous
+        // one.
         let status =
             unsafe { send(self.0.as_raw_handle(), ptr::null_mut(), ptr::null(), &raw mut block, code, input, output) };
-        // A success of another kind is none that the driver gives.
+        // The driver returns no other kind of success.
         if status.is_success() { Ok(block.Information.min(output.len())) } else { Err(status) }
     }
 }

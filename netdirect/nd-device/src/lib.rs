@@ -1,4 +1,5 @@
-//! The control device of softndk.sys, as programs open and ask it: by the native calls, which show each NTSTATUS as the driver gave it.
+//! The control device of softndk.sys, as programs open it and send requests: by the native calls, which return each
+//! NTSTATUS of the driver unchanged.
 #![cfg(windows)]
 #![expect(unsafe_code, reason = "calls into ntdll and kernel32")]
 

@@ -1,4 +1,4 @@
-//! What is different under Wine.
+//! Detects Wine.
 
 use std::{
     ffi::{CStr, c_char},
@@ -10,7 +10,7 @@ use windows_sys::{
     core::w,
 };
 
-/// What ntdll says of itself if it is Wine's.
+/// The version of Wine, if ntdll is Wine's.
 #[must_use]
 pub fn wine_version() -> Option<String> {
     // SAFETY: a constant, terminated string; every process has ntdll.
