@@ -1,4 +1,4 @@
-//! Arguments that are pointers.
+//! The pointer arguments of COM callers: checks, reads and writes.
 #![expect(unsafe_code, reason = "pointers of COM callers")]
 
 use std::{ffi::c_void, mem::MaybeUninit, ptr, slice};
@@ -17,10 +17,10 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::core::overlapped::Overlapped;
 
-/// A length as a version of the interfaces has it: ULONG or SIZE_T.
+/// The type of lengths in a version of the interfaces: ULONG or SIZE_T.
 pub(crate) trait Size: Copy {
     fn get(self) -> usize;
-    /// A length in memory of this process.
+    /// Converts a length of this process's memory.
     fn new(length: usize) -> Self;
 }
 
@@ -44,7 +44,7 @@ impl Size for usize {
     }
 }
 
-/// Makes an object and hands out the interface of it that is asked for.
+/// Makes an object and returns the requested interface of it.
 ///
 /// # Safety
 /// `iid` and `out` are null, or valid pointers.
@@ -65,7 +65,7 @@ pub(crate) unsafe fn give(
     }
 }
 
-/// The object of ours behind an interface pointer. `None`: null, or an object of somebody else's.
+/// This DLL's object behind an interface pointer. `None`: a null pointer, or an object of another DLL.
 ///
 /// # Safety
 /// `raw` is null, or a COM object that outlives the call.
@@ -75,7 +75,7 @@ pub(crate) unsafe fn ours<T: ComObjectInner<Outer: 'static>>(raw: *mut c_void) -
     object.cast_object().ok()
 }
 
-/// An array. STATUS_INVALID_PARAMETER: null, and some.
+/// The caller's array. STATUS_INVALID_PARAMETER: `data` is null and `count` is not 0.
 ///
 /// # Safety
 /// `data` is null, or valid for `count` elements as long as the result is used.
@@ -88,10 +88,10 @@ pub(crate) unsafe fn array<'a, T>(data: *const T, count: impl Size) -> Result<&'
     }
 }
 
-/// Private data of a connection. STATUS_INVALID_BUFFER_SIZE: more than any message has, which is `most`.
+/// Private data of a connection. STATUS_INVALID_BUFFER_SIZE: more than `most` bytes, the limit of all messages.
 ///
 /// # Safety
-/// As of [`array`].
+/// As for [`array`].
 pub(crate) unsafe fn private_data<'a>(data: *const c_void, length: impl Size, most: u32) -> Result<&'a [u8], NTSTATUS> {
     if length.get() > most as usize {
         return Err(STATUS_INVALID_BUFFER_SIZE);
@@ -100,10 +100,10 @@ pub(crate) unsafe fn private_data<'a>(data: *const c_void, length: impl Size, mo
     unsafe { array(data.cast(), length) }
 }
 
-/// Does something with an OVERLAPPED.
+/// Calls `act` with the caller's OVERLAPPED. ND_INVALID_PARAMETER: a null pointer.
 ///
 /// # Safety
-/// It is null, or stays valid until the request that it is used for is over.
+/// `overlapped` is null, or stays valid until the request has ended that it is used for.
 pub(crate) unsafe fn with(overlapped: *mut OVERLAPPED, act: impl FnOnce(&Overlapped) -> NTSTATUS) -> HRESULT {
     // SAFETY: as the caller says.
     match unsafe { Overlapped::new(overlapped) } {
@@ -112,7 +112,7 @@ pub(crate) unsafe fn with(overlapped: *mut OVERLAPPED, act: impl FnOnce(&Overlap
     }
 }
 
-/// An array to be filled. Null is none.
+/// The caller's array for results; empty if the pointer is null.
 ///
 /// # Safety
 /// `array` is null, or valid for `count` elements as long as the result is used.
@@ -124,8 +124,8 @@ pub(crate) unsafe fn places<'a, T>(array: *mut T, count: impl Size) -> &'a mut [
     unsafe { slice::from_raw_parts_mut(array.cast(), count.get()) }
 }
 
-/// Copies to a buffer of `*size` bytes, and sets that to how many there are. ND_BUFFER_OVERFLOW: too few; then `partly` says
-/// whether the beginning is copied.
+/// Copies `data` to a buffer of `*size` bytes, and sets `*size` to the length of `data`. ND_BUFFER_OVERFLOW: the buffer
+/// is too small; it gets the beginning of `data` if `partly`.
 ///
 /// # Safety
 /// `size` is null or valid; `buffer` is null, or valid for `*size` bytes.
@@ -133,23 +133,25 @@ pub(crate) unsafe fn copy_out<S: Size>(data: &[u8], buffer: *mut c_void, size: *
     // SAFETY: as the caller says.
     let Some(size) = (unsafe { size.as_mut() }) else { return ND_INVALID_PARAMETER };
     let room = if buffer.is_null() { 0 } else { size.get() };
-    // Who gives no buffer asks for the size, and is to be told so even if that is 0 (ndspi.md section 5, GetPrivateData).
+    // A null buffer asks for the size and gets ND_BUFFER_OVERFLOW, even if the size is 0 (ndspi.md section 5,
+    // GetPrivateData).
     let fits = !buffer.is_null() && data.len() <= room;
     *size = S::new(data.len());
     if fits || partly {
         let length = data.len().min(room);
-        // SAFETY: as many bytes of both, as the caller says; a program's buffer is none of ours.
+        // SAFETY: both have `length` bytes, as the caller says; a program's buffer does not overlap memory of this DLL.
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), buffer.cast(), length) };
     }
     if fits { ND_SUCCESS } else { ND_BUFFER_OVERFLOW }
 }
 
-/// A socket address. STATUS_INVALID_PARAMETER: null; STATUS_INVALID_ADDRESS: too short for its family, or of another.
+/// A socket address. STATUS_INVALID_PARAMETER: null; STATUS_INVALID_ADDRESS: too short for its family, or neither IPv4
+/// nor IPv6.
 ///
 /// # Safety
 /// `address` is null, or valid for `length` bytes.
 pub(crate) unsafe fn address(address: *const SOCKADDR, length: impl Size) -> Result<SOCKADDR_INET, NTSTATUS> {
-    // No address is longer.
+    // No socket address is longer than SOCKADDR_INET.
     let length = length.get().min(size_of::<SOCKADDR_INET>());
     // SAFETY: as the caller says.
     let given: &[u8] = unsafe { array(address.cast(), length) }?;
@@ -164,7 +166,7 @@ pub(crate) unsafe fn address(address: *const SOCKADDR, length: impl Size) -> Res
     Ok(known)
 }
 
-/// Bytes of an address of this family.
+/// The length of an address of this family.
 fn address_length(address: &SOCKADDR_INET) -> usize {
     match address.si_family() {
         AF_INET => size_of::<SOCKADDR_IN>(),
@@ -173,10 +175,10 @@ fn address_length(address: &SOCKADDR_INET) -> usize {
     }
 }
 
-/// Hands out an address.
+/// Returns an address to the caller.
 ///
 /// # Safety
-/// As of [`copy_out`].
+/// As for [`copy_out`].
 pub(crate) unsafe fn give_address<S: Size>(
     address: Result<SOCKADDR_INET, NTSTATUS>,
     out: *mut SOCKADDR,
@@ -189,10 +191,11 @@ pub(crate) unsafe fn give_address<S: Size>(
     }
 }
 
-/// Hands out a list of addresses: the head, a SOCKET_ADDRESS for each, then what those point at.
+/// Returns a list of addresses to the caller: the head, a SOCKET_ADDRESS for each, then the addresses that these point
+/// to.
 ///
 /// # Safety
-/// As of [`copy_out`].
+/// As for [`copy_out`].
 pub(crate) unsafe fn give_addresses<S: Size>(
     addresses: Result<Vec<SOCKADDR_INET>, NTSTATUS>,
     out: *mut SOCKET_ADDRESS_LIST,
@@ -214,20 +217,20 @@ pub(crate) unsafe fn give_addresses<S: Size>(
         let at = entry + std::mem::offset_of!(SOCKET_ADDRESS, iSockaddrLength);
         list[at..at + size_of::<i32>()].copy_from_slice(&(length as i32).to_ne_bytes());
         list.extend_from_slice(&address.as_bytes()[..length]);
-        // Each on a multiple of 8.
+        // Each address lies on a multiple of 8.
         list.resize(list.len().next_multiple_of(size_of::<u64>()), 0);
     }
     // SAFETY: as the caller says.
     unsafe { copy_out(&list, out.cast(), size, false) }
 }
 
-/// Refuses what is above its limit.
+/// Checks values against their limits; returns the error of the first value above its limit.
 pub(crate) fn at_most<S: Size, const N: usize>(values: [(S, u32, HRESULT); N]) -> Result<(), HRESULT> {
     let above = values.into_iter().find(|(value, limit, _)| value.get() > *limit as usize);
     above.map_or(Ok(()), |(_, _, status)| Err(status))
 }
 
-/// A result as the interfaces return it.
+/// Converts a result to the HRESULT of the interfaces.
 pub(crate) fn hresult(result: Result<(), NTSTATUS>) -> HRESULT {
     from_nt(result.err().unwrap_or(NTSTATUS(0)))
 }

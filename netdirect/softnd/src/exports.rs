@@ -1,4 +1,4 @@
-//! What the DLL exports, and the class factory.
+//! The exports of the DLL, and its class factory.
 #![expect(unsafe_code, reason = "C exports, COM")]
 
 use std::ffi::c_void;
@@ -20,14 +20,14 @@ use crate::{
     v1, v2,
 };
 
-/// Makes providers.
+/// The class factory of the providers.
 #[implement(IClassFactory, Agile = false)]
 struct Factory {
     class: GUID,
     _hold: Hold,
 }
 
-/// The provider whose interface is asked for; if that says nothing, of the class's version.
+/// Makes the provider of the requested interface; for IUnknown and unknown interfaces, of the class's version.
 fn provider(class: &GUID, asked: &GUID) -> IUnknown {
     let is_v1 = match *asked {
         INDProvider::IID => true,
@@ -56,7 +56,8 @@ impl IClassFactory_Impl for Factory_Impl {
     }
 }
 
-/// The class object of a provider, or, if its interface is asked for, the provider itself: programs do either.
+/// The class object of a provider, or, if the program asks for a provider's interface, the provider: programs do
+/// either.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn DllGetClassObject(class: *const GUID, iid: *const GUID, object: *mut *mut c_void) -> HRESULT {
     // SAFETY: null, or a pointer of the caller's.
@@ -80,7 +81,8 @@ extern "system" fn DllCanUnloadNow() -> HRESULT {
     HRESULT(if hold::is_held() { S_FALSE } else { 0 })
 }
 
-/// What lives in the device, the file that asks included: for tests. E_POINTER: there is not room for so many bytes.
+/// Counts of the device's live objects, the file that this call opens included; for tests. E_POINTER: `found` is null,
+/// or `length` is too small.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn SoftndDiagnostics(found: *mut SOFTNDK_DIAGNOSTICS, length: u32) -> HRESULT {
     if found.is_null() || (length as usize) < size_of::<SOFTNDK_DIAGNOSTICS>() {
@@ -96,7 +98,7 @@ unsafe extern "system" fn SoftndDiagnostics(found: *mut SOFTNDK_DIAGNOSTICS, len
     }
 }
 
-/// The installer of catalog entries looks for it; a provider of this kind is never started so.
+/// The installer of catalog entries looks for this export. Winsock never calls it for a NetworkDirect provider.
 #[unsafe(no_mangle)]
 extern "system" fn WSPStartup() -> i32 {
     windows_sys::Win32::Networking::WinSock::WSASYSNOTREADY

@@ -1,10 +1,10 @@
-//! What keeps the DLL loaded.
+//! Counts the objects and locks that keep the DLL loaded, for DllCanUnloadNow.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static HOLDS: AtomicUsize = AtomicUsize::new(0);
 
-/// A reason to stay loaded. The last field of each object, so that it goes when all of that is gone.
+/// Keeps the DLL loaded. The last field of each object, so that it is dropped after the others.
 pub(crate) struct Hold(());
 
 impl Hold {
@@ -20,12 +20,12 @@ impl Drop for Hold {
     }
 }
 
-/// A reason without an object: IClassFactory::LockServer.
+/// Keeps the DLL loaded without an object: IClassFactory::LockServer.
 pub(crate) fn add() {
     HOLDS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Takes back an [`add`].
+/// Undoes an [`add`].
 pub(crate) fn remove() {
     HOLDS.fetch_sub(1, Ordering::Release);
 }

@@ -1,8 +1,9 @@
-//! softnd.dll: the NetworkDirect provider of SoftNDK, for programs that load it from the Winsock catalog or by its path.
+//! softnd.dll: the NetworkDirect provider of SoftNDK, for programs that load it from the Winsock catalog or by its
+//! path.
 //!
-//! `core` is what a provider does, over the control device, be it the driver's or one in the process (`core/device`); `v1` and `v2` are
-//! how the versions of the interfaces show it. Posts and polls go through rings that the device shares (`nd_rings`), or through control
-//! codes if the variable `SOFTND_PATH` of the environment is `plain`. `SOFTND_MODE` chooses the device.
+//! `core` has the provider's objects, over the control device of the driver or one in the process (`core/device`); `v1`
+//! and `v2` are the interfaces. Posts and polls go by rings that the device shares (`nd_rings`), or by control codes if
+//! the environment variable `SOFTND_PATH` is `plain`. `SOFTND_MODE` chooses the device.
 #![cfg(windows)]
 
 mod arguments;

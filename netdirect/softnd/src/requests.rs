@@ -1,4 +1,4 @@
-//! Requests of queue pairs, as both versions of the interfaces have them.
+//! Inline data and flags of work requests, for both versions of the interfaces.
 #![expect(unsafe_code, reason = "memory of programs, named by addresses")]
 
 use std::ptr;
@@ -22,10 +22,10 @@ use crate::core::queue_pair::QueuePair;
 /// Flags of every initiator request.
 pub(crate) const COMMON_FLAGS: u32 = ND_OP_FLAG_SILENT_SUCCESS | ND_OP_FLAG_READ_FENCE;
 
-/// More inline data than any adapter takes.
+/// An upper bound of the inline data that an adapter takes.
 const MAX_INLINE_DATA: usize = 1024;
 
-/// Posts a request with the data of its SGEs inline. STATUS_INVALID_PARAMETER_4: the queue pair does not take so much.
+/// Posts a request with the data of its SGEs inline. STATUS_INVALID_PARAMETER_4: more data than the queue pair takes.
 ///
 /// # Safety
 /// The SGEs name memory that can be read.
@@ -41,7 +41,8 @@ pub(crate) unsafe fn post_inline(
     queue_pair.post(head, &[], data)
 }
 
-/// Copies inline data to `room`. STATUS_INVALID_PARAMETER_4: there is not so much.
+/// Copies inline data to `room`. STATUS_INVALID_PARAMETER_4: more data than `room`; STATUS_ACCESS_VIOLATION: a null
+/// address.
 ///
 /// # Safety
 /// The SGEs name memory that can be read.
@@ -55,14 +56,14 @@ unsafe fn gather<'a>(sges: &[SOFTNDK_SGE], room: &'a mut [u8]) -> Result<&'a [u8
         if from.is_null() && !part.is_empty() {
             return Err(STATUS_ACCESS_VIOLATION);
         }
-        // SAFETY: as the caller says; `part` is as long, and memory of ours.
+        // SAFETY: as the caller says; `part` has as many bytes, and is this DLL's memory.
         unsafe { ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len()) };
         rest = others;
     }
     Ok(data)
 }
 
-/// The flags of a request as the driver has them, or `otherwise` if it has others than `allowed`.
+/// Translates ND_OP_FLAG_* to NDK_OP_FLAG_*. `otherwise`: `given` has other flags than `allowed`.
 pub(crate) fn flags(given: u32, allowed: u32, otherwise: HRESULT) -> Result<u32, HRESULT> {
     if given & !allowed != 0 {
         return Err(otherwise);

@@ -1,4 +1,4 @@
-//! Adapters, and what comes before one is open.
+//! Address queries of the provider, and [`Adapter`], an open adapter.
 
 use std::{env, sync::Arc};
 
@@ -20,7 +20,7 @@ use super::{
     object::Object,
 };
 
-/// What tells programs that the adapter is of their own process; that of softndk.sys is 1.
+/// The DeviceId of an adapter in the program's own process; the DeviceId of softndk.sys is 1.
 const HOSTED_DEVICE_ID: u16 = 2;
 
 /// The addresses of all adapters.
@@ -28,7 +28,7 @@ pub(crate) fn provider_addresses() -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
     addresses(&File::open()?, IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, 0)
 }
 
-/// The adapter that owns a local address. STATUS_INVALID_ADDRESS: none.
+/// The identifier of the adapter that owns a local address. STATUS_INVALID_ADDRESS: no adapter owns it.
 pub(crate) fn resolve(address: SOCKADDR_INET) -> Result<u64, NTSTATUS> {
     let input = ND_RESOLVE_ADDRESS { Version: ND_IOCTL_VERSION, Reserved: 0, Address: address };
     File::open()?.ask(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, input.as_bytes())
@@ -96,7 +96,6 @@ impl Adapter {
         self.pd.handle()
     }
 
-    /// Its limits.
     pub(crate) fn info(&self) -> &ND2_ADAPTER_INFO {
         &self.info
     }

@@ -1,4 +1,4 @@
-//! Where notifications are to run.
+//! The processors for notifications.
 #![expect(unsafe_code, reason = "a call into kernel32")]
 
 use ndk_abi::wdm::GROUP_AFFINITY;
@@ -7,14 +7,14 @@ use windows_sys::Win32::System::{
     Threading::{GetCurrentThread, GetThreadGroupAffinity},
 };
 
-/// The affinity that a program asks for, and if it asks for none, that of the calling thread (page of
-/// IND2SharedReceiveQueue::GetNotifyAffinity). No processors: the driver chooses.
+/// The affinity that a program asks for, or, if it asks for none, the affinity of the calling thread (page of
+/// IND2SharedReceiveQueue::GetNotifyAffinity). If the mask is 0 the driver chooses.
 pub(crate) fn affinity(group: u16, mask: usize) -> GROUP_AFFINITY {
     if mask != 0 {
         return GROUP_AFFINITY { Mask: mask as u64, Group: group, Reserved: [0; 3] };
     }
     let mut own = SystemInformation::GROUP_AFFINITY::default();
-    // SAFETY: a pseudo handle, which is not to be closed.
+    // SAFETY: a pseudo handle, which needs no closing.
     let thread = unsafe { GetCurrentThread() };
     // SAFETY: the thread itself, and a local.
     let known = unsafe { GetThreadGroupAffinity(thread, &raw mut own) } != 0;

@@ -30,33 +30,33 @@ use super::{
     ring::{self, Mappings, Shared},
 };
 
-/// Completions that one control code fetches, at most.
+/// The most completions that one control code fetches.
 const BURST: usize = 32;
 
-/// A completion queue.
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
     pending: Pending,
-    /// After the object, which writes to its rings.
+    /// Dropped after the object: the driver writes to the rings until the object is freed.
     source: Source,
     adapter: Arc<Adapter>,
 }
 
-/// Where its completions come from.
+/// The source of the queue's completions.
 #[derive(Debug)]
 enum Source {
-    /// IOCTL_SOFTNDK_POLL. Queue pairs go by their handles.
+    /// IOCTL_SOFTNDK_POLL, whose completions name queue pairs by their handles.
     Codes(Mutex<Contexts>),
     Rings(Mutex<Rings>),
 }
 
-/// The contexts of queue pairs. What one completes that is released is dropped, wherever it waits: its program may have freed what
-/// the requests name.
+/// The program's contexts of queue pairs, by the names of the queue pairs in completions. Completions of a released
+/// queue pair are dropped, in whichever ring they wait: the program may have freed what its request contexts point to.
 type Contexts = HashMap<u64, u64>;
 
 #[derive(Debug)]
 struct Rings {
-    /// Oldest first: there is more than one if the last ones were not empty when the queue was resized. The driver writes to the newest.
+    /// Oldest first. There is more than one if older rings were not empty when the queue was resized. The driver writes
+    /// to the newest.
     queue: VecDeque<Shared<CompletionRing>>,
     contexts: Contexts,
 }
@@ -99,12 +99,12 @@ impl CompletionQueue {
         &self.adapter
     }
 
-    /// A queue pair with this name will complete requests here.
+    /// Adds a queue pair whose requests complete here.
     pub(super) fn serves(&self, queue_pair: u64, context: u64) {
         self.with_contexts(|contexts| contexts.insert(queue_pair, context));
     }
 
-    /// A queue pair is being released.
+    /// Removes a queue pair that is released.
     pub(super) fn forget(&self, queue_pair: u64) {
         self.with_contexts(|contexts| contexts.remove(&queue_pair));
     }
@@ -116,7 +116,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes out up to `most` completions, oldest first; how many.
+    /// Takes out up to `most` completions, oldest first, and returns their number.
     pub(crate) fn poll(&self, most: usize, mut take: impl FnMut(SOFTNDK_COMPLETION)) -> usize {
         let mut take = |completion| take(as_documented(completion));
         match &self.source {
@@ -143,7 +143,7 @@ impl CompletionQueue {
                 let mut rings = lock(rings);
                 let Rings { queue, contexts } = &mut *rings;
                 let (mut count, mut doorbell) = (0, false);
-                // Mostly they are all of one queue pair.
+                // Most often all completions are of one queue pair.
                 let mut last = None;
                 while let Some(Shared { ring, .. }) = queue.front_mut() {
                     let wanted = most - count;
@@ -165,13 +165,13 @@ impl CompletionQueue {
                         if queue.len() == 1 {
                             break;
                         }
-                        // Read to its end, and not written any more.
+                        // The oldest ring is empty, and the driver no longer writes to it.
                         queue.pop_front();
                     }
                 }
                 drop(rings);
                 if doorbell {
-                    // It only fails if the device is gone.
+                    // Fails only if the device is gone.
                     let _ = self.pending.object().tell(IOCTL_SOFTNDK_DOORBELL);
                 }
                 count
@@ -179,7 +179,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Fetches completions by a control code: bytes of them. None if the device is gone.
+    /// Fetches completions by a control code, and returns their bytes: 0 if the device is gone.
     fn fetch(&self, results: &mut [u8]) -> usize {
         let input = SOFTNDK_POLL {
             Version: SOFTNDK_IOCTL_VERSION,
@@ -189,11 +189,11 @@ impl CompletionQueue {
         self.pending.object().file().control(IOCTL_SOFTNDK_POLL, input.as_bytes(), results).unwrap_or(0)
     }
 
-    /// STATUS_BUFFER_OVERFLOW: it holds more completions than that.
+    /// STATUS_BUFFER_OVERFLOW: the queue holds more than `depth` completions.
     pub(crate) fn resize(&self, depth: u32) -> Result<(), NTSTATUS> {
         let Source::Rings(rings) = &self.source else { return self.modify(depth, &Mappings::default()) };
         let mut rings = lock(rings);
-        // The driver counts those in the newest only.
+        // The driver counts only the completions in the newest ring.
         let waiting: u32 = rings.queue.iter().map(|shared| shared.ring.waiting()).sum();
         if waiting > depth {
             return Err(STATUS_BUFFER_OVERFLOW);
@@ -217,7 +217,7 @@ impl CompletionQueue {
         mappings.send(self.adapter.file(), IOCTL_ND_CQ_MODIFY, input.as_bytes()).map(|_| ())
     }
 
-    /// Pends until it is notified. `kind`: ND_CQ_NOTIFY_*; STATUS_INVALID_PARAMETER: it is not.
+    /// Arms the queue, and pends until it notifies. STATUS_INVALID_PARAMETER: `kind` is not one of ND_CQ_NOTIFY_*.
     pub(crate) fn notify(&self, kind: u32, overlapped: &Overlapped) -> NTSTATUS {
         if kind > ND_CQ_NOTIFY_SOLICITED {
             return STATUS_INVALID_PARAMETER;
@@ -232,7 +232,8 @@ impl CompletionQueue {
     }
 }
 
-/// A completion as ND has it: a read beyond what the peer lets in is not a case of its own, as in NDKPI (ndspi.md section 5).
+/// Translates a completion of NDKPI to NDSPI: a read that the peer refuses has STATUS_REMOTE_RESOURCES in NDKPI, and
+/// STATUS_ACCESS_VIOLATION in NDSPI (ndspi.md section 5).
 fn as_documented(completion: SOFTNDK_COMPLETION) -> SOFTNDK_COMPLETION {
     let is_read = completion.Type == NdkOperationTypeRead.0.cast_unsigned();
     match completion.Status {
@@ -248,7 +249,7 @@ fn completion(result: &SOFTNDK_RESULT, context: u64) -> SOFTNDK_COMPLETION {
         QueuePairContext: context,
         RequestContext: result.RequestContext,
         Type: result.Type,
-        // A token.
+        // A token has 32 bits.
         Output: result.Output as u32,
     }
 }

@@ -25,10 +25,9 @@ use super::{
     queue_pair::QueuePair,
 };
 
-/// More private data than any adapter takes.
+/// An upper bound of the private data that an adapter takes.
 const MAX_PRIVATE_DATA: usize = 1024;
 
-/// A connector.
 #[derive(Debug)]
 pub(crate) struct Connector {
     pending: Pending,
@@ -51,7 +50,7 @@ impl Connector {
         &self.adapter
     }
 
-    /// Bytes of private data, at most, whatever the message.
+    /// The most bytes of private data, over all messages.
     pub(crate) fn max_private_data(&self) -> u32 {
         let info = self.adapter.info();
         info.MaxCallerData.max(info.MaxCalleeData)
@@ -61,7 +60,7 @@ impl Connector {
         self.adapter.file().tell(IOCTL_ND_CONNECTOR_BIND, bind_request(self.pending.handle(), address).as_bytes())
     }
 
-    /// Pends until the peer accepts or rejects.
+    /// Pends until the peer accepts or rejects, or the connect fails.
     pub(crate) fn connect(
         &self,
         queue_pair: &QueuePair,
@@ -90,7 +89,7 @@ impl Connector {
         self.pending.submit_handle(overlapped, IOCTL_ND_CONNECTOR_COMPLETE_CONNECT)
     }
 
-    /// Pends until the peer has completed.
+    /// Pends until the peer has completed the connect.
     pub(crate) fn accept(
         &self,
         queue_pair: &QueuePair,
@@ -127,7 +126,7 @@ impl Connector {
         self.adapter.file().ask(IOCTL_ND_CONNECTOR_GET_READ_LIMITS, input.as_bytes())
     }
 
-    /// What the peer sent when it connected, accepted or rejected.
+    /// The private data that the peer sent with its connect, accept or reject.
     pub(crate) fn private_data(&self) -> Result<Vec<u8>, NTSTATUS> {
         let input = device::handle(self.pending.handle());
         let mut data = vec![0; MAX_PRIVATE_DATA];

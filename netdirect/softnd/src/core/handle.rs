@@ -9,7 +9,6 @@ use windows_sys::Win32::{
     System::Threading::{GetCurrentProcess, ResetEvent, SetEvent},
 };
 
-/// A kernel handle.
 #[derive(Debug)]
 pub(crate) struct Handle(HANDLE);
 
@@ -26,18 +25,18 @@ impl Drop for Handle {
 }
 
 impl Handle {
-    /// What a call has returned. `None`: no handle.
+    /// Takes over the handle that a call has returned. `None`: the call has failed.
     ///
     /// # Safety
-    /// Nobody else closes it.
+    /// No other code closes `returned`.
     pub(super) unsafe fn own(returned: HANDLE) -> Option<Self> {
         (!returned.is_null() && returned != INVALID_HANDLE_VALUE).then_some(Self(returned))
     }
 
-    /// Another handle to what a handle of the program names, which the program may close. STATUS_INVALID_HANDLE: nothing.
+    /// Duplicates a handle of the program, which the program may close. STATUS_INVALID_HANDLE: not a valid handle.
     pub(super) fn duplicate(theirs: HANDLE) -> Result<Self, NTSTATUS> {
         let mut ours = ptr::null_mut();
-        // SAFETY: a pseudo handle that needs no closing.
+        // SAFETY: a pseudo handle, which needs no closing.
         let process = unsafe { GetCurrentProcess() };
         // SAFETY: `ours` outlives the call; an invalid handle is an error.
         let done =
@@ -45,12 +44,12 @@ impl Handle {
         if done { Ok(Self(ours)) } else { Err(STATUS_INVALID_HANDLE) }
     }
 
-    /// For calls; still closed here.
+    /// The handle, for calls. It stays owned by `self`.
     pub(crate) fn as_raw(&self) -> HANDLE {
         self.0
     }
 
-    /// Gives the handle to whoever closes it.
+    /// The handle, which the caller has to close.
     pub(crate) fn into_raw(self) -> HANDLE {
         let handle = self.0;
         mem::forget(self);
@@ -59,11 +58,11 @@ impl Handle {
 
     /// Sets an event.
     pub(super) fn set(&self) {
-        // SAFETY: an open handle; one of something else is an error.
+        // SAFETY: an open handle; a handle of another kind of object is an error.
         unsafe { SetEvent(self.0) };
     }
 
-    /// Resets an event. STATUS_INVALID_HANDLE: it is none, or may not be changed.
+    /// Resets an event. STATUS_INVALID_HANDLE: not a handle of an event, or without access to change it.
     pub(super) fn reset(&self) -> Result<(), NTSTATUS> {
         // SAFETY: as for `set`.
         if unsafe { ResetEvent(self.0) } != 0 { Ok(()) } else { Err(STATUS_INVALID_HANDLE) }

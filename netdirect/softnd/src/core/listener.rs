@@ -22,7 +22,6 @@ use super::{
     overlapped::Overlapped,
 };
 
-/// A listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pending: Pending,
@@ -49,7 +48,7 @@ impl Listener {
         self.adapter.file().tell(IOCTL_ND_LISTENER_BIND, bind_request(self.pending.handle(), address).as_bytes())
     }
 
-    /// `backlog` 0: no limit.
+    /// Listens. A `backlog` of 0 means no limit.
     pub(crate) fn listen(&self, backlog: u32) -> Result<(), NTSTATUS> {
         let input = ND_LISTEN { Version: ND_IOCTL_VERSION, Backlog: backlog, ListenerHandle: self.pending.handle() };
         self.adapter.file().tell(IOCTL_ND_LISTENER_LISTEN, input.as_bytes())
@@ -60,7 +59,7 @@ impl Listener {
         self.adapter.file().ask(IOCTL_ND_LISTENER_GET_ADDRESS, input.as_bytes())
     }
 
-    /// Pends until a peer wants to connect; the connector has its request then.
+    /// Pends until a peer connects; the connector has the request then.
     pub(crate) fn connection_request(&self, connector: &Connector, overlapped: &Overlapped) -> NTSTATUS {
         let input = ND_GET_CONNECTION_REQUEST {
             Version: ND_IOCTL_VERSION,

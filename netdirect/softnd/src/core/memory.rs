@@ -32,7 +32,6 @@ const FLAGS: u32 = ND_MR_FLAG_ALLOW_LOCAL_WRITE
     | ND_MR_FLAG_RDMA_READ_SINK
     | ND_MR_FLAG_DO_NOT_SECURE_VM;
 
-/// A memory region.
 #[derive(Debug)]
 pub(crate) struct Region {
     pending: Pending,
@@ -56,8 +55,8 @@ impl Region {
         &self.adapter
     }
 
-    /// Registers memory of the process. `flags`: ND_MR_FLAG_*. What the arguments alone say is refused here, so that it is at
-    /// once also where the system lets every request pend (Wine).
+    /// Registers memory of the process. `flags`: ND_MR_FLAG_*. Invalid arguments are refused here, so that the call
+    /// itself returns the error, also on a system where every request pends (Wine).
     pub(crate) fn register(&self, address: u64, length: u64, flags: u32, overlapped: &Overlapped) -> NTSTATUS {
         match (address, length) {
             (0, 0) => return STATUS_INVALID_PARAMETER,
@@ -79,8 +78,9 @@ impl Region {
         self.pending.submit(overlapped, IOCTL_ND_MR_REGISTER, input.as_bytes())
     }
 
-    /// Deregisters. The driver is asked by the file for requests that are waited for: a refusal, STATUS_DEVICE_BUSY, is a warning, which
-    /// pends on an overlapped file, and programs expect it of the call.
+    /// Deregisters, by a request on the synchronous file; then a NOP on the overlapped file completes the OVERLAPPED. A
+    /// refusal, STATUS_DEVICE_BUSY, is a warning, which would pend on an overlapped file, and programs expect the call
+    /// to return it.
     pub(crate) fn deregister(&self, overlapped: &Overlapped) -> NTSTATUS {
         self.tokens.change(false);
         match self.pending.object().tell(IOCTL_ND_MR_DEREGISTER) {
@@ -89,12 +89,13 @@ impl Region {
         }
     }
 
-    /// Its tokens; zero if it is not registered. The driver is asked: no output of the registration could be read earlier.
+    /// Its tokens; zero if it is not registered. They come from the driver by a request of their own, as the output of
+    /// the registration could be read no earlier.
     pub(crate) fn tokens(&self) -> SOFTNDK_MR_TOKENS {
         self.tokens.get(|| self.ask())
     }
 
-    /// Whether the driver has it registered now.
+    /// Whether the region is registered in the driver now.
     pub(crate) fn is_registered(&self) -> bool {
         self.ask().LocalToken != 0
     }
@@ -106,31 +107,33 @@ impl Region {
     }
 }
 
-/// What is known of a region's tokens, so that the driver is not asked each time.
+/// A cache of a region's tokens, which saves the request to the driver.
 #[derive(Debug, Default)]
 struct Tokens {
-    /// The remote one in the upper half. 0: they are not known.
+    /// Both tokens, the remote one in the upper half. 0: not known.
     known: AtomicU64,
     changes: Mutex<Changes>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Changes {
-    /// Registrations and deregistrations so far.
+    /// The number of registrations and deregistrations sent so far.
     count: u64,
-    /// The last was a registration. Of a deregistration only its end says whether they are still good.
+    /// The last of them was a registration. After a deregistration was sent, only its end says whether the tokens are
+    /// valid.
     registers: bool,
 }
 
 impl Tokens {
-    /// A registration or deregistration is about to be sent.
+    /// Records that a registration or deregistration is about to be sent.
     fn change(&self, registers: bool) {
         let mut changes = lock(&self.changes);
         *changes = Changes { count: changes.count + 1, registers };
         self.known.store(0, Ordering::Release);
     }
 
-    /// Has `ask` ask the driver if they are not known. What it says is kept unless that may have changed meanwhile, or is about to.
+    /// The tokens; if they are not known, `ask` gets them from the driver. The answer is kept unless a registration or
+    /// deregistration was sent meanwhile, or a deregistration was the last request.
     fn get(&self, ask: impl FnOnce() -> SOFTNDK_MR_TOKENS) -> SOFTNDK_MR_TOKENS {
         let known = self.known.load(Ordering::Acquire);
         if known != 0 {
@@ -146,7 +149,6 @@ impl Tokens {
     }
 }
 
-/// A memory window.
 #[derive(Debug)]
 pub(crate) struct Window {
     object: Object,
@@ -168,7 +170,7 @@ impl Window {
         &self.adapter
     }
 
-    /// The token of its last bind; 0: it never was bound.
+    /// The token of its last bind; 0 if it was never bound.
     pub(crate) fn token(&self) -> u32 {
         self.token.load(Ordering::Acquire)
     }

@@ -1,5 +1,5 @@
-//! What a provider does, whichever version of the interfaces shows it. Errors are the driver's NTSTATUS, which the interfaces
-//! return as they are.
+//! The provider's objects, which both versions of the interfaces use. Errors are the driver's NTSTATUS, which the
+//! interfaces return unchanged. `device` chooses and opens the device.
 
 pub(crate) mod adapter;
 pub(crate) mod affinity;
@@ -18,7 +18,7 @@ pub(crate) mod shared_receive_queue;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks. A thread that panics takes the process with it, so that nothing is ever poisoned.
+/// Locks a mutex. A panic ends the process, so no mutex is ever poisoned.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

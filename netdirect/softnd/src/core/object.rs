@@ -1,4 +1,4 @@
-//! Objects of the driver.
+//! Objects of the control device, by their handles.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::{
     overlapped::Overlapped,
 };
 
-/// An object of the driver, which goes with this.
+/// An object of the control device. The drop frees it.
 #[derive(Debug)]
 pub(crate) struct Object {
     file: Arc<File>,
     handle: u64,
-    /// The code that frees it.
+    /// The control code that frees it.
     free: u32,
 }
 
@@ -26,7 +26,7 @@ impl Object {
         Self { file: file.clone(), handle, free }
     }
 
-    /// Creates an object of those that need nothing but another.
+    /// Creates an object by a control code that takes only the handle of another object, `of`.
     pub(crate) fn create(file: &Arc<File>, create: u32, of: u64, free: u32) -> Result<Self, NTSTATUS> {
         Ok(Self::new(file, file.ask(create, handle(of).as_bytes())?, free))
     }
@@ -47,31 +47,32 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // It is gone already if the device is.
+        // Fails only if the device is gone, and then the object is gone too.
         let _ = self.tell(self.free);
     }
 }
 
-/// An object with requests that pend.
+/// An object whose requests pend.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// Before the file: to free it cancels what pends.
+    /// Dropped before the file: freeing the object cancels its pending requests.
     object: Object,
-    /// The file that its requests are sent on, and by which their end is told.
+    /// The overlapped file that its requests are sent on.
     file: Channel,
-    /// The code that cancels its requests.
+    /// The control code that cancels its requests.
     cancel: u32,
 }
 
 impl Pending {
-    /// Of an overlapped file of the adapter; errors are those of [`File::channel`] too.
+    /// Creates an object whose requests pend on `file`, an overlapped file of the adapter. Errors: also those of
+    /// [`File::channel`].
     pub(crate) fn new(
         adapter: &Adapter,
         file: HANDLE,
         cancel: u32,
         create: impl FnOnce() -> Result<Object, NTSTATUS>,
     ) -> Result<Self, NTSTATUS> {
-        // First, so that only a device that is there is asked about the file.
+        // The object first: if the device is gone, the call returns that, not an error of the file.
         let object = create()?;
         Ok(Self { object, file: adapter.file().channel(file)?, cancel })
     }
@@ -94,7 +95,7 @@ impl Pending {
         self.submit(overlapped, code, handle(self.handle()).as_bytes())
     }
 
-    /// Ends what pends with STATUS_CANCELLED.
+    /// Cancels the pending requests, which end with STATUS_CANCELLED.
     pub(crate) fn cancel(&self) -> Result<(), NTSTATUS> {
         self.object.tell(self.cancel)
     }

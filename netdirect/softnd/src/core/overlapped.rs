@@ -1,7 +1,7 @@
-//! OVERLAPPED: how a program learns of the end of a request.
+//! [`Overlapped`]: the OVERLAPPED by which a program learns of the end of a request.
 //!
-//! The kernel writes to it as to a status block, then sets its event and queues it to the completion port of the file, unless
-//! the low bit of the event says not to.
+//! The kernel uses its start as the status block of the request, then sets its event and queues a packet to the
+//! completion port of the file, unless the low bit of the event says not to.
 #![expect(unsafe_code, reason = "a structure that the kernel writes, given by a raw pointer")]
 
 use std::{
@@ -33,12 +33,12 @@ impl Overlapped {
     /// `None`: a null pointer.
     ///
     /// # Safety
-    /// It stays valid until a request that is sent with it is over, and serves no other request until then.
+    /// `pointer` stays valid until the request has ended that it is used for, and serves no other request until then.
     pub(crate) unsafe fn new(pointer: *mut OVERLAPPED) -> Option<Self> {
         NonNull::new(pointer).map(Self)
     }
 
-    /// Where it is: an OVERLAPPED serves one request at a time.
+    /// Its address, which identifies the request: an OVERLAPPED serves one request at a time.
     pub(crate) fn address(&self) -> usize {
         self.0.addr().get()
     }
@@ -47,7 +47,7 @@ impl Overlapped {
         self.0.cast().as_ptr()
     }
 
-    /// Prepares it for a request: its event, and what the completion port is to be given.
+    /// Prepares it for a request. Returns its event, and the context of the completion packet, null for no packet.
     pub(crate) fn begin(&self) -> (HANDLE, *const c_void) {
         // SAFETY: valid, by contract of `new`; the kernel does not know it yet.
         unsafe { (*self.0.as_ptr()).InternalHigh = 0 };
@@ -56,19 +56,20 @@ impl Overlapped {
         (self.event(), context)
     }
 
-    /// The request was refused, so that the kernel wrote nothing.
+    /// Stores the status of a request that was refused, for which the kernel wrote nothing.
     pub(crate) fn refuse(&self, status: NTSTATUS) {
         self.internal().store(status.to_u32() as usize, Ordering::Relaxed);
     }
 
-    /// The request is over; the kernel knows nothing of it.
+    /// Stores the end of a request that the kernel has not seen.
     pub(super) fn end(&self, status: NTSTATUS, information: usize) {
-        // SAFETY: valid, by contract of `new`; nobody reads it before the status says so.
+        // SAFETY: valid, by contract of `new`; no thread reads the field before the status says that the request has
+        // ended.
         unsafe { (*self.0.as_ptr()).InternalHigh = information };
         self.internal().store(status.to_u32() as usize, Ordering::Release);
     }
 
-    /// How its request ended; STATUS_PENDING: it has not, and was not to be waited for.
+    /// The status of its request. STATUS_PENDING: the request has not ended, and `wait` is false.
     pub(crate) fn result(&self, wait: bool) -> NTSTATUS {
         loop {
             let status = NTSTATUS(self.internal().load(Ordering::Acquire) as i32);
@@ -77,7 +78,7 @@ impl Overlapped {
             }
             let event = self.event();
             if event.is_null() {
-                // There is nothing to wait on: the file does not tell either (FILE_SKIP_SET_EVENT_ON_HANDLE).
+                // There is no event, and the file is not signalled either (FILE_SKIP_SET_EVENT_ON_HANDLE): poll.
                 thread::sleep(Duration::from_millis(1));
             } else {
                 // SAFETY: an event of the program; an invalid handle is an error.
@@ -86,9 +87,9 @@ impl Overlapped {
         }
     }
 
-    /// Bytes that its request returned, once it is over.
+    /// The bytes that its request returned. Called after the request has ended.
     pub(crate) fn transferred(&self) -> usize {
-        // SAFETY: valid, by contract of `new`; the kernel does not write it any more.
+        // SAFETY: valid, by contract of `new`; the kernel no longer writes the field.
         unsafe { (*self.0.as_ptr()).InternalHigh }
     }
 
@@ -104,7 +105,7 @@ impl Overlapped {
     fn internal(&self) -> &AtomicUsize {
         // SAFETY: valid, by contract of `new`.
         let internal = unsafe { &raw mut (*self.0.as_ptr()).Internal };
-        // SAFETY: aligned, and valid as long as self; whoever else writes it does so at once.
+        // SAFETY: aligned, and valid as long as self; the kernel and other threads write it atomically.
         unsafe { AtomicUsize::from_ptr(internal) }
     }
 }

@@ -1,7 +1,7 @@
 //! Memory of whole pages, for rings.
 //!
-//! The driver locks what it is passed, and may use it a little longer than the program's side does. A device in the process cannot: it
-//! shares the ownership instead ([`find`]).
+//! The driver locks the pages of a ring, and may use them a little longer than the program's side does. A device in the
+//! process cannot lock them: it shares their ownership instead ([`find`]).
 #![expect(unsafe_code, reason = "memory of its own from VirtualAlloc")]
 
 use std::{
@@ -17,7 +17,7 @@ use windows_sys::Win32::System::Memory::{
 
 use super::lock;
 
-/// All there are, by their addresses.
+/// All [`Pages`], by their addresses.
 static ALL: LazyLock<Mutex<HashMap<usize, Weak<Pages>>>> = LazyLock::new(Mutex::default);
 
 /// Memory of whole pages, zeroed at first.
@@ -27,7 +27,7 @@ pub(crate) struct Pages {
     length: u32,
 }
 
-// SAFETY: owned memory; what uses it is a ring, which says itself what threads may do.
+// SAFETY: owned memory; only a ring uses it, and the ring's type says what threads may do.
 unsafe impl Send for Pages {}
 // SAFETY: shared access gives the address only.
 unsafe impl Sync for Pages {}
@@ -47,7 +47,6 @@ impl Pages {
         self.base
     }
 
-    /// Bytes.
     pub(super) fn length(&self) -> u32 {
         self.length
     }
@@ -55,14 +54,14 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // Before somebody else may get the address.
+        // Before the address can be allocated again.
         lock(&ALL).remove(&self.base.addr().get());
-        // SAFETY: allocated by `new`, and what used it is gone.
+        // SAFETY: allocated by `new`, and the ring that used it is gone.
         unsafe { VirtualFree(self.base.as_ptr().cast(), 0, MEM_RELEASE) };
     }
 }
 
-/// Those that begin at an address.
+/// The pages that begin at an address.
 pub(super) fn find(address: usize) -> Option<Arc<Pages>> {
     lock(&ALL).get(&address).and_then(Weak::upgrade)
 }

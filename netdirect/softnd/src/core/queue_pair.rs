@@ -31,22 +31,22 @@ use super::{
     shared_receive_queue::SharedReceiveQueue,
 };
 
-/// The name of the next queue pair in rings of completions.
+/// The name of the next queue pair in completions of rings.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 
-/// A queue pair.
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     object: Object,
-    /// What its completion queues know it by.
+    /// Its name in completions.
     name: u64,
-    /// After the object, which uses them. `None`: IOCTL_SOFTNDK_POST.
+    /// Dropped after the object: the driver uses them until the object is freed. `None`: requests go by
+    /// IOCTL_SOFTNDK_POST.
     rings: Option<Rings>,
     adapter: Arc<Adapter>,
     inline_data: u32,
-    /// Requests are gathered: no doorbell until all are there.
+    /// A batch is open: posts send no doorbell.
     is_batch: AtomicBool,
-    /// A doorbell has to follow.
+    /// A doorbell is due.
     owes_doorbell: AtomicBool,
     _receives: Receives,
     completion_queues: CompletionQueues,
@@ -62,21 +62,21 @@ impl Drop for QueuePair {
 #[derive(Debug)]
 struct Rings {
     initiator: Mutex<Shared<RequestRing>>,
-    /// `None`: its receives come from a shared queue.
+    /// `None`: its receives come from a shared receive queue.
     receive: Option<Mutex<Shared<RequestRing>>>,
 }
 
-/// Where its requests complete.
+/// The completion queues of a queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct CompletionQueues {
     pub(crate) receive: Arc<CompletionQueue>,
     pub(crate) initiator: Arc<CompletionQueue>,
 }
 
-/// Where its receives come from.
+/// The source of a queue pair's receives.
 #[derive(Clone, Debug)]
 pub(crate) enum Receives {
-    /// A queue of its own, of so many receives with so many SGEs.
+    /// A receive queue of its own, of `depth` receives with at most `sges` SGEs.
     Own {
         depth: u32,
         sges: u32,
@@ -84,7 +84,7 @@ pub(crate) enum Receives {
     Shared(Arc<SharedReceiveQueue>),
 }
 
-/// What its initiator queue takes.
+/// The limits of an initiator queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InitiatorLimits {
     pub(crate) depth: u32,
@@ -93,8 +93,8 @@ pub(crate) struct InitiatorLimits {
 }
 
 impl QueuePair {
-    /// All objects have to be of this adapter. `context` is what programs get with its completions. A queue that is to hold nothing holds one
-    /// request: the driver has none that are shorter.
+    /// All objects have to belong to this adapter. `context` is the program's context in completions. A queue of depth
+    /// 0 gets depth 1: the driver has no shorter queues.
     pub(crate) fn create(
         adapter: &Arc<Adapter>,
         completion_queues: CompletionQueues,
@@ -117,7 +117,7 @@ impl QueuePair {
             Ok::<_, NTSTATUS>(Mutex::new(ring))
         };
         let rings = if adapter.uses_rings() {
-            // In this order they are passed.
+            // The driver expects the rings in this order.
             let initiator = make(SOFTNDK_RING_INITIATOR, RequestLimits { depth, sges, inline_data, transfer_length })?;
             let receive = match receives {
                 Receives::Own { depth, sges } => {
@@ -176,17 +176,17 @@ impl QueuePair {
         &self.adapter
     }
 
-    /// Bytes of inline data of a request, at most.
+    /// The most bytes of inline data of a request.
     pub(crate) fn inline_data(&self) -> usize {
         self.inline_data as usize
     }
 
-    /// Cancels what is posted.
+    /// Cancels the posted requests.
     pub(crate) fn flush(&self) -> Result<(), NTSTATUS> {
         self.object.tell(IOCTL_ND_QP_FLUSH)
     }
 
-    /// Posts a request: a receive, or one that [`request`] begins. With NDK_OP_FLAG_INLINE there is no SGE.
+    /// Posts a receive, or a request that [`request`] has begun. With NDK_OP_FLAG_INLINE there are no SGEs.
     pub(crate) fn post(&self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
         let is_receive = head.Operation == receive_request(0).Operation;
         let ring = self.rings.as_ref().and_then(|rings| match is_receive {
@@ -196,18 +196,21 @@ impl QueuePair {
         let Some(ring) = ring else { return self.post_by_code(head, sges, inline) };
         let posted = lock(ring).post(head, sges, inline);
         if posted == Err(STATUS_CONNECTION_INVALID) && !is_receive {
-            // The ring may not know of the connection yet: the peer's first message can be here before the end of Accept.
+            // The driver may not have marked the ring as connected yet: the peer's first message can arrive before
+            // Accept ends.
             return self.post_by_code(head, sges, inline);
         }
         if !posted? {
             return Ok(());
         }
-        // This store and the look at `is_batch`, as those of `submit_batch`, are in one order: one of both rings.
+        // This store and the load of `is_batch`, and the store and the swap of `submit_batch`, are in one order: at
+        // least one of the two threads sends the doorbell.
         self.owes_doorbell.store(true, Ordering::SeqCst);
         if self.is_batch.load(Ordering::SeqCst) { Ok(()) } else { self.pay_doorbell() }
     }
 
-    /// Posts an initiator request, or a receive if there are no rings. What is in the initiator ring comes before it.
+    /// Posts an initiator request, or, without rings, a receive by IOCTL_SOFTNDK_POST. The driver first takes the
+    /// requests in the initiator ring.
     fn post_by_code(&self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
         let head = SOFTNDK_POST {
             QpHandle: self.handle(),
@@ -223,19 +226,19 @@ impl QueuePair {
         if self.owes_doorbell.swap(false, Ordering::SeqCst) { self.object.tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
     }
 
-    /// More requests follow: the driver need not be woken for each of them.
+    /// Opens a batch: more requests follow, and only the last needs a doorbell.
     pub(crate) fn start_batch(&self) {
         self.is_batch.store(true, Ordering::SeqCst);
     }
 
-    /// The last of them has been posted.
+    /// Closes the batch, and sends the doorbell if one is due.
     pub(crate) fn submit_batch(&self) {
         self.is_batch.store(false, Ordering::SeqCst);
-        // It only fails if the device is gone.
+        // Fails only if the device is gone.
         let _ = self.pay_doorbell();
     }
 
-    /// Posts a bind: the window has its token then. `flags`: NDK_OP_FLAG_*.
+    /// Posts a bind, which gives the window its new token. `flags`: NDK_OP_FLAG_*.
     pub(crate) fn bind(
         &self,
         context: u64,
@@ -263,7 +266,7 @@ impl QueuePair {
             ObjectHandle: window.handle(),
             ..request(NdkOperationTypeInvalidate.0.cast_unsigned(), context, flags)
         };
-        // Not by the ring: the program may release the window before that is looked at.
+        // Not by the ring: the program may release the window before the driver reads the ring.
         self.post_by_code(&head, &[], &[])
     }
 }

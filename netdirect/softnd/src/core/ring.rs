@@ -1,4 +1,4 @@
-//! Rings that the driver shares, and how they are passed to it.
+//! The rings of this DLL's queues: their memory, and the mappings that pass them to the driver.
 #![expect(unsafe_code, reason = "memory of whole pages, which the driver maps too")]
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::{device::File, pages::Pages};
 /// The most rings that one request passes.
 const MAX_RINGS: usize = 2;
 
-/// The record that passes memory.
+/// The mapping that passes pages to the driver.
 fn mapping(pages: &Pages) -> ND_MAPPING {
     let memory = ND_MAP_MEMORY {
         MapType: NdMapMemory,
@@ -30,23 +30,23 @@ fn mapping(pages: &Pages) -> ND_MAPPING {
         Padding0: [0; 4],
     };
     let mut mapping = ND_MAPPING::new_zeroed();
-    // The record is longer.
+    // An ND_MAPPING is longer than an ND_MAP_MEMORY.
     let _ = memory.write_to_prefix(mapping.as_mut_bytes());
     mapping
 }
 
-/// A ring, and its memory behind it, so that it goes last.
+/// A ring and its memory, which is dropped last.
 #[derive(Debug)]
 pub(crate) struct Shared<R> {
     pub(crate) ring: R,
     pages: Arc<Pages>,
 }
 
-/// The memory of a ring, ready to be used.
+/// Allocates and initialises a ring.
 fn allocate(kind: u32, entry_size: u32, depth: u32, context: u64) -> Result<(Mapped, Arc<Pages>), NTSTATUS> {
     let geometry = Geometry::for_depth(kind, entry_size, depth).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
     let pages = Pages::new(geometry.bytes().ok_or(STATUS_INSUFFICIENT_RESOURCES)?)?;
-    // SAFETY: as many bytes, new and zeroed, on a page; they are kept behind the ring.
+    // SAFETY: as many bytes, new and zeroed, on a page boundary; they are freed after the ring.
     let mapped = unsafe { Mapped::create(pages.base(), geometry, context) };
     Ok((mapped, pages))
 }
@@ -57,7 +57,8 @@ pub(crate) fn completions(depth: u32) -> Result<Shared<CompletionRing>, NTSTATUS
     Ok(Shared { ring: CompletionRing::new(mapped), pages })
 }
 
-/// A ring for requests: SOFTNDK_RING_INITIATOR or SOFTNDK_RING_RECEIVE. `context` is what completions name their queue by.
+/// A ring for requests: SOFTNDK_RING_INITIATOR or SOFTNDK_RING_RECEIVE. `context` is the queue pair's name in
+/// completions.
 pub(crate) fn requests(kind: u32, limits: RequestLimits, context: u64) -> Result<Shared<RequestRing>, NTSTATUS> {
     let entry_size = request_entry_size(limits.sges, limits.inline_data).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
     let (mapped, pages) = allocate(kind, entry_size, limits.depth, context)?;
@@ -65,7 +66,7 @@ pub(crate) fn requests(kind: u32, limits: RequestLimits, context: u64) -> Result
 }
 
 impl Shared<RequestRing> {
-    /// Puts a request in: whether a doorbell has to follow.
+    /// Writes a request into the ring; returns whether a doorbell has to follow.
     pub(crate) fn post(&mut self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<bool, NTSTATUS> {
         self.ring.post(head, sges, inline)?;
         Ok(self.ring.needs_doorbell())
@@ -80,15 +81,14 @@ struct Output {
     results: [ND_MAPPING_RESULT; MAX_RINGS],
 }
 
-/// What a create or modify request was answered with.
+/// The answer to a create or modify request.
 pub(crate) struct Passed {
-    /// The handle of the object.
     pub(crate) handle: u64,
-    /// Of SRQ_MODIFY: how many requests of the ring before the driver has not read.
+    /// For SRQ_MODIFY: the number of requests of the old ring that the driver has not read.
     pub(crate) unread: u32,
 }
 
-/// The records that pass rings with a request.
+/// The mappings that pass rings with a request.
 #[derive(Default)]
 pub(crate) struct Mappings(Vec<ND_MAPPING>);
 
@@ -101,7 +101,7 @@ impl Mappings {
         self.0.len() as u32
     }
 
-    /// Sends a create or modify request, whose `CbMappingsOffset` is its length.
+    /// Sends a create or modify request: `head`, whose `CbMappingsOffset` is its own length, then the mappings.
     pub(crate) fn send(&self, file: &File, code: u32, head: &[u8]) -> Result<Passed, NTSTATUS> {
         let input = [head, self.0.as_slice().as_bytes()].concat();
         let mut output = Output::new_zeroed();

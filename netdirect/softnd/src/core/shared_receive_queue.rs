@@ -27,11 +27,11 @@ use super::{
     ring::{self, Mappings, Shared},
 };
 
-/// A shared receive queue.
 #[derive(Debug)]
 pub(crate) struct SharedReceiveQueue {
     pending: Pending,
-    /// After the object, which uses it. `None`: IOCTL_SOFTNDK_SRQ_POST.
+    /// Dropped after the object: the driver uses it until the object is freed. `None`: receives go by
+    /// IOCTL_SOFTNDK_SRQ_POST.
     ring: Option<Mutex<Shared<RequestRing>>>,
     adapter: Arc<Adapter>,
     limits: RequestLimits,
@@ -94,7 +94,7 @@ impl SharedReceiveQueue {
         };
         let mut ring = lock(ring);
         if ring.ring.has_ended() {
-            // It has no queue pair that reports what is given up.
+            // An SRQ has no queue pair to report cancelled receives, so the post fails.
             return Err(STATUS_CONNECTION_INVALID);
         }
         let doorbell = ring.post(&receive_request(context), sges, &[])?;
@@ -102,7 +102,7 @@ impl SharedReceiveQueue {
         if doorbell { self.pending.object().tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
     }
 
-    /// Changes its depth and the threshold of its notification; 0 leaves them.
+    /// Changes the depth and the notification threshold; 0 leaves a value as it is.
     pub(crate) fn modify(&self, depth: u32, threshold: u32) -> Result<(), NTSTATUS> {
         let send = |mappings: &Mappings| {
             let input = ND_SRQ_MODIFY {
@@ -130,7 +130,7 @@ impl SharedReceiveQueue {
         if doorbell { self.pending.object().tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
     }
 
-    /// Pends until few receives are left.
+    /// Pends until fewer receives are left than the threshold.
     pub(crate) fn notify(&self, overlapped: &Overlapped) -> NTSTATUS {
         self.pending.submit_handle(overlapped, IOCTL_ND_SRQ_NOTIFY)
     }

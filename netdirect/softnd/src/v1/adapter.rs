@@ -43,26 +43,26 @@ use crate::{
     hold::Hold,
 };
 
-/// How memory is registered: peers come to it by windows only, which need no more than this.
+/// The flags of registrations. Peers reach memory by windows only, which need no more than these.
 const FLAGS: u32 = ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_RDMA_READ_SINK;
 
-/// What an adapter and its objects share.
+/// The part of an adapter that its objects share.
 pub(super) struct Opened {
     pub(super) regions: Regions,
     pub(super) invalidations: Invalidations,
     core: Arc<adapter::Adapter>,
-    /// What its objects' requests pend on.
+    /// The file that its objects' requests pend on.
     file: Handle,
-    /// The same, for its own.
+    /// The channel of `file`, for the adapter's own requests.
     channel: Channel,
-    /// The address that it was opened by.
+    /// The local address that the program opened the adapter by.
     address: SOCKADDR_INET,
-    /// How many endpoints it has had.
+    /// The number of endpoints created so far.
     endpoints: AtomicU64,
 }
 
 impl Opened {
-    /// What completions will name a new endpoint by.
+    /// A new endpoint's name in completions.
     pub(super) fn name_endpoint(&self) -> u64 {
         self.endpoints.fetch_add(1, Ordering::Relaxed)
     }
@@ -75,7 +75,6 @@ impl Opened {
     }
 }
 
-/// An adapter.
 #[implement(INDAdapter, Agile = false)]
 pub(crate) struct Adapter {
     opened: Arc<Opened>,
@@ -92,7 +91,7 @@ impl Adapter {
     }
 }
 
-/// The one protocol that there is, or none named. ND_NOT_SUPPORTED: another.
+/// Accepts TCP, or 0: no protocol named. ND_NOT_SUPPORTED: another protocol.
 pub(super) fn check_protocol(protocol: i32) -> Result<(), HRESULT> {
     if [0, IPPROTO_TCP].contains(&protocol) { Ok(()) } else { Err(ND_NOT_SUPPORTED) }
 }
@@ -105,7 +104,7 @@ fn limits(info: &ND2_ADAPTER_INFO) -> ND_ADAPTER_INFO1 {
         MaxInboundSge: info.MaxReceiveSge as usize,
         MaxInboundRequests: info.MaxReceiveQueueDepth as usize,
         MaxInboundLength: info.MaxTransferLength as usize,
-        // Which requests it is for is not said, so it is what all can have.
+        // NDSPI does not say for which requests, so this is a number that all of them can have.
         MaxOutboundSge: info.MaxInitiatorSge.min(info.MaxReadSge) as usize,
         MaxOutboundRequests: info.MaxInitiatorQueueDepth as usize,
         MaxOutboundLength: info.MaxTransferLength as usize,
@@ -123,7 +122,7 @@ fn limits(info: &ND2_ADAPTER_INFO) -> ND_ADAPTER_INFO1 {
 
 impl INDOverlapped_Impl for Adapter_Impl {
     unsafe fn CancelOverlappedRequests(&self) -> HRESULT {
-        // Control codes that wait for anything are not let through.
+        // `Control` lets no control code through that waits.
         hresult(self.opened.regions.cancel())
     }
 
@@ -219,8 +218,7 @@ impl INDAdapter_Impl for Adapter_Impl {
                 Err(status) => return status,
             };
             let handle = self.opened.regions.add(region);
-            // Before the end of the request, which another thread may see.
-            // SAFETY: as before.
+            // Written before the request can end, as another thread may see its end.
             unsafe { out.write(ptr::without_provenance_mut(handle as usize)) };
             let (address, length) = (buffer.addr() as u64, length as u64);
             let send = |region: &memory::Region| region.register(address, length, FLAGS, overlapped);

@@ -27,7 +27,6 @@ use crate::{
     hold::Hold,
 };
 
-/// A completion queue.
 #[implement(INDCompletionQueue, Agile = false)]
 pub(crate) struct CompletionQueue {
     core: Arc<completion_queue::CompletionQueue>,
@@ -50,25 +49,25 @@ impl CompletionQueue {
     }
 }
 
-/// Whose results a completion queue gives, and the one that found no room yet.
+/// The endpoints whose results a completion queue returns, and a result that GetResults had no room for.
 #[derive(Default)]
 pub(super) struct Results(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     endpoints: HashSet<u64>,
-    /// The second result of a completion that gave two, the one of its request; and its endpoint.
+    /// The second result of a completion that has two, the result of its request; and the endpoint.
     left_over: Option<(u64, usize)>,
 }
 
 impl Results {
-    /// Requests of an endpoint will complete here.
+    /// Adds an endpoint whose requests complete here.
     pub(super) fn add(&self, endpoint: u64) {
         lock(&self.0).endpoints.insert(endpoint);
     }
 
-    /// An endpoint is being released. Its program may reuse the memory for its results when that is done, as it cannot know
-    /// which of them would still come; so none do.
+    /// Removes an endpoint that is released. After the release the program may free its ND_RESULTs, as it cannot know
+    /// which results would still come, so no result is written.
     pub(super) fn remove(&self, endpoint: u64) {
         let mut state = lock(&self.0);
         state.endpoints.remove(&endpoint);
@@ -76,7 +75,8 @@ impl Results {
     }
 }
 
-/// Fills in the results of a completion, and gives each to `give`.
+/// Writes the results of a completion, and passes the address of each to `give`: first of an invalidated window, then
+/// of the request.
 fn fill_in(completion: &SOFTNDK_COMPLETION, invalidations: &Invalidations, mut give: impl FnMut(usize)) {
     if completion.Type == NdkOperationTypeReceiveAndInvalidate.0.cast_unsigned() {
         invalidations.tell(completion.Output, |result| {
@@ -84,16 +84,16 @@ fn fill_in(completion: &SOFTNDK_COMPLETION, invalidations: &Invalidations, mut g
             give(result);
         });
     }
-    // What its request was posted with.
+    // The request was posted with the address of its ND_RESULT.
     let result = completion.RequestContext as usize;
     write(result, completion.Status, completion.BytesTransferred);
     give(result);
 }
 
-/// Writes a result to where a program wants it: a program keeps that valid until it has got the result.
+/// Writes an ND_RESULT of the program, which keeps it valid until it has got the result.
 fn write(result: usize, status: NTSTATUS, transferred: u32) {
     let value = ND_RESULT { Status: from_nt(status), BytesTransferred: transferred as usize };
-    // SAFETY: not null, as posts and windows check; valid, as the program has to see to.
+    // SAFETY: not null, as posts and windows check; the program keeps it valid.
     unsafe { pointer(result).write(value) };
 }
 
@@ -132,8 +132,8 @@ impl INDCompletionQueue_Impl for CompletionQueue_Impl {
         }
         loop {
             let room = places.len() - given;
-            // One completion may give two results. If but one finds room it is that of a window, whose memory may not be there later:
-            // nobody knows when the program releases the window.
+            // One completion may have two results. If there is room for one only, it is the window's, whose ND_RESULT
+            // may not exist later: the program may release the window at any time.
             let most = room.div_ceil(2);
             let taken = self.core.poll(most, |completion| {
                 let endpoint = completion.QueuePairContext;
@@ -148,7 +148,7 @@ impl INDCompletionQueue_Impl for CompletionQueue_Impl {
                     None => *left_over = Some((endpoint, result)),
                 });
             });
-            // Less than asked for says that there are no more.
+            // Fewer completions than asked for: there are no more.
             if taken < most || room == 0 {
                 return given;
             }

@@ -36,12 +36,11 @@ use crate::{
     hold::Hold,
 };
 
-/// A connector.
 #[implement(INDConnector, Agile = false)]
 pub(crate) struct Connector {
     core: connector::Connector,
     opened: Arc<Opened>,
-    /// The port that a connect has bound it to, in network byte order; 0: one that the driver picks.
+    /// The port that a connect has bound the connector to, in network byte order; 0: the driver picked one.
     bound: Mutex<Option<u16>>,
     _hold: Hold,
 }
@@ -89,7 +88,8 @@ impl Connector {
         unsafe { private_data(data, length, self.core.max_private_data()) }
     }
 
-    /// Binds it to a port of the adapter's address, unless a connect that failed has done that already.
+    /// Binds the connector to a port of the adapter's address, unless an earlier connect, which failed, has bound it
+    /// already.
     fn bind(&self, port: u16) -> Result<(), NTSTATUS> {
         let mut bound = lock(&self.bound);
         match *bound {
@@ -243,7 +243,7 @@ impl INDConnector_Impl for Connector_Impl {
                 unsafe { place.write(limit as usize) };
             }
         }
-        // Who wants the limits only has no place for the size.
+        // A caller that asks for the limits only passes no size.
         if size.is_null() {
             return ND_SUCCESS;
         }

@@ -27,18 +27,17 @@ use crate::{
     requests::{COMMON_FLAGS, flags, post_inline},
 };
 
-/// More SGEs than any adapter takes.
+/// An upper bound of the SGEs that an adapter takes.
 const MAX_SGES: usize = 64;
 
-/// An endpoint.
 #[implement(INDEndpoint, Agile = false)]
 pub(crate) struct Endpoint {
     core: QueuePair,
     opened: Arc<Opened>,
     limits: Limits,
-    /// What completions name it by.
+    /// Its name in completions.
     name: u64,
-    /// Of both its completion queues.
+    /// The results of its two completion queues.
     results: [Arc<Results>; 2],
     _hold: Hold,
 }
@@ -49,7 +48,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// What an endpoint was made with.
+/// The limits that an endpoint was made with.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) inbound_sges: usize,
@@ -77,7 +76,8 @@ impl Endpoint {
         self.limits.reads
     }
 
-    /// Posts what `head` begins, with at most `most` SGEs; inline if `may_be_inline`, and there is no more data than that takes.
+    /// Posts the request that `head` begins, with at most `most` SGEs: inline if `may_be_inline` and the queue pair
+    /// takes as much inline data.
     ///
     /// # Safety
     /// `list` is null, or valid for `count` SGEs, which name memory that can be read if `may_be_inline`.
@@ -93,7 +93,7 @@ impl Endpoint {
         // SAFETY: as the caller says.
         let given = unsafe { array(list, count) }?;
         for (sge, given) in sges.iter_mut().zip(given) {
-            // No request has more.
+            // No SGE is longer.
             let length = u32::try_from(given.Length).map_err(|_| STATUS_BUFFER_OVERFLOW)?;
             *sge = SOFTNDK_SGE { Address: given.pAddr.expose_provenance() as u64, Length: length, Token: 0 };
         }
@@ -109,10 +109,10 @@ impl Endpoint {
         self.core.post(head, sges, &[])
     }
 
-    /// Posts an initiator request of data.
+    /// Posts a send, read or write.
     ///
     /// # Safety
-    /// As of [`Self::post`].
+    /// As for [`Self::post`].
     unsafe fn initiate(
         &self,
         head: Result<SOFTNDK_POST, HRESULT>,
@@ -137,17 +137,17 @@ impl Endpoint {
     }
 }
 
-/// The context of a request: where its result is wanted. ND_INVALID_PARAMETER_1: nowhere.
+/// The context of a request: the address of its ND_RESULT. ND_INVALID_PARAMETER_1: null.
 fn context(result: *mut ND_RESULT) -> Result<u64, HRESULT> {
     if result.is_null() { Err(ND_INVALID_PARAMETER_1) } else { Ok(result.expose_provenance() as u64) }
 }
 
-/// A handle of memory as the adapter has it.
+/// A handle of registered memory, as [`Opened::regions`] takes it.
 pub(super) fn handle(handle: ND_MR_HANDLE) -> u64 {
     handle.addr() as u64
 }
 
-/// What a peer has told of its window. ND_INVALID_PARAMETER_4: nothing.
+/// The descriptor of a peer's window. ND_INVALID_PARAMETER_4: null.
 ///
 /// # Safety
 /// `descriptor` is null or valid.
@@ -172,7 +172,7 @@ unsafe fn transfer(
     let remote = unsafe { descriptor(remote) }?;
     let flags = flags(given, COMMON_FLAGS, ND_INVALID_PARAMETER_6)?;
     Ok(SOFTNDK_POST {
-        // What is outside of the window, and be it by an overflow, the peer refuses.
+        // If the address is outside of the window, even by an overflow, the peer refuses the request.
         RemoteAddress: u64::from_be(remote.Base).wrapping_add(offset),
         RemoteToken: u32::from_be(remote.Token),
         ..request(operation, context, flags)

@@ -17,7 +17,6 @@ use crate::{
     hold::Hold,
 };
 
-/// A listener.
 #[implement(INDListen, Agile = false)]
 pub(crate) struct Listen {
     core: listener::Listener,

@@ -15,12 +15,13 @@ use crate::{
     hold::Hold,
 };
 
-/// A memory window. Version 2 has an interface with the same identifier and one method more, so it is that one.
+/// A memory window. IND2MemoryWindow has the identifier of INDMemoryWindow and one method more, so the object
+/// implements that.
 #[implement(IND2MemoryWindow, Agile = false)]
 pub(crate) struct MemoryWindow {
     core: Window,
     opened: Arc<Opened>,
-    /// Where the program wants to read that a peer has invalidated it; 0: nowhere.
+    /// The address of the ND_RESULT for an invalidation by a peer; 0: none.
     invalidated: usize,
     _hold: Hold,
 }
@@ -34,12 +35,12 @@ impl MemoryWindow {
         &self.core
     }
 
-    /// It has been invalidated by this side, of which nobody is told.
+    /// This side has invalidated the window: the ND_RESULT is not used.
     pub(super) fn unbound(&self) {
         self.opened.invalidations.remove(self.core.token(), self.invalidated);
     }
 
-    /// It has been bound, and had `before` as its token.
+    /// The window was bound; `before` was its token.
     pub(super) fn bound(&self, before: u32) {
         if self.invalidated != 0 {
             self.opened.invalidations.replace(before, self.core.token(), self.invalidated);
@@ -59,7 +60,7 @@ impl IND2MemoryWindow_Impl for MemoryWindow_Impl {
     }
 }
 
-/// Where programs want to read of windows that peers have invalidated, by the windows' tokens.
+/// The ND_RESULTs of windows, for invalidations by peers: their addresses, by the windows' tokens.
 #[derive(Default)]
 pub(super) struct Invalidations(Mutex<HashMap<u32, usize>>);
 
@@ -79,8 +80,8 @@ impl Invalidations {
         }
     }
 
-    /// A peer has invalidated the window with this token: has `tell` say so where that is wanted, if it is. A release of the window
-    /// meanwhile waits.
+    /// A peer has invalidated the window with this token: calls `tell` with the address of its ND_RESULT, if it has
+    /// one. The lock is held, so that a release of the window waits.
     pub(super) fn tell(&self, token: u32, tell: impl FnOnce(usize)) {
         let mut results = lock(&self.0);
         if let Some(result) = results.remove(&token) {

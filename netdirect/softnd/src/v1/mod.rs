@@ -1,7 +1,7 @@
-//! Version 1 of the interfaces.
+//! Version 1 of the interfaces: COM objects over `core`, one file each.
 //!
-//! Its objects are those of version 2 with fewer handles of their own: what pends does so on one file of the adapter, memory is
-//! named by handles that the adapter gives, and a request by where its result is to be written.
+//! Unlike in version 2, the requests of all objects of an adapter pend on one file, the adapter gives handles of
+//! registered memory (`regions.rs`), and the address of its ND_RESULT is the context of a request.
 
 mod adapter;
 mod completion_queue;

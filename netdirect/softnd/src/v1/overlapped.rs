@@ -1,4 +1,4 @@
-//! INDOverlapped, which all objects with requests that pend have.
+//! INDOverlapped, for all objects whose requests pend.
 #![expect(unsafe_code, reason = "pointers of COM callers")]
 
 use ndk_abi::status::STATUS_PENDING;
@@ -28,10 +28,11 @@ macro_rules! overlapped {
     };
 }
 
-/// How the request of an OVERLAPPED ended, and how many bytes it returned. `ended` is called if it has.
+/// The status of an OVERLAPPED's request, and in `transferred` the bytes that it returned. Calls `ended` if it has
+/// ended.
 ///
 /// # Safety
-/// The OVERLAPPED is null, or that of a request that was sent; `transferred` is null or valid.
+/// `overlapped` is null, or the OVERLAPPED of a request that was sent; `transferred` is null or valid.
 pub(super) unsafe fn result(
     overlapped: *mut OVERLAPPED,
     transferred: *mut usize,

@@ -17,7 +17,6 @@ use crate::{
     hold::Hold,
 };
 
-/// The provider.
 #[implement(INDProvider, Agile = false)]
 pub(crate) struct Provider {
     _hold: Hold,

@@ -1,4 +1,4 @@
-//! Registered memory of an adapter, by the handles that programs have of it.
+//! The registered memory of an adapter, by the handles that programs use (ND_MR_HANDLE).
 
 use std::{
     collections::HashMap,
@@ -9,11 +9,11 @@ use ndk_abi::status::{NTSTATUS, STATUS_INVALID_HANDLE, STATUS_PENDING};
 
 use crate::core::{lock, memory::Region, overlapped::Overlapped};
 
-/// The regions, and which of them are being registered or deregistered.
+/// The regions, and the requests that register or deregister them.
 #[derive(Default)]
 pub(super) struct Regions {
     table: RwLock<Table>,
-    /// Their handles, by where the OVERLAPPED are.
+    /// The handles of regions that are being registered or deregistered, by the address of the OVERLAPPED.
     changing: Mutex<HashMap<usize, u64>>,
 }
 
@@ -24,7 +24,7 @@ struct Table {
 }
 
 struct Slot {
-    /// How many regions it has held, so that the handle of one is not that of the next.
+    /// The number of regions that the slot has held, so that no two regions in it have one handle.
     generation: u32,
     region: Option<Arc<Region>>,
 }
@@ -35,7 +35,7 @@ impl Regions {
         let mut table = self.write();
         let index = table.free.pop().unwrap_or_else(|| {
             table.slots.push(Slot { generation: 0, region: None });
-            // The driver has far fewer regions.
+            // 32 bits are enough: the driver has far fewer regions.
             (table.slots.len() - 1) as u32
         });
         let slot = &mut table.slots[index as usize];
@@ -44,7 +44,7 @@ impl Regions {
         u64::from(slot.generation) << 32 | u64::from(index + 1)
     }
 
-    /// Frees a region and its handle; nothing if it has gone already.
+    /// Frees a region and its handle. Does nothing if the handle is not valid.
     pub(super) fn remove(&self, handle: u64) {
         let mut table = self.write();
         let Some(slot) = table.slot(handle) else { return };
@@ -54,7 +54,7 @@ impl Regions {
         let region = slot.region.take();
         table.free.push(index);
         drop(table);
-        // The driver frees it, without the lock.
+        // The drop sends a request to the driver: not with the lock held.
         drop(region);
     }
 
@@ -64,14 +64,14 @@ impl Regions {
         table.slots[table.slot(handle)?].region.clone()
     }
 
-    /// The local token of a region; 0, which is none, if there is no such region.
+    /// The local token of a region; 0, which is no token, if there is no such region.
     pub(super) fn local_token(&self, handle: u64) -> u32 {
-        // Without the lock, as the driver may have to be asked.
+        // Not with the lock held, as `tokens` may send a request to the driver.
         self.find(handle).map_or(0, |region| region.tokens().LocalToken)
     }
 
-    /// Sends a registration or deregistration of a region. Its handle is gone when the request is over and it is not registered.
-    /// STATUS_INVALID_HANDLE: no region has it.
+    /// Sends a registration or deregistration of a region. When the request has ended, the handle is freed unless the
+    /// region is registered. STATUS_INVALID_HANDLE: no region has the handle.
     pub(super) fn change(
         &self,
         handle: u64,
@@ -79,7 +79,8 @@ impl Regions {
         send: impl FnOnce(&Region) -> NTSTATUS,
     ) -> NTSTATUS {
         let Some(region) = self.find(handle) else { return STATUS_INVALID_HANDLE };
-        // If that OVERLAPPED is used again, its request before is over, and nobody asked how it ended.
+        // If the program uses this OVERLAPPED again, its earlier request has ended, and the program did not ask for the
+        // result.
         self.ended(overlapped.address());
         lock(&self.changing).insert(overlapped.address(), handle);
         let status = send(&region);
@@ -89,11 +90,13 @@ impl Regions {
         status
     }
 
-    /// The request of an OVERLAPPED is over. Its status does not matter: the program may have used it for others since.
+    /// The request of an OVERLAPPED has ended. Its status is not read: the program may have used the OVERLAPPED for
+    /// other requests since.
     pub(super) fn ended(&self, overlapped: usize) {
         let mut changing = lock(&self.changing);
         let handle = changing.remove(&overlapped);
-        // If another request is under way, its end says what becomes of the region: this one was refused for that.
+        // If another request for the region is under way, this one was refused because of it, and the end of the other
+        // one decides.
         let handle = handle.filter(|handle| changing.values().all(|other| other != handle));
         drop(changing);
         let region = handle.and_then(|handle| Some((handle, self.find(handle)?)));
@@ -104,7 +107,7 @@ impl Regions {
         }
     }
 
-    /// Ends what pends with STATUS_CANCELLED.
+    /// Cancels the pending requests, which end with STATUS_CANCELLED.
     pub(super) fn cancel(&self) -> Result<(), NTSTATUS> {
         let handles: Vec<_> = lock(&self.changing).values().copied().collect();
         handles.into_iter().filter_map(|handle| self.find(handle)).try_for_each(|region| region.pending().cancel())

@@ -33,11 +33,10 @@ use crate::{
     hold::Hold,
 };
 
-/// SGEs that an initiator request may have at least, whatever the program asked for. Microsoft's ndmw asks for 1 and sends 2, which
-/// hardware takes: the smallest entry of its queues has room for more.
+/// The fewest SGEs that initiator requests may have, whatever the program asks for. Microsoft's ndmw asks for 1 and
+/// sends 2, which hardware takes: the smallest entry of its queues has room for more.
 const GRANTED_SGES: u32 = 4;
 
-/// An adapter.
 #[implement(IND2Adapter, Agile = false)]
 pub(crate) struct Adapter {
     core: Arc<adapter::Adapter>,

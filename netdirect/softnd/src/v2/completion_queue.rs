@@ -29,7 +29,6 @@ use crate::{
     hold::Hold,
 };
 
-/// A completion queue.
 #[implement(IND2CompletionQueue, Agile = false)]
 pub(crate) struct CompletionQueue {
     core: Arc<completion_queue::CompletionQueue>,
@@ -100,11 +99,11 @@ fn request_type(operation: NDK_OPERATION_TYPE) -> ND2_REQUEST_TYPE {
     ]
     .into_iter()
     .find(|(known, _)| *known == operation)
-    // With or without an invalidate.
+    // A receive, with or without an invalidate.
     .map_or(Nd2RequestTypeReceive, |(_, kind)| kind)
 }
 
-/// Hands out the affinity of notifications.
+/// Returns the affinity of notifications to the caller.
 ///
 /// # Safety
 /// Both pointers are null or valid.

@@ -18,7 +18,6 @@ use crate::{
     hold::Hold,
 };
 
-/// A connector.
 #[implement(IND2Connector, Agile = false)]
 pub(crate) struct Connector {
     core: connector::Connector,

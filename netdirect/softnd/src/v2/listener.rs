@@ -17,7 +17,6 @@ use crate::{
     hold::Hold,
 };
 
-/// A listener.
 #[implement(IND2Listener, Agile = false)]
 pub(crate) struct Listener {
     core: listener::Listener,

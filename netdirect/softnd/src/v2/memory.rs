@@ -14,7 +14,6 @@ use crate::{
     hold::Hold,
 };
 
-/// A memory region.
 #[implement(IND2MemoryRegion, Agile = false)]
 pub(crate) struct MemoryRegion {
     core: Region,
@@ -60,7 +59,6 @@ impl IND2MemoryRegion_Impl for MemoryRegion_Impl {
     }
 }
 
-/// A memory window.
 #[implement(IND2MemoryWindow, Agile = false)]
 pub(crate) struct MemoryWindow {
     core: Window,

@@ -1,6 +1,6 @@
-//! Version 2 of the interfaces.
+//! Version 2 of the interfaces: COM objects over `core`, one file each.
 //!
-//! What a caller passes by pointers is checked here, as the return values of NDSPI name parameters by their number.
+//! Pointer arguments are checked here, because return values of NDSPI name parameters by their number.
 
 mod adapter;
 mod completion_queue;

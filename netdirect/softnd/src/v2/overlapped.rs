@@ -1,4 +1,4 @@
-//! IND2Overlapped, which all objects with requests that pend have.
+//! IND2Overlapped, for all objects whose requests pend.
 
 /// Implements IND2Overlapped for an object with a field `core` that has [`Pending`](crate::core::object::Pending).
 macro_rules! overlapped {

@@ -17,7 +17,6 @@ use crate::{
     hold::Hold,
 };
 
-/// The provider.
 #[implement(IND2Provider, Agile = false)]
 pub(crate) struct Provider {
     _hold: Hold,

@@ -23,7 +23,6 @@ use crate::{
     requests::{COMMON_FLAGS, flags, post_inline},
 };
 
-/// A queue pair.
 #[implement(IND2QueuePair, Agile = false)]
 pub(crate) struct QueuePair {
     core: queue_pair::QueuePair,
@@ -58,16 +57,16 @@ const _: () = assert!(size_of::<ND2_SGE>() == size_of::<SOFTNDK_SGE>());
 const _: () = assert!(offset_of!(ND2_SGE, BufferLength) == offset_of!(SOFTNDK_SGE, Length));
 const _: () = assert!(offset_of!(ND2_SGE, MemoryRegionToken) == offset_of!(SOFTNDK_SGE, Token));
 
-/// SGEs, which the driver has in the same layout. STATUS_INVALID_PARAMETER: null, and some.
+/// The caller's SGEs, whose layout is the driver's. STATUS_INVALID_PARAMETER: `list` is null and `count` is not 0.
 ///
 /// # Safety
-/// As of [`array`].
+/// As for [`array`].
 pub(super) unsafe fn sges<'a>(list: *const ND2_SGE, count: u32) -> Result<&'a [SOFTNDK_SGE], NTSTATUS> {
     // SAFETY: as the caller says; an address is a number here.
     unsafe { array(list.cast(), count) }
 }
 
-/// An end of a request whose flags are its sixth parameter.
+/// The HRESULT of a post whose flags are its sixth parameter.
 fn sixth(result: Result<(), NTSTATUS>) -> HRESULT {
     match result {
         Err(STATUS_INVALID_PARAMETER_4) => ND_INVALID_PARAMETER_6,

@@ -17,7 +17,6 @@ use crate::{
     hold::Hold,
 };
 
-/// A shared receive queue.
 #[implement(IND2SharedReceiveQueue, Agile = false)]
 pub(crate) struct SharedReceiveQueue {
     core: Arc<shared_receive_queue::SharedReceiveQueue>,

@@ -1,4 +1,4 @@
-//! softndk.sys, whose NTSTATUS is what the interfaces return.
+//! softndk.sys as the device. Its NTSTATUS are what the interfaces return.
 #![expect(unsafe_code, reason = "requests whose output is written later, and calls into kernel32")]
 
 use std::{os::windows::io::IntoRawHandle as _, ptr};
@@ -24,7 +24,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::handle;
 use crate::core::{handle::Handle, overlapped::Overlapped};
 
-/// What the interfaces return for a device that cannot be opened.
+/// Translates the error of opening the device.
 fn not_opened(status: NTSTATUS) -> NTSTATUS {
     // The driver is not loaded.
     if status == STATUS_OBJECT_NAME_NOT_FOUND { STATUS_DEVICE_REMOVED } else { status }
@@ -34,47 +34,47 @@ fn open() -> Result<SynchronousFile, NTSTATUS> {
     SynchronousFile::open().map_err(not_opened)
 }
 
-/// Sends a request on an overlapped file and waits for its end: how many bytes were returned. Warnings are errors here. Nothing goes to
-/// the file's completion port.
+/// Sends a request on an overlapped file, waits for its end, and returns the number of output bytes. Warnings count as
+/// errors. The file's completion port gets no packet.
 fn control_overlapped(file: &Handle, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
     // SAFETY: no attributes and no name; a manual-reset event, not signalled.
     let event = unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) };
     // SAFETY: new.
     let event = unsafe { Handle::own(event) }.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
     let mut block = IO_STATUS_BLOCK::default();
-    // SAFETY: all buffers outlive the call, and the request: it is waited for.
+    // SAFETY: all buffers outlive the call and the request, whose end is waited for.
     let mut status =
         unsafe { send(file.as_raw(), event.as_raw(), ptr::null(), &raw mut block, code, input, &raw mut *output) };
     if status == STATUS_PENDING {
         // SAFETY: an open handle.
         unsafe { WaitForSingleObject(event.as_raw(), INFINITE) };
-        // SAFETY: the request is over, so that nobody writes to it.
+        // SAFETY: the request has ended, so the kernel no longer writes to the block.
         status = NTSTATUS(unsafe { (&raw const block.Anonymous.Status).read_volatile() });
     }
-    // A success of another kind is none that the driver gives.
+    // The driver returns no other kind of success.
     if status.is_success() { Ok(block.Information.min(output.len())) } else { Err(status) }
 }
 
-/// Whether the device is there. STATUS_DEVICE_REMOVED: it is not.
+/// Tries to open the device. STATUS_DEVICE_REMOVED: the driver is not loaded.
 pub(super) fn is_there() -> Result<(), NTSTATUS> {
     open().map(|_| ())
 }
 
-/// Sends a request by a file that has no provider context, and waits for its end: how many bytes were returned.
+/// Sends a request on a file without a provider context, waits for its end, and returns the number of output bytes.
 pub(super) fn control_bare(code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
     open()?.control(code, input, output)
 }
 
-/// An open file of the device, for requests that are waited for.
+/// An open file of softndk.sys, for requests that the caller waits for.
 #[derive(Debug)]
 pub(crate) struct File {
     file: SynchronousFile,
-    /// Names its provider context.
+    /// The identifier of its provider context.
     context: u64,
 }
 
 impl File {
-    /// Opens the device, with a provider context of its own. STATUS_DEVICE_REMOVED: there is none.
+    /// Opens the device, with a provider context of its own. STATUS_DEVICE_REMOVED: the driver is not loaded.
     pub(super) fn open() -> Result<Self, NTSTATUS> {
         let file = open()?;
         file.control(IOCTL_ND_PROVIDER_INIT, handle(0).as_bytes(), &mut [])?;
@@ -83,7 +83,7 @@ impl File {
         Ok(Self { file, context: id.Id })
     }
 
-    /// Sends a request and waits for its end: how many bytes were returned.
+    /// Sends a request, waits for its end, and returns the number of output bytes.
     pub(super) fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
         self.file.control(code, input, output)
     }
@@ -98,13 +98,13 @@ impl File {
         Ok(file)
     }
 
-    /// Where requests that pend are sent: an overlapped file of its provider context. STATUS_INVALID_HANDLE: it is no handle.
-    /// STATUS_INVALID_PARAMETER_2: it is one of something else.
+    /// The channel of an overlapped file of this provider context. STATUS_INVALID_HANDLE: `overlapped` is not a handle.
+    /// STATUS_INVALID_PARAMETER_2: it is another kind of handle.
     pub(super) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
         let file = Handle::duplicate(overlapped)?;
         let mut id = SOFTNDK_FILE_ID::new_zeroed();
         match control_overlapped(&file, IOCTL_SOFTNDK_FILE_ID, handle(0).as_bytes(), id.as_mut_bytes()) {
-            // Handles of objects mean something else on files of other contexts.
+            // Object handles are valid for files of one provider context only.
             Ok(_) if id.Id == self.context => Ok(Channel(file)),
             _ => Err(STATUS_INVALID_PARAMETER_2),
         }
@@ -116,10 +116,10 @@ impl File {
 pub(crate) struct Channel(Handle);
 
 impl Channel {
-    /// Sends a request that may pend. `overlapped` is told of its end, as is said there: unless this is an error.
+    /// Sends a request that may pend. Unless this returns an error, `overlapped` reports its end, see [`Overlapped`].
     ///
     /// # Safety
-    /// `output` is valid until the request is over.
+    /// `output` is valid until the request has ended.
     pub(super) unsafe fn submit(
         &self,
         overlapped: &Overlapped,
@@ -128,8 +128,8 @@ impl Channel {
         output: *mut [u8],
     ) -> NTSTATUS {
         let (event, context) = overlapped.begin();
-        // SAFETY: the input is copied by the call, the output is valid by contract; the status block is valid for as long as the
-        // request pends, by contract of `Overlapped`.
+        // SAFETY: the input is copied by the call, the output is valid by contract; the status block is valid for as
+        // long as the request pends, by contract of `Overlapped`.
         let status = unsafe { send(self.0.as_raw(), event, context, overlapped.status_block(), code, input, output) };
         if !status.is_success() {
             overlapped.refuse(status);

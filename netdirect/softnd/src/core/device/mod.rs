@@ -1,4 +1,5 @@
-//! The device: what the DLL is a provider of. softndk.sys, or, where that is not loaded, the same in the program's process.
+//! The control device that the DLL uses: softndk.sys (`driver.rs`), or, where that is not loaded, a device in the
+//! program's process (`process`). `mode.rs` chooses.
 #![expect(unsafe_code, reason = "requests with an output that is written later, and a call into kernel32")]
 
 mod driver;
@@ -18,18 +19,18 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use self::mode::Mode;
 use super::{handle::Handle, overlapped::Overlapped};
 
-/// An open file of the device, for requests that are waited for.
+/// An open file of the device, for requests that the caller waits for.
 #[derive(Debug)]
 pub(crate) enum File {
-    /// Of softndk.sys.
+    /// A file of softndk.sys.
     Driver(driver::File),
-    /// Of the process.
+    /// A file of the device in the process.
     Hosted(process::File),
 }
 
 impl File {
-    /// Opens the device, with a provider context of its own. Errors: those of [`Mode::chosen`]; STATUS_DEVICE_REMOVED: it has gone, or
-    /// is not there.
+    /// Opens the device, with a provider context of its own. Errors: as [`Mode::chosen`]; STATUS_DEVICE_REMOVED: the
+    /// device is not there.
     pub(crate) fn open() -> Result<Self, NTSTATUS> {
         match Mode::chosen(driver::is_there)? {
             Mode::Driver => driver::File::open().map(Self::Driver),
@@ -37,12 +38,12 @@ impl File {
         }
     }
 
-    /// Whether it is of the process.
+    /// Whether the device is in the process.
     pub(crate) fn is_hosted(&self) -> bool {
         matches!(self, Self::Hosted(_))
     }
 
-    /// Sends a request and waits for its end: how many bytes were returned.
+    /// Sends a request, waits for its end, and returns the number of output bytes.
     pub(crate) fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
         match self {
             Self::Driver(file) => file.control(code, input, output),
@@ -50,12 +51,12 @@ impl File {
         }
     }
 
-    /// As [`File::control`], with nothing returned.
+    /// As [`File::control`], for a request without output.
     pub(crate) fn tell(&self, code: u32, input: &[u8]) -> Result<(), NTSTATUS> {
         self.control(code, input, &mut []).map(|_| ())
     }
 
-    /// As [`File::control`], with a structure returned.
+    /// As [`File::control`], for a request whose output is a structure.
     pub(crate) fn ask<T: FromBytes + IntoBytes + Immutable>(&self, code: u32, input: &[u8]) -> Result<T, NTSTATUS> {
         let mut output = T::new_zeroed();
         self.control(code, input, output.as_mut_bytes())?;
@@ -70,8 +71,9 @@ impl File {
         }
     }
 
-    /// Where requests that pend are sent: an overlapped file of its provider context, which stays open. STATUS_INVALID_HANDLE: it is
-    /// no handle. STATUS_INVALID_PARAMETER_2, as it is the second parameter of whatever has one: it is one of something else.
+    /// The channel of an overlapped file of this provider context; it keeps the file open. STATUS_INVALID_HANDLE:
+    /// `overlapped` is not a handle. STATUS_INVALID_PARAMETER_2: it is another kind of handle; each function that takes
+    /// one has it as its second parameter.
     pub(crate) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
         match self {
             Self::Driver(file) => file.channel(overlapped).map(Channel::Driver),
@@ -80,7 +82,7 @@ impl File {
     }
 }
 
-/// What lives in the device, the file that asks included.
+/// Counts of the device's live objects, the file that this call opens included.
 pub(crate) fn diagnostics() -> Result<SOFTNDK_DIAGNOSTICS, NTSTATUS> {
     let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
     let mut found = SOFTNDK_DIAGNOSTICS::new_zeroed();
@@ -92,17 +94,17 @@ pub(crate) fn diagnostics() -> Result<SOFTNDK_DIAGNOSTICS, NTSTATUS> {
     Ok(found)
 }
 
-/// Where requests that pend are sent.
+/// An overlapped file, for requests that pend.
 #[derive(Debug)]
 pub(crate) enum Channel {
     /// A file of softndk.sys.
     Driver(driver::Channel),
-    /// One of the process.
+    /// A file of the device in the process.
     Hosted(process::Channel),
 }
 
 impl Channel {
-    /// Sends a request that may pend. `overlapped` is told of its end, as is said there: unless this is an error.
+    /// Sends a request that may pend. Unless this returns an error, `overlapped` reports its end, see [`Overlapped`].
     pub(crate) fn submit(&self, overlapped: &Overlapped, code: u32, input: &[u8]) -> NTSTATUS {
         let nothing = ptr::slice_from_raw_parts_mut(ptr::null_mut(), 0);
         // SAFETY: no output.
@@ -112,7 +114,7 @@ impl Channel {
     /// As [`Channel::submit`], with an output.
     ///
     /// # Safety
-    /// `output` is valid until the request is over.
+    /// `output` is valid until the request has ended.
     pub(crate) unsafe fn submit_for(
         &self,
         overlapped: &Overlapped,
@@ -129,9 +131,10 @@ impl Channel {
     }
 }
 
-/// Has a request on a file that is over as soon as it is sent tell nobody but the caller, and the end of none set the file itself.
+/// Sets the completion modes of an overlapped file: a request that succeeds in the call sends no packet to the
+/// completion port, and no request signals the file itself.
 fn set_completion_modes(file: &Handle) -> Result<(), NTSTATUS> {
-    // Of FileSystem; not in windows-sys's module of that name.
+    // Constants of FileSystem that windows-sys does not have there.
     const FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: u8 = 1;
     const FILE_SKIP_SET_EVENT_ON_HANDLE: u8 = 2;
     let modes = FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE;

@@ -1,4 +1,4 @@
-//! Which device a program uses: the driver's, or that of its own process.
+//! The choice of the device: softndk.sys, or a device in the program's process.
 
 use std::{
     env,
@@ -7,22 +7,22 @@ use std::{
 
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_PARAMETER};
 
-/// The variable of the environment that says which one.
+/// The environment variable that chooses.
 const VARIABLE: &str = "SOFTND_MODE";
 
-/// Which one.
+/// The device that a program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// softndk.sys.
     Driver,
-    /// The process.
+    /// A device in the process.
     Hosted,
 }
 
 impl Mode {
-    /// What the variable says. If it says nothing: the driver, or without it the process; `is_there` says whether there is a driver. What it
-    /// has been stays: a driver that goes is not replaced under its program. STATUS_INVALID_PARAMETER: the variable says something
-    /// else, which standard error is told, once.
+    /// The choice of the variable. If it is not set: softndk.sys, or, if `is_there` finds no driver, the process; that
+    /// choice stays, so a driver that is unloaded is not replaced under its program. STATUS_INVALID_PARAMETER: another
+    /// value, which is reported on standard error once.
     pub(super) fn chosen(is_there: impl FnOnce() -> Result<(), NTSTATUS>) -> Result<Self, NTSTATUS> {
         static CHOSEN: OnceLock<Mode> = OnceLock::new();
         match env::var_os(VARIABLE) {

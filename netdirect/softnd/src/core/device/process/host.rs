@@ -1,4 +1,4 @@
-//! The process as the kernel around the control device.
+//! [`ProcessHost`]: the process as the host of the control device.
 #![expect(unsafe_code, reason = "a trait that promises memory validity, and NDK adapters by pointer")]
 
 use std::{
@@ -26,26 +26,27 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessAffinit
 
 use super::{memory::ProcessMemory, request::ProcessRequest};
 
-/// NET_LUID of no interface: of the type "other" (1), with the highest index.
+/// A NET_LUID that no interface has: type "other" (1), highest index.
 const ADAPTER_ID: u64 = 0x0001_ffff_ff00_0000;
 
-/// The variable of the environment that says, by 1, that connections are to have CRCs even if the peer asks for none; by 0 they are not.
+/// The environment variable for CRCs. 1: connections have CRCs even if the peer asks for none; 0: only if
+/// the peer asks for them.
 const CRC: &str = "SOFTND_CRC";
 
-/// The variable that says how many seconds a send waits for a receive of its peer, by a number up to [`SEND_TIMEOUT_MAX`]; by 0 it waits
-/// without limit.
+/// The environment variable for the seconds that a send waits for a receive of its peer, up to [`SEND_TIMEOUT_MAX`]; 0:
+/// no limit.
 const SEND_TIMEOUT: &str = "SOFTND_SEND_TIMEOUT";
 const SEND_TIMEOUT_MAX: u32 = 3600;
 
 /// The process, with one adapter.
 pub(super) struct ProcessHost {
     provider: Provider<Hosted>,
-    /// Bytes that are registered.
+    /// The number of registered bytes.
     registered: Arc<AtomicU64>,
 }
 
 impl ProcessHost {
-    /// STATUS_INVALID_PARAMETER: a variable says something else, which standard error is told.
+    /// STATUS_INVALID_PARAMETER: a variable has another value, which is reported on standard error.
     pub(super) fn new() -> Result<Self, NTSTATUS> {
         let provider = Provider::new(&[])?;
         // The driver's parameter `Crc`.
@@ -70,25 +71,27 @@ impl ProcessHost {
         Ok(Self { provider, registered: Arc::default() })
     }
 
-    /// Gives the adapter the addresses that the machine has now, and takes others. Without memory it keeps what it has.
+    /// Gives the adapter the present addresses of the machine, and removes others. Without memory it keeps the
+    /// addresses that it has.
     pub(super) fn look_for_addresses(&self) {
         let Ok(interfaces) = if_addrs::get_if_addrs() else { return };
-        // A link-local address is one only together with an interface, for which an adapter's addresses have no place. To those of an
-        // interface that is down, as without its cable, Windows binds nothing.
+        // A link-local address needs an interface, which an address of an adapter cannot name. Windows binds no socket
+        // to an address of an interface that is down, for example without a cable.
         let usable = interfaces.iter().filter(|interface| interface.is_oper_up() && !interface.is_link_local());
         let usable = usable.map(if_addrs::Interface::ip);
-        // Programs take the first one as that of the machine.
+        // Programs use the first address as the machine's.
         let (loopback, others): (Vec<_>, Vec<_>) = usable.partition(IpAddr::is_loopback);
         let found = [others, loopback].concat();
         let _without_memory_they_stay = self.provider.retain_addresses(|address| found.contains(&address));
         for address in found {
-            // One too many it can do without.
+            // If there is no room for one more, the adapter works without it.
             let _added = self.provider.add_address(address);
         }
     }
 }
 
-// SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs, and what posts, polls or arms is above their level.
+// SAFETY: the provider obeys NDKPI. All of its callbacks come from DPCs, which do not run during a post, poll or arm
+// above PASSIVE_LEVEL.
 unsafe impl AdapterSource<Hosted> for ProcessHost {
     fn open_adapter(
         &self,
@@ -105,20 +108,21 @@ unsafe impl AdapterSource<Hosted> for ProcessHost {
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
         // SAFETY: the caller's contract is the same.
         let lingering = unsafe { Provider::<Hosted>::close(adapter, passive) };
-        // The process may exit, which resets its connections: what was sent is to arrive.
+        // If the process exited now, its connections would be reset: wait, so that sent data arrives.
         lingering.wait(passive);
     }
 }
 
-// SAFETY: the MDL of ProcessMemory describes what was asked for, by its own address. It is not locked: the program keeps it.
+// SAFETY: the MDL of ProcessMemory describes the requested memory, at its own address. The memory is not locked: the
+// program keeps it.
 unsafe impl Host for ProcessHost {
     type Platform = Hosted;
     type Request = ProcessRequest;
     type Pinned = ProcessMemory;
 
-    /// Nothing is locked. What one program may register, half of this, is more than most machines have, and still a bound.
+    /// No memory is locked. A program may register half of this: more than most machines have, and still a bound.
     const MAX_PINNED_BYTES: u64 = 64 << 30;
-    /// It is the memory of the process, whose own affair that is.
+    /// No limit: it is the program's own memory.
     const MAX_POOL_BYTES: u64 = u64::MAX;
 
     fn adapter_id(&self) -> u64 {
@@ -131,7 +135,7 @@ unsafe impl Host for ProcessHost {
 
     fn processors(&self) -> u64 {
         let (mut own, mut all) = (0, 0);
-        // SAFETY: a pseudo handle, which is not to be closed.
+        // SAFETY: a pseudo handle, which needs no closing.
         let process = unsafe { GetCurrentProcess() };
         // SAFETY: locals.
         let known = unsafe { GetProcessAffinityMask(process, &raw mut own, &raw mut all) } != 0;
@@ -149,7 +153,7 @@ unsafe impl Host for ProcessHost {
         ProcessMemory::describe(address, length, write, &self.registered)
     }
 
-    /// No handle names a file of this device: PROVIDER_BIND_FILE is not sent to it.
+    /// No handle names a file of this device, and the DLL does not send PROVIDER_BIND_FILE to it.
     fn file_of_handle<R>(
         &self,
         _request: &ProcessRequest,

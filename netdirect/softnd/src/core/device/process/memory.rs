@@ -1,4 +1,4 @@
-//! Memory of the process that the device may use.
+//! [`ProcessMemory`]: memory of the process that the device may use.
 #![expect(unsafe_code, reason = "memory of programs, named by addresses, and a call into kernel32")]
 
 use std::{
@@ -22,9 +22,10 @@ use windows_sys::Win32::System::Memory::{
 
 use crate::core::pages::{self, Pages};
 
-/// A described range of memory. Nothing keeps the program from freeing what is its own: a process cannot lock memory against itself.
+/// A range of the program's memory, described by an MDL. The program may free it at any time: a process cannot lock
+/// memory against itself.
 pub(super) struct ProcessMemory {
-    /// What is the DLL's own.
+    /// The DLL's own pages, if the memory is a ring.
     _pages: Option<Arc<Pages>>,
     mdl: Mdl,
     length: u64,
@@ -32,8 +33,8 @@ pub(super) struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Describes `length` bytes (not 0) at `address`, and counts them. STATUS_ACCESS_VIOLATION: not all of them can be read, or written
-    /// if `write` says that they will be.
+    /// Describes `length` bytes (not 0) at `address`, and adds them to `total`. STATUS_ACCESS_VIOLATION: not all of
+    /// them can be read, or written if `write`.
     pub(super) fn describe(address: u64, length: usize, write: bool, total: &Arc<AtomicU64>) -> Result<Self, NTSTATUS> {
         let first = usize::try_from(address).map_err(|_| STATUS_ACCESS_VIOLATION)?;
         let end = first.checked_add(length).ok_or(STATUS_ACCESS_VIOLATION)?;
@@ -43,20 +44,20 @@ impl ProcessMemory {
             next = accessible(next, write).ok_or(STATUS_ACCESS_VIOLATION)?;
         }
         let memory = NonNull::new(ptr::with_exposed_provenance_mut::<u8>(first)).ok_or(STATUS_ACCESS_VIOLATION)?;
-        // SAFETY: the program has promised to keep it while it is registered.
+        // SAFETY: the program has promised to keep the memory while it is registered.
         let mdl = unsafe { Mdl::lock(memory, length) };
         total.fetch_add(length as u64, Ordering::Relaxed);
         Ok(Self { _pages: pages, mdl, length: length as u64, total: total.clone() })
     }
 }
 
-/// Where the pages end that are as accessible as the one at `address`. `None`: that is not to be accessed so.
+/// The end of the pages with the protection of the page at `address`. `None`: that page does not allow the access.
 fn accessible(address: usize, write: bool) -> Option<usize> {
     const WRITABLE: u32 = PAGE_READWRITE | PAGE_WRITECOPY | PAGE_EXECUTE_READWRITE | PAGE_EXECUTE_WRITECOPY;
     const READABLE: u32 = WRITABLE | PAGE_READONLY | PAGE_EXECUTE_READ;
     let mut found = MEMORY_BASIC_INFORMATION::default();
     let length = size_of::<MEMORY_BASIC_INFORMATION>();
-    // SAFETY: any address may be asked about; a local of that length.
+    // SAFETY: any address may be queried; a local of that length.
     let known = unsafe { VirtualQuery(ptr::without_provenance(address), &raw mut found, length) } != 0;
     let allowed = if write { WRITABLE } else { READABLE };
     let is_accessible = found.State == MEM_COMMIT && found.Protect & allowed != 0 && found.Protect & PAGE_GUARD == 0;
@@ -72,7 +73,7 @@ impl Drop for ProcessMemory {
 // SAFETY: the MDL lives as long as this.
 unsafe impl Pinned for ProcessMemory {
     fn mdl(&self) -> NonNull<MDL> {
-        // SAFETY: the first of a chain.
+        // SAFETY: the first MDL of a chain, so not null.
         unsafe { NonNull::new_unchecked(self.mdl.as_ptr()) }
     }
 }

@@ -1,6 +1,7 @@
-//! The device in the program's own process: what softndk.sys is, over a process instead of a kernel.
+//! The device in the program's own process: the crates of softndk.sys over a process instead of a kernel. `host.rs` is
+//! the host of the control device, `request.rs` its requests, `pipe.rs` the overlapped files.
 //!
-//! There is one for the life of the process, which keeps the DLL loaded: the device has threads.
+//! There is one device for the life of the process. It has threads, so it keeps the DLL loaded.
 #![expect(unsafe_code, reason = "requests with an output that is written later, and a call into kernel32")]
 
 mod host;
@@ -35,10 +36,10 @@ use self::{
 use super::handle;
 use crate::core::{handle::Handle, lock, overlapped::Overlapped};
 
-/// The number of this process: there is no other.
+/// The identifier of this process for the control device, which has no other.
 const PROCESS: u64 = 0;
 
-/// The device, made when it is first asked for.
+/// The device, made at the first use.
 fn device() -> Result<&'static Device<ProcessHost>, NTSTATUS> {
     static DEVICE: OnceLock<Result<Device<ProcessHost>, NTSTATUS>> = OnceLock::new();
     let make = || {
@@ -48,7 +49,7 @@ fn device() -> Result<&'static Device<ProcessHost>, NTSTATUS> {
     DEVICE.get_or_init(make).as_ref().map_err(|status| *status)
 }
 
-/// Keeps the DLL in the process until that ends.
+/// Keeps the DLL loaded until the process ends.
 fn keep_loaded() -> Result<(), NTSTATUS> {
     let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN;
     let (within, mut module) = (device as *const (), ptr::null_mut());
@@ -57,7 +58,7 @@ fn keep_loaded() -> Result<(), NTSTATUS> {
     if kept { Ok(()) } else { Err(STATUS_INSUFFICIENT_RESOURCES) }
 }
 
-/// Sends a request by a file that has no provider context, and waits for its end: how many bytes were returned.
+/// Sends a request on a file without a provider context, waits for its end, and returns the number of output bytes.
 pub(super) fn control_bare(code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
     Opened::new()?.control(code, input, output)
 }
@@ -66,11 +67,11 @@ pub(super) fn control_bare(code: u32, input: &[u8], output: &mut [u8]) -> Result
 #[derive(Debug)]
 pub(crate) struct File {
     opened: Arc<Opened>,
-    /// By the names of their pipes.
+    /// The overlapped files, by the names of their pipes.
     overlapped: Mutex<HashMap<String, Arc<Pipe>>>,
 }
 
-/// What requests are sent to.
+/// An open file of the control device.
 struct Opened(nd_ioctl::File<ProcessHost>);
 
 impl Opened {
@@ -78,7 +79,7 @@ impl Opened {
         device()?.open(PROCESS).map(Self)
     }
 
-    /// Sends a request and waits for its end: how many bytes were returned.
+    /// Sends a request, waits for its end, and returns the number of output bytes.
     fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
         let (request, end) = ProcessRequest::for_thread(code, input, output.len());
         self.0.dispatch(request, PROCESS, &hosted::passive());
@@ -112,7 +113,7 @@ impl File {
         Ok(Self { opened, overlapped: Mutex::default() })
     }
 
-    /// Sends a request and waits for its end: how many bytes were returned.
+    /// Sends a request, waits for its end, and returns the number of output bytes.
     pub(super) fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
         self.opened.control(code, input, output)
     }
@@ -127,7 +128,7 @@ impl File {
         Ok(file)
     }
 
-    /// Where requests that pend are sent: an overlapped file of this one. Errors: those of [`super::File::channel`].
+    /// The channel of an overlapped file of this one. Errors: as [`super::File::channel`].
     pub(super) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
         let file = Handle::duplicate(overlapped)?;
         let pipe = pipe::name(&file).and_then(|name| lock(&self.overlapped).get(&name).cloned());
@@ -136,7 +137,7 @@ impl File {
     }
 }
 
-/// An overlapped file, and where its requests go.
+/// An overlapped file, and the file of the control device that its requests are sent to.
 #[derive(Debug)]
 pub(crate) struct Channel {
     opened: Arc<Opened>,
@@ -144,10 +145,10 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Sends a request that may pend. `overlapped` is told of its end, as is said there: unless this is an error.
+    /// Sends a request that may pend. Unless this returns an error, `overlapped` reports its end, see [`Overlapped`].
     ///
     /// # Safety
-    /// `output` is valid until the request is over.
+    /// `output` is valid until the request has ended.
     pub(super) unsafe fn submit(
         &self,
         overlapped: &Overlapped,
@@ -156,7 +157,7 @@ impl Channel {
         output: *mut [u8],
     ) -> NTSTATUS {
         let begun = overlapped.begin();
-        // SAFETY: the OVERLAPPED by its own contract, the output by that of this function.
+        // SAFETY: the OVERLAPPED is valid by its own contract, the output by the contract of this function.
         match unsafe { Told::new(overlapped, begun, &self.target, output) } {
             Ok(told) => {
                 let request = ProcessRequest::for_program(code, input, told);

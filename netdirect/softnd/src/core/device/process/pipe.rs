@@ -1,8 +1,9 @@
 //! Overlapped files of a process without the driver.
 //!
-//! The file that a program gets is an end of a pipe: a handle that completion ports take. A request makes no I/O on it while it is under
-//! way. When it is over, a read that takes the program's context is begun and ended at once, by a message from the other end, or by a
-//! cancellation if the request has failed: the system has the packet for the port then. Who has the port only the system knows.
+//! The file that a program gets is one end of a pipe: a handle that can have a completion port. A request does no I/O
+//! on it while it is under way. At its end, a read with the program's context is started and completed at once, by a
+//! message from the other end, or by a cancellation if the request has failed: so the system queues a packet to the
+//! port. Only the system knows which port that is.
 #![expect(unsafe_code, reason = "calls into ntdll and kernel32")]
 
 use std::{
@@ -37,10 +38,10 @@ use windows_sys::{
 
 use crate::core::{handle::Handle, lock};
 
-/// Where names of pipes begin for those who open them; the pipes themselves have `\` there.
+/// The prefix of a pipe's path for the calls that create and open it. The system stores the name with a `\` before it.
 const FOLDER: &str = r"\\.\pipe\";
 
-/// More bytes than any request with an overlapped file returns.
+/// An upper bound of the bytes that a request on an overlapped file returns.
 const MOST_RETURNED: usize = 256;
 const _: () = assert!(size_of::<SOFTNDK_DIAGNOSTICS>() <= MOST_RETURNED);
 
@@ -51,9 +52,9 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// A new pipe: its name, and the end that is for the program.
+    /// Makes a pipe. Returns its name and the program's end too.
     pub(super) fn create() -> Result<(String, Handle, Self), NTSTATUS> {
-        // Another process may not guess it, and connect first.
+        // Another process must not guess the name and connect first.
         let name = format!("softnd.{}.{:016x}", process::id(), RandomState::new().hash_one(()));
         let path: Vec<u16> = FOLDER.encode_utf16().chain(name.encode_utf16()).chain([0]).collect();
         let access = PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | FILE_FLAG_FIRST_PIPE_INSTANCE;
@@ -64,26 +65,27 @@ impl Pipe {
         // SAFETY: new.
         let file = unsafe { Handle::own(file) }.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         let (access, nothing) = (GENERIC_READ | GENERIC_WRITE, ptr::null_mut());
-        // SAFETY: the same.
+        // SAFETY: a terminated string; no attributes.
         let end = unsafe { CreateFileW(path.as_ptr(), access, 0, ptr::null(), OPEN_EXISTING, 0, nothing) };
         // SAFETY: new.
         let end = unsafe { Handle::own(end) }.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         Ok((name, file, Self { end: Mutex::new(end) }))
     }
 
-    /// Whether the program's end is closed, with all handles to it.
+    /// Whether all handles to the program's end are closed.
     pub(super) fn is_abandoned(&self) -> bool {
         let (end, nothing) = (lock(&self.end), ptr::null_mut());
-        // SAFETY: an open handle; no bytes are taken.
+        // SAFETY: an open handle; no buffers.
         unsafe { PeekNamedPipe(end.as_raw(), nothing, 0, ptr::null_mut(), ptr::null_mut(), ptr::null_mut()) == 0 }
     }
 
-    /// Sends a packet with `context` to the completion port of `file`, the program's end, if it has one: of a request that ended with
-    /// `status`, and returned so many bytes. All failures are one in packets: ERROR_OPERATION_ABORTED.
+    /// Queues a packet with `context` to the completion port of `file`, the program's end, if it has one: for a request
+    /// that ended with `status` and returned `bytes` bytes. The packet of any failed request has
+    /// ERROR_OPERATION_ABORTED.
     pub(super) fn send_packet(&self, file: &Handle, context: *const c_void, status: NTSTATUS, bytes: usize) {
-        // One read at a time, so that each message is that of its read.
+        // One read at a time, so that each read gets its own message.
         let end = lock(&self.end);
-        // SAFETY: an open handle; the sink is there for ever, and nobody reads it.
+        // SAFETY: an open handle; the sink is static, and no code reads it.
         let read = unsafe {
             NtReadFile(
                 file.as_raw(),
@@ -97,23 +99,24 @@ impl Pipe {
                 ptr::null(),
             )
         };
-        // Without memory for a read there is no way to the port.
+        // Without memory for the read there is no packet.
         if read == STATUS_PENDING.0 && !(status.is_success() && write(&end, bytes)) {
             let mut block = IO_STATUS_BLOCK::default();
-            // SAFETY: an open handle; the first block is only compared with that of the read, the second one outlives the call.
+            // SAFETY: an open handle; the first block is only compared with the block of the read, the second one
+            // outlives the call.
             unsafe { NtCancelIoFileEx(file.as_raw(), SINK.block.get(), &raw mut block) };
         }
     }
 }
 
-/// Where all reads go. Windows may write it late, when the program takes the packet from its port, so that it is nobody's but the
-/// process's.
+/// The status block and buffer of all reads. They are static because Windows may write to them late, when the program
+/// takes the packet from its port.
 struct Sink {
     block: UnsafeCell<IO_STATUS_BLOCK>,
     room: UnsafeCell<[u8; MOST_RETURNED]>,
 }
 
-// SAFETY: only the system writes to it, and nobody reads it.
+// SAFETY: only the system writes to it, and no code reads it.
 unsafe impl Sync for Sink {}
 
 static SINK: Sink = Sink {
@@ -121,17 +124,17 @@ static SINK: Sink = Sink {
     room: UnsafeCell::new([0; MOST_RETURNED]),
 };
 
-/// Sends a message of so many bytes.
+/// Sends a message of `bytes` bytes.
 fn write(end: &Handle, bytes: usize) -> bool {
     let message = [0u8; MOST_RETURNED];
     let (length, mut written) = (bytes.min(message.len()) as u32, 0);
-    // SAFETY: an open handle; so many bytes, and a local.
+    // SAFETY: an open handle; the message has `length` bytes; a local.
     unsafe { WriteFile(end.as_raw(), message.as_ptr(), length, &raw mut written, ptr::null_mut()) != 0 }
 }
 
-/// The name of the pipe that a handle is an end of, without what is before the last `\`; of another file whatever it is. `None`: it has none.
+/// The last component of a file's name: of an end of a pipe, the pipe's name. `None`: the file has no name.
 pub(super) fn name(file: &Handle) -> Option<String> {
-    /// More than names of ours have.
+    /// More characters than the names of this DLL's pipes have.
     const ROOM: usize = 128;
     #[repr(C)]
     struct Name {
@@ -150,7 +153,7 @@ pub(super) fn name(file: &Handle) -> Option<String> {
     let count = (bytes / size_of::<u16>()).min(ROOM);
     // SAFETY: within the local.
     let first = unsafe { place.byte_add(offset_of!(FILE_NAME_INFO, FileName)) }.cast::<u16>().cast_const();
-    // SAFETY: the local has so many, all initialised.
+    // SAFETY: the local has `count` characters, all initialised.
     let path = unsafe { std::slice::from_raw_parts(first, count) };
     let path = String::from_utf16(path).ok()?;
     path.rsplit('\\').next().map(str::to_owned)

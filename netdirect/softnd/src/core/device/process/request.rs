@@ -1,4 +1,4 @@
-//! Requests of the program to the device in its process: what IRPs are to a driver.
+//! [`ProcessRequest`]: a request to the device in the process, as an IRP is one to a driver.
 #![expect(unsafe_code, reason = "an OVERLAPPED and an output of the program, given by raw pointers")]
 
 use std::{
@@ -14,47 +14,50 @@ use windows_sys::Win32::Foundation::HANDLE;
 use super::pipe::Pipe;
 use crate::core::{handle::Handle, overlapped::Overlapped};
 
-/// How a request ended, for who waits for it.
+/// The status and output of a request, for the thread that waits for it.
 pub(super) struct End {
     pub(super) status: NTSTATUS,
     pub(super) output: Vec<u8>,
 }
 
-/// Who is told of the end of a request.
+/// The receiver of a request's end.
 enum Sender {
     /// A thread that waits.
     Thread(Arc<OnceLock<End>>),
-    /// An OVERLAPPED.
+    /// A program's OVERLAPPED.
     Program(Told),
 }
 
 /// An overlapped file of the program.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// The program's end of the pipe, which stays open while it has requests, whatever the program closes.
+    /// The program's end of the pipe. This handle stays open while requests are under way, even if the program closes
+    /// its own.
     pub(super) file: Handle,
     pub(super) pipe: Arc<Pipe>,
 }
 
-/// What a program is told by.
+/// The ways by which a program learns of the end of a request: the OVERLAPPED, its event, and the file's completion
+/// port.
 pub(super) struct Told {
     overlapped: Overlapped,
     /// Null: no packet for the completion port.
     context: *const c_void,
-    /// Open whatever the program does with its own.
+    /// A duplicate, which stays open if the program closes its own handle.
     event: Option<Handle>,
     target: Arc<Target>,
     output: *mut [u8],
 }
 
-// SAFETY: all of it is the program's, and valid until the request is over, on whatever thread that is.
+// SAFETY: all pointers are the program's, and valid on any thread until the request has ended.
 unsafe impl Send for Told {}
 
 impl Told {
-    /// Of an OVERLAPPED that was prepared for the request: `begun`. STATUS_INVALID_HANDLE: its event is none.
+    /// For an OVERLAPPED that was prepared for the request; `begun` is the result of that. STATUS_INVALID_HANDLE: its
+    /// event is not a handle of an event.
     ///
     /// # Safety
-    /// The OVERLAPPED and `output` are valid until the request is over.
+    /// The OVERLAPPED and `output` are valid until the request has ended.
     pub(super) unsafe fn new(
         overlapped: &Overlapped,
         begun: (HANDLE, *const c_void),
@@ -67,10 +70,11 @@ impl Told {
         Ok(Self { overlapped: overlapped.clone(), context, event, target: target.clone(), output })
     }
 
-    /// The request is over: what the call that sent it has to return, unless that has returned already. A success is always told, as
-    /// programs wait for it without a look at what the call returned; what is refused at once is the call's to tell.
+    /// Reports the end of the request, and returns the status for the call that sent it, if that has not returned yet
+    /// (`pended`). A success is always reported by the OVERLAPPED, as programs wait for it without a look at the call's
+    /// result; an immediate refusal is reported by the call only.
     fn end(self, status: NTSTATUS, output: &[u8], pended: bool) -> NTSTATUS {
-        // SAFETY: the program's, as long; memory of ours is none of it.
+        // SAFETY: the program's output has as many bytes, and does not overlap memory of this DLL.
         unsafe { ptr::copy_nonoverlapping(output.as_ptr(), self.output.cast::<u8>(), output.len()) };
         self.overlapped.end(status, output.len());
         if !pended && !status.is_success() {
@@ -87,7 +91,7 @@ impl Told {
 /// A request in the device.
 pub(super) struct ProcessRequest {
     code: u32,
-    /// METHOD_BUFFERED: input and output share it.
+    /// METHOD_BUFFERED: input and output share this buffer.
     buffer: Vec<u8>,
     input_length: usize,
     output_length: usize,
@@ -103,13 +107,13 @@ impl ProcessRequest {
         Self { code, buffer, input_length: input.len(), output_length, sender, pended: false }
     }
 
-    /// One whose end is put into the second.
+    /// A request whose end is stored in the second result.
     pub(super) fn for_thread(code: u32, input: &[u8], output_length: usize) -> (Self, Arc<OnceLock<End>>) {
         let end = Arc::new(OnceLock::new());
         (Self::new(code, input, output_length, Sender::Thread(end.clone())), end)
     }
 
-    /// One whose end the program is told.
+    /// A request whose end `told` reports to the program.
     pub(super) fn for_program(code: u32, input: &[u8], told: Told) -> Self {
         Self::new(code, input, told.output.len(), Sender::Program(told))
     }
@@ -133,12 +137,13 @@ impl Request for ProcessRequest {
     }
 
     fn complete(mut self, status: NTSTATUS, information: usize) -> NTSTATUS {
-        // Nothing is copied back for errors (NT_ERROR: the highest severity), but for warnings.
+        // The output is copied for warnings, but not for errors (NT_ERROR: the highest severity), as the I/O manager
+        // does.
         let copied = if status.to_u32() >> 30 == 3 { 0 } else { information.min(self.output_length) };
         self.buffer.truncate(copied);
         match self.sender {
             Sender::Thread(end) => {
-                // Nobody else completes it.
+                // No other code completes the request.
                 let _first = end.set(End { status, output: self.buffer });
                 status
             }
@@ -150,7 +155,7 @@ impl Request for ProcessRequest {
         self.complete(status, information)
     }
 
-    /// There is no I/O manager to cancel requests: programs ask the object (`*_CANCEL_IO`).
+    /// There is no I/O manager that cancels requests: programs cancel them by the object's `*_CANCEL_IO`.
     fn pend(&mut self, _id: u64) -> bool {
         self.pended = true;
         true
