@@ -1,9 +1,10 @@
-//! Reading inputs and writing outputs.
+//! Reading inputs, writing outputs, and how a request ends.
 
 use ndk_abi::nd_ioctl::ND_IOCTL_VERSION;
 use ndk_abi::softndk_ioctl::SOFTNDK_IOCTL_VERSION;
 use ndk_abi::status::{
     NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER,
+    STATUS_SUCCESS,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -32,6 +33,22 @@ impl From<NTSTATUS> for Failure {
 /// STATUS_BUFFER_OVERFLOW: the output would have needed `length` bytes.
 pub(crate) fn overflow(length: usize) -> Failure {
     Failure { status: STATUS_BUFFER_OVERFLOW, information: length }
+}
+
+/// Completes a request in its dispatch routine. Returns the status for that to return.
+///
+/// Of a warning the I/O manager tells the sender twice if the file is for overlapped requests and the request has not pended: as the call's
+/// status, and by event and packet, as of a success. So it pends.
+pub(crate) fn finish(request: impl Request, reply: Reply) -> NTSTATUS {
+    let (status, information) = match reply {
+        Ok(length) => (STATUS_SUCCESS, length),
+        Err(Failure { status, information }) => (status, information),
+    };
+    if status.is_warning() {
+        request.complete_pending(status, information)
+    } else {
+        request.complete(status, information)
+    }
 }
 
 /// A copy of the structure that the input starts with. Too short: STATUS_BUFFER_TOO_SMALL, as

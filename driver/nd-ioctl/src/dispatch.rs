@@ -31,14 +31,14 @@ use ndk_abi::status::{
 };
 use platform::Passive;
 
-use crate::decode::{Reply, input};
+use crate::decode::{Reply, finish, input};
 use crate::objects::connector::Connector;
 use crate::objects::cq::Cq;
 use crate::objects::listener::Listener;
 use crate::objects::mr::Mr;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
-use crate::session::file::{FileState, ProviderContext, finish};
+use crate::session::file::{FileState, ProviderContext};
 use crate::session::pended::Sent;
 use crate::{
     Host, Ref, Request, diagnostics,

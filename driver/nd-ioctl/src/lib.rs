@@ -51,7 +51,8 @@ mod planted;
 // tests/random/loom-models has its own.
 use core::sync::atomic;
 
-use platform::{Arc, SpinLock, Weak};
+use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
+use platform::{Arc, OutOfMemory, Platform, SpinLock, Weak};
 
 pub use device::Device;
 
@@ -65,3 +66,8 @@ pub(crate) type Ref<T, H> = Arc<T, <H as Host>::Platform>;
 
 /// A reference back to what refers here, set once both exist.
 pub(crate) type BackRef<T, H> = SpinLock<Option<Weak<T, <H as Host>::Platform>>, <H as Host>::Platform>;
+
+/// Moves a value to pool.
+pub(crate) fn shared<T, P: Platform>(value: T) -> Result<Arc<T, P>, NTSTATUS> {
+    Arc::try_new(value).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
+}

@@ -10,14 +10,13 @@ use ndk_abi::status::{
 };
 use platform::{Arc, Charge, OutOfMemory, Passive, Slice, SpinLock};
 
-use crate::decode::{Reply, input, output, room_for};
+use crate::decode::{Reply, finish, input, output, room_for};
 use crate::objects::adapter::same_adapter;
 use crate::objects::connector::{Connection, Connector, Link, bindable, room_for_address};
-use crate::objects::pd::shared;
-use crate::session::file::{ProviderContext, finish};
+use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Sent, Waiting};
-use crate::{Host, Ref};
+use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, ConnectRequested, Owned};
 
 /// Connection requests that wait for a connector, at most; a backlog of 0 ("no limit") means this too.

@@ -14,10 +14,10 @@ use ndk_abi::wdm::PAGE_SIZE;
 use platform::{Arc, Charge, Passive, SpinLock};
 
 use crate::decode::{Reply, input, output, room_for};
-use crate::objects::pd::{Pd, shared};
+use crate::objects::pd::Pd;
 use crate::session::file::ProviderContext;
 use crate::session::quota::Locked;
-use crate::{Host, Ref, Request};
+use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Lam, Owned};
 
 pub(crate) struct Mr<H: Host> {

@@ -7,11 +7,11 @@ use ndk_abi::status::{STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
 use platform::{Arc, Charge, Passive};
 
 use crate::decode::{Reply, input, output, room_for};
-use crate::objects::pd::{Pd, shared};
+use crate::objects::pd::Pd;
 use crate::objects::post::{region, window};
 use crate::objects::qp::Qp;
 use crate::session::file::ProviderContext;
-use crate::{Host, Ref};
+use crate::{Host, Ref, shared};
 use ndk_consumer::Owned;
 
 pub(crate) struct Mw<H: Host> {

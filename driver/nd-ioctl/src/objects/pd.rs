@@ -2,12 +2,11 @@
 
 use ndk_abi::nd_ioctl::ND_HANDLE;
 use ndk_abi::ndkpi::NDK_PD;
-use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
-use platform::{Arc, Charge, OutOfMemory, Passive, Platform};
+use platform::{Arc, Charge, Passive};
 
 use crate::decode::{Reply, input, output, room_for};
 use crate::session::file::ProviderContext;
-use crate::{Host, Ref};
+use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, Owned};
 
 pub(crate) struct Pd<H: Host> {
@@ -36,9 +35,4 @@ pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) 
     let input: ND_HANDLE = input(request)?;
     context.handles.remove::<Pd<H>>(input.Handle)?;
     Ok(0)
-}
-
-/// Moves a value to pool.
-pub(crate) fn shared<T, P: Platform>(value: T) -> Result<Arc<T, P>, NTSTATUS> {
-    Arc::try_new(value).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
 }

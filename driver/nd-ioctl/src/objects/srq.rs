@@ -12,17 +12,17 @@ use ndk_abi::status::{
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
-use crate::decode::{Reply, input};
+use crate::decode::{Reply, finish, input};
 use crate::objects::affinity::preference;
-use crate::objects::pd::{Pd, shared};
+use crate::objects::pd::Pd;
 use crate::objects::post::srq_carry_out;
 use crate::rings::ring_poll::{Next, STALLED_MICROSECONDS};
 use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
 use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
-use crate::session::file::{ProviderContext, finish};
+use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Sent, Waiting};
-use crate::{Host, Ref};
+use crate::{Host, Ref, shared};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
 
 pub(crate) struct Srq<H: Host> {

@@ -9,10 +9,9 @@ use platform::{Arc, OutOfMemory, Passive, Weak};
 
 use crate::decode::{Reply, input, output};
 use crate::device::Entry;
-use crate::objects::pd::shared;
 use crate::session::file::{FileState, ProviderContext};
 use crate::session::quota::Quota;
-use crate::{Host, Ref};
+use crate::{Host, Ref, shared};
 
 /// PROVIDER_INIT: a context of its own.
 #[inline(never)]

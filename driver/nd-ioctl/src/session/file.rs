@@ -7,20 +7,19 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use ndk_abi::status::{
     NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
-    STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS,
+    STATUS_INVALID_DEVICE_STATE,
 };
 use platform::{Arc, Charge, Event, OutOfMemory, Passive, PoolQuota, SpinLock};
 
-use crate::decode::{Failure, Reply};
+use crate::decode::Reply;
 use crate::device::Shared;
-use crate::objects::pd::shared;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
 use crate::session::handles::{Handles, Object};
 use crate::session::lines::Lines;
 use crate::session::pended::{PendedRequests, Waiting};
 use crate::session::quota::Quota;
-use crate::{Host, Ref, Request, dispatch};
+use crate::{Host, Ref, Request, dispatch, shared};
 use ndk_consumer::OpenAdapters;
 
 /// One open of the control device.
@@ -223,21 +222,5 @@ impl<H: Host> ProviderContext<H> {
             Object::Mr(mr) => mr.close(passive),
             Object::Adapter(_) | Object::Pd(_) | Object::Mw(_) | Object::Freed(_) => {}
         });
-    }
-}
-
-/// Completes a request in its dispatch routine. Returns the status for that to return.
-///
-/// Of a warning the I/O manager tells the sender twice if the file is for overlapped requests and the request has not pended: as the call's
-/// status, and by event and packet, as of a success. So it pends.
-pub(crate) fn finish(request: impl Request, reply: Reply) -> NTSTATUS {
-    let (status, information) = match reply {
-        Ok(length) => (STATUS_SUCCESS, length),
-        Err(Failure { status, information }) => (status, information),
-    };
-    if status.is_warning() {
-        request.complete_pending(status, information)
-    } else {
-        request.complete(status, information)
     }
 }

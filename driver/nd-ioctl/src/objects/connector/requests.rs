@@ -12,14 +12,13 @@ use ndk_abi::status::{
 use platform::{Arc, Passive};
 
 use super::{Connection, Connector, FREED, Link, Phase, settle};
-use crate::decode::{Reply, input, output, overflow, range, room_for};
+use crate::decode::{Reply, finish, input, output, overflow, range, room_for};
 use crate::objects::adapter::same_adapter;
-use crate::objects::pd::shared;
 use crate::objects::qp::Qp;
 use crate::provider::{is_local, local_address};
-use crate::session::file::{ProviderContext, finish};
+use crate::session::file::ProviderContext;
 use crate::session::pended::{Event, Sent};
-use crate::{Host, Ref, Request};
+use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Offer, Owned};
 
 /// More private data than any adapter takes; it is copied to the stack, since the request may be gone during the call.

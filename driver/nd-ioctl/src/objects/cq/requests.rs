@@ -16,14 +16,13 @@ use platform::{Arc, Deferred, Passive, SpinLock};
 use zerocopy::IntoBytes;
 
 use super::{BURST, Cq, CqEvents};
-use crate::decode::{Reply, input};
+use crate::decode::{Reply, finish, input};
 use crate::objects::affinity::preference;
-use crate::objects::pd::shared;
 use crate::rings::user_ring::{UserCqRing, descriptor, mappings, room_for_descriptor};
-use crate::session::file::{ProviderContext, finish};
+use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Sent};
-use crate::{Host, Ref, Request};
+use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Owned};
 
 /// Times that a ring is filled to get to the end of what waits for it.

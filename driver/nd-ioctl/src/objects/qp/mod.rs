@@ -15,14 +15,14 @@ use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, 
 
 use crate::objects::connector::Connector;
 use crate::objects::cq::Cq;
-use crate::objects::pd::{Pd, shared};
+use crate::objects::pd::Pd;
 use crate::objects::post::carry_out;
 use crate::objects::srq::Srq;
 use crate::rings::ring_poll::{Awaited, Next, RingPoll, STALLED_MICROSECONDS};
 use crate::rings::user_ring::UserWorkRing;
 use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
 use crate::session::file::ProviderContext;
-use crate::{Host, Ref};
+use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, Owned};
 
 pub(crate) struct Qp<H: Host> {

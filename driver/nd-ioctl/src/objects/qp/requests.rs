@@ -9,13 +9,13 @@ use super::{Antecedents, Qp, Rings};
 use crate::decode::{Reply, input};
 use crate::objects::adapter::same_adapter;
 use crate::objects::cq::Cq;
-use crate::objects::pd::{Pd, shared};
+use crate::objects::pd::Pd;
 use crate::objects::srq::Srq;
 use crate::rings::ring_poll::Next;
 use crate::rings::user_ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
 use crate::rings::work_ring::MAX_SERVES;
 use crate::session::file::ProviderContext;
-use crate::{Host, Ref};
+use crate::{Host, Ref, shared};
 use ndk_consumer::{Owned, QpDepths};
 
 /// The objects that a queue pair is made from, all of one adapter.
