@@ -40,6 +40,7 @@ mod objects;
 mod rings;
 mod session;
 
+mod addresses;
 mod decode;
 mod device;
 mod host;

@@ -12,8 +12,7 @@ use platform::{Arc, Passive};
 use crate::decode::{Reply, input, output, overflow};
 use crate::rings::user_ring::{descriptor, no_mappings, room_for_descriptor};
 use crate::session::file::ProviderContext;
-use crate::{Host, Ref};
-use crate::{Request, provider};
+use crate::{Host, Ref, Request, addresses};
 use ndk_consumer::Adapter;
 
 /// The flags that mean the same in user mode (ND_ADAPTER_FLAG_* have the values of NDK_ADAPTER_FLAG_*).
@@ -86,7 +85,7 @@ pub(crate) fn query<H: Host>(context: &ProviderContext<H>, request: &mut H::Requ
 pub(crate) fn query_address_list<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
     context.handles.get::<Adapter<H::Platform>>(input.Handle)?;
-    provider::addresses(context, request)
+    addresses::list(&context.device.host, request)
 }
 
 /// STATUS_INVALID_PARAMETER_MIX unless both objects belong to one NDK adapter: a provider need not check that.

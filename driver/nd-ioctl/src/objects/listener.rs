@@ -193,7 +193,7 @@ pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) 
 pub(crate) fn bind<H: Host>(context: &ProviderContext<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_BIND = input(request)?;
     let listener: Arc<Listener<H>, _> = context.handles.get(input.Handle)?;
-    let address: SocketAddr = bindable(context, &input.Address)?;
+    let address: SocketAddr = bindable(&context.device.host, &input.Address)?;
     let events = listener.ndk.keep();
     let mut state = events.state.lock();
     if state.phase != Phase::Created {

@@ -12,10 +12,10 @@ use ndk_abi::status::{
 use platform::{Arc, Passive};
 
 use super::{Connection, Connector, FREED, Link, Phase, settle};
+use crate::addresses::{is_local, local_address};
 use crate::decode::{Reply, finish, input, output, overflow, range, room_for};
 use crate::objects::adapter::same_adapter;
 use crate::objects::qp::Qp;
-use crate::provider::{is_local, local_address};
 use crate::session::file::ProviderContext;
 use crate::session::pended::{Event, Sent};
 use crate::{Host, Ref, Request, shared};
@@ -48,14 +48,14 @@ pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) 
 pub(crate) fn bind<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_BIND = input(request)?;
     let connector: Found<H> = context.handles.get(input.Handle)?;
-    connector.bind(bindable(context, &input.Address)?)?;
+    connector.bind(bindable(&context.device.host, &input.Address)?)?;
     Ok(0)
 }
 
 /// An address that connectors and listeners can be bound to: the adapter's, or any (0.0.0.0, ::).
-pub(crate) fn bindable<H: Host>(context: &ProviderContext<H>, address: &SOCKADDR_INET) -> Result<SocketAddr, NTSTATUS> {
+pub(crate) fn bindable<H: Host>(host: &H, address: &SOCKADDR_INET) -> Result<SocketAddr, NTSTATUS> {
     let address = address.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?;
-    if address.ip().is_unspecified() || is_local(context, address.ip()) {
+    if address.ip().is_unspecified() || is_local(host, address.ip()) {
         Ok(address)
     } else {
         Err(STATUS_INVALID_ADDRESS)
@@ -142,13 +142,14 @@ fn open<H: Host>(
     destination: IpAddr,
     passive: &Passive<'_>,
 ) -> Result<(Ref<Connection<H>, H>, SocketAddr), NTSTATUS> {
+    let host = &context.device.host;
     let any = bound.is_none_or(|bound| bound.ip().is_unspecified());
     let port = bound.map_or(0, |bound| bound.port());
     let source = match bound {
         Some(bound) if !any => bound,
         // NdkConnect wants an address of the adapter: to itself if it is one, else the first of the family.
-        _ if is_local(context, destination) => SocketAddr::new(destination, port),
-        _ => SocketAddr::new(local_address(context, destination).ok_or(STATUS_INVALID_ADDRESS)?, port),
+        _ if is_local(host, destination) => SocketAddr::new(destination, port),
+        _ => SocketAddr::new(local_address(host, destination).ok_or(STATUS_INVALID_ADDRESS)?, port),
     };
     let link = shared(Link::new(context.clone(), connector.adapter.clone())?)?;
     let connection = shared(Owned::create_connector(&connector.adapter, link, passive)?)?;
