@@ -1,5 +1,5 @@
 //! From the control code to its function. A function that takes a few hundred bytes of stack is `#[inline(never)]`: inlined, the
-//! frame of [`dispatch`] would be the sum of them all.
+//! frame of [`File::dispatch`] would be the sum of them all.
 
 use core::sync::atomic::Ordering;
 
@@ -38,56 +38,66 @@ use crate::objects::listener::Listener;
 use crate::objects::mr::Mr;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
-use crate::session::file::{FileState, ProviderContext};
-use crate::session::pended::Sent;
+use crate::session::file::ProviderContext;
+use crate::session::sent::Sent;
 use crate::{
-    Host, Ref, Request, diagnostics,
+    File, Host, Ref, Request, diagnostics,
     objects::{adapter, affinity, connector, cq, listener, mr, mw, pd, post, qp, srq},
     provider,
     session::attach,
 };
 
-/// Serves a request: completes it or pends it.
-pub(crate) fn dispatch<H: Host>(by: &Ref<FileState<H>, H>, mut request: H::Request, passive: &Passive<'_>) -> NTSTATUS {
-    let code = request.code();
-    if !is_diagnostic(code) {
-        by.device.requests.fetch_add(1, Ordering::Relaxed);
-    }
-    if let Some(reply) = before_init(by, code, &mut request, passive) {
-        return finish(request, reply);
-    }
-    let Some(context) = &by.context() else {
-        return finish(request, Err(STATUS_INVALID_DEVICE_STATE.into()));
-    };
-    match code {
-        IOCTL_ND_CQ_NOTIFY => cq::notify(context, Sent::new(request, by)),
-        IOCTL_ND_SRQ_NOTIFY => srq::notify(context, Sent::new(request, by), passive),
-        IOCTL_ND_CONNECTOR_CONNECT => connector::connect(context, Sent::new(request, by), passive),
-        IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => connector::complete_connect(context, Sent::new(request, by)),
-        IOCTL_ND_CONNECTOR_ACCEPT => connector::accept(context, Sent::new(request, by)),
-        IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT => connector::notify_disconnect(context, Sent::new(request, by)),
-        IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(context, Sent::new(request, by)),
-        IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => listener::get_connection_request(context, Sent::new(request, by)),
-        _ => match (code, serve(context, code, &mut request, passive)) {
-            // Clients wait for it to be told, without a look at what the call returned (ndspi.md section 5, rule e).
-            (IOCTL_ND_MR_REGISTER | IOCTL_ND_MR_DEREGISTER | IOCTL_SOFTNDK_NOP, Ok(length)) => {
-                request.complete_pending(STATUS_SUCCESS, length)
+impl<H: Host> File<H> {
+    /// Serves a request of the process with number `process`: completes it or pends it. Returns what the dispatch routine has to
+    /// return: the status the request was completed with, or STATUS_PENDING.
+    ///
+    /// Handles of files can be inherited and duplicated. Of another process than the one that opened the file each request is
+    /// STATUS_INVALID_DEVICE_REQUEST: the addresses in it mean other memory.
+    pub fn dispatch(&self, mut request: H::Request, process: u64, passive: &Passive<'_>) -> NTSTATUS {
+        if process != self.process {
+            return request.complete(STATUS_INVALID_DEVICE_REQUEST, 0);
+        }
+        let code = request.code();
+        if !is_diagnostic(code) {
+            self.device.requests.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(reply) = before_init(self, code, &mut request, passive) {
+            return finish(request, reply);
+        }
+        let Some(context) = &self.context() else {
+            return finish(request, Err(STATUS_INVALID_DEVICE_STATE.into()));
+        };
+        match code {
+            IOCTL_ND_CQ_NOTIFY => cq::notify(context, Sent::new(request, &self.state)),
+            IOCTL_ND_SRQ_NOTIFY => srq::notify(context, Sent::new(request, &self.state), passive),
+            IOCTL_ND_CONNECTOR_CONNECT => connector::connect(context, Sent::new(request, &self.state), passive),
+            IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => {
+                connector::complete_connect(context, Sent::new(request, &self.state))
             }
-            // What it had found is being taken away, in an order of its own.
-            (_, Err(_)) if context.handles.are_closed() => finish(request, Err(STATUS_DEVICE_REMOVED.into())),
-            (_, reply) => finish(request, reply),
-        },
+            IOCTL_ND_CONNECTOR_ACCEPT => connector::accept(context, Sent::new(request, &self.state)),
+            IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT => {
+                connector::notify_disconnect(context, Sent::new(request, &self.state))
+            }
+            IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(context, Sent::new(request, &self.state)),
+            IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => {
+                listener::get_connection_request(context, Sent::new(request, &self.state))
+            }
+            _ => match (code, serve(context, code, &mut request, passive)) {
+                // Clients wait for it to be told, without a look at what the call returned (ndspi.md section 5, rule e).
+                (IOCTL_ND_MR_REGISTER | IOCTL_ND_MR_DEREGISTER | IOCTL_SOFTNDK_NOP, Ok(length)) => {
+                    request.complete_pending(STATUS_SUCCESS, length)
+                }
+                // What it had found is being taken away, in an order of its own.
+                (_, Err(_)) if context.handles.are_closed() => finish(request, Err(STATUS_DEVICE_REMOVED.into())),
+                (_, reply) => finish(request, reply),
+            },
+        }
     }
 }
 
 /// The codes that do not need PROVIDER_INIT, and those that no user may ever send.
 #[inline(never)]
-fn before_init<H: Host>(
-    by: &FileState<H>,
-    code: u32,
-    request: &mut H::Request,
-    passive: &Passive<'_>,
-) -> Option<Reply> {
+fn before_init<H: Host>(by: &File<H>, code: u32, request: &mut H::Request, passive: &Passive<'_>) -> Option<Reply> {
     Some(match code {
         IOCTL_ND_PROVIDER_INIT => attach::init(by, request),
         IOCTL_SOFTNDK_ATTACH => attach::attach(by, request),

@@ -11,8 +11,7 @@ use platform::Passive;
 use crate::addresses::{is_local, list};
 use crate::decode::{Reply, input, output, room_for};
 use crate::device::Shared;
-use crate::session::file::FileState;
-use crate::{Host, Request};
+use crate::{File, Host, Request};
 
 pub(crate) fn query_address_list<H: Host>(host: &H, request: &mut H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
@@ -40,10 +39,10 @@ pub(crate) fn test_smb_direct<H: Host>(device: &Shared<H>, request: &mut H::Requ
 
 /// The link of the test consumer.
 #[inline(never)]
-pub(crate) fn test_link<H: Host>(by: &FileState<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn test_link<H: Host>(by: &File<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let ask: SOFTNDK_TEST_LINK = input(request)?;
     room_for::<SOFTNDK_TEST_LINK_RESULT>(request)?;
-    let (host, file) = (&by.device.host, by.number());
+    let (host, file) = (&by.device.host, by.state.number());
     let result = if matches!(ask.Operation, SOFTNDK_TEST_LINK_SEND | SOFTNDK_TEST_LINK_FILL) {
         let bytes = request.input().get(size_of::<SOFTNDK_TEST_LINK>()..).unwrap_or(&[]);
         host.test_link(file, &ask, (bytes, &mut []), passive)
@@ -52,7 +51,7 @@ pub(crate) fn test_link<H: Host>(by: &FileState<H>, request: &mut H::Request, pa
         host.test_link(file, &ask, (&[], room), passive)
     };
     // A cleanup that began meanwhile may have found no link yet.
-    if by.is_closing() {
+    if by.state.is_closing() {
         host.end_test_link(file, passive);
     }
     let result = result?;

@@ -21,7 +21,8 @@ use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mapping
 use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
 use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
-use crate::session::pended::{Event, Sent, Waiting};
+use crate::session::pended::{Event, Waiting};
+use crate::session::sent::Sent;
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
 

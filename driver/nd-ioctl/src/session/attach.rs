@@ -9,13 +9,13 @@ use platform::{Arc, OutOfMemory, Passive, Weak};
 
 use crate::decode::{Reply, input, output};
 use crate::device::Entry;
-use crate::session::file::{FileState, ProviderContext};
+use crate::session::file::ProviderContext;
 use crate::session::quota::Quota;
-use crate::{Host, Ref, shared};
+use crate::{File, Host, Ref, shared};
 
 /// PROVIDER_INIT: a context of its own.
 #[inline(never)]
-pub(crate) fn init<H: Host>(file: &FileState<H>, request: &H::Request) -> Reply {
+pub(crate) fn init<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
     let process = file.process;
     let first_quota = shared(Quota::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?)?;
@@ -58,7 +58,7 @@ pub(crate) fn file_id<H: Host>(context: &ProviderContext<H>, request: &mut H::Re
 
 /// SOFTNDK_ATTACH: shares the context that is named.
 #[inline(never)]
-pub(crate) fn attach<H: Host>(file: &FileState<H>, request: &H::Request) -> Reply {
+pub(crate) fn attach<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let mut contexts = file.device.contexts.lock();
     let context = contexts.get(input.Handle).and_then(|entry| entry.context.as_ref().and_then(Weak::upgrade));
@@ -73,10 +73,10 @@ pub(crate) fn bind_file<H: Host>(
     passive: &Passive<'_>,
 ) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.device.host.file_of_handle(request, input.Handle, passive, |file| share(context, &file.state))?
+    context.device.host.file_of_handle(request, input.Handle, passive, |file| share(context, file))?
 }
 
-fn share<H: Host>(context: &Ref<ProviderContext<H>, H>, file: &FileState<H>) -> Reply {
+fn share<H: Host>(context: &Ref<ProviderContext<H>, H>, file: &File<H>) -> Reply {
     // All that is locked is memory of one process, and ends with it.
     if context.process != file.process || !Arc::ptr_eq(&context.device, &file.device) {
         return Err(STATUS_INVALID_HANDLE.into());

@@ -3,13 +3,10 @@
 //! PROVIDER_INIT makes a context for a file. Another file may share it ([`crate::session::attach`]): then requests to the context come
 //! by several files. The context ends with the file whose PROVIDER_INIT made it.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
-use ndk_abi::status::{
-    NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
-    STATUS_INVALID_DEVICE_STATE,
-};
-use platform::{Arc, Charge, Event, OutOfMemory, Passive, PoolQuota, SpinLock};
+use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE};
+use platform::{Arc, Charge, Event, OutOfMemory, Passive, SpinLock};
 
 use crate::decode::Reply;
 use crate::device::Shared;
@@ -19,7 +16,8 @@ use crate::session::handles::{Handles, Object};
 use crate::session::lines::Lines;
 use crate::session::pended::{PendedRequests, Waiting};
 use crate::session::quota::Quota;
-use crate::{Host, Ref, Request, dispatch, shared};
+use crate::session::sent::FileState;
+use crate::{Host, Ref, shared};
 use ndk_consumer::OpenAdapters;
 
 /// One open of the control device.
@@ -27,21 +25,13 @@ use ndk_consumer::OpenAdapters;
 /// The host keeps it (in `FileObject->FsContext`) from IRP_MJ_CREATE to IRP_MJ_CLOSE and drops it then; all methods may
 /// be called at the same time from several threads.
 pub struct File<H: Host> {
-    pub(crate) state: Ref<FileState<H>, H>,
-    /// The cleanup is done.
-    clean: Ref<Event<H::Platform>, H>,
-}
-
-/// The state of an open file, which requests that came by it refer to.
-pub(crate) struct FileState<H: Host> {
     pub(crate) device: Ref<Shared<H>, H>,
     /// The process that opened it.
     pub(crate) process: u64,
     membership: SpinLock<Option<Membership<H>>, H::Platform>,
-    /// The requests that came by it and wait.
-    pub(crate) waiting: Waiting<H>,
-    /// A cleanup has begun.
-    cleaning: AtomicBool,
+    pub(crate) state: Ref<FileState<H>, H>,
+    /// The cleanup is done.
+    clean: Ref<Event<H::Platform>, H>,
 }
 
 /// The provider context of a file.
@@ -69,37 +59,16 @@ pub(crate) struct ProviderContext<H: Host> {
 
 impl<H: Host> File<H> {
     pub(crate) fn new(device: Ref<Shared<H>, H>, process: u64) -> Result<Self, NTSTATUS> {
-        // What they take is charged when the file joins a context.
-        let waiting = Lines::new(&PoolQuota::UNLIMITED)?;
-        let state = shared(FileState {
-            device,
-            process,
-            waiting,
-            membership: SpinLock::<_, H::Platform>::new(None),
-            cleaning: AtomicBool::new(false),
-        })?;
+        let state = shared(FileState::new()?)?;
         let clean = Event::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
-        let file = Self { clean, state };
-        file.state.device.files.fetch_add(1, Ordering::Relaxed);
-        Ok(file)
-    }
-
-    /// Serves a request of the process with number `process`: completes it or pends it. Returns what the dispatch routine has to
-    /// return: the status the request was completed with, or STATUS_PENDING.
-    ///
-    /// Handles of files can be inherited and duplicated. Of another process than the one that opened the file each request is
-    /// STATUS_INVALID_DEVICE_REQUEST: the addresses in it mean other memory.
-    pub fn dispatch(&self, request: H::Request, process: u64, passive: &Passive<'_>) -> NTSTATUS {
-        if process != self.state.process {
-            return request.complete(STATUS_INVALID_DEVICE_REQUEST, 0);
-        }
-        dispatch::dispatch(&self.state, request, passive)
+        device.files.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { device, process, membership: SpinLock::<_, H::Platform>::new(None), state, clean })
     }
 
     /// The cancel routine of a pended request: completes it. `id` is what [`Request::pend`] got. IRQL <= DISPATCH, no lock
     /// held.
     pub fn cancel(&self, id: u64) {
-        if let Some(pended) = self.state.context().and_then(|context| context.pended.cancelled(id)) {
+        if let Some(pended) = self.context().and_then(|context| context.pended.cancelled(id)) {
             pended.cancel();
         }
     }
@@ -112,31 +81,22 @@ impl<H: Host> File<H> {
     /// STATUS_DEVICE_REMOVED. To be called once at least: also before that, when the device goes or the process ends. The first
     /// call does the work, others wait for it.
     pub fn cleanup(&self, passive: &Passive<'_>) {
-        let state = &self.state;
-        if state.cleaning.swap(true, Ordering::AcqRel) {
+        if self.state.close() {
             return self.clean.wait(passive);
         }
-        let membership = state.membership.lock();
+        let membership = self.membership.lock();
         let found = membership.as_ref().map(|membership| (membership.context.clone(), membership.is_own));
         drop(membership);
-        state.device.host.end_test_link(state.number(), passive);
+        self.device.host.end_test_link(self.state.number(), passive);
         match found {
             Some((context, true)) => context.end(passive),
             // In order of issue. What is being pended now is refused.
-            Some((context, false)) => context.pended.cancel(&state.waiting),
+            Some((context, false)) => context.pended.cancel(&self.state.waiting),
             None => {}
         }
         self.clean.set();
     }
-}
 
-impl<H: Host> Drop for File<H> {
-    fn drop(&mut self) {
-        self.state.device.files.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl<H: Host> FileState<H> {
     /// The provider context, if it has one.
     pub(crate) fn context(&self) -> Option<Ref<ProviderContext<H>, H>> {
         self.membership.lock().as_ref().map(|membership| membership.context.clone())
@@ -145,28 +105,25 @@ impl<H: Host> FileState<H> {
     /// Makes it a file of a provider context. STATUS_INVALID_DEVICE_STATE: it is one already; STATUS_DEVICE_REMOVED: it was
     /// cleaned up.
     pub(crate) fn join(&self, context: &Ref<ProviderContext<H>, H>, is_own: bool) -> Result<(), NTSTATUS> {
-        let mut charge = context.quota.charge::<Self, Event<H::Platform>>()?;
-        charge.absorb(context.quota.charge_bytes(Arc::<Lines<H::Platform>, H::Platform>::POOL_BYTES)?);
+        let mut charge = context.quota.charge::<FileState<H>, Event<H::Platform>>()?;
+        // The file itself is in the host's memory.
+        charge.absorb(context.quota.charge::<Self, Lines<H::Platform>>()?);
         let mut membership = self.membership.lock();
         if membership.is_some() {
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
         // A cleanup that has begun may not look any more.
-        if self.is_closing() {
+        if self.state.is_closing() {
             return Err(STATUS_DEVICE_REMOVED);
         }
         *membership = Some(Membership { context: context.clone(), is_own, _charge: charge });
         Ok(())
     }
+}
 
-    /// What tells it from other files while it is there.
-    pub(crate) fn number(&self) -> u64 {
-        core::ptr::from_ref(self).addr() as u64
-    }
-
-    /// Whether nothing that comes by it may pend any more.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.cleaning.load(Ordering::Acquire)
+impl<H: Host> Drop for File<H> {
+    fn drop(&mut self) {
+        self.device.files.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,4 +6,5 @@ pub(crate) mod handles;
 pub(crate) mod lines;
 pub(crate) mod pended;
 pub(crate) mod quota;
+pub(crate) mod sent;
 pub(crate) mod slab;

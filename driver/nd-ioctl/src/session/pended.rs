@@ -12,8 +12,8 @@ use platform::{PoolQuota, SpinLock};
 
 use crate::device::Shared;
 use crate::objects::connector::Connector;
-use crate::session::file::FileState;
 use crate::session::lines::{Lined, LinedSlab, Lines};
+use crate::session::sent::{FileState, Sent};
 use crate::{Host, Ref, Request};
 
 /// Requests of a file that may wait at a time, besides those that each connector has room for; and those of one object that one
@@ -68,18 +68,6 @@ const ANY: Range<usize> = 0..WANTED + 1;
 
 /// The requests that wait for an object, or that came by a file.
 pub(crate) type Waiting<H> = Ref<Lines<<H as Host>::Platform>, H>;
-
-/// A request that may wait, and the file that it came by.
-pub(crate) struct Sent<H: Host> {
-    pub(crate) request: H::Request,
-    by: Ref<FileState<H>, H>,
-}
-
-impl<H: Host> Sent<H> {
-    pub(crate) fn new(request: H::Request, by: &Ref<FileState<H>, H>) -> Self {
-        Self { request, by: by.clone() }
-    }
-}
 
 /// A request that waits.
 pub(crate) struct Pended<H: Host> {
@@ -300,7 +288,10 @@ impl<H: Host> Table<H> {
 impl<H: Host> Pended<H> {
     /// Completes the request. No lock may be held.
     pub(crate) fn complete(self, status: NTSTATUS) {
-        self.request.complete(status, 0);
+        let Self { request, by, .. } = self;
+        // Before the file can be closed: its charge goes with it.
+        drop(by);
+        request.complete(status, 0);
     }
 
     /// Completes the request with STATUS_CANCELLED, after undoing what it began. No lock may be held.
@@ -308,7 +299,7 @@ impl<H: Host> Pended<H> {
         if let Some(connector) = &self.connector {
             connector.abandon(self.event);
         }
-        self.request.complete(STATUS_CANCELLED, 0);
+        self.complete(STATUS_CANCELLED);
     }
 
     /// Completes the request with STATUS_SUCCESS.

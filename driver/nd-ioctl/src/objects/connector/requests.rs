@@ -17,7 +17,8 @@ use crate::decode::{Reply, finish, input, output, overflow, range, room_for};
 use crate::objects::adapter::same_adapter;
 use crate::objects::qp::Qp;
 use crate::session::file::ProviderContext;
-use crate::session::pended::{Event, Sent};
+use crate::session::pended::Event;
+use crate::session::sent::Sent;
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Offer, Owned};
 

@@ -21,7 +21,8 @@ use crate::objects::affinity::preference;
 use crate::rings::user_ring::{UserCqRing, descriptor, mappings, room_for_descriptor};
 use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
-use crate::session::pended::{Event, Sent};
+use crate::session::pended::Event;
+use crate::session::sent::Sent;
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Owned};
 
