@@ -15,7 +15,7 @@ use crate::objects::adapter::same_adapter;
 use crate::objects::connector::{Connection, Connector, Link, bindable, room_for_address};
 use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
-use crate::session::pended::{Event, Waiting};
+use crate::session::pended::{Abandon, Event, Waiting};
 use crate::session::sent::Sent;
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, ConnectRequested, Owned};

@@ -11,3 +11,9 @@ pub(crate) mod pd;
 pub(crate) mod post;
 pub(crate) mod qp;
 pub(crate) mod srq;
+
+use self::connector::Connector;
+use crate::session::pended;
+
+/// The requests of a provider context that wait.
+pub(crate) type PendedRequests<H> = pended::PendedRequests<H, Connector<H>>;

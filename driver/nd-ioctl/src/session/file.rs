@@ -10,11 +10,12 @@ use platform::{Arc, Charge, Event, OutOfMemory, Passive, SpinLock};
 
 use crate::decode::Reply;
 use crate::device::Shared;
+use crate::objects::PendedRequests;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
 use crate::session::handles::{Handles, Object};
 use crate::session::lines::Lines;
-use crate::session::pended::{PendedRequests, Waiting};
+use crate::session::pended::Waiting;
 use crate::session::quota::Quota;
 use crate::session::sent::FileState;
 use crate::{Host, Ref, shared};
@@ -52,7 +53,7 @@ pub(crate) struct ProviderContext<H: Host> {
     pub(crate) process: u64,
     pub(crate) quota: Ref<Quota<H>, H>,
     pub(crate) handles: Handles<H>,
-    pub(crate) pended: PendedRequests<H>,
+    pub(crate) pended: Ref<PendedRequests<H>, H>,
     pub(crate) adapters: OpenAdapters<H::Platform>,
     _charge: Charge<H::Platform>,
 }

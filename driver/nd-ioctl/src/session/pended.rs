@@ -8,13 +8,12 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
-use platform::{PoolQuota, SpinLock};
+use platform::{Arc, Charge, OutOfMemory, PoolQuota, SpinLock};
 
 use crate::device::Shared;
-use crate::objects::connector::Connector;
 use crate::session::lines::{Lined, LinedSlab, Lines};
 use crate::session::sent::{FileState, Sent};
-use crate::{Host, Ref, Request};
+use crate::{Host, Ref, Request, shared};
 
 /// Requests of a file that may wait at a time, besides those that each connector has room for; and those of one object that one
 /// run of a deferred call completes.
@@ -69,8 +68,17 @@ const ANY: Range<usize> = 0..WANTED + 1;
 /// The requests that wait for an object, or that came by a file.
 pub(crate) type Waiting<H> = Ref<Lines<<H as Host>::Platform>, H>;
 
+/// What a request changes while it waits, as a connector, so that a cancel has to undo it.
+pub(crate) trait Abandon<H: Host> {
+    /// The requests that wait for it.
+    fn waiting(&self) -> &Waiting<H>;
+
+    /// Undoes what a request for this event began.
+    fn abandon(&self, event: Event);
+}
+
 /// A request that waits.
-pub(crate) struct Pended<H: Host> {
+pub(crate) struct Pended<H: Host, C> {
     request: H::Request,
     /// The file that the request came by.
     pub(crate) by: Ref<FileState<H>, H>,
@@ -78,44 +86,47 @@ pub(crate) struct Pended<H: Host> {
     waiting: Waiting<H>,
     pub(crate) event: Event,
     /// The connector that the request wants to change.
-    pub(crate) connector: Option<Ref<Connector<H>, H>>,
+    pub(crate) connector: Option<Ref<C, H>>,
 }
 
-impl<H: Host> Lined<H::Platform> for Pended<H> {
+impl<H: Host, C: Abandon<H>> Lined<H::Platform> for Pended<H, C> {
     fn line(&self, place: usize) -> Option<(Waiting<H>, usize)> {
         match place {
             1 => Some((self.by.waiting.clone(), 0)),
             2 => Some((self.waiting.clone(), self.event.line())),
             _ => match (self.event, &self.connector) {
-                (Event::ConnectionRequest, Some(connector)) => Some((connector.waiting.clone(), WANTED)),
+                (Event::ConnectionRequest, Some(connector)) => Some((connector.waiting().clone(), WANTED)),
                 _ => None,
             },
         }
     }
 }
 
-struct Table<H: Host> {
+struct Table<H: Host, C> {
     /// A request whose cancel routine has begun is out of its lines.
-    entries: LinedSlab<Pended<H>, H::Platform, CHUNK, CHUNKS>,
+    entries: LinedSlab<Pended<H, C>, H::Platform, CHUNK, CHUNKS>,
     connectors: u32,
     /// Requests in it.
     used: u32,
 }
 
-/// The table of one file.
-pub(crate) struct PendedRequests<H: Host> {
-    table: SpinLock<Table<H>, H::Platform>,
+/// The table of one provider context. `C`: its connectors.
+pub(crate) struct PendedRequests<H: Host, C> {
+    table: SpinLock<Table<H, C>, H::Platform>,
     /// All of them.
     all: Waiting<H>,
     device: Ref<Shared<H>, H>,
+    _charge: Charge<H::Platform>,
 }
 
-impl<H: Host> PendedRequests<H> {
-    pub(crate) fn new(device: Ref<Shared<H>, H>, quota: &PoolQuota<H::Platform>) -> Result<Self, NTSTATUS> {
+impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
+    pub(crate) fn new(device: Ref<Shared<H>, H>, quota: &PoolQuota<H::Platform>) -> Result<Ref<Self, H>, NTSTATUS> {
+        let charge = quota.charge(Arc::<Self, H::Platform>::POOL_BYTES);
+        let charge = charge.map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         let all = Lines::new(quota)?;
         let entries = LinedSlab::new(quota.no_charge(), all.clone());
         let table = Table { entries, connectors: 0, used: 0 };
-        Ok(Self { table: SpinLock::<_, H::Platform>::new(table), all, device })
+        shared(Self { table: SpinLock::<_, H::Platform>::new(table), all, device, _charge: charge })
     }
 
     /// Makes room for the requests of a new connector. STATUS_INSUFFICIENT_RESOURCES: the file has too many.
@@ -140,7 +151,7 @@ impl<H: Host> PendedRequests<H> {
         sent: Sent<H>,
         waiting: &Waiting<H>,
         event: Event,
-        connector: Option<Ref<Connector<H>, H>>,
+        connector: Option<Ref<C, H>>,
     ) -> Result<u64, NTSTATUS> {
         let Sent { request, by } = sent;
         let pended = Pended { request, by, waiting: waiting.clone(), event, connector };
@@ -155,7 +166,7 @@ impl<H: Host> PendedRequests<H> {
         table.entries.fill(id, pended);
         self.device.pended.fetch_add(1, Ordering::Relaxed);
         // Whoever cleans the file up looks here next.
-        let pend = |pended: &mut Pended<H>| !pended.by.is_closing() && pended.request.pend(id);
+        let pend = |pended: &mut Pended<H, C>| !pended.by.is_closing() && pended.request.pend(id);
         if table.entries.standing(id).is_none_or(pend) {
             return Ok(id);
         }
@@ -169,14 +180,14 @@ impl<H: Host> PendedRequests<H> {
     }
 
     /// Takes a request by its identifier, to complete it. `None`: it was completed, or its cancel routine has begun.
-    pub(crate) fn take(&self, id: u64) -> Option<Pended<H>> {
+    pub(crate) fn take(&self, id: u64) -> Option<Pended<H, C>> {
         let taken = self.table.lock().take(id)?;
         self.count_out();
         Some(taken)
     }
 
     /// Takes the longest waiting of an object's requests for one of these events, issued before `end`.
-    pub(crate) fn take_first(&self, waiting: &Waiting<H>, events: &[Event], end: u64) -> Option<Pended<H>> {
+    pub(crate) fn take_first(&self, waiting: &Waiting<H>, events: &[Event], end: u64) -> Option<Pended<H, C>> {
         self.take_first_of(waiting, || events.iter().map(|event| event.line()), end)
     }
 
@@ -187,7 +198,13 @@ impl<H: Host> PendedRequests<H> {
 
     /// Takes each of an object's requests for one of these events that was issued before `end`, in order of issue, and gives it to
     /// `each`.
-    pub(crate) fn take_until(&self, waiting: &Waiting<H>, events: &[Event], end: u64, mut each: impl FnMut(Pended<H>)) {
+    pub(crate) fn take_until(
+        &self,
+        waiting: &Waiting<H>,
+        events: &[Event],
+        end: u64,
+        mut each: impl FnMut(Pended<H, C>),
+    ) {
         while let Some(pended) = self.take_first(waiting, events, end) {
             each(pended);
         }
@@ -195,7 +212,7 @@ impl<H: Host> PendedRequests<H> {
 
     /// Takes each request that waits for an object, or came by a file, and was issued before now, in order of issue, and gives it to
     /// `each`.
-    pub(crate) fn take_all(&self, waiting: &Waiting<H>, each: impl FnMut(Pended<H>)) {
+    pub(crate) fn take_all(&self, waiting: &Waiting<H>, each: impl FnMut(Pended<H, C>)) {
         self.take_all_of(waiting, ANY, each);
     }
 
@@ -219,7 +236,7 @@ impl<H: Host> PendedRequests<H> {
         !self.table.lock().entries.is_empty(waiting, event.line())
     }
 
-    fn take_all_of(&self, waiting: &Waiting<H>, lines: Range<usize>, mut each: impl FnMut(Pended<H>)) {
+    fn take_all_of(&self, waiting: &Waiting<H>, lines: Range<usize>, mut each: impl FnMut(Pended<H, C>)) {
         let end = self.end();
         while let Some(pended) = self.take_first_of(waiting, || lines.clone(), end) {
             each(pended);
@@ -231,7 +248,7 @@ impl<H: Host> PendedRequests<H> {
         waiting: &Waiting<H>,
         lines: impl Fn() -> L,
         end: u64,
-    ) -> Option<Pended<H>> {
+    ) -> Option<Pended<H, C>> {
         let mut table = self.table.lock();
         // One that cannot be taken has left its lines: its cancel routine waits for this lock, on a processor of its own.
         while let Some(id) = table.entries.first(waiting, lines(), end) {
@@ -245,7 +262,7 @@ impl<H: Host> PendedRequests<H> {
     }
 
     /// Takes a request in its cancel routine.
-    pub(crate) fn cancelled(&self, id: u64) -> Option<Pended<H>> {
+    pub(crate) fn cancelled(&self, id: u64) -> Option<Pended<H, C>> {
         let taken = self.table.lock().remove(id)?;
         self.count_out();
         Some(taken)
@@ -256,7 +273,7 @@ impl<H: Host> PendedRequests<H> {
     }
 }
 
-impl<H: Host> Table<H> {
+impl<H: Host, C: Abandon<H>> Table<H, C> {
     fn reserve(&mut self, waiting: &Waiting<H>, event: Event) -> Result<u64, NTSTATUS> {
         let places = self.connectors.saturating_mul(PLACES_OF_CONNECTOR).saturating_add(PLACES);
         // A connection request completes one, whatever the number.
@@ -269,7 +286,7 @@ impl<H: Host> Table<H> {
         Ok(id)
     }
 
-    fn take(&mut self, id: u64) -> Option<Pended<H>> {
+    fn take(&mut self, id: u64) -> Option<Pended<H, C>> {
         if self.entries.standing(id)?.request.unpend() {
             return self.remove(id);
         }
@@ -278,14 +295,14 @@ impl<H: Host> Table<H> {
         None
     }
 
-    fn remove(&mut self, id: u64) -> Option<Pended<H>> {
+    fn remove(&mut self, id: u64) -> Option<Pended<H, C>> {
         let pended = self.entries.remove(id)?;
         self.used = self.used.saturating_sub(1);
         Some(pended)
     }
 }
 
-impl<H: Host> Pended<H> {
+impl<H: Host, C: Abandon<H>> Pended<H, C> {
     /// Completes the request. No lock may be held.
     pub(crate) fn complete(self, status: NTSTATUS) {
         let Self { request, by, .. } = self;

@@ -24,7 +24,7 @@ use platform::{Arc, Charge, SpinLock, Weak};
 use crate::objects::qp::Qp;
 use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
-use crate::session::pended::{Event, Pended, Waiting};
+use crate::session::pended::{Abandon, Event, Pended, Waiting};
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
 
@@ -326,8 +326,26 @@ impl<H: Host> Connector<H> {
         connection.ok_or(STATUS_CONNECTION_INVALID)
     }
 
-    /// Undoes what a request that is cancelled began: an unfinished set-up can only be ended by closing the connection.
-    pub(crate) fn abandon(&self, event: Event) {
+    /// Its handle is gone.
+    pub(crate) fn close(&self, context: &ProviderContext<H>) {
+        let mut state = self.state.lock();
+        state.phase = Phase::Ended;
+        let connection = state.connection.take();
+        drop(state);
+        self.tell_qp(false);
+        context.pended.cancel(&self.waiting);
+        drop(connection);
+        context.pended.remove_connector();
+    }
+}
+
+impl<H: Host> Abandon<H> for Connector<H> {
+    fn waiting(&self) -> &Waiting<H> {
+        &self.waiting
+    }
+
+    /// An unfinished set-up can only be ended by closing the connection.
+    fn abandon(&self, event: Event) {
         let mut state = self.state.lock();
         let connection = match (event, state.phase) {
             (Event::ConnectionRequest, Phase::Waiting) => {
@@ -352,18 +370,6 @@ impl<H: Host> Connector<H> {
         {
             connection.keep().tell_disconnected(self);
         }
-    }
-
-    /// Its handle is gone.
-    pub(crate) fn close(&self, context: &ProviderContext<H>) {
-        let mut state = self.state.lock();
-        state.phase = Phase::Ended;
-        let connection = state.connection.take();
-        drop(state);
-        self.tell_qp(false);
-        context.pended.cancel(&self.waiting);
-        drop(connection);
-        context.pended.remove_connector();
     }
 }
 

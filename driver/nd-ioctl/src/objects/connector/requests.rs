@@ -17,7 +17,7 @@ use crate::decode::{Reply, finish, input, output, overflow, range, room_for};
 use crate::objects::adapter::same_adapter;
 use crate::objects::qp::Qp;
 use crate::session::file::ProviderContext;
-use crate::session::pended::Event;
+use crate::session::pended::{Abandon, Event};
 use crate::session::sent::Sent;
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Offer, Owned};
