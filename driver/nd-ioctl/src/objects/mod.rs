@@ -7,13 +7,11 @@ pub(crate) mod cq;
 pub(crate) mod listener;
 pub(crate) mod mr;
 pub(crate) mod mw;
+mod object;
 pub(crate) mod pd;
 pub(crate) mod post;
 pub(crate) mod qp;
 pub(crate) mod srq;
 
-use self::connector::Connector;
-use crate::session::pended;
-
-/// The requests of a provider context that wait.
-pub(crate) type PendedRequests<H> = pended::PendedRequests<H, Connector<H>>;
+pub(crate) use connector::PendedRequests;
+pub(crate) use object::{Handles, Object};

@@ -16,6 +16,7 @@ use platform::{Arc, Passive};
 use zerocopy::FromBytes;
 
 use crate::decode::{Reply, input, range};
+use crate::objects::Object;
 use crate::objects::mr::{Memory, Mr};
 use crate::objects::mw::{self, Mw};
 use crate::objects::pd::Pd;
@@ -23,7 +24,7 @@ use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
 use crate::rings::work_ring::{MAX_DATA, data_length};
 use crate::session::file::ProviderContext;
-use crate::session::handles::{Object, Typed};
+use crate::session::handles::Typed;
 use crate::{Host, Ref};
 use ndk_consumer::{Data, Work};
 
@@ -225,7 +226,7 @@ fn in_domain<H: Host>(qp: &Qp<H>, pd: &Ref<Pd<H>, H>) -> Result<(), NTSTATUS> {
 
 /// Has `code` use the object of a handle, which may be freed meanwhile: then the last reference is left in `last`, to be let go of
 /// when no lock is held.
-fn with_named<H: Host, T: Typed<H>>(
+fn with_named<H: Host, T: Typed<Object<H>, H::Platform>>(
     context: &ProviderContext<H>,
     handle: u64,
     last: &mut Option<Object<H>>,

@@ -10,10 +10,9 @@ use platform::{Arc, Charge, Event, OutOfMemory, Passive, SpinLock};
 
 use crate::decode::Reply;
 use crate::device::Shared;
-use crate::objects::PendedRequests;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
-use crate::session::handles::{Handles, Object};
+use crate::objects::{Handles, Object, PendedRequests};
 use crate::session::lines::Lines;
 use crate::session::pended::Waiting;
 use crate::session::quota::Quota;
@@ -52,7 +51,7 @@ pub(crate) struct ProviderContext<H: Host> {
     /// The process whose files they are.
     pub(crate) process: u64,
     pub(crate) quota: Ref<Quota<H>, H>,
-    pub(crate) handles: Handles<H>,
+    pub(crate) handles: Ref<Handles<H>, H>,
     pub(crate) pended: Ref<PendedRequests<H>, H>,
     pub(crate) adapters: OpenAdapters<H::Platform>,
     _charge: Charge<H::Platform>,
@@ -139,7 +138,7 @@ impl<H: Host> ProviderContext<H> {
             _charge: quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?,
             id,
             process,
-            handles: Handles::new(&quota.pool),
+            handles: Handles::new(&quota.pool)?,
             pended: PendedRequests::new(device.clone(), &quota.pool)?,
             quota,
             adapters: OpenAdapters::default(),
@@ -178,7 +177,7 @@ impl<H: Host> ProviderContext<H> {
             Object::Cq(cq) => cq.close(self),
             Object::Srq(srq) => Srq::close(&srq, self),
             Object::Mr(mr) => mr.close(passive),
-            Object::Adapter(_) | Object::Pd(_) | Object::Mw(_) | Object::Freed(_) => {}
+            Object::Adapter(_) | Object::Pd(_) | Object::Mw(_) => {}
         });
     }
 }

@@ -24,9 +24,12 @@ use platform::{Arc, Charge, SpinLock, Weak};
 use crate::objects::qp::Qp;
 use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
-use crate::session::pended::{Abandon, Event, Pended, Waiting};
+use crate::session::pended::{self, Abandon, Event, Pended, Waiting};
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
+
+/// The requests of a provider context that wait.
+pub(crate) type PendedRequests<H> = pended::PendedRequests<H, Connector<H>>;
 
 /// An NDK connector and its link.
 pub(crate) type Connection<H> = Owned<NDK_CONNECTOR, Link<H>, <H as Host>::Platform>;

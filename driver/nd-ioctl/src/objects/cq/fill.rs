@@ -9,18 +9,20 @@ use ndk_abi::status::{STATUS_INTERNAL_ERROR, STATUS_SUCCESS};
 
 use super::{BURST, Cq};
 use crate::Host;
+use crate::objects::Object;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
 use crate::rings::cq_ring::Room;
 use crate::rings::user_ring::UserCqRing;
-use crate::session::handles::{Chain, Reporter};
+use crate::session::handles::Chain;
 use crate::session::pended::{Event, Pended};
 
 /// Bursts that one run of the deferred call puts into a ring.
 const BURSTS: u32 = 8;
 
-/// Whom some completions concern; each in the place of its first.
-type Reporters<H> = [Option<Reporter<H>>; BURST];
+/// The queue pairs whose completions these are, each in the place of its first; for one that was freed, the shared queue whose ring its
+/// receives came by.
+type Reporters<H> = [Option<Object<H>>; BURST];
 
 /// What filling a ring came to.
 enum Filled {
@@ -83,18 +85,18 @@ impl<H: Host> Cq<H> {
         for (result, place) in results.iter().take(count).zip(reporters) {
             let handle = result.QPContext.addr() as u64;
             if last.is_none_or(|(of, _)| of != handle) {
-                *place = handles.reporter(handle);
+                *place = handles.get_or_left(handle);
                 last = Some((handle, &*place));
             }
             let receive = is_receive(result);
             match last {
-                Some((_, Some(Reporter::Qp(qp)))) => {
+                Some((_, Some(Object::Qp(qp)))) => {
                     let counted = result.ProviderErrorCode != SOFTNDK_RESULT_SILENT;
                     qp.reports(receive, counted, result.Status);
                     ring.push_reserved(completion(qp, handle, result), is_solicited(result));
                     Qp::reported(qp, receive, counted);
                 }
-                Some((_, Some(Reporter::Srq(srq)))) if receive => Srq::reported_for_nobody(srq),
+                Some((_, Some(Object::Srq(srq)))) if receive => Srq::reported_for_nobody(srq),
                 _ => {}
             }
         }

@@ -132,7 +132,7 @@ pub(crate) fn create_with_srq<H: Host>(
 
 pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    Qp::close(&context.handles.free_qp(input.Handle)?);
+    Qp::close(&context.handles.remove_leaving(input.Handle, Qp::shared_ring)?);
     Ok(0)
 }
 

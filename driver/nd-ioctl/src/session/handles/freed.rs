@@ -5,16 +5,14 @@
 //! after that. It holds no reference, and the limit of handles is that of such slots too.
 
 use ndk_abi::status::NTSTATUS;
+use platform::{Arc, Platform};
 
-use super::{Handles, Object, Table, Typed};
-use crate::objects::qp::Qp;
-use crate::objects::srq::Srq;
-use crate::{Host, Ref};
+use super::{Entry, Handles, Table, Typed};
 
 /// In the place of a queue pair.
 pub(crate) struct Freed {
     /// The handle of its shared queue.
-    srq: u64,
+    left: u64,
     /// The next of a chain.
     next: Option<u64>,
 }
@@ -31,17 +29,10 @@ impl Chain {
     }
 }
 
-/// Who is concerned by the completions of a queue pair.
-pub(crate) enum Reporter<H: Host> {
-    Qp(Ref<Qp<H>, H>),
-    /// It was freed; its receives came by the ring of this.
-    Srq(Ref<Srq<H>, H>),
-}
-
-impl<H: Host> Table<H> {
+impl<T, P: Platform> Table<T, P> {
     fn freed(&mut self, handle: u64) -> Option<&mut Freed> {
-        match self.objects.get(handle) {
-            Some(Object::Freed(freed)) => Some(freed),
+        match self.entries.get(handle) {
+            Some(Entry::Freed(freed)) => Some(freed),
             _ => None,
         }
     }
@@ -50,37 +41,45 @@ impl<H: Host> Table<H> {
     pub(super) fn reuse(&mut self) {
         if let Some(handle) = self.forgotten {
             self.forgotten = self.freed(handle).and_then(|freed| freed.next);
-            let nothing_referred_to = self.objects.remove(handle);
+            let nothing_referred_to = self.entries.remove(handle);
             drop(nothing_referred_to);
         }
     }
 }
 
-impl<H: Host> Handles<H> {
-    /// Takes a queue pair from its handle. Errors: [`Handles::get`].
-    pub(crate) fn free_qp(&self, handle: u64) -> Result<Ref<Qp<H>, H>, NTSTATUS> {
+impl<T, P: Platform> Handles<T, P> {
+    /// Takes an object from its handle. If `leaves` gives the handle of another, that is left in the slot. Errors: [`Handles::get`].
+    pub(crate) fn remove_leaving<U: Typed<T, P>>(
+        &self,
+        handle: u64,
+        leaves: impl FnOnce(&U) -> Option<u64>,
+    ) -> Result<Arc<U, P>, NTSTATUS> {
         let mut table = self.table.lock();
-        let qp = table.find::<Qp<H>>(handle)?.clone();
-        let held = match (qp.shared_ring(), table.objects.get(handle)) {
-            (Some(srq), Some(object)) => Some(core::mem::replace(object, Object::Freed(Freed { srq, next: None }))),
-            _ => table.objects.remove(handle),
+        let object = table.find::<U>(handle)?.clone();
+        let held = match (leaves(&object), table.entries.get(handle)) {
+            (Some(left), Some(entry)) => Some(core::mem::replace(entry, Entry::Freed(Freed { left, next: None }))),
+            _ => table.entries.remove(handle),
         };
         drop(table);
         drop(held);
-        Ok(qp)
+        Ok(object)
     }
 
-    /// Who is concerned by the completions of a queue pair. `None`: nobody any more.
-    pub(crate) fn reporter(&self, handle: u64) -> Option<Reporter<H>> {
+    /// The object of a handle, or what is named by the handle that it left when it was freed. `None`: there is neither.
+    pub(crate) fn get_or_left(&self, handle: u64) -> Option<T>
+    where
+        T: Clone,
+    {
         let mut table = self.table.lock();
-        let srq = match table.objects.get(handle)? {
-            Object::Freed(freed) => freed.srq,
-            object => return Qp::of(object).cloned().map(Reporter::Qp),
+        let left = match table.entries.get(handle)? {
+            Entry::Object(object) => return Some(object.clone()),
+            Entry::Freed(freed) => freed.left,
         };
-        table.find::<Srq<H>>(srq).ok().cloned().map(Reporter::Srq)
+        let closed = table.closed;
+        table.entries.get(left).filter(|_| !closed)?.object().cloned()
     }
 
-    /// Appends a freed queue pair to a chain; false: it is none, or was freed without a trace.
+    /// Appends a freed queue pair to a chain; false: it is none, or was freed and left nothing.
     pub(crate) fn append_freed(&self, chain: &mut Option<Chain>, handle: u64) -> bool {
         let mut table = self.table.lock();
         if table.freed(handle).is_none() {
@@ -103,7 +102,7 @@ impl<H: Host> Handles<H> {
         let Some(Chain { first, last: end }) = chain.take() else { return };
         let mut table = self.table.lock();
         let forgotten = table.forgotten;
-        // Not there any more: the file has been cleaned up.
+        // Not there any more: the provider context has ended.
         let Some(place) = table.freed(last) else { return };
         let rest = core::mem::replace(&mut place.next, forgotten);
         table.forgotten = Some(first);

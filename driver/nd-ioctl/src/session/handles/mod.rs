@@ -1,130 +1,96 @@
-//! The handles of a file: typed references to its objects.
+//! The handles of a provider context: typed references to its objects.
 
 mod freed;
 
-pub(crate) use freed::{Chain, Reporter};
+pub(crate) use freed::Chain;
 
-use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_HANDLE};
-use platform::{Arc, Passive, PoolQuota, SpinLock};
+use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE};
+use platform::{Arc, Charge, OutOfMemory, Passive, Platform, PoolQuota, SpinLock};
 
-use crate::objects::connector::Connector;
-use crate::objects::cq::Cq;
-use crate::objects::listener::Listener;
-use crate::objects::mr::Mr;
-use crate::objects::mw::Mw;
-use crate::objects::pd::Pd;
-use crate::objects::qp::Qp;
-use crate::objects::srq::Srq;
 use crate::session::slab::Slab;
-use crate::{Host, Ref};
+use crate::shared;
 use freed::Freed;
-use ndk_consumer::Adapter;
 
-/// At most 2^21 handles a file: all objects that the adapter says it has (`soft_rdma::limits`), and some.
+/// At most 2^21 handles of a provider context: all objects that the adapter says it has (`soft_rdma::limits`), and some.
 const CHUNK: u32 = 256;
 const CHUNKS: usize = 8192;
 
-macro_rules! objects {
-    ($($(#[$meta:meta])* $kind:ident($object:ty),)*) => {
-        /// What a handle can name.
-        pub(crate) enum Object<H: Host> {
-            $($(#[$meta])* $kind(Arc<$object, H::Platform>),)*
-            /// What is left of a queue pair.
-            Freed(Freed),
-        }
-
-        $(
-            impl<H: Host> Typed<H> for $object {
-                fn wrap(object: Ref<Self, H>) -> Object<H> {
-                    Object::$kind(object)
-                }
-                fn of(object: &Object<H>) -> Option<&Ref<Self, H>> {
-                    match object {
-                        Object::$kind(object) => Some(object),
-                        _ => None,
-                    }
-                }
-            }
-        )*
-    };
+/// A type of object, one of those of `T`, that handles name.
+pub(crate) trait Typed<T, P: Platform>: Sized {
+    fn wrap(object: Arc<Self, P>) -> T;
+    fn of(object: &T) -> Option<&Arc<Self, P>>;
 }
 
-/// A type of object that handles name.
-pub(crate) trait Typed<H: Host>: Sized {
-    fn wrap(object: Ref<Self, H>) -> Object<H>;
-    fn of(object: &Object<H>) -> Option<&Ref<Self, H>>;
+enum Entry<T> {
+    Object(T),
+    /// What is left of an object.
+    Freed(Freed),
 }
 
-objects! {
-    Adapter(Adapter<H::Platform>),
-    Pd(Pd<H>),
-    Cq(Cq<H>),
-    Mr(Mr<H>),
-    Mw(Mw<H>),
-    Srq(Srq<H>),
-    Qp(Qp<H>),
-    Connector(Connector<H>),
-    Listener(Listener<H>),
-}
-
-struct Table<H: Host> {
-    objects: Slab<Object<H>, H::Platform, CHUNK, CHUNKS>,
+struct Table<T, P: Platform> {
+    entries: Slab<Entry<T>, P, CHUNK, CHUNKS>,
     closed: bool,
-    /// The first of the slots of freed queue pairs that need not be kept any more.
+    /// The first of the slots of freed objects that need not be kept any more.
     forgotten: Option<u64>,
 }
 
-/// The handle table of one file.
-pub(crate) struct Handles<H: Host> {
-    table: SpinLock<Table<H>, H::Platform>,
+/// The handle table of one provider context, for the objects `T`.
+pub(crate) struct Handles<T, P: Platform> {
+    table: SpinLock<Table<T, P>, P>,
+    _charge: Charge<P>,
 }
 
-impl<H: Host> Table<H> {
-    fn find<T: Typed<H>>(&mut self, handle: u64) -> Result<&Ref<T, H>, NTSTATUS> {
+impl<T> Entry<T> {
+    fn object(&self) -> Option<&T> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Freed(_) => None,
+        }
+    }
+}
+
+impl<T, P: Platform> Table<T, P> {
+    fn find<U: Typed<T, P>>(&mut self, handle: u64) -> Result<&Arc<U, P>, NTSTATUS> {
         if self.closed {
             return Err(STATUS_DEVICE_REMOVED);
         }
-        self.objects.get(handle).and_then(|object| T::of(object)).ok_or(STATUS_INVALID_HANDLE)
+        self.entries.get(handle).and_then(|entry| U::of(entry.object()?)).ok_or(STATUS_INVALID_HANDLE)
     }
 }
 
-impl<H: Host> Handles<H> {
-    pub(crate) fn new(quota: &PoolQuota<H::Platform>) -> Self {
-        let table = Table { objects: Slab::new(quota.no_charge()), closed: false, forgotten: None };
-        Self { table: SpinLock::<_, H::Platform>::new(table) }
+impl<T, P: Platform> Handles<T, P> {
+    pub(crate) fn new(quota: &PoolQuota<P>) -> Result<Arc<Self, P>, NTSTATUS> {
+        let charge = quota.charge(Arc::<Self, P>::POOL_BYTES).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
+        let table = Table { entries: Slab::new(quota.no_charge()), closed: false, forgotten: None };
+        shared(Self { table: SpinLock::<_, P>::new(table), _charge: charge })
     }
 
-    /// The object of a handle. STATUS_INVALID_HANDLE: no such handle in this file, or of another type.
+    /// The object of a handle. STATUS_INVALID_HANDLE: no such handle in this table, or of another type.
     /// STATUS_DEVICE_REMOVED: the table is closed.
-    pub(crate) fn get<T: Typed<H>>(&self, handle: u64) -> Result<Ref<T, H>, NTSTATUS> {
+    pub(crate) fn get<U: Typed<T, P>>(&self, handle: u64) -> Result<Arc<U, P>, NTSTATUS> {
         self.table.lock().find(handle).cloned()
     }
 
     /// The object in the slot of this index, if it is of this type. `None`: there is no such slot, nor one behind it.
-    pub(crate) fn at<T: Typed<H>>(&self, index: u32) -> Option<Option<Ref<T, H>>> {
+    pub(crate) fn at<U: Typed<T, P>>(&self, index: u32) -> Option<Option<Arc<U, P>>> {
         let mut table = self.table.lock();
-        table.objects.at(index).map(|object| object.and_then(|object| T::of(object)).cloned())
+        table.entries.at(index).map(|entry| entry.and_then(|entry| U::of(entry.object()?)).cloned())
     }
 
     /// A handle for an object that is about to be made.
-    pub(crate) fn reserve(&self) -> Result<Reserved<'_, H>, NTSTATUS> {
+    pub(crate) fn reserve(&self) -> Result<Reserved<'_, T, P>, NTSTATUS> {
         let mut table = self.table.lock();
         if table.closed {
             return Err(STATUS_DEVICE_REMOVED);
         }
         table.reuse();
-        let handle = table.objects.reserve()?;
+        let handle = table.entries.reserve()?;
         Ok(Reserved { handles: self, handle })
     }
 
-    /// Takes an object from its handle.
-    pub(crate) fn remove<T: Typed<H>>(&self, handle: u64) -> Result<Ref<T, H>, NTSTATUS> {
-        let mut table = self.table.lock();
-        let object = table.find::<T>(handle)?.clone();
-        let held = table.objects.remove(handle);
-        drop(table);
-        drop(held);
-        Ok(object)
+    /// Takes an object from its handle. Errors: [`Handles::get`].
+    pub(crate) fn remove<U: Typed<T, P>>(&self, handle: u64) -> Result<Arc<U, P>, NTSTATUS> {
+        self.remove_leaving(handle, |_| None)
     }
 
     /// From now on there are no new handles.
@@ -132,19 +98,20 @@ impl<H: Host> Handles<H> {
         self.table.lock().closed = true;
     }
 
-    /// Whether its file is being closed, or is.
+    /// Whether its provider context is being closed, or is.
     pub(crate) fn are_closed(&self) -> bool {
         self.table.lock().closed
     }
 
     /// Takes each object that `wanted` accepts from its handle and gives it to `each`.
-    pub(crate) fn drain(&self, wanted: impl Fn(&Object<H>) -> bool, mut each: impl FnMut(Object<H>)) {
+    pub(crate) fn drain(&self, wanted: impl Fn(&T) -> bool, mut each: impl FnMut(T)) {
         let mut cursor = 0;
+        let wanted = |entry: &Entry<T>| entry.object().is_some_and(&wanted);
         loop {
-            let next = self.table.lock().objects.remove_next(&mut cursor, &wanted);
+            let next = self.table.lock().entries.remove_next(&mut cursor, wanted);
             match next {
-                Some(Some(object)) => each(object),
-                Some(None) => {}
+                Some(Some(Entry::Object(object))) => each(object),
+                Some(_) => {}
                 None => return,
             }
         }
@@ -153,30 +120,30 @@ impl<H: Host> Handles<H> {
     /// Frees the memory of a table that is closed and drained. Here, and not where the last reference goes: that may be a DPC.
     pub(crate) fn free(&self, _: &Passive<'_>) {
         let nothing = Slab::new(PoolQuota::UNLIMITED.no_charge());
-        let objects = core::mem::replace(&mut self.table.lock().objects, nothing);
-        drop(objects);
+        let entries = core::mem::replace(&mut self.table.lock().entries, nothing);
+        drop(entries);
     }
 }
 
 /// A handle without an object yet; it goes if none comes.
-pub(crate) struct Reserved<'a, H: Host> {
-    handles: &'a Handles<H>,
+pub(crate) struct Reserved<'a, T, P: Platform> {
+    handles: &'a Handles<T, P>,
     handle: u64,
 }
 
-impl<H: Host> Reserved<'_, H> {
+impl<T, P: Platform> Reserved<'_, T, P> {
     pub(crate) fn handle(&self) -> u64 {
         self.handle
     }
 
     /// Gives the handle its object.
-    pub(crate) fn fill<T: Typed<H>>(self, object: Ref<T, H>) -> Result<u64, NTSTATUS> {
+    pub(crate) fn fill<U: Typed<T, P>>(self, object: Arc<U, P>) -> Result<u64, NTSTATUS> {
         let mut table = self.handles.table.lock();
         if table.closed {
             drop(table);
             return Err(STATUS_DEVICE_REMOVED);
         }
-        table.objects.fill(self.handle, T::wrap(object));
+        table.entries.fill(self.handle, Entry::Object(U::wrap(object)));
         drop(table);
         let handle = self.handle;
         core::mem::forget(self);
@@ -184,9 +151,9 @@ impl<H: Host> Reserved<'_, H> {
     }
 }
 
-impl<H: Host> Drop for Reserved<'_, H> {
+impl<T, P: Platform> Drop for Reserved<'_, T, P> {
     fn drop(&mut self) {
-        let held = self.handles.table.lock().objects.remove(self.handle);
+        let held = self.handles.table.lock().entries.remove(self.handle);
         drop(held);
     }
 }
