@@ -125,12 +125,12 @@ fn serve<H: Host>(
     passive: &Passive<'_>,
 ) -> Reply {
     match code {
-        IOCTL_SOFTNDK_POST => post::post(context, request, passive),
+        IOCTL_SOFTNDK_POST => post::post(&context.handles, request, passive),
         IOCTL_SOFTNDK_DOORBELL => doorbell(context, request),
         IOCTL_SOFTNDK_MR_QUERY => mr::query(context, request),
         IOCTL_SOFTNDK_FILE_ID => attach::file_id(context, request),
         IOCTL_SOFTNDK_NOP => handle(request).map(|_| 0).map_err(Into::into),
-        IOCTL_SOFTNDK_SRQ_POST => post::srq_post(context, request),
+        IOCTL_SOFTNDK_SRQ_POST => post::srq_post(&context.handles, request),
         IOCTL_SOFTNDK_POLL => cq::poll(context, request),
         IOCTL_SOFTNDK_CQ_MODERATE => cq::moderate(context, request),
         IOCTL_SOFTNDK_FAST_MR_CREATE => mr::create_fast(context, request, passive),

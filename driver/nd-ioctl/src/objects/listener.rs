@@ -11,11 +11,13 @@ use ndk_abi::status::{
 use platform::{Arc, Charge, OutOfMemory, Passive, Slice, SpinLock};
 
 use crate::decode::{Reply, finish, input, output, room_for};
+use crate::objects::PendedRequests;
 use crate::objects::adapter::same_adapter;
 use crate::objects::connector::{Connection, Connector, Link, bindable, room_for_address};
 use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
 use crate::session::pended::{Abandon, Event, Waiting};
+use crate::session::quota::Quota;
 use crate::session::sent::Sent;
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, ConnectRequested, Owned};
@@ -29,7 +31,8 @@ pub(crate) struct Listener<H: Host> {
 
 /// What the connect events of a listener need.
 pub(crate) struct ListenerEvents<H: Host> {
-    context: Ref<ProviderContext<H>, H>,
+    pended: Ref<PendedRequests<H>, H>,
+    quota: Ref<Quota<H>, H>,
     adapter: Ref<Adapter<H::Platform>, H>,
     waiting: Waiting<H>,
     state: SpinLock<State<H>, H::Platform>,
@@ -61,8 +64,8 @@ struct Queue<T, H: Host> {
 }
 
 impl<T, H: Host> Queue<T, H> {
-    fn new(context: &ProviderContext<H>, size: usize) -> Result<Self, NTSTATUS> {
-        let charge = context.quota.charge_bytes(Slice::<Option<T>, H::Platform>::pool_bytes(size))?;
+    fn new(quota: &Quota<H>, size: usize) -> Result<Self, NTSTATUS> {
+        let charge = quota.charge_bytes(Slice::<Option<T>, H::Platform>::pool_bytes(size))?;
         let places = Slice::from_fn(size, |_| None).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         Ok(Self { places, first: 0, length: 0, _charge: charge })
     }
@@ -96,10 +99,10 @@ impl<H: Host> Listener<H> {
     }
 
     /// Its handle is gone: nobody may wait any more, and who wants to connect is refused.
-    pub(crate) fn close(&self, context: &ProviderContext<H>) {
+    pub(crate) fn close(&self) {
         let events = self.ndk.keep();
         events.state.lock().phase = Phase::Ended;
-        context.pended.cancel(&events.waiting);
+        events.pended.cancel(&events.waiting);
         loop {
             let refused = events.state.lock().waiting.pop();
             if refused.is_none() {
@@ -130,7 +133,7 @@ impl<H: Host> ListenerEvents<H> {
                 return;
             }
             let events = [Event::ConnectionRequest];
-            let Some(pended) = self.context.pended.take_first(&self.waiting, &events, u64::MAX) else { return };
+            let Some(pended) = self.pended.take_first(&self.waiting, &events, u64::MAX) else { return };
             let connection = state.waiting.pop();
             drop(state);
             let (Some(connection), Some(connector)) = (connection, &pended.connector) else {
@@ -152,7 +155,7 @@ impl<H: Host> ConnectRequested<H::Platform> for ListenerEvents<H> {
     type Link = Link<H>;
 
     fn link(&self) -> Option<Ref<Link<H>, H>> {
-        shared(Link::new(self.context.clone(), self.adapter.clone()).ok()?).ok()
+        shared(Link::new(self.pended.clone(), &self.quota, self.adapter.clone()).ok()?).ok()
     }
 
     fn requested(&self, connector: Owned<NDK_CONNECTOR, Link<H>, H::Platform>) {
@@ -162,18 +165,15 @@ impl<H: Host> ConnectRequested<H::Platform> for ListenerEvents<H> {
     }
 }
 
-pub(crate) fn create<H: Host>(
-    context: &Ref<ProviderContext<H>, H>,
-    request: &mut H::Request,
-    passive: &Passive<'_>,
-) -> Reply {
+pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let adapter: Arc<Adapter<_>, _> = context.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
     let slot = context.handles.reserve()?;
-    let waiting = Queue::new(context, 0)?;
+    let waiting = Queue::new(&context.quota, 0)?;
     let events = shared(ListenerEvents {
-        context: context.clone(),
+        pended: context.pended.clone(),
+        quota: context.quota.clone(),
         adapter: adapter.clone(),
         waiting: Lines::new(&context.quota.pool)?,
         state: SpinLock::<_, H::Platform>::new(State { phase: Phase::Created, waiting }),
@@ -186,7 +186,7 @@ pub(crate) fn create<H: Host>(
 
 pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.remove::<Listener<H>>(input.Handle)?.close(context);
+    context.handles.remove::<Listener<H>>(input.Handle)?.close();
     Ok(0)
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn listen<H: Host>(context: &ProviderContext<H>, request: &H::Request
     let input: ND_LISTEN = input(request)?;
     let listener: Arc<Listener<H>, _> = context.handles.get(input.ListenerHandle)?;
     let backlog = if input.Backlog == 0 { MAX_BACKLOG } else { input.Backlog.min(MAX_BACKLOG) };
-    let waiting = Queue::new(context, backlog as usize)?;
+    let waiting = Queue::new(&listener.ndk.keep().quota, backlog as usize)?;
     let mut state = listener.ndk.keep().state.lock();
     if state.phase != Phase::Bound {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
@@ -258,7 +258,7 @@ pub(crate) fn get_connection_request<H: Host>(context: &ProviderContext<H>, sent
     };
     let events = listener.ndk.keep();
     let wanted = Some(connector.clone());
-    let id = match context.pended.insert(sent, &events.waiting, Event::ConnectionRequest, wanted) {
+    let id = match events.pended.insert(sent, &events.waiting, Event::ConnectionRequest, wanted) {
         Ok(id) => id,
         Err(status) => {
             connector.abandon(Event::ConnectionRequest);
@@ -267,7 +267,7 @@ pub(crate) fn get_connection_request<H: Host>(context: &ProviderContext<H>, sent
     };
     // Freed in between: those who were to cancel the request may not have found it.
     let ended = events.state.lock().phase != Phase::Listening;
-    if ended && let Some(pended) = context.pended.take(id) {
+    if ended && let Some(pended) = events.pended.take(id) {
         pended.cancel();
     }
     events.match_up();

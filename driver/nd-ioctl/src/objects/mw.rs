@@ -7,6 +7,7 @@ use ndk_abi::status::{STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
 use platform::{Arc, Charge, Passive};
 
 use crate::decode::{Reply, input, output, room_for};
+use crate::objects::Handles;
 use crate::objects::pd::Pd;
 use crate::objects::post::{region, window};
 use crate::objects::qp::Qp;
@@ -38,14 +39,14 @@ pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) 
 
 /// Posts a bind, and answers with the window's new token.
 pub(crate) fn bind<H: Host>(
-    context: &ProviderContext<H>,
+    handles: &Handles<H>,
     request: &mut H::Request,
     qp: &Ref<Qp<H>, H>,
     input: &SOFTNDK_POST,
 ) -> Reply {
     room_for::<SOFTNDK_MW_TOKEN>(request)?;
-    let mw = window(context, qp, input.ObjectHandle)?;
-    let mr = region(context, qp, input.MrHandle)?;
+    let mw = window(handles, qp, input.ObjectHandle)?;
+    let mr = region(handles, qp, input.MrHandle)?;
     let length = usize::try_from(input.Length).map_err(|_| STATUS_INVALID_PARAMETER)?;
     let part = (input.BaseVirtualAddress, length);
     let turn = qp.initiator_turn.lock();

@@ -1,5 +1,7 @@
 //! What a handle can name.
 
+use platform::Passive;
+
 use crate::objects::connector::Connector;
 use crate::objects::cq::Cq;
 use crate::objects::listener::Listener;
@@ -56,4 +58,19 @@ objects! {
     Qp(Qp<H>),
     Connector(Connector<H>),
     Listener(Listener<H>),
+}
+
+impl<H: Host> Object<H> {
+    /// Its handle is gone.
+    pub(crate) fn close(self, passive: &Passive<'_>) {
+        match self {
+            Self::Connector(connector) => connector.close(),
+            Self::Listener(listener) => listener.close(),
+            Self::Qp(qp) => Qp::close(&qp),
+            Self::Cq(cq) => cq.close(),
+            Self::Srq(srq) => Srq::close(&srq),
+            Self::Mr(mr) => mr.close(passive),
+            Self::Adapter(_) | Self::Pd(_) | Self::Mw(_) => {}
+        }
+    }
 }

@@ -16,14 +16,13 @@ use platform::{Arc, Passive};
 use zerocopy::FromBytes;
 
 use crate::decode::{Reply, input, range};
-use crate::objects::Object;
 use crate::objects::mr::{Memory, Mr};
 use crate::objects::mw::{self, Mw};
 use crate::objects::pd::Pd;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
+use crate::objects::{Handles, Object};
 use crate::rings::work_ring::{MAX_DATA, data_length};
-use crate::session::file::ProviderContext;
 use crate::session::handles::Typed;
 use crate::{Host, Ref};
 use ndk_consumer::{Data, Work};
@@ -32,11 +31,11 @@ use ndk_consumer::{Data, Work};
 const MAX_SGES: usize = 64;
 const _: () = assert!(MAX_DATA == MAX_SGES * size_of::<SOFTNDK_SGE>());
 
-pub(crate) fn post<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn post<H: Host>(handles: &Handles<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: SOFTNDK_POST = input(request)?;
-    let qp: Arc<Qp<H>, _> = context.handles.get(input.QpHandle)?;
+    let qp: Arc<Qp<H>, _> = handles.get(input.QpHandle)?;
     let operation = NDK_OPERATION_TYPE(input.Operation.cast_signed());
-    let Some(rings) = &qp.rings else { return post_one(context, request, &qp, &input) };
+    let Some(rings) = &qp.rings else { return post_one(handles, request, &qp, &input) };
     if operation == NdkOperationTypeReceive {
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }
@@ -51,7 +50,7 @@ pub(crate) fn post<H: Host>(context: &ProviderContext<H>, request: &mut H::Reque
         // Before it is posted: it may be reported as soon as it is.
         rings.initiator.posts_beside();
     }
-    let posted = post_one(context, request, &qp, &input);
+    let posted = post_one(handles, request, &qp, &input);
     if posted.is_err() && reports {
         rings.initiator.reported();
         // A run that has seen it counted awaits its completion.
@@ -62,7 +61,7 @@ pub(crate) fn post<H: Host>(context: &ProviderContext<H>, request: &mut H::Reque
 
 /// Posts a request that came by a control code.
 fn post_one<H: Host>(
-    context: &ProviderContext<H>,
+    handles: &Handles<H>,
     request: &mut H::Request,
     qp: &Ref<Qp<H>, H>,
     input: &SOFTNDK_POST,
@@ -72,7 +71,7 @@ fn post_one<H: Host>(
         if input.Flags & NDK_OP_FLAG_INLINE != 0 {
             return Err(STATUS_INVALID_PARAMETER_4.into());
         }
-        let bound = mw::bind(context, request, qp, input);
+        let bound = mw::bind(handles, request, qp, input);
         qp.posted();
         return bound;
     }
@@ -81,7 +80,7 @@ fn post_one<H: Host>(
     }
     let length = data_length(input).and_then(|length| u32::try_from(length).ok()).ok_or(STATUS_INVALID_PARAMETER)?;
     let mut last = None;
-    let status = carry_out(context, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?, &mut last);
+    let status = carry_out(handles, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?, &mut last);
     qp.posted();
     done(status)
 }
@@ -91,7 +90,7 @@ fn post_one<H: Host>(
 /// NDK_OP_FLAG_INLINE is carried out here: the data must come from the kernel's copy of the request, never from an address
 /// that the user names. `last`: see [`with_named`].
 pub(crate) fn carry_out<H: Host>(
-    context: &ProviderContext<H>,
+    handles: &Handles<H>,
     qp: &Qp<H>,
     head: &SOFTNDK_POST,
     data: &[u8],
@@ -135,7 +134,7 @@ pub(crate) fn carry_out<H: Host>(
             SEND_AND_INVALIDATE => initiate(&Work::SendAndInvalidate { data, token }),
             NdkOperationTypeWrite => initiate(&Work::Write { data, address, token }),
             NdkOperationTypeRead => initiate(&Work::Read { sges, address, token }),
-            NdkOperationTypeFastRegister => with_named(context, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
+            NdkOperationTypeFastRegister => with_named(handles, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
                 in_domain(qp, &mr.ndk.keep().pd)?;
                 let memory = mr.ndk.keep().fast.as_ref().ok_or(STATUS_INVALID_PARAMETER)?;
                 // The mapping covers whole pages; the user pinned these bytes of them.
@@ -144,7 +143,7 @@ pub(crate) fn carry_out<H: Host>(
                 initiate(&Work::FastRegister { mr: &mr.ndk, lam: &memory.lam, base: head.BaseVirtualAddress, length })
             }),
             NdkOperationTypeInvalidate => {
-                let window = with_named(context, head.ObjectHandle, last, |mw: &Ref<Mw<H>, H>| {
+                let window = with_named(handles, head.ObjectHandle, last, |mw: &Ref<Mw<H>, H>| {
                     in_domain(qp, mw.ndk.keep())?;
                     let turn = qp.initiator_turn.lock();
                     let status = qp.ndk.invalidate_window(head.RequestContext, &mw.ndk, flags);
@@ -153,7 +152,7 @@ pub(crate) fn carry_out<H: Host>(
                 });
                 // A region, if it is not a window.
                 window.or_else(|_| {
-                    with_named(context, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
+                    with_named(handles, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
                         in_domain(qp, &mr.ndk.keep().pd)?;
                         initiate(&Work::Invalidate(&mr.ndk))
                     })
@@ -167,9 +166,9 @@ pub(crate) fn carry_out<H: Host>(
 
 const SEND_AND_INVALIDATE: NDK_OPERATION_TYPE = NDK_OPERATION_TYPE(SOFTNDK_POST_SEND_AND_INVALIDATE.cast_signed());
 
-pub(crate) fn srq_post<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn srq_post<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: SOFTNDK_SRQ_POST = input(request)?;
-    let srq: Arc<Srq<H>, _> = context.handles.get(input.SrqHandle)?;
+    let srq: Arc<Srq<H>, _> = handles.get(input.SrqHandle)?;
     if srq.ring.is_some() {
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }
@@ -198,23 +197,15 @@ pub(crate) fn srq_carry_out<H: Host>(srq: &Srq<H>, head: &SOFTNDK_POST, data: &[
 }
 
 /// A region of the QP's protection domain. STATUS_INVALID_HANDLE: of another.
-pub(crate) fn region<H: Host>(
-    context: &ProviderContext<H>,
-    qp: &Qp<H>,
-    handle: u64,
-) -> Result<Ref<Mr<H>, H>, NTSTATUS> {
-    let mr: Arc<Mr<H>, _> = context.handles.get(handle)?;
+pub(crate) fn region<H: Host>(handles: &Handles<H>, qp: &Qp<H>, handle: u64) -> Result<Ref<Mr<H>, H>, NTSTATUS> {
+    let mr: Arc<Mr<H>, _> = handles.get(handle)?;
     in_domain(qp, &mr.ndk.keep().pd)?;
     Ok(mr)
 }
 
 /// A window of the QP's protection domain. STATUS_INVALID_HANDLE: of another, or not a window.
-pub(crate) fn window<H: Host>(
-    context: &ProviderContext<H>,
-    qp: &Qp<H>,
-    handle: u64,
-) -> Result<Ref<Mw<H>, H>, NTSTATUS> {
-    let mw: Arc<Mw<H>, _> = context.handles.get(handle)?;
+pub(crate) fn window<H: Host>(handles: &Handles<H>, qp: &Qp<H>, handle: u64) -> Result<Ref<Mw<H>, H>, NTSTATUS> {
+    let mw: Arc<Mw<H>, _> = handles.get(handle)?;
     in_domain(qp, mw.ndk.keep())?;
     Ok(mw)
 }
@@ -227,12 +218,12 @@ fn in_domain<H: Host>(qp: &Qp<H>, pd: &Ref<Pd<H>, H>) -> Result<(), NTSTATUS> {
 /// Has `code` use the object of a handle, which may be freed meanwhile: then the last reference is left in `last`, to be let go of
 /// when no lock is held.
 fn with_named<H: Host, T: Typed<Object<H>, H::Platform>>(
-    context: &ProviderContext<H>,
+    handles: &Handles<H>,
     handle: u64,
     last: &mut Option<Object<H>>,
     code: impl FnOnce(&Ref<T, H>) -> Result<NTSTATUS, NTSTATUS>,
 ) -> Result<NTSTATUS, NTSTATUS> {
-    let object = context.handles.get::<T>(handle)?;
+    let object = handles.get::<T>(handle)?;
     let result = code(&object);
     if let Err(object) = Arc::release(object) {
         *last = Some(T::wrap(object));

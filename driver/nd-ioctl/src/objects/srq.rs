@@ -13,6 +13,7 @@ use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
 use crate::decode::{Reply, finish, input};
+use crate::objects::PendedRequests;
 use crate::objects::affinity::preference;
 use crate::objects::pd::Pd;
 use crate::objects::post::srq_carry_out;
@@ -45,7 +46,7 @@ pub(crate) struct Srq<H: Host> {
 
 /// What the notifications of an SRQ need.
 pub(crate) struct SrqEvents<H: Host> {
-    context: Ref<ProviderContext<H>, H>,
+    pended: Ref<PendedRequests<H>, H>,
     pub(crate) pd: Ref<Pd<H>, H>,
     handle: u64,
     waiting: Waiting<H>,
@@ -126,12 +127,12 @@ impl<H: Host> Srq<H> {
     }
 
     /// Its handle is gone: nobody may wait any more.
-    pub(crate) fn close(this: &Ref<Self, H>, context: &ProviderContext<H>) {
+    pub(crate) fn close(this: &Ref<Self, H>) {
         this.ring.iter().for_each(WorkRing::close);
         Timer::cancel(this);
         let events = this.ndk.keep();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
-        context.pended.cancel(&events.waiting);
+        events.pended.cancel(&events.waiting);
     }
 }
 
@@ -173,7 +174,7 @@ impl<H: Host> SrqNotified for SrqEvents<H> {
         }
         // If nobody waits it is lost, and nothing with it: each request to wait asks anew (NdkModifySrq), and is answered at
         // once while the queue is below the threshold.
-        self.context.pended.take_all(&self.waiting, |pended| pended.complete(status));
+        self.pended.take_all(&self.waiting, |pended| pended.complete(status));
     }
 }
 
@@ -195,11 +196,7 @@ impl<H: Host> Drop for Modification<'_, H> {
     }
 }
 
-pub(crate) fn create<H: Host>(
-    context: &Ref<ProviderContext<H>, H>,
-    request: &mut H::Request,
-    passive: &Passive<'_>,
-) -> Reply {
+pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CREATE_SRQ = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
@@ -209,7 +206,7 @@ pub(crate) fn create<H: Host>(
     }
     let slot = context.handles.reserve()?;
     let events = shared(SrqEvents {
-        context: context.clone(),
+        pended: context.pended.clone(),
         pd: pd.clone(),
         handle: slot.handle(),
         waiting: Lines::new(&context.quota.pool)?,
@@ -249,7 +246,7 @@ pub(crate) fn create<H: Host>(
 
 pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    Srq::close(&context.handles.remove::<Srq<H>>(input.Handle)?, context);
+    Srq::close(&context.handles.remove::<Srq<H>>(input.Handle)?);
     Ok(0)
 }
 
@@ -289,7 +286,7 @@ pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>, passi
         Err(status) => return finish(sent.request, Err(status.into())),
     };
     let events = srq.ndk.keep();
-    let id = match context.pended.insert(sent, &events.waiting, Event::SrqLow, None) {
+    let id = match events.pended.insert(sent, &events.waiting, Event::SrqLow, None) {
         Ok(id) => id,
         Err(status) => return status,
     };
@@ -301,7 +298,7 @@ pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>, passi
         end = srq.ndk.modify(0, threshold, passive).err().unwrap_or(STATUS_SUCCESS);
     }
     if end != STATUS_SUCCESS
-        && let Some(pended) = context.pended.take(id)
+        && let Some(pended) = events.pended.take(id)
     {
         pended.complete(end);
     }

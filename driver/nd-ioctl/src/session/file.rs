@@ -10,8 +10,6 @@ use platform::{Arc, Charge, Event, OutOfMemory, Passive, SpinLock};
 
 use crate::decode::Reply;
 use crate::device::Shared;
-use crate::objects::qp::Qp;
-use crate::objects::srq::Srq;
 use crate::objects::{Handles, Object, PendedRequests};
 use crate::session::lines::Lines;
 use crate::session::pended::Waiting;
@@ -170,14 +168,6 @@ impl<H: Host> ProviderContext<H> {
     }
 
     fn close_objects(&self, wanted: impl Fn(&Object<H>) -> bool, passive: &Passive<'_>) {
-        self.handles.drain(wanted, |object| match object {
-            Object::Connector(connector) => connector.close(self),
-            Object::Listener(listener) => listener.close(self),
-            Object::Qp(qp) => Qp::close(&qp),
-            Object::Cq(cq) => cq.close(self),
-            Object::Srq(srq) => Srq::close(&srq, self),
-            Object::Mr(mr) => mr.close(passive),
-            Object::Adapter(_) | Object::Pd(_) | Object::Mw(_) => {}
-        });
+        self.handles.drain(wanted, |object| object.close(passive));
     }
 }

@@ -22,9 +22,9 @@ use ndk_abi::status::{
 use platform::{Arc, Charge, SpinLock, Weak};
 
 use crate::objects::qp::Qp;
-use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
 use crate::session::pended::{self, Abandon, Event, Pended, Waiting};
+use crate::session::quota::Quota;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
 
@@ -35,6 +35,7 @@ pub(crate) type PendedRequests<H> = pended::PendedRequests<H, Connector<H>>;
 pub(crate) type Connection<H> = Owned<NDK_CONNECTOR, Link<H>, <H as Host>::Platform>;
 
 pub(crate) struct Connector<H: Host> {
+    pended: Ref<PendedRequests<H>, H>,
     pub(crate) waiting: Waiting<H>,
     pub(crate) adapter: Ref<Adapter<H::Platform>, H>,
     state: SpinLock<State<H>, H::Platform>,
@@ -88,7 +89,7 @@ impl Phase {
 
 /// What the callbacks of an NDK connector need.
 pub(crate) struct Link<H: Host> {
-    context: Ref<ProviderContext<H>, H>,
+    pended: Ref<PendedRequests<H>, H>,
     /// Keeps it open.
     _adapter: Ref<Adapter<H::Platform>, H>,
     /// The handle's object, once there is one.
@@ -100,12 +101,13 @@ pub(crate) struct Link<H: Host> {
 
 impl<H: Host> Link<H> {
     pub(crate) fn new(
-        context: Ref<ProviderContext<H>, H>,
+        pended: Ref<PendedRequests<H>, H>,
+        quota: &Quota<H>,
         adapter: Ref<Adapter<H::Platform>, H>,
     ) -> Result<Self, NTSTATUS> {
         Ok(Self {
-            _charge: context.quota.charge::<Connection<H>, Self>()?,
-            context,
+            _charge: quota.charge::<Connection<H>, Self>()?,
+            pended,
             _adapter: adapter,
             connector: SpinLock::<_, H::Platform>::new(None),
             request: AtomicU64::new(0),
@@ -128,14 +130,14 @@ impl<H: Host> Link<H> {
 
     /// Completes the request of an operation that has ended.
     fn finish(&self, id: u64, status: NTSTATUS) {
-        if let Some(pended) = self.context.pended.take(id) {
+        if let Some(pended) = self.pended.take(id) {
             pended.complete(status);
         }
     }
 
     /// Completes the requests that wait for the end of the connection.
     fn tell_disconnected(&self, connector: &Connector<H>) {
-        let pended = &self.context.pended;
+        let pended = &self.pended;
         pended.take_until(&connector.waiting, &[Event::Disconnected], pended.end(), Pended::succeed);
     }
 }
@@ -178,11 +180,15 @@ impl<H: Host> State<H> {
 }
 
 impl<H: Host> Connector<H> {
-    pub(crate) fn new(context: &ProviderContext<H>, adapter: Ref<Adapter<H::Platform>, H>) -> Result<Self, NTSTATUS> {
-        let waiting = Lines::new(&context.quota.pool)?;
-        let charge = context.quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?;
+    pub(crate) fn new(
+        pended: Ref<PendedRequests<H>, H>,
+        quota: &Quota<H>,
+        adapter: Ref<Adapter<H::Platform>, H>,
+    ) -> Result<Self, NTSTATUS> {
+        let waiting = Lines::new(&quota.pool)?;
+        let charge = quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?;
         let state = State { phase: Phase::Idle, connection: None, bound: None, qp: None, peer_gone: false };
-        Ok(Self { waiting, adapter, state: SpinLock::<_, H::Platform>::new(state), _charge: charge })
+        Ok(Self { pended, waiting, adapter, state: SpinLock::<_, H::Platform>::new(state), _charge: charge })
     }
 
     /// Binds it to a local address.
@@ -330,15 +336,15 @@ impl<H: Host> Connector<H> {
     }
 
     /// Its handle is gone.
-    pub(crate) fn close(&self, context: &ProviderContext<H>) {
+    pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Ended;
         let connection = state.connection.take();
         drop(state);
         self.tell_qp(false);
-        context.pended.cancel(&self.waiting);
+        self.pended.cancel(&self.waiting);
         drop(connection);
-        context.pended.remove_connector();
+        self.pended.remove_connector();
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Req
     let adapter: Arc<Adapter<_>, _> = context.handles.get(input.Handle)?;
     room_for::<u64>(request)?;
     let slot = context.handles.reserve()?;
-    let connector = shared(Connector::<H>::new(context, adapter)?)?;
+    let connector = shared(Connector::<H>::new(context.pended.clone(), &context.quota, adapter)?)?;
     context.pended.add_connector()?;
     let handle = slot.fill(connector).inspect_err(|_| context.pended.remove_connector())?;
     output(request, &handle)
@@ -41,7 +41,7 @@ pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Req
 
 pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.remove::<Connector<H>>(input.Handle)?.close(context);
+    context.handles.remove::<Connector<H>>(input.Handle)?.close();
     Ok(0)
 }
 
@@ -88,20 +88,19 @@ impl PrivateData {
 
 /// Pends the request of an operation on `connection`.
 fn pend<H: Host>(
-    context: &ProviderContext<H>,
     sent: Sent<H>,
     connector: &Found<H>,
     connection: &Connection<H>,
     event: Event,
 ) -> Result<(), NTSTATUS> {
-    let id = context.pended.insert(sent, &connector.waiting, event, Some(connector.clone()))?;
+    let id = connector.pended.insert(sent, &connector.waiting, event, Some(connector.clone()))?;
     connection.keep().request.store(id, Ordering::Release);
     Ok(())
 }
 
 /// Pends until the peer accepts or rejects.
 #[inline(never)]
-pub(crate) fn connect<H: Host>(context: &Ref<ProviderContext<H>, H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
+pub(crate) fn connect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
     let prepare = || {
         let input: ND_CONNECT = input(&sent.request)?;
         let connector: Found<H> = context.handles.get(input.ConnectorHandle)?;
@@ -126,7 +125,7 @@ pub(crate) fn connect<H: Host>(context: &Ref<ProviderContext<H>, H>, sent: Sent<
         Err(status) => return finish(sent.request, Err(status.into())),
     };
     connector.connects(&qp);
-    if let Err(status) = pend(context, sent, &connector, &connection, Event::Setup) {
+    if let Err(status) = pend(sent, &connector, &connection, Event::Setup) {
         connector.abandon(Event::Setup);
         return status;
     }
@@ -137,7 +136,7 @@ pub(crate) fn connect<H: Host>(context: &Ref<ProviderContext<H>, H>, sent: Sent<
 
 /// A new NDK connector for `connector`, and the address it will connect from.
 fn open<H: Host>(
-    context: &Ref<ProviderContext<H>, H>,
+    context: &ProviderContext<H>,
     connector: &Found<H>,
     bound: Option<SocketAddr>,
     destination: IpAddr,
@@ -152,7 +151,7 @@ fn open<H: Host>(
         _ if is_local(host, destination) => SocketAddr::new(destination, port),
         _ => SocketAddr::new(local_address(host, destination).ok_or(STATUS_INVALID_ADDRESS)?, port),
     };
-    let link = shared(Link::new(context.clone(), connector.adapter.clone())?)?;
+    let link = shared(Link::new(connector.pended.clone(), &context.quota, connector.adapter.clone())?)?;
     let connection = shared(Owned::create_connector(&connector.adapter, link, passive)?)?;
     match Connector::install(connector, Phase::Connecting, Phase::Connecting, connection.clone()) {
         Ok(()) => Ok((connection, source)),
@@ -172,7 +171,7 @@ pub(crate) fn complete_connect<H: Host>(context: &ProviderContext<H>, sent: Sent
         Ok(prepared) => prepared,
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
-    if let Err(status) = pend(context, sent, &connector, &connection, Event::Setup) {
+    if let Err(status) = pend(sent, &connector, &connection, Event::Setup) {
         connector.retreat(connection.keep(), Phase::Completing, Phase::Offered);
         return status;
     }
@@ -197,7 +196,7 @@ pub(crate) fn accept<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NT
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
     connector.connects(&qp);
-    if let Err(status) = pend(context, sent, &connector, &connection, Event::Setup) {
+    if let Err(status) = pend(sent, &connector, &connection, Event::Setup) {
         connector.retreat(connection.keep(), Phase::Accepting, Phase::Requested);
         return status;
     }
@@ -272,13 +271,13 @@ pub(crate) fn notify_disconnect<H: Host>(context: &ProviderContext<H>, sent: Sen
         Ok(connector) => connector,
         Err(status) => return finish(sent.request, Err(status.into())),
     };
-    let id = match context.pended.insert(sent, &connector.waiting, Event::Disconnected, None) {
+    let id = match connector.pended.insert(sent, &connector.waiting, Event::Disconnected, None) {
         Ok(id) => id,
         Err(status) => return status,
     };
     // It may have ended before the request was where those who tell would find it.
     let ended = connector.state.lock().peer_gone || !connector.may_disconnect();
-    if ended && let Some(pended) = context.pended.take(id) {
+    if ended && let Some(pended) = connector.pended.take(id) {
         pended.succeed();
     }
     STATUS_PENDING
@@ -303,7 +302,7 @@ pub(crate) fn disconnect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -
         Ok(prepared) => prepared,
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
-    if let Err(status) = pend(context, sent, &connector, &connection, Event::Disconnect) {
+    if let Err(status) = pend(sent, &connector, &connection, Event::Disconnect) {
         connector.retreat(connection.keep(), Phase::Disconnecting, Phase::Established);
         return status;
     }

@@ -69,7 +69,7 @@ impl<H: Host> Cq<H> {
             }
             Room::Wild => return Filled::Wild,
         };
-        let handles = &self.ndk.keep().context.handles;
+        let handles = &self.ndk.keep().handles;
         let closed_before = self.closed.lock().as_ref().map(Chain::last);
         let mut results = [NDK_RESULT_EX::ZERO; BURST];
         let count = self.ndk.results(results.get_mut(..room).unwrap_or_default());
@@ -106,7 +106,7 @@ impl<H: Host> Cq<H> {
     /// Completes the requests that wait for what is in the ring.
     pub(super) fn notify(&self, ring: &UserCqRing<H>) {
         let events = self.ndk.keep();
-        let pended = &events.context.pended;
+        let pended = &events.pended;
         // One that is cancelled meanwhile is not found, and nothing counts as told of.
         let told = ring.notify(|kind| {
             let event = if kind == ND_CQ_NOTIFY_SOLICITED { Event::Solicited } else { Event::Completion };

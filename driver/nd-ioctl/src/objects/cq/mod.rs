@@ -16,8 +16,8 @@ use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Charge, Deferred, Dispatch, RunDeferred, SpinLock, Weak};
 
 use crate::objects::qp::Qp;
+use crate::objects::{Handles, PendedRequests};
 use crate::rings::user_ring::UserCqRing;
-use crate::session::file::ProviderContext;
 use crate::session::handles::Chain;
 use crate::session::pended::{Event, Pended, Waiting};
 use crate::{BackRef, Host, Ref};
@@ -46,7 +46,9 @@ pub(crate) struct Cq<H: Host> {
 
 /// What the notifications of a CQ need.
 pub(crate) struct CqEvents<H: Host> {
-    context: Ref<ProviderContext<H>, H>,
+    pended: Ref<PendedRequests<H>, H>,
+    /// The table that has the handles of its queue pairs.
+    handles: Ref<Handles<H>, H>,
     adapter: Ref<Adapter<H::Platform>, H>,
     waiting: Waiting<H>,
     /// Set when the CQ has been made; for arming it from a notification.
@@ -86,7 +88,7 @@ impl<H: Host> Cq<H> {
         let first = this.untold.load(Ordering::Relaxed);
         let end = first.saturating_add(HANDLES);
         for index in first..end {
-            match this.ndk.keep().context.handles.at::<Qp<H>>(index) {
+            match this.ndk.keep().handles.at::<Qp<H>>(index) {
                 Some(Some(qp)) if qp.uses(this) => Qp::schedule_poll(&qp),
                 Some(_) => {}
                 None => {
@@ -130,7 +132,7 @@ impl<H: Host> Cq<H> {
     /// The NDK queue pair of a handle is closed.
     pub(crate) fn queue_pair_closed(this: &Ref<Self, H>, handle: u64) {
         let mut closed = this.closed.lock();
-        let was_freed = this.ndk.keep().context.handles.append_freed(&mut closed, handle);
+        let was_freed = this.ndk.keep().handles.append_freed(&mut closed, handle);
         drop(closed);
         if was_freed {
             // To find it empty.
@@ -145,10 +147,10 @@ impl<H: Host> Cq<H> {
     }
 
     /// Its handle is gone: nobody may wait any more.
-    pub(crate) fn close(&self, context: &ProviderContext<H>) {
+    pub(crate) fn close(&self) {
         let events = self.ndk.keep();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
-        context.pended.cancel(&events.waiting);
+        events.pended.cancel(&events.waiting);
     }
 }
 
@@ -156,7 +158,7 @@ impl<H: Host> Drop for Cq<H> {
     fn drop(&mut self) {
         let mut closed = self.closed.lock();
         if let Some(last) = closed.as_ref().map(Chain::last) {
-            self.ndk.keep().context.handles.forget_freed(&mut closed, last);
+            self.ndk.keep().handles.forget_freed(&mut closed, last);
         }
     }
 }
@@ -182,7 +184,7 @@ impl<H: Host> CqEvents<H> {
     fn offer(&self) {
         // First: a request that comes in between must not wait for what was notified already.
         let number = self.notified.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-        let pended = &self.context.pended;
+        let pended = &self.pended;
         let end = pended.end();
         if let Some(first) = pended.take_first(&self.waiting, &[Event::Completion], end) {
             // Before it ends: its user may ask for the next notification then.
@@ -206,7 +208,7 @@ impl<H: Host> CqEvents<H> {
     /// There will be no notification any more.
     fn end(&self, status: NTSTATUS) {
         self.ended.store(status.0, Ordering::SeqCst);
-        self.context.pended.take_all(&self.waiting, |pended| pended.complete(status));
+        self.pended.take_all(&self.waiting, |pended| pended.complete(status));
     }
 }
 
@@ -227,7 +229,7 @@ impl<H: Host> Notified for CqEvents<H> {
         }
         self.offer();
         // This notification used up the arm of those who wait for errors only (merge table of NdkArmCq).
-        if let Some(cq) = cq.filter(|_| self.context.pended.any(&self.waiting, Event::CqError)) {
+        if let Some(cq) = cq.filter(|_| self.pended.any(&self.waiting, Event::CqError)) {
             cq.arm(ND_CQ_NOTIFY_ERRORS);
         }
     }

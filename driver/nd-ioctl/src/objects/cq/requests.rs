@@ -23,18 +23,14 @@ use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
 use crate::session::pended::Event;
 use crate::session::sent::Sent;
-use crate::{Host, Ref, Request, shared};
+use crate::{Host, Request, shared};
 use ndk_consumer::{Adapter, Owned};
 
 /// Times that a ring is filled to get to the end of what waits for it.
 const MAX_FILLS: u32 = 1024;
 
 #[inline(never)]
-pub(crate) fn create<H: Host>(
-    context: &Ref<ProviderContext<H>, H>,
-    request: &mut H::Request,
-    passive: &Passive<'_>,
-) -> Reply {
+pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CREATE_CQ = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
@@ -44,7 +40,8 @@ pub(crate) fn create<H: Host>(
     }
     let slot = context.handles.reserve()?;
     let events = shared(CqEvents {
-        context: context.clone(),
+        pended: context.pended.clone(),
+        handles: context.handles.clone(),
         adapter: adapter.clone(),
         waiting: Lines::new(&context.quota.pool)?,
         cq: SpinLock::<_, H::Platform>::new(None),
@@ -78,7 +75,7 @@ pub(crate) fn create<H: Host>(
 
 pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.remove::<Cq<H>>(input.Handle)?.close(context);
+    context.handles.remove::<Cq<H>>(input.Handle)?.close();
     Ok(0)
 }
 
@@ -153,13 +150,13 @@ pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NT
         ND_CQ_NOTIFY_SOLICITED if cq.has_ring() => Event::Solicited,
         _ => Event::Completion,
     };
-    let id = match context.pended.insert(sent, &events.waiting, event, None) {
+    let id = match events.pended.insert(sent, &events.waiting, event, None) {
         Ok(id) => id,
         Err(status) => return status,
     };
     let ended = NTSTATUS(events.ended.load(Ordering::SeqCst));
     if ended != STATUS_SUCCESS {
-        if let Some(pended) = context.pended.take(id) {
+        if let Some(pended) = events.pended.take(id) {
             pended.complete(ended);
         }
     } else if let Some(ring) = &cq.ring {
@@ -169,7 +166,7 @@ pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NT
         && let Some(number) = events.untold()
     {
         // Else it was cancelled, or another notification has completed it.
-        if let Some(pended) = context.pended.take(id) {
+        if let Some(pended) = events.pended.take(id) {
             events.tell_of(number);
             pended.succeed();
         }

@@ -13,6 +13,7 @@ use ndk_abi::status::{
 };
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer, Weak};
 
+use crate::objects::Handles;
 use crate::objects::connector::Connector;
 use crate::objects::cq::Cq;
 use crate::objects::pd::Pd;
@@ -21,7 +22,6 @@ use crate::objects::srq::Srq;
 use crate::rings::ring_poll::{Awaited, Next, RingPoll, STALLED_MICROSECONDS};
 use crate::rings::user_ring::UserWorkRing;
 use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
-use crate::session::file::ProviderContext;
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, Owned};
 
@@ -58,17 +58,18 @@ pub(crate) struct Rings<H: Host> {
     /// None: its receives come from an SRQ.
     pub(crate) receive: Option<UserWorkRing<H>>,
     poll: RingPoll,
-    context: Ref<ProviderContext<H>, H>,
+    /// The table that has the handles of the regions and windows which requests name.
+    handles: Ref<Handles<H>, H>,
 }
 
 impl<H: Host> Rings<H> {
     fn new(
-        context: &Ref<ProviderContext<H>, H>,
+        handles: &Ref<Handles<H>, H>,
         queue_pair_context: u64,
         initiator: UserWorkRing<H>,
         receive: Option<UserWorkRing<H>>,
     ) -> Self {
-        Self { queue_pair_context, initiator, receive, poll: RingPoll::new(), context: context.clone() }
+        Self { queue_pair_context, initiator, receive, poll: RingPoll::new(), handles: handles.clone() }
     }
 
     fn each(&self) -> impl Iterator<Item = &UserWorkRing<H>> {
@@ -293,7 +294,7 @@ impl<H: Host> Qp<H> {
                 Step::Post(head, data) => {
                     let kind = NDK_OPERATION_TYPE(head.Operation.cast_signed());
                     let posted = if (kind == NdkOperationTypeReceive) == receives {
-                        carry_out(&rings.context, self, head, data, &mut last).into()
+                        carry_out(&rings.handles, self, head, data, &mut last).into()
                     } else {
                         Posted::Refused(STATUS_INVALID_PARAMETER)
                     };

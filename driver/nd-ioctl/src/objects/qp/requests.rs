@@ -15,7 +15,7 @@ use crate::rings::ring_poll::Next;
 use crate::rings::user_ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
 use crate::rings::work_ring::MAX_SERVES;
 use crate::session::file::ProviderContext;
-use crate::{Host, Ref, shared};
+use crate::{Host, shared};
 use ndk_consumer::{Owned, QpDepths};
 
 /// The objects that a queue pair is made from, all of one adapter.
@@ -47,11 +47,7 @@ fn depths(header: &ND_CREATE_QP_HDR) -> QpDepths {
 }
 
 #[inline(never)]
-pub(crate) fn create<H: Host>(
-    context: &Ref<ProviderContext<H>, H>,
-    request: &mut H::Request,
-    passive: &Passive<'_>,
-) -> Reply {
+pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_CREATE_QP = input(request)?;
     let header = &input.Header;
     let memory = mappings::<2>(request, header.CeMappingCount, header.CbMappingsOffset)?;
@@ -84,7 +80,7 @@ pub(crate) fn create<H: Host>(
                 (receive.0, receive.1, 0),
                 passive,
             )?;
-            Some(Rings::new(context, queue_pair_context, initiator, Some(receive)))
+            Some(Rings::new(&context.handles, queue_pair_context, initiator, Some(receive)))
         }
     };
     descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
@@ -92,7 +88,7 @@ pub(crate) fn create<H: Host>(
 
 #[inline(never)]
 pub(crate) fn create_with_srq<H: Host>(
-    context: &Ref<ProviderContext<H>, H>,
+    context: &ProviderContext<H>,
     request: &mut H::Request,
     passive: &Passive<'_>,
 ) -> Reply {
@@ -124,7 +120,7 @@ pub(crate) fn create_with_srq<H: Host>(
             let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
             let (initiator, queue_pair_context) =
                 UserWorkRing::open(context, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
-            Some(Rings::new(context, queue_pair_context, initiator, None))
+            Some(Rings::new(&context.handles, queue_pair_context, initiator, None))
         }
     };
     descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
