@@ -32,6 +32,8 @@ use ndk_abi::status::{
 use platform::Passive;
 
 use crate::decode::{Reply, finish, input};
+use crate::device::Shared;
+use crate::objects::Handles;
 use crate::objects::connector::Connector;
 use crate::objects::cq::Cq;
 use crate::objects::listener::Listener;
@@ -39,6 +41,7 @@ use crate::objects::mr::Mr;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
 use crate::session::file::ProviderContext;
+use crate::session::pended::Waiting;
 use crate::session::sent::Sent;
 use crate::{
     File, Host, Ref, Request, diagnostics,
@@ -67,20 +70,23 @@ impl<H: Host> File<H> {
         let Some(context) = &self.context() else {
             return finish(request, Err(STATUS_INVALID_DEVICE_STATE.into()));
         };
+        let ProviderContext { handles, quota, .. } = &**context;
         match code {
-            IOCTL_ND_CQ_NOTIFY => cq::notify(context, Sent::new(request, &self.state)),
-            IOCTL_ND_SRQ_NOTIFY => srq::notify(context, Sent::new(request, &self.state), passive),
-            IOCTL_ND_CONNECTOR_CONNECT => connector::connect(context, Sent::new(request, &self.state), passive),
+            IOCTL_ND_CQ_NOTIFY => cq::notify(handles, Sent::new(request, &self.state)),
+            IOCTL_ND_SRQ_NOTIFY => srq::notify(handles, Sent::new(request, &self.state), passive),
+            IOCTL_ND_CONNECTOR_CONNECT => {
+                connector::connect(handles, quota, &self.device.host, Sent::new(request, &self.state), passive)
+            }
             IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => {
-                connector::complete_connect(context, Sent::new(request, &self.state))
+                connector::complete_connect(handles, Sent::new(request, &self.state))
             }
-            IOCTL_ND_CONNECTOR_ACCEPT => connector::accept(context, Sent::new(request, &self.state)),
+            IOCTL_ND_CONNECTOR_ACCEPT => connector::accept(handles, Sent::new(request, &self.state)),
             IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT => {
-                connector::notify_disconnect(context, Sent::new(request, &self.state))
+                connector::notify_disconnect(handles, Sent::new(request, &self.state))
             }
-            IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(context, Sent::new(request, &self.state)),
+            IOCTL_ND_CONNECTOR_DISCONNECT => connector::disconnect(handles, Sent::new(request, &self.state)),
             IOCTL_ND_LISTENER_GET_CONNECTION_REQUEST => {
-                listener::get_connection_request(context, Sent::new(request, &self.state))
+                listener::get_connection_request(handles, Sent::new(request, &self.state))
             }
             _ => match (code, serve(context, code, &mut request, passive)) {
                 // Clients wait for it to be told, without a look at what the call returned (ndspi.md section 5, rule e).
@@ -88,7 +94,7 @@ impl<H: Host> File<H> {
                     request.complete_pending(STATUS_SUCCESS, length)
                 }
                 // What it had found is being taken away, in an order of its own.
-                (_, Err(_)) if context.handles.are_closed() => finish(request, Err(STATUS_DEVICE_REMOVED.into())),
+                (_, Err(_)) if handles.are_closed() => finish(request, Err(STATUS_DEVICE_REMOVED.into())),
                 (_, reply) => finish(request, reply),
             },
         }
@@ -124,65 +130,67 @@ fn serve<H: Host>(
     request: &mut H::Request,
     passive: &Passive<'_>,
 ) -> Reply {
+    let ProviderContext { handles, pended, quota, adapters, device, .. } = &**context;
+    let host = &device.host;
+    let cancel_io = |waiting: &Waiting<H>| {
+        pended.cancel_io(waiting);
+        Ok(0)
+    };
     match code {
-        IOCTL_SOFTNDK_POST => post::post(&context.handles, request, passive),
-        IOCTL_SOFTNDK_DOORBELL => doorbell(context, request),
-        IOCTL_SOFTNDK_MR_QUERY => mr::query(context, request),
+        IOCTL_SOFTNDK_POST => post::post(handles, request, passive),
+        IOCTL_SOFTNDK_DOORBELL => doorbell(device, handles, request),
+        IOCTL_SOFTNDK_MR_QUERY => mr::query(handles, request),
         IOCTL_SOFTNDK_FILE_ID => attach::file_id(context, request),
         IOCTL_SOFTNDK_NOP => handle(request).map(|_| 0).map_err(Into::into),
-        IOCTL_SOFTNDK_SRQ_POST => post::srq_post(&context.handles, request),
-        IOCTL_SOFTNDK_POLL => cq::poll(context, request),
-        IOCTL_SOFTNDK_CQ_MODERATE => cq::moderate(context, request),
-        IOCTL_SOFTNDK_FAST_MR_CREATE => mr::create_fast(context, request, passive),
+        IOCTL_SOFTNDK_SRQ_POST => post::srq_post(handles, request),
+        IOCTL_SOFTNDK_POLL => cq::poll(handles, request),
+        IOCTL_SOFTNDK_CQ_MODERATE => cq::moderate(handles, request),
+        IOCTL_SOFTNDK_FAST_MR_CREATE => mr::create_fast(handles, quota, host, request, passive),
         IOCTL_ND_PROVIDER_BIND_FILE => attach::bind_file(context, request, passive),
-        IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST => provider::query_address_list(&context.device.host, request),
-        IOCTL_ND_PROVIDER_RESOLVE_ADDRESS => provider::resolve_address(&context.device.host, request),
-        IOCTL_ND_ADAPTER_OPEN => adapter::open(context, request, passive),
-        IOCTL_ND_ADAPTER_CLOSE => adapter::close(context, request, passive),
-        IOCTL_ND_ADAPTER_QUERY => adapter::query(context, request, passive),
-        IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST => adapter::query_address_list(context, request),
-        IOCTL_ND_PD_CREATE => pd::create(context, request, passive),
-        IOCTL_ND_PD_FREE => pd::free(context, request),
-        IOCTL_ND_CQ_CREATE => cq::create(context, request, passive),
-        IOCTL_ND_CQ_FREE => cq::free(context, request),
-        IOCTL_ND_CQ_CANCEL_IO => context.cancel_io(context.handles.get::<Cq<H>>(handle(request)?)?.waiting()),
-        IOCTL_ND_CQ_GET_AFFINITY => affinity::of_cq(context, request),
-        IOCTL_ND_CQ_MODIFY => cq::modify(context, request, passive),
-        IOCTL_ND_MR_CREATE => mr::create(context, request, passive),
-        IOCTL_ND_MR_FREE => mr::free(context, request, passive),
-        IOCTL_ND_MR_CANCEL_IO => nothing_waits(context.handles.get::<Mr<H>>(handle(request)?)?),
-        IOCTL_ND_MR_REGISTER => mr::register(context, request, passive),
-        IOCTL_ND_MR_DEREGISTER => mr::deregister(context, request, passive),
-        IOCTL_ND_MW_CREATE => mw::create(context, request, passive),
-        IOCTL_ND_MW_FREE => mw::free(context, request),
-        IOCTL_ND_SRQ_CREATE => srq::create(context, request, passive),
-        IOCTL_ND_SRQ_FREE => srq::free(context, request),
-        IOCTL_ND_SRQ_CANCEL_IO => context.cancel_io(context.handles.get::<Srq<H>>(handle(request)?)?.waiting()),
-        IOCTL_ND_SRQ_GET_AFFINITY => affinity::of_srq(context, request),
-        IOCTL_ND_SRQ_MODIFY => srq::modify(context, request, passive),
-        IOCTL_ND_CONNECTOR_CREATE => connector::create(context, request),
-        IOCTL_ND_CONNECTOR_FREE => connector::free(context, request),
-        IOCTL_ND_CONNECTOR_CANCEL_IO => {
-            context.cancel_io(&context.handles.get::<Connector<H>>(handle(request)?)?.waiting)
-        }
-        IOCTL_ND_CONNECTOR_BIND => connector::bind(context, request),
-        IOCTL_ND_CONNECTOR_REJECT => connector::reject(context, request),
-        IOCTL_ND_CONNECTOR_GET_READ_LIMITS => connector::get_read_limits(context, request),
-        IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA => connector::get_private_data(context, request),
-        IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS => connector::get_peer_address(context, request),
-        IOCTL_ND_CONNECTOR_GET_ADDRESS => connector::get_address(context, request),
-        IOCTL_ND_LISTENER_CREATE => listener::create(context, request, passive),
-        IOCTL_ND_LISTENER_FREE => listener::free(context, request),
-        IOCTL_ND_LISTENER_CANCEL_IO => {
-            context.cancel_io(context.handles.get::<Listener<H>>(handle(request)?)?.waiting())
-        }
-        IOCTL_ND_LISTENER_BIND => listener::bind(context, request, passive),
-        IOCTL_ND_LISTENER_LISTEN => listener::listen(context, request),
-        IOCTL_ND_LISTENER_GET_ADDRESS => listener::get_address(context, request),
-        IOCTL_ND_QP_CREATE => qp::create(context, request, passive),
-        IOCTL_ND_QP_CREATE_WITH_SRQ => qp::create_with_srq(context, request, passive),
-        IOCTL_ND_QP_FREE => qp::free(context, request),
-        IOCTL_ND_QP_FLUSH => qp::flush(context, request),
+        IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST => provider::query_address_list(host, request),
+        IOCTL_ND_PROVIDER_RESOLVE_ADDRESS => provider::resolve_address(host, request),
+        IOCTL_ND_ADAPTER_OPEN => adapter::open(handles, adapters, quota, host, request, passive),
+        IOCTL_ND_ADAPTER_CLOSE => adapter::close(handles, adapters, host, request, passive),
+        IOCTL_ND_ADAPTER_QUERY => adapter::query(handles, host, request, passive),
+        IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST => adapter::query_address_list(handles, host, request),
+        IOCTL_ND_PD_CREATE => pd::create(handles, quota, request, passive),
+        IOCTL_ND_PD_FREE => pd::free(handles, request),
+        IOCTL_ND_CQ_CREATE => cq::create(handles, pended, quota, host, request, passive),
+        IOCTL_ND_CQ_FREE => cq::free(handles, request),
+        IOCTL_ND_CQ_CANCEL_IO => cancel_io(handles.get::<Cq<H>>(handle(request)?)?.waiting()),
+        IOCTL_ND_CQ_GET_AFFINITY => affinity::of_cq(handles, host, request),
+        IOCTL_ND_CQ_MODIFY => cq::modify(handles, quota, host, request, passive),
+        IOCTL_ND_MR_CREATE => mr::create(handles, quota, request, passive),
+        IOCTL_ND_MR_FREE => mr::free(handles, request, passive),
+        IOCTL_ND_MR_CANCEL_IO => nothing_waits(handles.get::<Mr<H>>(handle(request)?)?),
+        IOCTL_ND_MR_REGISTER => mr::register(handles, quota, host, request, passive),
+        IOCTL_ND_MR_DEREGISTER => mr::deregister(handles, request, passive),
+        IOCTL_ND_MW_CREATE => mw::create(handles, quota, request, passive),
+        IOCTL_ND_MW_FREE => mw::free(handles, request),
+        IOCTL_ND_SRQ_CREATE => srq::create(handles, pended, quota, host, request, passive),
+        IOCTL_ND_SRQ_FREE => srq::free(handles, request),
+        IOCTL_ND_SRQ_CANCEL_IO => cancel_io(handles.get::<Srq<H>>(handle(request)?)?.waiting()),
+        IOCTL_ND_SRQ_GET_AFFINITY => affinity::of_srq(handles, host, request),
+        IOCTL_ND_SRQ_MODIFY => srq::modify(handles, quota, host, request, passive),
+        IOCTL_ND_CONNECTOR_CREATE => connector::create(handles, pended, quota, request),
+        IOCTL_ND_CONNECTOR_FREE => connector::free(handles, request),
+        IOCTL_ND_CONNECTOR_CANCEL_IO => cancel_io(&handles.get::<Connector<H>>(handle(request)?)?.waiting),
+        IOCTL_ND_CONNECTOR_BIND => connector::bind(handles, host, request),
+        IOCTL_ND_CONNECTOR_REJECT => connector::reject(handles, request),
+        IOCTL_ND_CONNECTOR_GET_READ_LIMITS => connector::get_read_limits(handles, request),
+        IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA => connector::get_private_data(handles, request),
+        IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS => connector::get_peer_address(handles, request),
+        IOCTL_ND_CONNECTOR_GET_ADDRESS => connector::get_address(handles, request),
+        IOCTL_ND_LISTENER_CREATE => listener::create(handles, pended, quota, request, passive),
+        IOCTL_ND_LISTENER_FREE => listener::free(handles, request),
+        IOCTL_ND_LISTENER_CANCEL_IO => cancel_io(handles.get::<Listener<H>>(handle(request)?)?.waiting()),
+        IOCTL_ND_LISTENER_BIND => listener::bind(handles, host, request, passive),
+        IOCTL_ND_LISTENER_LISTEN => listener::listen(handles, request),
+        IOCTL_ND_LISTENER_GET_ADDRESS => listener::get_address(handles, request),
+        IOCTL_ND_QP_CREATE => qp::create(handles, quota, host, request, passive),
+        IOCTL_ND_QP_CREATE_WITH_SRQ => qp::create_with_srq(handles, quota, host, request, passive),
+        IOCTL_ND_QP_FREE => qp::free(handles, request),
+        IOCTL_ND_QP_FLUSH => qp::flush(handles, request),
         _ => Err(STATUS_INVALID_DEVICE_REQUEST.into()),
     }
 }
@@ -220,15 +228,15 @@ fn is_for_users(code: u32) -> bool {
 }
 
 /// Has the rings of an object looked at again.
-fn doorbell<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+fn doorbell<H: Host>(device: &Shared<H>, handles: &Handles<H>, request: &H::Request) -> Reply {
     let handle = handle(request)?;
-    context.device.doorbells.fetch_add(1, Ordering::Relaxed);
-    if let Ok(qp) = context.handles.get::<Qp<H>>(handle) {
+    device.doorbells.fetch_add(1, Ordering::Relaxed);
+    if let Ok(qp) = handles.get::<Qp<H>>(handle) {
         Qp::wake(&qp);
-    } else if let Ok(cq) = context.handles.get::<Cq<H>>(handle) {
+    } else if let Ok(cq) = handles.get::<Cq<H>>(handle) {
         Cq::wake(&cq);
     } else {
-        Srq::wake(&context.handles.get::<Srq<H>>(handle)?);
+        Srq::wake(&handles.get::<Srq<H>>(handle)?);
     }
     Ok(0)
 }

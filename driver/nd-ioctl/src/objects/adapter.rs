@@ -10,10 +10,11 @@ use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER};
 use platform::{Arc, Passive};
 
 use crate::decode::{Reply, input, output, overflow};
+use crate::objects::Handles;
 use crate::rings::user_ring::{descriptor, no_mappings, room_for_descriptor};
-use crate::session::file::ProviderContext;
+use crate::session::quota::Quota;
 use crate::{Host, Ref, Request, addresses};
-use ndk_consumer::Adapter;
+use ndk_consumer::{Adapter, OpenAdapters};
 
 /// The flags that mean the same in user mode (ND_ADAPTER_FLAG_* have the values of NDK_ADAPTER_FLAG_*).
 const SHARED_FLAGS: u32 = NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
@@ -22,31 +23,44 @@ const SHARED_FLAGS: u32 = NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
     | NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
     | NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED;
 
-pub(crate) fn open<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn open<H: Host>(
+    handles: &Handles<H>,
+    adapters: &OpenAdapters<H::Platform>,
+    quota: &Quota<H>,
+    host: &H,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_OPEN_ADAPTER = input(request)?;
     // There are no doorbell pages to map.
     no_mappings(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, 0)?;
-    if input.AdapterId != context.device.host.adapter_id() {
+    if input.AdapterId != host.adapter_id() {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
-    let slot = context.handles.reserve()?;
-    let adapter = context.adapters.open(&context.device.host, Some(&context.quota.pool), passive)?;
+    let slot = handles.reserve()?;
+    let adapter = adapters.open(host, Some(&quota.pool), passive)?;
     descriptor(request, slot.fill(adapter)?, 0)
 }
 
 /// Gives up the handle. The NDK adapter is closed when its objects are gone, with the next open or close of one, or with
 /// the file.
-pub(crate) fn close<H: Host>(context: &ProviderContext<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn close<H: Host>(
+    handles: &Handles<H>,
+    adapters: &OpenAdapters<H::Platform>,
+    host: &H,
+    request: &H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    drop(context.handles.remove::<Adapter<H::Platform>>(input.Handle)?);
-    context.adapters.close_unused(&context.device.host, passive);
+    drop(handles.remove::<Adapter<H::Platform>>(input.Handle)?);
+    adapters.close_unused(host, passive);
     Ok(0)
 }
 
-pub(crate) fn query<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn query<H: Host>(handles: &Handles<H>, host: &H, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_ADAPTER_QUERY = input(request)?;
-    let adapter: Arc<Adapter<H::Platform>, _> = context.handles.get(input.AdapterHandle)?;
+    let adapter: Arc<Adapter<H::Platform>, _> = handles.get(input.AdapterHandle)?;
     if input.InfoVersion != ND_VERSION_2 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
@@ -59,7 +73,7 @@ pub(crate) fn query<H: Host>(context: &ProviderContext<H>, request: &mut H::Requ
         // The OUI and the device number have 32 bits in NDKPI and 16 here.
         VendorId: info.VendorId as u16,
         DeviceId: info.DeviceId as u16,
-        AdapterId: context.device.host.adapter_id(),
+        AdapterId: host.adapter_id(),
         MaxRegistrationSize: info.MaxRegistrationSize as u64,
         MaxWindowSize: info.MaxWindowSize as u64,
         MaxInitiatorSge: info.MaxInitiatorRequestSge,
@@ -82,10 +96,10 @@ pub(crate) fn query<H: Host>(context: &ProviderContext<H>, request: &mut H::Requ
     output(request, &info)
 }
 
-pub(crate) fn query_address_list<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn query_address_list<H: Host>(handles: &Handles<H>, host: &H, request: &mut H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.get::<Adapter<H::Platform>>(input.Handle)?;
-    addresses::list(&context.device.host, request)
+    handles.get::<Adapter<H::Platform>>(input.Handle)?;
+    addresses::list(host, request)
 }
 
 /// STATUS_INVALID_PARAMETER_MIX unless both objects belong to one NDK adapter: a provider need not check that.

@@ -11,10 +11,9 @@ use ndk_abi::status::{
 use platform::{Arc, Charge, OutOfMemory, Passive, Slice, SpinLock};
 
 use crate::decode::{Reply, finish, input, output, room_for};
-use crate::objects::PendedRequests;
 use crate::objects::adapter::same_adapter;
 use crate::objects::connector::{Connection, Connector, Link, bindable, room_for_address};
-use crate::session::file::ProviderContext;
+use crate::objects::{Handles, PendedRequests};
 use crate::session::lines::Lines;
 use crate::session::pended::{Abandon, Event, Waiting};
 use crate::session::quota::Quota;
@@ -165,36 +164,42 @@ impl<H: Host> ConnectRequested<H::Platform> for ListenerEvents<H> {
     }
 }
 
-pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    handles: &Handles<H>,
+    pended: &Ref<PendedRequests<H>, H>,
+    quota: &Ref<Quota<H>, H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let adapter: Arc<Adapter<_>, _> = context.handles.get(input.Handle)?;
+    let adapter: Arc<Adapter<_>, _> = handles.get(input.Handle)?;
     room_for::<u64>(request)?;
-    let slot = context.handles.reserve()?;
-    let waiting = Queue::new(&context.quota, 0)?;
+    let slot = handles.reserve()?;
+    let waiting = Queue::new(quota, 0)?;
     let events = shared(ListenerEvents {
-        pended: context.pended.clone(),
-        quota: context.quota.clone(),
+        pended: pended.clone(),
+        quota: quota.clone(),
         adapter: adapter.clone(),
-        waiting: Lines::new(&context.quota.pool)?,
+        waiting: Lines::new(&quota.pool)?,
         state: SpinLock::<_, H::Platform>::new(State { phase: Phase::Created, waiting }),
-        _charge: context.quota.charge::<Listener<H>, ListenerEvents<H>>()?,
+        _charge: quota.charge::<Listener<H>, ListenerEvents<H>>()?,
     })?;
     let ndk = Owned::create_listener(&adapter, events, passive)?;
     let handle = slot.fill(shared(Listener { ndk })?)?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.remove::<Listener<H>>(input.Handle)?.close();
+    handles.remove::<Listener<H>>(input.Handle)?.close();
     Ok(0)
 }
 
 /// Takes the address. NDKPI takes it and listens at once: until LISTEN, events are refused as if nobody listened.
-pub(crate) fn bind<H: Host>(context: &ProviderContext<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn bind<H: Host>(handles: &Handles<H>, host: &H, request: &H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_BIND = input(request)?;
-    let listener: Arc<Listener<H>, _> = context.handles.get(input.Handle)?;
-    let address: SocketAddr = bindable(&context.device.host, &input.Address)?;
+    let listener: Arc<Listener<H>, _> = handles.get(input.Handle)?;
+    let address: SocketAddr = bindable(host, &input.Address)?;
     let events = listener.ndk.keep();
     let mut state = events.state.lock();
     if state.phase != Phase::Created {
@@ -213,9 +218,9 @@ pub(crate) fn bind<H: Host>(context: &ProviderContext<H>, request: &H::Request, 
     Ok(0)
 }
 
-pub(crate) fn listen<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn listen<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_LISTEN = input(request)?;
-    let listener: Arc<Listener<H>, _> = context.handles.get(input.ListenerHandle)?;
+    let listener: Arc<Listener<H>, _> = handles.get(input.ListenerHandle)?;
     let backlog = if input.Backlog == 0 { MAX_BACKLOG } else { input.Backlog.min(MAX_BACKLOG) };
     let waiting = Queue::new(&listener.ndk.keep().quota, backlog as usize)?;
     let mut state = listener.ndk.keep().state.lock();
@@ -227,9 +232,9 @@ pub(crate) fn listen<H: Host>(context: &ProviderContext<H>, request: &H::Request
     Ok(0)
 }
 
-pub(crate) fn get_address<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn get_address<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let listener: Arc<Listener<H>, _> = context.handles.get(input.Handle)?;
+    let listener: Arc<Listener<H>, _> = handles.get(input.Handle)?;
     room_for_address(request)?;
     if listener.ndk.keep().state.lock().phase == Phase::Created {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
@@ -240,11 +245,11 @@ pub(crate) fn get_address<H: Host>(context: &ProviderContext<H>, request: &mut H
 
 /// Pends until a peer wants to connect; the connector has its request then.
 #[inline(never)]
-pub(crate) fn get_connection_request<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn get_connection_request<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let input: ND_GET_CONNECTION_REQUEST = input(&sent.request)?;
-        let listener: Arc<Listener<H>, _> = context.handles.get(input.ListenerHandle)?;
-        let connector: Arc<Connector<H>, _> = context.handles.get(input.ConnectorHandle)?;
+        let listener: Arc<Listener<H>, _> = handles.get(input.ListenerHandle)?;
+        let connector: Arc<Connector<H>, _> = handles.get(input.ConnectorHandle)?;
         same_adapter::<H>(&listener.ndk.keep().adapter, &connector.adapter)?;
         if listener.ndk.keep().state.lock().phase != Phase::Listening {
             return Err(STATUS_INVALID_DEVICE_STATE);

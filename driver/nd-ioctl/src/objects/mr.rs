@@ -14,9 +14,9 @@ use ndk_abi::wdm::PAGE_SIZE;
 use platform::{Arc, Charge, Passive, SpinLock};
 
 use crate::decode::{Reply, input, output, room_for};
+use crate::objects::Handles;
 use crate::objects::pd::Pd;
-use crate::session::file::ProviderContext;
-use crate::session::quota::Locked;
+use crate::session::quota::{Locked, Quota};
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Lam, Owned};
 
@@ -72,8 +72,8 @@ impl<H: Host> Mr<H> {
 }
 
 impl<H: Host> Memory<H> {
-    fn new(context: &ProviderContext<H>, fast: Option<FastMemory<H>>, pd: Ref<Pd<H>, H>) -> Result<Self, NTSTATUS> {
-        let charge = context.quota.charge::<Mr<H>, Self>()?;
+    fn new(quota: &Quota<H>, fast: Option<FastMemory<H>>, pd: Ref<Pd<H>, H>) -> Result<Self, NTSTATUS> {
+        let charge = quota.charge::<Mr<H>, Self>()?;
         Ok(Self { registration: SpinLock::<_, H::Platform>::new(Registration::None), fast, _charge: charge, pd })
     }
 
@@ -91,30 +91,37 @@ impl<H: Host> Memory<H> {
     }
 }
 
-pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    handles: &Handles<H>,
+    quota: &Quota<H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let pd: Arc<Pd<H>, _> = context.handles.get(input.Handle)?;
+    let pd: Arc<Pd<H>, _> = handles.get(input.Handle)?;
     room_for::<u64>(request)?;
-    let slot = context.handles.reserve()?;
-    let memory = Memory::new(context, None, pd.clone())?;
+    let slot = handles.reserve()?;
+    let memory = Memory::new(quota, None, pd.clone())?;
     let ndk = Owned::create_mr(&pd.ndk, false, shared(memory)?, passive)?;
     let handle = slot.fill(shared(Mr { ndk })?)?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.remove::<Mr<H>>(input.Handle)?.close(passive);
+    handles.remove::<Mr<H>>(input.Handle)?.close(passive);
     Ok(0)
 }
 
 pub(crate) fn register<H: Host>(
-    context: &ProviderContext<H>,
+    handles: &Handles<H>,
+    quota: &Ref<Quota<H>, H>,
+    host: &H,
     request: &mut H::Request,
     passive: &Passive<'_>,
 ) -> Reply {
     let input: ND_MR_REGISTER = input(request)?;
-    let mr: Arc<Mr<H>, _> = context.handles.get(input.Header.MrHandle)?;
+    let mr: Arc<Mr<H>, _> = handles.get(input.Header.MrHandle)?;
     let wants_tokens = request.output_length() > 0;
     if wants_tokens {
         room_for::<SOFTNDK_MR_TOKENS>(request)?;
@@ -139,7 +146,7 @@ pub(crate) fn register<H: Host>(
     }
     memory.change(|registration| matches!(registration, Registration::None), Registration::Changing)?;
     let attempt = || {
-        let pinned = Locked::new(context, request, input.Address, length, flags & write != 0, passive)?;
+        let pinned = Locked::new(host, quota, request, input.Address, length, flags & write != 0, passive)?;
         mr.ndk.register(&*pinned, length, flags, passive)?;
         Ok::<_, NTSTATUS>(pinned)
     };
@@ -149,7 +156,7 @@ pub(crate) fn register<H: Host>(
     };
     *memory.registration.lock() = state;
     // Freed meanwhile: the close found the registration unfinished, and left it.
-    if let Err(status) = context.handles.get::<Mr<H>>(input.Header.MrHandle) {
+    if let Err(status) = handles.get::<Mr<H>>(input.Header.MrHandle) {
         mr.close(passive);
         return Err(status.into());
     }
@@ -158,9 +165,9 @@ pub(crate) fn register<H: Host>(
 }
 
 /// The tokens of a registered region.
-pub(crate) fn query<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn query<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let mr: Arc<Mr<H>, _> = context.handles.get(input.Handle)?;
+    let mr: Arc<Mr<H>, _> = handles.get(input.Handle)?;
     room_for::<SOFTNDK_MR_TOKENS>(request)?;
     let memory = mr.ndk.keep();
     if memory.fast.is_none() && !matches!(*memory.registration.lock(), Registration::Done(_)) {
@@ -173,21 +180,23 @@ fn tokens<H: Host>(mr: &Mr<H>, request: &mut H::Request) -> Reply {
     output(request, &SOFTNDK_MR_TOKENS { LocalToken: mr.ndk.local_token(), RemoteToken: mr.ndk.remote_token() })
 }
 
-pub(crate) fn deregister<H: Host>(context: &ProviderContext<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn deregister<H: Host>(handles: &Handles<H>, request: &H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let mr: Arc<Mr<H>, _> = context.handles.get(input.Handle)?;
+    let mr: Arc<Mr<H>, _> = handles.get(input.Handle)?;
     mr.deregister(passive)?;
     Ok(0)
 }
 
 /// Makes a fast-register region and locks memory for it.
 pub(crate) fn create_fast<H: Host>(
-    context: &ProviderContext<H>,
+    handles: &Handles<H>,
+    quota: &Ref<Quota<H>, H>,
+    host: &H,
     request: &mut H::Request,
     passive: &Passive<'_>,
 ) -> Reply {
     let input: SOFTNDK_FAST_MR_CREATE = input(request)?;
-    let pd: Arc<Pd<H>, _> = context.handles.get(input.PdHandle)?;
+    let pd: Arc<Pd<H>, _> = handles.get(input.PdHandle)?;
     room_for::<SOFTNDK_FAST_MR>(request)?;
     let length = range(input.Address, input.Length)?;
     if input.RemoteAccess > 1 {
@@ -198,13 +207,13 @@ pub(crate) fn create_fast<H: Host>(
     if pages > pd.adapter().info(passive)?.FRMRPageCount as usize {
         return Err(STATUS_IMPLEMENTATION_LIMIT.into());
     }
-    let slot = context.handles.reserve()?;
+    let slot = handles.reserve()?;
     // Which access a fast register will ask for is not known yet.
-    let pinned = Locked::new(context, request, input.Address, length, true, passive)?;
+    let pinned = Locked::new(host, quota, request, input.Address, length, true, passive)?;
     let lam = Lam::build(pd.adapter(), &*pinned, length, passive)?;
     let pages = lam.page_count();
     let fast = Some(FastMemory { lam, length, _pinned: pinned });
-    let memory = Memory::new(context, fast, pd.clone())?;
+    let memory = Memory::new(quota, fast, pd.clone())?;
     let ndk = Owned::create_mr(&pd.ndk, true, shared(memory)?, passive)?;
     ndk.initialize_fast_register(pages, input.RemoteAccess != 0, passive)?;
     let (local, remote) = (ndk.local_token(), ndk.remote_token());

@@ -11,7 +11,7 @@ use crate::objects::Handles;
 use crate::objects::pd::Pd;
 use crate::objects::post::{region, window};
 use crate::objects::qp::Qp;
-use crate::session::file::ProviderContext;
+use crate::session::quota::Quota;
 use crate::{Host, Ref, shared};
 use ndk_consumer::Owned;
 
@@ -20,20 +20,25 @@ pub(crate) struct Mw<H: Host> {
     _charge: Charge<H::Platform>,
 }
 
-pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    handles: &Handles<H>,
+    quota: &Quota<H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let pd: Arc<Pd<H>, _> = context.handles.get(input.Handle)?;
+    let pd: Arc<Pd<H>, _> = handles.get(input.Handle)?;
     room_for::<u64>(request)?;
-    let slot = context.handles.reserve()?;
-    let charge = context.quota.charge_bytes(Arc::<Mw<H>, H::Platform>::POOL_BYTES)?;
+    let slot = handles.reserve()?;
+    let charge = quota.charge_bytes(Arc::<Mw<H>, H::Platform>::POOL_BYTES)?;
     let ndk = Owned::create_mw(&pd.ndk, pd.clone(), passive)?;
     let handle = slot.fill(shared(Mw::<H> { ndk, _charge: charge })?)?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.remove::<Mw<H>>(input.Handle)?;
+    handles.remove::<Mw<H>>(input.Handle)?;
     Ok(0)
 }
 

@@ -5,7 +5,8 @@ use ndk_abi::ndkpi::NDK_PD;
 use platform::{Arc, Charge, Passive};
 
 use crate::decode::{Reply, input, output, room_for};
-use crate::session::file::ProviderContext;
+use crate::objects::Handles;
+use crate::session::quota::Quota;
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, Owned};
 
@@ -20,19 +21,24 @@ impl<H: Host> Pd<H> {
     }
 }
 
-pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    handles: &Handles<H>,
+    quota: &Quota<H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let adapter: Arc<Adapter<_>, _> = context.handles.get(input.Handle)?;
+    let adapter: Arc<Adapter<_>, _> = handles.get(input.Handle)?;
     room_for::<u64>(request)?;
-    let slot = context.handles.reserve()?;
-    let charge = context.quota.charge_bytes(Arc::<Pd<H>, H::Platform>::POOL_BYTES)?;
+    let slot = handles.reserve()?;
+    let charge = quota.charge_bytes(Arc::<Pd<H>, H::Platform>::POOL_BYTES)?;
     let ndk = Adapter::create_pd(&adapter, passive)?;
     let handle = slot.fill(shared(Pd::<H> { ndk, _charge: charge })?)?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.remove::<Pd<H>>(input.Handle)?;
+    handles.remove::<Pd<H>>(input.Handle)?;
     Ok(0)
 }

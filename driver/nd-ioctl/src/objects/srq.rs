@@ -13,16 +13,16 @@ use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
 use crate::decode::{Reply, finish, input};
-use crate::objects::PendedRequests;
 use crate::objects::affinity::preference;
 use crate::objects::pd::Pd;
 use crate::objects::post::srq_carry_out;
+use crate::objects::{Handles, PendedRequests};
 use crate::rings::ring_poll::{Next, STALLED_MICROSECONDS};
 use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
 use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
-use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
 use crate::session::pended::{Event, Waiting};
+use crate::session::quota::Quota;
 use crate::session::sent::Sent;
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
@@ -196,23 +196,30 @@ impl<H: Host> Drop for Modification<'_, H> {
     }
 }
 
-pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    handles: &Handles<H>,
+    pended: &Ref<PendedRequests<H>, H>,
+    quota: &Ref<Quota<H>, H>,
+    host: &H,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_CREATE_SRQ = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
-    let pd: Arc<Pd<H>, _> = context.handles.get(input.PdHandle)?;
+    let pd: Arc<Pd<H>, _> = handles.get(input.PdHandle)?;
     if input.QueueDepth == 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
-    let slot = context.handles.reserve()?;
+    let slot = handles.reserve()?;
     let events = shared(SrqEvents {
-        pended: context.pended.clone(),
+        pended: pended.clone(),
         pd: pd.clone(),
         handle: slot.handle(),
-        waiting: Lines::new(&context.quota.pool)?,
+        waiting: Lines::new(&quota.pool)?,
         threshold: AtomicU32::new(input.NotifyThreshold),
         ended: AtomicI32::new(0),
-        _charge: context.quota.charge::<Srq<H>, SrqEvents<H>>()?,
+        _charge: quota.charge::<Srq<H>, SrqEvents<H>>()?,
     })?;
     let size = SrqSize { depth: input.QueueDepth, sges: input.MaxRequestSge, threshold: input.NotifyThreshold };
     let affinity = preference(input.Affinity);
@@ -221,7 +228,7 @@ pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Req
         None => None,
         Some([memory]) => {
             let sizes = (input.QueueDepth, input.MaxRequestSge, 0);
-            Some(UserWorkRing::open(context, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0)
+            Some(UserWorkRing::open(host, quota, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0)
         }
     };
     let srq = shared(Srq {
@@ -244,22 +251,28 @@ pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Req
     descriptor(request, slot.fill(srq)?, input.CeMappingCount)
 }
 
-pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    Srq::close(&context.handles.remove::<Srq<H>>(input.Handle)?);
+    Srq::close(&handles.remove::<Srq<H>>(input.Handle)?);
     Ok(0)
 }
 
-pub(crate) fn modify<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn modify<H: Host>(
+    handles: &Handles<H>,
+    quota: &Ref<Quota<H>, H>,
+    host: &H,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_SRQ_MODIFY = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
-    let srq: Arc<Srq<H>, _> = context.handles.get(input.SrqHandle)?;
+    let srq: Arc<Srq<H>, _> = handles.get(input.SrqHandle)?;
     let larger = match (&memory, &srq.ring) {
         (None, _) => None,
         (Some([memory]), Some(ring)) => {
             let sizes = (input.QueueDepth, srq.sges, 0);
-            Some((ring, UserWorkRing::open(context, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0))
+            Some((ring, UserWorkRing::open(host, quota, request, memory, SOFTNDK_RING_RECEIVE, sizes, passive)?.0))
         }
         (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
     };
@@ -279,8 +292,8 @@ pub(crate) fn modify<H: Host>(context: &ProviderContext<H>, request: &mut H::Req
 }
 
 /// Pends until fewer receives than the threshold are left, or the SRQ fails.
-pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
-    let prepare = || context.handles.get::<Srq<H>>(input::<ND_HANDLE>(&sent.request)?.Handle);
+pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
+    let prepare = || handles.get::<Srq<H>>(input::<ND_HANDLE>(&sent.request)?.Handle);
     let srq = match prepare() {
         Ok(srq) => srq,
         Err(status) => return finish(sent.request, Err(status.into())),

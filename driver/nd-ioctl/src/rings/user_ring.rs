@@ -17,9 +17,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::cq_ring::CqRing;
 use super::work_ring::WorkRing;
 use crate::decode::{Reply, range};
-use crate::session::file::ProviderContext;
-use crate::session::quota::Locked;
-use crate::{Host, Pinned, Request};
+use crate::session::quota::{Locked, Quota};
+use crate::{Host, Pinned, Ref, Request};
 
 /// Bytes of a ring at most: less than one MDL describes.
 const MAX_BYTES: u32 = 1 << 28;
@@ -106,7 +105,8 @@ impl<H: Host> UserRing<H> {
     /// Locks and checks a ring: of this kind, with entries of this size, for `depth` of them at least.
     /// STATUS_INVALID_PARAMETER: it is not; STATUS_ACCESS_VIOLATION: it is not the user's memory.
     pub(crate) fn open(
-        context: &ProviderContext<H>,
+        host: &H,
+        quota: &Ref<Quota<H>, H>,
         request: &H::Request,
         memory: &ND_MAP_MEMORY,
         geometry: &Geometry,
@@ -116,7 +116,7 @@ impl<H: Host> UserRing<H> {
             return Err(STATUS_INVALID_PARAMETER);
         }
         let length = memory.CbLength as usize;
-        let pinned = Locked::new(context, request, memory.Address, length, true, passive)?;
+        let pinned = Locked::new(host, quota, request, memory.Address, length, true, passive)?;
         let mdl = pinned.mdl();
         // SAFETY: the MDL of locked memory, which `pinned` keeps.
         let next = unsafe { (*mdl.as_ptr()).Next };
@@ -140,7 +140,8 @@ impl<H: Host> UserWorkRing<H> {
     /// Locks and checks a ring for requests with so many SGEs, or bytes of inline data. Gives its `Context` too. Errors:
     /// [`UserRing::open`].
     pub(crate) fn open(
-        context: &ProviderContext<H>,
+        host: &H,
+        quota: &Ref<Quota<H>, H>,
         request: &H::Request,
         memory: &ND_MAP_MEMORY,
         kind: u32,
@@ -149,7 +150,7 @@ impl<H: Host> UserWorkRing<H> {
     ) -> Result<(Self, u64), NTSTATUS> {
         let entry_size = request_entry_size(sges, inline_bytes).ok_or(STATUS_INVALID_PARAMETER)?;
         let geometry = Geometry { kind, entry_size, capacity: depth };
-        let ring = UserRing::open(context, request, memory, &geometry, passive)?;
+        let ring = UserRing::open(host, quota, request, memory, &geometry, passive)?;
         let data_bytes = (entry_size as usize).saturating_sub(size_of::<SOFTNDK_POST>());
         Ok((Self::new(ring.mapped, data_bytes, ring.pinned), ring.ring_context))
     }
@@ -161,7 +162,8 @@ pub(crate) type UserCqRing<H> = CqRing<Mapped, Locked<H>, <H as Host>::Platform>
 impl<H: Host> UserCqRing<H> {
     /// Locks and checks a ring for `depth` completions. Errors: [`UserRing::open`].
     pub(crate) fn open(
-        context: &ProviderContext<H>,
+        host: &H,
+        quota: &Ref<Quota<H>, H>,
         request: &H::Request,
         memory: &ND_MAP_MEMORY,
         depth: u32,
@@ -169,7 +171,7 @@ impl<H: Host> UserCqRing<H> {
     ) -> Result<Self, NTSTATUS> {
         let entry_size = size_of::<SOFTNDK_COMPLETION>() as u32;
         let geometry = Geometry { kind: SOFTNDK_RING_COMPLETIONS, entry_size, capacity: depth };
-        let ring = UserRing::open(context, request, memory, &geometry, passive)?;
+        let ring = UserRing::open(host, quota, request, memory, &geometry, passive)?;
         Ok(Self::new(ring.mapped, ring.pinned))
     }
 }

@@ -8,11 +8,9 @@ use core::sync::atomic::Ordering;
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE};
 use platform::{Arc, Charge, Event, OutOfMemory, Passive, SpinLock};
 
-use crate::decode::Reply;
 use crate::device::Shared;
 use crate::objects::{Handles, Object, PendedRequests};
 use crate::session::lines::Lines;
-use crate::session::pended::Waiting;
 use crate::session::quota::Quota;
 use crate::session::sent::FileState;
 use crate::{Host, Ref, shared};
@@ -159,12 +157,6 @@ impl<H: Host> ProviderContext<H> {
         self.close_objects(|_| true, passive);
         self.handles.free(passive);
         self.adapters.close_all(&self.device.host, passive);
-    }
-
-    /// Cancels the requests that wait for an object.
-    pub(crate) fn cancel_io(&self, waiting: &Waiting<H>) -> Reply {
-        self.pended.cancel_io(waiting);
-        Ok(0)
     }
 
     fn close_objects(&self, wanted: impl Fn(&Object<H>) -> bool, passive: &Passive<'_>) {

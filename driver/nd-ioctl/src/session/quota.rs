@@ -7,7 +7,6 @@ use ndk_abi::status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RES
 use ndk_abi::wdm::{MDL, PAGE_SIZE};
 use platform::{Arc, Charge, OutOfMemory, Passive, PoolQuota};
 
-use crate::session::file::ProviderContext;
 use crate::{Host, Ref};
 
 /// What locking `length` bytes at `address` takes: whole pages, also those that it has few bytes of. `None`: there is no such range.
@@ -90,7 +89,8 @@ impl<H: Host> Drop for Share<H> {
 impl<H: Host> Locked<H> {
     /// [`Host::pin`], within what the process may have: else STATUS_INSUFFICIENT_RESOURCES, before anything is locked.
     pub(crate) fn new(
-        context: &ProviderContext<H>,
+        host: &H,
+        quota: &Ref<Quota<H>, H>,
         request: &H::Request,
         address: u64,
         length: usize,
@@ -98,9 +98,9 @@ impl<H: Host> Locked<H> {
         passive: &Passive<'_>,
     ) -> Result<Self, NTSTATUS> {
         let bytes = locked_bytes(address, length).ok_or(STATUS_ACCESS_VIOLATION)?;
-        let share = Share::take(&context.quota, bytes)?;
-        let charge = context.quota.charge_bytes(mdl_bytes(bytes))?;
-        let pinned = context.device.host.pin(request, address, length, write, passive)?;
+        let share = Share::take(quota, bytes)?;
+        let charge = quota.charge_bytes(mdl_bytes(bytes))?;
+        let pinned = host.pin(request, address, length, write, passive)?;
         Ok(Self { pinned, _share: share, _charge: charge })
     }
 }

@@ -16,8 +16,9 @@ use crate::addresses::{is_local, local_address};
 use crate::decode::{Reply, finish, input, output, overflow, range, room_for};
 use crate::objects::adapter::same_adapter;
 use crate::objects::qp::Qp;
-use crate::session::file::ProviderContext;
+use crate::objects::{Handles, PendedRequests};
 use crate::session::pended::{Abandon, Event};
+use crate::session::quota::Quota;
 use crate::session::sent::Sent;
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Offer, Owned};
@@ -28,28 +29,33 @@ const MAX_PRIVATE_DATA: usize = 1024;
 type Found<H> = Arc<Connector<H>, <H as Host>::Platform>;
 
 #[inline(never)]
-pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn create<H: Host>(
+    handles: &Handles<H>,
+    pended: &Ref<PendedRequests<H>, H>,
+    quota: &Quota<H>,
+    request: &mut H::Request,
+) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let adapter: Arc<Adapter<_>, _> = context.handles.get(input.Handle)?;
+    let adapter: Arc<Adapter<_>, _> = handles.get(input.Handle)?;
     room_for::<u64>(request)?;
-    let slot = context.handles.reserve()?;
-    let connector = shared(Connector::<H>::new(context.pended.clone(), &context.quota, adapter)?)?;
-    context.pended.add_connector()?;
-    let handle = slot.fill(connector).inspect_err(|_| context.pended.remove_connector())?;
+    let slot = handles.reserve()?;
+    let connector = shared(Connector::<H>::new(pended.clone(), quota, adapter)?)?;
+    pended.add_connector()?;
+    let handle = slot.fill(connector).inspect_err(|_| pended.remove_connector())?;
     output(request, &handle)
 }
 
-pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.remove::<Connector<H>>(input.Handle)?.close();
+    handles.remove::<Connector<H>>(input.Handle)?.close();
     Ok(0)
 }
 
 #[inline(never)]
-pub(crate) fn bind<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn bind<H: Host>(handles: &Handles<H>, host: &H, request: &H::Request) -> Reply {
     let input: ND_BIND = input(request)?;
-    let connector: Found<H> = context.handles.get(input.Handle)?;
-    connector.bind(bindable(&context.device.host, &input.Address)?)?;
+    let connector: Found<H> = handles.get(input.Handle)?;
+    connector.bind(bindable(host, &input.Address)?)?;
     Ok(0)
 }
 
@@ -100,11 +106,17 @@ fn pend<H: Host>(
 
 /// Pends until the peer accepts or rejects.
 #[inline(never)]
-pub(crate) fn connect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
+pub(crate) fn connect<H: Host>(
+    handles: &Handles<H>,
+    quota: &Quota<H>,
+    host: &H,
+    sent: Sent<H>,
+    passive: &Passive<'_>,
+) -> NTSTATUS {
     let prepare = || {
         let input: ND_CONNECT = input(&sent.request)?;
-        let connector: Found<H> = context.handles.get(input.ConnectorHandle)?;
-        let qp: Arc<Qp<H>, _> = context.handles.get(input.QpHandle)?;
+        let connector: Found<H> = handles.get(input.ConnectorHandle)?;
+        let qp: Arc<Qp<H>, _> = handles.get(input.QpHandle)?;
         same_adapter::<H>(&connector.adapter, qp.adapter())?;
         let data = PrivateData::read(&sent.request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
         let destination = input.DestinationAddress.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?;
@@ -112,7 +124,7 @@ pub(crate) fn connect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>, pass
             return Err(STATUS_BAD_NETWORK_NAME);
         }
         let bound = connector.occupy(Phase::Connecting)?;
-        match open(context, &connector, bound, destination.ip(), passive) {
+        match open(quota, host, &connector, bound, destination.ip(), passive) {
             Ok((connection, source)) => Ok((connector, connection, qp, source, destination, input.ReadLimits, data)),
             Err(status) => {
                 connector.abandon(Event::Setup);
@@ -136,13 +148,13 @@ pub(crate) fn connect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>, pass
 
 /// A new NDK connector for `connector`, and the address it will connect from.
 fn open<H: Host>(
-    context: &ProviderContext<H>,
+    quota: &Quota<H>,
+    host: &H,
     connector: &Found<H>,
     bound: Option<SocketAddr>,
     destination: IpAddr,
     passive: &Passive<'_>,
 ) -> Result<(Ref<Connection<H>, H>, SocketAddr), NTSTATUS> {
-    let host = &context.device.host;
     let any = bound.is_none_or(|bound| bound.ip().is_unspecified());
     let port = bound.map_or(0, |bound| bound.port());
     let source = match bound {
@@ -151,7 +163,7 @@ fn open<H: Host>(
         _ if is_local(host, destination) => SocketAddr::new(destination, port),
         _ => SocketAddr::new(local_address(host, destination).ok_or(STATUS_INVALID_ADDRESS)?, port),
     };
-    let link = shared(Link::new(connector.pended.clone(), &context.quota, connector.adapter.clone())?)?;
+    let link = shared(Link::new(connector.pended.clone(), quota, connector.adapter.clone())?)?;
     let connection = shared(Owned::create_connector(&connector.adapter, link, passive)?)?;
     match Connector::install(connector, Phase::Connecting, Phase::Connecting, connection.clone()) {
         Ok(()) => Ok((connection, source)),
@@ -161,9 +173,9 @@ fn open<H: Host>(
 
 /// Pends until the connection is established.
 #[inline(never)]
-pub(crate) fn complete_connect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn complete_connect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
+        let connector: Found<H> = handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
         let (connection, _) = connector.begin(&[Phase::Offered], Phase::Completing)?;
         Ok((connector, connection))
     };
@@ -181,11 +193,11 @@ pub(crate) fn complete_connect<H: Host>(context: &ProviderContext<H>, sent: Sent
 
 /// Pends until the peer has completed.
 #[inline(never)]
-pub(crate) fn accept<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn accept<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let input: ND_ACCEPT = input(&sent.request)?;
-        let connector: Found<H> = context.handles.get(input.ConnectorHandle)?;
-        let qp: Arc<Qp<H>, _> = context.handles.get(input.QpHandle)?;
+        let connector: Found<H> = handles.get(input.ConnectorHandle)?;
+        let qp: Arc<Qp<H>, _> = handles.get(input.QpHandle)?;
         same_adapter::<H>(&connector.adapter, qp.adapter())?;
         let data = PrivateData::read(&sent.request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
         let (connection, _) = connector.begin(&[Phase::Requested], Phase::Accepting)?;
@@ -206,9 +218,9 @@ pub(crate) fn accept<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NT
 }
 
 /// Refuses a request, or backs out of a connect that was accepted.
-pub(crate) fn reject<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn reject<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_REJECT = input(request)?;
-    let connector: Found<H> = context.handles.get(input.ConnectorHandle)?;
+    let connector: Found<H> = handles.get(input.ConnectorHandle)?;
     let data = PrivateData::read(request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
     let (connection, before) = connector.begin(&[Phase::Requested, Phase::Offered], Phase::Ended)?;
     if let Err(status) = connection.reject(data.bytes()) {
@@ -219,32 +231,32 @@ pub(crate) fn reject<H: Host>(context: &ProviderContext<H>, request: &H::Request
     Ok(0)
 }
 
-pub(crate) fn get_read_limits<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
-    let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+pub(crate) fn get_read_limits<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     room_for::<ND_READ_LIMITS>(request)?;
     let (inbound, outbound) = connector.known_peer()?.read_limits()?;
     output(request, &ND_READ_LIMITS { Inbound: inbound, Outbound: outbound })
 }
 
 /// The peer's private data, as much as fits.
-pub(crate) fn get_private_data<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
-    let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+pub(crate) fn get_private_data<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     let connection = connector.known_peer()?;
     let room = request.output_length();
     let length = connection.private_data(request.output())?;
     if length > room { Err(overflow(length)) } else { Ok(length) }
 }
 
-pub(crate) fn get_peer_address<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
-    let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+pub(crate) fn get_peer_address<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     room_for_address(request)?;
     let address = connector.known_peer()?.peer_address()?;
     output(request, &address)
 }
 
 /// Before there is a connection: the address it is bound to.
-pub(crate) fn get_address<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
-    let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+pub(crate) fn get_address<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
+    let connector: Found<H> = handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     room_for_address(request)?;
     let address = match connector.known_peer() {
         Ok(connection) => connection.local_address()?,
@@ -259,9 +271,9 @@ pub(crate) fn room_for_address(request: &impl Request) -> Result<(), crate::deco
 }
 
 /// Pends until the connection has ended.
-pub(crate) fn notify_disconnect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn notify_disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
+        let connector: Found<H> = handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
         if !connector.may_disconnect() {
             return Err(STATUS_CONNECTION_INVALID);
         }
@@ -292,9 +304,9 @@ impl<H: Host> Connector<H> {
 }
 
 /// Pends until the connection is closed.
-pub(crate) fn disconnect<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
-        let connector: Found<H> = context.handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
+        let connector: Found<H> = handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
         let (connection, _) = connector.begin(&[Phase::Established], Phase::Disconnecting)?;
         Ok((connector, connection))
     };

@@ -18,43 +18,51 @@ use zerocopy::IntoBytes;
 use super::{BURST, Cq, CqEvents};
 use crate::decode::{Reply, finish, input};
 use crate::objects::affinity::preference;
+use crate::objects::{Handles, PendedRequests};
 use crate::rings::user_ring::{UserCqRing, descriptor, mappings, room_for_descriptor};
-use crate::session::file::ProviderContext;
 use crate::session::lines::Lines;
 use crate::session::pended::Event;
+use crate::session::quota::Quota;
 use crate::session::sent::Sent;
-use crate::{Host, Request, shared};
+use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Owned};
 
 /// Times that a ring is filled to get to the end of what waits for it.
 const MAX_FILLS: u32 = 1024;
 
 #[inline(never)]
-pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    handles: &Ref<Handles<H>, H>,
+    pended: &Ref<PendedRequests<H>, H>,
+    quota: &Ref<Quota<H>, H>,
+    host: &H,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_CREATE_CQ = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
-    let adapter: Arc<Adapter<_>, _> = context.handles.get(input.AdapterHandle)?;
+    let adapter: Arc<Adapter<_>, _> = handles.get(input.AdapterHandle)?;
     if input.QueueDepth == 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
-    let slot = context.handles.reserve()?;
+    let slot = handles.reserve()?;
     let events = shared(CqEvents {
-        pended: context.pended.clone(),
-        handles: context.handles.clone(),
+        pended: pended.clone(),
+        handles: handles.clone(),
         adapter: adapter.clone(),
-        waiting: Lines::new(&context.quota.pool)?,
+        waiting: Lines::new(&quota.pool)?,
         cq: SpinLock::<_, H::Platform>::new(None),
         notified: AtomicU64::new(0),
         told: AtomicU64::new(0),
         ended: AtomicI32::new(0),
-        _charge: context.quota.charge::<Cq<H>, CqEvents<H>>()?,
+        _charge: quota.charge::<Cq<H>, CqEvents<H>>()?,
     })?;
     let affinity = preference(input.Affinity);
     let ndk = Owned::create_cq(&adapter, input.QueueDepth, affinity, events, passive)?;
     let ring = match &memory {
         None => None,
-        Some([memory]) => Some(UserCqRing::<H>::open(context, request, memory, input.QueueDepth, passive)?),
+        Some([memory]) => Some(UserCqRing::<H>::open(host, quota, request, memory, input.QueueDepth, passive)?),
     };
     let cq = shared(Cq {
         ring,
@@ -73,25 +81,31 @@ pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Req
     descriptor(request, slot.fill(cq)?, input.CeMappingCount)
 }
 
-pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    context.handles.remove::<Cq<H>>(input.Handle)?.close();
+    handles.remove::<Cq<H>>(input.Handle)?.close();
     Ok(0)
 }
 
 #[inline(never)]
-pub(crate) fn modify<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn modify<H: Host>(
+    handles: &Handles<H>,
+    quota: &Ref<Quota<H>, H>,
+    host: &H,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_CQ_MODIFY = input(request)?;
     let memory = mappings::<1>(request, input.CeMappingCount, input.CbMappingsOffset)?;
     room_for_descriptor(request, input.CeMappingCount)?;
-    let cq: Arc<Cq<H>, _> = context.handles.get(input.CqHandle)?;
+    let cq: Arc<Cq<H>, _> = handles.get(input.CqHandle)?;
     if input.QueueDepth == 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
     match (&memory, &cq.ring) {
         (None, _) => cq.ndk.resize(input.QueueDepth, passive)?,
         (Some([memory]), Some(ring)) => {
-            let other = UserCqRing::<H>::open(context, request, memory, input.QueueDepth, passive)?;
+            let other = UserCqRing::<H>::open(host, quota, request, memory, input.QueueDepth, passive)?;
             // What still is in the CQ counts too. Not for ever: its queue pairs go on.
             for _ in 0..MAX_FILLS {
                 if !cq.fill(ring) {
@@ -115,9 +129,9 @@ pub(crate) fn modify<H: Host>(context: &ProviderContext<H>, request: &mut H::Req
 }
 
 /// Sets the moderation of notifications.
-pub(crate) fn moderate<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn moderate<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: SOFTNDK_CQ_MODERATE = input(request)?;
-    let cq: Arc<Cq<H>, _> = context.handles.get(input.CqHandle)?;
+    let cq: Arc<Cq<H>, _> = handles.get(input.CqHandle)?;
     if cq.has_ring() {
         // Its notifications are what fills the ring.
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
@@ -131,13 +145,13 @@ pub(crate) fn moderate<H: Host>(context: &ProviderContext<H>, request: &H::Reque
 }
 
 /// Pends until the CQ is notified.
-pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NTSTATUS {
+pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let input: ND_CQ_NOTIFY = input(&sent.request)?;
         if input.Type > ND_CQ_NOTIFY_SOLICITED {
             return Err(STATUS_INVALID_PARAMETER);
         }
-        let cq: Arc<Cq<H>, _> = context.handles.get(input.CqHandle)?;
+        let cq: Arc<Cq<H>, _> = handles.get(input.CqHandle)?;
         Ok((input.Type, cq))
     };
     let (kind, cq) = match prepare() {
@@ -177,9 +191,9 @@ pub(crate) fn notify<H: Host>(context: &ProviderContext<H>, sent: Sent<H>) -> NT
 }
 
 /// Fetches completions.
-pub(crate) fn poll<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn poll<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
     let input: SOFTNDK_POLL = input(request)?;
-    let cq: Arc<Cq<H>, _> = context.handles.get(input.CqHandle)?;
+    let cq: Arc<Cq<H>, _> = handles.get(input.CqHandle)?;
     if cq.has_ring() {
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }

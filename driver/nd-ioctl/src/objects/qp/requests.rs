@@ -7,6 +7,7 @@ use platform::{Arc, Passive};
 
 use super::{Antecedents, Qp, Rings};
 use crate::decode::{Reply, input};
+use crate::objects::Handles;
 use crate::objects::adapter::same_adapter;
 use crate::objects::cq::Cq;
 use crate::objects::pd::Pd;
@@ -14,27 +15,28 @@ use crate::objects::srq::Srq;
 use crate::rings::ring_poll::Next;
 use crate::rings::user_ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
 use crate::rings::work_ring::MAX_SERVES;
-use crate::session::file::ProviderContext;
-use crate::{Host, shared};
+use crate::session::quota::Quota;
+use crate::{Host, Ref, shared};
 use ndk_consumer::{Owned, QpDepths};
 
 /// The objects that a queue pair is made from, all of one adapter.
 fn antecedents<H: Host>(
-    context: &ProviderContext<H>,
+    handles: &Handles<H>,
+    quota: &Quota<H>,
     header: &ND_CREATE_QP_HDR,
     srq: Option<u64>,
     handle: u64,
 ) -> Result<Antecedents<H>, NTSTATUS> {
-    let pd: Arc<Pd<H>, _> = context.handles.get(header.PdHandle)?;
-    let receive_cq: Arc<Cq<H>, _> = context.handles.get(header.ReceiveCqHandle)?;
-    let initiator_cq: Arc<Cq<H>, _> = context.handles.get(header.InitiatorCqHandle)?;
-    let srq = srq.map(|handle| context.handles.get::<Srq<H>>(handle)).transpose()?;
+    let pd: Arc<Pd<H>, _> = handles.get(header.PdHandle)?;
+    let receive_cq: Arc<Cq<H>, _> = handles.get(header.ReceiveCqHandle)?;
+    let initiator_cq: Arc<Cq<H>, _> = handles.get(header.InitiatorCqHandle)?;
+    let srq = srq.map(|handle| handles.get::<Srq<H>>(handle)).transpose()?;
     same_adapter::<H>(pd.adapter(), receive_cq.adapter())?;
     same_adapter::<H>(pd.adapter(), initiator_cq.adapter())?;
     if let Some(srq) = &srq {
         same_adapter::<H>(pd.adapter(), srq.ndk.keep().pd.adapter())?;
     }
-    let charge = context.quota.charge::<Qp<H>, Antecedents<H>>()?;
+    let charge = quota.charge::<Qp<H>, Antecedents<H>>()?;
     Ok(Antecedents { pd, srq, receive_cq, initiator_cq, handle, _charge: charge })
 }
 
@@ -47,13 +49,19 @@ fn depths(header: &ND_CREATE_QP_HDR) -> QpDepths {
 }
 
 #[inline(never)]
-pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn create<H: Host>(
+    handles: &Ref<Handles<H>, H>,
+    quota: &Ref<Quota<H>, H>,
+    host: &H,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: ND_CREATE_QP = input(request)?;
     let header = &input.Header;
     let memory = mappings::<2>(request, header.CeMappingCount, header.CbMappingsOffset)?;
     room_for_descriptor(request, header.CeMappingCount)?;
-    let slot = context.handles.reserve()?;
-    let keep = shared(antecedents(context, header, None, slot.handle())?)?;
+    let slot = handles.reserve()?;
+    let keep = shared(antecedents(handles, quota, header, None, slot.handle())?)?;
     let receive = (input.ReceiveQueueDepth, input.MaxReceiveRequestSge);
     let ndk = Owned::create_qp(
         &keep.pd.ndk,
@@ -71,16 +79,17 @@ pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Req
             keep.have_rings()?;
             let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
             let (initiator, queue_pair_context) =
-                UserWorkRing::open(context, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+                UserWorkRing::open(host, quota, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
             let (receive, _) = UserWorkRing::open(
-                context,
+                host,
+                quota,
                 request,
                 receives,
                 SOFTNDK_RING_RECEIVE,
                 (receive.0, receive.1, 0),
                 passive,
             )?;
-            Some(Rings::new(&context.handles, queue_pair_context, initiator, Some(receive)))
+            Some(Rings::new(handles, queue_pair_context, initiator, Some(receive)))
         }
     };
     descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
@@ -88,7 +97,9 @@ pub(crate) fn create<H: Host>(context: &ProviderContext<H>, request: &mut H::Req
 
 #[inline(never)]
 pub(crate) fn create_with_srq<H: Host>(
-    context: &ProviderContext<H>,
+    handles: &Ref<Handles<H>, H>,
+    quota: &Ref<Quota<H>, H>,
+    host: &H,
     request: &mut H::Request,
     passive: &Passive<'_>,
 ) -> Reply {
@@ -96,9 +107,9 @@ pub(crate) fn create_with_srq<H: Host>(
     let header = &input.Header;
     let memory = mappings::<1>(request, header.CeMappingCount, header.CbMappingsOffset)?;
     room_for_descriptor(request, header.CeMappingCount)?;
-    let slot = context.handles.reserve()?;
-    let keep = shared(antecedents(context, header, Some(input.SrqHandle), slot.handle())?)?;
-    let srq: Arc<Srq<H>, _> = context.handles.get(input.SrqHandle)?;
+    let slot = handles.reserve()?;
+    let keep = shared(antecedents(handles, quota, header, Some(input.SrqHandle), slot.handle())?)?;
+    let srq: Arc<Srq<H>, _> = handles.get(input.SrqHandle)?;
     if srq.ring.is_some() != memory.is_some() {
         // Only completions of a queue pair with rings give the slots of receives back.
         return Err(STATUS_INVALID_PARAMETER_MIX.into());
@@ -119,23 +130,23 @@ pub(crate) fn create_with_srq<H: Host>(
             keep.have_rings()?;
             let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
             let (initiator, queue_pair_context) =
-                UserWorkRing::open(context, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
-            Some(Rings::new(&context.handles, queue_pair_context, initiator, None))
+                UserWorkRing::open(host, quota, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
+            Some(Rings::new(handles, queue_pair_context, initiator, None))
         }
     };
     descriptor(request, slot.fill(Qp::make(ndk, rings)?)?, header.CeMappingCount)
 }
 
-pub(crate) fn free<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    Qp::close(&context.handles.remove_leaving(input.Handle, Qp::shared_ring)?);
+    Qp::close(&handles.remove_leaving(input.Handle, Qp::shared_ring)?);
     Ok(0)
 }
 
 /// Cancels what is posted, that by rings too.
-pub(crate) fn flush<H: Host>(context: &ProviderContext<H>, request: &H::Request) -> Reply {
+pub(crate) fn flush<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let qp: Arc<Qp<H>, _> = context.handles.get(input.Handle)?;
+    let qp: Arc<Qp<H>, _> = handles.get(input.Handle)?;
     for _ in 0..MAX_SERVES {
         let next = qp.serve(false);
         qp.ndk.flush();
