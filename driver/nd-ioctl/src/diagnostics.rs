@@ -15,12 +15,12 @@ use ndk_abi::softndk_ioctl::{
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::decode::{Reply, input, output, overflow, room_for};
-use crate::device::Shared;
+use crate::device_state::DeviceState;
 use crate::{Host, Request};
 
 /// What is alive in the driver.
 #[inline(never)]
-pub(crate) fn diagnostics<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn diagnostics<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
     input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
     room_for::<SOFTNDK_DIAGNOSTICS>(request)?;
     let mut diagnostics = SOFTNDK_DIAGNOSTICS::ZERO;
@@ -36,7 +36,7 @@ pub(crate) fn diagnostics<H: Host>(device: &Shared<H>, request: &mut H::Request)
 
 /// SOFTNDK_ADAPTER: the adapter, open or not, RDMA on or off.
 #[inline(never)]
-pub(crate) fn adapter<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn adapter<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
     input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
     let (info, most) = device.host.limits();
     let adapter = SOFTNDK_ADAPTER {
@@ -79,14 +79,14 @@ pub(crate) fn adapter<H: Host>(device: &Shared<H>, request: &mut H::Request) -> 
 }
 
 /// SOFTNDK_ADDRESSES: a part of the adapter's addresses.
-pub(crate) fn addresses<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn addresses<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
     part(request, |place| {
         device.host.address(place).map(|address| Some(SOCKADDR_INET::new(SocketAddr::new(address, 0))))
     })
 }
 
 /// SOFTNDK_COUNTERS: a part of the adapter's counters.
-pub(crate) fn counters<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn counters<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
     part(request, |place| {
         let (name, value) = device.host.counter(place)?;
         let mut counter = SOFTNDK_COUNTER { Value: value, ..SOFTNDK_COUNTER::ZERO };
@@ -97,7 +97,7 @@ pub(crate) fn counters<H: Host>(device: &Shared<H>, request: &mut H::Request) ->
 
 /// SOFTNDK_ENDPOINTS: a part of the addresses in use.
 #[inline(never)]
-pub(crate) fn endpoints<H: Host>(device: &Shared<H>, request: &mut H::Request) -> Reply {
+pub(crate) fn endpoints<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
     part(request, |place| device.host.endpoint(place))
 }
 

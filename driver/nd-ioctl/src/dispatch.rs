@@ -32,7 +32,7 @@ use ndk_abi::status::{
 use platform::Passive;
 
 use crate::decode::{Reply, finish, input};
-use crate::device::Shared;
+use crate::device_state::DeviceState;
 use crate::objects::Handles;
 use crate::objects::connector::Connector;
 use crate::objects::cq::Cq;
@@ -40,8 +40,8 @@ use crate::objects::listener::Listener;
 use crate::objects::mr::Mr;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
-use crate::session::file::ProviderContext;
 use crate::session::pended::Waiting;
+use crate::session::provider_context::ProviderContext;
 use crate::session::sent::Sent;
 use crate::{
     File, Host, Ref, Request, diagnostics,
@@ -228,7 +228,7 @@ fn is_for_users(code: u32) -> bool {
 }
 
 /// Has the rings of an object looked at again.
-fn doorbell<H: Host>(device: &Shared<H>, handles: &Handles<H>, request: &H::Request) -> Reply {
+fn doorbell<H: Host>(device: &DeviceState<H>, handles: &Handles<H>, request: &H::Request) -> Reply {
     let handle = handle(request)?;
     device.doorbells.fetch_add(1, Ordering::Relaxed);
     if let Ok(qp) = handles.get::<Qp<H>>(handle) {

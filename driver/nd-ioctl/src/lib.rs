@@ -43,6 +43,7 @@ mod session;
 mod addresses;
 mod decode;
 mod device;
+mod device_state;
 mod host;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

@@ -10,7 +10,7 @@ use platform::Passive;
 
 use crate::addresses::{is_local, list};
 use crate::decode::{Reply, input, output, room_for};
-use crate::device::Shared;
+use crate::device_state::DeviceState;
 use crate::{File, Host, Request};
 
 pub(crate) fn query_address_list<H: Host>(host: &H, request: &mut H::Request) -> Reply {
@@ -31,7 +31,11 @@ pub(crate) fn resolve_address<H: Host>(host: &H, request: &mut H::Request) -> Re
 
 /// The test consumer.
 #[inline(never)]
-pub(crate) fn test_smb_direct<H: Host>(device: &Shared<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+pub(crate) fn test_smb_direct<H: Host>(
+    device: &DeviceState<H>,
+    request: &mut H::Request,
+    passive: &Passive<'_>,
+) -> Reply {
     let input: SOFTNDK_TEST_SMB_DIRECT = input(request)?;
     room_for::<SOFTNDK_TEST_SMB_DIRECT_RESULT>(request)?;
     output(request, &device.host.test_smb_direct(input.Scenario, passive)?)
@@ -61,7 +65,7 @@ pub(crate) fn test_link<H: Host>(by: &File<H>, request: &mut H::Request, passive
 }
 
 /// A planted fault, in builds made to be caught.
-pub(crate) fn plant<H: Host>(device: &Shared<H>, request: &H::Request) -> Reply {
+pub(crate) fn plant<H: Host>(device: &DeviceState<H>, request: &H::Request) -> Reply {
     let input: SOFTNDK_TEST_PLANT = input(request)?;
     match device.host.plant(input.Kind) {
         STATUS_SUCCESS => Ok(0),

@@ -8,8 +8,8 @@ use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HA
 use platform::{Arc, OutOfMemory, Passive, Weak};
 
 use crate::decode::{Reply, input, output};
-use crate::device::Entry;
-use crate::session::file::ProviderContext;
+use crate::session::contexts::Entry;
+use crate::session::provider_context::ProviderContext;
 use crate::session::quota::Quota;
 use crate::{File, Host, Ref, shared};
 
@@ -19,7 +19,7 @@ pub(crate) fn init<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
     let process = file.process;
     let first_quota = shared(Quota::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?)?;
-    let mut contexts = file.device.contexts.lock();
+    let mut contexts = file.contexts.lock();
     let id = contexts.reserve()?;
     let shared_quota = contexts.first(|entry| entry.process == process).map(|entry| entry.quota.clone());
     let quota = shared_quota.unwrap_or_else(|| first_quota.clone());
@@ -31,7 +31,7 @@ pub(crate) fn init<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
         Ok::<_, NTSTATUS>(context)
     };
     let made = make();
-    let mut contexts = file.device.contexts.lock();
+    let mut contexts = file.contexts.lock();
     match made {
         Ok(context) => {
             // A cleanup of the file on another thread has removed the entry.
@@ -60,7 +60,7 @@ pub(crate) fn file_id<H: Host>(context: &ProviderContext<H>, request: &mut H::Re
 #[inline(never)]
 pub(crate) fn attach<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
-    let mut contexts = file.device.contexts.lock();
+    let mut contexts = file.contexts.lock();
     let context = contexts.get(input.Handle).and_then(|entry| entry.context.as_ref().and_then(Weak::upgrade));
     drop(contexts);
     share(&context.ok_or(STATUS_INVALID_HANDLE)?, file)

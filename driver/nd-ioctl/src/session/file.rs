@@ -1,27 +1,24 @@
-//! Open files, and their provider contexts: handles, and the requests that wait.
-//!
-//! PROVIDER_INIT makes a context for a file. Another file may share it ([`crate::session::attach`]): then requests to the context come
-//! by several files. The context ends with the file whose PROVIDER_INIT made it.
+//! Open files, and the provider context of each.
 
 use core::sync::atomic::Ordering;
 
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE};
-use platform::{Arc, Charge, Event, OutOfMemory, Passive, SpinLock};
+use platform::{Charge, Event, OutOfMemory, Passive, SpinLock};
 
-use crate::device::Shared;
-use crate::objects::{Handles, Object, PendedRequests};
+use crate::device_state::DeviceState;
+use crate::session::contexts::Contexts;
 use crate::session::lines::Lines;
-use crate::session::quota::Quota;
+use crate::session::provider_context::ProviderContext;
 use crate::session::sent::FileState;
 use crate::{Host, Ref, shared};
-use ndk_consumer::OpenAdapters;
 
 /// One open of the control device.
 ///
 /// The host keeps it (in `FileObject->FsContext`) from IRP_MJ_CREATE to IRP_MJ_CLOSE and drops it then; all methods may
 /// be called at the same time from several threads.
 pub struct File<H: Host> {
-    pub(crate) device: Ref<Shared<H>, H>,
+    pub(crate) device: Ref<DeviceState<H>, H>,
+    pub(crate) contexts: Ref<Contexts<H>, H>,
     /// The process that opened it.
     pub(crate) process: u64,
     membership: SpinLock<Option<Membership<H>>, H::Platform>,
@@ -39,29 +36,19 @@ struct Membership<H: Host> {
     _charge: Charge<H::Platform>,
 }
 
-/// A provider context. NDK callbacks refer to it, so it may outlive its files.
-pub(crate) struct ProviderContext<H: Host> {
-    pub(crate) device: Ref<Shared<H>, H>,
-    /// Its name for SOFTNDK_ATTACH.
-    pub(crate) id: u64,
-    /// The process whose files they are.
-    pub(crate) process: u64,
-    pub(crate) quota: Ref<Quota<H>, H>,
-    pub(crate) handles: Ref<Handles<H>, H>,
-    pub(crate) pended: Ref<PendedRequests<H>, H>,
-    pub(crate) adapters: OpenAdapters<H::Platform>,
-    _charge: Charge<H::Platform>,
-}
-
 impl<H: Host> File<H> {
-    pub(crate) fn new(device: Ref<Shared<H>, H>, process: u64) -> Result<Self, NTSTATUS> {
+    pub(crate) fn new(
+        device: Ref<DeviceState<H>, H>,
+        contexts: Ref<Contexts<H>, H>,
+        process: u64,
+    ) -> Result<Self, NTSTATUS> {
         let state = shared(FileState::new()?)?;
         let clean = Event::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         device.files.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { device, process, membership: SpinLock::<_, H::Platform>::new(None), state, clean })
+        Ok(Self { device, contexts, process, membership: SpinLock::<_, H::Platform>::new(None), state, clean })
     }
 
-    /// The cancel routine of a pended request: completes it. `id` is what [`Request::pend`] got. IRQL <= DISPATCH, no lock
+    /// The cancel routine of a pended request: completes it. `id` is what [`crate::Request::pend`] got. IRQL <= DISPATCH, no lock
     /// held.
     pub fn cancel(&self, id: u64) {
         if let Some(pended) = self.context().and_then(|context| context.pended.cancelled(id)) {
@@ -85,7 +72,11 @@ impl<H: Host> File<H> {
         drop(membership);
         self.device.host.end_test_link(self.state.number(), passive);
         match found {
-            Some((context, true)) => context.end(passive),
+            Some((context, true)) => {
+                let named = self.contexts.lock().remove(context.id);
+                drop(named);
+                context.end(passive);
+            }
             // In order of issue. What is being pended now is refused.
             Some((context, false)) => context.pended.cancel(&self.state.waiting),
             None => {}
@@ -120,46 +111,5 @@ impl<H: Host> File<H> {
 impl<H: Host> Drop for File<H> {
     fn drop(&mut self) {
         self.device.files.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl<H: Host> ProviderContext<H> {
-    pub(crate) fn new(
-        device: Ref<Shared<H>, H>,
-        id: u64,
-        process: u64,
-        quota: Ref<Quota<H>, H>,
-    ) -> Result<Self, NTSTATUS> {
-        Ok(Self {
-            _charge: quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?,
-            id,
-            process,
-            handles: Handles::new(&quota.pool)?,
-            pended: PendedRequests::new(device.clone(), &quota.pool)?,
-            quota,
-            adapters: OpenAdapters::default(),
-            device,
-        })
-    }
-
-    /// Its file is closed.
-    fn end(&self, passive: &Passive<'_>) {
-        let named = self.device.contexts.lock().remove(self.id);
-        drop(named);
-        self.handles.close();
-        // In order of issue; a request that is being pended now ends with its object, below.
-        self.pended.cancel_all();
-        // Connections end before the queues they feed.
-        self.close_objects(|object| matches!(object, Object::Connector(_) | Object::Listener(_)), passive);
-        self.close_objects(|object| matches!(object, Object::Qp(_)), passive);
-        // Windows let go of their regions, whose memory can be unlocked here then.
-        self.close_objects(|object| matches!(object, Object::Mw(_)), passive);
-        self.close_objects(|_| true, passive);
-        self.handles.free(passive);
-        self.adapters.close_all(&self.device.host, passive);
-    }
-
-    fn close_objects(&self, wanted: impl Fn(&Object<H>) -> bool, passive: &Passive<'_>) {
-        self.handles.drain(wanted, |object| object.close(passive));
     }
 }

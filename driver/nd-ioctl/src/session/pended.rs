@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
 use platform::{Arc, Charge, OutOfMemory, PoolQuota, SpinLock};
 
-use crate::device::Shared;
+use crate::device_state::DeviceState;
 use crate::session::lines::{Lined, LinedSlab, Lines};
 use crate::session::sent::{FileState, Sent};
 use crate::{Host, Ref, Request, shared};
@@ -115,12 +115,15 @@ pub(crate) struct PendedRequests<H: Host, C> {
     table: SpinLock<Table<H, C>, H::Platform>,
     /// All of them.
     all: Waiting<H>,
-    device: Ref<Shared<H>, H>,
+    device: Ref<DeviceState<H>, H>,
     _charge: Charge<H::Platform>,
 }
 
 impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
-    pub(crate) fn new(device: Ref<Shared<H>, H>, quota: &PoolQuota<H::Platform>) -> Result<Ref<Self, H>, NTSTATUS> {
+    pub(crate) fn new(
+        device: Ref<DeviceState<H>, H>,
+        quota: &PoolQuota<H::Platform>,
+    ) -> Result<Ref<Self, H>, NTSTATUS> {
         let charge = quota.charge(Arc::<Self, H::Platform>::POOL_BYTES);
         let charge = charge.map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         let all = Lines::new(quota)?;

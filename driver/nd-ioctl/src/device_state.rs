@@ -1,0 +1,29 @@
+//! What all files of a control device share.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::Host;
+
+/// The state of a control device; it lives until the last file is gone.
+pub(crate) struct DeviceState<H: Host> {
+    pub(crate) host: H,
+    /// Open files.
+    pub(crate) files: AtomicU32,
+    /// Requests not yet completed.
+    pub(crate) pended: AtomicU32,
+    /// Requests ever received, and how many of them were doorbells. Those for diagnostics are not counted.
+    pub(crate) requests: AtomicU64,
+    pub(crate) doorbells: AtomicU64,
+}
+
+impl<H: Host> DeviceState<H> {
+    pub(crate) fn new(host: H) -> Self {
+        Self {
+            host,
+            files: AtomicU32::new(0),
+            pended: AtomicU32::new(0),
+            requests: AtomicU64::new(0),
+            doorbells: AtomicU64::new(0),
+        }
+    }
+}

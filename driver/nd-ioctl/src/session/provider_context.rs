@@ -1,0 +1,61 @@
+//! Provider contexts: what PROVIDER_INIT makes for a file. Another file may share it ([`crate::session::attach`]): then requests to the context
+//! come by several files. It ends with the file whose PROVIDER_INIT made it.
+
+use ndk_abi::status::NTSTATUS;
+use platform::{Arc, Charge, Passive};
+
+use crate::device_state::DeviceState;
+use crate::objects::{Handles, Object, PendedRequests};
+use crate::session::quota::Quota;
+use crate::{Host, Ref};
+use ndk_consumer::OpenAdapters;
+
+/// A provider context. Files and requests in progress refer to it, also when it has ended.
+pub(crate) struct ProviderContext<H: Host> {
+    pub(crate) device: Ref<DeviceState<H>, H>,
+    /// Its name for SOFTNDK_ATTACH.
+    pub(crate) id: u64,
+    /// The process whose files they are.
+    pub(crate) process: u64,
+    pub(crate) quota: Ref<Quota<H>, H>,
+    pub(crate) handles: Ref<Handles<H>, H>,
+    pub(crate) pended: Ref<PendedRequests<H>, H>,
+    pub(crate) adapters: OpenAdapters<H::Platform>,
+    _charge: Charge<H::Platform>,
+}
+
+impl<H: Host> ProviderContext<H> {
+    pub(crate) fn new(
+        device: Ref<DeviceState<H>, H>,
+        id: u64,
+        process: u64,
+        quota: Ref<Quota<H>, H>,
+    ) -> Result<Self, NTSTATUS> {
+        Ok(Self {
+            _charge: quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?,
+            id,
+            process,
+            handles: Handles::new(&quota.pool)?,
+            pended: PendedRequests::new(device.clone(), &quota.pool)?,
+            quota,
+            adapters: OpenAdapters::default(),
+            device,
+        })
+    }
+
+    /// Its file is closed.
+    pub(crate) fn end(&self, passive: &Passive<'_>) {
+        self.handles.close();
+        // In order of issue; a request that is being pended now ends with its object, below.
+        self.pended.cancel_all();
+        let close = |object: Object<H>| object.close(passive);
+        // Connections end before the queues they feed.
+        self.handles.drain(|object| matches!(object, Object::Connector(_) | Object::Listener(_)), close);
+        self.handles.drain(|object| matches!(object, Object::Qp(_)), close);
+        // Windows let go of their regions, whose memory can be unlocked here then.
+        self.handles.drain(|object| matches!(object, Object::Mw(_)), close);
+        self.handles.drain(|_| true, close);
+        self.handles.free(passive);
+        self.adapters.close_all(&self.device.host, passive);
+    }
+}
