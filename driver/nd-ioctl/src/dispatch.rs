@@ -40,12 +40,11 @@ use crate::objects::listener::Listener;
 use crate::objects::mr::Mr;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
-use crate::session::pended::Waiting;
 use crate::session::provider_context::ProviderContext;
-use crate::session::sent::Sent;
+use crate::session::sent::{Sent, Waiting};
 use crate::{
     File, Host, Ref, Request, diagnostics,
-    objects::{adapter, affinity, connector, cq, listener, mr, mw, pd, post, qp, srq},
+    objects::{adapter, connector, cq, listener, mr, mw, pd, post, qp, srq},
     provider,
     session::attach,
 };
@@ -158,7 +157,7 @@ fn serve<H: Host>(
         IOCTL_ND_CQ_CREATE => cq::create(handles, pended, quota, host, request, passive),
         IOCTL_ND_CQ_FREE => cq::free(handles, request),
         IOCTL_ND_CQ_CANCEL_IO => cancel_io(handles.get::<Cq<H>>(handle(request)?)?.waiting()),
-        IOCTL_ND_CQ_GET_AFFINITY => affinity::of_cq(handles, host, request),
+        IOCTL_ND_CQ_GET_AFFINITY => cq::get_affinity(handles, host, request),
         IOCTL_ND_CQ_MODIFY => cq::modify(handles, quota, host, request, passive),
         IOCTL_ND_MR_CREATE => mr::create(handles, quota, request, passive),
         IOCTL_ND_MR_FREE => mr::free(handles, request, passive),
@@ -170,7 +169,7 @@ fn serve<H: Host>(
         IOCTL_ND_SRQ_CREATE => srq::create(handles, pended, quota, host, request, passive),
         IOCTL_ND_SRQ_FREE => srq::free(handles, request),
         IOCTL_ND_SRQ_CANCEL_IO => cancel_io(handles.get::<Srq<H>>(handle(request)?)?.waiting()),
-        IOCTL_ND_SRQ_GET_AFFINITY => affinity::of_srq(handles, host, request),
+        IOCTL_ND_SRQ_GET_AFFINITY => srq::get_affinity(handles, host, request),
         IOCTL_ND_SRQ_MODIFY => srq::modify(handles, quota, host, request, passive),
         IOCTL_ND_CONNECTOR_CREATE => connector::create(handles, pended, quota, request),
         IOCTL_ND_CONNECTOR_FREE => connector::free(handles, request),

@@ -15,9 +15,9 @@ use crate::objects::adapter::same_adapter;
 use crate::objects::connector::{Connection, Connector, Link, bindable, room_for_address};
 use crate::objects::{Handles, PendedRequests};
 use crate::session::lines::Lines;
-use crate::session::pended::{Abandon, Event, Waiting};
+use crate::session::pended::{Abandon, Event};
 use crate::session::quota::Quota;
-use crate::session::sent::Sent;
+use crate::session::sent::{Sent, Waiting};
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, ConnectRequested, Owned};
 

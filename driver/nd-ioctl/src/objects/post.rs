@@ -7,7 +7,9 @@ use ndk_abi::ndkpi::{
     NdkOperationTypeBind, NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead,
     NdkOperationTypeReceive, NdkOperationTypeSend, NdkOperationTypeWrite,
 };
-use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_SGE, SOFTNDK_SRQ_POST};
+use ndk_abi::softndk_ioctl::{
+    SOFTNDK_MW_TOKEN, SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_SGE, SOFTNDK_SRQ_POST,
+};
 use ndk_abi::status::{
     NTSTATUS, STATUS_DATA_OVERRUN, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER,
     STATUS_INVALID_PARAMETER_4, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
@@ -15,9 +17,9 @@ use ndk_abi::status::{
 use platform::{Arc, Passive};
 use zerocopy::FromBytes;
 
-use crate::decode::{Reply, input, range};
+use crate::decode::{Reply, input, output, range, room_for};
 use crate::objects::mr::{Memory, Mr};
-use crate::objects::mw::{self, Mw};
+use crate::objects::mw::Mw;
 use crate::objects::pd::Pd;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
@@ -71,7 +73,7 @@ fn post_one<H: Host>(
         if input.Flags & NDK_OP_FLAG_INLINE != 0 {
             return Err(STATUS_INVALID_PARAMETER_4.into());
         }
-        let bound = mw::bind(handles, request, qp, input);
+        let bound = bind(handles, request, qp, input);
         qp.posted();
         return bound;
     }
@@ -83,6 +85,25 @@ fn post_one<H: Host>(
     let status = carry_out(handles, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?, &mut last);
     qp.posted();
     done(status)
+}
+
+/// Posts a bind, and answers with the window's new token.
+fn bind<H: Host>(handles: &Handles<H>, request: &mut H::Request, qp: &Ref<Qp<H>, H>, input: &SOFTNDK_POST) -> Reply {
+    room_for::<SOFTNDK_MW_TOKEN>(request)?;
+    let mw: Arc<Mw<H>, _> = handles.get(input.ObjectHandle)?;
+    in_domain(qp, mw.ndk.keep())?;
+    let mr: Arc<Mr<H>, _> = handles.get(input.MrHandle)?;
+    in_domain(qp, &mr.ndk.keep().pd)?;
+    let length = usize::try_from(input.Length).map_err(|_| STATUS_INVALID_PARAMETER)?;
+    let part = (input.BaseVirtualAddress, length);
+    let turn = qp.initiator_turn.lock();
+    let status = qp.ndk.bind(input.RequestContext, &mw.ndk, &mr.ndk, part, input.Flags);
+    let token = mw.ndk.remote_token();
+    drop(turn);
+    if status != STATUS_SUCCESS {
+        return Err(status.into());
+    }
+    output(request, &SOFTNDK_MW_TOKEN { RemoteToken: token, Reserved: 0 })
 }
 
 /// Posts a request with the SGEs or the inline data in `data`.
@@ -194,20 +215,6 @@ pub(crate) fn srq_carry_out<H: Host>(srq: &Srq<H>, head: &SOFTNDK_POST, data: &[
         Ok(sges) => srq.receive(head.RequestContext, sges),
         Err(status) => status,
     }
-}
-
-/// A region of the QP's protection domain. STATUS_INVALID_HANDLE: of another.
-pub(crate) fn region<H: Host>(handles: &Handles<H>, qp: &Qp<H>, handle: u64) -> Result<Ref<Mr<H>, H>, NTSTATUS> {
-    let mr: Arc<Mr<H>, _> = handles.get(handle)?;
-    in_domain(qp, &mr.ndk.keep().pd)?;
-    Ok(mr)
-}
-
-/// A window of the QP's protection domain. STATUS_INVALID_HANDLE: of another, or not a window.
-pub(crate) fn window<H: Host>(handles: &Handles<H>, qp: &Qp<H>, handle: u64) -> Result<Ref<Mw<H>, H>, NTSTATUS> {
-    let mw: Arc<Mw<H>, _> = handles.get(handle)?;
-    in_domain(qp, mw.ndk.keep())?;
-    Ok(mw)
 }
 
 /// STATUS_INVALID_HANDLE: it is not the QP's protection domain.

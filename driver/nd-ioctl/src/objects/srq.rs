@@ -13,17 +13,16 @@ use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
 use crate::decode::{Reply, finish, input};
-use crate::objects::affinity::preference;
 use crate::objects::pd::Pd;
 use crate::objects::post::srq_carry_out;
-use crate::objects::{Handles, PendedRequests};
+use crate::objects::{Handles, PendedRequests, affinity};
 use crate::rings::ring_poll::{Next, STALLED_MICROSECONDS};
 use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
 use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
 use crate::session::lines::Lines;
-use crate::session::pended::{Event, Waiting};
+use crate::session::pended::Event;
 use crate::session::quota::Quota;
-use crate::session::sent::Sent;
+use crate::session::sent::{Sent, Waiting};
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
 
@@ -222,7 +221,7 @@ pub(crate) fn create<H: Host>(
         _charge: quota.charge::<Srq<H>, SrqEvents<H>>()?,
     })?;
     let size = SrqSize { depth: input.QueueDepth, sges: input.MaxRequestSge, threshold: input.NotifyThreshold };
-    let affinity = preference(input.Affinity);
+    let affinity = affinity::preference(input.Affinity);
     let ndk = Owned::create_srq(&pd.ndk, &size, affinity, events, passive)?;
     let ring = match &memory {
         None => None,
@@ -255,6 +254,11 @@ pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply
     let input: ND_HANDLE = input(request)?;
     Srq::close(&handles.remove::<Srq<H>>(input.Handle)?);
     Ok(0)
+}
+
+pub(crate) fn get_affinity<H: Host>(handles: &Handles<H>, host: &H, request: &mut H::Request) -> Reply {
+    let srq: Arc<Srq<H>, _> = handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+    affinity::reply(host, request, srq.affinity)
 }
 
 pub(crate) fn modify<H: Host>(

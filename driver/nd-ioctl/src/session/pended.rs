@@ -12,7 +12,7 @@ use platform::{Arc, Charge, OutOfMemory, PoolQuota, SpinLock};
 
 use crate::device_state::DeviceState;
 use crate::session::lines::{Lined, LinedSlab, Lines};
-use crate::session::sent::{FileState, Sent};
+use crate::session::sent::{FileState, Sent, Waiting};
 use crate::{Host, Ref, Request, shared};
 
 /// Requests of a file that may wait at a time, besides those that each connector has room for; and those of one object that one
@@ -64,9 +64,6 @@ const WANTED: usize = 3;
 const SENT: Range<usize> = 0..WANTED;
 /// All lines of an object.
 const ANY: Range<usize> = 0..WANTED + 1;
-
-/// The requests that wait for an object, or that came by a file.
-pub(crate) type Waiting<H> = Ref<Lines<<H as Host>::Platform>, H>;
 
 /// What a request changes while it waits, as a connector, so that a cancel has to undo it.
 pub(crate) trait Abandon<H: Host> {

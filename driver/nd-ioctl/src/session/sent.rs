@@ -6,8 +6,10 @@ use ndk_abi::status::NTSTATUS;
 use platform::PoolQuota;
 
 use crate::session::lines::Lines;
-use crate::session::pended::Waiting;
 use crate::{Host, Ref};
+
+/// The requests that wait for an object, or that came by a file.
+pub(crate) type Waiting<H> = Ref<Lines<<H as Host>::Platform>, H>;
 
 /// What the requests that came by an open file refer to.
 pub(crate) struct FileState<H: Host> {

@@ -23,8 +23,9 @@ use platform::{Arc, Charge, SpinLock, Weak};
 
 use crate::objects::qp::Qp;
 use crate::session::lines::Lines;
-use crate::session::pended::{self, Abandon, Event, Pended, Waiting};
+use crate::session::pended::{self, Abandon, Event, Pended};
 use crate::session::quota::Quota;
+use crate::session::sent::Waiting;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
 

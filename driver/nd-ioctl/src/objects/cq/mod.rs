@@ -3,7 +3,7 @@
 mod fill;
 mod requests;
 
-pub(crate) use requests::{create, free, moderate, modify, notify, poll};
+pub(crate) use requests::{create, free, get_affinity, moderate, modify, notify, poll};
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -19,7 +19,8 @@ use crate::objects::qp::Qp;
 use crate::objects::{Handles, PendedRequests};
 use crate::rings::user_ring::UserCqRing;
 use crate::session::handles::Chain;
-use crate::session::pended::{Event, Pended, Waiting};
+use crate::session::pended::{Event, Pended};
+use crate::session::sent::Waiting;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Notified, Owned};
 

@@ -17,8 +17,7 @@ use zerocopy::IntoBytes;
 
 use super::{BURST, Cq, CqEvents};
 use crate::decode::{Reply, finish, input};
-use crate::objects::affinity::preference;
-use crate::objects::{Handles, PendedRequests};
+use crate::objects::{Handles, PendedRequests, affinity};
 use crate::rings::user_ring::{UserCqRing, descriptor, mappings, room_for_descriptor};
 use crate::session::lines::Lines;
 use crate::session::pended::Event;
@@ -58,7 +57,7 @@ pub(crate) fn create<H: Host>(
         ended: AtomicI32::new(0),
         _charge: quota.charge::<Cq<H>, CqEvents<H>>()?,
     })?;
-    let affinity = preference(input.Affinity);
+    let affinity = affinity::preference(input.Affinity);
     let ndk = Owned::create_cq(&adapter, input.QueueDepth, affinity, events, passive)?;
     let ring = match &memory {
         None => None,
@@ -126,6 +125,11 @@ pub(crate) fn modify<H: Host>(
         (Some(_), None) => return Err(STATUS_INVALID_PARAMETER_MIX.into()),
     }
     descriptor(request, input.CqHandle, input.CeMappingCount)
+}
+
+pub(crate) fn get_affinity<H: Host>(handles: &Handles<H>, host: &H, request: &mut H::Request) -> Reply {
+    let cq: Arc<Cq<H>, _> = handles.get(input::<ND_HANDLE>(request)?.Handle)?;
+    affinity::reply(host, request, cq.affinity)
 }
 
 /// Sets the moderation of notifications.
