@@ -11,6 +11,7 @@ mod object;
 pub(crate) mod pd;
 pub(crate) mod post;
 pub(crate) mod qp;
+mod sges;
 pub(crate) mod srq;
 
 pub(crate) use connector::PendedRequests;

@@ -2,19 +2,21 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
+use ndk_abi::describe::ZeroInit;
 use ndk_abi::nd_ioctl::{ND_CREATE_SRQ, ND_HANDLE, ND_SRQ_MODIFY};
-use ndk_abi::ndkpi::{NDK_SGE, NDK_SRQ};
+use ndk_abi::ndkpi::{NDK_OPERATION_TYPE, NDK_SGE, NDK_SRQ, NdkOperationTypeReceive};
+use ndk_abi::softndk_ioctl::SOFTNDK_POST;
 use ndk_abi::softndk_ring::SOFTNDK_RING_RECEIVE;
 use ndk_abi::status::{
-    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX,
-    STATUS_PENDING, STATUS_SUCCESS,
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_4,
+    STATUS_INVALID_PARAMETER_MIX, STATUS_PENDING, STATUS_SUCCESS,
 };
 use ndk_abi::wdm::GROUP_AFFINITY;
 use platform::{Arc, Charge, Deferred, Dispatch, Passive, RunDeferred, RunTimer, SpinLock, Timer};
 
 use crate::decode::{Reply, finish, input};
 use crate::objects::pd::Pd;
-use crate::objects::post::srq_carry_out;
+use crate::objects::sges::{MAX_SGES, sges};
 use crate::objects::{Handles, PendedRequests, affinity};
 use crate::rings::ring_poll::{Next, STALLED_MICROSECONDS};
 use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
@@ -64,6 +66,21 @@ impl<H: Host> Srq<H> {
         status
     }
 
+    /// Posts a receive of its ring.
+    fn carry_out(&self, head: &SOFTNDK_POST, data: &[u8]) -> NTSTATUS {
+        if NDK_OPERATION_TYPE(head.Operation.cast_signed()) != NdkOperationTypeReceive || head.InlineLength != 0 {
+            return STATUS_INVALID_PARAMETER;
+        }
+        if head.Flags != 0 {
+            return STATUS_INVALID_PARAMETER_4;
+        }
+        let mut storage = [NDK_SGE::ZERO; MAX_SGES];
+        match sges(data, &mut storage) {
+            Ok(sges) => self.receive(head.RequestContext, sges),
+            Err(status) => status,
+        }
+    }
+
     /// The requests that wait for it.
     pub(crate) fn waiting(&self) -> &Waiting<H> {
         &self.ndk.keep().waiting
@@ -106,7 +123,7 @@ impl<H: Host> Srq<H> {
             match serving.next() {
                 Step::Post(head, data) => {
                     let is_modified = self.modifications.load(Ordering::Relaxed) != 0;
-                    let posted = if is_modified { Posted::NotNow } else { srq_carry_out(self, head, data).into() };
+                    let posted = if is_modified { Posted::NotNow } else { self.carry_out(head, data).into() };
                     serving.posted(posted);
                 }
                 // It has no queue pair that could report it.

@@ -1,7 +1,9 @@
-//! Queue pairs. What is posted is in [`super::post`], the rings that it may come by in [`crate::rings::work_ring`].
+//! Queue pairs. What is posted is in [`carry_out()`], the rings that it may come by in [`crate::rings::work_ring`].
 
+mod carry_out;
 mod requests;
 
+pub(crate) use carry_out::{carry_out, in_domain};
 pub(crate) use requests::{create, create_with_srq, flush, free};
 
 use core::ptr;
@@ -17,7 +19,6 @@ use crate::objects::Handles;
 use crate::objects::connector::Connector;
 use crate::objects::cq::Cq;
 use crate::objects::pd::Pd;
-use crate::objects::post::carry_out;
 use crate::objects::srq::Srq;
 use crate::rings::ring_poll::{Awaited, Next, RingPoll, STALLED_MICROSECONDS};
 use crate::rings::user_ring::UserWorkRing;

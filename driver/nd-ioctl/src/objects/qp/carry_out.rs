@@ -1,0 +1,136 @@
+//! Posting one request to a queue pair. The hot path: no allocation, two locks.
+#![allow(non_upper_case_globals, reason = "C names of operation types in patterns")]
+
+use ndk_abi::describe::ZeroInit;
+use ndk_abi::ndkpi::{
+    NDK_OP_FLAG_INLINE, NDK_OPERATION_TYPE, NDK_SGE, NdkOperationTypeFastRegister, NdkOperationTypeInvalidate,
+    NdkOperationTypeRead, NdkOperationTypeReceive, NdkOperationTypeSend, NdkOperationTypeWrite,
+};
+use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_POST_SEND_AND_INVALIDATE, SOFTNDK_SGE};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_DATA_OVERRUN, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_4,
+};
+use platform::Arc;
+
+use super::Qp;
+use crate::objects::mr::{Memory, Mr};
+use crate::objects::mw::Mw;
+use crate::objects::pd::Pd;
+use crate::objects::sges::{MAX_SGES, sges};
+use crate::objects::{Handles, Object};
+use crate::session::handles::Typed;
+use crate::{Host, Ref};
+use ndk_consumer::{Data, Work};
+
+const SEND_AND_INVALIDATE: NDK_OPERATION_TYPE = NDK_OPERATION_TYPE(SOFTNDK_POST_SEND_AND_INVALIDATE.cast_signed());
+
+/// Posts a request with the SGEs or the inline data in `data`.
+///
+/// NDK_OP_FLAG_INLINE is carried out here: the data must come from the kernel's copy of the request, never from an address
+/// that the user names. `last`: see [`with_named`].
+pub(crate) fn carry_out<H: Host>(
+    handles: &Handles<H>,
+    qp: &Qp<H>,
+    head: &SOFTNDK_POST,
+    data: &[u8],
+    last: &mut Option<Object<H>>,
+) -> NTSTATUS {
+    let mut storage = [NDK_SGE::ZERO; MAX_SGES];
+    let result = split(head, data, &mut storage).and_then(|(sges, bytes)| {
+        let inline = head.Flags & NDK_OP_FLAG_INLINE != 0;
+        if inline && head.SgeCount != 0 || !inline && head.InlineLength != 0 {
+            return Err(STATUS_INVALID_PARAMETER);
+        }
+        let data = if inline { Data::Inline(bytes) } else { Data::Regions(sges) };
+        let flags = head.Flags & !NDK_OP_FLAG_INLINE;
+        let (address, token) = (head.RemoteAddress, head.RemoteToken);
+        let takes_inline = [NdkOperationTypeSend, NdkOperationTypeWrite, SEND_AND_INVALIDATE];
+        let operation = NDK_OPERATION_TYPE(head.Operation.cast_signed());
+        if inline && !takes_inline.contains(&operation) {
+            return Err(STATUS_INVALID_PARAMETER_4);
+        }
+        let initiate = |work: &Work<'_, Memory<H>, H::Platform>| {
+            let turn = qp.initiator_turn.lock();
+            let status = qp.ndk.post(head.RequestContext, work, flags);
+            drop(turn);
+            Ok(status)
+        };
+        match operation {
+            NdkOperationTypeReceive => {
+                if flags != 0 {
+                    return Err(STATUS_INVALID_PARAMETER_4);
+                }
+                // Its receives come from the SRQ.
+                if qp.ndk.keep().srq.is_some() {
+                    return Err(STATUS_INVALID_PARAMETER);
+                }
+                let turn = qp.receive_turn.lock();
+                let status = qp.ndk.receive(head.RequestContext, sges);
+                drop(turn);
+                Ok(status)
+            }
+            NdkOperationTypeSend => initiate(&Work::Send(data)),
+            SEND_AND_INVALIDATE => initiate(&Work::SendAndInvalidate { data, token }),
+            NdkOperationTypeWrite => initiate(&Work::Write { data, address, token }),
+            NdkOperationTypeRead => initiate(&Work::Read { sges, address, token }),
+            NdkOperationTypeFastRegister => with_named(handles, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
+                in_domain(qp, &mr.ndk.keep().pd)?;
+                let memory = mr.ndk.keep().fast.as_ref().ok_or(STATUS_INVALID_PARAMETER)?;
+                // The mapping covers whole pages; the user pinned these bytes of them.
+                let length = usize::try_from(head.Length).ok().filter(|length| *length <= memory.length);
+                let length = length.ok_or(STATUS_INVALID_PARAMETER)?;
+                initiate(&Work::FastRegister { mr: &mr.ndk, lam: &memory.lam, base: head.BaseVirtualAddress, length })
+            }),
+            NdkOperationTypeInvalidate => {
+                let window = with_named(handles, head.ObjectHandle, last, |mw: &Ref<Mw<H>, H>| {
+                    in_domain(qp, mw.ndk.keep())?;
+                    let turn = qp.initiator_turn.lock();
+                    let status = qp.ndk.invalidate_window(head.RequestContext, &mw.ndk, flags);
+                    drop(turn);
+                    Ok(status)
+                });
+                // A region, if it is not a window.
+                window.or_else(|_| {
+                    with_named(handles, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
+                        in_domain(qp, &mr.ndk.keep().pd)?;
+                        initiate(&Work::Invalidate(&mr.ndk))
+                    })
+                })
+            }
+            _ => Err(STATUS_INVALID_PARAMETER),
+        }
+    });
+    result.unwrap_or_else(|status| status)
+}
+
+/// STATUS_INVALID_HANDLE: it is not the QP's protection domain.
+pub(crate) fn in_domain<H: Host>(qp: &Qp<H>, pd: &Ref<Pd<H>, H>) -> Result<(), NTSTATUS> {
+    if Arc::ptr_eq(pd, &qp.ndk.keep().pd) { Ok(()) } else { Err(STATUS_INVALID_HANDLE) }
+}
+
+/// Has `code` use the object of a handle, which may be freed meanwhile: then the last reference is left in `last`, to be let go of
+/// when no lock is held.
+fn with_named<H: Host, T: Typed<Object<H>, H::Platform>>(
+    handles: &Handles<H>,
+    handle: u64,
+    last: &mut Option<Object<H>>,
+    code: impl FnOnce(&Ref<T, H>) -> Result<NTSTATUS, NTSTATUS>,
+) -> Result<NTSTATUS, NTSTATUS> {
+    let object = handles.get::<T>(handle)?;
+    let result = code(&object);
+    if let Err(object) = Arc::release(object) {
+        *last = Some(T::wrap(object));
+    }
+    result
+}
+
+/// The SGEs of a request, and what follows them. STATUS_DATA_OVERRUN: too many.
+fn split<'a>(
+    head: &SOFTNDK_POST,
+    data: &'a [u8],
+    storage: &'a mut [NDK_SGE; MAX_SGES],
+) -> Result<(&'a [NDK_SGE], &'a [u8]), NTSTATUS> {
+    let length = (head.SgeCount as usize).checked_mul(size_of::<SOFTNDK_SGE>()).ok_or(STATUS_DATA_OVERRUN)?;
+    let (list, inline) = data.split_at_checked(length).ok_or(STATUS_INVALID_PARAMETER)?;
+    Ok((sges(list, storage)?, inline))
+}
