@@ -5,7 +5,7 @@ use platform::{Arc, OutOfMemory, PoolQuota, SpinLock};
 
 use crate::device_state::DeviceState;
 use crate::session::contexts::Contexts;
-use crate::session::slab::Slab;
+use crate::tables::slab::Slab;
 use crate::{File, Host, Ref};
 
 /// One control device.

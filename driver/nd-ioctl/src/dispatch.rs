@@ -41,7 +41,7 @@ use crate::objects::mr::Mr;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
 use crate::session::provider_context::ProviderContext;
-use crate::session::sent::{Sent, Waiting};
+use crate::tables::sent::{Sent, Waiting};
 use crate::{
     File, Host, Ref, Request, diagnostics,
     objects::{adapter, connector, cq, listener, mr, mw, pd, post, qp, srq},

@@ -13,9 +13,11 @@
 //! |---|---|
 //! | `dispatch` | from the control code to its function |
 //! | `diagnostics`, `provider` | codes that need no adapter |
+//! | `session` | files, and their provider contexts |
 //! | `objects` | the codes of each kind of object, and what the driver keeps of one |
 //! | `rings` | queues in the memory of a program |
-//! | `session` | files, handles, requests that wait, limits |
+//! | `tables` | handles, requests that wait |
+//! | `quota` | what counts against the limits of a process |
 //! | `host` | what all this needs of the kernel around it |
 //!
 //! Locks are spin locks. Order, outermost first: turn of a CQ, ring of requests, turn of a QP's queue or an SRQ; freed queue pairs of a CQ;
@@ -30,19 +32,23 @@
     clippy::arithmetic_side_effects
 )]
 
+mod device;
 mod dispatch;
 
 mod diagnostics;
 mod provider;
 
+mod session;
+
 mod objects;
 
 mod rings;
-mod session;
+
+mod quota;
+mod tables;
 
 mod addresses;
 mod decode;
-mod device;
 mod device_state;
 mod host;
 #[cfg(feature = "planted-bugs")]
@@ -60,8 +66,8 @@ pub use device::Device;
 
 pub use host::{Host, Request};
 pub use ndk_consumer::{AdapterSource, Pinned};
+pub use quota::locked_bytes;
 pub use session::file::File;
-pub use session::quota::locked_bytes;
 
 /// A counted reference.
 pub(crate) type Ref<T, H> = Arc<T, <H as Host>::Platform>;

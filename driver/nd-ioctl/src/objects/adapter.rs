@@ -11,8 +11,8 @@ use platform::{Arc, Passive};
 
 use crate::decode::{Reply, input, output, overflow};
 use crate::objects::Handles;
+use crate::quota::Quota;
 use crate::rings::user_ring::{descriptor, no_mappings, room_for_descriptor};
-use crate::session::quota::Quota;
 use crate::{Host, Ref, Request, addresses};
 use ndk_consumer::{Adapter, OpenAdapters};
 

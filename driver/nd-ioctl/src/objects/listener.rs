@@ -14,10 +14,10 @@ use crate::decode::{Reply, finish, input, output, room_for};
 use crate::objects::adapter::same_adapter;
 use crate::objects::connector::{Connection, Connector, Link, bindable, room_for_address};
 use crate::objects::{Handles, PendedRequests};
-use crate::session::lines::Lines;
-use crate::session::pended::{Abandon, Event};
-use crate::session::quota::Quota;
-use crate::session::sent::{Sent, Waiting};
+use crate::quota::Quota;
+use crate::tables::lines::Lines;
+use crate::tables::pended::{Abandon, Event};
+use crate::tables::sent::{Sent, Waiting};
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, ConnectRequested, Owned};
 

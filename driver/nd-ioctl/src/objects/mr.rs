@@ -16,7 +16,7 @@ use platform::{Arc, Charge, Passive, SpinLock};
 use crate::decode::{Reply, input, output, room_for};
 use crate::objects::Handles;
 use crate::objects::pd::Pd;
-use crate::session::quota::{Locked, Quota};
+use crate::quota::{Locked, Quota};
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Lam, Owned};
 

@@ -7,7 +7,7 @@ use platform::{Arc, Charge, Passive};
 use crate::decode::{Reply, input, output, room_for};
 use crate::objects::Handles;
 use crate::objects::pd::Pd;
-use crate::session::quota::Quota;
+use crate::quota::Quota;
 use crate::{Host, shared};
 use ndk_consumer::Owned;
 

@@ -10,7 +10,7 @@ use crate::objects::mw::Mw;
 use crate::objects::pd::Pd;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
-use crate::session::handles::{self, Typed};
+use crate::tables::handles::{self, Typed};
 use crate::{Host, Ref};
 use ndk_consumer::Adapter;
 

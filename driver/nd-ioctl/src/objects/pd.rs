@@ -6,7 +6,7 @@ use platform::{Arc, Charge, Passive};
 
 use crate::decode::{Reply, input, output, room_for};
 use crate::objects::Handles;
-use crate::session::quota::Quota;
+use crate::quota::Quota;
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, Owned};
 

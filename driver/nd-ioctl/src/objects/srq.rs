@@ -18,13 +18,13 @@ use crate::decode::{Reply, finish, input};
 use crate::objects::pd::Pd;
 use crate::objects::sges::{MAX_SGES, sges};
 use crate::objects::{Handles, PendedRequests, affinity};
+use crate::quota::Quota;
 use crate::rings::ring_poll::{Next, STALLED_MICROSECONDS};
 use crate::rings::user_ring::{UserWorkRing, descriptor, descriptor_with, mappings, room_for_descriptor};
 use crate::rings::work_ring::{MAX_SERVES, Posted, ServeMode, Step, WorkRing};
-use crate::session::lines::Lines;
-use crate::session::pended::Event;
-use crate::session::quota::Quota;
-use crate::session::sent::{Sent, Waiting};
+use crate::tables::lines::Lines;
+use crate::tables::pended::Event;
+use crate::tables::sent::{Sent, Waiting};
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
 

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::cq_ring::CqRing;
 use super::work_ring::WorkRing;
 use crate::decode::{Reply, range};
-use crate::session::quota::{Locked, Quota};
+use crate::quota::{Locked, Quota};
 use crate::{Host, Pinned, Ref, Request};
 
 /// Bytes of a ring at most: less than one MDL describes.

@@ -8,9 +8,9 @@ use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HA
 use platform::{Arc, OutOfMemory, Passive, Weak};
 
 use crate::decode::{Reply, input, output};
+use crate::quota::Quota;
 use crate::session::contexts::Entry;
 use crate::session::provider_context::ProviderContext;
-use crate::session::quota::Quota;
 use crate::{File, Host, Ref, shared};
 
 /// PROVIDER_INIT: a context of its own.

@@ -2,9 +2,9 @@
 
 use platform::{SpinLock, Weak};
 
+use crate::quota::Quota;
 use crate::session::provider_context::ProviderContext;
-use crate::session::quota::Quota;
-use crate::session::slab::Slab;
+use crate::tables::slab::Slab;
 use crate::{Host, Ref};
 
 /// At most 8192 provider contexts.

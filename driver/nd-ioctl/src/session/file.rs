@@ -7,9 +7,9 @@ use platform::{Charge, Event, OutOfMemory, Passive, SpinLock};
 
 use crate::device_state::DeviceState;
 use crate::session::contexts::Contexts;
-use crate::session::lines::Lines;
 use crate::session::provider_context::ProviderContext;
-use crate::session::sent::FileState;
+use crate::tables::lines::Lines;
+use crate::tables::sent::FileState;
 use crate::{Host, Ref, shared};
 
 /// One open of the control device.

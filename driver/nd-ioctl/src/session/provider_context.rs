@@ -6,7 +6,7 @@ use platform::{Arc, Charge, Passive};
 
 use crate::device_state::DeviceState;
 use crate::objects::{Handles, Object, PendedRequests};
-use crate::session::quota::Quota;
+use crate::quota::Quota;
 use crate::{Host, Ref};
 use ndk_consumer::OpenAdapters;
 

@@ -22,10 +22,10 @@ use ndk_abi::status::{
 use platform::{Arc, Charge, SpinLock, Weak};
 
 use crate::objects::qp::Qp;
-use crate::session::lines::Lines;
-use crate::session::pended::{self, Abandon, Event, Pended};
-use crate::session::quota::Quota;
-use crate::session::sent::Waiting;
+use crate::quota::Quota;
+use crate::tables::lines::Lines;
+use crate::tables::pended::{self, Abandon, Event, Pended};
+use crate::tables::sent::Waiting;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
 

@@ -17,9 +17,9 @@ use crate::decode::{Reply, finish, input, output, overflow, range, room_for};
 use crate::objects::adapter::same_adapter;
 use crate::objects::qp::Qp;
 use crate::objects::{Handles, PendedRequests};
-use crate::session::pended::{Abandon, Event};
-use crate::session::quota::Quota;
-use crate::session::sent::Sent;
+use crate::quota::Quota;
+use crate::tables::pended::{Abandon, Event};
+use crate::tables::sent::Sent;
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Offer, Owned};
 

@@ -14,8 +14,8 @@ use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
 use crate::rings::cq_ring::Room;
 use crate::rings::user_ring::UserCqRing;
-use crate::session::handles::Chain;
-use crate::session::pended::{Event, Pended};
+use crate::tables::handles::Chain;
+use crate::tables::pended::{Event, Pended};
 
 /// Bursts that one run of the deferred call puts into a ring.
 const BURSTS: u32 = 8;

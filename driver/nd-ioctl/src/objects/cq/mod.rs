@@ -18,9 +18,9 @@ use platform::{Charge, Deferred, Dispatch, RunDeferred, SpinLock, Weak};
 use crate::objects::qp::Qp;
 use crate::objects::{Handles, PendedRequests};
 use crate::rings::user_ring::UserCqRing;
-use crate::session::handles::Chain;
-use crate::session::pended::{Event, Pended};
-use crate::session::sent::Waiting;
+use crate::tables::handles::Chain;
+use crate::tables::pended::{Event, Pended};
+use crate::tables::sent::Waiting;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Notified, Owned};
 

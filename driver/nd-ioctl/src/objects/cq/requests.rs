@@ -18,11 +18,11 @@ use zerocopy::IntoBytes;
 use super::{BURST, Cq, CqEvents};
 use crate::decode::{Reply, finish, input};
 use crate::objects::{Handles, PendedRequests, affinity};
+use crate::quota::Quota;
 use crate::rings::user_ring::{UserCqRing, descriptor, mappings, room_for_descriptor};
-use crate::session::lines::Lines;
-use crate::session::pended::Event;
-use crate::session::quota::Quota;
-use crate::session::sent::Sent;
+use crate::tables::lines::Lines;
+use crate::tables::pended::Event;
+use crate::tables::sent::Sent;
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Owned};
 

@@ -18,7 +18,7 @@ use crate::objects::mw::Mw;
 use crate::objects::pd::Pd;
 use crate::objects::sges::{MAX_SGES, sges};
 use crate::objects::{Handles, Object};
-use crate::session::handles::Typed;
+use crate::tables::handles::Typed;
 use crate::{Host, Ref};
 use ndk_consumer::{Data, Work};
 

@@ -12,10 +12,10 @@ use crate::objects::adapter::same_adapter;
 use crate::objects::cq::Cq;
 use crate::objects::pd::Pd;
 use crate::objects::srq::Srq;
+use crate::quota::Quota;
 use crate::rings::ring_poll::Next;
 use crate::rings::user_ring::{UserWorkRing, descriptor, mappings, room_for_descriptor};
 use crate::rings::work_ring::MAX_SERVES;
-use crate::session::quota::Quota;
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Owned, QpDepths};
 

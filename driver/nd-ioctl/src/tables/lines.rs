@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
 use platform::{Arc, Charge, OutOfMemory, Platform, PoolQuota};
 
-use crate::session::slab::Slab;
 use crate::shared;
+use crate::tables::slab::Slab;
 
 /// Lines of one owner.
 const LINES: usize = 4;

@@ -7,8 +7,8 @@ pub(crate) use freed::Chain;
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE};
 use platform::{Arc, Charge, OutOfMemory, Passive, Platform, PoolQuota, SpinLock};
 
-use crate::session::slab::Slab;
 use crate::shared;
+use crate::tables::slab::Slab;
 use freed::Freed;
 
 /// At most 2^21 handles of a provider context: all objects that the adapter says it has (`soft_rdma::limits`), and some.

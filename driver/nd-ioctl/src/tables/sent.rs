@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use ndk_abi::status::NTSTATUS;
 use platform::PoolQuota;
 
-use crate::session::lines::Lines;
+use crate::tables::lines::Lines;
 use crate::{Host, Ref};
 
 /// The requests that wait for an object, or that came by a file.

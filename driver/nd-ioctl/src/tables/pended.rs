@@ -11,8 +11,8 @@ use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES,
 use platform::{Arc, Charge, OutOfMemory, PoolQuota, SpinLock};
 
 use crate::device_state::DeviceState;
-use crate::session::lines::{Lined, LinedSlab, Lines};
-use crate::session::sent::{FileState, Sent, Waiting};
+use crate::tables::lines::{Lined, LinedSlab, Lines};
+use crate::tables::sent::{FileState, Sent, Waiting};
 use crate::{Host, Ref, Request, shared};
 
 /// Requests of a file that may wait at a time, besides those that each connector has room for; and those of one object that one
