@@ -1,5 +1,7 @@
-//! Provider contexts: what PROVIDER_INIT makes for a file. Another file may share it ([`crate::session::attach`]): then requests to the context
-//! come by several files. It ends with the file whose PROVIDER_INIT made it.
+//! Provider contexts: what PROVIDER_INIT makes for a file.
+//!
+//! Another file may share it ([`crate::session::attach`]): then requests to the context come by several files. The context ends with the
+//! file whose PROVIDER_INIT made it.
 
 use ndk_abi::status::NTSTATUS;
 use platform::{Arc, Charge, Passive};

@@ -1,5 +1,5 @@
-//! The requests of a file that wait for an event, in the order they were issued. Each object, and each file, finds its own in constant
-//! time.
+//! The requests of a provider context that wait for an event, in the order they were issued. Each object, and each file, finds its own
+//! in constant time.
 //!
 //! Whoever takes a request out of the table completes it, with no lock held. A request whose cancel routine has begun can
 //! only be taken by that routine ([`PendedRequests::cancelled`]); everybody else passes it over.
@@ -15,12 +15,12 @@ use crate::tables::lines::{Lined, LinedSlab, Lines};
 use crate::tables::sent::{FileState, Sent, Waiting};
 use crate::{Host, Ref, Request, shared};
 
-/// Requests of a file that may wait at a time, besides those that each connector has room for; and those of one object that one
-/// run of a deferred call completes.
+/// Requests of a provider context that may wait at a time, besides those that each connector has room for; and those of one object
+/// that one run of a deferred call completes.
 const PLACES: u32 = 1024;
 /// Of a connector: one for its operation, one that awaits its end. So it is connectors that run out, not requests.
 const PLACES_OF_CONNECTOR: u32 = 2;
-/// Connectors of a file: as many as the adapter has.
+/// Connectors of a provider context: as many as the adapter has.
 const CONNECTORS: u32 = 65_536;
 const CHUNK: u32 = 32;
 const CHUNKS: usize = 4_128;
@@ -65,7 +65,7 @@ const SENT: Range<usize> = 0..WANTED;
 /// All lines of an object.
 const ANY: Range<usize> = 0..WANTED + 1;
 
-/// What a request changes while it waits, as a connector, so that a cancel has to undo it.
+/// What a pended request changes: a connector. If the request is cancelled, the change is undone.
 pub(crate) trait Abandon<H: Host> {
     /// The requests that wait for it.
     fn waiting(&self) -> &Waiting<H>;
@@ -78,10 +78,10 @@ pub(crate) trait Abandon<H: Host> {
 pub(crate) struct Pended<H: Host, C> {
     request: H::Request,
     /// The file that the request came by.
-    pub(crate) by: Ref<FileState<H>, H>,
+    by: Ref<FileState<H>, H>,
     /// Those that wait for the object that it was sent to.
     waiting: Waiting<H>,
-    pub(crate) event: Event,
+    event: Event,
     /// The connector that the request wants to change.
     pub(crate) connector: Option<Ref<C, H>>,
 }
@@ -129,7 +129,7 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
         shared(Self { table: SpinLock::<_, H::Platform>::new(table), all, device, _charge: charge })
     }
 
-    /// Makes room for the requests of a new connector. STATUS_INSUFFICIENT_RESOURCES: the file has too many.
+    /// Makes room for the requests of a new connector. STATUS_INSUFFICIENT_RESOURCES: there are too many.
     pub(crate) fn add_connector(&self) -> Result<(), NTSTATUS> {
         let mut table = self.table.lock();
         table.connectors = Some(table.connectors.wrapping_add(1))

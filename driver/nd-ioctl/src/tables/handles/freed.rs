@@ -48,7 +48,8 @@ impl<T, P: Platform> Table<T, P> {
 }
 
 impl<T, P: Platform> Handles<T, P> {
-    /// Takes an object from its handle. If `leaves` gives the handle of another, that is left in the slot. Errors: [`Handles::get`].
+    /// Takes an object from its handle. The handle that `leaves` gives, that of another object, is left in the slot. Errors:
+    /// [`Handles::get`].
     pub(crate) fn remove_leaving<U: Typed<T, P>>(
         &self,
         handle: u64,
@@ -65,7 +66,7 @@ impl<T, P: Platform> Handles<T, P> {
         Ok(object)
     }
 
-    /// The object of a handle, or what is named by the handle that it left when it was freed. `None`: there is neither.
+    /// The object of a handle; if that was freed, the object whose handle is left in the slot. `None`: there is neither.
     pub(crate) fn get_or_left(&self, handle: u64) -> Option<T>
     where
         T: Clone,

@@ -15,7 +15,7 @@ use freed::Freed;
 const CHUNK: u32 = 256;
 const CHUNKS: usize = 8192;
 
-/// A type of object, one of those of `T`, that handles name.
+/// One of the types of object that handles name; `T` is a reference to an object of any of them.
 pub(crate) trait Typed<T, P: Platform>: Sized {
     fn wrap(object: Arc<Self, P>) -> T;
     fn of(object: &T) -> Option<&Arc<Self, P>>;
@@ -34,7 +34,7 @@ struct Table<T, P: Platform> {
     forgotten: Option<u64>,
 }
 
-/// The handle table of one provider context, for the objects `T`.
+/// The handle table of one provider context. `T`: a reference to an object.
 pub(crate) struct Handles<T, P: Platform> {
     table: SpinLock<Table<T, P>, P>,
     _charge: Charge<P>,
