@@ -47,7 +47,7 @@ struct State<H: Host> {
     phase: Phase,
     connection: Option<Ref<Connection<H>, H>>,
     bound: Option<SocketAddr>,
-    /// What is connected, or was to be: [`Qp::connector`] says whether it is.
+    /// What is connected, or was to be: [`Qp::is_of`] says whether it is.
     qp: Option<Weak<Qp<H>, H::Platform>>,
     /// The peer disconnected.
     peer_gone: bool,
