@@ -110,6 +110,7 @@ unsafe extern "system" fn deregister<P: Platform>(
 ) -> NTSTATUS {
     // The completion may run, and the consumer may close the region in it, before `deregister` returns: hold a
     // reference.
+    // SAFETY: the consumer's open region.
     let mr = unsafe { Object::<MemoryRegion<P>, P>::of(mr) }.clone();
     status::outcome(mr.deregister(callback::requested(completion, context)))
 }

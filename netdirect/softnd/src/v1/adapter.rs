@@ -219,6 +219,7 @@ impl INDAdapter_Impl for Adapter_Impl {
             };
             let handle = self.opened.regions.add(region);
             // Written before the request can end, as another thread may see its end.
+            // SAFETY: as before.
             unsafe { out.write(ptr::without_provenance_mut(handle as usize)) };
             let (address, length) = (buffer.addr() as u64, length as u64);
             let send = |region: &memory::Region| region.register(address, length, FLAGS, overlapped);
