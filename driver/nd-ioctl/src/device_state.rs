@@ -1,4 +1,4 @@
-//! What all files of a control device share.
+//! The host and the counts that all files of a control device share.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 

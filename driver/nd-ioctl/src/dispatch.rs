@@ -69,12 +69,12 @@ impl<H: Host> File<H> {
         let Some(context) = &self.context() else {
             return finish(request, Err(STATUS_INVALID_DEVICE_STATE.into()));
         };
-        let ProviderContext { handles, quota, .. } = &**context;
+        let ProviderContext { handles, quota, device, .. } = &**context;
         match code {
             IOCTL_ND_CQ_NOTIFY => cq::notify(handles, Sent::new(request, &self.state)),
             IOCTL_ND_SRQ_NOTIFY => srq::notify(handles, Sent::new(request, &self.state), passive),
             IOCTL_ND_CONNECTOR_CONNECT => {
-                connector::connect(handles, quota, &self.device.host, Sent::new(request, &self.state), passive)
+                connector::connect(handles, quota, &device.host, Sent::new(request, &self.state), passive)
             }
             IOCTL_ND_CONNECTOR_COMPLETE_CONNECT => {
                 connector::complete_connect(handles, Sent::new(request, &self.state))

@@ -4,7 +4,7 @@
 //! The host makes one [`Device`] for each adapter, one [`File`] for each open of `\\.\SoftNdk`, gives each request to
 //! [`File::dispatch`], each cancel routine to [`File::cancel`], and calls [`File::cleanup`] when the last handle is closed.
 //!
-//! Nothing a user sends is trusted: handles are checked for file, age and type, structures are copied before they are
+//! Nothing a user sends is trusted: handles are checked for provider context, age and type, structures are copied before they are
 //! looked at, and all offsets and counts are checked before anything changes.
 //!
 //! The folders, from the control code down:

@@ -1,7 +1,7 @@
 //! The requests of each kind of object, and what the driver keeps of one.
 
 pub(crate) mod adapter;
-pub(crate) mod affinity;
+mod affinity;
 pub(crate) mod connector;
 pub(crate) mod cq;
 pub(crate) mod listener;

@@ -1,4 +1,4 @@
-//! The codes that post work requests. The hot path: no allocation, two locks.
+//! The codes that post work requests, to queue pairs and to shared receive queues.
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::ndkpi::{

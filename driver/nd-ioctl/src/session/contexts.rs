@@ -16,9 +16,9 @@ pub(crate) type Contexts<H> = SpinLock<Slab<Entry<H>, <H as Host>::Platform, CHU
 
 /// The entry of a provider context.
 pub(crate) struct Entry<H: Host> {
-    pub(crate) process: u64,
+    pub(super) process: u64,
     /// All contexts of the process share it.
-    pub(crate) quota: Ref<Quota<H>, H>,
+    pub(super) quota: Ref<Quota<H>, H>,
     /// None: PROVIDER_INIT is making it.
-    pub(crate) context: Option<Weak<ProviderContext<H>, H::Platform>>,
+    pub(super) context: Option<Weak<ProviderContext<H>, H::Platform>>,
 }

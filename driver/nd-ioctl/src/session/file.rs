@@ -18,13 +18,14 @@ use crate::{Host, Ref, shared};
 /// be called at the same time from several threads.
 pub struct File<H: Host> {
     pub(crate) device: Ref<DeviceState<H>, H>,
-    pub(crate) contexts: Ref<Contexts<H>, H>,
+    pub(super) contexts: Ref<Contexts<H>, H>,
     /// The process that opened it.
     pub(crate) process: u64,
-    membership: SpinLock<Option<Membership<H>>, H::Platform>,
     pub(crate) state: Ref<FileState<H>, H>,
     /// The cleanup is done.
     clean: Ref<Event<H::Platform>, H>,
+    /// Last: it drops the charge for the fields above.
+    membership: SpinLock<Option<Membership<H>>, H::Platform>,
 }
 
 /// The provider context of a file.
@@ -93,13 +94,13 @@ impl<H: Host> File<H> {
     /// cleaned up.
     pub(crate) fn join(&self, context: &Ref<ProviderContext<H>, H>, is_own: bool) -> Result<(), NTSTATUS> {
         let mut charge = context.quota.charge::<FileState<H>, Event<H::Platform>>()?;
-        // The file itself is in the host's memory.
+        // The host keeps the file in an allocation of its own.
         charge.absorb(context.quota.charge::<Self, Lines<H::Platform>>()?);
         let mut membership = self.membership.lock();
         if membership.is_some() {
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
-        // A cleanup that has begun may not look any more.
+        // A cleanup that has begun may have looked for the context before.
         if self.state.is_closing() {
             return Err(STATUS_DEVICE_REMOVED);
         }

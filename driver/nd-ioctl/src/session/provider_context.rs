@@ -46,7 +46,7 @@ impl<H: Host> ProviderContext<H> {
     }
 
     /// Its file is closed.
-    pub(crate) fn end(&self, passive: &Passive<'_>) {
+    pub(super) fn end(&self, passive: &Passive<'_>) {
         self.handles.close();
         // In order of issue; a request that is being pended now ends with its object, below.
         self.pended.cancel_all();

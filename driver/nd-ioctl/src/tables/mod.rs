@@ -1,4 +1,4 @@
-//! The tables of a provider context, of handles and of requests that wait, and the slab that both are in.
+//! The tables of a provider context: handles, and requests that wait with the files that they came by. Both are slabs.
 
 pub(crate) mod handles;
 pub(crate) mod lines;

@@ -67,7 +67,7 @@ const ANY: Range<usize> = 0..WANTED + 1;
 
 /// What a pended request changes: a connector. If the request is cancelled, the change is undone.
 pub(crate) trait Abandon<H: Host> {
-    /// The requests that wait for it.
+    /// The requests that wait for it. Called with the table's lock held.
     fn waiting(&self) -> &Waiting<H>;
 
     /// Undoes what a request for this event began.
@@ -306,7 +306,7 @@ impl<H: Host, C: Abandon<H>> Pended<H, C> {
     /// Completes the request. No lock may be held.
     pub(crate) fn complete(self, status: NTSTATUS) {
         let Self { request, by, .. } = self;
-        // Before the file can be closed: its charge goes with it.
+        // First: a completed request does not keep the file, whose charge is for this state too.
         drop(by);
         request.complete(status, 0);
     }

@@ -21,7 +21,7 @@ pub(crate) struct FileState<H: Host> {
 
 impl<H: Host> FileState<H> {
     pub(crate) fn new() -> Result<Self, NTSTATUS> {
-        // What they take is charged when the file joins a context.
+        // The lines are charged when the file joins a context.
         let waiting = Lines::new(&PoolQuota::UNLIMITED)?;
         Ok(Self { waiting, cleaning: AtomicBool::new(false) })
     }
@@ -45,7 +45,7 @@ impl<H: Host> FileState<H> {
 /// A request that may wait, and the file that it came by.
 pub(crate) struct Sent<H: Host> {
     pub(crate) request: H::Request,
-    pub(crate) by: Ref<FileState<H>, H>,
+    pub(super) by: Ref<FileState<H>, H>,
 }
 
 impl<H: Host> Sent<H> {

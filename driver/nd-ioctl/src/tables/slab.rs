@@ -1,7 +1,7 @@
 //! Slots behind untrusted 64-bit identifiers.
 //!
 //! An identifier is an index and a generation. Generations come from one counter for all slabs, so an identifier that
-//! was removed, or that belongs to another file, names nothing. Memory grows by chunks, which blocks of pointers lead to, and
+//! was removed, or that belongs to another provider context, names nothing. Memory grows by chunks, which blocks of pointers lead to, and
 //! goes with the slab: neither insertion nor removal moves an element, and both take constant time.
 
 use core::sync::atomic::{AtomicU32, Ordering};

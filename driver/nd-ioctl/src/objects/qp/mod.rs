@@ -1,4 +1,4 @@
-//! Queue pairs. What is posted is in [`carry_out()`], the rings that it may come by in [`crate::rings::work_ring`].
+//! Queue pairs. [`carry_out()`] posts a request, which may come by a ring: [`crate::rings::work_ring`].
 
 mod carry_out;
 mod requests;
@@ -35,7 +35,7 @@ pub(crate) struct Qp<H: Host> {
     /// Posts to one queue must not overlap (NDKPI work request posting requirements).
     pub(crate) initiator_turn: SpinLock<(), H::Platform>,
     /// As `initiator_turn`, for the receive queue.
-    pub(crate) receive_turn: SpinLock<(), H::Platform>,
+    receive_turn: SpinLock<(), H::Platform>,
     /// It serves one connection only.
     connection: SpinLock<Connection<H>, H::Platform>,
     /// The peer has disconnected.

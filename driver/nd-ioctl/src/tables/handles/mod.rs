@@ -103,7 +103,8 @@ impl<T, P: Platform> Handles<T, P> {
         self.table.lock().closed
     }
 
-    /// Takes each object that `wanted` accepts from its handle and gives it to `each`.
+    /// Takes each object that `wanted` accepts from its handle and gives it to `each`. What freed queue pairs left stays until
+    /// [`Handles::free`].
     pub(crate) fn drain(&self, wanted: impl Fn(&T) -> bool, mut each: impl FnMut(T)) {
         let mut cursor = 0;
         let wanted = |entry: &Entry<T>| entry.object().is_some_and(&wanted);
@@ -117,7 +118,7 @@ impl<T, P: Platform> Handles<T, P> {
         }
     }
 
-    /// Frees the memory of a table that is closed and drained. Here, and not where the last reference goes: that may be a DPC.
+    /// Frees the memory of a table that is closed and has no objects. The last reference may go in a DPC, so this is not left to it.
     pub(crate) fn free(&self, _: &Passive<'_>) {
         let nothing = Slab::new(PoolQuota::UNLIMITED.no_charge());
         let entries = core::mem::replace(&mut self.table.lock().entries, nothing);
