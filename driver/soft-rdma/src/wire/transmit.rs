@@ -14,7 +14,7 @@ use super::inbound_reads::{Answer, Answers};
 use crate::{
     Access, Error, QueuePair, Remote,
     memory::{region::Range, runs},
-    qp::engine::{Carrier, Data, Part, Progress, Step},
+    qp::engine::{Carrier, Data, Part, Progress, StepOutcome},
     qp::{Report, State},
 };
 
@@ -160,10 +160,10 @@ impl<'a, P: Platform> Frames<'a, P> {
                 self.ask_for_confirmation(queue_pair);
             }
             match QueuePair::step(queue_pair, self) {
-                Step::Moved(_) => {}
-                Step::Busy => return Ok(true),
-                Step::Idle if answered => {}
-                Step::Idle => return Ok(false),
+                StepOutcome::Moved(_) => {}
+                StepOutcome::Busy => return Ok(true),
+                StepOutcome::Idle if answered => {}
+                StepOutcome::Idle => return Ok(false),
             }
         }
         Ok(true)

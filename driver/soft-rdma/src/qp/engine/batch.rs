@@ -23,13 +23,13 @@ const SENDS: usize = 32;
 pub(crate) const SMALL_SEND_BYTES: u32 = 2 * 1024;
 
 /// The result of a batch.
-pub(super) enum Batch<P: Platform> {
+pub(super) enum BatchOutcome<P: Platform> {
     /// There is nothing to do.
     Idle,
     /// Bytes moved; there may be more to do.
     Moved(u32),
     /// The general step has to carry out the oldest request.
-    Other,
+    NeedsStep,
     /// The peer is on another machine: the wire runs instead.
     Remote(Arc<Wire<P>, P>),
 }
@@ -64,30 +64,30 @@ type Receives = [ReceiveRequest; SENDS];
 
 impl<P: Platform> QueuePair<P> {
     /// Carries out the small sends at the front of the queue, up to [`SENDS`].
-    pub(super) fn batch(this: &Arc<Self, P>) -> Batch<P> {
+    pub(super) fn batch(this: &Arc<Self, P>) -> BatchOutcome<P> {
         let mut state = this.state.lock();
         if let Some(Peer::Remote(wire, _)) = &state.peer {
             let wire = wire.clone();
             if state.flushing_requests() {
                 Self::cancel_rest(this, state);
             }
-            return Batch::Remote(wire);
+            return BatchOutcome::Remote(wire);
         }
         if !state.is_open() || state.flushing_requests() {
             Self::cancel_rest(this, state);
-            return Batch::Idle;
+            return BatchOutcome::Idle;
         }
         if state.requests.len() == 0 {
-            return Batch::Idle;
+            return BatchOutcome::Idle;
         }
         if state.done > 0 || !state.requests.front().is_some_and(|(_, request)| request.small) {
-            return Batch::Other;
+            return BatchOutcome::NeedsStep;
         }
-        let Some(peer) = state.peer.as_ref().and_then(Peer::here) else { return Batch::Other };
+        let Some(peer) = state.peer.as_ref().and_then(Peer::here) else { return BatchOutcome::NeedsStep };
         if peer.shares_receives() {
             // Receives of a shared queue are taken one by one, in turn with other queue pairs.
             drop(state);
-            return Batch::Other;
+            return BatchOutcome::NeedsStep;
         }
         let mut row = Row { sends: [InitiatorRequest::default(); SENDS], used: 0, bytes: 0, flags: Flags::empty() };
         state.claim_sends(&mut row);
@@ -98,15 +98,15 @@ impl<P: Platform> QueuePair<P> {
         peer.claim_receives(&mut row, &mut receives);
         if row.used == 0 {
             Self::end_unreceived(this);
-            return Batch::Other;
+            return BatchOutcome::NeedsStep;
         }
         this.place(&peer, &mut row, &receives);
         Self::end_receives(&peer, &mut row, &receives);
         let more = Self::end_sends(this, &row);
         match row.used {
-            _ if !more => Batch::Idle,
-            0 => Batch::Other,
-            _ => Batch::Moved(row.bytes),
+            _ if !more => BatchOutcome::Idle,
+            0 => BatchOutcome::NeedsStep,
+            _ => BatchOutcome::Moved(row.bytes),
         }
     }
 

@@ -10,7 +10,7 @@ mod unready;
 
 pub(crate) use batch::SMALL_SEND_BYTES;
 
-use batch::Batch;
+use batch::BatchOutcome;
 use here::Here;
 use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred};
 
@@ -32,7 +32,7 @@ const BURST_BYTES: u32 = 2 * STEP_BYTES;
 const BURST_STEPS: u32 = 32;
 
 /// The result of a step.
-pub(crate) enum Step {
+pub(crate) enum StepOutcome {
     /// Nothing to do until the engine is scheduled.
     Idle,
     /// Bytes moved; there may be more to do.
@@ -106,16 +106,16 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
     fn run(this: &Arc<Self, P>, _: &Dispatch<'_>) {
         let mut bytes = 0u32;
         for _ in 0..BURST_STEPS {
-            let step = match Self::batch(this) {
-                Batch::Idle => Step::Idle,
-                Batch::Moved(bytes) => Step::Moved(bytes),
-                Batch::Other => Self::step(this, &mut Here::default()),
-                Batch::Remote(wire) => return Wire::carry(&wire, this),
+            let outcome = match Self::batch(this) {
+                BatchOutcome::Idle => StepOutcome::Idle,
+                BatchOutcome::Moved(bytes) => StepOutcome::Moved(bytes),
+                BatchOutcome::NeedsStep => Self::step(this, &mut Here::default()),
+                BatchOutcome::Remote(wire) => return Wire::carry(&wire, this),
             };
-            match step {
-                Step::Idle => return,
-                Step::Busy => break,
-                Step::Moved(moved) => bytes = bytes.saturating_add(moved),
+            match outcome {
+                StepOutcome::Idle => return,
+                StepOutcome::Busy => break,
+                StepOutcome::Moved(moved) => bytes = bytes.saturating_add(moved),
             }
             if bytes >= BURST_BYTES {
                 break;
@@ -127,18 +127,18 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
 
 impl<P: Platform> QueuePair<P> {
     /// One step of the current request. `carrier` moves its data.
-    pub(crate) fn step<C: Carrier<P>>(this: &Arc<Self, P>, carrier: &mut C) -> Step {
+    pub(crate) fn step<C: Carrier<P>>(this: &Arc<Self, P>, carrier: &mut C) -> StepOutcome {
         let mut inline_data;
         let mut inline: &[u8] = &[];
         let mut state = this.state.lock();
         if !state.is_open() || state.flushing_requests() {
-            return Step::Idle;
+            return StepOutcome::Idle;
         }
         let done = state.done;
-        let Some((slot, &request)) = state.current() else { return Step::Idle };
+        let Some((slot, &request)) = state.current() else { return StepOutcome::Idle };
         let flags = request.flags;
         if flags.contains(Flags::READ_FENCE) && state.open_reads > 0 {
-            return Step::Idle;
+            return StepOutcome::Idle;
         }
         let inlined = flags.contains(Flags::INLINE);
         let mut part = Part { length: request.data.length, done, local: None, inline: inlined, invalidate: None };
@@ -185,7 +185,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Notes what a step did, and reports the request if it has ended. `counts`: the engine counts the data.
-    fn apply(this: &Arc<Self, P>, progress: Progress, counts: bool) -> Step {
+    fn apply(this: &Arc<Self, P>, progress: Progress, counts: bool) -> StepOutcome {
         let count = |bytes, requests| {
             if counts {
                 this.pd.adapter().device().counters().moved(this.meter, bytes, requests);
@@ -195,19 +195,19 @@ impl<P: Platform> QueuePair<P> {
         state.executing = false;
         let mut fatal = false;
         let mut finished = None;
-        let step = match progress {
+        let outcome = match progress {
             Progress::Bytes(bytes) => {
                 state.done = state.done.saturating_add(u64::from(bytes));
                 state.cursor.advance(bytes);
                 count(u64::from(bytes), 0);
-                Step::Moved(bytes)
+                StepOutcome::Moved(bytes)
             }
             Progress::Complete | Progress::Asked => {
                 state.carried_out(matches!(progress, Progress::Asked));
                 finished = state.take_ended();
                 fatal |= this.report(finished.as_ref(), Ok(()));
                 count(0, 1);
-                Step::Moved(0)
+                StepOutcome::Moved(0)
             }
             Progress::Failed(error) => {
                 // Completions stay in order. Without requests ahead that await the peer (`sent` is 0), this one completes now.
@@ -220,19 +220,19 @@ impl<P: Platform> QueuePair<P> {
                 } else if fatal && state.confirms {
                     state.refused = state.current().map(|(slot, _)| (slot, error));
                 }
-                Step::Idle
+                StepOutcome::Idle
             }
-            Progress::Waiting => Step::Idle,
+            Progress::Waiting => StepOutcome::Idle,
             Progress::NoReceive { limited } => {
                 Self::begin_wait(this, &mut state, limited);
-                Step::Idle
+                StepOutcome::Idle
             }
-            Progress::Busy => Step::Busy,
+            Progress::Busy => StepOutcome::Busy,
         };
         let report = Self::unlock_and_flush_after(this, state, fatal);
         drop(finished);
         this.report_to_connector(report);
-        step
+        outcome
     }
 
     /// Reports a request, if there is one. True: its completion queue did not take it.
