@@ -7,7 +7,7 @@ use iwarp::{
 use platform::{Arc, Deferred, Notice, OutOfMemory, Platform, Read, Stream, Taken, Timer};
 
 use super::{
-    Step, Wire, crc,
+    Wire, WireState, crc,
     inbound_reads::Answers,
     noticed,
     receive::{Received, RxStream},
@@ -64,7 +64,7 @@ impl<P: Platform> Wire<P> {
         this.streams.lock().streams = Some(streams);
         queue_pair.state.lock().confirms = queue_pair.send_timeout > 0 && agreed.outbound_reads > 0;
         let own = Arc::downgrade(queue_pair);
-        Self::end_change(this, Step::Carrying(own.clone())).then(|| Peer::Remote(this.clone(), own))
+        Self::end_change(this, WireState::RdmaMode(own.clone())).then(|| Peer::Remote(this.clone(), own))
     }
 
     /// One run of the queue pair's engine over this wire: receives, then transmits. Takes the streams out; if another
@@ -106,7 +106,7 @@ impl<P: Platform> Wire<P> {
             _ => Deferred::schedule(queue_pair),
         }
         let mut state = this.state.lock();
-        if !matches!(state.step, Step::Carrying(_)) {
+        if !matches!(state.wire_state, WireState::RdmaMode(_)) {
             // The connection ended during this run, and `finish_close` found the streams out. From now on the timer is for the closing.
             Timer::cancel(this);
             state.late = false;
@@ -118,7 +118,7 @@ impl<P: Platform> Wire<P> {
     /// Whether the timer has expired since the last call; `None` if the connection has ended.
     fn take_late(&self) -> Option<bool> {
         let mut state = self.state.lock();
-        matches!(state.step, Step::Carrying(_)).then(|| core::mem::take(&mut state.late))
+        matches!(state.wire_state, WireState::RdmaMode(_)).then(|| core::mem::take(&mut state.late))
     }
 
     fn put_back(&self, streams: Streams<P>) {

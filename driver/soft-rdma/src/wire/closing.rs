@@ -9,7 +9,7 @@ use iwarp::terminate::Cause;
 use platform::{Arc, Deferred, Notice, Platform, Read, Stream, Taken, Timer};
 
 use super::{
-    Step, Wire, noticed,
+    Wire, WireState, noticed,
     transmit::{Frames, TerminateOut},
 };
 use crate::{connect::wire_table::WireTable, limits};
@@ -45,10 +45,10 @@ impl<P: Platform> Wire<P> {
     /// Goes to `Closing`. False: the wire was closing before.
     fn begin_closing(this: &Arc<Self, P>) -> bool {
         let mut state = this.state.lock();
-        if matches!(state.step, Step::Closing) {
+        if matches!(state.wire_state, WireState::Closing) {
             return false;
         }
-        let before = Self::change(this, &mut state, Step::Closing);
+        let before = Self::change(this, &mut state, WireState::Closing);
         drop(state);
         drop(before);
         true
@@ -58,7 +58,7 @@ impl<P: Platform> Wire<P> {
     /// connection ended.
     pub(super) fn finish_close(this: &Arc<Self, P>) {
         let state = this.state.lock();
-        let (closing, late) = (matches!(state.step, Step::Closing), state.late);
+        let (closing, late) = (matches!(state.wire_state, WireState::Closing), state.late);
         drop(state);
         if !closing {
             return;

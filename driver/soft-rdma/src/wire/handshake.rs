@@ -13,7 +13,7 @@ use iwarp::{
 use platform::{Arc, Deferred, OutOfMemory, Platform, Read, RunStream, SocketError, Stream, Taken, Timer, Weak};
 
 use super::{
-    Active, Step, Wire,
+    Active, Wire, WireState,
     carry::Streams,
     crc,
     mpa::{Frame, FrameIn},
@@ -42,17 +42,18 @@ impl<P: Platform> Wire<P> {
         let wish = wish(adapter.device(), limits, adapter.send_timeout() > 0);
         let request = Frame::new(&wish.request(private_data.as_slice())).ok_or(Error::InvalidBufferSize)?;
         let active = Active { connector: Arc::downgrade(connector), wish, request, addresses };
-        Ok(Self::new(connector.adapter(), Step::Connecting(active))?)
+        Ok(Self::new(connector.adapter(), WireState::Connecting(active))?)
     }
 
     /// Starts the TCP connect.
     pub(crate) fn start(this: &Arc<Self, P>) {
-        let addresses = match &this.state.lock().step {
-            Step::Connecting(active) => active.addresses,
+        let addresses = match &this.state.lock().wire_state {
+            WireState::Connecting(active) => active.addresses,
             _ => return,
         };
         if Stream::connect(this, addresses.0, addresses.1).is_err()
-            && let Some(Step::Connecting(active)) = Self::begin_change(this, |step| matches!(step, Step::Connecting(_)))
+            && let Some(WireState::Connecting(active)) =
+                Self::begin_change(this, |state| matches!(state, WireState::Connecting(_)))
         {
             Self::notify(&active.connector, |connector| {
                 Connector::connect_failed(connector, Error::InsufficientResources);
@@ -62,27 +63,28 @@ impl<P: Platform> Wire<P> {
 
     /// Starts the accept of a listener's next connection.
     pub(crate) fn await_connection(listener: &Arc<Listener<P>, P>, half_open: HalfOpen<P>) -> Result<(), OutOfMemory> {
-        let wire = Self::new(listener.adapter(), Step::AwaitRequest(true))?;
+        let wire = Self::new(listener.adapter(), WireState::AwaitRequest(true))?;
         wire.state.lock().half_open = Some(half_open);
         Stream::accept(&wire, listener)
     }
 
-    /// Handles what the stream has received for the current step. The deferred call runs this.
+    /// Handles, by the wire's state, what the stream has received. The deferred call runs this.
     pub(super) fn negotiate(this: &Arc<Self, P>) {
-        let step = match &this.state.lock().step {
-            Step::Connecting(_) => Self::connected,
-            Step::AwaitReply(_) => Self::look_for_reply,
-            Step::AwaitRequest(..) => Self::look_for_request,
-            Step::AwaitFirst(..) => Self::look_for_first,
-            Step::Replied(..) | Step::Requested(..) => Self::look_for_end,
-            Step::Changing | Step::Carrying(_) | Step::Closing => return,
+        let handler = match &this.state.lock().wire_state {
+            WireState::Connecting(_) => Self::connected,
+            WireState::AwaitReply(_) => Self::look_for_reply,
+            WireState::AwaitRequest(..) => Self::look_for_request,
+            WireState::AwaitFirst(..) => Self::look_for_first,
+            WireState::Replied(..) | WireState::Requested(..) => Self::look_for_end,
+            WireState::Changing | WireState::RdmaMode(_) | WireState::Closing => return,
         };
-        step(this);
+        handler(this);
     }
 
     fn connected(this: &Arc<Self, P>) {
         let Some(result) = this.stream.started() else { return };
-        let Some(Step::Connecting(active)) = Self::begin_change(this, |step| matches!(step, Step::Connecting(_)))
+        let Some(WireState::Connecting(active)) =
+            Self::begin_change(this, |state| matches!(state, WireState::Connecting(_)))
         else {
             return;
         };
@@ -103,12 +105,13 @@ impl<P: Platform> Wire<P> {
         }
         // No timer: the peer's consumer accepts when it likes (ndspi.md section 5, Connect).
         Self::send_frame(this, active.request.as_slice());
-        Self::end_change(this, Step::AwaitReply(active));
+        Self::end_change(this, WireState::AwaitReply(active));
     }
 
     fn look_for_reply(this: &Arc<Self, P>) {
         let Some(came) = Self::frame(this, Kind::Reply) else { return };
-        let Some(Step::AwaitReply(active)) = Self::begin_change(this, |step| matches!(step, Step::AwaitReply(_)))
+        let Some(WireState::AwaitReply(active)) =
+            Self::begin_change(this, |state| matches!(state, WireState::AwaitReply(_)))
         else {
             return;
         };
@@ -134,8 +137,8 @@ impl<P: Platform> Wire<P> {
                 return Self::decline(this, request.crc || reply.crc, cause);
             }
         };
-        // First the step: the consumer may complete as soon as `peer_accepts` reports to it.
-        Self::end_change(this, Step::Replied(agreed, active.connector.clone()));
+        // First the state: the consumer may complete as soon as `peer_accepts` reports to it.
+        Self::end_change(this, WireState::Replied(agreed, active.connector.clone()));
         let connector = active.connector.upgrade();
         if !connector.is_some_and(|connector| Connector::peer_accepts(&connector, of_peer(&agreed), private_data)) {
             Self::close(this);
@@ -145,8 +148,8 @@ impl<P: Platform> Wire<P> {
     fn look_for_request(this: &Arc<Self, P>) {
         let Some(started) = this.stream.started() else { return };
         // Taken once: the listener is told once, and then accepts the next connection.
-        let accepting = match &mut this.state.lock().step {
-            Step::AwaitRequest(accepting) => core::mem::take(accepting),
+        let accepting = match &mut this.state.lock().wire_state {
+            WireState::AwaitRequest(accepting) => core::mem::take(accepting),
             _ => return,
         };
         let listener = this.state.lock().half_open.as_ref().and_then(HalfOpen::listener);
@@ -162,7 +165,7 @@ impl<P: Platform> Wire<P> {
         let Some(came) = (if is_open { Self::frame(this, Kind::Request) } else { Some(FrameIn::Wrong) }) else {
             return;
         };
-        if Self::begin_change(this, |step| matches!(step, Step::AwaitRequest(_))).is_none() {
+        if Self::begin_change(this, |state| matches!(state, WireState::AwaitRequest(_))).is_none() {
             return;
         }
         let (FrameIn::Frame(frame), Some((local, remote)), Some(listener)) = (came, this.stream.addresses(), listener)
@@ -190,7 +193,7 @@ impl<P: Platform> Wire<P> {
         };
         match incoming {
             Ok(connector) => {
-                Self::end_change(this, Step::Requested(frame, Arc::downgrade(&connector)));
+                Self::end_change(this, WireState::Requested(frame, Arc::downgrade(&connector)));
                 Deferred::schedule(&connector);
             }
             Err(_) => Self::refuse(this, &reject(&request, &[])),
@@ -199,8 +202,8 @@ impl<P: Platform> Wire<P> {
 
     /// The initiator's first FPDU establishes the connection, if it is the agreed message. It stays in the buffer, for `receive.rs`.
     fn look_for_first(this: &Arc<Self, P>) {
-        let (crc, first) = match &this.state.lock().step {
-            Step::AwaitFirst(agreed, _) => (agreed.crc.then(crc::fastest), agreed.first),
+        let (crc, first) = match &this.state.lock().wire_state {
+            WireState::AwaitFirst(agreed, _) => (agreed.crc.then(crc::fastest), agreed.first),
             _ => return,
         };
         let mut is_there = false;
@@ -224,8 +227,8 @@ impl<P: Platform> Wire<P> {
         if !is_there && !wrong {
             return;
         }
-        let awaited = Self::begin_change(this, |step| matches!(step, Step::AwaitFirst(..)));
-        let Some(Step::AwaitFirst(agreed, connector)) = awaited else { return };
+        let awaited = Self::begin_change(this, |state| matches!(state, WireState::AwaitFirst(..)));
+        let Some(WireState::AwaitFirst(agreed, connector)) = awaited else { return };
         if is_there {
             Self::establish(this, &agreed, &connector, true);
         } else {
@@ -241,20 +244,20 @@ impl<P: Platform> Wire<P> {
             Taken { used: 0, wanted: 0 }
         });
         let over = speaks || matches!(read, Read::Ended(_));
-        let is_at_rest = |step: &Step<P>| matches!(step, Step::Replied(..) | Step::Requested(..));
+        let is_at_rest = |state: &WireState<P>| matches!(state, WireState::Replied(..) | WireState::Requested(..));
         let at_rest = if over { Self::begin_change(this, is_at_rest) } else { None };
-        if let Some(Step::Replied(_, connector) | Step::Requested(_, connector)) = at_rest {
+        if let Some(WireState::Replied(_, connector) | WireState::Requested(_, connector)) = at_rest {
             Self::give_up(this, &connector);
-        } else if !is_at_rest(&this.state.lock().step) {
-            // The consumer answered during this read, and a thread that reads for the next step may have found the bytes taken.
+        } else if !is_at_rest(&this.state.lock().wire_state) {
+            // The consumer answered during this read, and a thread that reads in the next state may have found the bytes taken.
             Self::on_ready(this);
         }
     }
 
     /// The consumer of the passive side accepts. False: the peer is gone, or there is no memory.
     pub(crate) fn accept(this: &Arc<Self, P>, wanted: ReadLimits, private_data: &PrivateData) -> bool {
-        let requested = Self::begin_change(this, |step| matches!(step, Step::Requested(..)));
-        let Some(Step::Requested(frame, connector)) = requested else { return false };
+        let requested = Self::begin_change(this, |state| matches!(state, WireState::Requested(..)));
+        let Some(WireState::Requested(frame, connector)) = requested else { return false };
         let replied = frame.parsed(Kind::Request).and_then(|request| {
             let agreed = wish(&this.device, wanted, this.confirms).agree(&request)?;
             Some((agreed, Frame::new(&agreed.accept(&request, private_data.as_slice()))?))
@@ -271,7 +274,7 @@ impl<P: Platform> Wire<P> {
             if !this.is_of_program {
                 Timer::start(this, FIRST_MICROSECONDS);
             }
-            Self::end_change(this, Step::AwaitFirst(agreed, connector));
+            Self::end_change(this, WireState::AwaitFirst(agreed, connector));
         } else {
             Self::establish(this, &agreed, &connector, false);
         }
@@ -280,8 +283,8 @@ impl<P: Platform> Wire<P> {
 
     /// The consumer of the passive side rejects, or the consumer of the active side rejects or closes.
     pub(crate) fn reject(this: &Arc<Self, P>, private_data: &PrivateData) {
-        let requested = Self::begin_change(this, |step| matches!(step, Step::Requested(..)));
-        if let Some(Step::Requested(frame, _)) = requested
+        let requested = Self::begin_change(this, |state| matches!(state, WireState::Requested(..)));
+        if let Some(WireState::Requested(frame, _)) = requested
             && let Some(request) = frame.parsed(Kind::Request)
         {
             Self::refuse(this, &reject(&request, private_data.as_slice()));
@@ -292,8 +295,8 @@ impl<P: Platform> Wire<P> {
 
     /// The consumer of the active side completes. `None`: the peer is gone, or there is no memory.
     pub(crate) fn complete(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) -> Option<Peer<P>> {
-        let replied = Self::begin_change(this, |step| matches!(step, Step::Replied(..)));
-        let Some(Step::Replied(agreed, _)) = replied else { return None };
+        let replied = Self::begin_change(this, |state| matches!(state, WireState::Replied(..)));
+        let Some(WireState::Replied(agreed, _)) = replied else { return None };
         let peer = Self::attach(this, &agreed, queue_pair, true);
         if peer.is_none() {
             Self::close(this);

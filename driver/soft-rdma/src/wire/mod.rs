@@ -50,7 +50,7 @@ pub(crate) struct Wire<P: Platform> {
     device: Arc<Device<P>, P>,
     _charge: Charge<P>,
     /// Dropped after the charge: `half_open` wakes its listener, which may need that quota for the next connection.
-    state: SpinLock<State<P>, P>,
+    state: SpinLock<LockedWire<P>, P>,
     /// The wire holds this, not the adapter: the close of an adapter waits for its objects, but not for a peer.
     _rundown: Arc<Rundown<P>, P>,
 }
@@ -62,9 +62,9 @@ struct Place<P: Platform> {
     are_out: bool,
 }
 
-struct State<P: Platform> {
-    step: Step<P>,
-    /// The step's time is over, or another wire needs the slot.
+struct LockedWire<P: Platform> {
+    wire_state: WireState<P>,
+    /// The time in this state is over, or another wire needs the slot.
     late: bool,
     /// The connection has ended by an error, of this side or of the peer.
     broken: bool,
@@ -75,7 +75,7 @@ struct State<P: Platform> {
 }
 
 /// How far a connection has come.
-enum Step<P: Platform> {
+enum WireState<P: Platform> {
     /// Active: TCP connects; then this side sends the Request.
     Connecting(Active<P>),
     /// Active: the peer's Reply is due.
@@ -91,7 +91,7 @@ enum Step<P: Platform> {
     /// A thread is between `begin_change` and `end_change`.
     Changing,
     /// The connection is established, and the queue pair's engine runs the wire.
-    Carrying(Weak<QueuePair<P>, P>),
+    RdmaMode(Weak<QueuePair<P>, P>),
     /// The connection has ended, and the stream is being closed.
     Closing,
 }
@@ -105,15 +105,21 @@ struct Active<P: Platform> {
 }
 
 impl<P: Platform> Wire<P> {
-    fn new(adapter: &Arc<Adapter<P>, P>, step: Step<P>) -> Result<Arc<Self, P>, OutOfMemory> {
-        let is_initiator = matches!(step, Step::Connecting(_));
+    fn new(adapter: &Arc<Adapter<P>, P>, wire_state: WireState<P>) -> Result<Arc<Self, P>, OutOfMemory> {
+        let is_initiator = matches!(wire_state, WireState::Connecting(_));
         let quota = adapter.quota();
         let charge = quota.charge(Arc::<Self, P>::POOL_BYTES.saturating_add(Stream::<P>::pool_bytes()))?;
         let wire = Arc::try_new(Self {
             stream: Stream::new_for(quota)?,
             deferred: Deferred::default(),
             timer: Timer::default(),
-            state: SpinLock::<_, P>::new(State { step, late: false, broken: false, half_open: None, ending: None }),
+            state: SpinLock::<_, P>::new(LockedWire {
+                wire_state,
+                late: false,
+                broken: false,
+                half_open: None,
+                ending: None,
+            }),
             streams: SpinLock::<_, P>::new(Place { streams: None, are_out: false }),
             is_initiator,
             is_of_program: adapter.process().is_some(),
@@ -133,23 +139,23 @@ impl<P: Platform> Wire<P> {
         Addresses { local, remote }
     }
 
-    /// Takes the step out if `from` accepts it, and cancels its timer. The thread that gets it sets the next step by [`Self::end_change`].
-    fn begin_change(this: &Arc<Self, P>, from: impl FnOnce(&Step<P>) -> bool) -> Option<Step<P>> {
+    /// Takes the state out if `from` accepts it, and cancels its timer. The thread that gets it sets the next one by [`Self::end_change`].
+    fn begin_change(this: &Arc<Self, P>, from: impl FnOnce(&WireState<P>) -> bool) -> Option<WireState<P>> {
         let mut state = this.state.lock();
-        from(&state.step).then(|| Self::change(this, &mut state, Step::Changing))
+        from(&state.wire_state).then(|| Self::change(this, &mut state, WireState::Changing))
     }
 
-    fn change(this: &Arc<Self, P>, state: &mut State<P>, next: Step<P>) -> Step<P> {
+    fn change(this: &Arc<Self, P>, state: &mut LockedWire<P>, next: WireState<P>) -> WireState<P> {
         // Under the lock: an expiry that waits for it then sees that its start was taken back.
         Timer::cancel(this);
         state.late = false;
-        core::mem::replace(&mut state.step, next)
+        core::mem::replace(&mut state.wire_state, next)
     }
 
     /// Another wire needs this one's slot: resets it, if it waits for the MPA Request or is closing.
     pub(crate) fn make_way(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        let waits = matches!(state.step, Step::AwaitRequest(_) | Step::Closing);
+        let waits = matches!(state.wire_state, WireState::AwaitRequest(_) | WireState::Closing);
         state.late |= waits;
         drop(state);
         if waits {
@@ -157,11 +163,11 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// Sets the next step. False: the connection has ended in between.
-    fn end_change(this: &Arc<Self, P>, next: Step<P>) -> bool {
+    /// Sets the next state. False: the connection has ended in between.
+    fn end_change(this: &Arc<Self, P>, next: WireState<P>) -> bool {
         let mut state = this.state.lock();
-        let goes_on = matches!(state.step, Step::Changing);
-        let unused = if goes_on { core::mem::replace(&mut state.step, next) } else { next };
+        let goes_on = matches!(state.wire_state, WireState::Changing);
+        let unused = if goes_on { core::mem::replace(&mut state.wire_state, next) } else { next };
         drop(state);
         drop(unused);
         // What the stream received during the change was not looked at.
@@ -177,8 +183,8 @@ impl<P: Platform> RunStream<P> for Wire<P> {
 
     fn on_ready(this: &Arc<Self, P>) {
         let state = this.state.lock();
-        let attached = match &state.step {
-            Step::Carrying(queue_pair) => queue_pair.upgrade(),
+        let attached = match &state.wire_state {
+            WireState::RdmaMode(queue_pair) => queue_pair.upgrade(),
             _ => None,
         };
         drop(state);
@@ -207,7 +213,7 @@ impl<P: Platform> RunTimer<P> for Wire<P> {
 
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // Else the timer expired for an earlier step.
+        // Else the timer expired in an earlier state.
         let late = this.timer.has_expired();
         state.late |= late;
         drop(state);
