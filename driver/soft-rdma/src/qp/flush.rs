@@ -2,7 +2,7 @@
 
 use platform::{Arc, Deferred, Platform, SpinLockGuard, Timer, Weak};
 
-use super::{Peer, Phase, QueuePair, State};
+use super::{LockedQp, Peer, QpState, QueuePair};
 use crate::{Connector, Error, qp::receive_queue::ReceiveQueue, qp::request::Operation};
 
 /// What a queue pair has to tell its connector, after its lock is released.
@@ -28,7 +28,7 @@ impl<P: Platform> QueuePair<P> {
     /// Ends the connection on this side, and flushes. True: no request or access is under way; else the connector is told when that is so.
     pub(crate) fn terminate(this: &Arc<Self, P>) -> bool {
         let mut state = this.state.lock();
-        state.phase = Phase::Dead;
+        state.qp_state = QpState::Dead;
         state.request_flush();
         Self::unlock_and_flush(this, state).quiet
     }
@@ -37,18 +37,18 @@ impl<P: Platform> QueuePair<P> {
     /// would get are dropped. The caller holds no lock.
     pub(crate) fn queue_failed(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        let report = match state.phase {
-            Phase::Connected => {
+        let report = match state.qp_state {
+            QpState::Connected => {
                 drop(state);
                 Report { fatal: true, quiet: false }
             }
-            Phase::Idle | Phase::PeerGone => {
-                state.phase = Phase::Dead;
+            QpState::Idle | QpState::PeerGone => {
+                state.qp_state = QpState::Dead;
                 state.request_flush();
                 Self::unlock_and_flush(this, state)
             }
             // `connect` or `unreserve` looks for the failure.
-            Phase::Connecting | Phase::Dead => return,
+            QpState::Connecting | QpState::Dead => return,
         };
         this.report_to_connector(report);
     }
@@ -57,9 +57,9 @@ impl<P: Platform> QueuePair<P> {
     /// executed, receives only while no access is under way. Bounded by the depths of the queues. Each operation is
     /// dropped without the lock, as it may hold the last reference to a closed region, whose close callback then runs.
     #[inline]
-    pub(crate) fn unlock_and_flush<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, State<P>, P>) -> Report {
+    pub(crate) fn unlock_and_flush<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, LockedQp<P>, P>) -> Report {
         // The usual case: no flush.
-        if state.phase != Phase::Dead && !state.is_flushing() {
+        if state.qp_state != QpState::Dead && !state.is_flushing() {
             return Report::default();
         }
         Self::carry_out_flushes(this, state)
@@ -69,10 +69,10 @@ impl<P: Platform> QueuePair<P> {
     #[inline]
     pub(crate) fn unlock_and_flush_after<'a>(
         this: &'a Arc<Self, P>,
-        mut state: SpinLockGuard<'a, State<P>, P>,
+        mut state: SpinLockGuard<'a, LockedQp<P>, P>,
         fatal: bool,
     ) -> Report {
-        let alive = state.phase != Phase::Dead;
+        let alive = state.qp_state != QpState::Dead;
         state.broken |= fatal;
         let mut report = Self::unlock_and_flush(this, state);
         report.fatal |= fatal && alive;
@@ -82,8 +82,8 @@ impl<P: Platform> QueuePair<P> {
     /// For the engine, which finds that it may not carry out requests: cancels what was posted to a dead queue pair during its flush.
     #[cold]
     #[inline(never)]
-    pub(crate) fn cancel_rest<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, State<P>, P>) {
-        if state.phase == Phase::Dead {
+    pub(crate) fn cancel_rest<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, LockedQp<P>, P>) {
+        if state.qp_state == QpState::Dead {
             let report = Self::unlock_and_flush(this, state);
             this.report_to_connector(report);
         }
@@ -91,7 +91,7 @@ impl<P: Platform> QueuePair<P> {
 
     /// Cancels the request just posted to a dead queue pair: at once if it is the only one, else the engine cancels it
     /// behind the others. The caller drops the returned operation without the lock.
-    pub(super) fn cancel_newest_request(&self, state: &mut State<P>) -> Option<Operation<P>> {
+    pub(super) fn cancel_newest_request(&self, state: &mut LockedQp<P>) -> Option<Operation<P>> {
         // `flush_requests` counts all requests of a dead queue pair. The engine, or the thread that runs the flush,
         // cancels them. A post cancels only its own request: another one's operation may hold the last reference to an
         // object, whose close callback would then run within the post.
@@ -109,7 +109,7 @@ impl<P: Platform> QueuePair<P> {
     /// Cancels the receive just posted to a dead queue pair: at once, or behind those that are still to be cancelled.
     #[cold]
     #[inline(never)]
-    pub(super) fn cancel_newest_receive(&self, state: &mut State<P>) {
+    pub(super) fn cancel_newest_receive(&self, state: &mut LockedQp<P>) {
         if state.placing || state.is_flushing() {
             // The thread that ends the access, or runs the flush, looks at this count under the lock.
             state.flush_receives = state.flush_receives.saturating_add(1);
@@ -119,7 +119,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, State<P>, P>) -> Report {
+    fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, LockedQp<P>, P>) -> Report {
         let mut report = Report::default();
         let flushed = state.flush_requests > 0;
         // Counted once: the engine cancels requests that are posted to a dead queue pair while the lock is released here.
@@ -151,7 +151,7 @@ impl<P: Platform> QueuePair<P> {
             }
         }
         let flushing = state.is_flushing();
-        let dead = state.phase == Phase::Dead;
+        let dead = state.qp_state == QpState::Dead;
         if dead {
             report.fatal = false;
             report.quiet = !flushing && !state.executing && !state.placing;
@@ -198,7 +198,7 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-impl<P: Platform> State<P> {
+impl<P: Platform> LockedQp<P> {
     fn request_flush(&mut self) {
         self.flush_requests = self.requests.len();
         self.flush_receives = self.own_receives.as_ref().map_or(0, ReceiveQueue::len);

@@ -10,7 +10,7 @@ pub(crate) mod srq;
 mod state;
 
 pub(crate) use flush::Report;
-pub(crate) use state::{Ended, Peer, Phase, State};
+pub(crate) use state::{Ended, LockedQp, Peer, QpState};
 
 use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 
@@ -70,7 +70,7 @@ pub struct QueuePair<P: Platform> {
     pub(crate) initiator_cq: CqUser<P>,
     // Written; `deferred` mostly by the processors of this side:
     pub(crate) deferred: Deferred<P>,
-    pub(crate) state: SpinLock<State<P>, P>,
+    pub(crate) state: SpinLock<LockedQp<P>, P>,
     // For sends that wait for a receive:
     pub(crate) timer: Timer<P>,
     /// Seconds that a send waits for a receive; 0: without limit.
@@ -95,7 +95,7 @@ impl<P: Platform> QueuePair<P> {
         {
             return Err(Error::InvalidParameter);
         }
-        let own = Arc::<Self, P>::POOL_BYTES.saturating_add(State::<P>::pool_bytes(&sizes));
+        let own = Arc::<Self, P>::POOL_BYTES.saturating_add(LockedQp::<P>::pool_bytes(&sizes));
         let mut charge = pd.adapter().quota().charge(own)?;
         let (own_receives, shared) = match receives {
             ReceiveSource::Own { depth, sges } => {
@@ -107,7 +107,7 @@ impl<P: Platform> QueuePair<P> {
             }
             ReceiveSource::Shared(srq) => (None, Some(SharedReceiveQueue::attach(srq)?)),
         };
-        let state = State::new(&sizes, own_receives)?;
+        let state = LockedQp::new(&sizes, own_receives)?;
         let (number, meter) = pd.adapter().device().counters().join();
         let queue_pair = Arc::try_new(Self {
             on_close: OnClose::new(Count::new(pd.adapter(), Kind::Qp)?),
@@ -143,9 +143,9 @@ impl<P: Platform> QueuePair<P> {
         if self.has_failed_queue() {
             return Err(Error::InternalError);
         }
-        match state.phase {
-            Phase::Idle => {
-                state.phase = Phase::Connecting;
+        match state.qp_state {
+            QpState::Idle => {
+                state.qp_state = QpState::Connecting;
                 Ok(())
             }
             _ => Err(Error::ConnectionActive),
@@ -155,8 +155,8 @@ impl<P: Platform> QueuePair<P> {
     /// Takes [`Self::reserve`] back: the attempt failed, and the queue pair is as before it. The caller holds no lock.
     pub(crate) fn unreserve(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        if state.phase == Phase::Connecting {
-            state.phase = Phase::Idle;
+        if state.qp_state == QpState::Connecting {
+            state.qp_state = QpState::Idle;
         }
         drop(state);
         // A completion queue may have failed during the attempt: `queue_failed` then leaves the queue pair to this function.
@@ -168,10 +168,10 @@ impl<P: Platform> QueuePair<P> {
     /// The connection is established. The caller holds no lock.
     pub(crate) fn connect(this: &Arc<Self, P>, peer: Peer<P>, connector: Weak<Connector<P>, P>, limits: ReadLimits) {
         let mut state = this.state.lock();
-        if state.phase != Phase::Connecting {
+        if state.qp_state != QpState::Connecting {
             return;
         }
-        state.phase = Phase::Connected;
+        state.qp_state = QpState::Connected;
         let remote = matches!(peer, Peer::Remote(..));
         // A wire whose connection did not come about may have set it.
         state.confirms &= remote;
@@ -195,8 +195,8 @@ impl<P: Platform> QueuePair<P> {
     pub(crate) fn peer_gone(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         // Connecting: the peer is gone before this side is connected.
-        if matches!(state.phase, Phase::Connecting | Phase::Connected) {
-            state.phase = Phase::PeerGone;
+        if matches!(state.qp_state, QpState::Connecting | QpState::Connected) {
+            state.qp_state = QpState::PeerGone;
         }
         drop(state);
         if let Some(shared) = &this.shared {
@@ -210,7 +210,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Takes the next receive for a send of `sender`; without one, notes that `sender` waits.
-    pub(crate) fn next_receive(&self, state: &mut State<P>, sender: &Arc<Self, P>) -> Option<Receive> {
+    pub(crate) fn next_receive(&self, state: &mut LockedQp<P>, sender: &Arc<Self, P>) -> Option<Receive> {
         match &self.shared {
             Some(shared) => shared.pop_or_wait(sender),
             None => {
@@ -326,7 +326,7 @@ impl<P: Platform> Close<P> for QueuePair<P> {
 
     fn begin_close(this: &Arc<Self, P>) {
         // The connector of a connected queue pair ends the connection; this close only drops a reference (object lifetime requirements).
-        let connected = matches!(this.state.lock().phase, Phase::Connected | Phase::PeerGone);
+        let connected = matches!(this.state.lock().qp_state, QpState::Connected | QpState::PeerGone);
         if !connected {
             Self::flush(this);
         }

@@ -4,7 +4,7 @@ use core::mem::offset_of;
 
 use platform::{Arc, CACHE_LINE, Deferred, Notice, Platform, prefetch};
 
-use super::{Phase, QueuePair, State, status_of, wake};
+use super::{LockedQp, QpState, QueuePair, status_of, wake};
 use crate::{
     Error, Flags, MemoryWindow, OperationKind, Post, ProtectionDomain, Sge, limits,
     qp::engine::SMALL_SEND_BYTES,
@@ -104,7 +104,7 @@ impl<P: Platform> QueuePair<P> {
         // Declared before the lock is taken, so that a refused operation is dropped after it: it may hold the last reference to a region.
         let mut operation = Some(self.stage(post)?);
         let mut state = self.state.lock();
-        if state.phase != Phase::Connected {
+        if state.qp_state != QpState::Connected {
             return self.enqueue_without_connection(&mut state, sges, request, &mut operation);
         }
         state.may_post(operation.as_ref().map_or(OperationKind::Send, Operation::kind))?;
@@ -117,19 +117,19 @@ impl<P: Platform> QueuePair<P> {
     #[inline(never)]
     fn enqueue_without_connection(
         &self,
-        state: &mut State<P>,
+        state: &mut LockedQp<P>,
         sges: &[Sge],
         request: InitiatorRequest,
         operation: &mut Option<Operation<P>>,
     ) -> Result<(), Error> {
-        if matches!(state.phase, Phase::Idle | Phase::Connecting) {
+        if matches!(state.qp_state, QpState::Idle | QpState::Connecting) {
             return Err(Error::ConnectionInvalid);
         }
         if state.requests.is_full() {
             return Err(Error::QueueFull);
         }
         state.enqueue(&self.sizes, sges, request, operation)?;
-        if state.phase == Phase::Dead {
+        if state.qp_state == QpState::Dead {
             *operation = self.cancel_newest_request(state);
         }
         Ok(())
@@ -149,7 +149,7 @@ impl<P: Platform> QueuePair<P> {
         }
         let request = InitiatorRequest { context, data: sge, flags, sges: 1, small: true, _unused: 0 };
         let mut state = self.state.lock();
-        if state.phase != Phase::Connected {
+        if state.qp_state != QpState::Connected {
             return self.enqueue_without_connection(&mut state, &[], request, &mut None);
         }
         state.may_post(OperationKind::Send)?;
@@ -223,7 +223,7 @@ impl<P: Platform> QueuePair<P> {
             self.prefetch();
         }
         receives.post(context, sges)?;
-        if state.phase == Phase::Dead {
+        if state.qp_state == QpState::Dead {
             self.cancel_newest_receive(&mut state);
             return Ok(());
         }
@@ -239,7 +239,7 @@ impl<P: Platform> QueuePair<P> {
     /// was idle is in no cache, and the lines that the post itself does not touch are needed only when the batch runs.
     #[inline]
     fn prefetch(&self) {
-        const { assert!(offset_of!(State<P>, receive) <= 3 * CACHE_LINE, "the state is used beyond") };
+        const { assert!(offset_of!(LockedQp<P>, receive) <= 3 * CACHE_LINE, "the state is used beyond") };
         let state = (&raw const self.state).cast::<u8>();
         for offset in [CACHE_LINE, 2 * CACHE_LINE, 3 * CACHE_LINE] {
             prefetch(state.wrapping_add(offset));

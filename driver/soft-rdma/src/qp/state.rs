@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum QpState {
     /// Never connected.
     Idle,
     /// A connector is connecting it.
@@ -54,8 +54,8 @@ impl<P: Platform> Peer<P> {
 
 /// The state under the lock, in the order that [`QueuePair`] explains.
 #[repr(C)]
-pub(crate) struct State<P: Platform> {
-    pub(crate) phase: Phase,
+pub(crate) struct LockedQp<P: Platform> {
+    pub(crate) qp_state: QpState,
     /// The agreed outbound read limit is not 0. A wire keeps the limit (`TxStream::reads`); within the device one read runs at a time.
     pub(super) may_read: bool,
     /// The engine works on the oldest requests without the lock.
@@ -105,13 +105,13 @@ pub(crate) struct State<P: Platform> {
     pub(crate) to_confirm: usize,
 }
 
-impl<P: Platform> State<P> {
+impl<P: Platform> LockedQp<P> {
     /// The state before the first connect. The caller has checked the sizes.
     pub(super) fn new(sizes: &InitiatorSizes, own_receives: Option<ReceiveQueue<P>>) -> Result<Self, Error> {
         let depth = sizes.depth as usize;
         let slots = |per_request: u32| depth.checked_mul(per_request as usize).ok_or(Error::InvalidParameter);
         Ok(Self {
-            phase: Phase::Idle,
+            qp_state: QpState::Idle,
             peer: None,
             connector: None,
             sent: 0,
@@ -226,13 +226,13 @@ impl<P: Platform> State<P> {
 
     /// Whether data may move, in either direction.
     pub(crate) fn is_open(&self) -> bool {
-        self.phase == Phase::Connected && !self.broken
+        self.qp_state == QpState::Connected && !self.broken
     }
 
     /// Claims this side's memory for an access of an engine, until `end_placing`. False: there is no connection yet, or it has ended.
     pub(crate) fn begin_placing(&mut self) -> bool {
         self.placing = self.is_open();
-        self.sender_waits |= self.phase == Phase::Connecting;
+        self.sender_waits |= self.qp_state == QpState::Connecting;
         self.placing
     }
 

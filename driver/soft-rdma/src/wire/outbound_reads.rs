@@ -7,7 +7,7 @@ use platform::{Arc, Platform, SpinLockGuard, Weak};
 use crate::{
     Connector, Flags, QueuePair, Status,
     qp::request::SgeList,
-    qp::{Ended, State},
+    qp::{Ended, LockedQp},
 };
 
 /// The oldest read that is not answered.
@@ -76,8 +76,8 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Reports sends and writes as placed, oldest first, as long as `is_placed` says so, and the requests behind each
-    /// that have ended too. Does nothing without [`State::confirms`], and while the requests are flushed.
-    pub(super) fn confirm(this: &Arc<Self, P>, is_placed: impl Fn(&mut State<P>) -> bool) {
+    /// that have ended too. Does nothing without [`LockedQp::confirms`], and while the requests are flushed.
+    pub(super) fn confirm(this: &Arc<Self, P>, is_placed: impl Fn(&mut LockedQp<P>) -> bool) {
         Self::report_oldest(this, this.state.lock(), |state| {
             if !state.confirms || !state.is_open() || state.flushing_requests() {
                 return None;
@@ -91,8 +91,8 @@ impl<P: Platform> QueuePair<P> {
     /// released for each one's drop.
     fn report_oldest<'a>(
         this: &'a Arc<Self, P>,
-        mut state: SpinLockGuard<'a, State<P>, P>,
-        mut next: impl FnMut(&mut State<P>) -> Option<(Ended<P>, Status)>,
+        mut state: SpinLockGuard<'a, LockedQp<P>, P>,
+        mut next: impl FnMut(&mut LockedQp<P>) -> Option<(Ended<P>, Status)>,
     ) {
         let mut fatal = false;
         while let Some((request, status)) = next(&mut state) {

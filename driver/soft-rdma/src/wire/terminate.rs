@@ -10,7 +10,7 @@ use platform::{Arc, Platform};
 use super::transmit::TxStream;
 use crate::{
     Error, QueuePair, Remote,
-    qp::State,
+    qp::LockedQp,
     qp::request::{InitiatorRequest, Operation},
 };
 
@@ -102,7 +102,7 @@ impl<P: Platform> QueuePair<P> {
 }
 
 /// Looks for requests that are carried out or begun, and not reported. Each gives the request's slot.
-impl<P: Platform> State<P> {
+impl<P: Platform> LockedQp<P> {
     /// `confirmation`: the sink STag of the wire's own read under way, which is no request.
     fn read_named(&mut self, request: &ReadRequest, next_answer: u32, confirmation: Option<u32>) -> Option<usize> {
         let mut number = next_answer;

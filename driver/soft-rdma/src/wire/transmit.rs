@@ -15,7 +15,7 @@ use crate::{
     Access, Error, QueuePair, Remote,
     memory::{region::Range, runs},
     qp::engine::{Carrier, Data, Part, Progress, StepOutcome},
-    qp::{Report, State},
+    qp::{LockedQp, Report},
 };
 
 /// The state of the sending direction.
@@ -109,7 +109,7 @@ enum NoFrame {
 impl<P: Platform> Carrier<P> for Frames<'_, P> {
     const COUNTED: bool = false;
 
-    fn look(&mut self, state: &State<P>) {
+    fn look(&mut self, state: &LockedQp<P>) {
         self.open_reads = state.open_reads;
     }
 

@@ -12,7 +12,7 @@ use crate::{
     memory::region::Range,
     memory::runs::{self, Opened},
     qp::request::{InitiatorRequest, ReceiveRequest},
-    qp::{Peer, State},
+    qp::{LockedQp, Peer},
     ring::copy,
     wire::Wire,
 };
@@ -231,7 +231,7 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-impl<P: Platform> State<P> {
+impl<P: Platform> LockedQp<P> {
     /// Copies the small sends at the front of the queue.
     fn claim_sends(&self, row: &mut Row) {
         row.used = copy(&mut row.sends, self.requests.run());

@@ -8,7 +8,7 @@ use crate::{
     memory::region::{Invalidation, Range},
     memory::runs::{self, Memory},
     qp::request::Piece,
-    qp::{Peer, Report, State},
+    qp::{LockedQp, Peer, Report},
 };
 
 /// The peer, a queue pair of this device; `None`: not connected.
@@ -23,7 +23,7 @@ impl<P: Platform> Default for Here<P> {
 impl<P: Platform> Carrier<P> for Here<P> {
     const COUNTED: bool = true;
 
-    fn look(&mut self, state: &State<P>) {
+    fn look(&mut self, state: &LockedQp<P>) {
         self.0 = state.peer.as_ref().and_then(Peer::here);
     }
 

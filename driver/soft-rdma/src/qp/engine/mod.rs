@@ -20,7 +20,7 @@ use crate::{
     memory::runs::{self, Memory},
     memory::window::Bind,
     qp::request::{Operation, Piece},
-    qp::{Ended, State},
+    qp::{Ended, LockedQp},
     wire::Wire,
 };
 
@@ -48,7 +48,7 @@ pub(crate) trait Carrier<P: Platform> {
     const COUNTED: bool;
 
     /// Reads what the carrier needs from the state, under the queue pair's lock, before each step.
-    fn look(&mut self, state: &State<P>);
+    fn look(&mut self, state: &LockedQp<P>);
 
     /// Carries the next part of the data. The caller holds no lock.
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress;
