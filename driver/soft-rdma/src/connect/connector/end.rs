@@ -2,7 +2,7 @@
 
 use platform::{Arc, Deferred, Notice, Platform};
 
-use super::{Connector, DisconnectReason, Phase, PrivateData, other::Other};
+use super::{Connector, ConnectorState, DisconnectReason, PrivateData, other::Other};
 use crate::{Callback, Close, Counter, Error, OnClose, Outcome, QueuePair, Status};
 
 impl<P: Platform> Connector<P> {
@@ -10,13 +10,13 @@ impl<P: Platform> Connector<P> {
     pub fn reject(this: &Arc<Self, P>, private_data: &[u8]) -> Result<(), Error> {
         let private_data = PrivateData::copy_of(private_data)?;
         let mut state = this.state.lock();
-        match state.phase {
-            Phase::Incoming | Phase::Accepted => {}
-            Phase::Closed => return Err(Error::ConnectionAborted),
+        match state.connector_state {
+            ConnectorState::Incoming | ConnectorState::Accepted => {}
+            ConnectorState::Closed => return Err(Error::ConnectionAborted),
             _ => return Err(Error::ConnectionInvalid),
         }
         P::notice(&Notice::Rejected { addresses: state.addresses() });
-        state.end(Phase::Closed);
+        state.end(ConnectorState::Closed);
         let (peer, queue_pair) = (state.peer.take(), state.queue_pair.take());
         drop(state);
         if let Some(queue_pair) = queue_pair {
@@ -32,35 +32,35 @@ impl<P: Platform> Connector<P> {
     pub(crate) fn peer_rejects(this: &Arc<Self, P>, private_data: PrivateData) {
         let mut state = this.state.lock();
         let mut unused = None;
-        match state.phase {
-            Phase::Connecting => {
+        match state.connector_state {
+            ConnectorState::Connecting => {
                 // The attempt failed: connector and queue pair are as before it (IND2Connector::Connect).
                 state.private_data = private_data;
-                state.end(Phase::Idle);
+                state.end(ConnectorState::Idle);
                 unused = state.queue_pair.take();
                 state.notice_failure(Error::ConnectionRefused);
                 state.finish(Err(Error::ConnectionRefused));
             }
-            Phase::Accepting => {
-                state.end(Phase::Closed);
+            ConnectorState::Accepting => {
+                state.end(ConnectorState::Closed);
                 unused = state.queue_pair.take();
                 state.notice_failure(Error::ConnectionAborted);
                 state.finish(Err(Error::ConnectionAborted));
             }
-            Phase::Accepted => {
+            ConnectorState::Accepted => {
                 state.notice_failure(Error::ConnectionAborted);
-                state.end(Phase::Closed);
+                state.end(ConnectorState::Closed);
                 unused = state.queue_pair.take();
             }
-            Phase::Incoming => {
+            ConnectorState::Incoming => {
                 state.notice_failure(Error::ConnectionAborted);
-                state.end(Phase::Closed);
+                state.end(ConnectorState::Closed);
             }
-            Phase::Completing => state.end(Phase::Closed),
+            ConnectorState::Completing => state.end(ConnectorState::Closed),
             _ => {}
         }
-        let idle = state.phase == Phase::Idle;
-        let over = idle || state.phase == Phase::Closed;
+        let idle = state.connector_state == ConnectorState::Idle;
+        let over = idle || state.connector_state == ConnectorState::Closed;
         let peer = if over { state.peer.take() } else { None };
         let local = if idle { (state.endpoint.take(), state.shared.take()) } else { (None, None) };
         drop(state);
@@ -78,10 +78,10 @@ impl<P: Platform> Connector<P> {
     /// peer's answer is not awaited. Allowed, too, after the peer has disconnected. IRQL <= DISPATCH.
     pub fn disconnect(this: &Arc<Self, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let mut state = this.state.lock();
-        if !matches!(state.phase, Phase::Connected | Phase::PeerGone) {
+        if !matches!(state.connector_state, ConnectorState::Connected | ConnectorState::PeerGone) {
             return Err(Error::ConnectionInvalid);
         }
-        state.end(Phase::Disconnecting);
+        state.end(ConnectorState::Disconnecting);
         state.request = Some(done);
         // A disconnect event that the deferred call has not taken yet is not delivered (networkdirect-disconnect-scheme).
         state.disconnect_due = None;
@@ -92,7 +92,7 @@ impl<P: Platform> Connector<P> {
             return Ok(Outcome::Pending);
         }
         let mut state = this.state.lock();
-        state.phase = Phase::Closed;
+        state.connector_state = ConnectorState::Closed;
         // If the engine has called `queue_pair_quiet` in between, the deferred call reports the request.
         Ok(if state.request.take().is_some() { Outcome::Done } else { Outcome::Pending })
     }
@@ -109,17 +109,17 @@ impl<P: Platform> Connector<P> {
     /// Message: the peer has disconnected (reason 0) or the connection is aborted (1).
     pub(crate) fn peer_disconnects(this: &Arc<Self, P>, reason: DisconnectReason) {
         let mut state = this.state.lock();
-        match state.phase {
-            Phase::Connected => {}
+        match state.connector_state {
+            ConnectorState::Connected => {}
             // This active side has told the peer that it completes, and is not connected itself yet: `complete_connect` finds it closed.
-            Phase::Completing => {
-                state.end(Phase::Closed);
+            ConnectorState::Completing => {
+                state.end(ConnectorState::Closed);
                 return;
             }
             _ => return,
         }
         state.disconnect_due = Some(reason);
-        state.end(Phase::PeerGone);
+        state.end(ConnectorState::PeerGone);
         let queue_pair = state.queue_pair.clone();
         drop(state);
         if let Some(queue_pair) = queue_pair {
@@ -148,7 +148,7 @@ impl<P: Platform> Connector<P> {
     /// Ends an established connection for both sides. False: the connector is not connected.
     fn end_both(this: &Arc<Self, P>, reason: DisconnectReason) -> bool {
         let state = this.state.lock();
-        let peer = if state.phase == Phase::Connected { state.peer.clone() } else { None };
+        let peer = if state.connector_state == ConnectorState::Connected { state.peer.clone() } else { None };
         drop(state);
         if let Some(peer) = &peer {
             Self::peer_disconnects(this, reason);
@@ -160,8 +160,8 @@ impl<P: Platform> Connector<P> {
     /// No request or access of the queue pair is under way any longer: completes a disconnect that waits for that.
     pub(crate) fn queue_pair_quiet(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        if state.phase == Phase::Disconnecting {
-            state.phase = Phase::Closed;
+        if state.connector_state == ConnectorState::Disconnecting {
+            state.connector_state = ConnectorState::Closed;
             state.finish(Ok(()));
             drop(state);
             Deferred::schedule(this);
@@ -181,13 +181,15 @@ impl<P: Platform> Close<P> for Connector<P> {
 
     fn begin_close(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        let phase = state.phase;
-        match phase {
-            Phase::Incoming => P::notice(&Notice::Rejected { addresses: state.addresses() }),
-            Phase::Connecting | Phase::Accepted | Phase::Accepting => state.notice_failure(Error::Canceled),
+        let connector_state = state.connector_state;
+        match connector_state {
+            ConnectorState::Incoming => P::notice(&Notice::Rejected { addresses: state.addresses() }),
+            ConnectorState::Connecting | ConnectorState::Accepted | ConnectorState::Accepting => {
+                state.notice_failure(Error::Canceled)
+            }
             _ => {}
         }
-        state.end(Phase::Closed);
+        state.end(ConnectorState::Closed);
         state.finish(Err(Error::Canceled));
         // After a close no disconnect event is delivered, even if the peer has disconnected before.
         state.disconnect_due = None;
@@ -197,12 +199,16 @@ impl<P: Platform> Close<P> for Connector<P> {
         let queue_pair = state.queue_pair.clone();
         let endpoint = state.endpoint.take();
         drop(state);
-        match phase {
-            Phase::Connected | Phase::PeerGone | Phase::Disconnecting => {
+        match connector_state {
+            ConnectorState::Connected | ConnectorState::PeerGone | ConnectorState::Disconnecting => {
                 Self::end_connection(peer, queue_pair);
             }
-            Phase::Idle | Phase::Closed => {}
-            Phase::Connecting | Phase::Accepted | Phase::Completing | Phase::Incoming | Phase::Accepting => {
+            ConnectorState::Idle | ConnectorState::Closed => {}
+            ConnectorState::Connecting
+            | ConnectorState::Accepted
+            | ConnectorState::Completing
+            | ConnectorState::Incoming
+            | ConnectorState::Accepting => {
                 if let Some(queue_pair) = queue_pair {
                     QueuePair::unreserve(&queue_pair);
                 }

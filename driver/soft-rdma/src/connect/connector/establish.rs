@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use platform::{Addresses, Arc, Deferred, Notice, Platform, Weak};
 
-use super::{Connector, DisconnectReason, Phase, PrivateData, ReadLimits, State, other::Other};
+use super::{Connector, ConnectorState, DisconnectReason, LockedConnector, PrivateData, ReadLimits, other::Other};
 use crate::{
     Callback, Counter, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
     connect::ports::{Connection, Endpoint, Purpose},
@@ -116,7 +116,7 @@ impl<P: Platform> Connector<P> {
         this.claim(request.queue_pair)?;
 
         let mut incoming = peer.state.lock();
-        incoming.phase = Phase::Incoming;
+        incoming.connector_state = ConnectorState::Incoming;
         incoming.active = false;
         incoming.peer = Some(Other::Here(Arc::downgrade(this)));
         incoming.local = Some(remote);
@@ -140,17 +140,17 @@ impl<P: Platform> Connector<P> {
     /// Begins a connect: claims connector and queue pair, if no connect is under way on either.
     fn claim(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<(), Error> {
         let mut state = self.state.lock();
-        if state.phase != Phase::Idle || state.finished.iter().any(Option::is_some) {
+        if state.connector_state != ConnectorState::Idle || state.finished.iter().any(Option::is_some) {
             return Err(Error::ConnectionActive);
         }
         queue_pair.reserve()?;
-        state.phase = Phase::Connecting;
+        state.connector_state = ConnectorState::Connecting;
         Ok(())
     }
 
     /// Takes [`Self::claim`] back: the connect could not be started.
     fn unclaim(&self, queue_pair: &Arc<QueuePair<P>, P>) {
-        self.state.lock().phase = Phase::Idle;
+        self.state.lock().connector_state = ConnectorState::Idle;
         QueuePair::unreserve(queue_pair);
     }
 
@@ -160,12 +160,12 @@ impl<P: Platform> Connector<P> {
         disconnect_event: Option<Callback<DisconnectReason>>,
     ) -> Result<Outcome, Error> {
         let mut state = this.state.lock();
-        match state.phase {
-            Phase::Accepted => {}
-            Phase::Closed => return Err(Error::ConnectionAborted),
+        match state.connector_state {
+            ConnectorState::Accepted => {}
+            ConnectorState::Closed => return Err(Error::ConnectionAborted),
             _ => return Err(Error::ConnectionInvalid),
         }
-        state.phase = Phase::Completing;
+        state.connector_state = ConnectorState::Completing;
         state.disconnect_event = disconnect_event;
         let (peer, queue_pair) = (state.peer.clone(), state.queue_pair.clone());
         drop(state);
@@ -174,7 +174,7 @@ impl<P: Platform> Connector<P> {
 
         let mut state = this.state.lock();
         match accepted {
-            Some(peer_queue_pair) if state.phase == Phase::Completing => {
+            Some(peer_queue_pair) if state.connector_state == ConnectorState::Completing => {
                 let limits = state.limits;
                 state.establish();
                 drop(state);
@@ -183,7 +183,7 @@ impl<P: Platform> Connector<P> {
             }
             accepted => {
                 state.notice_failure(Error::ConnectionAborted);
-                state.end(Phase::Closed);
+                state.end(ConnectorState::Closed);
                 let taken = state.queue_pair.take();
                 drop(state);
                 if let Some(queue_pair) = taken {
@@ -204,7 +204,7 @@ impl<P: Platform> Connector<P> {
     /// Message to the passive side: the active side completes, with the queue pair `peer`. Connects this side's queue pair, and returns it.
     pub(super) fn peer_completes(this: &Arc<Self, P>, peer: &Arc<QueuePair<P>, P>) -> Option<Weak<QueuePair<P>, P>> {
         let mut state = this.state.lock();
-        if state.phase != Phase::Accepting {
+        if state.connector_state != ConnectorState::Accepting {
             return None;
         }
         let queue_pair = state.queue_pair.clone()?;
@@ -221,13 +221,13 @@ impl<P: Platform> Connector<P> {
     pub fn accept(this: &Arc<Self, P>, request: Accept<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let private_data = PrivateData::copy_of(request.private_data)?;
         let mut state = this.state.lock();
-        match state.phase {
-            Phase::Incoming => {}
-            Phase::Closed => return Err(Error::ConnectionAborted),
+        match state.connector_state {
+            ConnectorState::Incoming => {}
+            ConnectorState::Closed => return Err(Error::ConnectionAborted),
             _ => return Err(Error::ConnectionInvalid),
         }
         request.queue_pair.reserve()?;
-        state.phase = Phase::Accepting;
+        state.connector_state = ConnectorState::Accepting;
         state.waiting = None;
         // The peer's offer is in `limits` since the request came.
         state.limits = ReadLimits {
@@ -248,7 +248,7 @@ impl<P: Platform> Connector<P> {
             return Ok(Outcome::Pending);
         }
         state.notice_failure(Error::ConnectionAborted);
-        state.end(Phase::Closed);
+        state.end(ConnectorState::Closed);
         let queue_pair = state.queue_pair.take();
         drop(state);
         drop(queue_pair);
@@ -259,10 +259,10 @@ impl<P: Platform> Connector<P> {
     /// Message to the active side: the peer accepts. False: this side is no longer connecting.
     pub(crate) fn peer_accepts(this: &Arc<Self, P>, peer: ReadLimits, private_data: PrivateData) -> bool {
         let mut state = this.state.lock();
-        if state.phase != Phase::Connecting {
+        if state.connector_state != ConnectorState::Connecting {
             return false;
         }
-        state.phase = Phase::Accepted;
+        state.connector_state = ConnectorState::Accepted;
         state.limits = state.limits.agree(peer);
         state.private_data = private_data;
         state.finish(Ok(()));
@@ -272,7 +272,7 @@ impl<P: Platform> Connector<P> {
     }
 }
 
-impl<P: Platform> State<P> {
+impl<P: Platform> LockedConnector<P> {
     fn begin_connect(
         &mut self,
         peer: Other<P>,

@@ -83,7 +83,7 @@ impl PrivateData {
 pub type DisconnectReason = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ConnectorState {
     Idle,
     /// Active: the peer has not answered.
     Connecting,
@@ -103,8 +103,8 @@ enum Phase {
     Closed,
 }
 
-struct State<P: Platform> {
-    phase: Phase,
+struct LockedConnector<P: Platform> {
+    connector_state: ConnectorState,
     active: bool,
     peer: Option<Other<P>>,
     queue_pair: Option<Arc<QueuePair<P>, P>>,
@@ -135,7 +135,7 @@ struct State<P: Platform> {
 pub struct Connector<P: Platform> {
     on_close: OnClose<P>,
     deferred: Deferred<P>,
-    state: SpinLock<State<P>, P>,
+    state: SpinLock<LockedConnector<P>, P>,
     adapter: Arc<Adapter<P>, P>,
     /// Passive: the listener that made the connector. It is dropped after the close callback.
     listener: Option<Arc<Listener<P>, P>>,
@@ -149,8 +149,8 @@ impl<P: Platform> Connector<P> {
     }
 
     fn make(adapter: &Arc<Adapter<P>, P>, listener: Option<Arc<Listener<P>, P>>) -> Result<Arc<Self, P>, Error> {
-        let state = State {
-            phase: Phase::Idle,
+        let state = LockedConnector {
+            connector_state: ConnectorState::Idle,
             active: true,
             peer: None,
             queue_pair: None,
@@ -207,9 +207,9 @@ impl<P: Platform> Connector<P> {
     }
 }
 
-impl<P: Platform> State<P> {
+impl<P: Platform> LockedConnector<P> {
     fn establish(&mut self) {
-        self.phase = Phase::Connected;
+        self.connector_state = ConnectorState::Connected;
         P::notice(&Notice::Connected {
             addresses: self.addresses(),
             queue_pair: self.queue_pair_number(),
@@ -220,9 +220,9 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// Ends the connection, or the attempt, and goes to `phase`.
-    fn end(&mut self, phase: Phase) {
-        if self.phase == Phase::Connected {
+    /// Ends the connection, or the attempt, and goes to `connector_state`.
+    fn end(&mut self, connector_state: ConnectorState) {
+        if self.connector_state == ConnectorState::Connected {
             let reason = match self.disconnect_due {
                 None => Ending::Local,
                 Some(0) => Ending::Peer,
@@ -234,7 +234,7 @@ impl<P: Platform> State<P> {
                 reason,
             });
         }
-        self.phase = phase;
+        self.connector_state = connector_state;
         self.connection = None;
         self.waiting = None;
     }

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use platform::{Arc, Deferred, Platform};
 
-use super::{Connector, Phase, PrivateData, ReadLimits, other::Other};
+use super::{Connector, ConnectorState, PrivateData, ReadLimits, other::Other};
 use crate::{Counter, Error, Listener, QueuePair, connect::ports::Connection, qp::Peer, wire::Wire};
 
 impl<P: Platform> Connector<P> {
@@ -12,7 +12,7 @@ impl<P: Platform> Connector<P> {
     /// in place of the first entry.
     pub(crate) fn bound(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
         let state = this.state.lock();
-        // Compared with the entry, which has port 0 if TCP picks. `State::local` has a port that the device set aside,
+        // Compared with the entry, which has port 0 if TCP picks. `LockedConnector::local` has a port that the device set aside,
         // and TCP may have picked just that one.
         let (known, remote) = (state.connection.as_ref().map(Connection::local), state.remote);
         drop(state);
@@ -21,7 +21,7 @@ impl<P: Platform> Connector<P> {
         let connection = Connection::active(this.adapter(), (local, remote), true)?;
         let mut state = this.state.lock();
         let mut replaced = (Some(connection), None);
-        if state.phase == Phase::Connecting {
+        if state.connector_state == ConnectorState::Connecting {
             state.local = Some(local);
             // TCP keeps other sockets off this port: the endpoint is not needed.
             replaced = (core::mem::replace(&mut state.connection, replaced.0), state.endpoint.take());
@@ -34,10 +34,10 @@ impl<P: Platform> Connector<P> {
     /// The connect of the active side has failed.
     pub(crate) fn connect_failed(this: &Arc<Self, P>, error: Error) {
         let mut state = this.state.lock();
-        if state.phase != Phase::Connecting {
+        if state.connector_state != ConnectorState::Connecting {
             return;
         }
-        state.end(Phase::Idle);
+        state.end(ConnectorState::Idle);
         let unused = state.queue_pair.take();
         let local = (state.endpoint.take(), state.shared.take());
         let peer = state.peer.take();
@@ -64,7 +64,7 @@ impl<P: Platform> Connector<P> {
         let connection = Connection::passive(listener.adapter(), (local, remote), true)?;
         let connector = Self::make(listener.adapter(), Some(listener.clone()))?;
         let mut state = connector.state.lock();
-        state.phase = Phase::Incoming;
+        state.connector_state = ConnectorState::Incoming;
         state.active = false;
         state.peer = Some(Other::Remote(wire.clone()));
         state.local = Some(local);
@@ -87,13 +87,13 @@ impl<P: Platform> Connector<P> {
         attach: impl FnOnce(&Arc<QueuePair<P>, P>) -> Option<Peer<P>>,
     ) -> bool {
         let state = this.state.lock();
-        let accepting = state.phase == Phase::Accepting;
+        let accepting = state.connector_state == ConnectorState::Accepting;
         let queue_pair = state.queue_pair.clone();
         drop(state);
         let Some(queue_pair) = queue_pair.filter(|_| accepting) else { return false };
         let Some(peer) = attach(&queue_pair) else { return false };
         let mut state = this.state.lock();
-        if state.phase != Phase::Accepting {
+        if state.connector_state != ConnectorState::Accepting {
             return false;
         }
         state.limits = state.limits.agree(offered);
