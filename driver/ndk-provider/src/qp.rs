@@ -15,7 +15,7 @@ use ndk_abi::{
 };
 use platform::Platform;
 use soft_rdma::{
-    Access, Error, FastRegistration, Flags, MemoryRegion, MemoryWindow, Part, Post, QueuePair, Remote, Sge,
+    Access, BindRange, Error, FastRegistration, Flags, MemoryRegion, MemoryWindow, Post, QueuePair, Remote, Sge,
 };
 
 use crate::{
@@ -241,13 +241,13 @@ unsafe extern "system" fn bind<P: Platform>(
     access.set(Access::REMOTE_READ, may_read);
     let write = if may_write { NDK_OP_FLAG_ALLOW_REMOTE_WRITE } else { 0 };
     let flags = flags & !(write | NDK_OP_FLAG_ALLOW_REMOTE_READ);
-    let part = Part { address: address.expose_provenance() as u64, length: length as u64, access };
+    let bind_range = BindRange { address: address.expose_provenance() as u64, length: length as u64, access };
     // SAFETY: the consumer's open region.
     let mr = unsafe { Object::<MemoryRegion<P>, P>::of(mr) };
     // SAFETY: the consumer's open window.
     let mw = unsafe { Object::<MemoryWindow<P>, P>::of(mw) };
     // SAFETY: the caller's contract.
-    unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags, Post::Bind(mw, mr, part)) }
+    unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags, Post::Bind(mw, mr, bind_range)) }
 }
 
 /// NdkInvalidate of a region or a window; the type in the head says which.

@@ -62,7 +62,7 @@ pub use error::{Error, Outcome, Status};
 pub use memory::pd::ProtectionDomain;
 pub use memory::region::{Access, FastRegistration, Mapping, MemoryRegion};
 pub use memory::runs::Runs;
-pub use memory::window::{MemoryWindow, Part};
+pub use memory::window::{BindRange, MemoryWindow};
 pub use object::callback::Callback;
 pub use object::close::{Close, OnClose, close};
 pub use object::counts::Kind;

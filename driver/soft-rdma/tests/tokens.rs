@@ -5,14 +5,14 @@ mod common;
 use std::collections::{HashMap, HashSet};
 
 use simkernel::{Pages, SimKernel, boot};
-use soft_rdma::{Access, Connector, Error, Flags, MemoryRegion, MemoryWindow, Outcome, Part, Post, QueuePair};
+use soft_rdma::{Access, BindRange, Connector, Error, Flags, MemoryRegion, MemoryWindow, Outcome, Post, QueuePair};
 
 use common::{Arc, BASE, Side, accepted};
 
 /// Binds the window; gives its token.
 fn bind(side: &Side, window: &Arc<MemoryWindow<SimKernel>>) -> u32 {
-    let part = Part { address: BASE, length: 64, access: Access::empty() };
-    QueuePair::post(&side.queue_pair, 1, &[], Flags::empty(), Post::Bind(window, &side.region, part)).unwrap();
+    let bind_range = BindRange { address: BASE, length: 64, access: Access::empty() };
+    QueuePair::post(&side.queue_pair, 1, &[], Flags::empty(), Post::Bind(window, &side.region, bind_range)).unwrap();
     window.token()
 }
 
@@ -58,8 +58,8 @@ fn a_refused_bind_leaves_the_token_alone() {
     let post = |post| QueuePair::post(&side.queue_pair, 2, &[], Flags::empty(), post);
     while post(Post::Send(None)).is_ok() {}
     for _ in 0..255 {
-        let part = Part { address: BASE, length: 64, access: Access::empty() };
-        assert_eq!(post(Post::Bind(&window, &side.region, part)), Err(Error::QueueFull));
+        let bind_range = BindRange { address: BASE, length: 64, access: Access::empty() };
+        assert_eq!(post(Post::Bind(&window, &side.region, bind_range)), Err(Error::QueueFull));
         assert_eq!(window.token(), bound);
     }
     peer.queue_pair.post_receive(3, &[]).unwrap();

@@ -3,13 +3,13 @@
 mod common;
 
 use simkernel::{Pages, SimKernel, boot_seeded, scope, seeds};
-use soft_rdma::{Access, Connector, Flags, MemoryWindow, OperationKind, Outcome, Part, Post, QueuePair};
+use soft_rdma::{Access, BindRange, Connector, Flags, MemoryWindow, OperationKind, Outcome, Post, QueuePair};
 
 use common::{Arc, BASE, Side, accepted};
 
 fn bind(side: &Side, window: &Arc<MemoryWindow<SimKernel>>) {
-    let part = Part { address: BASE, length: 64, access: Access::REMOTE_READ };
-    QueuePair::post(&side.queue_pair, 1, &[], Flags::empty(), Post::Bind(window, &side.region, part)).unwrap();
+    let bind_range = BindRange { address: BASE, length: 64, access: Access::REMOTE_READ };
+    QueuePair::post(&side.queue_pair, 1, &[], Flags::empty(), Post::Bind(window, &side.region, bind_range)).unwrap();
 }
 
 #[test]

@@ -35,7 +35,7 @@ struct State<P: Platform> {
 struct Binding<P: Platform> {
     queue_pair: Weak<QueuePair<P>, P>,
     region: Arc<MemoryRegion<P>, P>,
-    part: Part,
+    bind_range: BindRange,
     token: u32,
     counted: bool,
 }
@@ -66,7 +66,7 @@ impl<P: Platform> Drop for MemoryWindow<P> {
 
 /// The part of a region that a window opens, and the peer's rights to it.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct BindRange {
     /// The address of the first byte, in the region's address range.
     pub address: u64,
     /// Bytes.
@@ -75,7 +75,7 @@ pub struct Part {
     pub access: Access,
 }
 
-impl Part {
+impl BindRange {
     pub(crate) fn range(&self) -> Range {
         Range { address: self.address, length: self.length }
     }
@@ -90,15 +90,15 @@ impl Part {
 pub(crate) struct Bind<P: Platform> {
     window: Arc<MemoryWindow<P>, P>,
     region: Arc<MemoryRegion<P>, P>,
-    part: Part,
+    bind_range: BindRange,
     /// 0 until the post is accepted.
     token: u32,
 }
 
 impl<P: Platform> Clone for Bind<P> {
     fn clone(&self) -> Self {
-        let Self { window, region, part, token } = self;
-        Self { window: window.clone(), region: region.clone(), part: *part, token: *token }
+        let Self { window, region, bind_range, token } = self;
+        Self { window: window.clone(), region: region.clone(), bind_range: *bind_range, token: *token }
     }
 }
 
@@ -132,16 +132,16 @@ impl<P: Platform> MemoryWindow<P> {
         this: &Arc<Self, P>,
         pd: &Arc<ProtectionDomain<P>, P>,
         region: &Arc<MemoryRegion<P>, P>,
-        part: Part,
+        bind_range: BindRange,
     ) -> Result<Bind<P>, Error> {
-        if part.length == 0 || part.address.checked_add(part.length).is_none() {
+        if bind_range.length == 0 || bind_range.address.checked_add(bind_range.length).is_none() {
             return Err(Error::InvalidParameter);
         }
         if !Arc::ptr_eq(&this.pd, pd) || !Arc::ptr_eq(region.pd(), pd) {
             return Err(Error::AccessViolation);
         }
-        region.may_bind(part)?;
-        Ok(Bind { window: this.clone(), region: region.clone(), part, token: 0 })
+        region.may_bind(bind_range)?;
+        Ok(Bind { window: this.clone(), region: region.clone(), bind_range, token: 0 })
     }
 
     /// Ends the binding. `Done`: no access is under way through it.
@@ -186,7 +186,7 @@ impl<P: Platform> MemoryWindow<P> {
     pub(crate) fn allows(&self, token: u32, right: Access) -> bool {
         let state = self.state.lock();
         let binding = state.binding.as_ref().filter(|binding| binding.token == token);
-        binding.is_some_and(|binding| binding.part.access.contains(right))
+        binding.is_some_and(|binding| binding.bind_range.access.contains(right))
     }
 
     /// Opens memory for the peer of `queue_pair`.
@@ -199,17 +199,17 @@ impl<P: Platform> MemoryWindow<P> {
     ) -> Result<Memory<P>, Error> {
         let mut state = this.state.lock();
         let binding = state.binding.as_ref().filter(|binding| binding.names(queue_pair, token));
-        let found = binding.map(|binding| (binding.region.clone(), binding.part));
+        let found = binding.map(|binding| (binding.region.clone(), binding.bind_range));
         if found.is_some() {
             state.accesses = state.accesses.saturating_add(1);
         }
         drop(state);
-        let (region, part) = found.ok_or(Error::AccessViolation)?;
+        let (region, bind_range) = found.ok_or(Error::AccessViolation)?;
         let through = WindowAccess(this);
-        if !part.access.contains(right) {
+        if !bind_range.access.contains(right) {
             return Err(Error::AccessViolation);
         }
-        part.offset_of(range).ok_or(past_end(right))?;
+        bind_range.offset_of(range).ok_or(past_end(right))?;
         MemoryRegion::open_through(region, range, through)
     }
 }
@@ -233,11 +233,11 @@ impl<P: Platform> Bind<P> {
         if self.window.end_binding(|_| true) == Some(Invalidation::Busy) {
             return Ok(Invalidation::Busy);
         }
-        self.region.begin_binding(self.part)?;
+        self.region.begin_binding(self.bind_range)?;
         let binding = Binding {
             queue_pair: Arc::downgrade(queue_pair),
             region: self.region.clone(),
-            part: self.part,
+            bind_range: self.bind_range,
             token: self.token,
             counted: true,
         };

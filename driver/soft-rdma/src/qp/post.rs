@@ -172,7 +172,9 @@ impl<P: Platform> QueuePair<P> {
                 self.owns(window.pd())?;
                 Operation::InvalidateWindow(window.clone())
             }
-            Post::Bind(window, region, part) => Operation::Bind(MemoryWindow::stage(window, &self.pd, region, part)?),
+            Post::Bind(window, region, bind_range) => {
+                Operation::Bind(MemoryWindow::stage(window, &self.pd, region, bind_range)?)
+            }
             Post::FastRegister(region, registration) => {
                 self.owns(region.pd())?;
                 Operation::FastRegister(region.clone(), Some(region.stage(&registration)?))

@@ -3,7 +3,8 @@
 use platform::{Arc, Platform};
 
 use crate::{
-    Error, FastRegistration, Mapping, MemoryRegion, MemoryWindow, OperationKind, Part, limits, memory::window::Bind,
+    BindRange, Error, FastRegistration, Mapping, MemoryRegion, MemoryWindow, OperationKind, limits,
+    memory::window::Bind,
 };
 
 /// A scatter/gather entry, with the layout of NDK_SGE.
@@ -80,7 +81,7 @@ pub enum Post<'a, P: Platform> {
     /// A fast registration.
     FastRegister(&'a Arc<MemoryRegion<P>, P>, FastRegistration<'a>),
     /// A bind of a window to a part of a region.
-    Bind(&'a Arc<MemoryWindow<P>, P>, &'a Arc<MemoryRegion<P>, P>, Part),
+    Bind(&'a Arc<MemoryWindow<P>, P>, &'a Arc<MemoryRegion<P>, P>, BindRange),
     /// An invalidation of a fast region.
     Invalidate(&'a Arc<MemoryRegion<P>, P>),
     /// An invalidation of a window.

@@ -13,7 +13,7 @@ use crate::{
     Callback, Close, Error, OnClose, Outcome, ProtectionDomain, Runs, Status, limits,
     memory::runs::Memory,
     memory::token::{Target, Token},
-    memory::window::{Part, WindowAccess},
+    memory::window::{BindRange, WindowAccess},
     object::counts::{Count, Kind},
     planted::{self, Bug},
 };
@@ -202,21 +202,25 @@ impl<P: Platform> MemoryRegion<P> {
 
     /// Checks a bind that is being posted. A request queued before it may register a fast region: so that region's
     /// registration is checked when the bind runs.
-    pub(crate) fn may_bind(&self, part: Part) -> Result<(), Error> {
+    pub(crate) fn may_bind(&self, bind_range: BindRange) -> Result<(), Error> {
         let state = self.state.lock();
         if state.token.is_none() {
             return Err(Error::InvalidDeviceRequest);
         }
         if self.fast {
-            return if state.remote_access || part.access.is_empty() { Ok(()) } else { Err(Error::AccessViolation) };
+            return if state.remote_access || bind_range.access.is_empty() {
+                Ok(())
+            } else {
+                Err(Error::AccessViolation)
+            };
         }
-        state.check_part(part)
+        state.check_bind(bind_range)
     }
 
     /// Counts a binding, after its checks.
-    pub(crate) fn begin_binding(&self, part: Part) -> Result<(), Error> {
+    pub(crate) fn begin_binding(&self, bind_range: BindRange) -> Result<(), Error> {
         let mut state = self.state.lock();
-        state.check_part(part)?;
+        state.check_bind(bind_range)?;
         state.bindings = state.bindings.checked_add(1).ok_or(Error::InsufficientResources)?;
         Ok(())
     }
@@ -271,11 +275,11 @@ impl<P: Platform> State<P> {
     }
 
     /// NDK_FN_BIND: remote write needs a region with local write; remote read needs no right of it.
-    fn check_part(&self, part: Part) -> Result<(), Error> {
+    fn check_bind(&self, bind_range: BindRange) -> Result<(), Error> {
         let mapping = self.mapping.as_ref().ok_or(Error::InvalidDeviceRequest)?;
         let may_write = mapping.access.contains(Access::LOCAL_WRITE);
-        let allowed = may_write || !part.access.contains(Access::REMOTE_WRITE);
-        let inside = mapping.offset_of(part.range()).is_some();
+        let allowed = may_write || !bind_range.access.contains(Access::REMOTE_WRITE);
+        let inside = mapping.offset_of(bind_range.range()).is_some();
         if allowed && inside { Ok(()) } else { Err(Error::AccessViolation) }
     }
 }
