@@ -14,7 +14,7 @@ use super::inbound_reads::{Answer, Answers};
 use crate::{
     Access, Error, QueuePair, Remote,
     memory::{region::Range, runs},
-    qp::engine::{Carrier, Data, Part, Progress, StepOutcome},
+    qp::engine::{Carrier, Progress, StepData, StepOutcome, Transfer},
     qp::{LockedQp, Report},
 };
 
@@ -113,11 +113,11 @@ impl<P: Platform> Carrier<P> for Frames<'_, P> {
         self.open_reads = state.open_reads;
     }
 
-    fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress {
-        match data {
-            Data::Send { invalidate, solicited } => self.send(from, part, inline, invalidate, solicited),
-            Data::Read(remote) => self.read_request(part.length, remote),
-            Data::Write(remote) => self.write(from, part, inline, remote),
+    fn carry(&mut self, from: &Arc<QueuePair<P>, P>, data: &StepData, inline: &[u8], transfer: Transfer) -> Progress {
+        match transfer {
+            Transfer::Send { invalidate, solicited } => self.send(from, data, inline, invalidate, solicited),
+            Transfer::Read(remote) => self.read_request(data.length, remote),
+            Transfer::Write(remote) => self.write(from, data, inline, remote),
         }
     }
 }
@@ -198,15 +198,15 @@ impl<'a, P: Platform> Frames<'a, P> {
     fn send(
         &mut self,
         queue_pair: &QueuePair<P>,
-        part: &Part,
+        data: &StepData,
         inline: &[u8],
         invalidate: Option<u32>,
         solicited: bool,
     ) -> Progress {
         // A send is not longer than 2^30 bytes.
-        let offset = u32::try_from(part.done).unwrap_or(u32::MAX);
+        let offset = u32::try_from(data.done).unwrap_or(u32::MAX);
         let message = self.tx.next_send;
-        let progress = self.part(queue_pair, part, inline, |last| {
+        let progress = self.next_fpdu(queue_pair, data, inline, |last| {
             Segment::Send(Untagged { last, message, offset }, Send { solicited, invalidate })
         });
         if matches!(progress, Progress::Complete) {
@@ -215,24 +215,24 @@ impl<'a, P: Platform> Frames<'a, P> {
         progress
     }
 
-    fn write(&mut self, queue_pair: &QueuePair<P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
-        let Some(offset) = remote.address.checked_add(part.done) else {
+    fn write(&mut self, queue_pair: &QueuePair<P>, data: &StepData, inline: &[u8], remote: Remote) -> Progress {
+        let Some(offset) = remote.address.checked_add(data.done) else {
             return Progress::Failed(Error::AccessViolation);
         };
-        self.part(queue_pair, part, inline, |last| Segment::Write(Tagged { last, stag: remote.token, offset }))
+        self.next_fpdu(queue_pair, data, inline, |last| Segment::Write(Tagged { last, stag: remote.token, offset }))
     }
 
     /// The next FPDU of a message.
-    fn part(
+    fn next_fpdu(
         &mut self,
         queue_pair: &QueuePair<P>,
-        part: &Part,
+        data: &StepData,
         inline: &[u8],
         segment: impl FnOnce(bool) -> Segment,
     ) -> Progress {
-        let framed = self.room_for(part.step_bytes()).and_then(|bytes| {
-            let last = u64::from(bytes) == part.left();
-            self.frame(&segment(last), bytes, |to| queue_pair.copy_out(to, part, inline))?;
+        let framed = self.room_for(data.step_bytes()).and_then(|bytes| {
+            let last = u64::from(bytes) == data.left();
+            self.frame(&segment(last), bytes, |to| queue_pair.copy_out(to, data, inline))?;
             Ok(if last { Progress::Complete } else { Progress::Bytes(bytes) })
         });
         match framed {

@@ -2,7 +2,7 @@
 
 use platform::{Arc, Platform};
 
-use super::{Carrier, Data, Part, Progress};
+use super::{Carrier, Progress, StepData, Transfer};
 use crate::{
     Access, Error, ProtectionDomain, QueuePair, Remote,
     memory::region::{Invalidation, Range},
@@ -27,32 +27,34 @@ impl<P: Platform> Carrier<P> for Here<P> {
         self.0 = state.peer.as_ref().and_then(Peer::here);
     }
 
-    fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress {
+    fn carry(&mut self, from: &Arc<QueuePair<P>, P>, data: &StepData, inline: &[u8], transfer: Transfer) -> Progress {
         // The reference is dropped before the request is reported: after that the consumer may close the peer.
         let Some(peer) = self.0.take() else { return Progress::Waiting };
-        match data {
-            Data::Send { invalidate, solicited } => QueuePair::send(from, &peer, part, inline, invalidate, solicited),
-            Data::Read(remote) => from.read(&peer, part, remote),
-            Data::Write(remote) => from.write(&peer, part, inline, remote),
+        match transfer {
+            Transfer::Send { invalidate, solicited } => {
+                QueuePair::send(from, &peer, data, inline, invalidate, solicited)
+            }
+            Transfer::Read(remote) => from.read(&peer, data, remote),
+            Transfer::Write(remote) => from.write(&peer, data, inline, remote),
         }
     }
 }
 
 impl<P: Platform> QueuePair<P> {
-    fn write(&self, peer: &Arc<Self, P>, part: &Part, inline: &[u8], remote: Remote) -> Progress {
-        Self::move_remote(peer, part, remote, Access::REMOTE_WRITE, |target, bytes| {
-            self.copy_to(target, part, inline, bytes)
+    fn write(&self, peer: &Arc<Self, P>, data: &StepData, inline: &[u8], remote: Remote) -> Progress {
+        Self::move_remote(peer, data, remote, Access::REMOTE_WRITE, |target, bytes| {
+            self.copy_to(target, data, inline, bytes)
         })
     }
 
-    fn read(&self, peer: &Arc<Self, P>, part: &Part, remote: Remote) -> Progress {
-        if part.left() == 0
-            && let Some(token) = part.invalidate
+    fn read(&self, peer: &Arc<Self, P>, data: &StepData, remote: Remote) -> Progress {
+        if data.left() == 0
+            && let Some(token) = data.invalidate
         {
             return Progress::of_invalidation(ProtectionDomain::invalidate(&self.pd, token));
         }
-        Self::move_remote(peer, part, remote, Access::REMOTE_READ, |source, bytes| {
-            let piece = part.local.ok_or(Error::AccessViolation)?;
+        Self::move_remote(peer, data, remote, Access::REMOTE_READ, |source, bytes| {
+            let piece = data.local.ok_or(Error::AccessViolation)?;
             runs::copy(&self.local(piece, bytes, Access::LOCAL_WRITE)?, source, u64::from(bytes))
         })
     }
@@ -60,22 +62,22 @@ impl<P: Platform> QueuePair<P> {
     /// One step of a read or write. `copy` moves the bytes between the peer's memory and this side's.
     fn move_remote(
         peer: &Arc<Self, P>,
-        part: &Part,
+        data: &StepData,
         remote: Remote,
         right: Access,
         copy: impl FnOnce(&Memory<P>, u32) -> Result<(), Error>,
     ) -> Progress {
-        if part.left() == 0 {
+        if data.left() == 0 {
             return Progress::Complete;
         }
         if !peer.state.lock().begin_placing() {
             return Progress::Waiting;
         }
-        let bytes = part.step_bytes();
+        let bytes = data.step_bytes();
         let moved = (|| {
-            let address = remote.address.checked_add(part.done).ok_or(Error::AccessViolation)?;
+            let address = remote.address.checked_add(data.done).ok_or(Error::AccessViolation)?;
             // The whole rest is checked: a range that is too short fails before its first byte.
-            let range = Range { address, length: part.left() };
+            let range = Range { address, length: data.left() };
             let memory = Self::open_for_peer(peer, remote.token, range, right)?;
             copy(&memory, bytes)
         })();
@@ -96,27 +98,27 @@ impl<P: Platform> QueuePair<P> {
     fn send(
         this: &Arc<Self, P>,
         peer: &Arc<Self, P>,
-        part: &Part,
+        data: &StepData,
         inline: &[u8],
         invalidate: Option<u32>,
         solicited: bool,
     ) -> Progress {
-        let target = match Self::begin_receive(peer, this, part) {
+        let target = match Self::begin_receive(peer, this, data) {
             Receiving::Into(target) => target,
             Receiving::Waiting => return Progress::Waiting,
             Receiving::None => return this.awaits_receive(peer),
             Receiving::TooSmall => return Self::fail_receive(peer, Error::BufferOverflow),
         };
-        if part.left() == 0 {
-            return Self::end_receive(peer, part.length, invalidate, solicited);
+        if data.left() == 0 {
+            return Self::end_receive(peer, data.length, invalidate, solicited);
         }
         let Some(target) = target else { return Self::fail_receive(peer, Error::BufferOverflow) };
-        let bytes = part.step_bytes().min(target.length);
+        let bytes = data.step_bytes().min(target.length);
         let to = match peer.local(target, bytes, Access::LOCAL_WRITE) {
             Ok(to) => to,
             Err(error) => return Self::fail_receive(peer, error),
         };
-        let result = this.copy_to(&to, part, inline, bytes);
+        let result = this.copy_to(&to, data, inline, bytes);
         drop(to);
         if let Some(receive) = &mut peer.state.lock().receive {
             receive.cursor.advance(bytes);
@@ -129,7 +131,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Claims the oldest receive of `receiver` for one step of a send of `sender`.
-    fn begin_receive(receiver: &Arc<Self, P>, sender: &Arc<Self, P>, part: &Part) -> Receiving {
+    fn begin_receive(receiver: &Arc<Self, P>, sender: &Arc<Self, P>, data: &StepData) -> Receiving {
         let mut state = receiver.state.lock();
         if !state.begin_placing() {
             return Receiving::Waiting;
@@ -138,7 +140,7 @@ impl<P: Platform> QueuePair<P> {
             state.receive = receiver.next_receive(&mut state, sender);
         }
         match &mut state.receive {
-            Some(receive) if receive.room < u64::from(part.length) => Receiving::TooSmall,
+            Some(receive) if receive.room < u64::from(data.length) => Receiving::TooSmall,
             Some(receive) => Receiving::Into(receive.cursor.piece(receive.sges.as_slice())),
             None => {
                 drop(state);

@@ -51,12 +51,12 @@ pub(crate) trait Carrier<P: Platform> {
     fn look(&mut self, state: &LockedQp<P>);
 
     /// Carries the next part of the data. The caller holds no lock.
-    fn carry(&mut self, from: &Arc<QueuePair<P>, P>, part: &Part, inline: &[u8], data: Data) -> Progress;
+    fn carry(&mut self, from: &Arc<QueuePair<P>, P>, data: &StepData, inline: &[u8], transfer: Transfer) -> Progress;
 }
 
-/// A request with data.
+/// A request that transfers data.
 #[derive(Clone, Copy)]
-pub(crate) enum Data {
+pub(crate) enum Transfer {
     Send { invalidate: Option<u32>, solicited: bool },
     Read(Remote),
     Write(Remote),
@@ -64,7 +64,7 @@ pub(crate) enum Data {
 
 /// What a step does without the lock.
 enum Job<P: Platform> {
-    Data(Data),
+    Transfer(Transfer),
     FastRegister(Arc<MemoryRegion<P>, P>, Option<Arc<Mapping<P>, P>>),
     Bind(Bind<P>),
     Invalidate(Arc<MemoryRegion<P>, P>),
@@ -88,8 +88,8 @@ pub(crate) enum Progress {
     Busy,
 }
 
-/// The part of the current request's data that a step works on.
-pub(crate) struct Part {
+/// The data of the current request that a step works on: how much of it is done, and where the next bytes are.
+pub(crate) struct StepData {
     pub(crate) length: u32,
     pub(crate) done: u64,
     local: Option<Piece>,
@@ -141,21 +141,21 @@ impl<P: Platform> QueuePair<P> {
             return StepOutcome::Idle;
         }
         let inlined = flags.contains(Flags::INLINE);
-        let mut part = Part { length: request.data.length, done, local: None, inline: inlined, invalidate: None };
+        let mut data = StepData { length: request.data.length, done, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SOLICIT);
         let job = match state.operation_mut(slot) {
             // A small send that was not for a batch.
-            None => Job::Data(Data::Send { invalidate: None, solicited }),
-            Some(Operation::Send(token)) => Job::Data(Data::Send { invalidate: *token, solicited }),
-            Some(Operation::Read(remote)) => Job::Data(Data::Read(*remote)),
-            Some(Operation::Write(remote)) => Job::Data(Data::Write(*remote)),
+            None => Job::Transfer(Transfer::Send { invalidate: None, solicited }),
+            Some(Operation::Send(token)) => Job::Transfer(Transfer::Send { invalidate: *token, solicited }),
+            Some(Operation::Read(remote)) => Job::Transfer(Transfer::Read(*remote)),
+            Some(Operation::Write(remote)) => Job::Transfer(Transfer::Write(*remote)),
             Some(Operation::FastRegister(region, mapping)) => Job::FastRegister(region.clone(), mapping.take()),
             Some(Operation::Bind(bind)) => Job::Bind(bind.clone()),
             Some(Operation::Invalidate(region)) => Job::Invalidate(region.clone()),
             Some(Operation::InvalidateWindow(window)) => Job::InvalidateWindow(window.clone()),
         };
-        if part.inline {
-            let bytes = state.inline_of(slot, part.length, this.sizes().inline_data).unwrap_or(&[]);
+        if data.inline {
+            let bytes = state.inline_of(slot, data.length, this.sizes().inline_data).unwrap_or(&[]);
             inline_data = [0u8; limits::INLINE_DATA as usize];
             if let Some(copy) = inline_data.get_mut(..bytes.len()) {
                 copy.copy_from_slice(bytes);
@@ -164,17 +164,17 @@ impl<P: Platform> QueuePair<P> {
         } else {
             let mut cursor = state.cursor;
             let sges = state.sges_of(slot, &request, this.sizes().sges).unwrap_or(&[]);
-            part.local = cursor.piece(sges);
-            part.invalidate = sges.first().filter(|_| flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
+            data.local = cursor.piece(sges);
+            data.invalidate = sges.first().filter(|_| flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
             state.cursor = cursor;
         }
         carrier.look(&state);
         state.executing = true;
         drop(state);
 
-        let counts = matches!(job, Job::Data(_)) && C::COUNTED;
+        let counts = matches!(job, Job::Transfer(_)) && C::COUNTED;
         let progress = match job {
-            Job::Data(data) => carrier.carry(this, &part, inline, data),
+            Job::Transfer(transfer) => carrier.carry(this, &data, inline, transfer),
             Job::FastRegister(region, Some(mapping)) => Progress::of(region.install(mapping)),
             Job::FastRegister(_, None) => Progress::Failed(Error::InternalError),
             Job::Bind(bind) => Progress::of_invalidation(bind.run(this)),
@@ -241,23 +241,23 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Copies the next bytes of this side's data into a frame.
-    pub(crate) fn copy_out(&self, to: &mut [u8], part: &Part, inline: &[u8]) -> Result<(), Error> {
-        if let Some(piece) = part.local {
+    pub(crate) fn copy_out(&self, to: &mut [u8], data: &StepData, inline: &[u8]) -> Result<(), Error> {
+        if let Some(piece) = data.local {
             let bytes = u32::try_from(to.len()).map_err(|_| Error::InternalError)?;
             return runs::copy_out(to, &self.local(piece, bytes, Access::empty())?);
         }
-        let done = usize::try_from(part.done).map_err(|_| Error::InternalError)?;
+        let done = usize::try_from(data.done).map_err(|_| Error::InternalError)?;
         let next = inline.get(done..).and_then(|rest| rest.get(..to.len())).ok_or(Error::InternalError)?;
         to.copy_from_slice(next);
         Ok(())
     }
 
     /// Copies the next `bytes` of this side's data to `to`.
-    fn copy_to(&self, to: &Memory<P>, part: &Part, inline: &[u8], bytes: u32) -> Result<(), Error> {
-        if let Some(piece) = part.local {
+    fn copy_to(&self, to: &Memory<P>, data: &StepData, inline: &[u8], bytes: u32) -> Result<(), Error> {
+        if let Some(piece) = data.local {
             return runs::copy(to, &self.local(piece, bytes, Access::empty())?, u64::from(bytes));
         }
-        let next = usize::try_from(part.done).ok().and_then(|done| inline.get(done..)?.get(..bytes as usize));
+        let next = usize::try_from(data.done).ok().and_then(|done| inline.get(done..)?.get(..bytes as usize));
         runs::copy_inline(to, next.ok_or(Error::InternalError)?)
     }
 
@@ -281,7 +281,7 @@ impl Progress {
     }
 }
 
-impl Part {
+impl StepData {
     pub(crate) fn left(&self) -> u64 {
         u64::from(self.length).saturating_sub(self.done)
     }
