@@ -12,12 +12,12 @@ use super::{
     noticed,
     receive::{Received, RxStream},
     timeouts::Waits,
-    transmit::{Broken, Frames, TerminateOut, TxStream},
+    transmit::{Broken, TerminateOut, TxStream, WireCarrier},
 };
 use crate::{QueuePair, qp::Peer};
 
-/// FPDUs that one run receives at most, and rounds in which it transmits at most: see [`Frames::fill`].
-const BURST_FRAMES: u32 = 64;
+/// FPDUs that one run receives at most, and rounds in which it transmits at most: see [`WireCarrier::fill`].
+const BURST_FPDUS: u32 = 64;
 
 /// The state of both directions of an established connection.
 pub(super) struct Streams<P: Platform> {
@@ -134,7 +134,7 @@ impl<P: Platform> Wire<P> {
         let read = Stream::read(this, |bytes| {
             let mut used = 0usize;
             let mut wanted = 0;
-            for _ in 0..BURST_FRAMES {
+            for _ in 0..BURST_FPDUS {
                 let rest = bytes.get(used..).unwrap_or_default();
                 match streams.rx.receive(queue_pair, &mut streams.tx, rest) {
                     Ok(Received::Used(size)) => {
@@ -189,17 +189,17 @@ impl<P: Platform> Wire<P> {
         let mut turn = Turn::Rest;
         if streams.may_send {
             Stream::write(this, |room| {
-                let mut frames = Frames::new(&mut streams.tx, room);
-                turn = match frames.fill(queue_pair, BURST_FRAMES) {
+                let mut carrier = WireCarrier::new(&mut streams.tx, room);
+                turn = match carrier.fill(queue_pair, BURST_FPDUS) {
                     Ok(true) => Turn::More,
                     // The stream sends these now. It may have memory for more FPDUs, to be under way at the same time.
-                    Ok(false) if frames.is_full() && frames.used() > 0 => Turn::More,
+                    Ok(false) if carrier.is_full() && carrier.used() > 0 => Turn::More,
                     Ok(false) => Turn::Rest,
                     Err(Broken) => Turn::Ended(false),
                 };
-                let (bytes, messages) = frames.data();
+                let (bytes, messages) = carrier.data();
                 queue_pair.pd.adapter().device().counters().sent(queue_pair.meter, bytes, messages);
-                frames.used()
+                carrier.used()
             });
         }
         turn

@@ -10,7 +10,7 @@ use platform::{Arc, Deferred, Notice, Platform, Read, Stream, Taken, Timer};
 
 use super::{
     Wire, WireState, noticed,
-    transmit::{Frames, TerminateOut},
+    transmit::{TerminateOut, WireCarrier},
 };
 use crate::{connect::wire_table::WireTable, limits};
 
@@ -103,9 +103,9 @@ impl<P: Platform> Wire<P> {
         }
         let due = streams.tx.terminate.as_ref().and_then(TerminateOut::cause);
         Stream::write(this, |room| {
-            let mut frames = Frames::new(&mut streams.tx, room);
-            frames.terminate();
-            let used = frames.used();
+            let mut carrier = WireCarrier::new(&mut streams.tx, room);
+            carrier.terminate();
+            let used = carrier.used();
             // Noticed before the stream sends it: else a peer on this machine may notice its arrival first.
             if used > 0
                 && let Some(cause) = due

@@ -87,7 +87,7 @@ impl TerminateOut {
 pub(super) struct Broken;
 
 /// FPDUs that are being written into `room`, a stream's send buffer.
-pub(crate) struct Frames<'a, P: Platform> {
+pub(crate) struct WireCarrier<'a, P: Platform> {
     tx: &'a mut TxStream<P>,
     room: &'a mut [u8],
     used: usize,
@@ -100,16 +100,16 @@ pub(crate) struct Frames<'a, P: Platform> {
 }
 
 /// Why there is no FPDU.
-enum NoFrame {
+enum NoFpdu {
     /// There is no room now.
-    Room,
+    NoRoom,
     Failed(Error),
 }
 
-impl<P: Platform> Carrier<P> for Frames<'_, P> {
+impl<P: Platform> Carrier<P> for WireCarrier<'_, P> {
     const COUNTED: bool = false;
 
-    fn look(&mut self, state: &LockedQp<P>) {
+    fn prepare(&mut self, state: &LockedQp<P>) {
         self.open_reads = state.open_reads;
     }
 
@@ -122,7 +122,7 @@ impl<P: Platform> Carrier<P> for Frames<'_, P> {
     }
 }
 
-impl<'a, P: Platform> Frames<'a, P> {
+impl<'a, P: Platform> WireCarrier<'a, P> {
     pub(super) fn new(tx: &'a mut TxStream<P>, room: &'a mut [u8]) -> Self {
         Self { tx, room, used: 0, full: false, data: (0, 0), open_reads: 0 }
     }
@@ -183,7 +183,7 @@ impl<'a, P: Platform> Frames<'a, P> {
                 Segment::ReadRequest(untagged, request)
             }
         };
-        let sent = self.frame(&segment, 0, |_| Ok(())).is_ok();
+        let sent = self.write_fpdu(&segment, 0, |_| Ok(())).is_ok();
         if sent {
             self.tx.first = None;
             match first {
@@ -232,13 +232,13 @@ impl<'a, P: Platform> Frames<'a, P> {
     ) -> Progress {
         let framed = self.room_for(data.step_bytes()).and_then(|bytes| {
             let last = u64::from(bytes) == data.left();
-            self.frame(&segment(last), bytes, |to| queue_pair.copy_out(to, data, inline))?;
+            self.write_fpdu(&segment(last), bytes, |to| queue_pair.copy_out(to, data, inline))?;
             Ok(if last { Progress::Complete } else { Progress::Bytes(bytes) })
         });
         match framed {
             Ok(progress) => progress,
-            Err(NoFrame::Room) => Progress::Waiting,
-            Err(NoFrame::Failed(error)) => Progress::Failed(error),
+            Err(NoFpdu::NoRoom) => Progress::Waiting,
+            Err(NoFpdu::Failed(error)) => Progress::Failed(error),
         }
     }
 
@@ -247,10 +247,10 @@ impl<'a, P: Platform> Frames<'a, P> {
         if !self.may_read(self.open_reads) {
             return Progress::Waiting;
         }
-        match self.frame_read(size, remote.token, remote.address) {
+        match self.write_read_request(size, remote.token, remote.address) {
             Ok(_) => Progress::Asked,
-            Err(NoFrame::Room) => Progress::Waiting,
-            Err(NoFrame::Failed(error)) => Progress::Failed(error),
+            Err(NoFpdu::NoRoom) => Progress::Waiting,
+            Err(NoFpdu::Failed(error)) => Progress::Failed(error),
         }
     }
 
@@ -261,11 +261,11 @@ impl<'a, P: Platform> Frames<'a, P> {
     }
 
     /// A read request. Its sink STag, which is returned, is its MSN: answers are matched by it with the reads under way.
-    fn frame_read(&mut self, size: u32, source_stag: u32, source_offset: u64) -> Result<u32, NoFrame> {
+    fn write_read_request(&mut self, size: u32, source_stag: u32, source_offset: u64) -> Result<u32, NoFpdu> {
         let message = self.tx.next_read;
         let request = ReadRequest { sink_stag: message, sink_offset: 0, size, source_stag, source_offset };
         let segment = Segment::ReadRequest(Untagged { last: true, message, offset: 0 }, request);
-        self.frame(&segment, 0, |_| Ok(()))?;
+        self.write_fpdu(&segment, 0, |_| Ok(()))?;
         self.tx.next_read = message.wrapping_add(1);
         Ok(message)
     }
@@ -282,7 +282,7 @@ impl<'a, P: Platform> Frames<'a, P> {
             return;
         }
         let (stag, offset) = FIRST;
-        if let Ok(tag) = self.frame_read(0, stag, offset) {
+        if let Ok(tag) = self.write_read_request(0, stag, offset) {
             self.tx.confirmation = Some(tag);
             queue_pair.state.lock().await_confirmation();
         }
@@ -307,8 +307,8 @@ impl<'a, P: Platform> Frames<'a, P> {
                 self.tx.answers.sent(bytes, last);
                 Ok(true)
             }
-            Err(NoFrame::Room) => Ok(false),
-            Err(NoFrame::Failed(_)) => Err((Cause::LOCAL, read)),
+            Err(NoFpdu::NoRoom) => Ok(false),
+            Err(NoFpdu::Failed(_)) => Err((Cause::LOCAL, read)),
         }
     }
 
@@ -319,17 +319,17 @@ impl<'a, P: Platform> Frames<'a, P> {
         left: u32,
         bytes: u32,
         segment: &Segment,
-    ) -> Result<Result<(), NoFrame>, (Cause, Answer)> {
+    ) -> Result<Result<(), NoFpdu>, (Cause, Answer)> {
         let Answer { request, done, .. } = *read;
         Ok(if left == 0 {
-            self.frame(segment, 0, |_| Ok(()))
+            self.write_fpdu(segment, 0, |_| Ok(()))
         } else {
             let address = request.source_offset.wrapping_add(done.into());
             let range = Range { address, length: left.into() };
             let token = request.source_stag;
             let source = QueuePair::open_for_peer(queue_pair, token, range, Access::REMOTE_READ)
                 .map_err(|_| (QueuePair::why_not(queue_pair, token, range, Access::REMOTE_READ).of_read(), *read))?;
-            self.frame(segment, bytes, |to| runs::copy_out(to, &source))
+            self.write_fpdu(segment, bytes, |to| runs::copy_out(to, &source))
         })
     }
 
@@ -338,7 +338,7 @@ impl<'a, P: Platform> Frames<'a, P> {
         if let Some(TerminateOut::Due(body, bytes)) = self.tx.terminate {
             let segment = Segment::Terminate(Untagged { last: true, message: 1, offset: 0 });
             let body = body.get(..bytes).unwrap_or_default();
-            let framed = self.frame(&segment, u32::try_from(bytes).unwrap_or(0), |to| {
+            let framed = self.write_fpdu(&segment, u32::try_from(bytes).unwrap_or(0), |to| {
                 to.copy_from_slice(body);
                 Ok(())
             });
@@ -349,7 +349,7 @@ impl<'a, P: Platform> Frames<'a, P> {
     }
 
     /// Bytes of data in the next FPDU, if its message has `bytes` left: as many as fit, but at least [`MIN_DATA`] or all that are left.
-    fn room_for(&mut self, bytes: u32) -> Result<u32, NoFrame> {
+    fn room_for(&mut self, bytes: u32) -> Result<u32, NoFpdu> {
         let most = bytes.min(MAX_DATA);
         let room = self.room.len().saturating_sub(self.used).saturating_sub(MAX_OVERHEAD);
         let bytes = u32::try_from(room).map_or(most, |room| most.min(room));
@@ -357,17 +357,17 @@ impl<'a, P: Platform> Frames<'a, P> {
             return Ok(bytes);
         }
         self.full = true;
-        Err(NoFrame::Room)
+        Err(NoFpdu::NoRoom)
     }
 
     /// Writes an FPDU with `bytes` of data, which `fill` provides.
-    fn frame(
+    fn write_fpdu(
         &mut self,
         segment: &Segment,
         bytes: u32,
         fill: impl FnOnce(&mut [u8]) -> Result<(), Error>,
-    ) -> Result<(), NoFrame> {
-        const FAILED: NoFrame = NoFrame::Failed(Error::InternalError);
+    ) -> Result<(), NoFpdu> {
+        const FAILED: NoFpdu = NoFpdu::Failed(Error::InternalError);
         let mut header = [0; MAX_HEADER];
         let header_bytes = segment.emit(&mut header).ok_or(FAILED)?;
         let header = header.get(..header_bytes).ok_or(FAILED)?;
@@ -376,14 +376,14 @@ impl<'a, P: Platform> Frames<'a, P> {
         let frame = self.room.get_mut(self.used..).ok_or(FAILED)?;
         let Some(frame) = frame.get_mut(..fpdu::size(ulpdu)) else {
             self.full = true;
-            return Err(NoFrame::Room);
+            return Err(NoFpdu::NoRoom);
         };
         let (length, rest) = frame.split_at_mut_checked(fpdu::LENGTH).ok_or(FAILED)?;
         let (head, rest) = rest.split_at_mut_checked(header_bytes).ok_or(FAILED)?;
         let (data, trailer) = rest.split_at_mut_checked(bytes as usize).ok_or(FAILED)?;
         length.copy_from_slice(&fpdu::length(ulpdu));
         head.copy_from_slice(header);
-        fill(data).map_err(NoFrame::Failed)?;
+        fill(data).map_err(NoFpdu::Failed)?;
         let digest = self.tx.crc.map(|crc| {
             let mut digest = crc.digest();
             for part in [&*length, &*head, &*data] {

@@ -1,17 +1,17 @@
 //! How initiator requests are carried out: in order, in bounded steps, without a lock while data moves.
 //!
 //! The engine of a queue pair is its deferred call: it runs at DISPATCH_LEVEL, never on a consumer's stack. A run that
-//! reaches a limit queues another. `batch.rs` has small sends, `here.rs` the copies within the device, `unready.rs` the
+//! reaches a limit queues another. `batch.rs` has small sends, `local_carrier.rs` the copies within the device, `unready.rs` the
 //! wait for a receive; over a wire, `Wire::carry` calls [`QueuePair::step`].
 
 mod batch;
-mod here;
+mod local_carrier;
 mod unready;
 
 pub(crate) use batch::SMALL_SEND_BYTES;
 
 use batch::BatchOutcome;
-use here::Here;
+use local_carrier::LocalCarrier;
 use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred};
 
 use crate::{
@@ -41,14 +41,14 @@ pub(crate) enum StepOutcome {
     Busy,
 }
 
-/// What moves the data of requests: to the memory of a queue pair of this device ([`Here`]), or into FPDUs for another
-/// machine (`Frames` of `wire`).
+/// What moves the data of requests: to the memory of a queue pair of this device ([`LocalCarrier`]), or into FPDUs for another
+/// machine (`WireCarrier` of `wire`).
 pub(crate) trait Carrier<P: Platform> {
     /// True: the engine counts the data. False: the wire counts what it sends and receives.
     const COUNTED: bool;
 
     /// Reads what the carrier needs from the state, under the queue pair's lock, before each step.
-    fn look(&mut self, state: &LockedQp<P>);
+    fn prepare(&mut self, state: &LockedQp<P>);
 
     /// Carries the next part of the data. The caller holds no lock.
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, data: &StepData, inline: &[u8], transfer: Transfer) -> Progress;
@@ -109,7 +109,7 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
             let outcome = match Self::batch(this) {
                 BatchOutcome::Idle => StepOutcome::Idle,
                 BatchOutcome::Moved(bytes) => StepOutcome::Moved(bytes),
-                BatchOutcome::NeedsStep => Self::step(this, &mut Here::default()),
+                BatchOutcome::NeedsStep => Self::step(this, &mut LocalCarrier::default()),
                 BatchOutcome::Remote(wire) => return Wire::carry(&wire, this),
             };
             match outcome {
@@ -168,7 +168,7 @@ impl<P: Platform> QueuePair<P> {
             data.invalidate = sges.first().filter(|_| flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
             state.cursor = cursor;
         }
-        carrier.look(&state);
+        carrier.prepare(&state);
         state.executing = true;
         drop(state);
 

@@ -12,18 +12,18 @@ use crate::{
 };
 
 /// The peer, a queue pair of this device; `None`: not connected.
-pub(super) struct Here<P: Platform>(Option<Arc<QueuePair<P>, P>>);
+pub(super) struct LocalCarrier<P: Platform>(Option<Arc<QueuePair<P>, P>>);
 
-impl<P: Platform> Default for Here<P> {
+impl<P: Platform> Default for LocalCarrier<P> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<P: Platform> Carrier<P> for Here<P> {
+impl<P: Platform> Carrier<P> for LocalCarrier<P> {
     const COUNTED: bool = true;
 
-    fn look(&mut self, state: &LockedQp<P>) {
+    fn prepare(&mut self, state: &LockedQp<P>) {
         self.0 = state.peer.as_ref().and_then(Peer::here);
     }
 
