@@ -2,7 +2,7 @@
 
 use platform::{Arc, Deferred, Platform, SpinLockGuard, Timer, Weak};
 
-use super::{LockedQp, Peer, QpState, QueuePair};
+use super::{LockedQp, PeerQp, QpState, QueuePair};
 use crate::{Connector, Error, qp::receive_queue::ReceiveQueue, qp::request::Operation};
 
 /// What a queue pair has to tell its connector, after its lock is released.
@@ -158,7 +158,7 @@ impl<P: Platform> QueuePair<P> {
             // A dead queue pair starts no timer.
             Timer::cancel(this);
         }
-        let peer = if flushed { state.peer.as_ref().and_then(Peer::here) } else { None };
+        let peer = if flushed { state.peer.as_ref().and_then(PeerQp::local) } else { None };
         drop(state);
         // The peer sends no more: this side leaves the line of its shared receive queue. Of this side's requests, a send
         // may have waited in the line of the peer's shared receive queue: the peer leaves that.

@@ -10,7 +10,7 @@ pub(crate) mod srq;
 mod state;
 
 pub(crate) use flush::Report;
-pub(crate) use state::{Ended, LockedQp, Peer, QpState};
+pub(crate) use state::{Ended, LockedQp, PeerQp, QpState};
 
 use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 
@@ -166,13 +166,13 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// The connection is established. The caller holds no lock.
-    pub(crate) fn connect(this: &Arc<Self, P>, peer: Peer<P>, connector: Weak<Connector<P>, P>, limits: ReadLimits) {
+    pub(crate) fn connect(this: &Arc<Self, P>, peer: PeerQp<P>, connector: Weak<Connector<P>, P>, limits: ReadLimits) {
         let mut state = this.state.lock();
         if state.qp_state != QpState::Connecting {
             return;
         }
         state.qp_state = QpState::Connected;
-        let remote = matches!(peer, Peer::Remote(..));
+        let remote = matches!(peer, PeerQp::Remote(..));
         // A wire whose connection did not come about may have set it.
         state.confirms &= remote;
         state.peer = Some(peer);

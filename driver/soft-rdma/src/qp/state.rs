@@ -29,24 +29,24 @@ pub(crate) enum QpState {
 pub(crate) type Ended<P> = (InitiatorRequest, Option<Operation<P>>);
 
 /// The other side of the connection.
-pub(crate) enum Peer<P: Platform> {
+pub(crate) enum PeerQp<P: Platform> {
     /// A queue pair of this device. Its engine places what it sends.
-    Here(Weak<QueuePair<P>, P>),
+    Local(Weak<QueuePair<P>, P>),
     /// A queue pair of another machine. The engine of this side places what the wire receives.
     Remote(Arc<Wire<P>, P>, Weak<QueuePair<P>, P>),
 }
 
-impl<P: Platform> Peer<P> {
+impl<P: Platform> PeerQp<P> {
     /// The queue pair whose engine places what the peer sends.
     fn sender(&self) -> &Weak<QueuePair<P>, P> {
-        let (Self::Here(engine) | Self::Remote(_, engine)) = self;
+        let (Self::Local(engine) | Self::Remote(_, engine)) = self;
         engine
     }
 
     /// The peer, if it is a queue pair of this device.
-    pub(crate) fn here(&self) -> Option<Arc<QueuePair<P>, P>> {
+    pub(crate) fn local(&self) -> Option<Arc<QueuePair<P>, P>> {
         match self {
-            Self::Here(peer) => peer.upgrade(),
+            Self::Local(peer) => peer.upgrade(),
             Self::Remote(..) => None,
         }
     }
@@ -72,7 +72,7 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) awaits_receive: bool,
     pub(crate) own_receives: Option<ReceiveQueue<P>>,
     pub(crate) requests: Ring<InitiatorRequest, P>,
-    pub(crate) peer: Option<Peer<P>>,
+    pub(crate) peer: Option<PeerQp<P>>,
     /// Number of the oldest requests that are carried out and not reported. The oldest of them awaits the peer's answer
     /// or confirmation. 0 within the device.
     pub(crate) sent: usize,

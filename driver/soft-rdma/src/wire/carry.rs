@@ -14,7 +14,7 @@ use super::{
     timeouts::Waits,
     transmit::{Broken, TerminateOut, TxStream, WireCarrier},
 };
-use crate::{QueuePair, qp::Peer};
+use crate::{QueuePair, qp::PeerQp};
 
 /// FPDUs that one run receives at most, and rounds in which it transmits at most: see [`WireCarrier::fill`].
 const BURST_FPDUS: u32 = 64;
@@ -58,13 +58,13 @@ impl<P: Platform> Wire<P> {
         agreed: &Agreed,
         queue_pair: &Arc<QueuePair<P>, P>,
         may_send: bool,
-    ) -> Option<Peer<P>> {
+    ) -> Option<PeerQp<P>> {
         let initiator = this.is_initiator;
         let streams = Streams::new(agreed, may_send, initiator).ok()?;
         this.streams.lock().streams = Some(streams);
         queue_pair.state.lock().confirms = queue_pair.send_timeout > 0 && agreed.outbound_reads > 0;
         let own = Arc::downgrade(queue_pair);
-        Self::end_change(this, WireState::RdmaMode(own.clone())).then(|| Peer::Remote(this.clone(), own))
+        Self::end_change(this, WireState::RdmaMode(own.clone())).then(|| PeerQp::Remote(this.clone(), own))
     }
 
     /// One run of the queue pair's engine over this wire: receives, then transmits. Takes the streams out; if another

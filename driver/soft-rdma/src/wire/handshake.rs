@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Connector, Device, Error, Listener, QueuePair, ReadLimits, connect::connector::PrivateData,
-    connect::listener::HalfOpen, limits, qp::Peer,
+    connect::listener::HalfOpen, limits, qp::PeerQp,
 };
 
 /// Microseconds from TCP's accept to the Request, as in Linux siw.
@@ -294,7 +294,7 @@ impl<P: Platform> Wire<P> {
     }
 
     /// The consumer of the active side completes. `None`: the peer is gone, or there is no memory.
-    pub(crate) fn complete(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) -> Option<Peer<P>> {
+    pub(crate) fn complete(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) -> Option<PeerQp<P>> {
         let replied = Self::begin_change(this, |state| matches!(state, WireState::Replied(..)));
         let Some(WireState::Replied(agreed, _)) = replied else { return None };
         let peer = Self::attach(this, &agreed, queue_pair, true);

@@ -87,7 +87,7 @@ enum Placed {
 enum Unplaced {
     Wrong(Cause),
     /// The fault is this side's: the status of the read, and the cause for the peer.
-    Here(Error, Cause),
+    Local(Error, Cause),
 }
 
 impl RxStream {
@@ -246,7 +246,7 @@ impl RxStream {
             Ok(Placed::Done) if to.last => (Some(Ok(())), Ok(Placed::Done)),
             Ok(placed) => (None, Ok(placed)),
             Err(Unplaced::Wrong(cause)) => (None, Err(cause)),
-            Err(Unplaced::Here(error, cause)) => (Some(Err(error)), Err(cause)),
+            Err(Unplaced::Local(error, cause)) => (Some(Err(error)), Err(cause)),
         };
         if ended.is_some() {
             (self.read_done, self.read_cursor) = (0, Cursor::default());
@@ -273,7 +273,7 @@ impl RxStream {
                 return Err(Unplaced::Wrong(Cause::TAGGED_BOUNDS));
             }
             place(queue_pair, &read.sges, &mut self.read_cursor, data)
-                .map_err(|error| Unplaced::Here(error, Cause::DDP_LOCAL))?;
+                .map_err(|error| Unplaced::Local(error, Cause::DDP_LOCAL))?;
             self.read_done = u32::try_from(done).unwrap_or(u32::MAX);
         }
         let invalidate = read.invalidate.filter(|_| to.last);
@@ -283,7 +283,7 @@ impl RxStream {
         match invalidated {
             Ok(Invalidation::Done) => Ok(Placed::Done),
             Ok(Invalidation::Busy) => Ok(Placed::Busy),
-            Err(error) => Err(Unplaced::Here(error, Cause::LOCAL)),
+            Err(error) => Err(Unplaced::Local(error, Cause::LOCAL)),
         }
     }
 

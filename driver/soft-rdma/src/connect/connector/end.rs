@@ -2,7 +2,7 @@
 
 use platform::{Arc, Deferred, Notice, Platform};
 
-use super::{Connector, ConnectorState, DisconnectReason, PrivateData, other::Other};
+use super::{Connector, ConnectorState, DisconnectReason, PrivateData, peer_connector::PeerConnector};
 use crate::{Callback, Close, Counter, Error, OnClose, Outcome, QueuePair, Status};
 
 impl<P: Platform> Connector<P> {
@@ -98,7 +98,7 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Tells the peer, and flushes this side's queue pair. True: no request or access of the queue pair is under way.
-    fn end_connection(peer: Option<Other<P>>, queue_pair: Option<Arc<QueuePair<P>, P>>) -> bool {
+    fn end_connection(peer: Option<PeerConnector<P>>, queue_pair: Option<Arc<QueuePair<P>, P>>) -> bool {
         let quiet = queue_pair.is_none_or(|queue_pair| QueuePair::terminate(&queue_pair));
         if let Some(peer) = peer {
             peer.disconnects(0);

@@ -4,12 +4,15 @@ use core::net::SocketAddr;
 
 use platform::{Addresses, Arc, Deferred, Notice, Platform, Weak};
 
-use super::{Connector, ConnectorState, DisconnectReason, LockedConnector, PrivateData, ReadLimits, other::Other};
+use super::{
+    Connector, ConnectorState, DisconnectReason, LockedConnector, PrivateData, ReadLimits,
+    peer_connector::PeerConnector,
+};
 use crate::{
     Callback, Counter, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
     connect::ports::{Connection, Endpoint, Purpose},
     planted::{self, Bug},
-    qp::Peer,
+    qp::PeerQp,
     wire::Wire,
 };
 
@@ -103,7 +106,7 @@ impl<P: Platform> Connector<P> {
             let wire = Wire::connect(this, (from, remote), request.limits.capped(), &private_data);
             let wire = wire.inspect_err(|_| this.unclaim(request.queue_pair))?;
             let mut state = this.state.lock();
-            state.begin_connect(Other::Remote(wire.clone()), (local, remote), connection, request, done);
+            state.begin_connect(PeerConnector::Remote(wire.clone()), (local, remote), connection, request, done);
             (state.endpoint, state.shared) = (endpoint, shared);
             drop(state);
             // Last: it may report a failure before it returns.
@@ -118,7 +121,7 @@ impl<P: Platform> Connector<P> {
         let mut incoming = peer.state.lock();
         incoming.connector_state = ConnectorState::Incoming;
         incoming.active = false;
-        incoming.peer = Some(Other::Here(Arc::downgrade(this)));
+        incoming.peer = Some(PeerConnector::Local(Arc::downgrade(this)));
         incoming.local = Some(remote);
         incoming.remote = Some(local);
         incoming.endpoint = Some(admission.endpoint);
@@ -130,7 +133,7 @@ impl<P: Platform> Connector<P> {
         drop(incoming);
 
         let mut state = this.state.lock();
-        state.begin_connect(Other::Here(Arc::downgrade(&peer)), (local, remote), connection, request, done);
+        state.begin_connect(PeerConnector::Local(Arc::downgrade(&peer)), (local, remote), connection, request, done);
         (state.endpoint, state.shared) = (endpoint, shared);
         drop(state);
         Deferred::schedule(&peer);
@@ -212,7 +215,7 @@ impl<P: Platform> Connector<P> {
         state.finish(Ok(()));
         let limits = state.limits;
         drop(state);
-        QueuePair::connect(&queue_pair, Peer::Here(Arc::downgrade(peer)), Arc::downgrade(this), limits);
+        QueuePair::connect(&queue_pair, PeerQp::Local(Arc::downgrade(peer)), Arc::downgrade(this), limits);
         Deferred::schedule(this);
         Some(Arc::downgrade(&queue_pair))
     }
@@ -275,7 +278,7 @@ impl<P: Platform> Connector<P> {
 impl<P: Platform> LockedConnector<P> {
     fn begin_connect(
         &mut self,
-        peer: Other<P>,
+        peer: PeerConnector<P>,
         (local, remote): (SocketAddr, SocketAddr),
         connection: Connection<P>,
         request: &Connect<'_, P>,

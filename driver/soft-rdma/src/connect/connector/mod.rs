@@ -2,11 +2,11 @@
 //!
 //! A connector changes its state under its own lock, and calls the peer's connector without it, so two connectors never
 //! wait for each other. The deferred call runs the consumer's callbacks. `establish.rs` and `end.rs` have the calls,
-//! `other.rs` the messages to the other side, `remote.rs` those from a wire.
+//! `peer_connector.rs` the messages to the other side, `remote.rs` those from a wire.
 
 mod end;
 mod establish;
-mod other;
+mod peer_connector;
 mod remote;
 
 pub use establish::{Accept, Connect, Source};
@@ -14,7 +14,7 @@ pub use establish::{Accept, Connect, Source};
 use core::net::SocketAddr;
 
 use iwarp::mpa::MAX_PRIVATE_DATA;
-use other::Other;
+use peer_connector::PeerConnector;
 use platform::{Addresses, Arc, Charge, Deferred, Dispatch, Ending, Notice, Platform, RunDeferred, SpinLock};
 
 use crate::{
@@ -106,7 +106,7 @@ enum ConnectorState {
 struct LockedConnector<P: Platform> {
     connector_state: ConnectorState,
     active: bool,
-    peer: Option<Other<P>>,
+    peer: Option<PeerConnector<P>>,
     queue_pair: Option<Arc<QueuePair<P>, P>>,
     /// The local address, or the listener's. Dropped at the close of the connector, so that it can be bound again.
     endpoint: Option<Arc<Endpoint<P>, P>>,

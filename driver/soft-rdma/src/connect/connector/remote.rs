@@ -4,8 +4,8 @@ use core::net::SocketAddr;
 
 use platform::{Arc, Deferred, Platform};
 
-use super::{Connector, ConnectorState, PrivateData, ReadLimits, other::Other};
-use crate::{Counter, Error, Listener, QueuePair, connect::ports::Connection, qp::Peer, wire::Wire};
+use super::{Connector, ConnectorState, PrivateData, ReadLimits, peer_connector::PeerConnector};
+use crate::{Counter, Error, Listener, QueuePair, connect::ports::Connection, qp::PeerQp, wire::Wire};
 
 impl<P: Platform> Connector<P> {
     /// TCP has connected, from `local`. If TCP picked the port, enters the connection under it in the table of ports,
@@ -66,7 +66,7 @@ impl<P: Platform> Connector<P> {
         let mut state = connector.state.lock();
         state.connector_state = ConnectorState::Incoming;
         state.active = false;
-        state.peer = Some(Other::Remote(wire.clone()));
+        state.peer = Some(PeerConnector::Remote(wire.clone()));
         state.local = Some(local);
         state.remote = Some(remote);
         state.endpoint = Some(admission.endpoint);
@@ -84,7 +84,7 @@ impl<P: Platform> Connector<P> {
     pub(crate) fn established(
         this: &Arc<Self, P>,
         offered: ReadLimits,
-        attach: impl FnOnce(&Arc<QueuePair<P>, P>) -> Option<Peer<P>>,
+        attach: impl FnOnce(&Arc<QueuePair<P>, P>) -> Option<PeerQp<P>>,
     ) -> bool {
         let state = this.state.lock();
         let accepting = state.connector_state == ConnectorState::Accepting;

@@ -12,7 +12,7 @@ use crate::{
     memory::region::Range,
     memory::runs::{self, Opened},
     qp::request::{InitiatorRequest, ReceiveRequest},
-    qp::{LockedQp, Peer},
+    qp::{LockedQp, PeerQp},
     ring::copy,
     wire::Wire,
 };
@@ -66,7 +66,7 @@ impl<P: Platform> QueuePair<P> {
     /// Carries out the small sends at the front of the queue, up to [`SENDS`].
     pub(super) fn batch(this: &Arc<Self, P>) -> BatchOutcome<P> {
         let mut state = this.state.lock();
-        if let Some(Peer::Remote(wire, _)) = &state.peer {
+        if let Some(PeerQp::Remote(wire, _)) = &state.peer {
             let wire = wire.clone();
             if state.flushing_requests() {
                 Self::cancel_rest(this, state);
@@ -83,7 +83,7 @@ impl<P: Platform> QueuePair<P> {
         if state.done > 0 || !state.requests.front().is_some_and(|(_, request)| request.small) {
             return BatchOutcome::NeedsStep;
         }
-        let Some(peer) = state.peer.as_ref().and_then(Peer::here) else { return BatchOutcome::NeedsStep };
+        let Some(peer) = state.peer.as_ref().and_then(PeerQp::local) else { return BatchOutcome::NeedsStep };
         if peer.shares_receives() {
             // Receives of a shared queue are taken one by one, in turn with other queue pairs.
             drop(state);

@@ -8,7 +8,7 @@ use crate::{
     memory::region::{Invalidation, Range},
     memory::runs::{self, Memory},
     qp::request::Piece,
-    qp::{LockedQp, Peer, Report},
+    qp::{LockedQp, PeerQp, Report},
 };
 
 /// The peer, a queue pair of this device; `None`: not connected.
@@ -24,7 +24,7 @@ impl<P: Platform> Carrier<P> for LocalCarrier<P> {
     const COUNTED: bool = true;
 
     fn prepare(&mut self, state: &LockedQp<P>) {
-        self.0 = state.peer.as_ref().and_then(Peer::here);
+        self.0 = state.peer.as_ref().and_then(PeerQp::local);
     }
 
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, data: &StepData, inline: &[u8], transfer: Transfer) -> Progress {

@@ -3,27 +3,28 @@
 use platform::{Arc, Platform, Weak};
 
 use super::{Connector, DisconnectReason, PrivateData, ReadLimits};
-use crate::{QueuePair, qp::Peer, wire::Wire};
+use crate::{QueuePair, qp::PeerQp, wire::Wire};
 
-pub(super) enum Other<P: Platform> {
-    Here(Weak<Connector<P>, P>),
+/// The other side of a connection.
+pub(super) enum PeerConnector<P: Platform> {
+    Local(Weak<Connector<P>, P>),
     Remote(Arc<Wire<P>, P>),
 }
 
-impl<P: Platform> Clone for Other<P> {
+impl<P: Platform> Clone for PeerConnector<P> {
     fn clone(&self) -> Self {
         match self {
-            Self::Here(connector) => Self::Here(connector.clone()),
+            Self::Local(connector) => Self::Local(connector.clone()),
             Self::Remote(wire) => Self::Remote(wire.clone()),
         }
     }
 }
 
-impl<P: Platform> Other<P> {
+impl<P: Platform> PeerConnector<P> {
     /// Message to the active side: this side accepts. False: the active side has given up.
     pub(super) fn accepts(&self, limits: ReadLimits, private_data: &PrivateData) -> bool {
         match self {
-            Self::Here(peer) => {
+            Self::Local(peer) => {
                 peer.upgrade().is_some_and(|peer| Connector::peer_accepts(&peer, limits, *private_data))
             }
             Self::Remote(wire) => Wire::accept(wire, limits, private_data),
@@ -31,10 +32,10 @@ impl<P: Platform> Other<P> {
     }
 
     /// Message to the passive side: this side completes, with `queue_pair`. `None`: the passive side has given up.
-    pub(super) fn completes(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Option<Peer<P>> {
+    pub(super) fn completes(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Option<PeerQp<P>> {
         match self {
-            Self::Here(peer) => {
-                peer.upgrade().and_then(|peer| Connector::peer_completes(&peer, queue_pair)).map(Peer::Here)
+            Self::Local(peer) => {
+                peer.upgrade().and_then(|peer| Connector::peer_completes(&peer, queue_pair)).map(PeerQp::Local)
             }
             Self::Remote(wire) => Wire::complete(wire, queue_pair),
         }
@@ -43,7 +44,7 @@ impl<P: Platform> Other<P> {
     /// Message: this side rejects, or closes before the connection is established.
     pub(super) fn rejects(&self, private_data: &PrivateData) {
         match self {
-            Self::Here(peer) => {
+            Self::Local(peer) => {
                 if let Some(peer) = peer.upgrade() {
                     Connector::peer_rejects(&peer, *private_data);
                 }
@@ -55,7 +56,7 @@ impl<P: Platform> Other<P> {
     /// Message: this side disconnects (reason 0), or aborts the connection (1).
     pub(super) fn disconnects(&self, reason: DisconnectReason) {
         match self {
-            Self::Here(peer) => {
+            Self::Local(peer) => {
                 if let Some(peer) = peer.upgrade() {
                     Connector::peer_disconnects(&peer, reason);
                 }
