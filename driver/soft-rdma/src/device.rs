@@ -144,10 +144,10 @@ impl<P: Platform> Device<P> {
         self.ports.local_endpoints()
     }
 
-    /// The entry at one place of the table of addresses in use: `None` from the number of places on, `Some(None)` for a
-    /// place that is free or not listed. An entry keeps its place as long as it is in use. IRQL <= DISPATCH.
-    pub fn in_use(&self, place: usize) -> Option<Option<InUse>> {
-        self.ports.in_use(place)
+    /// The entry at one slot of the table of addresses in use: `None` from the number of slots on, `Some(None)` for a
+    /// slot that is free or not listed. An entry keeps its slot as long as it is in use. IRQL <= DISPATCH.
+    pub fn in_use(&self, slot: usize) -> Option<Option<InUse>> {
+        self.ports.in_use(slot)
     }
 
     /// The number of objects of `kind`.

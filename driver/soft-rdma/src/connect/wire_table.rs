@@ -90,10 +90,10 @@ impl<P: Platform> WireTable<P> {
     /// Allocates room for one more wire. IRQL <= DISPATCH.
     pub(crate) fn reserve(&self) -> Result<(), OutOfMemory> {
         let list = self.list.lock();
-        let (has_room, places) = (list.wires.has_room(), list.wires.places());
+        let (has_room, slots) = (list.wires.has_room(), list.wires.slots());
         drop(list);
         if !has_room {
-            let chunk = SlotMap::chunk(places, &self.quota)?;
+            let chunk = SlotMap::chunk(slots, &self.quota)?;
             // Another thread may have added a chunk first.
             let surplus = self.list.lock().wires.grow(chunk);
             drop(surplus);
@@ -142,7 +142,7 @@ impl<P: Platform> List<P> {
         self.groups.iter().max_by_key(|group| group.count)?.oldest
     }
 
-    /// Enters a wire as the newest of its group; `None`: no place is free.
+    /// Enters a wire as the newest of its group; `None`: no slot is free.
     fn join(&mut self, wire: Weak<Wire<P>, P>, number_of_group: usize) -> Option<usize> {
         let group = self.groups.get_mut(number_of_group)?;
         let older = group.newest;

@@ -73,7 +73,7 @@ struct State<P: Platform> {
     /// A notification has reported the failure.
     failure_notified: bool,
     users: Users<P>,
-    /// The next place in `users` whose queue pair the failure has to end.
+    /// The next slot of `users` whose queue pair the failure has to end.
     ending: Option<usize>,
     moderation: Moderation,
     /// The timer runs, which ends the delay of a notification; the delay it was started with, in microseconds.

@@ -7,10 +7,10 @@ use platform::{Arc, Deferred, Platform, Weak};
 use super::{CompletionQueue, State};
 use crate::{Error, QueuePair, slot_map::SlotMap};
 
-/// Places that one run of the deferred call looks at, until it finds a queue pair to end.
-const PLACES_PER_RUN: u32 = 64;
+/// Slots that one run of the deferred call looks at, until it finds a queue pair to end.
+const SLOTS_PER_RUN: u32 = 64;
 
-/// The queue pairs on a completion queue; `None` in the place of one that is being made.
+/// The queue pairs on a completion queue; `None` in the slot of one that is being made.
 pub(super) type Users<P> = SlotMap<Option<Weak<QueuePair<P>, P>>, P>;
 
 /// A queue pair's reference to one of its completion queues.
@@ -20,26 +20,26 @@ pub(crate) struct CqUser<P: Platform> {
 }
 
 impl<P: Platform> CqUser<P> {
-    /// Takes a place for a queue pair that is being made. IRQL <= DISPATCH.
+    /// Takes a slot for a queue pair that is being made. IRQL <= DISPATCH.
     pub(crate) fn new(cq: &Arc<CompletionQueue<P>, P>) -> Result<Self, Error> {
         let mut chunk = None;
         loop {
             let mut state = cq.state.lock();
             let unused = chunk.take().and_then(|chunk| state.users.grow(chunk));
-            let (joined, places) = (state.users.insert(None), state.users.places());
+            let (joined, slots) = (state.users.insert(None), state.users.slots());
             drop(state);
             drop(unused);
             match joined {
                 Ok(number) => return Ok(Self { cq: cq.clone(), number }),
-                Err(_none) => chunk = Some(SlotMap::chunk(places, cq.adapter.quota())?),
+                Err(_none) => chunk = Some(SlotMap::chunk(slots, cq.adapter.quota())?),
             }
         }
     }
 
-    /// Enters the queue pair in its place, when it is made.
+    /// Enters the queue pair in its slot, when it is made.
     pub(crate) fn set(&self, queue_pair: Weak<QueuePair<P>, P>) {
-        if let Some(place) = self.cq.state.lock().users.get_mut(self.number) {
-            *place = Some(queue_pair);
+        if let Some(slot) = self.cq.state.lock().users.get_mut(self.number) {
+            *slot = Some(queue_pair);
         }
     }
 }
@@ -59,11 +59,11 @@ impl<P: Platform> Drop for CqUser<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// The next queue pair to end. `None`: no queue pair in the places looked at; if `ending` is `None` too, all have been looked at.
+    /// The next queue pair to end. `None`: no queue pair in the slots looked at; if `ending` is `None` too, all have been looked at.
     fn next_to_end(&mut self) -> Option<Weak<QueuePair<P>, P>> {
-        for _ in 0..PLACES_PER_RUN {
+        for _ in 0..SLOTS_PER_RUN {
             let number = self.ending?;
-            self.ending = number.checked_add(1).filter(|&next| next < self.users.places());
+            self.ending = number.checked_add(1).filter(|&next| next < self.users.slots());
             if let Some(Some(queue_pair)) = self.users.get_mut(number) {
                 return Some(queue_pair.clone());
             }

@@ -84,14 +84,14 @@ impl<P: Platform> Ports<P> {
         })
     }
 
-    /// The entry at a place of the table: `None` from the number of places on, which may grow; `Some(None)` for a place
+    /// The entry at a slot of the table: `None` from the number of slots on, which may grow; `Some(None)` for a slot
     /// that is free or not listed. IRQL <= DISPATCH.
-    pub(crate) fn in_use(&self, place: usize) -> Option<Option<InUse>> {
+    pub(crate) fn in_use(&self, slot: usize) -> Option<Option<InUse>> {
         let table = self.table.lock();
-        if place >= table.entries.places() {
+        if slot >= table.entries.slots() {
             return None;
         }
-        Some(table.entries.get(place).and_then(|entry| match entry.claim {
+        Some(table.entries.get(slot).and_then(|entry| match entry.claim {
             Claim::Address { local, process, purpose: Purpose::SharedEndpoint } => {
                 Some(InUse { local, process, what: Use::SharedEndpoint })
             }
@@ -108,7 +108,7 @@ impl<P: Platform> Ports<P> {
 
     /// The claims that `pick` chooses. The lock is released between two of them, so the table may change during the iteration.
     fn list<T>(&self, pick: impl Fn(&Claim<P>) -> Option<T>) -> impl Iterator<Item = T> {
-        let places = self.table.lock().entries.places();
-        (0..places).filter_map(move |number| pick(&self.table.lock().entries.get(number)?.claim))
+        let slots = self.table.lock().entries.slots();
+        (0..slots).filter_map(move |number| pick(&self.table.lock().entries.get(number)?.claim))
     }
 }

@@ -281,7 +281,7 @@ impl<P: Platform> Table<P> {
         })
     }
 
-    /// Enters a claim; `None`: no place is free.
+    /// Enters a claim; `None`: no slot is free.
     fn insert(&mut self, claim: Claim<P>) -> Option<usize> {
         let taken = claim.port();
         let first = self.chains.get_mut(claim.chain())?;
@@ -334,13 +334,13 @@ impl<P: Platform> Place<P> {
             // Another thread may have added a chunk first.
             let surplus = chunk.take().and_then(|chunk| table.entries.grow(chunk));
             let entered = claim(ports, &table).map(|claim| table.insert(claim));
-            let places = table.entries.places();
+            let slots = table.entries.slots();
             drop(table);
             drop(surplus);
             if let Some(number) = entered? {
                 return Ok(Self { device: device.clone(), number });
             }
-            chunk = Some(SlotMap::chunk(places, &PoolQuota::UNLIMITED)?);
+            chunk = Some(SlotMap::chunk(slots, &PoolQuota::UNLIMITED)?);
         }
     }
 }

@@ -36,7 +36,7 @@ struct State<P: Platform> {
     waiters: WaitQueue<P>,
 }
 
-/// A queue pair's place in the wait queue, until dropped.
+/// A queue pair's slot in the wait queue, until dropped.
 pub(crate) struct Attachment<P: Platform> {
     srq: Arc<SharedReceiveQueue<P>, P>,
     number: usize,
@@ -111,14 +111,14 @@ impl<P: Platform> SharedReceiveQueue<P> {
         Ok(())
     }
 
-    /// Makes a place for a queue pair. IRQL <= DISPATCH.
+    /// Makes a slot for a queue pair. IRQL <= DISPATCH.
     pub(crate) fn attach(this: &Arc<Self, P>) -> Result<Attachment<P>, Error> {
         let mut chunk = None;
         loop {
             let joined = this.state.lock().waiters.join(&mut chunk);
             match joined {
                 Ok(number) => return Ok(Attachment { srq: this.clone(), number }),
-                Err(places) => chunk = Some(SlotMap::chunk(places, this.pd.adapter().quota())?),
+                Err(slots) => chunk = Some(SlotMap::chunk(slots, this.pd.adapter().quota())?),
             }
         }
     }

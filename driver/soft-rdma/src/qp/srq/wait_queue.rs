@@ -44,13 +44,13 @@ impl<P: Platform> WaitQueue<P> {
         Self { waiters: SlotMap::new(charge), first: None, last: None, called: 0 }
     }
 
-    /// Takes a place, after adding `chunk`. Error: no place is free; the number of places, for [`SlotMap::chunk`].
+    /// Takes a slot, after adding `chunk`. Error: no slot is free; the number of slots, for [`SlotMap::chunk`].
     pub(super) fn join(&mut self, chunk: &mut Option<Chunk<Waiter<P>, P>>) -> Result<usize, usize> {
         *chunk = chunk.take().and_then(|chunk| self.waiters.grow(chunk));
-        self.waiters.insert(Waiter { sender: None, turn: Turn::None }).map_err(|_| self.waiters.places())
+        self.waiters.insert(Waiter { sender: None, turn: Turn::None }).map_err(|_| self.waiters.slots())
     }
 
-    /// Gives a place back. The caller drops the returned sender without the lock.
+    /// Gives a slot back. The caller drops the returned sender without the lock.
     pub(super) fn leave(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
         let sender = self.leave_line(number);
         let _without_sender = self.waiters.remove(number);
