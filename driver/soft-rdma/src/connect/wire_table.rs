@@ -22,7 +22,7 @@ pub(crate) struct WireTable<P: Platform> {
 }
 
 struct List<P: Platform> {
-    wires: SlotMap<Entry<P>, P>,
+    wires: SlotMap<WireEntry<P>, P>,
     /// Slots in use, including those of wires that are being reset.
     taken: usize,
     /// Wires that are being reset.
@@ -39,7 +39,7 @@ struct Group {
     newest: Option<usize>,
 }
 
-struct Entry<P: Platform> {
+struct WireEntry<P: Platform> {
     wire: Weak<Wire<P>, P>,
     group: usize,
     /// The wire is not being reset, and is in the list of its group.
@@ -146,7 +146,7 @@ impl<P: Platform> List<P> {
     fn join(&mut self, wire: Weak<Wire<P>, P>, number_of_group: usize) -> Option<usize> {
         let group = self.groups.get_mut(number_of_group)?;
         let older = group.newest;
-        let entry = Entry { wire, group: number_of_group, stays: true, older, newer: None };
+        let entry = WireEntry { wire, group: number_of_group, stays: true, older, newer: None };
         let number = self.wires.insert(entry).ok()?;
         self.taken = self.taken.saturating_add(1);
         group.count = group.count.saturating_add(1);

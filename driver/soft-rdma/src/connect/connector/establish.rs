@@ -125,7 +125,7 @@ impl<P: Platform> Connector<P> {
         incoming.local = Some(remote);
         incoming.remote = Some(local);
         incoming.endpoint = Some(admission.endpoint);
-        incoming.waiting = Some(admission.place);
+        incoming.backlog_slot = Some(admission.backlog_slot);
         incoming.connection = Some(peer_connection);
         incoming.limits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.agree(request.limits);
         incoming.private_data = private_data;
@@ -231,7 +231,7 @@ impl<P: Platform> Connector<P> {
         }
         request.queue_pair.reserve()?;
         state.connector_state = ConnectorState::Accepting;
-        state.waiting = None;
+        state.backlog_slot = None;
         // The peer's offer is in `limits` since the request came.
         state.limits = ReadLimits {
             inbound: request.limits.inbound.min(state.limits.inbound),

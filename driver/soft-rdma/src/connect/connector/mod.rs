@@ -19,7 +19,7 @@ use platform::{Addresses, Arc, Charge, Deferred, Dispatch, Ending, Notice, Platf
 
 use crate::{
     Adapter, Callback, Error, Listener, OnClose, QueuePair, SharedEndpoint, Status,
-    connect::listener::Waiting,
+    connect::listener::BacklogSlot,
     connect::ports::{Connection, Endpoint},
     limits,
     object::counts::{Count, Kind},
@@ -113,8 +113,8 @@ struct LockedConnector<P: Platform> {
     /// The local address, if a shared endpoint has it. Dropped when an attempt fails; else, as an antecedent, after the close callback.
     shared: Option<Arc<SharedEndpoint<P>, P>>,
     connection: Option<Connection<P>>,
-    /// Passive: the place in the listener's backlog, until the consumer answers.
-    waiting: Option<Waiting<P>>,
+    /// Passive: the slot in the listener's backlog, until the consumer answers.
+    backlog_slot: Option<BacklogSlot<P>>,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
     limits: ReadLimits,
@@ -157,7 +157,7 @@ impl<P: Platform> Connector<P> {
             endpoint: None,
             shared: None,
             connection: None,
-            waiting: None,
+            backlog_slot: None,
             local: None,
             remote: None,
             limits: ReadLimits::default(),
@@ -236,7 +236,7 @@ impl<P: Platform> LockedConnector<P> {
         }
         self.connector_state = connector_state;
         self.connection = None;
-        self.waiting = None;
+        self.backlog_slot = None;
     }
 
     fn addresses(&self) -> Addresses {

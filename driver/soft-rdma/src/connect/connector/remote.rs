@@ -70,7 +70,7 @@ impl<P: Platform> Connector<P> {
         state.local = Some(local);
         state.remote = Some(remote);
         state.endpoint = Some(admission.endpoint);
-        state.waiting = Some(admission.place);
+        state.backlog_slot = Some(admission.backlog_slot);
         state.connection = Some(connection);
         state.limits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.agree(offered);
         state.private_data = private_data;

@@ -13,10 +13,10 @@ impl<P: Platform> Listener<P> {
         let state = this.state.lock();
         let endpoint = if state.paused || state.closing { None } else { state.endpoint.clone() };
         drop(state);
-        let below_limit = |waiting: u32| if waiting < limits::BACKLOG { waiting.checked_add(1) } else { None };
+        let below_limit = |backlog: u32| if backlog < limits::BACKLOG { backlog.checked_add(1) } else { None };
         let endpoint = endpoint?;
-        this.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below_limit).ok()?;
-        Some(Admission { endpoint, place: Waiting(this.clone()) })
+        this.backlog.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below_limit).ok()?;
+        Some(Admission { endpoint, backlog_slot: BacklogSlot(this.clone()) })
     }
 }
 
@@ -24,14 +24,14 @@ impl<P: Platform> Listener<P> {
 pub(crate) struct Admission<P: Platform> {
     /// The listener's endpoint, for the connector.
     pub(crate) endpoint: Arc<Endpoint<P>, P>,
-    pub(crate) place: Waiting<P>,
+    pub(crate) backlog_slot: BacklogSlot<P>,
 }
 
-/// A place in a listener's backlog, until dropped.
-pub(crate) struct Waiting<P: Platform>(Arc<Listener<P>, P>);
+/// A slot in a listener's backlog, until dropped.
+pub(crate) struct BacklogSlot<P: Platform>(Arc<Listener<P>, P>);
 
-impl<P: Platform> Drop for Waiting<P> {
+impl<P: Platform> Drop for BacklogSlot<P> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.backlog.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -3,7 +3,7 @@
 mod admission;
 mod half_open;
 
-pub(crate) use admission::Waiting;
+pub(crate) use admission::BacklogSlot;
 pub(crate) use half_open::HalfOpen;
 
 use core::{net::SocketAddr, sync::atomic::AtomicU32};
@@ -47,7 +47,7 @@ pub struct Listener<P: Platform> {
     /// The half-open connections.
     half_open: Arc<WireTable<P>, P>,
     /// Connection requests that the consumer has neither accepted nor rejected.
-    waiting: AtomicU32,
+    backlog: AtomicU32,
     adapter: Arc<Adapter<P>, P>,
     _charge: Charge<P>,
 }
@@ -107,7 +107,7 @@ impl<P: Platform> Listener<P> {
                 resting: false,
             }),
             half_open: WireTable::new(limits::HALF_OPEN, adapter.quota())?,
-            waiting: AtomicU32::new(0),
+            backlog: AtomicU32::new(0),
             adapter: adapter.clone(),
             _charge: charge,
         })?;

@@ -6,7 +6,7 @@ use super::{EPHEMERAL_PORTS, FIRST_EPHEMERAL};
 
 const WORDS: usize = EPHEMERAL_PORTS as usize / u64::BITS as usize;
 
-pub(super) struct Free<P: Platform>(Slice<u64, P>);
+pub(super) struct FreePorts<P: Platform>(Slice<u64, P>);
 
 /// The word and the bit of a port.
 fn position(port: u16) -> Option<(usize, u64)> {
@@ -14,7 +14,7 @@ fn position(port: u16) -> Option<(usize, u64)> {
     Some((usize::from(index / 64), 1 << (index % 64)))
 }
 
-impl<P: Platform> Free<P> {
+impl<P: Platform> FreePorts<P> {
     pub(super) fn new() -> Result<Self, OutOfMemory> {
         Ok(Self(Slice::filled(WORDS, u64::MAX)?))
     }

@@ -3,7 +3,7 @@
 mod free;
 mod list;
 
-use free::Free;
+use free::FreePorts;
 pub use list::{ConnectionSide, InUse, LocalEndpoint, Use};
 
 use core::{
@@ -37,7 +37,7 @@ pub(crate) enum Purpose {
     Listener,
 }
 
-/// An entry of the table.
+/// What an entry of the table is for.
 enum Claim<P: Platform> {
     Address {
         local: SocketAddr,
@@ -58,7 +58,7 @@ enum Claim<P: Platform> {
     },
 }
 
-struct Entry<P: Platform> {
+struct PortEntry<P: Platform> {
     claim: Claim<P>,
     /// The next entry of the chain.
     next: Option<usize>,
@@ -67,8 +67,8 @@ struct Entry<P: Platform> {
 struct Table<P: Platform> {
     /// The first entry of each chain.
     chains: Slice<Option<usize>, P>,
-    entries: SlotMap<Entry<P>, P>,
-    free: Free<P>,
+    entries: SlotMap<PortEntry<P>, P>,
+    free: FreePorts<P>,
 }
 
 /// The table of a device. No other lock is taken while its lock is held.
@@ -77,13 +77,13 @@ pub(crate) struct Ports<P: Platform> {
     next: AtomicU16,
 }
 
-/// A place in the table. Dropping it removes the entry.
-struct Place<P: Platform> {
+/// The slot of an entry in the table, until dropped: that removes the entry.
+struct PortSlot<P: Platform> {
     device: Arc<Device<P>, P>,
     number: usize,
 }
 
-impl<P: Platform> Drop for Place<P> {
+impl<P: Platform> Drop for PortSlot<P> {
     fn drop(&mut self) {
         let claim = self.device.ports().table.lock().remove(self.number);
         drop(claim);
@@ -92,7 +92,7 @@ impl<P: Platform> Drop for Place<P> {
 
 /// A local address in use.
 pub(crate) struct Endpoint<P: Platform> {
-    _place: Place<P>,
+    _slot: PortSlot<P>,
     local: SocketAddr,
 }
 
@@ -104,12 +104,12 @@ impl<P: Platform> Endpoint<P> {
         let start = adapter.device().ports().next.load(Ordering::Relaxed);
         // Each round holds the lock once.
         for go in 0..EPHEMERAL_PORTS / TRIED {
-            let taken = Place::take(adapter.device(), |ports, table| {
+            let taken = PortSlot::take(adapter.device(), |ports, table| {
                 bound = ports.choose_port(table, local, start, go)?;
                 Ok(Claim::Address { local: bound, process: adapter.process(), purpose })
             });
             match taken {
-                Ok(place) => return Ok(Self { _place: place, local: bound }),
+                Ok(slot) => return Ok(Self { _slot: slot, local: bound }),
                 Err(Error::TooManyAddresses) => {}
                 Err(error) => return Err(error),
             }
@@ -127,8 +127,8 @@ impl<P: Platform> Endpoint<P> {
     /// Enters the address that TCP picked for a listener. No other listener has it; an address of the device's own port space may be equal.
     pub(crate) fn of_tcp(adapter: &Adapter<P>, local: SocketAddr) -> Result<Self, Error> {
         let (process, purpose) = (adapter.process(), Purpose::Listener);
-        let place = Place::take(adapter.device(), |_, _| Ok(Claim::Address { local, process, purpose }))?;
-        Ok(Self { _place: place, local })
+        let slot = PortSlot::take(adapter.device(), |_, _| Ok(Claim::Address { local, process, purpose }))?;
+        Ok(Self { _slot: slot, local })
     }
 
     pub(crate) fn local(&self) -> SocketAddr {
@@ -137,14 +137,14 @@ impl<P: Platform> Endpoint<P> {
 }
 
 /// The entry through which connects find a listener, also after [`Self::end`], until dropped.
-pub(crate) struct Listening<P: Platform>(Place<P>);
+pub(crate) struct Listening<P: Platform>(PortSlot<P>);
 
 impl<P: Platform> Listening<P> {
     pub(crate) fn enter(listener: &Arc<Listener<P>, P>, local: SocketAddr) -> Result<Self, Error> {
         let (adapter, listener) = (listener.adapter(), Arc::downgrade(listener));
         let process = adapter.process();
         let claim = || Claim::Listener { local, process, listener: listener.clone(), listens: true };
-        Place::take(adapter.device(), |_, _| Ok(claim())).map(Self)
+        PortSlot::take(adapter.device(), |_, _| Ok(claim())).map(Self)
     }
 
     /// The listener is closing: another listener on the address is found first, and lists do not show this one.
@@ -159,7 +159,7 @@ impl<P: Platform> Listening<P> {
 /// One side of a connection, or of an attempt to connect. The counters have it as an active connection from `establish`
 /// until it is dropped.
 pub(crate) struct Connection<P: Platform> {
-    place: Place<P>,
+    slot: PortSlot<P>,
     local: SocketAddr,
     active: bool,
     established: bool,
@@ -174,7 +174,7 @@ impl<P: Platform> Connection<P> {
         over_tcp: bool,
     ) -> Result<Self, Error> {
         let side = ConnectionSide { local, remote, process: adapter.process(), over_tcp };
-        let place = Place::take(adapter.device(), |_, table| {
+        let slot = PortSlot::take(adapter.device(), |_, table| {
             let exists = table.chain(chain_of_connection(local, remote)).any(|claim| match claim {
                 Claim::Connection { side, active: true, .. } => (side.local, side.remote) == (local, remote),
                 _ => false,
@@ -184,7 +184,7 @@ impl<P: Platform> Connection<P> {
             }
             Ok(Claim::Connection { side, active: true, established: false })
         })?;
-        Ok(Self { place, local, active: true, established: false })
+        Ok(Self { slot, local, active: true, established: false })
     }
 
     /// Enters a passive side. It may outlive its active side, so it does not block a new active side with the same addresses.
@@ -195,8 +195,8 @@ impl<P: Platform> Connection<P> {
     ) -> Result<Self, Error> {
         let side = ConnectionSide { local, remote, process: adapter.process(), over_tcp };
         let claim = |_: &Ports<P>, _: &Table<P>| Ok(Claim::Connection { side, active: false, established: false });
-        let place = Place::take(adapter.device(), claim)?;
-        Ok(Self { place, local, active: false, established: false })
+        let slot = PortSlot::take(adapter.device(), claim)?;
+        Ok(Self { slot, local, active: false, established: false })
     }
 
     /// The local address that was entered.
@@ -206,19 +206,19 @@ impl<P: Platform> Connection<P> {
 
     pub(crate) fn establish(&mut self) {
         self.established = true;
-        let mut table = self.place.device.ports().table.lock();
-        if let Some(Claim::Connection { established, .. }) = table.claim_mut(self.place.number) {
+        let mut table = self.slot.device.ports().table.lock();
+        if let Some(Claim::Connection { established, .. }) = table.claim_mut(self.slot.number) {
             *established = true;
         }
         drop(table);
-        self.place.device.counters().connected(self.active);
+        self.slot.device.counters().connected(self.active);
     }
 }
 
 impl<P: Platform> Drop for Connection<P> {
     fn drop(&mut self) {
         if self.established {
-            self.place.device.counters().disconnected();
+            self.slot.device.counters().disconnected();
         }
     }
 }
@@ -285,7 +285,7 @@ impl<P: Platform> Table<P> {
     fn insert(&mut self, claim: Claim<P>) -> Option<usize> {
         let taken = claim.port();
         let first = self.chains.get_mut(claim.chain())?;
-        let number = self.entries.insert(Entry { claim, next: *first }).ok()?;
+        let number = self.entries.insert(PortEntry { claim, next: *first }).ok()?;
         *first = Some(number);
         if let Some(port) = taken {
             self.free.set(port, false);
@@ -303,7 +303,7 @@ impl<P: Platform> Table<P> {
     }
 
     fn unchain(&mut self, number: usize) -> Option<Claim<P>> {
-        let Entry { claim, next } = self.entries.remove(number)?;
+        let PortEntry { claim, next } = self.entries.remove(number)?;
         let first = self.chains.get_mut(claim.chain())?;
         if *first == Some(number) {
             *first = next;
@@ -321,7 +321,7 @@ impl<P: Platform> Table<P> {
     }
 }
 
-impl<P: Platform> Place<P> {
+impl<P: Platform> PortSlot<P> {
     /// Enters the claim that `claim` makes, which sees the table under the lock.
     fn take(
         device: &Arc<Device<P>, P>,
@@ -349,7 +349,7 @@ impl<P: Platform> Ports<P> {
     /// An empty table. IRQL <= DISPATCH.
     pub(crate) fn new() -> Result<Self, Error> {
         let entries = SlotMap::new(PoolQuota::UNLIMITED.no_charge());
-        let table = Table { chains: Slice::filled(CHAINS, None)?, entries, free: Free::new()? };
+        let table = Table { chains: Slice::filled(CHAINS, None)?, entries, free: FreePorts::new()? };
         Ok(Self { table: SpinLock::<_, P>::new(table), next: AtomicU16::new(0) })
     }
 
