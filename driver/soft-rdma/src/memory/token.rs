@@ -10,14 +10,13 @@ use crate::{Device, Error, MemoryRegion, MemoryWindow, ProtectionDomain, limits}
 
 /// Shards of the table, so that lookups on different processors rarely use the same lock.
 const SHARDS: usize = 64;
-/// Segments of one shard. The first has `FIRST_ENTRIES` entries, each further one twice as many as the one before: a
+/// Chunks of one shard. The first has `FIRST_ENTRIES` entries, each further one twice as many as the one before: a
 /// shard grows without moving entries, and a slot is found without a search.
-const SEGMENTS: usize = 11;
+const CHUNKS: usize = 11;
 /// 64 shards of 16 * (2^11 - 1) entries leave room for every region, window and privileged token.
 const FIRST_ENTRIES: usize = 16;
 const _: () = assert!(
-    SHARDS * (segment_length(SEGMENTS) - FIRST_ENTRIES - 2 * RESTING)
-        >= (limits::MRS + limits::MWS + limits::PDS) as usize
+    SHARDS * (chunk_length(CHUNKS) - FIRST_ENTRIES - 2 * RESTING) >= (limits::MRS + limits::MWS + limits::PDS) as usize
 );
 const KEY_BITS: u32 = 8;
 /// A shard grows before it uses an entry again, until it has this many freed entries. So a token comes back only after 64 * 256
@@ -55,21 +54,21 @@ enum Content<P: Platform> {
     Free(Option<u32>),
 }
 
-struct Entry<P: Platform> {
+struct TokenEntry<P: Platform> {
     /// Changes with every use of the entry, so that a stale token does not name the region that has the entry next.
     key: u8,
     content: Content<P>,
 }
 
-type Segment<P> = Slice<Entry<P>, P>;
+type Chunk<P> = Slice<TokenEntry<P>, P>;
 
 /// A part of the table, on cache lines of its own: lookups on other processors write to other shards.
 #[repr(align(64))]
 struct Shard<P: Platform>(SpinLock<Entries<P>, P>);
 
 struct Entries<P: Platform> {
-    segments: [Segment<P>; SEGMENTS],
-    /// Segments in use.
+    chunks: [Chunk<P>; CHUNKS],
+    /// Chunks in use.
     used: usize,
     /// The first entry that was never used.
     fresh: Option<u32>,
@@ -100,7 +99,7 @@ impl<P: Platform> Tokens<P> {
     pub(crate) fn new() -> Result<Self, Error> {
         let empty = |_| {
             Shard(SpinLock::<_, P>::new(Entries {
-                segments: [const { Slice::empty() }; SEGMENTS],
+                chunks: [const { Slice::empty() }; CHUNKS],
                 used: 0,
                 fresh: None,
                 freed: Freed::default(),
@@ -159,8 +158,8 @@ impl<P: Platform> Tokens<P> {
             drop(entries);
             // Allocated without the lock, and freed without it if another thread has grown the shard first.
             if !grown {
-                match new_segment(needed) {
-                    Ok(segment) => spare = segment,
+                match new_chunk(needed) {
+                    Ok(chunk) => spare = chunk,
                     Err(error) => no_memory = Some(error),
                 }
             }
@@ -180,9 +179,9 @@ impl<P: Platform> Tokens<P> {
 }
 
 impl<P: Platform> Entries<P> {
-    fn get_mut(&mut self, slot: usize) -> Option<&mut Entry<P>> {
-        let (segment, index) = place(slot)?;
-        self.segments.get_mut(segment)?.get_mut(index)
+    fn get_mut(&mut self, slot: usize) -> Option<&mut TokenEntry<P>> {
+        let (chunk, index) = position(slot)?;
+        self.chunks.get_mut(chunk)?.get_mut(index)
     }
 
     /// The entries freed by windows, or by the others.
@@ -191,7 +190,7 @@ impl<P: Platform> Entries<P> {
     }
 
     fn can_grow(&self) -> bool {
-        self.used < SEGMENTS
+        self.used < CHUNKS
     }
 
     /// Takes a free entry out; `None`: there is none, or the shard is to grow first, if it `may_grow`.
@@ -228,41 +227,41 @@ impl<P: Platform> Entries<P> {
         Some(old)
     }
 
-    /// Makes `spare` the next segment, if it has the length of that.
-    fn grow(&mut self, spare: &mut Segment<P>) {
-        if spare.len() == segment_length(self.used)
-            && let Some(place) = self.segments.get_mut(self.used)
+    /// Makes `spare` the next chunk, if it has the length of that.
+    fn grow(&mut self, spare: &mut Chunk<P>) {
+        if spare.len() == chunk_length(self.used)
+            && let Some(room) = self.chunks.get_mut(self.used)
         {
-            core::mem::swap(place, spare);
+            core::mem::swap(room, spare);
             self.fresh = first_slot(self.used);
             self.used = self.used.saturating_add(1);
         }
     }
 }
 
-const fn segment_length(segment: usize) -> usize {
-    FIRST_ENTRIES << segment
+const fn chunk_length(chunk: usize) -> usize {
+    FIRST_ENTRIES << chunk
 }
 
-/// The slot of a segment's first entry: the number of entries in the segments before it.
-fn first_slot(segment: usize) -> Option<u32> {
-    u32::try_from(segment_length(segment).checked_sub(FIRST_ENTRIES)?).ok()
+/// The slot of a chunk's first entry: the number of entries in the chunks before it.
+fn first_slot(chunk: usize) -> Option<u32> {
+    u32::try_from(chunk_length(chunk).checked_sub(FIRST_ENTRIES)?).ok()
 }
 
-/// The segment of a slot, and the index in it.
-fn place(slot: usize) -> Option<(usize, usize)> {
+/// The chunk of a slot, and the index in it.
+fn position(slot: usize) -> Option<(usize, usize)> {
     let number = slot.checked_add(FIRST_ENTRIES)?;
-    let segment = number.ilog2().checked_sub(FIRST_ENTRIES.ilog2())? as usize;
-    Some((segment, number.checked_sub(segment_length(segment))?))
+    let chunk = number.ilog2().checked_sub(FIRST_ENTRIES.ilog2())? as usize;
+    Some((chunk, number.checked_sub(chunk_length(chunk))?))
 }
 
-/// A segment of free entries, each linked to the next: at most half a MiB, initialised in far less than 100 microseconds.
-fn new_segment<P: Platform>(segment: usize) -> Result<Segment<P>, Error> {
-    let length = segment_length(segment);
-    let first = first_slot(segment).ok_or(Error::InternalError)?;
+/// A chunk of free entries, each linked to the next: at most half a MiB, initialised in far less than 100 microseconds.
+fn new_chunk<P: Platform>(chunk: usize) -> Result<Chunk<P>, Error> {
+    let length = chunk_length(chunk);
+    let first = first_slot(chunk).ok_or(Error::InternalError)?;
     let entry = |index: usize| {
         let next = index.checked_add(1).filter(|&next| next < length).and_then(|next| u32::try_from(next).ok());
-        Entry { key: 0, content: Content::Free(next.and_then(|next| next.checked_add(first))) }
+        TokenEntry { key: 0, content: Content::Free(next.and_then(|next| next.checked_add(first))) }
     };
     Ok(Slice::from_fn(length, entry)?)
 }
