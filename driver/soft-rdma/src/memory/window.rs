@@ -20,8 +20,8 @@ pub struct MemoryWindow<P: Platform> {
 }
 
 struct State<P: Platform> {
-    /// The entry in the table of tokens. Each bind gets it a new key.
-    place: Option<Token<P>>,
+    /// The window's entry in the table of tokens. Each bind gets it a new key.
+    token: Option<Token<P>>,
     /// The token of the latest posted bind; 0 before the first.
     posted: u32,
     binding: Option<Binding<P>>,
@@ -105,7 +105,7 @@ impl<P: Platform> Clone for Bind<P> {
 impl<P: Platform> MemoryWindow<P> {
     /// Makes a window that is not bound. IRQL <= DISPATCH.
     pub fn new(pd: &Arc<ProtectionDomain<P>, P>) -> Result<Arc<Self, P>, Error> {
-        let state = State { place: None, posted: 0, binding: None, leaving: None, accesses: 0 };
+        let state = State { token: None, posted: 0, binding: None, leaving: None, accesses: 0 };
         let charge = pd.adapter().quota().charge(Arc::<Self, P>::POOL_BYTES)?;
         let window = Arc::try_new(Self {
             on_close: OnClose::new(Count::new(pd.adapter(), Kind::Mw)?),
@@ -113,8 +113,8 @@ impl<P: Platform> MemoryWindow<P> {
             pd: pd.clone(),
             _charge: charge,
         })?;
-        let place = Token::new(pd.adapter().device(), Target::Window(Arc::downgrade(&window)))?;
-        window.state.lock().place = Some(place);
+        let token = Token::new(pd.adapter().device(), Target::Window(Arc::downgrade(&window)))?;
+        window.state.lock().token = Some(token);
         Ok(window)
     }
 
@@ -224,7 +224,7 @@ impl<P: Platform> Bind<P> {
     /// The post is accepted: takes a key for the bind. From here on the consumer gets the new token.
     pub(crate) fn announce(&mut self) {
         let mut state = self.window.state.lock();
-        self.token = state.place.as_mut().map_or(0, Token::renew);
+        self.token = state.token.as_mut().map_or(0, Token::renew);
         state.posted = self.token;
     }
 

@@ -70,10 +70,10 @@ impl<P: Platform> Wire<P> {
     /// One run of the queue pair's engine over this wire: receives, then transmits. Takes the streams out; if another
     /// thread has them, returns.
     pub(crate) fn carry(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) {
-        let mut place = this.streams.lock();
-        let Some(mut streams) = place.streams.take() else { return };
-        place.are_out = true;
-        drop(place);
+        let mut locked = this.streams.lock();
+        let Some(mut streams) = locked.streams.take() else { return };
+        locked.are_out = true;
+        drop(locked);
         // Only now, with the streams out: a connection that ends after this look leaves `finish_close` to the end of this run.
         let Some(late) = this.take_late() else {
             this.put_back(streams);
@@ -122,8 +122,8 @@ impl<P: Platform> Wire<P> {
     }
 
     fn put_back(&self, streams: Streams<P>) {
-        let mut place = self.streams.lock();
-        (place.streams, place.are_out) = (Some(streams), false);
+        let mut locked = self.streams.lock();
+        (locked.streams, locked.are_out) = (Some(streams), false);
     }
 
     /// Takes FPDUs from the stream's buffer and places them.

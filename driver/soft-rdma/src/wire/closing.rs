@@ -92,9 +92,9 @@ impl<P: Platform> Wire<P> {
 
     /// Writes a Terminate that is due. False: there is no room, or a thread has the streams out.
     fn send_terminate(this: &Arc<Self, P>) -> bool {
-        let mut place = this.streams.lock();
-        let Some(mut streams) = place.streams.take() else { return !place.are_out };
-        drop(place);
+        let mut locked = this.streams.lock();
+        let Some(mut streams) = locked.streams.take() else { return !locked.are_out };
+        drop(locked);
         if streams.rx.terminated {
             // The peer has ended the stream: it gets no Terminate.
             streams.tx.terminate = Some(TerminateOut::Sent);

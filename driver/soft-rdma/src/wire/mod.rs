@@ -41,7 +41,7 @@ pub(crate) struct Wire<P: Platform> {
     deferred: Deferred<P>,
     timer: Timer<P>,
     /// The state of both directions. A thread that uses it takes it out, and puts it back when done.
-    streams: SpinLock<Place<P>, P>,
+    streams: SpinLock<LockedStreams<P>, P>,
     is_initiator: bool,
     /// The consumer is a program, whose accept waits for the initiator's first message without a limit of time.
     is_of_program: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Wire<P: Platform> {
 }
 
 /// Where a wire keeps its streams.
-struct Place<P: Platform> {
+struct LockedStreams<P: Platform> {
     streams: Option<Streams<P>>,
     /// A thread has taken it out.
     are_out: bool,
@@ -120,7 +120,7 @@ impl<P: Platform> Wire<P> {
                 half_open: None,
                 ending: None,
             }),
-            streams: SpinLock::<_, P>::new(Place { streams: None, are_out: false }),
+            streams: SpinLock::<_, P>::new(LockedStreams { streams: None, are_out: false }),
             is_initiator,
             is_of_program: adapter.process().is_some(),
             confirms: adapter.send_timeout() > 0,
