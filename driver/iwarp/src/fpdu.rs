@@ -27,7 +27,7 @@ pub const fn size(ulpdu: u16) -> usize {
 
 /// The FPDU at the start of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed<'a> {
+pub enum ParsedFpdu<'a> {
     /// The FPDU is complete.
     Whole {
         /// Its ULPDU: the DDP segment.
@@ -43,12 +43,12 @@ pub enum Parsed<'a> {
 /// value; padding is not checked in either case (RFC 5044 section 5).
 ///
 /// Errors: [`Cause::CRC`].
-pub fn parse(bytes: &[u8], crc: Option<Crc32c>) -> Result<Parsed<'_>, Cause> {
-    let Ok((length, rest)) = U16::read_from_prefix(bytes) else { return Ok(Parsed::Incomplete(None)) };
+pub fn parse(bytes: &[u8], crc: Option<Crc32c>) -> Result<ParsedFpdu<'_>, Cause> {
+    let Ok((length, rest)) = U16::read_from_prefix(bytes) else { return Ok(ParsedFpdu::Incomplete(None)) };
     let size = size(length.get());
     let covered = size.saturating_sub(CRC);
     let parts = (rest.get(..usize::from(length.get())), bytes.get(..covered), bytes.get(covered..size));
-    let (Some(ulpdu), Some(before), Some(sent)) = parts else { return Ok(Parsed::Incomplete(Some(size))) };
+    let (Some(ulpdu), Some(before), Some(sent)) = parts else { return Ok(ParsedFpdu::Incomplete(Some(size))) };
     if let Some(crc) = crc {
         let mut digest = crc.digest();
         digest.update(before);
@@ -56,7 +56,7 @@ pub fn parse(bytes: &[u8], crc: Option<Crc32c>) -> Result<Parsed<'_>, Cause> {
             return Err(Cause::CRC);
         }
     }
-    Ok(Parsed::Whole { ulpdu, size })
+    Ok(ParsedFpdu::Whole { ulpdu, size })
 }
 
 /// The length field of an FPDU.

@@ -1,4 +1,4 @@
-//! The startup frames: one Request and one Reply, before the first FPDU (RFC 5044 section 7.1; RFC 6581).
+//! MPA's Request and Reply frames: one of each, before the first FPDU (RFC 5044 section 7.1; RFC 6581).
 //! `negotiate.rs` says what they agree on.
 
 use bitfield_struct::bitfield;
@@ -19,16 +19,16 @@ pub const READS_NOT_NEGOTIATED: u16 = 0x3fff;
 
 const ENHANCED: usize = size_of::<EnhancedWords>();
 
-/// The two startup frames.
+/// The two frames of MPA that open a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// From the initiator.
     Request,
     /// From the responder.
     Reply,
 }
 
-impl Kind {
+impl FrameKind {
     const fn key(self) -> &'static [u8; 16] {
         match self {
             Self::Request => b"MPA ID Req Frame",
@@ -48,9 +48,9 @@ pub enum Revision {
 
 /// A Request or a Reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Startup<'a> {
+pub struct MpaFrame<'a> {
     /// Request or Reply.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The sender wants to receive markers.
     pub markers: bool,
     /// The sender wants CRCs. Both directions have them if either side wants them.
@@ -59,11 +59,11 @@ pub struct Startup<'a> {
     pub reject: bool,
     /// The revision, with its enhanced part.
     pub revision: Revision,
-    /// The consumer's private data; at most [`Startup::private_data_limit`] bytes.
+    /// The consumer's private data; at most [`MpaFrame::private_data_limit`] bytes.
     pub private_data: &'a [u8],
 }
 
-/// The enhanced part of a startup frame (RFC 6581).
+/// The enhanced part of a Request or Reply (RFC 6581).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enhanced {
     /// In a Request: the initiator will send a ready-to-receive message. In a Reply: it must.
@@ -89,9 +89,9 @@ bitflags! {
     }
 }
 
-/// Why bytes are not a startup frame. The only answer is to close the connection: the peer may not know FPDUs.
+/// Why bytes are no Request or Reply. The only answer is to close the connection: the peer may not know FPDUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Invalid {
+pub enum InvalidFrame {
     /// They do not begin with the key of the frame.
     Key,
     /// The revision is this one, not 1 or 2.
@@ -104,11 +104,11 @@ pub enum Invalid {
     EnhancedMissing,
 }
 
-/// The startup frame at the start of a stream.
+/// The Request or Reply at the start of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed<'a> {
+pub enum ParsedFrame<'a> {
     /// A complete frame, and its size in bytes.
-    Frame(Startup<'a>, usize),
+    Frame(MpaFrame<'a>, usize),
     /// The frame is not complete.
     Incomplete,
 }
@@ -157,42 +157,45 @@ struct Outbound {
     write: bool,
 }
 
-impl<'a> Startup<'a> {
+impl<'a> MpaFrame<'a> {
     /// Parses the start of a stream. Bytes that cannot become a frame are refused before the frame is complete.
-    pub fn parse(kind: Kind, bytes: &'a [u8]) -> Result<Parsed<'a>, Invalid> {
+    pub fn parse(kind: FrameKind, bytes: &'a [u8]) -> Result<ParsedFrame<'a>, InvalidFrame> {
         let there = bytes.len().min(kind.key().len());
         if bytes.get(..there) != kind.key().get(..there) {
-            return Err(Invalid::Key);
+            return Err(InvalidFrame::Key);
         }
-        let Ok((header, rest)) = Header::ref_from_prefix(bytes) else { return Ok(Parsed::Incomplete) };
+        let Ok((header, rest)) = Header::ref_from_prefix(bytes) else { return Ok(ParsedFrame::Incomplete) };
         let flags = Flags::from_bits_truncate(header.flags);
         let reject = flags.contains(Flags::REJECT);
-        if reject && kind == Kind::Request {
-            return Err(Invalid::RejectInRequest);
+        if reject && kind == FrameKind::Request {
+            return Err(InvalidFrame::RejectInRequest);
         }
         let length = usize::from(header.length.get());
         if length > MAX_PRIVATE_DATA {
-            return Err(Invalid::TooLong);
+            return Err(InvalidFrame::TooLong);
         }
         let enhanced = match header.revision {
             1 => false,
             2 => flags.contains(Flags::ENHANCED),
-            other => return Err(Invalid::Revision(other)),
+            other => return Err(InvalidFrame::Revision(other)),
         };
         if enhanced && length < ENHANCED {
-            return Err(Invalid::EnhancedMissing);
+            return Err(InvalidFrame::EnhancedMissing);
         }
-        let Some(data) = rest.get(..length) else { return Ok(Parsed::Incomplete) };
+        let Some(data) = rest.get(..length) else { return Ok(ParsedFrame::Incomplete) };
         let (revision, private_data) = match (header.revision, EnhancedWords::read_from_prefix(data)) {
             (1, _) => (Revision::One, data),
             (_, Ok((words, rest))) if enhanced => (Revision::Two(Some(words.into())), rest),
             _ => (Revision::Two(None), data),
         };
         let (markers, crc) = (flags.contains(Flags::MARKERS), flags.contains(Flags::CRC));
-        Ok(Parsed::Frame(Self { kind, markers, crc, reject, revision, private_data }, HEADER.saturating_add(length)))
+        Ok(ParsedFrame::Frame(
+            Self { kind, markers, crc, reject, revision, private_data },
+            HEADER.saturating_add(length),
+        ))
     }
 
-    /// Bytes that [`Startup::private_data`] may have, at most.
+    /// Bytes that [`MpaFrame::private_data`] may have, at most.
     pub fn private_data_limit(&self) -> usize {
         MAX_PRIVATE_DATA.saturating_sub(self.enhanced_bytes())
     }

@@ -1,6 +1,6 @@
 //! What Request and Reply agree on: CRC, reads under way, and the initiator's first message (RFC 5044 section 7.1; RFC 6581 section 9).
 
-use crate::mpa::{Enhanced, Kind, MAX_READS, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
+use crate::mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision};
 use crate::terminate::Cause;
 
 /// What this side wants.
@@ -49,7 +49,7 @@ const FIRST: [(ReadyToReceive, First); 3] =
 impl Wish {
     /// The Request of an initiator. It offers a ready-to-receive message, so that the responder need not wait for a
     /// message of the consumer, of the kinds that need no receive.
-    pub fn request<'a>(&self, private_data: &'a [u8]) -> Startup<'a> {
+    pub fn request<'a>(&self, private_data: &'a [u8]) -> MpaFrame<'a> {
         let mut ready_to_receive = ReadyToReceive::WRITE;
         ready_to_receive.set(ReadyToReceive::READ, self.outbound_reads > 0);
         let enhanced = Enhanced {
@@ -59,11 +59,11 @@ impl Wish {
             outbound_reads: self.at_least(self.outbound_reads).min(MAX_READS),
         };
         let revision = Revision::Two(Some(enhanced));
-        Startup { kind: Kind::Request, markers: false, crc: self.crc, reject: false, revision, private_data }
+        MpaFrame { kind: FrameKind::Request, markers: false, crc: self.crc, reject: false, revision, private_data }
     }
 
     /// The terms of a responder that accepts `request`. `None`: it must reject, as the initiator wants markers, which are not supported.
-    pub fn agree(&self, request: &Startup<'_>) -> Option<Agreed> {
+    pub fn agree(&self, request: &MpaFrame<'_>) -> Option<Agreed> {
         if request.markers {
             return None;
         }
@@ -79,11 +79,11 @@ impl Wish {
         })
     }
 
-    /// The terms of an initiator after the `reply` to its `request`, which does not reject. Errors: [`Cause::STARTUP`],
+    /// The terms of an initiator after the `reply` to its `request`, which does not reject. Errors: [`Cause::INVALID_REQUEST_REPLY`],
     /// [`Cause::INSUFFICIENT_READS`], [`Cause::NO_READY_TO_RECEIVE`].
-    pub fn conclude(&self, request: &Startup<'_>, reply: &Startup<'_>) -> Result<Agreed, Cause> {
+    pub fn conclude(&self, request: &MpaFrame<'_>, reply: &MpaFrame<'_>) -> Result<Agreed, Cause> {
         if reply.markers {
-            return Err(Cause::STARTUP);
+            return Err(Cause::INVALID_REQUEST_REPLY);
         }
         let crc = request.crc || reply.crc;
         let (Revision::Two(Some(ours)), Revision::Two(Some(theirs))) = (request.revision, reply.revision) else {
@@ -125,7 +125,7 @@ impl Wish {
 
 impl Agreed {
     /// The Reply of a responder that accepts `request` on these terms.
-    pub fn accept<'a>(&self, request: &Startup<'_>, private_data: &'a [u8]) -> Startup<'a> {
+    pub fn accept<'a>(&self, request: &MpaFrame<'_>, private_data: &'a [u8]) -> MpaFrame<'a> {
         let ready_to_receive =
             FIRST.iter().filter(|(_, first)| Some(*first) == self.first).map(|(kind, _)| *kind).collect();
         let enhanced = Enhanced {
@@ -139,17 +139,17 @@ impl Agreed {
 }
 
 /// The Reply that rejects `request`.
-pub fn reject<'a>(request: &Startup<'_>, private_data: &'a [u8]) -> Startup<'a> {
-    Startup { reject: true, ..reply(request, request.crc, Enhanced::default(), private_data) }
+pub fn reject<'a>(request: &MpaFrame<'_>, private_data: &'a [u8]) -> MpaFrame<'a> {
+    MpaFrame { reject: true, ..reply(request, request.crc, Enhanced::default(), private_data) }
 }
 
 /// A Reply with the revision of its Request.
-fn reply<'a>(request: &Startup<'_>, crc: bool, enhanced: Enhanced, private_data: &'a [u8]) -> Startup<'a> {
+fn reply<'a>(request: &MpaFrame<'_>, crc: bool, enhanced: Enhanced, private_data: &'a [u8]) -> MpaFrame<'a> {
     let revision = match request.revision {
         Revision::Two(Some(_)) => Revision::Two(Some(enhanced)),
         other => other,
     };
-    Startup { kind: Kind::Reply, markers: false, crc, reject: false, revision, private_data }
+    MpaFrame { kind: FrameKind::Reply, markers: false, crc, reject: false, revision, private_data }
 }
 
 fn preferred(kinds: ReadyToReceive) -> Option<First> {

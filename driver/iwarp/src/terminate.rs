@@ -95,7 +95,7 @@ causes! {
     /// MPA: a marker or a length is wrong, or a ULPDU is too short for its headers.
     LENGTH = 2, 0, 0x03;
     /// MPA: the Request or the Reply is invalid.
-    STARTUP = 2, 0, 0x04;
+    INVALID_REQUEST_REPLY = 2, 0, 0x04;
     /// MPA: an error of the sender of the Terminate, not of its peer (RFC 6581).
     MPA_LOCAL = 2, 0, 0x05;
     /// MPA: the peer wants more reads than the sender of the Terminate serves (RFC 6581).

@@ -5,8 +5,8 @@ mod streams;
 use std::path::Path;
 
 use iwarp::crc::Crc32c;
-use iwarp::fpdu::{self, Parsed};
-use iwarp::mpa::{self, Kind, Startup};
+use iwarp::fpdu::{self, ParsedFpdu};
+use iwarp::mpa::{self, FrameKind, MpaFrame};
 use iwarp::segment::Segment;
 use iwarp::terminate::Cause;
 use streams::Streams;
@@ -26,10 +26,12 @@ struct Seen {
 
 /// Reads a connection; `None`: it did not come to FPDUs.
 fn read([request, reply]: &Streams) -> Option<Seen> {
-    let Ok(mpa::Parsed::Frame(request_frame, after_request)) = Startup::parse(Kind::Request, request) else {
+    let Ok(mpa::ParsedFrame::Frame(request_frame, after_request)) = MpaFrame::parse(FrameKind::Request, request) else {
         return None;
     };
-    let Ok(mpa::Parsed::Frame(reply_frame, after_reply)) = Startup::parse(Kind::Reply, reply) else { return None };
+    let Ok(mpa::ParsedFrame::Frame(reply_frame, after_reply)) = MpaFrame::parse(FrameKind::Reply, reply) else {
+        return None;
+    };
     if reply_frame.reject {
         return None;
     }
@@ -37,14 +39,14 @@ fn read([request, reply]: &Streams) -> Option<Seen> {
     for mut stream in [&request[after_request..], &reply[after_reply..]] {
         loop {
             match fpdu::parse(stream, seen.crc.then_some(Crc32c::PORTABLE)) {
-                Ok(Parsed::Whole { ulpdu, size }) => {
+                Ok(ParsedFpdu::Whole { ulpdu, size }) => {
                     match Segment::parse(ulpdu) {
                         Ok((segment, _)) => seen.segments.push(segment),
                         Err(cause) => seen.wrong.push(cause),
                     }
                     stream = &stream[size..];
                 }
-                Ok(Parsed::Incomplete(_)) => break,
+                Ok(ParsedFpdu::Incomplete(_)) => break,
                 Err(cause) => {
                     seen.wrong.push(cause);
                     break;

@@ -1,6 +1,6 @@
 //! What two sides agree on, from the Request and the Reply that each of them sees.
 
-use iwarp::mpa::{self, Enhanced, Kind, MAX_READS, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
+use iwarp::mpa::{self, Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision};
 use iwarp::negotiate::{Agreed, First, Wish, reject};
 use iwarp::terminate::Cause;
 use proptest::prelude::*;
@@ -8,10 +8,10 @@ use proptest::prelude::*;
 const WISH: Wish = Wish { crc: false, inbound_reads: 16, outbound_reads: 8, reads_itself: false };
 
 /// What the peer sees of a frame.
-fn sent<'a>(startup: &Startup<'_>, bytes: &'a mut [u8]) -> Startup<'a> {
-    let used = startup.emit(bytes).expect("room");
-    match Startup::parse(startup.kind, &bytes[..used]) {
-        Ok(mpa::Parsed::Frame(frame, size)) if size == used => frame,
+fn sent<'a>(frame: &MpaFrame<'_>, bytes: &'a mut [u8]) -> MpaFrame<'a> {
+    let used = frame.emit(bytes).expect("room");
+    match MpaFrame::parse(frame.kind, &bytes[..used]) {
+        Ok(mpa::ParsedFrame::Frame(frame, size)) if size == used => frame,
         other => panic!("{other:?}"),
     }
 }
@@ -26,17 +26,17 @@ fn both(initiator: Wish, responder: Wish) -> (Agreed, Agreed) {
     (initiator.conclude(&request, &reply).expect("it is what was asked for"), passive)
 }
 
-fn enhanced(request: &Startup<'_>) -> Enhanced {
+fn enhanced(request: &MpaFrame<'_>) -> Enhanced {
     match request.revision {
         Revision::Two(Some(enhanced)) => enhanced,
         other => panic!("{other:?}"),
     }
 }
 
-fn with(base: &Startup<'static>, change: impl FnOnce(&mut Enhanced)) -> Startup<'static> {
+fn with(base: &MpaFrame<'static>, change: impl FnOnce(&mut Enhanced)) -> MpaFrame<'static> {
     let mut words = enhanced(base);
     change(&mut words);
-    Startup { revision: Revision::Two(Some(words)), ..*base }
+    MpaFrame { revision: Revision::Two(Some(words)), ..*base }
 }
 
 #[test]
@@ -106,12 +106,12 @@ fn replies_that_an_initiator_cannot_take() {
         Err(Cause::NO_READY_TO_RECEIVE),
         "a read that may not be made"
     );
-    assert_eq!(WISH.conclude(&request, &Startup { markers: true, ..reply }), Err(Cause::STARTUP));
+    assert_eq!(WISH.conclude(&request, &MpaFrame { markers: true, ..reply }), Err(Cause::INVALID_REQUEST_REPLY));
 }
 
 #[test]
 fn peers_that_say_nothing_of_reads() {
-    let request = Startup { revision: Revision::One, ..WISH.request(b"") };
+    let request = MpaFrame { revision: Revision::One, ..WISH.request(b"") };
     let agreed = WISH.agree(&request).expect("no markers");
     assert_eq!((agreed.inbound_reads, agreed.outbound_reads, agreed.first), (16, 8, None));
     assert_eq!(agreed.accept(&request, b"").revision, Revision::One, "the revision of the request");
@@ -121,7 +121,7 @@ fn peers_that_say_nothing_of_reads() {
     let agreed = WISH.agree(&open).expect("no markers");
     assert_eq!((agreed.inbound_reads, agreed.outbound_reads), (16, 8));
     // A peer of revision 1 may answer a request of revision 2 so.
-    let (request, reply) = (WISH.request(b""), Startup { revision: Revision::One, ..reject(&WISH.request(b""), b"") });
+    let (request, reply) = (WISH.request(b""), MpaFrame { revision: Revision::One, ..reject(&WISH.request(b""), b"") });
     let agreed = WISH.conclude(&request, &reply).expect("a reply");
     assert_eq!((agreed.inbound_reads, agreed.outbound_reads, agreed.first), (16, 8, None));
 }
@@ -140,17 +140,20 @@ fn who_reads_itself_has_a_read_where_reads_are_negotiated() {
         let (active, passive) = both(active, passive);
         assert_eq!((reads(active), reads(passive)), ((0, 0), (0, 0)));
     }
-    let request = Startup { revision: Revision::One, ..itself.request(b"") };
+    let request = MpaFrame { revision: Revision::One, ..itself.request(b"") };
     assert_eq!(itself.agree(&request).map(reads), Some((0, 0)), "the peer may serve none");
 }
 
 // Shows S803.
 #[test]
 fn markers_are_refused() {
-    let request = Startup { markers: true, ..WISH.request(b"") };
+    let request = MpaFrame { markers: true, ..WISH.request(b"") };
     assert_eq!(WISH.agree(&request), None);
     let reply = reject(&request, b"no");
-    assert_eq!((reply.kind, reply.reject, reply.markers, reply.private_data), (Kind::Reply, true, false, &b"no"[..]));
+    assert_eq!(
+        (reply.kind, reply.reject, reply.markers, reply.private_data),
+        (FrameKind::Reply, true, false, &b"no"[..])
+    );
 }
 
 proptest! {

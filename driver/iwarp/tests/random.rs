@@ -2,7 +2,7 @@
 
 use iwarp::crc::Crc32c;
 use iwarp::fpdu;
-use iwarp::mpa::{self, Enhanced, Invalid, Kind, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
+use iwarp::mpa::{self, Enhanced, FrameKind, InvalidFrame, MpaFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision};
 use iwarp::segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged};
 use iwarp::terminate::{Cause, MAX_BODY, Terminate};
 use proptest::prelude::*;
@@ -56,29 +56,29 @@ proptest! {
     }
 
     #[test]
-    fn startup_frames(
+    fn mpa_frames(
         is_reply in any::<bool>(),
         (markers, crc, reject) in any::<(bool, bool, bool)>(),
         revision in any_revision(),
         private_data in prop::collection::vec(any::<u8>(), 0..=508),
     ) {
-        let kind = if is_reply { Kind::Reply } else { Kind::Request };
-        let startup = Startup { kind, markers, crc, reject, revision, private_data: &private_data };
+        let kind = if is_reply { FrameKind::Reply } else { FrameKind::Request };
+        let sent = MpaFrame { kind, markers, crc, reject, revision, private_data: &private_data };
         let mut frame = [0; mpa::MAX_FRAME];
-        let used = startup.emit(&mut frame).expect("room");
+        let used = sent.emit(&mut frame).expect("room");
         let expected = if reject && !is_reply {
-            Err(Invalid::RejectInRequest)
+            Err(InvalidFrame::RejectInRequest)
         } else {
-            Ok(mpa::Parsed::Frame(startup, used))
+            Ok(mpa::ParsedFrame::Frame(sent, used))
         };
-        prop_assert_eq!(Startup::parse(kind, &frame), expected);
+        prop_assert_eq!(MpaFrame::parse(kind, &frame), expected);
     }
 
     // Shows T33.
     #[test]
     fn anything(bytes in prop::collection::vec(any::<u8>(), 0..128), crc in any::<bool>()) {
-        let _ = Startup::parse(Kind::Request, &bytes);
-        let _ = Startup::parse(Kind::Reply, &bytes);
+        let _ = MpaFrame::parse(FrameKind::Request, &bytes);
+        let _ = MpaFrame::parse(FrameKind::Reply, &bytes);
         let _ = fpdu::parse(&bytes, crc.then_some(Crc32c::PORTABLE));
         let _ = Segment::parse(&bytes);
         for (cause, _) in Cause::ALL {

@@ -1,8 +1,8 @@
 //! Frames as the RFCs have them, read and written. Each was made by one program and checked by another that shares no code.
 
 use iwarp::crc::Crc32c;
-use iwarp::fpdu::{self, Parsed, Trailer};
-use iwarp::mpa::{self, Enhanced, Kind, ReadyToReceive, Revision, Startup};
+use iwarp::fpdu::{self, ParsedFpdu, Trailer};
+use iwarp::mpa::{self, Enhanced, FrameKind, MpaFrame, ReadyToReceive, Revision};
 use iwarp::segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged};
 use iwarp::terminate::{Cause, MAX_BODY, Terminate, Wrong};
 
@@ -11,8 +11,8 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-const BASE: Startup<'static> = Startup {
-    kind: Kind::Request,
+const BASE: MpaFrame<'static> = MpaFrame {
+    kind: FrameKind::Request,
     markers: false,
     crc: true,
     reject: false,
@@ -26,23 +26,26 @@ fn enhanced(peer_to_peer: bool, rtr: ReadyToReceive, inbound_reads: u16, outboun
 
 // Shows S802.
 #[test]
-fn startup_frames() {
+fn mpa_frames() {
     let (write, read) = (ReadyToReceive::WRITE, ReadyToReceive::READ);
     let frames = [
         ("4d504120494420526571204672616d6540010000", BASE),
-        ("4d504120494420526570204672616d65400100026f6b", Startup { kind: Kind::Reply, private_data: b"ok", ..BASE }),
+        (
+            "4d504120494420526570204672616d65400100026f6b",
+            MpaFrame { kind: FrameKind::Reply, private_data: b"ok", ..BASE },
+        ),
         (
             "4d504120494420526571204672616d65500200088010c01070696e67",
-            Startup { revision: enhanced(true, write | read, 16, 16), private_data: b"ping", ..BASE },
+            MpaFrame { revision: enhanced(true, write | read, 16, 16), private_data: b"ping", ..BASE },
         ),
         (
             "4d504120494420526570204672616d655002000880108010706f6e67",
-            Startup { kind: Kind::Reply, revision: enhanced(true, write, 16, 16), private_data: b"pong", ..BASE },
+            MpaFrame { kind: FrameKind::Reply, revision: enhanced(true, write, 16, 16), private_data: b"pong", ..BASE },
         ),
         (
             "4d504120494420526570204672616d6570020006000000006e6f",
-            Startup {
-                kind: Kind::Reply,
+            MpaFrame {
+                kind: FrameKind::Reply,
                 reject: true,
                 revision: enhanced(false, ReadyToReceive::empty(), 0, 0),
                 private_data: b"no",
@@ -51,23 +54,23 @@ fn startup_frames() {
         ),
         (
             "4d504120494420526571204672616d65400100080000001000000010",
-            Startup { private_data: &[0, 0, 0, 16, 0, 0, 0, 16], ..BASE },
+            MpaFrame { private_data: &[0, 0, 0, 16, 0, 0, 0, 16], ..BASE },
         ),
         (
             "4d504120494420526571204672616d651002000400010001",
-            Startup { crc: false, revision: enhanced(false, ReadyToReceive::empty(), 1, 1), ..BASE },
+            MpaFrame { crc: false, revision: enhanced(false, ReadyToReceive::empty(), 1, 1), ..BASE },
         ),
     ];
-    for (hex, startup) in frames {
+    for (hex, frame) in frames {
         let bytes = bytes(hex);
-        assert_eq!(Startup::parse(startup.kind, &bytes), Ok(mpa::Parsed::Frame(startup, bytes.len())));
+        assert_eq!(MpaFrame::parse(frame.kind, &bytes), Ok(mpa::ParsedFrame::Frame(frame, bytes.len())));
         let mut written = [0xee; mpa::MAX_FRAME];
-        assert_eq!(startup.emit(&mut written), Some(bytes.len()));
+        assert_eq!(frame.emit(&mut written), Some(bytes.len()));
         assert_eq!(written[..bytes.len()], bytes);
         for part in 0..bytes.len() {
             assert_eq!(
-                Startup::parse(startup.kind, &bytes[..part]),
-                Ok(mpa::Parsed::Incomplete),
+                MpaFrame::parse(frame.kind, &bytes[..part]),
+                Ok(mpa::ParsedFrame::Incomplete),
                 "{part} bytes of {hex}"
             );
         }
@@ -80,15 +83,19 @@ fn what_is_no_startup_frame() {
     let with = |place: usize, byte: u8| {
         let mut frame = good.clone();
         frame[place] = byte;
-        Startup::parse(Kind::Request, &frame).map(|_| ())
+        MpaFrame::parse(FrameKind::Request, &frame).map(|_| ())
     };
-    assert_eq!(Startup::parse(Kind::Reply, &good[..12]), Err(mpa::Invalid::Key), "as soon as it can be told");
-    assert_eq!(with(0, b'm'), Err(mpa::Invalid::Key));
-    assert_eq!(with(16, 0x70), Err(mpa::Invalid::RejectInRequest));
-    assert_eq!(with(17, 0), Err(mpa::Invalid::Revision(0)));
-    assert_eq!(with(17, 3), Err(mpa::Invalid::Revision(3)));
-    assert_eq!(with(18, 2), Err(mpa::Invalid::TooLong), "before the data is there");
-    assert_eq!(with(19, 3), Err(mpa::Invalid::EnhancedMissing));
+    assert_eq!(
+        MpaFrame::parse(FrameKind::Reply, &good[..12]),
+        Err(mpa::InvalidFrame::Key),
+        "as soon as it can be told"
+    );
+    assert_eq!(with(0, b'm'), Err(mpa::InvalidFrame::Key));
+    assert_eq!(with(16, 0x70), Err(mpa::InvalidFrame::RejectInRequest));
+    assert_eq!(with(17, 0), Err(mpa::InvalidFrame::Revision(0)));
+    assert_eq!(with(17, 3), Err(mpa::InvalidFrame::Revision(3)));
+    assert_eq!(with(18, 2), Err(mpa::InvalidFrame::TooLong), "before the data is there");
+    assert_eq!(with(19, 3), Err(mpa::InvalidFrame::EnhancedMissing));
     assert_eq!(with(16, 0x5f), Ok(()), "reserved bits are not looked at");
 }
 
@@ -96,14 +103,14 @@ fn what_is_no_startup_frame() {
 fn private_data_of_either_revision_has_its_limit() {
     let data = [7; mpa::MAX_PRIVATE_DATA + 1];
     for revision in [Revision::One, Revision::Two(None), enhanced(false, ReadyToReceive::empty(), 0, 0)] {
-        let most = Startup { revision, ..BASE }.private_data_limit();
+        let most = MpaFrame { revision, ..BASE }.private_data_limit();
         let mut frame = [0; mpa::MAX_FRAME];
-        assert_eq!(Startup { revision, private_data: &data[..most], ..BASE }.emit(&mut frame), Some(mpa::MAX_FRAME));
-        let whole = Startup { revision, private_data: &data[..most], ..BASE };
-        assert_eq!(Startup::parse(BASE.kind, &frame), Ok(mpa::Parsed::Frame(whole, mpa::MAX_FRAME)));
-        assert_eq!(Startup { revision, private_data: &data[..=most], ..BASE }.emit(&mut frame), None);
+        assert_eq!(MpaFrame { revision, private_data: &data[..most], ..BASE }.emit(&mut frame), Some(mpa::MAX_FRAME));
+        let whole = MpaFrame { revision, private_data: &data[..most], ..BASE };
+        assert_eq!(MpaFrame::parse(BASE.kind, &frame), Ok(mpa::ParsedFrame::Frame(whole, mpa::MAX_FRAME)));
+        assert_eq!(MpaFrame { revision, private_data: &data[..=most], ..BASE }.emit(&mut frame), None);
         let mut small = [0; mpa::MAX_FRAME - 1];
-        assert_eq!(Startup { revision, private_data: &data[..most], ..BASE }.emit(&mut small), None);
+        assert_eq!(MpaFrame { revision, private_data: &data[..most], ..BASE }.emit(&mut small), None);
     }
 }
 
@@ -137,7 +144,7 @@ fn frame(segment: &Segment, data: &[u8], crc: bool) -> Vec<u8> {
 
 fn ulpdu(frame: &[u8]) -> &[u8] {
     match fpdu::parse(frame, Some(Crc32c::PORTABLE)) {
-        Ok(Parsed::Whole { ulpdu, size }) if size == frame.len() => ulpdu,
+        Ok(ParsedFpdu::Whole { ulpdu, size }) if size == frame.len() => ulpdu,
         other => panic!("{other:?}"),
     }
 }
@@ -206,12 +213,12 @@ fn segments() {
         assert_eq!(frame(&segment, data, true), bytes, "{hex}");
         for part in 0..bytes.len() {
             let size = (part >= fpdu::LENGTH).then_some(bytes.len());
-            assert_eq!(fpdu::parse(&bytes[..part], Some(Crc32c::PORTABLE)), Ok(Parsed::Incomplete(size)));
+            assert_eq!(fpdu::parse(&bytes[..part], Some(Crc32c::PORTABLE)), Ok(ParsedFpdu::Incomplete(size)));
         }
     }
     let without_crc = bytes("001741430000000000000000000000010000000068656c6c6f00000000000000");
     assert_eq!(frame(&frames[1].1, b"hello", false), without_crc);
-    assert!(matches!(fpdu::parse(&without_crc, None), Ok(Parsed::Whole { .. })));
+    assert!(matches!(fpdu::parse(&without_crc, None), Ok(ParsedFpdu::Whole { .. })));
     assert_eq!(fpdu::parse(&without_crc, Some(Crc32c::PORTABLE)), Err(Cause::CRC));
 }
 

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use iwarp::{
     fpdu,
-    mpa::{self, Kind, Revision, Startup},
+    mpa::{self, FrameKind, MpaFrame, Revision},
     negotiate::{Agreed, First, Wish, reject},
     segment::Segment,
     terminate::Cause,
@@ -16,7 +16,7 @@ use super::{
     Active, Wire, WireState,
     carry::Streams,
     crc,
-    mpa::{Frame, FrameIn},
+    mpa::{FrameBytes, ReceivedFrame},
     transmit::TerminateOut,
 };
 use crate::{
@@ -40,7 +40,7 @@ impl<P: Platform> Wire<P> {
     ) -> Result<Arc<Self, P>, Error> {
         let adapter = connector.adapter();
         let wish = wish(adapter.device(), limits, adapter.send_timeout() > 0);
-        let request = Frame::new(&wish.request(private_data.as_slice())).ok_or(Error::InvalidBufferSize)?;
+        let request = FrameBytes::new(&wish.request(private_data.as_slice())).ok_or(Error::InvalidBufferSize)?;
         let active = Active { connector: Arc::downgrade(connector), wish, request, addresses };
         Ok(Self::new(connector.adapter(), WireState::Connecting(active))?)
     }
@@ -104,12 +104,12 @@ impl<P: Platform> Wire<P> {
             return Self::close(this);
         }
         // No timer: the peer's consumer accepts when it likes (ndspi.md section 5, Connect).
-        Self::send_frame(this, active.request.as_slice());
+        Self::send_mpa_frame(this, active.request.as_slice());
         Self::end_change(this, WireState::AwaitReply(active));
     }
 
     fn look_for_reply(this: &Arc<Self, P>) {
-        let Some(came) = Self::frame(this, Kind::Reply) else { return };
+        let Some(came) = Self::mpa_frame(this, FrameKind::Reply) else { return };
         let Some(WireState::AwaitReply(active)) =
             Self::begin_change(this, |state| matches!(state, WireState::AwaitReply(_)))
         else {
@@ -119,8 +119,9 @@ impl<P: Platform> Wire<P> {
             Self::notify(&active.connector, |connector| Connector::connect_failed(connector, error));
             Self::close(this);
         };
-        let FrameIn::Frame(frame) = came else { return failed(Error::ConnectionAborted) };
-        let (Some(request), Some(reply)) = (active.request.parsed(Kind::Request), frame.parsed(Kind::Reply)) else {
+        let ReceivedFrame::Frame(frame) = came else { return failed(Error::ConnectionAborted) };
+        let (Some(request), Some(reply)) = (active.request.parsed(FrameKind::Request), frame.parsed(FrameKind::Reply))
+        else {
             return failed(Error::InternalError);
         };
         let private_data = PrivateData::of_peer(reply.private_data);
@@ -162,13 +163,16 @@ impl<P: Platform> Wire<P> {
                 half_open.enter(slot);
             }
         }
-        let Some(came) = (if is_open { Self::frame(this, Kind::Request) } else { Some(FrameIn::Wrong) }) else {
+        let Some(came) =
+            (if is_open { Self::mpa_frame(this, FrameKind::Request) } else { Some(ReceivedFrame::Invalid) })
+        else {
             return;
         };
         if Self::begin_change(this, |state| matches!(state, WireState::AwaitRequest(_))).is_none() {
             return;
         }
-        let (FrameIn::Frame(frame), Some((local, remote)), Some(listener)) = (came, this.stream.addresses(), listener)
+        let (ReceivedFrame::Frame(frame), Some((local, remote)), Some(listener)) =
+            (came, this.stream.addresses(), listener)
         else {
             return Self::close(this);
         };
@@ -176,7 +180,7 @@ impl<P: Platform> Wire<P> {
         if !listener.adapter().device().has_address(local.ip()) {
             return Self::close(this);
         }
-        let Some(request) = frame.parsed(Kind::Request) else { return Self::close(this) };
+        let Some(request) = frame.parsed(FrameKind::Request) else { return Self::close(this) };
         let offered = match request.revision {
             Revision::Two(Some(enhanced)) => {
                 ReadLimits { inbound: reads(enhanced.inbound_reads), outbound: reads(enhanced.outbound_reads) }
@@ -210,8 +214,8 @@ impl<P: Platform> Wire<P> {
         let mut wrong = false;
         let read = Stream::read(this, |bytes| {
             let wanted = match fpdu::parse(bytes, crc) {
-                Ok(fpdu::Parsed::Incomplete(size)) => size.unwrap_or(0),
-                Ok(fpdu::Parsed::Whole { ulpdu, .. }) => {
+                Ok(fpdu::ParsedFpdu::Incomplete(size)) => size.unwrap_or(0),
+                Ok(fpdu::ParsedFpdu::Whole { ulpdu, .. }) => {
                     is_there = first.is_some_and(|first| is_first(first, ulpdu));
                     wrong = !is_there;
                     0
@@ -258,15 +262,15 @@ impl<P: Platform> Wire<P> {
     pub(crate) fn accept(this: &Arc<Self, P>, wanted: ReadLimits, private_data: &PrivateData) -> bool {
         let requested = Self::begin_change(this, |state| matches!(state, WireState::Requested(..)));
         let Some(WireState::Requested(frame, connector)) = requested else { return false };
-        let replied = frame.parsed(Kind::Request).and_then(|request| {
+        let replied = frame.parsed(FrameKind::Request).and_then(|request| {
             let agreed = wish(&this.device, wanted, this.confirms).agree(&request)?;
-            Some((agreed, Frame::new(&agreed.accept(&request, private_data.as_slice()))?))
+            Some((agreed, FrameBytes::new(&agreed.accept(&request, private_data.as_slice()))?))
         });
         let Some((agreed, reply)) = replied else {
             Self::close(this);
             return false;
         };
-        if !Self::send_frame(this, reply.as_slice()) {
+        if !Self::send_mpa_frame(this, reply.as_slice()) {
             Self::close(this);
             return false;
         }
@@ -285,7 +289,7 @@ impl<P: Platform> Wire<P> {
     pub(crate) fn reject(this: &Arc<Self, P>, private_data: &PrivateData) {
         let requested = Self::begin_change(this, |state| matches!(state, WireState::Requested(..)));
         if let Some(WireState::Requested(frame, _)) = requested
-            && let Some(request) = frame.parsed(Kind::Request)
+            && let Some(request) = frame.parsed(FrameKind::Request)
         {
             Self::refuse(this, &reject(&request, private_data.as_slice()));
         } else {
@@ -322,9 +326,9 @@ impl<P: Platform> Wire<P> {
         Self::close(this);
     }
 
-    fn refuse(this: &Arc<Self, P>, reply: &Startup<'_>) {
-        if let Some(frame) = Frame::new(reply) {
-            Self::send_frame(this, frame.as_slice());
+    fn refuse(this: &Arc<Self, P>, reply: &MpaFrame<'_>) {
+        if let Some(frame) = FrameBytes::new(reply) {
+            Self::send_mpa_frame(this, frame.as_slice());
         }
         Self::end_in(this, this.device.refused());
     }

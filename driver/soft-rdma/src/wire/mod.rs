@@ -33,7 +33,7 @@ use crate::{
     memory::access::Refusal,
 };
 use carry::Streams;
-use mpa::Frame;
+use mpa::FrameBytes;
 
 /// One side of a connection with another machine.
 pub(crate) struct Wire<P: Platform> {
@@ -85,7 +85,7 @@ enum WireState<P: Platform> {
     /// Passive: true while TCP accepts. Then the peer's Request is due.
     AwaitRequest(bool),
     /// Passive: the consumer is to accept or to reject.
-    Requested(Frame, Weak<Connector<P>, P>),
+    Requested(FrameBytes, Weak<Connector<P>, P>),
     /// Passive: the Reply is sent, and the initiator's first message is due.
     AwaitFirst(Agreed, Weak<Connector<P>, P>),
     /// A thread is between `begin_change` and `end_change`.
@@ -100,7 +100,7 @@ enum WireState<P: Platform> {
 struct Active<P: Platform> {
     connector: Weak<Connector<P>, P>,
     wish: Wish,
-    request: Frame,
+    request: FrameBytes,
     addresses: (SocketAddr, SocketAddr),
 }
 

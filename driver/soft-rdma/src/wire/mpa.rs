@@ -1,20 +1,20 @@
 //! MPA Requests and Replies on a stream; `handshake.rs` says when they are due.
 
-use iwarp::mpa::{Kind, MAX_FRAME, Parsed, Startup};
+use iwarp::mpa::{FrameKind, MAX_FRAME, MpaFrame, ParsedFrame};
 use platform::{Arc, Platform, Read, Stream, Taken};
 
 use super::Wire;
 
 /// An MPA Request or Reply, as sent or received.
-pub(super) struct Frame {
+pub(super) struct FrameBytes {
     bytes: [u8; MAX_FRAME],
     length: usize,
 }
 
-impl Frame {
-    pub(super) fn new(startup: &Startup<'_>) -> Option<Self> {
+impl FrameBytes {
+    pub(super) fn new(frame: &MpaFrame<'_>) -> Option<Self> {
         let mut bytes = [0; MAX_FRAME];
-        let length = startup.emit(&mut bytes)?;
+        let length = frame.emit(&mut bytes)?;
         Some(Self { bytes, length })
     }
 
@@ -29,25 +29,25 @@ impl Frame {
     }
 
     /// The frame was checked when it was made or received.
-    pub(super) fn parsed(&self, kind: Kind) -> Option<Startup<'_>> {
-        match Startup::parse(kind, self.as_slice()) {
-            Ok(Parsed::Frame(startup, _)) => Some(startup),
+    pub(super) fn parsed(&self, kind: FrameKind) -> Option<MpaFrame<'_>> {
+        match MpaFrame::parse(kind, self.as_slice()) {
+            Ok(ParsedFrame::Frame(frame, _)) => Some(frame),
             _ => None,
         }
     }
 }
 
-/// The peer's startup frame.
+/// The peer's Request or Reply.
 #[expect(clippy::large_enum_variant, reason = "on a stack, for a moment")]
-pub(super) enum FrameIn {
-    Frame(Frame),
+pub(super) enum ReceivedFrame {
+    Frame(FrameBytes),
     /// Not such a frame, more bytes than the frame, the end of the stream, or no frame in time.
-    Wrong,
+    Invalid,
 }
 
 impl<P: Platform> Wire<P> {
-    /// Writes a startup frame. The buffer has room: nothing was written before. False: no memory, or the connection has ended.
-    pub(super) fn send_frame(this: &Arc<Self, P>, frame: &[u8]) -> bool {
+    /// Writes a Request or Reply. The buffer has room: nothing was written before. False: no memory, or the connection has ended.
+    pub(super) fn send_mpa_frame(this: &Arc<Self, P>, frame: &[u8]) -> bool {
         let written = Stream::write(this, |room| match room.get_mut(..frame.len()) {
             Some(room) => {
                 room.copy_from_slice(frame);
@@ -58,23 +58,25 @@ impl<P: Platform> Wire<P> {
         written > 0
     }
 
-    /// The peer's startup frame; `None`: it is not complete yet.
-    pub(super) fn frame(this: &Arc<Self, P>, kind: Kind) -> Option<FrameIn> {
+    /// The peer's Request or Reply; `None`: it is not complete yet.
+    pub(super) fn mpa_frame(this: &Arc<Self, P>, kind: FrameKind) -> Option<ReceivedFrame> {
         let mut came = None;
         let read = Stream::read(this, |bytes| {
-            let (used, seen) = match Startup::parse(kind, bytes) {
-                Ok(Parsed::Frame(_, size)) if size == bytes.len() => (size, Frame::copy_of(bytes).map(FrameIn::Frame)),
-                Ok(Parsed::Incomplete) => (0, None),
+            let (used, seen) = match MpaFrame::parse(kind, bytes) {
+                Ok(ParsedFrame::Frame(_, size)) if size == bytes.len() => {
+                    (size, FrameBytes::copy_of(bytes).map(ReceivedFrame::Frame))
+                }
+                Ok(ParsedFrame::Incomplete) => (0, None),
                 // The peer may send nothing behind it yet.
-                Ok(Parsed::Frame(..)) | Err(_) => (0, Some(FrameIn::Wrong)),
+                Ok(ParsedFrame::Frame(..)) | Err(_) => (0, Some(ReceivedFrame::Invalid)),
             };
             came = seen;
             Taken { used, wanted: 0 }
         });
         match (came, read) {
             (Some(came), _) => Some(came),
-            (None, Read::Ended(_)) => Some(FrameIn::Wrong),
-            (None, _) => this.state.lock().late.then_some(FrameIn::Wrong),
+            (None, Read::Ended(_)) => Some(ReceivedFrame::Invalid),
+            (None, _) => this.state.lock().late.then_some(ReceivedFrame::Invalid),
         }
     }
 }

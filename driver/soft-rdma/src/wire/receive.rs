@@ -4,7 +4,7 @@
 
 use iwarp::{
     crc::Crc32c,
-    fpdu::{self, Parsed},
+    fpdu::{self, ParsedFpdu},
     negotiate::First,
     segment::{ReadRequest, Segment, Send, Tagged, Untagged},
     terminate::{Cause, Terminate},
@@ -125,8 +125,8 @@ impl RxStream {
         bytes: &'a [u8],
     ) -> Result<Received<'a>, Wrong<'a>> {
         let (ulpdu, size) = match fpdu::parse(bytes, self.crc) {
-            Ok(Parsed::Whole { ulpdu, size }) => (ulpdu, size),
-            Ok(Parsed::Incomplete(size)) => return Ok(Received::Incomplete(size)),
+            Ok(ParsedFpdu::Whole { ulpdu, size }) => (ulpdu, size),
+            Ok(ParsedFpdu::Incomplete(size)) => return Ok(Received::Incomplete(size)),
             Err(cause) => return Err(Wrong { cause, ulpdu: &[] }),
         };
         let wrong = |cause| Wrong { cause, ulpdu };

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use iwarp::mpa::{Kind, ReadyToReceive, Startup};
+use iwarp::mpa::{FrameKind, MpaFrame, ReadyToReceive};
 use simkernel::SimKernel;
 use soft_rdma::{Accept, Adapter, Connect, Connector, Error, Outcome, Source, Status};
 
@@ -70,18 +70,18 @@ pub fn accept(side: &Side, private_data: &[u8], done: &Inbox<Status>) -> Result<
 /// # Panics
 /// If there is none.
 #[must_use]
-pub fn by_peer(listening: &Listening, request: &Startup<'_>, first: Option<&Vec<u8>>) -> Connected {
+pub fn by_peer(listening: &Listening, request: &MpaFrame<'_>, first: Option<&Vec<u8>>) -> Connected {
     by_peer_with(Side::new, listening, request, first)
 }
 
-fn by_peer_with(make: MakeSide, listening: &Listening, request: &Startup<'_>, first: Option<&Vec<u8>>) -> Connected {
+fn by_peer_with(make: MakeSide, listening: &Listening, request: &MpaFrame<'_>, first: Option<&Vec<u8>>) -> Connected {
     let raw = Raw::connect(at(0), DEVICE);
-    raw.send(&frames::startup(request));
+    raw.send(&frames::mpa_frame(request));
     let side = make(listening.incoming.wait("the request"), PAGES).expect("a side");
     let done = Inbox::default();
     let accepted = accept(&side, &[], &done);
     assert_eq!(accepted, Ok(Outcome::Pending));
-    let reply = raw.startup(Kind::Reply).expect("a reply");
+    let reply = raw.mpa_frame(FrameKind::Reply).expect("a reply");
     raw.crc.set(reply[16] & 0x40 != 0);
     raw.send_frames(first);
     assert_eq!(done.wait("the end of the accept"), Ok(()));
@@ -93,18 +93,18 @@ fn by_peer_with(make: MakeSide, listening: &Listening, request: &Startup<'_>, fi
 /// # Panics
 /// If there is none.
 #[must_use]
-pub fn by_device(adapter: &Arc<Adapter<SimKernel>>, door: &Door, reply: &Startup<'_>) -> Connected {
+pub fn by_device(adapter: &Arc<Adapter<SimKernel>>, door: &Door, reply: &MpaFrame<'_>) -> Connected {
     by_device_with(Side::new, adapter, door, reply)
 }
 
-fn by_device_with(make: MakeSide, adapter: &Arc<Adapter<SimKernel>>, door: &Door, reply: &Startup<'_>) -> Connected {
+fn by_device_with(make: MakeSide, adapter: &Arc<Adapter<SimKernel>>, door: &Door, reply: &MpaFrame<'_>) -> Connected {
     let side = make(Connector::new(adapter).expect("a connector"), PAGES).expect("a side");
     let done = Inbox::default();
     assert_eq!(connect(&side, &[], &done), Ok(Outcome::Pending));
     let raw = door.accept();
-    let request = raw.startup(Kind::Request).expect("a request");
+    let request = raw.mpa_frame(FrameKind::Request).expect("a request");
     raw.crc.set(reply.crc || request[16] & 0x40 != 0);
-    raw.send(&frames::startup(reply));
+    raw.send(&frames::mpa_frame(reply));
     assert_eq!(done.wait("the end of the connect"), Ok(()));
     let event = side.disconnects.callback();
     assert_eq!(Connector::complete_connect(side.connector(), Some(event)), Ok(Outcome::Done));
@@ -164,13 +164,13 @@ impl Scene {
         match by {
             By::Peer => {
                 let listening = Listening::new(&adapter).expect("a listener");
-                let request = Startup { crc, ..frames::plain(Kind::Request, revision) };
+                let request = MpaFrame { crc, ..frames::plain(FrameKind::Request, revision) };
                 let connected = by_peer_with(make, &listening, &request, Some(&frames::write(1, 0, &[])));
                 Self { connected, _listening: Some(listening), _door: None, adapter }
             }
             By::Device => {
                 let door = Door::listen(at(PORT));
-                let reply = Startup { crc, ..frames::plain(Kind::Reply, revision) };
+                let reply = MpaFrame { crc, ..frames::plain(FrameKind::Reply, revision) };
                 let connected = by_device_with(make, &adapter, &door, &reply);
                 let first = connected.raw.ulpdu().expect("what the initiator has to send first");
                 assert_eq!(first, frames::write(1, 0, &[]));

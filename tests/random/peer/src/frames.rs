@@ -3,7 +3,7 @@
 use iwarp::{
     crc::Crc32c,
     fpdu::{self, Trailer},
-    mpa::{Enhanced, Kind, MAX_FRAME, ReadyToReceive, Revision, Startup},
+    mpa::{Enhanced, FrameKind, MAX_FRAME, MpaFrame, ReadyToReceive, Revision},
     segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged},
 };
 
@@ -76,14 +76,14 @@ pub fn read(message: u32, size: u32, stag: u32, offset: u64) -> Vec<u8> {
     ulpdu(&Segment::ReadRequest(Untagged { last: true, message, offset: 0 }, request), &[])
 }
 
-/// The bytes of a startup frame.
+/// The bytes of a Request or Reply.
 ///
 /// # Panics
 /// If its private data is too long.
 #[must_use]
-pub fn startup(startup: &Startup<'_>) -> Vec<u8> {
+pub fn mpa_frame(frame: &MpaFrame<'_>) -> Vec<u8> {
     let mut bytes = [0; MAX_FRAME];
-    let count = startup.emit(&mut bytes).expect("a startup frame");
+    let count = frame.emit(&mut bytes).expect("a Request or Reply");
     bytes[..count].to_vec()
 }
 
@@ -98,8 +98,8 @@ pub fn enhanced(first: ReadyToReceive) -> Revision {
     }))
 }
 
-/// A startup frame without private data, that asks for nothing special.
+/// A Request or Reply without private data, that asks for nothing special.
 #[must_use]
-pub fn plain(kind: Kind, revision: Revision) -> Startup<'static> {
-    Startup { kind, markers: false, crc: false, reject: false, revision, private_data: &[] }
+pub fn plain(kind: FrameKind, revision: Revision) -> MpaFrame<'static> {
+    MpaFrame { kind, markers: false, crc: false, reject: false, revision, private_data: &[] }
 }

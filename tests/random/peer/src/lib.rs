@@ -7,14 +7,14 @@
 //! | [`frames`] | what it sends, made of the frames of crate `iwarp`, or of bytes where these cannot be wrong |
 //! | [`device`] | a device, a side of one of its connections, and what callbacks told |
 //! | [`establish`] | both, connected: by either of them |
-//! | [`hostile`], [`startup`] | the bodies of the fuzz targets `receive` and `mpa` |
+//! | [`hostile`], [`mpa`] | the bodies of the fuzz targets `receive` and `mpa` |
 
 pub mod device;
 pub mod establish;
 pub mod frames;
 pub mod hostile;
+pub mod mpa;
 pub mod raw;
-pub mod startup;
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::{
 use iwarp::{
     crc::Crc32c,
     fpdu,
-    mpa::{self, Kind, Startup},
+    mpa::{self, FrameKind, MpaFrame},
 };
 use platform::{Deferred, Dispatch, OutOfMemory, Read, RunDeferred, RunStream, SocketError, Stream, Taken};
 use simkernel::SimKernel;
@@ -166,14 +166,14 @@ impl Raw {
         taken.into_inner()
     }
 
-    /// A startup frame, its bytes.
+    /// A Request or Reply, its bytes.
     ///
     /// # Panics
     /// If something else comes.
-    pub fn startup(&self, kind: Kind) -> Option<Vec<u8>> {
-        self.await_it("a startup frame", |bytes| match Startup::parse(kind, bytes).expect("a startup frame") {
-            mpa::Parsed::Frame(_, size) => Some((bytes[..size].to_vec(), size)),
-            mpa::Parsed::Incomplete => None,
+    pub fn mpa_frame(&self, kind: FrameKind) -> Option<Vec<u8>> {
+        self.await_it("a Request or Reply", |bytes| match MpaFrame::parse(kind, bytes).expect("a Request or Reply") {
+            mpa::ParsedFrame::Frame(_, size) => Some((bytes[..size].to_vec(), size)),
+            mpa::ParsedFrame::Incomplete => None,
         })
     }
 
@@ -196,8 +196,8 @@ impl Raw {
 
     fn parse(&self, bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
         match fpdu::parse(bytes, self.crc.get().then_some(Crc32c::PORTABLE)).expect("its CRC") {
-            fpdu::Parsed::Whole { ulpdu, size } => Some((ulpdu.to_vec(), size)),
-            fpdu::Parsed::Incomplete(_) => None,
+            fpdu::ParsedFpdu::Whole { ulpdu, size } => Some((ulpdu.to_vec(), size)),
+            fpdu::ParsedFpdu::Incomplete(_) => None,
         }
     }
 

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use iwarp::{
     crc::Crc32c,
-    fpdu::{self, Parsed},
-    mpa::{self, Kind, Startup},
+    fpdu::{self, ParsedFpdu},
+    mpa::{self, FrameKind, MpaFrame},
     segment::{ReadRequest, Segment},
 };
 use peer::{
@@ -22,15 +22,16 @@ use soft_rdma::{Outcome, Post, Remote};
 
 use streams::Streams;
 
-/// The startup frame of a direction, whether it asks for CRCs, and the FPDUs behind it.
-fn split(kind: Kind, stream: &[u8]) -> (Vec<u8>, bool, Vec<u8>) {
-    let Ok(mpa::Parsed::Frame(frame, size)) = Startup::parse(kind, stream) else { panic!("{kind:?}") };
+/// The Request or Reply of a direction, whether it asks for CRCs, and the FPDUs behind it.
+fn split(kind: FrameKind, stream: &[u8]) -> (Vec<u8>, bool, Vec<u8>) {
+    let Ok(mpa::ParsedFrame::Frame(frame, size)) = MpaFrame::parse(kind, stream) else { panic!("{kind:?}") };
     (stream[..size].to_vec(), frame.crc, stream[size..].to_vec())
 }
 
 fn ulpdus(mut stream: &[u8], crc: bool) -> Vec<Vec<u8>> {
     let mut ulpdus = Vec::new();
-    while let Parsed::Whole { ulpdu, size } = fpdu::parse(stream, crc.then_some(Crc32c::PORTABLE)).expect("its CRC") {
+    while let ParsedFpdu::Whole { ulpdu, size } = fpdu::parse(stream, crc.then_some(Crc32c::PORTABLE)).expect("its CRC")
+    {
         ulpdus.push(ulpdu.to_vec());
         stream = &stream[size..];
     }
@@ -41,8 +42,8 @@ fn ulpdus(mut stream: &[u8], crc: bool) -> Vec<Vec<u8>> {
 /// What rping does: the client tells where its memory is, the server reads it and says so; the client tells where another one is, the
 /// server writes it and says so; and so on.
 fn replay([client, server]: &Streams) {
-    let (request, crc, client) = split(Kind::Request, client);
-    let (reply, _, server) = split(Kind::Reply, server);
+    let (request, crc, client) = split(FrameKind::Request, client);
+    let (reply, _, server) = split(FrameKind::Reply, server);
     let adapter = machine(HOST);
     let listening = Listening::new(&adapter).unwrap();
     let raw = Raw::connect(at(0), DEVICE);
@@ -52,7 +53,7 @@ fn replay([client, server]: &Streams) {
     let done = Inbox::default();
     assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
     assert_eq!(done.wait("the accept"), Ok(()));
-    assert_eq!(raw.startup(Kind::Reply), Some(reply), "the Reply of siw");
+    assert_eq!(raw.mpa_frame(FrameKind::Reply), Some(reply), "the Reply of siw");
 
     let mut client = ulpdus(&client, crc).into_iter();
     let mut server = ulpdus(&server, crc).into_iter();

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
-use iwarp::mpa::{Kind, ReadyToReceive};
+use iwarp::mpa::{FrameKind, ReadyToReceive};
 use peer::{
     Arc,
     device::{HOST, Inbox, Listening, PORT, Side, try_machine},
@@ -110,7 +110,7 @@ fn by_peer(kernel: &Session) -> Result<(), Failed> {
     let listening = step("listen", Listening::new(&adapter))?;
     let raw = Raw::connecting(at(0), DEVICE)?;
     either(kernel, &raw, || raw.started() == Some(Ok(()))).map_err(|_| Failed::Peer)?;
-    raw.send(&frames::startup(&frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE))));
+    raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE))));
     let incoming = RefCell::new(None);
     either(kernel, &raw, || {
         let mut incoming = incoming.borrow_mut();
@@ -121,7 +121,7 @@ fn by_peer(kernel: &Session) -> Result<(), Failed> {
     let done = Inbox::default();
     assert_eq!(step("accept", accept(&side, &[], &done))?, Outcome::Pending);
     if comes(kernel, &raw, 24).is_ok() {
-        assert!(raw.startup(Kind::Reply).is_some());
+        assert!(raw.mpa_frame(FrameKind::Reply).is_some());
         raw.send_frames([&frames::write(1, 0, &[])]);
     }
     step("accept", told(kernel, &done))?;
@@ -148,8 +148,8 @@ fn by_device(kernel: &Session) -> Result<(), Failed> {
     };
     either(kernel, &raw, || over() || raw.has_come() >= 24).map_err(|_| Failed::Peer)?;
     if raw.has_come() >= 24 {
-        assert!(raw.startup(Kind::Request).is_some());
-        raw.send(&frames::startup(&frames::plain(Kind::Reply, frames::enhanced(ReadyToReceive::WRITE))));
+        assert!(raw.mpa_frame(FrameKind::Request).is_some());
+        raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Reply, frames::enhanced(ReadyToReceive::WRITE))));
     }
     // A peer that could not send it is reset: the device waits for a Reply as long as there is a connection.
     let _gone = either(kernel, &raw, over);

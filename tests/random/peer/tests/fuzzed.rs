@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use iwarp::{
-    mpa::{Kind, ReadyToReceive, Startup},
+    mpa::{FrameKind, MpaFrame, ReadyToReceive},
     negotiate::{Agreed, First, Wish},
 };
 use peer::{
@@ -11,7 +11,7 @@ use peer::{
     establish::By,
     frames,
     hostile::{self, Operation, Seldom},
-    startup,
+    mpa,
 };
 use simkernel::{seeds, watchdog};
 
@@ -50,11 +50,11 @@ fn a_read_is_refused() {
 /// A frame with what the two sides want before it.
 fn input(seed: u64) -> Vec<u8> {
     let random = bytes(seed, 600);
-    let kind = if seed.is_multiple_of(2) { Kind::Request } else { Kind::Reply };
+    let kind = if seed.is_multiple_of(2) { FrameKind::Request } else { FrameKind::Reply };
     let first = ReadyToReceive::from_bits_truncate(random[0]);
     let private_data = &random[20..20 + usize::from(random[1]) * 2 % 500];
-    let frame = Startup { private_data, crc: random[2] & 1 == 0, ..frames::plain(kind, frames::enhanced(first)) };
-    let mut frame = frames::startup(&frame);
+    let frame = MpaFrame { private_data, crc: random[2] & 1 == 0, ..frames::plain(kind, frames::enhanced(first)) };
+    let mut frame = frames::mpa_frame(&frame);
     // Often something in it is not as it should be.
     if !seed.is_multiple_of(3) {
         frame[16 + usize::from(random[3]) % 8] = random[4];
@@ -65,24 +65,24 @@ fn input(seed: u64) -> Vec<u8> {
 
 // Shows T37.
 #[test]
-fn startup_frames() {
+fn mpa_frames() {
     for seed in seeds(3000) {
         let input = if seed.is_multiple_of(4) { bytes(seed, 100) } else { input(seed) };
-        startup::run(&input).unwrap_or_else(|Finding(what)| panic!("SOFTNDK_SEED={seed}: {what}"));
+        mpa::run(&input).unwrap_or_else(|Finding(what)| panic!("SOFTNDK_SEED={seed}: {what}"));
     }
 }
 
 /// The negative control: conclusions that are wrong are found.
 #[test]
 fn wrong_conclusions_are_found() {
-    let wrong: [startup::Conclude; 4] = [
+    let wrong: [mpa::Conclude; 4] = [
         |wish, request, reply| Ok(Agreed { inbound_reads: 0, ..Wish::conclude(wish, request, reply)? }),
         |wish, request, reply| Ok(Agreed { outbound_reads: u16::MAX, ..Wish::conclude(wish, request, reply)? }),
         |wish, request, reply| Ok(Agreed { crc: request.crc, ..Wish::conclude(wish, request, reply)? }),
         |wish, request, reply| Ok(Agreed { first: Some(First::Read), ..Wish::conclude(wish, request, reply)? }),
     ];
     for (number, conclude) in wrong.into_iter().enumerate() {
-        let found = (0..200).find_map(|seed| startup::run_with(&input(seed), conclude).err());
+        let found = (0..200).find_map(|seed| mpa::run_with(&input(seed), conclude).err());
         println!("{number}: {found:?}");
         assert!(found.is_some());
     }

@@ -2,7 +2,7 @@
 
 use std::{cell::OnceCell, net::SocketAddr, time::Duration};
 
-use iwarp::mpa::{Kind, ReadyToReceive, Startup};
+use iwarp::mpa::{FrameKind, MpaFrame, ReadyToReceive};
 use peer::{
     Arc,
     device::{HOST, Inbox, LIMITS, Listening, Side, machine},
@@ -15,8 +15,8 @@ use platform::SocketError;
 use simkernel::{Session, SimKernel, boot_seeded, seeds};
 use soft_rdma::{Adapter, Connect, Connector, Error, Outcome, SharedEndpoint, Source, Status};
 
-fn request() -> Startup<'static> {
-    frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE))
+fn request() -> MpaFrame<'static> {
+    frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE))
 }
 
 /// A peer connects, and a message comes.

@@ -66,7 +66,7 @@ impl PrivateData {
         Ok(Self::of_peer(data))
     }
 
-    /// Copies a peer's data: a startup frame has at most `MAX_PRIVATE_DATA` bytes of it.
+    /// Copies a peer's data: a Request or Reply has at most `MAX_PRIVATE_DATA` bytes of it.
     pub(crate) fn of_peer(data: &[u8]) -> Self {
         let mut copy = Self::EMPTY;
         copy.length = data.len().min(MAX_PRIVATE_DATA);

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use iwarp::mpa::{Kind, ReadyToReceive, Startup};
+use iwarp::mpa::{FrameKind, MpaFrame, ReadyToReceive};
 use peer::{
     device::{HOST, Listening, PORT, machine},
     establish::{Connected, DEVICE, PAGES, at, by_peer},
@@ -22,8 +22,8 @@ const HALF_OPEN: usize = 3 << 10;
 /// The same of one that was refused: 16 KiB of buffers, and itself.
 const REFUSED: usize = 18 << 10;
 
-fn request() -> Startup<'static> {
-    frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE))
+fn request() -> MpaFrame<'static> {
+    frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE))
 }
 
 fn others_are_served(listening: &Listening) {
@@ -59,7 +59,7 @@ fn they_ask_for_nothing() {
         let listening = Listening::new(&adapter).unwrap();
         let raw = of_raw(&kernel);
         let before = kernel.ledger().pool_bytes();
-        let asked = frames::startup(&request());
+        let asked = frames::mpa_frame(&request());
         // The good client takes its slot when HALF_OPEN - 2 peers are still to come: when the last has come, others are older.
         let patient = |raws: &Vec<Raw>| raws.len() == COUNT - limits::HALF_OPEN + 2;
         let mut raws = Vec::new();
@@ -115,7 +115,7 @@ fn they_are_of_one_address() {
         let listening = Listening::new(&adapter).unwrap();
         let raw = of_raw(&kernel);
         let before = kernel.ledger().pool_bytes();
-        let frame = frames::startup(&Startup { markers: wrong, ..request() });
+        let frame = frames::mpa_frame(&MpaFrame { markers: wrong, ..request() });
         let come = |from| {
             let raw = Raw::connect(from, DEVICE);
             if wrong {
@@ -132,7 +132,7 @@ fn they_are_of_one_address() {
         assert!(raws.iter().filter(|raw| raw.ended().is_some()).count() >= count - most);
         for other in &others {
             if wrong {
-                assert!(other.startup(Kind::Reply).is_some());
+                assert!(other.mpa_frame(FrameKind::Reply).is_some());
                 // Its own end takes bytes as long as the device's is there.
                 other.send(b"1");
                 kernel.flush_dpcs();
@@ -206,7 +206,7 @@ fn they_are_refused() {
         let listening = Listening::new(&adapter).unwrap();
         let raw = of_raw(&kernel);
         let before = kernel.ledger().pool_bytes();
-        let wrong = frames::startup(&Startup { markers: true, ..request() });
+        let wrong = frames::mpa_frame(&MpaFrame { markers: true, ..request() });
         let raws: Vec<_> = (0..COUNT)
             .map(|_| {
                 let raw = Raw::connect(at(0), DEVICE);
@@ -236,7 +236,7 @@ fn the_consumer_refuses_them() {
     let listening = Listening::new(&adapter).unwrap();
     let raw = of_raw(&kernel);
     let before = kernel.ledger().pool_bytes();
-    let asked = frames::startup(&request());
+    let asked = frames::mpa_frame(&request());
     let raws: Vec<_> = (0..COUNT)
         .map(|_| {
             let raw = Raw::connect(at(0), DEVICE);
@@ -256,7 +256,7 @@ fn the_consumer_refuses_them() {
     let ended = raws.iter().filter(ended).count();
     assert!(ended >= COUNT - limits::REFUSED, "{ended} ended");
     let mut told = raws.iter().filter(|raw| raw.ended().is_none());
-    assert!(told.all(|raw| raw.startup(Kind::Reply).is_some()));
+    assert!(told.all(|raw| raw.mpa_frame(FrameKind::Reply).is_some()));
     kernel.advance(Duration::from_secs(5));
     wait("the end of all", || raws.iter().all(|raw| raw.ended().is_some()));
     others_are_served(&listening);

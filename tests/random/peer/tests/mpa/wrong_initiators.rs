@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iwarp::mpa::{Kind, ReadyToReceive, Startup};
+use iwarp::mpa::{FrameKind, MpaFrame, ReadyToReceive};
 use peer::{
     Arc,
     device::{HOST, Inbox, Listening, Side, machine, machine_of_program},
@@ -16,12 +16,12 @@ use soft_rdma::{Adapter, Connector, Error, Outcome, Status};
 use crate::{device_posts, pauses, peer_receives, peer_sends, play, play_often};
 
 fn request() -> Vec<u8> {
-    frames::startup(&frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE)))
+    frames::mpa_frame(&frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE)))
 }
 
 /// The listener serves others as before.
 fn others_are_served(listening: &Listening) {
-    let request = frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE));
+    let request = frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE));
     let connected = by_peer(listening, &request, Some(&frames::write(1, 0, &[])));
     peer_sends(&connected, 1);
     device_posts(&connected.side);
@@ -116,8 +116,9 @@ fn half_a_request() {
 /// refused and closed by the time of the step before.
 #[test]
 fn a_request_at_the_last_moment() {
-    let markers = Startup { markers: true, ..frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::WRITE)) };
-    let (request, mut refused) = (frames::startup(&markers), 0);
+    let markers =
+        MpaFrame { markers: true, ..frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE)) };
+    let (request, mut refused) = (frames::mpa_frame(&markers), 0);
     play_often(100, |kernel| {
         let adapter = machine(HOST);
         let _listening = Listening::new(&adapter).unwrap();
@@ -215,7 +216,7 @@ fn accepting(adapter: &Arc<Adapter<SimKernel>>) -> (Listening, Raw, Side, Inbox<
     let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
     let done = Inbox::default();
     assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
-    assert!(raw.startup(Kind::Reply).is_some());
+    assert!(raw.mpa_frame(FrameKind::Reply).is_some());
     (listening, raw, side, done)
 }
 
@@ -269,11 +270,11 @@ fn its_first_message_is_broken() {
         let listening = Listening::new(&adapter).unwrap();
         let raw = Raw::connect(at(0), DEVICE);
         let revision = frames::enhanced(ReadyToReceive::WRITE);
-        raw.send(&frames::startup(&Startup { crc: true, ..frames::plain(Kind::Request, revision) }));
+        raw.send(&frames::mpa_frame(&MpaFrame { crc: true, ..frames::plain(FrameKind::Request, revision) }));
         let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
         let done = Inbox::default();
         assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
-        assert!(raw.startup(Kind::Reply).is_some());
+        assert!(raw.mpa_frame(FrameKind::Reply).is_some());
         raw.send(&frames::fpdu(&frames::write(1, 0, &[]), false));
         assert_eq!(done.wait("the accept"), Err(Error::ConnectionAborted));
         assert!(matches!(raw.rest(), (answer, Err(_)) if answer.is_empty()));
@@ -305,12 +306,12 @@ fn its_first_message_is_another() {
             let adapter = machine(HOST);
             let listening = Listening::new(&adapter).unwrap();
             let raw = Raw::connect(at(0), DEVICE);
-            raw.send(&frames::startup(&frames::plain(Kind::Request, frames::enhanced(kind))));
+            raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Request, frames::enhanced(kind))));
             let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
             side.receive(1, 0, 64);
             let done = Inbox::default();
             assert_eq!(accept(&side, &[], &done), Ok(Outcome::Pending));
-            assert!(raw.startup(Kind::Reply).is_some());
+            assert!(raw.mpa_frame(FrameKind::Reply).is_some());
             raw.send_frames([&first]);
             assert_eq!(done.wait("the accept"), Err(Error::ConnectionAborted));
             assert!(matches!(raw.rest(), (answer, Err(_)) if answer.is_empty()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iwarp::mpa::{Enhanced, Kind, MAX_READS, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
+use iwarp::mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision};
 use peer::{
     device::{HOST, Inbox, LIMITS, PORT, Side, machine},
     establish::{PAGES, at, by_device, connect},
@@ -27,7 +27,7 @@ fn its_request() {
             let size = (length + 4) as u16;
             // Revision 2; IRD and ORD of 8, a write or a read first.
             let expected = [&b"MPA ID Req Frame"[..], &[0x10, 2], &size.to_be_bytes(), &[0x80, 8, 0xC0, 8], &mine];
-            assert_eq!(raw.startup(Kind::Request), Some(expected.concat()));
+            assert_eq!(raw.mpa_frame(FrameKind::Request), Some(expected.concat()));
             pauses();
             assert_eq!(raw.has_come(), 0, "it waits for the Reply");
         }
@@ -45,7 +45,7 @@ fn replies_without_a_first_message() {
         let door = Door::listen(at(PORT));
         for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::empty())] {
             for crc in [false, true] {
-                let reply = Startup { crc, ..frames::plain(Kind::Reply, revision) };
+                let reply = MpaFrame { crc, ..frames::plain(FrameKind::Reply, revision) };
                 let connected = by_device(&adapter, &door, &reply);
                 pauses();
                 kernel.advance(Duration::from_secs(1));
@@ -68,7 +68,7 @@ fn it_asks_for_crcs() {
         let door = Door::listen(at(PORT));
         for wants in [false, true] {
             adapter.device().want_crc(wants);
-            let reply = frames::plain(Kind::Reply, Revision::Two(None));
+            let reply = frames::plain(FrameKind::Reply, Revision::Two(None));
             let connected = by_device(&adapter, &door, &reply);
             assert_eq!(connected.raw.crc.get(), wants);
             device_posts(&connected.side);
@@ -88,7 +88,7 @@ fn replies_with_a_first_message() {
         let both = ReadyToReceive::WRITE | ReadyToReceive::READ;
         for kinds in [ReadyToReceive::WRITE, ReadyToReceive::READ, both, ReadyToReceive::all()] {
             for crc in [false, true] {
-                let reply = Startup { crc, ..frames::plain(Kind::Reply, frames::enhanced(kinds)) };
+                let reply = MpaFrame { crc, ..frames::plain(FrameKind::Reply, frames::enhanced(kinds)) };
                 let connected = by_device(&adapter, &door, &reply);
                 let first = connected.raw.ulpdu().unwrap();
                 if kinds == ReadyToReceive::READ {
@@ -114,7 +114,7 @@ fn a_responder_that_has_missed_the_first_message() {
     play_often(10, |kernel| {
         let adapter = machine(HOST);
         let door = Door::listen(at(PORT));
-        let reply = frames::plain(Kind::Reply, frames::enhanced(ReadyToReceive::WRITE));
+        let reply = frames::plain(FrameKind::Reply, frames::enhanced(ReadyToReceive::WRITE));
         let connected = by_device(&adapter, &door, &reply);
         let first = Some(frames::write(1, 0, &[]));
         assert_eq!(connected.raw.ulpdu(), first);
@@ -142,7 +142,7 @@ fn a_responder_that_has_got_the_first_message() {
     play_often(10, |kernel| {
         let adapter = machine(HOST);
         let door = Door::listen(at(PORT));
-        let reply = frames::plain(Kind::Reply, frames::enhanced(ReadyToReceive::WRITE));
+        let reply = frames::plain(FrameKind::Reply, frames::enhanced(ReadyToReceive::WRITE));
         let connected = by_device(&adapter, &door, &reply);
         assert_eq!(connected.raw.ulpdu(), Some(frames::write(1, 0, &[])));
         pauses();
@@ -164,7 +164,7 @@ fn reads() {
         let door = Door::listen(at(PORT));
         let mine = LIMITS.inbound as u16;
         let agreed = |revision| {
-            let connected = by_device(&adapter, &door, &frames::plain(Kind::Reply, revision));
+            let connected = by_device(&adapter, &door, &frames::plain(FrameKind::Reply, revision));
             connected.side.connector().connection_data(|limits, _| limits)
         };
         for (inbound, outbound) in [(0, 0), (1, 2), (3, 0), (100, 8), (MAX_READS, 7)] {
@@ -191,7 +191,7 @@ fn private_data_of_a_reply() {
         for revision in [Revision::One, frames::enhanced(ReadyToReceive::WRITE)] {
             for length in [0, 1, 252, 508] {
                 let theirs = data(length);
-                let reply = Startup { private_data: &theirs, ..frames::plain(Kind::Reply, revision) };
+                let reply = MpaFrame { private_data: &theirs, ..frames::plain(FrameKind::Reply, revision) };
                 let connected = by_device(&adapter, &door, &reply);
                 assert_eq!(connected.side.connector().connection_data(|_, data| data.to_vec()), theirs);
             }
@@ -209,10 +209,11 @@ fn a_reply_in_pieces() {
         let done = Inbox::default();
         assert_eq!(connect(&side, &[], &done), Ok(Outcome::Pending));
         let raw = door.accept();
-        assert!(raw.startup(Kind::Request).is_some());
+        assert!(raw.mpa_frame(FrameKind::Request).is_some());
         let theirs = data(30);
         let revision = frames::enhanced(ReadyToReceive::WRITE);
-        for byte in frames::startup(&Startup { private_data: &theirs, ..frames::plain(Kind::Reply, revision) }) {
+        for byte in frames::mpa_frame(&MpaFrame { private_data: &theirs, ..frames::plain(FrameKind::Reply, revision) })
+        {
             assert_eq!(done.take(), None, "too early");
             raw.send(&[byte]);
             pauses();

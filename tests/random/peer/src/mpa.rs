@@ -1,8 +1,8 @@
-//! Startup frames made of bytes: what is read of them does not depend on how they come, and both sides agree on the same.
+//! Requests and Replies of MPA made of bytes: what is read of them does not depend on how they come, and both sides agree on the same.
 
 use arbitrary::{Arbitrary, Unstructured};
 use iwarp::{
-    mpa::{Invalid, Kind, MAX_FRAME, MAX_READS, Parsed, Revision, Startup},
+    mpa::{FrameKind, InvalidFrame, MAX_FRAME, MAX_READS, MpaFrame, ParsedFrame, Revision},
     negotiate::{Agreed, First, Wish, reject},
     terminate::Cause,
 };
@@ -25,9 +25,9 @@ impl Wanted {
 }
 
 /// What an initiator makes of a Reply: what is tested, or what a test puts in its place.
-pub type Conclude = fn(&Wish, &Startup<'_>, &Startup<'_>) -> Result<Agreed, Cause>;
+pub type Conclude = fn(&Wish, &MpaFrame<'_>, &MpaFrame<'_>) -> Result<Agreed, Cause>;
 
-/// Looks at startup frames.
+/// Looks at Requests and Replies.
 ///
 /// # Errors
 /// What is wrong.
@@ -44,11 +44,11 @@ pub fn run_with(bytes: &[u8], conclude: Conclude) -> Result<(), Finding> {
     let wanted: (Wanted, Wanted) = bytes.arbitrary().map_err(|error| Finding(error.to_string()))?;
     let frame = bytes.take_rest();
     let [initiator, responder] = [wanted.0, wanted.1].map(Wanted::wish);
-    if let Some(request) = read(Kind::Request, frame)? {
+    if let Some(request) = read(FrameKind::Request, frame)? {
         answer(&responder, &request)?;
     }
     let own = initiator.request(&frame[..frame.len().min(64)]);
-    if let Some(reply) = read(Kind::Reply, frame)?.filter(|reply| !reply.reject)
+    if let Some(reply) = read(FrameKind::Reply, frame)?.filter(|reply| !reply.reject)
         && let Ok(agreed) = conclude(&initiator, &own, &reply)
     {
         ensure!(!reply.markers, "markers are agreed on");
@@ -58,30 +58,30 @@ pub fn run_with(bytes: &[u8], conclude: Conclude) -> Result<(), Finding> {
 }
 
 /// The frame that bytes begin with, if there is one: the same one whatever follows, and none before it is whole.
-fn read(kind: Kind, bytes: &[u8]) -> Result<Option<Startup<'_>>, Finding> {
-    let parsed = Startup::parse(kind, bytes);
+fn read(kind: FrameKind, bytes: &[u8]) -> Result<Option<MpaFrame<'_>>, Finding> {
+    let parsed = MpaFrame::parse(kind, bytes);
     let padded = [bytes, &[0; MAX_FRAME]].concat();
-    let with_more = Startup::parse(kind, &padded);
+    let with_more = MpaFrame::parse(kind, &padded);
     match parsed {
-        Ok(Parsed::Frame(startup, size)) => {
+        Ok(ParsedFrame::Frame(frame, size)) => {
             ensure!(with_more == parsed, "{parsed:?}, but with more behind it {with_more:?}");
             ensure!(size <= bytes.len().min(MAX_FRAME), "{size} of {} bytes", bytes.len());
             for length in 0..size {
-                let part = Startup::parse(kind, &bytes[..length]);
-                ensure!(part == Ok(Parsed::Incomplete), "the first {length} bytes of {size} are {part:?}");
+                let part = MpaFrame::parse(kind, &bytes[..length]);
+                ensure!(part == Ok(ParsedFrame::Incomplete), "the first {length} bytes of {size} are {part:?}");
             }
-            let emitted = frames::startup(&startup);
-            let again = Startup::parse(kind, &emitted);
-            ensure!(again == Ok(Parsed::Frame(startup, size)), "{startup:?} is sent as {again:?}");
-            return Ok(Some(startup));
+            let emitted = frames::mpa_frame(&frame);
+            let again = MpaFrame::parse(kind, &emitted);
+            ensure!(again == Ok(ParsedFrame::Frame(frame, size)), "{frame:?} is sent as {again:?}");
+            return Ok(Some(frame));
         }
-        Ok(Parsed::Incomplete) => {
+        Ok(ParsedFrame::Incomplete) => {
             ensure!(bytes.len() < MAX_FRAME, "{} bytes are none yet", bytes.len());
             ensure!(with_more != parsed, "it never ends");
         }
         Err(wrong) => {
             ensure!(with_more == parsed, "{wrong:?}, but with more behind it {with_more:?}");
-            ensure!(kind == Kind::Request || wrong != Invalid::RejectInRequest, "a Reply cannot reject");
+            ensure!(kind == FrameKind::Request || wrong != InvalidFrame::RejectInRequest, "a Reply cannot reject");
         }
     }
     Ok(None)
@@ -94,14 +94,14 @@ fn check_own(wish: &Wish, agreed: &Agreed) -> Result<(), Finding> {
 }
 
 /// What a responder answers to any Request: a Reply of its revision, which can be read.
-fn answer(wish: &Wish, request: &Startup<'_>) -> Result<(), Finding> {
-    let of_same_kind = |reply: &Startup<'_>| match (request.revision, reply.revision) {
+fn answer(wish: &Wish, request: &MpaFrame<'_>) -> Result<(), Finding> {
+    let of_same_kind = |reply: &MpaFrame<'_>| match (request.revision, reply.revision) {
         (Revision::One, Revision::One) => true,
         (Revision::Two(theirs), Revision::Two(ours)) => theirs.is_some() == ours.is_some(),
         _ => false,
     };
-    let refused = frames::startup(&reject(request, b"no"));
-    let refused = read(Kind::Reply, &refused)?.filter(|reply| reply.reject && reply.private_data == b"no");
+    let refused = frames::mpa_frame(&reject(request, b"no"));
+    let refused = read(FrameKind::Reply, &refused)?.filter(|reply| reply.reject && reply.private_data == b"no");
     ensure!(refused.is_some_and(|reply| of_same_kind(&reply)), "a reject of {request:?}");
     let Some(agreed) = wish.agree(request) else {
         ensure!(request.markers, "{request:?} is refused");
@@ -109,9 +109,9 @@ fn answer(wish: &Wish, request: &Startup<'_>) -> Result<(), Finding> {
     };
     ensure!(!request.markers && (agreed.crc || !request.crc), "{request:?} is accepted as {agreed:?}");
     check_own(wish, &agreed)?;
-    let bytes = frames::startup(&agreed.accept(request, b"yes"));
-    let reply = read(Kind::Reply, &bytes)?;
-    let right = |reply: &Startup<'_>| {
+    let bytes = frames::mpa_frame(&agreed.accept(request, b"yes"));
+    let reply = read(FrameKind::Reply, &bytes)?;
+    let right = |reply: &MpaFrame<'_>| {
         of_same_kind(reply) && !reply.reject && reply.crc == agreed.crc && reply.private_data == b"yes"
     };
     ensure!(reply.is_some_and(|reply| right(&reply)), "{agreed:?} is answered as {reply:?}");
@@ -119,12 +119,12 @@ fn answer(wish: &Wish, request: &Startup<'_>) -> Result<(), Finding> {
 }
 
 /// A device with another one: neither does what the other does not expect.
-fn both(initiator: &Wish, responder: &Wish, request: &Startup<'_>, conclude: Conclude) -> Result<(), Finding> {
-    let bytes = frames::startup(request);
-    let Some(request) = read(Kind::Request, &bytes)? else { return Err(Finding("no Request".to_owned())) };
+fn both(initiator: &Wish, responder: &Wish, request: &MpaFrame<'_>, conclude: Conclude) -> Result<(), Finding> {
+    let bytes = frames::mpa_frame(request);
+    let Some(request) = read(FrameKind::Request, &bytes)? else { return Err(Finding("no Request".to_owned())) };
     let Some(theirs) = responder.agree(&request) else { return Err(Finding("it is refused".to_owned())) };
-    let bytes = frames::startup(&theirs.accept(&request, &[]));
-    let Some(reply) = read(Kind::Reply, &bytes)? else { return Err(Finding("no Reply".to_owned())) };
+    let bytes = frames::mpa_frame(&theirs.accept(&request, &[]));
+    let Some(reply) = read(FrameKind::Reply, &bytes)? else { return Err(Finding("no Reply".to_owned())) };
     let ours = conclude(initiator, &request, &reply).map_err(|cause| Finding(format!("{cause} after {reply:?}")))?;
     ensure!((ours.crc, ours.first) == (theirs.crc, theirs.first), "{ours:?} and {theirs:?}");
     ensure!(ours.first == Some(First::Write), "{ours:?}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iwarp::mpa::{Enhanced, Kind, ReadyToReceive, Revision, Startup};
+use iwarp::mpa::{Enhanced, FrameKind, MpaFrame, ReadyToReceive, Revision};
 use peer::{
     device::{HOST, Inbox, LIMITS, PORT, Side, machine},
     establish::{PAGES, at, connect},
@@ -29,7 +29,7 @@ fn ask() -> Asked {
     let done = Inbox::default();
     assert_eq!(connect(&side, &[], &done), Ok(Outcome::Pending));
     let raw = door.accept();
-    assert!(raw.startup(Kind::Request).is_some());
+    assert!(raw.mpa_frame(FrameKind::Request).is_some());
     Asked { raw, side, done, door }
 }
 
@@ -40,7 +40,7 @@ impl Asked {
         assert_eq!(Connector::complete_connect(self.side.connector(), None), Err(Error::ConnectionInvalid));
         assert_eq!(connect(&self.side, b"again", &self.done), Ok(Outcome::Pending));
         let again = self.door.accept();
-        let request = again.startup(Kind::Request).unwrap();
+        let request = again.mpa_frame(FrameKind::Request).unwrap();
         assert!(request.ends_with(b"again"));
         again.send(&reply());
         assert_eq!(self.done.wait("the connect"), Ok(()));
@@ -50,7 +50,7 @@ impl Asked {
 }
 
 fn reply() -> Vec<u8> {
-    frames::startup(&frames::plain(Kind::Reply, frames::enhanced(ReadyToReceive::WRITE)))
+    frames::mpa_frame(&frames::plain(FrameKind::Reply, frames::enhanced(ReadyToReceive::WRITE)))
 }
 
 #[test]
@@ -94,15 +94,15 @@ fn declined(raw: &Raw, code: u8) {
 #[test]
 fn replies_that_are_declined() {
     let reads = LIMITS.inbound as u16;
-    let with = |enhanced| frames::plain(Kind::Reply, Revision::Two(Some(enhanced)));
+    let with = |enhanced| frames::plain(FrameKind::Reply, Revision::Two(Some(enhanced)));
     let more = Enhanced { inbound_reads: reads, outbound_reads: reads + 1, ..Enhanced::default() };
     let first = Enhanced { peer_to_peer: true, inbound_reads: reads, outbound_reads: reads, ..Enhanced::default() };
     let by = |ready_to_receive| with(Enhanced { ready_to_receive, ..first });
     let no_reads = Enhanced { ready_to_receive: ReadyToReceive::READ, inbound_reads: 0, ..first };
-    let plain = frames::plain(Kind::Reply, Revision::One);
+    let plain = frames::plain(FrameKind::Reply, Revision::One);
     let cases = [
-        (Startup { markers: true, ..plain }, 4),
-        (Startup { markers: true, ..with(first) }, 4),
+        (MpaFrame { markers: true, ..plain }, 4),
+        (MpaFrame { markers: true, ..with(first) }, 4),
         (with(more), 6),
         (by(ReadyToReceive::SEND), 7),
         (by(ReadyToReceive::empty()), 7),
@@ -113,7 +113,7 @@ fn replies_that_are_declined() {
             play(|_| {
                 let asked = ask();
                 asked.raw.crc.set(crc);
-                asked.raw.send(&frames::startup(&Startup { crc, ..reply }));
+                asked.raw.send(&frames::mpa_frame(&MpaFrame { crc, ..reply }));
                 declined(&asked.raw, code);
                 asked.fails(Error::ConnectionAborted);
             });
@@ -128,8 +128,9 @@ fn a_reject() {
             play(|_| {
                 let asked = ask();
                 let theirs = data(length);
-                let reply = Startup { reject: true, private_data: &theirs, ..frames::plain(Kind::Reply, revision) };
-                asked.raw.send(&frames::startup(&reply));
+                let reply =
+                    MpaFrame { reject: true, private_data: &theirs, ..frames::plain(FrameKind::Reply, revision) };
+                asked.raw.send(&frames::mpa_frame(&reply));
                 assert!(asked.raw.rest().0.is_empty());
                 simkernel::pause();
                 assert_eq!(asked.side.connector().connection_data(|_, data| data.to_vec()), theirs);

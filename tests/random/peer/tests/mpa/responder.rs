@@ -1,6 +1,8 @@
 //! The device listens.
 
-use iwarp::mpa::{Enhanced, Kind, MAX_READS, Parsed, READS_NOT_NEGOTIATED, ReadyToReceive, Revision, Startup};
+use iwarp::mpa::{
+    Enhanced, FrameKind, MAX_READS, MpaFrame, ParsedFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision,
+};
 use peer::{
     device::{HOST, Inbox, LIMITS, Listening, Side, machine},
     establish::{Connected, DEVICE, PAGES, accept, at, by_peer},
@@ -20,15 +22,15 @@ struct Answered {
 }
 
 /// Connects with `request`, is accepted with `private_data`, and sends `first` if there is one.
-fn connect(listening: &Listening, request: &Startup<'_>, private_data: &[u8], first: Option<&Vec<u8>>) -> Answered {
+fn connect(listening: &Listening, request: &MpaFrame<'_>, private_data: &[u8], first: Option<&Vec<u8>>) -> Answered {
     let raw = Raw::connect(at(0), DEVICE);
-    raw.send(&frames::startup(request));
+    raw.send(&frames::mpa_frame(request));
     let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
     let offered = side.connector().connection_data(|limits, data| (limits, data.to_vec()));
     assert_eq!(side.connector().peer_address().map(|address| address.ip()), Some(at(0).ip()));
     let done = Inbox::default();
     assert_eq!(accept(&side, private_data, &done), Ok(Outcome::Pending));
-    let reply = raw.startup(Kind::Reply).unwrap();
+    let reply = raw.mpa_frame(FrameKind::Reply).unwrap();
     raw.crc.set(request.crc);
     if let Some(first) = first {
         pauses();
@@ -40,10 +42,10 @@ fn connect(listening: &Listening, request: &Startup<'_>, private_data: &[u8], fi
     Answered { connected: Connected { raw, side }, reply, offered, agreed }
 }
 
-fn parse(reply: &[u8]) -> Startup<'_> {
-    match Startup::parse(Kind::Reply, reply).unwrap() {
-        Parsed::Frame(reply, _) => reply,
-        Parsed::Incomplete => unreachable!("it is whole"),
+fn parse(reply: &[u8]) -> MpaFrame<'_> {
+    match MpaFrame::parse(FrameKind::Reply, reply).unwrap() {
+        ParsedFrame::Frame(reply, _) => reply,
+        ParsedFrame::Incomplete => unreachable!("it is whole"),
     }
 }
 
@@ -55,7 +57,7 @@ fn it_asks_for_crcs() {
         let listening = Listening::new(&adapter).unwrap();
         for wants in [false, true] {
             adapter.device().want_crc(wants);
-            let request = frames::plain(Kind::Request, frames::enhanced(ReadyToReceive::empty()));
+            let request = frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::empty()));
             let connected = by_peer(&listening, &request, None);
             assert_eq!(connected.raw.crc.get(), wants);
             peer_sends(&connected, 1);
@@ -74,7 +76,7 @@ fn requests_without_a_first_message() {
         let listening = Listening::new(&adapter).unwrap();
         for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::empty())] {
             for crc in [false, true] {
-                let request = Startup { crc, ..frames::plain(Kind::Request, revision) };
+                let request = MpaFrame { crc, ..frames::plain(FrameKind::Request, revision) };
                 let answered = connect(&listening, &request, b"pong", None);
                 let reply = parse(&answered.reply);
                 assert_eq!((reply.revision, reply.crc, reply.reject, reply.markers), (revision, crc, false, false));
@@ -109,7 +111,7 @@ fn requests_with_a_first_message() {
                 _ => (ReadyToReceive::SEND, frames::send(1, &[])),
             };
             for crc in [false, true] {
-                let request = Startup { crc, ..frames::plain(Kind::Request, frames::enhanced(kinds)) };
+                let request = MpaFrame { crc, ..frames::plain(FrameKind::Request, frames::enhanced(kinds)) };
                 let answered = connect(&listening, &request, &[], Some(&first));
                 let reply = parse(&answered.reply);
                 assert_eq!((reply.revision, reply.crc), (frames::enhanced(kind), crc));
@@ -133,7 +135,7 @@ fn a_request_to_send_first_without_a_kind() {
         let listening = Listening::new(&adapter).unwrap();
         let Revision::Two(Some(enhanced)) = frames::enhanced(ReadyToReceive::empty()) else { unreachable!() };
         let revision = Revision::Two(Some(Enhanced { peer_to_peer: true, ..enhanced }));
-        let request = frames::plain(Kind::Request, revision);
+        let request = frames::plain(FrameKind::Request, revision);
         let answered = connect(&listening, &request, &[], Some(&frames::write(1, 0, &[])));
         assert_eq!(parse(&answered.reply).revision, frames::enhanced(ReadyToReceive::WRITE));
         device_posts(&answered.connected.side);
@@ -149,7 +151,7 @@ fn private_data() {
         for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::empty())] {
             for length in [0, 1, 56, 252, 507, 508] {
                 let mine = data(length);
-                let request = Startup { private_data: &mine, ..frames::plain(Kind::Request, revision) };
+                let request = MpaFrame { private_data: &mine, ..frames::plain(FrameKind::Request, revision) };
                 let answered = connect(&listening, &request, &mine, None);
                 assert_eq!(answered.offered.1, mine);
                 assert_eq!(parse(&answered.reply).private_data, mine);
@@ -159,12 +161,12 @@ fn private_data() {
         for revision in [Revision::One, Revision::Two(None)] {
             for length in [509, 512] {
                 let theirs = data(length);
-                let request = Startup { private_data: &theirs, ..frames::plain(Kind::Request, revision) };
+                let request = MpaFrame { private_data: &theirs, ..frames::plain(FrameKind::Request, revision) };
                 assert_eq!(connect(&listening, &request, &[], None).offered.1, theirs);
             }
         }
         let raw = Raw::connect(at(0), DEVICE);
-        raw.send(&frames::startup(&frames::plain(Kind::Request, Revision::One)));
+        raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Request, Revision::One)));
         let side = Side::new(listening.incoming.wait("the request"), 1).unwrap();
         let long = data(limits::PRIVATE_DATA + 1);
         assert_eq!(accept(&side, &long, &Inbox::default()), Err(Error::InvalidBufferSize));
@@ -181,7 +183,7 @@ fn reads() {
         let mine = LIMITS.inbound as u16;
         for (inbound, outbound) in [(0, 0), (1, 2), (3, 0), (100, 7), (MAX_READS, MAX_READS)] {
             let enhanced = Enhanced { inbound_reads: inbound, outbound_reads: outbound, ..Enhanced::default() };
-            let request = frames::plain(Kind::Request, Revision::Two(Some(enhanced)));
+            let request = frames::plain(FrameKind::Request, Revision::Two(Some(enhanced)));
             let answered = connect(&listening, &request, &[], None);
             let Revision::Two(Some(reply)) = parse(&answered.reply).revision else { panic!("not enhanced") };
             assert_eq!((reply.inbound_reads, reply.outbound_reads), (mine.min(outbound), mine.min(inbound)));
@@ -194,7 +196,7 @@ fn reads() {
             ..Enhanced::default()
         };
         for revision in [Revision::One, Revision::Two(None), Revision::Two(Some(enhanced))] {
-            let answered = connect(&listening, &frames::plain(Kind::Request, revision), &[], None);
+            let answered = connect(&listening, &frames::plain(FrameKind::Request, revision), &[], None);
             assert_eq!(answered.agreed, LIMITS);
             assert_eq!(answered.offered.0, ReadLimits { inbound: limits::READ_LIMIT, outbound: limits::READ_LIMIT });
         }
@@ -210,7 +212,8 @@ fn a_request_in_pieces() {
         let raw = Raw::connect(at(0), DEVICE);
         let mine = data(30);
         let revision = frames::enhanced(ReadyToReceive::WRITE);
-        for byte in frames::startup(&Startup { private_data: &mine, ..frames::plain(Kind::Request, revision) }) {
+        for byte in frames::mpa_frame(&MpaFrame { private_data: &mine, ..frames::plain(FrameKind::Request, revision) })
+        {
             assert!(listening.incoming.take().is_none(), "too early");
             raw.send(&[byte]);
             pauses();
@@ -230,17 +233,17 @@ fn a_reject() {
             for length in [0, 2, 508] {
                 let raw = Raw::connect(at(0), DEVICE);
                 let crc = length == 2;
-                raw.send(&frames::startup(&Startup { crc, ..frames::plain(Kind::Request, revision) }));
+                raw.send(&frames::mpa_frame(&MpaFrame { crc, ..frames::plain(FrameKind::Request, revision) }));
                 let side = Side::new(listening.incoming.wait("the request"), 1).unwrap();
                 let mine = data(length);
                 assert_eq!(Connector::reject(side.connector(), &mine), Ok(()));
-                let reply = raw.startup(Kind::Reply).unwrap();
+                let reply = raw.mpa_frame(FrameKind::Reply).unwrap();
                 let expected = match revision {
                     Revision::Two(Some(_)) => Revision::Two(Some(Enhanced::default())),
                     other => other,
                 };
                 let expected =
-                    Startup { reject: true, crc, private_data: &mine, ..frames::plain(Kind::Reply, expected) };
+                    MpaFrame { reject: true, crc, private_data: &mine, ..frames::plain(FrameKind::Reply, expected) };
                 assert_eq!(parse(&reply), expected);
                 assert_eq!(raw.rest(), (Vec::new(), Ok(())));
             }
@@ -256,8 +259,8 @@ fn markers() {
         let listening = Listening::new(&adapter).unwrap();
         for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::WRITE)] {
             let raw = Raw::connect(at(0), DEVICE);
-            raw.send(&frames::startup(&Startup { markers: true, ..frames::plain(Kind::Request, revision) }));
-            let reply = raw.startup(Kind::Reply).unwrap();
+            raw.send(&frames::mpa_frame(&MpaFrame { markers: true, ..frames::plain(FrameKind::Request, revision) }));
+            let reply = raw.mpa_frame(FrameKind::Reply).unwrap();
             assert!(parse(&reply).reject && !parse(&reply).markers);
             assert_eq!(raw.rest(), (Vec::new(), Ok(())));
             assert!(listening.incoming.take().is_none());
