@@ -69,7 +69,7 @@ pub struct Enhanced {
     /// In a Request: the initiator will send a ready-to-receive message. In a Reply: it must.
     pub peer_to_peer: bool,
     /// In a Request: the kinds that the initiator can send. In a Reply: the kinds that it may choose from.
-    pub ready_to_receive: ReadyToReceive,
+    pub rtr_kinds: RtrKinds,
     /// IRD: reads of its peer that the sender serves at a time; at most [`MAX_READS`], or [`READS_NOT_NEGOTIATED`].
     pub inbound_reads: u16,
     /// ORD: reads that the sender makes at a time; at most [`MAX_READS`], or [`READS_NOT_NEGOTIATED`].
@@ -77,9 +77,9 @@ pub struct Enhanced {
 }
 
 bitflags! {
-    /// The kinds of a ready-to-receive message: the initiator's first message, after which the responder may send.
+    /// The kinds of a ready-to-receive (RTR) message: the initiator's first, after which the responder may send.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct ReadyToReceive: u8 {
+    pub struct RtrKinds: u8 {
         /// A send without data.
         const SEND = 1;
         /// A write without data.
@@ -235,13 +235,13 @@ impl<'a> MpaFrame<'a> {
 impl From<EnhancedWords> for Enhanced {
     fn from(words: EnhancedWords) -> Self {
         let (inbound, outbound) = (Inbound::from_bits(words.inbound.get()), Outbound::from_bits(words.outbound.get()));
-        let mut ready_to_receive = ReadyToReceive::empty();
-        ready_to_receive.set(ReadyToReceive::SEND, inbound.send());
-        ready_to_receive.set(ReadyToReceive::WRITE, outbound.write());
-        ready_to_receive.set(ReadyToReceive::READ, outbound.read());
+        let mut rtr_kinds = RtrKinds::empty();
+        rtr_kinds.set(RtrKinds::SEND, inbound.send());
+        rtr_kinds.set(RtrKinds::WRITE, outbound.write());
+        rtr_kinds.set(RtrKinds::READ, outbound.read());
         Self {
             peer_to_peer: inbound.peer_to_peer(),
-            ready_to_receive,
+            rtr_kinds,
             inbound_reads: inbound.reads(),
             outbound_reads: outbound.reads(),
         }
@@ -250,15 +250,15 @@ impl From<EnhancedWords> for Enhanced {
 
 impl From<Enhanced> for EnhancedWords {
     fn from(enhanced: Enhanced) -> Self {
-        let rtr = enhanced.ready_to_receive;
+        let rtr = enhanced.rtr_kinds;
         let inbound = Inbound::new()
             .with_reads(enhanced.inbound_reads.min(READS_NOT_NEGOTIATED))
-            .with_send(rtr.contains(ReadyToReceive::SEND))
+            .with_send(rtr.contains(RtrKinds::SEND))
             .with_peer_to_peer(enhanced.peer_to_peer);
         let outbound = Outbound::new()
             .with_reads(enhanced.outbound_reads.min(READS_NOT_NEGOTIATED))
-            .with_read(rtr.contains(ReadyToReceive::READ))
-            .with_write(rtr.contains(ReadyToReceive::WRITE));
+            .with_read(rtr.contains(RtrKinds::READ))
+            .with_write(rtr.contains(RtrKinds::WRITE));
         Self { inbound: U16::new(inbound.into_bits()), outbound: U16::new(outbound.into_bits()) }
     }
 }

@@ -1,6 +1,6 @@
-//! What Request and Reply agree on: CRC, reads under way, and the initiator's first message (RFC 5044 section 7.1; RFC 6581 section 9).
+//! What Request and Reply agree on: CRC, reads under way, and the ready-to-receive message (RFC 5044 section 7.1; RFC 6581 section 9).
 
-use crate::mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision};
+use crate::mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, Revision, RtrKinds};
 use crate::terminate::Cause;
 
 /// What this side wants.
@@ -26,14 +26,14 @@ pub struct Agreed {
     pub inbound_reads: u16,
     /// Reads that this side makes at a time (ORD).
     pub outbound_reads: u16,
-    /// The initiator's first message, if one is agreed; no consumer sees it. `None`: the responder sends nothing before
+    /// The initiator's ready-to-receive message, if one is agreed; no consumer sees it. `None`: the responder sends nothing before
     /// a consumer's message has come from the initiator.
-    pub first: Option<First>,
+    pub rtr: Option<RtrKind>,
 }
 
 /// A ready-to-receive message: without data, it tells the responder that it may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First {
+pub enum RtrKind {
     /// A write, which gets no answer.
     Write,
     /// A read, which counts against the ORD until it is answered.
@@ -43,18 +43,18 @@ pub enum First {
 }
 
 /// In order of preference: the cheapest first.
-const FIRST: [(ReadyToReceive, First); 3] =
-    [(ReadyToReceive::WRITE, First::Write), (ReadyToReceive::READ, First::Read), (ReadyToReceive::SEND, First::Send)];
+const RTR_PREFERENCE: [(RtrKinds, RtrKind); 3] =
+    [(RtrKinds::WRITE, RtrKind::Write), (RtrKinds::READ, RtrKind::Read), (RtrKinds::SEND, RtrKind::Send)];
 
 impl Wish {
     /// The Request of an initiator. It offers a ready-to-receive message, so that the responder need not wait for a
     /// message of the consumer, of the kinds that need no receive.
     pub fn request<'a>(&self, private_data: &'a [u8]) -> MpaFrame<'a> {
-        let mut ready_to_receive = ReadyToReceive::WRITE;
-        ready_to_receive.set(ReadyToReceive::READ, self.outbound_reads > 0);
+        let mut rtr_kinds = RtrKinds::WRITE;
+        rtr_kinds.set(RtrKinds::READ, self.outbound_reads > 0);
         let enhanced = Enhanced {
             peer_to_peer: true,
-            ready_to_receive,
+            rtr_kinds,
             inbound_reads: self.at_least(self.inbound_reads).min(MAX_READS),
             outbound_reads: self.at_least(self.outbound_reads).min(MAX_READS),
         };
@@ -70,17 +70,17 @@ impl Wish {
         let crc = self.crc || request.crc;
         let Revision::Two(Some(theirs)) = request.revision else { return Some(self.unlimited(crc)) };
         // An initiator that names no kind gets the cheapest. It may not support that, and then ends the connection.
-        let first = theirs.peer_to_peer.then(|| preferred(theirs.ready_to_receive).unwrap_or(First::Write));
+        let rtr = theirs.peer_to_peer.then(|| preferred(theirs.rtr_kinds).unwrap_or(RtrKind::Write));
         Some(Agreed {
             crc,
             inbound_reads: self.at_most(self.inbound_reads, theirs.outbound_reads),
             outbound_reads: self.at_most(self.outbound_reads, theirs.inbound_reads),
-            first,
+            rtr,
         })
     }
 
     /// The terms of an initiator after the `reply` to its `request`, which does not reject. Errors: [`Cause::INVALID_REQUEST_REPLY`],
-    /// [`Cause::INSUFFICIENT_READS`], [`Cause::NO_READY_TO_RECEIVE`].
+    /// [`Cause::INSUFFICIENT_READS`], [`Cause::NO_MATCHING_RTR`].
     pub fn conclude(&self, request: &MpaFrame<'_>, reply: &MpaFrame<'_>) -> Result<Agreed, Cause> {
         if reply.markers {
             return Err(Cause::INVALID_REQUEST_REPLY);
@@ -93,18 +93,18 @@ impl Wish {
         if theirs.outbound_reads != READS_NOT_NEGOTIATED && theirs.outbound_reads > ours.inbound_reads {
             return Err(Cause::INSUFFICIENT_READS);
         }
-        let first = if theirs.peer_to_peer {
-            let common = preferred(ours.ready_to_receive & theirs.ready_to_receive);
-            Some(common.ok_or(Cause::NO_READY_TO_RECEIVE)?)
+        let rtr = if theirs.peer_to_peer {
+            let common = preferred(ours.rtr_kinds & theirs.rtr_kinds);
+            Some(common.ok_or(Cause::NO_MATCHING_RTR)?)
         } else {
             None
         };
         let outbound_reads = self.at_most(self.outbound_reads, theirs.inbound_reads);
-        if first == Some(First::Read) && outbound_reads == 0 {
-            return Err(Cause::NO_READY_TO_RECEIVE);
+        if rtr == Some(RtrKind::Read) && outbound_reads == 0 {
+            return Err(Cause::NO_MATCHING_RTR);
         }
         let inbound_reads = self.at_most(self.inbound_reads, theirs.outbound_reads);
-        Ok(Agreed { crc, inbound_reads, outbound_reads, first })
+        Ok(Agreed { crc, inbound_reads, outbound_reads, rtr })
     }
 
     /// The number of reads to ask for if the consumer wants `reads`.
@@ -119,18 +119,18 @@ impl Wish {
 
     /// The terms if a frame has no enhanced part: no limit of the peer, no ready-to-receive message.
     const fn unlimited(&self, crc: bool) -> Agreed {
-        Agreed { crc, inbound_reads: self.inbound_reads, outbound_reads: self.outbound_reads, first: None }
+        Agreed { crc, inbound_reads: self.inbound_reads, outbound_reads: self.outbound_reads, rtr: None }
     }
 }
 
 impl Agreed {
     /// The Reply of a responder that accepts `request` on these terms.
     pub fn accept<'a>(&self, request: &MpaFrame<'_>, private_data: &'a [u8]) -> MpaFrame<'a> {
-        let ready_to_receive =
-            FIRST.iter().filter(|(_, first)| Some(*first) == self.first).map(|(kind, _)| *kind).collect();
+        let rtr_kinds =
+            RTR_PREFERENCE.iter().filter(|(_, rtr)| Some(*rtr) == self.rtr).map(|(kind, _)| *kind).collect();
         let enhanced = Enhanced {
-            peer_to_peer: self.first.is_some(),
-            ready_to_receive,
+            peer_to_peer: self.rtr.is_some(),
+            rtr_kinds,
             inbound_reads: self.inbound_reads.min(MAX_READS),
             outbound_reads: self.outbound_reads.min(MAX_READS),
         };
@@ -152,6 +152,6 @@ fn reply<'a>(request: &MpaFrame<'_>, crc: bool, enhanced: Enhanced, private_data
     MpaFrame { kind: FrameKind::Reply, markers: false, crc, reject: false, revision, private_data }
 }
 
-fn preferred(kinds: ReadyToReceive) -> Option<First> {
-    FIRST.iter().find(|(kind, _)| kinds.contains(*kind)).map(|(_, first)| *first)
+fn preferred(kinds: RtrKinds) -> Option<RtrKind> {
+    RTR_PREFERENCE.iter().find(|(kind, _)| kinds.contains(*kind)).map(|(_, rtr)| *rtr)
 }

@@ -101,7 +101,7 @@ causes! {
     /// MPA: the peer wants more reads than the sender of the Terminate serves (RFC 6581).
     INSUFFICIENT_READS = 2, 0, 0x06;
     /// MPA: the two sides have no kind of ready-to-receive message in common (RFC 6581).
-    NO_READY_TO_RECEIVE = 2, 0, 0x07;
+    NO_MATCHING_RTR = 2, 0, 0x07;
 }
 
 impl Cause {

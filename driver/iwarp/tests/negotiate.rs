@@ -1,7 +1,7 @@
 //! What two sides agree on, from the Request and the Reply that each of them sees.
 
-use iwarp::mpa::{self, Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision};
-use iwarp::negotiate::{Agreed, First, Wish, reject};
+use iwarp::mpa::{self, Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, Revision, RtrKinds};
+use iwarp::negotiate::{Agreed, RtrKind, Wish, reject};
 use iwarp::terminate::Cause;
 use proptest::prelude::*;
 
@@ -44,7 +44,7 @@ fn the_smaller_limits_win() {
     let (active, passive) = both(WISH, Wish { inbound_reads: 4, outbound_reads: 32, ..WISH });
     assert_eq!((active.outbound_reads, passive.inbound_reads), (4, 4));
     assert_eq!((active.inbound_reads, passive.outbound_reads), (16, 16));
-    assert_eq!((active.first, passive.first), (Some(First::Write), Some(First::Write)));
+    assert_eq!((active.rtr, passive.rtr), (Some(RtrKind::Write), Some(RtrKind::Write)));
 }
 
 // Shows S804.
@@ -59,9 +59,9 @@ fn either_side_turns_crcs_on() {
 /// A read as the first frame is offered by an initiator that may read.
 #[test]
 fn a_read_as_the_first_frame_takes_a_read() {
-    for (outbound_reads, offered) in [(0, ReadyToReceive::WRITE), (1, ReadyToReceive::WRITE | ReadyToReceive::READ)] {
+    for (outbound_reads, offered) in [(0, RtrKinds::WRITE), (1, RtrKinds::WRITE | RtrKinds::READ)] {
         let request = Wish { outbound_reads, ..WISH }.request(b"");
-        assert_eq!(enhanced(&request).ready_to_receive, offered, "{outbound_reads} reads");
+        assert_eq!(enhanced(&request).rtr_kinds, offered, "{outbound_reads} reads");
     }
 }
 
@@ -69,27 +69,27 @@ fn a_read_as_the_first_frame_takes_a_read() {
 #[test]
 fn an_initiator_need_not_send_first() {
     let request = with(&WISH.request(b""), |words| {
-        (words.peer_to_peer, words.ready_to_receive) = (false, ReadyToReceive::empty());
+        (words.peer_to_peer, words.rtr_kinds) = (false, RtrKinds::empty());
     });
     let agreed = WISH.agree(&request).expect("no markers");
-    assert_eq!(agreed.first, None);
+    assert_eq!(agreed.rtr, None);
     let reply = enhanced(&agreed.accept(&request, b""));
-    assert_eq!((reply.peer_to_peer, reply.ready_to_receive), (false, ReadyToReceive::empty()));
+    assert_eq!((reply.peer_to_peer, reply.rtr_kinds), (false, RtrKinds::empty()));
 }
 
 #[test]
 fn one_kind_of_first_frame_is_chosen() {
     let kinds = [
-        (ReadyToReceive::all(), First::Write, ReadyToReceive::WRITE),
-        (ReadyToReceive::READ | ReadyToReceive::SEND, First::Read, ReadyToReceive::READ),
-        (ReadyToReceive::SEND, First::Send, ReadyToReceive::SEND),
-        (ReadyToReceive::empty(), First::Write, ReadyToReceive::WRITE),
+        (RtrKinds::all(), RtrKind::Write, RtrKinds::WRITE),
+        (RtrKinds::READ | RtrKinds::SEND, RtrKind::Read, RtrKinds::READ),
+        (RtrKinds::SEND, RtrKind::Send, RtrKinds::SEND),
+        (RtrKinds::empty(), RtrKind::Write, RtrKinds::WRITE),
     ];
-    for (offered, first, chosen) in kinds {
-        let request = with(&WISH.request(b""), |words| words.ready_to_receive = offered);
+    for (offered, rtr, chosen) in kinds {
+        let request = with(&WISH.request(b""), |words| words.rtr_kinds = offered);
         let agreed = WISH.agree(&request).expect("no markers");
-        assert_eq!(agreed.first, Some(first));
-        assert_eq!(enhanced(&agreed.accept(&request, b"")).ready_to_receive, chosen);
+        assert_eq!(agreed.rtr, Some(rtr));
+        assert_eq!(enhanced(&agreed.accept(&request, b"")).rtr_kinds, chosen);
     }
 }
 
@@ -100,10 +100,10 @@ fn replies_that_an_initiator_cannot_take() {
     let refused = |change: fn(&mut Enhanced)| WISH.conclude(&request, &with(&reply, change)).map(|_| ());
     assert_eq!(refused(|_| ()), Ok(()));
     assert_eq!(refused(|words| words.outbound_reads = 17), Err(Cause::INSUFFICIENT_READS));
-    assert_eq!(refused(|words| words.ready_to_receive = ReadyToReceive::SEND), Err(Cause::NO_READY_TO_RECEIVE));
+    assert_eq!(refused(|words| words.rtr_kinds = RtrKinds::SEND), Err(Cause::NO_MATCHING_RTR));
     assert_eq!(
-        refused(|words| (words.ready_to_receive, words.inbound_reads) = (ReadyToReceive::READ, 0)),
-        Err(Cause::NO_READY_TO_RECEIVE),
+        refused(|words| (words.rtr_kinds, words.inbound_reads) = (RtrKinds::READ, 0)),
+        Err(Cause::NO_MATCHING_RTR),
         "a read that may not be made"
     );
     assert_eq!(WISH.conclude(&request, &MpaFrame { markers: true, ..reply }), Err(Cause::INVALID_REQUEST_REPLY));
@@ -113,7 +113,7 @@ fn replies_that_an_initiator_cannot_take() {
 fn peers_that_say_nothing_of_reads() {
     let request = MpaFrame { revision: Revision::One, ..WISH.request(b"") };
     let agreed = WISH.agree(&request).expect("no markers");
-    assert_eq!((agreed.inbound_reads, agreed.outbound_reads, agreed.first), (16, 8, None));
+    assert_eq!((agreed.inbound_reads, agreed.outbound_reads, agreed.rtr), (16, 8, None));
     assert_eq!(agreed.accept(&request, b"").revision, Revision::One, "the revision of the request");
     let open = with(&WISH.request(b""), |words| {
         (words.inbound_reads, words.outbound_reads) = (READS_NOT_NEGOTIATED, READS_NOT_NEGOTIATED);
@@ -123,7 +123,7 @@ fn peers_that_say_nothing_of_reads() {
     // A peer of revision 1 may answer a request of revision 2 so.
     let (request, reply) = (WISH.request(b""), MpaFrame { revision: Revision::One, ..reject(&WISH.request(b""), b"") });
     let agreed = WISH.conclude(&request, &reply).expect("a reply");
-    assert_eq!((agreed.inbound_reads, agreed.outbound_reads, agreed.first), (16, 8, None));
+    assert_eq!((agreed.inbound_reads, agreed.outbound_reads, agreed.rtr), (16, 8, None));
 }
 
 // Shows S955.
@@ -171,6 +171,6 @@ proptest! {
         let (active, passive) = both(wish(one), wish(other));
         prop_assert!(active.outbound_reads <= passive.inbound_reads);
         prop_assert!(passive.outbound_reads <= active.inbound_reads);
-        prop_assert_eq!((active.crc, active.first), (passive.crc, passive.first));
+        prop_assert_eq!((active.crc, active.rtr), (passive.crc, passive.rtr));
     }
 }

@@ -2,7 +2,7 @@
 
 use iwarp::crc::Crc32c;
 use iwarp::fpdu;
-use iwarp::mpa::{self, Enhanced, FrameKind, InvalidFrame, MpaFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision};
+use iwarp::mpa::{self, Enhanced, FrameKind, InvalidFrame, MpaFrame, READS_NOT_NEGOTIATED, Revision, RtrKinds};
 use iwarp::segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged};
 use iwarp::terminate::{Cause, MAX_BODY, Terminate};
 use proptest::prelude::*;
@@ -36,8 +36,8 @@ fn any_segment() -> impl Strategy<Value = Segment> {
 fn any_revision() -> impl Strategy<Value = Revision> {
     let enhanced = (any::<bool>(), 0..8u8, 0..=READS_NOT_NEGOTIATED, 0..=READS_NOT_NEGOTIATED);
     let enhanced = enhanced.prop_map(|(peer_to_peer, rtr, inbound_reads, outbound_reads)| {
-        let ready_to_receive = ReadyToReceive::from_bits_truncate(rtr);
-        Revision::Two(Some(Enhanced { peer_to_peer, ready_to_receive, inbound_reads, outbound_reads }))
+        let rtr_kinds = RtrKinds::from_bits_truncate(rtr);
+        Revision::Two(Some(Enhanced { peer_to_peer, rtr_kinds, inbound_reads, outbound_reads }))
     });
     prop_oneof![Just(Revision::One), Just(Revision::Two(None)), enhanced]
 }

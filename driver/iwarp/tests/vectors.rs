@@ -2,7 +2,7 @@
 
 use iwarp::crc::Crc32c;
 use iwarp::fpdu::{self, ParsedFpdu, Trailer};
-use iwarp::mpa::{self, Enhanced, FrameKind, MpaFrame, ReadyToReceive, Revision};
+use iwarp::mpa::{self, Enhanced, FrameKind, MpaFrame, Revision, RtrKinds};
 use iwarp::segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged};
 use iwarp::terminate::{Cause, MAX_BODY, Terminate, Wrong};
 
@@ -20,14 +20,14 @@ const BASE: MpaFrame<'static> = MpaFrame {
     private_data: b"",
 };
 
-fn enhanced(peer_to_peer: bool, rtr: ReadyToReceive, inbound_reads: u16, outbound_reads: u16) -> Revision {
-    Revision::Two(Some(Enhanced { peer_to_peer, ready_to_receive: rtr, inbound_reads, outbound_reads }))
+fn enhanced(peer_to_peer: bool, rtr: RtrKinds, inbound_reads: u16, outbound_reads: u16) -> Revision {
+    Revision::Two(Some(Enhanced { peer_to_peer, rtr_kinds: rtr, inbound_reads, outbound_reads }))
 }
 
 // Shows S802.
 #[test]
 fn mpa_frames() {
-    let (write, read) = (ReadyToReceive::WRITE, ReadyToReceive::READ);
+    let (write, read) = (RtrKinds::WRITE, RtrKinds::READ);
     let frames = [
         ("4d504120494420526571204672616d6540010000", BASE),
         (
@@ -47,7 +47,7 @@ fn mpa_frames() {
             MpaFrame {
                 kind: FrameKind::Reply,
                 reject: true,
-                revision: enhanced(false, ReadyToReceive::empty(), 0, 0),
+                revision: enhanced(false, RtrKinds::empty(), 0, 0),
                 private_data: b"no",
                 ..BASE
             },
@@ -58,7 +58,7 @@ fn mpa_frames() {
         ),
         (
             "4d504120494420526571204672616d651002000400010001",
-            MpaFrame { crc: false, revision: enhanced(false, ReadyToReceive::empty(), 1, 1), ..BASE },
+            MpaFrame { crc: false, revision: enhanced(false, RtrKinds::empty(), 1, 1), ..BASE },
         ),
     ];
     for (hex, frame) in frames {
@@ -102,7 +102,7 @@ fn what_is_no_startup_frame() {
 #[test]
 fn private_data_of_either_revision_has_its_limit() {
     let data = [7; mpa::MAX_PRIVATE_DATA + 1];
-    for revision in [Revision::One, Revision::Two(None), enhanced(false, ReadyToReceive::empty(), 0, 0)] {
+    for revision in [Revision::One, Revision::Two(None), enhanced(false, RtrKinds::empty(), 0, 0)] {
         let most = MpaFrame { revision, ..BASE }.private_data_limit();
         let mut frame = [0; mpa::MAX_FRAME];
         assert_eq!(MpaFrame { revision, private_data: &data[..most], ..BASE }.emit(&mut frame), Some(mpa::MAX_FRAME));

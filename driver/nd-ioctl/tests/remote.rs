@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iwarp::mpa::{FrameKind, ReadyToReceive};
+use iwarp::mpa::{FrameKind, RtrKinds};
 use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
 use peer::{
     device::PORT,
@@ -21,7 +21,7 @@ fn connected(user: &User<'_>, world: &World, door: &Door) -> Raw {
     let connect = user.connect(world.connector, world.qp, inet(&at(PORT).to_string()), b"");
     let raw = door.accept();
     assert!(raw.mpa_frame(FrameKind::Request).is_some());
-    raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Reply, frames::enhanced(ReadyToReceive::WRITE))));
+    raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Reply, frames::enhanced(RtrKinds::WRITE))));
     assert_eq!(connect.wait(), STATUS_SUCCESS);
     assert_eq!(user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(world.connector)), STATUS_SUCCESS);
     assert_eq!(raw.ulpdu(), Some(frames::write(1, 0, &[])));

@@ -1,7 +1,7 @@
 //! The wire of an established connection, run by its queue pair's engine: `receive.rs` takes FPDUs, `transmit.rs` makes them.
 
 use iwarp::{
-    negotiate::{Agreed, First},
+    negotiate::{Agreed, RtrKind},
     terminate::Cause,
 };
 use platform::{Arc, Deferred, Notice, OutOfMemory, Platform, Read, Stream, Taken, Timer};
@@ -33,21 +33,21 @@ pub(super) struct Streams<P: Platform> {
 impl<P: Platform> Streams<P> {
     pub(super) fn new(agreed: &Agreed, may_send: bool, initiator: bool) -> Result<Self, OutOfMemory> {
         let crc = agreed.crc.then(crc::fastest);
-        let first = agreed.first;
-        // The initiator's first message may be a read, even if the peer may have none under way.
-        let served = agreed.inbound_reads.max(u16::from(first == Some(First::Read)));
+        let rtr = agreed.rtr;
+        // The RTR message may be a read, even if the peer may have none under way.
+        let served = agreed.inbound_reads.max(u16::from(rtr == Some(RtrKind::Read)));
         let tx = TxStream {
             crc,
-            first: first.filter(|_| initiator),
+            rtr: rtr.filter(|_| initiator),
             next_send: 1,
             next_read: 1,
             reads: agreed.outbound_reads,
             answers: Answers::new(served)?,
-            awaits_first: initiator && first == Some(First::Read),
+            awaits_rtr_response: initiator && rtr == Some(RtrKind::Read),
             confirmation: None,
             terminate: None,
         };
-        Ok(Self { rx: RxStream::new(crc, first, initiator), tx, may_send, waits: Waits::Nothing, holds: false })
+        Ok(Self { rx: RxStream::new(crc, rtr, initiator), tx, may_send, waits: Waits::Nothing, holds: false })
     }
 }
 
@@ -83,14 +83,14 @@ impl<P: Platform> Wire<P> {
         if late {
             streams.tick(queue_pair);
         }
-        let sends_first = !late && streams.tx.first == Some(First::Write);
+        let sends_rtr = !late && streams.tx.rtr == Some(RtrKind::Write);
         let received = Self::receive(this, queue_pair, &mut streams);
         let sent = match received {
             Turn::Ended(_) => Turn::Rest,
             Turn::Rest | Turn::Hold | Turn::More => Self::transmit(this, queue_pair, &mut streams),
         };
-        let was_sent = sends_first && streams.tx.first.is_none();
-        streams.waits = streams.waits.next(matches!(received, Turn::Hold), streams.rx.is_first, was_sent);
+        let was_sent = sends_rtr && streams.tx.rtr.is_none();
+        streams.waits = streams.waits.next(matches!(received, Turn::Hold), streams.rx.awaits_first_fpdu, was_sent);
         Self::wait(this, waited, streams.waits, late);
         if streams.holds {
             // Until the message has its receive, the peer's confirmation is stuck behind it. The consumer may post that

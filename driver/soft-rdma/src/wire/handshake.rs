@@ -1,12 +1,12 @@
-//! From a TCP connection to an RDMA connection: the Request, the Reply, and the initiator's first message (RFC 5044 section 7.1, RFC 6581).
-//! While the consumer has to answer, the wire only watches for bytes that may not come yet and for the end of the stream.
+//! From a TCP connection to an RDMA connection: the Request, the Reply, and the ready-to-receive (RTR) message (RFC 5044 section 7.1,
+//! RFC 6581). While the consumer has to answer, the wire only watches for bytes that may not come yet and for the end of the stream.
 
 use core::net::SocketAddr;
 
 use iwarp::{
     fpdu,
     mpa::{self, FrameKind, MpaFrame, Revision},
-    negotiate::{Agreed, First, Wish, reject},
+    negotiate::{Agreed, RtrKind, Wish, reject},
     segment::Segment,
     terminate::Cause,
 };
@@ -26,9 +26,9 @@ use crate::{
 
 /// Microseconds from TCP's accept to the Request, as in Linux siw.
 const REQUEST_MICROSECONDS: u32 = 5_000_000;
-/// Microseconds from the Reply to the initiator's first message, if a kernel consumer accepted. A program waits without
+/// Microseconds from the Reply to the RTR message, if a kernel consumer accepted. A program waits without
 /// limit, as IND2Connector::Accept does: the message may come only when the peer's consumer completes.
-const FIRST_MICROSECONDS: u32 = 10_000_000;
+const RTR_MICROSECONDS: u32 = 10_000_000;
 
 impl<P: Platform> Wire<P> {
     /// Prepares a connect. After [`Self::start`], `connector` is told the result.
@@ -74,7 +74,7 @@ impl<P: Platform> Wire<P> {
             WireState::Connecting(_) => Self::connected,
             WireState::AwaitReply(_) => Self::look_for_reply,
             WireState::AwaitRequest(..) => Self::look_for_request,
-            WireState::AwaitFirst(..) => Self::look_for_first,
+            WireState::AwaitRtr(..) => Self::look_for_rtr,
             WireState::Replied(..) | WireState::Requested(..) => Self::look_for_end,
             WireState::Changing | WireState::RdmaMode(_) | WireState::Closing => return,
         };
@@ -204,10 +204,10 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// The initiator's first FPDU establishes the connection, if it is the agreed message. It stays in the buffer, for `receive.rs`.
-    fn look_for_first(this: &Arc<Self, P>) {
-        let (crc, first) = match &this.state.lock().wire_state {
-            WireState::AwaitFirst(agreed, _) => (agreed.crc.then(crc::fastest), agreed.first),
+    /// The initiator's first FPDU establishes the connection, if it is the agreed RTR message. It stays in the buffer, for `receive.rs`.
+    fn look_for_rtr(this: &Arc<Self, P>) {
+        let (crc, rtr) = match &this.state.lock().wire_state {
+            WireState::AwaitRtr(agreed, _) => (agreed.crc.then(crc::fastest), agreed.rtr),
             _ => return,
         };
         let mut is_there = false;
@@ -216,7 +216,7 @@ impl<P: Platform> Wire<P> {
             let wanted = match fpdu::parse(bytes, crc) {
                 Ok(fpdu::ParsedFpdu::Incomplete(size)) => size.unwrap_or(0),
                 Ok(fpdu::ParsedFpdu::Whole { ulpdu, .. }) => {
-                    is_there = first.is_some_and(|first| is_first(first, ulpdu));
+                    is_there = rtr.is_some_and(|rtr| is_rtr(rtr, ulpdu));
                     wrong = !is_there;
                     0
                 }
@@ -231,8 +231,8 @@ impl<P: Platform> Wire<P> {
         if !is_there && !wrong {
             return;
         }
-        let awaited = Self::begin_change(this, |state| matches!(state, WireState::AwaitFirst(..)));
-        let Some(WireState::AwaitFirst(agreed, connector)) = awaited else { return };
+        let awaited = Self::begin_change(this, |state| matches!(state, WireState::AwaitRtr(..)));
+        let Some(WireState::AwaitRtr(agreed, connector)) = awaited else { return };
         if is_there {
             Self::establish(this, &agreed, &connector, true);
         } else {
@@ -274,11 +274,11 @@ impl<P: Platform> Wire<P> {
             Self::close(this);
             return false;
         }
-        if agreed.first.is_some() {
+        if agreed.rtr.is_some() {
             if !this.is_of_program {
-                Timer::start(this, FIRST_MICROSECONDS);
+                Timer::start(this, RTR_MICROSECONDS);
             }
-            Self::end_change(this, WireState::AwaitFirst(agreed, connector));
+            Self::end_change(this, WireState::AwaitRtr(agreed, connector));
         } else {
             Self::establish(this, &agreed, &connector, false);
         }
@@ -335,7 +335,7 @@ impl<P: Platform> Wire<P> {
 
     /// The Reply's terms cannot be met: ends with a Terminate that says why (RFC 6581 section 9).
     fn decline(this: &Arc<Self, P>, crc: bool, cause: Cause) {
-        let agreed = Agreed { crc, inbound_reads: 0, outbound_reads: 0, first: None };
+        let agreed = Agreed { crc, inbound_reads: 0, outbound_reads: 0, rtr: None };
         if let Ok(mut streams) = Streams::new(&agreed, true, true) {
             streams.tx.terminate = Some(TerminateOut::new(cause, &[]));
             this.streams.lock().streams = Some(streams);
@@ -360,12 +360,12 @@ fn wish<P: Platform>(device: &Device<P>, limits: ReadLimits, confirms: bool) -> 
     }
 }
 
-/// Whether `ulpdu` is the agreed first message, without data (RFC 6581 section 9.2).
-fn is_first(first: First, ulpdu: &[u8]) -> bool {
-    match (first, Segment::parse(ulpdu)) {
-        (First::Write, Ok((Segment::Write(to), []))) => to.last,
-        (First::Read, Ok((Segment::ReadRequest(_, request), []))) => request.size == 0,
-        (First::Send, Ok((Segment::Send(untagged, _), []))) => untagged.last,
+/// Whether `ulpdu` is the agreed RTR message, without data (RFC 6581 section 9.2).
+fn is_rtr(rtr: RtrKind, ulpdu: &[u8]) -> bool {
+    match (rtr, Segment::parse(ulpdu)) {
+        (RtrKind::Write, Ok((Segment::Write(to), []))) => to.last,
+        (RtrKind::Read, Ok((Segment::ReadRequest(_, request), []))) => request.size == 0,
+        (RtrKind::Send, Ok((Segment::Send(untagged, _), []))) => untagged.last,
         _ => false,
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Wire<P: Platform> {
     /// The state of both directions. A thread that uses it takes it out, and puts it back when done.
     streams: SpinLock<LockedStreams<P>, P>,
     is_initiator: bool,
-    /// The consumer is a program, whose accept waits for the initiator's first message without a limit of time.
+    /// The consumer is a program, whose accept waits for the RTR message without a limit of time.
     is_of_program: bool,
     /// Sends and writes are to end when the peer has placed them: the consumer is a program, and has a send timeout.
     confirms: bool,
@@ -86,8 +86,8 @@ enum WireState<P: Platform> {
     AwaitRequest(bool),
     /// Passive: the consumer is to accept or to reject.
     Requested(FrameBytes, Weak<Connector<P>, P>),
-    /// Passive: the Reply is sent, and the initiator's first message is due.
-    AwaitFirst(Agreed, Weak<Connector<P>, P>),
+    /// Passive: the Reply is sent, and the RTR message is due.
+    AwaitRtr(Agreed, Weak<Connector<P>, P>),
     /// A thread is between `begin_change` and `end_change`.
     Changing,
     /// The connection is established, and the queue pair's engine runs the wire.

@@ -5,7 +5,7 @@
 use iwarp::{
     crc::Crc32c,
     fpdu::{self, ParsedFpdu},
-    negotiate::First,
+    negotiate::RtrKind,
     segment::{ReadRequest, Segment, Send, Tagged, Untagged},
     terminate::{Cause, Terminate},
 };
@@ -26,10 +26,10 @@ use crate::{
 /// The state of the receiving direction.
 pub(super) struct RxStream {
     pub(super) crc: Option<Crc32c>,
-    /// Responder: the first message that the initiator has to send.
-    pub(super) first: Option<First>,
+    /// Responder: the RTR message that the initiator has to send.
+    pub(super) rtr: Option<RtrKind>,
     /// No FPDU was placed yet.
-    pub(super) is_first: bool,
+    pub(super) awaits_first_fpdu: bool,
     /// MSN of the peer's send that is due, or is being received.
     pub(super) next_send: u32,
     /// MSN of the peer's read request that is due.
@@ -91,19 +91,19 @@ enum Unplaced {
 }
 
 impl RxStream {
-    /// The state of a connection whose initiator has to send `first`.
-    pub(super) fn new(crc: Option<Crc32c>, first: Option<First>, is_initiator: bool) -> Self {
-        let first_answer = is_initiator && first == Some(First::Read);
+    /// The state of a connection whose initiator has to send `rtr`.
+    pub(super) fn new(crc: Option<Crc32c>, rtr: Option<RtrKind>, is_initiator: bool) -> Self {
+        let sends_rtr_read = is_initiator && rtr == Some(RtrKind::Read);
         Self {
             crc,
-            first: first.filter(|_| !is_initiator),
+            rtr: rtr.filter(|_| !is_initiator),
             write_open: false,
-            is_first: true,
+            awaits_first_fpdu: true,
             next_send: 1,
             next_read: 1,
             send_done: 0,
             send_placed: false,
-            next_answer: if first_answer { 2 } else { 1 },
+            next_answer: if sends_rtr_read { 2 } else { 1 },
             read_done: 0,
             read_cursor: Cursor::default(),
             read_placed: false,
@@ -148,7 +148,7 @@ impl RxStream {
         };
         Ok(match placed.map_err(wrong)? {
             placed @ (Placed::Done | Placed::Dropped) => {
-                self.is_first = false;
+                self.awaits_first_fpdu = false;
                 if let (Placed::Done, Some(ends)) = (placed, ends_data) {
                     let counters = queue_pair.pd.adapter().device().counters();
                     counters.received(queue_pair.meter, data.len() as u64, ends.into());
@@ -168,7 +168,7 @@ impl RxStream {
         data: &[u8],
     ) -> Result<Placed, Cause> {
         self.write_open = !to.last;
-        // A write without data may be the initiator's first message, whose STag means nothing: it is not checked.
+        // A write without data may be the RTR message, whose STag means nothing: it is not checked.
         if data.is_empty() {
             return Ok(Placed::Done);
         }
@@ -222,9 +222,9 @@ impl RxStream {
         to: Tagged,
         data: &[u8],
     ) -> Result<Placed, Cause> {
-        // The answer to the initiator's first message, which was a read.
-        if tx.awaits_first && to.last && data.is_empty() {
-            tx.awaits_first = false;
+        // The answer to the RTR message, which was a read.
+        if tx.awaits_rtr_response && to.last && data.is_empty() {
+            tx.awaits_rtr_response = false;
             return Ok(Placed::Done);
         }
         if tx.confirmation == Some(self.next_answer) {
@@ -297,7 +297,7 @@ impl RxStream {
         if untagged.message != self.next_send {
             return Err(Cause::MESSAGE_NUMBER);
         }
-        if self.is_first && self.first == Some(First::Send) && data.is_empty() && untagged.last {
+        if self.awaits_first_fpdu && self.rtr == Some(RtrKind::Send) && data.is_empty() && untagged.last {
             self.next_send = self.next_send.wrapping_add(1);
             return Ok(Placed::Done);
         }

@@ -1,12 +1,12 @@
 //! The waits of an established connection, and their time limits. Their timer is the wire's, which nothing else uses then.
 
-use iwarp::negotiate::First;
+use iwarp::negotiate::RtrKind;
 use platform::{Arc, Platform, Timer};
 
 use super::{Wire, carry::Streams};
 use crate::QueuePair;
 
-/// Microseconds until the initiator sends a second first message, a write, if the responder has sent nothing. Linux siw
+/// Microseconds until the initiator sends a second RTR message, a write, if the responder has sent nothing. Linux siw
 /// looks at a message that came too early only when more bytes arrive.
 const RESPONDER_MICROSECONDS: u32 = 50_000;
 /// A tick of the wait for a receive, and the ticks that a message waits for a receive of a kernel consumer. iWARP has
@@ -27,7 +27,7 @@ pub(super) enum Waits {
 
 impl Waits {
     /// The wait after a run. `held`: a message waits for its receive; `silent`: nothing was received yet; `was_sent`:
-    /// this run has sent the initiator's first message.
+    /// this run has sent the RTR message.
     pub(super) fn next(self, held: bool, silent: bool, was_sent: bool) -> Self {
         match self {
             Self::Receive(_) if held => self,
@@ -51,7 +51,7 @@ impl<P: Platform> Streams<P> {
             Waits::Receive(ticks) => self.waits = Waits::Receive(ticks.saturating_add(1)),
             // Not between two segments of a message (RFC 5041 section 5.2).
             Waits::Responder if queue_pair.state.lock().done == 0 => {
-                self.tx.first = Some(First::Write);
+                self.tx.rtr = Some(RtrKind::Write);
                 self.waits = Waits::Nothing;
             }
             Waits::Responder | Waits::Nothing => {}

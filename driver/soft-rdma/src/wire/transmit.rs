@@ -4,7 +4,7 @@
 use iwarp::{
     crc::Crc32c,
     fpdu::{self, Trailer},
-    negotiate::First,
+    negotiate::RtrKind,
     segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged},
     terminate::{Cause, MAX_BODY, Terminate},
 };
@@ -21,8 +21,8 @@ use crate::{
 /// The state of the sending direction.
 pub(crate) struct TxStream<P: Platform> {
     pub(super) crc: Option<Crc32c>,
-    /// Initiator: the first message, until it is sent.
-    pub(super) first: Option<First>,
+    /// Initiator: the RTR message, until it is sent.
+    pub(super) rtr: Option<RtrKind>,
     /// MSN of the next send.
     pub(super) next_send: u32,
     /// MSN of the next read request.
@@ -30,8 +30,8 @@ pub(crate) struct TxStream<P: Platform> {
     /// ORD: reads that this side may have under way.
     pub(super) reads: u16,
     pub(super) answers: Answers<P>,
-    /// Initiator: the first message was a read, and is not answered.
-    pub(super) awaits_first: bool,
+    /// Initiator: the RTR message was a read, and is not answered.
+    pub(super) awaits_rtr_response: bool,
     /// The sink STag of the wire's zero-length read under way, by whose answer the peer confirms what was sent before it.
     pub(super) confirmation: Option<u32>,
     /// The last message of the stream.
@@ -48,7 +48,7 @@ const MIN_DATA: u32 = 2 << 10;
 const MAX_OVERHEAD: usize = fpdu::size(MAX_HEADER as u16).saturating_add(3);
 
 /// STag and offset of messages without data. The peer does not check them, but some RNICs do not like 0 (siw).
-const FIRST: (u32, u64) = (1, 0);
+const ZERO_LENGTH_TARGET: (u32, u64) = (1, 0);
 
 /// The Terminate of this side: its body while it is to be sent.
 #[derive(Clone, Copy)]
@@ -145,7 +145,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
     /// Writes the FPDUs that are due, in `most` rounds at most: each has a part of an answer to the peer, maybe a read that asks for
     /// confirmation, and a step of the queue pair. So neither answers nor requests starve. True: there may be more to do at once.
     pub(super) fn fill(&mut self, queue_pair: &Arc<QueuePair<P>, P>, most: u32) -> Result<bool, Broken> {
-        if self.tx.terminate.is_some() || !self.send_first() {
+        if self.tx.terminate.is_some() || !self.send_rtr() {
             return Ok(false);
         }
         for _ in 0..most {
@@ -169,15 +169,15 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         Ok(true)
     }
 
-    /// The initiator's first message, if it is still to be sent. False: there is no room.
-    fn send_first(&mut self) -> bool {
-        let Some(first) = self.tx.first else { return true };
-        let (stag, offset) = FIRST;
+    /// The RTR message, if it is still to be sent. False: there is no room.
+    fn send_rtr(&mut self) -> bool {
+        let Some(rtr) = self.tx.rtr else { return true };
+        let (stag, offset) = ZERO_LENGTH_TARGET;
         let untagged = Untagged { last: true, message: 1, offset: 0 };
-        let segment = match first {
-            First::Write => Segment::Write(Tagged { last: true, stag, offset }),
-            First::Send => Segment::Send(untagged, Send::default()),
-            First::Read => {
+        let segment = match rtr {
+            RtrKind::Write => Segment::Write(Tagged { last: true, stag, offset }),
+            RtrKind::Send => Segment::Send(untagged, Send::default()),
+            RtrKind::Read => {
                 let request =
                     ReadRequest { sink_stag: stag, sink_offset: 0, size: 0, source_stag: stag, source_offset: offset };
                 Segment::ReadRequest(untagged, request)
@@ -185,11 +185,11 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         };
         let sent = self.write_fpdu(&segment, 0, |_| Ok(())).is_ok();
         if sent {
-            self.tx.first = None;
-            match first {
-                First::Write => {}
-                First::Send => self.tx.next_send = 2,
-                First::Read => self.tx.next_read = 2,
+            self.tx.rtr = None;
+            match rtr {
+                RtrKind::Write => {}
+                RtrKind::Send => self.tx.next_send = 2,
+                RtrKind::Read => self.tx.next_read = 2,
             }
         }
         sent
@@ -256,7 +256,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
 
     /// Whether ORD allows one more read, beside the wire's own reads.
     fn may_read(&self, open_reads: u32) -> bool {
-        let own = u32::from(self.tx.awaits_first).saturating_add(self.tx.confirmation.is_some().into());
+        let own = u32::from(self.tx.awaits_rtr_response).saturating_add(self.tx.confirmation.is_some().into());
         open_reads.saturating_add(own) < self.tx.reads.into()
     }
 
@@ -281,7 +281,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         if !due || self.tx.confirmation.is_some() || !self.may_read(open_reads) {
             return;
         }
-        let (stag, offset) = FIRST;
+        let (stag, offset) = ZERO_LENGTH_TARGET;
         if let Ok(tag) = self.write_read_request(0, stag, offset) {
             self.tx.confirmation = Some(tag);
             queue_pair.state.lock().await_confirmation();

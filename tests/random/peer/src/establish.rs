@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use iwarp::mpa::{FrameKind, MpaFrame, ReadyToReceive};
+use iwarp::mpa::{FrameKind, MpaFrame, RtrKinds};
 use simkernel::SimKernel;
 use soft_rdma::{Accept, Adapter, Connect, Connector, Error, Outcome, Source, Status};
 
@@ -160,7 +160,7 @@ impl Scene {
     /// If that fails.
     #[must_use]
     pub fn on(adapter: Arc<Adapter<SimKernel>>, make: MakeSide, by: By, crc: bool) -> Self {
-        let revision = frames::enhanced(ReadyToReceive::WRITE);
+        let revision = frames::enhanced(RtrKinds::WRITE);
         match by {
             By::Peer => {
                 let listening = Listening::new(&adapter).expect("a listener");

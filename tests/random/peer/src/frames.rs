@@ -3,7 +3,7 @@
 use iwarp::{
     crc::Crc32c,
     fpdu::{self, Trailer},
-    mpa::{Enhanced, FrameKind, MAX_FRAME, MpaFrame, ReadyToReceive, Revision},
+    mpa::{Enhanced, FrameKind, MAX_FRAME, MpaFrame, Revision, RtrKinds},
     segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged},
 };
 
@@ -87,12 +87,12 @@ pub fn mpa_frame(frame: &MpaFrame<'_>) -> Vec<u8> {
     bytes[..count].to_vec()
 }
 
-/// Revision 2, with so many reads both ways; the peer sends first by one of `first`, if there is any.
+/// Revision 2, with so many reads both ways; the initiator sends one of `rtr_kinds` first, if there is any.
 #[must_use]
-pub fn enhanced(first: ReadyToReceive) -> Revision {
+pub fn enhanced(rtr_kinds: RtrKinds) -> Revision {
     Revision::Two(Some(Enhanced {
-        peer_to_peer: !first.is_empty(),
-        ready_to_receive: first,
+        peer_to_peer: !rtr_kinds.is_empty(),
+        rtr_kinds,
         inbound_reads: READS,
         outbound_reads: READS,
     }))

@@ -3,7 +3,7 @@
 use arbitrary::{Arbitrary, Unstructured};
 use iwarp::{
     mpa::{FrameKind, InvalidFrame, MAX_FRAME, MAX_READS, MpaFrame, ParsedFrame, Revision},
-    negotiate::{Agreed, First, Wish, reject},
+    negotiate::{Agreed, RtrKind, Wish, reject},
     terminate::Cause,
 };
 
@@ -126,8 +126,8 @@ fn both(initiator: &Wish, responder: &Wish, request: &MpaFrame<'_>, conclude: Co
     let bytes = frames::mpa_frame(&theirs.accept(&request, &[]));
     let Some(reply) = read(FrameKind::Reply, &bytes)? else { return Err(Finding("no Reply".to_owned())) };
     let ours = conclude(initiator, &request, &reply).map_err(|cause| Finding(format!("{cause} after {reply:?}")))?;
-    ensure!((ours.crc, ours.first) == (theirs.crc, theirs.first), "{ours:?} and {theirs:?}");
-    ensure!(ours.first == Some(First::Write), "{ours:?}");
+    ensure!((ours.crc, ours.rtr) == (theirs.crc, theirs.rtr), "{ours:?} and {theirs:?}");
+    ensure!(ours.rtr == Some(RtrKind::Write), "{ours:?}");
     let [in_ours, in_theirs] = [ours.inbound_reads, theirs.inbound_reads].map(|reads| reads.min(MAX_READS));
     let fit = ours.outbound_reads.min(MAX_READS) <= in_theirs && theirs.outbound_reads.min(MAX_READS) <= in_ours;
     ensure!(fit, "{ours:?} and {theirs:?}");

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
-use iwarp::mpa::{FrameKind, ReadyToReceive};
+use iwarp::mpa::{FrameKind, RtrKinds};
 use peer::{
     Arc,
     device::{HOST, Inbox, Listening, PORT, Side, try_machine},
@@ -110,7 +110,7 @@ fn by_peer(kernel: &Session) -> Result<(), Failed> {
     let listening = step("listen", Listening::new(&adapter))?;
     let raw = Raw::connecting(at(0), DEVICE)?;
     either(kernel, &raw, || raw.started() == Some(Ok(()))).map_err(|_| Failed::Peer)?;
-    raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE))));
+    raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE))));
     let incoming = RefCell::new(None);
     either(kernel, &raw, || {
         let mut incoming = incoming.borrow_mut();
@@ -149,7 +149,7 @@ fn by_device(kernel: &Session) -> Result<(), Failed> {
     either(kernel, &raw, || over() || raw.has_come() >= 24).map_err(|_| Failed::Peer)?;
     if raw.has_come() >= 24 {
         assert!(raw.mpa_frame(FrameKind::Request).is_some());
-        raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Reply, frames::enhanced(ReadyToReceive::WRITE))));
+        raw.send(&frames::mpa_frame(&frames::plain(FrameKind::Reply, frames::enhanced(RtrKinds::WRITE))));
     }
     // A peer that could not send it is reset: the device waits for a Reply as long as there is a connection.
     let _gone = either(kernel, &raw, over);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use iwarp::{
-    mpa::{FrameKind, MpaFrame, ReadyToReceive},
-    negotiate::{Agreed, First, Wish},
+    mpa::{FrameKind, MpaFrame, RtrKinds},
+    negotiate::{Agreed, RtrKind, Wish},
 };
 use peer::{
     Finding, bytes,
@@ -51,7 +51,7 @@ fn a_read_is_refused() {
 fn input(seed: u64) -> Vec<u8> {
     let random = bytes(seed, 600);
     let kind = if seed.is_multiple_of(2) { FrameKind::Request } else { FrameKind::Reply };
-    let first = ReadyToReceive::from_bits_truncate(random[0]);
+    let first = RtrKinds::from_bits_truncate(random[0]);
     let private_data = &random[20..20 + usize::from(random[1]) * 2 % 500];
     let frame = MpaFrame { private_data, crc: random[2] & 1 == 0, ..frames::plain(kind, frames::enhanced(first)) };
     let mut frame = frames::mpa_frame(&frame);
@@ -79,7 +79,7 @@ fn wrong_conclusions_are_found() {
         |wish, request, reply| Ok(Agreed { inbound_reads: 0, ..Wish::conclude(wish, request, reply)? }),
         |wish, request, reply| Ok(Agreed { outbound_reads: u16::MAX, ..Wish::conclude(wish, request, reply)? }),
         |wish, request, reply| Ok(Agreed { crc: request.crc, ..Wish::conclude(wish, request, reply)? }),
-        |wish, request, reply| Ok(Agreed { first: Some(First::Read), ..Wish::conclude(wish, request, reply)? }),
+        |wish, request, reply| Ok(Agreed { rtr: Some(RtrKind::Read), ..Wish::conclude(wish, request, reply)? }),
     ];
     for (number, conclude) in wrong.into_iter().enumerate() {
         let found = (0..200).find_map(|seed| mpa::run_with(&input(seed), conclude).err());

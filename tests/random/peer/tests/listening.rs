@@ -2,7 +2,7 @@
 
 use std::{cell::OnceCell, net::SocketAddr, time::Duration};
 
-use iwarp::mpa::{FrameKind, MpaFrame, ReadyToReceive};
+use iwarp::mpa::{FrameKind, MpaFrame, RtrKinds};
 use peer::{
     Arc,
     device::{HOST, Inbox, LIMITS, Listening, Side, machine},
@@ -16,7 +16,7 @@ use simkernel::{Session, SimKernel, boot_seeded, seeds};
 use soft_rdma::{Adapter, Connect, Connector, Error, Outcome, SharedEndpoint, Source, Status};
 
 fn request() -> MpaFrame<'static> {
-    frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE))
+    frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE))
 }
 
 /// A peer connects, and a message comes.

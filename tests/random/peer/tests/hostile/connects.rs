@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use iwarp::mpa::{FrameKind, MpaFrame, ReadyToReceive};
+use iwarp::mpa::{FrameKind, MpaFrame, RtrKinds};
 use peer::{
     device::{HOST, Listening, PORT, machine},
     establish::{Connected, DEVICE, PAGES, at, by_peer},
@@ -23,7 +23,7 @@ const HALF_OPEN: usize = 3 << 10;
 const REFUSED: usize = 18 << 10;
 
 fn request() -> MpaFrame<'static> {
-    frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE))
+    frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE))
 }
 
 fn others_are_served(listening: &Listening) {

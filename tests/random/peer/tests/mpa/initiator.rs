@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iwarp::mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision};
+use iwarp::mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, Revision, RtrKinds};
 use peer::{
     device::{HOST, Inbox, LIMITS, PORT, Side, machine},
     establish::{PAGES, at, by_device, connect},
@@ -43,7 +43,7 @@ fn replies_without_a_first_message() {
     play(|kernel| {
         let adapter = machine(HOST);
         let door = Door::listen(at(PORT));
-        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::empty())] {
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(RtrKinds::empty())] {
             for crc in [false, true] {
                 let reply = MpaFrame { crc, ..frames::plain(FrameKind::Reply, revision) };
                 let connected = by_device(&adapter, &door, &reply);
@@ -85,13 +85,13 @@ fn replies_with_a_first_message() {
     play(|_| {
         let adapter = machine(HOST);
         let door = Door::listen(at(PORT));
-        let both = ReadyToReceive::WRITE | ReadyToReceive::READ;
-        for kinds in [ReadyToReceive::WRITE, ReadyToReceive::READ, both, ReadyToReceive::all()] {
+        let both = RtrKinds::WRITE | RtrKinds::READ;
+        for kinds in [RtrKinds::WRITE, RtrKinds::READ, both, RtrKinds::all()] {
             for crc in [false, true] {
                 let reply = MpaFrame { crc, ..frames::plain(FrameKind::Reply, frames::enhanced(kinds)) };
                 let connected = by_device(&adapter, &door, &reply);
                 let first = connected.raw.ulpdu().unwrap();
-                if kinds == ReadyToReceive::READ {
+                if kinds == RtrKinds::READ {
                     // Size 0, of tag 1; the tag and the offset of the sink are what the answer names.
                     assert_eq!((first[1], &first[10..14], &first[30..34]), (0x41, &[0, 0, 0, 1][..], &[0; 4][..]));
                     let stag = u32::from_be_bytes(first[18..22].try_into().unwrap());
@@ -114,7 +114,7 @@ fn a_responder_that_has_missed_the_first_message() {
     play_often(10, |kernel| {
         let adapter = machine(HOST);
         let door = Door::listen(at(PORT));
-        let reply = frames::plain(FrameKind::Reply, frames::enhanced(ReadyToReceive::WRITE));
+        let reply = frames::plain(FrameKind::Reply, frames::enhanced(RtrKinds::WRITE));
         let connected = by_device(&adapter, &door, &reply);
         let first = Some(frames::write(1, 0, &[]));
         assert_eq!(connected.raw.ulpdu(), first);
@@ -142,7 +142,7 @@ fn a_responder_that_has_got_the_first_message() {
     play_often(10, |kernel| {
         let adapter = machine(HOST);
         let door = Door::listen(at(PORT));
-        let reply = frames::plain(FrameKind::Reply, frames::enhanced(ReadyToReceive::WRITE));
+        let reply = frames::plain(FrameKind::Reply, frames::enhanced(RtrKinds::WRITE));
         let connected = by_device(&adapter, &door, &reply);
         assert_eq!(connected.raw.ulpdu(), Some(frames::write(1, 0, &[])));
         pauses();
@@ -188,7 +188,7 @@ fn private_data_of_a_reply() {
     play(|_| {
         let adapter = machine(HOST);
         let door = Door::listen(at(PORT));
-        for revision in [Revision::One, frames::enhanced(ReadyToReceive::WRITE)] {
+        for revision in [Revision::One, frames::enhanced(RtrKinds::WRITE)] {
             for length in [0, 1, 252, 508] {
                 let theirs = data(length);
                 let reply = MpaFrame { private_data: &theirs, ..frames::plain(FrameKind::Reply, revision) };
@@ -211,7 +211,7 @@ fn a_reply_in_pieces() {
         let raw = door.accept();
         assert!(raw.mpa_frame(FrameKind::Request).is_some());
         let theirs = data(30);
-        let revision = frames::enhanced(ReadyToReceive::WRITE);
+        let revision = frames::enhanced(RtrKinds::WRITE);
         for byte in frames::mpa_frame(&MpaFrame { private_data: &theirs, ..frames::plain(FrameKind::Reply, revision) })
         {
             assert_eq!(done.take(), None, "too early");

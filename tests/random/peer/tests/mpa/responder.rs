@@ -1,8 +1,6 @@
 //! The device listens.
 
-use iwarp::mpa::{
-    Enhanced, FrameKind, MAX_READS, MpaFrame, ParsedFrame, READS_NOT_NEGOTIATED, ReadyToReceive, Revision,
-};
+use iwarp::mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, ParsedFrame, READS_NOT_NEGOTIATED, Revision, RtrKinds};
 use peer::{
     device::{HOST, Inbox, LIMITS, Listening, Side, machine},
     establish::{Connected, DEVICE, PAGES, accept, at, by_peer},
@@ -57,7 +55,7 @@ fn it_asks_for_crcs() {
         let listening = Listening::new(&adapter).unwrap();
         for wants in [false, true] {
             adapter.device().want_crc(wants);
-            let request = frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::empty()));
+            let request = frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::empty()));
             let connected = by_peer(&listening, &request, None);
             assert_eq!(connected.raw.crc.get(), wants);
             peer_sends(&connected, 1);
@@ -74,7 +72,7 @@ fn requests_without_a_first_message() {
     play(|_| {
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
-        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::empty())] {
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(RtrKinds::empty())] {
             for crc in [false, true] {
                 let request = MpaFrame { crc, ..frames::plain(FrameKind::Request, revision) };
                 let answered = connect(&listening, &request, b"pong", None);
@@ -103,23 +101,23 @@ fn requests_with_a_first_message() {
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
         for kinds in 1..8 {
-            let kinds = ReadyToReceive::from_bits(kinds).unwrap();
+            let kinds = RtrKinds::from_bits(kinds).unwrap();
             // The one that costs least.
             let (kind, first) = match kinds {
-                kinds if kinds.contains(ReadyToReceive::WRITE) => (ReadyToReceive::WRITE, frames::write(1, 0, &[])),
-                kinds if kinds.contains(ReadyToReceive::READ) => (ReadyToReceive::READ, frames::read(1, 0, 1, 0)),
-                _ => (ReadyToReceive::SEND, frames::send(1, &[])),
+                kinds if kinds.contains(RtrKinds::WRITE) => (RtrKinds::WRITE, frames::write(1, 0, &[])),
+                kinds if kinds.contains(RtrKinds::READ) => (RtrKinds::READ, frames::read(1, 0, 1, 0)),
+                _ => (RtrKinds::SEND, frames::send(1, &[])),
             };
             for crc in [false, true] {
                 let request = MpaFrame { crc, ..frames::plain(FrameKind::Request, frames::enhanced(kinds)) };
                 let answered = connect(&listening, &request, &[], Some(&first));
                 let reply = parse(&answered.reply);
                 assert_eq!((reply.revision, reply.crc), (frames::enhanced(kind), crc));
-                if kind == ReadyToReceive::READ {
+                if kind == RtrKinds::READ {
                     let answer = answered.connected.raw.ulpdu();
                     assert_eq!(answer, Some(frames::answer(true, 0x77, 0x1000, &[])), "its answer");
                 }
-                peer_sends(&answered.connected, if kind == ReadyToReceive::SEND { 2 } else { 1 });
+                peer_sends(&answered.connected, if kind == RtrKinds::SEND { 2 } else { 1 });
                 device_posts(&answered.connected.side);
                 peer_receives(&answered.connected, 1);
             }
@@ -133,11 +131,11 @@ fn a_request_to_send_first_without_a_kind() {
     play(|_| {
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
-        let Revision::Two(Some(enhanced)) = frames::enhanced(ReadyToReceive::empty()) else { unreachable!() };
+        let Revision::Two(Some(enhanced)) = frames::enhanced(RtrKinds::empty()) else { unreachable!() };
         let revision = Revision::Two(Some(Enhanced { peer_to_peer: true, ..enhanced }));
         let request = frames::plain(FrameKind::Request, revision);
         let answered = connect(&listening, &request, &[], Some(&frames::write(1, 0, &[])));
-        assert_eq!(parse(&answered.reply).revision, frames::enhanced(ReadyToReceive::WRITE));
+        assert_eq!(parse(&answered.reply).revision, frames::enhanced(RtrKinds::WRITE));
         device_posts(&answered.connected.side);
         peer_receives(&answered.connected, 1);
     });
@@ -148,7 +146,7 @@ fn private_data() {
     play(|_| {
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
-        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::empty())] {
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(RtrKinds::empty())] {
             for length in [0, 1, 56, 252, 507, 508] {
                 let mine = data(length);
                 let request = MpaFrame { private_data: &mine, ..frames::plain(FrameKind::Request, revision) };
@@ -211,7 +209,7 @@ fn a_request_in_pieces() {
         let listening = Listening::new(&adapter).unwrap();
         let raw = Raw::connect(at(0), DEVICE);
         let mine = data(30);
-        let revision = frames::enhanced(ReadyToReceive::WRITE);
+        let revision = frames::enhanced(RtrKinds::WRITE);
         for byte in frames::mpa_frame(&MpaFrame { private_data: &mine, ..frames::plain(FrameKind::Request, revision) })
         {
             assert!(listening.incoming.take().is_none(), "too early");
@@ -229,7 +227,7 @@ fn a_reject() {
     play(|_| {
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
-        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::WRITE)] {
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(RtrKinds::WRITE)] {
             for length in [0, 2, 508] {
                 let raw = Raw::connect(at(0), DEVICE);
                 let crc = length == 2;
@@ -257,7 +255,7 @@ fn markers() {
     play(|_| {
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
-        for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::WRITE)] {
+        for revision in [Revision::One, Revision::Two(None), frames::enhanced(RtrKinds::WRITE)] {
             let raw = Raw::connect(at(0), DEVICE);
             raw.send(&frames::mpa_frame(&MpaFrame { markers: true, ..frames::plain(FrameKind::Request, revision) }));
             let reply = raw.mpa_frame(FrameKind::Reply).unwrap();

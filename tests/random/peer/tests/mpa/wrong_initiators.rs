@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iwarp::mpa::{FrameKind, MpaFrame, ReadyToReceive};
+use iwarp::mpa::{FrameKind, MpaFrame, RtrKinds};
 use peer::{
     Arc,
     device::{HOST, Inbox, Listening, Side, machine, machine_of_program},
@@ -16,12 +16,12 @@ use soft_rdma::{Adapter, Connector, Error, Outcome, Status};
 use crate::{device_posts, pauses, peer_receives, peer_sends, play, play_often};
 
 fn request() -> Vec<u8> {
-    frames::mpa_frame(&frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE)))
+    frames::mpa_frame(&frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE)))
 }
 
 /// The listener serves others as before.
 fn others_are_served(listening: &Listening) {
-    let request = frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE));
+    let request = frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE));
     let connected = by_peer(listening, &request, Some(&frames::write(1, 0, &[])));
     peer_sends(&connected, 1);
     device_posts(&connected.side);
@@ -116,8 +116,7 @@ fn half_a_request() {
 /// refused and closed by the time of the step before.
 #[test]
 fn a_request_at_the_last_moment() {
-    let markers =
-        MpaFrame { markers: true, ..frames::plain(FrameKind::Request, frames::enhanced(ReadyToReceive::WRITE)) };
+    let markers = MpaFrame { markers: true, ..frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE)) };
     let (request, mut refused) = (frames::mpa_frame(&markers), 0);
     play_often(100, |kernel| {
         let adapter = machine(HOST);
@@ -269,7 +268,7 @@ fn its_first_message_is_broken() {
         let adapter = machine(HOST);
         let listening = Listening::new(&adapter).unwrap();
         let raw = Raw::connect(at(0), DEVICE);
-        let revision = frames::enhanced(ReadyToReceive::WRITE);
+        let revision = frames::enhanced(RtrKinds::WRITE);
         raw.send(&frames::mpa_frame(&MpaFrame { crc: true, ..frames::plain(FrameKind::Request, revision) }));
         let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
         let done = Inbox::default();
@@ -288,17 +287,17 @@ fn its_first_message_is_another() {
     let write = frames::write(1, 0, &[]);
     let part = [&[write[0] & !0x40], &write[1..]].concat();
     let others = [
-        (ReadyToReceive::WRITE, frames::send(1, b"hello")),
-        (ReadyToReceive::WRITE, frames::send(1, &[])),
-        (ReadyToReceive::WRITE, frames::write(1, 0, b"x")),
-        (ReadyToReceive::WRITE, part),
-        (ReadyToReceive::WRITE, frames::read(1, 0, 1, 0)),
-        (ReadyToReceive::WRITE, frames::answer(true, 1, 0, &[])),
-        (ReadyToReceive::READ, write.clone()),
-        (ReadyToReceive::READ, frames::read(1, 1, 1, 0)),
-        (ReadyToReceive::SEND, write),
-        (ReadyToReceive::SEND, frames::send(1, b"x")),
-        (ReadyToReceive::SEND, frames::send_part(false, 1, 0, &[])),
+        (RtrKinds::WRITE, frames::send(1, b"hello")),
+        (RtrKinds::WRITE, frames::send(1, &[])),
+        (RtrKinds::WRITE, frames::write(1, 0, b"x")),
+        (RtrKinds::WRITE, part),
+        (RtrKinds::WRITE, frames::read(1, 0, 1, 0)),
+        (RtrKinds::WRITE, frames::answer(true, 1, 0, &[])),
+        (RtrKinds::READ, write.clone()),
+        (RtrKinds::READ, frames::read(1, 1, 1, 0)),
+        (RtrKinds::SEND, write),
+        (RtrKinds::SEND, frames::send(1, b"x")),
+        (RtrKinds::SEND, frames::send_part(false, 1, 0, &[])),
     ];
     for (kind, first) in others {
         play(|_| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iwarp::mpa::{Enhanced, FrameKind, MpaFrame, ReadyToReceive, Revision};
+use iwarp::mpa::{Enhanced, FrameKind, MpaFrame, Revision, RtrKinds};
 use peer::{
     device::{HOST, Inbox, LIMITS, PORT, Side, machine},
     establish::{PAGES, at, connect},
@@ -50,7 +50,7 @@ impl Asked {
 }
 
 fn reply() -> Vec<u8> {
-    frames::mpa_frame(&frames::plain(FrameKind::Reply, frames::enhanced(ReadyToReceive::WRITE)))
+    frames::mpa_frame(&frames::plain(FrameKind::Reply, frames::enhanced(RtrKinds::WRITE)))
 }
 
 #[test]
@@ -97,15 +97,15 @@ fn replies_that_are_declined() {
     let with = |enhanced| frames::plain(FrameKind::Reply, Revision::Two(Some(enhanced)));
     let more = Enhanced { inbound_reads: reads, outbound_reads: reads + 1, ..Enhanced::default() };
     let first = Enhanced { peer_to_peer: true, inbound_reads: reads, outbound_reads: reads, ..Enhanced::default() };
-    let by = |ready_to_receive| with(Enhanced { ready_to_receive, ..first });
-    let no_reads = Enhanced { ready_to_receive: ReadyToReceive::READ, inbound_reads: 0, ..first };
+    let by = |rtr_kinds| with(Enhanced { rtr_kinds, ..first });
+    let no_reads = Enhanced { rtr_kinds: RtrKinds::READ, inbound_reads: 0, ..first };
     let plain = frames::plain(FrameKind::Reply, Revision::One);
     let cases = [
         (MpaFrame { markers: true, ..plain }, 4),
         (MpaFrame { markers: true, ..with(first) }, 4),
         (with(more), 6),
-        (by(ReadyToReceive::SEND), 7),
-        (by(ReadyToReceive::empty()), 7),
+        (by(RtrKinds::SEND), 7),
+        (by(RtrKinds::empty()), 7),
         (with(no_reads), 7),
     ];
     for (reply, code) in cases {
@@ -123,7 +123,7 @@ fn replies_that_are_declined() {
 
 #[test]
 fn a_reject() {
-    for revision in [Revision::One, Revision::Two(None), frames::enhanced(ReadyToReceive::WRITE)] {
+    for revision in [Revision::One, Revision::Two(None), frames::enhanced(RtrKinds::WRITE)] {
         for length in [0, 2, 508] {
             play(|_| {
                 let asked = ask();
