@@ -82,9 +82,9 @@ pub struct Untagged {
     /// L: the last segment of the message.
     pub last: bool,
     /// MSN: number of the message in its queue, from 1.
-    pub message: u32,
+    pub msn: u32,
     /// MO: offset of the first byte in the message.
-    pub offset: u32,
+    pub mo: u32,
 }
 
 /// What a send does besides its data.
@@ -154,8 +154,8 @@ struct UntaggedHeader {
     control: Control,
     invalidate: U32,
     queue: U32,
-    message: U32,
-    offset: U32,
+    msn: U32,
+    mo: U32,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -202,7 +202,7 @@ impl Segment {
     fn parse_untagged(opcode: u8, ulpdu: &[u8]) -> Result<(Self, &[u8]), Cause> {
         let (header, data) = UntaggedHeader::ref_from_prefix(ulpdu).map_err(|_| Cause::LENGTH)?;
         let last = header.control.ddp.last();
-        let untagged = Untagged { last, message: header.message.get(), offset: header.offset.get() };
+        let untagged = Untagged { last, msn: header.msn.get(), mo: header.mo.get() };
         let (queue, segment, data) = match opcode {
             opcode::READ_REQUEST => {
                 let (body, rest) = ReadRequestBody::ref_from_prefix(data).map_err(|_| Cause::LENGTH)?;
@@ -265,8 +265,8 @@ fn emit_untagged(opcode: u8, queue: u32, invalidate: u32, untagged: Untagged, by
         control: control(false, untagged.last, opcode),
         invalidate: invalidate.into(),
         queue: queue.into(),
-        message: untagged.message.into(),
-        offset: untagged.offset.into(),
+        msn: untagged.msn.into(),
+        mo: untagged.mo.into(),
     };
     header.write_to_prefix(bytes).ok()?;
     Some(UNTAGGED)

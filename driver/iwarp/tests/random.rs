@@ -12,7 +12,7 @@ fn any_tagged() -> impl Strategy<Value = Tagged> {
 }
 
 fn any_untagged() -> impl Strategy<Value = Untagged> {
-    any::<(bool, u32, u32)>().prop_map(|(last, message, offset)| Untagged { last, message, offset })
+    any::<(bool, u32, u32)>().prop_map(|(last, msn, mo)| Untagged { last, msn, mo })
 }
 
 fn any_read() -> impl Strategy<Value = ReadRequest> {

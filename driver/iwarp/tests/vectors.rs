@@ -149,8 +149,8 @@ fn ulpdu(frame: &[u8]) -> &[u8] {
     }
 }
 
-fn untagged(last: bool, message: u32, offset: u32) -> Untagged {
-    Untagged { last, message, offset }
+fn untagged(last: bool, msn: u32, mo: u32) -> Untagged {
+    Untagged { last, msn, mo }
 }
 
 fn send(solicited: bool, invalidate: Option<u32>) -> Send {

@@ -9,7 +9,7 @@ use crate::ring::Ring;
 #[derive(Clone, Copy)]
 pub(super) struct Answer {
     /// The MSN of the request.
-    pub(super) message: u32,
+    pub(super) msn: u32,
     pub(super) request: ReadRequest,
     /// Bytes that are sent.
     pub(super) done: u32,
@@ -18,7 +18,7 @@ pub(super) struct Answer {
 pub(super) struct Answers<P: Platform> {
     waiting: Ring<ReadRequest, P>,
     /// MSN of the oldest read: the first is 1, each next one is 1 more.
-    message: u32,
+    msn: u32,
     done: u32,
 }
 
@@ -27,7 +27,7 @@ impl<P: Platform> Answers<P> {
     pub(super) fn new(reads: u16) -> Result<Self, OutOfMemory> {
         const UNUSED: ReadRequest =
             ReadRequest { sink_stag: 0, sink_offset: 0, size: 0, source_stag: 0, source_offset: 0 };
-        Ok(Self { waiting: Ring::new(reads.into(), UNUSED)?, message: 1, done: 0 })
+        Ok(Self { waiting: Ring::new(reads.into(), UNUSED)?, msn: 1, done: 0 })
     }
 
     /// Takes a read. False: the peer has more reads under way than the agreed IRD.
@@ -36,7 +36,7 @@ impl<P: Platform> Answers<P> {
     }
 
     pub(super) fn oldest(&self) -> Option<Answer> {
-        self.waiting.front().map(|(_, &request)| Answer { message: self.message, request, done: self.done })
+        self.waiting.front().map(|(_, &request)| Answer { msn: self.msn, request, done: self.done })
     }
 
     /// `bytes` more of the oldest read are sent. `last`: it is answered in full.
@@ -44,7 +44,7 @@ impl<P: Platform> Answers<P> {
         self.done = self.done.saturating_add(bytes);
         if last {
             self.waiting.skip(1);
-            self.message = self.message.wrapping_add(1);
+            self.msn = self.msn.wrapping_add(1);
             self.done = 0;
         }
     }

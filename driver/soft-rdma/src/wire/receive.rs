@@ -193,10 +193,10 @@ impl RxStream {
         request: ReadRequest,
         data: &[u8],
     ) -> Result<Placed, Cause> {
-        if untagged.message != self.next_read {
+        if untagged.msn != self.next_read {
             return Err(Cause::MESSAGE_NUMBER);
         }
-        if untagged.offset != 0 {
+        if untagged.mo != 0 {
             return Err(Cause::MESSAGE_OFFSET);
         }
         // The buffers of the read request queue have room for one request each.
@@ -294,7 +294,7 @@ impl RxStream {
         send: Send,
         data: &[u8],
     ) -> Result<Placed, Cause> {
-        if untagged.message != self.next_send {
+        if untagged.msn != self.next_send {
             return Err(Cause::MESSAGE_NUMBER);
         }
         if self.awaits_first_fpdu && self.rtr == Some(RtrKind::Send) && data.is_empty() && untagged.last {
@@ -316,7 +316,7 @@ impl RxStream {
             return Ok(if self.send_done > 0 { Placed::Failed } else { Placed::Hold });
         };
         if !self.send_placed {
-            if untagged.offset != self.send_done {
+            if untagged.mo != self.send_done {
                 QueuePair::end_placing(queue_pair, Report::default());
                 return Err(Cause::MESSAGE_OFFSET);
             }

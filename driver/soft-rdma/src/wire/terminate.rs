@@ -36,7 +36,7 @@ impl Refused {
         let (message, error) = match segment?.segment()? {
             Segment::ReadRequest(_, request) => (Message::Read(request), of_read(cause)?),
             Segment::Write(to) => (Message::Write(to), of_write(cause)?),
-            Segment::Send(untagged, _) => (Message::Send(untagged.message), of_send(cause)?),
+            Segment::Send(untagged, _) => (Message::Send(untagged.msn), of_send(cause)?),
             Segment::ReadResponse(_) | Segment::Terminate(_) => return None,
         };
         Some(Self { message, error })
@@ -87,7 +87,7 @@ impl<P: Platform> QueuePair<P> {
             let found = match refused.message {
                 Message::Read(request) => state.read_named(&request, next_answer, tx.confirmation),
                 Message::Write(to) => state.write_named(to),
-                Message::Send(message) => state.send_named(message, tx.next_send),
+                Message::Send(msn) => state.send_named(msn, tx.next_send),
             };
             found.map(|slot| (slot, refused.error))
         });
@@ -136,13 +136,13 @@ impl<P: Platform> LockedQp<P> {
         })
     }
 
-    fn send_named(&mut self, message: u32, next_send: u32) -> Option<usize> {
+    fn send_named(&mut self, msn: u32, next_send: u32) -> Option<usize> {
         let mut number = next_send;
         for place in (0..self.begun()).rev() {
             let (slot, _) = self.requests.nth(place)?;
             if matches!(self.operation_mut(slot), None | Some(Operation::Send(_))) {
                 number = number.wrapping_sub((place < self.sent).into());
-                if number == message {
+                if number == msn {
                     return Some(slot);
                 }
             }

@@ -77,7 +77,7 @@ impl TerminateOut {
     /// The Terminate for a read of the peer whose source is refused.
     fn of_read(cause: Cause, read: &Answer) -> Self {
         let mut ulpdu = [0; MAX_HEADER];
-        let segment = Segment::ReadRequest(Untagged { last: true, message: read.message, offset: 0 }, read.request);
+        let segment = Segment::ReadRequest(Untagged { last: true, msn: read.msn, mo: 0 }, read.request);
         let bytes = segment.emit(&mut ulpdu).unwrap_or(0);
         Self::new(cause, ulpdu.get(..bytes).unwrap_or_default())
     }
@@ -173,7 +173,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
     fn send_rtr(&mut self) -> bool {
         let Some(rtr) = self.tx.rtr else { return true };
         let (stag, offset) = ZERO_LENGTH_TARGET;
-        let untagged = Untagged { last: true, message: 1, offset: 0 };
+        let untagged = Untagged { last: true, msn: 1, mo: 0 };
         let segment = match rtr {
             RtrKind::Write => Segment::Write(Tagged { last: true, stag, offset }),
             RtrKind::Send => Segment::Send(untagged, Send::default()),
@@ -204,13 +204,13 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         solicited: bool,
     ) -> Progress {
         // A send is not longer than 2^30 bytes.
-        let offset = u32::try_from(data.done).unwrap_or(u32::MAX);
-        let message = self.tx.next_send;
+        let mo = u32::try_from(data.done).unwrap_or(u32::MAX);
+        let msn = self.tx.next_send;
         let progress = self.next_fpdu(queue_pair, data, inline, |last| {
-            Segment::Send(Untagged { last, message, offset }, Send { solicited, invalidate })
+            Segment::Send(Untagged { last, msn, mo }, Send { solicited, invalidate })
         });
         if matches!(progress, Progress::Complete) {
-            self.tx.next_send = message.wrapping_add(1);
+            self.tx.next_send = msn.wrapping_add(1);
         }
         progress
     }
@@ -262,12 +262,12 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
 
     /// A read request. Its sink STag, which is returned, is its MSN: answers are matched by it with the reads under way.
     fn write_read_request(&mut self, size: u32, source_stag: u32, source_offset: u64) -> Result<u32, NoFpdu> {
-        let message = self.tx.next_read;
-        let request = ReadRequest { sink_stag: message, sink_offset: 0, size, source_stag, source_offset };
-        let segment = Segment::ReadRequest(Untagged { last: true, message, offset: 0 }, request);
+        let msn = self.tx.next_read;
+        let request = ReadRequest { sink_stag: msn, sink_offset: 0, size, source_stag, source_offset };
+        let segment = Segment::ReadRequest(Untagged { last: true, msn, mo: 0 }, request);
         self.write_fpdu(&segment, 0, |_| Ok(()))?;
-        self.tx.next_read = message.wrapping_add(1);
-        Ok(message)
+        self.tx.next_read = msn.wrapping_add(1);
+        Ok(msn)
     }
 
     /// Sends a zero-length read behind sends and writes that await the peer's confirmation: its answer says that the
@@ -336,7 +336,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
     /// The Terminate, if it is due and there is room.
     pub(super) fn terminate(&mut self) {
         if let Some(TerminateOut::Due(body, bytes)) = self.tx.terminate {
-            let segment = Segment::Terminate(Untagged { last: true, message: 1, offset: 0 });
+            let segment = Segment::Terminate(Untagged { last: true, msn: 1, mo: 0 });
             let body = body.get(..bytes).unwrap_or_default();
             let framed = self.write_fpdu(&segment, u32::try_from(bytes).unwrap_or(0), |to| {
                 to.copy_from_slice(body);

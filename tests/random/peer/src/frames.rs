@@ -52,28 +52,28 @@ pub fn answer(last: bool, stag: u32, offset: u64, data: &[u8]) -> Vec<u8> {
 
 /// A part of a send.
 #[must_use]
-pub fn send_part(last: bool, message: u32, offset: u32, data: &[u8]) -> Vec<u8> {
-    ulpdu(&Segment::Send(Untagged { last, message, offset }, Send::default()), data)
+pub fn send_part(last: bool, msn: u32, mo: u32, data: &[u8]) -> Vec<u8> {
+    ulpdu(&Segment::Send(Untagged { last, msn, mo }, Send::default()), data)
 }
 
 /// A send of one segment.
 #[must_use]
-pub fn send(message: u32, data: &[u8]) -> Vec<u8> {
-    send_part(true, message, 0, data)
+pub fn send(msn: u32, data: &[u8]) -> Vec<u8> {
+    send_part(true, msn, 0, data)
 }
 
 /// A send that invalidates.
 #[must_use]
-pub fn send_and_invalidate(message: u32, stag: u32, data: &[u8]) -> Vec<u8> {
+pub fn send_and_invalidate(msn: u32, stag: u32, data: &[u8]) -> Vec<u8> {
     let send = Send { solicited: false, invalidate: Some(stag) };
-    ulpdu(&Segment::Send(Untagged { last: true, message, offset: 0 }, send), data)
+    ulpdu(&Segment::Send(Untagged { last: true, msn, mo: 0 }, send), data)
 }
 
 /// A read.
 #[must_use]
-pub fn read(message: u32, size: u32, stag: u32, offset: u64) -> Vec<u8> {
+pub fn read(msn: u32, size: u32, stag: u32, offset: u64) -> Vec<u8> {
     let request = ReadRequest { sink_stag: 0x77, sink_offset: 0x1000, size, source_stag: stag, source_offset: offset };
-    ulpdu(&Segment::ReadRequest(Untagged { last: true, message, offset: 0 }, request), &[])
+    ulpdu(&Segment::ReadRequest(Untagged { last: true, msn, mo: 0 }, request), &[])
 }
 
 /// The bytes of a Request or Reply.

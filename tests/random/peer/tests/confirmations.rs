@@ -54,19 +54,19 @@ fn next(raw: &Raw) -> Segment {
 }
 
 /// The next FPDU is the send with this MSN.
-fn is_send(raw: &Raw, message: u32) {
-    assert_eq!(next(raw), Segment::Send(Untagged { last: true, message, offset: 0 }, Send::default()));
+fn is_send(raw: &Raw, msn: u32) {
+    assert_eq!(next(raw), Segment::Send(Untagged { last: true, msn, mo: 0 }, Send::default()));
 }
 
 /// The next FPDU is a read of `size` bytes with this MSN, which is its tag, too.
-fn is_read(raw: &Raw, message: u32, size: u32) {
+fn is_read(raw: &Raw, msn: u32, size: u32) {
     let Segment::ReadRequest(untagged, request) = next(raw) else { panic!("no read request") };
-    assert_eq!((untagged.message, request.sink_stag, request.size), (message, message, size));
+    assert_eq!((untagged.msn, request.sink_stag, request.size), (msn, msn, size));
 }
 
 /// Answers a read.
-fn answer(raw: &Raw, message: u32, data: &[u8]) {
-    raw.send_frames([&frames::answer(true, message, 0, data)]);
+fn answer(raw: &Raw, msn: u32, data: &[u8]) {
+    raw.send_frames([&frames::answer(true, msn, 0, data)]);
 }
 
 /// Nothing is to come, of the device's own accord.
@@ -78,7 +78,7 @@ fn is_quiet(kernel: &Session, raw: &Raw, side: &Side) {
 fn terminate(raw: &Raw, cause: Cause, ulpdu: &[u8]) {
     let mut bytes = [0; MAX_BODY];
     let count = Terminate::of(cause, ulpdu).emit(&mut bytes).unwrap();
-    let segment = Segment::Terminate(Untagged { last: true, message: 1, offset: 0 });
+    let segment = Segment::Terminate(Untagged { last: true, msn: 1, mo: 0 });
     raw.send_frames([&frames::ulpdu(&segment, &bytes[..count])]);
 }
 
@@ -121,7 +121,7 @@ fn one_read_at_a_time_confirms_all_before_it() {
         for context in 11..14 {
             send(side, context);
         }
-        (2..5).for_each(|message| is_send(raw, message));
+        (2..5).for_each(|msn| is_send(raw, msn));
         is_quiet(kernel, raw, side);
         answer(raw, 1, &[]);
         assert_eq!(side.completed(1), [(10, Ok(()))]);
@@ -139,9 +139,9 @@ fn a_silent_send_needs_no_confirmation() {
     play(|kernel, scene| {
         let (raw, side) = (scene.raw(), scene.side());
         // More than the queue is deep.
-        for message in 1..20 {
+        for msn in 1..20 {
             send_silently(side, 0);
-            is_send(raw, message);
+            is_send(raw, msn);
         }
         is_quiet(kernel, raw, side);
         send(side, 10);
@@ -191,7 +191,7 @@ fn a_read_without_data_counts_against_the_peers_limit() {
         for context in 10..13 {
             side.post(context, &[side.sge(0x8000, 16)], Post::Read(REMOTE)).unwrap();
         }
-        (1..4).for_each(|message| is_read(raw, message, 16));
+        (1..4).for_each(|msn| is_read(raw, msn, 16));
         send(side, 13);
         is_send(raw, 1);
         is_quiet(kernel, raw, side);

@@ -46,7 +46,7 @@ fn body_of_siw(cause: Cause, ulpdu: &[u8]) -> Vec<u8> {
 }
 
 fn terminate(raw: &Raw, body: &[u8]) {
-    let segment = Segment::Terminate(Untagged { last: true, message: 1, offset: 0 });
+    let segment = Segment::Terminate(Untagged { last: true, msn: 1, mo: 0 });
     raw.send_frames([&frames::ulpdu(&segment, body)]);
 }
 

@@ -110,8 +110,8 @@ impl Play<'_> {
         match *operation {
             Operation::Send { message, offset, length, last, invalidate } => {
                 let send = iwarp::segment::Send { solicited: last, invalidate: invalidate.map(|tag| self.tag(tag)) };
-                let offset = offset.of_number(self.sent);
-                let untagged = Untagged { last, message: message.of_number(self.next_send), offset };
+                let mo = offset.of_number(self.sent);
+                let untagged = Untagged { last, msn: message.of_number(self.next_send), mo };
                 // Most fit, in one part or a few.
                 let length = if length < 0xF000 { length % (RECEIVE as u16 + 2) } else { length % 0x4000 };
                 self.frame(&frames::ulpdu(&Segment::Send(untagged, send), &vec![length as u8; length.into()]));
@@ -188,7 +188,7 @@ impl Play<'_> {
                     [kind, read, cause, length, ..] if kind % 2 == 0 => self.refusal(Near(read), cause, length)?,
                     _ => body.clone(),
                 };
-                let head = Untagged { last: true, message: 1, offset: 0 };
+                let head = Untagged { last: true, msn: 1, mo: 0 };
                 self.frame(&frames::ulpdu(&Segment::Terminate(head), &body));
             }
             Seldom::Frame(ulpdu) => self.frame(ulpdu),
