@@ -3,9 +3,9 @@
 use crate::mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, Revision, RtrKinds};
 use crate::terminate::Cause;
 
-/// What this side wants.
+/// What this side proposes to the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct Proposal {
     /// CRCs. They are used, too, if only the peer wants them.
     pub crc: bool,
     /// Reads of the peer that this side serves at a time (IRD).
@@ -17,9 +17,9 @@ pub struct Wish {
     pub reads_itself: bool,
 }
 
-/// The terms of a connection.
+/// The negotiated terms of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct Terms {
     /// Both sides send CRCs, and check them.
     pub crc: bool,
     /// Reads of the peer that this side serves at a time (IRD).
@@ -46,7 +46,7 @@ pub enum RtrKind {
 const RTR_PREFERENCE: [(RtrKinds, RtrKind); 3] =
     [(RtrKinds::WRITE, RtrKind::Write), (RtrKinds::READ, RtrKind::Read), (RtrKinds::SEND, RtrKind::Send)];
 
-impl Wish {
+impl Proposal {
     /// The Request of an initiator. It offers a ready-to-receive message, so that the responder need not wait for a
     /// message of the consumer, of the kinds that need no receive.
     pub fn request<'a>(&self, private_data: &'a [u8]) -> MpaFrame<'a> {
@@ -63,7 +63,7 @@ impl Wish {
     }
 
     /// The terms of a responder that accepts `request`. `None`: it must reject, as the initiator wants markers, which are not supported.
-    pub fn agree(&self, request: &MpaFrame<'_>) -> Option<Agreed> {
+    pub fn responder_terms(&self, request: &MpaFrame<'_>) -> Option<Terms> {
         if request.markers {
             return None;
         }
@@ -71,7 +71,7 @@ impl Wish {
         let Revision::Two(Some(theirs)) = request.revision else { return Some(self.unlimited(crc)) };
         // An initiator that names no kind gets the cheapest. It may not support that, and then ends the connection.
         let rtr = theirs.peer_to_peer.then(|| preferred(theirs.rtr_kinds).unwrap_or(RtrKind::Write));
-        Some(Agreed {
+        Some(Terms {
             crc,
             inbound_reads: self.at_most(self.inbound_reads, theirs.outbound_reads),
             outbound_reads: self.at_most(self.outbound_reads, theirs.inbound_reads),
@@ -81,7 +81,7 @@ impl Wish {
 
     /// The terms of an initiator after the `reply` to its `request`, which does not reject. Errors: [`Cause::INVALID_REQUEST_REPLY`],
     /// [`Cause::INSUFFICIENT_READS`], [`Cause::NO_MATCHING_RTR`].
-    pub fn conclude(&self, request: &MpaFrame<'_>, reply: &MpaFrame<'_>) -> Result<Agreed, Cause> {
+    pub fn initiator_terms(&self, request: &MpaFrame<'_>, reply: &MpaFrame<'_>) -> Result<Terms, Cause> {
         if reply.markers {
             return Err(Cause::INVALID_REQUEST_REPLY);
         }
@@ -104,7 +104,7 @@ impl Wish {
             return Err(Cause::NO_MATCHING_RTR);
         }
         let inbound_reads = self.at_most(self.inbound_reads, theirs.outbound_reads);
-        Ok(Agreed { crc, inbound_reads, outbound_reads, rtr })
+        Ok(Terms { crc, inbound_reads, outbound_reads, rtr })
     }
 
     /// The number of reads to ask for if the consumer wants `reads`.
@@ -118,12 +118,12 @@ impl Wish {
     }
 
     /// The terms if a frame has no enhanced part: no limit of the peer, no ready-to-receive message.
-    const fn unlimited(&self, crc: bool) -> Agreed {
-        Agreed { crc, inbound_reads: self.inbound_reads, outbound_reads: self.outbound_reads, rtr: None }
+    const fn unlimited(&self, crc: bool) -> Terms {
+        Terms { crc, inbound_reads: self.inbound_reads, outbound_reads: self.outbound_reads, rtr: None }
     }
 }
 
-impl Agreed {
+impl Terms {
     /// The Reply of a responder that accepts `request` on these terms.
     pub fn accept<'a>(&self, request: &MpaFrame<'_>, private_data: &'a [u8]) -> MpaFrame<'a> {
         let rtr_kinds =

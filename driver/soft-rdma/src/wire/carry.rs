@@ -1,7 +1,7 @@
 //! The wire of an established connection, run by its queue pair's engine: `receive.rs` takes FPDUs, `transmit.rs` makes them.
 
 use iwarp::{
-    negotiate::{Agreed, RtrKind},
+    negotiate::{RtrKind, Terms},
     terminate::Cause,
 };
 use platform::{Arc, Deferred, Notice, OutOfMemory, Platform, Read, Stream, Taken, Timer};
@@ -31,17 +31,17 @@ pub(super) struct Streams<P: Platform> {
 }
 
 impl<P: Platform> Streams<P> {
-    pub(super) fn new(agreed: &Agreed, may_send: bool, initiator: bool) -> Result<Self, OutOfMemory> {
-        let crc = agreed.crc.then(crc::fastest);
-        let rtr = agreed.rtr;
+    pub(super) fn new(terms: &Terms, may_send: bool, initiator: bool) -> Result<Self, OutOfMemory> {
+        let crc = terms.crc.then(crc::fastest);
+        let rtr = terms.rtr;
         // The RTR message may be a read, even if the peer may have none under way.
-        let served = agreed.inbound_reads.max(u16::from(rtr == Some(RtrKind::Read)));
+        let served = terms.inbound_reads.max(u16::from(rtr == Some(RtrKind::Read)));
         let tx = TxStream {
             crc,
             rtr: rtr.filter(|_| initiator),
             next_send: 1,
             next_read: 1,
-            reads: agreed.outbound_reads,
+            reads: terms.outbound_reads,
             answers: Answers::new(served)?,
             awaits_rtr_response: initiator && rtr == Some(RtrKind::Read),
             confirmation: None,
@@ -55,14 +55,14 @@ impl<P: Platform> Wire<P> {
     /// Attaches a queue pair to the wire; `None`: no memory, or the connection has ended.
     pub(super) fn attach(
         this: &Arc<Self, P>,
-        agreed: &Agreed,
+        terms: &Terms,
         queue_pair: &Arc<QueuePair<P>, P>,
         may_send: bool,
     ) -> Option<PeerQp<P>> {
         let initiator = this.is_initiator;
-        let streams = Streams::new(agreed, may_send, initiator).ok()?;
+        let streams = Streams::new(terms, may_send, initiator).ok()?;
         this.streams.lock().streams = Some(streams);
-        queue_pair.state.lock().confirms = queue_pair.send_timeout > 0 && agreed.outbound_reads > 0;
+        queue_pair.state.lock().confirms = queue_pair.send_timeout > 0 && terms.outbound_reads > 0;
         let own = Arc::downgrade(queue_pair);
         Self::end_change(this, WireState::RdmaMode(own.clone())).then(|| PeerQp::Remote(this.clone(), own))
     }

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use iwarp::{
     fpdu,
     mpa::{self, FrameKind, MpaFrame, Revision},
-    negotiate::{Agreed, RtrKind, Wish, reject},
+    negotiate::{Proposal, RtrKind, Terms, reject},
     segment::Segment,
     terminate::Cause,
 };
@@ -39,9 +39,9 @@ impl<P: Platform> Wire<P> {
         private_data: &PrivateData,
     ) -> Result<Arc<Self, P>, Error> {
         let adapter = connector.adapter();
-        let wish = wish(adapter.device(), limits, adapter.send_timeout() > 0);
-        let request = FrameBytes::new(&wish.request(private_data.as_slice())).ok_or(Error::InvalidBufferSize)?;
-        let active = Active { connector: Arc::downgrade(connector), wish, request, addresses };
+        let proposal = proposal(adapter.device(), limits, adapter.send_timeout() > 0);
+        let request = FrameBytes::new(&proposal.request(private_data.as_slice())).ok_or(Error::InvalidBufferSize)?;
+        let active = Active { connector: Arc::downgrade(connector), proposal, request, addresses };
         Ok(Self::new(connector.adapter(), WireState::Connecting(active))?)
     }
 
@@ -129,8 +129,8 @@ impl<P: Platform> Wire<P> {
             Self::notify(&active.connector, |connector| Connector::peer_rejects(connector, private_data));
             return Self::close(this);
         }
-        let agreed = match active.wish.conclude(&request, &reply) {
-            Ok(agreed) => agreed,
+        let terms = match active.proposal.initiator_terms(&request, &reply) {
+            Ok(terms) => terms,
             Err(cause) => {
                 Self::notify(&active.connector, |connector| {
                     Connector::connect_failed(connector, Error::ConnectionAborted);
@@ -139,9 +139,9 @@ impl<P: Platform> Wire<P> {
             }
         };
         // First the state: the consumer may complete as soon as `peer_accepts` reports to it.
-        Self::end_change(this, WireState::Replied(agreed, active.connector.clone()));
+        Self::end_change(this, WireState::Replied(terms, active.connector.clone()));
         let connector = active.connector.upgrade();
-        if !connector.is_some_and(|connector| Connector::peer_accepts(&connector, of_peer(&agreed), private_data)) {
+        if !connector.is_some_and(|connector| Connector::peer_accepts(&connector, of_peer(&terms), private_data)) {
             Self::close(this);
         }
     }
@@ -207,7 +207,7 @@ impl<P: Platform> Wire<P> {
     /// The initiator's first FPDU establishes the connection, if it is the agreed RTR message. It stays in the buffer, for `receive.rs`.
     fn look_for_rtr(this: &Arc<Self, P>) {
         let (crc, rtr) = match &this.state.lock().wire_state {
-            WireState::AwaitRtr(agreed, _) => (agreed.crc.then(crc::fastest), agreed.rtr),
+            WireState::AwaitRtr(terms, _) => (terms.crc.then(crc::fastest), terms.rtr),
             _ => return,
         };
         let mut is_there = false;
@@ -232,9 +232,9 @@ impl<P: Platform> Wire<P> {
             return;
         }
         let awaited = Self::begin_change(this, |state| matches!(state, WireState::AwaitRtr(..)));
-        let Some(WireState::AwaitRtr(agreed, connector)) = awaited else { return };
+        let Some(WireState::AwaitRtr(terms, connector)) = awaited else { return };
         if is_there {
-            Self::establish(this, &agreed, &connector, true);
+            Self::establish(this, &terms, &connector, true);
         } else {
             Self::give_up(this, &connector);
         }
@@ -263,10 +263,10 @@ impl<P: Platform> Wire<P> {
         let requested = Self::begin_change(this, |state| matches!(state, WireState::Requested(..)));
         let Some(WireState::Requested(frame, connector)) = requested else { return false };
         let replied = frame.parsed(FrameKind::Request).and_then(|request| {
-            let agreed = wish(&this.device, wanted, this.confirms).agree(&request)?;
-            Some((agreed, FrameBytes::new(&agreed.accept(&request, private_data.as_slice()))?))
+            let terms = proposal(&this.device, wanted, this.confirms).responder_terms(&request)?;
+            Some((terms, FrameBytes::new(&terms.accept(&request, private_data.as_slice()))?))
         });
-        let Some((agreed, reply)) = replied else {
+        let Some((terms, reply)) = replied else {
             Self::close(this);
             return false;
         };
@@ -274,13 +274,13 @@ impl<P: Platform> Wire<P> {
             Self::close(this);
             return false;
         }
-        if agreed.rtr.is_some() {
+        if terms.rtr.is_some() {
             if !this.is_of_program {
                 Timer::start(this, RTR_MICROSECONDS);
             }
-            Self::end_change(this, WireState::AwaitRtr(agreed, connector));
+            Self::end_change(this, WireState::AwaitRtr(terms, connector));
         } else {
-            Self::establish(this, &agreed, &connector, false);
+            Self::establish(this, &terms, &connector, false);
         }
         true
     }
@@ -300,8 +300,8 @@ impl<P: Platform> Wire<P> {
     /// The consumer of the active side completes. `None`: the peer is gone, or there is no memory.
     pub(crate) fn complete(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) -> Option<PeerQp<P>> {
         let replied = Self::begin_change(this, |state| matches!(state, WireState::Replied(..)));
-        let Some(WireState::Replied(agreed, _)) = replied else { return None };
-        let peer = Self::attach(this, &agreed, queue_pair, true);
+        let Some(WireState::Replied(terms, _)) = replied else { return None };
+        let peer = Self::attach(this, &terms, queue_pair, true);
         if peer.is_none() {
             Self::close(this);
         }
@@ -309,10 +309,10 @@ impl<P: Platform> Wire<P> {
     }
 
     /// Establishes the passive side. `may_send`: the initiator's first message has arrived.
-    fn establish(this: &Arc<Self, P>, agreed: &Agreed, connector: &Weak<Connector<P>, P>, may_send: bool) {
+    fn establish(this: &Arc<Self, P>, terms: &Terms, connector: &Weak<Connector<P>, P>, may_send: bool) {
         let connected = connector.upgrade().is_some_and(|connector| {
-            Connector::established(&connector, of_peer(agreed), |queue_pair| {
-                Self::attach(this, agreed, queue_pair, may_send)
+            Connector::established(&connector, of_peer(terms), |queue_pair| {
+                Self::attach(this, terms, queue_pair, may_send)
             })
         });
         if !connected {
@@ -335,8 +335,8 @@ impl<P: Platform> Wire<P> {
 
     /// The Reply's terms cannot be met: ends with a Terminate that says why (RFC 6581 section 9).
     fn decline(this: &Arc<Self, P>, crc: bool, cause: Cause) {
-        let agreed = Agreed { crc, inbound_reads: 0, outbound_reads: 0, rtr: None };
-        if let Ok(mut streams) = Streams::new(&agreed, true, true) {
+        let terms = Terms { crc, inbound_reads: 0, outbound_reads: 0, rtr: None };
+        if let Ok(mut streams) = Streams::new(&terms, true, true) {
             streams.tx.terminate = Some(TerminateOut::new(cause, &[]));
             this.streams.lock().streams = Some(streams);
         }
@@ -350,9 +350,9 @@ impl<P: Platform> Wire<P> {
     }
 }
 
-fn wish<P: Platform>(device: &Device<P>, limits: ReadLimits, confirms: bool) -> Wish {
+fn proposal<P: Platform>(device: &Device<P>, limits: ReadLimits, confirms: bool) -> Proposal {
     let reads = |limit: u32| u16::try_from(limit).unwrap_or(mpa::MAX_READS);
-    Wish {
+    Proposal {
         crc: device.wants_crc(),
         inbound_reads: reads(limits.inbound),
         outbound_reads: reads(limits.outbound),
@@ -371,8 +371,8 @@ fn is_rtr(rtr: RtrKind, ulpdu: &[u8]) -> bool {
 }
 
 /// The agreed limits, as the peer sees them.
-fn of_peer(agreed: &Agreed) -> ReadLimits {
-    ReadLimits { inbound: agreed.outbound_reads.into(), outbound: agreed.inbound_reads.into() }
+fn of_peer(terms: &Terms) -> ReadLimits {
+    ReadLimits { inbound: terms.outbound_reads.into(), outbound: terms.inbound_reads.into() }
 }
 
 /// A peer's IRD or ORD, as a limit: this device's limit if it is not negotiated.

@@ -20,7 +20,7 @@ mod transmit;
 use core::net::SocketAddr;
 
 use iwarp::{
-    negotiate::{Agreed, Wish},
+    negotiate::{Proposal, Terms},
     terminate::Cause,
 };
 use platform::{
@@ -81,13 +81,13 @@ enum WireState<P: Platform> {
     /// Active: the peer's Reply is due.
     AwaitReply(Active<P>),
     /// Active: the peer has accepted; the consumer is to complete or to reject.
-    Replied(Agreed, Weak<Connector<P>, P>),
+    Replied(Terms, Weak<Connector<P>, P>),
     /// Passive: true while TCP accepts. Then the peer's Request is due.
     AwaitRequest(bool),
     /// Passive: the consumer is to accept or to reject.
     Requested(FrameBytes, Weak<Connector<P>, P>),
     /// Passive: the Reply is sent, and the RTR message is due.
-    AwaitRtr(Agreed, Weak<Connector<P>, P>),
+    AwaitRtr(Terms, Weak<Connector<P>, P>),
     /// A thread is between `begin_change` and `end_change`.
     Changing,
     /// The connection is established, and the queue pair's engine runs the wire.
@@ -99,7 +99,7 @@ enum WireState<P: Platform> {
 /// What the active side needs until the Reply.
 struct Active<P: Platform> {
     connector: Weak<Connector<P>, P>,
-    wish: Wish,
+    proposal: Proposal,
     request: FrameBytes,
     addresses: (SocketAddr, SocketAddr),
 }

@@ -3,7 +3,7 @@
 use arbitrary::{Arbitrary, Unstructured};
 use iwarp::{
     mpa::{FrameKind, InvalidFrame, MAX_FRAME, MAX_READS, MpaFrame, ParsedFrame, Revision},
-    negotiate::{Agreed, RtrKind, Wish, reject},
+    negotiate::{Proposal, RtrKind, Terms, reject},
     terminate::Cause,
 };
 
@@ -18,43 +18,43 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn wish(self) -> Wish {
+    fn proposal(self) -> Proposal {
         // A device has far fewer, a caller may say more.
-        Wish { crc: self.crc, inbound_reads: self.inbound, outbound_reads: self.outbound, reads_itself: false }
+        Proposal { crc: self.crc, inbound_reads: self.inbound, outbound_reads: self.outbound, reads_itself: false }
     }
 }
 
 /// What an initiator makes of a Reply: what is tested, or what a test puts in its place.
-pub type Conclude = fn(&Wish, &MpaFrame<'_>, &MpaFrame<'_>) -> Result<Agreed, Cause>;
+pub type InitiatorTerms = fn(&Proposal, &MpaFrame<'_>, &MpaFrame<'_>) -> Result<Terms, Cause>;
 
 /// Looks at Requests and Replies.
 ///
 /// # Errors
 /// What is wrong.
 pub fn run(bytes: &[u8]) -> Result<(), Finding> {
-    run_with(bytes, Wish::conclude)
+    run_with(bytes, Proposal::initiator_terms)
 }
 
-/// The same with another conclusion.
+/// The same, with another initiator.
 ///
 /// # Errors
 /// What is wrong.
-pub fn run_with(bytes: &[u8], conclude: Conclude) -> Result<(), Finding> {
+pub fn run_with(bytes: &[u8], initiator_terms: InitiatorTerms) -> Result<(), Finding> {
     let mut bytes = Unstructured::new(bytes);
     let wanted: (Wanted, Wanted) = bytes.arbitrary().map_err(|error| Finding(error.to_string()))?;
     let frame = bytes.take_rest();
-    let [initiator, responder] = [wanted.0, wanted.1].map(Wanted::wish);
+    let [initiator, responder] = [wanted.0, wanted.1].map(Wanted::proposal);
     if let Some(request) = read(FrameKind::Request, frame)? {
         answer(&responder, &request)?;
     }
     let own = initiator.request(&frame[..frame.len().min(64)]);
     if let Some(reply) = read(FrameKind::Reply, frame)?.filter(|reply| !reply.reject)
-        && let Ok(agreed) = conclude(&initiator, &own, &reply)
+        && let Ok(terms) = initiator_terms(&initiator, &own, &reply)
     {
         ensure!(!reply.markers, "markers are agreed on");
-        check_own(&initiator, &agreed)?;
+        check_own(&initiator, &terms)?;
     }
-    both(&initiator, &responder, &own, conclude)
+    both(&initiator, &responder, &own, initiator_terms)
 }
 
 /// The frame that bytes begin with, if there is one: the same one whatever follows, and none before it is whole.
@@ -87,14 +87,14 @@ fn read(kind: FrameKind, bytes: &[u8]) -> Result<Option<MpaFrame<'_>>, Finding> 
     Ok(None)
 }
 
-fn check_own(wish: &Wish, agreed: &Agreed) -> Result<(), Finding> {
-    let fewer = agreed.inbound_reads <= wish.inbound_reads && agreed.outbound_reads <= wish.outbound_reads;
-    ensure!(fewer && (agreed.crc || !wish.crc), "{agreed:?} is more than {wish:?}");
+fn check_own(proposal: &Proposal, terms: &Terms) -> Result<(), Finding> {
+    let fewer = terms.inbound_reads <= proposal.inbound_reads && terms.outbound_reads <= proposal.outbound_reads;
+    ensure!(fewer && (terms.crc || !proposal.crc), "{terms:?} is more than {proposal:?}");
     Ok(())
 }
 
 /// What a responder answers to any Request: a Reply of its revision, which can be read.
-fn answer(wish: &Wish, request: &MpaFrame<'_>) -> Result<(), Finding> {
+fn answer(proposal: &Proposal, request: &MpaFrame<'_>) -> Result<(), Finding> {
     let of_same_kind = |reply: &MpaFrame<'_>| match (request.revision, reply.revision) {
         (Revision::One, Revision::One) => true,
         (Revision::Two(theirs), Revision::Two(ours)) => theirs.is_some() == ours.is_some(),
@@ -103,29 +103,35 @@ fn answer(wish: &Wish, request: &MpaFrame<'_>) -> Result<(), Finding> {
     let refused = frames::mpa_frame(&reject(request, b"no"));
     let refused = read(FrameKind::Reply, &refused)?.filter(|reply| reply.reject && reply.private_data == b"no");
     ensure!(refused.is_some_and(|reply| of_same_kind(&reply)), "a reject of {request:?}");
-    let Some(agreed) = wish.agree(request) else {
+    let Some(terms) = proposal.responder_terms(request) else {
         ensure!(request.markers, "{request:?} is refused");
         return Ok(());
     };
-    ensure!(!request.markers && (agreed.crc || !request.crc), "{request:?} is accepted as {agreed:?}");
-    check_own(wish, &agreed)?;
-    let bytes = frames::mpa_frame(&agreed.accept(request, b"yes"));
+    ensure!(!request.markers && (terms.crc || !request.crc), "{request:?} is accepted as {terms:?}");
+    check_own(proposal, &terms)?;
+    let bytes = frames::mpa_frame(&terms.accept(request, b"yes"));
     let reply = read(FrameKind::Reply, &bytes)?;
     let right = |reply: &MpaFrame<'_>| {
-        of_same_kind(reply) && !reply.reject && reply.crc == agreed.crc && reply.private_data == b"yes"
+        of_same_kind(reply) && !reply.reject && reply.crc == terms.crc && reply.private_data == b"yes"
     };
-    ensure!(reply.is_some_and(|reply| right(&reply)), "{agreed:?} is answered as {reply:?}");
+    ensure!(reply.is_some_and(|reply| right(&reply)), "{terms:?} is answered as {reply:?}");
     Ok(())
 }
 
 /// A device with another one: neither does what the other does not expect.
-fn both(initiator: &Wish, responder: &Wish, request: &MpaFrame<'_>, conclude: Conclude) -> Result<(), Finding> {
+fn both(
+    initiator: &Proposal,
+    responder: &Proposal,
+    request: &MpaFrame<'_>,
+    initiator_terms: InitiatorTerms,
+) -> Result<(), Finding> {
     let bytes = frames::mpa_frame(request);
     let Some(request) = read(FrameKind::Request, &bytes)? else { return Err(Finding("no Request".to_owned())) };
-    let Some(theirs) = responder.agree(&request) else { return Err(Finding("it is refused".to_owned())) };
+    let Some(theirs) = responder.responder_terms(&request) else { return Err(Finding("it is refused".to_owned())) };
     let bytes = frames::mpa_frame(&theirs.accept(&request, &[]));
     let Some(reply) = read(FrameKind::Reply, &bytes)? else { return Err(Finding("no Reply".to_owned())) };
-    let ours = conclude(initiator, &request, &reply).map_err(|cause| Finding(format!("{cause} after {reply:?}")))?;
+    let ours =
+        initiator_terms(initiator, &request, &reply).map_err(|cause| Finding(format!("{cause} after {reply:?}")))?;
     ensure!((ours.crc, ours.rtr) == (theirs.crc, theirs.rtr), "{ours:?} and {theirs:?}");
     ensure!(ours.rtr == Some(RtrKind::Write), "{ours:?}");
     let [in_ours, in_theirs] = [ours.inbound_reads, theirs.inbound_reads].map(|reads| reads.min(MAX_READS));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use iwarp::{
     mpa::{FrameKind, MpaFrame, RtrKinds},
-    negotiate::{Agreed, RtrKind, Wish},
+    negotiate::{Proposal, RtrKind, Terms},
 };
 use peer::{
     Finding, bytes,
@@ -75,14 +75,22 @@ fn mpa_frames() {
 /// The negative control: conclusions that are wrong are found.
 #[test]
 fn wrong_conclusions_are_found() {
-    let wrong: [mpa::Conclude; 4] = [
-        |wish, request, reply| Ok(Agreed { inbound_reads: 0, ..Wish::conclude(wish, request, reply)? }),
-        |wish, request, reply| Ok(Agreed { outbound_reads: u16::MAX, ..Wish::conclude(wish, request, reply)? }),
-        |wish, request, reply| Ok(Agreed { crc: request.crc, ..Wish::conclude(wish, request, reply)? }),
-        |wish, request, reply| Ok(Agreed { rtr: Some(RtrKind::Read), ..Wish::conclude(wish, request, reply)? }),
+    let wrong: [mpa::InitiatorTerms; 4] = [
+        |proposal, request, reply| {
+            Ok(Terms { inbound_reads: 0, ..Proposal::initiator_terms(proposal, request, reply)? })
+        },
+        |proposal, request, reply| {
+            Ok(Terms { outbound_reads: u16::MAX, ..Proposal::initiator_terms(proposal, request, reply)? })
+        },
+        |proposal, request, reply| {
+            Ok(Terms { crc: request.crc, ..Proposal::initiator_terms(proposal, request, reply)? })
+        },
+        |proposal, request, reply| {
+            Ok(Terms { rtr: Some(RtrKind::Read), ..Proposal::initiator_terms(proposal, request, reply)? })
+        },
     ];
-    for (number, conclude) in wrong.into_iter().enumerate() {
-        let found = (0..200).find_map(|seed| mpa::run_with(&input(seed), conclude).err());
+    for (number, initiator_terms) in wrong.into_iter().enumerate() {
+        let found = (0..200).find_map(|seed| mpa::run_with(&input(seed), initiator_terms).err());
         println!("{number}: {found:?}");
         assert!(found.is_some());
     }
