@@ -73,10 +73,10 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) own_receives: Option<ReceiveQueue<P>>,
     pub(crate) requests: Ring<InitiatorRequest, P>,
     pub(crate) peer: Option<PeerQp<P>>,
-    /// Number of the oldest requests that are carried out and not reported. The oldest of them awaits the peer's answer
+    /// Number of the oldest requests that are carried out and not reported. The oldest of them awaits the peer's response
     /// or confirmation. 0 within the device.
     pub(crate) sent: usize,
-    /// Number of unanswered reads among `sent`.
+    /// Number of reads among `sent` whose response is due.
     pub(crate) open_reads: u32,
     /// The current request, behind `sent`: its bytes that are done, and the place in its SGEs behind them.
     pub(crate) done: u64,
@@ -101,7 +101,7 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) confirms: bool,
     /// Such a request is carried out, and no read that would confirm it was sent since.
     pub(crate) unconfirmed: bool,
-    /// Number of the oldest requests that the answer to the wire's zero-length read confirms.
+    /// Number of the oldest requests that the response to the wire's zero-length read confirms.
     pub(crate) to_confirm: usize,
 }
 
@@ -259,14 +259,14 @@ impl<P: Platform> LockedQp<P> {
         self.requests.nth(self.sent)
     }
 
-    /// The current request is carried out. `awaits_answer`: it is a read over the wire.
-    pub(crate) fn carried_out(&mut self, awaits_answer: bool) {
+    /// The current request is carried out. `awaits_response`: it is a read over the wire.
+    pub(crate) fn carried_out(&mut self, awaits_response: bool) {
         let current = self.current().map(|(slot, request)| (slot, request.flags));
         self.unconfirmed |= current.is_some_and(|(slot, flags)| self.awaits_confirmation(slot, flags));
-        self.unconfirmed &= !awaits_answer;
+        self.unconfirmed &= !awaits_response;
         self.restart();
         self.sent = self.sent.saturating_add(1);
-        self.open_reads = self.open_reads.saturating_add(u32::from(awaits_answer));
+        self.open_reads = self.open_reads.saturating_add(u32::from(awaits_response));
     }
 
     /// A zero-length read was sent behind all requests that are carried out.
@@ -302,9 +302,9 @@ impl<P: Platform> LockedQp<P> {
     pub(crate) fn take_ended(&mut self) -> Option<Ended<P>> {
         let (slot, request) = self.requests.front().filter(|_| self.sent > 0)?;
         let flags = request.flags;
-        let awaits_answer = self.open_reads > 0 && self.oldest_is_read();
+        let awaits_response = self.open_reads > 0 && self.oldest_is_read();
         let refused = self.refused.is_some_and(|(refused, _)| refused == slot);
-        if awaits_answer || refused || self.awaits_confirmation(slot, flags) { None } else { self.finish_oldest() }
+        if awaits_response || refused || self.awaits_confirmation(slot, flags) { None } else { self.finish_oldest() }
     }
 
     /// Removes the oldest request, which has ended or is cancelled.
@@ -313,7 +313,7 @@ impl<P: Platform> LockedQp<P> {
             None => self.restart(),
             Some(sent) => {
                 self.sent = sent;
-                // Only a flush removes a read without its answer, and it removes all requests.
+                // Only a flush removes a read without its response, and it removes all requests.
                 self.open_reads = if sent == 0 { 0 } else { self.open_reads };
                 self.to_confirm = self.to_confirm.saturating_sub(1);
             }

@@ -8,7 +8,7 @@ use platform::{Arc, Deferred, Notice, OutOfMemory, Platform, Read, Stream, Taken
 
 use super::{
     Wire, WireState, crc,
-    inbound_reads::Answers,
+    inbound_reads::InboundReads,
     noticed,
     receive::{Received, RxStream},
     timeouts::Waits,
@@ -42,7 +42,7 @@ impl<P: Platform> Streams<P> {
             next_send: 1,
             next_read: 1,
             reads: terms.outbound_reads,
-            answers: Answers::new(served)?,
+            inbound_reads: InboundReads::new(served)?,
             awaits_rtr_response: initiator && rtr == Some(RtrKind::Read),
             confirmation: None,
             terminate: None,

@@ -1,13 +1,13 @@
-//! The peer's reads that wait for their answers, oldest first: siw's IRQ.
+//! The peer's reads whose response is due, oldest first: siw's IRQ.
 
 use iwarp::segment::ReadRequest;
 use platform::{OutOfMemory, Platform};
 
 use crate::ring::Ring;
 
-/// A read of the peer, and how much of it is answered.
+/// A read of the peer, and how much of its response is sent.
 #[derive(Clone, Copy)]
-pub(super) struct Answer {
+pub(super) struct InboundRead {
     /// The MSN of the request.
     pub(super) msn: u32,
     pub(super) request: ReadRequest,
@@ -15,35 +15,36 @@ pub(super) struct Answer {
     pub(super) done: u32,
 }
 
-pub(super) struct Answers<P: Platform> {
-    waiting: Ring<ReadRequest, P>,
+/// The reads of the peer whose response is due.
+pub(super) struct InboundReads<P: Platform> {
+    requests: Ring<ReadRequest, P>,
     /// MSN of the oldest read: the first is 1, each next one is 1 more.
     msn: u32,
     done: u32,
 }
 
-impl<P: Platform> Answers<P> {
+impl<P: Platform> InboundReads<P> {
     /// Makes room for `reads` reads (IRD).
     pub(super) fn new(reads: u16) -> Result<Self, OutOfMemory> {
         const UNUSED: ReadRequest =
             ReadRequest { sink_stag: 0, sink_offset: 0, size: 0, source_stag: 0, source_offset: 0 };
-        Ok(Self { waiting: Ring::new(reads.into(), UNUSED)?, msn: 1, done: 0 })
+        Ok(Self { requests: Ring::new(reads.into(), UNUSED)?, msn: 1, done: 0 })
     }
 
     /// Takes a read. False: the peer has more reads under way than the agreed IRD.
     pub(super) fn push(&mut self, request: ReadRequest) -> bool {
-        self.waiting.push(request).is_ok()
+        self.requests.push(request).is_ok()
     }
 
-    pub(super) fn oldest(&self) -> Option<Answer> {
-        self.waiting.front().map(|(_, &request)| Answer { msn: self.msn, request, done: self.done })
+    pub(super) fn oldest(&self) -> Option<InboundRead> {
+        self.requests.front().map(|(_, &request)| InboundRead { msn: self.msn, request, done: self.done })
     }
 
-    /// `bytes` more of the oldest read are sent. `last`: it is answered in full.
+    /// `bytes` more of the oldest read are sent. `last`: its response is complete.
     pub(super) fn sent(&mut self, bytes: u32, last: bool) {
         self.done = self.done.saturating_add(bytes);
         if last {
-            self.waiting.skip(1);
+            self.requests.skip(1);
             self.msn = self.msn.wrapping_add(1);
             self.done = 0;
         }

@@ -2,8 +2,8 @@
 //!
 //! The deferred call of a [`Wire`] makes the connection (`mpa.rs`, `handshake.rs`) and ends it (`closing.rs`). In between a
 //! queue pair is attached, and its engine runs the wire (`carry.rs`): it writes requests as FPDUs into the stream's send
-//! buffer (`transmit.rs`; `inbound_reads.rs` for answers to the peer's reads), and places the peer's FPDUs from the receive
-//! buffer (`receive.rs`; `outbound_reads.rs` for answers to its own reads). No code here calls a socket, or blocks.
+//! buffer (`transmit.rs`; `inbound_reads.rs` for responses to the peer's reads), and places the peer's FPDUs from the receive
+//! buffer (`receive.rs`; `outbound_reads.rs` for responses to its own reads). No code here calls a socket, or blocks.
 
 mod carry;
 mod closing;

@@ -1,4 +1,4 @@
-//! What a queue pair awaits from its peer: answers to its reads (siw's ORQ), confirmations of its sends and writes, the
+//! What a queue pair awaits from its peer: responses to its reads (siw's ORQ), confirmations of its sends and writes, the
 //! rest of a message, the end of the connection.
 
 use iwarp::terminate::Cause;
@@ -10,8 +10,8 @@ use crate::{
     qp::{Ended, LockedQp},
 };
 
-/// The oldest read that is not answered.
-pub(super) struct OpenRead {
+/// The oldest read whose response is due.
+pub(super) struct OutboundRead {
     pub(super) size: u32,
     pub(super) sges: SgeList,
     /// The token to invalidate when the read succeeds.
@@ -19,9 +19,9 @@ pub(super) struct OpenRead {
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// Claims the oldest read for a part of its answer, until [`Self::end_answer`]; `None`: the connection is over.
-    /// Error: no read is unanswered.
-    pub(super) fn begin_answer(this: &Arc<Self, P>) -> Result<Option<OpenRead>, Cause> {
+    /// Claims the oldest read for a part of its response, until [`Self::end_response`]; `None`: the connection is over.
+    /// Error: no response is due.
+    pub(super) fn begin_response(this: &Arc<Self, P>) -> Result<Option<OutboundRead>, Cause> {
         let mut state = this.state.lock();
         if state.confirms && state.open_reads > 0 && !state.oldest_is_read() {
             drop(state);
@@ -38,12 +38,12 @@ impl<P: Platform> QueuePair<P> {
         let sges = state.sges_of(slot, &request, this.sizes().sges).unwrap_or_default();
         let invalidate = sges.first().filter(|_| request.flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
         let sges = SgeList::copy_of(sges).map_err(|_| Cause::LOCAL)?;
-        // A flush waits until this is false: until then the answer is written to the read's memory.
+        // A flush waits until this is false: until then the response is written to the read's memory.
         state.executing = true;
-        Ok(Some(OpenRead { size: request.data.length, sges, invalidate }))
+        Ok(Some(OutboundRead { size: request.data.length, sges, invalidate }))
     }
 
-    /// Whether no read is unanswered, and no receive is half filled.
+    /// Whether no response to a read is due, and no receive is half filled.
     pub(super) fn is_between_messages(&self) -> bool {
         let state = self.state.lock();
         state.open_reads == 0 && state.receive.is_none()
@@ -61,14 +61,14 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Ends what [`Self::begin_answer`] began. If the read has `ended`, reports it, and after a success the requests
+    /// Ends what [`Self::begin_response`] began. If the read has `ended`, reports it, and after a success the requests
     /// behind it that have ended too.
-    pub(super) fn end_answer(this: &Arc<Self, P>, ended: Option<Status>) {
+    pub(super) fn end_response(this: &Arc<Self, P>, ended: Option<Status>) {
         let mut state = this.state.lock();
         state.executing = false;
         state.open_reads = state.open_reads.saturating_sub(u32::from(ended.is_some()));
-        let mut answered = ended;
-        Self::report_oldest(this, state, |state| match answered.take() {
+        let mut status = ended;
+        Self::report_oldest(this, state, |state| match status.take() {
             Some(status) => Some((state.finish_oldest()?, status)),
             None if ended == Some(Ok(())) => Some((state.take_ended()?, Ok(()))),
             None => None,

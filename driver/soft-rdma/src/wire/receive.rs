@@ -1,6 +1,6 @@
 //! FPDUs from the wire: each is checked, and its data placed in the consumer's memory straight from the receive buffer.
 //!
-//! The checks, their order and the answers: RFC 5044 section 8, RFC 5041 section 7, RFC 5040 section 8.
+//! The checks, their order and the causes of the Terminate: RFC 5044 section 8, RFC 5041 section 7, RFC 5040 section 8.
 
 use iwarp::{
     crc::Crc32c,
@@ -11,7 +11,7 @@ use iwarp::{
 };
 use platform::{Arc, Platform};
 
-use super::{inbound_reads::Answers, outbound_reads::OpenRead, terminate::Refused, transmit::TxStream};
+use super::{inbound_reads::InboundReads, outbound_reads::OutboundRead, terminate::Refused, transmit::TxStream};
 use crate::{
     Access, Error, ProtectionDomain, QueuePair,
     memory::{
@@ -40,12 +40,12 @@ pub(super) struct RxStream {
     pub(super) send_placed: bool,
     /// A segment of a write was placed, and its last segment is due.
     pub(super) write_open: bool,
-    /// The sink STag of the read whose answer is due.
-    pub(super) next_answer: u32,
-    /// Bytes of that answer that are placed, and the place in the read's SGEs behind them.
+    /// The sink STag of the read whose response is due.
+    pub(super) next_response: u32,
+    /// Bytes of that response that are placed, and the place in the read's SGEs behind them.
     pub(super) read_done: u32,
     pub(super) read_cursor: Cursor,
-    /// The whole answer is placed; the invalidation that the read asks for found the memory busy.
+    /// The whole response is placed; the invalidation that the read asks for found the memory busy.
     pub(super) read_placed: bool,
     /// The peer has sent a Terminate.
     pub(super) terminated: bool,
@@ -76,14 +76,14 @@ pub(super) struct Wrong<'a> {
 /// What became of a segment.
 enum Placed {
     Done,
-    /// The segment answers a read of the wire's own. Its data is not placed.
+    /// The segment is the response to a read of the wire's own. Its data is not placed.
     Dropped,
     Hold,
     Busy,
     Failed,
 }
 
-/// Why a part of a read's answer is not placed.
+/// Why a part of a read's response is not placed.
 enum Unplaced {
     Wrong(Cause),
     /// The fault is this side's: the status of the read, and the cause for the peer.
@@ -103,7 +103,7 @@ impl RxStream {
             next_read: 1,
             send_done: 0,
             send_placed: false,
-            next_answer: if sends_rtr_read { 2 } else { 1 },
+            next_response: if sends_rtr_read { 2 } else { 1 },
             read_done: 0,
             read_cursor: Cursor::default(),
             read_placed: false,
@@ -135,14 +135,14 @@ impl RxStream {
         let placed = match segment {
             Segment::Write(to) => self.write(queue_pair, to, data),
             Segment::ReadRequest(untagged, request) => {
-                self.read_request(queue_pair, &mut tx.answers, untagged, request, data)
+                self.read_request(queue_pair, &mut tx.inbound_reads, untagged, request, data)
             }
             Segment::ReadResponse(to) => self.read_response(queue_pair, tx, to, data),
             Segment::Send(untagged, send) => self.send(queue_pair, untagged, send, data),
             Segment::Terminate(_) => {
                 self.terminated = true;
                 self.told = Terminate::parse(data).map(|terminate| terminate.cause);
-                QueuePair::refuse(queue_pair, Refused::parse(data), tx, self.next_answer);
+                QueuePair::refuse(queue_pair, Refused::parse(data), tx, self.next_response);
                 Ok(Placed::Failed)
             }
         };
@@ -188,7 +188,7 @@ impl RxStream {
     fn read_request<P: Platform>(
         &mut self,
         queue_pair: &Arc<QueuePair<P>, P>,
-        answers: &mut Answers<P>,
+        inbound_reads: &mut InboundReads<P>,
         untagged: Untagged,
         request: ReadRequest,
         data: &[u8],
@@ -206,15 +206,15 @@ impl RxStream {
         if !queue_pair.state.lock().is_open() {
             return Ok(Placed::Failed);
         }
-        // The source is checked when the answer is made: sends and writes before this request may still change it.
-        if !answers.push(request) {
+        // The source is checked when the response is made: sends and writes before this request may still change it.
+        if !inbound_reads.push(request) {
             return Err(Cause::NO_BUFFER);
         }
         self.next_read = self.next_read.wrapping_add(1);
         Ok(Placed::Done)
     }
 
-    /// Data of the answer to the oldest read.
+    /// Data of the response to the oldest read.
     fn read_response<P: Platform>(
         &mut self,
         queue_pair: &Arc<QueuePair<P>, P>,
@@ -222,26 +222,26 @@ impl RxStream {
         to: Tagged,
         data: &[u8],
     ) -> Result<Placed, Cause> {
-        // The answer to the RTR message, which was a read.
+        // The response to the RTR message, which was a read.
         if tx.awaits_rtr_response && to.last && data.is_empty() {
             tx.awaits_rtr_response = false;
             return Ok(Placed::Done);
         }
-        if tx.confirmation == Some(self.next_answer) {
-            if to.stag != self.next_answer {
+        if tx.confirmation == Some(self.next_response) {
+            if to.stag != self.next_response {
                 return Err(Cause::TAGGED_STAG);
             }
-            // A Linux siw that is sending answers a read of no bytes with the bytes of its last send or write: its siw_qp_sq_proc_tx
+            // A Linux siw that is sending responds to a read of no bytes with the bytes of its last send or write: its siw_qp_sq_proc_tx
             // takes the SGE that is left from it. They are dropped.
             if to.last {
                 tx.confirmation = None;
-                self.next_answer = self.next_answer.wrapping_add(1);
+                self.next_response = self.next_response.wrapping_add(1);
                 QueuePair::confirm(queue_pair, |state| state.to_confirm > 0);
             }
             return Ok(Placed::Dropped);
         }
-        let Some(read) = QueuePair::begin_answer(queue_pair)? else { return Ok(Placed::Failed) };
-        let placed = self.place_answer(queue_pair, &read, to, data);
+        let Some(read) = QueuePair::begin_response(queue_pair)? else { return Ok(Placed::Failed) };
+        let placed = self.place_response(queue_pair, &read, to, data);
         let (ended, placed) = match placed {
             Ok(Placed::Done) if to.last => (Some(Ok(())), Ok(Placed::Done)),
             Ok(placed) => (None, Ok(placed)),
@@ -250,20 +250,20 @@ impl RxStream {
         };
         if ended.is_some() {
             (self.read_done, self.read_cursor) = (0, Cursor::default());
-            self.next_answer = self.next_answer.wrapping_add(1);
+            self.next_response = self.next_response.wrapping_add(1);
         }
-        QueuePair::end_answer(queue_pair, ended);
+        QueuePair::end_response(queue_pair, ended);
         placed
     }
 
-    fn place_answer<P: Platform>(
+    fn place_response<P: Platform>(
         &mut self,
         queue_pair: &Arc<QueuePair<P>, P>,
-        read: &OpenRead,
+        read: &OutboundRead,
         to: Tagged,
         data: &[u8],
     ) -> Result<Placed, Unplaced> {
-        if to.stag != self.next_answer {
+        if to.stag != self.next_response {
             return Err(Unplaced::Wrong(Cause::TAGGED_STAG));
         }
         if !self.read_placed {

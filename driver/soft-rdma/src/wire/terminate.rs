@@ -80,12 +80,12 @@ fn of_send(cause: Cause) -> Option<Error> {
 
 impl<P: Platform> QueuePair<P> {
     /// The peer has refused a message and ended the stream. Notes the request of that message, which the flush ends
-    /// with the error. `next_answer` is the sink STag of the read whose answer is due.
-    pub(super) fn refuse(this: &Arc<Self, P>, refused: Option<Refused>, tx: &TxStream<P>, next_answer: u32) {
+    /// with the error. `next_response` is the sink STag of the read whose response is due.
+    pub(super) fn refuse(this: &Arc<Self, P>, refused: Option<Refused>, tx: &TxStream<P>, next_response: u32) {
         let mut state = this.state.lock();
         state.refused = refused.and_then(|refused| {
             let found = match refused.message {
-                Message::Read(request) => state.read_named(&request, next_answer, tx.confirmation),
+                Message::Read(request) => state.read_named(&request, next_response, tx.confirmation),
                 Message::Write(to) => state.write_named(to),
                 Message::Send(msn) => state.send_named(msn, tx.next_send),
             };
@@ -104,8 +104,8 @@ impl<P: Platform> QueuePair<P> {
 /// Looks for requests that are carried out or begun, and not reported. Each gives the request's slot.
 impl<P: Platform> LockedQp<P> {
     /// `confirmation`: the sink STag of the wire's own read under way, which is no request.
-    fn read_named(&mut self, request: &ReadRequest, next_answer: u32, confirmation: Option<u32>) -> Option<usize> {
-        let mut number = next_answer;
+    fn read_named(&mut self, request: &ReadRequest, next_response: u32, confirmation: Option<u32>) -> Option<usize> {
+        let mut number = next_response;
         for place in 0..self.sent {
             let (slot, &InitiatorRequest { data, .. }) = self.requests.nth(place)?;
             if let Some(&mut Operation::Read(Remote { address, token })) = self.operation_mut(slot) {

@@ -1,4 +1,4 @@
-//! FPDUs for the wire: parts of requests, answers to the peer's reads, and at the end a Terminate. Each is written
+//! FPDUs for the wire: parts of requests, responses to the peer's reads, and at the end a Terminate. Each is written
 //! whole into the stream's send buffer, if that has room.
 
 use iwarp::{
@@ -10,7 +10,7 @@ use iwarp::{
 };
 use platform::{Arc, Platform};
 
-use super::inbound_reads::{Answer, Answers};
+use super::inbound_reads::{InboundRead, InboundReads};
 use crate::{
     Access, Error, QueuePair, Remote,
     memory::{region::Range, runs},
@@ -29,10 +29,10 @@ pub(crate) struct TxStream<P: Platform> {
     pub(super) next_read: u32,
     /// ORD: reads that this side may have under way.
     pub(super) reads: u16,
-    pub(super) answers: Answers<P>,
-    /// Initiator: the RTR message was a read, and is not answered.
+    pub(super) inbound_reads: InboundReads<P>,
+    /// Initiator: the RTR message was a read, and its response is due.
     pub(super) awaits_rtr_response: bool,
-    /// The sink STag of the wire's zero-length read under way, by whose answer the peer confirms what was sent before it.
+    /// The sink STag of the wire's zero-length read under way, by whose response the peer confirms what was sent before it.
     pub(super) confirmation: Option<u32>,
     /// The last message of the stream.
     pub(super) terminate: Option<TerminateOut>,
@@ -75,7 +75,7 @@ impl TerminateOut {
     }
 
     /// The Terminate for a read of the peer whose source is refused.
-    fn of_read(cause: Cause, read: &Answer) -> Self {
+    fn of_read(cause: Cause, read: &InboundRead) -> Self {
         let mut ulpdu = [0; MAX_HEADER];
         let segment = Segment::ReadRequest(Untagged { last: true, msn: read.msn, mo: 0 }, read.request);
         let bytes = segment.emit(&mut ulpdu).unwrap_or(0);
@@ -95,7 +95,7 @@ pub(crate) struct WireCarrier<'a, P: Platform> {
     full: bool,
     /// Bytes of consumers' data in the FPDUs, and messages of such data that end in them.
     data: (u64, u64),
-    /// Unanswered reads of the queue pair, at the last step.
+    /// Reads of the queue pair whose response is due, at the last step.
     open_reads: u32,
 }
 
@@ -142,15 +142,15 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         self.data
     }
 
-    /// Writes the FPDUs that are due, in `most` rounds at most: each has a part of an answer to the peer, maybe a read that asks for
-    /// confirmation, and a step of the queue pair. So neither answers nor requests starve. True: there may be more to do at once.
+    /// Writes the FPDUs that are due, in `most` rounds at most: each has a part of a response to the peer, maybe a read that asks for
+    /// confirmation, and a step of the queue pair. So neither responses nor requests starve. True: there may be more to do at once.
     pub(super) fn fill(&mut self, queue_pair: &Arc<QueuePair<P>, P>, most: u32) -> Result<bool, Broken> {
         if self.tx.terminate.is_some() || !self.send_rtr() {
             return Ok(false);
         }
         for _ in 0..most {
-            let answered = match self.answer(queue_pair) {
-                Ok(answered) => answered,
+            let responded = match self.send_read_response(queue_pair) {
+                Ok(responded) => responded,
                 Err((cause, read)) => {
                     self.tx.terminate = Some(TerminateOut::of_read(cause, &read));
                     return Err(Broken);
@@ -162,7 +162,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
             match QueuePair::step(queue_pair, self) {
                 StepOutcome::Moved(_) => {}
                 StepOutcome::Busy => return Ok(true),
-                StepOutcome::Idle if answered => {}
+                StepOutcome::Idle if responded => {}
                 StepOutcome::Idle => return Ok(false),
             }
         }
@@ -248,7 +248,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
             return Progress::Waiting;
         }
         match self.write_read_request(size, remote.token, remote.address) {
-            Ok(_) => Progress::Asked,
+            Ok(_) => Progress::ReadRequested,
             Err(NoFpdu::NoRoom) => Progress::Waiting,
             Err(NoFpdu::Failed(error)) => Progress::Failed(error),
         }
@@ -260,7 +260,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         open_reads.saturating_add(own) < self.tx.reads.into()
     }
 
-    /// A read request. Its sink STag, which is returned, is its MSN: answers are matched by it with the reads under way.
+    /// A read request. Its sink STag, which is returned, is its MSN: responses are matched by it with the reads under way.
     fn write_read_request(&mut self, size: u32, source_stag: u32, source_offset: u64) -> Result<u32, NoFpdu> {
         let msn = self.tx.next_read;
         let request = ReadRequest { sink_stag: msn, sink_offset: 0, size, source_stag, source_offset };
@@ -270,7 +270,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         Ok(msn)
     }
 
-    /// Sends a zero-length read behind sends and writes that await the peer's confirmation: its answer says that the
+    /// Sends a zero-length read behind sends and writes that await the peer's confirmation: its response says that the
     /// peer has placed them (RFC 5040 section 5.5). One such read is under way at a time.
     fn ask_for_confirmation(&mut self, queue_pair: &QueuePair<P>) {
         let state = queue_pair.state.lock();
@@ -288,11 +288,11 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         }
     }
 
-    /// The next FPDU of the oldest answer. False: none is due, or there is no room, or the connection is over. Error:
+    /// The next FPDU of the response to the oldest inbound read. False: none is due, there is no room, or the connection is over. Error:
     /// the source is refused.
-    fn answer(&mut self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<bool, (Cause, Answer)> {
-        let Some(read) = self.tx.answers.oldest() else { return Ok(false) };
-        let Answer { request, done, .. } = read;
+    fn send_read_response(&mut self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<bool, (Cause, InboundRead)> {
+        let Some(read) = self.tx.inbound_reads.oldest() else { return Ok(false) };
+        let InboundRead { request, done, .. } = read;
         let left = request.size.saturating_sub(done);
         let Ok(bytes) = self.room_for(left) else { return Ok(false) };
         let last = bytes == left;
@@ -300,11 +300,11 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         if !queue_pair.state.lock().begin_placing() {
             return Ok(false);
         }
-        let framed = self.answer_part(queue_pair, &read, left, bytes, &Segment::ReadResponse(sink));
+        let framed = self.write_read_response(queue_pair, &read, left, bytes, &Segment::ReadResponse(sink));
         QueuePair::end_placing(queue_pair, Report::default());
         match framed? {
             Ok(()) => {
-                self.tx.answers.sent(bytes, last);
+                self.tx.inbound_reads.sent(bytes, last);
                 Ok(true)
             }
             Err(NoFpdu::NoRoom) => Ok(false),
@@ -312,15 +312,15 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         }
     }
 
-    fn answer_part(
+    fn write_read_response(
         &mut self,
         queue_pair: &Arc<QueuePair<P>, P>,
-        read: &Answer,
+        read: &InboundRead,
         left: u32,
         bytes: u32,
         segment: &Segment,
-    ) -> Result<Result<(), NoFpdu>, (Cause, Answer)> {
-        let Answer { request, done, .. } = *read;
+    ) -> Result<Result<(), NoFpdu>, (Cause, InboundRead)> {
+        let InboundRead { request, done, .. } = *read;
         Ok(if left == 0 {
             self.write_fpdu(segment, 0, |_| Ok(()))
         } else {

@@ -76,8 +76,8 @@ pub(crate) enum Progress {
     /// This many more bytes are done.
     Bytes(u32),
     Complete,
-    /// The read request is sent; the peer's answer is due.
-    Asked,
+    /// The read request is sent; the peer's response is due.
+    ReadRequested,
     Failed(Error),
     /// The peer is not connected, or the wire has no room or ORD no read left. The change of that schedules the engine.
     Waiting,
@@ -202,8 +202,8 @@ impl<P: Platform> QueuePair<P> {
                 count(u64::from(bytes), 0);
                 StepOutcome::Moved(bytes)
             }
-            Progress::Complete | Progress::Asked => {
-                state.carried_out(matches!(progress, Progress::Asked));
+            Progress::Complete | Progress::ReadRequested => {
+                state.carried_out(matches!(progress, Progress::ReadRequested));
                 finished = state.take_ended();
                 fatal |= this.report(finished.as_ref(), Ok(()));
                 count(0, 1);
