@@ -1,9 +1,10 @@
 //! Small sends, several in one step.
 //!
-//! Besides the copy, a step costs locks and references on both sides. Sends that fit into one SGE on each side share these: the step claims
-//! a batch of sends (a `Row`) and their receives, copies without a lock, and completes them together. It handles the usual case only: at
-//! the first request that is not a small send, or that cannot succeed, the batch ends, and the general step carries out that request from
-//! its beginning. A flush or the end of the connection comes before or after a batch, never in the middle.
+//! Besides the copy, a step costs locks and references on both sides. Sends that fit into one SGE on each side share these: the step
+//! claims a batch of sends (`BatchSends`) and their receives, copies without a lock, and completes them together. It handles the
+//! usual case only: at the first request that is not a small send, or that cannot succeed, the batch ends, and the general step
+//! carries out that request from its beginning. A flush or the end of the connection comes before or after a batch, never in the
+//! middle.
 
 use platform::{Arc, Platform};
 
@@ -36,7 +37,7 @@ pub(super) enum BatchOutcome<P: Platform> {
 
 /// The sends of a batch. Aligned, so that it is cleared and filled in whole cache lines.
 #[repr(align(64))]
-struct Row {
+struct BatchSends {
     sends: [InitiatorRequest; SENDS],
     used: usize,
     /// Bytes of the sends that were copied.
@@ -45,7 +46,7 @@ struct Row {
     flags: Flags,
 }
 
-impl Row {
+impl BatchSends {
     fn sends(&self) -> &[InitiatorRequest] {
         self.sends.get(..self.used).unwrap_or_default()
     }
@@ -53,14 +54,14 @@ impl Row {
     /// Each send with its receive.
     fn with<'a>(
         &'a self,
-        receives: &'a Receives,
+        receives: &'a BatchReceives,
     ) -> impl Iterator<Item = (&'a InitiatorRequest, &'a ReceiveRequest)> + Clone {
         self.sends().iter().zip(receives)
     }
 }
 
-/// The receives of the sends in a row.
-type Receives = [ReceiveRequest; SENDS];
+/// The receives of the sends in a batch.
+type BatchReceives = [ReceiveRequest; SENDS];
 
 impl<P: Platform> QueuePair<P> {
     /// Carries out the small sends at the front of the queue, up to [`SENDS`].
@@ -89,49 +90,51 @@ impl<P: Platform> QueuePair<P> {
             drop(state);
             return BatchOutcome::NeedsStep;
         }
-        let mut row = Row { sends: [InitiatorRequest::default(); SENDS], used: 0, bytes: 0, flags: Flags::empty() };
-        state.claim_sends(&mut row);
+        let mut batch =
+            BatchSends { sends: [InitiatorRequest::default(); SENDS], used: 0, bytes: 0, flags: Flags::empty() };
+        state.claim_sends(&mut batch);
         state.executing = true;
         drop(state);
 
         let mut receives = [ReceiveRequest::default(); SENDS];
-        peer.claim_receives(&mut row, &mut receives);
-        if row.used == 0 {
+        peer.claim_receives(&mut batch, &mut receives);
+        if batch.used == 0 {
             Self::end_unreceived(this);
             return BatchOutcome::NeedsStep;
         }
-        this.place(&peer, &mut row, &receives);
-        Self::end_receives(&peer, &mut row, &receives);
-        let more = Self::end_sends(this, &row);
-        match row.used {
+        this.place(&peer, &mut batch, &receives);
+        Self::end_receives(&peer, &mut batch, &receives);
+        let more = Self::end_sends(this, &batch);
+        match batch.used {
             _ if !more => BatchOutcome::Idle,
             0 => BatchOutcome::NeedsStep,
-            _ => BatchOutcome::Moved(row.bytes),
+            _ => BatchOutcome::Moved(batch.bytes),
         }
     }
 
-    /// Finds the oldest receives for a row of sends. Shortens the row to the sends whose receive has room in its first SGE.
-    fn claim_receives(&self, row: &mut Row, claimed: &mut Receives) {
+    /// Finds the oldest receives for a batch of sends. Shortens the batch to the sends whose receive has room in its first SGE.
+    fn claim_receives(&self, batch: &mut BatchSends, claimed: &mut BatchReceives) {
         let mut state = self.state.lock();
         let mut fitting = 0usize;
         if state.receive.is_none()
             && state.is_open()
             && let Some(receives) = &state.own_receives
         {
-            row.used = copy(claimed, receives.run()).min(row.used);
-            fitting = row.with(claimed).take_while(|(send, receive)| receive.first.length >= send.data.length).count();
+            batch.used = copy(claimed, receives.run()).min(batch.used);
+            fitting =
+                batch.with(claimed).take_while(|(send, receive)| receive.first.length >= send.data.length).count();
         }
         state.placing = fitting > 0;
-        row.used = fitting;
+        batch.used = fitting;
     }
 
-    /// Copies the sends in order. Shortens the row to those that were copied. Not inlined, like the other loops over a
-    /// row: each keeps its variables in registers.
+    /// Copies the sends in order. Shortens the batch to those that were copied. Not inlined, like the other loops over a
+    /// batch: each keeps its variables in registers.
     #[inline(never)]
-    fn place(&self, peer: &Self, row: &mut Row, receives: &Receives) {
+    fn place(&self, peer: &Self, batch: &mut BatchSends, receives: &BatchReceives) {
         let mut last: Option<[Opened<P>; 2]> = None;
         let (mut placed, mut bytes, mut all_flags) = (0usize, 0u32, Flags::empty());
-        for (InitiatorRequest { data: from, flags, .. }, ReceiveRequest { first: to, .. }) in row.with(receives) {
+        for (InitiatorRequest { data: from, flags, .. }, ReceiveRequest { first: to, .. }) in batch.with(receives) {
             let opened = last.as_ref().is_some_and(|[source, target]| Opened::copy(target, to, source, from));
             if !opened && self.open_and_copy(peer, from, to, &mut last).is_none() {
                 break;
@@ -140,7 +143,7 @@ impl<P: Platform> QueuePair<P> {
             bytes = bytes.wrapping_add(from.length);
             all_flags |= *flags;
         }
-        (row.used, row.bytes, row.flags) = (placed, bytes, all_flags);
+        (batch.used, batch.bytes, batch.flags) = (placed, bytes, all_flags);
     }
 
     /// Copies one send whose memory is not open, and leaves it open: the next send often has the same. Deregistrations
@@ -161,37 +164,37 @@ impl<P: Platform> QueuePair<P> {
         Some(())
     }
 
-    /// Reports the receives of the sends that were copied. Shortens the row to those that the completion queue took, and the one
+    /// Reports the receives of the sends that were copied. Shortens the batch to those that the completion queue took, and the one
     /// that overran it.
     #[inline(never)]
-    fn end_receives(this: &Arc<Self, P>, row: &mut Row, receives: &Receives) {
+    fn end_receives(this: &Arc<Self, P>, batch: &mut BatchSends, receives: &BatchReceives) {
         let mut state = this.state.lock();
         state.placing = false;
         let reported = CompletionQueue::push_all(
             &this.receive_cq,
-            row.used,
-            row.flags.contains(Flags::SOLICIT),
-            row.with(receives).map(|(send, receive)| Completion {
+            batch.used,
+            batch.flags.contains(Flags::SOLICIT),
+            batch.with(receives).map(|(send, receive)| Completion {
                 bytes: send.data.length,
                 solicited: send.flags.contains(Flags::SOLICIT),
                 ..this.succeeded(OperationKind::Receive, receive.context)
             }),
         );
         if P::notices_data() {
-            let (count, bytes) = (u32::try_from(reported).unwrap_or(u32::MAX), row.bytes);
+            let (count, bytes) = (u32::try_from(reported).unwrap_or(u32::MAX), batch.bytes);
             this.notice_completed(OperationKind::Receive, count, bytes, Ok(()));
         }
         // The message that overran the completion queue was placed too, so it counts as received.
-        let arrived = row.used.min(reported.saturating_add(1));
+        let arrived = batch.used.min(reported.saturating_add(1));
         if let Some(receives) = &mut state.own_receives {
             receives.discard(arrived);
         }
         state.receives_taken(arrived);
-        let overrun = reported < row.used;
+        let overrun = reported < batch.used;
         this.report_to_connector(Self::unlock_and_flush_after(this, state, overrun));
-        row.used = arrived;
+        batch.used = arrived;
         if overrun {
-            row.bytes = row.sends().iter().fold(0, |bytes, send| bytes.wrapping_add(send.data.length));
+            batch.bytes = batch.sends().iter().fold(0, |bytes, send| bytes.wrapping_add(send.data.length));
         }
     }
 
@@ -203,16 +206,16 @@ impl<P: Platform> QueuePair<P> {
         this.report_to_connector(Self::unlock_and_flush(this, state));
     }
 
-    /// Ends a batch: reports the sends of the row. True: more requests are queued.
+    /// Ends a batch: reports its sends. True: more requests are queued.
     #[inline(never)]
-    fn end_sends(this: &Arc<Self, P>, row: &Row) -> bool {
-        let sends = row.sends();
+    fn end_sends(this: &Arc<Self, P>, batch: &BatchSends) -> bool {
+        let sends = batch.sends();
         let mut state = this.state.lock();
         state.executing = false;
         state.sends_done(sends.len());
         let completion = |send: &InitiatorRequest| this.succeeded(OperationKind::Send, send.context);
         let cq = &this.initiator_cq;
-        let overrun = if row.flags.contains(Flags::SILENT_SUCCESS) {
+        let overrun = if batch.flags.contains(Flags::SILENT_SUCCESS) {
             let reported = sends.iter().filter(|send| !send.flags.contains(Flags::SILENT_SUCCESS));
             let count = reported.clone().count();
             CompletionQueue::push_all(cq, count, false, reported.map(completion)) < count
@@ -224,7 +227,7 @@ impl<P: Platform> QueuePair<P> {
             let count = u32::try_from(sends.len()).unwrap_or(u32::MAX);
             this.notice_completed(OperationKind::Send, count, 0, Ok(()));
         }
-        this.pd.adapter().device().counters().moved(this.meter, u64::from(row.bytes), sends.len() as u64);
+        this.pd.adapter().device().counters().moved(this.meter, u64::from(batch.bytes), sends.len() as u64);
         let more = state.requests.len() > 0;
         this.report_to_connector(Self::unlock_and_flush_after(this, state, overrun));
         more
@@ -233,8 +236,8 @@ impl<P: Platform> QueuePair<P> {
 
 impl<P: Platform> LockedQp<P> {
     /// Copies the small sends at the front of the queue.
-    fn claim_sends(&self, row: &mut Row) {
-        row.used = copy(&mut row.sends, self.requests.run());
-        row.used = row.sends().iter().take_while(|send| send.small).count();
+    fn claim_sends(&self, batch: &mut BatchSends) {
+        batch.used = copy(&mut batch.sends, self.requests.run());
+        batch.used = batch.sends().iter().take_while(|send| send.small).count();
     }
 }
