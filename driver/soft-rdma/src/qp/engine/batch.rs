@@ -170,7 +170,7 @@ impl<P: Platform> QueuePair<P> {
     fn end_receives(this: &Arc<Self, P>, batch: &mut BatchSends, receives: &BatchReceives) {
         let mut state = this.state.lock();
         state.placing = false;
-        let reported = CompletionQueue::push_all(
+        let completed = CompletionQueue::push_all(
             &this.receive_cq,
             batch.used,
             batch.flags.contains(Flags::SOLICIT),
@@ -181,16 +181,16 @@ impl<P: Platform> QueuePair<P> {
             }),
         );
         if P::notices_data() {
-            let (count, bytes) = (u32::try_from(reported).unwrap_or(u32::MAX), batch.bytes);
+            let (count, bytes) = (u32::try_from(completed).unwrap_or(u32::MAX), batch.bytes);
             this.notice_completed(OperationKind::Receive, count, bytes, Ok(()));
         }
         // The message that overran the completion queue was placed too, so it counts as received.
-        let arrived = batch.used.min(reported.saturating_add(1));
+        let arrived = batch.used.min(completed.saturating_add(1));
         if let Some(receives) = &mut state.own_receives {
             receives.discard(arrived);
         }
         state.receives_taken(arrived);
-        let overrun = reported < batch.used;
+        let overrun = completed < batch.used;
         this.report_to_connector(Self::unlock_and_flush_after(this, state, overrun));
         batch.used = arrived;
         if overrun {
@@ -216,9 +216,9 @@ impl<P: Platform> QueuePair<P> {
         let completion = |send: &InitiatorRequest| this.succeeded(OperationKind::Send, send.context);
         let cq = &this.initiator_cq;
         let overrun = if batch.flags.contains(Flags::SILENT_SUCCESS) {
-            let reported = sends.iter().filter(|send| !send.flags.contains(Flags::SILENT_SUCCESS));
-            let count = reported.clone().count();
-            CompletionQueue::push_all(cq, count, false, reported.map(completion)) < count
+            let not_silent = sends.iter().filter(|send| !send.flags.contains(Flags::SILENT_SUCCESS));
+            let count = not_silent.clone().count();
+            CompletionQueue::push_all(cq, count, false, not_silent.map(completion)) < count
         } else {
             // The usual case: the loop checks no flags.
             CompletionQueue::push_all(cq, sends.len(), false, sends.iter().map(completion)) < sends.len()

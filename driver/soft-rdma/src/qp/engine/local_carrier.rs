@@ -173,8 +173,8 @@ impl<P: Platform> QueuePair<P> {
         let progress = match invalidation {
             Ok(Invalidation::Done) => {
                 if let Some(receive) = receiver.state.lock().receive.take() {
-                    let reported = receiver.complete_receive(&receive, Ok(()), length, invalidate, solicited);
-                    report.fatal = reported.is_err();
+                    let completed = receiver.complete_receive(&receive, Ok(()), length, invalidate, solicited);
+                    report.fatal = completed.is_err();
                 }
                 Progress::Complete
             }
