@@ -22,7 +22,7 @@ use crate::{
     limits,
     object::counts::{Count, Kind},
     qp::receive_queue::ReceiveQueue,
-    qp::request::{Operation, Receive},
+    qp::request::{CurrentReceive, Operation},
     qp::srq::Attachment,
 };
 
@@ -210,7 +210,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Takes the next receive for a send of `sender`; without one, notes that `sender` waits.
-    pub(crate) fn next_receive(&self, state: &mut LockedQp<P>, sender: &Arc<Self, P>) -> Option<Receive> {
+    pub(crate) fn next_receive(&self, state: &mut LockedQp<P>, sender: &Arc<Self, P>) -> Option<CurrentReceive> {
         match &self.shared {
             Some(shared) => shared.pop_or_wait(sender),
             None => {
@@ -258,7 +258,7 @@ impl<P: Platform> QueuePair<P> {
     /// Reports a finished receive.
     pub(crate) fn complete_receive(
         &self,
-        receive: &Receive,
+        receive: &CurrentReceive,
         status: Status,
         bytes: u32,
         invalidated: Option<u32>,

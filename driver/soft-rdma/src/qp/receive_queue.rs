@@ -4,7 +4,7 @@ use platform::{Platform, Slice};
 
 use crate::{
     Error, Sge, limits,
-    qp::request::{Cursor, Receive, ReceiveRequest, SgeList, total},
+    qp::request::{CurrentReceive, Cursor, ReceiveRequest, SgeList, total},
     ring::Ring,
 };
 
@@ -76,7 +76,7 @@ impl<P: Platform> ReceiveQueue<P> {
         self.ring.skip(count);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Receive> {
+    pub(crate) fn pop(&mut self) -> Option<CurrentReceive> {
         let (slot, &request) = self.ring.front()?;
         self.ring.skip(1);
         let sges = match request.sges {
@@ -84,7 +84,7 @@ impl<P: Platform> ReceiveQueue<P> {
             count => self.places(slot, count)?,
         };
         let list = SgeList::copy_of(sges).ok()?;
-        Some(Receive { context: request.context, room: total(sges), sges: list, cursor: Cursor::default() })
+        Some(CurrentReceive { context: request.context, room: total(sges), sges: list, cursor: Cursor::default() })
     }
 
     /// Moves all receives to `larger`, which has room for them.

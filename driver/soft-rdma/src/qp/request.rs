@@ -152,8 +152,8 @@ pub(crate) struct ReceiveRequest {
     pub(crate) sges: usize,
 }
 
-/// A receive that a send is being placed into.
-pub(crate) struct Receive {
+/// A receive that was taken from its queue, for a send to be placed into.
+pub(crate) struct CurrentReceive {
     pub(crate) context: usize,
     pub(crate) sges: SgeList,
     /// Bytes of all SGEs.

@@ -7,7 +7,7 @@ use crate::{
     Connector, Error, Flags, OperationKind, Sge,
     memory::runs,
     qp::receive_queue::ReceiveQueue,
-    qp::request::{Cursor, InitiatorRequest, Operation, Receive},
+    qp::request::{CurrentReceive, Cursor, InitiatorRequest, Operation},
     ring::Ring,
     wire::Wire,
 };
@@ -86,7 +86,7 @@ pub(crate) struct LockedQp<P: Platform> {
     /// Number of the oldest receives in the queue that a flush has still to cancel. The flush cancels `receive` before them.
     pub(super) flush_receives: usize,
     /// The receive that the peer's send is being placed into. A batch only looks whether there is one.
-    pub(crate) receive: Option<Receive>,
+    pub(crate) receive: Option<CurrentReceive>,
     pub(crate) sges: Slice<Sge, P>,
     operations: Slice<Option<Operation<P>>, P>,
     inline: Slice<u8, P>,

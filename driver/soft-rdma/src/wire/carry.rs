@@ -10,7 +10,7 @@ use super::{
     Wire, WireState, crc,
     inbound_reads::InboundReads,
     noticed,
-    receive::{Received, RxStream},
+    receive::{FpduOutcome, RxStream},
     timeouts::Waits,
     transmit::{Broken, TerminateOut, TxStream, WireCarrier},
 };
@@ -137,19 +137,19 @@ impl<P: Platform> Wire<P> {
             for _ in 0..BURST_FPDUS {
                 let rest = bytes.get(used..).unwrap_or_default();
                 match streams.rx.receive(queue_pair, &mut streams.tx, rest) {
-                    Ok(Received::Used(size)) => {
+                    Ok(FpduOutcome::Used(size)) => {
                         used = used.saturating_add(size);
                         streams.may_send = true;
                         continue;
                     }
-                    Ok(Received::Incomplete(size)) => wanted = size.unwrap_or(0),
-                    Ok(Received::Hold(ulpdu)) if streams.waits.is_over(queue_pair.send_timeout) => {
+                    Ok(FpduOutcome::Incomplete(size)) => wanted = size.unwrap_or(0),
+                    Ok(FpduOutcome::Hold(ulpdu)) if streams.waits.is_over(queue_pair.send_timeout) => {
                         streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::NO_BUFFER, ulpdu));
                         turn = Some(Turn::Ended(false));
                     }
-                    Ok(Received::Hold(_)) => turn = Some(Turn::Hold),
-                    Ok(Received::Busy) => turn = Some(Turn::More),
-                    Ok(Received::Failed) => turn = Some(Turn::Ended(false)),
+                    Ok(FpduOutcome::Hold(_)) => turn = Some(Turn::Hold),
+                    Ok(FpduOutcome::Busy) => turn = Some(Turn::More),
+                    Ok(FpduOutcome::Failed) => turn = Some(Turn::Ended(false)),
                     Err(wrong) => {
                         streams.tx.terminate.get_or_insert(TerminateOut::new(wrong.cause, wrong.ulpdu));
                         turn = Some(Turn::Ended(false));

@@ -54,7 +54,7 @@ pub(super) struct RxStream {
 }
 
 /// What became of an FPDU.
-pub(super) enum Received<'a> {
+pub(super) enum FpduOutcome<'a> {
     /// The FPDU is placed; its size.
     Used(usize),
     /// More bytes are needed: the size of the FPDU, if its length field has arrived.
@@ -74,7 +74,7 @@ pub(super) struct Wrong<'a> {
 }
 
 /// What became of a segment.
-enum Placed {
+enum SegmentOutcome {
     Done,
     /// The segment is the response to a read of the wire's own. Its data is not placed.
     Dropped,
@@ -123,10 +123,10 @@ impl RxStream {
         queue_pair: &Arc<QueuePair<P>, P>,
         tx: &mut TxStream<P>,
         bytes: &'a [u8],
-    ) -> Result<Received<'a>, Wrong<'a>> {
+    ) -> Result<FpduOutcome<'a>, Wrong<'a>> {
         let (ulpdu, size) = match fpdu::parse(bytes, self.crc) {
             Ok(ParsedFpdu::Whole { ulpdu, size }) => (ulpdu, size),
-            Ok(ParsedFpdu::Incomplete(size)) => return Ok(Received::Incomplete(size)),
+            Ok(ParsedFpdu::Incomplete(size)) => return Ok(FpduOutcome::Incomplete(size)),
             Err(cause) => return Err(Wrong { cause, ulpdu: &[] }),
         };
         let wrong = |cause| Wrong { cause, ulpdu };
@@ -143,21 +143,21 @@ impl RxStream {
                 self.terminated = true;
                 self.told = Terminate::parse(data).map(|terminate| terminate.cause);
                 QueuePair::refuse(queue_pair, Refused::parse(data), tx, self.next_response);
-                Ok(Placed::Failed)
+                Ok(SegmentOutcome::Failed)
             }
         };
         Ok(match placed.map_err(wrong)? {
-            placed @ (Placed::Done | Placed::Dropped) => {
+            placed @ (SegmentOutcome::Done | SegmentOutcome::Dropped) => {
                 self.awaits_first_fpdu = false;
-                if let (Placed::Done, Some(ends)) = (placed, ends_data) {
+                if let (SegmentOutcome::Done, Some(ends)) = (placed, ends_data) {
                     let counters = queue_pair.pd.adapter().device().counters();
                     counters.received(queue_pair.meter, data.len() as u64, ends.into());
                 }
-                Received::Used(size)
+                FpduOutcome::Used(size)
             }
-            Placed::Hold => Received::Hold(ulpdu),
-            Placed::Busy => Received::Busy,
-            Placed::Failed => Received::Failed,
+            SegmentOutcome::Hold => FpduOutcome::Hold(ulpdu),
+            SegmentOutcome::Busy => FpduOutcome::Busy,
+            SegmentOutcome::Failed => FpduOutcome::Failed,
         })
     }
 
@@ -166,21 +166,21 @@ impl RxStream {
         queue_pair: &Arc<QueuePair<P>, P>,
         to: Tagged,
         data: &[u8],
-    ) -> Result<Placed, Cause> {
+    ) -> Result<SegmentOutcome, Cause> {
         self.write_open = !to.last;
         // A write without data may be the RTR message, whose STag means nothing: it is not checked.
         if data.is_empty() {
-            return Ok(Placed::Done);
+            return Ok(SegmentOutcome::Done);
         }
         if !queue_pair.state.lock().begin_placing() {
-            return Ok(Placed::Failed);
+            return Ok(SegmentOutcome::Failed);
         }
         let range = Range { address: to.offset, length: data.len() as u64 };
         let placed = QueuePair::open_for_peer(queue_pair, to.stag, range, Access::REMOTE_WRITE)
             .and_then(|memory| runs::copy_inline(&memory, data));
         QueuePair::end_placing(queue_pair, Report::default());
         match placed {
-            Ok(()) => Ok(Placed::Done),
+            Ok(()) => Ok(SegmentOutcome::Done),
             Err(_) => Err(QueuePair::why_not(queue_pair, to.stag, range, Access::REMOTE_WRITE).of_write()),
         }
     }
@@ -192,7 +192,7 @@ impl RxStream {
         untagged: Untagged,
         request: ReadRequest,
         data: &[u8],
-    ) -> Result<Placed, Cause> {
+    ) -> Result<SegmentOutcome, Cause> {
         if untagged.msn != self.next_read {
             return Err(Cause::MESSAGE_NUMBER);
         }
@@ -204,14 +204,14 @@ impl RxStream {
             return Err(Cause::UNTAGGED_TOO_LONG);
         }
         if !queue_pair.state.lock().is_open() {
-            return Ok(Placed::Failed);
+            return Ok(SegmentOutcome::Failed);
         }
         // The source is checked when the response is made: sends and writes before this request may still change it.
         if !inbound_reads.push(request) {
             return Err(Cause::NO_BUFFER);
         }
         self.next_read = self.next_read.wrapping_add(1);
-        Ok(Placed::Done)
+        Ok(SegmentOutcome::Done)
     }
 
     /// Data of the response to the oldest read.
@@ -221,11 +221,11 @@ impl RxStream {
         tx: &mut TxStream<P>,
         to: Tagged,
         data: &[u8],
-    ) -> Result<Placed, Cause> {
+    ) -> Result<SegmentOutcome, Cause> {
         // The response to the RTR message, which was a read.
         if tx.awaits_rtr_response && to.last && data.is_empty() {
             tx.awaits_rtr_response = false;
-            return Ok(Placed::Done);
+            return Ok(SegmentOutcome::Done);
         }
         if tx.confirmation == Some(self.next_response) {
             if to.stag != self.next_response {
@@ -238,12 +238,12 @@ impl RxStream {
                 self.next_response = self.next_response.wrapping_add(1);
                 QueuePair::confirm(queue_pair, |state| state.to_confirm > 0);
             }
-            return Ok(Placed::Dropped);
+            return Ok(SegmentOutcome::Dropped);
         }
-        let Some(read) = QueuePair::begin_response(queue_pair)? else { return Ok(Placed::Failed) };
+        let Some(read) = QueuePair::begin_response(queue_pair)? else { return Ok(SegmentOutcome::Failed) };
         let placed = self.place_response(queue_pair, &read, to, data);
         let (ended, placed) = match placed {
-            Ok(Placed::Done) if to.last => (Some(Ok(())), Ok(Placed::Done)),
+            Ok(SegmentOutcome::Done) if to.last => (Some(Ok(())), Ok(SegmentOutcome::Done)),
             Ok(placed) => (None, Ok(placed)),
             Err(Unplaced::Wrong(cause)) => (None, Err(cause)),
             Err(Unplaced::Local(error, cause)) => (Some(Err(error)), Err(cause)),
@@ -262,7 +262,7 @@ impl RxStream {
         read: &OutboundRead,
         to: Tagged,
         data: &[u8],
-    ) -> Result<Placed, Unplaced> {
+    ) -> Result<SegmentOutcome, Unplaced> {
         if to.stag != self.next_response {
             return Err(Unplaced::Wrong(Cause::TAGGED_STAG));
         }
@@ -281,8 +281,8 @@ impl RxStream {
             invalidate.map_or(Ok(Invalidation::Done), |token| ProtectionDomain::invalidate(&queue_pair.pd, token));
         self.read_placed = matches!(invalidated, Ok(Invalidation::Busy));
         match invalidated {
-            Ok(Invalidation::Done) => Ok(Placed::Done),
-            Ok(Invalidation::Busy) => Ok(Placed::Busy),
+            Ok(Invalidation::Done) => Ok(SegmentOutcome::Done),
+            Ok(Invalidation::Busy) => Ok(SegmentOutcome::Busy),
             Err(error) => Err(Unplaced::Local(error, Cause::LOCAL)),
         }
     }
@@ -293,17 +293,17 @@ impl RxStream {
         untagged: Untagged,
         send: Send,
         data: &[u8],
-    ) -> Result<Placed, Cause> {
+    ) -> Result<SegmentOutcome, Cause> {
         if untagged.msn != self.next_send {
             return Err(Cause::MESSAGE_NUMBER);
         }
         if self.awaits_first_fpdu && self.rtr == Some(RtrKind::Send) && data.is_empty() && untagged.last {
             self.next_send = self.next_send.wrapping_add(1);
-            return Ok(Placed::Done);
+            return Ok(SegmentOutcome::Done);
         }
         let mut state = queue_pair.state.lock();
         if !state.begin_placing() {
-            return Ok(Placed::Failed);
+            return Ok(SegmentOutcome::Failed);
         }
         if state.receive.is_none() && self.send_done == 0 {
             state.receive = queue_pair.next_receive(&mut state, queue_pair);
@@ -313,7 +313,7 @@ impl RxStream {
         let Some((sges, mut cursor, room)) = receive else {
             QueuePair::end_placing(queue_pair, Report::default());
             // No receive: a flush has taken it from the half-received message, or none is posted for a new message.
-            return Ok(if self.send_done > 0 { Placed::Failed } else { Placed::Hold });
+            return Ok(if self.send_done > 0 { SegmentOutcome::Failed } else { SegmentOutcome::Hold });
         };
         if !self.send_placed {
             if untagged.mo != self.send_done {
@@ -336,7 +336,7 @@ impl RxStream {
         }
         if !untagged.last {
             QueuePair::end_placing(queue_pair, Report::default());
-            return Ok(Placed::Done);
+            return Ok(SegmentOutcome::Done);
         }
         let ended = QueuePair::end_receive(queue_pair, self.send_done, send.invalidate, send.solicited);
         self.send_placed = matches!(ended, Progress::Busy);
@@ -344,9 +344,9 @@ impl RxStream {
             Progress::Complete => {
                 self.send_done = 0;
                 self.next_send = self.next_send.wrapping_add(1);
-                Ok(Placed::Done)
+                Ok(SegmentOutcome::Done)
             }
-            Progress::Busy => Ok(Placed::Busy),
+            Progress::Busy => Ok(SegmentOutcome::Busy),
             _ if send.invalidate.is_some_and(|token| QueuePair::is_anothers(queue_pair, token)) => {
                 Err(Cause::PROTECTED_FROM_INVALIDATION)
             }

@@ -104,10 +104,10 @@ impl<P: Platform> QueuePair<P> {
         solicited: bool,
     ) -> Progress {
         let target = match Self::begin_receive(peer, this, data) {
-            Receiving::Into(target) => target,
-            Receiving::Waiting => return Progress::Waiting,
-            Receiving::None => return this.awaits_receive(peer),
-            Receiving::TooSmall => return Self::fail_receive(peer, Error::BufferOverflow),
+            ReceiveClaim::Into(target) => target,
+            ReceiveClaim::Waiting => return Progress::Waiting,
+            ReceiveClaim::None => return this.awaits_receive(peer),
+            ReceiveClaim::TooSmall => return Self::fail_receive(peer, Error::BufferOverflow),
         };
         if data.left() == 0 {
             return Self::end_receive(peer, data.length, invalidate, solicited);
@@ -131,21 +131,21 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Claims the oldest receive of `receiver` for one step of a send of `sender`.
-    fn begin_receive(receiver: &Arc<Self, P>, sender: &Arc<Self, P>, data: &StepData) -> Receiving {
+    fn begin_receive(receiver: &Arc<Self, P>, sender: &Arc<Self, P>, data: &StepData) -> ReceiveClaim {
         let mut state = receiver.state.lock();
         if !state.begin_placing() {
-            return Receiving::Waiting;
+            return ReceiveClaim::Waiting;
         }
         if state.receive.is_none() {
             state.receive = receiver.next_receive(&mut state, sender);
         }
         match &mut state.receive {
-            Some(receive) if receive.room < u64::from(data.length) => Receiving::TooSmall,
-            Some(receive) => Receiving::Into(receive.cursor.piece(receive.sges.as_slice())),
+            Some(receive) if receive.room < u64::from(data.length) => ReceiveClaim::TooSmall,
+            Some(receive) => ReceiveClaim::Into(receive.cursor.piece(receive.sges.as_slice())),
             None => {
                 drop(state);
                 Self::end_placing(receiver, Report::default());
-                Receiving::None
+                ReceiveClaim::None
             }
         }
     }
@@ -188,7 +188,7 @@ impl<P: Platform> QueuePair<P> {
 }
 
 /// What a step of a send found at the receiver.
-enum Receiving {
+enum ReceiveClaim {
     /// The part of the receive to fill; `None`: it is full.
     Into(Option<Piece>),
     /// There is no connection yet, or it has ended. `connect` schedules the sender.

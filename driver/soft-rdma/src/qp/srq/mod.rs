@@ -8,7 +8,7 @@ use crate::{
     Callback, Close, Error, OnClose, ProtectionDomain, QueuePair, Sge, Status, limits,
     object::counts::{Count, Kind},
     qp::receive_queue::ReceiveQueue,
-    qp::request::{Receive, SgeList},
+    qp::request::{CurrentReceive, SgeList},
     qp::srq::wait_queue::WaitQueue,
     qp::{status_of, wake},
     slot_map::SlotMap,
@@ -161,7 +161,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
 
 impl<P: Platform> Attachment<P> {
     /// Takes a receive, or puts the queue pair in line. `sender` is scheduled when its turn comes. A queue pair's lock may be held.
-    pub(crate) fn pop_or_wait(&self, sender: &Arc<QueuePair<P>, P>) -> Option<Receive> {
+    pub(crate) fn pop_or_wait(&self, sender: &Arc<QueuePair<P>, P>) -> Option<CurrentReceive> {
         let mut state = self.srq.state.lock();
         let receives = state.queue.len();
         let receive = if state.waiters.may_take(self.number, receives) { state.queue.pop() } else { None };
