@@ -10,7 +10,7 @@ pub(crate) mod srq;
 mod state;
 
 pub(crate) use flush::Report;
-pub(crate) use state::{Ended, LockedQp, PeerQp, QpState};
+pub(crate) use state::{EndedRequest, LockedQp, PeerQp, QpState};
 
 use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 
@@ -239,7 +239,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Reports a finished initiator request, but not the success of a silent one.
-    pub(crate) fn complete_request(&self, ended: &Ended<P>, status: Status) -> Result<(), Error> {
+    pub(crate) fn complete_request(&self, ended: &EndedRequest<P>, status: Status) -> Result<(), Error> {
         let (request, operation) = ended;
         let silent = request.flags.contains(Flags::SILENT_SUCCESS);
         if status.is_ok() && silent {

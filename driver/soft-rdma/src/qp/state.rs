@@ -26,7 +26,7 @@ pub(crate) enum QpState {
 }
 
 /// A request that has ended, and its operation. That is dropped without a lock, as it may hold the last reference to a region.
-pub(crate) type Ended<P> = (InitiatorRequest, Option<Operation<P>>);
+pub(crate) type EndedRequest<P> = (InitiatorRequest, Option<Operation<P>>);
 
 /// The other side of the connection.
 pub(crate) enum PeerQp<P: Platform> {
@@ -299,7 +299,7 @@ impl<P: Platform> LockedQp<P> {
     }
 
     /// Removes the oldest request, if it is carried out and awaits nothing.
-    pub(crate) fn take_ended(&mut self) -> Option<Ended<P>> {
+    pub(crate) fn take_ended(&mut self) -> Option<EndedRequest<P>> {
         let (slot, request) = self.requests.front().filter(|_| self.sent > 0)?;
         let flags = request.flags;
         let awaits_response = self.open_reads > 0 && self.oldest_is_read();
@@ -308,7 +308,7 @@ impl<P: Platform> LockedQp<P> {
     }
 
     /// Removes the oldest request, which has ended or is cancelled.
-    pub(crate) fn finish_oldest(&mut self) -> Option<Ended<P>> {
+    pub(crate) fn finish_oldest(&mut self) -> Option<EndedRequest<P>> {
         match self.sent.checked_sub(1) {
             None => self.restart(),
             Some(sent) => {

@@ -7,7 +7,7 @@ use platform::{Arc, Platform, SpinLockGuard, Weak};
 use crate::{
     Connector, Flags, QueuePair, Status,
     qp::request::SgeList,
-    qp::{Ended, LockedQp},
+    qp::{EndedRequest, LockedQp},
 };
 
 /// The oldest read whose response is due.
@@ -92,7 +92,7 @@ impl<P: Platform> QueuePair<P> {
     fn report_oldest<'a>(
         this: &'a Arc<Self, P>,
         mut state: SpinLockGuard<'a, LockedQp<P>, P>,
-        mut next: impl FnMut(&mut LockedQp<P>) -> Option<(Ended<P>, Status)>,
+        mut next: impl FnMut(&mut LockedQp<P>) -> Option<(EndedRequest<P>, Status)>,
     ) {
         let mut fatal = false;
         while let Some((request, status)) = next(&mut state) {

@@ -20,7 +20,7 @@ use crate::{
     memory::runs::{self, Memory},
     memory::window::Bind,
     qp::request::{Operation, Piece},
-    qp::{Ended, LockedQp},
+    qp::{EndedRequest, LockedQp},
     wire::Wire,
 };
 
@@ -236,7 +236,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Reports a request, if there is one. True: its completion queue did not take it.
-    fn report(&self, ended: Option<&Ended<P>>, status: Status) -> bool {
+    fn report(&self, ended: Option<&EndedRequest<P>>, status: Status) -> bool {
         ended.is_some_and(|ended| self.complete_request(ended, status).is_err())
     }
 
