@@ -129,13 +129,13 @@ impl fmt::Debug for Cause {
 pub struct Terminate<'a> {
     /// Why the stream ends.
     pub cause: Cause,
-    /// The segment that was wrong.
-    pub segment: Option<Wrong<'a>>,
+    /// The headers of the segment that was wrong.
+    pub headers: Option<TerminatedHeaders<'a>>,
 }
 
-/// The headers of a segment that was wrong, as received.
+/// The headers of a segment that was wrong, as received: in RFC 5040, terminated headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong<'a> {
+pub struct TerminatedHeaders<'a> {
     /// Bytes of the segment's ULPDU.
     pub length: u16,
     /// The DDP header: 14 bytes if tagged, else 18.
@@ -169,7 +169,7 @@ impl<'a> Terminate<'a> {
         let readable =
             ![Cause::RDMAP_VERSION, Cause::OPCODE, Cause::TAGGED_VERSION, Cause::UNTAGGED_VERSION].contains(&cause);
         let has_headers = readable && matches!((cause.layer, cause.kind), (0 | 1, 1 | 2));
-        Self { cause, segment: if has_headers { Wrong::of(ulpdu, cause) } else { None } }
+        Self { cause, headers: if has_headers { TerminatedHeaders::of(ulpdu, cause) } else { None } }
     }
 
     /// Parses a received body; `None`: it is too short. Headers that are announced but missing are ignored. Linux siw
@@ -182,25 +182,25 @@ impl<'a> Terminate<'a> {
         let [first, _] = head.headers.to_bytes();
         let mirrored = Headers::from_bits_truncate(u16::from_be_bytes([first.reverse_bits(), 0]));
         Some(if headers.is_empty() && !mirrored.is_empty() {
-            Self { cause: cause.swapped(), segment: Wrong::parse(mirrored, rest) }
+            Self { cause: cause.swapped(), headers: TerminatedHeaders::parse(mirrored, rest) }
         } else {
-            Self { cause, segment: Wrong::parse(headers, rest) }
+            Self { cause, headers: TerminatedHeaders::parse(headers, rest) }
         })
     }
 
     /// Writes the body, and returns its size; `None`: no room.
     pub fn emit(&self, bytes: &mut [u8]) -> Option<usize> {
         let mut headers = Headers::empty();
-        if let Some(wrong) = self.segment {
+        if let Some(terminated) = self.headers {
             headers |= Headers::LENGTH | Headers::DDP;
-            headers.set(Headers::RDMAP, !wrong.read_request.is_empty());
+            headers.set(Headers::RDMAP, !terminated.read_request.is_empty());
         }
         let layer_and_kind = self.cause.layer << 4 | self.cause.kind & 0xf;
         let head = Head { layer_and_kind, code: self.cause.code, headers: headers.bits().into() };
         head.write_to_prefix(bytes).ok()?;
-        let Some(wrong) = self.segment else { return Some(HEAD) };
+        let Some(terminated) = self.headers else { return Some(HEAD) };
         let mut end = HEAD;
-        for part in [&wrong.length.to_be_bytes(), wrong.ddp, wrong.read_request] {
+        for part in [&terminated.length.to_be_bytes(), terminated.ddp, terminated.read_request] {
             let start = end;
             end = start.checked_add(part.len())?;
             bytes.get_mut(start..end)?.copy_from_slice(part);
@@ -209,7 +209,7 @@ impl<'a> Terminate<'a> {
     }
 }
 
-impl<'a> Wrong<'a> {
+impl<'a> TerminatedHeaders<'a> {
     fn of(ulpdu: &'a [u8], cause: Cause) -> Option<Self> {
         let (ddp, rest) = split_ddp(ulpdu)?;
         // Only for an error of RDMAP in a read request do its 28 bytes follow.

@@ -4,7 +4,7 @@ use iwarp::crc::Crc32c;
 use iwarp::fpdu::{self, ParsedFpdu, Trailer};
 use iwarp::mpa::{self, Enhanced, FrameKind, MpaFrame, Revision, RtrKinds};
 use iwarp::segment::{MAX_HEADER, ReadRequest, Segment, Send, Tagged, Untagged};
-use iwarp::terminate::{Cause, MAX_BODY, Terminate, Wrong};
+use iwarp::terminate::{Cause, MAX_BODY, Terminate, TerminatedHeaders};
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
@@ -280,23 +280,23 @@ fn terminates() {
         (
             "002a4147000000000000000200000001000000001202c00000174143000000000000000000000001000000009b27256c",
             Terminate::of(Cause::NO_BUFFER, f1),
-            Some(Wrong { length: 23, ddp: &f1[..18], read_request: &[] }),
+            Some(TerminatedHeaders { length: 23, ddp: &f1[..18], read_request: &[] }),
         ),
         (
             "00464147000000000000000200000001000000000100e000002e414100000000000000010000000100000000aabbcc01\
              00000000000010000000000811223344000000000000200089fbf481",
             Terminate::of(Cause::STAG, f4),
-            Some(Wrong { length: 46, ddp: &f4[..18], read_request: &f4[18..] }),
+            Some(TerminatedHeaders { length: 46, ddp: &f4[..18], read_request: &f4[18..] }),
         ),
         ("0016414700000000000000020000000100000000200200007fe42585", Terminate::of(Cause::CRC, f1), None),
         (
             "00264147000000000000000200000001000000001101c000001ec140000102030000000012340000a193d616",
             Terminate::of(Cause::TAGGED_BOUNDS, f3),
-            Some(Wrong { length: 30, ddp: &f3[..14], read_request: &[] }),
+            Some(TerminatedHeaders { length: 30, ddp: &f3[..14], read_request: &[] }),
         ),
     ];
-    for (hex, terminate, segment) in frames {
-        assert_eq!(terminate.segment, segment);
+    for (hex, terminate, headers) in frames {
+        assert_eq!(terminate.headers, headers);
         let mut body = [0; MAX_BODY];
         let used = terminate.emit(&mut body).expect("room");
         let header = Segment::Terminate(untagged(true, 1, 0));
@@ -313,8 +313,8 @@ fn headers_go_along_where_the_rfc_has_them() {
     for (cause, _) in Cause::ALL {
         let unreadable = [Cause::OPCODE, Cause::RDMAP_VERSION, Cause::TAGGED_VERSION, Cause::UNTAGGED_VERSION];
         let some = matches!((cause.layer, cause.kind), (0 | 1, 1 | 2)) && !unreadable.contains(cause);
-        assert_eq!(Terminate::of(*cause, f3).segment.is_some(), some, "{cause}");
-        let whole = Terminate::of(*cause, f4).segment.is_some_and(|wrong| !wrong.read_request.is_empty());
+        assert_eq!(Terminate::of(*cause, f3).headers.is_some(), some, "{cause}");
+        let whole = Terminate::of(*cause, f4).headers.is_some_and(|headers| !headers.read_request.is_empty());
         assert_eq!(whole, (cause.layer, cause.kind) == (0, 1), "{cause}");
     }
 }
@@ -339,22 +339,22 @@ fn terminates_of_siw_can_be_read() {
     assert_eq!(parsed(&[0x10, 0x00, 0x07, 0]), Cause::STAG);
     assert_eq!(parsed(&[0x10, 0x00, 0xe7, 0]), Cause::DDP_LOCAL, "the right bits count");
     assert_eq!(Terminate::parse(&[0x12, 2, 0xe0]), None);
-    assert_eq!(Terminate::parse(&[0x12, 2, 0xe0, 0]).map(|terminate| terminate.segment), Some(None));
+    assert_eq!(Terminate::parse(&[0x12, 2, 0xe0, 0]).map(|terminate| terminate.headers), Some(None));
     let f4 = bytes(F4);
     let f4 = ulpdu(&f4);
     for one_of_both in [0x80, 0x40] {
         let body = [&[0x01, 0, one_of_both, 0, 0, 46][..], f4].concat();
-        assert_eq!(Terminate::parse(&body).map(|terminate| terminate.segment), Some(None), "{one_of_both:#x}");
+        assert_eq!(Terminate::parse(&body).map(|terminate| terminate.headers), Some(None), "{one_of_both:#x}");
     }
     let body = [&[0x10, 0, 0x07, 0, 0, 0][..], f4].concat();
     let terminate = Terminate::parse(&body).expect("a body");
-    assert_eq!(terminate.segment, Some(Wrong { length: 0, ddp: &f4[..18], read_request: &f4[18..] }));
+    assert_eq!(terminate.headers, Some(TerminatedHeaders { length: 0, ddp: &f4[..18], read_request: &f4[18..] }));
     // That of the capture, after a part of an answer.
     let body = bytes("1101030005788142c9c53e0000007f3cf0000e00");
     let terminate = Terminate::parse(&body).expect("a body");
     assert_eq!(terminate.cause, Cause::TAGGED_BOUNDS);
     let answer = Segment::ReadResponse(Tagged { last: false, stag: 0xc9c5_3e00, offset: 0x7f3c_f000_0e00 });
-    assert_eq!(terminate.segment.and_then(|wrong| wrong.segment()), Some(answer));
+    assert_eq!(terminate.headers.and_then(|headers| headers.segment()), Some(answer));
 }
 
 /// What a Terminate says was wrong, read as a segment.
@@ -365,13 +365,13 @@ fn segments_of_terminates() {
         let ulpdu = ulpdu(&bytes);
         let (segment, _) = Segment::parse(ulpdu).expect("a segment");
         for cause in [Cause::STAG, Cause::NO_BUFFER] {
-            let named = Terminate::of(cause, ulpdu).segment.expect("its header").segment();
+            let named = Terminate::of(cause, ulpdu).headers.expect("its header").segment();
             // Of a read request DDP's header says too little.
             let whole = hex != F4 || cause == Cause::STAG;
             assert_eq!(named, whole.then_some(segment), "{cause}, {segment:?}");
         }
     }
-    let wrong = |ddp, read_request| Wrong { length: 0, ddp, read_request }.segment();
+    let wrong = |ddp, read_request| TerminatedHeaders { length: 0, ddp, read_request }.segment();
     assert_eq!(wrong(&[], &[]), None);
     assert_eq!(wrong(&[0xff; 14], &[]), None, "no segment at all");
     assert_eq!(wrong(&[0xff; 18], &[0xff; 28]), None);

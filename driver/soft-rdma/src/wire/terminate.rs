@@ -32,8 +32,8 @@ enum Message {
 impl Refused {
     /// The message that the `body` of a Terminate names; `None`: it names none, or its cause is not about that message.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
-        let Terminate { cause, segment } = Terminate::parse(body)?;
-        let (message, error) = match segment?.segment()? {
+        let Terminate { cause, headers } = Terminate::parse(body)?;
+        let (message, error) = match headers?.segment()? {
             Segment::ReadRequest(_, request) => (Message::Read(request), of_read(cause)?),
             Segment::Write(to) => (Message::Write(to), of_write(cause)?),
             Segment::Send(untagged, _) => (Message::Send(untagged.msn), of_send(cause)?),

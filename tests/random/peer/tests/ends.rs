@@ -127,7 +127,7 @@ fn the_peer_resets_behind_a_message_that_waits() {
 fn the_peer_terminates() {
     let body = |cause| {
         let mut bytes = [0; 64];
-        let count = Terminate { cause, segment: None }.emit(&mut bytes).unwrap();
+        let count = Terminate { cause, headers: None }.emit(&mut bytes).unwrap();
         bytes[..count].to_vec()
     };
     let bodies = [
