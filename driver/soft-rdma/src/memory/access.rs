@@ -49,20 +49,29 @@ impl<P: Platform> QueuePair<P> {
 
     /// Why [`QueuePair::open_for_peer`] refuses, by the first check of the RFCs that fails: a write is checked by DDP,
     /// which knows no rights, and a read by RDMAP.
-    pub(crate) fn why_not(this: &Arc<Self, P>, token: u32, range: Range, right: Access) -> Refusal {
+    pub(crate) fn remote_access_error(
+        this: &Arc<Self, P>,
+        token: u32,
+        range: Range,
+        right: Access,
+    ) -> RemoteAccessError {
         match Self::is_for_peer(this, token) {
-            None => return Refusal::Token,
-            Some(false) => return Refusal::Stream,
+            None => return RemoteAccessError::Token,
+            Some(false) => return RemoteAccessError::Stream,
             Some(true) => {}
         }
         if right == Access::REMOTE_READ && !Self::is_allowed(this, token, right) {
-            return Refusal::Right;
+            return RemoteAccessError::Right;
         }
         if range.address.checked_add(range.length).is_none() {
-            return Refusal::Wrap;
+            return RemoteAccessError::Wrap;
         }
         let any = Access::empty();
-        if Self::open_for_peer(this, token, range, any).is_err() { Refusal::Bounds } else { Refusal::Right }
+        if Self::open_for_peer(this, token, range, any).is_err() {
+            RemoteAccessError::Bounds
+        } else {
+            RemoteAccessError::Right
+        }
     }
 
     /// Whether `token` is for the peer of this queue pair; `None`: it names nothing now.
@@ -102,7 +111,7 @@ impl<P: Platform> QueuePair<P> {
 
 /// Why an access of the peer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum RemoteAccessError {
     /// The token names nothing.
     Token,
     /// The token is not for this queue pair.

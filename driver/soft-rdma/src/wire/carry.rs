@@ -12,7 +12,7 @@ use super::{
     noticed,
     receive::{FpduOutcome, RxStream},
     timeouts::Waits,
-    transmit::{Broken, TerminateOut, TxStream, WireCarrier},
+    transmit::{ReadSourceRefused, TerminateOut, TxStream, WireCarrier},
 };
 use crate::{QueuePair, qp::PeerQp};
 
@@ -150,8 +150,8 @@ impl<P: Platform> Wire<P> {
                     Ok(FpduOutcome::Hold(_)) => turn = Some(Turn::Hold),
                     Ok(FpduOutcome::Busy) => turn = Some(Turn::More),
                     Ok(FpduOutcome::Failed) => turn = Some(Turn::Ended(false)),
-                    Err(wrong) => {
-                        streams.tx.terminate.get_or_insert(TerminateOut::new(wrong.cause, wrong.ulpdu));
+                    Err(error) => {
+                        streams.tx.terminate.get_or_insert(TerminateOut::new(error.cause, error.ulpdu));
                         turn = Some(Turn::Ended(false));
                     }
                 }
@@ -195,7 +195,7 @@ impl<P: Platform> Wire<P> {
                     // The stream sends these now. It may have memory for more FPDUs, to be under way at the same time.
                     Ok(false) if carrier.is_full() && carrier.used() > 0 => Turn::More,
                     Ok(false) => Turn::Rest,
-                    Err(Broken) => Turn::Ended(false),
+                    Err(ReadSourceRefused) => Turn::Ended(false),
                 };
                 let (bytes, messages) = carrier.data();
                 queue_pair.pd.adapter().device().counters().sent(queue_pair.meter, bytes, messages);

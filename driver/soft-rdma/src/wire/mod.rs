@@ -30,7 +30,7 @@ use platform::{
 
 use crate::{
     Adapter, Connector, Device, QueuePair, connect::listener::HalfOpen, connect::wire_table::WireSlot, device::Rundown,
-    memory::access::Refusal,
+    memory::access::RemoteAccessError,
 };
 use carry::Streams;
 use mpa::FrameBytes;
@@ -223,7 +223,7 @@ impl<P: Platform> RunTimer<P> for Wire<P> {
     }
 }
 
-impl Refusal {
+impl RemoteAccessError {
     /// The cause for a refused write: DDP checks the tag and the range, RDMAP the right.
     fn of_write(self) -> Cause {
         match self {

@@ -67,8 +67,8 @@ pub(super) enum FpduOutcome<'a> {
     Failed,
 }
 
-/// A segment that breaks a rule.
-pub(super) struct Wrong<'a> {
+/// An FPDU that breaks a rule of the protocols, and why.
+pub(super) struct ProtocolError<'a> {
     pub(super) cause: Cause,
     pub(super) ulpdu: &'a [u8],
 }
@@ -84,8 +84,8 @@ enum SegmentOutcome {
 }
 
 /// Why a part of a read's response is not placed.
-enum Unplaced {
-    Wrong(Cause),
+enum ResponseError {
+    Protocol(Cause),
     /// The fault is this side's: the status of the read, and the cause for the peer.
     Local(Error, Cause),
 }
@@ -123,14 +123,14 @@ impl RxStream {
         queue_pair: &Arc<QueuePair<P>, P>,
         tx: &mut TxStream<P>,
         bytes: &'a [u8],
-    ) -> Result<FpduOutcome<'a>, Wrong<'a>> {
+    ) -> Result<FpduOutcome<'a>, ProtocolError<'a>> {
         let (ulpdu, size) = match fpdu::parse(bytes, self.crc) {
             Ok(ParsedFpdu::Whole { ulpdu, size }) => (ulpdu, size),
             Ok(ParsedFpdu::Incomplete(size)) => return Ok(FpduOutcome::Incomplete(size)),
-            Err(cause) => return Err(Wrong { cause, ulpdu: &[] }),
+            Err(cause) => return Err(ProtocolError { cause, ulpdu: &[] }),
         };
-        let wrong = |cause| Wrong { cause, ulpdu };
-        let (segment, data) = Segment::parse(ulpdu).map_err(wrong)?;
+        let error = |cause| ProtocolError { cause, ulpdu };
+        let (segment, data) = Segment::parse(ulpdu).map_err(error)?;
         let ends_data = segment.ends_data(data.len());
         let placed = match segment {
             Segment::Write(to) => self.write(queue_pair, to, data),
@@ -146,7 +146,7 @@ impl RxStream {
                 Ok(SegmentOutcome::Failed)
             }
         };
-        Ok(match placed.map_err(wrong)? {
+        Ok(match placed.map_err(error)? {
             placed @ (SegmentOutcome::Done | SegmentOutcome::Dropped) => {
                 self.awaits_first_fpdu = false;
                 if let (SegmentOutcome::Done, Some(ends)) = (placed, ends_data) {
@@ -181,7 +181,7 @@ impl RxStream {
         QueuePair::end_placing(queue_pair, Report::default());
         match placed {
             Ok(()) => Ok(SegmentOutcome::Done),
-            Err(_) => Err(QueuePair::why_not(queue_pair, to.stag, range, Access::REMOTE_WRITE).of_write()),
+            Err(_) => Err(QueuePair::remote_access_error(queue_pair, to.stag, range, Access::REMOTE_WRITE).of_write()),
         }
     }
 
@@ -245,8 +245,8 @@ impl RxStream {
         let (ended, placed) = match placed {
             Ok(SegmentOutcome::Done) if to.last => (Some(Ok(())), Ok(SegmentOutcome::Done)),
             Ok(placed) => (None, Ok(placed)),
-            Err(Unplaced::Wrong(cause)) => (None, Err(cause)),
-            Err(Unplaced::Local(error, cause)) => (Some(Err(error)), Err(cause)),
+            Err(ResponseError::Protocol(cause)) => (None, Err(cause)),
+            Err(ResponseError::Local(error, cause)) => (Some(Err(error)), Err(cause)),
         };
         if ended.is_some() {
             (self.read_done, self.read_cursor) = (0, Cursor::default());
@@ -262,18 +262,18 @@ impl RxStream {
         read: &OutboundRead,
         to: Tagged,
         data: &[u8],
-    ) -> Result<SegmentOutcome, Unplaced> {
+    ) -> Result<SegmentOutcome, ResponseError> {
         if to.stag != self.next_response {
-            return Err(Unplaced::Wrong(Cause::TAGGED_STAG));
+            return Err(ResponseError::Protocol(Cause::TAGGED_STAG));
         }
         if !self.read_placed {
             let done = u64::from(self.read_done).saturating_add(data.len() as u64);
             let size = u64::from(read.size);
             if to.offset != u64::from(self.read_done) || done > size || to.last != (done == size) {
-                return Err(Unplaced::Wrong(Cause::TAGGED_BOUNDS));
+                return Err(ResponseError::Protocol(Cause::TAGGED_BOUNDS));
             }
             place(queue_pair, &read.sges, &mut self.read_cursor, data)
-                .map_err(|error| Unplaced::Local(error, Cause::DDP_LOCAL))?;
+                .map_err(|error| ResponseError::Local(error, Cause::DDP_LOCAL))?;
             self.read_done = u32::try_from(done).unwrap_or(u32::MAX);
         }
         let invalidate = read.invalidate.filter(|_| to.last);
@@ -283,7 +283,7 @@ impl RxStream {
         match invalidated {
             Ok(Invalidation::Done) => Ok(SegmentOutcome::Done),
             Ok(Invalidation::Busy) => Ok(SegmentOutcome::Busy),
-            Err(error) => Err(Unplaced::Local(error, Cause::LOCAL)),
+            Err(error) => Err(ResponseError::Local(error, Cause::LOCAL)),
         }
     }
 

@@ -74,7 +74,7 @@ impl TerminateOut {
         }
     }
 
-    /// The Terminate for a read of the peer whose source is refused.
+    /// The Terminate for a read of the peer whose source may not be read.
     fn of_read(cause: Cause, read: &InboundRead) -> Self {
         let mut ulpdu = [0; MAX_HEADER];
         let segment = Segment::ReadRequest(Untagged { last: true, msn: read.msn, mo: 0 }, read.request);
@@ -84,7 +84,7 @@ impl TerminateOut {
 }
 
 /// The source of a peer's read was refused: the connection ends.
-pub(super) struct Broken;
+pub(super) struct ReadSourceRefused;
 
 /// FPDUs that are being written into `room`, a stream's send buffer.
 pub(crate) struct WireCarrier<'a, P: Platform> {
@@ -144,7 +144,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
 
     /// Writes the FPDUs that are due, in `most` rounds at most: each has a part of a response to the peer, maybe a read that asks for
     /// confirmation, and a step of the queue pair. So neither responses nor requests starve. True: there may be more to do at once.
-    pub(super) fn fill(&mut self, queue_pair: &Arc<QueuePair<P>, P>, most: u32) -> Result<bool, Broken> {
+    pub(super) fn fill(&mut self, queue_pair: &Arc<QueuePair<P>, P>, most: u32) -> Result<bool, ReadSourceRefused> {
         if self.tx.terminate.is_some() || !self.send_rtr() {
             return Ok(false);
         }
@@ -153,7 +153,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
                 Ok(responded) => responded,
                 Err((cause, read)) => {
                     self.tx.terminate = Some(TerminateOut::of_read(cause, &read));
-                    return Err(Broken);
+                    return Err(ReadSourceRefused);
                 }
             };
             if queue_pair.send_timeout > 0 {
@@ -327,8 +327,9 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
             let address = request.source_offset.wrapping_add(done.into());
             let range = Range { address, length: left.into() };
             let token = request.source_stag;
-            let source = QueuePair::open_for_peer(queue_pair, token, range, Access::REMOTE_READ)
-                .map_err(|_| (QueuePair::why_not(queue_pair, token, range, Access::REMOTE_READ).of_read(), *read))?;
+            let source = QueuePair::open_for_peer(queue_pair, token, range, Access::REMOTE_READ).map_err(|_| {
+                (QueuePair::remote_access_error(queue_pair, token, range, Access::REMOTE_READ).of_read(), *read)
+            })?;
             self.write_fpdu(segment, bytes, |to| runs::copy_out(to, &source))
         })
     }
