@@ -92,7 +92,7 @@ pub(crate) struct LockedQp<P: Platform> {
     inline: Slice<u8, P>,
     pub(crate) connector: Option<Weak<Connector<P>, P>>,
     /// The slot of the request that the peer's last message has refused, or that failed here behind `sent`, and the error it ends with.
-    pub(crate) refused: Option<(usize, Error)>,
+    pub(crate) failed_request: Option<(usize, Error)>,
     /// Seconds that the current send may still wait for a receive, if its wait is limited.
     pub(crate) wait_left: u32,
     /// The timer runs. It ends a second of the current wait, or the rest of a second that began in an earlier wait.
@@ -133,7 +133,7 @@ impl<P: Platform> LockedQp<P> {
             broken: false,
             sender_waits: false,
             awaits_receive: false,
-            refused: None,
+            failed_request: None,
             wait_left: 0,
             timer_runs: false,
             confirms: false,
@@ -303,8 +303,8 @@ impl<P: Platform> LockedQp<P> {
         let (slot, request) = self.requests.front().filter(|_| self.sent > 0)?;
         let flags = request.flags;
         let awaits_response = self.open_reads > 0 && self.oldest_is_read();
-        let refused = self.refused.is_some_and(|(refused, _)| refused == slot);
-        if awaits_response || refused || self.awaits_confirmation(slot, flags) { None } else { self.finish_oldest() }
+        let failed = self.failed_request.is_some_and(|(failed, _)| failed == slot);
+        if awaits_response || failed || self.awaits_confirmation(slot, flags) { None } else { self.finish_oldest() }
     }
 
     /// Removes the oldest request, which has ended or is cancelled.
@@ -325,10 +325,10 @@ impl<P: Platform> LockedQp<P> {
         Some((request, operation))
     }
 
-    /// The error of the oldest request if it is flushed: the refusal noted for it, or `Canceled`.
+    /// The error of the oldest request if it is flushed: the one noted for it, or `Canceled`.
     pub(super) fn flushed(&mut self) -> Error {
         let oldest = self.requests.front().map(|(slot, _)| slot);
-        self.refused.take_if(|(slot, _)| Some(*slot) == oldest).map_or(Error::Canceled, |(_, error)| error)
+        self.failed_request.take_if(|(slot, _)| Some(*slot) == oldest).map_or(Error::Canceled, |(_, error)| error)
     }
 
     /// The current request begins at its first byte.

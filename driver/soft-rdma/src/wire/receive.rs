@@ -11,7 +11,9 @@ use iwarp::{
 };
 use platform::{Arc, Platform};
 
-use super::{inbound_reads::InboundReads, outbound_reads::OutboundRead, terminate::Refused, transmit::TxStream};
+use super::{
+    inbound_reads::InboundReads, outbound_reads::OutboundRead, terminate::TerminatedMessage, transmit::TxStream,
+};
 use crate::{
     Access, Error, ProtectionDomain, QueuePair,
     memory::{
@@ -142,7 +144,7 @@ impl RxStream {
             Segment::Terminate(_) => {
                 self.terminated = true;
                 self.told = Terminate::parse(data).map(|terminate| terminate.cause);
-                QueuePair::refuse(queue_pair, Refused::parse(data), tx, self.next_response);
+                QueuePair::note_terminated(queue_pair, TerminatedMessage::parse(data), tx, self.next_response);
                 Ok(SegmentOutcome::Failed)
             }
         };

@@ -14,9 +14,9 @@ use crate::{
     qp::request::{InitiatorRequest, Operation},
 };
 
-/// The message of this side that the peer has refused, and the status of its request.
+/// The message of this side that the peer's Terminate is about, and the status of its request.
 #[derive(Clone, Copy)]
-pub(super) struct Refused {
+pub(super) struct TerminatedMessage {
     message: Message,
     error: Error,
 }
@@ -29,7 +29,7 @@ enum Message {
     Send(u32),
 }
 
-impl Refused {
+impl TerminatedMessage {
     /// The message that the `body` of a Terminate names; `None`: it names none, or its cause is not about that message.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let Terminate { cause, headers } = Terminate::parse(body)?;
@@ -79,24 +79,29 @@ fn of_send(cause: Cause) -> Option<Error> {
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// The peer has refused a message and ended the stream. Notes the request of that message, which the flush ends
+    /// The peer has refused a message, and ended the stream by a Terminate. Notes the request of that message, which the flush ends
     /// with the error. `next_response` is the sink STag of the read whose response is due.
-    pub(super) fn refuse(this: &Arc<Self, P>, refused: Option<Refused>, tx: &TxStream<P>, next_response: u32) {
+    pub(super) fn note_terminated(
+        this: &Arc<Self, P>,
+        terminated: Option<TerminatedMessage>,
+        tx: &TxStream<P>,
+        next_response: u32,
+    ) {
         let mut state = this.state.lock();
-        state.refused = refused.and_then(|refused| {
-            let found = match refused.message {
+        state.failed_request = terminated.and_then(|terminated| {
+            let found = match terminated.message {
                 Message::Read(request) => state.read_named(&request, next_response, tx.confirmation),
                 Message::Write(to) => state.write_named(to),
                 Message::Send(msn) => state.send_named(msn, tx.next_send),
             };
-            found.map(|slot| (slot, refused.error))
+            found.map(|slot| (slot, terminated.error))
         });
         drop(state);
         // The peer placed what was sent before the refused message. If the Terminate names no request, or the read that confirms
         // (as siw does for a read that arrives after its consumer has disconnected), what was handed to TCP counts as placed.
         Self::confirm(this, |state| {
             let oldest = state.requests.front().map(|(slot, _)| slot);
-            !state.oldest_is_read() && oldest != state.refused.map(|(slot, _)| slot)
+            !state.oldest_is_read() && oldest != state.failed_request.map(|(slot, _)| slot)
         });
     }
 }

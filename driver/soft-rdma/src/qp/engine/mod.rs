@@ -218,7 +218,7 @@ impl<P: Platform> QueuePair<P> {
                     finished = state.finish_oldest();
                     this.report(finished.as_ref(), Err(error));
                 } else if fatal && state.confirms {
-                    state.refused = state.current().map(|(slot, _)| (slot, error));
+                    state.failed_request = state.current().map(|(slot, _)| (slot, error));
                 }
                 StepOutcome::Idle
             }
