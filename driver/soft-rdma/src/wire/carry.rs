@@ -27,7 +27,7 @@ pub(super) struct Streams<P: Platform> {
     may_send: bool,
     pub(super) waits: Waits,
     /// A message of the peer waits for its receive, so the FPDUs behind it are not looked at.
-    holds: bool,
+    message_awaits_receive: bool,
 }
 
 impl<P: Platform> Streams<P> {
@@ -47,7 +47,13 @@ impl<P: Platform> Streams<P> {
             confirmation: None,
             terminate: None,
         };
-        Ok(Self { rx: RxStream::new(crc, rtr, initiator), tx, may_send, waits: Waits::Nothing, holds: false })
+        Ok(Self {
+            rx: RxStream::new(crc, rtr, initiator),
+            tx,
+            may_send,
+            waits: Waits::Nothing,
+            message_awaits_receive: false,
+        })
     }
 }
 
@@ -86,23 +92,26 @@ impl<P: Platform> Wire<P> {
         let sends_rtr = !late && streams.tx.rtr == Some(RtrKind::Write);
         let received = Self::receive(this, queue_pair, &mut streams);
         let sent = match received {
-            Turn::Ended(_) => Turn::Rest,
-            Turn::Rest | Turn::Hold | Turn::More => Self::transmit(this, queue_pair, &mut streams),
+            RunOutcome::Ended(_) => RunOutcome::Idle,
+            RunOutcome::Idle | RunOutcome::AwaitsReceive | RunOutcome::More => {
+                Self::transmit(this, queue_pair, &mut streams)
+            }
         };
         let was_sent = sends_rtr && streams.tx.rtr.is_none();
-        streams.waits = streams.waits.next(matches!(received, Turn::Hold), streams.rx.awaits_first_fpdu, was_sent);
+        streams.waits =
+            streams.waits.next(matches!(received, RunOutcome::AwaitsReceive), streams.rx.awaits_first_fpdu, was_sent);
         Self::wait(this, waited, streams.waits, late);
-        if streams.holds {
+        if streams.message_awaits_receive {
             // Until the message has its receive, the peer's confirmation is stuck behind it. The consumer may post that
             // receive only when its own sends have ended, so they end now.
             QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
         }
         this.put_back(streams);
         match (received, sent) {
-            (Turn::Ended(gracefully), _) | (_, Turn::Ended(gracefully)) => {
+            (RunOutcome::Ended(gracefully), _) | (_, RunOutcome::Ended(gracefully)) => {
                 QueuePair::peer_ended(queue_pair, gracefully);
             }
-            (Turn::Rest | Turn::Hold, Turn::Rest) => {}
+            (RunOutcome::Idle | RunOutcome::AwaitsReceive, RunOutcome::Idle) => {}
             _ => Deferred::schedule(queue_pair),
         }
         let mut state = this.state.lock();
@@ -127,8 +136,8 @@ impl<P: Platform> Wire<P> {
     }
 
     /// Takes FPDUs from the stream's buffer and places them.
-    fn receive(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> Turn {
-        let mut turn = None;
+    fn receive(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> RunOutcome {
+        let mut outcome = None;
         // Bytes in the buffer behind the last FPDU that was placed.
         let mut rest_bytes = 0;
         let read = Stream::read(this, |bytes| {
@@ -143,16 +152,16 @@ impl<P: Platform> Wire<P> {
                         continue;
                     }
                     Ok(FpduOutcome::Incomplete(size)) => wanted = size.unwrap_or(0),
-                    Ok(FpduOutcome::Hold(ulpdu)) if streams.waits.is_over(queue_pair.send_timeout) => {
+                    Ok(FpduOutcome::AwaitsReceive(ulpdu)) if streams.waits.is_over(queue_pair.send_timeout) => {
                         streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::NO_BUFFER, ulpdu));
-                        turn = Some(Turn::Ended(false));
+                        outcome = Some(RunOutcome::Ended(false));
                     }
-                    Ok(FpduOutcome::Hold(_)) => turn = Some(Turn::Hold),
-                    Ok(FpduOutcome::Busy) => turn = Some(Turn::More),
-                    Ok(FpduOutcome::Failed) => turn = Some(Turn::Ended(false)),
+                    Ok(FpduOutcome::AwaitsReceive(_)) => outcome = Some(RunOutcome::AwaitsReceive),
+                    Ok(FpduOutcome::Busy) => outcome = Some(RunOutcome::More),
+                    Ok(FpduOutcome::Failed) => outcome = Some(RunOutcome::Ended(false)),
                     Err(error) => {
                         streams.tx.terminate.get_or_insert(TerminateOut::new(error.cause, error.ulpdu));
-                        turn = Some(Turn::Ended(false));
+                        outcome = Some(RunOutcome::Ended(false));
                     }
                 }
                 break;
@@ -160,59 +169,59 @@ impl<P: Platform> Wire<P> {
             rest_bytes = bytes.len().saturating_sub(used);
             Taken { used, wanted }
         });
-        streams.holds = matches!(turn, Some(Turn::Hold));
+        streams.message_awaits_receive = matches!(outcome, Some(RunOutcome::AwaitsReceive));
         if let Some(cause) = streams.rx.told.take() {
             P::notice(&Notice::TerminateReceived { addresses: this.addresses(), cause: noticed(cause) });
         }
-        match (turn, read) {
+        match (outcome, read) {
             // A message waits for its receive only while the connection is alive.
-            (Some(Turn::Hold), Read::Ended(Err(_))) => Turn::Ended(false),
-            (Some(Turn::Hold), Read::Some) => Turn::More,
+            (Some(RunOutcome::AwaitsReceive), Read::Ended(Err(_))) => RunOutcome::Ended(false),
+            (Some(RunOutcome::AwaitsReceive), Read::Some) => RunOutcome::More,
             // A shared receive queue may be empty for as long as its consumer likes: no timer. A post to it schedules
             // the queue pair. When the peer has finished, the timer runs for it too.
-            (Some(Turn::Hold), Read::Nothing) if queue_pair.shares_receives() => Turn::Rest,
-            (Some(turn), _) => turn,
+            (Some(RunOutcome::AwaitsReceive), Read::Nothing) if queue_pair.shares_receives() => RunOutcome::Idle,
+            (Some(outcome), _) => outcome,
             // The stream may have received more, or ended, during the read: reads again until no byte is used.
-            (None, Read::Some) => Turn::More,
-            (None, Read::Nothing) => Turn::Rest,
+            (None, Read::Some) => RunOutcome::More,
+            (None, Read::Nothing) => RunOutcome::Idle,
             (None, Read::Ended(result)) => {
                 let whole = rest_bytes == 0 && streams.rx.is_between_messages() && queue_pair.is_between_messages();
                 // The peer ended without a Terminate. What was handed to TCP counts as placed: the last message may be why the peer ended.
                 QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
-                Turn::Ended(result.is_ok() && whole)
+                RunOutcome::Ended(result.is_ok() && whole)
             }
         }
     }
 
     /// Makes FPDUs in the stream's send buffer, as far as it has room.
-    fn transmit(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> Turn {
-        let mut turn = Turn::Rest;
+    fn transmit(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> RunOutcome {
+        let mut outcome = RunOutcome::Idle;
         if streams.may_send {
             Stream::write(this, |room| {
                 let mut carrier = WireCarrier::new(&mut streams.tx, room);
-                turn = match carrier.fill(queue_pair, BURST_FPDUS) {
-                    Ok(true) => Turn::More,
+                outcome = match carrier.fill(queue_pair, BURST_FPDUS) {
+                    Ok(true) => RunOutcome::More,
                     // The stream sends these now. It may have memory for more FPDUs, to be under way at the same time.
-                    Ok(false) if carrier.is_full() && carrier.used() > 0 => Turn::More,
-                    Ok(false) => Turn::Rest,
-                    Err(ReadSourceRefused) => Turn::Ended(false),
+                    Ok(false) if carrier.is_full() && carrier.used() > 0 => RunOutcome::More,
+                    Ok(false) => RunOutcome::Idle,
+                    Err(ReadSourceRefused) => RunOutcome::Ended(false),
                 };
                 let (bytes, messages) = carrier.data();
                 queue_pair.pd.adapter().device().counters().sent(queue_pair.meter, bytes, messages);
                 carrier.used()
             });
         }
-        turn
+        outcome
     }
 }
 
 /// What a run came to in one direction.
 #[derive(Clone, Copy)]
-enum Turn {
+enum RunOutcome {
     /// Nothing more to do until the engine is scheduled.
-    Rest,
-    /// As `Rest`: a message of the peer waits for its receive.
-    Hold,
+    Idle,
+    /// As `Idle`: a message of the peer waits for its receive.
+    AwaitsReceive,
     More,
     /// The connection ends. True: the peer ended it gracefully.
     Ended(bool),

@@ -62,7 +62,7 @@ pub(super) enum FpduOutcome<'a> {
     /// More bytes are needed: the size of the FPDU, if its length field has arrived.
     Incomplete(Option<usize>),
     /// The ULPDU waits for a receive.
-    Hold(&'a [u8]),
+    AwaitsReceive(&'a [u8]),
     /// An access on another processor must end first: the engine tries again in another run.
     Busy,
     /// The connection is over: it has ended here, or the peer has sent a Terminate.
@@ -80,7 +80,7 @@ enum SegmentOutcome {
     Done,
     /// The segment is the response to a read of the wire's own. Its data is not placed.
     Dropped,
-    Hold,
+    AwaitsReceive,
     Busy,
     Failed,
 }
@@ -157,7 +157,7 @@ impl RxStream {
                 }
                 FpduOutcome::Used(size)
             }
-            SegmentOutcome::Hold => FpduOutcome::Hold(ulpdu),
+            SegmentOutcome::AwaitsReceive => FpduOutcome::AwaitsReceive(ulpdu),
             SegmentOutcome::Busy => FpduOutcome::Busy,
             SegmentOutcome::Failed => FpduOutcome::Failed,
         })
@@ -315,7 +315,7 @@ impl RxStream {
         let Some((sges, mut cursor, room)) = receive else {
             QueuePair::end_placing(queue_pair, Report::default());
             // No receive: a flush has taken it from the half-received message, or none is posted for a new message.
-            return Ok(if self.send_done > 0 { SegmentOutcome::Failed } else { SegmentOutcome::Hold });
+            return Ok(if self.send_done > 0 { SegmentOutcome::Failed } else { SegmentOutcome::AwaitsReceive });
         };
         if !self.send_placed {
             if untagged.mo != self.send_done {

@@ -26,12 +26,12 @@ pub(super) enum Waits {
 }
 
 impl Waits {
-    /// The wait after a run. `held`: a message waits for its receive; `silent`: nothing was received yet; `was_sent`:
+    /// The wait after a run. `awaits_receive`: a message of the peer does; `silent`: nothing was received yet; `was_sent`:
     /// this run has sent the RTR message.
-    pub(super) fn next(self, held: bool, silent: bool, was_sent: bool) -> Self {
+    pub(super) fn next(self, awaits_receive: bool, silent: bool, was_sent: bool) -> Self {
         match self {
-            Self::Receive(_) if held => self,
-            _ if held => Self::Receive(0),
+            Self::Receive(_) if awaits_receive => self,
+            _ if awaits_receive => Self::Receive(0),
             _ if silent && (was_sent || self == Self::Responder) => Self::Responder,
             _ => Self::Nothing,
         }

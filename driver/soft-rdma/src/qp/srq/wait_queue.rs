@@ -24,12 +24,13 @@ pub(super) struct WaitQueue<P: Platform> {
 pub(super) struct Waiter<P: Platform> {
     /// The queue pair whose engine is scheduled for the turn: the peer, or over a wire this one.
     sender: Option<Weak<QueuePair<P>, P>>,
-    turn: Turn,
+    state: WaiterState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    None,
+enum WaiterState {
+    /// Neither in line nor called.
+    Idle,
     /// In line, between two queue pairs.
     InLine {
         before: Option<usize>,
@@ -47,7 +48,7 @@ impl<P: Platform> WaitQueue<P> {
     /// Takes a slot, after adding `chunk`. Error: no slot is free; the number of slots, for [`SlotMap::chunk`].
     pub(super) fn join(&mut self, chunk: &mut Option<Chunk<Waiter<P>, P>>) -> Result<usize, usize> {
         *chunk = chunk.take().and_then(|chunk| self.waiters.grow(chunk));
-        self.waiters.insert(Waiter { sender: None, turn: Turn::None }).map_err(|_| self.waiters.slots())
+        self.waiters.insert(Waiter { sender: None, state: WaiterState::Idle }).map_err(|_| self.waiters.slots())
     }
 
     /// Gives a slot back. The caller drops the returned sender without the lock.
@@ -57,26 +58,26 @@ impl<P: Platform> WaitQueue<P> {
         sender
     }
 
-    fn turn(&mut self, number: usize) -> Option<&mut Turn> {
-        self.waiters.get_mut(number).map(|waiter| &mut waiter.turn)
+    fn state_of(&mut self, number: usize) -> Option<&mut WaiterState> {
+        self.waiters.get_mut(number).map(|waiter| &mut waiter.state)
     }
 
     /// Whether a queue pair may take one of `receives` receives: some may be kept for queue pairs that were called.
     pub(super) fn may_take(&mut self, number: usize, receives: usize) -> bool {
-        receives > self.called || self.turn(number) == Some(&mut Turn::Called)
+        receives > self.called || self.state_of(number) == Some(&mut WaiterState::Called)
     }
 
     /// Puts a queue pair at the end of the line, for `sender`. If it is in line already, it keeps its place.
     pub(super) fn stand_in_line(&mut self, number: usize, sender: Weak<QueuePair<P>, P>) {
-        if matches!(self.turn(number), Some(Turn::InLine { .. })) {
+        if matches!(self.state_of(number), Some(WaiterState::InLine { .. })) {
             return;
         }
         let before = self.last;
         let Some(waiter) = self.waiters.get_mut(number) else { return };
-        if waiter.turn == Turn::Called {
+        if waiter.state == WaiterState::Called {
             self.called = self.called.saturating_sub(1);
         }
-        waiter.turn = Turn::InLine { before, after: None };
+        waiter.state = WaiterState::InLine { before, after: None };
         waiter.sender = Some(sender);
         self.link(before, Some(number));
         self.last = Some(number);
@@ -87,10 +88,10 @@ impl<P: Platform> WaitQueue<P> {
     pub(super) fn leave_line(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
         let waiter = self.waiters.get_mut(number)?;
         let sender = waiter.sender.take();
-        match core::mem::replace(&mut waiter.turn, Turn::None) {
-            Turn::None => {}
-            Turn::Called => self.called = self.called.saturating_sub(1),
-            Turn::InLine { before, after } => {
+        match core::mem::replace(&mut waiter.state, WaiterState::Idle) {
+            WaiterState::Idle => {}
+            WaiterState::Called => self.called = self.called.saturating_sub(1),
+            WaiterState::InLine { before, after } => {
                 self.link(before, after);
                 self.link_back(after, before);
             }
@@ -106,7 +107,7 @@ impl<P: Platform> WaitQueue<P> {
         let number = self.first?;
         let sender = self.leave_line(number);
         let waiter = self.waiters.get_mut(number)?;
-        waiter.turn = Turn::Called;
+        waiter.state = WaiterState::Called;
         self.called = self.called.saturating_add(1);
         sender
     }
@@ -116,7 +117,7 @@ impl<P: Platform> WaitQueue<P> {
         match number {
             None => self.first = next,
             Some(number) => {
-                if let Some(Turn::InLine { after, .. }) = self.turn(number) {
+                if let Some(WaiterState::InLine { after, .. }) = self.state_of(number) {
                     *after = next;
                 }
             }
@@ -128,7 +129,7 @@ impl<P: Platform> WaitQueue<P> {
         match number {
             None => self.last = previous,
             Some(number) => {
-                if let Some(Turn::InLine { before, .. }) = self.turn(number) {
+                if let Some(WaiterState::InLine { before, .. }) = self.state_of(number) {
                     *before = previous;
                 }
             }
