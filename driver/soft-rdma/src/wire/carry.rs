@@ -11,7 +11,7 @@ use super::{
     inbound_reads::InboundReads,
     noticed,
     receive::{FpduOutcome, RxStream},
-    timeouts::Waits,
+    timeouts::WireTimer,
     transmit::{ReadSourceRefused, TerminateOut, TxStream, WireCarrier},
 };
 use crate::{QueuePair, qp::PeerQp};
@@ -25,7 +25,7 @@ pub(super) struct Streams<P: Platform> {
     pub(super) tx: TxStream<P>,
     /// This side may send: it is the initiator, or the initiator's first message has arrived.
     may_send: bool,
-    pub(super) waits: Waits,
+    pub(super) timer: WireTimer,
     /// A message of the peer waits for its receive, so the FPDUs behind it are not looked at.
     message_awaits_receive: bool,
 }
@@ -51,7 +51,7 @@ impl<P: Platform> Streams<P> {
             rx: RxStream::new(crc, rtr, initiator),
             tx,
             may_send,
-            waits: Waits::Nothing,
+            timer: WireTimer::Off,
             message_awaits_receive: false,
         })
     }
@@ -85,7 +85,7 @@ impl<P: Platform> Wire<P> {
             this.put_back(streams);
             return Deferred::schedule(this);
         };
-        let waited = streams.waits;
+        let timer_before = streams.timer;
         if late {
             streams.tick(queue_pair);
         }
@@ -97,10 +97,10 @@ impl<P: Platform> Wire<P> {
                 Self::transmit(this, queue_pair, &mut streams)
             }
         };
-        let was_sent = sends_rtr && streams.tx.rtr.is_none();
-        streams.waits =
-            streams.waits.next(matches!(received, RunOutcome::AwaitsReceive), streams.rx.awaits_first_fpdu, was_sent);
-        Self::wait(this, waited, streams.waits, late);
+        let rtr_sent = sends_rtr && streams.tx.rtr.is_none();
+        streams.timer =
+            streams.timer.next(matches!(received, RunOutcome::AwaitsReceive), streams.rx.awaits_first_fpdu, rtr_sent);
+        Self::set_timer(this, timer_before, streams.timer, late);
         if streams.message_awaits_receive {
             // Until the message has its receive, the peer's confirmation is stuck behind it. The consumer may post that
             // receive only when its own sends have ended, so they end now.
@@ -152,7 +152,9 @@ impl<P: Platform> Wire<P> {
                         continue;
                     }
                     Ok(FpduOutcome::Incomplete(size)) => wanted = size.unwrap_or(0),
-                    Ok(FpduOutcome::AwaitsReceive(ulpdu)) if streams.waits.is_over(queue_pair.send_timeout) => {
+                    Ok(FpduOutcome::AwaitsReceive(ulpdu))
+                        if streams.timer.receive_is_overdue(queue_pair.send_timeout) =>
+                    {
                         streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::NO_BUFFER, ulpdu));
                         outcome = Some(RunOutcome::Ended(false));
                     }

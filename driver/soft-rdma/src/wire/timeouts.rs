@@ -1,4 +1,4 @@
-//! The waits of an established connection, and their time limits. Their timer is the wire's, which nothing else uses then.
+//! What an established connection waits for, and for how long. The timer is the wire's, which nothing else uses then.
 
 use iwarp::negotiate::RtrKind;
 use platform::{Arc, Platform, Timer};
@@ -14,31 +14,31 @@ const RESPONDER_MICROSECONDS: u32 = 50_000;
 const RECEIVE_MICROSECONDS: u32 = 1_000_000;
 const RECEIVE_TICKS: u32 = 5;
 
-/// What a connection waits for.
+/// What the timer of an established connection is for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Waits {
+pub(super) enum WireTimer {
     #[default]
-    Nothing,
-    /// The responder's first FPDU.
+    Off,
+    /// The responder's first FPDU is due.
     Responder,
-    /// A receive for a message of the peer; the ticks so far.
+    /// A message of the peer awaits its receive; the ticks so far.
     Receive(u32),
 }
 
-impl Waits {
-    /// The wait after a run. `awaits_receive`: a message of the peer does; `silent`: nothing was received yet; `was_sent`:
+impl WireTimer {
+    /// The timer after a run. `awaits_receive`: a message of the peer does; `silent`: nothing was received yet; `rtr_sent`:
     /// this run has sent the RTR message.
-    pub(super) fn next(self, awaits_receive: bool, silent: bool, was_sent: bool) -> Self {
+    pub(super) fn next(self, awaits_receive: bool, silent: bool, rtr_sent: bool) -> Self {
         match self {
             Self::Receive(_) if awaits_receive => self,
             _ if awaits_receive => Self::Receive(0),
-            _ if silent && (was_sent || self == Self::Responder) => Self::Responder,
-            _ => Self::Nothing,
+            _ if silent && (rtr_sent || self == Self::Responder) => Self::Responder,
+            _ => Self::Off,
         }
     }
 
     /// Whether a message has waited for its receive as long as it may: with a `send_timeout`, as long as the program's own sends wait.
-    pub(super) fn is_over(self, send_timeout: u32) -> bool {
+    pub(super) fn receive_is_overdue(self, send_timeout: u32) -> bool {
         let most = if send_timeout > 0 { send_timeout } else { RECEIVE_TICKS };
         matches!(self, Self::Receive(ticks) if ticks >= most)
     }
@@ -47,21 +47,21 @@ impl Waits {
 impl<P: Platform> Streams<P> {
     /// A tick of the timer.
     pub(super) fn tick(&mut self, queue_pair: &QueuePair<P>) {
-        match self.waits {
-            Waits::Receive(ticks) => self.waits = Waits::Receive(ticks.saturating_add(1)),
+        match self.timer {
+            WireTimer::Receive(ticks) => self.timer = WireTimer::Receive(ticks.saturating_add(1)),
             // Not between two segments of a message (RFC 5041 section 5.2).
-            Waits::Responder if queue_pair.state.lock().done == 0 => {
+            WireTimer::Responder if queue_pair.state.lock().done == 0 => {
                 self.tx.rtr = Some(RtrKind::Write);
-                self.waits = Waits::Nothing;
+                self.timer = WireTimer::Off;
             }
-            Waits::Responder | Waits::Nothing => {}
+            WireTimer::Responder | WireTimer::Off => {}
         }
     }
 }
 
 impl<P: Platform> Wire<P> {
-    /// Starts the timer for the wait `now`, if that is another than `before` or the timer has expired (`late`).
-    pub(super) fn wait(this: &Arc<Self, P>, before: Waits, now: Waits, late: bool) {
+    /// Starts the timer for `now`, if that is another than `before` or the timer has expired (`late`).
+    pub(super) fn set_timer(this: &Arc<Self, P>, before: WireTimer, now: WireTimer, late: bool) {
         if before == now && !late {
             return;
         }
@@ -70,9 +70,9 @@ impl<P: Platform> Wire<P> {
         state.late = false;
         drop(state);
         match now {
-            Waits::Nothing => {}
-            Waits::Responder => Timer::start(this, RESPONDER_MICROSECONDS),
-            Waits::Receive(_) => Timer::start(this, RECEIVE_MICROSECONDS),
+            WireTimer::Off => {}
+            WireTimer::Responder => Timer::start(this, RESPONDER_MICROSECONDS),
+            WireTimer::Receive(_) => Timer::start(this, RECEIVE_MICROSECONDS),
         }
     }
 }
