@@ -20,7 +20,7 @@ use ndk_abi::{
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
 use platform::{Arc, Passive, Platform, PoolQuota};
-use soft_rdma::{Adapter, ConnectionSide, Counter, Device, InUse, Kind, Lingering, LocalEndpoint, Use, limits};
+use soft_rdma::{Adapter, ConnectionSide, Counter, Device, InUse, Lingering, LocalEndpoint, ObjectKind, Use, limits};
 
 use crate::{adapter, object::Object, status};
 
@@ -228,15 +228,15 @@ impl<P: Platform> Provider<P> {
     pub fn object_counts(&self) -> ObjectCounts {
         ObjectCounts {
             adapters: self.0.open_adapters(),
-            pds: self.0.count(Kind::Pd),
-            cqs: self.0.count(Kind::Cq),
-            mrs: self.0.count(Kind::Mr),
-            mws: self.0.count(Kind::Mw),
-            srqs: self.0.count(Kind::Srq),
-            qps: self.0.count(Kind::Qp),
-            connectors: self.0.count(Kind::Connector),
-            listeners: self.0.count(Kind::Listener),
-            shared_endpoints: self.0.count(Kind::SharedEndpoint),
+            pds: self.0.count(ObjectKind::Pd),
+            cqs: self.0.count(ObjectKind::Cq),
+            mrs: self.0.count(ObjectKind::Mr),
+            mws: self.0.count(ObjectKind::Mw),
+            srqs: self.0.count(ObjectKind::Srq),
+            qps: self.0.count(ObjectKind::Qp),
+            connectors: self.0.count(ObjectKind::Connector),
+            listeners: self.0.count(ObjectKind::Listener),
+            shared_endpoints: self.0.count(ObjectKind::SharedEndpoint),
         }
     }
 }

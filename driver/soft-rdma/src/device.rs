@@ -8,20 +8,20 @@ use core::{
 use platform::{Arc, Charge, Event, Passive, Platform, PoolQuota, SpinLock};
 
 use crate::{
-    Error, Kind,
+    Error, ObjectKind,
     connect::addresses::Addresses,
     connect::ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
     connect::wire_table::WireTable,
     counters::Counters,
     limits,
     memory::token::Tokens,
-    object::counts::Counts,
+    object::counts::ObjectCounts,
 };
 
 /// The device: its addresses, ports and memory tokens, and the counts of its objects.
 pub struct Device<P: Platform> {
     addresses: Addresses<P>,
-    counts: Counts,
+    object_counts: ObjectCounts,
     counters: Counters<P>,
     open_adapters: AtomicU32,
     wants_crc: AtomicBool,
@@ -70,7 +70,7 @@ impl<P: Platform> Device<P> {
     pub fn new() -> Result<Arc<Self, P>, Error> {
         Ok(Arc::try_new(Self {
             addresses: Addresses::default(),
-            counts: Counts::default(),
+            object_counts: ObjectCounts::default(),
             counters: Counters::new()?,
             open_adapters: AtomicU32::new(0),
             wants_crc: AtomicBool::new(false),
@@ -151,8 +151,8 @@ impl<P: Platform> Device<P> {
     }
 
     /// The number of objects of `kind`.
-    pub fn count(&self, kind: Kind) -> u32 {
-        self.counts.get(kind)
+    pub fn count(&self, kind: ObjectKind) -> u32 {
+        self.object_counts.get(kind)
     }
 
     /// The number of open adapters.
@@ -165,8 +165,8 @@ impl<P: Platform> Device<P> {
         &self.counters
     }
 
-    pub(crate) fn counts(&self) -> &Counts {
-        &self.counts
+    pub(crate) fn object_counts(&self) -> &ObjectCounts {
+        &self.object_counts
     }
 
     pub(crate) fn ports(&self) -> &Ports<P> {

@@ -65,7 +65,7 @@ pub use memory::runs::Runs;
 pub use memory::window::{BindRange, MemoryWindow};
 pub use object::callback::Callback;
 pub use object::close::{Close, OnClose, close};
-pub use object::counts::Kind;
+pub use object::counts::ObjectKind;
 pub use qp::request::{Flags, Post, Remote, Sge};
 pub use qp::srq::SharedReceiveQueue;
 pub use qp::{InitiatorSizes, QueuePair, ReceiveSource};

@@ -7,7 +7,7 @@ use platform::{Arc, Platform};
 use crate::{
     Adapter, Close, Error, OnClose,
     connect::ports::{Endpoint, Purpose},
-    object::counts::{Count, Kind},
+    object::counts::{CountedObject, ObjectKind},
 };
 
 /// A local address that any number of connectors may connect from, each to another peer. Its connectors hold references
@@ -22,7 +22,7 @@ pub struct SharedEndpoint<P: Platform> {
 impl<P: Platform> SharedEndpoint<P> {
     /// Takes a local address; port 0 picks a port. IRQL <= DISPATCH.
     pub fn new(adapter: &Arc<Adapter<P>, P>, local: SocketAddr) -> Result<Arc<Self, P>, Error> {
-        let count = Count::new(adapter, Kind::SharedEndpoint)?;
+        let count = CountedObject::new(adapter, ObjectKind::SharedEndpoint)?;
         let endpoint = Endpoint::bind(adapter, local, Purpose::SharedEndpoint)?;
         Ok(Arc::try_new(Self { endpoint, on_close: OnClose::new(count), _adapter: adapter.clone() })?)
     }

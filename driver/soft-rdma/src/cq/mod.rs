@@ -16,7 +16,7 @@ use crate::{
     Adapter, Callback, Close, Completion, Counter, Error, OnClose, Status,
     cq::{moderation::Moderation, user::Users},
     limits,
-    object::counts::{Count, Kind},
+    object::counts::{CountedObject, ObjectKind},
     planted::{self, Bug},
     ring::Ring,
     slot_map::SlotMap,
@@ -152,7 +152,7 @@ impl<P: Platform> CompletionQueue<P> {
             held: None,
         };
         let cq = Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(adapter, Kind::Cq)?),
+            on_close: OnClose::new(CountedObject::new(adapter, ObjectKind::Cq)?),
             deferred: Deferred::default(),
             timer: Timer::default(),
             state: CachePadded::new(SpinLock::<_, P>::new(state)),

@@ -5,7 +5,7 @@ use platform::{Arc, Charge, Platform, SpinLock};
 use crate::{
     Adapter, Close, Error, OnClose,
     memory::token::{Target, Token},
-    object::counts::{Count, Kind},
+    object::counts::{CountedObject, ObjectKind},
 };
 
 /// A protection domain.
@@ -22,7 +22,7 @@ impl<P: Platform> ProtectionDomain<P> {
     pub fn new(adapter: &Arc<Adapter<P>, P>) -> Result<Arc<Self, P>, Error> {
         let charge = adapter.quota().charge(Arc::<Self, P>::POOL_BYTES)?;
         Ok(Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(adapter, Kind::Pd)?),
+            on_close: OnClose::new(CountedObject::new(adapter, ObjectKind::Pd)?),
             privileged: SpinLock::<_, P>::new(None),
             adapter: adapter.clone(),
             _charge: charge,

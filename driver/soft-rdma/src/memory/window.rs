@@ -8,7 +8,7 @@ use crate::{
     memory::region::{Invalidation, Range, past_end},
     memory::runs::Memory,
     memory::token::{Target, Token},
-    object::counts::{Count, Kind},
+    object::counts::{CountedObject, ObjectKind},
 };
 
 /// A memory window.
@@ -108,7 +108,7 @@ impl<P: Platform> MemoryWindow<P> {
         let state = State { token: None, posted: 0, binding: None, leaving: None, accesses: 0 };
         let charge = pd.adapter().quota().charge(Arc::<Self, P>::POOL_BYTES)?;
         let window = Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Mw)?),
+            on_close: OnClose::new(CountedObject::new(pd.adapter(), ObjectKind::Mw)?),
             state: SpinLock::<_, P>::new(state),
             pd: pd.clone(),
             _charge: charge,

@@ -5,17 +5,17 @@
 
 use platform::{Arc, Platform, SpinLock};
 
-use crate::{Callback, Outcome, object::counts::Count};
+use crate::{Callback, Outcome, object::counts::CountedObject};
 
 /// The close callback of an object, and its count, which is released before the callback runs. An object declares this field
 /// before the references to its antecedents: fields drop in that order, so the callback runs before an antecedent can go.
 pub struct OnClose<P: Platform> {
-    count: Option<Count<P>>,
+    count: Option<CountedObject<P>>,
     done: SpinLock<Option<Callback<()>>, P>,
 }
 
 impl<P: Platform> OnClose<P> {
-    pub(crate) fn new(count: Count<P>) -> Self {
+    pub(crate) fn new(count: CountedObject<P>) -> Self {
         Self { count: Some(count), done: SpinLock::<_, P>::new(None) }
     }
 }

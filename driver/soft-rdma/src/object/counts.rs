@@ -8,7 +8,7 @@ use crate::{Adapter, Device, Error, limits};
 
 /// The kinds of object that a device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ObjectKind {
     /// Completion queues.
     Cq,
     /// Protection domains.
@@ -29,7 +29,7 @@ pub enum Kind {
     SharedEndpoint,
 }
 
-impl Kind {
+impl ObjectKind {
     const COUNT: usize = Self::SharedEndpoint as usize + 1;
 
     const fn limit(self) -> u32 {
@@ -49,29 +49,29 @@ impl Kind {
 
 /// The number of objects of each kind.
 #[derive(Default)]
-pub(crate) struct Counts([AtomicU32; Kind::COUNT]);
+pub(crate) struct ObjectCounts([AtomicU32; ObjectKind::COUNT]);
 
-impl Counts {
-    fn of(&self, kind: Kind) -> Option<&AtomicU32> {
+impl ObjectCounts {
+    fn of(&self, kind: ObjectKind) -> Option<&AtomicU32> {
         self.0.get(kind as usize)
     }
 
-    pub(crate) fn get(&self, kind: Kind) -> u32 {
+    pub(crate) fn get(&self, kind: ObjectKind) -> u32 {
         self.of(kind).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
 
-/// One object in the count, until dropped.
-pub(crate) struct Count<P: Platform> {
+/// One object among the counted ones, until dropped.
+pub(crate) struct CountedObject<P: Platform> {
     device: Arc<Device<P>, P>,
-    kind: Kind,
+    kind: ObjectKind,
 }
 
-impl<P: Platform> Count<P> {
-    pub(crate) fn new(adapter: &Adapter<P>, kind: Kind) -> Result<Self, Error> {
+impl<P: Platform> CountedObject<P> {
+    pub(crate) fn new(adapter: &Adapter<P>, kind: ObjectKind) -> Result<Self, Error> {
         let below_limit = |count: u32| if count < kind.limit() { count.checked_add(1) } else { None };
         let device = adapter.device();
-        let count = device.counts().of(kind).ok_or(Error::InternalError)?;
+        let count = device.object_counts().of(kind).ok_or(Error::InternalError)?;
         count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, below_limit)
             .map_err(|_| Error::InsufficientResources)?;
@@ -79,9 +79,9 @@ impl<P: Platform> Count<P> {
     }
 }
 
-impl<P: Platform> Drop for Count<P> {
+impl<P: Platform> Drop for CountedObject<P> {
     fn drop(&mut self) {
-        if let Some(count) = self.device.counts().of(self.kind) {
+        if let Some(count) = self.device.object_counts().of(self.kind) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
     }

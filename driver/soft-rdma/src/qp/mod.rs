@@ -20,7 +20,7 @@ use crate::{
     counters::Meter,
     cq::CqUser,
     limits,
-    object::counts::{Count, Kind},
+    object::counts::{CountedObject, ObjectKind},
     qp::receive_queue::ReceiveQueue,
     qp::request::{CurrentReceive, Operation},
     qp::srq::Attachment,
@@ -110,7 +110,7 @@ impl<P: Platform> QueuePair<P> {
         let state = LockedQp::new(&sizes, own_receives)?;
         let (number, meter) = pd.adapter().device().counters().join();
         let queue_pair = Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Qp)?),
+            on_close: OnClose::new(CountedObject::new(pd.adapter(), ObjectKind::Qp)?),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
             context,

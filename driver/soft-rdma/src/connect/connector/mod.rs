@@ -22,7 +22,7 @@ use crate::{
     connect::listener::BacklogSlot,
     connect::ports::{Connection, Endpoint},
     limits,
-    object::counts::{Count, Kind},
+    object::counts::{CountedObject, ObjectKind},
 };
 
 /// Reads that may be under way at once. The limits of a connection are the smallest of what both sides and the device allow.
@@ -172,7 +172,7 @@ impl<P: Platform> Connector<P> {
         let own = Arc::<Self, P>::POOL_BYTES.saturating_add(Arc::<Endpoint<P>, P>::POOL_BYTES);
         let charge = adapter.quota().charge(own)?;
         let connector = Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(adapter, Kind::Connector)?),
+            on_close: OnClose::new(CountedObject::new(adapter, ObjectKind::Connector)?),
             deferred: Deferred::default(),
             state: SpinLock::<_, P>::new(state),
             adapter: adapter.clone(),

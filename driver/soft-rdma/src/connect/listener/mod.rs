@@ -18,7 +18,7 @@ use crate::{
     connect::ports::{Endpoint, Listening, Purpose},
     connect::wire_table::{WireSlot, WireTable},
     limits,
-    object::counts::{Count, Kind},
+    object::counts::{CountedObject, ObjectKind},
     wire::Wire,
 };
 
@@ -89,7 +89,7 @@ impl<P: Platform> Listener<P> {
         let own = Arc::<Self, P>::POOL_BYTES.saturating_add(Arc::<Endpoint<P>, P>::POOL_BYTES);
         let charge = adapter.quota().charge(own.saturating_add(Stream::<P>::pool_bytes()))?;
         let listener = Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(adapter, Kind::Listener)?),
+            on_close: OnClose::new(CountedObject::new(adapter, ObjectKind::Listener)?),
             event,
             deferred: Deferred::default(),
             timer: Timer::default(),

@@ -14,7 +14,7 @@ use crate::{
     memory::runs::Memory,
     memory::token::{Target, Token},
     memory::window::{BindRange, WindowAccess},
-    object::counts::{Count, Kind},
+    object::counts::{CountedObject, ObjectKind},
     planted::{self, Bug},
 };
 
@@ -140,7 +140,7 @@ impl<P: Platform> MemoryRegion<P> {
             bindings: 0,
         };
         Ok(Arc::try_new(Self {
-            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Mr)?),
+            on_close: OnClose::new(CountedObject::new(pd.adapter(), ObjectKind::Mr)?),
             fast,
             state: SpinLock::<_, P>::new(state),
             pd: pd.clone(),

@@ -6,7 +6,7 @@ use platform::{Arc, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, S
 
 use crate::{
     Callback, Close, Error, OnClose, ProtectionDomain, QueuePair, Sge, Status, limits,
-    object::counts::{Count, Kind},
+    object::counts::{CountedObject, ObjectKind},
     qp::receive_queue::ReceiveQueue,
     qp::request::{CurrentReceive, SgeList},
     qp::srq::wait_queue::WaitQueue,
@@ -73,7 +73,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         let waiters = WaitQueue::new(quota.no_charge());
         let srq = Arc::try_new(Self {
             number: pd.adapter().device().counters().name_shared_queue(),
-            on_close: OnClose::new(Count::new(pd.adapter(), Kind::Srq)?),
+            on_close: OnClose::new(CountedObject::new(pd.adapter(), ObjectKind::Srq)?),
             deferred: Deferred::default(),
             notify,
             state: SpinLock::<_, P>::new(State { queue, charge, threshold, armed: false, due: false, waiters }),
