@@ -1,5 +1,5 @@
-//! The counters of a device. A new counter is a line in [`Counter`], and a call of [`Counters::count`] where the event
-//! happens: ndkctl gets names and values from the driver.
+//! The counters of a device. A new counter is a line in [`Counter`], and a call of [`PerformanceCounters::count`] where
+//! the event happens: ndkctl gets names and values from the driver.
 
 use core::ops::Index;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -60,18 +60,18 @@ counters! {
 }
 
 /// The counters of a device, since it was made.
-pub struct Counters<P: Platform> {
+pub struct PerformanceCounters<P: Platform> {
     /// One for each counter. The four of octets and frames stay 0: `traffic` has their values.
     counts: [AtomicU64; COUNT],
-    traffic: Slice<Traffic, P>,
+    traffic: Slice<TrafficShard, P>,
     next_queue_pair: AtomicU32,
     next_shared_queue: AtomicU32,
 }
 
-/// What some of the queue pairs have moved. On a cache line of its own, as other processors write to other elements.
+/// What some of the queue pairs have moved. Each is on a cache line of its own, as other processors write to other elements.
 #[derive(Default)]
 #[repr(align(64))]
-struct Traffic {
+struct TrafficShard {
     /// Within the device.
     within: Volume,
     /// To other machines.
@@ -97,14 +97,14 @@ impl Volume {
     }
 }
 
-/// The index of the [`Traffic`] in which a queue pair counts.
+/// The index of the [`TrafficShard`] in which a queue pair counts.
 #[derive(Clone, Copy)]
-pub(crate) struct Meter(usize);
+pub(crate) struct ShardIndex(usize);
 
-/// Number of [`Traffic`]s; queue pairs are spread over them.
-const METERS: usize = 64;
+/// Number of [`TrafficShard`]s; queue pairs are spread over them.
+const SHARDS: usize = 64;
 
-/// Values read from [`Counters`].
+/// Values read from [`PerformanceCounters`].
 #[derive(Clone, Copy, Debug)]
 pub struct CounterValues([u64; COUNT]);
 
@@ -117,11 +117,11 @@ impl Index<Counter> for CounterValues {
     }
 }
 
-impl<P: Platform> Counters<P> {
+impl<P: Platform> PerformanceCounters<P> {
     pub(crate) fn new() -> Result<Self, Error> {
         Ok(Self {
             counts: [const { AtomicU64::new(0) }; COUNT],
-            traffic: Slice::from_fn(METERS, |_| Traffic::default())?,
+            traffic: Slice::from_fn(SHARDS, |_| TrafficShard::default())?,
             next_queue_pair: AtomicU32::new(0),
             next_shared_queue: AtomicU32::new(0),
         })
@@ -168,14 +168,14 @@ impl<P: Platform> Counters<P> {
         self.counts.get(counter as usize)
     }
 
-    fn sum(&self, of: impl Fn(&Traffic) -> u64) -> u64 {
+    fn sum(&self, of: impl Fn(&TrafficShard) -> u64) -> u64 {
         self.traffic.iter().map(of).fold(0, u64::wrapping_add)
     }
 
-    /// The number of a new queue pair, and its [`Traffic`].
-    pub(crate) fn join(&self) -> (u32, Meter) {
+    /// The number of a new queue pair, and its [`TrafficShard`].
+    pub(crate) fn name_queue_pair(&self) -> (u32, ShardIndex) {
         let number = self.next_queue_pair.fetch_add(1, Ordering::Relaxed);
-        (number, Meter(number as usize % METERS))
+        (number, ShardIndex(number as usize % SHARDS))
     }
 
     /// The number of a new shared receive queue.
@@ -184,22 +184,22 @@ impl<P: Platform> Counters<P> {
     }
 
     /// Counts bytes that a queue pair has moved within the device, and requests that it has carried out.
-    pub(crate) fn moved(&self, meter: Meter, bytes: u64, requests: u64) {
-        if let Some(traffic) = self.traffic.get(meter.0) {
+    pub(crate) fn moved(&self, shard: ShardIndex, bytes: u64, requests: u64) {
+        if let Some(traffic) = self.traffic.get(shard.0) {
             traffic.within.add(bytes, requests);
         }
     }
 
     /// Counts what a queue pair has sent to another machine: bytes, and messages that ended with them.
-    pub(crate) fn sent(&self, meter: Meter, bytes: u64, requests: u64) {
-        if let Some(traffic) = self.traffic.get(meter.0) {
+    pub(crate) fn sent(&self, shard: ShardIndex, bytes: u64, requests: u64) {
+        if let Some(traffic) = self.traffic.get(shard.0) {
             traffic.sent.add(bytes, requests);
         }
     }
 
     /// Counts what a queue pair has received from another machine: bytes, and messages that ended with them.
-    pub(crate) fn received(&self, meter: Meter, bytes: u64, requests: u64) {
-        if let Some(traffic) = self.traffic.get(meter.0) {
+    pub(crate) fn received(&self, shard: ShardIndex, bytes: u64, requests: u64) {
+        if let Some(traffic) = self.traffic.get(shard.0) {
             traffic.received.add(bytes, requests);
         }
     }

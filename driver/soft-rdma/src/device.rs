@@ -12,7 +12,7 @@ use crate::{
     connect::addresses::Addresses,
     connect::ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
     connect::wire_table::WireTable,
-    counters::Counters,
+    counters::PerformanceCounters,
     limits,
     memory::token::Tokens,
     object::counts::ObjectCounts,
@@ -22,7 +22,7 @@ use crate::{
 pub struct Device<P: Platform> {
     addresses: Addresses<P>,
     object_counts: ObjectCounts,
-    counters: Counters<P>,
+    counters: PerformanceCounters<P>,
     open_adapters: AtomicU32,
     wants_crc: AtomicBool,
     send_timeout: AtomicU32,
@@ -71,7 +71,7 @@ impl<P: Platform> Device<P> {
         Ok(Arc::try_new(Self {
             addresses: Addresses::default(),
             object_counts: ObjectCounts::default(),
-            counters: Counters::new()?,
+            counters: PerformanceCounters::new()?,
             open_adapters: AtomicU32::new(0),
             wants_crc: AtomicBool::new(false),
             send_timeout: AtomicU32::new(limits::SEND_TIMEOUT_SECONDS),
@@ -161,7 +161,7 @@ impl<P: Platform> Device<P> {
     }
 
     /// The performance counters.
-    pub fn counters(&self) -> &Counters<P> {
+    pub fn counters(&self) -> &PerformanceCounters<P> {
         &self.counters
     }
 

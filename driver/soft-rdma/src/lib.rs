@@ -54,7 +54,7 @@ pub use connect::connector::{Accept, Connect, Connector, DisconnectReason, ReadL
 pub use connect::endpoint::SharedEndpoint;
 pub use connect::listener::{ConnectEvent, Listener};
 pub use connect::ports::{ConnectionSide, InUse, LocalEndpoint, Use};
-pub use counters::{Counter, CounterValues, Counters};
+pub use counters::{Counter, CounterValues, PerformanceCounters};
 pub use cq::completion::{Completion, OperationKind};
 pub use cq::{Arm, CompletionQueue};
 pub use device::{Adapter, Device, Lingering};

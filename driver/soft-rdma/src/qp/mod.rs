@@ -17,7 +17,7 @@ use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 use crate::{
     Close, Completion, CompletionQueue, Connector, Error, Flags, OnClose, OperationKind, ProtectionDomain, ReadLimits,
     SharedReceiveQueue, Status,
-    counters::Meter,
+    counters::ShardIndex,
     cq::CqUser,
     limits,
     object::counts::{CountedObject, ObjectKind},
@@ -63,7 +63,7 @@ pub struct QueuePair<P: Platform> {
     sizes: InitiatorSizes,
     /// The number of this queue pair in notices; unique until a device has made 2^32 queue pairs.
     pub(crate) number: u32,
-    pub(crate) meter: Meter,
+    pub(crate) counter_shard: ShardIndex,
     context: usize,
     pub(crate) pd: Arc<ProtectionDomain<P>, P>,
     pub(crate) receive_cq: CqUser<P>,
@@ -108,7 +108,7 @@ impl<P: Platform> QueuePair<P> {
             ReceiveSource::Shared(srq) => (None, Some(SharedReceiveQueue::attach(srq)?)),
         };
         let state = LockedQp::new(&sizes, own_receives)?;
-        let (number, meter) = pd.adapter().device().counters().join();
+        let (number, counter_shard) = pd.adapter().device().counters().name_queue_pair();
         let queue_pair = Arc::try_new(Self {
             on_close: OnClose::new(CountedObject::new(pd.adapter(), ObjectKind::Qp)?),
             deferred: Deferred::default(),
@@ -116,7 +116,7 @@ impl<P: Platform> QueuePair<P> {
             context,
             sizes,
             number,
-            meter,
+            counter_shard,
             shared,
             receive_cq: CqUser::new(receive_cq)?,
             initiator_cq: CqUser::new(initiator_cq)?,

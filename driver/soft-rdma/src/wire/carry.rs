@@ -209,7 +209,7 @@ impl<P: Platform> Wire<P> {
                     Err(ReadSourceRefused) => RunOutcome::Ended(false),
                 };
                 let (bytes, messages) = carrier.data();
-                queue_pair.pd.adapter().device().counters().sent(queue_pair.meter, bytes, messages);
+                queue_pair.pd.adapter().device().counters().sent(queue_pair.counter_shard, bytes, messages);
                 carrier.used()
             });
         }

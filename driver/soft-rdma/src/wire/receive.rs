@@ -153,7 +153,7 @@ impl RxStream {
                 self.awaits_first_fpdu = false;
                 if let (SegmentOutcome::Done, Some(ends)) = (placed, ends_data) {
                     let counters = queue_pair.pd.adapter().device().counters();
-                    counters.received(queue_pair.meter, data.len() as u64, ends.into());
+                    counters.received(queue_pair.counter_shard, data.len() as u64, ends.into());
                 }
                 FpduOutcome::Used(size)
             }

@@ -227,7 +227,7 @@ impl<P: Platform> QueuePair<P> {
             let count = u32::try_from(sends.len()).unwrap_or(u32::MAX);
             this.notice_completed(OperationKind::Send, count, 0, Ok(()));
         }
-        this.pd.adapter().device().counters().moved(this.meter, u64::from(batch.bytes), sends.len() as u64);
+        this.pd.adapter().device().counters().moved(this.counter_shard, u64::from(batch.bytes), sends.len() as u64);
         let more = state.requests.len() > 0;
         this.report_to_connector(Self::unlock_and_flush_after(this, state, overrun));
         more

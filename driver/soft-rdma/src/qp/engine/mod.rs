@@ -188,7 +188,7 @@ impl<P: Platform> QueuePair<P> {
     fn apply(this: &Arc<Self, P>, progress: Progress, counts: bool) -> StepOutcome {
         let count = |bytes, requests| {
             if counts {
-                this.pd.adapter().device().counters().moved(this.meter, bytes, requests);
+                this.pd.adapter().device().counters().moved(this.counter_shard, bytes, requests);
             }
         };
         let mut state = this.state.lock();
