@@ -77,7 +77,7 @@ struct State<P: Platform> {
     ending: Option<usize>,
     moderation: Moderation,
     /// The timer runs, which ends the delay of a notification; the delay it was started with, in microseconds.
-    held: Option<u32>,
+    delayed: Option<u32>,
 }
 
 impl<P: Platform> State<P> {
@@ -116,7 +116,7 @@ impl<P: Platform> State<P> {
 
     /// Has the deferred call deliver a notification.
     fn notify(&mut self, this: &Arc<CompletionQueue<P>, P>) {
-        self.let_go(this);
+        self.end_delay(this);
         // One notification for each arm, so the arm is cleared.
         self.armed = None;
         self.due = true;
@@ -149,7 +149,7 @@ impl<P: Platform> CompletionQueue<P> {
             users: SlotMap::new(quota.no_charge()),
             ending: None,
             moderation: Moderation::NONE,
-            held: None,
+            delayed: None,
         };
         let cq = Arc::try_new(Self {
             on_close: OnClose::new(CountedObject::new(adapter, ObjectKind::Cq)?),
@@ -226,7 +226,7 @@ impl<P: Platform> CompletionQueue<P> {
     }
 
     fn notify_if_due(this: &Arc<Self, P>, state: &mut State<P>) {
-        if state.is_satisfied() && !state.hold_back(this) {
+        if state.is_satisfied() && !state.delay_notification(this) {
             state.notify(this);
         }
     }
@@ -315,7 +315,7 @@ impl<P: Platform> RunDeferred<P> for CompletionQueue<P> {
 
     fn run(this: &Arc<Self, P>, dispatch: &Dispatch<'_>) {
         Self::deliver(this, dispatch);
-        Self::end_members(this);
+        Self::end_users(this);
     }
 }
 
@@ -353,6 +353,6 @@ impl<P: Platform> Close<P> for CompletionQueue<P> {
         let mut state = this.state.lock();
         state.armed = None;
         state.due = false;
-        state.let_go(this);
+        state.end_delay(this);
     }
 }

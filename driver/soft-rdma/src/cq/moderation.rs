@@ -28,7 +28,7 @@ impl Moderation {
 
 impl<P: Platform> State<P> {
     /// Whether the notification of a satisfied arm is delayed. Then the timer, a completion or the consumer ends the delay.
-    pub(super) fn hold_back(&mut self, this: &Arc<CompletionQueue<P>, P>) -> bool {
+    pub(super) fn delay_notification(&mut self, this: &Arc<CompletionQueue<P>, P>) -> bool {
         let Moderation { delay, count } = self.moderation;
         if self.moderation.is_none() || self.failed.is_some() {
             return false;
@@ -40,16 +40,16 @@ impl<P: Platform> State<P> {
         if waiting >= u64::from(count) || self.error > old || self.ring.is_full() {
             return false;
         }
-        if self.held.is_none() && delay != UNLIMITED {
-            self.held = Some(delay);
+        if self.delayed.is_none() && delay != UNLIMITED {
+            self.delayed = Some(delay);
             Timer::start(this, delay);
         }
         true
     }
 
     /// Ends the delay.
-    pub(super) fn let_go(&mut self, this: &Arc<CompletionQueue<P>, P>) {
-        if self.held.take().is_some() {
+    pub(super) fn end_delay(&mut self, this: &Arc<CompletionQueue<P>, P>) {
+        if self.delayed.take().is_some() {
             Timer::cancel(this);
         }
     }
@@ -70,12 +70,12 @@ impl<P: Platform> CompletionQueue<P> {
         let early = if interval == UNLIMITED { 0 } else { P::timer_granularity() };
         let delay = interval.saturating_sub(early);
         state.moderation = Moderation { delay, count };
-        if state.held.is_some_and(|held| delay < held) {
+        if state.delayed.is_some_and(|delayed| delay < delayed) {
             // The rest of the old interval is not known. A timer with the new interval, from now on, may end later.
             if state.is_satisfied() {
                 state.notify(this);
             }
-            state.let_go(this);
+            state.end_delay(this);
         }
         Self::notify_if_due(this, &mut state);
         Ok(())
@@ -90,7 +90,7 @@ impl<P: Platform> RunTimer<P> for CompletionQueue<P> {
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         // Ends, too, a delay that began after this timer expired: its completions are looked at now.
-        state.let_go(this);
+        state.end_delay(this);
         if state.is_satisfied() {
             state.notify(this);
         }

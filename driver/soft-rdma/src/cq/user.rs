@@ -75,7 +75,7 @@ impl<P: Platform> State<P> {
 impl<P: Platform> CompletionQueue<P> {
     /// Ends the next queue pair of a dead queue. The deferred call runs this, and again until all have ended. A queue
     /// pair that joins later finds the queue dead when it is posted to or connected.
-    pub(super) fn end_members(this: &Arc<Self, P>) {
+    pub(super) fn end_users(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.ending.is_none() {
             return;
