@@ -172,7 +172,7 @@ impl<P: Platform> Wire<P> {
             Taken { used, wanted }
         });
         streams.message_awaits_receive = matches!(outcome, Some(RunOutcome::AwaitsReceive));
-        if let Some(cause) = streams.rx.told.take() {
+        if let Some(cause) = streams.rx.terminate_cause.take() {
             P::notice(&Notice::TerminateReceived { addresses: this.addresses(), cause: noticed(cause) });
         }
         match (outcome, read) {

@@ -95,7 +95,7 @@ impl<P: Platform> Wire<P> {
         let mut locked = this.streams.lock();
         let Some(mut streams) = locked.streams.take() else { return !locked.are_out };
         drop(locked);
-        if streams.rx.terminated {
+        if streams.rx.terminate_received {
             // The peer has ended the stream: it gets no Terminate.
             streams.tx.terminate = Some(TerminateOut::Sent);
         } else if this.state.lock().broken {

@@ -50,9 +50,9 @@ pub(super) struct RxStream {
     /// The whole response is placed; the invalidation that the read asks for found the memory busy.
     pub(super) read_placed: bool,
     /// The peer has sent a Terminate.
-    pub(super) terminated: bool,
+    pub(super) terminate_received: bool,
     /// The cause in the peer's Terminate, until it is noticed; `None` if the Terminate cannot be read.
-    pub(super) told: Option<Cause>,
+    pub(super) terminate_cause: Option<Cause>,
 }
 
 /// What became of an FPDU.
@@ -109,8 +109,8 @@ impl RxStream {
             read_done: 0,
             read_cursor: Cursor::default(),
             read_placed: false,
-            terminated: false,
-            told: None,
+            terminate_received: false,
+            terminate_cause: None,
         }
     }
 
@@ -142,8 +142,8 @@ impl RxStream {
             Segment::ReadResponse(to) => self.read_response(queue_pair, tx, to, data),
             Segment::Send(untagged, send) => self.send(queue_pair, untagged, send, data),
             Segment::Terminate(_) => {
-                self.terminated = true;
-                self.told = Terminate::parse(data).map(|terminate| terminate.cause);
+                self.terminate_received = true;
+                self.terminate_cause = Terminate::parse(data).map(|terminate| terminate.cause);
                 QueuePair::note_terminated(queue_pair, TerminatedMessage::parse(data), tx, self.next_response);
                 Ok(SegmentOutcome::Failed)
             }
