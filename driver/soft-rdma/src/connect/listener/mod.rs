@@ -27,7 +27,7 @@ const RETRY_MICROSECONDS: u32 = 1_000_000;
 /// Failed accepts in a row after which a listener takes its socket for dead, and opens another one. A connection that
 /// was reset in TCP's queue may fail an accept too: Winsock Kernel documents the status of neither. The number is
 /// larger than TCP's queue, so that a queue of reset connections does not reach it.
-const GONE_IN_A_ROW: u32 = 4_096;
+const MAX_FAILED_ACCEPTS: u32 = 4_096;
 
 /// Half-open connections that one run of a closing listener resets.
 const CLEARED: usize = 64;
@@ -67,20 +67,20 @@ struct State<P: Platform> {
     /// An accept of the next connection is under way.
     accepting: bool,
     /// Accepts that have failed since the last that succeeded.
-    gone: u32,
-    tcp: Tcp,
+    failed_accepts: u32,
+    tcp: TcpState,
     /// The timer runs, after which the listener tries again.
-    resting: bool,
+    retry_pending: bool,
 }
 
 /// The TCP socket of a listener that listens.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tcp {
-    Listens,
+enum TcpState {
+    Listening,
     /// There is none, or it is dead: the listener gets connects within the device only.
-    Deaf,
+    NotListening,
     /// TCP was asked to listen on a new socket.
-    Asked,
+    Starting,
 }
 
 impl<P: Platform> Listener<P> {
@@ -102,9 +102,9 @@ impl<P: Platform> Listener<P> {
                 closing: false,
                 request: None,
                 accepting: false,
-                gone: 0,
-                tcp: Tcp::Listens,
-                resting: false,
+                failed_accepts: 0,
+                tcp: TcpState::Listening,
+                retry_pending: false,
             }),
             half_open: WireTable::new(limits::HALF_OPEN, adapter.quota())?,
             backlog: AtomicU32::new(0),
@@ -202,42 +202,42 @@ impl<P: Platform> Listener<P> {
 }
 
 impl<P: Platform> Listener<P> {
-    /// The accept for `wire` has ended, with `come`. Returns the slot of a connection that came; `None` if it did not,
+    /// The accept for `wire` has ended, with `result`. Returns the slot of a connection that came; `None` if it did not,
     /// no slot is free, or the listener is closing.
     pub(crate) fn accepted(
         this: &Arc<Self, P>,
         wire: &Arc<Wire<P>, P>,
-        come: Result<(), SocketError>,
+        result: Result<(), SocketError>,
     ) -> Option<WireSlot<P>> {
-        let slot = if come.is_ok() { WireTable::take(&this.half_open, wire) } else { None };
+        let slot = if result.is_ok() { WireTable::take(&this.half_open, wire) } else { None };
         // A close that sets `closing` after this look finds the wire in its slot, and resets it.
         let closing = this.state.lock().closing;
-        Self::await_next(this, come);
+        Self::await_next(this, result);
         slot.filter(|_| !closing)
     }
 
-    /// The accept has ended, with `come`. The deferred call starts the next one, not this function: however many
+    /// The accept has ended, with `result`. The deferred call starts the next one, not this function: however many
     /// connections come and go, the processor's threads get their turn in between.
-    fn await_next(this: &Arc<Self, P>, come: Result<(), SocketError>) {
+    fn await_next(this: &Arc<Self, P>, result: Result<(), SocketError>) {
         let mut state = this.state.lock();
         state.accepting = false;
-        state.gone = if come.is_ok() { 0 } else { state.gone.saturating_add(1) };
-        match come {
+        state.failed_accepts = if result.is_ok() { 0 } else { state.failed_accepts.saturating_add(1) };
+        match result {
             // There is no memory. `make_room` resets a half-open connection; the drop of its slot runs the listener again.
             Err(SocketError::Failed) => {
                 drop(state);
                 if !this.half_open.make_room() {
-                    Self::rest(this, &mut this.state.lock());
+                    Self::retry_later(this, &mut this.state.lock());
                 }
             }
             Err(SocketError::NoNetwork) => {
-                state.tcp = Tcp::Deaf;
-                Self::rest(this, &mut state);
+                state.tcp = TcpState::NotListening;
+                Self::retry_later(this, &mut state);
             }
             // That one connection is gone. A peer can cause that at will, so there is no pause.
             Ok(()) | Err(_) => {
-                if state.gone >= GONE_IN_A_ROW {
-                    state.tcp = Tcp::Deaf;
+                if state.failed_accepts >= MAX_FAILED_ACCEPTS {
+                    state.tcp = TcpState::NotListening;
                 }
                 drop(state);
                 Deferred::schedule(this);
@@ -246,9 +246,9 @@ impl<P: Platform> Listener<P> {
     }
 
     /// Starts the timer, after which the listener tries again.
-    fn rest(this: &Arc<Self, P>, state: &mut State<P>) {
+    fn retry_later(this: &Arc<Self, P>, state: &mut State<P>) {
         if !state.closing {
-            state.resting = true;
+            state.retry_pending = true;
             Timer::start(this, RETRY_MICROSECONDS);
         }
     }
@@ -257,14 +257,14 @@ impl<P: Platform> Listener<P> {
     fn go_on(this: &Arc<Self, P>, started: Result<(), SocketError>) {
         let mut state = this.state.lock();
         let local = state.endpoint.as_ref().map(|endpoint| endpoint.local());
-        let Some(local) = local.filter(|_| !state.closing && !state.resting && !state.accepting) else { return };
+        let Some(local) = local.filter(|_| !state.closing && !state.retry_pending && !state.accepting) else { return };
         match (state.tcp, started) {
-            (Tcp::Listens | Tcp::Asked, Err(_)) => {
-                state.tcp = Tcp::Deaf;
-                Self::rest(this, &mut state);
+            (TcpState::Listening | TcpState::Starting, Err(_)) => {
+                state.tcp = TcpState::NotListening;
+                Self::retry_later(this, &mut state);
             }
-            (Tcp::Listens | Tcp::Asked, Ok(())) => {
-                state.tcp = Tcp::Listens;
+            (TcpState::Listening | TcpState::Starting, Ok(())) => {
+                state.tcp = TcpState::Listening;
                 if this.half_open.are_taken() {
                     return;
                 }
@@ -275,7 +275,7 @@ impl<P: Platform> Listener<P> {
                     Self::await_next(this, Err(SocketError::Failed));
                 }
             }
-            (Tcp::Deaf, _) => {
+            (TcpState::NotListening, _) => {
                 drop(state);
                 Self::listen_again(this, local);
             }
@@ -290,8 +290,8 @@ impl<P: Platform> Listener<P> {
         }
         Stream::renew(this);
         let mut state = this.state.lock();
-        state.tcp = Tcp::Asked;
-        state.gone = 0;
+        state.tcp = TcpState::Starting;
+        state.failed_accepts = 0;
         drop(state);
         Stream::listen(this, local);
         // A close that began before `renew` has closed the old stream only.
@@ -307,7 +307,7 @@ impl<P: Platform> RunTimer<P> for Listener<P> {
     }
 
     fn expired(this: &Arc<Self, P>) {
-        this.state.lock().resting = false;
+        this.state.lock().retry_pending = false;
         Deferred::schedule(this);
     }
 }
