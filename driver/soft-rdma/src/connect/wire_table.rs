@@ -26,7 +26,7 @@ struct List<P: Platform> {
     /// Slots in use, including those of wires that are being reset.
     taken: usize,
     /// Wires that are being reset.
-    going: usize,
+    resetting: usize,
     /// The wires that are not being reset, by group.
     groups: Slice<Group, P>,
 }
@@ -43,7 +43,7 @@ struct WireEntry<P: Platform> {
     wire: Weak<Wire<P>, P>,
     group: usize,
     /// The wire is not being reset, and is in the list of its group.
-    stays: bool,
+    in_group: bool,
     older: Option<usize>,
     newer: Option<usize>,
 }
@@ -59,7 +59,7 @@ impl<P: Platform> WireTable<P> {
         let groups = Slice::<Group, P>::pool_bytes(GROUPS);
         let charge = quota.charge(Arc::<Self, P>::POOL_BYTES.saturating_add(groups))?;
         let groups = Slice::from_fn(GROUPS, |_| Group::default())?;
-        let list = List { wires: SlotMap::new(charge), taken: 0, going: 0, groups };
+        let list = List { wires: SlotMap::new(charge), taken: 0, resetting: 0, groups };
         Arc::try_new(Self { most, quota: quota.clone(), list: SpinLock::<_, P>::new(list) })
     }
 
@@ -75,7 +75,7 @@ impl<P: Platform> WireTable<P> {
             if let Some(number) = list.join(Arc::downgrade(wire), group) {
                 let is_last = list.taken >= this.most;
                 let oldest = list.oldest().filter(|&oldest| is_last && oldest != number);
-                let oldest = oldest.and_then(|oldest| list.dismiss(oldest));
+                let oldest = oldest.and_then(|oldest| list.leave_group(oldest));
                 drop(list);
                 if let Some(oldest) = oldest.as_ref().and_then(Weak::upgrade) {
                     Wire::make_way(&oldest);
@@ -112,8 +112,8 @@ impl<P: Platform> WireTable<P> {
     pub(crate) fn make_room(&self) -> bool {
         let mut list = self.list.lock();
         let any = list.taken > 0;
-        let oldest = list.oldest().filter(|_| list.going == 0);
-        let oldest = oldest.and_then(|oldest| list.dismiss(oldest));
+        let oldest = list.oldest().filter(|_| list.resetting == 0);
+        let oldest = oldest.and_then(|oldest| list.leave_group(oldest));
         drop(list);
         if let Some(oldest) = oldest.as_ref().and_then(Weak::upgrade) {
             Wire::make_way(&oldest);
@@ -125,7 +125,7 @@ impl<P: Platform> WireTable<P> {
     pub(crate) fn clear(&self, most: usize) -> bool {
         for _ in 0..most {
             let mut list = self.list.lock();
-            let oldest = list.oldest().and_then(|oldest| list.dismiss(oldest));
+            let oldest = list.oldest().and_then(|oldest| list.leave_group(oldest));
             drop(list);
             let Some(oldest) = oldest else { return true };
             if let Some(oldest) = oldest.upgrade() {
@@ -146,7 +146,7 @@ impl<P: Platform> List<P> {
     fn join(&mut self, wire: Weak<Wire<P>, P>, number_of_group: usize) -> Option<usize> {
         let group = self.groups.get_mut(number_of_group)?;
         let older = group.newest;
-        let entry = WireEntry { wire, group: number_of_group, stays: true, older, newer: None };
+        let entry = WireEntry { wire, group: number_of_group, in_group: true, older, newer: None };
         let number = self.wires.insert(entry).ok()?;
         self.taken = self.taken.saturating_add(1);
         group.count = group.count.saturating_add(1);
@@ -159,10 +159,10 @@ impl<P: Platform> List<P> {
     }
 
     /// Takes a wire that is to be reset out of the list of its group.
-    fn dismiss(&mut self, number: usize) -> Option<Weak<Wire<P>, P>> {
-        let entry = self.wires.get_mut(number).filter(|entry| entry.stays)?;
-        entry.stays = false;
-        self.going = self.going.saturating_add(1);
+    fn leave_group(&mut self, number: usize) -> Option<Weak<Wire<P>, P>> {
+        let entry = self.wires.get_mut(number).filter(|entry| entry.in_group)?;
+        entry.in_group = false;
+        self.resetting = self.resetting.saturating_add(1);
         let (wire, older, newer) = (entry.wire.clone(), entry.older, entry.newer);
         let group = self.groups.get_mut(entry.group)?;
         group.count = group.count.saturating_sub(1);
@@ -192,9 +192,9 @@ fn group(peer: Option<SocketAddr>) -> usize {
 impl<P: Platform> Drop for WireSlot<P> {
     fn drop(&mut self) {
         let mut list = self.table.list.lock();
-        let chained = list.dismiss(self.number);
+        let chained = list.leave_group(self.number);
         let entry = list.wires.remove(self.number);
-        (list.taken, list.going) = (list.taken.saturating_sub(1), list.going.saturating_sub(1));
+        (list.taken, list.resetting) = (list.taken.saturating_sub(1), list.resetting.saturating_sub(1));
         drop(list);
         drop((chained, entry));
     }
