@@ -25,7 +25,7 @@ use crate::{
     attributes::{self, MAXIMUM_PAYLOAD, MacAddress, NdkAttributes},
     configuration, control,
     datapath::Traffic,
-    entry, events,
+    driver, events,
     host::KernelHost,
     ndis::{self, Handle},
     platform::Windows,
@@ -166,7 +166,7 @@ impl FrameworkDevice {
             ndis::NdisMGetDeviceProperty(miniport, &raw mut pdo, &raw mut fdo, &raw mut next, null_mut(), null_mut());
         }
         // SAFETY: PASSIVE_LEVEL; the framework's driver and the adapter's device objects.
-        let device = unsafe { wdfminiport::device_miniport_create(entry::wdf_driver(), fdo, next, pdo) };
+        let device = unsafe { wdfminiport::device_miniport_create(driver::wdf(), fdo, next, pdo) };
         device.map(Self).map_err(ndk_abi::status::NTSTATUS)
     }
 }

@@ -33,7 +33,7 @@ use wdk_sys::{
 
 use crate::{
     critical_region::CriticalRegion,
-    entry,
+    driver,
     host::KernelHost,
     irp::Irp,
     mutex::{self, Mutex},
@@ -217,9 +217,8 @@ fn register(security: &[u16], _passive: &Passive<'_>) -> Result<Registered, NDIS
     };
     let (mut device, mut handle) = (null_mut(), null_mut());
     // SAFETY: complete attributes and out parameters that outlive the call; PASSIVE_LEVEL by the token.
-    let status = unsafe {
-        ndis::NdisRegisterDeviceEx(entry::ndis_driver(), &raw mut attributes, &raw mut device, &raw mut handle)
-    };
+    let status =
+        unsafe { ndis::NdisRegisterDeviceEx(driver::ndis(), &raw mut attributes, &raw mut device, &raw mut handle) };
     if status != STATUS_SUCCESS {
         return Err(status);
     }

@@ -4,11 +4,7 @@
 //! driver", and the KMDF stub's handling of `WdfDriverInitNoDispatchOverride`).
 #![expect(unsafe_code, reason = "the driver's entry points are foreign functions, and so is all they call")]
 
-use core::{
-    ffi::c_void,
-    ptr::null_mut,
-    sync::atomic::{AtomicPtr, Ordering},
-};
+use core::{ffi::c_void, ptr::null_mut};
 
 use ::platform::Passive;
 use ndk_abi::{
@@ -26,30 +22,11 @@ use wdk_sys::{
 };
 
 use crate::{
-    adapter, control, datapath, events, ndis, ndk, oid, platform::Windows, processors, wdfminiport, wsk::client,
+    adapter, control, datapath, driver, events, ndis, ndk, oid, platform::Windows, processors, wdfminiport, wsk::client,
 };
 
 /// The oldest NDIS with all that is used here: that of Windows Server 2016.
 const NDIS_VERSION: (u8, u8) = (6, 60);
-
-/// Major, minor, build, revision.
-pub(crate) const DRIVER_VERSION: [u16; 4] = [0, 1, 0, 0];
-
-/// The framework's driver object, from DriverEntry to unload.
-static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-
-/// What NDIS calls this driver, from `set_options` to unload.
-static NDIS_DRIVER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-
-/// The framework's driver object.
-pub(crate) fn wdf_driver() -> WDFDRIVER {
-    DRIVER.load(Ordering::Acquire).cast()
-}
-
-/// The handle of NdisMRegisterMiniportDriver.
-pub(crate) fn ndis_driver() -> NDIS_HANDLE {
-    NDIS_DRIVER.load(Ordering::Acquire)
-}
 
 /// Called once, by the KMDF stub (which is the image's entry point), at PASSIVE_LEVEL.
 ///
@@ -95,7 +72,7 @@ fn start(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING, passive: &
     if !NT_SUCCESS(status) {
         return status;
     }
-    DRIVER.store(wdf_driver.cast(), Ordering::Release);
+    driver::set_wdf(wdf_driver);
 
     // Should this or what follows fail, the stub unbinds from KMDF.
     if let Err(status) = control::watch_processes() {
@@ -116,7 +93,7 @@ fn start(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING, passive: &
         )
     };
     if status == STATUS_SUCCESS {
-        NDIS_DRIVER.store(handle, Ordering::Release);
+        driver::set_ndis(handle);
     } else {
         client::deregister(passive);
         control::ignore_processes();
@@ -126,7 +103,7 @@ fn start(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING, passive: &
 
 /// What NDIS may ask of this driver.
 fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
-    let [major, minor, ..] = DRIVER_VERSION;
+    let [major, minor, ..] = driver::VERSION;
     NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
         Header: NDIS_OBJECT_HEADER {
             Type: NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
@@ -159,7 +136,7 @@ fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
 /// `MiniportSetOptions`: adds the NDK provider. PASSIVE_LEVEL. The out parameter of the registration may not be written
 /// yet, so the handle is taken from here.
 unsafe extern "system" fn set_options(driver: NDIS_HANDLE, _context: NDIS_HANDLE) -> NDIS_STATUS {
-    NDIS_DRIVER.store(driver, Ordering::Release);
+    driver::set_ndis(driver);
     let mut provider = ndk::characteristics();
     // SAFETY: the handle NDIS gave, and complete characteristics.
     unsafe { ndis::NdisSetOptionalHandlers(driver, (&raw mut provider).cast()) }
@@ -170,7 +147,7 @@ unsafe extern "system" fn set_options(driver: NDIS_HANDLE, _context: NDIS_HANDLE
 unsafe extern "system" fn unload(_driver: *mut c_void) {
     control::ignore_processes();
     // SAFETY: registered, and not yet deregistered.
-    unsafe { ndis::NdisMDeregisterMiniportDriver(ndis_driver()) };
+    unsafe { ndis::NdisMDeregisterMiniportDriver(driver::ndis()) };
     // SAFETY: NDIS calls this at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
     client::deregister(&passive);
@@ -178,5 +155,5 @@ unsafe extern "system" fn unload(_driver: *mut c_void) {
     processors::stop(&passive);
     events::unregister(&passive);
     // SAFETY: the last call into the framework, at PASSIVE_LEVEL, with the driver it created.
-    unsafe { wdfminiport::driver_miniport_unload(wdf_driver()) };
+    unsafe { wdfminiport::driver_miniport_unload(driver::wdf()) };
 }

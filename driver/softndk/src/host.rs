@@ -20,7 +20,7 @@ use wdk_sys::ntddk::KeQueryGroupAffinity;
 
 use crate::{
     control::{self, current_process},
-    entry,
+    driver,
     irp::ControlRequest,
     pin::{self, PinnedMemory},
     platform::{self as windows, Windows},
@@ -134,7 +134,7 @@ unsafe impl nd_ioctl::Host for KernelHost {
 
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
         let counts = self.provider.object_counts();
-        diagnostics.DriverVersion = entry::DRIVER_VERSION;
+        diagnostics.DriverVersion = driver::VERSION;
         diagnostics.Adapters = counts.adapters;
         diagnostics.Pds = counts.pds;
         diagnostics.Cqs = counts.cqs;

@@ -21,6 +21,7 @@ mod configuration;
 mod control;
 mod critical_region;
 mod datapath;
+mod driver;
 mod entry;
 mod events;
 mod host;

@@ -39,7 +39,7 @@ use crate::{
     attributes::{MAXIMUM_FRAME, MAXIMUM_PAYLOAD, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
     configuration,
     datapath::{Count, Sent},
-    entry,
+    driver,
     platform::Windows,
 };
 
@@ -149,7 +149,7 @@ fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
         OID_GEN_STATISTICS => statistics(adapter, buffer),
         OID_GEN_VENDOR_DESCRIPTION => buffer.answer(DESCRIPTION),
         OID_GEN_VENDOR_DRIVER_VERSION => {
-            let [major, minor, ..] = entry::DRIVER_VERSION;
+            let [major, minor, ..] = driver::VERSION;
             buffer.answer_number(u32::from(major) << 16 | u32::from(minor))
         }
         OID_GEN_VENDOR_ID => buffer.answer_number(NO_VENDOR_ID),
