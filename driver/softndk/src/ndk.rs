@@ -1,19 +1,18 @@
-//! The NDK provider's side of NDIS: what it can do, and opening and closing NDK adapters.
+//! The NDK provider's side of NDIS: opening and closing NDK adapters.
 #![expect(unsafe_code, reason = "handlers that NDIS calls")]
 
 use core::{ptr::NonNull, sync::atomic::Ordering};
 
 use ndk_abi::{
     ndis::{
-        NDIS_HANDLE, NDIS_NDK_CAPABILITIES, NDIS_NDK_CAPABILITIES_REVISION_1, NDIS_NDK_PROVIDER_CHARACTERISTICS,
-        NDIS_NDK_PROVIDER_CHARACTERISTICS_REVISION_1, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
-        NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS, NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
-        NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1, NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
+        NDIS_HANDLE, NDIS_NDK_PROVIDER_CHARACTERISTICS, NDIS_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS, NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
+        NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
     },
-    ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO},
+    ndkpi::NDK_ADAPTER,
     status::{NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, STATUS_SUCCESS},
 };
-use ndk_provider::{MAX_VERSION_2, Provider};
+use ndk_provider::Provider;
 use platform::Passive;
 
 use crate::{adapter::Adapter, platform::Windows};
@@ -29,24 +28,6 @@ pub(crate) fn characteristics() -> NDIS_NDK_PROVIDER_CHARACTERISTICS {
         Flags: 0,
         OpenNDKAdapterHandler: Some(open),
         CloseNDKAdapterHandler: Some(close),
-    }
-}
-
-/// The limits of one adapter, in the newest version.
-pub(crate) fn adapter_info() -> NDK_ADAPTER_INFO {
-    Provider::<Windows>::adapter_info(MAX_VERSION_2)
-}
-
-/// How many objects an adapter has; points to its limits.
-pub(crate) fn capabilities(info: *mut NDK_ADAPTER_INFO) -> NDIS_NDK_CAPABILITIES {
-    NDIS_NDK_CAPABILITIES {
-        Header: NDIS_OBJECT_HEADER::new(
-            NDIS_OBJECT_TYPE_DEFAULT,
-            NDIS_NDK_CAPABILITIES_REVISION_1,
-            NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1,
-        ),
-        NdkInfo: info,
-        ..Provider::<Windows>::capabilities()
     }
 }
 
