@@ -23,14 +23,13 @@ use wdk_sys::{DEVICE_OBJECT, WDFDEVICE, WDFOBJECT, call_unsafe_wdf_function_bind
 
 use crate::{
     attributes::{self, MAXIMUM_PAYLOAD, MacAddress, NdkAttributes},
-    configuration, control,
-    datapath::Traffic,
-    driver, events,
+    configuration, control, driver, events,
     host::KernelHost,
     ndis::{self, Handle},
     platform::Windows,
     rdma_state::RdmaState,
     tcpip::Watch,
+    traffic::Traffic,
     wdfminiport,
 };
 

@@ -6,10 +6,7 @@
 //! completed.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on structures that NDIS owns")]
 
-use core::{
-    ffi::c_void,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
-};
+use core::ffi::c_void;
 
 use ndk_abi::{
     ndis::{
@@ -28,151 +25,8 @@ use crate::{
     attributes::{ETHERNET_HEADER, MAXIMUM_FRAME},
     ndis,
     platform::Windows,
+    traffic::Sent,
 };
-
-/// Set while the adapter is paused; the bits below count the sends in progress.
-const PAUSED: u32 = 1 << 31;
-
-/// Frames, and the bytes in them.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Count {
-    pub(crate) frames: u64,
-    pub(crate) octets: u64,
-}
-
-/// What was sent, by destination, and frames that were not.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Sent {
-    pub(crate) directed: Count,
-    pub(crate) multicast: Count,
-    pub(crate) broadcast: Count,
-    /// Of a length that no frame has.
-    pub(crate) errors: u64,
-    /// That could not be looked at.
-    pub(crate) discards: u64,
-}
-
-impl Sent {
-    /// All that were sent.
-    pub(crate) fn frames(&self) -> u64 {
-        let Self { directed, multicast, broadcast, .. } = self;
-        directed.frames.wrapping_add(multicast.frames).wrapping_add(broadcast.frames)
-    }
-
-    /// Looks at a frame, and counts it.
-    ///
-    /// # Safety
-    /// `frame` is of NDIS, and the driver's until it is completed.
-    unsafe fn frame(&mut self, frame: *mut NET_BUFFER) -> NDIS_STATUS {
-        // SAFETY: valid, by contract.
-        let length = unsafe { (*frame).DataLength };
-        if !(ETHERNET_HEADER..=MAXIMUM_FRAME).contains(&length) {
-            self.errors = self.errors.wrapping_add(1);
-            return NDIS_STATUS_INVALID_LENGTH;
-        }
-        let mut storage = [0_u8; 6];
-        // SAFETY: a valid frame, and room for as many bytes where they are not in one piece.
-        let destination = unsafe { ndis::NdisGetDataBuffer(frame, 6, storage.as_mut_ptr().cast(), 1, 0) };
-        if destination.is_null() {
-            self.discards = self.discards.wrapping_add(1);
-            return NDIS_STATUS_RESOURCES;
-        }
-        // SAFETY: as many bytes as were asked for, in the frame or in `storage`.
-        let destination = unsafe { destination.cast::<[u8; 6]>().read() };
-        let count = match destination {
-            [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF] => &mut self.broadcast,
-            [first, ..] if first & 1 != 0 => &mut self.multicast,
-            _ => &mut self.directed,
-        };
-        count.frames = count.frames.wrapping_add(1);
-        count.octets = count.octets.wrapping_add(length.into());
-        STATUS_SUCCESS
-    }
-}
-
-/// A [`Count`] that grows.
-struct Counter {
-    frames: AtomicU64,
-    octets: AtomicU64,
-}
-
-impl Counter {
-    const fn new() -> Self {
-        Self { frames: AtomicU64::new(0), octets: AtomicU64::new(0) }
-    }
-
-    fn read(&self) -> Count {
-        Count { frames: self.frames.load(Ordering::Relaxed), octets: self.octets.load(Ordering::Relaxed) }
-    }
-
-    fn add(&self, more: Count) {
-        self.frames.fetch_add(more.frames, Ordering::Relaxed);
-        self.octets.fetch_add(more.octets, Ordering::Relaxed);
-    }
-}
-
-/// Whether frames flow, and how many did.
-pub(crate) struct Traffic {
-    state: AtomicU32,
-    directed: Counter,
-    multicast: Counter,
-    broadcast: Counter,
-    errors: AtomicU64,
-    discards: AtomicU64,
-}
-
-impl Traffic {
-    /// An adapter starts paused.
-    pub(crate) const fn new() -> Self {
-        Self {
-            state: AtomicU32::new(PAUSED),
-            directed: Counter::new(),
-            multicast: Counter::new(),
-            broadcast: Counter::new(),
-            errors: AtomicU64::new(0),
-            discards: AtomicU64::new(0),
-        }
-    }
-
-    /// What was sent so far.
-    pub(crate) fn sent(&self) -> Sent {
-        Sent {
-            directed: self.directed.read(),
-            multicast: self.multicast.read(),
-            broadcast: self.broadcast.read(),
-            errors: self.errors.load(Ordering::Relaxed),
-            discards: self.discards.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Enters a send; `false` while paused.
-    fn begin_send(&self) -> bool {
-        let enter = |state: u32| if state & PAUSED == 0 { state.checked_add(1) } else { None };
-        self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter).is_ok()
-    }
-
-    /// Leaves it. `true`: it was the last one, and a pause waits for it.
-    fn end_send(&self) -> bool {
-        self.state.fetch_sub(1, Ordering::Release) == PAUSED + 1
-    }
-
-    /// Lets no more sends in. `true`: none is in progress.
-    fn pause(&self) -> bool {
-        self.state.fetch_or(PAUSED, Ordering::AcqRel) == 0
-    }
-
-    fn restart(&self) {
-        self.state.fetch_and(!PAUSED, Ordering::Release);
-    }
-
-    fn count(&self, more: &Sent) {
-        self.directed.add(more.directed);
-        self.multicast.add(more.multicast);
-        self.broadcast.add(more.broadcast);
-        self.errors.fetch_add(more.errors, Ordering::Relaxed);
-        self.discards.fetch_add(more.discards, Ordering::Relaxed);
-    }
-}
 
 /// `MiniportSendNetBufferLists`. <= DISPATCH_LEVEL.
 pub(crate) unsafe extern "system" fn send(
@@ -216,7 +70,7 @@ unsafe fn look_at(list: &NET_BUFFER_LIST, sent: &mut Sent) -> NDIS_STATUS {
     let mut frame = list.FirstNetBuffer;
     while !frame.is_null() {
         // SAFETY: a frame of the list, by contract.
-        let of_frame = unsafe { sent.frame(frame) };
+        let of_frame = unsafe { look_at_frame(frame, sent) };
         if status == STATUS_SUCCESS {
             status = of_frame;
         }
@@ -224,6 +78,36 @@ unsafe fn look_at(list: &NET_BUFFER_LIST, sent: &mut Sent) -> NDIS_STATUS {
         frame = unsafe { (*frame).Next };
     }
     status
+}
+
+/// Looks at a frame, and counts it.
+///
+/// # Safety
+/// `frame` is of NDIS, and the driver's until it is completed.
+unsafe fn look_at_frame(frame: *mut NET_BUFFER, sent: &mut Sent) -> NDIS_STATUS {
+    // SAFETY: valid, by contract.
+    let length = unsafe { (*frame).DataLength };
+    if !(ETHERNET_HEADER..=MAXIMUM_FRAME).contains(&length) {
+        sent.errors = sent.errors.wrapping_add(1);
+        return NDIS_STATUS_INVALID_LENGTH;
+    }
+    let mut storage = [0_u8; 6];
+    // SAFETY: a valid frame, and room for as many bytes where they are not in one piece.
+    let destination = unsafe { ndis::NdisGetDataBuffer(frame, 6, storage.as_mut_ptr().cast(), 1, 0) };
+    if destination.is_null() {
+        sent.discards = sent.discards.wrapping_add(1);
+        return NDIS_STATUS_RESOURCES;
+    }
+    // SAFETY: as many bytes as were asked for, in the frame or in `storage`.
+    let destination = unsafe { destination.cast::<[u8; 6]>().read() };
+    let count = match destination {
+        [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF] => &mut sent.broadcast,
+        [first, ..] if first & 1 != 0 => &mut sent.multicast,
+        _ => &mut sent.directed,
+    };
+    count.frames = count.frames.wrapping_add(1);
+    count.octets = count.octets.wrapping_add(length.into());
+    STATUS_SUCCESS
 }
 
 /// `MiniportReturnNetBufferLists`: never called, as nothing is received. <= DISPATCH_LEVEL.

@@ -42,6 +42,7 @@ mod security;
 mod tcpip;
 #[cfg(feature = "test-consumer")]
 mod test_consumer;
+mod traffic;
 mod unicode;
 mod wdfminiport;
 mod wsk;

@@ -37,10 +37,9 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use crate::{
     adapter::Adapter,
     attributes::{MAXIMUM_FRAME, MAXIMUM_PAYLOAD, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
-    configuration,
-    datapath::{Count, Sent},
-    driver,
+    configuration, driver,
     platform::Windows,
+    traffic::{Count, Sent},
 };
 
 /// OID_GEN_VENDOR_ID of a vendor without a number from IEEE.
