@@ -1,13 +1,26 @@
-//! The NDK provider's side of NDIS: opening and closing NDK adapters.
-#![expect(unsafe_code, reason = "handlers that NDIS calls")]
+//! The NDK provider's side of NDIS: opening and closing NDK adapters, and turning RDMA on and off while the adapter runs.
+//!
+//! The handler of OID_NDK_SET_STATE only notes what is wanted: NetEventNDKEnable and NetEventNDKDisable must come from a work item, never
+//! from the handler, and the second returns only when the last NDK adapter is closed ("Enabling and disabling NDK functionality").
+#![expect(
+    unsafe_code,
+    reason = "handlers that NDIS calls, calls into NDIS, and a work item that carries the adapter by pointer"
+)]
 
-use core::{ptr::NonNull, sync::atomic::Ordering};
+use core::{
+    ffi::c_void,
+    ptr::{NonNull, from_ref},
+    sync::atomic::Ordering,
+};
 
 use ndk_abi::{
+    describe::ZeroInit,
     ndis::{
         NDIS_HANDLE, NDIS_NDK_PROVIDER_CHARACTERISTICS, NDIS_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
-        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS, NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
-        NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS,
+        NDIS_OPEN_NDK_ADAPTER_PARAMETERS, NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
+        NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2, NET_PNP_EVENT, NET_PNP_EVENT_NOTIFICATION,
+        NET_PNP_EVENT_NOTIFICATION_REVISION_2, NetEventNDKDisable, NetEventNDKEnable,
     },
     ndkpi::NDK_ADAPTER,
     status::{NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, STATUS_SUCCESS},
@@ -15,7 +28,7 @@ use ndk_abi::{
 use ndk_provider::Provider;
 use platform::Passive;
 
-use crate::{adapter::Adapter, platform::Windows};
+use crate::{adapter::Adapter, events, ndis, platform::Windows};
 
 /// What MiniportSetOptions adds to the driver.
 pub(crate) fn characteristics() -> NDIS_NDK_PROVIDER_CHARACTERISTICS {
@@ -63,4 +76,45 @@ unsafe extern "system" fn close(_context: NDIS_HANDLE, ndk_adapter: *mut NDK_ADA
         // SAFETY: `open` gave this adapter to NDIS, which closes it once.
         unsafe { Provider::<Windows>::close(adapter, &passive) };
     }
+}
+
+/// OID_NDK_SET_STATE: has RDMA turned on or off, soon. NDIS_STATUS_ADAPTER_REMOVED: the device has gone.
+pub(crate) fn set_state(adapter: &Adapter, enabled: bool) -> Result<(), NDIS_STATUS> {
+    let context = from_ref(adapter).cast_mut().cast();
+    // SAFETY: the halt waits in `stop` before it frees the adapter; `announce` is as `set` wants it.
+    unsafe { adapter.rdma().set(enabled, announce, context) }
+}
+
+/// The work item's routine. PASSIVE_LEVEL. Tells NDIS what is wanted until it is what NDIS knows. Programs, of which NDIS does not know,
+/// lose what they opened.
+unsafe extern "system" fn announce(context: *mut c_void, _work_item: NDIS_HANDLE) {
+    // SAFETY: NDIS runs work items at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: `set_state` passed the adapter itself, which `stop` keeps until there is no more to announce.
+    let adapter = unsafe { Adapter::from_context(context) };
+    while let Some(enabled) = adapter.rdma().next_announcement() {
+        if !enabled {
+            adapter.close_files(&passive);
+        }
+        tell_ndis(adapter, enabled, &passive);
+        events::rdma_changed(adapter.luid, enabled);
+    }
+}
+
+fn tell_ndis(adapter: &Adapter, enabled: bool, _passive: &Passive<'_>) {
+    let mut event = NET_PNP_EVENT_NOTIFICATION {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_DEFAULT,
+            NET_PNP_EVENT_NOTIFICATION_REVISION_2,
+            NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2,
+        ),
+        NetPnPEvent: NET_PNP_EVENT {
+            NetEvent: if enabled { NetEventNDKEnable } else { NetEventNDKDisable },
+            ..NET_PNP_EVENT::ZERO
+        },
+        ..NET_PNP_EVENT_NOTIFICATION::ZERO
+    };
+    // Nobody can be told of a failure: consumers then keep the adapters they have.
+    // SAFETY: the adapter's handle, and a complete event that outlives the call; PASSIVE_LEVEL by the token.
+    let _status = unsafe { ndis::NdisMNetPnPEvent(adapter.miniport(), &raw mut event) };
 }

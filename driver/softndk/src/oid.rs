@@ -37,7 +37,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use crate::{
     adapter::Adapter,
     attributes::{MAXIMUM_FRAME, MAXIMUM_PAYLOAD, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
-    configuration, driver,
+    configuration, driver, ndk,
     platform::Windows,
     traffic::{Count, Sent},
 };
@@ -171,7 +171,7 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             if enable && !configuration::network_direct(adapter.miniport(), passive)? {
                 return Err(NDIS_STATUS_NOT_SUPPORTED);
             }
-            adapter.rdma().set(adapter, enable)
+            ndk::set_state(adapter, enable)
         }
         // The link is what it is, and no interrupt is there to moderate.
         OID_GEN_LINK_PARAMETERS | OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_NOT_SUPPORTED),

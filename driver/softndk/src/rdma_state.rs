@@ -1,37 +1,24 @@
-//! Turning RDMA on and off while the adapter runs (OID_NDK_SET_STATE).
-//!
-//! The handler only notes what is wanted: NetEventNDKEnable and NetEventNDKDisable must come from a work item, never from
-//! the handler, and the second returns only when the last NDK adapter is closed ("Enabling and disabling NDK
-//! functionality").
-#![expect(unsafe_code, reason = "calls into NDIS, and a work item that carries its object by pointer")]
+//! Whether RDMA is on, and the work item that tells NDIS of it.
+#![expect(unsafe_code, reason = "calls into NDIS")]
 
 use core::{
     ffi::c_void,
-    ptr::from_ref,
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use ndk_abi::{
-    describe::ZeroInit,
-    ndis::{
-        NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2,
-        NET_PNP_EVENT, NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2, NetEventNDKDisable,
-        NetEventNDKEnable,
-    },
+    ndis::NDIS_HANDLE,
     status::{NDIS_STATUS, NDIS_STATUS_ADAPTER_REMOVED, NDIS_STATUS_RESOURCES},
 };
 use platform::{Arc, Event, Passive, SpinLock};
 
 use crate::{
-    adapter::Adapter,
-    events,
-    ndis::{self, Handle},
+    ndis::{self, Handle, NdisIoWorkItemFunction},
     platform::Windows,
 };
 
 /// Whether RDMA is on, as wanted and as announced.
 pub(crate) struct RdmaState {
-    miniport: Handle,
     work_item: Handle,
     /// What OID_NDK_SET_STATE asked for last; shared with those who open adapters. Changes under the lock.
     enabled: Arc<AtomicBool, Windows>,
@@ -58,7 +45,7 @@ impl RdmaState {
         let work_item = Handle(work_item);
         let state = SpinLock::<_, Windows>::new(State { removed: false, announced: false, worker: None });
         match Arc::try_new(AtomicBool::new(false)) {
-            Ok(enabled) => Ok(Self { miniport: Handle(miniport), work_item, enabled, state }),
+            Ok(enabled) => Ok(Self { work_item, enabled, state }),
             Err(_) => {
                 // SAFETY: just allocated, not queued.
                 unsafe { ndis::NdisFreeIoWorkItem(work_item.0) };
@@ -87,8 +74,18 @@ impl RdmaState {
         state.announced = false;
     }
 
-    /// Has RDMA turned on or off, soon. `self` is that of `adapter`. NDIS_STATUS_ADAPTER_REMOVED: the device has gone.
-    pub(crate) fn set(&self, adapter: &Adapter, enabled: bool) -> Result<(), NDIS_STATUS> {
+    /// Has RDMA turned on or off, soon: by `routine`, in a work item, unless NDIS knows that already or a work item is there to tell it.
+    /// NDIS_STATUS_ADAPTER_REMOVED: the device has gone.
+    ///
+    /// # Safety
+    /// `routine` may be called with `context`, by a thread of NDIS, until [`RdmaState::stop`] returns. It calls
+    /// [`RdmaState::next_announcement`] of this until that returns `None`, and uses `context` no more then.
+    pub(crate) unsafe fn set(
+        &self,
+        enabled: bool,
+        routine: NdisIoWorkItemFunction,
+        context: *mut c_void,
+    ) -> Result<(), NDIS_STATUS> {
         let finished = Event::new().map_err(|_| NDIS_STATUS_RESOURCES)?;
         let mut state = self.state.lock();
         if state.removed {
@@ -100,8 +97,8 @@ impl RdmaState {
         }
         state.worker = Some(finished);
         drop(state);
-        // SAFETY: not queued (there was no worker); `stop` keeps the adapter until the routine has ended.
-        unsafe { ndis::NdisQueueIoWorkItem(self.work_item.0, announce, from_ref(adapter).cast_mut().cast()) };
+        // SAFETY: not queued (there was no worker); the routine and its context by contract.
+        unsafe { ndis::NdisQueueIoWorkItem(self.work_item.0, routine, context) };
         Ok(())
     }
 
@@ -113,45 +110,21 @@ impl RdmaState {
         }
     }
 
-    /// Tells NDIS what is wanted until it is what NDIS knows. Programs, of which NDIS does not know, lose what they opened.
-    fn announce_all(&self, adapter: &Adapter, passive: &Passive<'_>) {
-        loop {
-            let mut state = self.state.lock();
-            let wanted = self.enabled.load(Ordering::Relaxed);
-            if wanted == state.announced {
-                let finished = state.worker.take();
-                drop(state);
-                if let Some(finished) = finished {
-                    finished.set();
-                }
-                return;
-            }
+    /// What NDIS is to be told next: that RDMA is on, or off. `None`: what NDIS knows is what is wanted. Then the work item is done, and
+    /// a halt may go on.
+    pub(crate) fn next_announcement(&self) -> Option<bool> {
+        let mut state = self.state.lock();
+        let wanted = self.enabled.load(Ordering::Relaxed);
+        if wanted != state.announced {
             state.announced = wanted;
-            drop(state);
-            if !wanted {
-                adapter.close_files(passive);
-            }
-            self.announce(wanted, passive);
-            events::rdma_changed(adapter.luid, wanted);
+            return Some(wanted);
         }
-    }
-
-    fn announce(&self, enabled: bool, _passive: &Passive<'_>) {
-        let mut event = NET_PNP_EVENT_NOTIFICATION {
-            Header: NDIS_OBJECT_HEADER::new(
-                NDIS_OBJECT_TYPE_DEFAULT,
-                NET_PNP_EVENT_NOTIFICATION_REVISION_2,
-                NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2,
-            ),
-            NetPnPEvent: NET_PNP_EVENT {
-                NetEvent: if enabled { NetEventNDKEnable } else { NetEventNDKDisable },
-                ..NET_PNP_EVENT::ZERO
-            },
-            ..NET_PNP_EVENT_NOTIFICATION::ZERO
-        };
-        // Nobody can be told of a failure: consumers then keep the adapters they have.
-        // SAFETY: the adapter's handle, and a complete event that outlives the call; PASSIVE_LEVEL by the token.
-        let _status = unsafe { ndis::NdisMNetPnPEvent(self.miniport.0, &raw mut event) };
+        let finished = state.worker.take();
+        drop(state);
+        if let Some(finished) = finished {
+            finished.set();
+        }
+        None
     }
 }
 
@@ -160,13 +133,4 @@ impl Drop for RdmaState {
         // SAFETY: allocated by `new`, and not queued (`stop`).
         unsafe { ndis::NdisFreeIoWorkItem(self.work_item.0) };
     }
-}
-
-/// The work item's routine. PASSIVE_LEVEL.
-unsafe extern "system" fn announce(context: *mut c_void, _work_item: NDIS_HANDLE) {
-    // SAFETY: NDIS runs work items at PASSIVE_LEVEL.
-    let passive = unsafe { Passive::assume::<Windows>() };
-    // SAFETY: `set` passed the adapter itself, which `stop` keeps until this routine is done with it.
-    let adapter = unsafe { &*context.cast::<Adapter>() };
-    adapter.rdma().announce_all(adapter, &passive);
 }
