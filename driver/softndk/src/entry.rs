@@ -22,7 +22,8 @@ use wdk_sys::{
 };
 
 use crate::{
-    adapter, control, datapath, driver, events, ndis, ndk, oid, platform::Windows, processors, wdfminiport, wsk::client,
+    control, datapath, driver, events, lifecycle, ndis, ndk, oid, platform::Windows, processors, wdfminiport,
+    wsk::client,
 };
 
 /// The oldest NDIS with all that is used here: that of Windows Server 2016.
@@ -115,8 +116,8 @@ fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
         MajorDriverVersion: major as u8,
         MinorDriverVersion: minor as u8,
         SetOptionsHandler: Some(set_options),
-        InitializeHandlerEx: Some(adapter::initialize),
-        HaltHandlerEx: Some(adapter::halt),
+        InitializeHandlerEx: Some(lifecycle::initialize),
+        HaltHandlerEx: Some(lifecycle::halt),
         UnloadHandler: Some(unload),
         PauseHandler: Some(datapath::pause),
         RestartHandler: Some(datapath::restart),
@@ -124,8 +125,8 @@ fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
         SendNetBufferListsHandler: Some(datapath::send),
         ReturnNetBufferListsHandler: Some(datapath::return_lists),
         CancelSendHandler: Some(datapath::cancel_send),
-        DevicePnPEventNotifyHandler: Some(adapter::pnp_event),
-        ShutdownHandlerEx: Some(adapter::shutdown),
+        DevicePnPEventNotifyHandler: Some(lifecycle::pnp_event),
+        ShutdownHandlerEx: Some(lifecycle::shutdown),
         CancelOidRequestHandler: Some(oid::cancel),
         DirectOidRequestHandler: Some(oid::direct_request),
         CancelDirectOidRequestHandler: Some(oid::cancel),

@@ -2,7 +2,7 @@
 //! and to programs (`\\.\SoftNdk`).
 //!
 //! This crate is glue: it gives the portable crates a kernel (`platform`, `irp`, `pin`, `wsk`), and the kernel's frameworks
-//! their handlers (`entry`, `adapter`, `oid`, `control`). It is the only one that names Windows.
+//! their handlers (`entry`, `lifecycle`, `oid`, `control`). It is the only one that names Windows.
 #![no_std]
 #![deny(unsafe_code)]
 #![deny(
@@ -24,9 +24,11 @@ mod datapath;
 mod driver;
 mod entry;
 mod events;
+mod framework_device;
 mod host;
 mod irp;
 mod keywords;
+mod lifecycle;
 mod mutex;
 mod ndis;
 mod ndk;

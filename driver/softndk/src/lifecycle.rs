@@ -1,0 +1,105 @@
+//! The life of an adapter: MiniportInitializeEx builds it, MiniportHaltEx takes it down.
+//!
+//! Order of initialisation: registration attributes, configuration, general attributes, NDK attributes, WDF device, control device,
+//! addresses of TCP/IP ("Initializing an NDK-capable miniport driver", ddi: nf-ndis-ndismsetminiportattributes). A failure
+//! undoes what was done; NDIS calls no halt then.
+#![expect(unsafe_code, reason = "handlers that NDIS calls")]
+
+use core::sync::atomic::Ordering;
+
+use ndk_abi::{
+    ndis::{
+        NDIS_HALT_ACTION, NDIS_HANDLE, NDIS_MINIPORT_INIT_PARAMETERS, NDIS_SHUTDOWN_ACTION, NET_DEVICE_PNP_EVENT,
+        NdisDevicePnPEventSurpriseRemoved,
+    },
+    status::{NDIS_STATUS, STATUS_SUCCESS},
+};
+use platform::{Arc, Passive};
+
+use crate::{
+    adapter::{Adapter, Parts},
+    attributes::{self, MacAddress},
+    configuration, control, events,
+    framework_device::FrameworkDevice,
+    host::KernelHost,
+    platform::Windows,
+};
+
+/// `MiniportInitializeEx`. PASSIVE_LEVEL.
+pub(crate) unsafe extern "system" fn initialize(
+    miniport: NDIS_HANDLE,
+    _driver: NDIS_HANDLE,
+    parameters: *mut NDIS_MINIPORT_INIT_PARAMETERS,
+) -> NDIS_STATUS {
+    // SAFETY: NDIS calls this at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: NDIS gives valid parameters.
+    let luid = unsafe { (*parameters).NetLuid };
+    match start(miniport, luid, &passive) {
+        Ok(adapter) => {
+            events::adapter_started(luid, adapter.rdma().enabled().load(Ordering::Relaxed));
+            let _kept_by_ndis = Arc::into_raw(adapter);
+            STATUS_SUCCESS
+        }
+        Err(status) => {
+            events::adapter_failed(luid, status);
+            status
+        }
+    }
+}
+
+/// Builds an adapter.
+fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<Adapter, Windows>, NDIS_STATUS> {
+    let adapter = Adapter::new(miniport, luid)?;
+    attributes::register(miniport, Arc::as_ptr(&adapter).cast_mut().cast(), passive)?;
+    let configuration = configuration::read(miniport, passive)?;
+    attributes::set_general(miniport, MacAddress::of_luid(luid), passive)?;
+    let provider = adapter.provider().clone();
+    configuration.addresses.iter().try_for_each(|&address| provider.add_address(address))?;
+    provider.want_crc(configuration.crc);
+    provider.set_send_timeout(configuration.send_timeout);
+    adapter.rdma().initialize(configuration.network_direct);
+    let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
+    let device = FrameworkDevice::create(miniport, passive)?;
+    let follows_tcpip = configuration.addresses.is_empty();
+    let host = KernelHost::new(luid, provider, adapter.rdma().enabled().clone());
+    let control = control::add(host, &configuration.security, passive)?;
+    adapter.add_parts(Parts { _ndk: ndk, control, device, follows_tcpip, watch: None });
+    adapter.follow_tcpip(passive);
+    Ok(adapter)
+}
+
+/// `MiniportHaltEx`. PASSIVE_LEVEL; paused, no request in progress, all NDK adapters that NDIS opened are closed.
+pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
+    // SAFETY: NDIS calls this at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: the reference that `initialize` left with NDIS, which halts once and uses the context no more.
+    let adapter = unsafe { Arc::<Adapter, Windows>::from_raw(context.cast_const().cast()) };
+    adapter.rdma().stop(&passive);
+    let parts = adapter.take_parts();
+    if let Some(Parts { control, device, watch, .. }) = parts {
+        drop(watch);
+        control::remove(control, &passive);
+        drop(device);
+    }
+    adapter.provider().drain(&passive);
+    events::adapter_stopped(adapter.luid);
+}
+
+/// `MiniportShutdownEx`: there is no hardware to quiesce. Any IRQL at a bug check.
+pub(crate) unsafe extern "system" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}
+
+/// `MiniportDevicePnPEventNotify`. PASSIVE_LEVEL. A device that has gone serves nobody any more: consumers in the kernel are told by
+/// NDIS, programs here. NDIS pauses and halts by itself; there is no hardware that could be gone before.
+pub(crate) unsafe extern "system" fn pnp_event(context: NDIS_HANDLE, event: *mut NET_DEVICE_PNP_EVENT) {
+    // SAFETY: NDIS gives a valid event.
+    if unsafe { (*event).DevicePnPEvent } != NdisDevicePnPEventSurpriseRemoved {
+        return;
+    }
+    // SAFETY: NDIS calls this at PASSIVE_LEVEL.
+    let passive = unsafe { Passive::assume::<Windows>() };
+    // SAFETY: the context of this adapter, which NDIS does not halt meanwhile.
+    let adapter = unsafe { Adapter::from_context(context) };
+    adapter.rdma().remove();
+    adapter.close_files(&passive);
+}
