@@ -27,6 +27,7 @@ mod events;
 mod framework_device;
 mod host;
 mod irp;
+mod irql;
 mod keywords;
 mod lifecycle;
 mod mutex;

@@ -3,7 +3,6 @@
 
 use core::{
     alloc::{GlobalAlloc, Layout},
-    arch::asm,
     cell::UnsafeCell,
     ffi::c_void,
     ptr::{NonNull, null_mut},
@@ -12,7 +11,7 @@ use core::{
 
 use lock_api::{GuardNoSend, RawMutex};
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_SOURCE_IS_NONPAGED_POOL, PAGE_SIZE};
-use platform::{DISPATCH_LEVEL, DpcRoutine, Notice, Passive, Platform, RawSpinLock, Run};
+use platform::{DpcRoutine, Notice, Passive, Platform, RawSpinLock, Run};
 use wdk_alloc::WdkAllocator;
 use wdk_sys::{
     _EVENT_TYPE::NotificationEvent,
@@ -28,7 +27,7 @@ use wdk_sys::{
     },
 };
 
-use crate::{events, processors, wsk::Wsk};
+use crate::{events, irql, processors, wsk::Wsk};
 
 /// Alignment that pool memory smaller than a page has (ddi: nf-wdm-exallocatepool2).
 const POOL_ALIGNMENT: usize = 16;
@@ -77,14 +76,14 @@ unsafe impl RawMutex for KernelSpinLock {
     }
 
     fn try_lock(&self) -> bool {
-        let irql = raise_irql();
+        let irql = irql::raise();
         // SAFETY: initialised; the thread is at DISPATCH_LEVEL.
         let taken = unsafe { KeTryToAcquireSpinLockAtDpcLevel(self.lock.get()) } != 0;
         if taken {
             // SAFETY: the lock is held, so nobody else touches the cell.
             unsafe { self.irql.get().write(irql) };
         } else {
-            lower_irql(irql);
+            irql::lower(irql);
         }
         taken
     }
@@ -135,44 +134,6 @@ unsafe extern "C" fn expired(_dpc: *mut KDPC, timer: PVOID, _argument1: PVOID, _
     }
 }
 
-/// Does something at DISPATCH_LEVEL. IRQL <= DISPATCH. A thread in there keeps the processor: an unloading driver that calls
-/// KeFlushQueuedDpcs waits for it, as it does for DPCs.
-pub(crate) fn at_dispatch(body: impl FnOnce()) {
-    let irql = raise_irql();
-    body();
-    lower_irql(irql);
-}
-
-/// `KeGetCurrentIrql`, which is inline on x64: the task priority register.
-fn current_irql() -> u8 {
-    let irql: u64;
-    // SAFETY: reading CR8 has no effect.
-    unsafe { asm!("mov {}, cr8", out(reg) irql, options(nomem, nostack, preserves_flags)) };
-    irql as u8
-}
-
-/// `KeRaiseIrqlToDpcLevel`: returns the IRQL before. Where nothing changes the register is not written: a hypervisor may have to see to that.
-fn raise_irql() -> u8 {
-    let before = current_irql();
-    if before < DISPATCH_LEVEL {
-        set_irql(DISPATCH_LEVEL);
-    }
-    before
-}
-
-/// `KeLowerIrql` after [`raise_irql`].
-fn lower_irql(before: u8) {
-    if before < DISPATCH_LEVEL {
-        set_irql(before);
-    }
-}
-
-/// Both are inline on x64.
-fn set_irql(irql: u8) {
-    // SAFETY: callers raise and then restore. Memory accesses stay on their side of the change.
-    unsafe { asm!("mov cr8, {}", in(reg) u64::from(irql), options(nostack, preserves_flags)) };
-}
-
 /// Maps the pages of an MDL, which is not mapped yet, until they are unlocked: so that they cannot be written, unless `write`. IRQL <=
 /// DISPATCH.
 ///
@@ -214,7 +175,7 @@ unsafe impl Platform for Windows {
     }
 
     fn irql() -> u8 {
-        current_irql()
+        irql::current()
     }
 
     fn new_dpc() -> Run {

@@ -27,7 +27,7 @@ use wdk_sys::{
     },
 };
 
-use crate::platform::{Windows, at_dispatch};
+use crate::{irql::at_dispatch, platform::Windows};
 
 /// Of a thread that gets work, as of those that the network wakes (`IO_NETWORK_INCREMENT`, wdm.h). It loses that as it goes on.
 const BOOST: i32 = 2;

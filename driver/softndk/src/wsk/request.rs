@@ -25,7 +25,7 @@ use wdk_sys::ntddk::MmBuildMdlForNonPagedPool;
 
 use crate::{
     irp::own::{Completed, KEPT, OwnIrp},
-    platform::at_dispatch,
+    irql::at_dispatch,
 };
 
 /// Pages that bytes of a request may touch.

@@ -26,10 +26,7 @@ use super::{
     request::{Request, UnderWay, closed, error, error_of_accept},
     turn::{Close, Turn},
 };
-use crate::{
-    irp::own::KEPT,
-    platform::{Windows, at_dispatch},
-};
+use crate::{irp::own::KEPT, irql::at_dispatch, platform::Windows};
 
 #[link(name = "ntoskrnl")]
 unsafe extern "C" {
