@@ -23,7 +23,7 @@ use ndk_abi::{
         STATUS_SUCCESS,
     },
 };
-use platform::{Arc, Passive};
+use platform::{Arc, DISPATCH_LEVEL, Passive};
 use wdk_sys::{
     _MODE::UserMode,
     BOOLEAN, FILE_OBJECT, HANDLE, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL,
@@ -35,7 +35,7 @@ use crate::{
     critical_region::CriticalRegion,
     driver,
     host::KernelHost,
-    irp::Irp,
+    irp::{Cancelled, Irp},
     mutex::{self, Mutex},
     ndis::{self, Handle},
     platform::Windows,
@@ -333,17 +333,22 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
     let irp = unsafe { Irp::from_raw(irp) };
     // SAFETY: a request of the file. It is kept beyond the request's completion, with which it may go.
     match unsafe { open_file(irp.file_object()) } {
-        Some(open) if irp.is_from_user() => open.file.dispatch(irp.into_request(), current_process() as u64, &passive),
+        Some(open) if irp.is_from_user() => {
+            // SAFETY: the cancel routine of these requests.
+            let request = unsafe { irp.into_request(cancel) };
+            open.file.dispatch(request, current_process() as u64, &passive)
+        }
         Some(_) => irp.complete(STATUS_INVALID_DEVICE_REQUEST, 0),
         None => irp.complete(STATUS_INVALID_HANDLE, 0),
     }
 }
 
-/// The cancel routine of a request that [`device_control`] pended. <= DISPATCH_LEVEL, no lock held.
-///
-/// # Safety
-/// `file_object` is the request's, and the request is still in progress.
-pub(crate) unsafe fn cancel_request(file_object: *mut FILE_OBJECT, id: u64) {
+/// The cancel routine of a request that [`device_control`] pended.
+unsafe extern "system" fn cancel(_device: *mut c_void, irp: *mut c_void) {
+    // SAFETY: the IRP of this routine; nobody completes the request before `cancel` below.
+    let Cancelled { id, file_object, irql } = unsafe { Cancelled::begin(irp) };
+    // At DISPATCH_LEVEL nothing can suspend the thread, and a critical region can't be entered.
+    let _region = (irql < DISPATCH_LEVEL).then(CriticalRegion::enter);
     // SAFETY: a request in progress keeps its file. It is kept beyond the request's completion, with which it may go.
     if let Some(open) = unsafe { open_file(file_object) } {
         open.file.cancel(id);

@@ -18,14 +18,11 @@ use ndk_abi::{
     nd_ioctl::METHOD_BUFFERED,
     status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_PENDING, STATUS_SUCCESS},
 };
-use platform::DISPATCH_LEVEL;
 use wdk_sys::{
     _MODE::UserMode,
     FILE_OBJECT,
     ntddk::{IoIs32bitProcess, IoReleaseCancelSpinLock, IofCompleteRequest},
 };
-
-use crate::{control, critical_region::CriticalRegion};
 
 /// `SL_PENDING_RETURNED` of wdm.h: what IoMarkIrpPending sets.
 const PENDING_RETURNED: u8 = 1;
@@ -107,6 +104,9 @@ const _: () = {
     assert!(size_of::<StackLocation>() == 0x48);
 };
 
+/// `DRIVER_CANCEL` of wdm.h: (device, IRP). Called at DISPATCH_LEVEL with the cancel spin lock held; [`Cancelled::begin`] comes first.
+pub(crate) type CancelRoutine = unsafe extern "system" fn(*mut c_void, *mut c_void);
+
 /// An IRP of the control device, owned: it is completed once, by [`Irp::complete`] or by giving it to someone who does.
 pub(crate) struct Irp(NonNull<Header>);
 
@@ -164,12 +164,15 @@ impl Irp {
 
     /// An IRP_MJ_DEVICE_CONTROL of user mode as a request of the control device. With a code whose method is not METHOD_BUFFERED it has
     /// no buffers: there the system buffer is shorter, or missing.
-    pub(crate) fn into_request(self) -> ControlRequest {
+    ///
+    /// # Safety
+    /// `cancel` may be called as the cancel routine of the request while that is pended.
+    pub(crate) unsafe fn into_request(self, cancel: CancelRoutine) -> ControlRequest {
         let stack = self.stack();
         // SAFETY: an owned IRP has a current stack location, here with the parameters of its major function.
-        let input = unsafe { (*stack).input_length } as usize;
+        let input = unsafe { (*stack).input_length };
         // SAFETY: the same.
-        let output = unsafe { (*stack).output_length } as usize;
+        let output = unsafe { (*stack).output_length };
         // SAFETY: the IRP is owned.
         let buffer = unsafe { (*self.as_ptr()).system_buffer };
         // SAFETY: an owned IRP has a current stack location.
@@ -179,11 +182,11 @@ impl Irp {
         // The I/O manager fills the input only: what lies beyond must not show up in the output.
         if let Some(beyond) = output.checked_sub(input).filter(|beyond| *beyond != 0) {
             // SAFETY: the buffer has room for the longer of the two.
-            let tail = unsafe { buffer.add(input) };
+            let tail = unsafe { buffer.add(input as usize) };
             // SAFETY: the same.
-            unsafe { tail.write_bytes(0, beyond) };
+            unsafe { tail.write_bytes(0, beyond as usize) };
         }
-        ControlRequest { irp: self, input, output }
+        ControlRequest { irp: self, input, output, cancel }
     }
 
     /// IoSetCancelRoutine.
@@ -203,8 +206,9 @@ impl Irp {
 /// A control code with its buffer.
 pub(crate) struct ControlRequest {
     irp: Irp,
-    input: usize,
-    output: usize,
+    input: u32,
+    output: u32,
+    cancel: CancelRoutine,
 }
 
 impl ControlRequest {
@@ -234,7 +238,7 @@ impl ControlRequest {
         } else {
             // SAFETY: from the system buffer; the I/O manager has probed the other, as the request is from user mode, and it is
             // of the current process: requests come here in their dispatch routine only.
-            NTSTATUS(unsafe { softndk_copy_to_user(user_buffer, self.buffer(), self.output) })
+            NTSTATUS(unsafe { softndk_copy_to_user(user_buffer, self.buffer(), self.output as usize) })
         };
         // SAFETY: the IRP is owned.
         unsafe { (*irp).flags &= !INPUT_OPERATION };
@@ -250,20 +254,20 @@ impl nd_ioctl::Request for ControlRequest {
 
     fn input(&self) -> &[u8] {
         // SAFETY: `input` initialised bytes of the system buffer (0 if there is none), which lives as long as the IRP.
-        unsafe { slice::from_raw_parts(self.buffer(), self.input) }
+        unsafe { slice::from_raw_parts(self.buffer(), self.input as usize) }
     }
 
     fn output(&mut self) -> &mut [u8] {
         // SAFETY: `output` bytes of the system buffer, initialised by `into_request`; borrowed mutably with the request.
-        unsafe { slice::from_raw_parts_mut(self.buffer(), self.output) }
+        unsafe { slice::from_raw_parts_mut(self.buffer(), self.output as usize) }
     }
 
     fn output_length(&self) -> usize {
-        self.output
+        self.output as usize
     }
 
     fn complete(self, status: NTSTATUS, information: usize) -> NTSTATUS {
-        if information <= self.output {
+        if information <= self.output_length() {
             self.irp.complete(status, information)
         } else {
             self.complete_short(status, information)
@@ -279,7 +283,7 @@ impl nd_ioctl::Request for ControlRequest {
     fn pend(&mut self, id: u64) -> bool {
         // SAFETY: the IRP is owned; the driver context belongs to its owner.
         unsafe { (*self.irp.as_ptr()).driver_context[0] = id };
-        self.irp.exchange_cancel_routine(cancel as *mut c_void);
+        self.irp.exchange_cancel_routine(self.cancel as *mut c_void);
         // A routine that is already running waits for the lock our caller holds, and completes the request then.
         if self.irp.is_cancelled() && !self.irp.exchange_cancel_routine(null_mut()).is_null() {
             return false;
@@ -294,21 +298,32 @@ impl nd_ioctl::Request for ControlRequest {
     }
 }
 
-/// The cancel routine of pended requests. Called at DISPATCH_LEVEL with the cancel spin lock held.
-unsafe extern "system" fn cancel(_device: *mut c_void, irp: *mut c_void) {
-    let irp = irp.cast::<Header>();
-    // SAFETY: the I/O manager hands a valid IRP to its cancel routine.
-    let irql = unsafe { (*irp).cancel_irql };
-    // SAFETY: the same; nobody completes the request before `cancel_request` below.
-    let id = unsafe { (*irp).driver_context[0] };
-    // SAFETY: the same.
-    let stack = unsafe { (*irp).current_stack_location };
-    // SAFETY: the same.
-    let file_object = unsafe { (*stack).file_object };
-    // SAFETY: held on entry, to be released with the IRQL that the I/O manager left in the IRP.
-    unsafe { IoReleaseCancelSpinLock(irql) };
-    // At DISPATCH_LEVEL nothing can suspend the thread, and a critical region can't be entered.
-    let _region = (irql < DISPATCH_LEVEL).then(CriticalRegion::enter);
-    // SAFETY: the request is in progress, so the file object lives.
-    unsafe { control::cancel_request(file_object, id) };
+/// What a cancel routine is to know of its request.
+pub(crate) struct Cancelled {
+    /// By which the request was pended.
+    pub(crate) id: u64,
+    pub(crate) file_object: *mut FILE_OBJECT,
+    /// At which the routine goes on.
+    pub(crate) irql: u8,
+}
+
+impl Cancelled {
+    /// Begins a cancel routine: releases the cancel spin lock.
+    ///
+    /// # Safety
+    /// `irp` is that of the routine, which has not released the lock; nobody completes the request before the routine does.
+    pub(crate) unsafe fn begin(irp: *mut c_void) -> Self {
+        let irp = irp.cast::<Header>();
+        // SAFETY: the I/O manager hands a valid IRP to its cancel routine.
+        let irql = unsafe { (*irp).cancel_irql };
+        // SAFETY: the same; it is not completed yet, by contract.
+        let id = unsafe { (*irp).driver_context[0] };
+        // SAFETY: the same.
+        let stack = unsafe { (*irp).current_stack_location };
+        // SAFETY: the same.
+        let file_object = unsafe { (*stack).file_object };
+        // SAFETY: held on entry, to be released with the IRQL that the I/O manager left in the IRP.
+        unsafe { IoReleaseCancelSpinLock(irql) };
+        Self { id, file_object, irql }
+    }
 }
