@@ -1,4 +1,4 @@
-//! An adapter: the context of all its miniport handlers.
+//! The state of an adapter.
 #![expect(unsafe_code, reason = "an object that NDIS has by pointer")]
 
 use core::sync::atomic::AtomicU32;
@@ -21,7 +21,7 @@ use crate::{
     traffic::Traffic,
 };
 
-/// An adapter; the context of all its miniport handlers.
+/// An adapter: the context of all miniport handlers.
 pub(crate) struct Adapter {
     miniport: Handle,
     /// Its NET_LUID.
@@ -32,34 +32,34 @@ pub(crate) struct Adapter {
     /// OID_GEN_CURRENT_LOOKAHEAD.
     pub(crate) lookahead: AtomicU32,
     rdma: RdmaState,
-    /// Its NDK provider; without a lock, for OID_NDK_STATISTICS.
+    /// Its NDK provider. Not in `parts`, as OID_NDK_STATISTICS takes no lock.
     provider: Provider<Windows>,
-    /// What initialisation adds once NDIS knows this context, until the halt takes it away.
+    /// Set at the end of the initialisation, taken by the halt.
     parts: SpinLock<Option<Parts>, Windows>,
 }
 
-/// What an initialised adapter has.
+/// What the initialisation makes for an adapter, and the halt deletes.
 pub(crate) struct Parts {
     pub(crate) _ndk: NdkAttributes,
     pub(crate) control: control::Registration,
     pub(crate) device: FrameworkDevice,
-    /// The parameters name no addresses: the adapter has those of TCP/IP.
+    /// The parameters name no addresses, so the adapter has the addresses of TCP/IP.
     pub(crate) follows_tcpip: bool,
-    /// There then, once TCP/IP has agreed to tell of them.
+    /// Set with `follows_tcpip`, once TCP/IP has accepted the registration for notifications.
     pub(crate) watch: Option<Watch>,
 }
 
 impl Adapter {
-    /// The adapter behind the context of a miniport handler.
+    /// The adapter of a miniport handler's context.
     ///
     /// # Safety
-    /// `context` came from NDIS, and the adapter is not halted while the reference is in use.
+    /// `context` came from NDIS, which does not halt the adapter while the reference is in use.
     pub(crate) unsafe fn from_context<'a>(context: NDIS_HANDLE) -> &'a Self {
-        // SAFETY: the registration attributes named this very object; the halt ends its life.
+        // SAFETY: the registration attributes gave NDIS the address of this adapter, which the halt frees.
         unsafe { &*context.cast::<Self>() }
     }
 
-    /// An adapter that NDIS does not know yet.
+    /// A paused adapter with RDMA off, whose address NDIS does not know yet.
     pub(crate) fn new(miniport: NDIS_HANDLE, luid: u64) -> Result<Arc<Self, Windows>, NDIS_STATUS> {
         Arc::try_new(Self {
             miniport: Handle(miniport),
@@ -74,12 +74,12 @@ impl Adapter {
         .map_err(|_| NDIS_STATUS_RESOURCES)
     }
 
-    /// What NDIS calls this adapter.
+    /// NDIS's handle of the adapter.
     pub(crate) fn miniport(&self) -> NDIS_HANDLE {
         self.miniport.0
     }
 
-    /// Ordinary frames.
+    /// The counts of its Ethernet frames, and whether it is paused.
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.traffic
     }
@@ -94,17 +94,17 @@ impl Adapter {
         &self.provider
     }
 
-    /// Gives it what initialisation has made.
+    /// Stores what the initialisation has made.
     pub(crate) fn add_parts(&self, parts: Parts) {
         *self.parts.lock() = Some(parts);
     }
 
-    /// Takes that away, for the halt.
+    /// Takes the parts, to delete them.
     pub(crate) fn take_parts(&self) -> Option<Parts> {
         self.parts.lock().take()
     }
 
-    /// Closes what programs opened on it through the control device.
+    /// Closes the objects that programs have opened on the adapter through the control device.
     pub(crate) fn close_files(&self, passive: &Passive<'_>) {
         let control = self.parts.lock().as_ref().map(|parts| parts.control.clone());
         if let Some(control) = control {
@@ -112,14 +112,15 @@ impl Adapter {
         }
     }
 
-    /// Begins to follow the addresses of TCP/IP, if the parameters name none and the adapter does not follow yet. If TCP/IP refuses, the
-    /// adapter has none, and asks again at its next restart. NDIS initialises, restarts and halts an adapter one after the other.
+    /// Registers for notifications of TCP/IP's addresses, if the parameters name none and the adapter is not registered yet. If TCP/IP
+    /// refuses, the adapter has no addresses, and tries again at its next restart. NDIS initialises, restarts and halts an adapter one
+    /// after the other, so two threads are never in here.
     pub(crate) fn follow_tcpip(&self, passive: &Passive<'_>) {
         let is_due = |parts: &Parts| parts.follows_tcpip && parts.watch.is_none();
         if !self.parts.lock().as_ref().is_some_and(is_due) {
             return;
         }
-        // Not under the lock: TCP/IP is asked at PASSIVE_LEVEL.
+        // Without the lock: the registration needs PASSIVE_LEVEL.
         match Watch::start(self.luid, self.provider.clone(), passive) {
             Ok(watch) => {
                 if let Some(parts) = self.parts.lock().as_mut() {

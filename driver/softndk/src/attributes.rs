@@ -1,4 +1,4 @@
-//! What the adapter tells NDIS about itself, in the three sets of attributes of an NDK miniport.
+//! The attributes that the adapter announces to NDIS, in the three sets of an NDK miniport.
 #![expect(unsafe_code, reason = "calls into NDIS")]
 
 use core::ffi::c_void;
@@ -46,29 +46,29 @@ use platform::{Arc, Passive};
 
 use crate::{ndis, platform::Windows};
 
-/// Bytes of an Ethernet frame's payload.
+/// Bytes of an Ethernet frame's payload, at most.
 pub(crate) const MAXIMUM_PAYLOAD: u32 = 1500;
 
-/// Bytes of its header.
+/// Bytes of an Ethernet header.
 pub(crate) const ETHERNET_HEADER: u32 = 14;
 
-/// Bytes of a frame.
+/// Bytes of an Ethernet frame, at most.
 pub(crate) const MAXIMUM_FRAME: u32 = MAXIMUM_PAYLOAD + ETHERNET_HEADER;
 
-/// Places in the multicast list.
+/// Addresses in the multicast list, at most.
 pub(crate) const MULTICAST_LIST_SIZE: u32 = 32;
 
-/// Bits per second. Nothing limits a virtual link; this is the speed that it names.
+/// The link speed that the adapter reports, in bits per second. Nothing limits the virtual link to it.
 const LINK_SPEED: u64 = 100_000_000_000;
 
-/// What OID_GEN_CURRENT_PACKET_FILTER may ask for.
+/// The packet filters that OID_GEN_CURRENT_PACKET_FILTER may set.
 pub(crate) const PACKET_FILTERS: u32 = NDIS_PACKET_TYPE_DIRECTED
     | NDIS_PACKET_TYPE_MULTICAST
     | NDIS_PACKET_TYPE_ALL_MULTICAST
     | NDIS_PACKET_TYPE_BROADCAST
     | NDIS_PACKET_TYPE_PROMISCUOUS;
 
-/// What OID_GEN_STATISTICS has: all there is.
+/// The members of NDIS_STATISTICS_INFO that OID_GEN_STATISTICS fills: all.
 pub(crate) const STATISTICS: u32 = NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_RCV
     | NDIS_STATISTICS_FLAGS_VALID_MULTICAST_FRAMES_RCV
     | NDIS_STATISTICS_FLAGS_VALID_BROADCAST_FRAMES_RCV
@@ -88,7 +88,7 @@ pub(crate) const STATISTICS: u32 = NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_R
     | NDIS_STATISTICS_FLAGS_VALID_MULTICAST_BYTES_XMIT
     | NDIS_STATISTICS_FLAGS_VALID_BROADCAST_BYTES_XMIT;
 
-/// Named in the general attributes. Those that NDIS answers from them are not answered in `oid`.
+/// OID_GEN_SUPPORTED_LIST. NDIS answers some of these from the general attributes; `oid` answers the others.
 static SUPPORTED_OIDS: [u32; 25] = [
     OID_GEN_CURRENT_LOOKAHEAD,
     OID_GEN_CURRENT_PACKET_FILTER,
@@ -122,15 +122,15 @@ static SUPPORTED_OIDS: [u32; 25] = [
 pub(crate) struct MacAddress([u8; 6]);
 
 impl MacAddress {
-    /// A locally administered address, as stable and unique as the interface: its last bytes are the index in the
-    /// NET_LUID (bits 24 to 47).
+    /// A locally administered address. Its last three bytes are the index in the NET_LUID (bits 24 to 47), so it is as stable and as
+    /// unique as the interface.
     pub(crate) fn of_luid(luid: u64) -> Self {
         let [.., a, b, c, _, _, _] = luid.to_be_bytes();
         Self([0x02, b'N', b'D', a, b, c])
     }
 }
 
-/// The first set, with the context of all miniport handlers.
+/// Sets the registration attributes. `context` becomes the context of all miniport handlers.
 pub(crate) fn register(miniport: NDIS_HANDLE, context: *mut c_void, passive: &Passive<'_>) -> Result<(), NDIS_STATUS> {
     let mut attributes = NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
         Header: NDIS_OBJECT_HEADER::new(
@@ -149,7 +149,7 @@ pub(crate) fn register(miniport: NDIS_HANDLE, context: *mut c_void, passive: &Pa
     set(miniport, (&raw mut attributes).cast(), passive)
 }
 
-/// The second set: an Ethernet adapter whose link is always up.
+/// Sets the general attributes, of an Ethernet adapter whose link is always up.
 pub(crate) fn set_general(
     miniport: NDIS_HANDLE,
     MacAddress(mac): MacAddress,
@@ -195,13 +195,13 @@ pub(crate) fn set_general(
     set(miniport, (&raw mut attributes).cast(), passive)
 }
 
-/// What the third set points to. NDIS may look at it as long as the adapter lives.
+/// What the NDK attributes point to. NDIS may read it as long as the adapter lives: no page says that NDIS copies it.
 pub(crate) struct NdkAttributes {
     _info: Arc<NDK_ADAPTER_INFO, Windows>,
     _capabilities: Arc<NDIS_NDK_CAPABILITIES, Windows>,
 }
 
-/// The third set: what the NDK provider can do, and whether it is on.
+/// Sets the NDK attributes: the provider's capabilities, and whether RDMA is on.
 pub(crate) fn set_ndk(
     miniport: NDIS_HANDLE,
     enabled: bool,
@@ -223,12 +223,12 @@ pub(crate) fn set_ndk(
     Ok(NdkAttributes { _info: info, _capabilities: capabilities })
 }
 
-/// The limits of one adapter, in the newest version.
+/// The limits of one NDK adapter, in the newest version of NDKPI.
 fn adapter_info() -> NDK_ADAPTER_INFO {
     Provider::<Windows>::adapter_info(MAX_VERSION_2)
 }
 
-/// How many objects an adapter has; points to its limits.
+/// How many objects a miniport adapter can have. It points to `info`, the limits of one NDK adapter.
 fn capabilities(info: *mut NDK_ADAPTER_INFO) -> NDIS_NDK_CAPABILITIES {
     NDIS_NDK_CAPABILITIES {
         Header: NDIS_OBJECT_HEADER::new(

@@ -1,4 +1,4 @@
-//! What the registry says about an adapter: its software key, where the INF's keywords live.
+//! The configuration of an adapter: the INF's keywords, in the adapter's software key.
 #![expect(unsafe_code, reason = "calls into NDIS, and strings that NDIS owns")]
 
 use core::{
@@ -26,24 +26,24 @@ use crate::{
     unicode::{unicode_string, wide},
 };
 
-/// Characters of the longest address literal, and some: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`.
+/// Characters of an address literal, at most. The longest has 45: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`.
 const ADDRESS_LENGTH: usize = 48;
 
-/// What a [`keywords::Flag`] says in an open configuration.
+/// The value of a [`keywords::Flag`] in an open configuration.
 macro_rules! flag {
     ($key:expr, $flag:expr) => {
         $key.flag(wide!($flag.name), $flag.default)
     };
 }
 
-/// What a [`keywords::Number`] says in an open configuration.
+/// The value of a [`keywords::Number`] in an open configuration.
 macro_rules! number {
     ($key:expr, $number:expr) => {
         $key.number(wide!($number.name)).filter(|number| *number <= $number.max).unwrap_or($number.default)
     };
 }
 
-// As in a process without a driver.
+// A process without the driver has the same default.
 const _: () = assert!(keywords::SEND_TIMEOUT.default == ndk_provider::SEND_TIMEOUT_SECONDS);
 
 /// The configuration of an adapter.
@@ -60,7 +60,7 @@ pub(crate) struct Configuration {
     pub(crate) security: Slice<u16, Windows>,
 }
 
-/// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses, or `Groups` none of SIDs.
+/// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses, or `Groups` not one of SIDs.
 pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Configuration, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
     Ok(Configuration {
@@ -72,7 +72,7 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
     })
 }
 
-/// `*NetworkDirect` alone: OID_NDK_SET_STATE asks for its present value.
+/// Reads `*NetworkDirect` alone: OID_NDK_SET_STATE checks its present value.
 pub(crate) fn network_direct(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<bool, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
     Ok(flag!(key, keywords::NETWORK_DIRECT))
@@ -98,7 +98,7 @@ impl Key {
         if status == STATUS_SUCCESS { Ok(Self(handle)) } else { Err(status) }
     }
 
-    /// The value of a keyword; NDIS owns what it points to until the key is closed.
+    /// The value of a keyword, if it is of this type. NDIS owns the memory that the value points to, until the key is closed.
     fn value(&self, keyword: &[u16], kind: NDIS_PARAMETER_TYPE) -> Option<NDIS_CONFIGURATION_PARAMETER_DATA> {
         let mut keyword = unicode_string(keyword);
         let mut status = STATUS_SUCCESS;
@@ -129,7 +129,7 @@ impl Key {
         Some(unsafe { data.IntegerData })
     }
 
-    /// The text of a keyword, empty if there is none.
+    /// The text of a keyword; empty if the key has none.
     fn string(&self, keyword: &[u16]) -> &[u16] {
         let Some(data) = self.value(keyword, NdisParameterString) else { return &[] };
         // SAFETY: the parameter said that this is a string.
@@ -150,13 +150,13 @@ impl Drop for Key {
     }
 }
 
-/// What is in a comma-separated list; blanks around it and empty places are allowed.
+/// The elements of a list with commas between them, without the blanks around each. Empty elements are left out.
 fn elements(list: &[u16]) -> impl Iterator<Item = &[u16]> + Clone {
     let units = list.strip_suffix(&[0]).unwrap_or(list);
     units.split(|unit| *unit == u16::from(b',')).map(trim).filter(|element| !element.is_empty())
 }
 
-/// The addresses in a list.
+/// The addresses of a list. NDIS_STATUS_INVALID_DATA: an element is not an IP address.
 fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> {
     let literals = elements(list);
     let mut addresses = Slice::filled(literals.clone().count(), IpAddr::V4(Ipv4Addr::UNSPECIFIED))
@@ -167,7 +167,7 @@ fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> 
     Ok(addresses)
 }
 
-/// Without blanks at either end.
+/// Removes the blanks at both ends.
 fn trim(mut literal: &[u16]) -> &[u16] {
     const BLANK: u16 = b' ' as u16;
     while let [BLANK, rest @ ..] | [rest @ .., BLANK] = literal {
@@ -176,7 +176,7 @@ fn trim(mut literal: &[u16]) -> &[u16] {
     literal
 }
 
-/// An IPv4 or IPv6 literal.
+/// Parses an IPv4 or IPv6 literal.
 fn parse_address(literal: &[u16]) -> Option<IpAddr> {
     let mut ascii = [0; ADDRESS_LENGTH];
     let text = ascii.get_mut(..literal.len())?;

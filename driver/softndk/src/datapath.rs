@@ -1,9 +1,9 @@
-//! Ordinary frames. The adapter is the end of a wire with nobody else on it: what is sent is looked at, counted and completed, and
-//! nothing is ever received. Frames for this computer NDIS loops back itself, to the bindings that ask for it: the adapter reports
-//! NDIS_MAC_OPTION_NO_LOOPBACK, which also forbids a miniport to do so ("OID_GEN_MAC_OPTIONS"; docs/decisions.md).
+//! The data path of ordinary Ethernet frames. The adapter is alone on its link: it checks, counts and completes the frames that it is
+//! given to send, and indicates none. NDIS loops frames for this computer back, to the bindings that ask for that: the adapter reports
+//! NDIS_MAC_OPTION_NO_LOOPBACK, which also forbids a miniport to loop back ("OID_GEN_MAC_OPTIONS"; docs/decisions.md).
 //!
-//! Send rules: each NET_BUFFER_LIST is completed once, with its status, and none that came before a pause after the pause has
-//! completed.
+//! The miniport completes each NET_BUFFER_LIST once, with its status, and completes the lists that it got before a pause before it
+//! completes the pause.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on structures that NDIS owns")]
 
 use core::ffi::c_void;
@@ -40,10 +40,10 @@ pub(crate) unsafe extern "system" fn send(
     let running = adapter.traffic().begin_send();
     let mut sent = Sent::default();
     let mut next = lists;
-    // SAFETY: NDIS gives a valid, null-terminated chain of lists, ours until it is completed.
+    // SAFETY: NDIS gives a valid, null-terminated chain of lists, this driver's until it is completed.
     while let Some(list) = unsafe { next.as_mut() } {
         list.Status = if running {
-            // SAFETY: one of them.
+            // SAFETY: a list of the chain.
             unsafe { look_at(list, &mut sent) }
         } else {
             NDIS_STATUS_PAUSED
@@ -56,15 +56,15 @@ pub(crate) unsafe extern "system" fn send(
     // SAFETY: the chain that NDIS gave, complete and unchanged but for its statuses.
     unsafe { ndis::NdisMSendNetBufferListsComplete(adapter.miniport(), lists, flags) };
     if running && adapter.traffic().end_send() {
-        // SAFETY: `pause` returned STATUS_PENDING; this is the only send that saw the count reach 0 since.
+        // SAFETY: `pause` returned STATUS_PENDING, and only one send sees the count reach 0 after that.
         unsafe { ndis::NdisMPauseComplete(adapter.miniport()) };
     }
 }
 
-/// The status of a list: that of its first frame that failed.
+/// Checks and counts the frames of a list. Returns the status of the first frame that failed.
 ///
 /// # Safety
-/// `list` is of NDIS, with its frames, and the driver's until it is completed.
+/// `list` and its frames are NDIS's, and this driver's until the list is completed.
 unsafe fn look_at(list: &NET_BUFFER_LIST, sent: &mut Sent) -> NDIS_STATUS {
     let mut status = STATUS_SUCCESS;
     let mut frame = list.FirstNetBuffer;
@@ -74,16 +74,16 @@ unsafe fn look_at(list: &NET_BUFFER_LIST, sent: &mut Sent) -> NDIS_STATUS {
         if status == STATUS_SUCCESS {
             status = of_frame;
         }
-        // SAFETY: likewise.
+        // SAFETY: as above.
         frame = unsafe { (*frame).Next };
     }
     status
 }
 
-/// Looks at a frame, and counts it.
+/// Checks a frame, and counts it.
 ///
 /// # Safety
-/// `frame` is of NDIS, and the driver's until it is completed.
+/// `frame` is NDIS's, and this driver's until its list is completed.
 unsafe fn look_at_frame(frame: *mut NET_BUFFER, sent: &mut Sent) -> NDIS_STATUS {
     // SAFETY: valid, by contract.
     let length = unsafe { (*frame).DataLength };
@@ -92,13 +92,13 @@ unsafe fn look_at_frame(frame: *mut NET_BUFFER, sent: &mut Sent) -> NDIS_STATUS 
         return NDIS_STATUS_INVALID_LENGTH;
     }
     let mut storage = [0_u8; 6];
-    // SAFETY: a valid frame, and room for as many bytes where they are not in one piece.
+    // SAFETY: a valid frame; `storage` has room for the 6 bytes, in case they are not contiguous.
     let destination = unsafe { ndis::NdisGetDataBuffer(frame, 6, storage.as_mut_ptr().cast(), 1, 0) };
     if destination.is_null() {
         sent.discards = sent.discards.wrapping_add(1);
         return NDIS_STATUS_RESOURCES;
     }
-    // SAFETY: as many bytes as were asked for, in the frame or in `storage`.
+    // SAFETY: the 6 bytes, in the frame or in `storage`.
     let destination = unsafe { destination.cast::<[u8; 6]>().read() };
     let count = match destination {
         [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF] => &mut sent.broadcast,
@@ -110,13 +110,13 @@ unsafe fn look_at_frame(frame: *mut NET_BUFFER, sent: &mut Sent) -> NDIS_STATUS 
     STATUS_SUCCESS
 }
 
-/// `MiniportReturnNetBufferLists`: never called, as nothing is received. <= DISPATCH_LEVEL.
+/// `MiniportReturnNetBufferLists`: never called, as the adapter indicates no frames. <= DISPATCH_LEVEL.
 pub(crate) unsafe extern "system" fn return_lists(_context: NDIS_HANDLE, _lists: *mut NET_BUFFER_LIST, _flags: u32) {}
 
-/// `MiniportCancelSend`: sends are complete when they return. <= DISPATCH_LEVEL.
+/// `MiniportCancelSend`: does nothing, as `send` completes all lists before it returns. <= DISPATCH_LEVEL.
 pub(crate) unsafe extern "system" fn cancel_send(_context: NDIS_HANDLE, _id: *mut c_void) {}
 
-/// `MiniportPause`. PASSIVE_LEVEL. RDMA traffic does not stop: that is NetEventNDKDisable's job.
+/// `MiniportPause`. PASSIVE_LEVEL. RDMA traffic goes on: NetEventNDKDisable ends it, a pause does not.
 pub(crate) unsafe extern "system" fn pause(
     context: NDIS_HANDLE,
     _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS,
@@ -126,7 +126,7 @@ pub(crate) unsafe extern "system" fn pause(
     if adapter.traffic().pause() { STATUS_SUCCESS } else { STATUS_PENDING }
 }
 
-/// `MiniportRestart`. PASSIVE_LEVEL. NDIS restarts an adapter when TCP/IP has bound to it, among other times.
+/// `MiniportRestart`. PASSIVE_LEVEL. NDIS also restarts an adapter when TCP/IP has bound to it.
 pub(crate) unsafe extern "system" fn restart(
     context: NDIS_HANDLE,
     _parameters: *mut NDIS_MINIPORT_RESTART_PARAMETERS,

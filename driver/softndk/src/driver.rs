@@ -1,4 +1,4 @@
-//! The driver: its version, and its handles at the framework and at NDIS.
+//! The driver's version, its framework driver object, and its NDIS handle.
 
 use core::{
     ffi::c_void,
@@ -12,18 +12,18 @@ use wdk_sys::WDFDRIVER;
 /// Major, minor, build, revision.
 pub(crate) const VERSION: [u16; 4] = [0, 1, 0, 0];
 
-/// The framework's driver object, from DriverEntry to unload.
+/// The framework driver object, from DriverEntry to the unload.
 static WDF: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// What NDIS calls this driver, from MiniportSetOptions to unload.
+/// The handle of NdisMRegisterMiniportDriver, from MiniportSetOptions to the unload.
 static NDIS: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// The framework's driver object.
+/// The framework driver object.
 pub(crate) fn wdf() -> WDFDRIVER {
     WDF.load(Ordering::Acquire).cast()
 }
 
-/// Keeps the driver object that WdfDriverCreate gave.
+/// Stores the framework driver object, of WdfDriverCreate.
 pub(crate) fn set_wdf(driver: WDFDRIVER) {
     WDF.store(driver.cast(), Ordering::Release);
 }
@@ -33,7 +33,7 @@ pub(crate) fn ndis() -> NDIS_HANDLE {
     NDIS.load(Ordering::Acquire)
 }
 
-/// Keeps the handle of NdisMRegisterMiniportDriver.
+/// Stores the handle of NdisMRegisterMiniportDriver.
 pub(crate) fn set_ndis(driver: NDIS_HANDLE) {
     NDIS.store(driver, Ordering::Release);
 }

@@ -1,6 +1,6 @@
-//! Loading and unloading: KMDF in miniport mode, then NDIS, each undone in reverse.
+//! DriverEntry and the unload. DriverEntry sets up KMDF in miniport mode, then NDIS; the unload undoes both in reverse order.
 //!
-//! NDIS owns the driver object: nothing here touches `DriverUnload` or `MajorFunction` ("Creating a KMDF miniport
+//! NDIS owns the driver object: this driver does not change `DriverUnload` or `MajorFunction` ("Creating a KMDF miniport
 //! driver", and the KMDF stub's handling of `WdfDriverInitNoDispatchOverride`).
 #![expect(unsafe_code, reason = "the driver's entry points are foreign functions, and so is all they call")]
 
@@ -26,13 +26,13 @@ use crate::{
     wsk::client,
 };
 
-/// The oldest NDIS with all that is used here: that of Windows Server 2016.
+/// The oldest version of NDIS that has all that the driver uses: the version of Windows Server 2016.
 const NDIS_VERSION: (u8, u8) = (6, 60);
 
-/// Called once, by the KMDF stub (which is the image's entry point), at PASSIVE_LEVEL.
+/// The KMDF stub, which is the image's entry point, calls this once, at PASSIVE_LEVEL.
 ///
 /// # Safety
-/// The arguments are those of the I/O manager.
+/// The arguments are the I/O manager's.
 #[unsafe(export_name = "DriverEntry")]
 unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> NTSTATUS {
     control::initialize();
@@ -50,11 +50,11 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
     status
 }
 
-/// The rest of [`driver_entry`].
+/// Creates the framework driver object, then registers with WSK and NDIS.
 fn start(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING, passive: &Passive<'_>) -> NTSTATUS {
     let mut config = WDF_DRIVER_CONFIG {
         Size: size_of::<WDF_DRIVER_CONFIG>() as u32,
-        // EvtDriverUnload stays null: with one, the stub would displace DriverObject->DriverUnload, which is NDIS's.
+        // EvtDriverUnload stays null: with one, the stub would replace DriverObject->DriverUnload, which is NDIS's.
         DriverInitFlags: WdfDriverInitNoDispatchOverride as u32,
         ..WDF_DRIVER_CONFIG::default()
     };
@@ -75,7 +75,7 @@ fn start(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING, passive: &
     }
     driver::set_wdf(wdf_driver);
 
-    // Should this or what follows fail, the stub unbinds from KMDF.
+    // If this or a later call fails, the stub unbinds from KMDF.
     if let Err(status) = control::watch_processes() {
         return status.0;
     }
@@ -102,7 +102,7 @@ fn start(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING, passive: &
     status.0
 }
 
-/// What NDIS may ask of this driver.
+/// The versions and the handlers of the miniport driver.
 fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
     let [major, minor, ..] = driver::VERSION;
     NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
@@ -134,8 +134,8 @@ fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
     }
 }
 
-/// `MiniportSetOptions`: adds the NDK provider. PASSIVE_LEVEL. The out parameter of the registration may not be written
-/// yet, so the handle is taken from here.
+/// `MiniportSetOptions`: registers the NDK provider's handlers. PASSIVE_LEVEL. It stores the handle, as
+/// NdisMRegisterMiniportDriver may not have written its out parameter yet.
 unsafe extern "system" fn set_options(driver: NDIS_HANDLE, _context: NDIS_HANDLE) -> NDIS_STATUS {
     driver::set_ndis(driver);
     let mut provider = ndk::characteristics();
@@ -143,8 +143,8 @@ unsafe extern "system" fn set_options(driver: NDIS_HANDLE, _context: NDIS_HANDLE
     unsafe { ndis::NdisSetOptionalHandlers(driver, (&raw mut provider).cast()) }
 }
 
-/// `MiniportDriverUnload`. PASSIVE_LEVEL; all adapters are halted. WDF goes last, so that none of its objects outlives
-/// the framework's binding.
+/// `MiniportDriverUnload`. PASSIVE_LEVEL; all adapters are halted. The driver unbinds from the framework last, so that no framework
+/// object outlives the binding.
 unsafe extern "system" fn unload(_driver: *mut c_void) {
     control::ignore_processes();
     // SAFETY: registered, and not yet deregistered.
@@ -152,7 +152,7 @@ unsafe extern "system" fn unload(_driver: *mut c_void) {
     // SAFETY: NDIS calls this at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
     client::deregister(&passive);
-    // Deferred calls hold no adapter back: the last ones may still be leaving this image.
+    // A halt does not wait for deferred calls to return: the last ones may still run code of this image.
     processors::stop(&passive);
     events::unregister(&passive);
     // SAFETY: the last call into the framework, at PASSIVE_LEVEL, with the driver it created.

@@ -1,5 +1,5 @@
-//! What the driver tells Event Tracing for Windows: TraceLogging events, which bring their names and types along. docs/events.md
-//! has a table of them, which a test compares with this file.
+//! The driver's events for Event Tracing for Windows. They are TraceLogging events, which carry the names and types of their fields.
+//! docs/events.md has a table of them, which a test compares with this file.
 #![expect(unsafe_code, reason = "ETW calls the provider back for as long as it is registered")]
 
 use core::net::SocketAddr;
@@ -12,7 +12,7 @@ use platform::{Ending, Notice, Passive};
 use tracelogging::{Level, define_provider, write_event};
 use zerocopy::IntoBytes;
 
-// Its GUID is the hash of the name.
+// The provider's GUID is a hash of its name.
 define_provider!(PROVIDER, "SoftNDK");
 
 /// Connections and listeners.
@@ -24,57 +24,57 @@ const STATE: u64 = 0x4;
 /// Posts and completions.
 const DATA: u64 = 0x8;
 
-/// Name, level, keywords, fields. Costs a look at whether a session wants it, if none does. Any IRQL.
+/// Writes an event: name, level, keywords, fields. If no session wants the event, this costs one check. Any IRQL.
 macro_rules! event {
     ($name:tt, $level:ident, $keywords:expr, $($fields:tt)*) => {{
-        // The only failure is that a session's buffers are full, which it counts itself.
+        // It fails only if a session's buffers are full; the session counts that.
         let _status = write_event!(PROVIDER, $name, level($level), keyword($keywords), $($fields)*);
     }};
 }
 
-/// Registers the provider. Once, before any event. Without it, for lack of memory, nothing is written.
+/// Registers the provider. Called once, before any event. If that fails, for lack of memory, no event is written.
 pub(crate) fn register(_passive: &Passive<'_>) {
     // SAFETY: `unregister` is called before this image is unloaded.
     let _status = unsafe { PROVIDER.register() };
 }
 
-/// Ends what `register` began; when it returns, ETW does not call back any more. Events that come later are not written.
+/// Unregisters the provider. After this returns, ETW does not call back, and events are not written.
 pub(crate) fn unregister(_passive: &Passive<'_>) {
     let _status = PROVIDER.unregister();
 }
 
-/// An adapter runs.
+/// An adapter was initialised.
 pub(crate) fn adapter_started(luid: u64, rdma: bool) {
     event! { "AdapterStarted", Informational, STATE, u64_hex("NetLuid", &luid), bool8("Rdma", &rdma) }
 }
 
-/// An adapter could not be started.
+/// An adapter could not be initialised.
 pub(crate) fn adapter_failed(luid: u64, status: NTSTATUS) {
     event! { "AdapterFailed", Error, STATE | ERROR, u64_hex("NetLuid", &luid), win_ntstatus("Status", &status.0) }
 }
 
-/// TCP/IP does not tell of the addresses that an adapter is to have.
+/// TCP/IP refused to notify the driver of the addresses that an adapter is to have.
 pub(crate) fn addresses_unknown(luid: u64, status: NTSTATUS) {
     event! { "AddressesUnknown", Warning, STATE | ERROR, u64_hex("NetLuid", &luid), win_ntstatus("Status", &status.0) }
 }
 
-/// An adapter is halted.
+/// An adapter was halted.
 pub(crate) fn adapter_stopped(luid: u64) {
     event! { "AdapterStopped", Informational, STATE, u64_hex("NetLuid", &luid) }
 }
 
-/// RDMA was turned on or off while the adapter runs.
+/// RDMA was turned on or off while the adapter ran.
 pub(crate) fn rdma_changed(luid: u64, rdma: bool) {
     event! { "RdmaChanged", Informational, STATE, u64_hex("NetLuid", &luid), bool8("Rdma", &rdma) }
 }
 
-/// Whether a session wants each post and completion.
+/// Whether a session wants the events of each post and completion.
 #[inline]
 pub(crate) fn wants_data() -> bool {
     PROVIDER.enabled(Level::Verbose, DATA)
 }
 
-/// What the device has noticed.
+/// Writes the event of a notice of the device.
 pub(crate) fn write(notice: &Notice) {
     match *notice {
         Notice::Listening { local } => {
@@ -159,7 +159,7 @@ pub(crate) fn write(notice: &Notice) {
     }
 }
 
-/// An address as an event has it: a SOCKADDR, or nothing.
+/// An address as a field of an event: a SOCKADDR, or no bytes.
 struct Address(Option<SOCKADDR_INET>);
 
 impl Address {

@@ -9,7 +9,7 @@ use wdk_sys::{DEVICE_OBJECT, WDFDEVICE, WDFOBJECT, call_unsafe_wdf_function_bind
 
 use crate::{driver, ndis, wdfminiport};
 
-/// The adapter's device in KMDF's eyes: the parent of its framework objects, and what Driver Verifier's WDF checks see.
+/// The framework device object of an adapter. Driver Verifier's WDF checks see the adapter by it.
 pub(crate) struct FrameworkDevice(WDFDEVICE);
 
 // SAFETY: framework handles may be used from any thread.
@@ -20,7 +20,7 @@ impl FrameworkDevice {
     pub(crate) fn create(miniport: NDIS_HANDLE, _passive: &Passive<'_>) -> Result<Self, NDIS_STATUS> {
         let (mut pdo, mut fdo, mut next): (*mut DEVICE_OBJECT, *mut DEVICE_OBJECT, *mut DEVICE_OBJECT) =
             (null_mut(), null_mut(), null_mut());
-        // SAFETY: the adapter's handle, out parameters that outlive the call, and two that are not wanted.
+        // SAFETY: the adapter's handle, out parameters that outlive the call; null for two that are not wanted.
         unsafe {
             ndis::NdisMGetDeviceProperty(miniport, &raw mut pdo, &raw mut fdo, &raw mut next, null_mut(), null_mut());
         }
@@ -32,7 +32,7 @@ impl FrameworkDevice {
 
 impl Drop for FrameworkDevice {
     fn drop(&mut self) {
-        // SAFETY: created by `create`, deleted once, at PASSIVE_LEVEL (adapters are taken down there).
+        // SAFETY: created by `create`, deleted once, at PASSIVE_LEVEL, where adapters are initialised and halted.
         unsafe { call_unsafe_wdf_function_binding!(WdfObjectDelete, self.0 as WDFOBJECT) };
     }
 }

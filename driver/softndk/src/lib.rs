@@ -2,7 +2,7 @@
 //! and to programs (`\\.\SoftNdk`).
 //!
 //! This crate is glue: it gives the portable crates a kernel (`platform`, `irp`, `pin`, `wsk`), and the kernel's frameworks
-//! their handlers (`entry`, `lifecycle`, `oid`, `control`). It is the only one that names Windows.
+//! their handlers (`entry`, `lifecycle`, `oid`, `control`). The crates below it do not call Windows.
 #![no_std]
 #![deny(unsafe_code)]
 #![deny(
@@ -50,5 +50,5 @@ mod unicode;
 mod wdfminiport;
 mod wsk;
 
-// tests/random/loom-models has its own.
+// For `wsk::turn`: tests/random/loom-models compiles that file with the atomics of loom.
 use core::sync::atomic;

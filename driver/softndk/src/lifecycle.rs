@@ -1,8 +1,8 @@
-//! The life of an adapter: MiniportInitializeEx builds it, MiniportHaltEx takes it down.
+//! The initialisation and halt of an adapter.
 //!
-//! Order of initialisation: registration attributes, configuration, general attributes, NDK attributes, WDF device, control device,
-//! addresses of TCP/IP ("Initializing an NDK-capable miniport driver", ddi: nf-ndis-ndismsetminiportattributes). A failure
-//! undoes what was done; NDIS calls no halt then.
+//! MiniportInitializeEx sets the registration attributes, reads the configuration, sets the general attributes and the NDK attributes, then
+//! creates the framework device, the control device and the registration for TCP/IP's addresses ("Initializing an NDK-capable miniport
+//! driver", ddi: nf-ndis-ndismsetminiportattributes). If it fails it undoes what it did: NDIS calls no halt then.
 #![expect(unsafe_code, reason = "handlers that NDIS calls")]
 
 use core::sync::atomic::Ordering;
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "system" fn initialize(
     }
 }
 
-/// Builds an adapter.
+/// Initialises an adapter.
 fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<Adapter, Windows>, NDIS_STATUS> {
     let adapter = Adapter::new(miniport, luid)?;
     attributes::register(miniport, Arc::as_ptr(&adapter).cast_mut().cast(), passive)?;
@@ -73,7 +73,7 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
 pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
     // SAFETY: NDIS calls this at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
-    // SAFETY: the reference that `initialize` left with NDIS, which halts once and uses the context no more.
+    // SAFETY: the reference that `initialize` left with NDIS, which halts the adapter once and does not use the context after that.
     let adapter = unsafe { Arc::<Adapter, Windows>::from_raw(context.cast_const().cast()) };
     adapter.rdma().stop(&passive);
     let parts = adapter.take_parts();
@@ -86,11 +86,11 @@ pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HA
     events::adapter_stopped(adapter.luid);
 }
 
-/// `MiniportShutdownEx`: there is no hardware to quiesce. Any IRQL at a bug check.
+/// `MiniportShutdownEx`: does nothing, as there is no hardware to quiesce. Any IRQL at a bug check.
 pub(crate) unsafe extern "system" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}
 
-/// `MiniportDevicePnPEventNotify`. PASSIVE_LEVEL. A device that has gone serves nobody any more: consumers in the kernel are told by
-/// NDIS, programs here. NDIS pauses and halts by itself; there is no hardware that could be gone before.
+/// `MiniportDevicePnPEventNotify`. PASSIVE_LEVEL. At a surprise removal the adapter stops serving: NDIS tells the kernel consumers, and
+/// this closes what programs have open. NDIS then pauses and halts the adapter as usual.
 pub(crate) unsafe extern "system" fn pnp_event(context: NDIS_HANDLE, event: *mut NET_DEVICE_PNP_EVENT) {
     // SAFETY: NDIS gives a valid event.
     if unsafe { (*event).DevicePnPEvent } != NdisDevicePnPEventSurpriseRemoved {
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "system" fn pnp_event(context: NDIS_HANDLE, event: *mut
     }
     // SAFETY: NDIS calls this at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
-    // SAFETY: the context of this adapter, which NDIS does not halt meanwhile.
+    // SAFETY: the context of this adapter, which NDIS does not halt during the notification.
     let adapter = unsafe { Adapter::from_context(context) };
     adapter.rdma().remove();
     adapter.close_files(&passive);

@@ -1,4 +1,4 @@
-//! The functions of ndis.sys this driver calls. The wdk crates have none of them; types are those of `ndk_abi`.
+//! The functions of ndis.sys that this driver calls, with the types of `ndk_abi`. The wdk crates have none of them.
 //!
 //! Each has the prototype and the IRQL of its ddi page (`nf-ndis-*`).
 #![expect(unsafe_code, reason = "foreign functions")]
@@ -16,11 +16,11 @@ use ndk_abi::{
 };
 use wdk_sys::DEVICE_OBJECT;
 
-/// What NDIS calls one of its objects. Good on any thread.
+/// A handle of NDIS. Any thread may use it.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle(pub(crate) NDIS_HANDLE);
 
-// SAFETY: a token of NDIS, which is never dereferenced here.
+// SAFETY: the driver never dereferences it.
 unsafe impl Send for Handle {}
 // SAFETY: as for Send.
 unsafe impl Sync for Handle {}
@@ -28,7 +28,7 @@ unsafe impl Sync for Handle {}
 /// `NDIS_IO_WORKITEM_FUNCTION`: (context, work item). PASSIVE_LEVEL.
 pub(crate) type NdisIoWorkItemFunction = unsafe extern "system" fn(*mut c_void, NDIS_HANDLE);
 
-// Bound by name to the module, so that neither build needs an import library of NDIS.
+// Imported by the module's name, so that neither build needs an import library of NDIS.
 #[link(name = "ndis.sys", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     // PASSIVE_LEVEL
@@ -91,7 +91,7 @@ unsafe extern "system" {
         SendCompleteFlags: u32,
     );
     pub(crate) fn NdisMPauseComplete(MiniportAdapterHandle: NDIS_HANDLE);
-    // The bytes in place if they are in one piece, else in `Storage`; null: too few, or no memory to map them.
+    // Returns the bytes in place if they are contiguous, else copies them to `Storage`. Null: too few bytes, or they cannot be mapped.
     pub(crate) fn NdisGetDataBuffer(
         NetBuffer: *mut NET_BUFFER,
         BytesNeeded: u32,

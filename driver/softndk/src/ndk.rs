@@ -1,7 +1,8 @@
-//! The NDK provider's side of NDIS: opening and closing NDK adapters, and turning RDMA on and off while the adapter runs.
+//! The NDK provider's handlers: NDIS opens and closes NDK adapters, and turns RDMA on and off while the miniport adapter runs.
 //!
-//! The handler of OID_NDK_SET_STATE only notes what is wanted: NetEventNDKEnable and NetEventNDKDisable must come from a work item, never
-//! from the handler, and the second returns only when the last NDK adapter is closed ("Enabling and disabling NDK functionality").
+//! The handler of OID_NDK_SET_STATE only stores the wanted state. NetEventNDKEnable and NetEventNDKDisable must come from a work item,
+//! never from the handler, and NetEventNDKDisable returns only when the last NDK adapter is closed ("Enabling and disabling NDK
+//! functionality").
 #![expect(
     unsafe_code,
     reason = "handlers that NDIS calls, calls into NDIS, and a work item that carries the adapter by pointer"
@@ -30,7 +31,7 @@ use platform::Passive;
 
 use crate::{adapter::Adapter, events, ndis, platform::Windows};
 
-/// What MiniportSetOptions adds to the driver.
+/// The handlers that MiniportSetOptions registers.
 pub(crate) fn characteristics() -> NDIS_NDK_PROVIDER_CHARACTERISTICS {
     NDIS_NDK_PROVIDER_CHARACTERISTICS {
         Header: NDIS_OBJECT_HEADER::new(
@@ -55,7 +56,7 @@ unsafe extern "system" fn open(
     if !adapter.rdma().enabled().load(Ordering::Relaxed) {
         return NDIS_STATUS_ADAPTER_NOT_READY;
     }
-    // Only the version is there for certain: nothing tells which revision of the structure this is.
+    // Only the version is read: the structure has no header that would tell which members NDIS has set.
     // SAFETY: NDIS gives valid parameters.
     let version = unsafe { (*parameters).Version };
     match adapter.provider().open(version) {
@@ -68,7 +69,7 @@ unsafe extern "system" fn open(
     }
 }
 
-/// `CLOSE_NDK_ADAPTER_HANDLER`. PASSIVE_LEVEL; returns when the last callback of the last object has.
+/// `CLOSE_NDK_ADAPTER_HANDLER`. PASSIVE_LEVEL; returns after the last callback of the NDK adapter's last object.
 unsafe extern "system" fn close(_context: NDIS_HANDLE, ndk_adapter: *mut NDK_ADAPTER) {
     // SAFETY: NDIS calls this at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
@@ -78,19 +79,19 @@ unsafe extern "system" fn close(_context: NDIS_HANDLE, ndk_adapter: *mut NDK_ADA
     }
 }
 
-/// OID_NDK_SET_STATE: has RDMA turned on or off, soon. NDIS_STATUS_ADAPTER_REMOVED: the device has gone.
+/// OID_NDK_SET_STATE: stores the wanted state; a work item turns RDMA on or off. NDIS_STATUS_ADAPTER_REMOVED: the device was removed.
 pub(crate) fn set_state(adapter: &Adapter, enabled: bool) -> Result<(), NDIS_STATUS> {
     let context = from_ref(adapter).cast_mut().cast();
-    // SAFETY: the halt waits in `stop` before it frees the adapter; `announce` is as `set` wants it.
+    // SAFETY: `stop` keeps the adapter until `announce` is done, which takes the announcements until there is none.
     unsafe { adapter.rdma().set(enabled, announce, context) }
 }
 
-/// The work item's routine. PASSIVE_LEVEL. Tells NDIS what is wanted until it is what NDIS knows. Programs, of which NDIS does not know,
-/// lose what they opened.
+/// The work item's routine. PASSIVE_LEVEL. Tells NDIS the wanted state, until NDIS knows it. When RDMA is turned off, this closes what
+/// programs have open: NDIS does not know of programs.
 unsafe extern "system" fn announce(context: *mut c_void, _work_item: NDIS_HANDLE) {
     // SAFETY: NDIS runs work items at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
-    // SAFETY: `set_state` passed the adapter itself, which `stop` keeps until there is no more to announce.
+    // SAFETY: `set_state` passed the adapter, which `stop` keeps until there is nothing left to announce.
     let adapter = unsafe { Adapter::from_context(context) };
     while let Some(enabled) = adapter.rdma().next_announcement() {
         if !enabled {
@@ -114,7 +115,7 @@ fn tell_ndis(adapter: &Adapter, enabled: bool, _passive: &Passive<'_>) {
         },
         ..NET_PNP_EVENT_NOTIFICATION::ZERO
     };
-    // Nobody can be told of a failure: consumers then keep the adapters they have.
+    // The driver cannot report a failure, as the OID request is completed. Consumers keep their NDK adapters then.
     // SAFETY: the adapter's handle, and a complete event that outlives the call; PASSIVE_LEVEL by the token.
     let _status = unsafe { ndis::NdisMNetPnPEvent(adapter.miniport(), &raw mut event) };
 }

@@ -1,7 +1,7 @@
-//! OID requests. All are answered at once: none pends, so there is nothing to cancel.
+//! OID requests. The miniport answers each within the call: none pends, so there is none to cancel.
 //!
-//! Buffer rule of all requests: too short means NDIS_STATUS_INVALID_LENGTH with the length needed, else the bytes used
-//! are reported ("Miniport driver OID request handling").
+//! If a buffer is too short the status is NDIS_STATUS_INVALID_LENGTH, or NDIS_STATUS_BUFFER_TOO_SHORT for the lists of connections and
+//! endpoints, and BytesNeeded is the length needed. Else the bytes that were used are reported ("Miniport driver OID request handling").
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on requests and buffers that NDIS owns")]
 #![expect(non_upper_case_globals, reason = "C names in patterns")]
 
@@ -42,7 +42,7 @@ use crate::{
     traffic::{Count, Sent},
 };
 
-/// OID_GEN_VENDOR_ID of a vendor without a number from IEEE.
+/// OID_GEN_VENDOR_ID of a vendor to which IEEE has assigned no number.
 const NO_VENDOR_ID: u32 = 0x00FF_FFFF;
 
 /// OID_GEN_VENDOR_DESCRIPTION, null-terminated.
@@ -51,12 +51,12 @@ const DESCRIPTION: &[u8] = b"SoftNDK virtual RDMA adapter\0";
 /// Bytes of a multicast address.
 const MAC_LENGTH: u32 = 6;
 
-/// Bytes of a list of connections or endpoints before its entries.
+/// Bytes of a list of connections or endpoints before its first entry.
 const LIST_HEAD: usize = offset_of!(NDIS_NDK_CONNECTIONS, Connections);
 const _: () = assert!(LIST_HEAD == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, LocalEndpoints));
 const _: () = assert!(offset_of!(NDIS_NDK_CONNECTIONS, Count) == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, Count));
 
-/// Where a list says that its entries come in pairs.
+/// The offset of a list's flag that its entries come in pairs: the NDK address, then the TCP address.
 const MAPPED: usize = offset_of!(NDIS_NDK_CONNECTIONS, NDConnectionsMappedtoTCPConnections);
 const _: () = assert!(MAPPED == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, NDLocalEndpointsMappedtoTCPLocalEndpoints));
 
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "system" fn direct_request(
     buffer.finish(outcome)
 }
 
-/// `MiniportCancelOidRequest` and `MiniportCancelDirectOidRequest`. <= DISPATCH_LEVEL.
+/// `MiniportCancelOidRequest` and `MiniportCancelDirectOidRequest`: do nothing, as no request pends. <= DISPATCH_LEVEL.
 pub(crate) unsafe extern "system" fn cancel(_context: NDIS_HANDLE, _id: *mut c_void) {}
 
 fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
@@ -110,7 +110,7 @@ fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
             }
             .as_bytes(),
         ),
-        // One frame at a time: no buffer is larger than a frame.
+        // Each buffer holds one frame.
         OID_GEN_MAXIMUM_TOTAL_SIZE
         | OID_GEN_RECEIVE_BLOCK_SIZE
         | OID_GEN_RECEIVE_BUFFER_SPACE
@@ -155,7 +155,7 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             adapter.packet_filter.store(filter, Ordering::Relaxed);
             Ok(())
         }
-        // Nothing is ever received: the list is checked, and needs no place.
+        // The list is checked, but not stored: the adapter receives no frames.
         OID_802_3_MULTICAST_LIST => {
             let length = buffer.length;
             if !length.is_multiple_of(MAC_LENGTH) || length > MULTICAST_LIST_SIZE * MAC_LENGTH {
@@ -164,7 +164,7 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             buffer.used = length;
             Ok(())
         }
-        // There is no hardware that could sleep.
+        // The adapter has no hardware to power down.
         OID_PNP_SET_POWER => buffer.take_number().map(|_state| ()),
         OID_NDK_SET_STATE => {
             let enable = buffer.take(1)?.first().is_some_and(|flag| *flag != 0);
@@ -173,7 +173,7 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             }
             ndk::set_state(adapter, enable)
         }
-        // The link is what it is, and no interrupt is there to moderate.
+        // The virtual link has no parameters, and the adapter no interrupts.
         OID_GEN_LINK_PARAMETERS | OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_NOT_SUPPORTED),
         _ => Err(NDIS_STATUS_NOT_SUPPORTED),
     }
@@ -193,7 +193,7 @@ fn rdma_statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_ST
     buffer.answer(statistics.as_bytes())
 }
 
-/// OID_GEN_STATISTICS: RDMA traffic counts, too, and is directed. No frame comes in.
+/// OID_GEN_STATISTICS. RDMA traffic counts as directed frames. Other frames are never received.
 fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
     let rdma = adapter.provider().counters();
     let Sent { directed, multicast, broadcast, errors, discards } = adapter.traffic().sent();
@@ -225,7 +225,7 @@ fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS>
     buffer.answer(statistics.as_bytes())
 }
 
-/// OID_NDK_CONNECTIONS: each side as NDK has it, then its TCP connection.
+/// OID_NDK_CONNECTIONS: for each side of a connection its entry in NDK, then the entry of its TCP connection, zeroed if it has none.
 fn connections(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
     let pair = |side: ConnectionSide| {
         let (local, remote) = (SOCKADDR_INET::new(side.local), SOCKADDR_INET::new(side.remote));
@@ -241,8 +241,8 @@ fn connections(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS
     buffer.answer_list(NDIS_NDK_CONNECTIONS_REVISION_1, || adapter.provider().connections().map(pair))
 }
 
-/// OID_NDK_LOCAL_ENDPOINTS: listeners and shared endpoints, each with its address in TCP. A shared endpoint has none there: TCP picks a
-/// port for each connection from it.
+/// OID_NDK_LOCAL_ENDPOINTS: for each listener and shared endpoint its entry in NDK, then its entry in TCP. The second entry of a shared
+/// endpoint is zeroed: TCP picks a port for each of its connections.
 fn local_endpoints(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
     let pair = |endpoint: LocalEndpoint| {
         let without_owner = NDIS_NDK_LOCAL_ENDPOINT_ENTRY::new_zeroed();
@@ -264,7 +264,7 @@ enum Kind {
     Set,
 }
 
-/// A query or set: its buffer, and how much of it was used or would be needed.
+/// A query or set: its buffer, and the bytes of it that were used or would be needed.
 struct Buffer {
     request: *mut NDIS_OID_REQUEST,
     oid: u32,
@@ -276,12 +276,12 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// `None`: a kind of request that this driver has none of.
+    /// `None`: the request is neither a query nor a set.
     ///
     /// # Safety
     /// `request` and its buffer are valid and unshared until `finish`.
     unsafe fn new(request: *mut NDIS_OID_REQUEST) -> Option<Self> {
-        // SAFETY: valid, by contract. Only the beginning is read: the size of the whole depends on NDIS.
+        // SAFETY: valid, by contract. Only the beginning is read: the size of the structure depends on the version of NDIS.
         let kind = match unsafe { (*request).RequestType } {
             NdisRequestQueryInformation | NdisRequestQueryStatistics => Kind::Query,
             NdisRequestSetInformation => Kind::Set,
@@ -296,7 +296,7 @@ impl Buffer {
         Some(Self { request, oid: query.Oid, kind, memory, length, used: 0, needed: 0 })
     }
 
-    /// Reports what was used or needed (BytesWritten or BytesRead, and BytesNeeded, are in the same places).
+    /// Reports the bytes used and needed. BytesWritten of a query and BytesRead of a set have the same offset, as has BytesNeeded of both.
     fn finish(self, outcome: Result<(), NDIS_STATUS>) -> NDIS_STATUS {
         // SAFETY: valid and unshared, by contract of `new`.
         let data = unsafe { &mut (*self.request).DATA };
@@ -310,7 +310,7 @@ impl Buffer {
         }
     }
 
-    /// Checks that `length` bytes are there.
+    /// Checks that the buffer has `length` bytes.
     fn require(&mut self, length: u32) -> Result<(), NDIS_STATUS> {
         if self.length >= length {
             return Ok(());
@@ -332,16 +332,16 @@ impl Buffer {
     fn put(&mut self, offset: usize, bytes: &[u8]) -> bool {
         let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.length as usize);
         if fits {
-            // SAFETY: inside the buffer, as it ends later.
+            // SAFETY: inside the buffer, or at its end, as `bytes` fit.
             let place = unsafe { self.memory.add(offset) };
-            // SAFETY: the buffer has as many bytes from there on, and is NDIS's, not ours.
+            // SAFETY: the buffer has room for `bytes` there, and does not overlap them, as it is NDIS's.
             unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         }
         fits
     }
 
-    /// Answers with NDIS_NDK_CONNECTIONS or NDIS_NDK_LOCAL_ENDPOINTS, of pairs: an NDK address and a TCP address. The list may change
-    /// between its two readings: then it is as long as the buffer.
+    /// Answers with NDIS_NDK_CONNECTIONS or NDIS_NDK_LOCAL_ENDPOINTS, of pairs: an entry of NDK and an entry of TCP. The list is read
+    /// twice, and may grow in between: then the answer has the pairs for which the buffer has room.
     fn answer_list<T: IntoBytes + Immutable, I: Iterator<Item = [T; 2]>>(
         &mut self,
         revision: u8,
@@ -359,7 +359,7 @@ impl Buffer {
         }
         let size = u16::try_from(length(count)).unwrap_or(u16::MAX);
         let header = NDIS_OBJECT_HEADER::new(NDIS_OBJECT_TYPE_DEFAULT, revision, size);
-        // Header, no flags, count, and that entries come in pairs.
+        // The header, no flags, the count, and the flag that entries come in pairs.
         self.put(0, &[0; LIST_HEAD]);
         self.put(0, header.as_bytes());
         self.put(MAPPED, &[1]);
@@ -385,7 +385,7 @@ impl Buffer {
     fn take(&mut self, length: u32) -> Result<&[u8], NDIS_STATUS> {
         self.require(length)?;
         self.used = length;
-        // SAFETY: the buffer has as many bytes, initialised by who sent the request.
+        // SAFETY: the buffer has `length` bytes, which the sender of the request has initialised.
         Ok(unsafe { slice::from_raw_parts(self.memory, length as usize) })
     }
 

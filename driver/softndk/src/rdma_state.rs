@@ -1,4 +1,4 @@
-//! Whether RDMA is on, and the work item that tells NDIS of it.
+//! Whether RDMA is on, and the work item that tells NDIS.
 #![expect(unsafe_code, reason = "calls into NDIS")]
 
 use core::{
@@ -17,25 +17,25 @@ use crate::{
     platform::Windows,
 };
 
-/// Whether RDMA is on, as wanted and as announced.
+/// Whether RDMA is on: the wanted state, and the state that NDIS knows.
 pub(crate) struct RdmaState {
     work_item: Handle,
-    /// What OID_NDK_SET_STATE asked for last; shared with those who open adapters. Changes under the lock.
+    /// The wanted state. The control device reads it too. It changes under the lock.
     enabled: Arc<AtomicBool, Windows>,
     state: SpinLock<State, Windows>,
 }
 
 struct State {
-    /// The device has gone: RDMA is off for good.
+    /// The device was removed: RDMA stays off.
     removed: bool,
-    /// What NDIS was told last.
+    /// The state that NDIS knows.
     announced: bool,
-    /// Set while the work item is queued or running; signalled when it ends.
+    /// Set while the work item is queued or its routine runs; signalled when the routine is done.
     worker: Option<Arc<Event<Windows>, Windows>>,
 }
 
 impl RdmaState {
-    /// Off, for an adapter that starts. NDIS_STATUS_RESOURCES.
+    /// The state of a new adapter: RDMA is off. NDIS_STATUS_RESOURCES.
     pub(crate) fn new(miniport: NDIS_HANDLE) -> Result<Self, NDIS_STATUS> {
         // SAFETY: the adapter's handle.
         let work_item = unsafe { ndis::NdisAllocateIoWorkItem(miniport) };
@@ -54,7 +54,7 @@ impl RdmaState {
         }
     }
 
-    /// The state that the NDK attributes announce at initialisation.
+    /// Sets the state that the NDK attributes announce at the initialisation.
     pub(crate) fn initialize(&self, enabled: bool) {
         let mut state = self.state.lock();
         self.enabled.store(enabled, Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl RdmaState {
         &self.enabled
     }
 
-    /// The device has gone: nobody opens an NDK adapter any more, or has RDMA turned on again. NDIS knows, and need not be told.
+    /// The device was removed: no NDK adapter can be opened, and RDMA stays off. NDIS knows, and is not told.
     pub(crate) fn remove(&self) {
         let mut state = self.state.lock();
         state.removed = true;
@@ -74,12 +74,12 @@ impl RdmaState {
         state.announced = false;
     }
 
-    /// Has RDMA turned on or off, soon: by `routine`, in a work item, unless NDIS knows that already or a work item is there to tell it.
-    /// NDIS_STATUS_ADAPTER_REMOVED: the device has gone.
+    /// Stores the wanted state. Queues the work item with `routine`, unless NDIS knows the state already, or the work item is queued or
+    /// its routine runs. NDIS_STATUS_ADAPTER_REMOVED: the device was removed.
     ///
     /// # Safety
-    /// `routine` may be called with `context`, by a thread of NDIS, until [`RdmaState::stop`] returns. It calls
-    /// [`RdmaState::next_announcement`] of this until that returns `None`, and uses `context` no more then.
+    /// A thread of NDIS may call `routine` with `context` until [`RdmaState::stop`] returns. `routine` calls
+    /// [`RdmaState::next_announcement`] of this state until that returns `None`, and does not use `context` after that.
     pub(crate) unsafe fn set(
         &self,
         enabled: bool,
@@ -97,12 +97,12 @@ impl RdmaState {
         }
         state.worker = Some(finished);
         drop(state);
-        // SAFETY: not queued (there was no worker); the routine and its context by contract.
+        // SAFETY: the work item is not queued (there was no worker); routine and context by contract.
         unsafe { ndis::NdisQueueIoWorkItem(self.work_item.0, routine, context) };
         Ok(())
     }
 
-    /// Waits for the work item. Nothing may call `set` any more.
+    /// Waits until the work item's routine is done. `set` is not called after this.
     pub(crate) fn stop(&self, passive: &Passive<'_>) {
         let worker = self.state.lock().worker.clone();
         if let Some(finished) = worker {
@@ -110,8 +110,8 @@ impl RdmaState {
         }
     }
 
-    /// What NDIS is to be told next: that RDMA is on, or off. `None`: what NDIS knows is what is wanted. Then the work item is done, and
-    /// a halt may go on.
+    /// The state that the work item's routine has to tell NDIS next. `None`: NDIS knows the wanted state. Then the routine is done, and
+    /// `stop` returns.
     pub(crate) fn next_announcement(&self) -> Option<bool> {
         let mut state = self.state.lock();
         let wanted = self.enabled.load(Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl RdmaState {
 
 impl Drop for RdmaState {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new`, and not queued (`stop`).
+        // SAFETY: allocated by `new`, and not queued: `set` was never called, or `stop` has waited.
         unsafe { ndis::NdisFreeIoWorkItem(self.work_item.0) };
     }
 }

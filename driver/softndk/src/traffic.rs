@@ -1,38 +1,38 @@
-//! Counts of ordinary frames, and whether the adapter lets them flow.
+//! The counts of an adapter's Ethernet frames, and whether the adapter is paused.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Set while the adapter is paused; the bits below count the sends in progress.
 const PAUSED: u32 = 1 << 31;
 
-/// Frames, and the bytes in them.
+/// A number of frames, and the bytes in them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Count {
     pub(crate) frames: u64,
     pub(crate) octets: u64,
 }
 
-/// What was sent, by destination, and frames that were not.
+/// The frames that were sent, by destination, and the frames that were not.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sent {
     pub(crate) directed: Count,
     pub(crate) multicast: Count,
     pub(crate) broadcast: Count,
-    /// Of a length that no frame has.
+    /// Frames that were too short or too long.
     pub(crate) errors: u64,
-    /// That could not be looked at.
+    /// Frames whose data could not be mapped.
     pub(crate) discards: u64,
 }
 
 impl Sent {
-    /// All that were sent.
+    /// All frames that were sent.
     pub(crate) fn frames(&self) -> u64 {
         let Self { directed, multicast, broadcast, .. } = self;
         directed.frames.wrapping_add(multicast.frames).wrapping_add(broadcast.frames)
     }
 }
 
-/// A [`Count`] that grows.
+/// A [`Count`] to which several threads add.
 struct Counter {
     frames: AtomicU64,
     octets: AtomicU64,
@@ -53,7 +53,7 @@ impl Counter {
     }
 }
 
-/// Whether frames flow, and how many did.
+/// Whether the adapter is paused, and the counts of its frames.
 pub(crate) struct Traffic {
     state: AtomicU32,
     directed: Counter,
@@ -64,7 +64,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// An adapter starts paused.
+    /// No frames; an adapter starts paused.
     pub(crate) const fn new() -> Self {
         Self {
             state: AtomicU32::new(PAUSED),
@@ -76,7 +76,7 @@ impl Traffic {
         }
     }
 
-    /// What was sent so far.
+    /// The counts so far.
     pub(crate) fn sent(&self) -> Sent {
         Sent {
             directed: self.directed.read(),
@@ -87,18 +87,18 @@ impl Traffic {
         }
     }
 
-    /// Enters a send; `false` while paused.
+    /// Begins a send. `false`: the adapter is paused.
     pub(crate) fn begin_send(&self) -> bool {
         let enter = |state: u32| if state & PAUSED == 0 { state.checked_add(1) } else { None };
         self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter).is_ok()
     }
 
-    /// Leaves it. `true`: it was the last one, and a pause waits for it.
+    /// Ends a send. `true`: it was the last one, and a pause waits for it.
     pub(crate) fn end_send(&self) -> bool {
         self.state.fetch_sub(1, Ordering::Release) == PAUSED + 1
     }
 
-    /// Lets no more sends in. `true`: none is in progress.
+    /// Pauses: no more sends begin. `true`: none is in progress.
     pub(crate) fn pause(&self) -> bool {
         self.state.fetch_or(PAUSED, Ordering::AcqRel) == 0
     }

@@ -1,5 +1,5 @@
-//! The two functions of wdfminiport.h. wdf.h does not include that header, so wdk-sys, which reads wdf.h only, has neither
-//! their types nor calls of them. Types and arguments are those of the ddi pages `nf-wdfminiport-*`.
+//! The two functions of wdfminiport.h. wdk-sys reads wdf.h only, which does not include that header, so it has neither their types nor
+//! their calls. The types and arguments here are from the ddi pages `nf-wdfminiport-*`.
 #![expect(unsafe_code, reason = "calls through the framework's function table")]
 
 use core::{
@@ -31,22 +31,22 @@ type DriverMiniportUnload = unsafe extern "C" fn(PWDF_DRIVER_GLOBALS, WDFDRIVER)
 /// `WdfDeviceMiniportCreate`, without attributes.
 ///
 /// # Safety
-/// PASSIVE_LEVEL; the framework's driver object, and the device objects of an adapter.
+/// PASSIVE_LEVEL; the framework driver object, and the device objects of an adapter.
 pub(crate) unsafe fn device_miniport_create(
     driver: WDFDRIVER,
     device: PDEVICE_OBJECT,
     attached: PDEVICE_OBJECT,
     physical: PDEVICE_OBJECT,
 ) -> Result<WDFDEVICE, NTSTATUS> {
-    // SAFETY: written by the stub before DriverEntry, never since.
+    // SAFETY: the stub writes it before DriverEntry only.
     let functions = unsafe { WdfFunctions };
     // SAFETY: the stub bound a framework that has all functions of KMDF 1.33.
     let function = unsafe { functions.add(WdfDeviceMiniportCreateTableIndex as usize) };
-    // SAFETY: as above.
+    // SAFETY: an entry of that table.
     let function = unsafe { read(function) };
-    // SAFETY: the table has the type of all functions; at this index it is that of WdfDeviceMiniportCreate.
+    // SAFETY: all entries of the table have one type; the entry at this index is WdfDeviceMiniportCreate.
     let function = unsafe { transmute::<WDFFUNC, DeviceMiniportCreate>(function) };
-    // SAFETY: written by the stub before DriverEntry, never since.
+    // SAFETY: the stub writes it before DriverEntry only.
     let globals = unsafe { WdfDriverGlobals };
     let mut created: WDFDEVICE = null_mut();
     let attributes = WDF_NO_OBJECT_ATTRIBUTES;
@@ -55,18 +55,18 @@ pub(crate) unsafe fn device_miniport_create(
     if wdk_sys::NT_SUCCESS(status) { Ok(created) } else { Err(status) }
 }
 
-/// `WdfDriverMiniportUnload`. As in wdfminiport.h it goes by the stub's variable, not by the table: the stub's function also
-/// unbinds the driver from the framework.
+/// `WdfDriverMiniportUnload`. As in wdfminiport.h the call goes through the stub's variable, not through the table: the stub's function
+/// also unbinds the driver from the framework.
 ///
 /// # Safety
-/// PASSIVE_LEVEL; the last call into the framework, with the driver object that it created.
+/// PASSIVE_LEVEL; the driver's last call into the framework, with the framework driver object.
 pub(crate) unsafe fn driver_miniport_unload(driver: WDFDRIVER) {
-    // SAFETY: written by the stub before DriverEntry and once after it, never since.
+    // SAFETY: the stub writes it before DriverEntry, and once after DriverEntry.
     let function = unsafe { WdfDriverMiniportUnloadOverride };
-    // SAFETY: the variable has the type of all functions; it is this one.
+    // SAFETY: the variable has the type of the table's entries; it holds this function.
     let function = unsafe { transmute::<WDFFUNC, DriverMiniportUnload>(function) };
-    // SAFETY: written by the stub before DriverEntry, never since.
+    // SAFETY: the stub writes it before DriverEntry only.
     let globals = unsafe { WdfDriverGlobals };
-    // SAFETY: as the caller promises.
+    // SAFETY: by contract.
     unsafe { function(globals, driver) };
 }
