@@ -1,12 +1,11 @@
-//! The control device `\\.\SoftNdk`: made with NdisRegisterDeviceEx, as a miniport must, since NDIS owns the driver's
-//! dispatch table.
+//! The control device `\\.\SoftNdk`. NDIS owns the driver's dispatch table, so the miniport creates it by NdisRegisterDeviceEx.
 //!
-//! It comes with the first adapter and goes with the last: while a device object exists the driver is not unloaded.
-//! Only SYSTEM, administrators and the groups that the first adapter names may open it, under its exact name, and only 64-bit
-//! processes (the structures of 32-bit ones would be laid out differently).
+//! The device is created with the first adapter and deleted with the last: while a device object exists the driver is not unloaded.
+//! SYSTEM, administrators and the groups that the first adapter's parameters name may open it, by its exact name, from 64-bit processes:
+//! a 32-bit process would lay the structures out differently.
 //!
-//! A file serves the process that opened it, and ends with it: the memory it locks is that process's, which must have none
-//! locked when it is gone. The last handle may be closed later, as it can be inherited or duplicated.
+//! A file serves the process that opened it, and is cleaned up at the end of that process: the file locks memory of the process, which
+//! must have no locked pages when it is gone. The last handle may be closed later, as handles can be inherited or duplicated.
 #![expect(unsafe_code, reason = "dispatch routines that the I/O manager calls, and calls into NDIS")]
 
 use core::{array, ffi::c_void, mem::ManuallyDrop, ptr::null_mut};
@@ -45,15 +44,15 @@ use crate::{
 
 #[link(name = "ntoskrnl")]
 unsafe extern "C" {
-    /// The type of file objects. wdm.h has `extern POBJECT_TYPE *IoFileObjectType`, whose symbol is the import's slot, as it is not
-    /// `__declspec(dllimport)`. With the library that it is imported from, a declaration is the variable itself: one pointer less.
+    /// The type of file objects. wdm.h declares `extern POBJECT_TYPE *IoFileObjectType`, without `__declspec(dllimport)`: its symbol is
+    /// the slot of the import. This declaration names the import library, so it is the variable itself, with one pointer less.
     static IoFileObjectType: POBJECT_TYPE;
 }
 
-/// `FILE_DEVICE_SECURE_OPEN` of wdm.h: the device's security descriptor holds for names below it too.
+/// `FILE_DEVICE_SECURE_OPEN` of wdm.h: the device's security descriptor holds for names below the device too.
 const SECURE_OPEN: u32 = 0x100;
 
-/// The routine of the device for a major function. NDIS completes requests that have none.
+/// The dispatch routine for a major function. `None`: NDIS completes the request.
 fn dispatch_routine(major_function: usize) -> Option<DRIVER_DISPATCH> {
     match major_function as u32 {
         IRP_MJ_CREATE => Some(create),
@@ -64,50 +63,50 @@ fn dispatch_routine(major_function: usize) -> Option<DRIVER_DISPATCH> {
     }
 }
 
-/// The control device of one adapter, as the IOCTL protocol sees it.
+/// The control device of one adapter in the IOCTL protocol.
 type ControlDevice = nd_ioctl::Device<KernelHost>;
 
-/// An open of the device; `FileObject->FsContext` holds a reference from create to close.
+/// An open file of the device. `FileObject->FsContext` holds a reference, from IRP_MJ_CREATE to IRP_MJ_CLOSE.
 struct OpenFile {
-    /// The number of the process that opened it.
+    /// The id of the process that opened it.
     process: usize,
     device: Arc<ControlDevice, Windows>,
     file: nd_ioctl::File<KernelHost>,
 }
 
-/// The control device and what depends on it.
+/// The control device, its adapters and its open files.
 struct Control {
-    /// The device, while there is one.
+    /// Set while there is an adapter.
     device: Option<Registered>,
-    /// One for each adapter. The first serves new opens.
+    /// One for each adapter. The first one serves new opens.
     adapters: Registry<ControlDevice>,
-    /// Open files that are not cleaned up, of adapters that are gone too.
+    /// The files that are not cleaned up yet, including files of adapters that are being removed.
     files: Registry<OpenFile>,
 }
 
-/// The device object, and what NDIS calls it.
+/// The device object, and its handle at NDIS.
 struct Registered {
     object: *mut c_void,
     handle: Handle,
 }
 
-// SAFETY: the object is only compared.
+// SAFETY: the object is compared only; a driver with planted faults writes to it under the mutex.
 unsafe impl Send for Registered {}
 
 static CONTROL: Mutex<Control> =
     Mutex::new(Control { device: None, adapters: Registry::new(), files: Registry::new() });
 
-/// An adapter's part of the control device, to be given to [`remove`] once.
+/// An adapter of the control device. [`remove`] is called with it once.
 #[derive(Clone)]
 pub(crate) struct Registration(Arc<ControlDevice, Windows>);
 
-/// Once, in DriverEntry, before anything else here.
+/// Initialises the mutex. DriverEntry calls this once, before any other function of this module.
 pub(crate) fn initialize() {
-    // SAFETY: a static, and DriverEntry comes first.
+    // SAFETY: a static; DriverEntry calls this once, first.
     unsafe { mutex::initialize(&CONTROL) };
 }
 
-/// Adds an adapter; with the first one comes the device, with its security descriptor (SDDL).
+/// Adds an adapter. For the first one it creates the device, with this security descriptor (SDDL).
 pub(crate) fn add(host: KernelHost, security: &[u16], passive: &Passive<'_>) -> Result<Registration, NDIS_STATUS> {
     let device = nd_ioctl::Device::new(host).and_then(Arc::try_new).map_err(|_| NDIS_STATUS_RESOURCES)?;
     let mut control = CONTROL.lock();
@@ -125,15 +124,14 @@ pub(crate) fn add(host: KernelHost, security: &[u16], passive: &Passive<'_>) -> 
     Ok(Registration(device))
 }
 
-/// Closes all that files opened on an adapter. They stay open, but have nothing to work with any more: requests that name
-/// or want a handle fail.
+/// Closes all objects that files have opened on an adapter. The files stay open, but their requests that name or want a handle fail.
 pub(crate) fn close_files(Registration(device): &Registration, passive: &Passive<'_>) {
     #[cfg(feature = "test-consumer")]
     device.host().stop_consumer(passive);
     clean_up_files(|open| Arc::ptr_eq(&open.device, device), passive);
 }
 
-/// Takes an adapter away, and closes its files.
+/// Removes an adapter, and closes the objects of its files. After the last adapter it deletes the device.
 pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
     let mut control = CONTROL.lock();
     control.adapters.remove(&registration.0);
@@ -146,13 +144,13 @@ pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
     if control.adapters.iter().next().is_none()
         && let Some(Registered { handle: Handle(handle), .. }) = control.device.take()
     {
-        // SAFETY: registered by `register`, deregistered once. File objects keep the device object as long as they need.
+        // SAFETY: registered by `register`, deregistered once. Open file objects keep the device object.
         unsafe { ndis::NdisDeregisterDeviceEx(handle) };
     }
 }
 
-/// Cleans up all files that `wanted` accepts, or waits until whoever does so is done. Not under the mutex: others must be able
-/// to open, close and remove meanwhile.
+/// Cleans up all files that `wanted` accepts; if another thread cleans one of them up, waits for that. The mutex is not held during a
+/// clean-up: other threads must be able to open and close files, and to remove adapters.
 fn clean_up_files(wanted: impl Fn(&OpenFile) -> bool, passive: &Passive<'_>) {
     loop {
         let next = CONTROL.lock().files.iter().find(|open| wanted(open)).cloned();
@@ -168,21 +166,21 @@ fn clean_up(open: &Arc<OpenFile, Windows>, passive: &Passive<'_>) {
     control.files.shrink();
 }
 
-/// Begins to watch for the end of processes; once, in DriverEntry, after [`initialize`]. PASSIVE_LEVEL.
+/// Registers the process notify routine. DriverEntry calls this once, after [`initialize`]. PASSIVE_LEVEL.
 pub(crate) fn watch_processes() -> Result<(), NTSTATUS> {
-    // SAFETY: a routine of the right type, taken back by `ignore_processes` before it is unloaded.
+    // SAFETY: a routine of the right type, which `ignore_processes` removes before the driver is unloaded.
     let status = NTSTATUS(unsafe { PsSetCreateProcessNotifyRoutine(Some(process_changed), 0) });
     if status == STATUS_SUCCESS { Ok(()) } else { Err(status) }
 }
 
-/// Ends what [`watch_processes`] began, waiting for calls in progress. PASSIVE_LEVEL.
+/// Removes the process notify routine, after the calls in progress. PASSIVE_LEVEL.
 pub(crate) fn ignore_processes() {
-    // SAFETY: registered by `watch_processes`, taken back once.
+    // SAFETY: registered by `watch_processes`, removed once.
     let _it_was_registered = unsafe { PsSetCreateProcessNotifyRoutine(Some(process_changed), 1) };
 }
 
-/// A process begins or ends. PASSIVE_LEVEL, in a critical region; at the end in the context of its last thread, while its
-/// memory is still there (ddi: nc-ntddk-pcreate_process_notify_routine).
+/// The process notify routine: a process begins or ends. PASSIVE_LEVEL, in a critical region. At the end of a process it runs in the
+/// context of the last thread, while the process's memory is still there (ddi: nc-ntddk-pcreate_process_notify_routine).
 unsafe extern "C" fn process_changed(_parent: HANDLE, process: HANDLE, created: BOOLEAN) {
     if created == 0 {
         // SAFETY: the kernel calls this at PASSIVE_LEVEL.
@@ -191,13 +189,13 @@ unsafe extern "C" fn process_changed(_parent: HANDLE, process: HANDLE, created: 
     }
 }
 
-/// The number of the current process. A number is used again only when its process is gone, and its files are by then.
+/// The id of the current process. Windows reuses an id only after its process is gone; its files are cleaned up by then.
 pub(crate) fn current_process() -> usize {
     // SAFETY: no preconditions.
     unsafe { PsGetCurrentProcessId() }.addr()
 }
 
-/// Makes the device.
+/// Creates the device.
 fn register(security: &[u16], _passive: &Passive<'_>) -> Result<Registered, NDIS_STATUS> {
     let mut name = unicode_string(wide!(r"\Device\SoftNdk"));
     let mut link = unicode_string(wide!(r"\DosDevices\SoftNdk"));
@@ -222,18 +220,18 @@ fn register(security: &[u16], _passive: &Passive<'_>) -> Result<Registered, NDIS
     if status != STATUS_SUCCESS {
         return Err(status);
     }
-    // NdisRegisterDeviceEx has no parameter for it. Nobody knows of the device yet but for its name, which `create`
-    // insists on.
-    // SAFETY: the device object just made; its characteristics are read by the I/O manager at opens only.
+    // NdisRegisterDeviceEx has no parameter for this flag. An open that comes before it is set is by the device's exact name, as `create`
+    // refuses others.
+    // SAFETY: the device object just created; the I/O manager reads its characteristics at opens only.
     unsafe { (*device).Characteristics |= SECURE_OPEN };
     Ok(Registered { object: device.cast(), handle: Handle(handle) })
 }
 
-/// Takes from the device what has its security descriptor hold for names below it, to be caught.
+/// A fault to be found: the device's security descriptor no longer holds for names below the device.
 #[cfg(feature = "planted-faults")]
 pub(crate) fn open_names() {
     if let Some(Registered { object, .. }) = &CONTROL.lock().device {
-        // SAFETY: the device object, which lives until it is deregistered, under the mutex that is held.
+        // SAFETY: the device object: it is deregistered under the mutex, which is held here.
         unsafe { (*object.cast::<wdk_sys::DEVICE_OBJECT>()).Characteristics &= !SECURE_OPEN };
     }
 }
@@ -265,15 +263,16 @@ fn open(irp: &Irp) -> Result<(), NTSTATUS> {
     let file = device.open(process as u64)?;
     let open = Arc::try_new(OpenFile { process, device, file }).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
     control.files.insert(open.clone()).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
-    // SAFETY: this device's file objects are this driver's to put a context in; nobody reads it before the create ends.
+    // SAFETY: FsContext of this device's file objects is this driver's; no thread reads it before the IRP_MJ_CREATE is completed.
     unsafe { (*file_object).FsContext = Arc::into_raw(open).cast_mut().cast() };
     Ok(())
 }
 
-/// The open file behind a file object, kept. `None`: its create failed; Windows sends such a file nothing, Wine does.
+/// The open file of a file object, with a reference. `None`: its IRP_MJ_CREATE failed. Windows sends no IRPs for such a file object, but
+/// Wine does.
 ///
 /// # Safety
-/// `file_object` is this device's, and its `close` has not begun.
+/// `file_object` is of this device, and its IRP_MJ_CLOSE has not begun.
 unsafe fn open_file(file_object: *mut FILE_OBJECT) -> Option<Arc<OpenFile, Windows>> {
     // SAFETY: valid, by contract.
     let left = unsafe { left_reference(file_object) }?;
@@ -283,7 +282,7 @@ unsafe fn open_file(file_object: *mut FILE_OBJECT) -> Option<Arc<OpenFile, Windo
 /// The reference that `open` left in a file object.
 ///
 /// # Safety
-/// As for `open_file`; the reference is taken out of its wrapper by `close` only, once.
+/// As for [`open_file`]; only `close` takes the reference out of its wrapper, once.
 unsafe fn left_reference(file_object: *mut FILE_OBJECT) -> Option<ManuallyDrop<Arc<OpenFile, Windows>>> {
     // SAFETY: valid, by contract.
     let context = unsafe { (*file_object).FsContext };
@@ -295,18 +294,18 @@ unsafe fn left_reference(file_object: *mut FILE_OBJECT) -> Option<ManuallyDrop<A
     Some(ManuallyDrop::new(left))
 }
 
-/// Gives `share` the file behind a handle of the current process. STATUS_INVALID_HANDLE or STATUS_OBJECT_TYPE_MISMATCH: it is none
-/// of this device.
+/// Calls `share` with the file of a handle of the current process. STATUS_INVALID_HANDLE or STATUS_OBJECT_TYPE_MISMATCH: the handle is
+/// not one of a file of this device.
 pub(crate) fn file_of_handle<R>(
     handle: u64,
     share: impl FnOnce(&nd_ioctl::File<KernelHost>) -> R,
     _passive: &Passive<'_>,
 ) -> Result<R, NTSTATUS> {
     let mut file_object = null_mut();
-    // SAFETY: set by the kernel, and never changed.
+    // SAFETY: the kernel sets it at boot, and never changes it.
     let file_type = unsafe { IoFileObjectType };
-    // SAFETY: a place for the result; as the request is from user mode, so is the handle; PASSIVE_LEVEL by the token. No access is
-    // asked for: what it allows is checked for each request.
+    // SAFETY: an out parameter that outlives the call; the handle is of user mode, as the request is; PASSIVE_LEVEL by the token. No access
+    // is asked for: for each request the I/O manager checks the handle by which it comes.
     let status = NTSTATUS(unsafe {
         ObReferenceObjectByHandle(handle as HANDLE, 0, file_type, UserMode as i8, &raw mut file_object, null_mut())
     });
@@ -314,10 +313,10 @@ pub(crate) fn file_of_handle<R>(
         return Err(status);
     }
     let file_object = file_object.cast::<FILE_OBJECT>();
-    // SAFETY: an object of the type that was asked for, referenced.
+    // SAFETY: a file object, referenced.
     let device = unsafe { (*file_object).DeviceObject };
     let is_ours = CONTROL.lock().device.as_ref().is_some_and(|ours| ours.object == device.cast());
-    // SAFETY: of this device, and referenced, so that it is not closed.
+    // SAFETY: of this device, and referenced, so its IRP_MJ_CLOSE has not begun.
     let open = if is_ours { unsafe { open_file(file_object) } } else { None };
     // SAFETY: referenced above.
     unsafe { ObfDereferenceObject(file_object.cast()) };
@@ -327,14 +326,14 @@ pub(crate) fn file_of_handle<R>(
 /// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL, in the requestor's process.
 unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
     let _region = CriticalRegion::enter();
-    // SAFETY: the I/O manager calls this at PASSIVE_LEVEL for requests of user mode; others are refused below.
+    // SAFETY: the I/O manager calls this at PASSIVE_LEVEL for requests of user mode; requests of kernel mode are refused below.
     let passive = unsafe { Passive::assume::<Windows>() };
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
-    // SAFETY: a request of the file. It is kept beyond the request's completion, with which it may go.
+    // SAFETY: a request in progress keeps its file object. The reference is for the time after the request's completion.
     match unsafe { open_file(irp.file_object()) } {
         Some(open) if irp.is_from_user() => {
-            // SAFETY: the cancel routine of these requests.
+            // SAFETY: `cancel` is the cancel routine of these requests.
             let request = unsafe { irp.into_request(cancel) };
             open.file.dispatch(request, current_process() as u64, &passive)
         }
@@ -343,37 +342,37 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
     }
 }
 
-/// The cancel routine of a request that [`device_control`] pended.
+/// The cancel routine of pended requests. The I/O manager calls it at DISPATCH_LEVEL with the cancel spin lock held.
 unsafe extern "system" fn cancel(_device: *mut c_void, irp: *mut c_void) {
-    // SAFETY: the IRP of this routine; nobody completes the request before `cancel` below.
+    // SAFETY: the IRP of this routine; no thread completes the request before `File::cancel` below.
     let Cancelled { id, file_object, irql } = unsafe { Cancelled::begin(irp) };
-    // At DISPATCH_LEVEL nothing can suspend the thread, and a critical region can't be entered.
+    // At DISPATCH_LEVEL the thread cannot be suspended, and must not enter a critical region.
     let _region = (irql < DISPATCH_LEVEL).then(CriticalRegion::enter);
-    // SAFETY: a request in progress keeps its file. It is kept beyond the request's completion, with which it may go.
+    // SAFETY: a request in progress keeps its file object. The reference is for the time after the request's completion.
     if let Some(open) = unsafe { open_file(file_object) } {
         open.file.cancel(id);
     }
 }
 
-/// IRP_MJ_CLEANUP: the last handle is closed, requests may be in progress. PASSIVE_LEVEL.
+/// IRP_MJ_CLEANUP: the last handle is closed; requests may be in progress. PASSIVE_LEVEL.
 unsafe extern "system" fn cleanup(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
     let _region = CriticalRegion::enter();
     // SAFETY: the I/O manager calls this at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
-    // SAFETY: a request of the file.
+    // SAFETY: a request in progress keeps its file object.
     if let Some(open) = unsafe { open_file(irp.file_object()) } {
         clean_up(&open, &passive);
     }
     irp.complete(STATUS_SUCCESS, 0)
 }
 
-/// IRP_MJ_CLOSE: the last request is done, too. PASSIVE_LEVEL.
+/// IRP_MJ_CLOSE: the last request is completed too. PASSIVE_LEVEL.
 unsafe extern "system" fn close(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
-    // SAFETY: the last request of the file; the reference is taken here, once.
+    // SAFETY: the last request of the file object; the reference is taken out here, once.
     if let Some(open) = unsafe { left_reference(irp.file_object()) } {
         drop(ManuallyDrop::into_inner(open));
     }

@@ -1,7 +1,7 @@
-//! Critical regions: the thread can't be suspended, as that takes a normal kernel APC.
+//! Critical regions: the thread cannot be suspended, as that takes a normal kernel APC.
 //!
-//! A thread of the user in here holds references that others wait for: at the end of its process, or of the adapter. Who may
-//! suspend it could make them wait for ever.
+//! A program's thread in this driver holds references for whose release the end of its process, or the halt of the adapter, waits. A
+//! program that suspended the thread there could make them wait forever.
 #![expect(unsafe_code, reason = "calls into the kernel that have to be paired on one thread")]
 
 use core::marker::PhantomData;
@@ -14,7 +14,7 @@ pub(crate) struct CriticalRegion(PhantomData<*mut ()>);
 impl CriticalRegion {
     /// IRQL <= APC_LEVEL, where it also has to be dropped (ddi: nf-ntddk-keentercriticalregion).
     pub(crate) fn enter() -> Self {
-        // SAFETY: the IRQL, by contract; left by the drop, on this thread, as the type is not Send.
+        // SAFETY: the IRQL by contract; the drop leaves the region on this thread, as the type is not Send.
         unsafe { KeEnterCriticalRegion() };
         Self(PhantomData)
     }

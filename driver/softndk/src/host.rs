@@ -1,4 +1,4 @@
-//! The kernel around the control device.
+//! What the control device needs of the kernel and of its adapter.
 #![expect(unsafe_code, reason = "a trait that promises memory validity, and NDK adapters by pointer")]
 
 use core::{
@@ -26,16 +26,16 @@ use crate::{
     platform::{self as windows, Windows},
 };
 
-/// Bytes of non-paged pool that one process takes at most: a quarter of the memory of a small virtual machine, of 4 GiB. It is enough for
-/// 10,000 connected queue pairs of depth 64 and 100,000 regions, and for as many regions as the adapter has.
+/// Bytes of non-paged pool that one process may take: a quarter of the memory of a small virtual machine, of 4 GiB. They are enough for
+/// 10,000 connected queue pairs of depth 64 and 100,000 regions, and for as many regions as the adapter can have.
 const MAX_POOL_BYTES: u64 = 1 << 30;
 
-/// One adapter, as its control device needs it.
+/// The host of one adapter's control device.
 pub(crate) struct KernelHost {
     luid: u64,
     provider: Provider<Windows>,
     enabled: Arc<AtomicBool, Windows>,
-    /// Of a driver built for tests.
+    /// In a driver built for tests.
     #[cfg(feature = "test-consumer")]
     consumer: smb_direct::Consumer<Self>,
 }
@@ -57,14 +57,14 @@ impl KernelHost {
         self.consumer.stop(self, passive);
     }
 
-    /// Stops the test consumer for good, before the adapter goes.
+    /// Stops the test consumer for good, before the adapter is halted.
     #[cfg(feature = "test-consumer")]
     pub(crate) fn close_consumer(&self, passive: &Passive<'_>) {
         self.consumer.close(self, passive);
     }
 }
 
-// SAFETY: the provider obeys NDKPI; all its callbacks come from DPCs.
+// SAFETY: the provider obeys NDKPI. Posts, polls and arms call no callback: deferred calls do.
 unsafe impl AdapterSource<Windows> for KernelHost {
     fn open_adapter(
         &self,
@@ -76,19 +76,19 @@ unsafe impl AdapterSource<Windows> for KernelHost {
             return Err(NDIS_STATUS_ADAPTER_NOT_READY);
         }
         match quota {
-            // ADAPTER_OPEN runs in the process that asks for it.
+            // The thread of ADAPTER_OPEN is in the process that sent it.
             Some(quota) => self.provider.open_for(version, u32::try_from(current_process()).ok(), quota),
             None => self.provider.open(version),
         }
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
-        // SAFETY: by contract the adapter came from `open_adapter`, and is closed once.
+        // SAFETY: the adapter came from `open_adapter`, and is closed once, by contract.
         unsafe { Provider::<Windows>::close(adapter, passive) };
     }
 }
 
-// SAFETY: PinnedMemory is locked as asked for.
+// SAFETY: the MDLs of PinnedMemory describe what was asked for, locked for the access that was asked for.
 unsafe impl nd_ioctl::Host for KernelHost {
     type Platform = Windows;
     type Request = ControlRequest;
@@ -110,7 +110,7 @@ unsafe impl nd_ioctl::Host for KernelHost {
         unsafe { KeQueryGroupAffinity(0) }
     }
 
-    /// The requestor's process is the current one: control codes are dispatched in its thread.
+    /// The current process is the requestor's, as control requests are dispatched in the requestor's thread.
     fn pin(
         &self,
         _request: &ControlRequest,

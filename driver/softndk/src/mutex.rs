@@ -1,5 +1,5 @@
-//! A mutex for PASSIVE_LEVEL that leaves the IRQL alone: what it guards may call functions that want PASSIVE_LEVEL,
-//! which rules out fast mutexes (they raise to APC_LEVEL).
+//! A mutex that leaves the thread at PASSIVE_LEVEL: the thread that holds it may call functions that need PASSIVE_LEVEL. A fast mutex
+//! would raise the IRQL to APC_LEVEL.
 #![expect(unsafe_code, reason = "calls into the kernel, on a kernel object that lives at a fixed address")]
 
 use core::{cell::UnsafeCell, mem::MaybeUninit, ptr::null_mut};
@@ -12,7 +12,7 @@ use wdk_sys::{
     ntddk::{KeInitializeMutex, KeReleaseMutex, KeWaitForSingleObject},
 };
 
-/// Data behind a kernel mutex, in a static. [`initialize`] comes first.
+/// Data that a kernel mutex protects, in a static. [`initialize`] is called before any use.
 pub(crate) type Mutex<T> = lock_api::Mutex<KernelMutex, T>;
 
 /// A `KMUTEX`.
@@ -21,31 +21,31 @@ pub(crate) struct KernelMutex(UnsafeCell<MaybeUninit<KMUTEX>>);
 // SAFETY: the object is used only through the kernel's functions, which are safe from any thread.
 unsafe impl Sync for KernelMutex {}
 
-/// Makes a mutex usable.
+/// Initialises a mutex.
 ///
 /// # Safety
-/// Before any use, once, in memory that stays where it is.
+/// Called once, before any use; the mutex does not move.
 pub(crate) unsafe fn initialize<T>(mutex: &Mutex<T>) {
     // SAFETY: the raw mutex is not unlocked here.
     let raw = unsafe { mutex.raw() };
-    // SAFETY: non-paged (a driver's data section), fixed, unused: by contract.
+    // SAFETY: non-paged memory (a driver's data section); it does not move and is not in use, by contract.
     unsafe { KeInitializeMutex(raw.0.get().cast(), 0) };
 }
 
 impl KernelMutex {
     fn wait(&self, timeout: *mut LARGE_INTEGER) -> bool {
-        // SAFETY: initialised, by contract of `initialize`; callers are at PASSIVE_LEVEL.
+        // SAFETY: initialised, by contract of `initialize`; the callers are at PASSIVE_LEVEL.
         let status = unsafe { KeWaitForSingleObject(self.0.get().cast(), Executive, KernelMode as i8, 0, timeout) };
         status == STATUS_SUCCESS
     }
 }
 
-// SAFETY: a KMUTEX excludes; no code here takes one twice, which the kernel would allow.
+// SAFETY: a KMUTEX excludes other threads; no code here locks one twice on one thread, which the kernel would allow.
 unsafe impl RawMutex for KernelMutex {
     #[allow(clippy::declare_interior_mutable_const, reason = "the trait asks for the initial value this way")]
     const INIT: Self = Self(UnsafeCell::new(MaybeUninit::zeroed()));
 
-    /// The owner is a thread.
+    /// A thread owns a KMUTEX.
     type GuardMarker = GuardNoSend;
 
     /// PASSIVE_LEVEL.

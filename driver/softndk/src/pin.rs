@@ -19,22 +19,22 @@ use wdk_sys::{
 
 use crate::platform::map;
 
-/// Bytes that one MDL describes at most; IoAllocateMdl takes almost 4 GiB, a round number is easier to divide by.
+/// Bytes that one MDL describes, at most: a round number below the limit of IoAllocateMdl, of almost 4 GiB.
 const MDL_BYTES: usize = 1 << 30;
 
 unsafe extern "C" {
-    /// MmProbeAndLockPages with its structured exception as a status (seh.c).
+    /// MmProbeAndLockPages. A structured exception becomes a status (seh.c).
     fn softndk_probe_and_lock_pages(mdl: *mut MDL, access_mode: i32, operation: i32) -> i32;
 }
 
-/// Bytes that the whole driver locks at most, in whole pages. Locked pages count against no quota of their process, so without a limit a
-/// program could lock all memory; this is two regions of the greatest size. A process gets half of it.
+/// Bytes that the driver locks, at most, in whole pages: two regions of the greatest size. Windows charges locked pages to no quota of
+/// their process, so without a limit a program could lock all memory. One process may lock half of it.
 pub(crate) const MAX_PINNED_BYTES: u64 = 8 << 30;
 
-/// Bytes locked by the whole driver, or about to be.
+/// Bytes that the driver has locked, or is about to lock.
 static PINNED_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes locked now.
+/// Bytes that the driver has locked, or is about to lock.
 pub(crate) fn pinned_bytes() -> u64 {
     PINNED_BYTES.load(Ordering::Relaxed)
 }
@@ -59,7 +59,7 @@ impl Drop for Reservation {
 /// A range of user memory, locked until this is dropped (<= DISPATCH_LEVEL): a chain of MDLs, each of them locked.
 pub(crate) struct PinnedMemory {
     first: *mut MDL,
-    /// Given back when all is unlocked.
+    /// Dropped after the pages are unlocked.
     _reservation: Reservation,
 }
 
@@ -70,11 +70,11 @@ unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
     /// Locks `length` bytes (not 0) at `address` of the current process, for reading or for reading and writing.
-    /// STATUS_INSUFFICIENT_RESOURCES: also when the driver has locked too much.
+    /// STATUS_INSUFFICIENT_RESOURCES: no memory, or the driver would lock more than [`MAX_PINNED_BYTES`].
     pub(crate) fn lock(address: u64, length: usize, write: bool, _passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let operation = if write { IoModifyAccess } else { IoReadAccess };
         let end = address.checked_add(length as u64).ok_or(STATUS_ACCESS_VIOLATION)?;
-        // What is locked so far is unlocked by the drop if the next piece fails.
+        // If a piece fails, the drop unlocks the pieces before it.
         let bytes = nd_ioctl::locked_bytes(address, length).ok_or(STATUS_ACCESS_VIOLATION)?;
         let mut pinned = Self { first: null_mut(), _reservation: Reservation::new(bytes)? };
         let mut place = &raw mut pinned.first;
@@ -86,16 +86,16 @@ impl PinnedMemory {
             if mdl.is_null() {
                 return Err(STATUS_INSUFFICIENT_RESOURCES);
             }
-            // SAFETY: a fresh MDL; PASSIVE_LEVEL, in the process whose memory it describes.
+            // SAFETY: a new MDL; PASSIVE_LEVEL, in the process whose memory it describes.
             let status = NTSTATUS(unsafe { softndk_probe_and_lock_pages(mdl, UserMode, operation) });
             if status != STATUS_SUCCESS {
                 // SAFETY: allocated above, not locked.
                 unsafe { IoFreeMdl(mdl.cast()) };
                 return Err(status);
             }
-            // SAFETY: the end of the chain: `first`, or the link of the MDL before, all of them alive.
+            // SAFETY: the end of the chain: `first`, or the link of the MDL before, which is alive.
             unsafe { place.write(mdl) };
-            // Before anybody maps it who does not know that it is for reading only.
+            // Memory for reading only is mapped here, not writable: a later mapping would be writable (`mdl_system_address`).
             // SAFETY: just locked.
             if !write && unsafe { map(mdl, false) }.is_none() {
                 return Err(STATUS_INSUFFICIENT_RESOURCES);
@@ -111,10 +111,10 @@ impl PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         let mut mdl = self.first;
-        // SAFETY: the chain holds MDLs that `lock` allocated and locked, and nobody uses any more.
+        // SAFETY: the chain holds MDLs that `lock` has allocated and locked, and that are out of use.
         while let Some(header) = unsafe { mdl.as_ref() } {
             let next = header.Next;
-            // SAFETY: locked by `lock`; this also takes the system mapping away.
+            // SAFETY: locked by `lock`. MmUnlockPages also removes the system mapping.
             unsafe { MmUnlockPages(mdl.cast()) };
             // SAFETY: allocated by `lock`, unlocked, freed once.
             unsafe { IoFreeMdl(mdl.cast()) };
@@ -123,10 +123,10 @@ impl Drop for PinnedMemory {
     }
 }
 
-// SAFETY: the chain is made once and stays as it is, with its pages locked, until the drop.
+// SAFETY: `lock` makes the chain. It does not change, and its pages stay locked, until the drop.
 unsafe impl nd_ioctl::Pinned for PinnedMemory {
     fn mdl(&self) -> NonNull<MDL> {
-        // SAFETY: `lock` of a length that is not 0 made at least one MDL.
+        // SAFETY: the length is not 0, so `lock` has made at least one MDL.
         unsafe { NonNull::new_unchecked(self.first) }
     }
 }

@@ -1,5 +1,5 @@
-//! Faults to be caught by the checkers, in drivers that are built for that and never shipped: the negative controls of
-//! the pool and IRQL checks, and of those of who may open the control device.
+//! Faults that the checkers have to find, in a driver that is built for that and never shipped: the negative controls of
+//! the pool check, of the IRQL check, and of the check of the access to the control device.
 #![expect(unsafe_code, reason = "breaks the kernel's rules on purpose")]
 
 use core::alloc::Layout;
@@ -23,7 +23,7 @@ pub(crate) fn plant(kind: u32) -> NTSTATUS {
         SOFTNDK_TEST_PLANT_WRONG_IRQL => {
             let lock = SpinLock::<(), Windows>::new(());
             let at_dispatch_level = lock.lock();
-            // SAFETY: none: this wants PASSIVE_LEVEL (ddi: nf-wdm-keflushqueueddpcs), which is the point.
+            // SAFETY: none, on purpose: KeFlushQueuedDpcs needs PASSIVE_LEVEL (ddi: nf-wdm-keflushqueueddpcs).
             unsafe { KeFlushQueuedDpcs() };
             drop(at_dispatch_level);
             STATUS_SUCCESS

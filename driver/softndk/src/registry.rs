@@ -1,17 +1,17 @@
-//! A short list of shared objects that grows, fallibly.
+//! A short list of shared objects. It grows, which may fail.
 
 use platform::{Arc, OutOfMemory, Slice};
 
 use crate::platform::Windows;
 
-/// Places for the first objects.
+/// Places of a list that gets its first object.
 const FIRST_LENGTH: usize = 8;
 
 /// Shared objects in no order. Not for hot paths: each operation is linear in the number of places.
 pub(crate) struct Registry<T>(Slice<Option<Arc<T, Windows>>, Windows>);
 
 impl<T> Registry<T> {
-    /// Without a place.
+    /// An empty list, without places.
     pub(crate) const fn new() -> Self {
         Self(Slice::empty())
     }
@@ -33,7 +33,7 @@ impl<T> Registry<T> {
         Ok(())
     }
 
-    /// Forgets an object.
+    /// Removes an object.
     pub(crate) fn remove(&mut self, object: &Arc<T, Windows>) {
         for place in self.0.iter_mut() {
             if place.as_ref().is_some_and(|held| Arc::ptr_eq(held, object)) {
@@ -47,7 +47,7 @@ impl<T> Registry<T> {
         self.0.iter().flatten()
     }
 
-    /// Frees all places once there is no object.
+    /// Frees all places, if there is no object.
     pub(crate) fn shrink(&mut self) {
         if self.iter().next().is_none() {
             self.0 = Slice::empty();

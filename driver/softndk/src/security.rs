@@ -1,4 +1,4 @@
-//! Who may open the control device, as a security descriptor in the language of NdisRegisterDeviceEx (SDDL).
+//! The security descriptor of the control device, in SDDL, as NdisRegisterDeviceEx takes it.
 
 use core::ops::RangeInclusive;
 
@@ -7,24 +7,24 @@ use platform::Slice;
 
 use crate::{platform::Windows, unicode::wide};
 
-/// Full access for SYSTEM and administrators, none for anybody else; nothing is inherited.
+/// Full access for SYSTEM and administrators, and no other access; nothing is inherited.
 #[cfg(not(feature = "planted-faults"))]
 const DEFAULT: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)";
-/// Everyone, to be caught.
+/// A fault to be found: full access for everyone.
 #[cfg(feature = "planted-faults")]
 const DEFAULT: &str = "D:P(A;;GA;;;WD)";
-/// Before and after a group that may read and write.
+/// The ACE of a group that may read and write: the text before its SID, and after it.
 const GROUP: [&str; 2] = ["(A;;GRGW;;;", ")"];
 
-/// Characters of the list of groups: those of some ten groups of a domain.
+/// Characters of all SIDs, at most: enough for about ten groups of a domain.
 const LIST_LENGTH: usize = 512;
 /// Numbers after the authority of a SID (ifs: ns-ntifs-_sid, SID_MAX_SUB_AUTHORITIES).
 const SUB_AUTHORITIES: RangeInclusive<usize> = 1..=15;
-/// What an authority, of 48 bits, has at most.
+/// The largest authority, of 48 bits.
 const LARGEST_AUTHORITY: u64 = (1 << 48) - 1;
 
-/// The descriptor for administrators and some groups. NDIS_STATUS_INVALID_DATA: a group is no SID in its usual form, `S-1-5-32-545`; nothing
-/// else of the language gets in.
+/// The descriptor for SYSTEM, administrators and `groups`. NDIS_STATUS_INVALID_DATA: a group is not a SID in its usual form,
+/// `S-1-5-32-545`, so that the parameter cannot add other SDDL; or the SIDs are too long.
 pub(crate) fn descriptor<'a>(
     groups: impl Iterator<Item = &'a [u16]> + Clone,
 ) -> Result<Slice<u16, Windows>, NDIS_STATUS> {
@@ -38,7 +38,7 @@ pub(crate) fn descriptor<'a>(
     Slice::from_fn(text.clone().count(), |_| text.next().unwrap_or_default()).map_err(|_| NDIS_STATUS_RESOURCES)
 }
 
-/// `S-1-` and decimal numbers with dashes between them: the authority and those below it.
+/// Whether a text is `S-1-`, then the authority and the subauthorities, as decimal numbers with dashes between them.
 fn is_sid(text: &[u16]) -> bool {
     let Some(numbers) = text.strip_prefix(wide!("S-1-")) else { return false };
     let mut numbers = numbers.split(|unit| *unit == u16::from(b'-')).map(number);

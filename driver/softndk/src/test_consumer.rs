@@ -1,7 +1,7 @@
 //! The SMB Direct style test consumer, in a driver that is built for tests (feature `test-consumer`).
 //!
-//! It runs on the thread of the control code that asks for it, opens NDK adapters as the control device does, and uses nothing
-//! but their dispatch tables. It ends by itself; with the adapter, or when RDMA is turned off, it is stopped and waited for.
+//! It runs on the thread of the control request that starts it, opens NDK adapters as the control device does, and uses only their
+//! dispatch tables. It ends by itself. When the adapter is halted or RDMA is turned off, the driver stops it and waits for its end.
 #![expect(unsafe_code, reason = "MDLs are structures of the memory manager, used by pointer")]
 
 use core::{
@@ -16,7 +16,7 @@ use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
 
 use crate::{host::KernelHost, platform::Windows};
 
-/// `cargo xtask build` looks for it in the driver of the package, which must not have it.
+/// `cargo xtask build` checks that the driver of the package does not contain this text.
 const MARK: &[u8] = b"SoftNDK test consumer";
 
 /// An MDL for non-paged pool. Freed at IRQL <= DISPATCH.
@@ -24,17 +24,17 @@ pub(crate) struct PoolMdl(NonNull<MDL>);
 
 // SAFETY: an MDL of non-paged pool may be used and freed from any thread.
 unsafe impl Send for PoolMdl {}
-// SAFETY: as for Send; nothing changes after it was made.
+// SAFETY: as for Send; it does not change after `describe`.
 unsafe impl Sync for PoolMdl {}
 
 impl Drop for PoolMdl {
     fn drop(&mut self) {
-        // SAFETY: allocated by `describe`, freed once, when nobody uses it any more. It has no pages to unlock.
+        // SAFETY: allocated by `describe`, freed once, after its last use. It has no pages to unlock.
         unsafe { IoFreeMdl(self.0.as_ptr().cast()) };
     }
 }
 
-// SAFETY: the MDL stays as it was made until the drop; non-paged pool is never paged out.
+// SAFETY: the MDL does not change until the drop; non-paged pool is never paged out.
 unsafe impl Pinned for PoolMdl {
     fn mdl(&self) -> NonNull<MDL> {
         self.0
@@ -52,7 +52,7 @@ unsafe impl Kernel for KernelHost {
         // SAFETY: describes the range only; no IRP is involved.
         let mdl = unsafe { IoAllocateMdl(memory.as_ptr().cast(), length, 0, 0, null_mut()) };
         let mdl = PoolMdl(NonNull::new(mdl.cast())?);
-        // SAFETY: a fresh MDL for non-paged pool: that is what the platform allocates.
+        // SAFETY: a new MDL for non-paged pool, which is what the platform allocates.
         unsafe { MmBuildMdlForNonPagedPool(mdl.0.as_ptr().cast()) };
         Some(mdl)
     }

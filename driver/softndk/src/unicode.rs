@@ -15,7 +15,7 @@ pub(crate) const fn utf16<const N: usize>(text: &str) -> [u16; N] {
     units
 }
 
-/// A string over `units`, for as long as they live; the kernel does not write to it.
+/// A string of `units`, valid as long as they live. The kernel does not write to it.
 pub(crate) const fn unicode_string(units: &[u16]) -> UNICODE_STRING {
     let bytes = size_of_val(units) as u16;
     UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: units.as_ptr().cast_mut() }

@@ -1,6 +1,6 @@
-//! IRPs. The only module, with its part [`own`], that looks inside one.
+//! IRPs. Only this module and [`own`] access their fields.
 //!
-//! The fields are named here by their documented offsets on x64: the generated bindings name the unions inside an IRP
+//! The structures here have the fields at their documented offsets on x64: generated bindings name the unions inside an IRP
 //! differently from kit to kit.
 #![expect(unsafe_code, reason = "IRPs are structures of the I/O manager, used by pointer and shared with it")]
 
@@ -24,7 +24,7 @@ use wdk_sys::{
     ntddk::{IoIs32bitProcess, IoReleaseCancelSpinLock, IofCompleteRequest},
 };
 
-/// `SL_PENDING_RETURNED` of wdm.h: what IoMarkIrpPending sets.
+/// `SL_PENDING_RETURNED` of wdm.h, which IoMarkIrpPending sets.
 const PENDING_RETURNED: u8 = 1;
 
 /// The bits of a control code that say how buffers are passed (`METHOD_*` of wdm.h).
@@ -33,15 +33,15 @@ const METHOD_MASK: u32 = 3;
 /// `IO_NO_INCREMENT` of wdm.h.
 const NO_PRIORITY_BOOST: i8 = 0;
 
-/// `IRP_INPUT_OPERATION` of wdm.h: at completion the I/O manager copies the system buffer to the user's.
+/// `IRP_INPUT_OPERATION` of wdm.h: at completion the I/O manager copies the system buffer to the user's buffer.
 const INPUT_OPERATION: u32 = 0x40;
 
 unsafe extern "C" {
-    /// Copies to user memory; its structured exception becomes a status (seh.c).
+    /// Copies to user memory. A structured exception becomes a status (seh.c).
     fn softndk_copy_to_user(to: *mut u8, from: *const u8, length: usize) -> i32;
 }
 
-/// The used part of an IRP.
+/// The fields of an IRP that this driver uses.
 #[repr(C)]
 struct Header {
     _type_to_mdl_address: [u8; 0x10],
@@ -63,7 +63,7 @@ struct Header {
     current_stack_location: *mut StackLocation,
 }
 
-/// The used part of an IO_STACK_LOCATION, with the parameters of IRP_MJ_DEVICE_CONTROL. Each parameter is aligned to 8.
+/// The fields of an IO_STACK_LOCATION that this driver uses, with the parameters of IRP_MJ_DEVICE_CONTROL, each aligned to 8 bytes.
 #[repr(C)]
 struct StackLocation {
     _major_minor_flags: [u8; 3],
@@ -104,20 +104,20 @@ const _: () = {
     assert!(size_of::<StackLocation>() == 0x48);
 };
 
-/// `DRIVER_CANCEL` of wdm.h: (device, IRP). Called at DISPATCH_LEVEL with the cancel spin lock held; [`Cancelled::begin`] comes first.
+/// `DRIVER_CANCEL` of wdm.h: (device object, IRP). It calls [`Cancelled::begin`] first.
 pub(crate) type CancelRoutine = unsafe extern "system" fn(*mut c_void, *mut c_void);
 
-/// An IRP of the control device, owned: it is completed once, by [`Irp::complete`] or by giving it to someone who does.
+/// An IRP of the control device that this driver owns. [`Irp::complete`] completes it, once.
 pub(crate) struct Irp(NonNull<Header>);
 
-// SAFETY: an owned IRP may be handled on any thread.
+// SAFETY: any thread may handle an owned IRP.
 unsafe impl Send for Irp {}
 
 impl Irp {
-    /// Takes an IRP over from the I/O manager.
+    /// Takes over an IRP of the I/O manager.
     ///
     /// # Safety
-    /// `irp` is valid and now this driver's, at its current stack location, in a dispatch or cancel routine.
+    /// `irp` is valid, and this driver owns it at its current stack location: in a dispatch or cancel routine.
     pub(crate) unsafe fn from_raw(irp: *mut c_void) -> Self {
         // SAFETY: a valid IRP is not null.
         Self(unsafe { NonNull::new_unchecked(irp.cast()) })
@@ -132,46 +132,46 @@ impl Irp {
         unsafe { (*self.as_ptr()).current_stack_location }
     }
 
-    /// The file object it was sent to. It lives at least as long as the IRP is owned.
+    /// The file object that the IRP was sent to. It lives at least as long as the IRP is owned.
     pub(crate) fn file_object(&self) -> *mut FILE_OBJECT {
         // SAFETY: an owned IRP has a current stack location.
         unsafe { (*self.stack()).file_object }
     }
 
-    /// Whether a 32-bit process sent it; its structures would be laid out differently.
+    /// Whether a 32-bit process sent the IRP. Such a process would lay the structures out differently.
     pub(crate) fn is_32bit(&self) -> bool {
         // SAFETY: the IRP is valid while it is owned.
         unsafe { IoIs32bitProcess(self.as_ptr().cast()) != 0 }
     }
 
-    /// Whether it comes from user mode: then, and only then, the I/O manager has probed its buffers.
+    /// Whether the IRP is from user mode. Only then the I/O manager has probed its buffers.
     pub(crate) fn is_from_user(&self) -> bool {
         // SAFETY: the IRP is valid while it is owned.
         unsafe { (*self.as_ptr()).requestor_mode == UserMode as i8 }
     }
 
-    /// Gives the IRP back to the I/O manager. <= DISPATCH_LEVEL, no lock held. Returns the status, for the dispatch routine.
+    /// Completes the IRP. <= DISPATCH_LEVEL, no lock held. Returns `status`, for the dispatch routine.
     pub(crate) fn complete(self, status: NTSTATUS, information: usize) -> NTSTATUS {
         let irp = self.as_ptr();
         // SAFETY: the IRP is owned.
         unsafe { (*irp).status = status };
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { (*irp).information = information };
         // SAFETY: the IRP is owned, and not touched after this.
         unsafe { IofCompleteRequest(irp.cast(), NO_PRIORITY_BOOST) };
         status
     }
 
-    /// An IRP_MJ_DEVICE_CONTROL of user mode as a request of the control device. With a code whose method is not METHOD_BUFFERED it has
-    /// no buffers: there the system buffer is shorter, or missing.
+    /// Makes a request of an IRP_MJ_DEVICE_CONTROL of user mode. If the method of its code is not METHOD_BUFFERED, the request has no
+    /// buffers: the system buffer is shorter then, or missing.
     ///
     /// # Safety
-    /// `cancel` may be called as the cancel routine of the request while that is pended.
+    /// The I/O manager may call `cancel` as the cancel routine of the IRP, while the request is pended.
     pub(crate) unsafe fn into_request(self, cancel: CancelRoutine) -> ControlRequest {
         let stack = self.stack();
         // SAFETY: an owned IRP has a current stack location, here with the parameters of its major function.
         let input = unsafe { (*stack).input_length };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let output = unsafe { (*stack).output_length };
         // SAFETY: the IRP is owned.
         let buffer = unsafe { (*self.as_ptr()).system_buffer };
@@ -179,11 +179,11 @@ impl Irp {
         let code = unsafe { (*stack).code };
         let buffered = code & METHOD_MASK == METHOD_BUFFERED && !buffer.is_null();
         let (input, output) = if buffered { (input, output) } else { (0, 0) };
-        // The I/O manager fills the input only: what lies beyond must not show up in the output.
+        // The I/O manager fills the system buffer with the input only. The rest must not reach the program as output.
         if let Some(beyond) = output.checked_sub(input).filter(|beyond| *beyond != 0) {
-            // SAFETY: the buffer has room for the longer of the two.
+            // SAFETY: the system buffer is as long as the longer of input and output.
             let tail = unsafe { buffer.add(input as usize) };
-            // SAFETY: the same.
+            // SAFETY: as above.
             unsafe { tail.write_bytes(0, beyond as usize) };
         }
         ControlRequest { irp: self, input, output, cancel }
@@ -191,7 +191,7 @@ impl Irp {
 
     /// IoSetCancelRoutine.
     fn exchange_cancel_routine(&self, routine: *mut c_void) -> *mut c_void {
-        // SAFETY: the IRP is owned, or being taken back under the lock that its cancel routine waits for.
+        // SAFETY: the IRP is owned, or the caller takes it back under the lock for which the cancel routine waits.
         let place = unsafe { &(*self.as_ptr()).cancel_routine };
         place.swap(routine, Ordering::AcqRel)
     }
@@ -203,7 +203,7 @@ impl Irp {
     }
 }
 
-/// A control code with its buffer.
+/// An IRP_MJ_DEVICE_CONTROL of user mode, with the lengths of its buffer, and its cancel routine.
 pub(crate) struct ControlRequest {
     irp: Irp,
     input: u32,
@@ -224,10 +224,10 @@ impl ControlRequest {
         if buffer.is_null() { NonNull::dangling().as_ptr() } else { buffer }
     }
 
-    /// Completes a request whose output buffer is too short, telling the length needed.
+    /// Completes a request whose output buffer is too short, with the length needed as its information.
     ///
-    /// The I/O manager would copy that many bytes, from beyond the system buffer to beyond the user's. So what fits is
-    /// copied here, and the I/O manager has nothing left to copy: the flag is the one by which file systems ask for it.
+    /// The I/O manager would copy `needed` bytes, from beyond the system buffer to beyond the user's buffer. So this function copies the
+    /// bytes that fit, and clears the flag by which file systems ask the I/O manager for the copy.
     fn complete_short(self, status: NTSTATUS, needed: usize) -> NTSTATUS {
         debug_assert!(status == STATUS_BUFFER_OVERFLOW, "more output than room");
         let irp = self.irp.as_ptr();
@@ -236,8 +236,8 @@ impl ControlRequest {
         let copied = if self.output == 0 {
             STATUS_SUCCESS
         } else {
-            // SAFETY: from the system buffer; the I/O manager has probed the other, as the request is from user mode, and it is
-            // of the current process: requests come here in their dispatch routine only.
+            // SAFETY: from the system buffer to the user's, which the I/O manager has probed, as the request is from user mode. It is
+            // memory of the current process: only a dispatch routine completes a request like this.
             NTSTATUS(unsafe { softndk_copy_to_user(user_buffer, self.buffer(), self.output as usize) })
         };
         // SAFETY: the IRP is owned.
@@ -284,11 +284,11 @@ impl nd_ioctl::Request for ControlRequest {
         // SAFETY: the IRP is owned; the driver context belongs to its owner.
         unsafe { (*self.irp.as_ptr()).driver_context[0] = id };
         self.irp.exchange_cancel_routine(self.cancel as *mut c_void);
-        // A routine that is already running waits for the lock our caller holds, and completes the request then.
+        // If the cancel routine runs already, it waits for the caller's lock, and then completes the request.
         if self.irp.is_cancelled() && !self.irp.exchange_cancel_routine(null_mut()).is_null() {
             return false;
         }
-        // Only now: a request that is not pended must not carry the mark. Whoever could complete it waits for our caller's lock.
+        // Not earlier: a request that does not pend must not be marked. Not too late: a thread that completes it needs the caller's lock.
         self.mark_pending();
         true
     }
@@ -298,31 +298,31 @@ impl nd_ioctl::Request for ControlRequest {
     }
 }
 
-/// What a cancel routine is to know of its request.
+/// What a cancel routine needs to know of its request.
 pub(crate) struct Cancelled {
-    /// By which the request was pended.
+    /// The id with which the request was pended.
     pub(crate) id: u64,
     pub(crate) file_object: *mut FILE_OBJECT,
-    /// At which the routine goes on.
+    /// The IRQL after the release of the cancel spin lock.
     pub(crate) irql: u8,
 }
 
 impl Cancelled {
-    /// Begins a cancel routine: releases the cancel spin lock.
+    /// Begins a cancel routine: reads the IRP, and releases the cancel spin lock.
     ///
     /// # Safety
-    /// `irp` is that of the routine, which has not released the lock; nobody completes the request before the routine does.
+    /// `irp` is the IRP of the cancel routine, which holds the cancel spin lock. No other thread completes the IRP.
     pub(crate) unsafe fn begin(irp: *mut c_void) -> Self {
         let irp = irp.cast::<Header>();
         // SAFETY: the I/O manager hands a valid IRP to its cancel routine.
         let irql = unsafe { (*irp).cancel_irql };
-        // SAFETY: the same; it is not completed yet, by contract.
+        // SAFETY: as above; the IRP is not completed, by contract.
         let id = unsafe { (*irp).driver_context[0] };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let stack = unsafe { (*irp).current_stack_location };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let file_object = unsafe { (*stack).file_object };
-        // SAFETY: held on entry, to be released with the IRQL that the I/O manager left in the IRP.
+        // SAFETY: the lock is held on entry, and is released with the IRQL that the I/O manager has stored in the IRP.
         unsafe { IoReleaseCancelSpinLock(irql) };
         Self { id, file_object, irql }
     }
