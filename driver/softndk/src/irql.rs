@@ -1,19 +1,19 @@
-//! The IRQL of the thread.
+//! The IRQL of the current thread.
 #![expect(unsafe_code, reason = "the processor's register of the IRQL")]
 
 use core::arch::asm;
 
 use platform::DISPATCH_LEVEL;
 
-/// Does something at DISPATCH_LEVEL. IRQL <= DISPATCH. A thread in there keeps the processor: an unloading driver that calls
-/// KeFlushQueuedDpcs waits for it, as it does for DPCs.
+/// Calls `body` at DISPATCH_LEVEL. IRQL <= DISPATCH. The thread keeps its processor meanwhile, so KeFlushQueuedDpcs, which the unload
+/// calls, waits for it as for a DPC.
 pub(crate) fn at_dispatch(body: impl FnOnce()) {
     let irql = raise();
     body();
     lower(irql);
 }
 
-/// `KeGetCurrentIrql`, which is inline on x64: the task priority register.
+/// `KeGetCurrentIrql`, which is inline on x64: reads the task priority register.
 pub(crate) fn current() -> u8 {
     let irql: u64;
     // SAFETY: reading CR8 has no effect.
@@ -21,7 +21,8 @@ pub(crate) fn current() -> u8 {
     irql as u8
 }
 
-/// `KeRaiseIrqlToDpcLevel`: returns the IRQL before. Where nothing changes the register is not written: a hypervisor may have to see to that.
+/// `KeRaiseIrqlToDpcLevel`: returns the IRQL before. It does not write the register if the IRQL is high enough: a write may exit to a
+/// hypervisor.
 pub(crate) fn raise() -> u8 {
     let before = current();
     if before < DISPATCH_LEVEL {
@@ -37,8 +38,8 @@ pub(crate) fn lower(before: u8) {
     }
 }
 
-/// Both are inline on x64.
+/// Writes the task priority register, as the two functions of the kernel do, which are inline on x64.
 fn set(irql: u8) {
-    // SAFETY: callers raise and then restore. Memory accesses stay on their side of the change.
+    // SAFETY: the callers raise the IRQL and then restore it. The compiler moves no memory access across this.
     unsafe { asm!("mov cr8, {}", in(reg) u64::from(irql), options(nostack, preserves_flags)) };
 }

@@ -1,4 +1,4 @@
-//! The Windows kernel as a [`Platform`]. IRQLs and failure modes: the ddi pages of the functions named.
+//! The Windows kernel as a [`Platform`]. The ddi pages of the functions that are called have their IRQLs and failures.
 #![expect(unsafe_code, reason = "calls into the kernel, on kernel objects that live at fixed addresses")]
 
 use core::{
@@ -29,12 +29,12 @@ use wdk_sys::{
 
 use crate::{events, irql, processors, wsk::Wsk};
 
-/// Alignment that pool memory smaller than a page has (ddi: nf-wdm-exallocatepool2).
+/// The alignment of pool memory that is smaller than a page (ddi: nf-wdm-exallocatepool2).
 const POOL_ALIGNMENT: usize = 16;
 
 /// `MdlMappingNoExecute` of wdm.h, a macro bit above the page priorities.
 const MDL_MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
-/// `MdlMappingNoWrite`, another.
+/// `MdlMappingNoWrite` of wdm.h, another such bit.
 const MDL_MAPPING_NO_WRITE: u32 = 0x8000_0000;
 
 /// Bytes of pool allocated now.
@@ -45,22 +45,22 @@ pub(crate) fn pool_bytes() -> u64 {
     POOL_BYTES.load(Ordering::Relaxed)
 }
 
-/// The kernel this driver is loaded in.
+/// The kernel in which the driver is loaded.
 pub(crate) struct Windows;
 
-/// A `KSPIN_LOCK` that keeps the IRQL it was taken at.
+/// A `KSPIN_LOCK`, and the IRQL at which the holder took it.
 pub(crate) struct KernelSpinLock {
     lock: UnsafeCell<KSPIN_LOCK>,
-    /// Written and read by the holder only.
+    /// Only the holder reads and writes it.
     irql: UnsafeCell<KIRQL>,
 }
 
-// SAFETY: the lock word is used only by the kernel's functions, which are made for it; the IRQL only by the holder.
+// SAFETY: only the kernel's functions use the lock word, and only the holder uses the IRQL.
 unsafe impl Send for KernelSpinLock {}
 // SAFETY: as for Send.
 unsafe impl Sync for KernelSpinLock {}
 
-// SAFETY: a KSPIN_LOCK excludes; the zero word is an initialised lock (KeInitializeSpinLock stores 0).
+// SAFETY: a KSPIN_LOCK excludes other threads; 0 is an initialised lock (KeInitializeSpinLock stores 0).
 unsafe impl RawMutex for KernelSpinLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the trait asks for the initial value this way")]
     const INIT: Self = Self { lock: UnsafeCell::new(0), irql: UnsafeCell::new(0) };
@@ -71,7 +71,7 @@ unsafe impl RawMutex for KernelSpinLock {
     fn lock(&self) {
         // SAFETY: initialised; IRQL <= DISPATCH by contract of Platform::RawSpinLock.
         let irql = unsafe { KeAcquireSpinLockRaiseToDpc(self.lock.get()) };
-        // SAFETY: the lock is held, so nobody else touches the cell.
+        // SAFETY: this thread holds the lock, so no other accesses the cell.
         unsafe { self.irql.get().write(irql) };
     }
 
@@ -80,7 +80,7 @@ unsafe impl RawMutex for KernelSpinLock {
         // SAFETY: initialised; the thread is at DISPATCH_LEVEL.
         let taken = unsafe { KeTryToAcquireSpinLockAtDpcLevel(self.lock.get()) } != 0;
         if taken {
-            // SAFETY: the lock is held, so nobody else touches the cell.
+            // SAFETY: this thread holds the lock, so no other accesses the cell.
             unsafe { self.irql.get().write(irql) };
         } else {
             irql::lower(irql);
@@ -89,17 +89,17 @@ unsafe impl RawMutex for KernelSpinLock {
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the lock is held, so nobody else touches the cell.
+        // SAFETY: this thread holds the lock, so no other accesses the cell.
         let irql = unsafe { self.irql.get().read() };
-        // SAFETY: held by this thread, by contract of RawMutex; the IRQL is that of its taking.
+        // SAFETY: this thread holds the lock, by contract of RawMutex, and took it at this IRQL.
         unsafe { KeReleaseSpinLock(self.lock.get(), irql) };
     }
 }
 
-// SAFETY: KeAcquireSpinLockRaiseToDpc and KeReleaseSpinLock do that.
+// SAFETY: KeAcquireSpinLockRaiseToDpc raises the IRQL to DISPATCH_LEVEL, and KeReleaseSpinLock restores it.
 unsafe impl RawSpinLock for KernelSpinLock {}
 
-/// A KTIMER, the DPC that it queues, and what that is to call.
+/// A KTIMER, the DPC that it queues, and the routine that the DPC calls.
 #[repr(C)]
 pub(crate) struct Timer {
     kernel: KTIMER,
@@ -108,7 +108,7 @@ pub(crate) struct Timer {
     context: *mut c_void,
 }
 
-// SAFETY: plain storage; it is used only through the platform's calls, under their contracts.
+// SAFETY: plain storage, used only through the platform's functions, under their contracts.
 unsafe impl Send for Timer {}
 // SAFETY: as for Send.
 unsafe impl Sync for Timer {}
@@ -117,25 +117,24 @@ unsafe impl Sync for Timer {}
 #[repr(transparent)]
 pub(crate) struct Event(KEVENT);
 
-// SAFETY: plain storage; it is used only through the platform's calls, which are safe from any thread.
+// SAFETY: plain storage, used only through the platform's functions, which any thread may call.
 unsafe impl Send for Event {}
 // SAFETY: as for Send.
 unsafe impl Sync for Event {}
 
 /// The DPC of a [`Timer`].
 unsafe extern "C" fn expired(_dpc: *mut KDPC, timer: PVOID, _argument1: PVOID, _argument2: PVOID) {
-    // SAFETY: initialize_timer made the Timer the context, and its owner keeps it until the routine is entered.
+    // SAFETY: initialize_timer made the Timer the context; its owner keeps it until the routine is entered.
     let routine = unsafe { (*timer.cast::<Timer>()).routine };
-    // SAFETY: the same.
+    // SAFETY: as above.
     let context = unsafe { (*timer.cast::<Timer>()).context };
     if let Some(routine) = routine {
-        // SAFETY: the pair was given to initialize_timer as belonging together; this is DISPATCH_LEVEL.
+        // SAFETY: initialize_timer got the routine with this context; this is DISPATCH_LEVEL.
         unsafe { routine(context) };
     }
 }
 
-/// Maps the pages of an MDL, which is not mapped yet, until they are unlocked: so that they cannot be written, unless `write`. IRQL <=
-/// DISPATCH.
+/// Maps the pages of an MDL that is not mapped yet, until they are unlocked. The mapping is writable if `write`. IRQL <= DISPATCH.
 ///
 /// # Safety
 /// A valid MDL, whose pages are locked.
@@ -148,7 +147,8 @@ pub(crate) unsafe fn map(mdl: *mut MDL, write: bool) -> Option<NonNull<u8>> {
     NonNull::new(address.cast())
 }
 
-// SAFETY: each item is one documented kernel function with the contract asked for.
+// SAFETY: each function calls kernel functions, within the contracts that are documented for them and for the trait. A DPC is a run, whose
+// routine `processors` calls at DISPATCH_LEVEL, once each time it is queued.
 unsafe impl Platform for Windows {
     type RawSpinLock = KernelSpinLock;
     type Dpc = Run;
@@ -157,7 +157,7 @@ unsafe impl Platform for Windows {
     type Sockets = Wsk;
 
     fn allocate(layout: Layout) -> Option<NonNull<u8>> {
-        // WdkAllocator ignores the alignment: what the pool does not promise is refused.
+        // WdkAllocator ignores the alignment, so a layout that needs more than the pool's is refused.
         let promised = if layout.size() >= PAGE_SIZE { PAGE_SIZE } else { POOL_ALIGNMENT };
         if layout.align() > promised {
             return None;
@@ -189,7 +189,7 @@ unsafe impl Platform for Windows {
     }
 
     unsafe fn queue_dpc(dpc: *mut Run) {
-        // SAFETY: initialised, not queued, and kept, by contract; queues are there as long as the driver is.
+        // SAFETY: initialised, not queued, and kept, by contract; `processors` works from DriverEntry to the unload.
         unsafe { processors::queue(dpc) };
     }
 
@@ -203,7 +203,7 @@ unsafe impl Platform for Windows {
         (storage.routine, storage.context) = (Some(routine), context);
         // SAFETY: non-paged memory that stays where it is and is not in use.
         unsafe { KeInitializeTimer(&raw mut storage.kernel) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { KeInitializeDpc(&raw mut storage.dpc, Some(expired), timer.cast()) };
     }
 
@@ -212,21 +212,21 @@ unsafe impl Platform for Windows {
         let kernel = unsafe { &raw mut (*timer).kernel };
         // SAFETY: valid, by contract.
         let dpc = unsafe { &raw mut (*timer).dpc };
-        // Negative: from now on, in units of 100 ns.
+        // Negative: relative to now, in units of 100 ns.
         let due = LARGE_INTEGER { QuadPart: i64::from(microseconds).saturating_mul(-10) };
-        // SAFETY: initialised, not set, and kept until the routine is entered or the timer cancelled, by contract.
+        // SAFETY: initialised, not set, and kept until the routine is entered or the timer is cancelled, by contract.
         let _was_set = unsafe { KeSetTimer(kernel, due, dpc) };
     }
 
     unsafe fn cancel_timer(timer: *mut Timer) -> bool {
         // SAFETY: valid, by contract.
         let kernel = unsafe { &raw mut (*timer).kernel };
-        // SAFETY: initialised, by contract. TRUE: it was set, so its DPC was not queued.
+        // SAFETY: initialised, by contract. TRUE: the timer was set, so its DPC was not queued.
         unsafe { KeCancelTimer(kernel) != 0 }
     }
 
     fn timer_granularity() -> u32 {
-        // SAFETY: a constant of the kernel, in units of 100 ns.
+        // SAFETY: no preconditions. The unit is 100 ns.
         unsafe { KeQueryTimeIncrement() }.div_ceil(10)
     }
 
@@ -257,8 +257,8 @@ unsafe impl Platform for Windows {
         if header.MdlFlags & (MDL_MAPPED_TO_SYSTEM_VA | MDL_SOURCE_IS_NONPAGED_POOL) != 0 {
             return NonNull::new(header.MappedSystemVa.cast());
         }
-        // What a consumer in the kernel has locked may be written: no flag tells for each kind of MDL. What a program has for reading
-        // only was mapped so when it was locked (pin.rs).
+        // A kernel consumer's MDL is mapped writable: no flag tells for each kind of MDL whether its memory may be written. A program's
+        // memory for reading only was mapped, not writable, when it was locked (pin.rs).
         // SAFETY: locked, by contract, and not mapped.
         unsafe { map(mdl.cast(), true) }
     }

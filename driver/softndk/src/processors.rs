@@ -1,8 +1,8 @@
-//! The processors: what waits to run at DISPATCH_LEVEL on each of them, the DPC that runs it, and the thread that does when that has been
-//! too much in a row (`platform::RunQueue`).
+//! The deferred calls of each processor: its queue of runs, the DPC that takes them at DISPATCH_LEVEL, and the thread that takes them after
+//! too many in a row (`platform::RunQueue`).
 //!
-//! Windows runs DPCs until none is queued: with a DPC for each object, objects that queue themselves or each other would keep threads from
-//! running for as long as there is work (bug check 0x133). A thread has the priority of any other, and as much of its processor as these.
+//! Windows runs DPCs until none is queued: if each object had a DPC, objects that queue themselves or each other would keep threads from
+//! running for as long as there is work (bug check 0x133). The thread has ordinary priority, and shares the processor with other threads.
 #![expect(unsafe_code, reason = "calls into the kernel, on kernel objects that live at fixed addresses")]
 
 use core::{
@@ -29,36 +29,36 @@ use wdk_sys::{
 
 use crate::{irql::at_dispatch, platform::Windows};
 
-/// Of a thread that gets work, as of those that the network wakes (`IO_NETWORK_INCREMENT`, wdm.h). It loses that as it goes on.
+/// The priority boost of a thread that gets work: `IO_NETWORK_INCREMENT` of wdm.h, for network events. It decays as the thread runs.
 const BOOST: i32 = 2;
 
-/// The access by which a thread is waited for (winnt.h).
+/// The access right to wait for a thread (winnt.h).
 const SYNCHRONIZE: u32 = 0x0010_0000;
 
-/// A processor that there was when the driver was loaded. Those that come later use what one of these has.
+/// A processor that was active when the driver was loaded. A processor that is added later uses the queue of one of these.
 struct Processor {
     queue: RunQueue<Windows>,
-    /// Runs one, and queues itself again behind the DPCs of other drivers.
+    /// Takes one run, then queues itself again, behind the DPCs of other drivers.
     dpc: UnsafeCell<KDPC>,
-    /// Has the thread look for work, or end.
+    /// Set when the thread has to look for work, or to end.
     wake: UnsafeCell<KEVENT>,
     ends: AtomicBool,
-    /// The thread, referenced.
+    /// The thread object, referenced.
     thread: AtomicPtr<c_void>,
     index: u32,
 }
 
-// SAFETY: the kernel's objects are used only through the kernel's functions, which are made for it.
+// SAFETY: the kernel's objects are used only through the kernel's functions, which any thread may call.
 unsafe impl Send for Processor {}
 // SAFETY: as for Send.
 unsafe impl Sync for Processor {}
 
 type Processors = Slice<CachePadded<Processor>, Windows>;
 
-/// From [`start`] to [`stop`].
+/// Set from [`start`] to [`stop`].
 static PROCESSORS: AtomicPtr<Processors> = AtomicPtr::new(null_mut());
 
-/// Prepares all processors. Once, before anything is queued.
+/// Makes the queues and starts the threads of all processors. Called once, before a run is queued.
 pub(crate) fn start(passive: &Passive<'_>) -> Result<(), NTSTATUS> {
     // SAFETY: no pointers; any IRQL.
     let count = unsafe { KeQueryActiveProcessorCountEx(ALL_PROCESSOR_GROUPS as u16) };
@@ -75,7 +75,7 @@ pub(crate) fn start(passive: &Passive<'_>) -> Result<(), NTSTATUS> {
     started
 }
 
-/// Returns when all that was queued has run, and ends the threads. Nothing is queued any more but by what still runs.
+/// Waits until no run is queued or running, then ends the threads. Only runs queue runs from now on.
 pub(crate) fn stop(passive: &Passive<'_>) {
     let stored = PROCESSORS.load(Ordering::Acquire);
     // SAFETY: stored by `start`.
@@ -83,22 +83,22 @@ pub(crate) fn stop(passive: &Passive<'_>) {
     // SAFETY: PASSIVE_LEVEL, by the token.
     unsafe { KeFlushQueuedDpcs() };
     while !are_idle(all) {
-        // 1 ms, for the threads.
+        // 1 ms, in which the threads run.
         let mut interval = LARGE_INTEGER { QuadPart: -10_000 };
         // SAFETY: a valid interval; PASSIVE_LEVEL, by the token.
         let _success = unsafe { KeDelayExecutionThread(KernelMode as i8, 0, &raw mut interval) };
     }
     all.iter().for_each(|processor| processor.stop_thread(passive));
-    // The DPC that has run the last one may still be leaving.
-    // SAFETY: the same.
+    // The DPC that took the last run may not have returned.
+    // SAFETY: PASSIVE_LEVEL, by the token.
     unsafe { KeFlushQueuedDpcs() };
     PROCESSORS.store(null_mut(), Ordering::Release);
-    // SAFETY: from `Arc::into_raw`, and not used any more.
+    // SAFETY: from `Arc::into_raw`, and out of use.
     drop(unsafe { Arc::<Processors, Windows>::from_raw(stored) });
 }
 
-/// Whether nothing is queued or runs on any processor. A run may queue another on a processor that was looked at before: so none may have
-/// been queued between two looks at each of them.
+/// Whether no run is queued or running on any processor. A run may queue another on a processor that was checked before its own: so all
+/// are checked twice, and no run may have been queued in between.
 fn are_idle(all: &[CachePadded<Processor>]) -> bool {
     let pushed = || all.iter().try_fold(0_u64, |sum, processor| Some(sum.wrapping_add(processor.queue.idle()?)));
     let first = pushed();
@@ -119,8 +119,8 @@ unsafe fn processors() -> &'static [CachePadded<Processor>] {
 pub(crate) unsafe fn queue(run: *const Run) {
     // SAFETY: by contract.
     let all = unsafe { processors() };
-    // A thread below DISPATCH_LEVEL may be moved to another processor now: that one runs the DPC then.
-    // SAFETY: no number is asked for, but the index; any IRQL.
+    // A thread below DISPATCH_LEVEL may move to another processor after this: then that processor runs the DPC.
+    // SAFETY: null, as only the index is wanted; any IRQL.
     let index = unsafe { KeGetCurrentProcessorNumberEx(null_mut()) } as usize;
     let index = index.checked_rem(all.len()).unwrap_or(0);
     let Some(processor) = all.get(index) else { return };
@@ -147,14 +147,14 @@ impl Processor {
     fn initialize(&self) {
         // SAFETY: non-paged memory that stays where it is and is not in use.
         unsafe { KeInitializeEvent(self.wake.get(), SynchronizationEvent, 0) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { KeInitializeDpc(self.dpc.get(), Some(run_dpc), self.context()) };
     }
 
-    /// Starts the thread. DriverEntry runs in the system process, so the handle is the kernel's.
+    /// Starts the thread. DriverEntry runs in the system process, so the handle is in the kernel's table.
     fn start_thread(&self, _passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let mut handle = null_mut();
-        // SAFETY: a place for the handle; PASSIVE_LEVEL, by the token; what is the context outlives the thread, which `stop` waits for.
+        // SAFETY: an out parameter that outlives the call; PASSIVE_LEVEL, by the token; `stop` waits for the thread, whose context this is.
         let status = NTSTATUS(unsafe {
             PsCreateSystemThread(
                 &raw mut handle,
@@ -170,17 +170,17 @@ impl Processor {
             return Err(status);
         }
         let mut thread = null_mut();
-        // SAFETY: a handle of the kernel, and a place for the result; PASSIVE_LEVEL, by the token. It cannot fail for such a handle.
+        // SAFETY: the kernel's handle, and an out parameter that outlives the call; PASSIVE_LEVEL, by the token. This cannot fail.
         let _success = unsafe {
             ObReferenceObjectByHandle(handle, SYNCHRONIZE, null_mut(), KernelMode as i8, &raw mut thread, null_mut())
         };
         self.thread.store(thread, Ordering::Release);
-        // SAFETY: opened above, and not used again; PASSIVE_LEVEL.
+        // SAFETY: opened above, and not used again; PASSIVE_LEVEL, by the token.
         let _success = unsafe { ZwClose(handle) };
         Ok(())
     }
 
-    /// Waits until the thread has ended, if it was started.
+    /// Ends the thread, if it was started, and waits for that.
     fn stop_thread(&self, _passive: &Passive<'_>) {
         let thread = self.thread.swap(null_mut(), Ordering::AcqRel);
         if thread.is_null() {
@@ -195,7 +195,7 @@ impl Processor {
     }
 
     fn queue_dpc(&self) {
-        // SAFETY: initialised, and kept until no DPC is queued. It is not: its routine is entered before the queue asks for it again.
+        // SAFETY: initialised, and kept until no DPC is queued. It is not queued: its routine is entered before the run queue asks again.
         unsafe { KeInsertQueueDpc(self.dpc.get(), null_mut(), null_mut()) };
     }
 
@@ -205,25 +205,25 @@ impl Processor {
         let _was_set = unsafe { KeSetEvent(self.wake.get(), BOOST, 0) };
     }
 
-    /// Keeps the calling thread on this processor: what runs there on its behalf, and queues more, finds the queue served by it.
+    /// Keeps the current thread on this processor: what its runs queue goes into this processor's queue.
     fn stay(&self) {
         let mut number = PROCESSOR_NUMBER::default();
-        // SAFETY: a place for the number; any IRQL.
+        // SAFETY: an out parameter that outlives the call; any IRQL.
         if unsafe { KeGetProcessorNumberFromIndex(self.index, &raw mut number) } != STATUS_SUCCESS.0 {
             return;
         }
         let mask = 1_u64.checked_shl(number.Number.into()).unwrap_or(0);
         let mut affinity = GROUP_AFFINITY { Mask: mask, Group: number.Group, ..GROUP_AFFINITY::default() };
-        // SAFETY: a processor that there is; the affinity before is not asked for; IRQL <= DISPATCH.
+        // SAFETY: an active processor; null, as the affinity before is not wanted; IRQL <= DISPATCH.
         unsafe { KeSetSystemGroupAffinityThread(&raw mut affinity, null_mut()) };
     }
 }
 
-/// DISPATCH_LEVEL: the DPC of a processor.
+/// The DPC of a processor. DISPATCH_LEVEL.
 unsafe extern "C" fn run_dpc(_dpc: *mut KDPC, context: PVOID, _argument1: PVOID, _argument2: PVOID) {
     // SAFETY: `initialize` made the processor the context; `stop` waits for this DPC.
     let processor = unsafe { &*context.cast::<Processor>() };
-    // SAFETY: kernels call DPC routines at this level.
+    // SAFETY: the kernel calls DPC routines at DISPATCH_LEVEL.
     let dispatch = unsafe { Dispatch::assume::<Windows>() };
     match processor.queue.run_next(&dispatch) {
         Next::Nobody => {}
@@ -232,7 +232,7 @@ unsafe extern "C" fn run_dpc(_dpc: *mut KDPC, context: PVOID, _argument1: PVOID,
     }
 }
 
-/// The thread of a processor. PASSIVE_LEVEL, so that others have their turn between any two runs.
+/// The thread of a processor. It is at PASSIVE_LEVEL between two runs, so that other threads get the processor.
 unsafe extern "C" fn run_thread(context: PVOID) {
     // SAFETY: `start_thread` made the processor the context; `stop` waits for this thread.
     let processor = unsafe { &*context.cast::<Processor>() };
@@ -244,7 +244,7 @@ unsafe extern "C" fn run_thread(context: PVOID) {
         let mut next = processor.queue.next();
         while next == Next::Thread {
             at_dispatch(|| {
-                // SAFETY: just raised, until the end of this.
+                // SAFETY: `at_dispatch` has raised the IRQL, until this returns.
                 let dispatch = unsafe { Dispatch::assume::<Windows>() };
                 next = processor.queue.run_next(&dispatch);
             });

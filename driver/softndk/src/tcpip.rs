@@ -1,7 +1,7 @@
-//! The addresses that TCP/IP holds on the adapter's interface: the device has them, and loses them, as TCP/IP does.
+//! Keeps the device's addresses equal to the addresses that TCP/IP has on the adapter's interface.
 //!
-//! Each notification is an occasion to look at all of them, so none needs to be understood, and what came before the first one is
-//! found by it too.
+//! Each notification makes the driver read the whole table of addresses. So it does not interpret notifications, and the first one, which
+//! the registration asks for, finds the addresses that were there before.
 #![expect(unsafe_code, reason = "calls into netio.sys, a callback of it, and its tables")]
 
 use core::{
@@ -47,13 +47,13 @@ const _: () = {
     assert!(offset_of!(Table, first) == 8);
 };
 
-/// `IpDadStateDeprecated` and `IpDadStatePreferred` of nldef.h: the address is the interface's alone.
+/// `IpDadStateDeprecated` and `IpDadStatePreferred` of nldef.h: no duplicate of the address was found.
 const USABLE: [i32; 2] = [3, 4];
 
 /// `PUNICAST_IPADDRESS_CHANGE_CALLBACK`: (context, row, type of notification).
 type Changed = unsafe extern "system" fn(*mut c_void, *mut c_void, i32);
 
-// Bound by name to the module, as that of NDIS.
+// Imported by the module's name, as in `ndis`.
 #[link(name = "netio.sys", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     // PASSIVE_LEVEL
@@ -64,30 +64,30 @@ unsafe extern "system" {
         initial_notification: u8,
         handle: *mut *mut c_void,
     ) -> NTSTATUS;
-    // Waits for callbacks in progress.
+    // Waits for the callbacks in progress.
     fn CancelMibChangeNotify2(handle: *mut c_void) -> NTSTATUS;
     fn GetUnicastIpAddressTable(family: u16, table: *mut *mut Table) -> NTSTATUS;
     fn FreeMibTable(table: *mut c_void);
 }
 
-/// Keeps the addresses of a device as those of an interface, until it is dropped.
+/// Keeps the device's addresses equal to the interface's, until it is dropped.
 pub(crate) struct Watch {
     handle: *mut c_void,
     _interface: Arc<Interface, Windows>,
 }
 
-// SAFETY: a token of TCP/IP, good on any thread.
+// SAFETY: any thread may use a handle of TCP/IP.
 unsafe impl Send for Watch {}
 
 struct Interface {
     luid: u64,
     provider: Provider<Windows>,
-    /// Notifications that no look has answered yet.
+    /// Notifications that no update has answered yet.
     notified: AtomicU32,
 }
 
 impl Watch {
-    /// Begins to watch the interface of an adapter.
+    /// Registers for notifications. The first one comes at once, without a change.
     pub(crate) fn start(luid: u64, provider: Provider<Windows>, _passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let interface = Arc::try_new(Interface { luid, provider, notified: AtomicU32::new(0) })
             .map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
@@ -101,12 +101,12 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // SAFETY: registered by `start`, cancelled once, at PASSIVE_LEVEL (adapters are taken down there).
+        // SAFETY: registered by `start`, cancelled once, at PASSIVE_LEVEL, where adapters are initialised, restarted and halted.
         let _it_was_registered = unsafe { CancelMibChangeNotify2(self.handle) };
     }
 }
 
-/// An address of some interface has come, changed or gone.
+/// The callback: an address of any interface was added, changed or deleted.
 unsafe extern "system" fn changed(context: *mut c_void, _row: *mut c_void, _notification: i32) {
     let _region = CriticalRegion::enter();
     // SAFETY: the context that `start` gave, which outlives the notifications.
@@ -115,8 +115,8 @@ unsafe extern "system" fn changed(context: *mut c_void, _row: *mut c_void, _noti
 }
 
 impl Interface {
-    /// Looks until there was no notification since. Those who come meanwhile leave it to the one who looks: the last look is at
-    /// the last state.
+    /// Updates the device's addresses, until no notification came during the update. One thread updates at a time; another that gets a
+    /// notification only counts it. So the last update reads the last state.
     fn changed(&self) {
         if self.notified.fetch_add(1, Ordering::AcqRel) != 0 {
             return;
@@ -130,7 +130,7 @@ impl Interface {
         }
     }
 
-    /// Gives the device the addresses that the interface has, and takes others. Without memory it stays as it is.
+    /// Gives the device the interface's addresses, and removes its other addresses. If memory is short, it keeps what it has.
     fn look(&self) {
         let mut table = null_mut();
         // SAFETY: an out parameter that outlives the call.
@@ -138,18 +138,18 @@ impl Interface {
         if status != STATUS_SUCCESS {
             return;
         }
-        // SAFETY: on success there is a table.
+        // SAFETY: on success TCP/IP gives a table.
         let count = unsafe { (*table).count } as usize;
         // SAFETY: within the table.
         let first = unsafe { &raw const (*table).first };
-        // SAFETY: so many rows follow, which nobody writes until they are freed.
+        // SAFETY: `count` rows follow, which are not written until they are freed.
         let rows = unsafe { slice::from_raw_parts(first.cast::<Row>(), count) };
         let held = || rows.iter().filter(|row| row.luid == self.luid && USABLE.contains(&row.dad_state));
         let held = || held().filter_map(|row| row.address.socket_addr()).map(|address| address.ip());
         let _without_memory_they_stay =
             self.provider.retain_addresses(|address: IpAddr| held().any(|held| held == address));
         for address in held() {
-            // One that is none for a device, or one too many, it can do without.
+            // The device refuses an address that no interface can have, or for which it has no memory.
             let _added = self.provider.add_address(address);
         }
         // SAFETY: from GetUnicastIpAddressTable, freed once.

@@ -1,7 +1,7 @@
 //! This driver as a client of Winsock Kernel.
 //!
-//! WSK may come later than this driver, and may not come at all: it is asked for when a socket is made, without waiting. As long as it
-//! is not there no socket can be made, which leaves connections within the device.
+//! WSK may start after this driver, or never: the driver captures its provider when it makes a socket, without waiting. Until WSK is
+//! there no socket can be made, and connections work only within the device.
 
 use core::{
     cell::UnsafeCell,
@@ -19,7 +19,7 @@ use ndk_abi::{
 };
 use platform::Passive;
 
-// Bound by name to the module, as that of NDIS.
+// Imported by the module's name, as in `ndis`.
 #[link(name = "netio.sys", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     // PASSIVE_LEVEL
@@ -36,14 +36,14 @@ unsafe extern "system" {
     fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION);
 }
 
-/// What WSK keeps of this driver.
+/// This driver's registration with WSK.
 struct Client {
     dispatch: WSK_CLIENT_DISPATCH,
     registration: UnsafeCell<WSK_REGISTRATION>,
     registered: AtomicBool,
 }
 
-// SAFETY: the dispatch is constant; the registration is used by WSK's functions only.
+// SAFETY: the dispatch is constant; only WSK's functions use the registration.
 unsafe impl Sync for Client {}
 
 static CLIENT: Client = Client {
@@ -52,7 +52,7 @@ static CLIENT: Client = Client {
     registered: AtomicBool::new(false),
 };
 
-/// Registers this driver, in DriverEntry. Should that fail, there is no network for it.
+/// Registers this driver, in DriverEntry. If that fails, no socket can be made.
 pub(crate) fn register(_passive: &Passive<'_>) {
     let mut npi = WSK_CLIENT_NPI { ClientContext: null_mut(), Dispatch: &raw const CLIENT.dispatch };
     // SAFETY: static memory, which is not paged; registered once.
@@ -60,19 +60,19 @@ pub(crate) fn register(_passive: &Passive<'_>) {
     CLIENT.registered.store(status == STATUS_SUCCESS, Ordering::Release);
 }
 
-/// Ends that, in the unload routine: waits until all sockets are closed.
+/// Deregisters this driver, in the unload. Waits until all sockets are closed.
 pub(crate) fn deregister(_passive: &Passive<'_>) {
     if CLIENT.registered.swap(false, Ordering::AcqRel) {
-        // SAFETY: registered, and not used any more.
+        // SAFETY: registered, and out of use.
         unsafe { WskDeregister(CLIENT.registration.get()) };
     }
 }
 
-/// The provider of WSK, for as long as this lives. <= DISPATCH_LEVEL.
+/// WSK's provider, captured until this is dropped. <= DISPATCH_LEVEL.
 pub(super) struct Provider(WSK_PROVIDER_NPI);
 
 impl Provider {
-    /// `None`: there is none, now.
+    /// `None`: WSK is not there now.
     pub(super) fn capture() -> Option<Self> {
         if !CLIENT.registered.load(Ordering::Acquire) {
             return None;
@@ -80,11 +80,11 @@ impl Provider {
         let mut npi = WSK_PROVIDER_NPI::ZERO;
         // SAFETY: registered; an out parameter that outlives the call.
         let status = unsafe { WskCaptureProviderNPI(CLIENT.registration.get(), WSK_NO_WAIT, &raw mut npi) };
-        // Not `then_some`: one that was not captured must not be dropped.
+        // Not `then_some`, which would drop a `Provider` that was not captured.
         (status == STATUS_SUCCESS).then(|| Self(npi))
     }
 
-    /// What it is told who asks.
+    /// The client that its functions take.
     pub(super) fn client(&self) -> *mut core::ffi::c_void {
         self.0.Client
     }
@@ -96,7 +96,7 @@ impl Provider {
 
 impl Drop for Provider {
     fn drop(&mut self) {
-        // SAFETY: captured once for each of these.
+        // SAFETY: captured once for each `Provider`.
         unsafe { WskReleaseProviderNPI(CLIENT.registration.get()) };
     }
 }

@@ -1,7 +1,7 @@
-//! TCP by Winsock Kernel. IRQLs, statuses, and who keeps what for how long: the ddi pages of wsk.h.
+//! TCP by Winsock Kernel. The ddi pages of wsk.h have the IRQLs, the statuses and the lifetimes.
 //!
-//! Each request has an IRP and an MDL within itself, so none fails for want of memory of this driver's. Nothing is asked of WSK but
-//! by requests: no callbacks.
+//! Each request contains an IRP and an MDL, so none fails because this driver has no memory. The driver calls WSK by requests only, and
+//! enables no event callbacks.
 #![expect(unsafe_code, reason = "calls into netio.sys, with memory that is shared with it")]
 
 pub(crate) mod client;
@@ -28,8 +28,8 @@ use start::{Place, Socket, Step};
 /// Winsock Kernel.
 pub(crate) enum Wsk {}
 
-// SAFETY: WSK keeps to that, by its documentation: it uses what belongs to a request until it completes the IRP, once. The start of a
-// socket is a request of its own, which uses the socket. No page says what becomes of sends behind one that fails: see docs/decisions.md.
+// SAFETY: by its documentation WSK uses the memory of a request until it completes the IRP, which it does once. The start of a socket is
+// one request, which uses the socket. No page says what happens to sends behind one that fails: see docs/decisions.md.
 unsafe impl Sockets for Wsk {
     type Socket = Socket;
     type Request = Request;
@@ -76,17 +76,17 @@ unsafe impl Sockets for Wsk {
     unsafe fn addresses(socket: *const Socket) -> (SocketAddr, SocketAddr) {
         // SAFETY: valid during this call, by contract.
         let place = unsafe { Place::new(socket.cast_mut()) };
-        // SAFETY: it was connected, or listens, by contract.
+        // SAFETY: the socket was connected, or listens, by contract.
         let [local, remote] = unsafe { place.get().addresses() }.map(|address| address.socket_addr());
         let local = local.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
-        // One that listens has no other.
+        // A listener has no remote address.
         (local, remote.unwrap_or(local))
     }
 
     unsafe fn send(socket: *mut Socket, request: *mut Request, done: Completion, bytes: *const u8, length: usize) {
         // SAFETY: valid until the routine is called, by contract.
         let place = unsafe { Place::new(socket) };
-        // SAFETY: it was connected, by contract.
+        // SAFETY: the socket was connected, by contract.
         let send = unsafe { (*place.get().connection()).WskSend };
         // SAFETY: by contract.
         unsafe { transfer(place, request, done, (bytes, length), send, (WSK_FLAG_NODELAY, sent)) };
@@ -95,7 +95,7 @@ unsafe impl Sockets for Wsk {
     unsafe fn receive(socket: *mut Socket, request: *mut Request, done: Completion, bytes: *mut u8, length: usize) {
         // SAFETY: valid until the routine is called, by contract.
         let place = unsafe { Place::new(socket) };
-        // SAFETY: it was connected, by contract.
+        // SAFETY: the socket was connected, by contract.
         let receive = unsafe { (*place.get().connection()).WskReceive };
         // SAFETY: by contract.
         unsafe { transfer(place, request, done, (bytes, length), receive, (0, passed_on)) };
@@ -104,15 +104,15 @@ unsafe impl Sockets for Wsk {
     unsafe fn finish(socket: *mut Socket, request: *mut Request, done: Completion) {
         // SAFETY: valid until the routine is called, by contract.
         let place = unsafe { Place::new(socket) };
-        // SAFETY: under way from now on, by contract.
+        // SAFETY: the request is under way from now on, by contract.
         let request = unsafe { UnderWay::new(request) };
         request.get().begin(done);
-        // SAFETY: it was connected, by contract.
+        // SAFETY: the socket was connected, by contract.
         let Some(disconnect) = (unsafe { (*place.get().connection()).WskDisconnect }) else {
             return request.end(Err(SocketError::Failed));
         };
         let kernel = place.get().kernel();
-        // SAFETY: it was not under way before.
+        // SAFETY: the request was not under way before.
         let irp = unsafe { request.get().prepare(passed_on) };
         // SAFETY: connected, and not closed before this has returned, by contract.
         let _told_by_the_irp = unsafe { disconnect(kernel, null_mut(), 0, irp) };
@@ -126,10 +126,10 @@ unsafe impl Sockets for Wsk {
     }
 }
 
-/// Sends or receives, with these flags and this completion routine.
+/// Sends or receives, by `call`, with these flags and this completion routine.
 ///
 /// # Safety
-/// As for [`Sockets::send`] and [`Sockets::receive`], whose function `call` is.
+/// As for [`Sockets::send`] and [`Sockets::receive`]; `call` is WSK's function for it.
 unsafe fn transfer(
     place: Place,
     request: *mut Request,
@@ -138,14 +138,14 @@ unsafe fn transfer(
     call: Option<PFN_WSK_SEND>,
     (flags, routine): (u32, Completed),
 ) {
-    // SAFETY: under way from now on, by contract.
+    // SAFETY: the request is under way from now on, by contract.
     let request = unsafe { UnderWay::new(request) };
     request.get().begin(done);
     let Some(call) = call else { return request.end(Err(SocketError::Failed)) };
     let kernel = place.get().kernel();
     // SAFETY: by contract; the IRP is not given away yet.
     let mut buffer = unsafe { request.get().describe(bytes, length) };
-    // SAFETY: it was not under way before.
+    // SAFETY: the request was not under way before.
     let irp = unsafe { request.get().prepare(routine) };
     // SAFETY: connected, and not closed before this has returned, by contract; WSK reads the WSK_BUF during the call.
     let _told_by_the_irp = unsafe { call(kernel, &raw mut buffer, flags, irp) };

@@ -1,4 +1,4 @@
-//! Requests: an IRP each, and an MDL for bytes.
+//! Requests on sockets. Each has an IRP, and an MDL for its bytes.
 
 use core::{
     cell::{Cell, UnsafeCell},
@@ -28,7 +28,7 @@ use crate::{
     irql::at_dispatch,
 };
 
-/// Pages that bytes of a request may touch.
+/// Pages that the bytes of a request span, at most.
 const MAX_PAGES: usize = LARGEST_TRANSFER / PAGE_SIZE + 1;
 
 /// An MDL with room for the largest transfer.
@@ -42,13 +42,13 @@ struct Mdl {
 pub(crate) struct Request {
     pub(super) irp: OwnIrp,
     mdl: UnsafeCell<Mdl>,
-    /// Written when it begins, read when it ends.
+    /// Set when the request begins, taken when it ends.
     done: Cell<Option<Completion>>,
-    /// Bytes to be sent.
+    /// Bytes to send, or to receive at most.
     length: Cell<usize>,
 }
 
-// SAFETY: it is used by whoever begins it and then by whoever ends it.
+// SAFETY: the thread that begins the request uses it, and then the thread that ends it.
 unsafe impl Send for Request {}
 // SAFETY: as for Send.
 unsafe impl Sync for Request {}
@@ -63,24 +63,24 @@ impl Request {
         }
     }
 
-    /// It is under way from now on.
+    /// Begins the request: it is under way from now on.
     pub(super) fn begin(&self, done: Completion) {
         self.done.set(Some(done));
     }
 
-    /// Prepares its IRP to be given to one call of WSK.
+    /// Prepares its IRP for one call of WSK.
     ///
     /// # Safety
     /// As for [`OwnIrp::prepare`]. The context of `routine` is the request.
     pub(super) unsafe fn prepare(&self, routine: Completed) -> *mut c_void {
-        // SAFETY: passed on.
+        // SAFETY: by contract.
         unsafe { self.irp.prepare(routine, (&raw const *self).cast_mut().cast()) }
     }
 
-    /// Describes the bytes that it moves.
+    /// Describes the bytes of a send or receive by its MDL.
     ///
     /// # Safety
-    /// As for the bytes of [`platform::Sockets::send`]; it is not under way.
+    /// As for the bytes of [`platform::Sockets::send`]; its IRP is not given to WSK yet.
     pub(super) unsafe fn describe(&self, bytes: *const u8, length: usize) -> WSK_BUF {
         self.length.set(length);
         let offset = bytes.addr() & PAGE_SIZE.wrapping_sub(1);
@@ -93,7 +93,7 @@ impl Request {
             ..MDL::ZERO
         };
         let mdl = self.mdl.get().cast::<MDL>();
-        // SAFETY: this request's own, which nobody uses before it is under way.
+        // SAFETY: the request's own MDL, which WSK does not use before it gets the IRP.
         unsafe { mdl.write(header) };
         // SAFETY: the MDL has room for the pages of the largest transfer; the bytes are in non-paged pool, by contract.
         unsafe { MmBuildMdlForNonPagedPool(mdl.cast()) };
@@ -101,7 +101,7 @@ impl Request {
     }
 }
 
-/// Where a request is that is under way.
+/// The address of a request that is under way.
 #[derive(Clone, Copy)]
 pub(super) struct UnderWay(NonNull<Request>);
 
@@ -114,60 +114,60 @@ impl UnderWay {
     }
 
     pub(super) fn get(&self) -> &Request {
-        // SAFETY: valid while it is under way, by contract of `new`.
+        // SAFETY: valid while the request is under way, by contract of `new`.
         unsafe { self.0.as_ref() }
     }
 
-    /// Ends it. It is not to be used any more, and may be gone.
+    /// Ends the request. After that it must not be used, as it may be freed.
     pub(super) fn end(self, result: Result<usize, SocketError>) {
         if let Some(done) = self.get().done.take() {
-            // SAFETY: taken, so this is the only call; WSK uses the request no more.
+            // SAFETY: taken, so this is the only call; WSK is done with the request.
             unsafe { done.complete(result) };
         }
     }
 }
 
-/// Ends the request whose IRP was completed, by what `outcome` makes of the number of its bytes and of what WSK says.
+/// Ends the request of a completed IRP. `outcome` makes its result of the length of the request and of WSK's result.
 ///
-/// What ends may be the last that the unloading of this driver waits for: see [`at_dispatch`].
+/// The unload may wait for this request last, and must not go on before this thread has left the driver: see [`at_dispatch`].
 ///
 /// # Safety
-/// In the completion routine of an IRP that [`Request::prepare`] has prepared.
+/// Called in the completion routine of an IRP that [`Request::prepare`] has prepared.
 unsafe fn complete(context: *mut c_void, outcome: fn(usize, Result<usize, SocketError>) -> Result<usize, SocketError>) {
     // SAFETY: the context is the request, which is under way until `end`.
     let request = unsafe { UnderWay::new(context.cast()) };
-    // SAFETY: it was completed just now.
+    // SAFETY: the IRP was completed just now.
     let result = unsafe { request.get().irp.result() };
     let length = request.get().length.get();
     at_dispatch(|| request.end(outcome(length, result.map_err(error))));
 }
 
-/// Of a receive, and of the end of sending: what WSK says.
+/// The completion routine of receives, and of the end of sending: the result is WSK's.
 pub(super) unsafe extern "C" fn passed_on(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
-    // SAFETY: a completion routine.
+    // SAFETY: this is the completion routine.
     unsafe { complete(context, |_, result| result) };
     KEPT
 }
 
-/// Of a send: all of it, or it failed.
+/// The completion routine of sends: a send that has not sent all bytes has failed.
 pub(super) unsafe extern "C" fn sent(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
     let all_or_nothing = |length, result: Result<usize, _>| {
         result.and_then(|count| if count == length { Ok(count) } else { Err(SocketError::Failed) })
     };
-    // SAFETY: a completion routine.
+    // SAFETY: this is the completion routine.
     unsafe { complete(context, all_or_nothing) };
     KEPT
 }
 
-/// Of a close, which does not fail.
+/// The completion routine of closes, which do not fail.
 pub(super) unsafe extern "C" fn closed(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
-    // SAFETY: a completion routine.
+    // SAFETY: this is the completion routine.
     unsafe { complete(context, |_, _| Ok(0)) };
     KEPT
 }
 
-/// The meaning of the failure of an accept. What WSK says of a connection that has gone before it was accepted is not documented: any
-/// status, but those that say what they do of this machine or of the listener.
+/// The error of an accept that failed. No page names the status for a connection that has gone before it was accepted: so it is any status
+/// but the ones for a failure of this machine or of the listener.
 pub(super) fn error_of_accept(status: NTSTATUS) -> SocketError {
     match status {
         STATUS_INSUFFICIENT_RESOURCES => SocketError::Failed,
@@ -178,7 +178,7 @@ pub(super) fn error_of_accept(status: NTSTATUS) -> SocketError {
     }
 }
 
-/// The meaning of a status, of whatever call.
+/// The error for a status of any other call.
 pub(super) fn error(status: NTSTATUS) -> SocketError {
     match status {
         STATUS_CONNECTION_REFUSED => SocketError::Refused,

@@ -1,7 +1,7 @@
-//! From nothing to a connection, or to a listener: some calls of WSK, one after the other, with one IRP.
+//! The start of a socket, as a connection or as a listener: some calls of WSK, one after the other, with one IRP.
 //!
-//! WSK is not to be called from completion routines (they may be deep in a stack that has called this driver): what follows one is
-//! done by the call that has taken the step before, or else by a DPC.
+//! Completion routines do not call WSK, as they may run deep in a stack that has called this driver. If WSK completes the IRP within a
+//! call, the thread of that call takes the next step, else a DPC does.
 
 use core::{
     cell::{Cell, UnsafeCell},
@@ -30,23 +30,23 @@ use crate::{irp::own::KEPT, irql::at_dispatch, platform::Windows};
 
 #[link(name = "ntoskrnl")]
 unsafe extern "C" {
-    /// The system process (ntddk.h: `extern NTKERNELAPI PEPROCESS`). With the library that it is imported from, a declaration is the
-    /// variable itself, as in C with `__declspec(dllimport)`; the crates' declare no library.
+    /// The system process (ntddk.h: `extern NTKERNELAPI PEPROCESS`). This declaration names the import library, so it is the variable
+    /// itself, as in C with `__declspec(dllimport)`; the wdk crates' declaration names none.
     static PsInitialSystemProcess: *mut c_void;
 }
 
-/// A socket, and its start.
+/// A socket, and the state of its start.
 pub(crate) struct Socket {
-    /// WSK's, once there is one.
+    /// WSK's socket, once it is made.
     kernel: AtomicPtr<WSK_SOCKET>,
-    /// Written by the start, and by WSK for it.
+    /// The start writes it, and WSK during the start.
     local: UnsafeCell<SOCKADDR_INET>,
     remote: UnsafeCell<SOCKADDR_INET>,
     turn: Turn,
     step: Cell<Step>,
-    /// While the step that makes the socket is taken.
+    /// Captured during the step that makes the socket.
     provider: Cell<Option<Provider>>,
-    /// Whose connection is accepted.
+    /// WSK's socket of the listener whose connection is accepted.
     listener: Cell<*mut WSK_SOCKET>,
     start: Cell<*mut Request>,
     /// The close that waits for the end of the start.
@@ -54,24 +54,24 @@ pub(crate) struct Socket {
     dpc: UnsafeCell<Run>,
 }
 
-// SAFETY: the cells are for whoever takes the next step (`Turn`), before the start is over; then nothing is written.
+// SAFETY: until the start is over only the thread that takes the next step (`Turn`) accesses the cells; then they are not written.
 unsafe impl Send for Socket {}
 // SAFETY: as for Send.
 unsafe impl Sync for Socket {}
 
-/// The calls of a start.
+/// The steps of a start. Each is one call of WSK.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A socket for a connection, and its bind; then it connects, and is asked for its address.
+    /// A connection: WSK makes the socket, binds it, connects it, and tells its local address.
     MakeConnection,
     BindConnection,
     Connect,
     AskConnection,
-    /// A socket that listens: as soon as it is bound.
+    /// A listener: WSK makes the socket, binds it, and tells its local address. It listens once it is bound.
     MakeListener,
     BindListener,
     AskListener,
-    /// WSK gives a socket, and its addresses.
+    /// An accepted connection: WSK makes the socket, and tells both addresses.
     Accept,
 }
 
@@ -87,12 +87,12 @@ impl Step {
         }
     }
 
-    /// The meaning of its failure.
+    /// The error of a step that failed with this status.
     fn error(self, status: NTSTATUS) -> SocketError {
         match (self, status) {
-            // Only who binds is refused an address because another has it for itself.
+            // Another socket has the address exclusively. This status of other calls has another meaning.
             (Self::BindConnection | Self::BindListener, STATUS_ACCESS_DENIED) => SocketError::AddressInUse,
-            // It was connected; WSK says what it has no address for in various ways.
+            // The socket was connected, so the connection has ended: WSK has various statuses for that.
             (Self::AskConnection, status) if status != STATUS_CANCELLED => SocketError::Reset,
             (Self::Accept, status) => error_of_accept(status),
             _ => error(status),
@@ -124,19 +124,19 @@ impl Socket {
         self.kernel.load(Ordering::Acquire)
     }
 
-    /// The own address, and the peer's.
+    /// The local address, and the peer's.
     ///
     /// # Safety
-    /// It has started.
+    /// The start is over.
     pub(super) unsafe fn addresses(&self) -> [SOCKADDR_INET; 2] {
-        // SAFETY: written by the start only, which is over.
+        // SAFETY: only the start writes it, and is over.
         let local = unsafe { self.local.get().read() };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let remote = unsafe { self.remote.get().read() };
         [local, remote]
     }
 
-    /// The functions of a connection, or of a socket that shall be one.
+    /// WSK's functions for a connection, or for a socket that is to become one.
     pub(super) fn connection(&self) -> *const WSK_PROVIDER_CONNECTION_DISPATCH {
         // SAFETY: WSK's socket, before its close.
         unsafe { (*self.kernel()).Dispatch }.cast()
@@ -156,7 +156,7 @@ impl Socket {
     }
 }
 
-/// Where a socket is.
+/// The address of a socket.
 #[derive(Clone, Copy)]
 pub(super) struct Place(NonNull<Socket>);
 
@@ -169,14 +169,14 @@ impl Place {
     }
 
     pub(super) fn get(&self) -> &Socket {
-        // SAFETY: valid as long as it is used, by contract of `new`.
+        // SAFETY: valid as long as this is used, by contract of `new`.
         unsafe { self.0.as_ref() }
     }
 
-    /// Starts: from these addresses, or for the next connection of a listener.
+    /// Starts the socket with the step `first`: with these addresses, or as the next connection of `listener`.
     ///
     /// # Safety
-    /// The request and its completion are those of a start, by contract of [`platform::Sockets`].
+    /// The contract of [`platform::Sockets`] for a start holds of the request and its completion.
     pub(super) unsafe fn start(
         self,
         request: *mut Request,
@@ -186,16 +186,16 @@ impl Place {
         listener: *mut WSK_SOCKET,
     ) {
         let socket = self.get();
-        // SAFETY: not under way before, and valid until it ends, by contract.
+        // SAFETY: the request was not under way before, and is valid until it ends, by contract.
         unsafe { UnderWay::new(request) }.get().begin(done);
         socket.start.set(request);
         socket.listener.set(listener);
         let [local, remote] = addresses;
-        // SAFETY: nobody else uses the socket before it has started.
+        // SAFETY: no other thread uses the socket before it has started.
         unsafe { socket.local.get().write(local) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { socket.remote.get().write(remote) };
-        // SAFETY: as above; the DPC is used while the start is under way, in its place.
+        // SAFETY: as above; the socket does not move while the start is under way, which is when the DPC is used.
         unsafe { Windows::initialize_dpc(socket.dpc.get(), resume, self.0.as_ptr().cast()) };
         if self.take(first) {
             self.go_on();
@@ -207,12 +207,13 @@ impl Place {
         unsafe { UnderWay::new(self.get().start.get()) }
     }
 
-    /// Takes a step. True: it is over, and it is for the caller to go on. False: the socket may be gone.
+    /// Takes a step. True: the step is over, and the caller goes on. False: another thread goes on, or the start is over; the socket may be
+    /// freed.
     fn take(self, step: Step) -> bool {
         let socket = self.get();
         socket.step.set(step);
         let request = self.request();
-        // SAFETY: its last use is over, as nobody is at a step; valid while the start is under way.
+        // SAFETY: the IRP is not in use, as the step before is over; it is valid while the start is under way.
         let irp = unsafe { request.get().irp.prepare(completed, self.0.as_ptr().cast()) };
         if !socket.turn.begin() {
             self.end(Err(SocketError::Canceled));
@@ -220,17 +221,17 @@ impl Place {
         }
         // SAFETY: the IRP of this step, just prepared.
         if let Err(status) = unsafe { self.call(step, irp) } {
-            // SAFETY: prepared, and not given away.
+            // SAFETY: prepared, and not given to WSK.
             unsafe { request.get().irp.refuse(status) };
             let _this_call_is_still_there = socket.turn.leave();
         }
         socket.turn.leave()
     }
 
-    /// Calls WSK; what it returns is told by the IRP too. Err: the IRP was not given to it.
+    /// Calls WSK, whose result is in the IRP. Err: WSK did not get the IRP.
     ///
     /// # Safety
-    /// The IRP is prepared for this step, and one before has made the socket if this one does not.
+    /// The IRP is prepared for this step. A step before has made the socket, unless this one does.
     unsafe fn call(self, step: Step, irp: *mut c_void) -> Result<(), NTSTATUS> {
         let socket = self.get();
         let kernel = socket.kernel();
@@ -288,26 +289,26 @@ impl Place {
         // SAFETY: the table of a provider that is captured.
         let make = unsafe { (*provider.functions()).WskSocket }.ok_or(STATUS_NOT_IMPLEMENTED)?;
         let client = provider.client();
-        // Kept until the IRP is completed.
+        // The provider stays captured until the IRP is completed.
         socket.provider.set(Some(provider));
         // SAFETY: the address was written before the first step.
         let family = unsafe { (*socket.local.get()).si_family() };
         let (kind, protocol, none) = (SOCK_STREAM, IPPROTO_TCP, null_mut());
-        // The current process may be any: this is not only called by its own threads. A thread is not named: there is none of the
-        // system's that is known to live.
-        // SAFETY: set by the kernel, and never changed.
+        // The system process owns the socket: this may run in the context of any process. No thread is named: none of the system's is known
+        // to live as long.
+        // SAFETY: the kernel sets it at boot, and never changes it.
         let system = unsafe { PsInitialSystemProcess };
         // SAFETY: a process that never ends; no callbacks, no security descriptor.
         Ok(unsafe { make(client, family, kind, protocol, flags, none, null(), system.cast(), none, none, irp) })
     }
 
-    /// A step is over: takes the others, or ends the start. The socket may be gone then.
+    /// A step is over: takes the next steps, or ends the start. The socket may be freed after that.
     fn go_on(self) {
         loop {
             let socket = self.get();
             let step = socket.step.get();
             drop(socket.provider.take());
-            // SAFETY: all who were at the step have left.
+            // SAFETY: the call, the IRP and a close have left the step.
             let result = unsafe { self.request().get().irp.result() };
             let information = match result {
                 Ok(information) => information,
@@ -324,25 +325,25 @@ impl Place {
         }
     }
 
-    /// The start is over.
+    /// Ends the start.
     fn end(self, result: Result<usize, SocketError>) {
         let request = self.request();
         if !self.get().turn.end() {
             return request.end(result);
         }
-        // That of the close keeps the socket.
+        // The close is a request under way, so the socket stays valid.
         let closing = self.get().closing.load(Ordering::Acquire);
         request.end(result);
-        // SAFETY: under way since `close`.
+        // SAFETY: the close is under way since `close`.
         self.shut(unsafe { UnderWay::new(closing) });
     }
 
-    /// Closes the socket, at once or when its start is over, of which it asks for an early end.
+    /// Closes the socket: at once if its start is over, else when it is; a start under way is cancelled.
     ///
     /// # Safety
-    /// The request and its completion are those of a close, by contract of [`platform::Sockets`].
+    /// The contract of [`platform::Sockets::close`] holds of the request and its completion.
     pub(super) unsafe fn close(self, request: *mut Request, done: Completion) {
-        // SAFETY: not under way before, and valid until it ends, by contract.
+        // SAFETY: the request was not under way before, and is valid until it ends, by contract.
         let request_under_way = unsafe { UnderWay::new(request) };
         request_under_way.get().begin(done);
         self.get().closing.store(request, Ordering::Release);
@@ -350,7 +351,7 @@ impl Place {
             Close::Now => self.shut(request_under_way),
             Close::Later => {}
             Close::Cancel => {
-                // SAFETY: a step is being taken; the next is not, before this one leaves.
+                // SAFETY: a step is under way; the next one does not begin before this thread leaves.
                 unsafe { self.request().get().irp.cancel() };
                 if self.get().turn.leave() {
                     self.go_on();
@@ -359,18 +360,18 @@ impl Place {
         }
     }
 
-    /// Closes WSK's socket, if there is one. The start is over, and no call for the socket in progress.
+    /// Closes WSK's socket, if there is one. The start is over, and no call for the socket is in progress.
     fn shut(self, request: UnderWay) {
         let kernel = self.get().kernel();
         if kernel.is_null() {
             return request.end(Ok(0));
         }
-        // All tables begin alike.
-        // SAFETY: the table of a socket, which is closed once.
+        // The tables of all kinds of sockets begin with the same functions.
+        // SAFETY: the table of a socket that is not closed.
         let Some(close) = (unsafe { (*self.get().connection()).WskCloseSocket }) else {
             return request.end(Ok(0));
         };
-        // SAFETY: under way, and its IRP not in use.
+        // SAFETY: the request is under way, and its IRP is not in use.
         let irp = unsafe { request.get().prepare(closed) };
         // SAFETY: the last call for the socket.
         let _told_by_the_irp = unsafe { close(kernel, irp) };
@@ -379,19 +380,19 @@ impl Place {
 
 /// The completion routine of all steps.
 unsafe extern "C" fn completed(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
-    // SAFETY: the socket that `take` made the context; its start is under way.
+    // SAFETY: `take` made the socket the context; its start is under way.
     let place = unsafe { Place::new(context.cast()) };
     at_dispatch(|| {
         if place.get().turn.leave() {
-            // SAFETY: initialised by `start`; not queued, as each step queues it once at most.
+            // SAFETY: initialised by `start`; not queued, as each step queues the DPC once at most.
             unsafe { Windows::queue_dpc(place.get().dpc.get()) };
         }
     });
     KEPT
 }
 
-/// The DPC.
+/// The DPC: goes on with a start.
 unsafe extern "C" fn resume(context: *mut c_void) {
-    // SAFETY: the socket that `start` made the context; its start is under way.
+    // SAFETY: `start` made the socket the context; its start is under way.
     unsafe { Place::new(context.cast()) }.go_on();
 }
