@@ -38,14 +38,14 @@ pub(crate) struct Adapter {
     parts: SpinLock<Option<Parts>, Windows>,
 }
 
-/// What the initialisation makes for an adapter, and the halt deletes.
+/// What the initialisation, or for `watch` a restart, makes for an adapter, and the halt deletes.
 pub(crate) struct Parts {
     pub(crate) _ndk: NdkAttributes,
     pub(crate) control: control::Registration,
     pub(crate) device: FrameworkDevice,
     /// The parameters name no addresses, so the adapter has the addresses of TCP/IP.
     pub(crate) follows_tcpip: bool,
-    /// Set with `follows_tcpip`, once TCP/IP has accepted the registration for notifications.
+    /// `None` unless `follows_tcpip`; set once TCP/IP has accepted the registration for notifications.
     pub(crate) watch: Option<Watch>,
 }
 
@@ -53,9 +53,9 @@ impl Adapter {
     /// The adapter of a miniport handler's context.
     ///
     /// # Safety
-    /// `context` came from NDIS, which does not halt the adapter while the reference is in use.
+    /// `context` is the address of an adapter, which is not freed while the reference is in use. NDIS has it as the handlers' context.
     pub(crate) unsafe fn from_context<'a>(context: NDIS_HANDLE) -> &'a Self {
-        // SAFETY: the registration attributes gave NDIS the address of this adapter, which the halt frees.
+        // SAFETY: by contract.
         unsafe { &*context.cast::<Self>() }
     }
 

@@ -316,7 +316,7 @@ pub(crate) fn file_of_handle<R>(
     // SAFETY: a file object, referenced.
     let device = unsafe { (*file_object).DeviceObject };
     let is_ours = CONTROL.lock().device.as_ref().is_some_and(|ours| ours.object == device.cast());
-    // SAFETY: of this device, and referenced, so its IRP_MJ_CLOSE has not begun.
+    // SAFETY: the file object is of this device, and referenced, so its IRP_MJ_CLOSE has not begun.
     let open = if is_ours { unsafe { open_file(file_object) } } else { None };
     // SAFETY: referenced above.
     unsafe { ObfDereferenceObject(file_object.cast()) };
@@ -333,7 +333,7 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
     // SAFETY: a request in progress keeps its file object. The reference is for the time after the request's completion.
     match unsafe { open_file(irp.file_object()) } {
         Some(open) if irp.is_from_user() => {
-            // SAFETY: `cancel` is the cancel routine of these requests.
+            // SAFETY: `cancel` calls `Cancelled::begin`, then `File::cancel` of the request's file.
             let request = unsafe { irp.into_request(cancel) };
             open.file.dispatch(request, current_process() as u64, &passive)
         }

@@ -12,7 +12,7 @@ use wdk_sys::ntddk::{KeEnterCriticalRegion, KeLeaveCriticalRegion};
 pub(crate) struct CriticalRegion(PhantomData<*mut ()>);
 
 impl CriticalRegion {
-    /// IRQL <= APC_LEVEL, where it also has to be dropped (ddi: nf-ntddk-keentercriticalregion).
+    /// Called and dropped at IRQL <= APC_LEVEL (ddi: nf-ntddk-keentercriticalregion).
     pub(crate) fn enter() -> Self {
         // SAFETY: the IRQL by contract; the drop leaves the region on this thread, as the type is not Send.
         unsafe { KeEnterCriticalRegion() };

@@ -56,7 +56,7 @@ pub(crate) unsafe extern "system" fn send(
     // SAFETY: the chain that NDIS gave, complete and unchanged but for its statuses.
     unsafe { ndis::NdisMSendNetBufferListsComplete(adapter.miniport(), lists, flags) };
     if running && adapter.traffic().end_send() {
-        // SAFETY: `pause` returned STATUS_PENDING, and only one send sees the count reach 0 after that.
+        // SAFETY: `pause` returns STATUS_PENDING, and only one send sees the count reach 0 after that.
         unsafe { ndis::NdisMPauseComplete(adapter.miniport()) };
     }
 }

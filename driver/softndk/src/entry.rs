@@ -50,7 +50,7 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
     status
 }
 
-/// Creates the framework driver object, then registers with WSK and NDIS.
+/// Creates the framework driver object, then registers the process notify routine, and with WSK and NDIS.
 fn start(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING, passive: &Passive<'_>) -> NTSTATUS {
     let mut config = WDF_DRIVER_CONFIG {
         Size: size_of::<WDF_DRIVER_CONFIG>() as u32,

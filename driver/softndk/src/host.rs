@@ -57,7 +57,7 @@ impl KernelHost {
         self.consumer.stop(self, passive);
     }
 
-    /// Stops the test consumer for good, before the adapter is halted.
+    /// Stops the test consumer for good, when the adapter is removed from the control device.
     #[cfg(feature = "test-consumer")]
     pub(crate) fn close_consumer(&self, passive: &Passive<'_>) {
         self.consumer.close(self, passive);

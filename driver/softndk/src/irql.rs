@@ -10,7 +10,8 @@ use platform::DISPATCH_LEVEL;
 pub(crate) fn at_dispatch(body: impl FnOnce()) {
     let irql = raise();
     body();
-    lower(irql);
+    // SAFETY: raised above; `body` has released its locks.
+    unsafe { lower(irql) };
 }
 
 /// `KeGetCurrentIrql`, which is inline on x64: reads the task priority register.
@@ -32,14 +33,17 @@ pub(crate) fn raise() -> u8 {
 }
 
 /// `KeLowerIrql` after [`raise`].
-pub(crate) fn lower(before: u8) {
+///
+/// # Safety
+/// [`raise`] returned `before` on this thread, which has taken no lock since that it still holds.
+pub(crate) unsafe fn lower(before: u8) {
     if before < DISPATCH_LEVEL {
         set(before);
     }
 }
 
-/// Writes the task priority register, as the two functions of the kernel do, which are inline on x64.
+/// Writes the task priority register, as KeRaiseIrqlToDpcLevel and KeLowerIrql do, which are inline on x64.
 fn set(irql: u8) {
-    // SAFETY: the callers raise the IRQL and then restore it. The compiler moves no memory access across this.
+    // SAFETY: `raise` only raises the IRQL, and `lower` restores it. The compiler moves no memory access across this.
     unsafe { asm!("mov cr8, {}", in(reg) u64::from(irql), options(nostack, preserves_flags)) };
 }

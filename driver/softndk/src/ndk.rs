@@ -82,7 +82,8 @@ unsafe extern "system" fn close(_context: NDIS_HANDLE, ndk_adapter: *mut NDK_ADA
 /// OID_NDK_SET_STATE: stores the wanted state; a work item turns RDMA on or off. NDIS_STATUS_ADAPTER_REMOVED: the device was removed.
 pub(crate) fn set_state(adapter: &Adapter, enabled: bool) -> Result<(), NDIS_STATUS> {
     let context = from_ref(adapter).cast_mut().cast();
-    // SAFETY: `stop` keeps the adapter until `announce` is done, which takes the announcements until there is none.
+    // SAFETY: the halt waits in `RdmaState::stop` before it frees the adapter. `announce` takes the announcements until there is none, and
+    // does not use the adapter after that.
     unsafe { adapter.rdma().set(enabled, announce, context) }
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn set_state(adapter: &Adapter, enabled: bool) -> Result<(), NDIS_STA
 unsafe extern "system" fn announce(context: *mut c_void, _work_item: NDIS_HANDLE) {
     // SAFETY: NDIS runs work items at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
-    // SAFETY: `set_state` passed the adapter, which `stop` keeps until there is nothing left to announce.
+    // SAFETY: `set_state` passed the adapter. The halt frees it only when `RdmaState::stop` has found nothing left to announce.
     let adapter = unsafe { Adapter::from_context(context) };
     while let Some(enabled) = adapter.rdma().next_announcement() {
         if !enabled {

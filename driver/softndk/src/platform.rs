@@ -83,7 +83,8 @@ unsafe impl RawMutex for KernelSpinLock {
             // SAFETY: this thread holds the lock, so no other accesses the cell.
             unsafe { self.irql.get().write(irql) };
         } else {
-            irql::lower(irql);
+            // SAFETY: raised above; the lock was not taken.
+            unsafe { irql::lower(irql) };
         }
         taken
     }

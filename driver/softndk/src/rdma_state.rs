@@ -28,14 +28,14 @@ pub(crate) struct RdmaState {
 struct State {
     /// The device was removed: RDMA stays off.
     removed: bool,
-    /// The state that NDIS knows.
+    /// The state that NDIS was told last, or is being told.
     announced: bool,
     /// Set while the work item is queued or its routine runs; signalled when the routine is done.
     worker: Option<Arc<Event<Windows>, Windows>>,
 }
 
 impl RdmaState {
-    /// The state of a new adapter: RDMA is off. NDIS_STATUS_RESOURCES.
+    /// The state of a new adapter: RDMA is off. NDIS_STATUS_RESOURCES: no memory.
     pub(crate) fn new(miniport: NDIS_HANDLE) -> Result<Self, NDIS_STATUS> {
         // SAFETY: the adapter's handle.
         let work_item = unsafe { ndis::NdisAllocateIoWorkItem(miniport) };
@@ -74,7 +74,7 @@ impl RdmaState {
         state.announced = false;
     }
 
-    /// Stores the wanted state. Queues the work item with `routine`, unless NDIS knows the state already, or the work item is queued or
+    /// Stores the wanted state. Queues the work item with `routine`, unless NDIS was told the state already, or the work item is queued or
     /// its routine runs. NDIS_STATUS_ADAPTER_REMOVED: the device was removed.
     ///
     /// # Safety

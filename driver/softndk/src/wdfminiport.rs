@@ -38,7 +38,7 @@ pub(crate) unsafe fn device_miniport_create(
     attached: PDEVICE_OBJECT,
     physical: PDEVICE_OBJECT,
 ) -> Result<WDFDEVICE, NTSTATUS> {
-    // SAFETY: the stub writes it before DriverEntry only.
+    // SAFETY: the stub writes this variable before DriverEntry only.
     let functions = unsafe { WdfFunctions };
     // SAFETY: the stub bound a framework that has all functions of KMDF 1.33.
     let function = unsafe { functions.add(WdfDeviceMiniportCreateTableIndex as usize) };
@@ -46,7 +46,7 @@ pub(crate) unsafe fn device_miniport_create(
     let function = unsafe { read(function) };
     // SAFETY: all entries of the table have one type; the entry at this index is WdfDeviceMiniportCreate.
     let function = unsafe { transmute::<WDFFUNC, DeviceMiniportCreate>(function) };
-    // SAFETY: the stub writes it before DriverEntry only.
+    // SAFETY: the stub writes this variable before DriverEntry only.
     let globals = unsafe { WdfDriverGlobals };
     let mut created: WDFDEVICE = null_mut();
     let attributes = WDF_NO_OBJECT_ATTRIBUTES;
@@ -61,11 +61,11 @@ pub(crate) unsafe fn device_miniport_create(
 /// # Safety
 /// PASSIVE_LEVEL; the driver's last call into the framework, with the framework driver object.
 pub(crate) unsafe fn driver_miniport_unload(driver: WDFDRIVER) {
-    // SAFETY: the stub writes it before DriverEntry, and once after DriverEntry.
+    // SAFETY: the stub writes this variable before DriverEntry, and once after DriverEntry.
     let function = unsafe { WdfDriverMiniportUnloadOverride };
     // SAFETY: the variable has the type of the table's entries; it holds this function.
     let function = unsafe { transmute::<WDFFUNC, DriverMiniportUnload>(function) };
-    // SAFETY: the stub writes it before DriverEntry only.
+    // SAFETY: the stub writes this variable before DriverEntry only.
     let globals = unsafe { WdfDriverGlobals };
     // SAFETY: by contract.
     unsafe { function(globals, driver) };

@@ -117,7 +117,7 @@ impl Irp {
     /// Takes over an IRP of the I/O manager.
     ///
     /// # Safety
-    /// `irp` is valid, and this driver owns it at its current stack location: in a dispatch or cancel routine.
+    /// `irp` is valid, and this driver owns it at its current stack location: in a dispatch routine.
     pub(crate) unsafe fn from_raw(irp: *mut c_void) -> Self {
         // SAFETY: a valid IRP is not null.
         Self(unsafe { NonNull::new_unchecked(irp.cast()) })
@@ -166,7 +166,8 @@ impl Irp {
     /// buffers: the system buffer is shorter then, or missing.
     ///
     /// # Safety
-    /// The I/O manager may call `cancel` as the cancel routine of the IRP, while the request is pended.
+    /// The I/O manager may call `cancel` as the cancel routine of the IRP, while the request is pended. `cancel` calls
+    /// [`Cancelled::begin`], then `nd_ioctl::File::cancel` with the id of that.
     pub(crate) unsafe fn into_request(self, cancel: CancelRoutine) -> ControlRequest {
         let stack = self.stack();
         // SAFETY: an owned IRP has a current stack location, here with the parameters of its major function.

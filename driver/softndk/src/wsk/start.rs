@@ -54,7 +54,8 @@ pub(crate) struct Socket {
     dpc: UnsafeCell<Run>,
 }
 
-// SAFETY: until the start is over only the thread that takes the next step (`Turn`) accesses the cells; then they are not written.
+// SAFETY: until the start is over only the thread that takes the next step (`Turn`) writes the cells, and WSK the addresses during a step;
+// `start` is written before the first step, and a close reads it. When the start is over the cells are not written.
 unsafe impl Send for Socket {}
 // SAFETY: as for Send.
 unsafe impl Sync for Socket {}
@@ -129,7 +130,7 @@ impl Socket {
     /// # Safety
     /// The start is over.
     pub(super) unsafe fn addresses(&self) -> [SOCKADDR_INET; 2] {
-        // SAFETY: only the start writes it, and is over.
+        // SAFETY: only the start writes the addresses, and it is over.
         let local = unsafe { self.local.get().read() };
         // SAFETY: as above.
         let remote = unsafe { self.remote.get().read() };
