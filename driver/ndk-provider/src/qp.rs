@@ -53,6 +53,7 @@ const _: () = {
     assert!(Flags::INLINE.bits() == NDK_OP_FLAG_INLINE);
     assert!(Flags::LOCAL_INVALIDATE.bits() == NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE);
     assert!(Flags::DEFER.bits() == NDK_OP_FLAG_DEFER);
+    assert!(Flags::all().bits().count_ones() == 6, "a flag is not compared above");
 };
 
 /// The consumer's list of SGEs.

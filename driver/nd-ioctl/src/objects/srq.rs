@@ -105,7 +105,7 @@ impl<H: Host> Srq<H> {
         }
     }
 
-    /// The same, if the queue pair that took it is gone, so that nobody sees the completion.
+    /// Notes that a receive has ended whose queue pair is gone, so that no program sees the completion.
     pub(crate) fn reported_for_nobody(this: &Ref<Self, H>) {
         if let Some(ring) = &this.ring {
             ring.reports();
@@ -116,7 +116,7 @@ impl<H: Host> Srq<H> {
 
     fn serve(&self, polls_on: bool) -> Next {
         let Some(ring) = &self.ring else { return Next::Sleep };
-        // What is in the queue counts, for who waits for a notification.
+        // A program that waits for a notification is told by the number of receives in the queue.
         let mode = ServeMode { awaits: false, polls_on };
         let mut serving = ring.serve(mode);
         loop {

@@ -2,7 +2,7 @@
 
 /// Runs that find nothing before the ring sleeps.
 const IDLE_RUNS: u32 = 16;
-/// A doorbell that brings fewer requests than this has come too early, or the sleep before it.
+/// If fewer requests than this came since the doorbell before, the ring went to sleep too early.
 const WORTH: u32 = 64;
 /// While such doorbells come one after another each doubles the number of runs, this often at most: the program may not be back
 /// from the doorbell when the ring sleeps again.

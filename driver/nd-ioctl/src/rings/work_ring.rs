@@ -37,8 +37,8 @@ const HEAD_WORDS: usize = size_of::<SOFTNDK_POST>() / size_of::<u64>();
 /// How a ring is served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServeMode {
-    /// What is posted will be reported, and has the ring looked at again. Not so for a queue that tells how much is in it, or whose
-    /// CQ has ended.
+    /// Each posted request will be reported, and its report has the ring served again. False for an SRQ, whose ring counts what is in
+    /// the queue, and if the CQ has ended.
     pub(crate) awaits: bool,
     /// An empty ring is polled for a while ([`PollBackoff`]).
     pub(crate) polls_on: bool,
@@ -74,7 +74,7 @@ pub(crate) enum Step<'a> {
     Post(&'a SOFTNDK_POST, &'a [u8]),
     /// The queue takes no more: the oldest request is to be reported with this status; then [`Serving::given_up`].
     GiveUp(SOFTNDK_POST, NTSTATUS),
-    /// Nothing in this run.
+    /// This run takes no more from the ring.
     End(Served),
 }
 

@@ -130,7 +130,7 @@ pub(crate) enum Memory<P: Platform> {
     },
     /// A logical address under the privileged token: a system address (see NdkBuildLAM in ndk-provider).
     Privileged(NonNull<u8>),
-    /// The driver's own bytes, during a `copy_inline` or `copy_out`.
+    /// The driver's own bytes, during a `copy_in` or `copy_out`.
     Inline(NonNull<u8>, u64),
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn read_inline(to: &mut [u8], address: u64) -> Result<(), Error> {
 }
 
 /// Copies the driver's own `bytes` to `to`. Fails as [`copy`].
-pub(crate) fn copy_inline<P: Platform>(to: &Memory<P>, bytes: &[u8]) -> Result<(), Error> {
+pub(crate) fn copy_in<P: Platform>(to: &Memory<P>, bytes: &[u8]) -> Result<(), Error> {
     let length = bytes.len() as u64;
     copy(to, &Memory::Inline(NonNull::from(bytes).cast(), length), length)
 }

@@ -179,7 +179,7 @@ impl RxStream {
         }
         let range = Range { address: to.offset, length: data.len() as u64 };
         let placed = QueuePair::open_for_peer(queue_pair, to.stag, range, Access::REMOTE_WRITE)
-            .and_then(|memory| runs::copy_inline(&memory, data));
+            .and_then(|memory| runs::copy_in(&memory, data));
         QueuePair::end_placing(queue_pair, Report::default());
         match placed {
             Ok(()) => Ok(SegmentOutcome::Done),
@@ -368,7 +368,7 @@ fn place<P: Platform>(
         let piece = cursor.piece(sges.as_slice()).ok_or(Error::BufferOverflow)?;
         let bytes = u32::try_from(data.len()).map_or(piece.length, |left| piece.length.min(left));
         let (now, later) = data.split_at_checked(bytes as usize).ok_or(Error::InternalError)?;
-        runs::copy_inline(&queue_pair.local(piece, bytes, Access::LOCAL_WRITE)?, now)?;
+        runs::copy_in(&queue_pair.local(piece, bytes, Access::LOCAL_WRITE)?, now)?;
         cursor.advance(bytes);
         data = later;
     }

@@ -57,8 +57,8 @@ impl<H: Host> Cq<H> {
         true
     }
 
-    /// The same once, in turn: who takes completions puts them in, so that they stay in order. `reporters` keeps whom they
-    /// concern.
+    /// Fills the ring once. The caller has the turn: the thread that takes completions puts them in, so that they stay in order.
+    /// `reporters` keeps the queues that the completions are of.
     fn fill_once(&self, ring: &UserCqRing<H>, reporters: &mut Reporters<H>) -> Filled {
         let room = match ring.reserve(BURST as u32) {
             Room::For(room) => room as usize,

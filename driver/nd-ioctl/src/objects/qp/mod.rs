@@ -176,8 +176,8 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// A completion of it is about to be put into the ring of its CQ: who sees it finds room for another request, if it is `counted`.
-    /// A request that was to succeed silently is not: it gave its slot back when it was posted.
+    /// A completion of this queue pair is about to be put into the ring of its CQ. The program that sees it finds room for another request,
+    /// if it is `counted`: a request that was to succeed silently gave its slot back when it was posted.
     pub(crate) fn reports(&self, is_receive: bool, counted: bool, status: NTSTATUS) {
         let Some(rings) = &self.rings else { return };
         if status != STATUS_SUCCESS && status != STATUS_CANCELLED {

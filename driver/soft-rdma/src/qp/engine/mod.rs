@@ -258,7 +258,7 @@ impl<P: Platform> QueuePair<P> {
             return runs::copy(to, &self.local(piece, bytes, Access::empty())?, u64::from(bytes));
         }
         let next = usize::try_from(data.done).ok().and_then(|done| inline.get(done..)?.get(..bytes as usize));
-        runs::copy_inline(to, next.ok_or(Error::InternalError)?)
+        runs::copy_in(to, next.ok_or(Error::InternalError)?)
     }
 
     pub(crate) fn local(&self, piece: Piece, bytes: u32, right: Access) -> Result<Memory<P>, Error> {
