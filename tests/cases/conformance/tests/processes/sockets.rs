@@ -90,7 +90,7 @@ fn one_device_is_noticed() {
     let _turn = turn();
     let device = Box::new(Local::<Hosted>::new(&here(), true));
     let failure = failure(run(&CONNECTS, device, Path::Plain, PATIENCE));
-    assert!(failure.contains("there is no TCP from 0100007F"), "{failure}");
+    assert!(failure.contains("there is no TCP from 0101007F"), "{failure}");
 }
 
 #[test]
