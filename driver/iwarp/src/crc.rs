@@ -1,4 +1,4 @@
-//! The CRC32c of FPDUs (RFC 5044 section 5, which takes it from RFC 3720).
+//! The CRC32c of FPDUs (RFC 5044 section 4.4, which takes it from RFC 3720).
 
 use crc::{CRC_32_ISCSI, Crc, Table};
 

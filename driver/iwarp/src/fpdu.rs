@@ -40,7 +40,7 @@ pub enum ParsedFpdu<'a> {
 }
 
 /// Parses the start of a stream. With `crc`, checks the CRC of a complete FPDU. Without, the CRC field may have any
-/// value; padding is not checked in either case (RFC 5044 section 5).
+/// value; padding is not checked in either case (RFC 5044 section 4.4).
 ///
 /// Errors: [`Cause::CRC`].
 pub fn parse(bytes: &[u8], crc: Option<Crc32c>) -> Result<ParsedFpdu<'_>, Cause> {

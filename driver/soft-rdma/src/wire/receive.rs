@@ -1,6 +1,6 @@
 //! FPDUs from the wire: each is checked, and its data placed in the consumer's memory straight from the receive buffer.
 //!
-//! The checks, their order and the causes of the Terminate: RFC 5044 section 8, RFC 5041 section 7, RFC 5040 section 8.
+//! The checks, their order and the causes of the Terminate: RFC 5044 section 8, RFC 5041 section 7, RFC 5040 section 7.
 
 use iwarp::{
     crc::Crc32c,
