@@ -137,9 +137,10 @@ impl Mapped {
         if word >= self.words || slot >= self.capacity {
             return None;
         }
-        // SAFETY: inside of the ring's bytes, by contract of `create` and by the checks of `open`.
+        // SAFETY: the slot and the word were just checked, so this is inside of the ring's bytes, which are there by
+        // contract of `create`, or by the checks of `open`.
         let place = unsafe { self.base.add(offset) };
-        // SAFETY: aligned, as the size of an entry is a multiple of 32; mapped as long as self; all sides use it as an
+        // SAFETY: aligned, as `base` and `offset` are multiples of 8; mapped as long as self; all sides use it as an
         // atomic.
         Some(unsafe { AtomicU64::from_ptr(place.cast().as_ptr()) })
     }

@@ -98,7 +98,7 @@ impl RequestRing {
         })
     }
 
-    /// Whether the driver takes no more requests from the ring.
+    /// Whether the driver posts no more requests of the ring: it cancels the requests that it finds there.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.writer.memory().state() == SOFTNDK_RING_ENDED
@@ -110,7 +110,7 @@ impl RequestRing {
         self.writer.needs_doorbell()
     }
 
-    /// Makes `other` continue the counts of this ring. Before SRQ_MODIFY passes `other`.
+    /// Makes `other` continue the counts of this ring. Called before SRQ_MODIFY passes `other`.
     pub fn prepare(&self, other: &mut Self) {
         other.writer.continue_from(&self.writer);
     }

@@ -65,9 +65,8 @@ c_consts! { SOFTNDK_CODES: u32;
     IOCTL_SOFTNDK_ADDRESSES = softndk_control_code(14);
     /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_ENDPOINT`]: the endpoints of all consumers.
     IOCTL_SOFTNDK_ENDPOINTS = softndk_control_code(15);
-    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: nothing. Pends and succeeds without doing
-    /// anything: so a program gets the completion of an operation that another file carried out from its own overlapped
-    /// file.
+    /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: nothing. Does nothing, pends, and
+    /// succeeds: by it a program's overlapped file reports the end of an operation that was sent on another file.
     IOCTL_SOFTNDK_NOP = softndk_control_code(16);
     /// In: [`SOFTNDK_TEST_LINK`], bytes. Out: [`SOFTNDK_TEST_LINK_RESULT`], bytes. STATUS_NOT_SUPPORTED: the driver was
     /// built without the test consumer; STATUS_DEVICE_BUSY: another file has the link, another request uses it, or a
@@ -190,7 +189,8 @@ c_structs! { SOFTNDK_LAYOUTS:
     }
 
     /// Pins `Length` bytes at `Address` of the calling process for a fast-register region; posting a fast register then
-    /// makes them accessible. `RemoteAccess` 0: never to peers; 1: also to peers.
+    /// makes them accessible. `RemoteAccess` 0: never to peers; 1: also to peers, if the flags of the fast register say
+    /// so.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_FAST_MR_CREATE, size 0x20 {
         0x00 Version: u32,

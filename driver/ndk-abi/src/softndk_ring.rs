@@ -54,8 +54,9 @@ c_consts! { SOFTNDK_RING_NUMBERS: u32;
     SOFTNDK_RING_ALIGNMENT = 0x20;
     /// [`SOFTNDK_RING::State`] of a queue pair: the driver takes initiator requests.
     SOFTNDK_RING_CONNECTED = 1;
-    /// [`SOFTNDK_RING::State`] of a queue pair: the driver takes no more requests, because the connection has ended or
-    /// the program's side broke the rules.
+    /// [`SOFTNDK_RING::State`] of a ring of requests: the driver posts no more of them, and cancels those that it
+    /// finds, because the connection has ended or the program's side broke the rules. Requests of an SRQ are cancelled
+    /// without a completion.
     SOFTNDK_RING_ENDED = 2;
     /// [`SOFTNDK_RING::State`] of a queue pair: the driver takes initiator requests other than reads.
     SOFTNDK_RING_CONNECTED_WITHOUT_READS = 3;

@@ -102,7 +102,8 @@ impl<P: Platform> Default for OpenAdapters<P> {
 
 impl<P: Platform> OpenAdapters<P> {
     /// Opens an NDK adapter: with a quota for a program, without one for a kernel consumer.
-    /// STATUS_INSUFFICIENT_RESOURCES: 8 are open already, or there is no memory.
+    /// STATUS_INSUFFICIENT_RESOURCES: `ADAPTERS` are open already, or there is no memory; STATUS_DEVICE_REMOVED: after
+    /// `close_all`; else the error of the source.
     pub fn open<S: AdapterSource<P>>(
         &self,
         source: &S,

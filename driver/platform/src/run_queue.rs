@@ -75,7 +75,7 @@ enum Server {
 /// The context that takes the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// None: the queue is empty.
+    /// No context: the queue is empty.
     Nobody,
     /// The processor's DPC.
     Dpc,

@@ -42,8 +42,8 @@ pub struct Completion {
     context: *mut c_void,
 }
 
-// SAFETY: only the routine uses the context, and it may run on any thread, by contract of the code that made the
-// `Completion`.
+// SAFETY: only the routine uses the context, and the code that made the `Completion` knows that its routine runs on any
+// thread (its documentation).
 unsafe impl Send for Completion {}
 // SAFETY: as for Send.
 unsafe impl Sync for Completion {}
@@ -57,8 +57,9 @@ impl Completion {
     /// Completes the request. IRQL <= DISPATCH, no spin lock held.
     ///
     /// # Safety
-    /// Called once, by the implementation that took the request, as documented there. The request's storage, its bytes
-    /// and, if no other request on the socket is under way, the socket's storage may be freed before this returns.
+    /// Called once, by the implementation that took the request, as documented at the function that takes it. The
+    /// request's storage, its bytes and, if no other request on the socket is under way, the socket's storage may be
+    /// freed before this returns.
     pub unsafe fn complete(self, result: Result<usize, SocketError>) {
         // SAFETY: the pair belongs together; called once, by contract.
         unsafe { (self.routine)(self.context, result) };

@@ -63,8 +63,8 @@ impl<P: Platform> Timer<P> {
                 *state = State::Set;
                 let _kept_by_timer = Arc::into_raw(object.clone());
                 // SAFETY: initialised by contract of `initialize`; the reference just leaked keeps the timer and its
-                // object until `cancel` or the routine takes it back. In state Idle the timer is not set, and its
-                // routine was entered.
+                // object until `cancel` or the routine takes it back. In state Idle the timer is not set, and no
+                // routine of an earlier start is still to be entered.
                 unsafe { P::set_timer(timer.timer.get(), microseconds) };
             }
             State::Set => {}

@@ -158,8 +158,9 @@ impl Endpoint {
         }
     }
 
-    /// Completes the waiting accept if the host has a connection. `incoming` was locked when the caller's accept began
-    /// to wait: this function serves no later accept, whose socket the reactor may be closing.
+    /// Completes the waiting accept if the host has a connection. From `accept`, `incoming` is locked since its request
+    /// began to wait: so that call serves no later accept, whose socket the reactor may be closing. The reactor's own
+    /// call locks it anew, and the reactor closes no socket during that call.
     fn accept_next<'a>(
         &'a self,
         listener: &Mutex<Option<TcpListener>>,

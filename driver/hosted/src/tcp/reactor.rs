@@ -28,9 +28,9 @@ const WAKER: Token = Token(usize::MAX);
 /// The pause after an error of the host.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// After a turn has moved BULK bytes, the next events are likely to follow closely for BUSY. In that time the thread
-/// polls for LOOKS before it sleeps: that costs less than a sleep and a wake-up, which the sending end would pay for if
-/// it is on this host. The thread yields between two polls.
+/// After a round of service has moved BULK bytes, the next events are likely to follow closely for BUSY. In that time
+/// the thread polls for LOOKS before it sleeps: that costs less than a sleep and a wake-up, which the sending end would
+/// pay for if it is on this host. The thread yields between two polls.
 const BULK: usize = 16 << 10;
 const BUSY: Duration = Duration::from_millis(1);
 const LOOKS: Duration = Duration::from_micros(30);

@@ -12,7 +12,7 @@ use mio::Token;
 const TRANSFERS: u32 = 4;
 
 thread_local! {
-    /// The transfers left in the turn; `None` on a thread that serves no sockets.
+    /// The transfers left in the turn; `None` while this thread serves no sockets.
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     /// Sockets that used up their turn and get another one.
     static NEXT: RefCell<BTreeSet<Token>> = const { RefCell::new(BTreeSet::new()) };

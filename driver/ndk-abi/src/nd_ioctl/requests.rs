@@ -186,7 +186,7 @@ c_structs! { REQUEST_LAYOUTS:
     }
 
     /// Accepts; `CbPrivateDataLength` bytes lie at `CbPrivateDataOffset` of the input. Pends until the peer has
-    /// completed the connect.
+    /// completed the connect, or the connection has failed.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_ACCEPT, size 0x28 {
         0x00 Version: u32,

@@ -50,7 +50,8 @@ enum Source {
 }
 
 /// The program's contexts of queue pairs, by the names of the queue pairs in completions. Completions of a released
-/// queue pair are dropped, in whichever ring they wait: the program may have freed what its request contexts point to.
+/// queue pair are dropped, in whichever ring they wait, or in the driver: the program may have freed what its request
+/// contexts point to.
 type Contexts = HashMap<u64, u64>;
 
 #[derive(Debug)]
@@ -232,8 +233,8 @@ impl CompletionQueue {
     }
 }
 
-/// Translates a completion of NDKPI to NDSPI: a read that the peer refuses has STATUS_REMOTE_RESOURCES in NDKPI, and
-/// STATUS_ACCESS_VIOLATION in NDSPI (ndspi.md section 5).
+/// Translates a completion of NDKPI to NDSPI: a read beyond the memory that the peer gives access to has
+/// STATUS_REMOTE_RESOURCES in NDKPI, but in NDSPI STATUS_ACCESS_VIOLATION, as other refusals (ndspi.md section 5).
 fn as_documented(completion: SOFTNDK_COMPLETION) -> SOFTNDK_COMPLETION {
     let is_read = completion.Type == NdkOperationTypeRead.0.cast_unsigned();
     match completion.Status {

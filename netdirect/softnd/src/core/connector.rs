@@ -89,7 +89,7 @@ impl Connector {
         self.pending.submit_handle(overlapped, IOCTL_ND_CONNECTOR_COMPLETE_CONNECT)
     }
 
-    /// Pends until the peer has completed the connect.
+    /// Pends until the peer has completed the connect, or the connection has failed.
     pub(crate) fn accept(
         &self,
         queue_pair: &QueuePair,

@@ -132,8 +132,8 @@ impl Tokens {
         self.known.store(0, Ordering::Release);
     }
 
-    /// The tokens; if they are not known, `ask` gets them from the driver. The answer is kept unless a registration or
-    /// deregistration was sent meanwhile, or a deregistration was the last request.
+    /// The tokens; if they are not known, `ask` gets them from the driver. The answer is kept only if the last call of
+    /// `change` was for a registration and came before `ask`.
     fn get(&self, ask: impl FnOnce() -> SOFTNDK_MR_TOKENS) -> SOFTNDK_MR_TOKENS {
         let known = self.known.load(Ordering::Acquire);
         if known != 0 {

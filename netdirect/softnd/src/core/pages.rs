@@ -56,7 +56,7 @@ impl Drop for Pages {
     fn drop(&mut self) {
         // Before the address can be allocated again.
         lock(&ALL).remove(&self.base.addr().get());
-        // SAFETY: allocated by `new`, and the ring that used it is gone.
+        // SAFETY: allocated by `new`; the program's ring is gone, and a device in the process would hold a reference.
         unsafe { VirtualFree(self.base.as_ptr().cast(), 0, MEM_RELEASE) };
     }
 }

@@ -209,8 +209,8 @@ impl QueuePair {
         if self.is_batch.load(Ordering::SeqCst) { Ok(()) } else { self.pay_doorbell() }
     }
 
-    /// Posts an initiator request, or, without rings, a receive by IOCTL_SOFTNDK_POST. The driver first takes the
-    /// requests in the initiator ring.
+    /// Posts by IOCTL_SOFTNDK_POST: an initiator request, or a receive if there is no receive ring. Before an initiator
+    /// request the driver takes those in the initiator ring.
     fn post_by_code(&self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
         let head = SOFTNDK_POST {
             QpHandle: self.handle(),

@@ -66,8 +66,8 @@ impl Results {
         lock(&self.0).endpoints.insert(endpoint);
     }
 
-    /// Removes an endpoint that is released. After the release the program may free its ND_RESULTs, as it cannot know
-    /// which results would still come, so no result is written.
+    /// Removes an endpoint that is released. No more of its results are written: the program cannot know which would
+    /// still come, and may free its ND_RESULTs after the release.
     pub(super) fn remove(&self, endpoint: u64) {
         let mut state = lock(&self.0);
         state.endpoints.remove(&endpoint);

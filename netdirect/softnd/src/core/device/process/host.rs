@@ -29,8 +29,8 @@ use super::{memory::ProcessMemory, request::ProcessRequest};
 /// A NET_LUID that no interface has: type "other" (1), highest index.
 const ADAPTER_ID: u64 = 0x0001_ffff_ff00_0000;
 
-/// The environment variable for CRCs. 1: connections have CRCs even if the peer asks for none; 0: only if
-/// the peer asks for them.
+/// The environment variable for CRCs on TCP connections. 1: always, even if the peer asks for none; 0, as without the
+/// variable: only if the peer asks for them.
 const CRC: &str = "SOFTND_CRC";
 
 /// The environment variable for the seconds that a send waits for a receive of its peer, up to [`SEND_TIMEOUT_MAX`]; 0:

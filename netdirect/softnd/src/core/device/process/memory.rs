@@ -44,7 +44,8 @@ impl ProcessMemory {
             next = accessible(next, write).ok_or(STATUS_ACCESS_VIOLATION)?;
         }
         let memory = NonNull::new(ptr::with_exposed_provenance_mut::<u8>(first)).ok_or(STATUS_ACCESS_VIOLATION)?;
-        // SAFETY: the program has promised to keep the memory while it is registered.
+        // SAFETY: the program has promised to keep the memory while it is registered; pages of a ring are kept by
+        // `_pages`.
         let mdl = unsafe { Mdl::lock(memory, length) };
         total.fetch_add(length as u64, Ordering::Relaxed);
         Ok(Self { _pages: pages, mdl, length: length as u64, total: total.clone() })

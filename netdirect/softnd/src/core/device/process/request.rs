@@ -70,11 +70,13 @@ impl Told {
         Ok(Self { overlapped: overlapped.clone(), context, event, target: target.clone(), output })
     }
 
-    /// Reports the end of the request, and returns the status for the call that sent it, if that has not returned yet
-    /// (`pended`). A success is always reported by the OVERLAPPED, as programs wait for it without a look at the call's
-    /// result; an immediate refusal is reported by the call only.
+    /// Reports the end of the request. If it was not pended (`pended` is false), the call that sent it returns the
+    /// result of this function. A success is always reported by packet and event, and the call returns STATUS_PENDING,
+    /// as programs wait for the end without a look at the call's result. A refusal of a request that was not pended is
+    /// returned by the call, without packet and event.
     fn end(self, status: NTSTATUS, output: &[u8], pended: bool) -> NTSTATUS {
-        // SAFETY: the program's output has as many bytes, and does not overlap memory of this DLL.
+        // SAFETY: the program's output is valid by contract of `new`, has at least as many bytes (`complete`
+        // truncates), and does not overlap memory of this DLL.
         unsafe { ptr::copy_nonoverlapping(output.as_ptr(), self.output.cast::<u8>(), output.len()) };
         self.overlapped.end(status, output.len());
         if !pended && !status.is_success() {
