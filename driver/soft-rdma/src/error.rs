@@ -18,7 +18,8 @@ pub enum Error {
     QueueFull = 0x8000_001A,
     /// More scatter/gather entries than the queue was made for.
     TooManySges = 0xC000_003C,
-    /// More bytes than one request may move, a receive shorter than its send, or a resize below the number of entries.
+    /// More bytes than one request may move, a receive shorter than its send, a resize below the number of entries, or a
+    /// completion queue that was overrun.
     BufferOverflow = 0x8000_0005,
     /// More private data than [`crate::limits::PRIVATE_DATA`].
     InvalidBufferSize = 0xC000_0206,

@@ -64,7 +64,7 @@ impl<T: Copy, P: Platform> Ring<T, P> {
         Ok(())
     }
 
-    /// Appends the first of `count` `items` for which there is room, and gives their number.
+    /// Appends `items`, `count` in number, as far as there is room; returns how many were appended.
     #[inline]
     pub(crate) fn push_all(&mut self, count: usize, items: impl Iterator<Item = T> + Clone) -> usize {
         let added = count.min(self.slots.len().saturating_sub(self.length));

@@ -173,8 +173,8 @@ impl<P: Platform> CompletionQueue<P> {
         if added > 0 { Ok(()) } else { Err(Error::BufferOverflow) }
     }
 
-    /// Adds the first of `count` `completions` for which the queue has room, and returns their number. `solicited`:
-    /// some of them may be solicited.
+    /// Adds `completions`, `count` in number, as far as the queue has room; returns how many were added. `solicited`: some
+    /// of them may be solicited.
     #[inline]
     pub(crate) fn push_all(
         this: &Arc<Self, P>,
@@ -299,7 +299,7 @@ impl<P: Platform> CompletionQueue<P> {
         }
         core::mem::swap(&mut state.ring, &mut ring);
         core::mem::swap(&mut state.charge, &mut charge);
-        // The smaller ring may be full, for which a notification is not delayed.
+        // The new ring may be full, and then a notification is not delayed.
         Self::notify_if_due(this, &mut state);
         drop(state);
         // The old ring is freed here, without the lock.
@@ -349,7 +349,7 @@ impl<P: Platform> Close<P> for CompletionQueue<P> {
     }
 
     fn begin_close(this: &Arc<Self, P>) {
-        // After the close no notification is delivered, not even one that is due.
+        // A notification that is due and that the deferred call has not taken yet is not delivered.
         let mut state = this.state.lock();
         state.armed = None;
         state.due = false;

@@ -11,7 +11,7 @@ use crate::{
 /// A protection domain.
 pub struct ProtectionDomain<P: Platform> {
     on_close: OnClose<P>,
-    /// The privileged token, made when a consumer first asks for it: a domain without one has none to guess.
+    /// The privileged token, made when a consumer first asks for it: a domain whose consumer never asks has none to guess.
     privileged: SpinLock<Option<Token<P>>, P>,
     adapter: Arc<Adapter<P>, P>,
     _charge: Charge<P>,

@@ -20,7 +20,7 @@ pub struct MemoryWindow<P: Platform> {
 }
 
 struct State<P: Platform> {
-    /// The window's entry in the table of tokens. Each bind gets it a new key.
+    /// The window's entry in the table of tokens. Each bind takes a new key for it.
     token: Option<Token<P>>,
     /// The token of the latest posted bind; 0 before the first.
     posted: u32,
@@ -31,7 +31,7 @@ struct State<P: Platform> {
     accesses: u32,
 }
 
-/// A binding. The region counts it, and stays as long as it does.
+/// A binding. Its region counts it while `counted` is set, and is kept until the binding is dropped.
 struct Binding<P: Platform> {
     queue_pair: Weak<QueuePair<P>, P>,
     region: Arc<MemoryRegion<P>, P>,
@@ -71,7 +71,7 @@ pub struct BindRange {
     pub address: u64,
     /// Bytes.
     pub length: u64,
-    /// The peer's rights.
+    /// The peer's rights: remote ones only.
     pub access: Access,
 }
 

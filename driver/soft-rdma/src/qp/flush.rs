@@ -16,8 +16,8 @@ pub(crate) struct Report {
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// Cancels all outstanding requests and receives (NDK_FN_FLUSH). If a send, read or write is half done, the
-    /// connection ends: the peer has a part of it. IRQL <= DISPATCH.
+    /// Cancels all outstanding requests and receives (NDK_FN_FLUSH). If a send, read or write is begun and not reported, or a
+    /// receive is half filled, the connection ends, as the peer would go on with it. IRQL <= DISPATCH.
     pub fn flush(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.request_flush();
@@ -202,7 +202,8 @@ impl<P: Platform> LockedQp<P> {
     fn request_flush(&mut self) {
         self.flush_requests = self.requests.len();
         self.flush_receives = self.own_receives.as_ref().map_or(0, ReceiveQueue::len);
-        // A receive that a send claims later, while the flush has released the lock, is not part of this flush.
+        // Only a receive that is claimed already. If a send claims one of the counted receives while the flush is under way,
+        // `next_receive` sets this.
         self.flush_receive = self.receive.is_some();
     }
 

@@ -169,7 +169,7 @@ pub(crate) struct SgeList {
 }
 
 impl SgeList {
-    /// Copies a consumer's list. Called before a lock raises the IRQL: the list may be pageable at PASSIVE_LEVEL.
+    /// Copies a list. A consumer's list is copied before a lock raises the IRQL: it may be pageable at PASSIVE_LEVEL.
     pub(crate) fn copy_of(sges: &[Sge]) -> Result<Self, Error> {
         let mut entries = [Sge::default(); limits::SGES as usize];
         entries.get_mut(..sges.len()).ok_or(Error::TooManySges)?.copy_from_slice(sges);

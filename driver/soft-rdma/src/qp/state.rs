@@ -58,7 +58,7 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) qp_state: QpState,
     /// The agreed outbound read limit is not 0. A wire keeps the limit (`TxStream::reads`); within the device one read runs at a time.
     pub(super) may_read: bool,
-    /// The engine works on the oldest requests without the lock.
+    /// The engine works on requests, or places the response to a read, without the lock.
     pub(crate) executing: bool,
     /// An engine accesses this side's memory for the peer without the lock: the peer's engine, or over a wire this side's.
     pub(crate) placing: bool,

@@ -240,7 +240,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// While the consumer has to answer, the peer may go, and may not send: either ends the attempt.
+    /// While the consumer has to answer: a peer that goes, or sends, ends the attempt.
     fn look_for_end(this: &Arc<Self, P>) {
         let mut speaks = false;
         let read = Stream::read(this, |_| {
@@ -285,7 +285,8 @@ impl<P: Platform> Wire<P> {
         true
     }
 
-    /// The consumer of the passive side rejects, or the consumer of the active side rejects or closes.
+    /// The consumer of either side rejects, or closes before the connection is established. While the peer's Request waits
+    /// for an answer, a Reply refuses it; else the stream is reset.
     pub(crate) fn reject(this: &Arc<Self, P>, private_data: &PrivateData) {
         let requested = Self::begin_change(this, |state| matches!(state, WireState::Requested(..)));
         if let Some(WireState::Requested(frame, _)) = requested

@@ -58,13 +58,13 @@ pub(crate) struct Wire<P: Platform> {
 /// Where a wire keeps its streams.
 struct LockedStreams<P: Platform> {
     streams: Option<Streams<P>>,
-    /// A thread has taken it out.
+    /// A thread has taken the streams out.
     are_out: bool,
 }
 
 struct LockedWire<P: Platform> {
     wire_state: WireState<P>,
-    /// The time in this state is over, or another wire needs the slot.
+    /// The time in this state is over, another wire needs the slot, or a wire that ends has got no slot.
     late: bool,
     /// The connection has ended by an error, of this side or of the peer.
     broken: bool,
@@ -213,7 +213,7 @@ impl<P: Platform> RunTimer<P> for Wire<P> {
 
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // Else the timer expired in an earlier state.
+        // Else the start that expired was cancelled or superseded since.
         let late = this.timer.has_expired();
         state.late |= late;
         drop(state);

@@ -78,7 +78,7 @@ pub(super) struct ProtocolError<'a> {
 /// What became of a segment.
 enum SegmentOutcome {
     Done,
-    /// The segment is the response to a read of the wire's own. Its data is not placed.
+    /// The segment belongs to the response to the read that asks for confirmation. Its data, if any, is no consumer's, and is not placed.
     Dropped,
     AwaitsReceive,
     Busy,

@@ -106,7 +106,7 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// Looks for requests that are carried out or begun, and not reported. Each gives the request's slot.
+/// Looks for requests that are carried out or begun, and not reported. Each `*_named` gives the request's slot.
 impl<P: Platform> LockedQp<P> {
     /// `confirmation`: the sink STag of the wire's own read under way, which is no request.
     fn read_named(&mut self, request: &ReadRequest, next_response: u32, confirmation: Option<u32>) -> Option<usize> {

@@ -1,4 +1,5 @@
-//! What an established connection waits for, and for how long. The timer is the wire's, which nothing else uses then.
+//! What an established connection waits for, and for how long. Its timer is the wire's timer, which nothing else uses
+//! while the connection is established.
 
 use iwarp::negotiate::RtrKind;
 use platform::{Arc, Platform, Timer};
@@ -45,7 +46,7 @@ impl WireTimer {
 }
 
 impl<P: Platform> Streams<P> {
-    /// A tick of the timer.
+    /// The timer has expired: counts a tick of the wait for a receive, or has a second RTR message sent.
     pub(super) fn tick(&mut self, queue_pair: &QueuePair<P>) {
         match self.timer {
             WireTimer::Receive(ticks) => self.timer = WireTimer::Receive(ticks.saturating_add(1)),

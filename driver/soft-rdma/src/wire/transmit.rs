@@ -349,7 +349,8 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         }
     }
 
-    /// Bytes of data in the next FPDU, if its message has `bytes` left: as many as fit, but at least [`MIN_DATA`] or all that are left.
+    /// Bytes of data in the next FPDU, if its message has `bytes` left: as many as fit, [`MAX_DATA`] at most. Error: fewer
+    /// than [`MIN_DATA`] fit, and not all that are left.
     fn room_for(&mut self, bytes: u32) -> Result<u32, NoFpdu> {
         let most = bytes.min(MAX_DATA);
         let room = self.room.len().saturating_sub(self.used).saturating_sub(MAX_OVERHEAD);

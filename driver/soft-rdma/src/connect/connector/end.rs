@@ -191,7 +191,7 @@ impl<P: Platform> Close<P> for Connector<P> {
         }
         state.end(ConnectorState::Closed);
         state.finish(Err(Error::Canceled));
-        // After a close no disconnect event is delivered, even if the peer has disconnected before.
+        // A disconnect event that the deferred call has not taken yet is not delivered, even if the peer disconnected before the close.
         state.disconnect_due = None;
         state.disconnect_event = None;
         let peer = state.peer.take();

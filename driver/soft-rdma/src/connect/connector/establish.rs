@@ -140,7 +140,7 @@ impl<P: Platform> Connector<P> {
         Ok(())
     }
 
-    /// Begins a connect: claims connector and queue pair, if no connect is under way on either.
+    /// Begins a connect: claims connector and queue pair, if both are idle and the connector has no report pending.
     fn claim(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<(), Error> {
         let mut state = self.state.lock();
         if state.connector_state != ConnectorState::Idle || state.finished.iter().any(Option::is_some) {
@@ -245,7 +245,8 @@ impl<P: Platform> Connector<P> {
         if peer.is_some_and(|peer| peer.accepts(limits, &private_data)) {
             return Ok(Outcome::Pending);
         }
-        // The peer has given up. If its reject has arrived already, the deferred call reports the request; else the accept fails here.
+        // The peer has given up, or a wire has no memory. If the peer's reject has arrived already, the deferred call reports the
+        // request; else the accept fails here.
         let mut state = this.state.lock();
         if state.request.take().is_none() {
             return Ok(Outcome::Pending);

@@ -31,7 +31,7 @@ pub(crate) enum Invalidation {
 }
 
 impl<P: Platform> MemoryRegion<P> {
-    /// Prepares a fast region for up to `pages` pages, again if called again while nothing is registered. IRQL <= DISPATCH.
+    /// Prepares a fast region for up to `pages` pages. May be called again while nothing is registered. IRQL <= DISPATCH.
     pub fn initialize_fast(this: &Arc<Self, P>, pages: u32, remote_access: bool) -> Result<(), Error> {
         if !this.fast {
             return Err(Error::InvalidDeviceRequest);

@@ -148,7 +148,8 @@ impl<P: Platform> MemoryRegion<P> {
         })?)
     }
 
-    /// Registers `runs` as the addresses from `base` on. Only for a plain region that is not registered. IRQL <= DISPATCH.
+    /// Registers the first `length` bytes of `runs` as the addresses from `base` on. Only for a plain region that is not
+    /// registered. IRQL <= DISPATCH.
     pub fn register(this: &Arc<Self, P>, base: u64, length: u64, access: Access, runs: Runs<P>) -> Result<(), Error> {
         if this.fast || length == 0 || length > limits::REGISTRATION_SIZE || runs.length() < length {
             return Err(Error::InvalidParameter);

@@ -144,7 +144,7 @@ impl<P: Platform> QueuePair<P> {
         let mut data = StepData { length: request.data.length, done, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SOLICIT);
         let job = match state.operation_mut(slot) {
-            // A small send that was not for a batch.
+            // A small send that no batch could take.
             None => Job::Transfer(Transfer::Send { invalidate: None, solicited }),
             Some(Operation::Send(token)) => Job::Transfer(Transfer::Send { invalidate: *token, solicited }),
             Some(Operation::Read(remote)) => Job::Transfer(Transfer::Read(*remote)),
@@ -210,9 +210,10 @@ impl<P: Platform> QueuePair<P> {
                 StepOutcome::Moved(0)
             }
             Progress::Failed(error) => {
-                // Completions stay in order. Without requests ahead that await the peer (`sent` is 0), this one completes now.
-                // Behind such requests, a program's send or write of which nothing was sent is tried again when they have ended.
-                // Any other failure ends the connection: the flush cancels all requests, a program's failed one with `error`.
+                // Completions stay in order. Only one failure does not end the connection: behind requests that await the peer, a
+                // send or write of which nothing was sent is, if `confirms`, tried again when they have ended. Without such requests
+                // ahead (`sent` is 0), the failed one completes now with `error`. Else the flush cancels all, and the failed one gets
+                // `error` if `confirms`.
                 fatal = state.sent == 0 || !state.confirms || !state.can_fail_again();
                 if state.sent == 0 {
                     finished = state.finish_oldest();
