@@ -5,8 +5,8 @@ use core::arch::asm;
 
 use platform::DISPATCH_LEVEL;
 
-/// Calls `body` at DISPATCH_LEVEL. IRQL <= DISPATCH. The thread keeps its processor meanwhile, so KeFlushQueuedDpcs, which the unload
-/// calls, waits for it as for a DPC.
+/// Calls `body` at DISPATCH_LEVEL. IRQL <= DISPATCH. The thread keeps its processor until `body` returns, so KeFlushQueuedDpcs,
+/// which the unload calls, waits for it as for a DPC.
 pub(crate) fn at_dispatch(body: impl FnOnce()) {
     let irql = raise();
     body();

@@ -194,7 +194,7 @@ fn killed(count: Count, path: &str, kill_server: bool, seconds: u64) -> Result<(
         if killed_once(count, path, kill_server, seconds)? {
             return Ok(());
         }
-        println!("Wine's server keeps a connection of the killed process open; once more");
+        println!("Wine's server keeps a connection of the killed process open; the step is repeated");
     }
     bail!("Wine's server has kept a connection of the killed process open {KILLS} times")
 }

@@ -26,9 +26,9 @@ const LONGEST: u32 = 1024;
 /// When to stop.
 #[derive(Clone, Copy)]
 pub enum Limit {
-    /// After so many inputs.
+    /// After this number of inputs.
     Runs(u64),
-    /// After so many seconds.
+    /// After this number of seconds.
     Seconds(u64),
 }
 

@@ -290,7 +290,7 @@ impl<H: Host, C: Abandon<H>> Table<H, C> {
         if self.entries.standing(id)?.request.unpend() {
             return self.remove(id);
         }
-        // The cancel routine is on its way and takes it from the slab; searches need not see it any more.
+        // The cancel routine is on its way and takes it from the slab; searches do not see it.
         self.entries.leave(id);
         None
     }

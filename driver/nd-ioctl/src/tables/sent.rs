@@ -36,7 +36,7 @@ impl<H: Host> FileState<H> {
         self.cleaning.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether nothing that comes by the file may pend any more.
+    /// Whether a cleanup has begun: no request that comes by the file may pend.
     pub(crate) fn is_closing(&self) -> bool {
         self.cleaning.load(Ordering::Acquire)
     }

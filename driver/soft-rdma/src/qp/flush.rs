@@ -106,7 +106,7 @@ impl<P: Platform> QueuePair<P> {
         ended.1
     }
 
-    /// Cancels the receive just posted to a dead queue pair: at once, or behind those that are still to be cancelled.
+    /// Cancels the receive just posted to a dead queue pair: at once, or after the receives that the flush has still to cancel.
     #[cold]
     #[inline(never)]
     pub(super) fn cancel_newest_receive(&self, state: &mut LockedQp<P>) {

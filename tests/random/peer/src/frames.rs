@@ -87,7 +87,7 @@ pub fn mpa_frame(frame: &MpaFrame<'_>) -> Vec<u8> {
     bytes[..count].to_vec()
 }
 
-/// Revision 2, with so many reads both ways; the initiator sends one of `rtr_kinds` first, if there is any.
+/// Revision 2, with this many reads in both directions; the initiator sends one of `rtr_kinds` first, unless they are none.
 #[must_use]
 pub fn enhanced(rtr_kinds: RtrKinds) -> Revision {
     Revision::Two(Some(Enhanced {

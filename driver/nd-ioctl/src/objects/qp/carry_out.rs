@@ -109,8 +109,8 @@ pub(crate) fn in_domain<H: Host>(qp: &Qp<H>, pd: &Ref<Pd<H>, H>) -> Result<(), N
     if Arc::ptr_eq(pd, &qp.ndk.keep().pd) { Ok(()) } else { Err(STATUS_INVALID_HANDLE) }
 }
 
-/// Has `code` use the object of a handle, which may be freed meanwhile: then the last reference is left in `last`, to be let go of
-/// when no lock is held.
+/// Calls `code` with the object of a handle. If the program frees the handle during the call, this leaves the last reference in `last`:
+/// the caller drops it when it holds no lock.
 fn with_named<H: Host, T: Typed<Object<H>, H::Platform>>(
     handles: &Handles<H>,
     handle: u64,

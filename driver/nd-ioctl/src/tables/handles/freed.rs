@@ -1,8 +1,8 @@
 //! Queue pairs that were freed before their completions had been taken from the CQ.
 //!
-//! These are for nobody any more. But a receive that came by the ring of a shared queue keeps its slot there until it is reported. So
-//! the slot of such a queue pair's handle tells which queue that is, until the NDK queue pair is closed and its CQ was found empty
-//! after that. It holds no reference, and the limit of handles is that of such slots too.
+//! No program gets these completions. But a receive that came by the ring of an SRQ keeps its slot there until it is reported. So the
+//! slot of the freed queue pair's handle names the SRQ, until the NDK queue pair is closed and its CQ was found empty after that. The
+//! slot holds no reference, and counts against the limit of handles.
 
 use ndk_abi::status::NTSTATUS;
 use platform::{Arc, Platform};
@@ -103,7 +103,7 @@ impl<T, P: Platform> Handles<T, P> {
         let Some(Chain { first, last: end }) = chain.take() else { return };
         let mut table = self.table.lock();
         let forgotten = table.forgotten;
-        // Not there any more: the provider context has ended.
+        // The slot is gone: the provider context has ended.
         let Some(place) = table.freed(last) else { return };
         let rest = core::mem::replace(&mut place.next, forgotten);
         table.forgotten = Some(first);

@@ -30,7 +30,7 @@ enum Entry<T> {
 struct Table<T, P: Platform> {
     entries: Slab<Entry<T>, P, CHUNK, CHUNKS>,
     closed: bool,
-    /// The first of the slots of freed objects that need not be kept any more.
+    /// The first of the slots of freed objects that may be reused.
     forgotten: Option<u64>,
 }
 

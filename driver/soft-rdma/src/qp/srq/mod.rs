@@ -174,7 +174,7 @@ impl<P: Platform> Attachment<P> {
         receive
     }
 
-    /// The peer has nothing to send any more: the queue pair leaves the line, or gives its turn up. The caller holds no lock.
+    /// The peer has nothing left to send: the queue pair leaves the line, or gives its turn up. The caller holds no lock.
     pub(crate) fn give_up(&self) {
         let mut state = self.srq.state.lock();
         let sender = state.waiters.leave_line(self.number);

@@ -83,7 +83,7 @@ impl<P: Platform> WaitQueue<P> {
         self.last = Some(number);
     }
 
-    /// Takes a queue pair out of the line, or ends its turn: it has taken a receive, or its peer has nothing to send any more. The caller
+    /// Takes a queue pair out of the line, or ends its turn: it has taken a receive, or its peer has nothing left to send. The caller
     /// drops the returned sender without the lock, and calls the next queue pair, for a receive that may have been kept for this one.
     pub(super) fn leave_line(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
         let waiter = self.waiters.get_mut(number)?;
