@@ -22,6 +22,7 @@ use crate::{
     configuration, control, events,
     framework_device::FrameworkDevice,
     host::KernelHost,
+    oid,
     platform::Windows,
 };
 
@@ -53,7 +54,7 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     let adapter = Adapter::new(miniport, luid)?;
     attributes::register(miniport, Arc::as_ptr(&adapter).cast_mut().cast(), passive)?;
     let configuration = configuration::read(miniport, passive)?;
-    attributes::set_general(miniport, MacAddress::of_luid(luid), passive)?;
+    attributes::set_general(miniport, MacAddress::of_luid(luid), &oid::SUPPORTED_OIDS, passive)?;
     let provider = adapter.provider().clone();
     configuration.addresses.iter().try_for_each(|&address| provider.add_address(address))?;
     provider.want_crc(configuration.crc);
