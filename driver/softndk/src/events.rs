@@ -63,6 +63,14 @@ pub(crate) fn adapter_stopped(luid: u64) {
     event! { "AdapterStopped", Informational, STATE, u64_hex("NetLuid", &luid) }
 }
 
+/// What a counter of an adapter had counted when the adapter was halted.
+pub(crate) fn counted(luid: u64, counter: &str, value: u64) {
+    event! {
+        "Counted", Informational, STATE,
+        u64_hex("NetLuid", &luid), str8("Counter", counter), u64("Value", &value)
+    }
+}
+
 /// RDMA was turned on or off while the adapter ran.
 pub(crate) fn rdma_changed(luid: u64, rdma: bool) {
     event! { "RdmaChanged", Informational, STATE, u64_hex("NetLuid", &luid), bool8("Rdma", &rdma) }

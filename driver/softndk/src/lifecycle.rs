@@ -83,7 +83,10 @@ pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HA
         control::remove(control, &passive);
         drop(device);
     }
-    adapter.provider().drain(&passive);
+    let provider = adapter.provider();
+    provider.drain(&passive);
+    let counters = (0..).map_while(|place| provider.counter(place));
+    counters.for_each(|(counter, value)| events::counted(adapter.luid, counter, value));
     events::adapter_stopped(adapter.luid);
 }
 

@@ -44,6 +44,8 @@ pub(crate) fn are_told() -> Result<()> {
     let requests = requests && has(&all, "Completed", &success("0x2")) && has(&all, "Completed", &page);
     let shared = has(&all, "PostedShared", &[("Status", "STATUS_SUCCESS (0x00000000)".into())]);
     ensure!(requests && shared && has(&all, "AdapterStopped", &[]), "with requests:\n{}", listed(&all));
+    let counters = [("Counter", "cq_errors".into()), ("Value", 2.into())];
+    ensure!(has(&all, "Counted", &counters), "two completion queues failed:\n{}", listed(&all));
     ensure!(report.is_clean(), "left behind: {report}");
 
     // What is looked for is missed where it is not.

@@ -24,9 +24,9 @@ pub enum Malformed {
     /// It ends too early.
     #[error("the description is cut off")]
     CutOff,
-    /// A name is no UTF-8, or has control characters, which a terminal would obey.
-    #[error("a name is not printable")]
-    Name,
+    /// A name or a text is no UTF-8, or has control characters, which a terminal would obey.
+    #[error("a name or a text is not printable")]
+    NotPrintable,
     /// A type that is not known here.
     #[error("the field {field} has type {input} and format {output}")]
     Type {
@@ -57,6 +57,7 @@ mod input {
     pub(super) const BINARY: u8 = 14;
     pub(super) const HEX32: u8 = 20;
     pub(super) const HEX64: u8 = 21;
+    pub(super) const COUNTED_ANSI_STRING: u8 = 23;
 }
 
 /// OutType.
@@ -66,6 +67,7 @@ mod output {
     pub(super) const HEX: u8 = 4;
     pub(super) const SOCKET_ADDRESS: u8 = 10;
     pub(super) const NTSTATUS: u8 = 14;
+    pub(super) const UTF8: u8 = 35;
 }
 
 /// Another byte follows that belongs to this one.
@@ -121,8 +123,13 @@ impl<'a> Bytes<'a> {
         let length = self.0.iter().position(|byte| *byte == 0).ok_or(Malformed::CutOff)?;
         let name = self.take(length).unwrap_or_default();
         self.byte()?;
-        let name = std::str::from_utf8(name).map_err(|_| Malformed::Name)?;
-        if name.contains(char::is_control) { Err(Malformed::Name) } else { Ok(name.to_owned()) }
+        printable(name)
+    }
+
+    /// Bytes behind their number, in 16 bits.
+    fn counted(&mut self) -> Option<&'a [u8]> {
+        let length = self.number(2)?;
+        self.take(usize::try_from(length).ok()?)
     }
 
     fn number(&mut self, bytes: usize) -> Option<u64> {
@@ -133,10 +140,15 @@ impl<'a> Bytes<'a> {
 
     fn value(&mut self, field: &str, input: u8, output: u8) -> Result<Value, Malformed> {
         let short = || Malformed::TooShort(field.to_owned());
-        if (input, output) == (input::BINARY, output::SOCKET_ADDRESS) {
-            let length = self.number(2).ok_or_else(short)?;
-            let bytes = usize::try_from(length).ok().and_then(|length| self.take(length)).ok_or_else(short)?;
-            return address(bytes).ok_or_else(|| Malformed::Address(field.to_owned()));
+        match (input, output) {
+            (input::BINARY, output::SOCKET_ADDRESS) => {
+                let bytes = self.counted().ok_or_else(short)?;
+                return address(bytes).ok_or_else(|| Malformed::Address(field.to_owned()));
+            }
+            (input::COUNTED_ANSI_STRING, output::UTF8) => {
+                return printable(self.counted().ok_or_else(short)?).map(Value::Text);
+            }
+            _ => {}
         }
         let mut number = |bytes| self.number(bytes).ok_or_else(short);
         Ok(match (input, output) {
@@ -153,6 +165,11 @@ impl<'a> Bytes<'a> {
             _ => return Err(Malformed::Type { field: field.to_owned(), input, output }),
         })
     }
+}
+
+fn printable(text: &[u8]) -> Result<String, Malformed> {
+    let text = std::str::from_utf8(text).map_err(|_| Malformed::NotPrintable)?;
+    if text.contains(char::is_control) { Err(Malformed::NotPrintable) } else { Ok(text.to_owned()) }
 }
 
 /// A SOCKADDR; one without bytes was not known.

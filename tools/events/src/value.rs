@@ -6,7 +6,7 @@ use ndk_abi::status::NTSTATUS;
 use serde::{Serialize, Serializer};
 
 /// The value of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A number.
     Number(u64),
@@ -18,6 +18,8 @@ pub enum Value {
     Status(NTSTATUS),
     /// An address with its port, if it was known.
     Address(Option<SocketAddr>),
+    /// Text.
+    Text(String),
 }
 
 impl fmt::Display for Value {
@@ -29,6 +31,7 @@ impl fmt::Display for Value {
             Self::Status(status) => write!(f, "{status}"),
             Self::Address(Some(address)) => write!(f, "{address}"),
             Self::Address(None) => f.write_str("unknown"),
+            Self::Text(text) => f.write_str(text),
         }
     }
 }

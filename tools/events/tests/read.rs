@@ -19,14 +19,16 @@ fn an_event_is_shown_as_a_line_and_as_json() {
     assert_eq!(
         event.to_string(),
         "informational  Connected              Local=192.0.2.1:5445  Remote=unknown  QueuePair=7  Active=true  \
-         Status=STATUS_CONNECTION_REFUSED (0xc0000236)  NetLuid=0x6000001000000  Code=0xff"
+         Status=STATUS_CONNECTION_REFUSED (0xc0000236)  NetLuid=0x6000001000000  Code=0xff  \
+         Counter=connects"
     );
     let json = serde_json::to_string(&event).unwrap();
     assert_eq!(
         json,
         "{\"event\":\"Connected\",\"level\":\"informational\",\"keywords\":[\"connection\"],\"fields\":{\
          \"Local\":\"192.0.2.1:5445\",\"Remote\":null,\"QueuePair\":7,\"Active\":true,\
-         \"Status\":\"STATUS_CONNECTION_REFUSED (0xc0000236)\",\"NetLuid\":\"0x6000001000000\",\"Code\":\"0xff\"}}"
+         \"Status\":\"STATUS_CONNECTION_REFUSED (0xc0000236)\",\"NetLuid\":\"0x6000001000000\",\"Code\":\"0xff\",\
+         \"Counter\":\"connects\"}}"
     );
 }
 
@@ -70,6 +72,8 @@ fn other_types_and_wrong_addresses_are_refused() {
     assert_eq!(refused(b"F\0\x88\x0d", &[0; 4]), Malformed::Type { field: field(), input: 8, output: 13 });
     assert_eq!(refused(b"F\0\x8e\x0a", &[1, 0, 2]), Malformed::Address(field()));
     assert_eq!(refused(b"F\0\x8e\x0a", &[&[40, 0][..], &[2; 40]].concat()), Malformed::Address(field()));
-    assert_eq!(refused(b"\xff\0\x04", &[0]), Malformed::Name);
-    assert_eq!(refused(b"\x1b[2J\0\x04", &[0]), Malformed::Name);
+    assert_eq!(refused(b"\xff\0\x04", &[0]), Malformed::NotPrintable);
+    assert_eq!(refused(b"F\0\x97\x23", &[1, 0, 0xff]), Malformed::NotPrintable);
+    assert_eq!(refused(b"F\0\x97\x23", &[4, 0, 0x1b, b'[', b'2', b'J']), Malformed::NotPrintable);
+    assert_eq!(refused(b"\x1b[2J\0\x04", &[0]), Malformed::NotPrintable);
 }

@@ -18,6 +18,7 @@ pub(crate) fn connected() -> (Vec<u8>, Vec<u8>) {
         b"Status\0\x94\x0e",
         b"NetLuid\0\x15",
         b"Code\0\x84\x04",
+        b"Counter\0\x97\x23",
     ]);
     let data = [
         &[16, 0, 2, 0, 0x15, 0x45, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0][..],
@@ -27,6 +28,7 @@ pub(crate) fn connected() -> (Vec<u8>, Vec<u8>) {
         &0xC000_0236_u32.to_le_bytes(),
         &0x0006_0000_0100_0000_u64.to_le_bytes(),
         &[0xff],
+        b"\x08\0connects",
     ]
     .concat();
     (metadata, data)
