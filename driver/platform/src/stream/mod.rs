@@ -24,8 +24,8 @@ use state::{Buffers, Due, State};
 
 /// An object with a stream.
 ///
-/// The object's engine, which one thread at a time runs, reads and writes the stream. It runs at least once after each
-/// [`RunStream::on_ready`].
+/// The object's engine, a deferred call or several, reads and writes the stream, and runs at least once after each
+/// [`RunStream::on_ready`]. Other threads may use the stream too: at a time one thread gets the bytes, one the room.
 pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     /// The stream inside `self`.
     fn stream(&self) -> &Stream<P>;

@@ -90,8 +90,8 @@ pub(super) struct State<P: Platform> {
     filling: Option<Outgoing<P>>,
     /// A `write` is filling the buffer.
     writing: bool,
-    /// A `write` that wrote nothing has come since the last one began, or was that one: it found no room, or another
-    /// write in progress, or the stream sent no more.
+    /// The last `write` that began has written nothing, or a `write` was refused since then: the next send that ends
+    /// calls `on_ready`.
     wants_room: bool,
     sending: [Sending<P>; SENDS],
     /// The call of a send has not returned. The next send is called after that, so that bytes are sent in order.

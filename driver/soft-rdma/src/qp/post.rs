@@ -14,7 +14,7 @@ use crate::{
 impl<P: Platform> QueuePair<P> {
     /// Posts an initiator request. An error means that the request was not accepted: it gets no completion, the queue
     /// pair stays usable, and the requests deferred before it are started. After the end of the connection a request is
-    /// accepted and cancelled. IRQL <= DISPATCH.
+    /// accepted, and cancelled at the latest by the next flush; if a completion queue has failed, it is refused. IRQL <= DISPATCH.
     // Inlined: the caller's `post` is a known variant, so the compiler drops the code for the others.
     #[inline(always)]
     pub fn post(
@@ -54,8 +54,8 @@ impl<P: Platform> QueuePair<P> {
         if result.is_ok() && flags.contains(Flags::DEFER) { result } else { Self::start(this, result) }
     }
 
-    /// Schedules the engine. Requests are not carried out in the post: a completion or a dropped reference may call a
-    /// consumer, and the poster may hold locks.
+    /// Schedules the engine: the post itself carries out no request, as a completion or a dropped reference may call a consumer, and the
+    /// poster may hold locks. In a process a poster at PASSIVE_LEVEL, which holds no spin lock, may run the engine here.
     #[inline(never)]
     fn start(this: &Arc<Self, P>, posted: Result<(), Error>) -> Result<(), Error> {
         Deferred::schedule(this);
@@ -188,7 +188,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Posts a receive. Allowed before the queue pair is connected; after the end of its connection the receive is
-    /// cancelled. IRQL <= DISPATCH.
+    /// cancelled at the latest by the next flush. IRQL <= DISPATCH.
     #[inline]
     pub fn post_receive(&self, context: usize, sges: &[Sge]) -> Result<(), Error> {
         let result = match sges {

@@ -135,10 +135,10 @@ impl<P: Platform> Wire<P> {
         (locked.streams, locked.are_out) = (Some(streams), false);
     }
 
-    /// Takes FPDUs from the stream's buffer and places them.
+    /// Takes FPDUs from the stream's buffer.
     fn receive(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> RunOutcome {
         let mut outcome = None;
-        // Bytes in the buffer behind the last FPDU that was placed.
+        // Bytes in the buffer behind the last FPDU that was taken.
         let mut rest_bytes = 0;
         let read = Stream::read(this, |bytes| {
             let mut used = 0usize;

@@ -2,7 +2,8 @@
 //!
 //! | why | function |
 //! |---|---|
-//! | the connection has ended, or the peer was refused | `end` and `finish_close`: what was written, maybe a Terminate, then FIN |
+//! | the connection has ended | `end`, then `finish_close`: what was written, maybe a Terminate, then FIN |
+//! | the peer was refused | `end_in`, then `finish_close`: the Reply, then FIN |
 //! | no connection came about, its time is over, or it has no slot | `close`: resets |
 
 use iwarp::terminate::Cause;
@@ -90,7 +91,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// Writes a Terminate that is due. False: there is no room, or a thread has the streams out.
+    /// Writes a Terminate that is due, and drops the streams. False, and the streams stay: there is no room, or `carry` has the streams.
     fn send_terminate(this: &Arc<Self, P>) -> bool {
         let mut locked = this.streams.lock();
         let Some(mut streams) = locked.streams.take() else { return !locked.are_out };

@@ -3,7 +3,8 @@
 //! The deferred call of a [`Wire`] makes the connection (`mpa.rs`, `handshake.rs`) and ends it (`closing.rs`). In between a
 //! queue pair is attached, and its engine runs the wire (`carry.rs`): it writes requests as FPDUs into the stream's send
 //! buffer (`transmit.rs`; `inbound_reads.rs` for responses to the peer's reads), and places the peer's FPDUs from the receive
-//! buffer (`receive.rs`; `outbound_reads.rs` for responses to its own reads). No code here calls a socket, or blocks.
+//! buffer (`receive.rs`; `outbound_reads.rs` for responses to its own reads). [`Stream`] calls the sockets, with no lock held. No code
+//! here blocks.
 
 mod carry;
 mod closing;
@@ -40,7 +41,7 @@ pub(crate) struct Wire<P: Platform> {
     stream: Stream<P>,
     deferred: Deferred<P>,
     timer: Timer<P>,
-    /// The state of both directions. A thread that uses it takes it out, and puts it back when done.
+    /// The state of both directions. `carry` takes it out, and puts it back. The thread that sends the Terminate drops it.
     streams: SpinLock<LockedStreams<P>, P>,
     is_initiator: bool,
     /// The consumer is a program, whose accept waits for the RTR message without a limit of time.
@@ -55,16 +56,17 @@ pub(crate) struct Wire<P: Platform> {
     _rundown: Arc<Rundown<P>, P>,
 }
 
-/// Where a wire keeps its streams.
+/// Where a wire keeps its [`Streams`].
 struct LockedStreams<P: Platform> {
     streams: Option<Streams<P>>,
-    /// A thread has taken the streams out.
+    /// `carry` has the streams.
     are_out: bool,
 }
 
 struct LockedWire<P: Platform> {
     wire_state: WireState<P>,
-    /// The time in this state is over, another wire needs the slot, or a wire that ends has got no slot.
+    /// The timer of this state has expired (while the connection is established, a tick: `timeouts.rs`), another wire needs the slot, or
+    /// a wire that ends has got no slot.
     late: bool,
     /// The connection has ended by an error, of this side or of the peer.
     broken: bool,

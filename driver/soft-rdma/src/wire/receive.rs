@@ -30,7 +30,7 @@ pub(super) struct RxStream {
     pub(super) crc: Option<Crc32c>,
     /// Responder: the RTR message that the initiator has to send.
     pub(super) rtr: Option<RtrKind>,
-    /// No FPDU was placed yet.
+    /// No FPDU was taken yet.
     pub(super) awaits_first_fpdu: bool,
     /// MSN of the peer's send that is due, or is being received.
     pub(super) next_send: u32,
@@ -40,7 +40,7 @@ pub(super) struct RxStream {
     pub(super) send_done: u32,
     /// The last segment of the send is placed; the invalidation that it asks for found the memory busy.
     pub(super) send_placed: bool,
-    /// A segment of a write was placed, and its last segment is due.
+    /// A segment of a write was received, and its last segment is due.
     pub(super) write_open: bool,
     /// The sink STag of the read whose response is due.
     pub(super) next_response: u32,
@@ -57,7 +57,7 @@ pub(super) struct RxStream {
 
 /// What became of an FPDU.
 pub(super) enum FpduOutcome<'a> {
-    /// The FPDU is placed; its size.
+    /// The FPDU is taken: its data is placed or dropped, or its read request is queued. Its size.
     Used(usize),
     /// More bytes are needed: the size of the FPDU, if its length field has arrived.
     Incomplete(Option<usize>),

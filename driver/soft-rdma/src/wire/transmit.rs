@@ -42,7 +42,7 @@ pub(crate) struct TxStream<P: Platform> {
 /// size (RFC 5044 section 4.5), which is not known here. Each FPDU has a cost, so larger is faster; but the peer needs
 /// the whole FPDU before it places any of it.
 const MAX_DATA: u32 = 32 << 10;
-/// Bytes of data in an FPDU that does not end its message, at least. A stream's empty buffer has room for them.
+/// Bytes of data, at least, in an FPDU that ends neither its message nor an SGE. A stream's empty buffer has room for them.
 const MIN_DATA: u32 = 2 << 10;
 /// Bytes of an FPDU besides its data, at most.
 const MAX_OVERHEAD: usize = fpdu::size(MAX_HEADER as u16).saturating_add(3);
@@ -349,8 +349,8 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         }
     }
 
-    /// Bytes of data in the next FPDU, if its message has `bytes` left: as many as fit, [`MAX_DATA`] at most. Error: fewer
-    /// than [`MIN_DATA`] fit, and not all that are left.
+    /// Bytes of data in the next FPDU, if its message, or the current SGE, has `bytes` left: as many as fit, [`MAX_DATA`] at most. Error:
+    /// fewer than [`MIN_DATA`] fit, and not all that are left.
     fn room_for(&mut self, bytes: u32) -> Result<u32, NoFpdu> {
         let most = bytes.min(MAX_DATA);
         let room = self.room.len().saturating_sub(self.used).saturating_sub(MAX_OVERHEAD);

@@ -1,8 +1,9 @@
 //! How initiator requests are carried out: in order, in bounded steps, without a lock while data moves.
 //!
-//! The engine of a queue pair is its deferred call: it runs at DISPATCH_LEVEL, never on a consumer's stack. A run that
-//! reaches a limit queues another. `batch.rs` has small sends, `local_carrier.rs` the copies within the device, `unready.rs` the
-//! wait for a receive; over a wire, `Wire::carry` calls [`QueuePair::step`].
+//! The engine of a queue pair is its deferred call. It runs at DISPATCH_LEVEL, in the driver never on a consumer's stack. (In a process a
+//! post at PASSIVE_LEVEL may run it before it returns: `driver/hosted`.) A run that reaches a limit queues another. `batch.rs` has small
+//! sends, `local_carrier.rs` the copies within the device, `unready.rs` the wait for a receive; over a wire, `Wire::carry` calls
+//! [`QueuePair::step`].
 
 mod batch;
 mod local_carrier;
@@ -26,7 +27,8 @@ use crate::{
 
 /// Bytes that one step copies, at most, before it looks at the state of both sides again.
 const STEP_BYTES: u32 = 256 * 1024;
-/// Bytes of one run, so that it stays near the 100 microseconds for a DPC that the documentation of the DPC watchdog recommends.
+/// Bytes after which a run takes no further step, so that it stays near the 100 microseconds for a DPC that the documentation of the DPC
+/// watchdog recommends.
 const BURST_BYTES: u32 = 2 * STEP_BYTES;
 /// Steps of one run, at most.
 const BURST_STEPS: u32 = 32;
@@ -210,10 +212,11 @@ impl<P: Platform> QueuePair<P> {
                 StepOutcome::Moved(0)
             }
             Progress::Failed(error) => {
-                // Completions stay in order. Only one failure does not end the connection: behind requests that await the peer, a
-                // send or write of which nothing was sent is, if `confirms`, tried again when they have ended. Without such requests
-                // ahead (`sent` is 0), the failed one completes now with `error`. Else the flush cancels all, and the failed one gets
-                // `error` if `confirms`.
+                // Completions stay in order. All failures but the last of these end the connection:
+                // * `sent` is 0, no request before it awaits the peer: the request completes now, with `error`;
+                // * else, without `confirms`: the flush cancels all;
+                // * else, unless the request `can_fail_again`: the flush ends it with `error`, and cancels the others;
+                // * else the request is tried again when the requests before it have ended.
                 fatal = state.sent == 0 || !state.confirms || !state.can_fail_again();
                 if state.sent == 0 {
                     finished = state.finish_oldest();

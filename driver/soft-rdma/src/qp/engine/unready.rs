@@ -35,7 +35,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Notes that the current send waits. If the wait is `limited`, its seconds begin with the first call, and the timer ends each.
-    /// The timer is not cancelled when a receive comes, as that is usual: so the first second of the next wait may be longer.
+    /// The timer is not cancelled when a receive comes, as that is usual: so the next wait may be up to a second longer.
     pub(super) fn begin_wait(this: &Arc<Self, P>, state: &mut LockedQp<P>, limited: bool) {
         let begins = !core::mem::replace(&mut state.awaits_receive, true);
         if !limited || !state.is_open() {
