@@ -6,7 +6,7 @@ use crate::atomic::{AtomicU32, Ordering, fence};
 pub trait Memory {
     /// `Tail`: the entries ever written.
     fn tail(&self) -> &AtomicU32;
-    /// `Head`: the entries ever read.
+    /// `Head`: the entries whose slots were ever given back.
     fn head(&self) -> &AtomicU32;
     /// `Asleep`: not 0 if the driver waits for a doorbell.
     fn asleep(&self) -> &AtomicU32;

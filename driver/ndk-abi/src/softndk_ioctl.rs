@@ -239,7 +239,7 @@ c_structs! { SOFTNDK_LAYOUTS:
 
     /// Counts over the whole driver: live objects by kind, requests not yet completed, bytes of pinned memory and of
     /// pool. `Size` is the size of this structure, `DriverVersion` major to revision. `Requests` counts the control
-    /// codes ever received, except this one, and `Doorbells` the doorbells among them.
+    /// codes ever received, except those that look at the driver, and `Doorbells` the doorbells among them.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_DIAGNOSTICS, size 0x60 {
         0x00 Version: u32,

@@ -21,11 +21,11 @@
 //! [`IOCTL_SOFTNDK_SRQ_POST`](crate::softndk_ioctl::IOCTL_SOFTNDK_SRQ_POST) and
 //! [`IOCTL_SOFTNDK_POLL`](crate::softndk_ioctl::IOCTL_SOFTNDK_POLL) instead.
 //!
-//! `Tail` counts the entries ever written, `Head` the entries ever read, both modulo 2^32; entry n lies in slot n %
-//! `Capacity`. The writer of a ring fills an entry, then stores `Tail` with release ordering; the reader copies an
-//! entry, then stores `Head` with release ordering. The program's side writes requests, the driver completions. The
-//! program's side sets the fields before `Tail` before it passes the ring; the driver reads them once, when it gets the
-//! ring.
+//! `Tail` counts the entries ever written, `Head` the entries whose slots the reader has given back, both modulo 2^32;
+//! entry n lies in slot n % `Capacity`. The writer of a ring fills an entry, then stores `Tail` with release ordering;
+//! the reader copies an entry, then stores `Head` with release ordering. The program's side writes requests, the driver
+//! completions. The program's side sets the fields before `Tail` before it passes the ring; the driver reads them once,
+//! when it gets the ring.
 //!
 //! In a ring of requests the driver does not advance `Head` when it has read a request, but when the request is
 //! reported; for a request with a silent success, when the queue pair has accepted it. So the depth of a queue limits
@@ -52,13 +52,13 @@ c_consts! { SOFTNDK_RING_NUMBERS: u32;
     SOFTNDK_RING_RECEIVE = 3;
     /// [`SOFTNDK_RING::EntrySize`] is a multiple of this number.
     SOFTNDK_RING_ALIGNMENT = 0x20;
-    /// [`SOFTNDK_RING::State`] of a queue pair: the driver takes initiator requests.
+    /// [`SOFTNDK_RING::State`] of a ring of initiator requests: the driver takes them.
     SOFTNDK_RING_CONNECTED = 1;
     /// [`SOFTNDK_RING::State`] of a ring of requests: the driver posts no more of them, and cancels those that it
     /// finds, because the connection has ended or the program's side broke the rules. Requests of an SRQ are cancelled
     /// without a completion.
     SOFTNDK_RING_ENDED = 2;
-    /// [`SOFTNDK_RING::State`] of a queue pair: the driver takes initiator requests other than reads.
+    /// [`SOFTNDK_RING::State`] of a ring of initiator requests: the driver takes them, but no reads.
     SOFTNDK_RING_CONNECTED_WITHOUT_READS = 3;
 }
 
@@ -67,10 +67,10 @@ c_structs! { SOFTNDK_RING_LAYOUTS:
     /// cache lines.
     ///
     /// `Capacity` is a power of two, and at least the depth of the create request. `Context` of a queue pair's ring is
-    /// the `QueuePairContext` of its completions. The driver writes `State`: in a queue pair's rings
+    /// the `QueuePairContext` of its completions. The driver writes `State`: in a ring of initiator requests
     /// `SOFTNDK_RING_CONNECTED`, `SOFTNDK_RING_CONNECTED_WITHOUT_READS`, `SOFTNDK_RING_ENDED`, or 0 before the
-    /// connection; in a ring of completions the NTSTATUS that the CQ failed with, STATUS_SUCCESS while it has not
-    /// failed.
+    /// connection; in a ring of receives `SOFTNDK_RING_ENDED`, or 0 before that; in a ring of completions the NTSTATUS
+    /// that the CQ failed with, STATUS_SUCCESS while it has not failed.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_RING, size 0x100 {
         0x00 Version: u32,

@@ -11,7 +11,7 @@ pub(crate) const STALLED_MICROSECONDS: u32 = 1000;
 pub(crate) enum Next {
     /// Nothing until a doorbell, or a completion.
     Sleep,
-    /// Requests wait for room in their queue, or for others to be reported.
+    /// Requests wait until their queue takes them, or for room in the ring of completions.
     Wait,
     /// Poll again.
     Run,

@@ -95,7 +95,7 @@ pub(crate) fn descriptor_with(request: &mut impl Request, handle: u64, mappings:
 /// A ring of the user's, locked.
 pub(crate) struct UserRing<H: Host> {
     pub(crate) mapped: Mapped,
-    /// What its user gave it, for the driver to keep.
+    /// `SOFTNDK_RING::Context`, which the user has set.
     pub(crate) ring_context: u64,
     /// After what is used of it.
     pub(crate) pinned: Locked<H>,

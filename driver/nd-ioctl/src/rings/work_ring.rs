@@ -37,8 +37,8 @@ const HEAD_WORDS: usize = size_of::<SOFTNDK_POST>() / size_of::<u64>();
 /// How a ring is served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServeMode {
-    /// Each posted request will be reported, and its report has the ring served again. False for an SRQ, whose ring counts what is in
-    /// the queue, and if the CQ has ended.
+    /// Each posted request that is not silent will be reported, and its report has the ring served again. False for an SRQ, whose ring
+    /// counts what is in the queue, and if the CQ has ended.
     pub(crate) awaits: bool,
     /// An empty ring is polled for a while ([`PollBackoff`]).
     pub(crate) polls_on: bool,

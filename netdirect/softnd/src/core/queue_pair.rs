@@ -31,13 +31,13 @@ use super::{
     shared_receive_queue::SharedReceiveQueue,
 };
 
-/// The name of the next queue pair in completions of rings.
+/// The `QueuePairContext` of the next queue pair with rings.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     object: Object,
-    /// Its name in completions.
+    /// Its name in completions: the `QueuePairContext` of its rings, or without rings its handle.
     name: u64,
     /// Dropped after the object: the driver uses them until the object is freed. `None`: requests go by
     /// IOCTL_SOFTNDK_POST.

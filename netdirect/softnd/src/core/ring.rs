@@ -57,8 +57,8 @@ pub(crate) fn completions(depth: u32) -> Result<Shared<CompletionRing>, NTSTATUS
     Ok(Shared { ring: CompletionRing::new(mapped), pages })
 }
 
-/// A ring for requests: SOFTNDK_RING_INITIATOR or SOFTNDK_RING_RECEIVE. `context` is the queue pair's name in
-/// completions.
+/// A ring for requests: SOFTNDK_RING_INITIATOR or SOFTNDK_RING_RECEIVE. `context` is the `QueuePairContext` of the
+/// queue pair's completions.
 pub(crate) fn requests(kind: u32, limits: RequestLimits, context: u64) -> Result<Shared<RequestRing>, NTSTATUS> {
     let entry_size = request_entry_size(limits.sges, limits.inline_data).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
     let (mapped, pages) = allocate(kind, entry_size, limits.depth, context)?;

@@ -110,7 +110,7 @@ impl<H: Host> Cq<H> {
         }
     }
 
-    /// Reports a request that never was posted; false: not now. Callable with the lock of its ring held.
+    /// Reports a request that never was posted; false: not now. Callable with the lock of the request's ring held.
     pub(crate) fn give_up(this: &Ref<Self, H>, qp_context: u64, head: &SOFTNDK_POST, status: NTSTATUS) -> bool {
         let kind = match head.Operation {
             SOFTNDK_POST_SEND_AND_INVALIDATE => NdkOperationTypeSend.0.cast_unsigned(),

@@ -1,5 +1,5 @@
-//! Posting one request to a queue pair. The hot path: no allocation; the locks of the queue's turn and, for an object that the request
-//! names, of the handles.
+//! Posting one request to a queue pair. The hot path: no allocation, except from the third fast registration of one region in the queue
+//! on; the locks of the queue's turn and, for an object that the request names, of the handles.
 #![allow(non_upper_case_globals, reason = "C names of operation types in patterns")]
 
 use ndk_abi::describe::ZeroInit;

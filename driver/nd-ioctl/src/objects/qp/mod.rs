@@ -53,7 +53,7 @@ enum Connection<H: Host> {
 
 /// The rings of a queue pair.
 pub(crate) struct Rings<H: Host> {
-    /// What its completions name it by.
+    /// `Context` of its rings, which its completions name it by.
     pub(crate) queue_pair_context: u64,
     pub(crate) initiator: UserWorkRing<H>,
     /// None: its receives come from an SRQ.
