@@ -11,11 +11,13 @@
 mod kernel;
 mod lock;
 mod models;
+mod ring;
 mod sockets;
 
 pub use kernel::{Kernel, Loom};
 pub use lock::RawSpinLock;
 pub use models::{Cell, Counted, Fault, Handle, Wakeup, callback, explore, finds_fault};
+pub use ring::RingMemory;
 pub use sockets::{Network, SILENT, Socket, take_sent};
 
 /// Negative controls: each test explores a model with something planted, and finds it.

@@ -9,67 +9,19 @@ use std::sync::Arc as StdArc;
 
 use cq_ring::{CqRing, Room};
 use loom::sync::atomic::{AtomicU32 as Count, Ordering};
-use loom_models::{Cell, Kernel, Loom, Wakeup, explore, faults};
-use nd_rings::{Memory, Reader};
+use loom_models::{Kernel, Loom, RingMemory, Wakeup, explore, faults};
+use nd_rings::Reader;
 use ndk_abi::{describe::ZeroInit as _, softndk_ring::SOFTNDK_COMPLETION};
-use planted_atomics::{Defect, sync::atomic::AtomicU32};
+use planted_atomics::Defect;
 use platform::{Arc, Deferred, Dispatch, RunDeferred};
 
 /// Each thread is preempted at most so often in an execution.
 const BOUND: usize = 3;
 
-/// The memory of a ring for one completion. loom finds every use of the slot by both sides at once.
-struct Shared {
-    tail: AtomicU32,
-    head: AtomicU32,
-    asleep: AtomicU32,
-    slot: Cell,
-}
-
-#[derive(Clone)]
-struct End(StdArc<Shared>);
-
-impl End {
-    fn new() -> Self {
-        let [tail, head, asleep] = [0; 3].map(AtomicU32::new);
-        Self(StdArc::new(Shared { tail, head, asleep, slot: Cell::default() }))
-    }
-}
-
-impl Memory for End {
-    fn tail(&self) -> &AtomicU32 {
-        &self.0.tail
-    }
-
-    fn head(&self) -> &AtomicU32 {
-        &self.0.head
-    }
-
-    fn asleep(&self) -> &AtomicU32 {
-        &self.0.asleep
-    }
-
-    fn capacity(&self) -> u32 {
-        1
-    }
-
-    fn read(&self, _slot: u32, _first: usize, words: &mut [u64]) {
-        words.fill(self.0.slot.read() as u64);
-    }
-
-    fn write(&self, _slot: u32, _first: usize, words: &[u64]) {
-        if !words.is_empty() {
-            self.0.slot.add_one();
-        }
-    }
-
-    fn set_state(&self, _state: u32) {}
-}
-
 /// A CQ with completions that are to be put into its ring.
 struct Queue {
     deferred: Deferred<Loom>,
-    ring: CqRing<End, (), Loom>,
+    ring: CqRing<RingMemory, (), Loom>,
     /// Touched by runs only.
     waiting: Count,
     /// Counts those that were put in.
@@ -77,10 +29,10 @@ struct Queue {
 }
 
 impl Queue {
-    fn new(end: End, waiting: u32, filled: &StdArc<Wakeup>) -> Arc<Self, Loom> {
+    fn new(memory: RingMemory, waiting: u32, filled: &StdArc<Wakeup>) -> Arc<Self, Loom> {
         let queue = Self {
             deferred: Deferred::default(),
-            ring: CqRing::new(end, ()),
+            ring: CqRing::new(memory, ()),
             waiting: Count::new(waiting),
             filled: filled.clone(),
         };
@@ -124,11 +76,11 @@ impl RunDeferred<Loom> for Queue {
 
 /// The user takes each of `count` completions; `doorbell` is what it does when the ring sleeps.
 fn takes(kernel: &Kernel, count: usize, doorbell: fn(&Arc<Queue, Loom>)) {
-    let (end, filled) = (End::new(), StdArc::new(Wakeup::default()));
-    let queue = Queue::new(end.clone(), count as u32, &filled);
+    let (memory, filled) = (RingMemory::new(1), StdArc::new(Wakeup::default()));
+    let queue = Queue::new(memory.clone(), count as u32, &filled);
     kernel.live();
     Deferred::schedule(&queue);
-    let mut reader = Reader::new(end);
+    let mut reader = Reader::new(memory);
     for taken in 1..=count {
         filled.wait_for(taken);
         assert_eq!(reader.waiting(), Ok(1));

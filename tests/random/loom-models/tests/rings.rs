@@ -3,61 +3,16 @@
 use std::sync::Arc as StdArc;
 
 use loom::thread;
-use loom_models::{Cell, Wakeup, explore, faults};
-use nd_rings::{Memory, Reader, Writer};
-use planted_atomics::{Defect, sync::atomic::AtomicU32};
-
-/// The memory of a ring: entries of one word. loom finds every use of a slot by both sides at once.
-struct Shared {
-    tail: AtomicU32,
-    head: AtomicU32,
-    asleep: AtomicU32,
-    slots: Vec<Cell>,
-}
-
-impl Shared {
-    fn new(slots: usize) -> StdArc<Self> {
-        let (tail, head, asleep) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
-        StdArc::new(Self { tail, head, asleep, slots: (0..slots).map(|_| Cell::default()).collect() })
-    }
-}
-
-struct End(StdArc<Shared>);
-
-impl Memory for End {
-    fn tail(&self) -> &AtomicU32 {
-        &self.0.tail
-    }
-
-    fn head(&self) -> &AtomicU32 {
-        &self.0.head
-    }
-
-    fn asleep(&self) -> &AtomicU32 {
-        &self.0.asleep
-    }
-
-    fn capacity(&self) -> u32 {
-        self.0.slots.len() as u32
-    }
-
-    fn read(&self, slot: u32, _first: usize, words: &mut [u64]) {
-        words.fill(self.0.slots[slot as usize].read() as u64);
-    }
-
-    fn write(&self, slot: u32, _first: usize, words: &[u64]) {
-        words.iter().for_each(|_| self.0.slots[slot as usize].add_one());
-    }
-
-    fn set_state(&self, _state: u32) {}
-}
+use loom_models::{RingMemory, Wakeup, explore, faults};
+use nd_rings::{Reader, Writer};
+use planted_atomics::Defect;
 
 /// A user posts two requests; the driver, which sleeps when there are none, takes both.
 fn requests_are_taken() {
     explore(Some(3), |_| {
-        let shared = Shared::new(2);
+        let ring = RingMemory::new(2);
         let doorbell = StdArc::new(Wakeup::default());
-        let (end, bell) = (End(shared.clone()), doorbell.clone());
+        let (end, bell) = (ring.clone(), doorbell.clone());
         let user = thread::spawn(move || {
             let mut writer = Writer::new(end);
             for _ in 0..2 {
@@ -67,7 +22,7 @@ fn requests_are_taken() {
                 }
             }
         });
-        let mut reader = Reader::new(End(shared.clone()));
+        let mut reader = Reader::new(ring);
         let mut rung = 0;
         for _ in 0..2 {
             while reader.waiting() == Ok(0) {
@@ -90,9 +45,9 @@ fn requests_are_taken() {
 /// The driver reports two completions by a ring of one; it sleeps while that is full. The user takes both.
 fn a_full_ring_goes_on() {
     explore(Some(3), |_| {
-        let shared = Shared::new(1);
+        let ring = RingMemory::new(1);
         let doorbell = StdArc::new(Wakeup::default());
-        let (end, bell) = (End(shared.clone()), doorbell.clone());
+        let (end, bell) = (ring.clone(), doorbell.clone());
         let user = thread::spawn(move || {
             let mut reader = Reader::new(end);
             for round in 1..=2 {
@@ -108,7 +63,7 @@ fn a_full_ring_goes_on() {
                 }
             }
         });
-        let mut writer = Writer::new(End(shared.clone()));
+        let mut writer = Writer::new(ring);
         assert_eq!(writer.push(&[0], &[]), Ok(()));
         let mut rung = 0;
         while writer.room() == Ok(0) {

@@ -24,10 +24,10 @@ mod planted {
 use std::sync::Arc as StdArc;
 
 use loom::{sync::atomic, thread};
-use loom_models::{Cell, Kernel, Loom, Wakeup, explore, faults};
-use nd_rings::{Memory, Writer};
+use loom_models::{Kernel, Loom, RingMemory, Wakeup, explore, faults};
+use nd_rings::Writer;
 use ndk_abi::{describe::ZeroInit as _, ndkpi::NdkOperationTypeSend, softndk_ioctl::SOFTNDK_POST};
-use planted_atomics::{Defect, sync::atomic::AtomicU32};
+use planted_atomics::Defect;
 use platform::{Arc, Deferred, Dispatch, RunDeferred};
 use ring_poll::{Next, RingPoll};
 use work_ring::{Posted, ServeMode, Step, WorkRing};
@@ -43,59 +43,18 @@ fn send() -> [u64; WORDS] {
     zerocopy::transmute!(SOFTNDK_POST { Operation: NdkOperationTypeSend.0.cast_unsigned(), ..SOFTNDK_POST::ZERO })
 }
 
-/// The memory of a ring of sends. loom finds every use of a slot by both sides at once.
-struct Shared {
-    tail: AtomicU32,
-    head: AtomicU32,
-    asleep: AtomicU32,
-    slots: [Cell; 2],
-}
-
-#[derive(Clone)]
-struct End(StdArc<Shared>);
-
-impl End {
-    fn new() -> Self {
-        let [tail, head, asleep] = [0; 3].map(AtomicU32::new);
-        Self(StdArc::new(Shared { tail, head, asleep, slots: Default::default() }))
-    }
-}
-
-impl Memory for End {
-    fn tail(&self) -> &AtomicU32 {
-        &self.0.tail
-    }
-
-    fn head(&self) -> &AtomicU32 {
-        &self.0.head
-    }
-
-    fn asleep(&self) -> &AtomicU32 {
-        &self.0.asleep
-    }
-
-    fn capacity(&self) -> u32 {
-        self.0.slots.len() as u32
-    }
-
-    fn read(&self, slot: u32, first: usize, words: &mut [u64]) {
-        assert_ne!(self.0.slots[slot as usize].read(), 0, "read before it was written");
+/// The memory of a ring of sends.
+fn ring_of_sends() -> RingMemory {
+    RingMemory::of_entries(2, |written, first, words| {
+        assert_ne!(written, 0, "read before it was written");
         words.copy_from_slice(&send()[first..][..words.len()]);
-    }
-
-    fn write(&self, slot: u32, _first: usize, words: &[u64]) {
-        if !words.is_empty() {
-            self.0.slots[slot as usize].add_one();
-        }
-    }
-
-    fn set_state(&self, _state: u32) {}
+    })
 }
 
 /// A queue pair with one ring.
 struct Queue {
     deferred: Deferred<Loom>,
-    ring: WorkRing<End, (), Loom>,
+    ring: WorkRing<RingMemory, (), Loom>,
     poll: RingPoll,
     /// Counts what is posted.
     posted: StdArc<Wakeup>,
@@ -103,9 +62,9 @@ struct Queue {
 
 impl Queue {
     /// Its ring sleeps.
-    fn new(kernel: &Kernel, end: End, posted: &StdArc<Wakeup>) -> Arc<Self, Loom> {
+    fn new(kernel: &Kernel, memory: RingMemory, posted: &StdArc<Wakeup>) -> Arc<Self, Loom> {
         let (deferred, poll) = (Deferred::default(), RingPoll::new());
-        let queue = Self { deferred, ring: WorkRing::new(end, 0, ()), poll, posted: posted.clone() };
+        let queue = Self { deferred, ring: WorkRing::new(memory, 0, ()), poll, posted: posted.clone() };
         let queue = Arc::<_, Loom>::try_new(queue).expect("memory");
         Deferred::initialize(&queue);
         Deferred::schedule(&queue);
@@ -160,14 +119,14 @@ impl RunDeferred<Loom> for Queue {
 /// The user of a queue.
 struct User {
     queue: Arc<Queue, Loom>,
-    writer: Writer<End>,
+    writer: Writer<RingMemory>,
     posted: StdArc<Wakeup>,
 }
 
 impl User {
     fn new(kernel: &Kernel) -> Self {
-        let (end, posted) = (End::new(), StdArc::new(Wakeup::default()));
-        Self { queue: Queue::new(kernel, end.clone(), &posted), writer: Writer::new(end), posted }
+        let (memory, posted) = (ring_of_sends(), StdArc::new(Wakeup::default()));
+        Self { queue: Queue::new(kernel, memory.clone(), &posted), writer: Writer::new(memory), posted }
     }
 
     fn push(&mut self) {
