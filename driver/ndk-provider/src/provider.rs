@@ -14,8 +14,8 @@ use ndk_abi::{
     },
     sockaddr::SOCKADDR_INET,
     softndk_ioctl::{
-        SOFTNDK_ENDPOINT, SOFTNDK_ENDPOINT_ACTIVE, SOFTNDK_ENDPOINT_ESTABLISHED, SOFTNDK_ENDPOINT_LISTENER,
-        SOFTNDK_ENDPOINT_PASSIVE, SOFTNDK_ENDPOINT_SHARED, SOFTNDK_ENDPOINT_USER,
+        SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_ENDPOINT_ACTIVE, SOFTNDK_ENDPOINT_ESTABLISHED,
+        SOFTNDK_ENDPOINT_LISTENER, SOFTNDK_ENDPOINT_PASSIVE, SOFTNDK_ENDPOINT_SHARED, SOFTNDK_ENDPOINT_USER,
     },
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
@@ -52,6 +52,22 @@ pub struct ObjectCounts {
     pub connectors: u32,
     pub listeners: u32,
     pub shared_endpoints: u32,
+}
+
+impl ObjectCounts {
+    /// Writes the numbers where diagnostics show them.
+    pub fn fill(self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
+        diagnostics.Adapters = self.adapters;
+        diagnostics.Pds = self.pds;
+        diagnostics.Cqs = self.cqs;
+        diagnostics.Mrs = self.mrs;
+        diagnostics.Mws = self.mws;
+        diagnostics.Srqs = self.srqs;
+        diagnostics.Qps = self.qps;
+        diagnostics.Connectors = self.connectors;
+        diagnostics.Listeners = self.listeners;
+        diagnostics.SharedEndpoints = self.shared_endpoints;
+    }
 }
 
 impl<P: Platform> Provider<P> {

@@ -133,18 +133,8 @@ unsafe impl nd_ioctl::Host for KernelHost {
     }
 
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
-        let counts = self.provider.object_counts();
         diagnostics.DriverVersion = driver::VERSION;
-        diagnostics.Adapters = counts.adapters;
-        diagnostics.Pds = counts.pds;
-        diagnostics.Cqs = counts.cqs;
-        diagnostics.Mrs = counts.mrs;
-        diagnostics.Mws = counts.mws;
-        diagnostics.Srqs = counts.srqs;
-        diagnostics.Qps = counts.qps;
-        diagnostics.Connectors = counts.connectors;
-        diagnostics.Listeners = counts.listeners;
-        diagnostics.SharedEndpoints = counts.shared_endpoints;
+        self.provider.object_counts().fill(diagnostics);
         diagnostics.PinnedBytes = pin::pinned_bytes();
         diagnostics.PoolBytes = windows::pool_bytes();
     }

@@ -164,17 +164,7 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
     }
 
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
-        let counts = self.provider.object_counts();
-        diagnostics.Adapters = counts.adapters;
-        diagnostics.Pds = counts.pds;
-        diagnostics.Cqs = counts.cqs;
-        diagnostics.Mrs = counts.mrs;
-        diagnostics.Mws = counts.mws;
-        diagnostics.Srqs = counts.srqs;
-        diagnostics.Qps = counts.qps;
-        diagnostics.Connectors = counts.connectors;
-        diagnostics.Listeners = counts.listeners;
-        diagnostics.SharedEndpoints = counts.shared_endpoints;
+        self.provider.object_counts().fill(diagnostics);
         diagnostics.PinnedBytes = self.pinned.load(Ordering::Relaxed);
         diagnostics.PoolBytes = K::pool_bytes();
     }
