@@ -81,16 +81,16 @@ fn with_v1(nd: &Nd, ready: impl FnOnce()) -> anyhow::Result<Removed> {
     let a = &pair.a;
     let pending = ended(
         vec![
-            ("INDCompletionQueue::Notify", a.inbound.notify(ND_CQ_NOTIFY_ERRORS)?),
+            ("INDCompletionQueue::Notify", a.receive_cq.notify(ND_CQ_NOTIFY_ERRORS)?),
             ("INDConnector::NotifyDisconnect", a.connector.notify_disconnect()?),
         ],
         ready,
     )?;
     let methods = vec![
-        ("INDCompletionQueue::Resize", status(a.inbound.resize(256))?),
-        ("INDCompletionQueue::Notify", end_of(a.inbound.notify(ND_CQ_NOTIFY_ANY))?),
+        ("INDCompletionQueue::Resize", status(a.receive_cq.resize(256))?),
+        ("INDCompletionQueue::Notify", end_of(a.receive_cq.notify(ND_CQ_NOTIFY_ANY))?),
     ];
-    a.inbound.poll(16)?;
+    a.receive_cq.poll(16)?;
     Ok(Removed { pending, methods })
 }
 

@@ -98,11 +98,11 @@ impl End for v1::pair::End {
     }
 
     fn receive(&self, mr: &Self::Mr) -> anyhow::Result<()> {
-        Ok(self.endpoint.receive(0, &[mr.sge(0..LONGEST)])?)
+        Ok(self.qp.receive(0, &[mr.sge(0..LONGEST)])?)
     }
 
     fn send(&self, mr: &Self::Mr, length: usize) -> anyhow::Result<()> {
-        Ok(self.endpoint.send(0, &[mr.sge(0..length)], 0)?)
+        Ok(self.qp.send(0, &[mr.sge(0..length)], 0)?)
     }
 
     fn initiated(&self) -> anyhow::Result<Completion> {

@@ -28,7 +28,7 @@ pub(super) fn end(role: &Role<'_>) -> anyhow::Result<End> {
     if let Side::Connects(server) = &role.side {
         let [port] = role.hear()?;
         let to = (server.ip(), u16::try_from(port)?).into();
-        end.connector.connect(&end.endpoint, to, &data)?.finish().context("connecting")?;
+        end.connector.connect(&end.qp, to, &data)?.finish().context("connecting")?;
         end.connector.complete_connect()?;
     } else {
         let (listen, at) = end.listen()?;
@@ -36,7 +36,7 @@ pub(super) fn end(role: &Role<'_>) -> anyhow::Result<End> {
         listen.connection_request(&end.connector)?.finish().context("waiting for the connection request")?;
         let found = end.connector.data()?.private;
         ensure!(found.starts_with(&data), "private data of another connection: {found:?}");
-        end.connector.accept(&end.endpoint, &[])?.finish().context("accepting")?;
+        end.connector.accept(&end.qp, &[])?.finish().context("accepting")?;
     }
     Ok(end)
 }
@@ -51,11 +51,11 @@ pub(super) fn messages(role: &Role<'_>) -> anyhow::Result<()> {
             if role.connects() == turn {
                 buffer.memory().write(0, &data);
                 role.hear::<0>()?;
-                end.endpoint.send(context, &[buffer.sge(0..length)], 0)?;
+                end.qp.send(context, &[buffer.sge(0..length)], 0)?;
                 expect(end.initiated()?, SEND, context, STATUS_SUCCESS)?;
             } else {
                 buffer.memory().write(length, &[0xa5; 64]);
-                end.endpoint.receive(context, &[buffer.sge(0..length + 64)])?;
+                end.qp.receive(context, &[buffer.sge(0..length + 64)])?;
                 role.tell(&[])?;
                 expect_received(end.received()?, context, length)?;
                 ensure_same(&buffer.memory().read(0..length), &data)?;
@@ -72,13 +72,13 @@ pub(super) fn solicited(role: &Role<'_>) -> anyhow::Result<()> {
     if role.connects() {
         for flags in [0, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT] {
             role.hear::<0>()?;
-            end.endpoint.send(1, &[], flags)?;
+            end.qp.send(1, &[], flags)?;
             expect(end.initiated()?, SEND, 1, STATUS_SUCCESS)?;
         }
         return role.meet();
     }
-    (0..2).try_for_each(|context| end.endpoint.receive(context, &[]))?;
-    let mut solicited = end.inbound.notify(ND_CQ_NOTIFY_SOLICITED)?;
+    (0..2).try_for_each(|context| end.qp.receive(context, &[]))?;
+    let mut solicited = end.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
     role.tell(&[])?;
     expect_received(end.received()?, 0, 0)?;
     ensure!(!solicited.is_over(), "SOLICITED was ended by a send that does not solicit");
@@ -113,13 +113,13 @@ pub(super) fn windows(role: &Role<'_>) -> anyhow::Result<()> {
             };
             memory.memory().write(0, &pattern(1, LENGTH));
             let can_write = may(ND_OP_FLAG_ALLOW_WRITE);
-            end.endpoint.write(1, &[memory.sge(0..LENGTH)], window, 0, 0)?;
+            end.qp.write(1, &[memory.sge(0..LENGTH)], window, 0, 0)?;
             ends(end.initiated()?, WRITE, 1, can_write)?;
             role.meet()?;
             role.hear::<0>()?;
             if can_write {
                 let can_read = may(ND_OP_FLAG_ALLOW_READ);
-                end.endpoint.read(2, &[memory.sge(0..LENGTH - 10)], window, 10, 0)?;
+                end.qp.read(2, &[memory.sge(0..LENGTH - 10)], window, 10, 0)?;
                 ends(end.initiated()?, READ, 2, can_read)?;
                 if can_read {
                     ensure_same(&memory.memory().read(0..LENGTH - 10), &pattern(2, LENGTH)[10..])?;
@@ -128,7 +128,7 @@ pub(super) fn windows(role: &Role<'_>) -> anyhow::Result<()> {
             role.meet()?;
         } else {
             let mw = Mw::new(&end.adapter, 0)?;
-            let window = end.endpoint.bind(1, &memory, &mw, START, LENGTH, rights)?;
+            let window = end.qp.bind(1, &memory, &mw, START, LENGTH, rights)?;
             expect(end.initiated()?, BIND, 1, STATUS_SUCCESS)?;
             tell(role, window)?;
             role.meet()?;
@@ -154,19 +154,19 @@ pub(super) fn invalidated(role: &Role<'_>) -> anyhow::Result<()> {
     if role.connects() {
         let window = hear(role)?;
         memory.memory().write(0, &pattern(7, 10));
-        end.endpoint.send_and_invalidate(1, &[memory.sge(0..10)], window, 0)?;
+        end.qp.send_and_invalidate(1, &[memory.sge(0..10)], window, 0)?;
         expect(end.initiated()?, SEND, 1, STATUS_SUCCESS)?;
         let window = hear(role)?;
-        end.endpoint.write(2, &[memory.sge(0..10)], window, 0, 0)?;
+        end.qp.write(2, &[memory.sge(0..10)], window, 0, 0)?;
         expect(end.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
     } else {
         let mw = Mw::new(&end.adapter, GONE)?;
         let bind = || -> anyhow::Result<_> {
-            let window = end.endpoint.bind(1, &memory, &mw, START, LENGTH, BOTH)?;
+            let window = end.qp.bind(1, &memory, &mw, START, LENGTH, BOTH)?;
             expect(end.initiated()?, BIND, 1, STATUS_SUCCESS)?;
             Ok(window)
         };
-        end.endpoint.receive(2, &[memory.sge(6000..6100)])?;
+        end.qp.receive(2, &[memory.sge(6000..6100)])?;
         tell(role, bind()?)?;
         // docs/decisions.md: the window's own result comes before that of the receive.
         expect(end.received()?, REMOTE_INVALIDATION, GONE, STATUS_SUCCESS)?;
@@ -174,9 +174,9 @@ pub(super) fn invalidated(role: &Role<'_>) -> anyhow::Result<()> {
         ensure_same(&memory.memory().read(6000..6010), &pattern(7, 10))?;
         // The same by its owner.
         let window = bind()?;
-        end.endpoint.invalidate(3, &mw, 0)?;
+        end.qp.invalidate(3, &mw, 0)?;
         expect(end.initiated()?, INVALIDATE, 3, STATUS_SUCCESS)?;
-        end.endpoint.receive(4, &[])?;
+        end.qp.receive(4, &[])?;
         tell(role, window)?;
         expect(end.received()?, RECEIVE, 4, STATUS_CANCELLED)?;
     }
@@ -187,7 +187,7 @@ pub(super) fn disconnect(role: &Role<'_>) -> anyhow::Result<()> {
     for first in [role.connects(), !role.connects()] {
         let end = end(role)?;
         let notification = end.connector.notify_disconnect()?;
-        (0..5).try_for_each(|context| end.endpoint.receive(context, &[]))?;
+        (0..5).try_for_each(|context| end.qp.receive(context, &[]))?;
         role.meet()?;
         if !first {
             told(notification)?;

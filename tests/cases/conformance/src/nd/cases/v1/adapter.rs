@@ -74,7 +74,7 @@ pub(in crate::nd) fn interfaces(nd: &Nd) -> anyhow::Result<()> {
     let (listen, _) = pair.a.listen()?;
     let with_requests: [(&str, IUnknown); 4] = [
         ("adapter", cast(&adapter.com)?),
-        ("completion queue", cast(&pair.a.inbound.com)?),
+        ("completion queue", cast(&pair.a.receive_cq.com)?),
         ("connector", cast(&pair.a.connector.com)?),
         ("listener", cast(&listen.com)?),
     ];
@@ -84,7 +84,7 @@ pub(in crate::nd) fn interfaces(nd: &Nd) -> anyhow::Result<()> {
         ensure!(overlapped.cast::<INDProvider>().is_err(), "a {what} says that it is a provider");
         ensure!(overlapped.cast::<nd_com::v2::IND2Overlapped>().is_err(), "a {what} says that it is of version 2");
     }
-    let endpoint: IUnknown = cast(&pair.a.endpoint.com)?;
+    let endpoint: IUnknown = cast(&pair.a.qp.com)?;
     ensure!(endpoint.cast::<INDOverlapped>().is_err(), "an endpoint has no requests that pend");
     ensure!(endpoint.cast::<INDCompletionQueue>().is_err(), "an endpoint says that it is a completion queue");
     // One identifier for the windows of both versions.
@@ -179,22 +179,22 @@ pub(in crate::nd) fn releases(nd: &Nd) -> anyhow::Result<()> {
             let pair = Pair::new(nd)?;
             let memory = pair.b.buffer(4096)?;
             let (window, _) = pair.b.window(&memory, BOTH)?;
-            pair.b.endpoint.receive(1, &[memory.sge(0..64)])?;
-            pair.a.endpoint.send(2, &[], 0)?;
+            pair.b.qp.receive(1, &[memory.sge(0..64)])?;
+            pair.a.qp.send(2, &[], 0)?;
             expect_received(pair.b.received()?, 1, 0)?;
             expect(pair.a.initiated()?, SEND, 2, STATUS_SUCCESS)?;
-            pair.b.endpoint.receive(3, &[memory.sge(0..64)])?;
-            let End { connector, endpoint, outbound, inbound, adapter, .. } = pair.b;
+            pair.b.qp.receive(3, &[memory.sge(0..64)])?;
+            let End { connector, qp, initiator_cq, receive_cq, adapter, .. } = pair.b;
             let mut waits = [
-                inbound.notify(ND_CQ_NOTIFY_ERRORS)?,
-                outbound.notify(ND_CQ_NOTIFY_ANY)?,
+                receive_cq.notify(ND_CQ_NOTIFY_ERRORS)?,
+                initiator_cq.notify(ND_CQ_NOTIFY_ANY)?,
                 connector.notify_disconnect()?,
             ];
             waits.iter_mut().for_each(|request| request.let_object_go());
             let mut parts: [Option<Box<dyn std::any::Any>>; PARTS] = [
                 Some(Box::new(connector)),
-                Some(Box::new(endpoint)),
-                Some(Box::new((outbound, inbound))),
+                Some(Box::new(qp)),
+                Some(Box::new((initiator_cq, receive_cq))),
                 Some(Box::new(adapter)),
                 Some(Box::new((window, memory))),
             ];

@@ -27,8 +27,8 @@ use crate::{
 /// Sends empty messages; all of them are completed at both ends, none is taken at `pair.b`.
 fn fill(pair: &Pair, contexts: std::ops::Range<usize>) -> anyhow::Result<()> {
     for context in contexts {
-        pair.b.endpoint.receive(context, &[])?;
-        pair.a.endpoint.send(context, &[], 0)?;
+        pair.b.qp.receive(context, &[])?;
+        pair.a.qp.send(context, &[], 0)?;
         expect(pair.a.initiated()?, SEND, context, STATUS_SUCCESS)?;
     }
     Ok(())
@@ -37,7 +37,7 @@ fn fill(pair: &Pair, contexts: std::ops::Range<usize>) -> anyhow::Result<()> {
 // Shows V22, V35.
 pub(in crate::nd) fn resize(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::of(End::new(nd)?, End::sized(nd, EndpointSize::default(), 32)?)?;
-    let cq = &pair.b.inbound;
+    let cq = &pair.b.receive_cq;
     let mut next = 0;
     for (depth, more) in [(64, 50), (50, 0), (512, 100), (150, 0)] {
         cq.resize(depth).with_context(|| format!("resizing to {depth} with {next} completions"))?;
@@ -56,7 +56,7 @@ pub(in crate::nd) fn resize(nd: &Nd) -> anyhow::Result<()> {
 // Shows V22, V35.
 pub(in crate::nd) fn resize_refused(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let cq = &pair.b.inbound;
+    let cq = &pair.b.receive_cq;
     let max = pair.b.adapter.info()?.MaxCqEntries;
     refused(cq.resize(0), STATUS_INVALID_PARAMETER, "no entries")?;
     for depth in [max + 1, (1 << 32) + 64, usize::MAX] {
@@ -77,13 +77,13 @@ pub(in crate::nd) fn resize_in_traffic(nd: &Nd) -> anyhow::Result<()> {
     let mut next = 0;
     for round in 0..60 {
         for context in 0..BURST {
-            pair.b.endpoint.receive(round * BURST + context, &[])?;
+            pair.b.qp.receive(round * BURST + context, &[])?;
         }
         for context in 0..BURST {
-            pair.a.endpoint.send(context, &[], 0)?;
+            pair.a.qp.send(context, &[], 0)?;
             if context == round % BURST {
-                pair.b.inbound.resize(32 + 37 * (round % 5))?;
-                pair.a.outbound.resize(32 + 31 * (round % 4))?;
+                pair.b.receive_cq.resize(32 + 37 * (round % 5))?;
+                pair.a.initiator_cq.resize(32 + 31 * (round % 4))?;
             }
         }
         for context in 0..BURST {
@@ -133,35 +133,35 @@ pub(in crate::nd) fn results(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (source, target) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
     for (context, length) in [(1, 17), (2, 0), (3, 4096)] {
-        pair.b.endpoint.receive(context, &[target.sge(0..4096)])?;
-        pair.a.endpoint.send(10 + context, &[source.sge(0..length)], 0)?;
+        pair.b.qp.receive(context, &[target.sge(0..4096)])?;
+        pair.a.qp.send(10 + context, &[source.sge(0..length)], 0)?;
         expect_received(pair.b.received()?, context, length)?;
         expect(pair.a.initiated()?, SEND, 10 + context, STATUS_SUCCESS)?;
     }
     let mw = Mw::new(&pair.b.adapter, 0)?;
-    let window = pair.b.endpoint.bind(20, &target, &mw, 0, 4096, BOTH)?;
+    let window = pair.b.qp.bind(20, &target, &mw, 0, 4096, BOTH)?;
     expect(pair.b.initiated()?, BIND, 20, STATUS_SUCCESS)?;
-    pair.a.endpoint.write(21, &[source.sge(0..64)], window, 0, 0)?;
+    pair.a.qp.write(21, &[source.sge(0..64)], window, 0, 0)?;
     expect(pair.a.initiated()?, WRITE, 21, STATUS_SUCCESS)?;
-    pair.a.endpoint.read(22, &[source.sge(0..64)], window, 0, 0)?;
+    pair.a.qp.read(22, &[source.sge(0..64)], window, 0, 0)?;
     expect(pair.a.initiated()?, READ, 22, STATUS_SUCCESS)?;
-    pair.b.endpoint.invalidate(23, &mw, 0)?;
+    pair.b.qp.invalidate(23, &mw, 0)?;
     expect(pair.b.initiated()?, INVALIDATE, 23, STATUS_SUCCESS)?;
-    pair.b.endpoint.receive(24, &[])?;
-    pair.b.endpoint.flush()?;
+    pair.b.qp.receive(24, &[])?;
+    pair.b.qp.flush()?;
     expect(pair.b.received()?, RECEIVE, 24, STATUS_CANCELLED)?;
 
     let pair = Pair::new(nd)?;
-    ensure!(pair.b.inbound.poll(0)?.is_empty(), "results, although none were asked for");
+    ensure!(pair.b.receive_cq.poll(0)?.is_empty(), "results, although none were asked for");
     fill(&pair, 0..5)?;
-    ensure!(pair.b.inbound.poll(0)?.is_empty(), "results, although none were asked for");
+    ensure!(pair.b.receive_cq.poll(0)?.is_empty(), "results, although none were asked for");
     let mut found = Vec::new();
     for asked in [2, 2, 2, 2] {
-        found.push(pair.b.inbound.poll(asked)?.len());
+        found.push(pair.b.receive_cq.poll(asked)?.len());
     }
     ensure!(found == [2, 2, 1, 0], "five completions came as {found:?}, two at a time");
     fill(&pair, 0..5)?;
-    let found = pair.b.inbound.poll(1000)?.len();
+    let found = pair.b.receive_cq.poll(1000)?.len();
     ensure!(found == 5, "five completions came as {found}, a thousand at a time");
     Ok(())
 }
@@ -171,14 +171,14 @@ pub(in crate::nd) fn order(nd: &Nd) -> anyhow::Result<()> {
     let (local, region) = (pair.a.buffer(65536)?, pair.b.buffer(65536)?);
     let (_mw, window) = pair.b.window(&region, BOTH)?;
     for context in 0..10 {
-        pair.b.endpoint.receive(context, &[])?;
+        pair.b.qp.receive(context, &[])?;
     }
     // Long and short ones alternate: those that are done sooner have to wait.
     for context in 0..30 {
         match context % 3 {
-            0 => pair.a.endpoint.read(context, &[local.sge(0..65536)], window, 0, 0)?,
-            1 => pair.a.endpoint.send(context, &[], 0)?,
-            _ => pair.a.endpoint.write(context, &[local.sge(0..1)], window, 0, 0)?,
+            0 => pair.a.qp.read(context, &[local.sge(0..65536)], window, 0, 0)?,
+            1 => pair.a.qp.send(context, &[], 0)?,
+            _ => pair.a.qp.write(context, &[local.sge(0..1)], window, 0, 0)?,
         }
     }
     for context in 0..30 {
@@ -197,7 +197,7 @@ pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
     let mut pairs = Vec::new();
     for _ in 0..2 {
         let (near_end, far_end) = (a.adapter.connector()?, b.adapter.connector()?);
-        let near = near_end.endpoint(&a.inbound, &a.outbound, EndpointSize::default())?;
+        let near = near_end.endpoint(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
         let far = far_end.endpoint(&one, &one, EndpointSize::default())?;
         connect(&near_end, &near, &b, &far_end, &far)?;
         pairs.push((near_end, far_end, near, far));
@@ -221,16 +221,16 @@ pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
 
 pub(in crate::nd) fn apart(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let mut receives = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
-    let mut initiators = pair.b.outbound.notify(ND_CQ_NOTIFY_ANY)?;
-    pair.b.endpoint.receive(1, &[])?;
-    pair.a.endpoint.send(2, &[], 0)?;
+    let mut receives = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
+    let mut initiators = pair.b.initiator_cq.notify(ND_CQ_NOTIFY_ANY)?;
+    pair.b.qp.receive(1, &[])?;
+    pair.a.qp.send(2, &[], 0)?;
     is(receives.status()?, STATUS_SUCCESS, "the queue for receives")?;
     ensure!(!initiators.is_over(), "a receive ended a Notify of the queue for initiators");
     is(initiators.result_now(), STATUS_PENDING, "the queue for initiators")?;
     expect_received(pair.b.received()?, 1, 0)?;
-    pair.a.endpoint.receive(3, &[])?;
-    pair.b.endpoint.send(4, &[], 0)?;
+    pair.a.qp.receive(3, &[])?;
+    pair.b.qp.send(4, &[], 0)?;
     is(initiators.status()?, STATUS_SUCCESS, "the queue for initiators")?;
     expect(pair.b.initiated()?, SEND, 4, STATUS_SUCCESS)?;
     expect_received(pair.a.received()?, 3, 0)?;
@@ -241,25 +241,25 @@ pub(in crate::nd) fn apart(nd: &Nd) -> anyhow::Result<()> {
 /// docs/decisions.md: what an endpoint that was released has completed does not come any more, that of others does.
 pub(in crate::nd) fn released_endpoint(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
-    let other = b.adapter.connector()?.endpoint(&b.inbound, &b.outbound, EndpointSize::default())?;
-    for (context, endpoint) in [(1, &b.endpoint), (2, &other), (3, &b.endpoint), (4, &other)] {
+    let other = b.adapter.connector()?.endpoint(&b.receive_cq, &b.initiator_cq, EndpointSize::default())?;
+    for (context, endpoint) in [(1, &b.qp), (2, &other), (3, &b.qp), (4, &other)] {
         endpoint.receive(context, &[])?;
-        let mut request = b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+        let mut request = b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
         endpoint.flush()?;
         is(request.status()?, STATUS_SUCCESS, "Notify")?;
     }
-    b.endpoint.receive(5, &[])?;
-    let End { connector, endpoint, inbound, .. } = b;
-    drop(endpoint);
-    expect(inbound.take_one()?, RECEIVE, 2, STATUS_CANCELLED)?;
-    expect(inbound.take_one()?, RECEIVE, 4, STATUS_CANCELLED)?;
-    ensure!(inbound.poll(8)?.is_empty(), "results of an endpoint that was released");
+    b.qp.receive(5, &[])?;
+    let End { connector, qp, receive_cq, .. } = b;
+    drop(qp);
+    expect(receive_cq.take_one()?, RECEIVE, 2, STATUS_CANCELLED)?;
+    expect(receive_cq.take_one()?, RECEIVE, 4, STATUS_CANCELLED)?;
+    ensure!(receive_cq.poll(8)?.is_empty(), "results of an endpoint that was released");
     // The queue serves others.
-    let next = connector.endpoint(&inbound, &a.outbound, EndpointSize::default());
+    let next = connector.endpoint(&receive_cq, &a.initiator_cq, EndpointSize::default());
     ensure!(next.is_err(), "an endpoint with queues of two adapters");
     other.receive(6, &[])?;
     other.flush()?;
-    expect(inbound.take_one()?, RECEIVE, 6, STATUS_CANCELLED).map(drop)
+    expect(receive_cq.take_one()?, RECEIVE, 6, STATUS_CANCELLED).map(drop)
 }
 
 /// One queue for three endpoints, which three threads poll while another resizes it: everything comes once.
@@ -271,7 +271,7 @@ pub(in crate::nd) fn many(nd: &Nd) -> anyhow::Result<()> {
     let mut pairs = Vec::new();
     for _ in 0..3 {
         let (near_end, far_end) = (a.adapter.connector()?, b.adapter.connector()?);
-        let near = near_end.endpoint(&a.inbound, &a.outbound, EndpointSize::default())?;
+        let near = near_end.endpoint(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
         let far = far_end.endpoint(&one, &one, EndpointSize::default())?;
         connect(&near_end, &near, &b, &far_end, &far)?;
         pairs.push((near_end, far_end, near, far));

@@ -34,7 +34,7 @@ struct Asked {
 fn ask(a: End, b: End, data: &[u8]) -> anyhow::Result<Asked> {
     let (listen, address) = b.listen()?;
     let request = listen.connection_request(&b.connector)?;
-    let mut connect = a.connector.connect(&a.endpoint, address, data)?;
+    let mut connect = a.connector.connect(&a.qp, address, data)?;
     request.finish_unless_failed(&mut connect).context("the connection request")?;
     Ok(Asked { connect, _listen: listen, a, b })
 }
@@ -56,7 +56,7 @@ fn ipv4(address: SocketAddr) -> [u8; 16] {
 
 /// The passive side accepts, the active one completes.
 fn finish(a: &End, b: &End, connect: Request) -> anyhow::Result<()> {
-    let accept = b.connector.accept(&b.endpoint, &[])?;
+    let accept = b.connector.accept(&b.qp, &[])?;
     connect.finish().context("connecting")?;
     a.connector.complete_connect().context("completing")?;
     accept.finish().context("accepting")?;
@@ -73,7 +73,7 @@ pub(in crate::nd) fn connects(nd: &Nd) -> anyhow::Result<()> {
     ensure!(data.private.starts_with(&to_b), "the private data that the listener got");
     // What one side takes in is what the other may have under way.
     ensure!((data.inbound, data.outbound) == (5, 3), "limits of the request: {}, {}", data.inbound, data.outbound);
-    let mut accept = b.connector.accept(&b.endpoint, &to_a)?;
+    let mut accept = b.connector.accept(&b.qp, &to_a)?;
     is(connect.status()?, STATUS_SUCCESS, "Connect")?;
     ensure!(!accept.is_over(), "Accept is over before CompleteConnect");
     let data = a.connector.data()?;
@@ -96,9 +96,9 @@ pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
     };
     let end = || -> anyhow::Result<End> {
         let adapter = provider.open(address)?;
-        let (inbound, outbound, connector) = (adapter.cq(64)?, adapter.cq(64)?, adapter.connector()?);
-        let endpoint = connector.endpoint(&inbound, &outbound, EndpointSize::default())?;
-        Ok(End { connector, endpoint, outbound, inbound, adapter, address: SocketAddr::new(address.ip(), 0) })
+        let (receive_cq, initiator_cq, connector) = (adapter.cq(64)?, adapter.cq(64)?, adapter.connector()?);
+        let qp = connector.endpoint(&receive_cq, &initiator_cq, EndpointSize::default())?;
+        Ok(End { connector, qp, initiator_cq, receive_cq, adapter, address: SocketAddr::new(address.ip(), 0) })
     };
     let Asked { connect, _listen, a, b } = ask(end()?, end()?, &[])?;
     finish(&a, &b, connect)?;
@@ -113,7 +113,7 @@ pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, of_2::End::new(nd, QpSize::default())?);
     let (listener, address) = b.listener()?;
     let request = listener.connection_request(&b.connector)?;
-    let mut connect = a.connector.connect(&a.endpoint, address, &[7])?;
+    let mut connect = a.connector.connect(&a.qp, address, &[7])?;
     request.finish_unless_failed(&mut connect)?;
     ensure!(b.connector.private_data()?.starts_with(&[7]), "the private data");
     let accept = b.connector.accept(&b.qp, ReadLimits::default(), &[])?;
@@ -124,7 +124,7 @@ pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
     let (near, far) = (a.buffer(4096)?, b.buffer(4096)?);
     near.memory().write(0, &pattern(1, 1000));
     b.qp.receive(1, &[far.sge(0..4096)])?;
-    a.endpoint.send(2, &[near.sge(0..1000)], 0)?;
+    a.qp.send(2, &[near.sge(0..1000)], 0)?;
     expect_received(b.received()?, 1, 1000)?;
     expect(a.initiated()?, SEND, 2, STATUS_SUCCESS)?;
     ensure_same(&far.memory().read(0..1000), &pattern(1, 1000))?;
@@ -138,7 +138,7 @@ pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
     // And the other way around.
     let remote = far.remote(0);
     let descriptor = Descriptor { base: remote.address, length: 4096, token: u32::from_be(remote.token) };
-    a.endpoint.write(4, &[near.sge(100..200)], descriptor, 3000, 0)?;
+    a.qp.write(4, &[near.sge(100..200)], descriptor, 3000, 0)?;
     expect(a.initiated()?, WRITE, 4, STATUS_SUCCESS)?;
     ensure_same(&far.memory().read(3000..3100), &pattern(2, 1000)[..100])?;
     let mut told = b.connector.notify_disconnect()?;
@@ -155,14 +155,14 @@ pub(in crate::nd) fn local_port(nd: &Nd) -> anyhow::Result<()> {
     drop(listen);
     let (listen, address) = b.listen()?;
     let request = listen.connection_request(&b.connector)?;
-    let mut connect = a.connector.connect_from(a.endpoint.com.as_raw(), address, port, &[])?;
+    let mut connect = a.connector.connect_from(a.qp.com.as_raw(), address, port, &[])?;
     request.finish_unless_failed(&mut connect)?;
     finish(&a, &b, connect)?;
     let found = a.connector.local_address()?;
     ensure!(found.port() == u16::from_be(port), "port {} was asked for; it is {found}", u16::from_be(port));
     ensure!(b.connector.peer_address()? == found, "the peer sees another address");
     let other = a.adapter.connector()?;
-    let endpoint = other.endpoint(&a.inbound, &a.outbound, EndpointSize::default())?;
+    let endpoint = other.endpoint(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
     let again = end_of(other.connect_from(endpoint.com.as_raw(), address, port, &[]))?;
     is(again, STATUS_SHARING_VIOLATION, "the same port once more")?;
     // docs/decisions.md: a connector keeps its first port.
@@ -178,11 +178,11 @@ pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
     let (listen, address) = b.listen()?;
     let request = listen.connection_request(&b.connector)?;
     for length in [info.MaxCallerData + 1, 70_000] {
-        let long = a.connector.connect(&a.endpoint, address, &vec![0; length]);
+        let long = a.connector.connect(&a.qp, address, &vec![0; length]);
         refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to connect")?;
     }
     let data = pattern(3, info.MaxCallerData);
-    let mut connect = a.connector.connect(&a.endpoint, address, &data).context("the connector is usable")?;
+    let mut connect = a.connector.connect(&a.qp, address, &data).context("the connector is usable")?;
     request.finish_unless_failed(&mut connect)?;
 
     let (status, length, found) = b.connector.data_raw(10);
@@ -194,7 +194,7 @@ pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
     ensure!(b.connector.data()?.private.starts_with(&data), "the private data");
 
     for length in [info.MaxCalleeData + 1, 70_000] {
-        let long = b.connector.accept(&b.endpoint, &vec![0; length]);
+        let long = b.connector.accept(&b.qp, &vec![0; length]);
         refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to accept")?;
         let long = b.connector.reject(&vec![0; length]);
         refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to reject")?;
@@ -218,15 +218,15 @@ pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     let a = End::new(nd)?;
     let (listen, address) = a.listen()?;
     drop(listen);
-    let connect = |to: SocketAddr| end_of(a.connector.connect(&a.endpoint, to, &[]));
+    let connect = |to: SocketAddr| end_of(a.connector.connect(&a.qp, to, &[]));
     is(connect(address)?, STATUS_CONNECTION_REFUSED, "nobody listens")?;
     is(connect("0.0.0.0:5000".parse()?)?, STATUS_BAD_NETWORK_NAME, "the unspecified address")?;
     is(connect("224.0.0.1:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
     ensure!(connect("[2001:db8::77]:5000".parse()?)? != STATUS_SUCCESS, "an address of the other family");
     for (what, refused) in [
-        ("half an address", a.connector.connect_raw(&a.endpoint, &[2, 0, 0x12, 0x34], 6)),
-        ("no address", a.connector.connect_raw(&a.endpoint, &[], 6)),
-        ("UDP", a.connector.connect_raw(&a.endpoint, &ipv4(address), 17)),
+        ("half an address", a.connector.connect_raw(&a.qp, &[2, 0, 0x12, 0x34], 6)),
+        ("no address", a.connector.connect_raw(&a.qp, &[], 6)),
+        ("UDP", a.connector.connect_raw(&a.qp, &ipv4(address), 17)),
     ] {
         ensure!(refused.is_err(), "{what}: the connect was not refused");
     }
@@ -242,13 +242,11 @@ pub(in crate::nd) fn wrong_endpoints(nd: &Nd) -> anyhow::Result<()> {
     let of_2 = nd.adapter()?.0;
     let cq = of_2.cq(16)?;
     let of_2 = of_2.qp(&cq, &cq, QpSize::default())?;
-    for object in
-        [ptr::null_mut(), a.adapter.com.as_raw(), fresh.com.as_raw(), b.endpoint.com.as_raw(), of_2.com.as_raw()]
-    {
+    for object in [ptr::null_mut(), a.adapter.com.as_raw(), fresh.com.as_raw(), b.qp.com.as_raw(), of_2.com.as_raw()] {
         ensure!(fresh.connect_from(object, address, 0, &[]).is_err(), "Connect with no endpoint of the adapter");
     }
     for object in
-        [ptr::null_mut(), b.adapter.com.as_raw(), b.connector.com.as_raw(), a.endpoint.com.as_raw(), of_2.com.as_raw()]
+        [ptr::null_mut(), b.adapter.com.as_raw(), b.connector.com.as_raw(), a.qp.com.as_raw(), of_2.com.as_raw()]
     {
         ensure!(b.connector.accept_for(object, &[]).is_err(), "Accept with no endpoint of the adapter");
     }
@@ -270,7 +268,7 @@ pub(in crate::nd) fn rejected(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn initiator_backs_out(nd: &Nd) -> anyhow::Result<()> {
     for rejects in [true, false] {
         let Asked { connect, _listen, a, b } = asked(nd)?;
-        let mut accept = b.connector.accept(&b.endpoint, &[])?;
+        let mut accept = b.connector.accept(&b.qp, &[])?;
         connect.finish()?;
         if rejects {
             a.connector.reject(&[])?;
@@ -293,7 +291,7 @@ pub(in crate::nd) fn request_dropped(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let fresh = pair.a.adapter.connector()?;
-    let endpoint = fresh.endpoint(&pair.a.inbound, &pair.a.outbound, EndpointSize::default())?;
+    let endpoint = fresh.endpoint(&pair.a.receive_cq, &pair.a.initiator_cq, EndpointSize::default())?;
     refused(fresh.complete_connect(), STATUS_CONNECTION_INVALID, "CompleteConnect of a fresh connector")?;
     refused(fresh.data().map(drop), STATUS_CONNECTION_INVALID, "GetConnectionData of a fresh connector")?;
     is(end_of(fresh.disconnect())?, STATUS_CONNECTION_INVALID, "Disconnect of a fresh connector")?;
@@ -305,9 +303,9 @@ pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
     for address in unknown {
         ensure!(address(&fresh).is_err(), "a fresh connector has an address");
     }
-    let again = end_of(pair.a.connector.connect(&pair.a.endpoint, pair.b.address, &[]))?;
+    let again = end_of(pair.a.connector.connect(&pair.a.qp, pair.b.address, &[]))?;
     is(again, STATUS_CONNECTION_ACTIVE, "Connect of a connected connector")?;
-    let again = end_of(pair.b.connector.accept(&pair.b.endpoint, &[]))?;
+    let again = end_of(pair.b.connector.accept(&pair.b.qp, &[]))?;
     ensure!(again != STATUS_SUCCESS, "Accept of a connected connector succeeded");
     refused(pair.b.connector.complete_connect(), STATUS_CONNECTION_INVALID, "CompleteConnect of the passive side")
 }
@@ -316,7 +314,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     let mut asked = asked(nd)?;
     asked.a.connector.cancel()?;
     is(asked.connect.status()?, STATUS_CANCELLED, "Connect that was cancelled")?;
-    let late: NTSTATUS = end_of(asked.b.connector.accept(&asked.b.endpoint, &[]))?;
+    let late: NTSTATUS = end_of(asked.b.connector.accept(&asked.b.qp, &[]))?;
     ensure!(late != STATUS_SUCCESS, "Accept of a request that was cancelled");
     Ok(())
 }

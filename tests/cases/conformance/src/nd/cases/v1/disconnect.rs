@@ -15,7 +15,7 @@ use crate::nd::{
 pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let notification = pair.b.connector.notify_disconnect()?;
-    pair.a.endpoint.receive(1, &[])?;
+    pair.a.qp.receive(1, &[])?;
     pair.a.connector.disconnect()?.finish().context("Disconnect")?;
     // It flushes its own endpoint.
     expect(pair.a.received()?, RECEIVE, 1, STATUS_CANCELLED)?;
@@ -23,7 +23,7 @@ pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
     pair.b.connector.disconnect()?.finish().context("Disconnect after the peer's")?;
     for end in [&pair.a, &pair.b] {
         // A program that posts does not know yet.
-        end.endpoint.send(2, &[], 0).context("a send afterwards")?;
+        end.qp.send(2, &[], 0).context("a send afterwards")?;
         expect(end.initiated()?, SEND, 2, STATUS_CANCELLED)?;
         end.quiet()?;
     }
@@ -34,7 +34,7 @@ pub(in crate::nd) fn graceful(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     for context in 0..10 {
-        pair.b.endpoint.receive(context, &[])?;
+        pair.b.qp.receive(context, &[])?;
     }
     let notification = pair.b.connector.notify_disconnect()?;
     pair.a.connector.disconnect()?.finish()?;
@@ -43,7 +43,7 @@ pub(in crate::nd) fn receives(nd: &Nd) -> anyhow::Result<()> {
     for context in 0..10 {
         expect(pair.b.received()?, RECEIVE, context, STATUS_CANCELLED)?;
     }
-    pair.b.endpoint.receive(10, &[]).context("a receive afterwards")?;
+    pair.b.qp.receive(10, &[]).context("a receive afterwards")?;
     expect(pair.b.received()?, RECEIVE, 10, STATUS_CANCELLED)?;
     pair.b.quiet()
 }
@@ -85,12 +85,12 @@ pub(in crate::nd) fn not_again(nd: &Nd) -> anyhow::Result<()> {
     let (_listen, address) = pair.b.listen()?;
     let fresh = pair.a.adapter.connector()?;
     for connector in [&pair.a.connector, &fresh] {
-        let again = end_of(connector.connect(&pair.a.endpoint, address, &[]));
+        let again = end_of(connector.connect(&pair.a.qp, address, &[]));
         ensure!(again.is_err() || again != Ok(STATUS_SUCCESS), "a used endpoint was connected again");
     }
     // With one of its own the fresh one asks.
     let fresh = pair.a.adapter.connector()?;
-    let endpoint = fresh.endpoint(&pair.a.inbound, &pair.a.outbound, EndpointSize::default())?;
+    let endpoint = fresh.endpoint(&pair.a.receive_cq, &pair.a.initiator_cq, EndpointSize::default())?;
     let mut asks = fresh.connect(&endpoint, address, &[])?;
     ensure!(!asks.is_over(), "a fresh connector does not connect");
     fresh.cancel()?;

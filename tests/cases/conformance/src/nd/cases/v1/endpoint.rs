@@ -31,8 +31,8 @@ pub(in crate::nd) fn send(nd: &Nd) -> anyhow::Result<()> {
             let data = pattern(length as u64, length);
             source.memory().write(0, &data);
             target.memory().write(length, &[0xa5; 64]);
-            to.endpoint.receive(1, &[target.sge(0..length + 64)])?;
-            from.endpoint.send(2, &[source.sge(0..length)], 0)?;
+            to.qp.receive(1, &[target.sge(0..length + 64)])?;
+            from.qp.send(2, &[source.sge(0..length)], 0)?;
             expect_received(to.received()?, 1, length)?;
             expect(from.initiated()?, SEND, 2, STATUS_SUCCESS)?;
             ensure_same(&target.memory().read(0..length), &data)?;
@@ -65,8 +65,8 @@ pub(in crate::nd) fn entries(nd: &Nd) -> anyhow::Result<()> {
         for target in targets {
             target.memory().write(0, &[0; 10_000]);
         }
-        pair.b.endpoint.receive(1, &cut(received, targets))?;
-        pair.a.endpoint.send(2, &cut(sent, [&source, &source_2]), 0)?;
+        pair.b.qp.receive(1, &cut(received, targets))?;
+        pair.a.qp.send(2, &cut(sent, [&source, &source_2]), 0)?;
         expect_received(pair.b.received()?, 1, 10_000)?;
         expect(pair.a.initiated()?, SEND, 2, STATUS_SUCCESS)?;
         let mut at = 0;
@@ -88,34 +88,34 @@ fn unregistered(memory: &Memory, length: usize) -> ND_SGE {
 // Shows V17, V20.
 pub(in crate::nd) fn small(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let granted = pair.a.endpoint.inline;
+    let granted = pair.a.qp.inline;
     ensure!(granted >= 256, "256 bytes inline were asked for, {granted} granted");
     let (memory, target) = (Memory::new(4096), pair.b.buffer(4096)?);
     for length in [0, 1, granted] {
         memory.write(0, &pattern(length as u64, length));
-        pair.a.endpoint.send(1, &[unregistered(&memory, length)], 0)?;
+        pair.a.qp.send(1, &[unregistered(&memory, length)], 0)?;
         // It was taken by the call.
         memory.write(0, &vec![0xa5; length]);
-        pair.b.endpoint.receive(2, &[target.sge(0..4096)])?;
+        pair.b.qp.receive(2, &[target.sge(0..4096)])?;
         expect_received(pair.b.received()?, 2, length)?;
         expect(pair.a.initiated()?, SEND, 1, STATUS_SUCCESS)?;
         ensure_same(&target.memory().read(0..length), &pattern(length as u64, length))?;
     }
     let (_mw, window) = pair.b.window(&target, BOTH)?;
     memory.write(0, &pattern(9, 100));
-    pair.a.endpoint.write(3, &[unregistered(&memory, 100)], window, 50, 0)?;
+    pair.a.qp.write(3, &[unregistered(&memory, 100)], window, 50, 0)?;
     expect(pair.a.initiated()?, WRITE, 3, STATUS_SUCCESS)?;
     ensure_same(&target.memory().read(50..150), &pattern(9, 100))?;
     pair.quiet()?;
     // One byte more is not.
-    pair.b.endpoint.receive(4, &[target.sge(0..4096)])?;
-    pair.a.endpoint.send(5, &[unregistered(&memory, granted + 1)], 0)?;
+    pair.b.qp.receive(4, &[target.sge(0..4096)])?;
+    pair.a.qp.send(5, &[unregistered(&memory, granted + 1)], 0)?;
     expect(pair.a.initiated()?, SEND, 5, STATUS_ACCESS_VIOLATION)?;
     // Nothing inline, where nothing was asked for: memory must be registered.
     let pair = Pair::sized(nd, EndpointSize { inline: 0, ..EndpointSize::default() })?;
-    if pair.a.endpoint.inline == 0 {
+    if pair.a.qp.inline == 0 {
         // Whether or not the peer has a receive.
-        pair.a.endpoint.send(2, &[unregistered(&memory, 1)], 0)?;
+        pair.a.qp.send(2, &[unregistered(&memory, 1)], 0)?;
         expect(pair.a.initiated()?, SEND, 2, STATUS_ACCESS_VIOLATION)?;
     }
     Ok(())
@@ -124,7 +124,7 @@ pub(in crate::nd) fn small(nd: &Nd) -> anyhow::Result<()> {
 // Shows V18.
 pub(in crate::nd) fn batch(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let (from, to) = (&pair.a.endpoint, &pair.b.endpoint);
+    let (from, to) = (&pair.a.qp, &pair.b.qp);
     for round in 0..20 {
         to.start_batch();
         for context in 0..8 {
@@ -169,31 +169,31 @@ pub(in crate::nd) fn batch(nd: &Nd) -> anyhow::Result<()> {
     from.submit_batch();
     pair.quiet()?;
     let pair = Pair::new(nd)?;
-    pair.a.endpoint.start_batch();
+    pair.a.qp.start_batch();
     for context in 0..4 {
-        pair.a.endpoint.send(context, &[], 0)?;
+        pair.a.qp.send(context, &[], 0)?;
     }
     let mut told = pair.a.connector.notify_disconnect()?;
     pair.b.connector.disconnect()?.finish()?;
     told.status()?;
-    pair.a.endpoint.submit_batch();
-    pair.a.endpoint.flush()?;
+    pair.a.qp.submit_batch();
+    pair.a.qp.flush()?;
     for context in 0..4 {
         expect(pair.a.initiated()?, SEND, context, STATUS_CANCELLED)?;
     }
     // One that is never ended.
     let pair = Pair::new(nd)?;
-    pair.a.endpoint.start_batch();
-    Ok(pair.a.endpoint.send(1, &[], 0)?)
+    pair.a.qp.start_batch();
+    Ok(pair.a.qp.send(1, &[], 0)?)
 }
 
 pub(in crate::nd) fn silent(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     for round in 0..20 {
         for context in 0..8 {
-            pair.b.endpoint.receive(context, &[])?;
+            pair.b.qp.receive(context, &[])?;
             let flags = if context == 7 { 0 } else { ND_OP_FLAG_SILENT_SUCCESS };
-            pair.a.endpoint.send(context, &[], flags)?;
+            pair.a.qp.send(context, &[], flags)?;
         }
         for context in 0..8 {
             expect_received(pair.b.received()?, context, 0).with_context(|| format!("round {round}"))?;
@@ -202,8 +202,8 @@ pub(in crate::nd) fn silent(nd: &Nd) -> anyhow::Result<()> {
     }
     pair.quiet()?;
     // What fails is not silent.
-    pair.a.endpoint.send(1, &[], ND_OP_FLAG_SILENT_SUCCESS)?;
-    pair.a.endpoint.flush()?;
+    pair.a.qp.send(1, &[], ND_OP_FLAG_SILENT_SUCCESS)?;
+    pair.a.qp.flush()?;
     expect(pair.a.initiated()?, SEND, 1, STATUS_CANCELLED).map(drop)
 }
 
@@ -216,18 +216,18 @@ pub(in crate::nd) fn rdma(nd: &Nd) -> anyhow::Result<()> {
         for length in [0, 1, 257, 4097, MAX] {
             let data = pattern(length as u64 + 1, length);
             local.memory().write(0, &data);
-            from.endpoint.write(1, &[local.sge(0..length)], window, 33, 0)?;
+            from.qp.write(1, &[local.sge(0..length)], window, 33, 0)?;
             expect(from.initiated()?, WRITE, 1, STATUS_SUCCESS)?;
             ensure_same(&region.memory().read(33..33 + length), &data)?;
             let data = pattern(length as u64 + 2, length);
             region.memory().write(77, &data);
-            from.endpoint.read(2, &[local.sge(0..length)], window, 77, 0)?;
+            from.qp.read(2, &[local.sge(0..length)], window, 77, 0)?;
             expect(from.initiated()?, READ, 2, STATUS_SUCCESS)?;
             ensure_same(&local.memory().read(0..length), &data)?;
         }
-        from.endpoint.write(3, &[], window, 0, 0)?;
+        from.qp.write(3, &[], window, 0, 0)?;
         expect(from.initiated()?, WRITE, 3, STATUS_SUCCESS)?;
-        from.endpoint.read(4, &[], window, 0, 0)?;
+        from.qp.read(4, &[], window, 0, 0)?;
         expect(from.initiated()?, READ, 4, STATUS_SUCCESS)?;
     }
     pair.quiet()
@@ -241,8 +241,8 @@ pub(in crate::nd) fn fence(nd: &Nd) -> anyhow::Result<()> {
     let (_mw, window) = pair.b.window(&region, BOTH)?;
     let data = pattern(5, LENGTH);
     region.memory().write(0, &data);
-    pair.a.endpoint.read(1, &[local.sge(0..LENGTH)], window, 0, 0)?;
-    pair.a.endpoint.write(2, &[local.sge(0..LENGTH)], window, LENGTH as u64, ND_OP_FLAG_READ_FENCE)?;
+    pair.a.qp.read(1, &[local.sge(0..LENGTH)], window, 0, 0)?;
+    pair.a.qp.write(2, &[local.sge(0..LENGTH)], window, LENGTH as u64, ND_OP_FLAG_READ_FENCE)?;
     expect(pair.a.initiated()?, READ, 1, STATUS_SUCCESS)?;
     expect(pair.a.initiated()?, WRITE, 2, STATUS_SUCCESS)?;
     ensure_same(&region.memory().read(LENGTH..2 * LENGTH), &data)
@@ -257,7 +257,7 @@ pub(in crate::nd) fn reads(nd: &Nd) -> anyhow::Result<()> {
         region.memory().write(0, &pattern(1, 65_536));
         for number in 0..32 {
             let part = 2048 * number..2048 * (number + 1);
-            pair.a.endpoint.read(number, &[local.sge(part.clone())], window, part.start as u64, 0)?;
+            pair.a.qp.read(number, &[local.sge(part.clone())], window, part.start as u64, 0)?;
         }
         for number in 0..32 {
             expect(pair.a.initiated()?, READ, number, STATUS_SUCCESS)?;
@@ -272,7 +272,7 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     const EACH: usize = 100;
     let size = EndpointSize { inbound: 512, outbound: 512, ..EndpointSize::default() };
     let pair = Pair::of(End::sized(nd, size, 1024)?, End::sized(nd, size, 1024)?)?;
-    let (from, to) = (Shared::new(pair.a.endpoint.clone()), Shared::new(pair.b.endpoint.clone()));
+    let (from, to) = (Shared::new(pair.a.qp.clone()), Shared::new(pair.b.qp.clone()));
     let post = |number: usize| -> anyhow::Result<()> {
         for context in number * EACH..(number + 1) * EACH {
             to.get().receive(context, &[])?;

@@ -24,7 +24,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     let info = pair.a.adapter.info()?;
     let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
     let (_mw, window) = pair.b.window(&region, BOTH)?;
-    let endpoint = &pair.a.endpoint;
+    let endpoint = &pair.a.qp;
     let three = [local.sge(0..1), local.sge(1..2), local.sge(2..3)];
     refused(endpoint.send(1, &three, 0), STATUS_DATA_OVERRUN, "a send with too many SGEs")?;
     refused(endpoint.receive(1, &three), STATUS_DATA_OVERRUN, "a receive with too many SGEs")?;
@@ -58,7 +58,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     ensure!(endpoint.send_nowhere().is_err(), "a send without an ND_RESULT was taken");
     ensure!(endpoint.receive_nowhere().is_err(), "a receive without an ND_RESULT was taken");
     // None of that did any harm.
-    pair.b.endpoint.receive(2, &[])?;
+    pair.b.qp.receive(2, &[])?;
     endpoint.send(3, &[], 0)?;
     expect_received(pair.b.received()?, 2, 0)?;
     expect(pair.a.initiated()?, SEND, 3, STATUS_SUCCESS)?;
@@ -70,7 +70,7 @@ pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
     // Nobody has a receive: sends stay. A queue may hold more than asked for, but not without end.
     let mut sends = 0;
     let refusal = loop {
-        match pair.a.endpoint.send(sends, &[], 0) {
+        match pair.a.qp.send(sends, &[], 0) {
             Ok(()) if sends < 1000 => sends += 1,
             other => break other,
         }
@@ -79,7 +79,7 @@ pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
     ensure!(sends >= 4, "the outbound queue holds {sends}");
     let mut receives = 0;
     let refusal = loop {
-        match pair.a.endpoint.receive(receives, &[]) {
+        match pair.a.qp.receive(receives, &[]) {
             Ok(()) if receives < 1000 => receives += 1,
             other => break other,
         }
@@ -87,12 +87,12 @@ pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
     refused(refusal, STATUS_NO_MORE_ENTRIES, "more receives than the queue holds")?;
     ensure!(receives >= 4, "the inbound queue holds {receives}");
     for context in 0..sends {
-        pair.b.endpoint.receive(context, &[])?;
+        pair.b.qp.receive(context, &[])?;
         expect_received(pair.b.received()?, context, 0)?;
         expect(pair.a.initiated()?, SEND, context, STATUS_SUCCESS)?;
     }
     for context in 0..receives {
-        pair.b.endpoint.send(context, &[], 0)?;
+        pair.b.qp.send(context, &[], 0)?;
         expect(pair.b.initiated()?, SEND, context, STATUS_SUCCESS)?;
         expect_received(pair.a.received()?, context, 0)?;
     }
@@ -103,12 +103,12 @@ pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd)?;
     let mr = end.buffer(64)?;
     let window = Descriptor { base: mr.memory().address(0), length: 64, token: 1 };
-    refused(end.endpoint.send(1, &[], 0), STATUS_CONNECTION_INVALID, "a send")?;
-    refused(end.endpoint.send_and_invalidate(1, &[], window, 0), STATUS_CONNECTION_INVALID, "a SendAndInvalidate")?;
-    refused(end.endpoint.read(1, &[], window, 0, 0), STATUS_CONNECTION_INVALID, "a read")?;
-    refused(end.endpoint.write(1, &[], window, 0, 0), STATUS_CONNECTION_INVALID, "a write")?;
-    end.endpoint.receive(1, &[mr.sge(0..64)]).context("a receive needs no connection")?;
-    end.endpoint.flush()?;
+    refused(end.qp.send(1, &[], 0), STATUS_CONNECTION_INVALID, "a send")?;
+    refused(end.qp.send_and_invalidate(1, &[], window, 0), STATUS_CONNECTION_INVALID, "a SendAndInvalidate")?;
+    refused(end.qp.read(1, &[], window, 0, 0), STATUS_CONNECTION_INVALID, "a read")?;
+    refused(end.qp.write(1, &[], window, 0, 0), STATUS_CONNECTION_INVALID, "a write")?;
+    end.qp.receive(1, &[mr.sge(0..64)]).context("a receive needs no connection")?;
+    end.qp.flush()?;
     expect(end.received()?, RECEIVE, 1, STATUS_CANCELLED)?;
     end.quiet()
 }
@@ -117,25 +117,25 @@ pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
     let never = End::new(nd)?;
     for context in 0..20 {
-        never.endpoint.receive(context, &[])?;
+        never.qp.receive(context, &[])?;
     }
-    never.endpoint.flush()?;
+    never.qp.flush()?;
     for context in 0..20 {
         expect(never.received()?, RECEIVE, context, STATUS_CANCELLED)?;
     }
-    never.endpoint.flush().context("flushing nothing")?;
+    never.qp.flush().context("flushing nothing")?;
     never.quiet()?;
     let pair = Pair::new(nd)?;
     let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
     let (_mw, window) = pair.b.window(&region, BOTH)?;
     for context in 0..5 {
-        pair.a.endpoint.receive(context, &[])?;
+        pair.a.qp.receive(context, &[])?;
     }
     // Behind a send that nobody receives, all of them wait.
-    pair.a.endpoint.send(0, &[], 0)?;
-    pair.a.endpoint.write(1, &[local.sge(0..1)], window, 0, 0)?;
-    pair.a.endpoint.read(2, &[local.sge(0..1)], window, 0, 0)?;
-    pair.a.endpoint.flush()?;
+    pair.a.qp.send(0, &[], 0)?;
+    pair.a.qp.write(1, &[local.sge(0..1)], window, 0, 0)?;
+    pair.a.qp.read(2, &[local.sge(0..1)], window, 0, 0)?;
+    pair.a.qp.flush()?;
     for (context, kind) in [SEND, WRITE, READ].into_iter().enumerate() {
         expect(pair.a.initiated()?, kind, context, STATUS_CANCELLED)?;
     }
@@ -149,12 +149,12 @@ pub(in crate::nd) fn cancelled_behind(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
     let (_mw, window) = pair.b.window(&region, BOTH)?;
-    pair.a.endpoint.receive(9, &[])?;
+    pair.a.qp.receive(9, &[])?;
     // The window ends before that.
-    pair.a.endpoint.write(1, &[local.sge(0..64)], window, 4090, 0)?;
+    pair.a.qp.write(1, &[local.sge(0..64)], window, 4090, 0)?;
     for context in 2..6 {
         // The connection may have ended already.
-        pair.a.endpoint.read(context, &[local.sge(0..1)], window, 0, 0).context("behind a failure")?;
+        pair.a.qp.read(context, &[local.sge(0..1)], window, 0, 0).context("behind a failure")?;
     }
     expect(pair.a.initiated()?, WRITE, 1, STATUS_ACCESS_VIOLATION)?;
     for context in 2..6 {
@@ -168,8 +168,8 @@ pub(in crate::nd) fn receive_too_small(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (source, target) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
     let mut lost = [pair.a.connector.notify_disconnect()?, pair.b.connector.notify_disconnect()?];
-    pair.b.endpoint.receive(1, &[target.sge(0..100)])?;
-    pair.a.endpoint.send(2, &[source.sge(0..101)], 0)?;
+    pair.b.qp.receive(1, &[target.sge(0..100)])?;
+    pair.a.qp.send(2, &[source.sge(0..101)], 0)?;
     expect(pair.b.received()?, RECEIVE, 1, STATUS_BUFFER_OVERFLOW)?;
     let sent = pair.a.initiated()?;
     ensure!(sent.context == 2 && sent.status != STATUS_SUCCESS, "the send succeeded");
@@ -183,8 +183,8 @@ pub(in crate::nd) fn receive_too_small(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn no_receive(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let source = pair.a.buffer(4096)?;
-    pair.a.endpoint.receive(9, &[])?;
-    pair.a.endpoint.send(1, &[source.sge(0..4096)], 0)?;
+    pair.a.qp.receive(9, &[])?;
+    pair.a.qp.send(1, &[source.sge(0..4096)], 0)?;
     expect(pair.a.initiated()?, SEND, 1, STATUS_IO_TIMEOUT)?;
     expect(pair.a.received()?, RECEIVE, 9, STATUS_CANCELLED)?;
     Ok(())
@@ -214,15 +214,15 @@ pub(in crate::nd) fn bad_handles(nd: &Nd) -> anyhow::Result<()> {
                 Ok([ND_SGE { hMr: handle, ..own.sge(0..length) }])
             };
             match wrong {
-                READ => pair.a.endpoint.read(1, &bad(&local, &pair.a, &region)?, window, 0, 0)?,
-                WRITE => pair.a.endpoint.write(1, &bad(&local, &pair.a, &region)?, window, 0, 0)?,
+                READ => pair.a.qp.read(1, &bad(&local, &pair.a, &region)?, window, 0, 0)?,
+                WRITE => pair.a.qp.write(1, &bad(&local, &pair.a, &region)?, window, 0, 0)?,
                 SEND => {
-                    pair.b.endpoint.receive(2, &[region.sge(0..length)])?;
-                    pair.a.endpoint.send(1, &bad(&local, &pair.a, &region)?, 0)?;
+                    pair.b.qp.receive(2, &[region.sge(0..length)])?;
+                    pair.a.qp.send(1, &bad(&local, &pair.a, &region)?, 0)?;
                 }
                 _ => {
-                    pair.b.endpoint.receive(2, &bad(&region, &pair.b, &local)?)?;
-                    pair.a.endpoint.send(1, &[local.sge(0..length)], 0)?;
+                    pair.b.qp.receive(2, &bad(&region, &pair.b, &local)?)?;
+                    pair.a.qp.send(1, &[local.sge(0..length)], 0)?;
                     let found = expect(pair.b.received()?, RECEIVE, 2, STATUS_ACCESS_VIOLATION);
                     found.with_context(|| format!("handle {source}"))?;
                     continue;

@@ -29,7 +29,7 @@ pub(in crate::nd) fn ports(nd: &Nd) -> anyhow::Result<()> {
     let (chosen, again) = when_free(nd.patience(), || b.adapter.listen(0, assigned))?;
     ensure!(again == assigned, "port {assigned:#x} was asked for, {again:#x} assigned");
     let request = chosen.connection_request(&b.connector)?;
-    let mut connect = a.connector.connect(&a.endpoint, at(b.address, assigned), &[])?;
+    let mut connect = a.connector.connect(&a.qp, at(b.address, assigned), &[])?;
     request.finish_unless_failed(&mut connect)?;
     ensure!(b.connector.local_address()? == at(b.address, assigned), "the request came to another port");
     b.connector.reject(&[])?;
@@ -58,7 +58,7 @@ pub(in crate::nd) fn queued(nd: &Nd) -> anyhow::Result<()> {
     let mut asking = Vec::new();
     for number in 0..COUNT {
         let connector = a.adapter.connector()?;
-        let endpoint = connector.endpoint(&a.inbound, &a.outbound, EndpointSize::default())?;
+        let endpoint = connector.endpoint(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
         let connect = connector.connect(&endpoint, address, &[number as u8 + 1])?;
         asking.push((connect, connector, endpoint));
     }
@@ -95,7 +95,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     }
     // The connectors of cancelled requests are as good as new, and so is the listener.
     let request = listen.connection_request(&end.connector)?;
-    let mut connect = a.connector.connect(&a.endpoint, address, &[])?;
+    let mut connect = a.connector.connect(&a.qp, address, &[])?;
     request.finish_unless_failed(&mut connect)?;
     end.connector.reject(&[])?;
     is(connect.status()?, STATUS_CONNECTION_REFUSED, "Connect")?;
@@ -114,7 +114,7 @@ pub(in crate::nd) fn backlog(nd: &Nd) -> anyhow::Result<()> {
     let mut asking = Vec::new();
     for _ in 0..BACKLOG + 1 {
         let connector = a.adapter.connector()?;
-        let endpoint = connector.endpoint(&a.inbound, &a.outbound, EndpointSize::default())?;
+        let endpoint = connector.endpoint(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
         let connect = connector.connect(&endpoint, at(b.address, port), &[])?;
         asking.push((connect, connector, endpoint));
     }
@@ -127,14 +127,14 @@ pub(in crate::nd) fn backlog(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
     let (listen, address) = b.listen()?;
-    let mut waiting = a.connector.connect(&a.endpoint, address, &[])?;
+    let mut waiting = a.connector.connect(&a.qp, address, &[])?;
     ensure!(!waiting.is_over(), "Connect is over and nobody has answered");
     drop(listen);
     is(waiting.status()?, STATUS_CONNECTION_REFUSED, "Connect to a listener that was released")?;
     // A connection outlives what it came by.
     let pair = Pair::new(nd)?;
-    pair.b.endpoint.receive(1, &[])?;
-    pair.a.endpoint.send(2, &[], 0)?;
+    pair.b.qp.receive(1, &[])?;
+    pair.a.qp.send(2, &[], 0)?;
     pair.b.received()?;
     Ok(())
 }
@@ -144,25 +144,21 @@ pub(in crate::nd) fn wrong_connector(nd: &Nd) -> anyhow::Result<()> {
     let (listen, address) = pair.b.listen()?;
     let foreign = pair.a.adapter.connector()?;
     let of_2 = nd.adapter()?.0.connector()?;
-    for object in [
-        ptr::null_mut(),
-        pair.b.adapter.com.as_raw(),
-        pair.b.endpoint.com.as_raw(),
-        foreign.com.as_raw(),
-        of_2.com.as_raw(),
-    ] {
+    for object in
+        [ptr::null_mut(), pair.b.adapter.com.as_raw(), pair.b.qp.com.as_raw(), foreign.com.as_raw(), of_2.com.as_raw()]
+    {
         ensure!(listen.connection_request_for(object).is_err(), "a connection request for no connector");
     }
     // One that is connected: refused, at once or when a connection comes.
     let used = listen.connection_request(&pair.b.connector);
     let asks = pair.a.adapter.connector()?;
-    let endpoint = asks.endpoint(&pair.a.inbound, &pair.a.outbound, EndpointSize::default())?;
+    let endpoint = asks.endpoint(&pair.a.receive_cq, &pair.a.initiator_cq, EndpointSize::default())?;
     let connect = asks.connect(&endpoint, address, &[])?;
     let status = end_of(used)?;
     ensure!(status != STATUS_SUCCESS, "a connector that is connected took a connection request");
     asks.cancel()?;
     drop(connect);
-    pair.b.endpoint.receive(1, &[])?;
-    pair.a.endpoint.send(2, &[], 0)?;
+    pair.b.qp.receive(1, &[])?;
+    pair.a.qp.send(2, &[], 0)?;
     is(pair.b.received()?.status, STATUS_SUCCESS, "the connection goes on")
 }

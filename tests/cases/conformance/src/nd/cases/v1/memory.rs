@@ -78,7 +78,7 @@ pub(in crate::nd) fn deregister_refused(nd: &Nd) -> anyhow::Result<()> {
     }
     let (mw, _) = pair.b.window(&mr, BOTH)?;
     refused(adapter.deregister(mr.handle()), STATUS_DEVICE_BUSY, "deregistering under a window")?;
-    pair.b.endpoint.invalidate(2, &mw, 0)?;
+    pair.b.qp.invalidate(2, &mw, 0)?;
     expect(pair.b.initiated()?, INVALIDATE, 2, STATUS_SUCCESS)?;
     mr.deregister()?;
     let status = end_of(adapter.deregister(mr.handle()))?;
@@ -95,8 +95,8 @@ pub(in crate::nd) fn handles(nd: &Nd) -> anyhow::Result<()> {
     let (local, target) = (Mr::new(&pair.a.adapter, 8192), pair.b.buffer(8192)?);
     local.register_part(1000..3000)?;
     local.memory().write(0, &pattern(1, 8192));
-    pair.b.endpoint.receive(1, &[target.sge(0..8192)])?;
-    pair.a.endpoint.send(2, &[local.sge(1000..3000)], 0)?;
+    pair.b.qp.receive(1, &[target.sge(0..8192)])?;
+    pair.a.qp.send(2, &[local.sge(1000..3000)], 0)?;
     expect_received(pair.b.received()?, 1, 2000)?;
     expect(pair.a.initiated()?, SEND, 2, STATUS_SUCCESS)?;
     ensure_same(&target.memory().read(0..2000), &pattern(1, 8192)[1000..3000])?;
@@ -105,8 +105,8 @@ pub(in crate::nd) fn handles(nd: &Nd) -> anyhow::Result<()> {
         let pair = fresh()?;
         let (local, target) = (Mr::new(&pair.a.adapter, 8192), pair.b.buffer(8192)?);
         local.register_part(1000..3000)?;
-        pair.b.endpoint.receive(1, &[target.sge(0..8192)])?;
-        pair.a.endpoint.send(2, &[local.sge(range.clone())], 0)?;
+        pair.b.qp.receive(1, &[target.sge(0..8192)])?;
+        pair.a.qp.send(2, &[local.sge(range.clone())], 0)?;
         let status = if is_inside { STATUS_SUCCESS } else { STATUS_ACCESS_VIOLATION };
         expect(pair.a.initiated()?, SEND, 2, status).with_context(|| format!("bytes {range:?} of 1000..3000"))?;
     }
@@ -114,9 +114,9 @@ pub(in crate::nd) fn handles(nd: &Nd) -> anyhow::Result<()> {
     let pair = fresh()?;
     let (local, target) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
     target.memory().write(0, &[0xa5; 4096]);
-    pair.b.endpoint.receive(1, &[target.sge(0..4096)])?;
+    pair.b.qp.receive(1, &[target.sge(0..4096)])?;
     target.deregister()?;
-    pair.a.endpoint.send(2, &[local.sge(0..4096)], 0)?;
+    pair.a.qp.send(2, &[local.sge(0..4096)], 0)?;
     expect(pair.b.received()?, RECEIVE, 1, STATUS_ACCESS_VIOLATION)?;
     ensure!(target.memory().read(0..4096) == [0xa5; 4096], "memory was written to after it had been deregistered");
     // Addresses that wrap around.
@@ -124,8 +124,8 @@ pub(in crate::nd) fn handles(nd: &Nd) -> anyhow::Result<()> {
     let local = pair.a.buffer(4096)?;
     let wraps = ND_SGE { pAddr: ptr::without_provenance_mut(usize::MAX - 10), Length: 64, ..local.sge(0..64) };
     let target = pair.b.buffer(4096)?;
-    pair.b.endpoint.receive(1, &[target.sge(0..4096)])?;
-    match pair.a.endpoint.send(2, &[wraps], 0) {
+    pair.b.qp.receive(1, &[target.sge(0..4096)])?;
+    match pair.a.qp.send(2, &[wraps], 0) {
         Ok(()) => expect(pair.a.initiated()?, SEND, 2, STATUS_ACCESS_VIOLATION).map(drop),
         // Refusing it at once does as well.
         Err(_) => Ok(()),

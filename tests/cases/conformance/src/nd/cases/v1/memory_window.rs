@@ -39,29 +39,29 @@ impl Fixture {
 
     /// Binds the window to 5000 bytes from 100 on.
     fn bind(&self, flags: u32) -> anyhow::Result<Descriptor> {
-        let window = self.pair.b.endpoint.bind(1, &self.region, &self.mw, 100, 5000, flags)?;
+        let window = self.pair.b.qp.bind(1, &self.region, &self.mw, 100, 5000, flags)?;
         expect(self.pair.b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
         Ok(window)
     }
 
     fn write(&self, window: Descriptor, offset: u64, length: usize, status: NTSTATUS) -> anyhow::Result<()> {
-        self.pair.a.endpoint.write(2, &[self.local.sge(0..length)], window, offset, 0)?;
+        self.pair.a.qp.write(2, &[self.local.sge(0..length)], window, offset, 0)?;
         expect(self.pair.a.initiated()?, WRITE, 2, status).map(drop)
     }
 
     fn read(&self, window: Descriptor, offset: u64, length: usize, status: NTSTATUS) -> anyhow::Result<()> {
-        self.pair.a.endpoint.read(3, &[self.local.sge(0..length)], window, offset, 0)?;
+        self.pair.a.qp.read(3, &[self.local.sge(0..length)], window, offset, 0)?;
         expect(self.pair.a.initiated()?, READ, 3, status).map(drop)
     }
 
     fn invalidate(&self, status: NTSTATUS) -> anyhow::Result<()> {
-        self.pair.b.endpoint.invalidate(4, &self.mw, 0)?;
+        self.pair.b.qp.invalidate(4, &self.mw, 0)?;
         expect(self.pair.b.initiated()?, INVALIDATE, 4, status).map(drop)
     }
 
     /// The peer sends, and invalidates the window.
     fn send_and_invalidate(&self, window: Descriptor) -> anyhow::Result<()> {
-        Ok(self.pair.a.endpoint.send_and_invalidate(6, &[self.local.sge(0..10)], window, 0)?)
+        Ok(self.pair.a.qp.send_and_invalidate(6, &[self.local.sge(0..10)], window, 0)?)
     }
 }
 
@@ -91,7 +91,7 @@ pub(in crate::nd) fn descriptor(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let mut last = None;
     for _ in 0..20 {
-        let window = fixture.pair.b.endpoint.bind(1, &fixture.region, &fixture.mw, 100, 5000, BOTH)?;
+        let window = fixture.pair.b.qp.bind(1, &fixture.region, &fixture.mw, 100, 5000, BOTH)?;
         ensure!(window.length == 5000, "the descriptor says {} bytes, 5000 were bound", window.length);
         ensure!(window.base == fixture.region.memory().address(100), "the base is {:#x}", window.base);
         ensure!(last != Some(window.token), "two binds have the same token");
@@ -139,7 +139,7 @@ pub(in crate::nd) fn refused_access(nd: &Nd) -> anyhow::Result<()> {
         let fixture = Fixture::new(nd)?;
         fixture.region.memory().write(0, &[0xa5; 8192]);
         let window = fixture.bind(flags)?;
-        fixture.pair.b.endpoint.receive(9, &[])?;
+        fixture.pair.b.qp.receive(9, &[])?;
         access(&fixture, window).context(what)?;
         expect(fixture.pair.b.received()?, RECEIVE, 9, STATUS_CANCELLED).context(what)?;
         ensure!(fixture.region.memory().read(0..8192) == [0xa5; 8192], "{what}: the memory was written to");
@@ -162,7 +162,7 @@ pub(in crate::nd) fn bind_flags(nd: &Nd) -> anyhow::Result<()> {
 // Shows V29.
 pub(in crate::nd) fn bind_refused(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
-    let (endpoint, region, mw) = (&fixture.pair.b.endpoint, &fixture.region, &fixture.mw);
+    let (endpoint, region, mw) = (&fixture.pair.b.qp, &fixture.region, &fixture.mw);
     refused(endpoint.bind(1, region, mw, 8000, 500, BOTH), STATUS_ACCESS_VIOLATION, "beyond the memory")?;
     ensure!(endpoint.bind(1, region, mw, 0, usize::MAX, BOTH).is_err(), "a bind of all addresses");
     ensure!(endpoint.bind(1, region, mw, 0, (1 << 32) + 64, BOTH).is_err(), "a bind of more than 32 bits of length");
@@ -182,25 +182,25 @@ pub(in crate::nd) fn bind_refused(nd: &Nd) -> anyhow::Result<()> {
     fixture.bind(BOTH).context("the endpoint is usable")?;
     let alone = End::new(nd)?;
     let (region, mw) = (alone.buffer(64)?, Mw::new(&alone.adapter, 0)?);
-    refused(alone.endpoint.bind(1, &region, &mw, 0, 64, BOTH), STATUS_CONNECTION_INVALID, "without a connection")?;
-    refused(alone.endpoint.invalidate(1, &mw, 0), STATUS_CONNECTION_INVALID, "an invalidate without a connection")
+    refused(alone.qp.bind(1, &region, &mw, 0, 64, BOTH), STATUS_CONNECTION_INVALID, "without a connection")?;
+    refused(alone.qp.invalidate(1, &mw, 0), STATUS_CONNECTION_INVALID, "an invalidate without a connection")
 }
 
 /// A window that is released while it is bound: its memory can be deregistered, and its peer gets in no more.
 pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
     let Fixture { mw, region, local, pair } = Fixture::new(nd)?;
-    let window = pair.b.endpoint.bind(1, &region, &mw, 100, 5000, BOTH)?;
+    let window = pair.b.qp.bind(1, &region, &mw, 100, 5000, BOTH)?;
     expect(pair.b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
     drop(mw);
-    pair.a.endpoint.write(2, &[local.sge(0..10)], window, 0, 0)?;
+    pair.a.qp.write(2, &[local.sge(0..10)], window, 0, 0)?;
     expect(pair.a.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
     region.deregister().context("no window is left")?;
     // And one whose peer has invalidated it, before anybody has asked: nobody is told of it.
     let Fixture { mw, region, local: _local, pair } = Fixture::new(nd)?;
-    let window = pair.b.endpoint.bind(1, &region, &mw, 0, 64, BOTH)?;
+    let window = pair.b.qp.bind(1, &region, &mw, 0, 64, BOTH)?;
     expect(pair.b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
-    pair.b.endpoint.receive(2, &[])?;
-    pair.a.endpoint.send_and_invalidate(3, &[], window, 0)?;
+    pair.b.qp.receive(2, &[])?;
+    pair.a.qp.send_and_invalidate(3, &[], window, 0)?;
     expect(pair.a.initiated()?, SEND, 3, STATUS_SUCCESS)?;
     drop(mw);
     expect(pair.b.received()?, RECEIVE, 2, STATUS_SUCCESS)?;
@@ -213,15 +213,15 @@ pub(in crate::nd) fn left_over(nd: &Nd) -> anyhow::Result<()> {
     let Fixture { mw, region, local: _local, pair } = Fixture::new(nd)?;
     let (a, b, other) = (&pair.a, &pair.b, Mw::new(&pair.b.adapter, GONE + 1)?);
     for (mw, offset, context) in [(&mw, 0, 7), (&other, 64, 8)] {
-        let window = b.endpoint.bind(1, &region, mw, offset, 64, BOTH)?;
+        let window = b.qp.bind(1, &region, mw, offset, 64, BOTH)?;
         expect(b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
-        b.endpoint.receive(context, &[])?;
-        let notify = b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
-        a.endpoint.send_and_invalidate(6, &[], window, 0)?;
+        b.qp.receive(context, &[])?;
+        let notify = b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
+        a.qp.send_and_invalidate(6, &[], window, 0)?;
         notify.finish()?;
         expect(a.initiated()?, SEND, 6, STATUS_SUCCESS)?;
     }
-    let found = b.inbound.poll(2)?;
+    let found = b.receive_cq.poll(2)?;
     ensure!(found.len() == 2, "{found:?}");
     expect(found[0], REMOTE_INVALIDATION, GONE, STATUS_SUCCESS)?;
     expect(found[1], RECEIVE, 7, STATUS_SUCCESS)?;
@@ -239,7 +239,7 @@ pub(in crate::nd) fn invalidate_unbound(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn remote_invalidation(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let window = fixture.bind(BOTH)?;
-    fixture.pair.b.endpoint.receive(5, &[fixture.region.sge(6000..6100)])?;
+    fixture.pair.b.qp.receive(5, &[fixture.region.sge(6000..6100)])?;
     fixture.local.memory().write(0, &pattern(7, 10));
     fixture.send_and_invalidate(window)?;
     expect(fixture.pair.a.initiated()?, SEND, 6, STATUS_SUCCESS)?;
@@ -252,14 +252,14 @@ pub(in crate::nd) fn remote_invalidation(nd: &Nd) -> anyhow::Result<()> {
     fixture.pair.quiet()?;
     // Both come at once to who has room for both.
     let (b, other) = (&fixture.pair.b, Mw::new(&fixture.pair.b.adapter, GONE + 1)?);
-    let next = b.endpoint.bind(1, &fixture.region, &other, 0, 64, BOTH)?;
+    let next = b.qp.bind(1, &fixture.region, &other, 0, 64, BOTH)?;
     expect(b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
-    b.endpoint.receive(8, &[fixture.region.sge(6000..6100)])?;
-    let notify = b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    b.qp.receive(8, &[fixture.region.sge(6000..6100)])?;
+    let notify = b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     fixture.send_and_invalidate(next)?;
     expect(fixture.pair.a.initiated()?, SEND, 6, STATUS_SUCCESS)?;
     notify.finish()?;
-    let found = b.inbound.poll(16)?;
+    let found = b.receive_cq.poll(16)?;
     ensure!(found.len() == 2, "{found:?}");
     expect(found[0], REMOTE_INVALIDATION, GONE + 1, STATUS_SUCCESS)?;
     expect(found[1], RECEIVE, 8, STATUS_SUCCESS)?;
@@ -275,10 +275,10 @@ pub(in crate::nd) fn remote_invalidation(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let region = pair.b.buffer(4096)?;
     let mw = Mw::silent(&pair.b.adapter)?;
-    let window = pair.b.endpoint.bind(1, &region, &mw, 0, 64, BOTH)?;
+    let window = pair.b.qp.bind(1, &region, &mw, 0, 64, BOTH)?;
     expect(pair.b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
-    pair.b.endpoint.receive(2, &[])?;
-    pair.a.endpoint.send_and_invalidate(3, &[], window, 0)?;
+    pair.b.qp.receive(2, &[])?;
+    pair.a.qp.send_and_invalidate(3, &[], window, 0)?;
     expect(pair.a.initiated()?, SEND, 3, STATUS_SUCCESS)?;
     expect(pair.b.received()?, RECEIVE, 2, STATUS_SUCCESS)?;
     pair.quiet()
@@ -295,7 +295,7 @@ pub(in crate::nd) fn invalidated_again(nd: &Nd) -> anyhow::Result<()> {
         if !is_made_up {
             fixture.invalidate(STATUS_SUCCESS)?;
         }
-        fixture.pair.b.endpoint.receive(5, &[fixture.region.sge(6000..6100)])?;
+        fixture.pair.b.qp.receive(5, &[fixture.region.sge(6000..6100)])?;
         fixture.send_and_invalidate(Descriptor { token, ..window })?;
         let sent = fixture.pair.a.initiated()?;
         ensure!(sent.status != STATUS_SUCCESS, "{what}: the send succeeded");
@@ -312,10 +312,10 @@ pub(in crate::nd) fn behind_a_failure(nd: &Nd) -> anyhow::Result<()> {
     let (b, other) = (&fixture.pair.b, Mw::new(&fixture.pair.b.adapter, 0)?);
     fixture.bind(BOTH)?;
     // A send that nobody receives is in front of them.
-    b.endpoint.send(10, &[], 0)?;
-    b.endpoint.invalidate(11, &fixture.mw, 0)?;
-    b.endpoint.bind(12, &fixture.region, &other, 0, 64, BOTH)?;
-    b.endpoint.flush()?;
+    b.qp.send(10, &[], 0)?;
+    b.qp.invalidate(11, &fixture.mw, 0)?;
+    b.qp.bind(12, &fixture.region, &other, 0, 64, BOTH)?;
+    b.qp.flush()?;
     expect(b.initiated()?, SEND, 10, STATUS_CANCELLED)?;
     expect(b.initiated()?, INVALIDATE, 11, STATUS_CANCELLED)?;
     expect(b.initiated()?, BIND, 12, STATUS_CANCELLED)?;

@@ -27,10 +27,10 @@ pub(in crate::nd) fn missing_arguments(nd: &Nd) -> anyhow::Result<()> {
     for (what, status) in a.adapter.create_nowhere() {
         ensure!(!status.is_success(), "{what} without a place for the object: {status}");
     }
-    for (what, refused) in a.endpoint.without_lists(window) {
+    for (what, refused) in a.qp.without_lists(window) {
         ensure!(refused.is_err(), "{what} with an SGE, and no list of them");
     }
-    for (what, refused) in a.endpoint.without_descriptors() {
+    for (what, refused) in a.qp.without_descriptors() {
         ensure!(refused.is_err(), "{what} without a descriptor");
     }
     for (what, status) in pair.b.connector.without_data() {
@@ -39,8 +39,8 @@ pub(in crate::nd) fn missing_arguments(nd: &Nd) -> anyhow::Result<()> {
     // Who wants to know one thing only says so.
     pair.b.connector.data_in_part().context("GetConnectionData in parts")?;
     // None of that did any harm.
-    pair.b.endpoint.receive(1, &[])?;
-    a.endpoint.send(2, &[], 0)?;
+    pair.b.qp.receive(1, &[])?;
+    a.qp.send(2, &[], 0)?;
     expect_received(pair.b.received()?, 1, 0)?;
     expect(a.initiated()?, SEND, 2, STATUS_SUCCESS)?;
     pair.quiet()
@@ -58,9 +58,9 @@ pub(in crate::nd) fn lives(nd: &Nd) -> anyhow::Result<()> {
             let (source, target) = (pair.a.buffer(20_000)?, pair.b.buffer(20_000)?);
             let (mw, window) = pair.b.window(&target, BOTH)?;
             source.memory().write(0, &pattern(seed, 20_000));
-            pair.a.endpoint.write(1, &[source.sge(0..20_000)], window, 0, 0)?;
-            pair.b.endpoint.receive(2, &[])?;
-            pair.a.endpoint.send(3, &[], 0)?;
+            pair.a.qp.write(1, &[source.sge(0..20_000)], window, 0, 0)?;
+            pair.b.qp.receive(2, &[])?;
+            pair.a.qp.send(3, &[], 0)?;
             expect(pair.a.initiated()?, WRITE, 1, STATUS_SUCCESS)?;
             expect(pair.a.initiated()?, SEND, 3, STATUS_SUCCESS)?;
             expect_received(pair.b.received()?, 2, 0)?;
@@ -71,8 +71,8 @@ pub(in crate::nd) fn lives(nd: &Nd) -> anyhow::Result<()> {
                 0 => pair.b.connector.disconnect()?.finish()?,
                 1 => drop((mw, target)),
                 _ => {
-                    pair.b.endpoint.receive(4, &[])?;
-                    pair.b.endpoint.flush()?;
+                    pair.b.qp.receive(4, &[])?;
+                    pair.b.qp.flush()?;
                     expect(pair.b.received()?, RECEIVE, 4, STATUS_CANCELLED)?;
                 }
             }
@@ -156,8 +156,8 @@ impl Things {
     fn connected(nd: &Nd) -> anyhow::Result<(Self, SocketAddr)> {
         let (Pair { a, b }, mut things) = (Pair::new(nd)?, Self::default());
         let (near, far) = (a.adapter.connector()?, b.adapter.connector()?);
-        let near_end = near.endpoint(&a.inbound, &a.outbound, EndpointSize::default())?;
-        let far_end = far.endpoint(&b.inbound, &b.outbound, EndpointSize::default())?;
+        let near_end = near.endpoint(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
+        let far_end = far.endpoint(&b.receive_cq, &b.initiator_cq, EndpointSize::default())?;
         connect(&near, &near_end, &b, &far, &far_end)?;
         let address = a.address;
         for end in [a, b] {
@@ -166,11 +166,11 @@ impl Things {
             things.descriptors.push(descriptor);
             things.windows.push(window);
             things.memories.push(memory);
-            let End { connector, endpoint, outbound, inbound, adapter, .. } = end;
+            let End { connector, qp, initiator_cq, receive_cq, adapter, .. } = end;
             things.adapters.push(adapter);
-            things.queues.extend([inbound, outbound]);
+            things.queues.extend([receive_cq, initiator_cq]);
             things.connectors.push(connector);
-            things.endpoints.push(endpoint);
+            things.endpoints.push(qp);
         }
         things.connectors.extend([near, far]);
         things.endpoints.extend([near_end, far_end]);

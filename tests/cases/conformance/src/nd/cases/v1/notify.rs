@@ -24,8 +24,8 @@ use crate::{
 /// Sends `count` empty messages that `pair.b` has receives for, and waits for the sends; contexts from `first` on.
 fn send(pair: &Pair, first: usize, count: usize, flags: u32) -> anyhow::Result<()> {
     for context in first..first + count {
-        pair.b.endpoint.receive(context, &[])?;
-        pair.a.endpoint.send(context, &[], flags)?;
+        pair.b.qp.receive(context, &[])?;
+        pair.a.qp.send(context, &[], flags)?;
     }
     for _ in 0..count {
         is(pair.a.initiated()?.status, STATUS_SUCCESS, "the send")?;
@@ -42,13 +42,13 @@ fn take(pair: &Pair, first: usize, count: usize) -> anyhow::Result<()> {
 pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     for round in 0..20 {
-        let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+        let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
         ensure!(!request.is_over(), "round {round}: over before anything completed");
         send(&pair, 5 * round, 5, 0)?;
         is(request.status()?, STATUS_SUCCESS, "the request")?;
         // One event, several completions: polled until there are fewer than asked for.
         take(&pair, 5 * round, 5)?;
-        ensure!(pair.b.inbound.poll(1)?.is_empty(), "round {round}: a completion too many");
+        ensure!(pair.b.receive_cq.poll(1)?.is_empty(), "round {round}: a completion too many");
     }
     Ok(())
 }
@@ -57,7 +57,7 @@ pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
 // Shows V5.
 pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let cq = &pair.b.inbound;
+    let cq = &pair.b.receive_cq;
     for context in 0..2 {
         // 1, 6: Notify, which returns pending.
         let mut request = cq.notify(ND_CQ_NOTIFY_ANY)?;
@@ -83,7 +83,7 @@ pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
 // Shows V5.
 pub(in crate::nd) fn not_twice(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let cq = &pair.b.inbound;
+    let cq = &pair.b.receive_cq;
     let mut first = cq.notify(ND_CQ_NOTIFY_ANY)?;
     send(&pair, 0, 1, 0)?;
     is(first.status()?, STATUS_SUCCESS, "the first request")?;
@@ -98,11 +98,11 @@ pub(in crate::nd) fn not_twice(nd: &Nd) -> anyhow::Result<()> {
 // Shows V4, V9.
 pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let cq = &pair.b.inbound;
+    let cq = &pair.b.receive_cq;
     for round in 0..100 {
         ensure!(cq.poll(1)?.is_empty(), "round {round}: the queue is not empty");
-        pair.b.endpoint.receive(round, &[])?;
-        pair.a.endpoint.send(round, &[], 0)?;
+        pair.b.qp.receive(round, &[])?;
+        pair.a.qp.send(round, &[], 0)?;
         // The completion comes before, while or after this is issued.
         if round % 2 == 0 {
             pair.a.initiated()?;
@@ -119,7 +119,7 @@ pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
 // Shows V3.
 pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_SOLICITED)?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
     send(&pair, 0, 3, 0)?;
     take(&pair, 0, 3)?;
     ensure!(!request.is_over(), "plain sends ended SOLICITED");
@@ -128,7 +128,7 @@ pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
     take(&pair, 3, 1)?;
     // One that came before the request.
     send(&pair, 4, 1, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
-    pair.b.inbound.notify(ND_CQ_NOTIFY_SOLICITED)?.finish()?;
+    pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?.finish()?;
     take(&pair, 4, 1)
 }
 
@@ -136,9 +136,9 @@ pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
 // Shows V3, V23.
 pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    pair.b.endpoint.receive(1, &[])?;
-    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_SOLICITED)?;
-    pair.b.endpoint.flush()?;
+    pair.b.qp.receive(1, &[])?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
+    pair.b.qp.flush()?;
     is(request.status()?, STATUS_SUCCESS, "the request")?;
     is(pair.b.received()?.status, STATUS_CANCELLED, "the receive")
 }
@@ -146,16 +146,16 @@ pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
 // Shows V1.
 pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ERRORS)?;
-    let mut beside = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ERRORS)?;
+    let mut beside = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     send(&pair, 0, 2, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
     is(beside.status()?, STATUS_SUCCESS, "ANY beside it")?;
     take(&pair, 0, 2)?;
-    pair.b.endpoint.receive(2, &[])?;
-    pair.b.endpoint.flush()?;
+    pair.b.qp.receive(2, &[])?;
+    pair.b.qp.flush()?;
     is(pair.b.received()?.status, STATUS_CANCELLED, "the receive that was flushed")?;
     ensure!(!request.is_over(), "completions ended ERRORS");
-    pair.b.inbound.cancel()?;
+    pair.b.receive_cq.cancel()?;
     is(request.status()?, STATUS_CANCELLED, "the request")
 }
 
@@ -163,7 +163,7 @@ pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
 // Shows V7.
 pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let cq = &pair.b.inbound;
+    let cq = &pair.b.receive_cq;
     for (round, kind) in [(0, ND_CQ_NOTIFY_ANY), (1, ND_CQ_NOTIFY_SOLICITED)] {
         // In the second round it is not a solicited event, but those that wait for any make it theirs, too.
         let mut requests = vec![cq.notify(kind)?];
@@ -185,7 +185,7 @@ pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     const MESSAGES: usize = 400;
     let pair = Pair::new(nd)?;
-    let cq = Shared::new(pair.b.inbound.clone());
+    let cq = Shared::new(pair.b.receive_cq.clone());
     let taken = AtomicUsize::new(0);
     let patience = nd.patience();
     let take_some = || -> anyhow::Result<()> {
@@ -231,7 +231,7 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
 /// One thread cancels all the time; another asks, and finds whatever was sent.
 pub(in crate::nd) fn cancels(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let (queue, over) = (Shared::new(pair.b.inbound.clone()), AtomicBool::new(false));
+    let (queue, over) = (Shared::new(pair.b.receive_cq.clone()), AtomicBool::new(false));
     let cancel = || -> anyhow::Result<()> {
         while !over.load(Relaxed) {
             queue.get().cancel()?;
@@ -244,7 +244,7 @@ pub(in crate::nd) fn cancels(nd: &Nd) -> anyhow::Result<()> {
         for context in 0..200 {
             send(&pair, context, 1, 0)?;
             // A completion may end the request, or the other thread; it is there in either case.
-            match pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?.status()? {
+            match pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?.status()? {
                 STATUS_SUCCESS => ended += 1,
                 STATUS_CANCELLED => cancelled += 1,
                 other => anyhow::bail!("Notify: {other}"),

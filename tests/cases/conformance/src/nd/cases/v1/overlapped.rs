@@ -20,8 +20,8 @@ const NOTHING: Duration = Duration::ZERO;
 
 /// Makes `pair.b` get a receive completed.
 fn send(pair: &Pair) -> anyhow::Result<()> {
-    pair.b.endpoint.receive(1, &[])?;
-    pair.a.endpoint.send(2, &[], 0)?;
+    pair.b.qp.receive(1, &[])?;
+    pair.a.qp.send(2, &[], 0)?;
     pair.a.initiated()?;
     Ok(())
 }
@@ -29,7 +29,7 @@ fn send(pair: &Pair) -> anyhow::Result<()> {
 // Shows V31.
 pub(in crate::nd) fn event(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     is(request.result_now(), STATUS_PENDING, "the result of a pending request")?;
     is(request.internal(), STATUS_PENDING, "OVERLAPPED.Internal of a pending request")?;
     ensure!(!request.is_over(), "its event is set");
@@ -45,7 +45,7 @@ pub(in crate::nd) fn event(nd: &Nd) -> anyhow::Result<()> {
 // Shows V24.
 pub(in crate::nd) fn bytes(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let mut notify = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    let mut notify = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     send(&pair)?;
     notify.status()?;
     ensure!(notify.bytes_now() == (STATUS_SUCCESS, 0), "Notify: {:?}", notify.bytes_now());
@@ -67,11 +67,11 @@ pub(in crate::nd) fn bytes(nd: &Nd) -> anyhow::Result<()> {
 
 pub(in crate::nd) fn waits(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let mut request = pair.b.inbound.notify(ND_CQ_NOTIFY_ANY)?;
-    pair.b.endpoint.receive(1, &[])?;
-    pair.a.endpoint.send(2, &[], 0)?;
+    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
+    pair.b.qp.receive(1, &[])?;
+    pair.a.qp.send(2, &[], 0)?;
     // Nobody looks at the event before. It waits without a limit: one is set by a cancellation.
-    let (queue, patience, (over, is_over)) = (Shared::new(pair.b.inbound.clone()), nd.patience(), mpsc::channel());
+    let (queue, patience, (over, is_over)) = (Shared::new(pair.b.receive_cq.clone()), nd.patience(), mpsc::channel());
     let result = thread::scope(|scope| {
         scope.spawn(move || match is_over.recv_timeout(patience) {
             Err(mpsc::RecvTimeoutError::Timeout) => drop(queue.get().cancel()),
@@ -98,7 +98,7 @@ pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
     ensure!(port.next(NOTHING).is_none(), "a packet without a request");
     pair.b.received()?;
     for signal in [Signal::Port, Signal::Event] {
-        let mut request = pair.b.inbound.notify_by(ND_CQ_NOTIFY_ANY, signal)?;
+        let mut request = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, signal)?;
         send(&pair)?;
         let packet = port.next(nd.patience()).context("no packet came")?;
         ensure!(packet == request.address(), "the packet is of another request");
@@ -123,12 +123,12 @@ pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn event_only(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let port = Port::of(pair.b.adapter.file());
-    let mut request = pair.b.inbound.notify_by(ND_CQ_NOTIFY_ANY, Signal::EventOnly)?;
+    let mut request = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::EventOnly)?;
     send(&pair)?;
     is(request.status()?, STATUS_SUCCESS, "the request")?;
     pair.b.received()?;
     // A packet that came would come before the one of the next request.
-    let mut next = pair.b.inbound.notify_by(ND_CQ_NOTIFY_ANY, Signal::Event)?;
+    let mut next = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::Event)?;
     send(&pair)?;
     let packet = port.next(nd.patience()).context("no packet of the next request")?;
     ensure!(packet == next.address(), "a packet came although the event had its low bit set");
@@ -143,9 +143,9 @@ pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
     let port = Port::of(end.adapter.file());
     let mr = Mr::new(&end.adapter, 4096);
     ensure!(mr.begin_register(0, 0).is_err(), "nothing was registered");
-    ensure!(end.inbound.notify(77).is_err(), "a notification of an unknown type");
+    ensure!(end.receive_cq.notify(77).is_err(), "a notification of an unknown type");
     let long = vec![0; end.adapter.info()?.MaxCallerData + 1];
-    ensure!(end.connector.connect(&end.endpoint, end.address, &long).is_err(), "too much private data");
+    ensure!(end.connector.connect(&end.qp, end.address, &long).is_err(), "too much private data");
     let mut request = mr.begin_register(mr.memory().address(0), 4096)?;
     request.status()?;
     let packet = port.next(nd.patience()).context("no packet of the registration")?;
@@ -177,7 +177,7 @@ pub(in crate::nd) fn cancel_in_order(nd: &Nd) -> anyhow::Result<()> {
 // Shows V13.
 pub(in crate::nd) fn adapter_cancels(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd)?;
-    let mut notify = end.inbound.notify(ND_CQ_NOTIFY_ANY)?;
+    let mut notify = end.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     let (listen, _) = end.listen()?;
     let mut request = listen.connection_request(&end.connector)?;
     let memory = (0..20).map(|_| Mr::new(&end.adapter, 65_536)).collect::<Vec<_>>();
@@ -192,7 +192,7 @@ pub(in crate::nd) fn adapter_cancels(nd: &Nd) -> anyhow::Result<()> {
     }
     ensure!(!notify.is_over(), "cancelling what the adapter has ended a Notify");
     ensure!(!request.is_over(), "cancelling what the adapter has ended a GetConnectionRequest");
-    end.inbound.cancel()?;
+    end.receive_cq.cancel()?;
     listen.cancel()?;
     is(notify.status()?, STATUS_CANCELLED, "Notify")?;
     is(request.status()?, STATUS_CANCELLED, "GetConnectionRequest")
@@ -224,12 +224,12 @@ pub(in crate::nd) fn cancel_anywhere(nd: &Nd) -> anyhow::Result<()> {
             if stop == 0 {
                 return Ok(());
             }
-            begun.push(a.connector.connect(&a.endpoint, address, &[])?);
+            begun.push(a.connector.connect(&a.qp, address, &[])?);
             if stop == 1 {
                 return Ok(());
             }
             begun[0].status()?;
-            begun.push(b.connector.accept(&b.endpoint, &[])?);
+            begun.push(b.connector.accept(&b.qp, &[])?);
             if stop == 2 {
                 return Ok(());
             }

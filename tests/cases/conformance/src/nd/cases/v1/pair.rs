@@ -23,11 +23,12 @@ pub(in crate::nd) const BOTH: u32 = ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRI
 /// One end of a connection.
 pub(in crate::nd) struct End {
     pub(in crate::nd) connector: Connector,
-    pub(in crate::nd) endpoint: Endpoint,
+    /// The endpoint, as version 1 calls a queue pair.
+    pub(in crate::nd) qp: Endpoint,
     /// For completions of initiator requests.
-    pub(in crate::nd) outbound: Cq,
+    pub(in crate::nd) initiator_cq: Cq,
     /// For completions of receives.
-    pub(in crate::nd) inbound: Cq,
+    pub(in crate::nd) receive_cq: Cq,
     pub(in crate::nd) adapter: Adapter,
     /// The adapter's address, port 0.
     pub(in crate::nd) address: SocketAddr,
@@ -41,10 +42,10 @@ impl End {
 
     pub(in crate::nd) fn sized(nd: &Nd, size: EndpointSize, depth: usize) -> anyhow::Result<Self> {
         let (adapter, address) = nd.adapter_v1()?;
-        let (outbound, inbound) = (adapter.cq(depth)?, adapter.cq(depth)?);
+        let (initiator_cq, receive_cq) = (adapter.cq(depth)?, adapter.cq(depth)?);
         let connector = adapter.connector()?;
-        let endpoint = connector.endpoint(&inbound, &outbound, size)?;
-        Ok(Self { connector, endpoint, outbound, inbound, adapter, address })
+        let qp = connector.endpoint(&receive_cq, &initiator_cq, size)?;
+        Ok(Self { connector, qp, initiator_cq, receive_cq, adapter, address })
     }
 
     /// A new buffer of at least `length` bytes, registered.
@@ -57,24 +58,24 @@ impl End {
     /// A window onto all of a buffer, bound.
     pub(in crate::nd) fn window(&self, mr: &Mr, flags: u32) -> anyhow::Result<(Mw, Descriptor)> {
         let mw = Mw::new(&self.adapter, 0)?;
-        let descriptor = self.endpoint.bind(usize::MAX, mr, &mw, 0, mr.memory().length(), flags)?;
+        let descriptor = self.qp.bind(usize::MAX, mr, &mw, 0, mr.memory().length(), flags)?;
         expect(self.initiated()?, BIND, usize::MAX, STATUS_SUCCESS)?;
         Ok((mw, descriptor))
     }
 
     /// Takes the next completion of an initiator request.
     pub(in crate::nd) fn initiated(&self) -> anyhow::Result<Completion> {
-        self.outbound.take_one()
+        self.initiator_cq.take_one()
     }
 
     /// Takes the next completion of a receive.
     pub(in crate::nd) fn received(&self) -> anyhow::Result<Completion> {
-        self.inbound.take_one()
+        self.receive_cq.take_one()
     }
 
     /// Checks that both queues are empty: everything completed once.
     pub(in crate::nd) fn quiet(&self) -> anyhow::Result<()> {
-        for (what, cq) in [("outbound", &self.outbound), ("inbound", &self.inbound)] {
+        for (what, cq) in [("initiator", &self.initiator_cq), ("receive", &self.receive_cq)] {
             let more = cq.poll(64)?;
             ensure!(more.is_empty(), "completions too many in the {what} CQ: {more:?}");
         }
@@ -114,7 +115,7 @@ impl Pair {
 
     /// Connects two ends.
     pub(in crate::nd) fn of(a: End, b: End) -> anyhow::Result<Self> {
-        connect(&a.connector, &a.endpoint, &b, &b.connector, &b.endpoint)?;
+        connect(&a.connector, &a.qp, &b, &b.connector, &b.qp)?;
         Ok(Self { a, b })
     }
 
