@@ -6,7 +6,7 @@ use anyhow::ensure;
 use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ERRORS, ND_MR_FLAG_ALLOW_LOCAL_WRITE};
 
 use super::{
-    client::Mr,
+    client::{Mr, both::CompletionQueue as _},
     pair::Pair,
     run::{Nd, run},
     table::NdCase,

@@ -9,7 +9,10 @@ use ndk_abi::{
 };
 
 use super::{
-    client::{Adapter, Completion, Connector, Cq, Listener, Mr, Qp, QpSize, ReadLimits},
+    client::{
+        Adapter, Completion, Connector, Cq, Listener, Mr, Qp, QpSize, ReadLimits,
+        both::{CompletionQueue as _, Connector as _},
+    },
     run::Nd,
 };
 use crate::error;
@@ -65,19 +68,19 @@ impl End {
     }
 
     /// Takes the next completion of an initiator request.
-    pub(super) fn initiated(&self) -> error::Result<Completion> {
+    pub(super) fn initiated(&self) -> anyhow::Result<Completion> {
         self.initiator_cq.take_one()
     }
 
     /// Takes the next completion of a receive.
-    pub(super) fn received(&self) -> error::Result<Completion> {
+    pub(super) fn received(&self) -> anyhow::Result<Completion> {
         self.receive_cq.take_one()
     }
 
     /// Checks that both queues are empty: everything completed once.
     pub(super) fn quiet(&self) -> anyhow::Result<()> {
         for (what, cq) in [("initiator", &self.initiator_cq), ("receive", &self.receive_cq)] {
-            let more = cq.poll(64);
+            let more = cq.poll(64)?;
             ensure!(more.is_empty(), "completions too many in the {what} CQ: {more:?}");
         }
         Ok(())

@@ -10,7 +10,11 @@ use ndk_abi::{
 
 use super::{
     cases::v1,
-    client::{Request, SrqSize, end_of},
+    client::{
+        Request, SrqSize,
+        both::{CompletionQueue as _, Connector as _, QueuePair as _},
+        end_of,
+    },
     pair::Pair,
     run::Nd,
     table::Version,
@@ -72,7 +76,7 @@ fn with_v2(nd: &Nd, ready: impl FnOnce()) -> anyhow::Result<Removed> {
         ("IND2QueuePair::Flush", status(a.qp.flush())?),
     ];
     // There is nothing to come, and nothing breaks.
-    a.receive_cq.poll(16);
+    a.receive_cq.poll(16)?;
     Ok(Removed { pending, methods })
 }
 

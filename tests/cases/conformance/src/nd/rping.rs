@@ -19,7 +19,10 @@ use ndk_abi::{
 use rping::{Access, Place, Plan, Received, Verbs, Work};
 
 use super::{
-    client::{Completion, Cq, Mr, Mw, QpSize, ReadLimits, Remote, Request},
+    client::{
+        Completion, Cq, Mr, Mw, QpSize, ReadLimits, Remote, Request,
+        both::{CompletionQueue as _, Connector as _, QueuePair as _},
+    },
     pair::{BIND, End, READ, SEND, WRITE, expect},
     run::Nd,
 };
@@ -100,7 +103,7 @@ impl Notified {
     /// The next completion; `wakes` of ND_CQ_NOTIFY_* while there is none.
     fn next(&self, wakes: u32) -> anyhow::Result<Completion> {
         loop {
-            if let Some(completion) = self.cq.poll(1).pop() {
+            if let Some(completion) = self.cq.poll(1)?.pop() {
                 return Ok(completion);
             }
             match self.armed.take() {

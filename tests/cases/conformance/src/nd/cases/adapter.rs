@@ -21,7 +21,11 @@ use windows_core::{IUnknown, Interface as _};
 
 use crate::{
     nd::{
-        client::{OnFirstProcessor, QpSize, SrqSize, cast},
+        client::{
+            OnFirstProcessor, QpSize, SrqSize,
+            both::{CompletionQueue as _, QueuePair as _},
+            cast,
+        },
         pair::{Pair, is},
         run::Nd,
     },

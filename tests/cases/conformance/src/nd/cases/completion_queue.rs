@@ -11,7 +11,10 @@ use ndk_abi::{
 use crate::{
     error::Error,
     nd::{
-        client::{Mw, Qp, QpSize},
+        client::{
+            Mw, Qp, QpSize,
+            both::{CompletionQueue as _, QueuePair as _},
+        },
         pair::{
             BIND, End, INVALIDATE, Pair, READ, RECEIVE, SEND, WRITE, connect_queue_pairs, expect, expect_received, is,
         },
@@ -67,7 +70,7 @@ pub(in crate::nd) fn resize_refused(nd: &Nd) -> anyhow::Result<()> {
     let cq = &pair.b.receive_cq;
     let max = pair.b.adapter.info()?.MaxCompletionQueueDepth;
     refused(cq.resize(0), STATUS_INVALID_PARAMETER, "no entries")?;
-    refused(cq.resize(max + 1), STATUS_INVALID_PARAMETER, "more than the adapter's limit")?;
+    refused(cq.resize(max as usize + 1), STATUS_INVALID_PARAMETER, "more than the adapter's limit")?;
     fill(&pair, 0..10)?;
     refused(cq.resize(9), STATUS_BUFFER_OVERFLOW, "9 entries for 10 completions")?;
     fill(&pair, 10..30)?;
@@ -82,13 +85,13 @@ pub(in crate::nd) fn resize_in_traffic(nd: &Nd) -> anyhow::Result<()> {
     const BURST: usize = 16;
     let pair = Pair::new(nd)?;
     let mut next = 0;
-    for round in 0..60_u32 {
+    for round in 0..60 {
         for context in 0..BURST {
-            pair.b.qp.receive(round as usize * BURST + context, &[])?;
+            pair.b.qp.receive(round * BURST + context, &[])?;
         }
         for context in 0..BURST {
             pair.a.qp.send(context, &[], 0)?;
-            if context == round as usize % BURST {
+            if context == round % BURST {
                 pair.b.receive_cq.resize(32 + 37 * (round % 5))?;
                 pair.a.initiator_cq.resize(32 + 31 * (round % 4))?;
             }
@@ -128,7 +131,7 @@ pub(in crate::nd) fn overrun(nd: &Nd) -> anyhow::Result<()> {
         };
         is(status, STATUS_BUFFER_OVERFLOW, "a later Notify")?;
     }
-    while !small.poll(64).is_empty() {}
+    while !small.poll(64)?.is_empty() {}
     // A ring takes requests until the driver has looked at one.
     let deadline = Instant::now() + nd.patience();
     while qp.receive(1, &[]).is_ok() {
@@ -152,12 +155,12 @@ pub(in crate::nd) fn results(nd: &Nd) -> anyhow::Result<()> {
         expect_received(pair.b.received()?, context, length)?;
         expect(pair.a.initiated()?, SEND, !context, STATUS_SUCCESS)?;
     }
-    ensure!(pair.b.receive_cq.poll(0).is_empty(), "results, although none were asked for");
+    ensure!(pair.b.receive_cq.poll(0)?.is_empty(), "results, although none were asked for");
     fill(&pair, 0..5)?;
-    ensure!(pair.b.receive_cq.poll(0).is_empty(), "results, although none were asked for");
+    ensure!(pair.b.receive_cq.poll(0)?.is_empty(), "results, although none were asked for");
     let mut found = Vec::new();
     for asked in [2, 2, 2, 2] {
-        found.push(pair.b.receive_cq.poll(asked).len());
+        found.push(pair.b.receive_cq.poll(asked)?.len());
     }
     ensure!(found == [2, 2, 1, 0], "five completions came as {found:?}, two at a time");
     Ok(())
@@ -236,7 +239,7 @@ pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
         expect_received(a.received()?, 0x10 + number, 0)?;
         expect(a.initiated()?, SEND, 0x20 + number, STATUS_SUCCESS)?;
     }
-    ensure!(one.poll(8).is_empty(), "completions too many");
+    ensure!(one.poll(8)?.is_empty(), "completions too many");
     Ok(())
 }
 
@@ -287,7 +290,7 @@ pub(in crate::nd) fn released_queue_pair(nd: &Nd) -> anyhow::Result<()> {
         let qp = adapter.qp(&cq, &cq, QpSize { context, ..QpSize::default() })?;
         cancel_one(&qp, 1)?;
         drop(qp);
-        let found = cq.poll(8);
+        let found = cq.poll(8)?;
         ensure!(found.is_empty(), "{found:?} of a queue pair that was released");
         cancel_one(&lasting, 2)?;
         let found = expect(cq.take_one()?, RECEIVE, 2, STATUS_CANCELLED)?;

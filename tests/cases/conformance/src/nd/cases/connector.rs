@@ -10,7 +10,11 @@ use std::net::SocketAddr;
 
 use crate::{
     nd::{
-        client::{Listener, QpSize, ReadLimits, Request, end_of},
+        client::{
+            Listener, QpSize, ReadLimits, Request,
+            both::{Connector as _, QueuePair as _},
+            end_of,
+        },
         pair::{End, Pair, is},
         run::Nd,
     },

@@ -7,7 +7,10 @@ use ndk_abi::{
 };
 
 use crate::nd::{
-    client::{Mw, Request},
+    client::{
+        Mw, Request,
+        both::{Connector as _, QueuePair as _},
+    },
     pair::{BIND, End, INVALIDATE, Pair, READ, RECEIVE, SEND, WRITE, expect, is},
     run::Nd,
 };

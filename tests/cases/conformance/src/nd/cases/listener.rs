@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use crate::{
     nd::{
-        client::{QpSize, ReadLimits, end_of},
+        client::{QpSize, ReadLimits, both::Connector as _, end_of},
         pair::{End, is},
         run::Nd,
     },

@@ -20,7 +20,7 @@ use ndk_abi::{
 use crate::{
     memory::PAGE_SIZE,
     nd::{
-        client::{Mr, Mw, Port, Shared, end_of},
+        client::{Mr, Mw, Port, Shared, both::QueuePair as _, end_of},
         pair::{BIND, INVALIDATE, Pair, READ, RECEIVE, WRITE, expect},
         run::Nd,
     },

@@ -12,7 +12,7 @@ use std::ptr;
 
 use crate::{
     nd::{
-        client::{Mr, Mw, QpSize, Remote},
+        client::{Mr, Mw, QpSize, Remote, both::QueuePair as _},
         pair::{BIND, End, INVALIDATE, Pair, READ, RECEIVE, SEND, WRITE, expect},
         run::Nd,
     },

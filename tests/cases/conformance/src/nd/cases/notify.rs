@@ -13,7 +13,10 @@ use ndk_abi::{
 
 use crate::{
     nd::{
-        client::{QpSize, Shared},
+        client::{
+            QpSize, Shared,
+            both::{CompletionQueue as _, QueuePair as _},
+        },
         pair::{Pair, expect_received, is},
         run::Nd,
     },
@@ -47,7 +50,7 @@ pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
         is(request.status()?, STATUS_SUCCESS, "the request")?;
         // One event, several completions: polled until there are fewer than asked for.
         take(&pair, 5 * round, 5)?;
-        ensure!(pair.b.receive_cq.poll(1).is_empty(), "round {round}: a completion too many");
+        ensure!(pair.b.receive_cq.poll(1)?.is_empty(), "round {round}: a completion too many");
     }
     Ok(())
 }
@@ -63,7 +66,7 @@ pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
         send(&pair, context, 1, 0)?;
         is(request.status()?, STATUS_SUCCESS, "the request")?;
         take(&pair, context, 1)?;
-        ensure!(cq.poll(1).is_empty(), "a second completion");
+        ensure!(cq.poll(1)?.is_empty(), "a second completion");
     }
     let mut last = cq.notify(ND_CQ_NOTIFY_ANY)?;
     ensure!(!last.is_over(), "a completion that was taken already ended Notify");
@@ -91,7 +94,7 @@ pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let cq = &pair.b.receive_cq;
     for round in 0..100 {
-        ensure!(cq.poll(1).is_empty(), "round {round}: the queue is not empty");
+        ensure!(cq.poll(1)?.is_empty(), "round {round}: the queue is not empty");
         pair.b.qp.receive(round, &[])?;
         pair.a.qp.send(round, &[], 0)?;
         // The completion comes before, while or after this is issued.
@@ -184,7 +187,7 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     let patience = nd.patience();
     let take_some = || -> anyhow::Result<()> {
         loop {
-            let found = cq.get().poll(8).len();
+            let found = cq.get().poll(8)?.len();
             if taken.fetch_add(found, Relaxed) + found >= MESSAGES {
                 // The others are to see that, too.
                 cq.get().cancel()?;

@@ -8,7 +8,10 @@ use ndk_abi::{
 use std::{sync::mpsc, thread, time::Duration};
 
 use crate::nd::{
-    client::{self, Mr, Port, QpSize, ReadLimits, Shared, Signal},
+    client::{
+        self, Mr, Port, QpSize, ReadLimits, Shared, Signal,
+        both::{CompletionQueue as _, QueuePair as _},
+    },
     pair::{End, Pair, is},
     run::Nd,
 };

@@ -12,7 +12,7 @@ use ndk_abi::{
 
 use crate::{
     nd::{
-        client::{Mw, QpSize, Remote},
+        client::{Mw, QpSize, Remote, both::QueuePair as _},
         pair::{End, Pair, READ, SEND, WRITE, expect, expect_received},
         run::Nd,
     },

@@ -12,7 +12,7 @@ use windows_core::{GUID, IUnknown, Interface as _};
 
 use crate::{
     nd::{
-        client::{ClassFactory, Provider, QpSize, cast},
+        client::{ClassFactory, Provider, QpSize, both::CompletionQueue as _, cast},
         pair::{End, Pair, is},
         run::Nd,
     },
@@ -103,7 +103,7 @@ pub(in crate::nd) fn open_adapter(nd: &Nd) -> anyhow::Result<()> {
     let cq = adapter.cq(16)?;
     drop(adapter);
     ensure!(!nd.library().can_unload(), "the DLL could be unloaded with a completion queue alive");
-    ensure!(cq.poll(1).is_empty(), "a fresh queue is not empty");
+    ensure!(cq.poll(1)?.is_empty(), "a fresh queue is not empty");
     Ok(())
 }
 

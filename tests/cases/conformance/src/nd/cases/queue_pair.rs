@@ -12,7 +12,7 @@ use ndk_abi::{
 
 use crate::{
     nd::{
-        client::QpSize,
+        client::{QpSize, both::Connector as _, both::QueuePair as _},
         pair::{End, Pair, READ, RECEIVE, SEND, WRITE, expect, expect_received},
         run::Nd,
     },

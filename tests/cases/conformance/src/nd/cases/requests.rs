@@ -10,7 +10,10 @@ use std::{sync::mpsc, thread, time::Duration};
 use crate::{
     error,
     nd::{
-        client::{Mr, Port, QpSize, ReadLimits, Request, Shared, SrqSize},
+        client::{
+            Mr, Port, QpSize, ReadLimits, Request, Shared, SrqSize,
+            both::{CompletionQueue as _, Connector as _, QueuePair as _},
+        },
         pair::{End, Pair, is},
         run::Nd,
     },

@@ -9,7 +9,7 @@ use ndk_abi::{
 use crate::{
     memory::PAGE_SIZE,
     nd::{
-        client::{Adapter, Mr, SrqSize, end_of},
+        client::{Adapter, Mr, SrqSize, both::CompletionQueue as _, end_of},
         pair::is,
         run::Nd,
     },

@@ -10,7 +10,7 @@ use windows_core::Interface as _;
 use zerocopy::IntoBytes as _;
 
 use super::{
-    Qp, Request, Signal, ask, begin, call,
+    Qp, Request, Signal, ask, begin, both, call,
     provider::{query_address, sockaddr},
 };
 use crate::error::{Error, Result};
@@ -63,11 +63,6 @@ impl Connector {
         )
     }
 
-    /// CompleteConnect, which may be over at once.
-    pub(crate) fn complete_connect(&self) -> Result<()> {
-        self.begin_complete_connect()?.map_or(Ok(()), Request::finish)
-    }
-
     /// None: it was over at once, as only this method may be.
     pub(crate) fn begin_complete_connect(&self) -> Result<Option<Request>> {
         match begin!(Signal::Event, self.patience, IND2Connector::CompleteConnect, self.com) {
@@ -90,18 +85,23 @@ impl Connector {
         )
     }
 
-    pub(crate) fn reject(&self, data: &[u8]) -> Result<()> {
-        ask!(IND2Connector::Reject, self.com, data_pointer(data).cast(), data.len() as u32)
-    }
-
     pub(crate) fn read_limits(&self) -> Result<ReadLimits> {
         let mut limits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX };
         ask!(IND2Connector::GetReadLimits, self.com, &raw mut limits.inbound, &raw mut limits.outbound)?;
         Ok(limits)
     }
+}
 
-    /// GetPrivateData into a buffer of `room` bytes: the status, the length it says, the buffer.
-    pub(crate) fn private_data_raw(&self, room: usize) -> (NTSTATUS, usize, Vec<u8>) {
+impl both::Connector for Connector {
+    fn complete_connect(&self) -> Result<()> {
+        self.begin_complete_connect()?.map_or(Ok(()), Request::finish)
+    }
+
+    fn reject(&self, data: &[u8]) -> Result<()> {
+        ask!(IND2Connector::Reject, self.com, data_pointer(data).cast(), data.len() as u32)
+    }
+
+    fn private_data_raw(&self, room: usize) -> (NTSTATUS, usize, Vec<u8>) {
         let mut data = vec![0xa5; room];
         let mut length = room as u32;
         let pointer = if room == 0 { ptr::null_mut() } else { data.as_mut_ptr() };
@@ -109,49 +109,46 @@ impl Connector {
         (status, length as usize, data)
     }
 
-    /// All of the private data: at least what the peer sent.
-    pub(crate) fn private_data(&self) -> Result<Vec<u8>> {
+    fn private_data(&self) -> Result<Vec<u8>> {
         let (status, length, mut data) = self.private_data_raw(1024);
         super::accepted("IND2Connector::GetPrivateData", status)?;
         data.truncate(length);
         Ok(data)
     }
 
-    pub(crate) fn local_address(&self) -> anyhow::Result<SocketAddr> {
+    fn local_address(&self) -> anyhow::Result<SocketAddr> {
         let (status, _, address) =
             query_address(|address, length| call!(IND2Connector::GetLocalAddress, self.com, address.cast(), length));
         address.with_context(|| format!("the local address: {status}"))
     }
 
-    pub(crate) fn peer_address(&self) -> anyhow::Result<SocketAddr> {
+    fn peer_address(&self) -> anyhow::Result<SocketAddr> {
         let (status, _, address) =
             query_address(|address, length| call!(IND2Connector::GetPeerAddress, self.com, address.cast(), length));
         address.with_context(|| format!("the peer's address: {status}"))
     }
 
-    /// GetLocalAddress and GetPeerAddress into buffers of `room` bytes: statuses and lengths. A buffer that is too short must not
-    /// be written to.
-    pub(crate) fn addresses_raw(&self, room: u32) -> [(NTSTATUS, u32); 2] {
+    fn addresses_raw(&self, room: usize) -> [(NTSTATUS, usize); 2] {
         let mut buffer = [0xa5_u8; 64];
-        let mut lengths = [room; 2];
+        let mut lengths = [room as u32; 2];
         let pointer = if room == 0 { ptr::null_mut() } else { buffer.as_mut_ptr() };
         let [own, peer] = &mut lengths;
         let own_status = call!(IND2Connector::GetLocalAddress, self.com, pointer.cast(), &raw mut *own);
         let peer_status = call!(IND2Connector::GetPeerAddress, self.com, pointer.cast(), &raw mut *peer);
         let untouched = own_status.is_success() || peer_status.is_success() || buffer == [0xa5; 64];
         assert!(untouched, "a buffer that is too short for an address was written to");
-        [(own_status, lengths[0]), (peer_status, lengths[1])]
+        [(own_status, lengths[0] as usize), (peer_status, lengths[1] as usize)]
     }
 
-    pub(crate) fn notify_disconnect(&self) -> Result<Request> {
+    fn notify_disconnect(&self) -> Result<Request> {
         begin!(Signal::Event, self.patience, IND2Connector::NotifyDisconnect, self.com)
     }
 
-    pub(crate) fn disconnect(&self) -> Result<Request> {
+    fn disconnect(&self) -> Result<Request> {
         begin!(Signal::Event, self.patience, IND2Connector::Disconnect, self.com)
     }
 
-    pub(crate) fn cancel(&self) -> Result<()> {
+    fn cancel(&self) -> Result<()> {
         ask!(IND2Overlapped::CancelOverlappedRequests, self.com)
     }
 }

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "objects that any thread may use")]
 
 mod adapter;
+pub(crate) mod both;
 mod connector;
 mod library;
 mod listener;

@@ -7,7 +7,10 @@ use nd_com::v2::{IND2QueuePair, ND2_SGE};
 use ndk_abi::nd_ioctl::ND_OP_FLAG_INLINE;
 use windows_core::Interface as _;
 
-use super::{Mr, Mw, Remote, ask};
+use super::{
+    Mr, Mw, Remote, ask,
+    both::{self, QueuePair as _},
+};
 use crate::error::Result;
 
 /// IND2QueuePair.
@@ -22,23 +25,9 @@ pub(super) fn sge_pointer(sges: &[ND2_SGE]) -> *const ND2_SGE {
 }
 
 impl Qp {
-    pub(crate) fn flush(&self) -> Result<()> {
-        ask!(IND2QueuePair::Flush, self.com)
-    }
-
-    pub(crate) fn send(&self, context: usize, sges: &[ND2_SGE], flags: u32) -> Result<()> {
-        let context = ptr::without_provenance_mut(context);
-        ask!(IND2QueuePair::Send, self.com, context, sge_pointer(sges), sges.len() as u32, flags)
-    }
-
     /// Sends bytes that need no region.
     pub(crate) fn send_inline(&self, context: usize, data: &[u8], flags: u32) -> Result<()> {
         self.send(context, &inline_sges(data), flags | ND_OP_FLAG_INLINE)
-    }
-
-    pub(crate) fn receive(&self, context: usize, sges: &[ND2_SGE]) -> Result<()> {
-        let context = ptr::without_provenance_mut(context);
-        ask!(IND2QueuePair::Receive, self.com, context, sge_pointer(sges), sges.len() as u32)
     }
 
     /// Binds the window to `length` bytes of the region from `offset` on.
@@ -82,6 +71,24 @@ impl Qp {
     /// Writes bytes that need no region.
     pub(crate) fn write_inline(&self, context: usize, data: &[u8], to: Remote, flags: u32) -> Result<()> {
         self.write(context, &inline_sges(data), to, flags | ND_OP_FLAG_INLINE)
+    }
+}
+
+impl both::QueuePair for Qp {
+    type Sge = ND2_SGE;
+
+    fn flush(&self) -> Result<()> {
+        ask!(IND2QueuePair::Flush, self.com)
+    }
+
+    fn send(&self, context: usize, sges: &[ND2_SGE], flags: u32) -> Result<()> {
+        let context = ptr::without_provenance_mut(context);
+        ask!(IND2QueuePair::Send, self.com, context, sge_pointer(sges), sges.len() as u32, flags)
+    }
+
+    fn receive(&self, context: usize, sges: &[ND2_SGE]) -> Result<()> {
+        let context = ptr::without_provenance_mut(context);
+        ask!(IND2QueuePair::Receive, self.com, context, sge_pointer(sges), sges.len() as u32)
     }
 }
 

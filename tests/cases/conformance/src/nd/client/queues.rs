@@ -1,13 +1,14 @@
 //! Completion queues and shared receive queues.
 #![expect(unsafe_code, reason = "calls through COM interfaces")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use anyhow::ensure;
 use nd_com::v2::{IND2CompletionQueue, IND2SharedReceiveQueue, ND2_RESULT, ND2_SGE};
 use ndk_abi::status::NTSTATUS;
 
-use super::{Request, Signal, ask, begin, call, queue_pair::sge_pointer, saw};
-use crate::error::{Error, Result};
+use super::{Request, Signal, ask, begin, both, call, queue_pair::sge_pointer, saw};
+use crate::error::Result;
 
 /// ND2_RESULT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,44 +63,31 @@ impl Cq {
         let (group, affinity) = if no_group { (none, &raw mut affinity) } else { (&raw mut group, nowhere) };
         call!(IND2CompletionQueue::GetNotifyAffinity, self.com, group, affinity)
     }
+}
 
-    pub(crate) fn resize(&self, depth: u32) -> Result<()> {
-        ask!(IND2CompletionQueue::Resize, self.com, depth)
+impl both::CompletionQueue for Cq {
+    fn patience(&self) -> Duration {
+        self.patience
     }
 
-    pub(crate) fn notify(&self, kind: u32) -> Result<Request> {
-        self.notify_by(kind, Signal::Event)
+    fn resize(&self, depth: usize) -> Result<()> {
+        ask!(IND2CompletionQueue::Resize, self.com, depth as u32)
     }
 
-    pub(crate) fn notify_by(&self, kind: u32, signal: Signal) -> Result<Request> {
+    fn notify_by(&self, kind: u32, signal: Signal) -> Result<Request> {
         begin!(signal, self.patience, IND2CompletionQueue::Notify, self.com, kind)
     }
 
-    /// GetResults, once.
-    pub(crate) fn poll(&self, count: u32) -> Vec<Completion> {
+    fn poll(&self, count: usize) -> anyhow::Result<Vec<Completion>> {
         // SAFETY: an ND2_RESULT is plain data, for which zeroes are good.
-        let mut results = vec![unsafe { std::mem::zeroed::<ND2_RESULT>() }; count as usize];
+        let mut results = vec![unsafe { std::mem::zeroed::<ND2_RESULT>() }; count];
         // SAFETY: the interface is held; there are as many results as it is told.
-        let filled = unsafe { self.com.GetResults(results.as_mut_ptr().cast(), count) };
-        assert!(filled <= count, "GetResults says that it filled in {filled} of {count} results");
-        results[..filled as usize].iter().map(Completion::of).collect()
+        let filled = unsafe { self.com.GetResults(results.as_mut_ptr().cast(), count as u32) } as usize;
+        ensure!(filled <= count, "GetResults says that it filled in {filled} of {count} results");
+        Ok(results[..filled].iter().map(Completion::of).collect())
     }
 
-    /// Polls until there is one.
-    pub(crate) fn take_one(&self) -> Result<Completion> {
-        let deadline = Instant::now() + self.patience;
-        loop {
-            if let Some(result) = self.poll(1).pop() {
-                return Ok(result);
-            }
-            if Instant::now() > deadline {
-                return Err(Error::Stalled { awaited: "a completion".to_owned(), after: self.patience });
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    pub(crate) fn cancel(&self) -> Result<()> {
+    fn cancel(&self) -> Result<()> {
         ask!(IND2Overlapped::CancelOverlappedRequests, self.com)
     }
 }

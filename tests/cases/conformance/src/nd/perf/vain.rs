@@ -8,7 +8,7 @@ use std::{
 use anyhow::ensure;
 
 use crate::nd::{
-    client::{Cq, Request},
+    client::{Cq, Request, both::CompletionQueue as _},
     roles::ANY,
 };
 

@@ -6,7 +6,10 @@ use ndk_abi::status::{STATUS_CONNECTION_REFUSED, STATUS_SUCCESS};
 use super::{message::Hello, role::Role};
 use crate::{
     nd::{
-        client::{Connector, Qp, QpSize, ReadLimits},
+        client::{
+            Connector, Qp, QpSize, ReadLimits,
+            both::{Connector as _, QueuePair as _},
+        },
         pair::{expect_received, is},
     },
     pair::pattern,

@@ -15,7 +15,10 @@ use super::{
 };
 use crate::nd::{
     cases::disconnect::told,
-    client::{Completion, Connector, Listener, Mr, QpSize, ReadLimits, Request},
+    client::{
+        Completion, Connector, Listener, Mr, QpSize, ReadLimits, Request,
+        both::{CompletionQueue as _, Connector as _, QueuePair as _},
+    },
     pair::{End, is},
 };
 
@@ -101,14 +104,14 @@ impl Control {
         let deadline = Instant::now() + limit;
         let cq = &self.end.receive_cq;
         loop {
-            let mut found = cq.poll(1).pop();
+            let mut found = cq.poll(1)?.pop();
             if found.is_none() && !limit.is_zero() {
                 let mut arrival = cq.notify(ANY)?;
                 if !arrival.is_over_within(deadline.saturating_duration_since(Instant::now())) {
                     // Wine returns before a request has reached the driver, and a ring can be read without it. This comes after it.
                     self.end.adapter.addresses()?;
                 }
-                found = cq.poll(1).pop();
+                found = cq.poll(1)?.pop();
                 // It is ended by what has come, taken or not.
                 ensure!(
                     found.is_none() || arrival.is_over_within(self.patience),

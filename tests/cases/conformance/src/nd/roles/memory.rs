@@ -12,7 +12,7 @@ use ndk_abi::{
 use super::role::Role;
 use crate::{
     nd::{
-        client::{Mr, QpSize, ReadLimits, Remote},
+        client::{Mr, QpSize, ReadLimits, Remote, both::QueuePair as _},
         pair::{End, READ, RECEIVE, SEND, WRITE, expect, expect_received},
     },
     pair::{ensure_same, pattern},

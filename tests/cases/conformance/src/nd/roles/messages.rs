@@ -11,6 +11,7 @@ use crate::{
     Carrier,
     nd::{
         cases::disconnect::told,
+        client::both::{CompletionQueue as _, Connector as _, QueuePair as _},
         pair::{End, READ, RECEIVE, SEND, WRITE, expect, expect_received, is},
     },
     pair::{ensure_same, pattern},

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::role::Site;
-use crate::nd::run::Nd;
+use crate::nd::{client::both::Connector as _, run::Nd};
 
 /// Listens, and refuses whoever asks, until the process is ended. `ready` is told where.
 ///

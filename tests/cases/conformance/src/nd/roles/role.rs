@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Carrier,
     nd::{
-        client::{Adapter, Connector, Listener, Qp, QpSize, ReadLimits, Remote, Request},
+        client::{Adapter, Connector, Listener, Qp, QpSize, ReadLimits, Remote, Request, both::Connector as _},
         pair::End,
         run::Nd,
     },

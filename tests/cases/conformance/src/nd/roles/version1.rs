@@ -15,7 +15,10 @@ use crate::{
             disconnect::told,
             v1::pair::{BOTH, End},
         },
-        client::v1::{Descriptor, Mw, REMOTE_INVALIDATION},
+        client::{
+            both::{CompletionQueue as _, Connector as _, QueuePair as _},
+            v1::{Descriptor, Mw, REMOTE_INVALIDATION},
+        },
         pair::{BIND, INVALIDATE, READ, RECEIVE, SEND, WRITE, expect, expect_received, is},
     },
     pair::{ensure_same, pattern},

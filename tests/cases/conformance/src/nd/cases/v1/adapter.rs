@@ -17,6 +17,8 @@ use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
 use super::pair::{BOTH, End, Pair};
 use crate::nd::{
     client::{
+        both::Connector as _,
+        both::{CompletionQueue as _, QueuePair as _},
         cast, end_of,
         v1::{EndpointSize, Mr, Mw},
     },

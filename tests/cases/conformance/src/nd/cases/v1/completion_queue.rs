@@ -15,7 +15,9 @@ use super::pair::{BOTH, End, Pair, connect};
 use crate::{
     nd::{
         client::{
-            Shared, end_of,
+            Shared,
+            both::{CompletionQueue as _, QueuePair as _},
+            end_of,
             v1::{EndpointSize, Mw},
         },
         pair::{BIND, INVALIDATE, READ, RECEIVE, SEND, WRITE, expect, expect_received, is},

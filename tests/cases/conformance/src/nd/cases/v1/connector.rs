@@ -14,7 +14,9 @@ use crate::{
     nd::{
         cases::connector::STATUS_BAD_NETWORK_NAME,
         client::{
-            QpSize, ReadLimits, Remote, Request, end_of,
+            QpSize, ReadLimits, Remote, Request,
+            both::{Connector as _, QueuePair as _},
+            end_of,
             v1::{Connector, Descriptor, EndpointSize, Listen},
         },
         pair::{self as of_2, SEND, WRITE, expect, expect_received, is},
@@ -185,10 +187,10 @@ pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
     let mut connect = a.connector.connect(&a.qp, address, &data).context("the connector is usable")?;
     request.finish_unless_failed(&mut connect)?;
 
-    let (status, length, found) = b.connector.data_raw(10);
+    let (status, length, found) = b.connector.private_data_raw(10);
     is(status, STATUS_BUFFER_OVERFLOW, "ten bytes of the private data")?;
     ensure!(length >= data.len() && found == data[..10], "a part of it: {length} bytes, {found:?}");
-    let (status, again, _) = b.connector.data_raw(0);
+    let (status, again, _) = b.connector.private_data_raw(0);
     is(status, STATUS_BUFFER_OVERFLOW, "the length of the private data")?;
     ensure!(again == length, "now it has {again} bytes");
     ensure!(b.connector.data()?.private.starts_with(&data), "the private data");

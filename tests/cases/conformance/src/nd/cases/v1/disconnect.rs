@@ -6,7 +6,11 @@ use ndk_abi::status::{STATUS_CANCELLED, STATUS_SUCCESS};
 use super::pair::Pair;
 use crate::nd::{
     cases::disconnect::told,
-    client::{end_of, v1::EndpointSize},
+    client::{
+        both::{Connector as _, QueuePair as _},
+        end_of,
+        v1::EndpointSize,
+    },
     pair::{RECEIVE, SEND, expect, is},
     run::Nd,
 };

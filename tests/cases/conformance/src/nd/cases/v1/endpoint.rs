@@ -14,6 +14,8 @@ use crate::{
     nd::{
         client::{
             Shared,
+            both::Connector as _,
+            both::QueuePair as _,
             v1::{EndpointSize, Mr},
         },
         pair::{READ, RECEIVE, SEND, WRITE, expect, expect_received},

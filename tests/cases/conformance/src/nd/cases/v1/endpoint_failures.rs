@@ -11,7 +11,11 @@ use std::ptr;
 use super::pair::{BOTH, End, Pair};
 use crate::{
     nd::{
-        client::v1::{Descriptor, EndpointSize, Mr},
+        client::{
+            both::Connector as _,
+            both::QueuePair as _,
+            v1::{Descriptor, EndpointSize, Mr},
+        },
         pair::{READ, RECEIVE, SEND, WRITE, expect, expect_received},
         run::Nd,
     },

@@ -8,7 +8,11 @@ use windows_core::Interface as _;
 use super::pair::{End, Pair, at};
 use crate::{
     nd::{
-        client::{end_of, v1::EndpointSize},
+        client::{
+            both::{Connector as _, QueuePair as _},
+            end_of,
+            v1::EndpointSize,
+        },
         pair::is,
         run::Nd,
     },

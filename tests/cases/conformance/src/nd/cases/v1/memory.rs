@@ -11,6 +11,7 @@ use super::pair::{BOTH, Pair};
 use crate::{
     nd::{
         client::{
+            both::QueuePair as _,
             end_of,
             v1::{EndpointSize, Mr},
         },

@@ -12,7 +12,11 @@ use ndk_abi::{
 use super::pair::{BOTH, End, Pair};
 use crate::{
     nd::{
-        client::v1::{Descriptor, Mr, Mw, REMOTE_INVALIDATION},
+        client::{
+            both::Connector as _,
+            both::{CompletionQueue as _, QueuePair as _},
+            v1::{Descriptor, Mr, Mw, REMOTE_INVALIDATION},
+        },
         pair::{BIND, INVALIDATE, READ, RECEIVE, SEND, WRITE, expect},
         run::Nd,
     },

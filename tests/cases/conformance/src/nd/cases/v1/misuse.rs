@@ -11,6 +11,7 @@ use crate::{
     nd::{
         client::{
             Request, Shared,
+            both::{CompletionQueue as _, Connector as _, QueuePair as _},
             v1::{Adapter, Connector, Cq, Descriptor, Endpoint, EndpointSize, Listen, Mr, Mw},
         },
         pair::{RECEIVE, SEND, WRITE, expect, expect_received},

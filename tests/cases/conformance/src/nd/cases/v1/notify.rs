@@ -14,7 +14,11 @@ use ndk_abi::{
 use super::pair::Pair;
 use crate::{
     nd::{
-        client::{Shared, v1::EndpointSize},
+        client::{
+            Shared,
+            both::{CompletionQueue as _, QueuePair as _},
+            v1::EndpointSize,
+        },
         pair::{expect_received, is},
         run::Nd,
     },

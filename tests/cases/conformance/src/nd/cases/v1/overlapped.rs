@@ -10,7 +10,11 @@ use ndk_abi::{
 
 use super::pair::{End, Pair};
 use crate::nd::{
-    client::{Port, Shared, Signal, v1::Mr},
+    client::{
+        Port, Shared, Signal,
+        both::{CompletionQueue as _, Connector as _, QueuePair as _},
+        v1::Mr,
+    },
     pair::is,
     run::Nd,
 };

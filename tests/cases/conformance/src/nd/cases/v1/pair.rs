@@ -11,6 +11,7 @@ use ndk_abi::{
 use crate::nd::{
     client::{
         Completion,
+        both::{CompletionQueue as _, Connector as _},
         v1::{Adapter, Connector, Cq, Descriptor, Endpoint, EndpointSize, Listen, Mr, Mw},
     },
     pair::{BIND, expect},

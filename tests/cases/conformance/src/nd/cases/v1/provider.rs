@@ -12,7 +12,7 @@ use windows_core::{IUnknown, Interface as _};
 
 use crate::{
     nd::{
-        client::{ClassFactory, cast},
+        client::{ClassFactory, both::CompletionQueue as _, cast},
         pair::is,
         run::Nd,
     },

@@ -11,7 +11,7 @@ use crate::{
     memory::PAGE_SIZE,
     nd::{
         cases::resources::{CHUNK, MAX_WAITING},
-        client::{end_of, v1::Mr},
+        client::{both::CompletionQueue as _, end_of, v1::Mr},
         pair::is,
         run::Nd,
     },

@@ -11,7 +11,7 @@ use zerocopy::IntoBytes as _;
 
 use super::{
     super::{
-        Signal,
+        Signal, both,
         connector::data_pointer,
         provider::{query_address, sockaddr},
     },
@@ -113,16 +113,6 @@ impl Connector {
         )
     }
 
-    /// CompleteConnect, which may be over at once.
-    pub(crate) fn complete_connect(&self) -> Result<()> {
-        let begun = begin!(Signal::Event, self.patience, INDConnector::CompleteConnect, self.com);
-        match begun {
-            Ok(request) => request.finish(),
-            Err(Error::Refused { status: NTSTATUS(0), .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
     pub(crate) fn accept(&self, endpoint: &Endpoint, data: &[u8]) -> Result<Request> {
         self.accept_for(endpoint.com.as_raw(), data)
     }
@@ -131,26 +121,6 @@ impl Connector {
     pub(crate) fn accept_for(&self, endpoint: *mut c_void, data: &[u8]) -> Result<Request> {
         let (pointer, length) = (data_pointer(data).cast(), data.len());
         begin!(Signal::Event, self.patience, INDConnector::Accept, self.com, endpoint, pointer, length)
-    }
-
-    pub(crate) fn reject(&self, data: &[u8]) -> Result<()> {
-        ask!(INDConnector::Reject, self.com, data_pointer(data).cast(), data.len())
-    }
-
-    /// GetConnectionData into a buffer of `room` bytes: the status, the length it says, the buffer.
-    pub(crate) fn data_raw(&self, room: usize) -> (NTSTATUS, usize, Vec<u8>) {
-        let (mut data, mut length) = (vec![0xa5; room], room);
-        let (mut inbound, mut outbound) = (0, 0);
-        let pointer = if room == 0 { ptr::null_mut() } else { data.as_mut_ptr() };
-        let status = call!(
-            INDConnector::GetConnectionData,
-            self.com,
-            &raw mut inbound,
-            &raw mut outbound,
-            pointer.cast(),
-            &raw mut length
-        );
-        (status, length, data)
     }
 
     /// GetConnectionData.
@@ -189,39 +159,74 @@ impl Connector {
         let (one, other) = (&raw mut inbound, &raw mut outbound);
         ask!(INDConnector::GetConnectionData, self.com, one, other, no_data, no_length)
     }
+}
 
-    pub(crate) fn local_address(&self) -> anyhow::Result<SocketAddr> {
+impl both::Connector for Connector {
+    fn complete_connect(&self) -> Result<()> {
+        let begun = begin!(Signal::Event, self.patience, INDConnector::CompleteConnect, self.com);
+        match begun {
+            Ok(request) => request.finish(),
+            Err(Error::Refused { status: NTSTATUS(0), .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn reject(&self, data: &[u8]) -> Result<()> {
+        ask!(INDConnector::Reject, self.com, data_pointer(data).cast(), data.len())
+    }
+
+    fn private_data_raw(&self, room: usize) -> (NTSTATUS, usize, Vec<u8>) {
+        let (mut data, mut length) = (vec![0xa5; room], room);
+        let (mut inbound, mut outbound) = (0, 0);
+        let pointer = if room == 0 { ptr::null_mut() } else { data.as_mut_ptr() };
+        let status = call!(
+            INDConnector::GetConnectionData,
+            self.com,
+            &raw mut inbound,
+            &raw mut outbound,
+            pointer.cast(),
+            &raw mut length
+        );
+        (status, length, data)
+    }
+
+    fn private_data(&self) -> Result<Vec<u8>> {
+        Ok(self.data()?.private)
+    }
+
+    fn local_address(&self) -> anyhow::Result<SocketAddr> {
         let (status, _, address) =
             query_address(|address, length| call!(INDConnector::GetLocalAddress, self.com, address.cast(), length));
         address.with_context(|| format!("the local address: {status}"))
     }
 
-    pub(crate) fn peer_address(&self) -> anyhow::Result<SocketAddr> {
+    fn peer_address(&self) -> anyhow::Result<SocketAddr> {
         let (status, _, address) =
             query_address(|address, length| call!(INDConnector::GetPeerAddress, self.com, address.cast(), length));
         address.with_context(|| format!("the peer's address: {status}"))
     }
 
-    /// GetLocalAddress and GetPeerAddress into buffers of `room` bytes: statuses and lengths.
-    pub(crate) fn addresses_raw(&self, room: usize) -> [(NTSTATUS, usize); 2] {
-        let mut buffer = [0_u8; 64];
+    fn addresses_raw(&self, room: usize) -> [(NTSTATUS, usize); 2] {
+        let mut buffer = [0xa5_u8; 64];
         let mut lengths = [room; 2];
         let pointer = if room == 0 { ptr::null_mut() } else { buffer.as_mut_ptr() };
         let [own, peer] = &mut lengths;
         let own_status = call!(INDConnector::GetLocalAddress, self.com, pointer.cast(), &raw mut *own);
         let peer_status = call!(INDConnector::GetPeerAddress, self.com, pointer.cast(), &raw mut *peer);
+        let untouched = own_status.is_success() || peer_status.is_success() || buffer == [0xa5; 64];
+        assert!(untouched, "a buffer that is too short for an address was written to");
         [(own_status, lengths[0]), (peer_status, lengths[1])]
     }
 
-    pub(crate) fn notify_disconnect(&self) -> Result<Request> {
+    fn notify_disconnect(&self) -> Result<Request> {
         begin!(Signal::Event, self.patience, INDConnector::NotifyDisconnect, self.com)
     }
 
-    pub(crate) fn disconnect(&self) -> Result<Request> {
+    fn disconnect(&self) -> Result<Request> {
         begin!(Signal::Event, self.patience, INDConnector::Disconnect, self.com)
     }
 
-    pub(crate) fn cancel(&self) -> Result<()> {
+    fn cancel(&self) -> Result<()> {
         ask!(INDOverlapped::CancelOverlappedRequests, self.com)
     }
 }

@@ -6,7 +6,7 @@ use std::ptr;
 use nd_com::v1::{INDEndpoint, ND_MW_DESCRIPTOR, ND_SGE};
 use windows_core::Interface as _;
 
-use super::{Descriptor, Mr, Mw, ask, results::post};
+use super::{super::both, Descriptor, Mr, Mw, ask, results::post};
 use crate::{
     error::Result,
     nd::pair::{BIND, INVALIDATE, READ, RECEIVE, SEND, WRITE},
@@ -53,10 +53,6 @@ fn sge_pointer(sges: &[ND_SGE]) -> *const ND_SGE {
 }
 
 impl Endpoint {
-    pub(crate) fn flush(&self) -> Result<()> {
-        ask!(INDEndpoint::Flush, self.com)
-    }
-
     pub(crate) fn start_batch(&self) {
         // SAFETY: the interface is held.
         unsafe { self.com.StartRequestBatch() }
@@ -65,11 +61,6 @@ impl Endpoint {
     pub(crate) fn submit_batch(&self) {
         // SAFETY: the interface is held.
         unsafe { self.com.SubmitRequestBatch() }
-    }
-
-    pub(crate) fn send(&self, context: usize, sges: &[ND_SGE], flags: u32) -> Result<()> {
-        let (list, count) = (sge_pointer(sges), sges.len());
-        post(SEND, context, |result| ask!(INDEndpoint::Send, self.com, result, list, count, flags))
     }
 
     pub(crate) fn send_and_invalidate(
@@ -83,11 +74,6 @@ impl Endpoint {
         post(SEND, context, |result| {
             ask!(INDEndpoint::SendAndInvalidate, self.com, result, list, count, &raw const window, flags)
         })
-    }
-
-    pub(crate) fn receive(&self, context: usize, sges: &[ND_SGE]) -> Result<()> {
-        let (list, count) = (sge_pointer(sges), sges.len());
-        post(RECEIVE, context, |result| ask!(INDEndpoint::Receive, self.com, result, list, count))
     }
 
     /// A send that says nowhere where its outcome is to go.
@@ -188,5 +174,23 @@ impl Endpoint {
         post(WRITE, context, |result| {
             ask!(INDEndpoint::Write, self.com, result, list, count, &raw const to, offset, flags)
         })
+    }
+}
+
+impl both::QueuePair for Endpoint {
+    type Sge = ND_SGE;
+
+    fn flush(&self) -> Result<()> {
+        ask!(INDEndpoint::Flush, self.com)
+    }
+
+    fn send(&self, context: usize, sges: &[ND_SGE], flags: u32) -> Result<()> {
+        let (list, count) = (sge_pointer(sges), sges.len());
+        post(SEND, context, |result| ask!(INDEndpoint::Send, self.com, result, list, count, flags))
+    }
+
+    fn receive(&self, context: usize, sges: &[ND_SGE]) -> Result<()> {
+        let (list, count) = (sge_pointer(sges), sges.len());
+        post(RECEIVE, context, |result| ask!(INDEndpoint::Receive, self.com, result, list, count))
     }
 }

@@ -1,19 +1,16 @@
 //! Completion queues.
 #![expect(unsafe_code, reason = "calls through COM interfaces")]
 
-use std::{
-    ptr,
-    time::{Duration, Instant},
-};
+use std::{ptr, time::Duration};
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use nd_com::v1::{INDCompletionQueue, ND_RESULT};
 
 use super::{
-    super::{Completion, Signal},
+    super::{Completion, Signal, both},
     Request, ask, begin, results,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// INDCompletionQueue.
 #[derive(Clone)]
@@ -22,21 +19,20 @@ pub(crate) struct Cq {
     pub(super) patience: Duration,
 }
 
-impl Cq {
-    pub(crate) fn resize(&self, depth: usize) -> Result<()> {
+impl both::CompletionQueue for Cq {
+    fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    fn resize(&self, depth: usize) -> Result<()> {
         ask!(INDCompletionQueue::Resize, self.com, depth)
     }
 
-    pub(crate) fn notify(&self, kind: u32) -> Result<Request> {
-        self.notify_by(kind, Signal::Event)
-    }
-
-    pub(crate) fn notify_by(&self, kind: u32, signal: Signal) -> Result<Request> {
+    fn notify_by(&self, kind: u32, signal: Signal) -> Result<Request> {
         begin!(signal, self.patience, INDCompletionQueue::Notify, self.com, kind)
     }
 
-    /// GetResults, once.
-    pub(crate) fn poll(&self, count: usize) -> anyhow::Result<Vec<Completion>> {
+    fn poll(&self, count: usize) -> anyhow::Result<Vec<Completion>> {
         let untouched: *mut ND_RESULT = ptr::without_provenance_mut(0xa5a5);
         let mut found = vec![untouched; count];
         // SAFETY: the interface is held; there are as many places as it is told.
@@ -46,21 +42,7 @@ impl Cq {
         found[..filled].iter().map(|pointer| results::taken(*pointer)).collect()
     }
 
-    /// Polls until there is one.
-    pub(crate) fn take_one(&self) -> anyhow::Result<Completion> {
-        let deadline = Instant::now() + self.patience;
-        loop {
-            if let Some(result) = self.poll(1)?.pop() {
-                return Ok(result);
-            }
-            if Instant::now() > deadline {
-                bail!(Error::Stalled { awaited: "a completion".to_owned(), after: self.patience });
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    pub(crate) fn cancel(&self) -> Result<()> {
+    fn cancel(&self) -> Result<()> {
         ask!(INDOverlapped::CancelOverlappedRequests, self.com)
     }
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::nd::{
     Version,
     cases::disconnect::told,
-    client::Completion,
+    client::{Completion, both::QueuePair as _},
     pair::{RECEIVE, SEND},
 };
 
@@ -34,7 +34,7 @@ pub(super) fn report(mut traffic: Traffic, role: &Role<'_>, moved: &str) -> anyh
     let deadline = Instant::now() + role.site.patience;
     let mut outstanding: usize = traffic.links.iter().map(|link| link.outstanding).sum();
     while outstanding > 0 {
-        for found in traffic.poll() {
+        for found in traffic.poll()? {
             in_flight(&found);
             outstanding -= usize::from(found.kind != RECEIVE);
         }

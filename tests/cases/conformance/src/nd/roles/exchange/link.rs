@@ -8,7 +8,10 @@ use ndk_abi::{
 
 use crate::{
     nd::{
-        client::{Completion, Connector, Mr, Mw, Qp, Remote, Request},
+        client::{
+            Completion, Connector, Mr, Mw, Qp, Remote, Request,
+            both::{Connector as _, QueuePair as _},
+        },
         pair::{BIND, End, INVALIDATE, READ, SEND, WRITE, expect},
     },
     pair::{ensure_same, pattern},

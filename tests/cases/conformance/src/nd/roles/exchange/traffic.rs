@@ -15,7 +15,7 @@ use super::{
 };
 use crate::nd::{
     cases::disconnect::told,
-    client::{Completion, Mr, QpSize, ReadLimits, Request, Srq, SrqSize},
+    client::{Completion, Mr, QpSize, ReadLimits, Request, Srq, SrqSize, both::CompletionQueue as _},
     pair::{End, RECEIVE, is},
 };
 
@@ -111,7 +111,7 @@ impl Traffic {
 
     /// Takes what has completed; whether something has.
     pub(super) fn take_completions(&mut self) -> anyhow::Result<bool> {
-        let found = self.end.receive_cq.poll(32);
+        let found = self.end.receive_cq.poll(32)?;
         if found.is_empty() {
             return Ok(false);
         }
@@ -156,7 +156,7 @@ impl Traffic {
     }
 
     /// What has completed, as it is.
-    pub(super) fn poll(&self) -> Vec<Completion> {
+    pub(super) fn poll(&self) -> anyhow::Result<Vec<Completion>> {
         self.end.receive_cq.poll(32)
     }
 
