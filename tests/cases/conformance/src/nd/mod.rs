@@ -7,7 +7,11 @@ mod cases;
 #[cfg(windows)]
 mod client;
 #[cfg(windows)]
+mod ends;
+#[cfg(windows)]
 mod hosted;
+#[cfg(windows)]
+mod interfaces;
 #[cfg(windows)]
 mod left_behind;
 #[cfg(windows)]

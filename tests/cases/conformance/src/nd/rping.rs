@@ -118,7 +118,7 @@ impl Link {
     fn new(nd: &Nd) -> anyhow::Result<Self> {
         let size =
             QpSize { receives: DEPTH, initiators: DEPTH, receive_sges: 1, initiator_sges: 1, inline: 0, context: 0 };
-        let end = End::with_cqs(nd, size, DEPTH)?;
+        let end = End::with_cqs(nd, size, DEPTH as usize)?;
         let (initiated, received) = (Notified::new(&end.initiator_cq), Notified::new(&end.receive_cq));
         Ok(Self { lost: RefCell::default(), initiated, received, end })
     }

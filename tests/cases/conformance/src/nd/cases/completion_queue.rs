@@ -15,9 +15,7 @@ use crate::{
             Mw, Qp, QpSize,
             both::{CompletionQueue as _, QueuePair as _},
         },
-        pair::{
-            BIND, End, INVALIDATE, Pair, READ, RECEIVE, SEND, WRITE, connect_queue_pairs, expect, expect_received, is,
-        },
+        pair::{BIND, End, INVALIDATE, Pair, READ, RECEIVE, SEND, WRITE, expect, expect_received, is},
         run::Nd,
     },
     pair::refused,
@@ -47,7 +45,7 @@ fn fill(pair: &Pair, contexts: std::ops::Range<usize>) -> anyhow::Result<()> {
 
 // Shows C9, N37, R6.
 pub(in crate::nd) fn resize(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::of(End::new(nd, QpSize::default())?, End::with_cqs(nd, QpSize::default(), 32)?)?;
+    let pair = Pair::of(End::new(nd)?, End::with_cqs(nd, QpSize::default(), 32)?)?;
     let cq = &pair.b.receive_cq;
     let mut next = 0;
     for (depth, more) in [(64, 50), (50, 0), (512, 100), (150, 0)] {
@@ -214,18 +212,16 @@ pub(in crate::nd) fn order(nd: &Nd) -> anyhow::Result<()> {
 /// Two connected queue pairs, all of whose completions of one side go to one queue.
 // Shows C2, N44, N45, R2.
 pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     let one = b.adapter.cq(64)?;
     let mut pairs = Vec::new();
     for number in 1..=2 {
         let size = QpSize { context: 0x100 * number, ..QpSize::default() };
-        let near = a.adapter.qp(&a.receive_cq, &a.initiator_cq, size)?;
-        let far = b.adapter.qp(&one, &one, size)?;
-        let (near_end, far_end) = (a.adapter.connector()?, b.adapter.connector()?);
-        connect_queue_pairs(&a, &near, &near_end, &b, &far, &far_end)?;
-        pairs.push((near_end, far_end, near, far));
+        let near = a.beside(&a.receive_cq, &a.initiator_cq, size)?;
+        pairs.push(Pair::of(near, b.beside(&one, &one, size)?)?);
     }
-    for (number, (.., near, far)) in (1..).zip(&pairs) {
+    for (number, pair) in (1..).zip(&pairs) {
+        let (near, far) = (&pair.a.qp, &pair.b.qp);
         far.receive(number, &[])?;
         near.receive(0x10 + number, &[])?;
         near.send(0x20 + number, &[], 0)?;
@@ -266,7 +262,7 @@ pub(in crate::nd) fn apart(nd: &Nd) -> anyhow::Result<()> {
 /// A cancelled receive has the context of its request, too.
 // Shows N45.
 pub(in crate::nd) fn cancelled_results(nd: &Nd) -> anyhow::Result<()> {
-    let end = End::new(nd, QpSize::default())?;
+    let end = End::new(nd)?;
     end.qp.receive(0x77, &[])?;
     end.qp.flush()?;
     let result = expect(end.received()?, RECEIVE, 0x77, STATUS_CANCELLED)?;

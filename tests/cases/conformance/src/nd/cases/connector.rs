@@ -33,7 +33,7 @@ struct Asked {
 }
 
 fn ask(nd: &Nd, limits: ReadLimits, data: &[u8]) -> anyhow::Result<Asked> {
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     let (listener, address) = b.listener()?;
     let request = listener.connection_request(&b.connector)?;
     a.connector.bind(a.address)?;
@@ -67,7 +67,7 @@ pub(in crate::nd) fn connects(nd: &Nd) -> anyhow::Result<()> {
 }
 
 pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     let addresses = a.adapter.addresses()?;
     let Some(address) = addresses.iter().find(|address| address.is_ipv6()) else {
         nd.note("not tried: the adapter has no IPv6 address".to_owned());
@@ -91,7 +91,7 @@ pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
 
 // Shows N91, N105, N107.
 pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     let info = a.adapter.info()?;
     let (caller, callee) = (info.MaxCallerData as usize, info.MaxCalleeData as usize);
     let (listener, address) = b.listener()?;
@@ -136,7 +136,7 @@ pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
 
 // Shows N92, N93.
 pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
-    let a = End::new(nd, QpSize::default())?;
+    let a = End::new(nd)?;
     let (listener, address) = a.listener()?;
     drop(listener);
     a.connector.bind(a.address)?;
@@ -146,7 +146,7 @@ pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     is(connect("0.0.0.0:5000".parse()?)?, STATUS_BAD_NETWORK_NAME, "the unspecified address")?;
     is(connect("224.0.0.1:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
     // The connector can still be used.
-    let b = End::new(nd, QpSize::default())?;
+    let b = End::new(nd)?;
     let (listener, address) = b.listener()?;
     let request = listener.connection_request(&b.connector)?;
     let mut connect = a.connector.connect(&a.qp, address, limits, &[])?;
@@ -197,7 +197,7 @@ pub(in crate::nd) fn request_dropped(nd: &Nd) -> anyhow::Result<()> {
 
 // Shows N85, N86.
 pub(in crate::nd) fn binds(nd: &Nd) -> anyhow::Result<()> {
-    let end = End::new(nd, QpSize::default())?;
+    let end = End::new(nd)?;
     end.connector.bind(end.address)?;
     refused(end.connector.bind(end.address), STATUS_ADDRESS_ALREADY_ASSOCIATED, "a second Bind")?;
     let (_listener, taken) = end.listener()?;
@@ -237,7 +237,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
 /// Connects from the port that Bind asked for.
 // Shows N84.
 pub(in crate::nd) fn chosen_port(nd: &Nd) -> anyhow::Result<()> {
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     // One that is free: of a listener that is gone.
     let (gone, own) = a.listener()?;
     drop(gone);

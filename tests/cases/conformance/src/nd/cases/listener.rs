@@ -56,7 +56,7 @@ pub(in crate::nd) fn not_listening(nd: &Nd) -> anyhow::Result<()> {
 // Shows N120.
 pub(in crate::nd) fn queued(nd: &Nd) -> anyhow::Result<()> {
     const COUNT: usize = 5;
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     let (listener, address) = b.listener()?;
     // Some requests wait for connections, some connections for requests.
     let connectors = (0..COUNT).map(|_| b.adapter.connector()).collect::<Result<Vec<_>, _>>()?;
@@ -93,7 +93,7 @@ pub(in crate::nd) fn queued(nd: &Nd) -> anyhow::Result<()> {
 
 // Shows N121.
 pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
-    let end = End::new(nd, QpSize::default())?;
+    let end = End::new(nd)?;
     let (listener, _) = end.listener()?;
     let other = end.adapter.connector()?;
     let mut requests = [listener.connection_request(&end.connector)?, listener.connection_request(&other)?];
@@ -110,7 +110,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
 
 // Shows N114.
 pub(in crate::nd) fn any_address(nd: &Nd) -> anyhow::Result<()> {
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     let listener = b.adapter.listener()?;
     listener.bind("0.0.0.0:0".parse()?)?;
     listener.listen(0)?;
@@ -127,7 +127,7 @@ pub(in crate::nd) fn any_address(nd: &Nd) -> anyhow::Result<()> {
 // Shows N117.
 pub(in crate::nd) fn backlog(nd: &Nd) -> anyhow::Result<()> {
     const BACKLOG: usize = 2;
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     let listener = b.adapter.listener()?;
     listener.bind(b.address)?;
     listener.listen(BACKLOG as u32)?;

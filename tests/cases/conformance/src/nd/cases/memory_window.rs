@@ -151,7 +151,7 @@ pub(in crate::nd) fn bind_refused(nd: &Nd) -> anyhow::Result<()> {
         "writes to a region without local writes",
     )?;
     ensure!(qp.bind_nothing(ptr::null_mut()).is_err(), "a bind without a region");
-    let alone = End::new(nd, QpSize::default())?;
+    let alone = End::new(nd)?;
     let (region, mw) = (alone.buffer(64)?, Mw::new(&alone.adapter)?);
     refused(alone.qp.bind(1, &region, &mw, 0, 64, BOTH), STATUS_CONNECTION_INVALID, "without a connection")?;
     refused(alone.qp.invalidate(1, &mw, 0), STATUS_CONNECTION_INVALID, "an invalidate without a connection")
@@ -203,7 +203,7 @@ pub(in crate::nd) fn of_one_queue_pair(nd: &Nd) -> anyhow::Result<()> {
     let remote = fixture.bind(BOTH)?;
     // Another queue pair of the window's adapter, with a peer of its own.
     let beside = End::on(fixture.pair.b.adapter.clone(), fixture.pair.b.address, QpSize::default(), 16)?;
-    let other = Pair::of(End::new(nd, QpSize::default())?, beside)?;
+    let other = Pair::of(End::new(nd)?, beside)?;
     let local = other.a.buffer(64)?;
     other.a.qp.write(1, &[local.sge(0..64)], remote, 0)?;
     expect(other.a.initiated()?, WRITE, 1, STATUS_ACCESS_VIOLATION)?;

@@ -9,7 +9,7 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use crate::nd::{
     client::{
-        self, Mr, Port, QpSize, ReadLimits, Shared, Signal,
+        self, Mr, Port, ReadLimits, Shared, Signal,
         both::{CompletionQueue as _, QueuePair as _},
     },
     pair::{End, Pair, is},
@@ -100,7 +100,7 @@ pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn completion_modes(nd: &Nd) -> anyhow::Result<()> {
     const FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: u32 = 1;
     const FILE_SKIP_SET_EVENT_ON_HANDLE: u32 = 2;
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     let modes = client::completion_modes(a.adapter.file())?;
     let expected = FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE;
     ensure!(modes == expected, "the completion modes of the file are {modes:#x}");

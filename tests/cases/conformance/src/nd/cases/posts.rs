@@ -21,7 +21,7 @@ use crate::{
 
 // Shows N71.
 pub(in crate::nd) fn receive_before_connect(nd: &Nd) -> anyhow::Result<()> {
-    let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, End::new(nd)?);
     let (source, target) = (a.buffer(64)?, b.buffer(3 * 64)?);
     for context in 0..3 {
         b.qp.receive(context, &[target.sge(64 * context..64 * context + 64)])?;

@@ -130,5 +130,5 @@ pub(in crate::nd) fn versions_apart(nd: &Nd) -> anyhow::Result<()> {
     let provider = Provider { com: com.map_err(|status| anyhow::anyhow!("{status}"))?, patience: nd.patience() };
     let adapter = provider.open(provider.resolve(pair.a.address)?)?;
     let end = End::on(adapter, pair.a.address, QpSize::default(), 16)?;
-    Pair::of(end, End::new(nd, QpSize::default())?)?.quiet()
+    Pair::of(end, End::new(nd)?)?.quiet()
 }

@@ -241,7 +241,7 @@ pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
 
 // Shows N70, N71.
 pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
-    let end = End::new(nd, QpSize::default())?;
+    let end = End::new(nd)?;
     let mr = end.buffer(64)?;
     refused(end.qp.send(1, &[], 0), STATUS_CONNECTION_INVALID, "a send")?;
     refused(end.qp.read(1, &[], mr.remote(0), 0), STATUS_CONNECTION_INVALID, "a read")?;
@@ -254,7 +254,7 @@ pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
 
 // Shows N63, R5.
 pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
-    let never = End::new(nd, QpSize::default())?;
+    let never = End::new(nd)?;
     for context in 0..20 {
         never.qp.receive(context, &[])?;
     }

@@ -10,25 +10,19 @@ use ndk_abi::status::{
 use crate::{
     nd::{
         client::{
-            Connector, Qp, QpSize, Srq, SrqSize,
+            QpSize, Srq, SrqSize,
             both::{CompletionQueue as _, QueuePair as _},
         },
-        pair::{End, RECEIVE, SEND, connect_queue_pairs, expect, expect_received, is},
+        pair::{End, Pair, RECEIVE, SEND, expect, expect_received, is},
         run::Nd,
     },
     pair::{ensure_same, pattern, refused},
 };
 
-/// A connected queue pair on a shared receive queue, and its peer's. Connectors go first.
-struct Link {
-    _ends: (Connector, Connector),
-    near: Qp,
-    far: Qp,
-}
-
 /// A sender, and a receiver with a shared receive queue and queue pairs on it.
 struct Fixture {
-    links: Vec<Link>,
+    /// Connected queue pairs, those of the receiver on the shared queue.
+    links: Vec<Pair>,
     srq: Srq,
     a: End,
     b: End,
@@ -41,7 +35,7 @@ const fn qp_context(number: usize) -> usize {
 
 impl Fixture {
     fn new(nd: &Nd, size: SrqSize, links: usize) -> anyhow::Result<Self> {
-        let (a, b) = (End::new(nd, QpSize::default())?, End::new(nd, QpSize::default())?);
+        let (a, b) = (End::new(nd)?, End::new(nd)?);
         let srq = b.adapter.srq(size)?;
         let mut fixture = Self { links: Vec::new(), srq, a, b };
         for number in 0..links {
@@ -50,19 +44,24 @@ impl Fixture {
         Ok(fixture)
     }
 
-    fn link(&self, number: usize) -> anyhow::Result<Link> {
+    fn link(&self, number: usize) -> anyhow::Result<Pair> {
         let (a, b) = (&self.a, &self.b);
         let size = QpSize { context: qp_context(number), ..QpSize::default() };
-        let near = a.adapter.qp(&a.receive_cq, &a.initiator_cq, size)?;
-        let far = b.adapter.qp_with_srq(&b.receive_cq, &b.initiator_cq, &self.srq, size)?;
-        let ends = (a.adapter.connector()?, b.adapter.connector()?);
-        connect_queue_pairs(a, &near, &ends.0, b, &far, &ends.1)?;
-        Ok(Link { _ends: ends, near, far })
+        let near = a.beside(&a.receive_cq, &a.initiator_cq, size)?;
+        let far = End {
+            connector: b.adapter.connector()?,
+            qp: b.adapter.qp_with_srq(&b.receive_cq, &b.initiator_cq, &self.srq, size)?,
+            initiator_cq: b.initiator_cq.clone(),
+            receive_cq: b.receive_cq.clone(),
+            adapter: b.adapter.clone(),
+            address: b.address,
+        };
+        Pair::of(near, far)
     }
 
     /// Sends an empty message over a link; the receive gets completed with `context`.
     fn send(&self, link: usize, context: usize) -> anyhow::Result<()> {
-        self.links[link].near.send(context, &[], 0)?;
+        self.links[link].a.qp.send(context, &[], 0)?;
         expect(self.a.initiated()?, SEND, context, STATUS_SUCCESS)?;
         expect_received(self.b.received()?, context, 0)
     }
@@ -95,7 +94,7 @@ pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
     for context in 0..12 {
         let (data, link) = (pattern(context as u64, 50), &fixture.links[context % 3]);
         source.memory().write(0, &data);
-        link.near.send(context, &[source.sge(0..50)], 0)?;
+        link.a.qp.send(context, &[source.sge(0..50)], 0)?;
         expect(fixture.a.initiated()?, SEND, context, STATUS_SUCCESS)?;
         let result = fixture.b.received()?;
         expect_received(result, context, 50)?;
@@ -118,7 +117,7 @@ pub(in crate::nd) fn before_connect(nd: &Nd) -> anyhow::Result<()> {
 // Shows N49, N81, S22.
 pub(in crate::nd) fn empty(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SMALL, 1)?;
-    fixture.links[0].near.send(1, &[], 0)?;
+    fixture.links[0].a.qp.send(1, &[], 0)?;
     ensure!(fixture.a.initiator_cq.poll(1)?.is_empty(), "a send completed without a receive");
     fixture.srq.receive(2, &[])?;
     expect_received(fixture.b.received()?, 2, 0)?;
@@ -157,7 +156,7 @@ pub(in crate::nd) fn too_small(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SMALL, 2)?;
     let (source, target) = (fixture.a.buffer(64)?, fixture.b.buffer(64)?);
     fixture.srq.receive(1, &[target.sge(0..10)])?;
-    fixture.links[0].near.send(2, &[source.sge(0..11)], 0)?;
+    fixture.links[0].a.qp.send(2, &[source.sge(0..11)], 0)?;
     expect(fixture.b.received()?, RECEIVE, 1, STATUS_BUFFER_OVERFLOW)?;
     let sent = fixture.a.initiated()?;
     ensure!(sent.context == 2 && sent.status != STATUS_SUCCESS, "the send succeeded");
@@ -255,7 +254,7 @@ pub(in crate::nd) fn modify_refused(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd, SMALL, 1)?;
     fixture.srq.receive(1, &[])?;
-    fixture.links[0].far.flush()?;
+    fixture.links[0].b.qp.flush()?;
     ensure!(fixture.b.receive_cq.poll(1)?.is_empty(), "a flush of a queue pair took receives of the shared queue");
     Ok(())
 }

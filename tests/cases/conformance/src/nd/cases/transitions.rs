@@ -22,7 +22,7 @@ const WINDOW: usize = 128;
 // Shows C6, S218.
 pub(in crate::nd) fn polls(nd: &Nd) -> anyhow::Result<()> {
     let count = if nd.uses_rings() { 1_000_000 } else { 1_000 };
-    let cq = End::new(nd, QpSize::default())?.receive_cq;
+    let cq = End::new(nd)?.receive_cq;
     let (found, made) =
         nd.driver()?.transitions(|| (0..count).filter(|_| !cq.poll(1).is_ok_and(|found| found.is_empty())).count())?;
     ensure!(found == 0, "{found} completions of nothing");

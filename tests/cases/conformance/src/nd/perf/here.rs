@@ -16,7 +16,8 @@ use super::{
 use crate::{
     nd::{
         client::Cq,
-        pair::{End, connect},
+        ends::connect,
+        pair::End,
         run::{Nd, choose_path},
     },
     pair::{ensure_same, pattern},
@@ -101,7 +102,7 @@ impl Link<Here> {
         let nd = Nd::load(library, patience)?;
         let max_transfer = max_transfer(&nd.adapter()?.0)?;
         let side = || {
-            let make = |size, depth| End::with_cqs(&nd, size, depth);
+            let make = |size, depth| End::with_cqs(&nd, size, depth as usize);
             Side::new(longest.min(max_transfer), WINDOW as u32, patience, false, make)
         };
         let (near, side) = (side()?, side()?);

@@ -53,7 +53,9 @@ pub(super) fn fits(role: &Role<'_>, longest: usize) -> anyhow::Result<()> {
 /// A connected side with `receives` posted, and where the other one's messages are.
 pub(super) fn meet(role: &Role<'_>, longest: usize, receives: u64) -> anyhow::Result<(Side, Place)> {
     let depth = u32::try_from(receives.max(WINDOW))?;
-    let side = Side::new(longest, depth, role.site.patience, true, |size, depth| role.site.end_with_cqs(size, depth))?;
+    let side = Side::new(longest, depth, role.site.patience, true, |size, depth| {
+        role.site.end_with_cqs(size, depth as usize)
+    })?;
     (0..receives).try_for_each(|nth| side.receive(nth, longest))?;
     role.join(&side.end, &side.end.connector, &side.end.qp, ReadLimits::default())?;
     let place = side.place_of(role.swap_memory(side.place().outgoing())?);

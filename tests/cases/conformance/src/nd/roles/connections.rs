@@ -108,7 +108,7 @@ pub(super) fn many(role: &Role<'_>) -> anyhow::Result<()> {
     /// seconds for it.
     const TOGETHER: usize = 8;
     const { assert!(COUNT.is_multiple_of(TOGETHER)) };
-    let end = role.site.end_with_cqs(QpSize::default(), 2 * COUNT as u32)?;
+    let end = role.site.end_with_cqs(QpSize::default(), 2 * COUNT)?;
     let memory = end.buffer(COUNT * 8)?;
     let make = |number: usize| -> anyhow::Result<(Connector, Qp)> {
         let size = QpSize { receives: 1, initiators: 1, inline: 8, context: number, ..QpSize::default() };

@@ -43,7 +43,7 @@ impl<'n> Site<'n> {
     }
 
     /// One with completion queues of a given depth.
-    pub(in crate::nd) fn end_with_cqs(&self, size: QpSize, depth: u32) -> anyhow::Result<End> {
+    pub(in crate::nd) fn end_with_cqs(&self, size: QpSize, depth: usize) -> anyhow::Result<End> {
         End::on(self.adapter.clone(), self.address, size, depth)
     }
 }

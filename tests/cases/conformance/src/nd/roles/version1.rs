@@ -34,7 +34,7 @@ pub(super) fn end(role: &Role<'_>) -> anyhow::Result<End> {
         end.connector.connect(&end.qp, to, &data)?.finish().context("connecting")?;
         end.connector.complete_connect()?;
     } else {
-        let (listen, at) = end.listen()?;
+        let (listen, at) = end.listener()?;
         role.tell(&[at.port().into()])?;
         listen.connection_request(&end.connector)?.finish().context("waiting for the connection request")?;
         let found = end.connector.data()?.private;

@@ -73,7 +73,7 @@ pub(in crate::nd) fn interfaces(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let adapter = &pair.a.adapter;
     ensure!(adapter.com.cast::<INDProvider>().is_err(), "an adapter says that it is a provider");
-    let (listen, _) = pair.a.listen()?;
+    let (listen, _) = pair.a.listener()?;
     let with_requests: [(&str, IUnknown); 4] = [
         ("adapter", cast(&adapter.com)?),
         ("completion queue", cast(&pair.a.receive_cq.com)?),

@@ -11,7 +11,7 @@ use ndk_abi::{
     status::{STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS},
 };
 
-use super::pair::{BOTH, End, Pair, connect};
+use super::pair::{BOTH, End, Pair};
 use crate::{
     nd::{
         client::{
@@ -38,7 +38,7 @@ fn fill(pair: &Pair, contexts: std::ops::Range<usize>) -> anyhow::Result<()> {
 
 // Shows V22, V35.
 pub(in crate::nd) fn resize(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::of(End::new(nd)?, End::sized(nd, EndpointSize::default(), 32)?)?;
+    let pair = Pair::of(End::new(nd)?, End::with_cqs(nd, EndpointSize::default(), 32)?)?;
     let cq = &pair.b.receive_cq;
     let mut next = 0;
     for (depth, more) in [(64, 50), (50, 0), (512, 100), (150, 0)] {
@@ -198,13 +198,11 @@ pub(in crate::nd) fn shared(nd: &Nd) -> anyhow::Result<()> {
     let one = b.adapter.cq(64)?;
     let mut pairs = Vec::new();
     for _ in 0..2 {
-        let (near_end, far_end) = (a.adapter.connector()?, b.adapter.connector()?);
-        let near = near_end.endpoint(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
-        let far = far_end.endpoint(&one, &one, EndpointSize::default())?;
-        connect(&near_end, &near, &b, &far_end, &far)?;
-        pairs.push((near_end, far_end, near, far));
+        let near = a.beside(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
+        pairs.push(Pair::of(near, b.beside(&one, &one, EndpointSize::default())?)?);
     }
-    for (number, (.., near, far)) in (1..).zip(&pairs) {
+    for (number, pair) in (1..).zip(&pairs) {
+        let (near, far) = (&pair.a.qp, &pair.b.qp);
         far.receive(number, &[])?;
         near.receive(0x10 + number, &[])?;
         near.send(0x20 + number, &[], 0)?;
@@ -272,11 +270,8 @@ pub(in crate::nd) fn many(nd: &Nd) -> anyhow::Result<()> {
     let one = b.adapter.cq(64)?;
     let mut pairs = Vec::new();
     for _ in 0..3 {
-        let (near_end, far_end) = (a.adapter.connector()?, b.adapter.connector()?);
-        let near = near_end.endpoint(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
-        let far = far_end.endpoint(&one, &one, EndpointSize::default())?;
-        connect(&near_end, &near, &b, &far_end, &far)?;
-        pairs.push((near_end, far_end, near, far));
+        let near = a.beside(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
+        pairs.push(Pair::of(near, b.beside(&one, &one, EndpointSize::default())?)?);
     }
     let (queue, taken, over) = (Shared::new(one), AtomicUsize::new(0), AtomicBool::new(false));
     let poll = || -> anyhow::Result<()> {
@@ -298,10 +293,10 @@ pub(in crate::nd) fn many(nd: &Nd) -> anyhow::Result<()> {
     };
     let send = || -> anyhow::Result<()> {
         for round in 0..ROUNDS {
-            for (.., near, far) in &pairs {
+            for pair in &pairs {
                 for context in 0..BURST {
-                    far.receive(context, &[])?;
-                    near.send(context, &[], 0)?;
+                    pair.b.qp.receive(context, &[])?;
+                    pair.a.qp.send(context, &[], 0)?;
                 }
             }
             for _ in 0..BURST * pairs.len() {

@@ -34,7 +34,7 @@ struct Asked {
 }
 
 fn ask(a: End, b: End, data: &[u8]) -> anyhow::Result<Asked> {
-    let (listen, address) = b.listen()?;
+    let (listen, address) = b.listener()?;
     let request = listen.connection_request(&b.connector)?;
     let mut connect = a.connector.connect(&a.qp, address, data)?;
     request.finish_unless_failed(&mut connect).context("the connection request")?;
@@ -69,7 +69,7 @@ fn finish(a: &End, b: &End, connect: Request) -> anyhow::Result<()> {
 pub(in crate::nd) fn connects(nd: &Nd) -> anyhow::Result<()> {
     let (to_b, to_a) = (pattern(1, 100), pattern(2, 33));
     let reads = |inbound_reads, outbound_reads| EndpointSize { inbound_reads, outbound_reads, ..Default::default() };
-    let ends = (End::sized(nd, reads(3, 5), 64)?, End::sized(nd, reads(4, 9), 64)?);
+    let ends = (End::with_cqs(nd, reads(3, 5), 64)?, End::with_cqs(nd, reads(4, 9), 64)?);
     let Asked { mut connect, _listen, a, b } = ask(ends.0, ends.1, &to_b)?;
     let data = b.connector.data()?;
     ensure!(data.private.starts_with(&to_b), "the private data that the listener got");
@@ -112,7 +112,7 @@ pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
 /// A connection between the versions, with data and windows both ways.
 // Shows S1003, V33.
 pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
-    let (a, b) = (End::new(nd)?, of_2::End::new(nd, QpSize::default())?);
+    let (a, b) = (End::new(nd)?, of_2::End::new(nd)?);
     let (listener, address) = b.listener()?;
     let request = listener.connection_request(&b.connector)?;
     let mut connect = a.connector.connect(&a.qp, address, &[7])?;
@@ -155,7 +155,7 @@ pub(in crate::nd) fn local_port(nd: &Nd) -> anyhow::Result<()> {
     // One that is free: of a listener that is gone.
     let (listen, port) = a.adapter.listen(0, 0)?;
     drop(listen);
-    let (listen, address) = b.listen()?;
+    let (listen, address) = b.listener()?;
     let request = listen.connection_request(&b.connector)?;
     let mut connect = a.connector.connect_from(a.qp.com.as_raw(), address, port, &[])?;
     request.finish_unless_failed(&mut connect)?;
@@ -177,7 +177,7 @@ pub(in crate::nd) fn local_port(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
     let info = a.adapter.info()?;
-    let (listen, address) = b.listen()?;
+    let (listen, address) = b.listener()?;
     let request = listen.connection_request(&b.connector)?;
     for length in [info.MaxCallerData + 1, 70_000] {
         let long = a.connector.connect(&a.qp, address, &vec![0; length]);
@@ -218,7 +218,7 @@ pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
 // Shows V32.
 pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     let a = End::new(nd)?;
-    let (listen, address) = a.listen()?;
+    let (listen, address) = a.listener()?;
     drop(listen);
     let connect = |to: SocketAddr| end_of(a.connector.connect(&a.qp, to, &[]));
     is(connect(address)?, STATUS_CONNECTION_REFUSED, "nobody listens")?;
@@ -239,7 +239,7 @@ pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
 
 pub(in crate::nd) fn wrong_endpoints(nd: &Nd) -> anyhow::Result<()> {
     let Asked { connect, _listen, a, b } = asked(nd)?;
-    let (_other, address) = b.listen()?;
+    let (_other, address) = b.listener()?;
     let fresh = a.adapter.connector()?;
     let of_2 = nd.adapter()?.0;
     let cq = of_2.cq(16)?;

@@ -86,7 +86,7 @@ pub(in crate::nd) fn not_again(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     pair.a.connector.disconnect()?.finish()?;
     pair.b.connector.disconnect()?.finish()?;
-    let (_listen, address) = pair.b.listen()?;
+    let (_listen, address) = pair.b.listener()?;
     let fresh = pair.a.adapter.connector()?;
     for connector in [&pair.a.connector, &fresh] {
         let again = end_of(connector.connect(&pair.a.qp, address, &[]));

@@ -273,7 +273,7 @@ pub(in crate::nd) fn reads(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
     const EACH: usize = 100;
     let size = EndpointSize { inbound: 512, outbound: 512, ..EndpointSize::default() };
-    let pair = Pair::of(End::sized(nd, size, 1024)?, End::sized(nd, size, 1024)?)?;
+    let pair = Pair::of(End::with_cqs(nd, size, 1024)?, End::with_cqs(nd, size, 1024)?)?;
     let (from, to) = (Shared::new(pair.a.qp.clone()), Shared::new(pair.b.qp.clone()));
     let post = |number: usize| -> anyhow::Result<()> {
         for context in number * EACH..(number + 1) * EACH {

@@ -52,7 +52,7 @@ pub(in crate::nd) fn ports(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn queued(nd: &Nd) -> anyhow::Result<()> {
     const COUNT: usize = 5;
     let (a, b) = (End::new(nd)?, End::new(nd)?);
-    let (listen, address) = b.listen()?;
+    let (listen, address) = b.listener()?;
     // Some requests wait for connections, some connections for requests.
     let connectors = (0..COUNT).map(|_| b.adapter.connector()).collect::<Result<Vec<_>, _>>()?;
     let mut requests = Vec::new();
@@ -89,7 +89,7 @@ pub(in crate::nd) fn queued(nd: &Nd) -> anyhow::Result<()> {
 
 pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     let (a, end) = (End::new(nd)?, End::new(nd)?);
-    let (listen, address) = end.listen()?;
+    let (listen, address) = end.listener()?;
     let other = end.adapter.connector()?;
     let mut requests = [listen.connection_request(&end.connector)?, listen.connection_request(&other)?];
     ensure!(requests.iter_mut().all(|request| !request.is_over()), "a request is over and nobody connects");
@@ -130,7 +130,7 @@ pub(in crate::nd) fn backlog(nd: &Nd) -> anyhow::Result<()> {
 
 pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
-    let (listen, address) = b.listen()?;
+    let (listen, address) = b.listener()?;
     let mut waiting = a.connector.connect(&a.qp, address, &[])?;
     ensure!(!waiting.is_over(), "Connect is over and nobody has answered");
     drop(listen);
@@ -145,7 +145,7 @@ pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
 
 pub(in crate::nd) fn wrong_connector(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
-    let (listen, address) = pair.b.listen()?;
+    let (listen, address) = pair.b.listener()?;
     let foreign = pair.a.adapter.connector()?;
     let of_2 = nd.adapter()?.0.connector()?;
     for object in

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use nd_com::v1::ND_SGE;
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 
-use super::pair::{BOTH, End, Pair, at, connect};
+use super::pair::{BOTH, End, Pair, at};
 use crate::{
     nd::{
         client::{
@@ -156,10 +156,8 @@ impl Things {
     /// Two adapters with two connections between them, and a window at each end of the first.
     fn connected(nd: &Nd) -> anyhow::Result<(Self, SocketAddr)> {
         let (Pair { a, b }, mut things) = (Pair::new(nd)?, Self::default());
-        let (near, far) = (a.adapter.connector()?, b.adapter.connector()?);
-        let near_end = near.endpoint(&a.receive_cq, &a.initiator_cq, EndpointSize::default())?;
-        let far_end = far.endpoint(&b.receive_cq, &b.initiator_cq, EndpointSize::default())?;
-        connect(&near, &near_end, &b, &far, &far_end)?;
+        let beside = |end: &End| end.beside(&end.receive_cq, &end.initiator_cq, EndpointSize::default());
+        let second = Pair::of(beside(&a)?, beside(&b)?)?;
         let address = a.address;
         for end in [a, b] {
             let memory = end.buffer(4096)?;
@@ -173,8 +171,8 @@ impl Things {
             things.connectors.push(connector);
             things.endpoints.push(qp);
         }
-        things.connectors.extend([near, far]);
-        things.endpoints.extend([near_end, far_end]);
+        things.connectors.extend([second.a.connector, second.b.connector]);
+        things.endpoints.extend([second.a.qp, second.b.qp]);
         Ok((things, address))
     }
 

@@ -182,7 +182,7 @@ pub(in crate::nd) fn cancel_in_order(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn adapter_cancels(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd)?;
     let mut notify = end.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
-    let (listen, _) = end.listen()?;
+    let (listen, _) = end.listener()?;
     let mut request = listen.connection_request(&end.connector)?;
     let memory = (0..20).map(|_| Mr::new(&end.adapter, 65_536)).collect::<Vec<_>>();
     let begun = memory.iter().map(|mr| mr.begin_register(mr.memory().address(0), 65_536));
@@ -222,7 +222,7 @@ pub(in crate::nd) fn two_ports(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn cancel_anywhere(nd: &Nd) -> anyhow::Result<()> {
     for stop in 0..6 {
         let (a, b) = (End::new(nd)?, End::new(nd)?);
-        let (listen, address) = b.listen()?;
+        let (listen, address) = b.listener()?;
         let mut begun = vec![listen.connection_request(&b.connector)?];
         let mut steps = || -> anyhow::Result<()> {
             if stop == 0 {

@@ -1,0 +1,147 @@
+//! The two versions of the interfaces, as cases see them that are the same on both. Names are those of version 2.
+
+use std::net::SocketAddr;
+
+use super::{
+    client::{
+        self, QpSize, ReadLimits, Request,
+        both::{CompletionQueue, Connector, QueuePair},
+        v1::{self, EndpointSize},
+    },
+    ends::End,
+    run::Nd,
+};
+use crate::error::Result;
+
+/// A version of the interfaces: its objects, and what it does in a way of its own.
+pub(super) trait Interfaces: Sized {
+    type Adapter: Clone;
+    type Cq: CompletionQueue;
+    type Qp: QueuePair;
+    /// What a queue pair is made for.
+    type Size: Copy + Default;
+    type Connector: Connector;
+    type Listener;
+
+    /// An adapter, and its address, with port 0.
+    fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)>;
+
+    fn cq(adapter: &Self::Adapter, depth: usize) -> Result<Self::Cq>;
+
+    /// A connector and a queue pair, which version 1 makes from the connector.
+    fn queue_pair(
+        adapter: &Self::Adapter,
+        receive_cq: &Self::Cq,
+        initiator_cq: &Self::Cq,
+        size: Self::Size,
+    ) -> Result<(Self::Connector, Self::Qp)>;
+
+    /// A listener on a port of its own, and its address.
+    fn listener(end: &End<Self>) -> anyhow::Result<(Self::Listener, SocketAddr)>;
+
+    fn connection_request(listener: &Self::Listener, connector: &Self::Connector) -> Result<Request>;
+
+    /// Connects, from any port.
+    fn connect(end: &End<Self>, to: SocketAddr, data: &[u8]) -> Result<Request>;
+
+    fn accept(end: &End<Self>, data: &[u8]) -> Result<Request>;
+}
+
+/// INDProvider and what it leads to.
+pub(super) struct V1;
+
+impl Interfaces for V1 {
+    type Adapter = v1::Adapter;
+    type Cq = v1::Cq;
+    type Qp = v1::Endpoint;
+    type Size = EndpointSize;
+    type Connector = v1::Connector;
+    type Listener = v1::Listen;
+
+    fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)> {
+        nd.adapter_v1()
+    }
+
+    fn cq(adapter: &Self::Adapter, depth: usize) -> Result<Self::Cq> {
+        adapter.cq(depth)
+    }
+
+    fn queue_pair(
+        adapter: &Self::Adapter,
+        receive_cq: &Self::Cq,
+        initiator_cq: &Self::Cq,
+        size: EndpointSize,
+    ) -> Result<(Self::Connector, Self::Qp)> {
+        let connector = adapter.connector()?;
+        let endpoint = connector.endpoint(receive_cq, initiator_cq, size)?;
+        Ok((connector, endpoint))
+    }
+
+    fn listener(end: &End<Self>) -> anyhow::Result<(Self::Listener, SocketAddr)> {
+        let (listen, port) = end.adapter.listen(0, 0)?;
+        Ok((listen, SocketAddr::new(end.address.ip(), u16::from_be(port))))
+    }
+
+    fn connection_request(listener: &Self::Listener, connector: &Self::Connector) -> Result<Request> {
+        listener.connection_request(connector)
+    }
+
+    fn connect(end: &End<Self>, to: SocketAddr, data: &[u8]) -> Result<Request> {
+        end.connector.connect(&end.qp, to, data)
+    }
+
+    fn accept(end: &End<Self>, data: &[u8]) -> Result<Request> {
+        end.connector.accept(&end.qp, data)
+    }
+}
+
+/// IND2Provider and what it leads to.
+pub(super) struct V2;
+
+impl Interfaces for V2 {
+    type Adapter = client::Adapter;
+    type Cq = client::Cq;
+    type Qp = client::Qp;
+    type Size = QpSize;
+    type Connector = client::Connector;
+    type Listener = client::Listener;
+
+    fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)> {
+        nd.adapter()
+    }
+
+    fn cq(adapter: &Self::Adapter, depth: usize) -> Result<Self::Cq> {
+        adapter.cq(depth as u32)
+    }
+
+    fn queue_pair(
+        adapter: &Self::Adapter,
+        receive_cq: &Self::Cq,
+        initiator_cq: &Self::Cq,
+        size: QpSize,
+    ) -> Result<(Self::Connector, Self::Qp)> {
+        let qp = adapter.qp(receive_cq, initiator_cq, size)?;
+        Ok((adapter.connector()?, qp))
+    }
+
+    fn listener(end: &End<Self>) -> anyhow::Result<(Self::Listener, SocketAddr)> {
+        let listener = end.adapter.listener()?;
+        listener.bind(end.address)?;
+        listener.listen(0)?;
+        let address = listener.local_address()?;
+        Ok((listener, address))
+    }
+
+    fn connection_request(listener: &Self::Listener, connector: &Self::Connector) -> Result<Request> {
+        listener.connection_request(connector)
+    }
+
+    fn connect(end: &End<Self>, to: SocketAddr, data: &[u8]) -> Result<Request> {
+        end.connector.bind(end.address)?;
+        end.connector.connect(&end.qp, to, ReadLimits::default(), data)
+    }
+
+    fn accept(end: &End<Self>, data: &[u8]) -> Result<Request> {
+        end.connector.accept(&end.qp, ReadLimits::default(), data)
+    }
+}
