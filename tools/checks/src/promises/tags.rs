@@ -13,10 +13,11 @@ const FOLDERS: [&str; 4] = ["driver", "netdirect", "tests", "tools"];
 /// The folders whose code names checks of [`crate::tally`].
 pub(super) const CHECKS: [&str; 2] = ["tools/xtask/src/", "tests/under-wine/src/"];
 /// The folders of cases, a file for each group, and the front ends that play them; a tag that names none means the first.
-const CASES: [(&str, &[&str]); 4] = [
+const CASES: [(&str, &[&str]); 5] = [
     ("tests/cases/conformance/src/cases", &["ioctl", "sim", "processes"]),
     ("tests/cases/conformance/src/nd/cases", &["nd2"]),
     ("tests/cases/conformance/src/nd/cases/v1", &["nd1"]),
+    ("tests/cases/conformance/src/nd/cases/both", &["nd2", "nd1"]),
     ("tests/cases/conformance/src/nd/roles", &["nd2"]),
 ];
 /// What begins a tag. No other comment begins so.
@@ -207,6 +208,10 @@ mod tests {
         let nd = "tests/cases/conformance/src/nd";
         assert_eq!(names(&format!("{nd}/cases/v1/notify.rs"), "V1.", CASE), ["V1: nd1 notify::order"]);
         assert_eq!(names(&format!("{nd}/cases/notify.rs"), "C1 (nd2).", CASE), ["C1: nd2 notify::order"]);
+        assert_eq!(
+            names(&format!("{nd}/cases/both/notify.rs"), "C1, V1 (nd1), V2, V2 (nd1).", CASE),
+            ["C1: nd2 notify::order", "V1: nd1 notify::order", "V2: nd2 notify::order", "V2: nd1 notify::order"]
+        );
         assert_eq!(names(&format!("{nd}/roles/windows.rs"), "N1.", CASE), ["N1: nd2 windows::order"]);
     }
 
