@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use windows_sys::Win32::Foundation::HANDLE;
+
 use super::{
     client::{
         self, QpSize, ReadLimits, Request,
@@ -14,7 +16,7 @@ use super::{
 use crate::error::Result;
 
 /// A version of the interfaces: its objects, and what it does in a way of its own.
-pub(super) trait Interfaces: Sized {
+pub(super) trait Interfaces: Sized + 'static {
     type Adapter: Clone;
     type Cq: CompletionQueue;
     type Qp: QueuePair;
@@ -25,6 +27,9 @@ pub(super) trait Interfaces: Sized {
 
     /// An adapter, and its address, with port 0.
     fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)>;
+
+    /// The file whose completion port is told of requests.
+    fn file(adapter: &Self::Adapter) -> HANDLE;
 
     fn cq(adapter: &Self::Adapter, depth: usize) -> Result<Self::Cq>;
 
@@ -60,6 +65,10 @@ impl Interfaces for V1 {
 
     fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)> {
         nd.adapter_v1()
+    }
+
+    fn file(adapter: &Self::Adapter) -> HANDLE {
+        adapter.file()
     }
 
     fn cq(adapter: &Self::Adapter, depth: usize) -> Result<Self::Cq> {
@@ -108,6 +117,10 @@ impl Interfaces for V2 {
 
     fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)> {
         nd.adapter()
+    }
+
+    fn file(adapter: &Self::Adapter) -> HANDLE {
+        adapter.file()
     }
 
     fn cq(adapter: &Self::Adapter, depth: usize) -> Result<Self::Cq> {

@@ -1,7 +1,10 @@
 //! The tables of cases.
 
 #[cfg(windows)]
-use super::{cases as v2, cases::v1};
+use super::{
+    cases::{self as v2, both, v1},
+    interfaces::{V1, V2},
+};
 use super::{
     returns::{self, Documented},
     roles::BOTH_ROLES,
@@ -19,11 +22,11 @@ pub enum Version {
 impl Version {
     /// All cases, in the order in which a run takes them.
     pub fn cases(self) -> impl Iterator<Item = &'static NdCase> + Clone {
-        let (cases, roles) = match self {
-            Self::V1 => (V1_CASES, &[][..]),
-            Self::V2 => (V2_CASES, BOTH_ROLES),
+        let (both, cases, roles) = match self {
+            Self::V1 => (BOTH_OVER_V1, V1_CASES, &[][..]),
+            Self::V2 => (BOTH_OVER_V2, V2_CASES, BOTH_ROLES),
         };
-        cases.iter().chain(roles)
+        both.iter().chain(cases).chain(roles)
     }
 
     /// The return values that the documentation lists.
@@ -47,19 +50,61 @@ pub struct NdCase {
     pub(super) run: fn(&super::Nd) -> anyhow::Result<()>,
 }
 
+/// A function of `cases`, or of both versions over one of them.
+#[cfg(windows)]
+macro_rules! function {
+    ([$cases:ident], $group:ident, $case:ident) => {
+        $cases::$group::$case
+    };
+    ([both over $version:ident], $group:ident, $case:ident) => {
+        both::$group::$case::<$version>
+    };
+}
+
 macro_rules! table {
-    ($table:ident of $cases:ident; $($group:ident { $($case:ident: $shows:literal,)* })*) => {
+    ($table:ident of $cases:tt; $($group:ident { $($case:ident: $shows:literal,)* })*) => {
         const $table: &[NdCase] = &[$($(NdCase {
             name: concat!(stringify!($group), "::", stringify!($case)),
             shows: $shows,
             #[cfg(windows)]
-            run: $cases::$group::$case,
+            run: function!($cases, $group, $case),
         },)*)*];
     };
 }
 
+macro_rules! both {
+    ($($groups:tt)*) => {
+        table! { BOTH_OVER_V1 of [both over V1]; $($groups)* }
+        table! { BOTH_OVER_V2 of [both over V2]; $($groups)* }
+    };
+}
+
+both! {
+    notify {
+        any: "ANY: pending, ended by the next completion, however many come",
+        once: "the eleven steps of the documentation",
+        not_twice: "a completion ends one request, taken or not",
+        race: "completions between GetResults and Notify end it",
+        solicited: "SOLICITED: ended by sends that solicit, not by others",
+        solicited_by_failure: "SOLICITED: ended by a failure",
+        errors: "ERRORS: not ended by completions",
+        all_waiters: "one event ends all requests, of whatever type",
+        any_precedes: "ANY changes a SOLICITED that waits",
+        threads: "three threads wait and take; none is lost",
+        cancels: "requests are cancelled while completions end them; none is lost",
+        released: "releasing the queue cancels what waits",
+        unknown_type: "an unknown type is refused",
+    }
+    overlapped {
+        event: "a request is pending, then its event is set and it has its result",
+        waits: "GetOverlappedResult waits",
+        event_only: "no packet for an event with its low bit set",
+        cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
+    }
+}
+
 table! {
-    V2_CASES of v2;
+    V2_CASES of [v2];
     provider {
         class_object: "DllGetClassObject gives the provider; objects keep the DLL",
         class_factory: "the class factory makes providers, LockServer keeps the DLL",
@@ -80,13 +125,9 @@ table! {
         affinity_of_thread: "where none is asked for, that of the calling thread",
     }
     overlapped {
-        event: "a request is pending, then its event is set and it has its result",
-        waits: "GetOverlappedResult waits",
         port: "a packet for each request, none without; all objects of a file share its port",
         completion_modes: "how the file is made: no packet of what is over when the method returns",
-        event_only: "no packet for an event with its low bit set",
         refused_silently: "no packet for a request that was refused",
-        cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
         file_closed: "closing the overlapped file does no harm",
         duplicated: "a duplicate of the file is as good; requests outlive both handles, and go to the port",
         two_ports: "two files of an adapter have completion ports of their own",
@@ -105,20 +146,6 @@ table! {
         tokens_meanwhile: "tokens that are asked for in the middle of registrations are those of the last",
         rights: "what each flag allows the peer and receives",
         other_flags: "a sink of reads; an unknown flag is refused",
-    }
-    notify {
-        any: "ANY: pending, ended by the next completion, however many come",
-        once: "the eleven steps of the documentation",
-        not_twice: "a completion ends one request, taken or not",
-        race: "completions between GetResults and Notify end it",
-        solicited: "SOLICITED: ended by sends that solicit, not by others",
-        solicited_by_failure: "SOLICITED: ended by a failure",
-        errors: "ERRORS: not ended by completions",
-        all_waiters: "one event ends all requests",
-        any_precedes: "ANY changes a SOLICITED that waits",
-        threads: "three threads wait and take; none is lost",
-        released: "releasing the queue cancels what waits",
-        unknown_type: "an unknown type is refused",
     }
     completion_queue {
         affinity: "group and mask, those asked for; null pointers are refused",
@@ -236,7 +263,7 @@ table! {
 }
 
 table! {
-    V1_CASES of v1;
+    V1_CASES of [v1];
     provider {
         class_factory: "the class factory makes providers, and they keep the DLL",
         identity: "one IUnknown for an object, whatever it was asked through",
@@ -253,13 +280,9 @@ table! {
         releases: "objects may be released in any order, with requests under way",
     }
     overlapped {
-        event: "a request is pending, then its event is set and it has its result",
         bytes: "GetOverlappedResult says how many bytes",
-        waits: "GetOverlappedResult waits",
         port: "a packet for each request, none without; all objects of an adapter share its port",
-        event_only: "no packet for an event with its low bit set",
         refused_silently: "no packet for a request that was refused",
-        cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
         adapter_cancels: "cancelling the requests of an adapter leaves those of its objects",
         two_ports: "two adapters have completion ports of their own",
         cancel_anywhere: "requests cancelled at any point of a connection end, and leave nothing",
@@ -271,20 +294,6 @@ table! {
         handles: "a handle gives no access after its end, and none beyond its bytes",
         unasked: "registrations whose end nobody asks for leave nothing behind",
         forgotten: "what is never deregistered goes with the adapter",
-    }
-    notify {
-        any: "ANY: pending, ended by the next completion, however many come",
-        once: "the eleven steps of the documentation",
-        not_twice: "a completion ends one request, taken or not",
-        race: "completions between GetResults and Notify end it",
-        solicited: "SOLICITED: ended by sends that solicit, not by others",
-        solicited_by_failure: "SOLICITED: ended by a failure",
-        errors: "ERRORS: not ended by completions",
-        all_waiters: "one event ends all requests, of whatever type",
-        threads: "three threads wait and take; none is lost",
-        cancels: "requests are cancelled while completions end them; none is lost",
-        released: "releasing the queue cancels what waits",
-        unknown_type: "an unknown type is refused",
     }
     completion_queue {
         resize: "larger and smaller with completions in it, which stay in order",

@@ -1,13 +1,13 @@
-//! The cases, one file per object; those of version 1 in a folder of their own.
+//! The cases, one file per object; those of version 1, and those of both versions, in folders of their own.
 
 pub(super) mod adapter;
+pub(super) mod both;
 pub(super) mod completion_queue;
 pub(super) mod connector;
 pub(super) mod disconnect;
 pub(super) mod listener;
 pub(super) mod memory_region;
 pub(super) mod memory_window;
-pub(super) mod notify;
 pub(super) mod overlapped;
 pub(super) mod posts;
 pub(super) mod provider;

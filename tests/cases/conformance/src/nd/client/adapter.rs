@@ -16,7 +16,7 @@ use windows_core::{GUID, Interface};
 use windows_sys::Win32::Foundation::HANDLE;
 
 use super::{Connector, Cq, Handle, Listener, Qp, Srq, ask, call, create, provider::query_addresses};
-use crate::error::Result;
+use crate::{error::Result, nd::ends::RECEIVES};
 
 /// IND2Adapter, with one overlapped file.
 #[derive(Clone)]
@@ -39,7 +39,14 @@ pub(crate) struct QpSize {
 
 impl Default for QpSize {
     fn default() -> Self {
-        Self { receives: 32, initiators: 32, receive_sges: 4, initiator_sges: 4, inline: 256, context: 0xc0 }
+        Self {
+            receives: RECEIVES as u32,
+            initiators: 32,
+            receive_sges: 4,
+            initiator_sges: 4,
+            inline: 256,
+            context: 0xc0,
+        }
     }
 }
 

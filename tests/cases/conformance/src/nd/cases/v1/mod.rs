@@ -10,7 +10,6 @@ pub(in crate::nd) mod listen;
 pub(in crate::nd) mod memory;
 pub(in crate::nd) mod memory_window;
 pub(in crate::nd) mod misuse;
-pub(in crate::nd) mod notify;
 pub(in crate::nd) mod overlapped;
 pub(in crate::nd) mod pair;
 pub(in crate::nd) mod provider;

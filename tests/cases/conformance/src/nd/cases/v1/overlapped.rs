@@ -1,49 +1,24 @@
 //! INDOverlapped.
 
-use std::{sync::mpsc, thread, time::Duration};
-
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
-    nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS},
-    status::{STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS},
+    nd_ioctl::ND_CQ_NOTIFY_ANY,
+    status::{STATUS_CANCELLED, STATUS_SUCCESS},
 };
 
-use super::pair::{End, Pair};
+use super::{
+    super::both::overlapped::{NOTHING, send},
+    pair::{End, Pair},
+};
 use crate::nd::{
     client::{
-        Port, Shared, Signal,
-        both::{CompletionQueue as _, Connector as _, QueuePair as _},
+        Port, Signal,
+        both::{CompletionQueue as _, Connector as _},
         v1::Mr,
     },
     pair::is,
     run::Nd,
 };
-
-/// As no packet is to come, this only delays what is not there.
-const NOTHING: Duration = Duration::ZERO;
-
-/// Makes `pair.b` get a receive completed.
-fn send(pair: &Pair) -> anyhow::Result<()> {
-    pair.b.qp.receive(1, &[])?;
-    pair.a.qp.send(2, &[], 0)?;
-    pair.a.initiated()?;
-    Ok(())
-}
-
-// Shows V31.
-pub(in crate::nd) fn event(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
-    is(request.result_now(), STATUS_PENDING, "the result of a pending request")?;
-    is(request.internal(), STATUS_PENDING, "OVERLAPPED.Internal of a pending request")?;
-    ensure!(!request.is_over(), "its event is set");
-    send(&pair)?;
-    is(request.status()?, STATUS_SUCCESS, "the request")?;
-    is(request.result_now(), STATUS_SUCCESS, "its result, asked for again")?;
-    is(request.result_awaited(), STATUS_SUCCESS, "its result, waited for")?;
-    pair.b.received()?;
-    Ok(())
-}
 
 /// None of the requests has data of its own: no bytes, whatever the request.
 // Shows V24.
@@ -66,30 +41,6 @@ pub(in crate::nd) fn bytes(nd: &Nd) -> anyhow::Result<()> {
     cancelled.status()?;
     let (status, bytes) = cancelled.bytes_now();
     ensure!(status == STATUS_CANCELLED && bytes == 0, "NotifyDisconnect: {status}, {bytes} bytes");
-    Ok(())
-}
-
-pub(in crate::nd) fn waits(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
-    pair.b.qp.receive(1, &[])?;
-    pair.a.qp.send(2, &[], 0)?;
-    // Nobody looks at the event before. It waits without a limit: one is set by a cancellation.
-    let (queue, patience, (over, is_over)) = (Shared::new(pair.b.receive_cq.clone()), nd.patience(), mpsc::channel());
-    let result = thread::scope(|scope| {
-        scope.spawn(move || match is_over.recv_timeout(patience) {
-            Err(mpsc::RecvTimeoutError::Timeout) => drop(queue.get().cancel()),
-            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => (),
-        });
-        let result = request.result_awaited();
-        let _ = over.send(());
-        result
-    });
-    is(result, STATUS_SUCCESS, "the result that was waited for")?;
-    ensure!(request.is_over(), "the event is not set");
-    request.status()?;
-    pair.b.received()?;
-    pair.a.initiated()?;
     Ok(())
 }
 
@@ -124,24 +75,6 @@ pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
 }
 
 // Shows V31.
-pub(in crate::nd) fn event_only(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let port = Port::of(pair.b.adapter.file());
-    let mut request = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::EventOnly)?;
-    send(&pair)?;
-    is(request.status()?, STATUS_SUCCESS, "the request")?;
-    pair.b.received()?;
-    // A packet that came would come before the one of the next request.
-    let mut next = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::Event)?;
-    send(&pair)?;
-    let packet = port.next(nd.patience()).context("no packet of the next request")?;
-    ensure!(packet == next.address(), "a packet came although the event had its low bit set");
-    next.status()?;
-    pair.b.received()?;
-    Ok(())
-}
-
-// Shows V31.
 pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd)?;
     let port = Port::of(end.adapter.file());
@@ -155,26 +88,6 @@ pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
     let packet = port.next(nd.patience()).context("no packet of the registration")?;
     ensure!(packet == request.address(), "a request that was refused sent a packet");
     Ok(())
-}
-
-// Shows V31.
-pub(in crate::nd) fn cancel_in_order(nd: &Nd) -> anyhow::Result<()> {
-    let (adapter, _) = nd.adapter_v1()?;
-    let port = Port::of(adapter.file());
-    let (cq, other) = (adapter.cq(16)?, adapter.cq(16)?);
-    let mut untouched = other.notify(ND_CQ_NOTIFY_ERRORS)?;
-    let mut requests = (0..8).map(|_| cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::Event)).collect::<Result<Vec<_>, _>>()?;
-    cq.cancel()?;
-    // Packets are there when the cancellation returns, in the order of issue.
-    for (number, request) in requests.iter_mut().enumerate() {
-        let packet = port.next(NOTHING).with_context(|| format!("packet {number} is missing"))?;
-        ensure!(packet == request.address(), "packet {number} is out of order");
-        is(request.status()?, STATUS_CANCELLED, "a cancelled request")?;
-    }
-    ensure!(!untouched.is_over(), "a request of another object was cancelled");
-    cq.cancel().context("cancelling nothing")?;
-    other.cancel()?;
-    is(untouched.status()?, STATUS_CANCELLED, "the other request")
 }
 
 /// The requests of an adapter are registrations; those of its objects are theirs.

@@ -9,7 +9,10 @@ use windows_core::Interface as _;
 use super::{super::both, Descriptor, Mr, Mw, ask, results::post};
 use crate::{
     error::Result,
-    nd::pair::{BIND, INVALIDATE, READ, RECEIVE, SEND, WRITE},
+    nd::{
+        ends::RECEIVES,
+        pair::{BIND, INVALIDATE, READ, RECEIVE, SEND, WRITE},
+    },
 };
 
 /// INDEndpoint.
@@ -36,7 +39,7 @@ pub(crate) struct EndpointSize {
 impl Default for EndpointSize {
     fn default() -> Self {
         Self {
-            inbound: 32,
+            inbound: RECEIVES,
             outbound: 32,
             inbound_sges: 4,
             outbound_sges: 4,

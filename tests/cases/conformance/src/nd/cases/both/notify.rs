@@ -1,11 +1,11 @@
-//! IND2CompletionQueue::Notify.
+//! IND2CompletionQueue::Notify and INDCompletionQueue::Notify.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use ndk_abi::{
     nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT},
     status::{STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
@@ -14,17 +14,19 @@ use ndk_abi::{
 use crate::{
     nd::{
         client::{
-            QpSize, Shared,
+            Shared,
             both::{CompletionQueue as _, QueuePair as _},
         },
-        pair::{Pair, expect_received, is},
+        ends::{Pair, RECEIVES},
+        interfaces::Interfaces,
+        pair::{expect_received, is},
         run::Nd,
     },
     pair::refused,
 };
 
 /// Sends `count` empty messages that `pair.b` has receives for, and waits for the sends; contexts from `first` on.
-fn send(pair: &Pair, first: usize, count: usize, flags: u32) -> anyhow::Result<()> {
+fn send<V: Interfaces>(pair: &Pair<V>, first: usize, count: usize, flags: u32) -> anyhow::Result<()> {
     for context in first..first + count {
         pair.b.qp.receive(context, &[])?;
         pair.a.qp.send(context, &[], flags)?;
@@ -36,13 +38,13 @@ fn send(pair: &Pair, first: usize, count: usize, flags: u32) -> anyhow::Result<(
 }
 
 /// Takes `count` receives.
-fn take(pair: &Pair, first: usize, count: usize) -> anyhow::Result<()> {
+fn take<V: Interfaces>(pair: &Pair<V>, first: usize, count: usize) -> anyhow::Result<()> {
     (first..first + count).try_for_each(|context| expect_received(pair.b.received()?, context, 0))
 }
 
-// Shows C15, C20, R6, V35.
-pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
+// Shows C15, C20, R6, V2 (nd1), V6 (nd1), V35, V35 (nd1).
+pub(in crate::nd) fn any<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
     for round in 0..20 {
         let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
         ensure!(!request.is_over(), "round {round}: over before anything completed");
@@ -56,18 +58,25 @@ pub(in crate::nd) fn any(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// The eleven steps of the documentation.
-// Shows C18, C19.
-pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
+// Shows C18, C19, V5 (nd1).
+pub(in crate::nd) fn once<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
     let cq = &pair.b.receive_cq;
     for context in 0..2 {
+        // 1, 6: Notify, which returns pending.
         let mut request = cq.notify(ND_CQ_NOTIFY_ANY)?;
         ensure!(!request.is_over(), "a completion that was taken already ended Notify");
+        // 2, 7: a new completion.
         send(&pair, context, 1, 0)?;
+        // 3, 8: the request completes.
         is(request.status()?, STATUS_SUCCESS, "the request")?;
-        take(&pair, context, 1)?;
+        // 4, 9: GetResults returns 1. 5, 10: 0.
+        let found = cq.poll(1)?;
+        ensure!(found.len() == 1, "notified, and GetResults returned {}", found.len());
+        expect_received(found[0], context, 0)?;
         ensure!(cq.poll(1)?.is_empty(), "a second completion");
     }
+    // 11: Notify, which returns pending.
     let mut last = cq.notify(ND_CQ_NOTIFY_ANY)?;
     ensure!(!last.is_over(), "a completion that was taken already ended Notify");
     cq.cancel()?;
@@ -75,8 +84,9 @@ pub(in crate::nd) fn once(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A completion ends one Notify, also while it is not taken.
-pub(in crate::nd) fn not_twice(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
+// Shows V5 (nd1).
+pub(in crate::nd) fn not_twice<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
     let cq = &pair.b.receive_cq;
     let mut first = cq.notify(ND_CQ_NOTIFY_ANY)?;
     send(&pair, 0, 1, 0)?;
@@ -89,9 +99,9 @@ pub(in crate::nd) fn not_twice(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Completions between GetResults and Notify.
-// Shows C17, C24.
-pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
+// Shows C17, C24, V4 (nd1), V9 (nd1).
+pub(in crate::nd) fn race<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
     let cq = &pair.b.receive_cq;
     for round in 0..100 {
         ensure!(cq.poll(1)?.is_empty(), "round {round}: the queue is not empty");
@@ -110,9 +120,9 @@ pub(in crate::nd) fn race(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows C16.
-pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
+// Shows C16, V3 (nd1).
+pub(in crate::nd) fn solicited<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
     send(&pair, 0, 3, 0)?;
     take(&pair, 0, 3)?;
@@ -126,10 +136,10 @@ pub(in crate::nd) fn solicited(nd: &Nd) -> anyhow::Result<()> {
     take(&pair, 4, 1)
 }
 
-/// "Errors always satisfy."
-// Shows N52.
-pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
+/// "Errors always satisfy", and in version 1: "Errors count."
+// Shows N52, V3 (nd1), V23 (nd1).
+pub(in crate::nd) fn solicited_by_failure<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
     pair.b.qp.receive(1, &[])?;
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
     pair.b.qp.flush()?;
@@ -137,9 +147,9 @@ pub(in crate::nd) fn solicited_by_failure(nd: &Nd) -> anyhow::Result<()> {
     is(pair.b.received()?.status, STATUS_CANCELLED, "the receive")
 }
 
-// Shows C14.
-pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
+// Shows C14, V1 (nd1).
+pub(in crate::nd) fn errors<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ERRORS)?;
     let mut beside = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     send(&pair, 0, 2, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
@@ -153,21 +163,30 @@ pub(in crate::nd) fn errors(nd: &Nd) -> anyhow::Result<()> {
     is(request.status()?, STATUS_CANCELLED, "the request")
 }
 
-// Shows C21.
-pub(in crate::nd) fn all_waiters(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
+/// "All such requests will be completed by the next completion event."
+// Shows C21, V7 (nd1).
+pub(in crate::nd) fn all_waiters<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
     let cq = &pair.b.receive_cq;
-    let mut requests = (0..6).map(|_| cq.notify(ND_CQ_NOTIFY_ANY)).collect::<Result<Vec<_>, _>>()?;
-    send(&pair, 0, 1, 0)?;
-    for request in &mut requests {
-        is(request.status()?, STATUS_SUCCESS, "one of the requests")?;
+    for (round, kind) in [(0, ND_CQ_NOTIFY_ANY), (1, ND_CQ_NOTIFY_SOLICITED)] {
+        // In the second round it is not a solicited event, but those that wait for any make it theirs, too.
+        let mut requests = vec![cq.notify(kind)?];
+        for _ in 0..5 {
+            requests.push(cq.notify(ND_CQ_NOTIFY_ANY)?);
+        }
+        send(&pair, round, 1, 0)?;
+        for (number, request) in requests.iter_mut().enumerate() {
+            let status = request.status().with_context(|| format!("round {round}, request {number}"))?;
+            is(status, STATUS_SUCCESS, "one of the requests")?;
+        }
+        take(&pair, round, 1)?;
     }
-    take(&pair, 0, 1)
+    Ok(())
 }
 
 // Shows C23.
-pub(in crate::nd) fn any_precedes(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
+pub(in crate::nd) fn any_precedes<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
     let cq = &pair.b.receive_cq;
     let mut solicited = cq.notify(ND_CQ_NOTIFY_SOLICITED)?;
     let mut any = cq.notify(ND_CQ_NOTIFY_ANY)?;
@@ -178,10 +197,10 @@ pub(in crate::nd) fn any_precedes(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// Notifications are asked for and arrive on several threads while completions come.
-// Shows N11.
-pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
+// Shows N11, V7 (nd1).
+pub(in crate::nd) fn threads<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     const MESSAGES: usize = 400;
-    let pair = Pair::new(nd)?;
+    let pair = Pair::<V>::new(nd)?;
     let cq = Shared::new(pair.b.receive_cq.clone());
     let taken = AtomicUsize::new(0);
     let patience = nd.patience();
@@ -211,7 +230,7 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
         let sent = (0..MESSAGES / 8).try_for_each(|round| {
             // There is room for a receive when the completion of one before was seen.
             let deadline = Instant::now() + patience;
-            while 8 * (round + 1) > taken.load(Relaxed) + QpSize::default().receives as usize {
+            while 8 * (round + 1) > taken.load(Relaxed) + RECEIVES {
                 ensure!(Instant::now() < deadline, "only {} of {} messages are taken", taken.load(Relaxed), 8 * round);
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -219,23 +238,67 @@ pub(in crate::nd) fn threads(nd: &Nd) -> anyhow::Result<()> {
         });
         let ends: Vec<_> = takers.into_iter().map(|taker| taker.join()).collect();
         sent?;
-        ends.into_iter().try_for_each(|end| end.map_err(|_| anyhow::anyhow!("a thread panicked"))?)
+        ends.into_iter().try_for_each(|end| end.map_err(|_| anyhow!("a thread panicked"))?)
     })?;
     ensure!(taken.into_inner() == MESSAGES, "not as many completions as messages");
     Ok(())
 }
 
-// Shows C26, R6.
-pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
-    let (adapter, _) = nd.adapter()?;
-    let cq = adapter.cq(16)?;
-    let mut request = cq.notify(ND_CQ_NOTIFY_ANY)?;
-    request.let_object_go();
-    drop(cq);
-    is(request.status()?, STATUS_CANCELLED, "what waited for a queue that was released")
+/// One thread cancels all the time; another asks, and finds whatever was sent.
+pub(in crate::nd) fn cancels<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
+    let (queue, over) = (Shared::new(pair.b.receive_cq.clone()), AtomicBool::new(false));
+    let cancel = || -> anyhow::Result<()> {
+        while !over.load(Relaxed) {
+            queue.get().cancel()?;
+            std::thread::yield_now();
+        }
+        Ok(())
+    };
+    let (mut ended, mut cancelled) = (0, 0);
+    let mut ask = || -> anyhow::Result<()> {
+        for context in 0..200 {
+            send(&pair, context, 1, 0)?;
+            // A completion may end the request, or the other thread; it is there in either case.
+            match pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?.status()? {
+                STATUS_SUCCESS => ended += 1,
+                STATUS_CANCELLED => cancelled += 1,
+                other => anyhow::bail!("Notify: {other}"),
+            }
+            take(&pair, context, 1)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let canceller = scope.spawn(cancel);
+        let asked = ask();
+        over.store(true, Relaxed);
+        canceller.join().map_err(|_| anyhow!("a thread panicked"))??;
+        asked
+    })?;
+    nd.note(format!("{ended} requests ended by completions, {cancelled} cancelled"));
+    Ok(())
 }
 
-pub(in crate::nd) fn unknown_type(nd: &Nd) -> anyhow::Result<()> {
-    let (adapter, _) = nd.adapter()?;
-    refused(adapter.cq(16)?.notify(3), STATUS_INVALID_PARAMETER, "type 3")
+// Shows C26, R6, V35 (nd1).
+pub(in crate::nd) fn released<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = V::adapter(nd)?;
+    let cq = V::cq(&adapter, 16)?;
+    let mut requests =
+        [cq.notify(ND_CQ_NOTIFY_ERRORS)?, cq.notify(ND_CQ_NOTIFY_ANY)?, cq.notify(ND_CQ_NOTIFY_SOLICITED)?];
+    requests.iter_mut().for_each(|request| request.let_object_go());
+    drop(cq);
+    for request in &mut requests {
+        is(request.status()?, STATUS_CANCELLED, "what waited for a queue that was released")?;
+    }
+    Ok(())
+}
+
+pub(in crate::nd) fn unknown_type<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let (adapter, _) = V::adapter(nd)?;
+    let cq = V::cq(&adapter, 16)?;
+    for kind in [3, 0x100, u32::MAX] {
+        refused(cq.notify(kind), STATUS_INVALID_PARAMETER, &format!("type {kind}"))?;
+    }
+    Ok(())
 }
