@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use ndk_abi::status::STATUS_ADDRESS_ALREADY_ASSOCIATED;
 use windows_sys::Win32::Foundation::HANDLE;
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
     ends::End,
     run::Nd,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A version of the interfaces: its objects, and what it does in a way of its own.
 pub(super) trait Interfaces: Sized + 'static {
@@ -150,7 +151,11 @@ impl Interfaces for V2 {
     }
 
     fn connect(end: &End<Self>, to: SocketAddr, data: &[u8]) -> Result<Request> {
-        end.connector.bind(end.address)?;
+        match end.connector.bind(end.address) {
+            // By the connect before.
+            Ok(()) | Err(Error::Refused { status: STATUS_ADDRESS_ALREADY_ASSOCIATED, .. }) => (),
+            Err(error) => return Err(error),
+        }
         end.connector.connect(&end.qp, to, ReadLimits::default(), data)
     }
 

@@ -101,6 +101,14 @@ both! {
         event_only: "no packet for an event with its low bit set",
         cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
     }
+    disconnect {
+        graceful: "the peer is told, both Disconnects succeed",
+        receives: "receives are cancelled, in order",
+        both_at_once: "both sides at once",
+        implicit: "releasing everything of one side ends the connection",
+        notify_cancelled: "a notification can be cancelled and asked for again",
+        not_again: "neither a queue pair nor its connector serves a second connection",
+    }
 }
 
 table! {
@@ -242,13 +250,7 @@ table! {
         accept_cancelled: "an Accept that waits for the initiator can be cancelled",
     }
     disconnect {
-        graceful: "the peer is told, both Disconnects succeed",
-        receives: "receives are cancelled, in order",
         requests: "what is posted afterwards is cancelled",
-        both_at_once: "both sides at once",
-        implicit: "releasing everything of one side ends the connection",
-        notify_cancelled: "a notification can be cancelled and asked for again",
-        not_again: "a queue pair serves one connection",
         by_queue_pair: "releasing the last reference to the queue pair ends the connection",
     }
     resources {
@@ -363,14 +365,6 @@ table! {
         request_dropped: "releasing a connection request rejects it",
         states: "calls that do not fit the state",
         cancelled: "a pending Connect can be cancelled",
-    }
-    disconnect {
-        graceful: "the peer is told, both Disconnects succeed",
-        receives: "receives are cancelled, in order",
-        both_at_once: "both sides at once",
-        implicit: "releasing everything of one side ends the connection",
-        notify_cancelled: "a notification can be cancelled and asked for again",
-        not_again: "an endpoint serves one connection",
     }
     resources {
         requests: "one request more than may wait is refused, and ends none",

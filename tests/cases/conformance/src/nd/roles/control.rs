@@ -14,7 +14,7 @@ use super::{
     role::Site,
 };
 use crate::nd::{
-    cases::disconnect::told,
+    cases::both::disconnect::told,
     client::{
         Completion, Connector, Listener, Mr, QpSize, ReadLimits, Request,
         both::{CompletionQueue as _, Connector as _, QueuePair as _},

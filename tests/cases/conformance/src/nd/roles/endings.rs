@@ -5,7 +5,7 @@ use ndk_abi::status::{STATUS_CANCELLED, STATUS_SUCCESS};
 
 use super::{control::disconnected, role::Role};
 use crate::nd::{
-    cases::disconnect::told,
+    cases::both::disconnect::told,
     client::both::{Connector as _, QueuePair as _},
     pair::{End, RECEIVE, SEND, expect, is},
 };

@@ -8,7 +8,7 @@ use ndk_abi::status::{STATUS_CANCELLED, STATUS_SUCCESS};
 use super::{control::disconnected, role::Role, version1};
 use crate::{
     nd::{
-        cases::{disconnect::told, v1},
+        cases::{both::disconnect::told, v1},
         client::{
             Completion, Request,
             both::{Connector as _, QueuePair as _},

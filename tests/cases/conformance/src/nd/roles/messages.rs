@@ -10,7 +10,7 @@ use super::role::Role;
 use crate::{
     Carrier,
     nd::{
-        cases::disconnect::told,
+        cases::both::disconnect::told,
         client::both::{CompletionQueue as _, Connector as _, QueuePair as _},
         pair::{End, READ, RECEIVE, SEND, WRITE, expect, expect_received, is},
     },

@@ -12,7 +12,7 @@ use super::role::{Role, Side};
 use crate::{
     nd::{
         cases::{
-            disconnect::told,
+            both::disconnect::told,
             v1::pair::{BOTH, End},
         },
         client::{

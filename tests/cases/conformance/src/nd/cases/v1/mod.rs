@@ -3,7 +3,6 @@
 pub(in crate::nd) mod adapter;
 pub(in crate::nd) mod completion_queue;
 pub(in crate::nd) mod connector;
-pub(in crate::nd) mod disconnect;
 pub(in crate::nd) mod endpoint;
 pub(in crate::nd) mod endpoint_failures;
 pub(in crate::nd) mod listen;

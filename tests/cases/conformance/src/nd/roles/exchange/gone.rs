@@ -12,7 +12,7 @@ use super::{
 };
 use crate::nd::{
     Version,
-    cases::disconnect::told,
+    cases::both::disconnect::told,
     client::{Completion, both::QueuePair as _},
     pair::{RECEIVE, SEND},
 };

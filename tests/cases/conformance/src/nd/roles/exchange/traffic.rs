@@ -14,7 +14,7 @@ use super::{
     link::{Link, SLOT},
 };
 use crate::nd::{
-    cases::disconnect::told,
+    cases::both::disconnect::told,
     client::{Completion, Mr, QpSize, ReadLimits, Request, Srq, SrqSize, both::CompletionQueue as _},
     pair::{End, RECEIVE, is},
 };
