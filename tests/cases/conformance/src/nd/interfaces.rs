@@ -32,6 +32,9 @@ pub(super) trait Interfaces: Sized + 'static {
     /// The file whose completion port is told of requests.
     fn file(adapter: &Self::Adapter) -> HANDLE;
 
+    /// How many bytes Connect takes, and Accept and Reject.
+    fn private_data_limits(adapter: &Self::Adapter) -> Result<(usize, usize)>;
+
     fn cq(adapter: &Self::Adapter, depth: usize) -> Result<Self::Cq>;
 
     /// A connector and a queue pair, which version 1 makes from the connector.
@@ -70,6 +73,11 @@ impl Interfaces for V1 {
 
     fn file(adapter: &Self::Adapter) -> HANDLE {
         adapter.file()
+    }
+
+    fn private_data_limits(adapter: &Self::Adapter) -> Result<(usize, usize)> {
+        let info = adapter.info()?;
+        Ok((info.MaxCallerData, info.MaxCalleeData))
     }
 
     fn cq(adapter: &Self::Adapter, depth: usize) -> Result<Self::Cq> {
@@ -122,6 +130,11 @@ impl Interfaces for V2 {
 
     fn file(adapter: &Self::Adapter) -> HANDLE {
         adapter.file()
+    }
+
+    fn private_data_limits(adapter: &Self::Adapter) -> Result<(usize, usize)> {
+        let info = adapter.info()?;
+        Ok((info.MaxCallerData as usize, info.MaxCalleeData as usize))
     }
 
     fn cq(adapter: &Self::Adapter, depth: usize) -> Result<Self::Cq> {

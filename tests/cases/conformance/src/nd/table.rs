@@ -109,6 +109,14 @@ both! {
         notify_cancelled: "a notification can be cancelled and asked for again",
         not_again: "neither a queue pair nor its connector serves a second connection",
     }
+    connector {
+        private_data: "the limit fits, one more does not and leaves the connector usable; short buffers",
+        address_buffers: "short buffers for addresses",
+        rejected: "a rejection brings its private data",
+        initiator_backs_out: "Reject or Release after the accept: the accept fails",
+        request_dropped: "releasing a connection request rejects it",
+        cancelled: "a pending Connect can be cancelled",
+    }
 }
 
 table! {
@@ -231,15 +239,9 @@ table! {
     connector {
         connects: "private data, read limits and addresses arrive; Accept waits for CompleteConnect",
         ipv6: "the same over IPv6",
-        private_data: "the limit fits, one more does not and leaves the connector usable; short buffers",
-        address_buffers: "short buffers for addresses",
         refused_connects: "nobody listens, no address, another network: refused, and then connected",
-        rejected: "a rejection brings its private data",
-        initiator_backs_out: "Reject or Release after the accept: the accept fails",
-        request_dropped: "releasing a connection request rejects it",
         binds: "twice, in use, of nobody",
         states: "calls that do not fit the state",
-        cancelled: "a pending Connect can be cancelled",
         chosen_port: "the port that Bind asked for",
         limits_clamped: "read limits above the adapter's are made smaller",
         no_private_data: "asking for the length where nothing was sent",
@@ -356,15 +358,9 @@ table! {
         ipv6: "the same over IPv6",
         other_version: "version 1 and version 2 connect to each other, and use each other's memory",
         local_port: "the port that was asked for, once",
-        private_data: "the limit fits, one more does not and leaves the connector usable; short buffers",
-        address_buffers: "short buffers for addresses",
         refused_connects: "nobody listens, no address, another network: refused, and then connected",
         wrong_endpoints: "endpoints of another adapter or version, other objects, and none, are refused",
-        rejected: "a rejection brings its private data",
-        initiator_backs_out: "Reject or Release after the accept: the accept fails",
-        request_dropped: "releasing a connection request rejects it",
         states: "calls that do not fit the state",
-        cancelled: "a pending Connect can be cancelled",
     }
     resources {
         requests: "one request more than may wait is refused, and ends none",

@@ -3,18 +3,21 @@
 use anyhow::{Context as _, ensure};
 use ndk_abi::status::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED,
-    STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_INVALID_BUFFER_SIZE,
-    STATUS_NETWORK_UNREACHABLE, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+    STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_NETWORK_UNREACHABLE,
+    STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
 };
 use std::net::SocketAddr;
 
+use super::both::connector::{Asked, ask, asked};
 use crate::{
     nd::{
         client::{
-            Listener, QpSize, ReadLimits, Request,
+            QpSize, ReadLimits,
             both::{Connector as _, QueuePair as _},
             end_of,
         },
+        ends::complete,
+        interfaces::{Interfaces as _, V2},
         pair::{End, Pair, is},
         run::Nd,
     },
@@ -24,28 +27,17 @@ use crate::{
 /// Where a request that connects to an unspecified address ends (existing programs look for it); has no ND name.
 pub(in crate::nd) const STATUS_BAD_NETWORK_NAME: NTSTATUS = NTSTATUS::from_u32(0xc000_00cc);
 
-/// Two ends with a connection request on its way: `a` has asked, `b` has not answered.
-struct Asked {
-    connect: Request,
-    _listener: Listener,
-    a: End,
-    b: End,
-}
-
-fn ask(nd: &Nd, limits: ReadLimits, data: &[u8]) -> anyhow::Result<Asked> {
-    let (a, b) = (End::new(nd)?, End::new(nd)?);
-    let (listener, address) = b.listener()?;
-    let request = listener.connection_request(&b.connector)?;
-    a.connector.bind(a.address)?;
-    let mut connect = a.connector.connect(&a.qp, address, limits, data)?;
-    request.finish_unless_failed(&mut connect).context("the connection request")?;
-    Ok(Asked { connect, _listener: listener, a, b })
+fn ask_with(nd: &Nd, limits: ReadLimits, data: &[u8]) -> anyhow::Result<Asked<V2>> {
+    ask(End::new(nd)?, End::new(nd)?, |a, address| {
+        a.connector.bind(a.address)?;
+        a.connector.connect(&a.qp, address, limits, data)
+    })
 }
 
 // Shows N84, N88, N89, N98, N103.
 pub(in crate::nd) fn connects(nd: &Nd) -> anyhow::Result<()> {
     let (to_b, to_a) = (pattern(1, 100), pattern(2, 33));
-    let asked = ask(nd, ReadLimits { inbound: 3, outbound: 5 }, &to_b)?;
+    let asked = ask_with(nd, ReadLimits { inbound: 3, outbound: 5 }, &to_b)?;
     let (a, b) = (&asked.a, &asked.b);
     let starts = |found: Vec<u8>, sent: &[u8]| found.starts_with(sent);
     ensure!(starts(b.connector.private_data()?, &to_b), "the private data that the listener got");
@@ -81,56 +73,8 @@ pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
     a.connector.bind(address)?;
     let mut connect = a.connector.connect(&a.qp, listener.local_address()?, ReadLimits::default(), &[])?;
     request.finish_unless_failed(&mut connect)?;
-    let accept = b.connector.accept(&b.qp, ReadLimits::default(), &[])?;
-    connect.finish()?;
-    a.connector.complete_connect()?;
-    accept.finish()?;
+    complete(&a, &b, connect)?;
     ensure!(a.connector.local_address()? == b.connector.peer_address()?, "the addresses differ");
-    Ok(())
-}
-
-// Shows N91, N105, N107.
-pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
-    let (a, b) = (End::new(nd)?, End::new(nd)?);
-    let info = a.adapter.info()?;
-    let (caller, callee) = (info.MaxCallerData as usize, info.MaxCalleeData as usize);
-    let (listener, address) = b.listener()?;
-    let request = listener.connection_request(&b.connector)?;
-    a.connector.bind(a.address)?;
-    let limits = ReadLimits::default();
-    let long = a.connector.connect(&a.qp, address, limits, &vec![0; caller + 1]);
-    refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to connect")?;
-    let data = pattern(3, caller);
-    let mut connect = a.connector.connect(&a.qp, address, limits, &data).context("the connector is usable")?;
-    request.finish_unless_failed(&mut connect)?;
-
-    let (status, length, found) = b.connector.private_data_raw(10);
-    is(status, STATUS_BUFFER_OVERFLOW, "ten bytes of the private data")?;
-    ensure!(length >= caller && found == data[..10], "a part of the private data: {length} bytes, {found:?}");
-    let (status, again, _) = b.connector.private_data_raw(0);
-    is(status, STATUS_BUFFER_OVERFLOW, "the length of the private data")?;
-    ensure!(again == length, "now it has {again} bytes");
-    ensure!(b.connector.private_data()?.starts_with(&data), "the private data");
-
-    let long = b.connector.accept(&b.qp, limits, &vec![0; callee + 1]);
-    refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to accept")?;
-    refused(b.connector.reject(&vec![0; callee + 1]), STATUS_INVALID_BUFFER_SIZE, "too much private data to reject")?;
-    let accept = b.connector.accept(&b.qp, limits, &[]).context("the connector is usable")?;
-    connect.finish()?;
-    a.connector.complete_connect()?;
-    accept.finish()?;
-    Ok(())
-}
-
-// Shows N106, N107.
-pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    for room in [0, 4, 15] {
-        for (status, length) in pair.a.connector.addresses_raw(room) {
-            is(status, STATUS_BUFFER_OVERFLOW, "a short buffer for an address")?;
-            ensure!(length >= 16, "{length} bytes needed");
-        }
-    }
     Ok(())
 }
 
@@ -146,53 +90,8 @@ pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
     is(connect("0.0.0.0:5000".parse()?)?, STATUS_BAD_NETWORK_NAME, "the unspecified address")?;
     is(connect("224.0.0.1:5000".parse()?)?, STATUS_NETWORK_UNREACHABLE, "an address of nobody")?;
     // The connector can still be used.
-    let b = End::new(nd)?;
-    let (listener, address) = b.listener()?;
-    let request = listener.connection_request(&b.connector)?;
-    let mut connect = a.connector.connect(&a.qp, address, limits, &[])?;
-    request.finish_unless_failed(&mut connect)?;
-    let accept = b.connector.accept(&b.qp, limits, &[])?;
-    connect.finish()?;
-    a.connector.complete_connect()?;
-    accept.finish()?;
-    Ok(())
-}
-
-// Shows N88, N100.
-pub(in crate::nd) fn rejected(nd: &Nd) -> anyhow::Result<()> {
-    let data = pattern(4, 40);
-    let mut asked = ask(nd, ReadLimits::default(), &[])?;
-    asked.b.connector.reject(&data)?;
-    is(asked.connect.status()?, STATUS_CONNECTION_REFUSED, "Connect")?;
-    ensure!(asked.a.connector.private_data()?.starts_with(&data), "the private data of the rejection");
-    Ok(())
-}
-
-/// The initiator changes its mind after the accept: by Reject, or by going away.
-// Shows N96, N99, N100.
-pub(in crate::nd) fn initiator_backs_out(nd: &Nd) -> anyhow::Result<()> {
-    for rejects in [true, false] {
-        let asked = ask(nd, ReadLimits::default(), &[])?;
-        let Asked { connect, _listener, a, b } = asked;
-        let mut accept = b.connector.accept(&b.qp, ReadLimits::default(), &[])?;
-        connect.finish()?;
-        if rejects {
-            a.connector.reject(&[])?;
-        }
-        drop(a);
-        let status = accept.status()?;
-        ensure!(status == STATUS_CONNECTION_REFUSED, "Accept, when the initiator backed out: {status}");
-    }
-    Ok(())
-}
-
-// Shows N102.
-pub(in crate::nd) fn request_dropped(nd: &Nd) -> anyhow::Result<()> {
-    let Asked { mut connect, _listener, a, b } = ask(nd, ReadLimits::default(), &[])?;
-    drop(b);
-    is(connect.status()?, STATUS_CONNECTION_REFUSED, "Connect, whose request was released")?;
-    drop((connect, a));
-    Ok(())
+    let Asked { connect, _listener, a, b } = ask(a, End::new(nd)?, |a, address| V2::connect(a, address, &[]))?;
+    complete(&a, &b, connect)
 }
 
 // Shows N85, N86.
@@ -227,13 +126,6 @@ pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows N95.
-pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
-    let mut asked = ask(nd, ReadLimits::default(), &[])?;
-    asked.a.connector.cancel()?;
-    is(asked.connect.status()?, STATUS_CANCELLED, "Connect that was cancelled")
-}
-
 /// Connects from the port that Bind asked for.
 // Shows N84.
 pub(in crate::nd) fn chosen_port(nd: &Nd) -> anyhow::Result<()> {
@@ -255,7 +147,7 @@ pub(in crate::nd) fn chosen_port(nd: &Nd) -> anyhow::Result<()> {
 // Shows N89.
 pub(in crate::nd) fn limits_clamped(nd: &Nd) -> anyhow::Result<()> {
     const ALL: ReadLimits = ReadLimits { inbound: u32::MAX, outbound: u32::MAX };
-    let mut asked = ask(nd, ALL, &[])?;
+    let mut asked = ask_with(nd, ALL, &[])?;
     let info = asked.a.adapter.info()?;
     let fits = |found: ReadLimits| {
         (1..=info.MaxInboundReadLimit).contains(&found.inbound)
@@ -274,7 +166,7 @@ pub(in crate::nd) fn limits_clamped(nd: &Nd) -> anyhow::Result<()> {
 /// Who has no buffer asks for the length, also if there is nothing.
 // Shows N107.
 pub(in crate::nd) fn no_private_data(nd: &Nd) -> anyhow::Result<()> {
-    let asked = ask(nd, ReadLimits::default(), &[])?;
+    let asked = asked::<V2>(nd)?;
     let (status, length, _) = asked.b.connector.private_data_raw(0);
     is(status, STATUS_BUFFER_OVERFLOW, "the length of no private data")?;
     let (status, again, data) = asked.b.connector.private_data_raw(length.max(1));
@@ -338,7 +230,7 @@ pub(in crate::nd) fn accept_in_use(nd: &Nd) -> anyhow::Result<()> {
 /// The initiator is gone when it is rejected.
 // Shows N101.
 pub(in crate::nd) fn rejected_late(nd: &Nd) -> anyhow::Result<()> {
-    let Asked { connect, _listener, a, b } = ask(nd, ReadLimits::default(), &[])?;
+    let Asked { connect, _listener, a, b } = asked::<V2>(nd)?;
     drop((connect, a));
     let status = b.connector.reject(&[]).map_or_else(|error| error.status(), |()| Some(STATUS_SUCCESS));
     let is_documented = [Some(STATUS_SUCCESS), Some(STATUS_CONNECTION_ABORTED)].contains(&status);
@@ -349,7 +241,7 @@ pub(in crate::nd) fn rejected_late(nd: &Nd) -> anyhow::Result<()> {
 /// Accept waits for the initiator, and can be cancelled.
 // Shows N95.
 pub(in crate::nd) fn accept_cancelled(nd: &Nd) -> anyhow::Result<()> {
-    let mut asked = ask(nd, ReadLimits::default(), &[])?;
+    let mut asked = asked::<V2>(nd)?;
     let mut accept = asked.b.connector.accept(&asked.b.qp, ReadLimits::default(), &[])?;
     is(asked.connect.status()?, STATUS_SUCCESS, "Connect")?;
     asked.b.connector.cancel()?;

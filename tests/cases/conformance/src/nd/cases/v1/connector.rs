@@ -1,49 +1,33 @@
 //! INDConnector up to the connection.
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use ndk_abi::status::{
-    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID,
-    STATUS_CONNECTION_REFUSED, STATUS_INVALID_BUFFER_SIZE, STATUS_NETWORK_UNREACHABLE, STATUS_SHARING_VIOLATION,
-    STATUS_SUCCESS,
+    STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_NETWORK_UNREACHABLE,
+    STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
 };
 use std::{net::SocketAddr, ptr};
 use windows_core::Interface as _;
 
-use super::pair::{BOTH, End, Pair};
+use super::{
+    super::both::connector::{Asked, ask, asked},
+    pair::{BOTH, End, Pair},
+};
 use crate::{
     nd::{
         cases::connector::STATUS_BAD_NETWORK_NAME,
         client::{
-            QpSize, ReadLimits, Remote, Request,
+            QpSize, ReadLimits, Remote,
             both::{Connector as _, QueuePair as _},
             end_of,
-            v1::{Connector, Descriptor, EndpointSize, Listen},
+            v1::{Connector, Descriptor, EndpointSize},
         },
+        ends::complete,
+        interfaces::{Interfaces as _, V1},
         pair::{self as of_2, SEND, WRITE, expect, expect_received, is},
         run::Nd,
     },
     pair::{ensure_same, pattern, refused},
 };
-
-/// Two ends with a connection request on its way: `a` has asked, `b` has not answered.
-struct Asked {
-    connect: Request,
-    _listen: Listen,
-    a: End,
-    b: End,
-}
-
-fn ask(a: End, b: End, data: &[u8]) -> anyhow::Result<Asked> {
-    let (listen, address) = b.listener()?;
-    let request = listen.connection_request(&b.connector)?;
-    let mut connect = a.connector.connect(&a.qp, address, data)?;
-    request.finish_unless_failed(&mut connect).context("the connection request")?;
-    Ok(Asked { connect, _listen: listen, a, b })
-}
-
-fn asked(nd: &Nd) -> anyhow::Result<Asked> {
-    ask(End::new(nd)?, End::new(nd)?, &[])
-}
 
 /// SOCKADDR_IN.
 fn ipv4(address: SocketAddr) -> [u8; 16] {
@@ -56,21 +40,12 @@ fn ipv4(address: SocketAddr) -> [u8; 16] {
     bytes
 }
 
-/// The passive side accepts, the active one completes.
-fn finish(a: &End, b: &End, connect: Request) -> anyhow::Result<()> {
-    let accept = b.connector.accept(&b.qp, &[])?;
-    connect.finish().context("connecting")?;
-    a.connector.complete_connect().context("completing")?;
-    accept.finish().context("accepting")?;
-    Ok(())
-}
-
 // Shows V17, V27.
 pub(in crate::nd) fn connects(nd: &Nd) -> anyhow::Result<()> {
     let (to_b, to_a) = (pattern(1, 100), pattern(2, 33));
     let reads = |inbound_reads, outbound_reads| EndpointSize { inbound_reads, outbound_reads, ..Default::default() };
     let ends = (End::with_cqs(nd, reads(3, 5), 64)?, End::with_cqs(nd, reads(4, 9), 64)?);
-    let Asked { mut connect, _listen, a, b } = ask(ends.0, ends.1, &to_b)?;
+    let Asked { mut connect, _listener, a, b } = ask(ends.0, ends.1, |a, address| V1::connect(a, address, &to_b))?;
     let data = b.connector.data()?;
     ensure!(data.private.starts_with(&to_b), "the private data that the listener got");
     // What one side takes in is what the other may have under way.
@@ -102,8 +77,8 @@ pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
         let qp = connector.endpoint(&receive_cq, &initiator_cq, EndpointSize::default())?;
         Ok(End { connector, qp, initiator_cq, receive_cq, adapter, address: SocketAddr::new(address.ip(), 0) })
     };
-    let Asked { connect, _listen, a, b } = ask(end()?, end()?, &[])?;
-    finish(&a, &b, connect)?;
+    let Asked { connect, _listener, a, b } = ask(end()?, end()?, |a, address| V1::connect(a, address, &[]))?;
+    complete(&a, &b, connect)?;
     let own = a.connector.local_address()?;
     ensure!(own.ip() == address.ip() && own == b.connector.peer_address()?, "the addresses differ: {own}");
     Ok(())
@@ -159,7 +134,7 @@ pub(in crate::nd) fn local_port(nd: &Nd) -> anyhow::Result<()> {
     let request = listen.connection_request(&b.connector)?;
     let mut connect = a.connector.connect_from(a.qp.com.as_raw(), address, port, &[])?;
     request.finish_unless_failed(&mut connect)?;
-    finish(&a, &b, connect)?;
+    complete(&a, &b, connect)?;
     let found = a.connector.local_address()?;
     ensure!(found.port() == u16::from_be(port), "port {} was asked for; it is {found}", u16::from_be(port));
     ensure!(b.connector.peer_address()? == found, "the peer sees another address");
@@ -171,48 +146,6 @@ pub(in crate::nd) fn local_port(nd: &Nd) -> anyhow::Result<()> {
     let other = a.adapter.connector()?;
     let listening = end_of(other.connect_from(endpoint.com.as_raw(), address, address.port().to_be(), &[]))?;
     is(listening, STATUS_SHARING_VIOLATION, "the port of a listener")
-}
-
-// Shows V27.
-pub(in crate::nd) fn private_data(nd: &Nd) -> anyhow::Result<()> {
-    let (a, b) = (End::new(nd)?, End::new(nd)?);
-    let info = a.adapter.info()?;
-    let (listen, address) = b.listener()?;
-    let request = listen.connection_request(&b.connector)?;
-    for length in [info.MaxCallerData + 1, 70_000] {
-        let long = a.connector.connect(&a.qp, address, &vec![0; length]);
-        refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to connect")?;
-    }
-    let data = pattern(3, info.MaxCallerData);
-    let mut connect = a.connector.connect(&a.qp, address, &data).context("the connector is usable")?;
-    request.finish_unless_failed(&mut connect)?;
-
-    let (status, length, found) = b.connector.private_data_raw(10);
-    is(status, STATUS_BUFFER_OVERFLOW, "ten bytes of the private data")?;
-    ensure!(length >= data.len() && found == data[..10], "a part of it: {length} bytes, {found:?}");
-    let (status, again, _) = b.connector.private_data_raw(0);
-    is(status, STATUS_BUFFER_OVERFLOW, "the length of the private data")?;
-    ensure!(again == length, "now it has {again} bytes");
-    ensure!(b.connector.data()?.private.starts_with(&data), "the private data");
-
-    for length in [info.MaxCalleeData + 1, 70_000] {
-        let long = b.connector.accept(&b.qp, &vec![0; length]);
-        refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to accept")?;
-        let long = b.connector.reject(&vec![0; length]);
-        refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to reject")?;
-    }
-    finish(&a, &b, connect)
-}
-
-pub(in crate::nd) fn address_buffers(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    for room in [0, 4, 15] {
-        for (status, length) in pair.a.connector.addresses_raw(room) {
-            is(status, STATUS_BUFFER_OVERFLOW, "a short buffer for an address")?;
-            ensure!(length >= 16, "{length} bytes needed");
-        }
-    }
-    Ok(())
 }
 
 // Shows V32.
@@ -233,12 +166,12 @@ pub(in crate::nd) fn refused_connects(nd: &Nd) -> anyhow::Result<()> {
         ensure!(refused.is_err(), "{what}: the connect was not refused");
     }
     // The connector and its endpoint can still be used.
-    let Asked { connect, _listen, a, b } = ask(a, End::new(nd)?, &[])?;
-    finish(&a, &b, connect)
+    let Asked { connect, _listener, a, b } = ask(a, End::new(nd)?, |a, address| V1::connect(a, address, &[]))?;
+    complete(&a, &b, connect)
 }
 
 pub(in crate::nd) fn wrong_endpoints(nd: &Nd) -> anyhow::Result<()> {
-    let Asked { connect, _listen, a, b } = asked(nd)?;
+    let Asked { connect, _listener, a, b } = asked::<V1>(nd)?;
     let (_other, address) = b.listener()?;
     let fresh = a.adapter.connector()?;
     let of_2 = nd.adapter()?.0;
@@ -253,41 +186,7 @@ pub(in crate::nd) fn wrong_endpoints(nd: &Nd) -> anyhow::Result<()> {
         ensure!(b.connector.accept_for(object, &[]).is_err(), "Accept with no endpoint of the adapter");
     }
     // None of that did any harm.
-    finish(&a, &b, connect)
-}
-
-pub(in crate::nd) fn rejected(nd: &Nd) -> anyhow::Result<()> {
-    let data = pattern(4, 40);
-    let mut asked = asked(nd)?;
-    asked.b.connector.reject(&data)?;
-    is(asked.connect.status()?, STATUS_CONNECTION_REFUSED, "Connect")?;
-    ensure!(asked.a.connector.data()?.private.starts_with(&data), "the private data of the rejection");
-    Ok(())
-}
-
-/// The initiator changes its mind after the accept: by Reject, or by going away.
-// Shows V32.
-pub(in crate::nd) fn initiator_backs_out(nd: &Nd) -> anyhow::Result<()> {
-    for rejects in [true, false] {
-        let Asked { connect, _listen, a, b } = asked(nd)?;
-        let mut accept = b.connector.accept(&b.qp, &[])?;
-        connect.finish()?;
-        if rejects {
-            a.connector.reject(&[])?;
-        }
-        drop(a);
-        let status = accept.status()?;
-        ensure!(status == STATUS_CONNECTION_REFUSED, "Accept, when the initiator backed out: {status}");
-    }
-    Ok(())
-}
-
-pub(in crate::nd) fn request_dropped(nd: &Nd) -> anyhow::Result<()> {
-    let Asked { mut connect, _listen, a, b } = asked(nd)?;
-    drop(b);
-    is(connect.status()?, STATUS_CONNECTION_REFUSED, "Connect, whose request was released")?;
-    drop((connect, a));
-    Ok(())
+    complete(&a, &b, connect)
 }
 
 pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
@@ -310,13 +209,4 @@ pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
     let again = end_of(pair.b.connector.accept(&pair.b.qp, &[]))?;
     ensure!(again != STATUS_SUCCESS, "Accept of a connected connector succeeded");
     refused(pair.b.connector.complete_connect(), STATUS_CONNECTION_INVALID, "CompleteConnect of the passive side")
-}
-
-pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
-    let mut asked = asked(nd)?;
-    asked.a.connector.cancel()?;
-    is(asked.connect.status()?, STATUS_CANCELLED, "Connect that was cancelled")?;
-    let late: NTSTATUS = end_of(asked.b.connector.accept(&asked.b.qp, &[]))?;
-    ensure!(late != STATUS_SUCCESS, "Accept of a request that was cancelled");
-    Ok(())
 }
