@@ -26,6 +26,15 @@ pub(super) trait Interfaces: Sized + 'static {
     type Connector: Connector;
     type Listener;
 
+    /// Whether completions tell which queue pair they are of.
+    const TELLS_APART: bool;
+
+    /// The usual size, but for room for receives, and for requests of the initiator.
+    fn with_room(receives: usize, requests: usize) -> Self::Size;
+
+    /// The usual size, with a context by which completions are told apart.
+    fn told_apart_by(context: usize) -> Self::Size;
+
     /// An adapter, and its address, with port 0.
     fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)>;
 
@@ -66,6 +75,16 @@ impl Interfaces for V1 {
     type Size = EndpointSize;
     type Connector = v1::Connector;
     type Listener = v1::Listen;
+
+    const TELLS_APART: bool = false;
+
+    fn with_room(receives: usize, requests: usize) -> EndpointSize {
+        EndpointSize { inbound: receives, outbound: requests, ..EndpointSize::default() }
+    }
+
+    fn told_apart_by(_context: usize) -> EndpointSize {
+        EndpointSize::default()
+    }
 
     fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)> {
         nd.adapter_v1()
@@ -123,6 +142,16 @@ impl Interfaces for V2 {
     type Size = QpSize;
     type Connector = client::Connector;
     type Listener = client::Listener;
+
+    const TELLS_APART: bool = true;
+
+    fn with_room(receives: usize, requests: usize) -> QpSize {
+        QpSize { receives: receives as u32, initiators: requests as u32, ..QpSize::default() }
+    }
+
+    fn told_apart_by(context: usize) -> QpSize {
+        QpSize { context, ..QpSize::default() }
+    }
 
     fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)> {
         nd.adapter()

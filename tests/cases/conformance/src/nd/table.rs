@@ -117,6 +117,14 @@ both! {
         request_dropped: "releasing a connection request rejects it",
         cancelled: "a pending Connect can be cancelled",
     }
+    completion_queue {
+        resize: "larger and smaller with completions in it, which stay in order",
+        resize_in_traffic: "resizing while completions arrive loses none",
+        overrun: "an overrun ends ERRORS; the queue and its queue pairs are dead",
+        shared: "one queue for both queues of two queue pairs, whose contexts tell them apart in version 2",
+        apart: "two queues for one queue pair notify apart",
+        many: "queues of several queue pairs, polled by several threads",
+    }
 }
 
 table! {
@@ -165,15 +173,10 @@ table! {
     }
     completion_queue {
         affinity: "group and mask, those asked for; null pointers are refused",
-        resize: "larger and smaller with completions in it, which stay in order",
         resize_refused: "0, above the limit, below the content: refused, nothing changed",
-        resize_in_traffic: "resizing while completions arrive loses none",
-        overrun: "an overrun ends ERRORS; the queue and its queue pairs are dead",
         results: "contexts, bytes, and no more results than asked for",
         kinds: "the six kinds of request",
         order: "completions in the order of the requests, in each queue of a queue pair",
-        shared: "one queue for both queues of two queue pairs, whose contexts tell them apart",
-        apart: "two queues for one queue pair notify apart",
         cancelled_results: "cancelled requests have their contexts",
         released_queue_pair: "results of a queue pair that was released do not come",
     }
@@ -300,16 +303,10 @@ table! {
         forgotten: "what is never deregistered goes with the adapter",
     }
     completion_queue {
-        resize: "larger and smaller with completions in it, which stay in order",
         resize_refused: "0, above the limit, below the content: refused, nothing changed",
-        resize_in_traffic: "resizing while completions arrive loses none",
-        overrun: "an overrun ends ERRORS; the queue and its endpoints are dead",
         results: "the ND_RESULT of each request, its status and bytes, and no more than asked for",
         order: "completions in the order of the requests, in each queue of an endpoint",
-        shared: "one queue for both queues of two endpoints",
-        apart: "two queues for one endpoint notify apart",
         released_endpoint: "results of an endpoint that was released do not come",
-        many: "queues of several endpoints, polled by several threads",
     }
     memory_window {
         access: "reads and writes through a window, to the byte, at an offset",

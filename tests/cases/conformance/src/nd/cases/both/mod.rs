@@ -1,5 +1,6 @@
 //! The cases that are the same on both versions of the interfaces.
 
+pub(in crate::nd) mod completion_queue;
 pub(in crate::nd) mod connector;
 pub(in crate::nd) mod disconnect;
 pub(in crate::nd) mod notify;
