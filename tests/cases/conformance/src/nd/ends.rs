@@ -12,6 +12,7 @@ use super::{
     interfaces::Interfaces,
     run::Nd,
 };
+use crate::error::Result;
 
 /// The receives for which an end of the usual size has room, in either version.
 pub(super) const RECEIVES: usize = 32;
@@ -57,6 +58,11 @@ impl<V: Interfaces> End<V> {
         let (connector, qp) = V::queue_pair(&self.adapter, receive_cq, initiator_cq, size)?;
         let (receive_cq, initiator_cq) = (receive_cq.clone(), initiator_cq.clone());
         Ok(Self { connector, qp, initiator_cq, receive_cq, adapter: self.adapter.clone(), address: self.address })
+    }
+
+    /// A new buffer of at least `length` bytes, registered, in version 2 with all rights.
+    pub(super) fn buffer(&self, length: usize) -> Result<V::Mr> {
+        V::buffer(&self.adapter, length)
     }
 
     /// Takes the next completion of an initiator request.

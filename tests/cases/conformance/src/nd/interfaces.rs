@@ -1,7 +1,8 @@
 //! The two versions of the interfaces, as cases see them that are the same on both. Names are those of version 2.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, ops::Range};
 
+use nd_com::{v1::ND_SGE, v2::ND2_SGE};
 use ndk_abi::status::STATUS_ADDRESS_ALREADY_ASSOCIATED;
 use windows_sys::Win32::Foundation::HANDLE;
 
@@ -12,9 +13,13 @@ use super::{
         v1::{self, EndpointSize},
     },
     ends::End,
+    pair::ALL_RIGHTS,
     run::Nd,
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    memory::Memory,
+};
 
 /// A version of the interfaces: its objects, and what it does in a way of its own.
 pub(super) trait Interfaces: Sized + 'static {
@@ -25,6 +30,8 @@ pub(super) trait Interfaces: Sized + 'static {
     type Size: Copy + Default;
     type Connector: Connector;
     type Listener;
+    /// Memory that may be registered.
+    type Mr;
 
     /// Whether completions tell which queue pair they are of.
     const TELLS_APART: bool;
@@ -63,6 +70,14 @@ pub(super) trait Interfaces: Sized + 'static {
     fn connect(end: &End<Self>, to: SocketAddr, data: &[u8]) -> Result<Request>;
 
     fn accept(end: &End<Self>, data: &[u8]) -> Result<Request>;
+
+    /// A new buffer of at least `length` bytes, registered, in version 2 with all rights.
+    fn buffer(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr>;
+
+    fn memory(mr: &Self::Mr) -> &Memory;
+
+    /// An entry for bytes of registered memory.
+    fn sge(mr: &Self::Mr, range: Range<usize>) -> <Self::Qp as QueuePair>::Sge;
 }
 
 /// INDProvider and what it leads to.
@@ -75,6 +90,7 @@ impl Interfaces for V1 {
     type Size = EndpointSize;
     type Connector = v1::Connector;
     type Listener = v1::Listen;
+    type Mr = v1::Mr;
 
     const TELLS_APART: bool = false;
 
@@ -130,6 +146,20 @@ impl Interfaces for V1 {
     fn accept(end: &End<Self>, data: &[u8]) -> Result<Request> {
         end.connector.accept(&end.qp, data)
     }
+
+    fn buffer(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr> {
+        let mr = v1::Mr::new(adapter, length);
+        mr.register()?;
+        Ok(mr)
+    }
+
+    fn memory(mr: &Self::Mr) -> &Memory {
+        mr.memory()
+    }
+
+    fn sge(mr: &Self::Mr, range: Range<usize>) -> ND_SGE {
+        mr.sge(range)
+    }
 }
 
 /// IND2Provider and what it leads to.
@@ -142,6 +172,7 @@ impl Interfaces for V2 {
     type Size = QpSize;
     type Connector = client::Connector;
     type Listener = client::Listener;
+    type Mr = client::Mr;
 
     const TELLS_APART: bool = true;
 
@@ -203,5 +234,19 @@ impl Interfaces for V2 {
 
     fn accept(end: &End<Self>, data: &[u8]) -> Result<Request> {
         end.connector.accept(&end.qp, ReadLimits::default(), data)
+    }
+
+    fn buffer(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr> {
+        let mr = client::Mr::new(adapter, length)?;
+        mr.register(ALL_RIGHTS)?;
+        Ok(mr)
+    }
+
+    fn memory(mr: &Self::Mr) -> &Memory {
+        mr.memory()
+    }
+
+    fn sge(mr: &Self::Mr, range: Range<usize>) -> ND2_SGE {
+        mr.sge(range)
     }
 }

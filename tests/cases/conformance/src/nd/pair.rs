@@ -6,13 +6,7 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_SUCCESS},
 };
 
-use super::{
-    client::{Completion, Mr},
-    ends,
-    interfaces::V2,
-};
-use crate::error;
-
+use super::{client::Completion, ends, interfaces::V2};
 /// All rights that a region can give.
 pub(super) const ALL_RIGHTS: u32 =
     ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_READ | ND_MR_FLAG_ALLOW_REMOTE_WRITE;
@@ -30,15 +24,6 @@ pub(super) type End = ends::End<V2>;
 
 /// Two connected ends, each with an adapter of its own.
 pub(super) type Pair = ends::Pair<V2>;
-
-impl End {
-    /// A new buffer of at least `length` bytes, registered with all rights.
-    pub(super) fn buffer(&self, length: usize) -> error::Result<Mr> {
-        let mr = Mr::new(&self.adapter, length)?;
-        mr.register(ALL_RIGHTS)?;
-        Ok(mr)
-    }
-}
 
 /// Checks kind, context and status of a completion.
 pub(super) fn expect(found: Completion, kind: i32, context: usize, status: NTSTATUS) -> anyhow::Result<Completion> {

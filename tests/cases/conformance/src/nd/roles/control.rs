@@ -16,8 +16,8 @@ use super::{
 use crate::nd::{
     cases::both::disconnect::told,
     client::{
-        Completion, Connector, Listener, Mr, QpSize, ReadLimits, Request,
-        both::{CompletionQueue as _, Connector as _, QueuePair as _},
+        Completion, Listener, Mr, QpSize, ReadLimits, Request,
+        both::{self, CompletionQueue as _, Connector as _, QueuePair as _},
     },
     pair::{End, is},
 };
@@ -214,6 +214,6 @@ impl Control {
 }
 
 /// Disconnect, which succeeds whoever was first.
-pub(super) fn disconnected(connector: &Connector) -> anyhow::Result<()> {
+pub(super) fn disconnected(connector: &impl both::Connector) -> anyhow::Result<()> {
     connector.disconnect()?.finish().context("Disconnect")
 }

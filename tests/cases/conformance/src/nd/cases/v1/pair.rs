@@ -24,13 +24,6 @@ pub(in crate::nd) type End = ends::End<V1>;
 pub(in crate::nd) type Pair = ends::Pair<V1>;
 
 impl End {
-    /// A new buffer of at least `length` bytes, registered.
-    pub(in crate::nd) fn buffer(&self, length: usize) -> anyhow::Result<Mr> {
-        let mr = Mr::new(&self.adapter, length);
-        mr.register()?;
-        Ok(mr)
-    }
-
     /// A window onto all of a buffer, bound.
     pub(in crate::nd) fn window(&self, mr: &Mr, flags: u32) -> anyhow::Result<(Mw, Descriptor)> {
         let mw = Mw::new(&self.adapter, 0)?;
