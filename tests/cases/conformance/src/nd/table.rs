@@ -80,6 +80,12 @@ macro_rules! both {
 }
 
 both! {
+    overlapped {
+        event: "a request is pending, then its event is set and it has its result",
+        waits: "GetOverlappedResult waits",
+        event_only: "no packet for an event with its low bit set",
+        cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
+    }
     notify {
         any: "ANY: pending, ended by the next completion, however many come",
         once: "the eleven steps of the documentation",
@@ -95,19 +101,13 @@ both! {
         released: "releasing the queue cancels what waits",
         unknown_type: "an unknown type is refused",
     }
-    overlapped {
-        event: "a request is pending, then its event is set and it has its result",
-        waits: "GetOverlappedResult waits",
-        event_only: "no packet for an event with its low bit set",
-        cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
-    }
-    disconnect {
-        graceful: "the peer is told, both Disconnects succeed",
-        receives: "receives are cancelled, in order",
-        both_at_once: "both sides at once",
-        implicit: "releasing everything of one side ends the connection",
-        notify_cancelled: "a notification can be cancelled and asked for again",
-        not_again: "neither a queue pair nor its connector serves a second connection",
+    completion_queue {
+        resize: "larger and smaller with completions in it, which stay in order",
+        resize_in_traffic: "resizing while completions arrive loses none",
+        overrun: "an overrun ends ERRORS; the queue and its queue pairs are dead",
+        shared: "one queue for both queues of two queue pairs, whose contexts tell them apart in version 2",
+        apart: "two queues for one queue pair notify apart",
+        many: "queues of several queue pairs, polled by several threads",
     }
     connector {
         private_data: "the limit fits, one more does not and leaves the connector usable; short buffers",
@@ -117,13 +117,13 @@ both! {
         request_dropped: "releasing a connection request rejects it",
         cancelled: "a pending Connect can be cancelled",
     }
-    completion_queue {
-        resize: "larger and smaller with completions in it, which stay in order",
-        resize_in_traffic: "resizing while completions arrive loses none",
-        overrun: "an overrun ends ERRORS; the queue and its queue pairs are dead",
-        shared: "one queue for both queues of two queue pairs, whose contexts tell them apart in version 2",
-        apart: "two queues for one queue pair notify apart",
-        many: "queues of several queue pairs, polled by several threads",
+    disconnect {
+        graceful: "the peer is told, both Disconnects succeed",
+        receives: "receives are cancelled, in order",
+        both_at_once: "both sides at once",
+        implicit: "releasing everything of one side ends the connection",
+        notify_cancelled: "a notification can be cancelled and asked for again",
+        not_again: "neither a queue pair nor its connector serves a second connection",
     }
 }
 
