@@ -71,6 +71,12 @@ pub(super) trait Interfaces: Sized + 'static {
 
     fn accept(end: &End<Self>, data: &[u8]) -> Result<Request>;
 
+    /// At least so many bytes of memory, not registered yet.
+    fn unregistered(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr>;
+
+    /// Begins to register any range as that memory.
+    fn register(mr: &Self::Mr, address: u64, length: usize) -> Result<Request>;
+
     /// A new buffer of at least `length` bytes, registered, in version 2 with all rights.
     fn buffer(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr>;
 
@@ -145,6 +151,14 @@ impl Interfaces for V1 {
 
     fn accept(end: &End<Self>, data: &[u8]) -> Result<Request> {
         end.connector.accept(&end.qp, data)
+    }
+
+    fn unregistered(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr> {
+        Ok(v1::Mr::new(adapter, length))
+    }
+
+    fn register(mr: &Self::Mr, address: u64, length: usize) -> Result<Request> {
+        mr.begin_register(address, length)
     }
 
     fn buffer(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr> {
@@ -234,6 +248,14 @@ impl Interfaces for V2 {
 
     fn accept(end: &End<Self>, data: &[u8]) -> Result<Request> {
         end.connector.accept(&end.qp, ReadLimits::default(), data)
+    }
+
+    fn unregistered(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr> {
+        client::Mr::new(adapter, length)
+    }
+
+    fn register(mr: &Self::Mr, address: u64, length: usize) -> Result<Request> {
+        mr.register_range(address, length, 0)
     }
 
     fn buffer(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr> {

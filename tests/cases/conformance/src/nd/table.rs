@@ -85,6 +85,8 @@ both! {
         waits: "GetOverlappedResult waits",
         event_only: "no packet for an event with its low bit set",
         cancel_in_order: "cancelling ends the requests of one object, in order, before it returns",
+        port: "a packet for each request, none without; all objects of a file share its port",
+        refused_silently: "no packet for a request that was refused",
     }
     notify {
         any: "ANY: pending, ended by the next completion, however many come",
@@ -149,9 +151,7 @@ table! {
         affinity_of_thread: "where none is asked for, that of the calling thread",
     }
     overlapped {
-        port: "a packet for each request, none without; all objects of a file share its port",
         completion_modes: "how the file is made: no packet of what is over when the method returns",
-        refused_silently: "no packet for a request that was refused",
         file_closed: "closing the overlapped file does no harm",
         duplicated: "a duplicate of the file is as good; requests outlive both handles, and go to the port",
         two_ports: "two files of an adapter have completion ports of their own",
@@ -288,8 +288,6 @@ table! {
     }
     overlapped {
         bytes: "GetOverlappedResult says how many bytes",
-        port: "a packet for each request, none without; all objects of an adapter share its port",
-        refused_silently: "no packet for a request that was refused",
         adapter_cancels: "cancelling the requests of an adapter leaves those of its objects",
         two_ports: "two adapters have completion ports of their own",
         cancel_anywhere: "requests cancelled at any point of a connection end, and leave nothing",

@@ -6,39 +6,12 @@ use ndk_abi::{
     status::{STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS},
 };
 
-use super::both::overlapped::{NOTHING, send};
+use super::both::overlapped::NOTHING;
 use crate::nd::{
-    client::{self, Mr, Port, ReadLimits, Signal, both::CompletionQueue as _},
-    pair::{End, Pair, is},
+    client::{self, Port, ReadLimits, Signal, both::CompletionQueue as _},
+    pair::{End, is},
     run::Nd,
 };
-
-// Shows C4, C22, N22.
-pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let port = Port::of(pair.b.adapter.file());
-    ensure!(port.is_open(), "the file has no completion port");
-    send(&pair)?;
-    ensure!(port.next(NOTHING).is_none(), "a packet without a request");
-    pair.b.received()?;
-    for signal in [Signal::Port, Signal::Event] {
-        let mut request = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, signal)?;
-        send(&pair)?;
-        let packet = port.next(nd.patience()).context("no packet came")?;
-        ensure!(packet == request.address(), "the packet is of another request");
-        is(request.result_now(), STATUS_SUCCESS, "the result of the request")?;
-        ensure!(request.is_over() || signal == Signal::Port, "the event is not set");
-        request.status()?;
-        pair.b.received()?;
-    }
-    // Those of other objects go to the same port.
-    let mr = Mr::new(&pair.b.adapter, 4096)?;
-    let mut request = mr.register_range(mr.memory().address(0), 4096, 0)?;
-    is(request.status()?, STATUS_SUCCESS, "the registration")?;
-    let packet = port.next(nd.patience()).context("no packet of the registration")?;
-    ensure!(packet == request.address(), "the packet is not that of the registration");
-    Ok(())
-}
 
 /// A method that returns ND_SUCCESS sends no packet, one that returns ND_PENDING sends one. Only of CompleteConnect do programs expect
 /// both; under Wine it pends, as every request of the file does.
@@ -67,19 +40,6 @@ pub(in crate::nd) fn completion_modes(nd: &Nd) -> anyhow::Result<()> {
         ensure!(packet == request.address(), "the packet is of another request");
     }
     ensure!(port.next(NOTHING).is_none(), "more packets than requests that pended");
-    Ok(())
-}
-
-// Shows N24.
-pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
-    let (adapter, _) = nd.adapter()?;
-    let port = Port::of(adapter.file());
-    let mr = Mr::new(&adapter, 4096)?;
-    ensure!(mr.register_range(0, 0, 0).is_err(), "nothing was registered");
-    let mut request = mr.register_range(mr.memory().address(0), 4096, 0)?;
-    request.status()?;
-    let packet = port.next(nd.patience()).context("no packet of the registration")?;
-    ensure!(packet == request.address(), "a request that was refused sent a packet");
     Ok(())
 }
 

@@ -11,9 +11,9 @@ use ndk_abi::{
 use crate::nd::{
     client::{
         Port, Shared, Signal,
-        both::{CompletionQueue as _, QueuePair as _},
+        both::{CompletionQueue as _, Connector as _, QueuePair as _},
     },
-    ends::Pair,
+    ends::{End, Pair},
     interfaces::Interfaces,
     pair::is,
     run::Nd,
@@ -106,4 +106,50 @@ pub(in crate::nd) fn cancel_in_order<V: Interfaces>(nd: &Nd) -> anyhow::Result<(
     cq.cancel().context("cancelling nothing")?;
     other.cancel()?;
     is(untouched.status()?, STATUS_CANCELLED, "the other request")
+}
+
+// Shows C4, C22, N22, V8 (nd1), V14 (nd1).
+pub(in crate::nd) fn port<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
+    let port = Port::of(V::file(&pair.b.adapter));
+    ensure!(port.is_open(), "the file has no completion port");
+    send(&pair)?;
+    ensure!(port.next(NOTHING).is_none(), "a packet without a request");
+    pair.b.received()?;
+    for signal in [Signal::Port, Signal::Event] {
+        let mut request = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, signal)?;
+        send(&pair)?;
+        let packet = port.next(nd.patience()).context("no packet came")?;
+        ensure!(packet == request.address(), "the packet is of another request");
+        is(request.result_now(), STATUS_SUCCESS, "the result of the request")?;
+        ensure!(request.is_over() || signal == Signal::Port, "the event is not set");
+        request.status()?;
+        pair.b.received()?;
+    }
+    // Those of other objects go to the same port.
+    let mr = V::unregistered(&pair.b.adapter, 4096)?;
+    let mut request = V::register(&mr, V::memory(&mr).address(0), 4096)?;
+    is(request.status()?, STATUS_SUCCESS, "the registration")?;
+    let packet = port.next(nd.patience()).context("no packet of the registration")?;
+    ensure!(packet == request.address(), "the packet is not that of the registration");
+    let mut request = pair.b.connector.disconnect()?;
+    let packet = port.next(nd.patience()).context("no packet of Disconnect")?;
+    ensure!(packet == request.address(), "the packet is not that of Disconnect");
+    is(request.status()?, STATUS_SUCCESS, "Disconnect")
+}
+
+// Shows N24, V31 (nd1).
+pub(in crate::nd) fn refused_silently<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let end = End::<V>::new(nd)?;
+    let port = Port::of(V::file(&end.adapter));
+    let mr = V::unregistered(&end.adapter, 4096)?;
+    ensure!(V::register(&mr, 0, 0).is_err(), "nothing was registered");
+    ensure!(end.receive_cq.notify(77).is_err(), "a notification of an unknown type");
+    let long = vec![0; V::private_data_limits(&end.adapter)?.0 + 1];
+    ensure!(V::connect(&end, end.address, &long).is_err(), "too much private data");
+    let mut request = V::register(&mr, V::memory(&mr).address(0), 4096)?;
+    request.status()?;
+    let packet = port.next(nd.patience()).context("no packet of the registration")?;
+    ensure!(packet == request.address(), "a request that was refused sent a packet");
+    Ok(())
 }

@@ -44,52 +44,6 @@ pub(in crate::nd) fn bytes(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows V8, V14.
-pub(in crate::nd) fn port(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let port = Port::of(pair.b.adapter.file());
-    ensure!(port.is_open(), "the file has no completion port");
-    send(&pair)?;
-    ensure!(port.next(NOTHING).is_none(), "a packet without a request");
-    pair.b.received()?;
-    for signal in [Signal::Port, Signal::Event] {
-        let mut request = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, signal)?;
-        send(&pair)?;
-        let packet = port.next(nd.patience()).context("no packet came")?;
-        ensure!(packet == request.address(), "the packet is of another request");
-        is(request.result_now(), STATUS_SUCCESS, "the result of the request")?;
-        ensure!(request.is_over() || signal == Signal::Port, "the event is not set");
-        request.status()?;
-        pair.b.received()?;
-    }
-    // Those of other objects go to the same port.
-    let mr = Mr::new(&pair.b.adapter, 4096);
-    let mut request = mr.begin_register(mr.memory().address(0), 4096)?;
-    is(request.status()?, STATUS_SUCCESS, "the registration")?;
-    let packet = port.next(nd.patience()).context("no packet of the registration")?;
-    ensure!(packet == request.address(), "the packet is not that of the registration");
-    let mut request = pair.b.connector.disconnect()?;
-    let packet = port.next(nd.patience()).context("no packet of Disconnect")?;
-    ensure!(packet == request.address(), "the packet is not that of Disconnect");
-    is(request.status()?, STATUS_SUCCESS, "Disconnect")
-}
-
-// Shows V31.
-pub(in crate::nd) fn refused_silently(nd: &Nd) -> anyhow::Result<()> {
-    let end = End::new(nd)?;
-    let port = Port::of(end.adapter.file());
-    let mr = Mr::new(&end.adapter, 4096);
-    ensure!(mr.begin_register(0, 0).is_err(), "nothing was registered");
-    ensure!(end.receive_cq.notify(77).is_err(), "a notification of an unknown type");
-    let long = vec![0; end.adapter.info()?.MaxCallerData + 1];
-    ensure!(end.connector.connect(&end.qp, end.address, &long).is_err(), "too much private data");
-    let mut request = mr.begin_register(mr.memory().address(0), 4096)?;
-    request.status()?;
-    let packet = port.next(nd.patience()).context("no packet of the registration")?;
-    ensure!(packet == request.address(), "a request that was refused sent a packet");
-    Ok(())
-}
-
 /// The requests of an adapter are registrations; those of its objects are theirs.
 // Shows V13.
 pub(in crate::nd) fn adapter_cancels(nd: &Nd) -> anyhow::Result<()> {
