@@ -264,18 +264,15 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// Posts the initiator requests that are in its ring. False: the queue does not take them all.
-    pub(crate) fn post_all(this: &Ref<Self, H>, rings: &Rings<H>, _passive: &Passive<'_>) -> bool {
-        let mut next = Next::Run;
+    /// Posts the initiator requests that are in its ring, as far as the queue takes them.
+    pub(crate) fn post_all(this: &Ref<Self, H>, rings: &Rings<H>, _passive: &Passive<'_>) {
         for _ in 0..MAX_SERVES {
-            if next != Next::Run {
+            if this.serve_ring(rings, &rings.initiator, false, false) != Next::Run {
                 break;
             }
-            next = this.serve_ring(rings, &rings.initiator, false, false);
         }
         // What this leaves, or gives up, is for the deferred call.
         Deferred::schedule(this);
-        next == Next::Sleep
     }
 
     fn serve(&self, polls_on: bool) -> Next {
