@@ -1,7 +1,9 @@
-//! Requests in a ring that were to succeed silently, and fail: their completions are beside those of the others, not in their place.
+//! Requests whose completions are beside those of a ring's others, not in their place: those that were to succeed silently, and fail,
+//! and those that came by a control code.
 
 use std::{mem::offset_of, sync::atomic::Ordering};
 
+use nd_rings::user::CompletionRing;
 use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::*};
 use simkernel::{boot_seeded, pause, seeds};
 use users::{
@@ -30,6 +32,38 @@ fn doorbell(user: &User<'_>, object: u64) {
     assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(object)), STATUS_SUCCESS);
 }
 
+/// Puts completions that nobody takes into the ring: of receives, which are flushed.
+fn fill_with_receives(user: &User<'_>, own: &Ringed, count: u32) {
+    let mut receives = own.rings[3].writer();
+    for context in 0..count {
+        assert!(push(&mut receives, &work(NdkOperationTypeReceive, 0, context.into()), &[]));
+    }
+    doorbell(user, own.qp);
+    assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(own.qp)), STATUS_SUCCESS);
+    wait("the flushed receives", || index(&own.rings[0], offset_of!(SOFTNDK_RING, Tail)) == count);
+}
+
+/// Takes all completions until so many sends are cancelled: their contexts.
+fn cancelled_sends(user: &User<'_>, own: &Ringed, completions: &mut CompletionRing, count: usize) -> Vec<u64> {
+    let mut contexts = Vec::new();
+    for _ in 0..PAUSES {
+        let taken = completions.poll(1, |completion| {
+            if completion.Type == NdkOperationTypeSend.0.cast_unsigned() {
+                assert_eq!(completion.Status, STATUS_CANCELLED);
+                contexts.push(completion.RequestContext);
+            }
+        });
+        if taken > 0 && index(&own.rings[0], offset_of!(SOFTNDK_RING, Asleep)) != 0 {
+            doorbell(user, own.cq);
+        }
+        if contexts.len() == count {
+            break;
+        }
+        pause();
+    }
+    contexts
+}
+
 /// A silent request fails beside one that reports, and there is room for one completion only: the other's slot stays taken, and what
 /// follows it in the ring is reported after it.
 // Shows S210.
@@ -43,14 +77,8 @@ fn a_silent_request_gives_no_slot_of_another_back() {
         let own = Ringed::new(&user, &from).unwrap();
         connect(&user, [from.connector, own.qp], &peer, [at.connector, at.qp], at.listener);
         let [completed, sends] = [&own.rings[0], &own.rings[2]];
-        let [mut initiator, mut receives] = own.writers();
-        // Completions that nobody takes.
-        for context in 1..DEPTH {
-            assert!(push(&mut receives, &work(NdkOperationTypeReceive, 0, context.into()), &[]));
-        }
-        doorbell(&user, own.qp);
-        assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(own.qp)), STATUS_SUCCESS);
-        wait("the flushed receives", || index(completed, offset_of!(SOFTNDK_RING, Tail)) == DEPTH - 1);
+        let mut initiator = sends.writer();
+        fill_with_receives(&user, &own, DEPTH - 1);
         // The peer has no receives.
         let silent = SOFTNDK_POST { Flags: NDK_OP_FLAG_SILENT_SUCCESS, ..work(NdkOperationTypeSend, 0, 101) };
         assert!(push(&mut initiator, &silent, &[]));
@@ -64,24 +92,38 @@ fn a_silent_request_gives_no_slot_of_another_back() {
         wait("its completion", || index(completed, offset_of!(SOFTNDK_RING, Tail)) == DEPTH);
         (0..500).for_each(|_| pause());
         assert_eq!(index(sends, offset_of!(SOFTNDK_RING, Head)), 1, "seed {seed}: the other is not reported yet");
-        let mut completions = own.completions();
-        let mut contexts = Vec::new();
-        for _ in 0..PAUSES {
-            let taken = completions.poll(1, |completion| {
-                if completion.Type == NdkOperationTypeSend.0.cast_unsigned() {
-                    assert_eq!(completion.Status, STATUS_CANCELLED);
-                    contexts.push(completion.RequestContext);
-                }
-            });
-            if taken > 0 && index(completed, offset_of!(SOFTNDK_RING, Asleep)) != 0 {
-                doorbell(&user, own.cq);
-            }
-            if contexts.len() == 3 {
-                break;
-            }
-            pause();
-        }
-        assert_eq!(contexts, [101, 102, 103], "seed {seed}");
+        assert_eq!(cancelled_sends(&user, &own, &mut own.completions(), 3), [101, 102, 103], "seed {seed}");
         wait("all slots to be free", || index(sends, offset_of!(SOFTNDK_RING, Head)) == 3);
+    }
+}
+
+/// There is no room for the completion of a request by a control code: what follows it in the ring is given up, and reported after it.
+/// Another one by a control code is refused until then, as what is in the ring is older.
+#[test]
+fn what_is_given_up_follows_a_request_by_code() {
+    for seed in seeds(20) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let (peer, user) = (User::new(&device), User::new(&device));
+        let (at, from) = (World::listening(&peer), World::new(&user));
+        let own = Ringed::new(&user, &from).unwrap();
+        connect(&user, [from.connector, own.qp], &peer, [at.connector, at.qp], at.listener);
+        fill_with_receives(&user, &own, DEPTH);
+        let by_code = |context| user.post(&work(NdkOperationTypeSend, own.qp, context), &[], &[]);
+        // The peer has no receives.
+        assert_eq!(by_code(101), STATUS_SUCCESS);
+        assert_eq!(peer.call(IOCTL_ND_QP_FREE, &handle(at.qp)), STATUS_SUCCESS);
+        let sends = &own.rings[2];
+        wait("the end", || index(sends, offset_of!(SOFTNDK_RING, State)) == SOFTNDK_RING_ENDED);
+        assert!(push(&mut sends.writer(), &work(NdkOperationTypeSend, 0, 102), &[]));
+        doorbell(&user, own.qp);
+        (0..500).for_each(|_| pause());
+        assert_eq!(by_code(103), STATUS_NO_MORE_ENTRIES, "seed {seed}");
+        // The ring of requests is told first that there is room for one.
+        let mut completions = own.completions();
+        assert_eq!(completions.poll(1, |_| {}), 1);
+        doorbell(&user, own.qp);
+        (0..500).for_each(|_| pause());
+        assert_eq!(cancelled_sends(&user, &own, &mut completions, 2), [101, 102], "seed {seed}");
     }
 }
