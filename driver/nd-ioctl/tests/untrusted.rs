@@ -232,8 +232,16 @@ fn offsets_and_counts_are_checked() {
     for length in [1, u32::MAX, u32::MAX - 79] {
         assert_eq!(user.post(&SOFTNDK_POST { InlineLength: length, ..inline }, &[], b""), STATUS_INVALID_PARAMETER);
     }
-    let post = SOFTNDK_SRQ_POST { Version: 1, SgeCount: u32::MAX, SrqHandle: world.srq, RequestContext: 0 };
-    assert_eq!(user.call(IOCTL_SOFTNDK_SRQ_POST, &post), STATUS_DATA_OVERRUN);
+    let receive = |count| {
+        let post = SOFTNDK_SRQ_POST { Version: 1, SgeCount: count, SrqHandle: world.srq, RequestContext: 0 };
+        user.call(IOCTL_SOFTNDK_SRQ_POST, &post)
+    };
+    for count in [1, 64] {
+        assert_eq!(receive(count), STATUS_INVALID_PARAMETER);
+    }
+    for count in [65, 0x1000_0000, u32::MAX] {
+        assert_eq!(receive(count), STATUS_DATA_OVERRUN);
+    }
 }
 
 /// With NDK_OP_FLAG_INLINE a provider follows the addresses of the entries: they must never be the user's.
