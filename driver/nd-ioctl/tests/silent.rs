@@ -127,3 +127,23 @@ fn what_is_given_up_follows_a_request_by_code() {
         assert_eq!(cancelled_sends(&user, &own, &mut completions, 2), [101, 102], "seed {seed}");
     }
 }
+
+/// A request by a control code follows what is in the ring, also if no doorbell has told of that.
+#[test]
+fn a_request_by_code_follows_what_is_in_the_ring() {
+    for seed in seeds(20) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let (peer, user) = (User::new(&device), User::new(&device));
+        let (at, from) = (World::listening(&peer), World::new(&user));
+        let own = Ringed::new(&user, &from).unwrap();
+        connect(&user, [from.connector, own.qp], &peer, [at.connector, at.qp], at.listener);
+        let sends = &own.rings[2];
+        wait("the ring to sleep", || index(sends, offset_of!(SOFTNDK_RING, Asleep)) != 0);
+        assert!(push(&mut sends.writer(), &work(NdkOperationTypeSend, 0, 101), &[]));
+        // The peer has no receives.
+        assert_eq!(user.post(&work(NdkOperationTypeSend, own.qp, 102), &[], &[]), STATUS_SUCCESS, "seed {seed}");
+        assert_eq!(peer.call(IOCTL_ND_QP_FREE, &handle(at.qp)), STATUS_SUCCESS);
+        assert_eq!(cancelled_sends(&user, &own, &mut own.completions(), 2), [101, 102], "seed {seed}");
+    }
+}
