@@ -8,7 +8,7 @@ use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::
 use simkernel::{boot_seeded, pause, seeds};
 use users::{
     User, World,
-    rings::{DEPTH, Ring, Ringed, connect, push},
+    rings::{DEPTH, Ring, Ringed, connect, create, create_qp, push},
     start,
     user::{handle, work},
 };
@@ -146,4 +146,28 @@ fn a_request_by_code_follows_what_is_in_the_ring() {
         assert_eq!(peer.call(IOCTL_ND_QP_FREE, &handle(at.qp)), STATUS_SUCCESS);
         assert_eq!(cancelled_sends(&user, &own, &mut own.completions(), 2), [101, 102], "seed {seed}");
     }
+}
+
+/// There is more in the ring than one run of the driver takes.
+#[test]
+fn a_request_by_code_follows_all_that_is_in_a_deep_ring() {
+    const DEEP: u32 = 100;
+    let _session = boot_seeded(1);
+    let device = start();
+    let (peer, user) = (User::new(&device), User::new(&device));
+    let (at, from) = (World::listening(&peer), World::new(&user));
+    let own = Ringed::new(&user, &from).unwrap();
+    let sends = Ring::initiator_for(&user, DEEP);
+    let mut deep = create_qp(&user, &from, own.cq);
+    deep.Header.InitiatorQueueDepth = DEEP;
+    let mappings = [sends.mapping(), Ring::receives(&user).mapping()];
+    let deep = create(&user, IOCTL_ND_QP_CREATE, &deep, &mappings).unwrap();
+    connect(&user, [from.connector, deep], &peer, [at.connector, at.qp], at.listener);
+    wait("the ring to sleep", || index(&sends, offset_of!(SOFTNDK_RING, Asleep)) != 0);
+    let mut writer = sends.writer();
+    for context in 1..DEEP {
+        assert!(push(&mut writer, &work(NdkOperationTypeSend, 0, context.into()), &[]));
+    }
+    // The peer has no receives.
+    assert_eq!(user.post(&work(NdkOperationTypeSend, deep, DEEP.into()), &[], &[]), STATUS_SUCCESS);
 }

@@ -32,8 +32,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    pub fn new(user: &User<'_>, kind: u32, entry_size: u32) -> Self {
-        let geometry = Geometry::for_depth(kind, entry_size, DEPTH).unwrap();
+    fn new(user: &User<'_>, kind: u32, entry_size: u32, depth: u32) -> Self {
+        let geometry = Geometry::for_depth(kind, entry_size, depth).unwrap();
         let pages = user.device.host().map(geometry.bytes().unwrap().div_ceil(4096));
         pages.write(0, &vec![0; pages.size()]);
         let ring = Self { pages, geometry };
@@ -44,17 +44,22 @@ impl Ring {
 
     /// For completions.
     pub fn completions(user: &User<'_>) -> Self {
-        Self::new(user, SOFTNDK_RING_COMPLETIONS, size_of::<SOFTNDK_COMPLETION>() as u32)
+        Self::new(user, SOFTNDK_RING_COMPLETIONS, size_of::<SOFTNDK_COMPLETION>() as u32, DEPTH)
     }
 
     /// For initiator requests.
     pub fn initiator(user: &User<'_>) -> Self {
-        Self::new(user, SOFTNDK_RING_INITIATOR, request_entry_size(SGES, INLINE_BYTES).unwrap())
+        Self::initiator_for(user, DEPTH)
+    }
+
+    /// For so many of them.
+    pub fn initiator_for(user: &User<'_>, depth: u32) -> Self {
+        Self::new(user, SOFTNDK_RING_INITIATOR, request_entry_size(SGES, INLINE_BYTES).unwrap(), depth)
     }
 
     /// For receives.
     pub fn receives(user: &User<'_>) -> Self {
-        Self::new(user, SOFTNDK_RING_RECEIVE, request_entry_size(SGES, 0).unwrap())
+        Self::new(user, SOFTNDK_RING_RECEIVE, request_entry_size(SGES, 0).unwrap(), DEPTH)
     }
 
     /// The ring in it, as its user sees it. What makes it one is written anew.
