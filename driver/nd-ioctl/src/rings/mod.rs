@@ -5,3 +5,6 @@ pub(crate) mod poll_backoff;
 pub(crate) mod ring_poll;
 pub(crate) mod user_ring;
 pub(crate) mod work_ring;
+
+#[cfg(test)]
+mod tests;

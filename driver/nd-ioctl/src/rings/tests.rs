@@ -1,0 +1,105 @@
+//! What the runs that serve a ring of requests take from it. Not in `work_ring`, which tests/random/loom-models compiles too.
+#![allow(clippy::indexing_slicing, reason = "a test may panic")]
+
+extern crate std;
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::{sync::Arc, vec, vec::Vec};
+
+use nd_rings::Memory;
+use ndk_abi::describe::ZeroInit as _;
+use ndk_abi::ndkpi::{NDK_OP_FLAG_DEFER, NdkOperationTypeSend};
+use ndk_abi::softndk_ioctl::SOFTNDK_POST;
+use simkernel::{SimKernel, boot};
+
+use super::ring_poll::Next;
+use super::work_ring::{Posted, ServeMode, Step, WorkRing};
+
+/// The memory of a ring of sends, to whose end the user adds.
+#[derive(Clone, Default)]
+struct Sends(Arc<[AtomicU32; 3]>);
+
+impl Memory for Sends {
+    fn tail(&self) -> &AtomicU32 {
+        &self.0[0]
+    }
+
+    fn head(&self) -> &AtomicU32 {
+        &self.0[1]
+    }
+
+    fn asleep(&self) -> &AtomicU32 {
+        &self.0[2]
+    }
+
+    fn capacity(&self) -> u32 {
+        128
+    }
+
+    fn read(&self, _slot: u32, first: usize, words: &mut [u64]) {
+        let send = SOFTNDK_POST { Operation: NdkOperationTypeSend.0.cast_unsigned(), ..SOFTNDK_POST::ZERO };
+        let send: [u64; size_of::<SOFTNDK_POST>() / size_of::<u64>()] = zerocopy::transmute!(send);
+        words.copy_from_slice(&send[first..][..words.len()]);
+    }
+
+    fn write(&self, _slot: u32, _first: usize, _words: &[u64]) {}
+
+    fn set_state(&self, _state: u32) {}
+}
+
+type Ring = WorkRing<Sends, (), SimKernel>;
+
+fn new() -> (Sends, Ring) {
+    let sends = Sends::default();
+    (sends.clone(), Ring::new(sends, 0, ()))
+}
+
+/// One run: whether each request that it posts is deferred, and what is next.
+fn run(ring: &Ring, mode: ServeMode) -> (Vec<bool>, Next) {
+    let mut serving = ring.serve(mode);
+    let mut deferred = Vec::new();
+    loop {
+        match serving.next() {
+            Step::Post(head, _) => {
+                deferred.push(head.Flags & NDK_OP_FLAG_DEFER != 0);
+                serving.posted(Posted::Taken);
+            }
+            Step::GiveUp(..) => serving.given_up(true),
+            Step::End(served) => return (deferred, served.next),
+        }
+    }
+}
+
+const AWAITS: ServeMode = ServeMode { awaits: true, polls_on: true };
+
+#[test]
+fn all_but_the_last_of_a_run_are_deferred() {
+    let _session = boot();
+    let (sends, ring) = new();
+    sends.tail().store(3, Ordering::Release);
+    assert_eq!(run(&ring, AWAITS), (vec![true, true, false], Next::Sleep));
+    sends.tail().store(68, Ordering::Release);
+    let (deferred, next) = run(&ring, AWAITS);
+    assert_eq!((deferred, next), ([vec![true; 63], vec![false]].concat(), Next::Run));
+    assert_eq!(run(&ring, AWAITS), (vec![false], Next::Sleep));
+}
+
+#[test]
+fn an_empty_ring_is_polled_for_some_runs_unless_a_completion_is_to_come() {
+    /// Runs after which another one follows.
+    fn runs(ring: &Ring, mode: ServeMode) -> usize {
+        (0..).take_while(|_| run(ring, mode) == (vec![], Next::Run)).count()
+    }
+    let _session = boot();
+    let counts = ServeMode { awaits: false, ..AWAITS };
+    for (mode, next, more) in [(AWAITS, Next::Sleep, 0), (counts, Next::Run, 15)] {
+        let (sends, ring) = new();
+        assert_eq!([runs(&ring, mode), runs(&ring, mode)], [15, 0]);
+        sends.tail().store(1, Ordering::Release);
+        assert_eq!(run(&ring, mode), (vec![false], next));
+        assert_eq!(runs(&ring, mode), more);
+    }
+    let (_, ring) = new();
+    assert_eq!(runs(&ring, ServeMode { polls_on: false, ..AWAITS }), 0);
+    assert_eq!(runs(&ring, AWAITS), 15);
+}
