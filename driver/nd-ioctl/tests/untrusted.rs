@@ -5,7 +5,9 @@ use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, statu
 use ndk_provider::ObjectCounts;
 use simkernel::boot;
 use users::{
-    User, World, start,
+    User, World,
+    rings::{Ring, Ringed, create, create_qp},
+    start,
     user::{bind, handle, inet, registration, work},
 };
 use zerocopy::IntoBytes;
@@ -343,6 +345,26 @@ fn objects_of_two_adapters_do_not_mix() {
     assert_eq!(user.connect(one.connector, two.qp, inet("10.1.2.3:9"), b"").wait(), STATUS_INVALID_PARAMETER_MIX);
     assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind(one.listener, "10.1.2.3:0")), STATUS_SUCCESS);
     assert_eq!(user.get_request(one.listener, two.connector).wait(), STATUS_INVALID_PARAMETER_MIX);
+}
+
+/// Completions of requests in a ring that were never posted can only be put into a ring.
+#[test]
+fn a_queue_pair_with_rings_needs_completions_with_rings() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let ringed = Ringed::new(&user, &world).unwrap();
+    let with = |receive_cq, initiator_cq| {
+        let mut qp = create_qp(&user, &world, receive_cq);
+        qp.Header.InitiatorCqHandle = initiator_cq;
+        let mappings = [Ring::initiator(&user).mapping(), Ring::receives(&user).mapping()];
+        create(&user, IOCTL_ND_QP_CREATE, &qp, &mappings).map(|_| ())
+    };
+    for (receive_cq, initiator_cq) in [(world.cq, world.cq), (ringed.cq, world.cq), (world.cq, ringed.cq)] {
+        assert_eq!(with(receive_cq, initiator_cq), Err(STATUS_INVALID_PARAMETER_MIX));
+    }
+    assert_eq!(with(ringed.cq, ringed.cq), Ok(()));
 }
 
 #[test]
