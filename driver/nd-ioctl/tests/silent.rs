@@ -41,6 +41,7 @@ fn fill_with_receives(user: &User<'_>, own: &Ringed, count: u32) {
     doorbell(user, own.qp);
     assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(own.qp)), STATUS_SUCCESS);
     wait("the flushed receives", || index(&own.rings[0], offset_of!(SOFTNDK_RING, Tail)) == count);
+    assert_eq!(index(&own.rings[2], offset_of!(SOFTNDK_RING, State)), SOFTNDK_RING_CONNECTED, "a flush ends nothing");
 }
 
 /// Takes all completions until so many sends are cancelled: their contexts.
