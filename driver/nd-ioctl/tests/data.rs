@@ -337,6 +337,9 @@ fn a_disconnect_is_told_and_ends_the_connection() {
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(pair.connector[0])), STATUS_SUCCESS);
         assert_eq!(user.completions(pair.cq[0], 1)[0].Status, STATUS_CANCELLED);
         assert_eq!(told.wait(), STATUS_SUCCESS);
+        // What is posted from now on is cancelled too.
+        assert_eq!(user.post(&work(NdkOperationTypeReceive, pair.qp[1], 9), &[], b""), STATUS_SUCCESS);
+        assert_eq!(user.completions(pair.cq[1], 1)[0].Status, STATUS_CANCELLED);
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(pair.connector[1])), STATUS_SUCCESS);
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(pair.connector[1])), STATUS_SUCCESS);
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(pair.connector[1])), STATUS_CONNECTION_INVALID);
