@@ -1,4 +1,4 @@
-//! Rings that have ended are replaced: the new ones have ended too.
+//! When rings end. If they are replaced then, the new ones have ended too.
 
 use std::{
     mem::offset_of,
@@ -11,7 +11,7 @@ use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, softn
 use simkernel::{boot, watchdog};
 use users::{
     User, World,
-    rings::{DEPTH, Ring, Ringed, push, with_mappings},
+    rings::{DEPTH, Ring, Ringed, connect, push, with_mappings},
     start,
     user::{handle, work},
 };
@@ -79,5 +79,21 @@ fn a_ring_of_completions() {
         let modify = with_mappings(modify.as_bytes(), &[other.mapping()]);
         assert_eq!(user.send_bytes(IOCTL_ND_CQ_MODIFY, &modify, ROOM).wait(), STATUS_SUCCESS);
         assert_eq!(state(&other), STATUS_INTERNAL_ERROR.to_u32());
+    });
+}
+
+#[test]
+fn a_disconnect_ends_the_rings_of_both_sides() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let (peer, user) = (User::new(&device), User::new(&device));
+        let (at, from) = (World::listening(&peer), World::new(&user));
+        let [theirs, own] = [Ringed::new(&peer, &at).unwrap(), Ringed::new(&user, &from).unwrap()];
+        connect(&user, [from.connector, own.qp], &peer, [at.connector, theirs.qp], at.listener);
+        assert_eq!(user.call(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(from.connector)), STATUS_SUCCESS);
+        for ring in own.rings[2..4].iter().chain(&theirs.rings[2..4]) {
+            ends(ring, SOFTNDK_RING_ENDED);
+        }
     });
 }
