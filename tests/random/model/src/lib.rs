@@ -11,5 +11,5 @@ mod session;
 #[cfg(feature = "arbitrary")]
 pub use operation::decode;
 pub use operation::{Event, Operation, Place, Post, Request, Slot};
-pub use reference::{Mismatch, Mistake, Outcomes};
+pub use reference::{COMMON_FLAGS, FAST_REGISTER_FLAGS, Mismatch, Mistake, Outcomes, SEND_FLAGS, WRITE_FLAGS};
 pub use session::{Report, Session, run, run_mistaken};

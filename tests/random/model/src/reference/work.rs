@@ -1,8 +1,8 @@
 //! What initiator requests are.
 
 use ndk_abi::ndkpi::{
-    NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE,
-    NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_OP_FLAG_READ_FENCE,
+    NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_DEFER,
+    NDK_OP_FLAG_INLINE, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_OP_FLAG_READ_FENCE,
     NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NdkOperationTypeBind,
     NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeSend,
     NdkOperationTypeWrite,
@@ -53,21 +53,38 @@ pub(super) fn unknown_flags(work: &Work, flags: u32) -> bool {
     flags & !work.flags() != 0
 }
 
-const COMMON: u32 = NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER;
+/// The flags of all initiator requests, but for NDK_OP_FLAG_DEFER: the executor sets that.
+pub const COMMON_FLAGS: [u32; 2] = [NDK_OP_FLAG_SILENT_SUCCESS, NDK_OP_FLAG_READ_FENCE];
+/// The flags of NdkSend.
+pub const SEND_FLAGS: &[u32] =
+    &[COMMON_FLAGS[0], COMMON_FLAGS[1], NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_INLINE];
+/// The flags of NdkWrite.
+pub const WRITE_FLAGS: &[u32] = &[COMMON_FLAGS[0], COMMON_FLAGS[1], NDK_OP_FLAG_INLINE];
+/// The flags of NdkFastRegister. Remote write is two bits: local write, and one that is nothing alone.
+pub const FAST_REGISTER_FLAGS: &[u32] = &[
+    COMMON_FLAGS[0],
+    COMMON_FLAGS[1],
+    NDK_OP_FLAG_ALLOW_REMOTE_READ,
+    NDK_OP_FLAG_ALLOW_REMOTE_WRITE & !NDK_OP_FLAG_ALLOW_LOCAL_WRITE,
+    NDK_OP_FLAG_ALLOW_LOCAL_WRITE,
+    NDK_OP_FLAG_RDMA_READ_SINK,
+];
+
+fn all(flags: &[u32]) -> u32 {
+    flags.iter().fold(0, |all, flag| all | flag)
+}
 
 impl Work {
     fn flags(&self) -> u32 {
-        COMMON
-            | match self {
-                Self::Send { .. } => NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT | NDK_OP_FLAG_INLINE,
-                Self::Write { .. } => NDK_OP_FLAG_INLINE,
-                Self::Read { .. } => NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
-                Self::FastRegister { .. } => {
-                    NDK_OP_FLAG_ALLOW_REMOTE_READ | NDK_OP_FLAG_ALLOW_REMOTE_WRITE | NDK_OP_FLAG_RDMA_READ_SINK
-                }
-                Self::Bind(_) => NDK_OP_FLAG_ALLOW_REMOTE_READ,
-                Self::Invalidate { .. } | Self::InvalidateWindow { .. } => 0,
-            }
+        let own = match self {
+            Self::Send { .. } => all(SEND_FLAGS),
+            Self::Write { .. } => all(WRITE_FLAGS),
+            Self::Read { .. } => NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
+            Self::FastRegister { .. } => all(FAST_REGISTER_FLAGS),
+            Self::Bind(_) => NDK_OP_FLAG_ALLOW_REMOTE_READ,
+            Self::Invalidate { .. } | Self::InvalidateWindow { .. } => 0,
+        };
+        own | all(&COMMON_FLAGS) | NDK_OP_FLAG_DEFER
     }
 
     pub(super) fn name(&self) -> &'static str {

@@ -1,10 +1,8 @@
 //! How random operations are drawn: mostly such that connections live and data moves, and now and then anything.
 
-use model::{Event, Operation, Place, Post, Request, Slot};
+use model::{COMMON_FLAGS, Event, FAST_REGISTER_FLAGS, Operation, Place, Post, Request, SEND_FLAGS, Slot, WRITE_FLAGS};
 use ndk_abi::ndkpi::{
-    NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_INLINE,
-    NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_OP_FLAG_READ_FENCE,
-    NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
+    NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -50,57 +48,45 @@ fn flags(flags: &'static [u32]) -> impl Strategy<Value = u32> {
     prop_oneof![60 => chosen, 1 => any::<u32>()]
 }
 
-const COMMON: [u32; 2] = [NDK_OP_FLAG_SILENT_SUCCESS, NDK_OP_FLAG_READ_FENCE];
-const SEND: &[u32] = &[COMMON[0], COMMON[1], NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_INLINE];
-const WRITE: &[u32] = &[COMMON[0], COMMON[1], NDK_OP_FLAG_INLINE];
-const READ: &[u32] = &COMMON;
 const BIND: &[u32] = &[
-    COMMON[0],
-    COMMON[1],
+    COMMON_FLAGS[0],
+    COMMON_FLAGS[1],
     NDK_OP_FLAG_ALLOW_REMOTE_READ,
     NDK_OP_FLAG_ALLOW_REMOTE_READ,
     NDK_OP_FLAG_ALLOW_REMOTE_WRITE,
     NDK_OP_FLAG_ALLOW_REMOTE_WRITE,
-];
-const FAST_REGISTER: &[u32] = &[
-    COMMON[0],
-    COMMON[1],
-    NDK_OP_FLAG_ALLOW_REMOTE_READ,
-    NDK_OP_FLAG_ALLOW_REMOTE_WRITE & !NDK_OP_FLAG_ALLOW_LOCAL_WRITE,
-    NDK_OP_FLAG_ALLOW_LOCAL_WRITE,
-    NDK_OP_FLAG_RDMA_READ_SINK,
 ];
 
 fn post() -> impl Strategy<Value = Post> {
     let small = || prop_oneof![30 => sges(500), 10 => sges(6_000), 1 => sges(400_000)];
-    let send = (small(), flags(SEND)).prop_map(|(sges, flags)| Post { request: Request::Send, sges, flags });
-    let invalidate = (target(), small(), flags(SEND)).prop_map(|(place, sges, flags)| Post {
+    let send = (small(), flags(SEND_FLAGS)).prop_map(|(sges, flags)| Post { request: Request::Send, sges, flags });
+    let invalidate = (target(), small(), flags(SEND_FLAGS)).prop_map(|(place, sges, flags)| Post {
         request: Request::SendAndInvalidate(place),
         sges,
         flags,
     });
-    let read =
-        (target(), small(), flags(READ), prop::bool::weighted(0.06)).prop_map(|(place, sges, flags, invalidate)| {
+    let read = (target(), small(), flags(&COMMON_FLAGS), prop::bool::weighted(0.06)).prop_map(
+        |(place, sges, flags, invalidate)| {
             let invalidate = if invalidate { NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE } else { 0 };
             Post { request: Request::Read(place), sges, flags: flags | invalidate }
-        });
-    let write = (target(), small(), flags(WRITE)).prop_map(|(place, sges, flags)| Post {
+        },
+    );
+    let write = (target(), small(), flags(WRITE_FLAGS)).prop_map(|(place, sges, flags)| Post {
         request: Request::Write(place),
         sges,
         flags,
     });
     let region = any::<u8>;
     let fast_register =
-        (region(), vec(any::<u8>(), 1..9), any::<u8>(), 0u32..4_096, any::<u16>(), flags(FAST_REGISTER)).prop_map(
-            |(region, pages, base, first_byte_offset, length, flags)| {
+        (region(), vec(any::<u8>(), 1..9), any::<u8>(), 0u32..4_096, any::<u16>(), flags(FAST_REGISTER_FLAGS))
+            .prop_map(|(region, pages, base, first_byte_offset, length, flags)| {
                 let room = pages.len() as u32 * 4_096 - first_byte_offset;
                 let length =
                     if length % 64 == 0 { room + u32::from(length / 64 % 2) } else { u32::from(length) % room };
                 let request = Request::FastRegister { region, pages, base, first_byte_offset, length };
                 Post { request, sges: Vec::new(), flags }
-            },
-        );
-    let local_invalidate = (region(), flags(&COMMON)).prop_map(|(region, flags)| Post {
+            });
+    let local_invalidate = (region(), flags(&COMMON_FLAGS)).prop_map(|(region, flags)| Post {
         request: Request::Invalidate { region },
         sges: Vec::new(),
         flags,
@@ -110,7 +96,7 @@ fn post() -> impl Strategy<Value = Post> {
         sges: Vec::new(),
         flags,
     });
-    let unbind = (any::<u8>(), flags(&COMMON)).prop_map(|(window, flags)| Post {
+    let unbind = (any::<u8>(), flags(&COMMON_FLAGS)).prop_map(|(window, flags)| Post {
         request: Request::InvalidateWindow { window },
         sges: Vec::new(),
         flags,
