@@ -14,6 +14,14 @@ use users::{
 /// More than a ring looks on for.
 const PAUSES: u32 = 100_000;
 
+/// Whether something comes to be so by itself.
+fn becomes(so: impl Fn() -> bool) -> bool {
+    (0..PAUSES).any(|_| {
+        pause();
+        so()
+    })
+}
+
 /// A request by a control code counts as to be reported before it is posted. When it is refused, a run that waits for its report is
 /// told that there is none: the run may have come at any moment.
 #[test]
@@ -30,11 +38,7 @@ fn a_ring_sleeps_after_a_refused_request_by_code() {
             assert_eq!(user.post(&invalidate, &[], &[]), STATUS_INVALID_HANDLE);
         }
         let asleep = ringed.rings[2].word(offset_of!(SOFTNDK_RING, Asleep));
-        let sleeps = (0..PAUSES).any(|_| {
-            pause();
-            asleep.load(Ordering::Acquire) != 0
-        });
-        assert!(sleeps, "seed {seed}: it awaits a completion");
+        assert!(becomes(|| asleep.load(Ordering::Acquire) != 0), "seed {seed}: it awaits a completion");
     }
 }
 
@@ -80,10 +84,7 @@ fn a_ring_is_looked_at_after_a_deferred_or_silent_request_by_code() {
 
 /// Whether a request ends by itself.
 fn ends(answer: &Answer) -> bool {
-    (0..PAUSES).any(|_| {
-        pause();
-        !answer.is_pending()
-    })
+    becomes(|| !answer.is_pending())
 }
 
 /// A request for a notification that is cancelled takes no notification along: the next one is told of the completion that has come
