@@ -6,7 +6,7 @@ use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::
 use simkernel::{boot_seeded, pause, scope, seeds};
 use users::{
     User, World,
-    rings::{Ringed, connect, push},
+    rings::{Ring, Ringed, connect, push},
     start,
     user::{Answer, handle, work},
 };
@@ -79,6 +79,35 @@ fn a_ring_is_looked_at_after_a_deferred_or_silent_request_by_code() {
             pause();
         }
         assert_eq!(found, completed, "seed {seed}: what completes");
+    }
+}
+
+/// Both rings of a queue pair are about to sleep when a request comes into one of them, for which no doorbell rings: it is found, though
+/// the other ring sleeps.
+#[test]
+fn a_ring_is_looked_at_though_the_other_one_sleeps() {
+    for seed in seeds(200) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let user = User::new(&device);
+        let ringed = Ringed::new(&user, &World::new(&user)).unwrap();
+        let [_, _, initiator, receives, _] = &ringed.rings;
+        let word = |ring: &Ring, offset| ring.word(offset).load(Ordering::Acquire);
+        let asleep = |ring| word(ring, offset_of!(SOFTNDK_RING, Asleep)) != 0;
+        assert!(becomes(|| asleep(initiator) && asleep(receives)), "seed {seed}: they poll on");
+        // With nothing new they sleep again after one look, beside which the request comes.
+        assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
+        (0..seed / 2 % 8).for_each(|_| pause());
+        // Of the other ring: it ends this one when it is looked at.
+        let (ring, kind) =
+            if seed % 2 == 0 { (initiator, NdkOperationTypeReceive) } else { (receives, NdkOperationTypeSend) };
+        let mut writer = ring.writer();
+        assert!(push(&mut writer, &work(kind, 0, 1), &[]));
+        if writer.needs_doorbell() {
+            assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
+        }
+        let ended = || word(ring, offset_of!(SOFTNDK_RING, State)) == SOFTNDK_RING_ENDED;
+        assert!(becomes(ended), "seed {seed}: nobody looks");
     }
 }
 
