@@ -216,6 +216,28 @@ fn handles_of_freed_queue_pairs_are_used_again() {
     });
 }
 
+/// Receives that a message has taken keep their slots until they are reported, in whatever ring follows: it has to have them.
+#[test]
+fn a_ring_without_room_for_what_is_not_reported_is_refused() {
+    let session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let quarter = DEPTH / 4;
+        let mut server = Server::new(User::new(&device));
+        let peer = User::new(&device);
+        let from = World::new(&peer);
+        server.fill_completions();
+        (0..DEPTH).for_each(|_| server.receive());
+        let _heard = server.hear(&peer, &from, quarter as usize);
+        let ring = Ring::receives(&server.user);
+        // As many as are in the queue.
+        let queued = 3 * quarter;
+        assert!(!server.has_fewer_than(queued, &session) && server.has_fewer_than(queued + 1, &session));
+        assert_eq!(server.modify(queued, &ring), STATUS_BUFFER_OVERFLOW);
+        assert_eq!(server.modify(DEPTH, &ring), STATUS_SUCCESS);
+    });
+}
+
 /// Receives come while the queue is made smaller, of which some are taken and not reported: it is, or it is as deep as before.
 #[test]
 fn a_refused_modify_changes_nothing() {
