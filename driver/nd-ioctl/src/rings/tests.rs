@@ -13,7 +13,7 @@ use ndk_abi::softndk_ioctl::SOFTNDK_POST;
 use simkernel::{SimKernel, boot};
 
 use super::ring_poll::Next;
-use super::work_ring::{Posted, ServeMode, Step, WorkRing};
+use super::work_ring::{Posted, ServeMode, Served, Step, WorkRing};
 
 /// The memory of a ring of sends, to whose end the user adds.
 #[derive(Clone, Default)]
@@ -102,4 +102,16 @@ fn an_empty_ring_is_polled_for_some_runs_unless_a_completion_is_to_come() {
     let (_, ring) = new();
     assert_eq!(runs(&ring, ServeMode { polls_on: false, ..AWAITS }), 0);
     assert_eq!(runs(&ring, AWAITS), 15);
+}
+
+/// Whoever lets it sleep serves it once more, which says that it is broken, and then leaves it alone.
+#[test]
+fn an_index_that_becomes_wild_before_the_sleep_is_told_of_once() {
+    let _session = boot();
+    let (sends, ring) = new();
+    assert_eq!(run(&ring, ServeMode { polls_on: false, ..AWAITS }), (vec![], Next::Sleep));
+    sends.tail().store(u32::MAX / 2, Ordering::Release);
+    assert!(!ring.sleep(true), "it has just ended");
+    assert!(matches!(ring.serve(AWAITS).next(), Step::End(Served { next: Next::Sleep, broken: true })));
+    assert!(ring.sleep(true), "it has ended before");
 }
