@@ -70,9 +70,10 @@ fn events_are_printed_as_lines() {
     let text = String::from_utf8(output).unwrap();
     let expected =
         "    1.500000  informational  Connected              Local=192.0.2.1:5445  Remote=unknown  QueuePair=7  \
-                    Active=true  Status=STATUS_CONNECTION_REFUSED (0xc0000236)  NetLuid=0x6000001000000  Code=0xff
+                    Active=true  Status=STATUS_CONNECTION_REFUSED (0xc0000236)  NetLuid=0x6000001000000  Code=0xff  \
+                    Counter=connects
     2.000000  error          Listening              Local=[fd00::2]:5445
-    2.000000  an event that cannot be read: the data ends within the field Code
+    2.000000  an event that cannot be read: the data ends within the field Counter
     2.000000  an event that cannot be read: 1 bytes of data have no description
     2.000000  an event that cannot be read: the field F has type 11 and format 0
     2.000000  an event that cannot be read: the description is cut off
@@ -99,7 +100,7 @@ fn events_are_printed_as_json() {
     assert_eq!((&fields["Local"], &fields["Remote"]), (&"192.0.2.1:5445".into(), &serde_json::Value::Null));
     assert_eq!((&fields["Active"], &fields["Code"]), (&true.into(), &"0xff".into()));
     assert_eq!(fields["Status"], "STATUS_CONNECTION_REFUSED (0xc0000236)");
-    assert_eq!(*cut, serde_json::json!({ "seconds": 2.0, "unreadable": "the data ends within the field Code" }));
+    assert_eq!(*cut, serde_json::json!({ "seconds": 2.0, "unreadable": "the data ends within the field Counter" }));
 }
 
 /// A session that nobody here has ended, one that breaks, and nobody who reads the output.
