@@ -85,12 +85,13 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
         }
     }
 
-    /// Tells somebody of completions that nobody was told of before, and that the user has not taken. `claim` gives who waits for
-    /// that type of notification, if anyone does; then, and only then, they are told of. It is called with the lock held.
+    /// Tells somebody of completions that nobody was told of before, and that the user has not taken; nobody after the end: each
+    /// request gets the status of the end then. `claim` gives the request that waits for that type of notification, if one does; then,
+    /// and only then, they are told of. It is called with the lock held.
     pub(crate) fn notify<T>(&self, claim: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut state = self.0.lock();
         let old = state.notified.max(state.pushed.saturating_sub(state.unread()));
-        if state.pushed <= old {
+        if state.pushed <= old || state.ended.is_some() {
             return None;
         }
         let solicited = || if state.solicited > old { claim(ND_CQ_NOTIFY_SOLICITED) } else { None };

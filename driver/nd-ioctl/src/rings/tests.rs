@@ -1,4 +1,5 @@
-//! What the runs that serve a ring of requests take from it. Not in `work_ring`, which tests/random/loom-models compiles too.
+//! What runs take from a ring of requests, and what a ring of completions tells. Not in `work_ring` and `cq_ring`, which
+//! tests/random/loom-models compiles too.
 #![allow(clippy::indexing_slicing, reason = "a test may panic")]
 
 extern crate std;
@@ -10,8 +11,11 @@ use nd_rings::Memory;
 use ndk_abi::describe::ZeroInit as _;
 use ndk_abi::ndkpi::{NDK_OP_FLAG_DEFER, NdkOperationTypeSend};
 use ndk_abi::softndk_ioctl::SOFTNDK_POST;
+use ndk_abi::softndk_ring::SOFTNDK_COMPLETION;
+use ndk_abi::status::STATUS_BUFFER_OVERFLOW;
 use simkernel::{SimKernel, boot};
 
+use super::cq_ring::CqRing;
 use super::ring_poll::Next;
 use super::work_ring::{Posted, ServeMode, Served, Step, WorkRing};
 
@@ -114,4 +118,15 @@ fn an_index_that_becomes_wild_before_the_sleep_is_told_of_once() {
     assert!(!ring.sleep(true), "it has just ended");
     assert!(matches!(ring.serve(AWAITS).next(), Step::End(Served { next: Next::Sleep, broken: true })));
     assert!(ring.sleep(true), "it has ended before");
+}
+
+/// A request for a notification that comes after the end of its CQ gets the status of the end, not the success that a completion
+/// before the end had for it.
+#[test]
+fn a_ring_of_completions_tells_nobody_when_it_has_ended() {
+    let _session = boot();
+    let ring = CqRing::<_, _, SimKernel>::new(Sends::default(), ());
+    assert!(ring.push(SOFTNDK_COMPLETION::ZERO, false));
+    ring.end(STATUS_BUFFER_OVERFLOW);
+    assert_eq!(ring.notify(Some), None);
 }
