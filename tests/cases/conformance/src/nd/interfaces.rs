@@ -36,8 +36,8 @@ pub(super) trait Interfaces: Sized + 'static {
     /// Whether completions tell which queue pair they are of.
     const TELLS_APART: bool;
 
-    /// The usual size, but for room for receives, and for requests of the initiator.
-    fn with_room(receives: usize, requests: usize) -> Self::Size;
+    /// The usual size, but for room for receives.
+    fn with_room(receives: usize) -> Self::Size;
 
     /// The usual size, with a context by which completions are told apart.
     fn told_apart_by(context: usize) -> Self::Size;
@@ -100,8 +100,8 @@ impl Interfaces for V1 {
 
     const TELLS_APART: bool = false;
 
-    fn with_room(receives: usize, requests: usize) -> EndpointSize {
-        EndpointSize { inbound: receives, outbound: requests, ..EndpointSize::default() }
+    fn with_room(receives: usize) -> EndpointSize {
+        EndpointSize { inbound: receives, ..EndpointSize::default() }
     }
 
     fn told_apart_by(_context: usize) -> EndpointSize {
@@ -190,8 +190,8 @@ impl Interfaces for V2 {
 
     const TELLS_APART: bool = true;
 
-    fn with_room(receives: usize, requests: usize) -> QpSize {
-        QpSize { receives: receives as u32, initiators: requests as u32, ..QpSize::default() }
+    fn with_room(receives: usize) -> QpSize {
+        QpSize { receives: receives as u32, ..QpSize::default() }
     }
 
     fn told_apart_by(context: usize) -> QpSize {

@@ -82,7 +82,7 @@ pub(in crate::nd) fn resize_in_traffic<V: Interfaces>(nd: &Nd) -> anyhow::Result
 pub(in crate::nd) fn overrun<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let end = End::<V>::new(nd)?;
     let small = V::cq(&end.adapter, 4)?;
-    let end = end.beside(&small, &end.initiator_cq, V::with_room(1024, 32))?;
+    let end = end.beside(&small, &end.initiator_cq, V::with_room(1024))?;
     let mut any = small.notify(ND_CQ_NOTIFY_ANY)?;
     let mut errors = small.notify(ND_CQ_NOTIFY_ERRORS)?;
     for context in 0..1024 {
