@@ -33,14 +33,14 @@ pub(super) trait Interfaces: Sized + 'static {
     /// Memory that may be registered.
     type Mr;
 
-    /// Whether completions tell which queue pair they are of.
-    const TELLS_APART: bool;
+    /// Whether a queue pair has a context, which its completions have, too.
+    const HAS_QUEUE_PAIR_CONTEXT: bool;
 
     /// The usual size, but for room for receives.
     fn with_room(receives: usize) -> Self::Size;
 
-    /// The usual size, with a context by which completions are told apart.
-    fn told_apart_by(context: usize) -> Self::Size;
+    /// The usual size, with this context where queue pairs have one.
+    fn with_context(context: usize) -> Self::Size;
 
     /// An adapter, and its address, with port 0.
     fn adapter(nd: &Nd) -> anyhow::Result<(Self::Adapter, SocketAddr)>;
@@ -98,13 +98,13 @@ impl Interfaces for V1 {
     type Listener = v1::Listen;
     type Mr = v1::Mr;
 
-    const TELLS_APART: bool = false;
+    const HAS_QUEUE_PAIR_CONTEXT: bool = false;
 
     fn with_room(receives: usize) -> EndpointSize {
         EndpointSize { inbound: receives, ..EndpointSize::default() }
     }
 
-    fn told_apart_by(_context: usize) -> EndpointSize {
+    fn with_context(_context: usize) -> EndpointSize {
         EndpointSize::default()
     }
 
@@ -188,13 +188,13 @@ impl Interfaces for V2 {
     type Listener = client::Listener;
     type Mr = client::Mr;
 
-    const TELLS_APART: bool = true;
+    const HAS_QUEUE_PAIR_CONTEXT: bool = true;
 
     fn with_room(receives: usize) -> QpSize {
         QpSize { receives: receives as u32, ..QpSize::default() }
     }
 
-    fn told_apart_by(context: usize) -> QpSize {
+    fn with_context(context: usize) -> QpSize {
         QpSize { context, ..QpSize::default() }
     }
 

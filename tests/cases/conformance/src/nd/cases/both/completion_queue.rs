@@ -115,7 +115,7 @@ pub(in crate::nd) fn shared<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let one = V::cq(&b.adapter, 64)?;
     let mut pairs = Vec::new();
     for number in 1..=2 {
-        let size = V::told_apart_by(0x100 * number);
+        let size = V::with_context(0x100 * number);
         let near = a.beside(&a.receive_cq, &a.initiator_cq, size)?;
         pairs.push(Pair::of(near, b.beside(&one, &one, size)?)?);
     }
@@ -129,8 +129,8 @@ pub(in crate::nd) fn shared<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
         found.sort_by_key(|result| result.kind);
         for (result, kind, context) in [(found[0], RECEIVE, number), (found[1], SEND, 0x30 + number)] {
             expect(result, kind, context, STATUS_SUCCESS)?;
-            let is_told_apart = !V::TELLS_APART || result.qp_context == 0x100 * number;
-            ensure!(is_told_apart, "the queue pair's context is {:#x}", result.qp_context);
+            let is_its_context = !V::HAS_QUEUE_PAIR_CONTEXT || result.qp_context == 0x100 * number;
+            ensure!(is_its_context, "the queue pair's context is {:#x}", result.qp_context);
         }
         expect_received(a.received()?, 0x10 + number, 0)?;
         expect(a.initiated()?, SEND, 0x20 + number, STATUS_SUCCESS)?;
