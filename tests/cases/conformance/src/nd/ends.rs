@@ -14,9 +14,6 @@ use super::{
 };
 use crate::error::Result;
 
-/// The receives for which an end of the usual size has room, in either version.
-pub(super) const RECEIVES: usize = 32;
-
 /// One end of a connection. The connector goes before its queue pair.
 pub(super) struct End<V: Interfaces> {
     pub(super) connector: V::Connector,

@@ -15,8 +15,8 @@ use ndk_abi::{
 use windows_core::{GUID, Interface};
 use windows_sys::Win32::Foundation::HANDLE;
 
-use super::{Connector, Cq, Handle, Listener, Qp, Srq, ask, call, create, provider::query_addresses};
-use crate::{error::Result, nd::ends::RECEIVES};
+use super::{Connector, Cq, Handle, Listener, Qp, RECEIVES, Srq, ask, call, create, provider::query_addresses};
+use crate::error::Result;
 
 /// IND2Adapter, with one overlapped file.
 #[derive(Clone)]

@@ -39,6 +39,9 @@ use windows_core::Interface;
 
 use crate::error::{Error, Result};
 
+/// The receives for which a queue pair of the usual size has room, in either version.
+pub(crate) const RECEIVES: usize = 32;
+
 /// An object for several threads: those of the DLL may be used on any.
 pub(crate) struct Shared<T>(T);
 

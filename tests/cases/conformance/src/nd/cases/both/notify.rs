@@ -14,10 +14,10 @@ use ndk_abi::{
 use crate::{
     nd::{
         client::{
-            Shared,
+            RECEIVES, Shared,
             both::{CompletionQueue as _, QueuePair as _},
         },
-        ends::{Pair, RECEIVES},
+        ends::Pair,
         interfaces::Interfaces,
         pair::{expect_received, is},
         run::Nd,

@@ -6,13 +6,14 @@ use std::ptr;
 use nd_com::v1::{INDEndpoint, ND_MW_DESCRIPTOR, ND_SGE};
 use windows_core::Interface as _;
 
-use super::{super::both, Descriptor, Mr, Mw, ask, results::post};
+use super::{
+    super::{RECEIVES, both},
+    Descriptor, Mr, Mw, ask,
+    results::post,
+};
 use crate::{
     error::Result,
-    nd::{
-        ends::RECEIVES,
-        pair::{BIND, INVALIDATE, READ, RECEIVE, SEND, WRITE},
-    },
+    nd::pair::{BIND, INVALIDATE, READ, RECEIVE, SEND, WRITE},
 };
 
 /// INDEndpoint.
