@@ -119,8 +119,9 @@ impl<V: Interfaces> Pair<V> {
     }
 }
 
-/// Connects `a` to `b`.
+/// Connects `a`, which is not bound yet, to `b`.
 pub(super) fn connect<V: Interfaces>(a: &End<V>, b: &End<V>) -> anyhow::Result<()> {
+    V::bind(a)?;
     let (listener, address) = b.listener()?;
     let request = V::connection_request(&listener, &b.connector)?;
     let mut connect = V::connect(a, address, &[])?;

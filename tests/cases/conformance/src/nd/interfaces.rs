@@ -3,7 +3,6 @@
 use std::{net::SocketAddr, ops::Range};
 
 use nd_com::{v1::ND_SGE, v2::ND2_SGE};
-use ndk_abi::status::STATUS_ADDRESS_ALREADY_ASSOCIATED;
 use windows_sys::Win32::Foundation::HANDLE;
 
 use super::{
@@ -16,10 +15,7 @@ use super::{
     pair::ALL_RIGHTS,
     run::Nd,
 };
-use crate::{
-    error::{Error, Result},
-    memory::Memory,
-};
+use crate::{error::Result, memory::Memory};
 
 /// A version of the interfaces: its objects, and what it does in a way of its own.
 pub(super) trait Interfaces: Sized + 'static {
@@ -66,7 +62,10 @@ pub(super) trait Interfaces: Sized + 'static {
 
     fn connection_request(listener: &Self::Listener, connector: &Self::Connector) -> Result<Request>;
 
-    /// Connects, from any port.
+    /// Binds the connector of an end that is to connect, to any port. Version 1 has no such call.
+    fn bind(end: &End<Self>) -> Result<()>;
+
+    /// Connects, in version 2 from where the connector is bound.
     fn connect(end: &End<Self>, to: SocketAddr, data: &[u8]) -> Result<Request>;
 
     fn accept(end: &End<Self>, data: &[u8]) -> Result<Request>;
@@ -143,6 +142,10 @@ impl Interfaces for V1 {
 
     fn connection_request(listener: &Self::Listener, connector: &Self::Connector) -> Result<Request> {
         listener.connection_request(connector)
+    }
+
+    fn bind(_end: &End<Self>) -> Result<()> {
+        Ok(())
     }
 
     fn connect(end: &End<Self>, to: SocketAddr, data: &[u8]) -> Result<Request> {
@@ -237,12 +240,11 @@ impl Interfaces for V2 {
         listener.connection_request(connector)
     }
 
+    fn bind(end: &End<Self>) -> Result<()> {
+        end.connector.bind(end.address)
+    }
+
     fn connect(end: &End<Self>, to: SocketAddr, data: &[u8]) -> Result<Request> {
-        match end.connector.bind(end.address) {
-            // By the connect before.
-            Ok(()) | Err(Error::Refused { status: STATUS_ADDRESS_ALREADY_ASSOCIATED, .. }) => (),
-            Err(error) => return Err(error),
-        }
         end.connector.connect(&end.qp, to, ReadLimits::default(), data)
     }
 

@@ -103,6 +103,7 @@ pub(in crate::nd) fn overrun<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
         ensure!(Instant::now() < deadline, "the queue pair of a dead completion queue takes requests");
         std::thread::yield_now();
     }
+    V::bind(&end)?;
     let connect = end_of(V::connect(&end, end.address, &[]));
     ensure!(connect.is_err() || connect != Ok(STATUS_SUCCESS), "the queue pair of a dead completion queue connects");
     Ok(())

@@ -41,7 +41,10 @@ pub(in crate::nd) fn ask<V: Interfaces>(
 }
 
 pub(in crate::nd) fn asked<V: Interfaces>(nd: &Nd) -> anyhow::Result<Asked<V>> {
-    ask(End::<V>::new(nd)?, End::<V>::new(nd)?, |a, address| V::connect(a, address, &[]))
+    ask(End::<V>::new(nd)?, End::<V>::new(nd)?, |a, address| {
+        V::bind(a)?;
+        V::connect(a, address, &[])
+    })
 }
 
 // Shows N91, N105, N107, V27 (nd1).
@@ -50,6 +53,7 @@ pub(in crate::nd) fn private_data<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> 
     let (caller, callee) = V::private_data_limits(&a.adapter)?;
     let (listener, address) = b.listener()?;
     let request = V::connection_request(&listener, &b.connector)?;
+    V::bind(&a)?;
     for length in [caller + 1, 70_000] {
         let long = V::connect(&a, address, &vec![0; length]);
         refused(long, STATUS_INVALID_BUFFER_SIZE, "too much private data to connect")?;

@@ -110,7 +110,11 @@ pub(in crate::nd) fn not_again<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     a.connector.disconnect()?.finish()?;
     b.connector.disconnect()?.finish()?;
     let (_listener, address) = b.listener()?;
-    let fresh = || a.beside(&a.receive_cq, &a.initiator_cq, V::Size::default());
+    let fresh = || -> anyhow::Result<_> {
+        let fresh = a.beside(&a.receive_cq, &a.initiator_cq, V::Size::default())?;
+        V::bind(&fresh)?;
+        Ok(fresh)
+    };
     for used in [&a, &End { qp: a.qp.clone(), ..fresh()? }] {
         let again = end_of(V::connect(used, address, &[]));
         ensure!(again.is_err() || again != Ok(STATUS_SUCCESS), "a used queue pair was connected again");

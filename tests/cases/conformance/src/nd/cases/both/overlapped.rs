@@ -145,6 +145,7 @@ pub(in crate::nd) fn refused_silently<V: Interfaces>(nd: &Nd) -> anyhow::Result<
     let mr = V::unregistered(&end.adapter, 4096)?;
     ensure!(V::register(&mr, 0, 0).is_err(), "nothing was registered");
     ensure!(end.receive_cq.notify(77).is_err(), "a notification of an unknown type");
+    V::bind(&end)?;
     let long = vec![0; V::private_data_limits(&end.adapter)?.0 + 1];
     ensure!(V::connect(&end, end.address, &long).is_err(), "too much private data");
     let mut request = V::register(&mr, V::memory(&mr).address(0), 4096)?;
