@@ -1,7 +1,7 @@
 //! IND2Connector and INDConnector: the end of a connection.
 
 use anyhow::{Context as _, ensure};
-use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
+use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_ACTIVE, STATUS_SUCCESS};
 
 use crate::nd::{
     client::{
@@ -116,8 +116,8 @@ pub(in crate::nd) fn not_again<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
         Ok(fresh)
     };
     for used in [&a, &End { qp: a.qp.clone(), ..fresh()? }] {
-        let again = end_of(V::connect(used, address, &[]));
-        ensure!(again.is_err() || again != Ok(STATUS_SUCCESS), "a used queue pair was connected again");
+        let again = end_of(V::connect(used, address, &[]))?;
+        is(again, STATUS_CONNECTION_ACTIVE, "Connect of a used queue pair")?;
     }
     // With one of its own the fresh one asks.
     let fresh = fresh()?;
