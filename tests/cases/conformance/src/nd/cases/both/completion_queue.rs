@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, anyhow, ensure};
 use ndk_abi::{
     nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS},
-    status::{STATUS_BUFFER_OVERFLOW, STATUS_PENDING, STATUS_SUCCESS},
+    status::{STATUS_BUFFER_OVERFLOW, STATUS_INTERNAL_ERROR, STATUS_PENDING, STATUS_SUCCESS},
 };
 
 use crate::nd::{
@@ -103,10 +103,10 @@ pub(in crate::nd) fn overrun<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
         ensure!(Instant::now() < deadline, "the queue pair of a dead completion queue takes requests");
         std::thread::yield_now();
     }
+    let (_listener, address) = end.listener()?;
     V::bind(&end)?;
-    let connect = end_of(V::connect(&end, end.address, &[]));
-    ensure!(connect.is_err() || connect != Ok(STATUS_SUCCESS), "the queue pair of a dead completion queue connects");
-    Ok(())
+    let connect = end_of(V::connect(&end, address, &[]))?;
+    is(connect, STATUS_INTERNAL_ERROR, "Connect of the queue pair of a dead completion queue")
 }
 
 /// Two connected queue pairs, all of whose completions of one side go to one queue.
