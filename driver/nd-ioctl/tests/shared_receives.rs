@@ -172,7 +172,8 @@ fn a_receive_is_posted_while_completions_wait_for_room() {
     });
 }
 
-/// Their slots are kept while there may be completions, and no longer: this takes not many more than there are at once.
+/// The slots of freed queue pairs are kept while there may be completions of these, and no longer: as many queue pairs again take hardly
+/// any more slots.
 #[test]
 fn handles_of_freed_queue_pairs_are_used_again() {
     let session = boot();

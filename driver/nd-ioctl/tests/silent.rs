@@ -44,7 +44,7 @@ fn fill_with_receives(user: &User<'_>, own: &Ringed, count: u32) {
     assert_eq!(index(&own.rings[2], offset_of!(SOFTNDK_RING, State)), SOFTNDK_RING_CONNECTED, "a flush ends nothing");
 }
 
-/// Takes all completions until so many sends are cancelled: their contexts.
+/// Takes all completions until `count` sends are cancelled: the contexts of these.
 fn cancelled_sends(user: &User<'_>, own: &Ringed, completions: &mut CompletionRing, count: usize) -> Vec<u64> {
     let mut contexts = Vec::new();
     for _ in 0..PAUSES {

@@ -52,7 +52,7 @@ impl Ring {
         Self::initiator_for(user, DEPTH)
     }
 
-    /// For so many of them.
+    /// For `depth` initiator requests.
     pub fn initiator_for(user: &User<'_>, depth: u32) -> Self {
         Self::new(user, SOFTNDK_RING_INITIATOR, request_entry_size(SGES, INLINE_BYTES).unwrap(), depth)
     }

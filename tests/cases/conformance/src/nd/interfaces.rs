@@ -1,4 +1,4 @@
-//! The two versions of the interfaces, as cases see them that are the same on both. Names are those of version 2.
+//! The two versions of the interfaces, as the cases that run over both see them. Names are those of version 2.
 
 use std::{net::SocketAddr, ops::Range};
 
@@ -70,7 +70,7 @@ pub(super) trait Interfaces: Sized + 'static {
 
     fn accept(end: &End<Self>, data: &[u8]) -> Result<Request>;
 
-    /// At least so many bytes of memory, not registered yet.
+    /// At least `length` bytes of memory, not registered yet.
     fn unregistered(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr>;
 
     /// Begins to register any range as that memory.

@@ -7,6 +7,7 @@ use ndk_abi::{
 };
 
 use super::{client::Completion, ends, interfaces::V2};
+
 /// All rights that a region can give.
 pub(super) const ALL_RIGHTS: u32 =
     ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_READ | ND_MR_FLAG_ALLOW_REMOTE_WRITE;

@@ -50,7 +50,7 @@ pub struct NdCase {
     pub(super) run: fn(&super::Nd) -> anyhow::Result<()>,
 }
 
-/// A function of `cases`, or of both versions over one of them.
+/// The function of a case: that of a module of cases, or one of `both`, with the version that it runs over.
 #[cfg(windows)]
 macro_rules! function {
     ([$cases:ident], $group:ident, $case:ident) => {

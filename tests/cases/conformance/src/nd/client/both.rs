@@ -1,4 +1,4 @@
-//! What the objects of both versions do alike: cases that are the same on both are written over these traits.
+//! What the objects of both versions do alike: the cases that run over both versions are written over these traits.
 
 use std::{
     net::SocketAddr,

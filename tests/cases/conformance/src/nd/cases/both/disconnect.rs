@@ -61,7 +61,7 @@ pub(in crate::nd) fn receives<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
         expect(pair.b.received()?, RECEIVE, context, STATUS_CANCELLED)?;
     }
     for context in 10..12 {
-        // Who posts a receive again with each message does not know yet.
+        // A program that posts a receive again for each message does not know of it yet.
         pair.b.qp.receive(context, &[]).context("a receive after the peer's Disconnect")?;
         expect(pair.b.received()?, RECEIVE, context, STATUS_CANCELLED)?;
         pair.a.qp.receive(context, &[]).context("a receive after Disconnect")?;

@@ -1,4 +1,4 @@
-//! The cases that are the same on both versions of the interfaces.
+//! The cases that run over both versions of the interfaces.
 
 pub(in crate::nd) mod completion_queue;
 pub(in crate::nd) mod connector;
