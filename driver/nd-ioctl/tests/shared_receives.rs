@@ -212,6 +212,8 @@ fn handles_of_freed_queue_pairs_are_used_again() {
             }
             free(&server, IOCTL_ND_SRQ_FREE, ringed.srq);
             free(&server, IOCTL_ND_CQ_FREE, ringed.cq);
+            // The last reference to it may be that of a DPC.
+            session.flush_dpcs();
             server.ringed = Ringed::new(&server.user, &server.world).unwrap();
         }
     });
