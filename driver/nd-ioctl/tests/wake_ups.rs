@@ -79,6 +79,8 @@ fn a_ring_is_looked_at_after_a_deferred_or_silent_request_by_code() {
             pause();
         }
         assert_eq!(found, completed, "seed {seed}: what completes");
+        (0..1000).for_each(|_| pause());
+        assert_eq!(completions.poll(1, |_| {}), 0, "seed {seed}: one too many");
     }
 }
 
