@@ -44,7 +44,12 @@ impl Ring {
 
     /// For completions.
     pub fn completions(user: &User<'_>) -> Self {
-        Self::new(user, SOFTNDK_RING_COMPLETIONS, size_of::<SOFTNDK_COMPLETION>() as u32, DEPTH)
+        Self::completions_for(user, DEPTH)
+    }
+
+    /// For `depth` completions.
+    pub fn completions_for(user: &User<'_>, depth: u32) -> Self {
+        Self::new(user, SOFTNDK_RING_COMPLETIONS, size_of::<SOFTNDK_COMPLETION>() as u32, depth)
     }
 
     /// For initiator requests.
