@@ -1,9 +1,7 @@
 //! The table of local addresses and connections in use. The device's port space is its own (IND2Connector::Bind), beside TCP's.
 
-mod free;
 mod list;
 
-use free::FreePorts;
 pub use list::{ConnectionSide, InUse, LocalEndpoint, Use};
 
 use core::{
@@ -21,7 +19,7 @@ use crate::{
 /// The first ephemeral port; the last is 65535 (NDK_FN_LISTEN).
 const FIRST_EPHEMERAL: u16 = 49_152;
 const EPHEMERAL_PORTS: u16 = u16::MAX - FIRST_EPHEMERAL + 1;
-/// Ports that a bind tries in one hold of the lock, when each ephemeral port is in use at some address.
+/// Ports that a bind tries in one hold of the lock.
 const TRIED: u16 = 64;
 /// Hash chains of the table, so that a search for a free port is not quadratic in the number of ports in use.
 const CHAINS: usize = 4_096;
@@ -68,7 +66,6 @@ struct Table<P: Platform> {
     /// The first entry of each chain.
     chains: Slice<Option<usize>, P>,
     entries: SlotMap<PortEntry<P>, P>,
-    free: FreePorts<P>,
 }
 
 /// The table of a device. No other lock is taken while its lock is held.
@@ -250,14 +247,6 @@ fn chain_of_connection(local: SocketAddr, remote: SocketAddr) -> usize {
 }
 
 impl<P: Platform> Claim<P> {
-    /// The port that this entry keeps other binds from.
-    fn port(&self) -> Option<u16> {
-        match self {
-            Self::Address { local, .. } => Some(local.port()),
-            Self::Listener { .. } | Self::Connection { .. } => None,
-        }
-    }
-
     fn chain(&self) -> usize {
         match self {
             Self::Address { local, .. } | Self::Listener { local, .. } => chain_of_port(local.port()),
@@ -283,26 +272,13 @@ impl<P: Platform> Table<P> {
 
     /// Enters a claim; `None`: no slot is free.
     fn insert(&mut self, claim: Claim<P>) -> Option<usize> {
-        let taken = claim.port();
         let first = self.chains.get_mut(claim.chain())?;
         let number = self.entries.insert(PortEntry { claim, next: *first }).ok()?;
         *first = Some(number);
-        if let Some(port) = taken {
-            self.free.set(port, false);
-        }
         Some(number)
     }
 
     fn remove(&mut self, number: usize) -> Option<Claim<P>> {
-        let claim = self.unchain(number)?;
-        if let Some(port) = claim.port() {
-            let is_free = self.chain(chain_of_port(port)).all(|other| other.port() != Some(port));
-            self.free.set(port, is_free);
-        }
-        Some(claim)
-    }
-
-    fn unchain(&mut self, number: usize) -> Option<Claim<P>> {
         let PortEntry { claim, next } = self.entries.remove(number)?;
         let first = self.chains.get_mut(claim.chain())?;
         if *first == Some(number) {
@@ -349,12 +325,11 @@ impl<P: Platform> Ports<P> {
     /// An empty table. IRQL <= DISPATCH.
     pub(crate) fn new() -> Result<Self, Error> {
         let entries = SlotMap::new(PoolQuota::UNLIMITED.no_charge());
-        let table = Table { chains: Slice::filled(CHAINS, None)?, entries, free: FreePorts::new()? };
+        let table = Table { chains: Slice::filled(CHAINS, None)?, entries };
         Ok(Self { table: SpinLock::<_, P>::new(table), next: AtomicU16::new(0) })
     }
 
-    /// Picks the port of a bind to port 0: one in use at no address; if there is none, one among the ports tried in
-    /// round `go` that is free at `local`'s address.
+    /// Picks the port of a bind to port 0: the first, among those tried in round `go`, that is free at `local`'s address.
     fn choose_port(&self, table: &Table<P>, local: SocketAddr, start: u16, go: u16) -> Result<SocketAddr, Error> {
         let in_use = |candidate: SocketAddr| {
             table.chain(chain_of_port(candidate.port())).any(|claim| match claim {
@@ -366,14 +341,10 @@ impl<P: Platform> Ports<P> {
             return if in_use(local) { Err(Error::SharingViolation) } else { Ok(local) };
         }
         let ephemeral = |number: u16| FIRST_EPHEMERAL.saturating_add(number % EPHEMERAL_PORTS);
-        let unused = table.free.next(ephemeral(start)).map(|port| SocketAddr::new(local.ip(), port));
-        let chosen = unused.or_else(|| {
-            let first = go.saturating_mul(TRIED);
-            let mut candidates = (first..first.saturating_add(TRIED))
-                .map(|distance| SocketAddr::new(local.ip(), ephemeral(start.wrapping_add(distance))));
-            candidates.find(|&candidate| !in_use(candidate))
-        });
-        let chosen = chosen.ok_or(Error::TooManyAddresses)?;
+        let first = go.saturating_mul(TRIED);
+        let mut candidates = (first..first.saturating_add(TRIED))
+            .map(|distance| SocketAddr::new(local.ip(), ephemeral(start.wrapping_add(distance))));
+        let chosen = candidates.find(|&candidate| !in_use(candidate)).ok_or(Error::TooManyAddresses)?;
         // The next bind starts behind this port, so that a port is not reused at once when it is freed.
         self.next.store(chosen.port().wrapping_sub(FIRST_EPHEMERAL).wrapping_add(1), Ordering::Relaxed);
         Ok(chosen)
