@@ -19,7 +19,7 @@ use super::cq_ring::CqRing;
 use super::ring_poll::Next;
 use super::work_ring::{Posted, ServeMode, Served, Step, WorkRing};
 
-/// The memory of a ring of sends, to whose end the user adds.
+/// The memory of a ring, in which the driver reads sends.
 #[derive(Clone, Default)]
 struct Sends(Arc<[AtomicU32; 3]>);
 
