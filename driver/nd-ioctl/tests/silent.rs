@@ -98,8 +98,8 @@ fn a_silent_request_gives_no_slot_of_another_back() {
     }
 }
 
-/// There is no room for the completion of a request by a control code: what follows it in the ring is given up, and reported after it.
-/// Another one by a control code is refused until then, as what is in the ring is older.
+/// There is no room for the completion of a request by a control code: the requests that follow in the ring are given up, and reported after it.
+/// Another request by a control code is refused until then, as those in the ring are older.
 #[test]
 fn what_is_given_up_follows_a_request_by_code() {
     for seed in seeds(20) {

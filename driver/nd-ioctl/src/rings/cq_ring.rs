@@ -85,9 +85,9 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
         }
     }
 
-    /// Tells somebody of completions that nobody was told of before, and that the user has not taken; nobody after the end: each
-    /// request gets the status of the end then. `claim` gives the request that waits for that type of notification, if one does; then,
-    /// and only then, they are told of. It is called with the lock held.
+    /// Tells one pended request of the completions that no request was told of and that the program has not taken. After the end it
+    /// tells none: each request gets the status of the end. `claim`, called with the lock held, takes a request that waits for that type
+    /// of notification; the completions count as told of only if it finds one.
     pub(crate) fn notify<T>(&self, claim: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut state = self.0.lock();
         let old = state.notified.max(state.pushed.saturating_sub(state.unread()));

@@ -108,7 +108,7 @@ fn an_empty_ring_is_polled_for_some_runs_unless_a_completion_is_to_come() {
     assert_eq!(runs(&ring, AWAITS), 15);
 }
 
-/// Whoever lets it sleep serves it once more, which says that it is broken, and then leaves it alone.
+/// The run that finds the index wild serves the ring once more, which says that the ring is broken; after that the ring sleeps.
 #[test]
 fn an_index_that_becomes_wild_before_the_sleep_is_told_of_once() {
     let _session = boot();

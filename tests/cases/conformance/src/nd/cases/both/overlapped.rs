@@ -131,7 +131,7 @@ pub(in crate::nd) fn port<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let mut request = V::register(&mr, V::memory(&mr).address(0), 4096)?;
     is(request.status()?, STATUS_SUCCESS, "the registration")?;
     let packet = port.next(nd.patience()).context("no packet of the registration")?;
-    ensure!(packet == request.address(), "the packet is not that of the registration");
+    ensure!(packet == request.address(), "the packet is for another request than the registration");
     let mut request = pair.b.connector.disconnect()?;
     let packet = port.next(nd.patience()).context("no packet of Disconnect")?;
     ensure!(packet == request.address(), "the packet is not that of Disconnect");
