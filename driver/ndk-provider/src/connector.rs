@@ -53,7 +53,7 @@ pub(crate) fn head<P: Platform>(connector: Arc<Connector<P>, P>) -> Result<*mut 
 pub(crate) fn hand_out<P: Platform>(connector: Arc<Connector<P>, P>) -> Result<*mut NDK_CONNECTOR, OutOfMemory> {
     let head = head(connector.clone());
     if head.is_err() {
-        Connector::give_up(&connector);
+        Connector::discard(&connector);
     }
     head.map(<*mut NDK_OBJECT_HEADER>::cast)
 }

@@ -136,12 +136,12 @@ impl<T, P: Platform> Arc<T, P> {
     pub fn into_inner(this: Self) -> Option<Last<T, P>> {
         let this = ManuallyDrop::new(this);
         // SAFETY: the reference is not used again, and ManuallyDrop does not drop it.
-        unsafe { this.give_up() }
+        unsafe { this.drop_strong() }
     }
 
     /// # Safety
     /// The reference is neither used nor dropped afterwards.
-    unsafe fn give_up(&self) -> Option<Last<T, P>> {
+    unsafe fn drop_strong(&self) -> Option<Last<T, P>> {
         if self.inner().strong.fetch_sub(1, Ordering::Release) != 1 {
             return None;
         }
@@ -209,7 +209,7 @@ impl<T, P: Platform> Deref for Arc<T, P> {
 impl<T, P: Platform> Drop for Arc<T, P> {
     fn drop(&mut self) {
         // SAFETY: the reference is being dropped.
-        drop(unsafe { self.give_up() });
+        drop(unsafe { self.drop_strong() });
     }
 }
 

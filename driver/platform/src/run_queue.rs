@@ -66,7 +66,7 @@ unsafe impl Send for State {}
 /// The context that takes the runs.
 enum Server {
     /// The queue is empty.
-    Nobody,
+    Idle,
     /// The processor's DPC, which has taken this number of runs since the queue was empty.
     Dpc(u32),
     Thread,
@@ -75,8 +75,8 @@ enum Server {
 /// The context that takes the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// No context: the queue is empty.
-    Nobody,
+    /// The queue is empty.
+    Idle,
     /// The processor's DPC.
     Dpc,
     /// The processor's thread.
@@ -85,7 +85,7 @@ pub enum Next {
 
 impl<P: Platform> Default for RunQueue<P> {
     fn default() -> Self {
-        Self { state: SpinLock::<_, P>::new(State { first: null(), last: null(), server: Server::Nobody, pushed: 0 }) }
+        Self { state: SpinLock::<_, P>::new(State { first: null(), last: null(), server: Server::Idle, pushed: 0 }) }
     }
 }
 
@@ -109,7 +109,7 @@ impl<P: Platform> RunQueue<P> {
             let last = unsafe { &*last };
             last.next.set(run);
         }
-        if let Server::Nobody = state.server {
+        if let Server::Idle = state.server {
             state.server = Server::Dpc(0);
             queue_dpc();
         }
@@ -129,7 +129,7 @@ impl<P: Platform> RunQueue<P> {
         }
         let mut state = self.state.lock();
         let (server, next) = match state.server {
-            _ if state.first.is_null() => (Server::Nobody, Next::Nobody),
+            _ if state.first.is_null() => (Server::Idle, Next::Idle),
             Server::Dpc(runs) if runs.wrapping_add(1) < RUNS_IN_A_ROW => (Server::Dpc(runs.wrapping_add(1)), Next::Dpc),
             _ => (Server::Thread, Next::Thread),
         };
@@ -140,7 +140,7 @@ impl<P: Platform> RunQueue<P> {
     /// The context that takes the next run.
     pub fn next(&self) -> Next {
         match self.state.lock().server {
-            Server::Nobody => Next::Nobody,
+            Server::Idle => Next::Idle,
             Server::Dpc(_) => Next::Dpc,
             Server::Thread => Next::Thread,
         }
@@ -149,7 +149,7 @@ impl<P: Platform> RunQueue<P> {
     /// The number of runs ever queued, if none is queued or running now.
     pub fn idle(&self) -> Option<u64> {
         let state = self.state.lock();
-        matches!(state.server, Server::Nobody).then_some(state.pushed)
+        matches!(state.server, Server::Idle).then_some(state.pushed)
     }
 
     fn pop(&self) -> Option<*const Run> {

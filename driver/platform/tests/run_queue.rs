@@ -35,7 +35,7 @@ impl Processor {
         self.row.set(self.row.get() + 1);
         self.longest.set(self.longest.get().max(self.row.get()));
         match at_dispatch(|dispatch| self.queue.run_next(dispatch)) {
-            Next::Nobody => {}
+            Next::Idle => {}
             Next::Dpc => assert!(!self.dpc.replace(true), "queued twice"),
             Next::Thread => assert!(!self.thread.replace(true), "two threads"),
         }

@@ -98,12 +98,12 @@ unsafe extern "system" fn announce(context: *mut c_void, _work_item: NDIS_HANDLE
         if !enabled {
             adapter.close_files(&passive);
         }
-        tell_ndis(adapter, enabled, &passive);
+        notify_ndis(adapter, enabled, &passive);
         events::rdma_changed(adapter.luid, enabled);
     }
 }
 
-fn tell_ndis(adapter: &Adapter, enabled: bool, _passive: &Passive<'_>) {
+fn notify_ndis(adapter: &Adapter, enabled: bool, _passive: &Passive<'_>) {
     let mut event = NET_PNP_EVENT_NOTIFICATION {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_DEFAULT,

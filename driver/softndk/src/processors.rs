@@ -226,7 +226,7 @@ unsafe extern "C" fn run_dpc(_dpc: *mut KDPC, context: PVOID, _argument1: PVOID,
     // SAFETY: the kernel calls DPC routines at DISPATCH_LEVEL.
     let dispatch = unsafe { Dispatch::assume::<Windows>() };
     match processor.queue.run_next(&dispatch) {
-        Next::Nobody => {}
+        Next::Idle => {}
         Next::Dpc => processor.queue_dpc(),
         Next::Thread => processor.wake(),
     }

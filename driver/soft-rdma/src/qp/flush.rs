@@ -62,7 +62,7 @@ impl<P: Platform> QueuePair<P> {
         if state.qp_state != QpState::Dead && !state.is_flushing() {
             return Report::default();
         }
-        Self::carry_out_flushes(this, state)
+        Self::run_flushes(this, state)
     }
 
     /// As [`Self::unlock_and_flush`]. `fatal`: the caller has met an error that ends the connection.
@@ -119,7 +119,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    fn carry_out_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, LockedQp<P>, P>) -> Report {
+    fn run_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, LockedQp<P>, P>) -> Report {
         let mut report = Report::default();
         let flushed = state.flush_requests > 0;
         // Counted once: the engine cancels requests that are posted to a dead queue pair while the lock is released here.
@@ -163,12 +163,12 @@ impl<P: Platform> QueuePair<P> {
         // The peer sends no more: this side leaves the line of its shared receive queue. Of this side's requests, a send
         // may have waited in the line of the peer's shared receive queue: the peer leaves that.
         if dead && let Some(shared) = &this.shared {
-            shared.give_up();
+            shared.leave_line();
         }
         if let Some(peer) = peer
             && let Some(shared) = &peer.shared
         {
-            shared.give_up();
+            shared.leave_line();
         }
         if flushed {
             // The engine did nothing during the flush. Requests posted since then may be due, or are to be cancelled.

@@ -201,7 +201,7 @@ impl<P: Platform> QueuePair<P> {
         drop(state);
         if let Some(shared) = &this.shared {
             // The peer sends nothing more: this side leaves the line of the shared receive queue.
-            shared.give_up();
+            shared.leave_line();
         }
         // A completion queue may have failed just before, and the connection was gone before `queue_failed` could end it.
         if this.has_failed_queue() {

@@ -55,7 +55,7 @@ impl<P: Platform> Wire<P> {
         true
     }
 
-    /// Goes on with the closing. The deferred call runs this on each change of the stream, and after a `carry` during which the
+    /// Goes on with the closing. The deferred call runs this on each change of the stream, and after a `run` during which the
     /// connection ended.
     pub(super) fn finish_close(this: &Arc<Self, P>) {
         let state = this.state.lock();
@@ -72,7 +72,7 @@ impl<P: Platform> Wire<P> {
             return drop((streams, slot));
         }
         if this.streams.lock().are_out {
-            // The thread in `carry` reads, and schedules this call after it has put the streams back.
+            // The thread in `run` reads, and schedules this call after it has put the streams back.
             return;
         }
         let read = Stream::read(this, |bytes| Taken { used: bytes.len(), wanted: 0 });
@@ -91,7 +91,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// Writes a Terminate that is due, and drops the streams. False, and the streams stay: there is no room, or `carry` has the streams.
+    /// Writes a Terminate that is due, and drops the streams. False, and the streams stay: there is no room, or `run` has the streams.
     fn send_terminate(this: &Arc<Self, P>) -> bool {
         let mut locked = this.streams.lock();
         let Some(mut streams) = locked.streams.take() else { return !locked.are_out };

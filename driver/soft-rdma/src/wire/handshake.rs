@@ -13,10 +13,9 @@ use iwarp::{
 use platform::{Arc, Deferred, OutOfMemory, Platform, Read, RunStream, SocketError, Stream, Taken, Timer, Weak};
 
 use super::{
-    Active, Wire, WireState,
-    carry::Streams,
-    crc,
+    Active, Wire, WireState, crc,
     mpa::{FrameBytes, ReceivedFrame},
+    streams::Streams,
     transmit::TerminateOut,
 };
 use crate::{
@@ -236,7 +235,7 @@ impl<P: Platform> Wire<P> {
         if is_there {
             Self::establish(this, &terms, &connector, true);
         } else {
-            Self::give_up(this, &connector);
+            Self::fail_attempt(this, &connector);
         }
     }
 
@@ -251,7 +250,7 @@ impl<P: Platform> Wire<P> {
         let is_at_rest = |state: &WireState<P>| matches!(state, WireState::Replied(..) | WireState::Requested(..));
         let at_rest = if over { Self::begin_change(this, is_at_rest) } else { None };
         if let Some(WireState::Replied(_, connector) | WireState::Requested(_, connector)) = at_rest {
-            Self::give_up(this, &connector);
+            Self::fail_attempt(this, &connector);
         } else if !is_at_rest(&this.state.lock().wire_state) {
             // The consumer answered during this read, and a thread that reads in the next state may have found the bytes taken.
             Self::on_ready(this);
@@ -317,12 +316,12 @@ impl<P: Platform> Wire<P> {
             })
         });
         if !connected {
-            Self::give_up(this, connector);
+            Self::fail_attempt(this, connector);
         }
     }
 
     /// Ends an attempt: tells the connector, and resets the stream.
-    fn give_up(this: &Arc<Self, P>, connector: &Weak<Connector<P>, P>) {
+    fn fail_attempt(this: &Arc<Self, P>, connector: &Weak<Connector<P>, P>) {
         Self::notify(connector, |connector| Connector::peer_rejects(connector, PrivateData::EMPTY));
         Self::close(this);
     }

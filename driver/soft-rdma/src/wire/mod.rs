@@ -1,12 +1,11 @@
 //! Connections with other machines: iWARP over a TCP stream.
 //!
 //! The deferred call of a [`Wire`] makes the connection (`mpa.rs`, `handshake.rs`) and ends it (`closing.rs`). In between a
-//! queue pair is attached, and its engine runs the wire (`carry.rs`): it writes requests as FPDUs into the stream's send
+//! queue pair is attached, and its engine runs the wire (`streams.rs`): it writes requests as FPDUs into the stream's send
 //! buffer (`transmit.rs`; `inbound_reads.rs` for responses to the peer's reads), and places the peer's FPDUs from the receive
 //! buffer (`receive.rs`; `outbound_reads.rs` for responses to its own reads). [`Stream`] calls the sockets, with no lock held. No code
 //! here blocks.
 
-mod carry;
 mod closing;
 mod crc;
 mod handshake;
@@ -14,6 +13,7 @@ mod inbound_reads;
 mod mpa;
 mod outbound_reads;
 mod receive;
+mod streams;
 mod terminate;
 mod timeouts;
 mod transmit;
@@ -33,15 +33,15 @@ use crate::{
     Adapter, Connector, Device, QueuePair, connect::listener::HalfOpen, connect::wire_table::WireSlot, device::Rundown,
     memory::access::RemoteAccessError,
 };
-use carry::Streams;
 use mpa::FrameBytes;
+use streams::Streams;
 
 /// One side of a connection with another machine.
 pub(crate) struct Wire<P: Platform> {
     stream: Stream<P>,
     deferred: Deferred<P>,
     timer: Timer<P>,
-    /// The state of both directions. `carry` takes it out, and puts it back. The thread that sends the Terminate drops it.
+    /// The state of both directions. `run` takes it out, and puts it back. The thread that sends the Terminate drops it.
     streams: SpinLock<LockedStreams<P>, P>,
     is_initiator: bool,
     /// The consumer is a program, whose accept waits for the RTR message without a limit of time.
@@ -59,7 +59,7 @@ pub(crate) struct Wire<P: Platform> {
 /// Where a wire keeps its [`Streams`].
 struct LockedStreams<P: Platform> {
     streams: Option<Streams<P>>,
-    /// `carry` has the streams.
+    /// `run` has the streams.
     are_out: bool,
 }
 

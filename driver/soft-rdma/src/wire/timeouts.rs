@@ -4,7 +4,7 @@
 use iwarp::negotiate::RtrKind;
 use platform::{Arc, Platform, Timer};
 
-use super::{Wire, carry::Streams};
+use super::{Wire, streams::Streams};
 use crate::QueuePair;
 
 /// Microseconds until the initiator sends a second RTR message, a write, if the responder has sent nothing. Linux siw

@@ -169,7 +169,7 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Closes a connector that its consumer could not take over: the peer sees a reject.
-    pub fn give_up(this: &Arc<Self, P>) {
+    pub fn discard(this: &Arc<Self, P>) {
         Self::begin_close(this);
     }
 }

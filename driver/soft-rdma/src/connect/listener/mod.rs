@@ -192,7 +192,7 @@ impl<P: Platform> Listener<P> {
     /// Hands a connector to the consumer; gives it up if the listener is closing.
     pub(crate) fn hand_over(&self, connector: Arc<Connector<P>, P>, dispatch: &Dispatch<'_>) {
         if self.state.lock().closing {
-            Connector::give_up(&connector);
+            Connector::discard(&connector);
         } else {
             let addresses = Addresses { local: connector.local_address(), remote: connector.peer_address() };
             P::notice(&Notice::Requested { addresses });

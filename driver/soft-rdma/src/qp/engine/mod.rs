@@ -2,7 +2,7 @@
 //!
 //! The engine of a queue pair is its deferred call. It runs at DISPATCH_LEVEL, in the driver never on a consumer's stack. (In a process a
 //! post at PASSIVE_LEVEL may run it before it returns: `driver/hosted`.) A run that reaches a limit queues another. `batch.rs` has small
-//! sends, `local_carrier.rs` the copies within the device, `unready.rs` the wait for a receive; over a wire, `Wire::carry` calls
+//! sends, `local_carrier.rs` the copies within the device, `unready.rs` the wait for a receive; over a wire, `Wire::run` calls
 //! [`QueuePair::step`].
 
 mod batch;
@@ -112,7 +112,7 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
                 BatchOutcome::Idle => StepOutcome::Idle,
                 BatchOutcome::Moved(bytes) => StepOutcome::Moved(bytes),
                 BatchOutcome::NeedsStep => Self::step(this, &mut LocalCarrier::default()),
-                BatchOutcome::Remote(wire) => return Wire::carry(&wire, this),
+                BatchOutcome::Remote(wire) => return Wire::run(&wire, this),
             };
             match outcome {
                 StepOutcome::Idle => return,

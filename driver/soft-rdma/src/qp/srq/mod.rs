@@ -175,7 +175,7 @@ impl<P: Platform> Attachment<P> {
     }
 
     /// The peer has nothing left to send: the queue pair leaves the line, or gives its turn up. The caller holds no lock.
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn leave_line(&self) {
         let mut state = self.srq.state.lock();
         let sender = state.waiters.leave_line(self.number);
         self.pass_on(state);

@@ -253,7 +253,7 @@ fn it_takes_its_time_after_the_accept_of_a_program() {
                 raw.send_frames([&frames::write(1, 0, &[])]);
                 assert_eq!(done.wait("the accept"), Ok(()));
             } else {
-                Connector::give_up(side.connector());
+                Connector::discard(side.connector());
                 assert_eq!(done.wait("the accept"), Err(Error::Canceled));
                 assert!(raw.rest().1.is_err());
             }

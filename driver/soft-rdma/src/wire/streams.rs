@@ -75,7 +75,7 @@ impl<P: Platform> Wire<P> {
 
     /// One run of the queue pair's engine over this wire: receives, then transmits. Takes the streams out; if another
     /// thread has them, returns.
-    pub(crate) fn carry(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) {
+    pub(crate) fn run(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>) {
         let mut locked = this.streams.lock();
         let Some(mut streams) = locked.streams.take() else { return };
         locked.are_out = true;
