@@ -75,7 +75,7 @@ unsafe impl Sockets for Tcp {
         let request = unsafe { Request::new(done) };
         // SAFETY: the first call for a socket is the only one.
         let endpoint = unsafe { Socket::begin(socket) };
-        tell(endpoint.connect(request, local, remote).into_iter().flatten());
+        complete_all(endpoint.connect(request, local, remote).into_iter().flatten());
     }
 
     unsafe fn listen(socket: *mut Socket, _: *mut (), done: Completion, local: SocketAddr) {
@@ -83,7 +83,7 @@ unsafe impl Sockets for Tcp {
         let request = unsafe { Request::new(done) };
         // SAFETY: the first call for a socket is the only one.
         let endpoint = unsafe { Socket::begin(socket) };
-        endpoint.listen(request, local).tell();
+        endpoint.listen(request, local).complete();
     }
 
     unsafe fn accept(listener: *mut Socket, socket: *mut Socket, _: *mut (), done: Completion) {
@@ -92,7 +92,7 @@ unsafe impl Sockets for Tcp {
         // SAFETY: the first call for a socket is the only one.
         let endpoint = unsafe { Socket::begin(socket) };
         // SAFETY: valid during the call, by contract; only its first and its last call change it.
-        tell(match unsafe { Socket::endpoint(listener) } {
+        complete_all(match unsafe { Socket::endpoint(listener) } {
             Some(listener) => endpoint.accept(request, listener),
             None => Some(request.ends(Err(SocketError::Canceled))),
         });
@@ -111,7 +111,7 @@ unsafe impl Sockets for Tcp {
         // SAFETY: the bytes are valid until the request ends that they are kept with.
         let bytes = unsafe { Bytes::new(bytes, length) };
         // SAFETY: valid during the call, by contract; only its first and its last call change it.
-        tell(
+        complete_all(
             match unsafe { Socket::endpoint(socket) } {
                 Some(endpoint) => endpoint.send(request, bytes),
                 None => request.ends(Err(SocketError::Canceled)).alone(),
@@ -127,7 +127,7 @@ unsafe impl Sockets for Tcp {
         // SAFETY: the bytes are valid and not used by other code until the request ends that they are kept with.
         let room = unsafe { Room::new(bytes, length) };
         // SAFETY: valid during the call, by contract; only its first and its last call change it.
-        tell(match unsafe { Socket::endpoint(socket) } {
+        complete_all(match unsafe { Socket::endpoint(socket) } {
             Some(endpoint) => endpoint.receive(request, room),
             None => Some(request.ends(Err(SocketError::Canceled))),
         });
@@ -137,7 +137,7 @@ unsafe impl Sockets for Tcp {
         // SAFETY: this call takes it.
         let request = unsafe { Request::new(done) };
         // SAFETY: valid during the call, by contract; only its first and its last call change it.
-        tell(Some(match unsafe { Socket::endpoint(socket) } {
+        complete_all(Some(match unsafe { Socket::endpoint(socket) } {
             Some(endpoint) => endpoint.finish(request),
             None => request.ends(Err(SocketError::Canceled)),
         }));
@@ -149,7 +149,7 @@ unsafe impl Sockets for Tcp {
         // SAFETY: the last call for a socket is the only one.
         match unsafe { &mut *socket }.0.take() {
             Some(endpoint) => reactor::close(endpoint, request),
-            None => tell(Some(request.ends(Ok(0)))),
+            None => complete_all(Some(request.ends(Ok(0)))),
         }
     }
 
@@ -169,6 +169,6 @@ unsafe impl Sockets for Tcp {
 
 /// Calls the routines of requests. The caller no longer uses the socket, whose storage may be freed when a routine
 /// returns.
-fn tell(ended: impl IntoIterator<Item = Ended>) {
-    ended.into_iter().for_each(Ended::tell);
+fn complete_all(ended: impl IntoIterator<Item = Ended>) {
+    ended.into_iter().for_each(Ended::complete);
 }

@@ -83,7 +83,7 @@ pub(super) fn add(endpoint: &Arc<Endpoint>, source: Source) -> io::Result<()> {
 pub(super) fn close(endpoint: Arc<Endpoint>, request: Request) {
     let Some(reactor) = REACTOR.get() else {
         // No socket was ever connected or listened.
-        return request.ends(Ok(0)).tell();
+        return request.ends(Ok(0)).complete();
     };
     endpoint.stop_listening();
     lock(&reactor.closing).push((endpoint, request));
@@ -243,7 +243,7 @@ impl Reactor {
         // thread.
         let _raised = Raised::to_dispatch();
         for ended in endpoint.serve(readiness) {
-            ended.tell();
+            ended.complete();
         }
     }
 
@@ -261,9 +261,9 @@ impl Reactor {
             turn::begin();
             let _raised = Raised::to_dispatch();
             for ended in canceled {
-                ended.tell();
+                ended.complete();
             }
-            request.ends(Ok(0)).tell();
+            request.ends(Ok(0)).complete();
         }
     }
 }

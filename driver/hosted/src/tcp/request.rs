@@ -47,7 +47,7 @@ impl Ended {
 
     /// Calls the routine. DPCs that it queues run on this thread after it has returned; unless the caller is at
     /// `DISPATCH_LEVEL`, they run before this function returns. They may make any call of `Sockets`: no lock is held.
-    pub(super) fn tell(self) {
+    pub(super) fn complete(self) {
         let _raised = Raised::to_dispatch();
         // SAFETY: a `Request` has one completion, and becomes one `Ended`, which this call consumes.
         unsafe { self.done.complete(self.outcome) };

@@ -31,7 +31,7 @@ pub(crate) fn provider_addresses() -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
 /// The identifier of the adapter that owns a local address. STATUS_INVALID_ADDRESS: no adapter owns it.
 pub(crate) fn resolve(address: SOCKADDR_INET) -> Result<u64, NTSTATUS> {
     let input = ND_RESOLVE_ADDRESS { Version: ND_IOCTL_VERSION, Reserved: 0, Address: address };
-    File::open()?.ask(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, input.as_bytes())
+    File::open()?.query(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, input.as_bytes())
 }
 
 fn addresses(file: &File, code: u32, handle: u64) -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
@@ -70,12 +70,12 @@ impl Adapter {
             Reserved: 0,
             AdapterId: id,
         };
-        let descriptor: ND_RESOURCE_DESCRIPTOR = file.ask(IOCTL_ND_ADAPTER_OPEN, input.as_bytes())?;
+        let descriptor: ND_RESOURCE_DESCRIPTOR = file.query(IOCTL_ND_ADAPTER_OPEN, input.as_bytes())?;
         let adapter = Object::new(&file, descriptor.Handle, IOCTL_ND_ADAPTER_CLOSE);
         let pd = Object::create(&file, IOCTL_ND_PD_CREATE, adapter.handle(), IOCTL_ND_PD_FREE)?;
         let input =
             ND_ADAPTER_QUERY { Version: ND_IOCTL_VERSION, InfoVersion: ND_VERSION_2, AdapterHandle: adapter.handle() };
-        let mut info: ND2_ADAPTER_INFO = file.ask(IOCTL_ND_ADAPTER_QUERY, input.as_bytes())?;
+        let mut info: ND2_ADAPTER_INFO = file.query(IOCTL_ND_ADAPTER_QUERY, input.as_bytes())?;
         if file.is_hosted() {
             info.DeviceId = HOSTED_DEVICE_ID;
         }

@@ -173,7 +173,7 @@ impl CompletionQueue {
                 drop(rings);
                 if doorbell {
                     // Fails only if the device is gone.
-                    let _ = self.pending.object().tell(IOCTL_SOFTNDK_DOORBELL);
+                    let _ = self.pending.object().command(IOCTL_SOFTNDK_DOORBELL);
                 }
                 count
             }
@@ -229,7 +229,7 @@ impl CompletionQueue {
 
     pub(crate) fn affinity(&self) -> Result<GROUP_AFFINITY, NTSTATUS> {
         let input = device::handle(self.pending.handle());
-        self.adapter.file().ask(IOCTL_ND_CQ_GET_AFFINITY, input.as_bytes())
+        self.adapter.file().query(IOCTL_ND_CQ_GET_AFFINITY, input.as_bytes())
     }
 }
 

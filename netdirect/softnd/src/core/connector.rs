@@ -57,7 +57,7 @@ impl Connector {
     }
 
     pub(crate) fn bind(&self, address: SOCKADDR_INET) -> Result<(), NTSTATUS> {
-        self.adapter.file().tell(IOCTL_ND_CONNECTOR_BIND, bind_request(self.pending.handle(), address).as_bytes())
+        self.adapter.file().command(IOCTL_ND_CONNECTOR_BIND, bind_request(self.pending.handle(), address).as_bytes())
     }
 
     /// Pends until the peer accepts or rejects, or the connect fails.
@@ -118,12 +118,12 @@ impl Connector {
             CbPrivateDataOffset: size_of::<ND_REJECT>() as u32,
             ConnectorHandle: self.pending.handle(),
         };
-        self.adapter.file().tell(IOCTL_ND_CONNECTOR_REJECT, &[head.as_bytes(), private_data].concat())
+        self.adapter.file().command(IOCTL_ND_CONNECTOR_REJECT, &[head.as_bytes(), private_data].concat())
     }
 
     pub(crate) fn read_limits(&self) -> Result<ND_READ_LIMITS, NTSTATUS> {
         let input = device::handle(self.pending.handle());
-        self.adapter.file().ask(IOCTL_ND_CONNECTOR_GET_READ_LIMITS, input.as_bytes())
+        self.adapter.file().query(IOCTL_ND_CONNECTOR_GET_READ_LIMITS, input.as_bytes())
     }
 
     /// The private data that the peer sent with its connect, accept or reject.
@@ -137,12 +137,12 @@ impl Connector {
 
     pub(crate) fn local_address(&self) -> Result<SOCKADDR_INET, NTSTATUS> {
         let input = device::handle(self.pending.handle());
-        self.adapter.file().ask(IOCTL_ND_CONNECTOR_GET_ADDRESS, input.as_bytes())
+        self.adapter.file().query(IOCTL_ND_CONNECTOR_GET_ADDRESS, input.as_bytes())
     }
 
     pub(crate) fn peer_address(&self) -> Result<SOCKADDR_INET, NTSTATUS> {
         let input = device::handle(self.pending.handle());
-        self.adapter.file().ask(IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS, input.as_bytes())
+        self.adapter.file().query(IOCTL_ND_CONNECTOR_GET_PEER_ADDRESS, input.as_bytes())
     }
 
     /// Pends until the connection has ended.

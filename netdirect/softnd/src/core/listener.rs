@@ -45,18 +45,18 @@ impl Listener {
     }
 
     pub(crate) fn bind(&self, address: SOCKADDR_INET) -> Result<(), NTSTATUS> {
-        self.adapter.file().tell(IOCTL_ND_LISTENER_BIND, bind_request(self.pending.handle(), address).as_bytes())
+        self.adapter.file().command(IOCTL_ND_LISTENER_BIND, bind_request(self.pending.handle(), address).as_bytes())
     }
 
     /// Listens. A `backlog` of 0 means no limit.
     pub(crate) fn listen(&self, backlog: u32) -> Result<(), NTSTATUS> {
         let input = ND_LISTEN { Version: ND_IOCTL_VERSION, Backlog: backlog, ListenerHandle: self.pending.handle() };
-        self.adapter.file().tell(IOCTL_ND_LISTENER_LISTEN, input.as_bytes())
+        self.adapter.file().command(IOCTL_ND_LISTENER_LISTEN, input.as_bytes())
     }
 
     pub(crate) fn local_address(&self) -> Result<SOCKADDR_INET, NTSTATUS> {
         let input = device::handle(self.pending.handle());
-        self.adapter.file().ask(IOCTL_ND_LISTENER_GET_ADDRESS, input.as_bytes())
+        self.adapter.file().query(IOCTL_ND_LISTENER_GET_ADDRESS, input.as_bytes())
     }
 
     /// Pends until a peer connects; the connector has the request then.

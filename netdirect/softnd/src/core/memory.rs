@@ -83,7 +83,7 @@ impl Region {
     /// to return it.
     pub(crate) fn deregister(&self, overlapped: &Overlapped) -> NTSTATUS {
         self.tokens.change(false);
-        match self.pending.object().tell(IOCTL_ND_MR_DEREGISTER) {
+        match self.pending.object().command(IOCTL_ND_MR_DEREGISTER) {
             Ok(()) => self.pending.submit(overlapped, IOCTL_SOFTNDK_NOP, device::handle(0).as_bytes()),
             Err(status) => status,
         }
@@ -92,17 +92,17 @@ impl Region {
     /// Its tokens; zero if it is not registered. They come from the driver by a request of their own, as the output of
     /// the registration could be read no earlier.
     pub(crate) fn tokens(&self) -> SOFTNDK_MR_TOKENS {
-        self.tokens.get(|| self.ask())
+        self.tokens.get(|| self.query())
     }
 
     /// Whether the region is registered in the driver now.
     pub(crate) fn is_registered(&self) -> bool {
-        self.ask().LocalToken != 0
+        self.query().LocalToken != 0
     }
 
-    fn ask(&self) -> SOFTNDK_MR_TOKENS {
+    fn query(&self) -> SOFTNDK_MR_TOKENS {
         let input = device::handle(self.pending.handle());
-        let asked = self.adapter.file().ask(IOCTL_SOFTNDK_MR_QUERY, input.as_bytes());
+        let asked = self.adapter.file().query(IOCTL_SOFTNDK_MR_QUERY, input.as_bytes());
         asked.unwrap_or(SOFTNDK_MR_TOKENS { LocalToken: 0, RemoteToken: 0 })
     }
 }

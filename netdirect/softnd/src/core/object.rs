@@ -28,7 +28,7 @@ impl Object {
 
     /// Creates an object by a control code that takes only the handle of another object, `of`.
     pub(crate) fn create(file: &Arc<File>, create: u32, of: u64, free: u32) -> Result<Self, NTSTATUS> {
-        Ok(Self::new(file, file.ask(create, handle(of).as_bytes())?, free))
+        Ok(Self::new(file, file.query(create, handle(of).as_bytes())?, free))
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -40,15 +40,15 @@ impl Object {
     }
 
     /// Sends a request that names the object only.
-    pub(crate) fn tell(&self, code: u32) -> Result<(), NTSTATUS> {
-        self.file.tell(code, handle(self.handle).as_bytes())
+    pub(crate) fn command(&self, code: u32) -> Result<(), NTSTATUS> {
+        self.file.command(code, handle(self.handle).as_bytes())
     }
 }
 
 impl Drop for Object {
     fn drop(&mut self) {
         // Fails only if the device is gone, and then the object is gone too.
-        let _ = self.tell(self.free);
+        let _ = self.command(self.free);
     }
 }
 
@@ -97,6 +97,6 @@ impl Pending {
 
     /// Cancels the pending requests, which end with STATUS_CANCELLED.
     pub(crate) fn cancel(&self) -> Result<(), NTSTATUS> {
-        self.object.tell(self.cancel)
+        self.object.command(self.cancel)
     }
 }

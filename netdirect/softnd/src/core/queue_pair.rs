@@ -183,7 +183,7 @@ impl QueuePair {
 
     /// Cancels the posted requests.
     pub(crate) fn flush(&self) -> Result<(), NTSTATUS> {
-        self.object.tell(IOCTL_ND_QP_FLUSH)
+        self.object.command(IOCTL_ND_QP_FLUSH)
     }
 
     /// Posts a receive, or a request that [`request`] has begun. With NDK_OP_FLAG_INLINE there are no SGEs.
@@ -219,11 +219,15 @@ impl QueuePair {
             ..*head
         };
         let input = [head.as_bytes(), sges.as_bytes(), inline].concat();
-        self.object.file().tell(IOCTL_SOFTNDK_POST, &input)
+        self.object.file().command(IOCTL_SOFTNDK_POST, &input)
     }
 
     fn pay_doorbell(&self) -> Result<(), NTSTATUS> {
-        if self.owes_doorbell.swap(false, Ordering::SeqCst) { self.object.tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
+        if self.owes_doorbell.swap(false, Ordering::SeqCst) {
+            self.object.command(IOCTL_SOFTNDK_DOORBELL)
+        } else {
+            Ok(())
+        }
     }
 
     /// Opens a batch: more requests follow, and only the last needs a doorbell.
@@ -255,7 +259,7 @@ impl QueuePair {
             Length: length,
             ..request(NdkOperationTypeBind.0.cast_unsigned(), context, flags)
         };
-        let token: SOFTNDK_MW_TOKEN = self.object.file().ask(IOCTL_SOFTNDK_POST, head.as_bytes())?;
+        let token: SOFTNDK_MW_TOKEN = self.object.file().query(IOCTL_SOFTNDK_POST, head.as_bytes())?;
         window.set_token(token.RemoteToken);
         Ok(())
     }

@@ -90,7 +90,7 @@ impl SharedReceiveQueue {
                 RequestContext: context,
             };
             let input = [head.as_bytes(), sges.as_bytes()].concat();
-            return self.adapter.file().tell(IOCTL_SOFTNDK_SRQ_POST, &input);
+            return self.adapter.file().command(IOCTL_SOFTNDK_SRQ_POST, &input);
         };
         let mut ring = lock(ring);
         if ring.ring.has_ended() {
@@ -99,7 +99,7 @@ impl SharedReceiveQueue {
         }
         let doorbell = ring.post(&receive_request(context), sges, &[])?;
         drop(ring);
-        if doorbell { self.pending.object().tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
+        if doorbell { self.pending.object().command(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
     }
 
     /// Changes the depth and the notification threshold; 0 leaves a value as it is.
@@ -127,7 +127,7 @@ impl SharedReceiveQueue {
         let doorbell = newest.ring.needs_doorbell();
         *ring = newest;
         drop(ring);
-        if doorbell { self.pending.object().tell(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
+        if doorbell { self.pending.object().command(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
     }
 
     /// Pends until fewer receives are left than the threshold.
@@ -137,6 +137,6 @@ impl SharedReceiveQueue {
 
     pub(crate) fn affinity(&self) -> Result<GROUP_AFFINITY, NTSTATUS> {
         let input = device::handle(self.pending.handle());
-        self.adapter.file().ask(IOCTL_ND_SRQ_GET_AFFINITY, input.as_bytes())
+        self.adapter.file().query(IOCTL_ND_SRQ_GET_AFFINITY, input.as_bytes())
     }
 }

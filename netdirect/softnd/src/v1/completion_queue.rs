@@ -79,7 +79,7 @@ impl Results {
 /// of the request.
 fn fill_in(completion: &SOFTNDK_COMPLETION, invalidations: &Invalidations, mut give: impl FnMut(usize)) {
     if completion.Type == NdkOperationTypeReceiveAndInvalidate.0.cast_unsigned() {
-        invalidations.tell(completion.Output, |result| {
+        invalidations.write_result(completion.Output, |result| {
             write(result, STATUS_SUCCESS, 0);
             give(result);
         });

@@ -80,12 +80,12 @@ impl Invalidations {
         }
     }
 
-    /// A peer has invalidated the window with this token: calls `tell` with the address of its ND_RESULT, if it has
+    /// A peer has invalidated the window with this token: calls `write` with the address of its ND_RESULT, if it has
     /// one. The lock is held, so that a release of the window waits.
-    pub(super) fn tell(&self, token: u32, tell: impl FnOnce(usize)) {
+    pub(super) fn write_result(&self, token: u32, write: impl FnOnce(usize)) {
         let mut results = lock(&self.0);
         if let Some(result) = results.remove(&token) {
-            tell(result);
+            write(result);
         }
     }
 }

@@ -52,12 +52,12 @@ impl File {
     }
 
     /// As [`File::control`], for a request without output.
-    pub(crate) fn tell(&self, code: u32, input: &[u8]) -> Result<(), NTSTATUS> {
+    pub(crate) fn command(&self, code: u32, input: &[u8]) -> Result<(), NTSTATUS> {
         self.control(code, input, &mut []).map(|_| ())
     }
 
     /// As [`File::control`], for a request whose output is a structure.
-    pub(crate) fn ask<T: FromBytes + IntoBytes + Immutable>(&self, code: u32, input: &[u8]) -> Result<T, NTSTATUS> {
+    pub(crate) fn query<T: FromBytes + IntoBytes + Immutable>(&self, code: u32, input: &[u8]) -> Result<T, NTSTATUS> {
         let mut output = T::new_zeroed();
         self.control(code, input, output.as_mut_bytes())?;
         Ok(output)
