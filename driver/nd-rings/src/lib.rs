@@ -2,7 +2,7 @@
 //! this crate: the driver, and the NetworkDirect provider in the program's process (`netdirect/softnd`), by [`user`].
 //!
 //! The sides do not trust each other. Each side keeps its own index in private memory and publishes a copy; it accepts
-//! the other side's index only if that is possible ([`Wild`] if not). It copies an entry before it checks the entry.
+//! the other side's index only if that is possible ([`BadIndex`] if not). It copies an entry before it checks the entry.
 #![no_std]
 #![deny(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ pub mod user;
 
 #[cfg(not(loom))]
 pub use mapped::{Geometry, Invalid, Mapped};
-pub use ring::{Full, Memory, Reader, Wild, Writer};
+pub use ring::{BadIndex, Memory, PushError, Reader, Writer};
 
 // loom's atomics for the models that explore this crate (tests/random/loom-models), else the real ones.
 #[cfg(not(loom))]

@@ -22,24 +22,24 @@ pub trait Memory {
 
 /// The other side has stored an impossible index. It has broken the rules, and the ring cannot be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wild;
+pub struct BadIndex;
 
 /// Why an entry was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum PushError {
     /// No slot is free.
     Full,
     /// The other side has stored an impossible index.
-    Wild,
+    BadIndex,
 }
 
-/// The distance between two indices. `Wild` if it exceeds the capacity.
-fn distance(later: u32, earlier: u32, capacity: u32) -> Result<u32, Wild> {
-    Some(later.wrapping_sub(earlier)).filter(|&distance| distance <= capacity).ok_or(Wild)
+/// The distance between two indices. `BadIndex` if it exceeds the capacity.
+fn distance(later: u32, earlier: u32, capacity: u32) -> Result<u32, BadIndex> {
+    Some(later.wrapping_sub(earlier)).filter(|&distance| distance <= capacity).ok_or(BadIndex)
 }
 
 /// Sets `asleep`, then reads the other side's index again (`idle`); true if there is still nothing to do.
-fn sleep(memory: &impl Memory, idle: impl Fn() -> Result<bool, Wild>) -> Result<bool, Wild> {
+fn sleep(memory: &impl Memory, idle: impl Fn() -> Result<bool, BadIndex>) -> Result<bool, BadIndex> {
     memory.asleep().store(1, Ordering::Relaxed);
     // The other side stores its index before it reads `asleep`. So either it sees this store, or `idle` sees its index.
     fence(Ordering::SeqCst);
@@ -74,10 +74,10 @@ impl<M: Memory> Reader<M> {
     }
 
     /// The entries that were written and not taken out.
-    pub fn waiting(&self) -> Result<u32, Wild> {
+    pub fn waiting(&self) -> Result<u32, BadIndex> {
         let waiting = distance(self.memory.tail().load(Ordering::Acquire), self.head, self.memory.capacity())?;
         // `Tail` cannot be behind entries that were taken out.
-        waiting.checked_sub(self.taken.wrapping_sub(self.head)).ok_or(Wild)
+        waiting.checked_sub(self.taken.wrapping_sub(self.head)).ok_or(BadIndex)
     }
 
     /// Copies words of the `index`th waiting entry, from its word `first` on. The entry exists: see
@@ -98,7 +98,7 @@ impl<M: Memory> Reader<M> {
     }
 
     /// Keeps `count` slots, for entries that were taken out of the ring that this one replaces.
-    pub fn owe(&mut self, count: u32) {
+    pub fn keep(&mut self, count: u32) {
         self.head = self.taken.wrapping_sub(count);
         self.memory.head().store(self.head, Ordering::Release);
     }
@@ -116,7 +116,7 @@ impl<M: Memory> Reader<M> {
     }
 
     /// Sets `Asleep` if no entry waits, and returns whether it did. Driver's side.
-    pub fn sleep(&self) -> Result<bool, Wild> {
+    pub fn sleep(&self) -> Result<bool, BadIndex> {
         sleep(&self.memory, || Ok(self.waiting()? == 0))
     }
 
@@ -158,20 +158,20 @@ impl<M: Memory> Writer<M> {
     }
 
     /// The entries whose slots the reader has not given back.
-    pub fn used(&self) -> Result<u32, Wild> {
+    pub fn used(&self) -> Result<u32, BadIndex> {
         distance(self.tail, self.memory.head().load(Ordering::Acquire), self.memory.capacity())
     }
 
     /// The free slots.
-    pub fn room(&self) -> Result<u32, Wild> {
+    pub fn room(&self) -> Result<u32, BadIndex> {
         Ok(self.memory.capacity().saturating_sub(self.used()?))
     }
 
     /// Adds an entry: `head`, then `data`.
-    pub fn push(&mut self, head: &[u64], data: &[u64]) -> Result<(), Full> {
-        let used = self.used().map_err(|Wild| Full::Wild)?;
+    pub fn push(&mut self, head: &[u64], data: &[u64]) -> Result<(), PushError> {
+        let used = self.used().map_err(|BadIndex| PushError::BadIndex)?;
         if used == self.memory.capacity() {
-            return Err(Full::Full);
+            return Err(PushError::Full);
         }
         let slot = slot(self.tail, self.memory.capacity());
         self.memory.write(slot, 0, head);
@@ -188,7 +188,7 @@ impl<M: Memory> Writer<M> {
     }
 
     /// Sets `Asleep` if the ring is full, and returns whether it did. Driver's side.
-    pub fn sleep(&self) -> Result<bool, Wild> {
+    pub fn sleep(&self) -> Result<bool, BadIndex> {
         sleep(&self.memory, || Ok(self.used()? == self.memory.capacity()))
     }
 

@@ -17,7 +17,7 @@ use ndk_abi::status::{
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use crate::{Full, Mapped, Reader, Wild, Writer};
+use crate::{BadIndex, Mapped, PushError, Reader, Writer};
 
 /// The most inline data of a request, in words.
 const INLINE_WORDS: usize = 128;
@@ -93,8 +93,8 @@ impl RequestRing {
             &*words
         };
         self.writer.push(&head, data).map_err(|full| match full {
-            Full::Full => STATUS_NO_MORE_ENTRIES,
-            Full::Wild => STATUS_INTERNAL_ERROR,
+            PushError::Full => STATUS_NO_MORE_ENTRIES,
+            PushError::BadIndex => STATUS_INTERNAL_ERROR,
         })
     }
 
@@ -129,7 +129,7 @@ impl RequestRing {
 }
 
 /// The driver has stored an impossible index.
-fn broken(_: Wild) -> NTSTATUS {
+fn broken(_: BadIndex) -> NTSTATUS {
     STATUS_INTERNAL_ERROR
 }
 

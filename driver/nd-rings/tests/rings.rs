@@ -6,7 +6,7 @@ mod common;
 use std::{collections::VecDeque, mem::offset_of, sync::atomic::Ordering};
 
 use common::Arena;
-use nd_rings::{Full, Geometry, Invalid, Mapped, Memory as _, Reader, Wild, Writer};
+use nd_rings::{BadIndex, Geometry, Invalid, Mapped, Memory as _, PushError, Reader, Writer};
 use ndk_abi::softndk_ring::{SOFTNDK_RING, SOFTNDK_RING_COMPLETIONS, SOFTNDK_RING_INITIATOR};
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ proptest! {
                         prop_assert_eq!(pushed, Ok(()));
                         queue.push_back(value);
                     } else {
-                        prop_assert_eq!(pushed, Err(Full::Full));
+                        prop_assert_eq!(pushed, Err(PushError::Full));
                     }
                 }
                 Step::Take(count) => {
@@ -81,11 +81,11 @@ fn an_index_that_cannot_be_is_wild() {
     let reader = Reader::new(mapped);
     for wrong in [5, 1 << 31, u32::MAX - 4] {
         reader.memory().tail().store(wrong, Ordering::Relaxed);
-        assert_eq!(reader.waiting(), Err(Wild));
-        assert_eq!(reader.sleep(), Err(Wild));
+        assert_eq!(reader.waiting(), Err(BadIndex));
+        assert_eq!(reader.sleep(), Err(BadIndex));
         reader.memory().head().store(wrong, Ordering::Relaxed);
-        assert_eq!(writer.push(&[0], &[]), Err(Full::Wild));
-        assert_eq!(writer.sleep(), Err(Wild));
+        assert_eq!(writer.push(&[0], &[]), Err(PushError::BadIndex));
+        assert_eq!(writer.sleep(), Err(BadIndex));
     }
     reader.memory().tail().store(4, Ordering::Relaxed);
     assert_eq!(reader.waiting(), Ok(4));
@@ -174,10 +174,10 @@ fn slots_that_are_owed_are_not_free() {
     writer.continue_from(&before);
     assert_eq!((writer.used(), writer.memory().tail().load(Ordering::Relaxed)), (Ok(0), 5));
     let mut reader = Reader::new(arena.opened(SOFTNDK_RING_COMPLETIONS, ENTRY, 4).expect("as it was made").0);
-    reader.owe(3);
+    reader.keep(3);
     assert_eq!((reader.kept(), reader.waiting(), writer.room()), (3, Ok(0), Ok(1)));
     assert_eq!(writer.push(&[1], &[]), Ok(()));
-    assert_eq!((writer.push(&[2], &[]), reader.waiting()), (Err(Full::Full), Ok(1)));
+    assert_eq!((writer.push(&[2], &[]), reader.waiting()), (Err(PushError::Full), Ok(1)));
     reader.give_back(3);
     assert_eq!((reader.kept(), reader.waiting(), writer.room()), (0, Ok(1), Ok(3)));
 }

@@ -41,14 +41,14 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
         let create = adapter.table().NdkCreateConnector;
         // SAFETY: an open adapter; the arguments belong together.
         let call = |completion, context, out| unsafe { create(adapter.as_ptr(), completion, context, out) };
-        // SAFETY: NdkCreateConnector makes a connector, whose callbacks get the keep only.
+        // SAFETY: NdkCreateConnector makes a connector, whose callbacks get the object context only.
         unsafe { Self::create(events, passive, call) }
     }
 
     /// Starts an asynchronous operation. STATUS_PENDING: [`Completed::completed`] is called; any other status is the
     /// result.
     fn start(&self, call: impl FnOnce(NDK_FN_REQUEST_COMPLETION, *mut c_void) -> NTSTATUS) -> NTSTATUS {
-        let context = Arc::into_raw(self.keep().clone());
+        let context = Arc::into_raw(self.context().clone());
         let status = call(completed::<K, P>, context.cast_mut().cast());
         if status != STATUS_PENDING {
             // SAFETY: a request that did not return STATUS_PENDING calls no completion (NDK_FN_REQUEST_COMPLETION).
@@ -94,9 +94,9 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     /// NdkCompleteConnect.
     pub fn complete_connect(&self) -> NTSTATUS {
         let complete = self.table().NdkCompleteConnect;
-        let events = Arc::as_ptr(self.keep()).cast_mut().cast();
+        let events = Arc::as_ptr(self.context()).cast_mut().cast();
         self.start(|completion, context| {
-            // SAFETY: an open connector; the event's context is the keep.
+            // SAFETY: an open connector; the event's context is the object's.
             unsafe { complete(self.as_ptr(), Some(disconnected::<K>), events, completion, context) }
         })
     }
@@ -104,10 +104,10 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     /// NdkAccept.
     pub fn accept<Q: Send + Sync>(&self, qp: &Owned<NDK_QP, Q, P>, offer: &Offer<'_>) -> NTSTATUS {
         let accept = self.table().NdkAccept;
-        let events = Arc::as_ptr(self.keep()).cast_mut().cast();
+        let events = Arc::as_ptr(self.context()).cast_mut().cast();
         let (data, data_length) = private_data(offer.private_data);
         self.start(|completion, context| {
-            // SAFETY: an open connector and QP; the event's context is the keep; the data is copied during the call.
+            // SAFETY: an open connector and QP; the event's context is the object's; the data is copied during the call.
             unsafe {
                 accept(
                     self.as_ptr(),
@@ -182,8 +182,8 @@ impl<K: Completed<P> + Disconnected, P: Platform> Owned<NDK_CONNECTOR, K, P> {
 impl<K: Send + Sync, P: Platform> Owned<NDK_CONNECTOR, K, P> {
     /// # Safety
     /// `object` is the open connector of a connect event, and belongs to the caller.
-    pub(crate) unsafe fn adopt(object: core::ptr::NonNull<NDK_CONNECTOR>, keep: Arc<K, P>) -> Self {
-        Self { object, keep }
+    pub(crate) unsafe fn adopt(object: core::ptr::NonNull<NDK_CONNECTOR>, object_context: Arc<K, P>) -> Self {
+        Self { object, context: object_context }
     }
 }
 
@@ -226,7 +226,7 @@ unsafe extern "system" fn completed<K: Completed<P>, P: Platform>(context: *mut 
 
 /// NDK_FN_DISCONNECT_EVENT_CALLBACK.
 unsafe extern "system" fn disconnected<K: Disconnected>(context: *mut c_void) {
-    // SAFETY: the keep of the connector, which lives until its close has completed: after the last callback.
+    // SAFETY: the context of the connector, which lives until its close has completed: after the last callback.
     let events = unsafe { &*context.cast_const().cast::<K>() };
     events.disconnected();
 }

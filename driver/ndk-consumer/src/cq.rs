@@ -31,7 +31,7 @@ impl<K: Notified, P: Platform> Owned<NDK_CQ, K, P> {
         let create = adapter.table().NdkCreateCq;
         let call = |completion, context, out| {
             let adapter = adapter.as_ptr();
-            // SAFETY: an open adapter; the callback's context is the keep; the affinity is only read during the call.
+            // SAFETY: an open adapter; the callback's context is the object's; the affinity is only read during the call.
             unsafe { create(adapter, depth, notified::<K>, callback_context, affinity, completion, context, out) }
         };
         // SAFETY: NdkCreateCq makes a CQ.
@@ -68,7 +68,7 @@ impl<K: Notified, P: Platform> Owned<NDK_CQ, K, P> {
 
 /// NDK_FN_CQ_NOTIFICATION_CALLBACK.
 unsafe extern "system" fn notified<K: Notified>(context: *mut c_void, status: NTSTATUS) {
-    // SAFETY: the keep of the CQ, which lives until its close has completed: after the last notification.
+    // SAFETY: the context of the CQ, which lives until its close has completed: after the last notification.
     let events = unsafe { &*context.cast_const().cast::<K>() };
     events.notified(status);
 }

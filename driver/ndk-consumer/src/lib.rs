@@ -4,8 +4,8 @@
 //! Used by the control device (`driver/nd-ioctl`) and by the SMB Direct style test consumer
 //! (`tests/clients/smb-direct`).
 //!
-//! [`Owned`] is an open object: dropping it closes it. Each object holds a *keep*: the data that its callbacks and its
-//! successors use, released when the close has completed. A successor's keep holds the antecedents, so objects are
+//! [`Owned`] is an open object: dropping it closes it. Each object holds a *context*: the data that its callbacks and its
+//! successors use, released when the close has completed. A successor's context holds the antecedents, so objects are
 //! always closed successors first (NDKPI: object lifetime requirements).
 //!
 //! The caller locks what NDKPI does not allow to overlap: posts to one queue, polls and arms of one CQ. The methods say
@@ -95,7 +95,7 @@ kinds! {
 /// An open object. Dropping it, at IRQL <= DISPATCH, closes it.
 pub struct Owned<T: Kind, K: Send + Sync, P: Platform> {
     object: NonNull<T>,
-    keep: Arc<K, P>,
+    context: Arc<K, P>,
 }
 
 // SAFETY: NDKPI functions may be called from any thread; what they must not overlap, the callers of the methods lock.
@@ -105,8 +105,8 @@ unsafe impl<T: Kind, K: Send + Sync, P: Platform> Sync for Owned<T, K, P> {}
 
 impl<T: Kind, K: Send + Sync, P: Platform> Owned<T, K, P> {
     /// The data that the object's callbacks and successors use; it outlives the object.
-    pub fn keep(&self) -> &Arc<K, P> {
-        &self.keep
+    pub fn context(&self) -> &Arc<K, P> {
+        &self.context
     }
 
     fn as_ptr(&self) -> *mut T {
@@ -124,9 +124,9 @@ impl<T: Kind, K: Send + Sync, P: Platform> Owned<T, K, P> {
     ///
     /// # Safety
     /// `call` passes its three arguments to the provider's create function and keeps none of them; the object that it
-    /// creates is a `T`, and its callbacks get no context but `keep`.
+    /// creates is a `T`, and its callbacks get no context but `object_context`.
     unsafe fn create(
-        keep: Arc<K, P>,
+        object_context: Arc<K, P>,
         passive: &Passive<'_>,
         call: impl FnOnce(NDK_FN_CREATE_COMPLETION, *mut c_void, *mut *mut T) -> NTSTATUS,
     ) -> Result<Self, NTSTATUS> {
@@ -146,15 +146,15 @@ impl<T: Kind, K: Send + Sync, P: Platform> Owned<T, K, P> {
             return Err(if status.is_success() { STATUS_INTERNAL_ERROR } else { status });
         }
         let object = NonNull::new(made).ok_or(STATUS_INTERNAL_ERROR)?;
-        Ok(Self { object, keep })
+        Ok(Self { object, context: object_context })
     }
 }
 
 impl<T: Kind, K: Send + Sync, P: Platform> Drop for Owned<T, K, P> {
     fn drop(&mut self) {
         let close = T::close(self.table());
-        let context = Arc::into_raw(self.keep.clone());
-        // SAFETY: an open object that starts with its header, closed once; the context is a reference to the keep.
+        let context = Arc::into_raw(self.context.clone());
+        // SAFETY: an open object that starts with its header, closed once; the callback's context is a reference to the object's.
         let status = unsafe { close(self.object.as_ptr().cast(), closed::<K, P>, context.cast_mut().cast()) };
         if status != STATUS_PENDING {
             // SAFETY: a close that did not return STATUS_PENDING calls no completion (NDK_FN_CLOSE_OBJECT).

@@ -15,10 +15,10 @@ use crate::{Adapter, Owned, check, request};
 
 /// The receiver of a listener's connection requests.
 pub trait ConnectRequested<P: Platform>: Send + Sync + 'static {
-    /// The keep of the connector of a request.
+    /// The context of the connector of a request.
     type Link: Send + Sync + 'static;
 
-    /// Makes the keep of a new connector. `None` if there is no memory: the request is then refused.
+    /// Makes the context of a new connector. `None` if there is no memory: the request is then refused.
     fn link(&self) -> Option<Arc<Self::Link, P>>;
 
     /// A peer asks for a connection; dropping the connector refuses it. IRQL <= DISPATCH.
@@ -31,7 +31,7 @@ impl<K: ConnectRequested<P>, P: Platform> Owned<NDK_LISTENER, K, P> {
         let create = adapter.table().NdkCreateListener;
         let callback_context = Arc::as_ptr(&events).cast_mut().cast();
         let call = |completion, context, out| {
-            // SAFETY: an open adapter; the callback's context is the keep.
+            // SAFETY: an open adapter; the callback's context is the object's.
             unsafe { create(adapter.as_ptr(), requested::<K, P>, callback_context, completion, context, out) }
         };
         // SAFETY: NdkCreateListener makes a listener.
@@ -65,7 +65,7 @@ unsafe extern "system" fn requested<K: ConnectRequested<P>, P: Platform>(
     connector: *mut NDK_CONNECTOR,
 ) {
     let Some(connector) = NonNull::new(connector) else { return };
-    // SAFETY: the keep of the listener, which lives until its close has completed: after the last event.
+    // SAFETY: the context of the listener, which lives until its close has completed: after the last event.
     let events = unsafe { &*context.cast_const().cast::<K>() };
     match events.link() {
         Some(link) => {

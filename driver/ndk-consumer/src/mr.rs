@@ -12,7 +12,7 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MR, K, P> {
     pub fn create_mr<J: Send + Sync>(
         pd: &Owned<NDK_PD, J, P>,
         fast_register: bool,
-        keep: Arc<K, P>,
+        object_context: Arc<K, P>,
         passive: &Passive<'_>,
     ) -> Result<Self, NTSTATUS> {
         let create = pd.table().NdkCreateMr;
@@ -21,7 +21,7 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MR, K, P> {
             unsafe { create(pd.as_ptr(), BOOLEAN::from(fast_register), completion, context, out) }
         };
         // SAFETY: NdkCreateMr makes an MR, which has no callbacks.
-        unsafe { Self::create(keep, passive, call) }
+        unsafe { Self::create(object_context, passive, call) }
     }
 
     /// NdkRegisterMr over the `length` bytes of `pinned`, which must outlive the registration.

@@ -10,7 +10,7 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MW, K, P> {
     /// NdkCreateMw.
     pub fn create_mw<J: Send + Sync>(
         pd: &Owned<NDK_PD, J, P>,
-        keep: Arc<K, P>,
+        object_context: Arc<K, P>,
         passive: &Passive<'_>,
     ) -> Result<Self, NTSTATUS> {
         let create = pd.table().NdkCreateMw;
@@ -19,7 +19,7 @@ impl<K: Send + Sync, P: Platform> Owned<NDK_MW, K, P> {
             unsafe { create(pd.as_ptr(), completion, context, out) }
         };
         // SAFETY: NdkCreateMw makes an MW, which has no callbacks.
-        unsafe { Self::create(keep, passive, call) }
+        unsafe { Self::create(object_context, passive, call) }
     }
 
     /// NdkGetRemoteTokenFromMw: the token of the latest bind.

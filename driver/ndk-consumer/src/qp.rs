@@ -45,7 +45,7 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
         handle: u64,
         (receive_depth, receive_sges): (u32, u32),
         depths: &QpDepths,
-        keep: Arc<Q, P>,
+        object_context: Arc<Q, P>,
         passive: &Passive<'_>,
     ) -> Result<Self, NTSTATUS> {
         let create = pd.table().NdkCreateQp;
@@ -71,7 +71,7 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
             }
         };
         // SAFETY: NdkCreateQp makes a QP, which has no callbacks.
-        unsafe { Self::create(keep, passive, call) }
+        unsafe { Self::create(object_context, passive, call) }
     }
 
     /// NdkCreateQpWithSrq. `handle` becomes the `QPContext` of its completions.
@@ -83,7 +83,7 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
         srq: &Owned<NDK_SRQ, S, P>,
         handle: u64,
         depths: &QpDepths,
-        keep: Arc<Q, P>,
+        object_context: Arc<Q, P>,
         passive: &Passive<'_>,
     ) -> Result<Self, NTSTATUS> {
         let create = pd.table().NdkCreateQpWithSrq;
@@ -108,7 +108,7 @@ impl<Q: Send + Sync, P: Platform> Owned<NDK_QP, Q, P> {
             }
         };
         // SAFETY: NdkCreateQpWithSrq makes a QP, which has no callbacks.
-        unsafe { Self::create(keep, passive, call) }
+        unsafe { Self::create(object_context, passive, call) }
     }
 
     /// NdkFlush.

@@ -40,7 +40,7 @@ impl<K: SrqNotified, P: Platform> Owned<NDK_SRQ, K, P> {
         let callback: NDK_FN_SRQ_NOTIFICATION_CALLBACK = notified::<K>;
         let call = |completion, context, out| {
             let (pd, callback) = (pd.as_ptr(), Some(callback));
-            // SAFETY: an open PD; the callback's context is the keep; the affinity is only read during the call.
+            // SAFETY: an open PD; the callback's context is the object's; the affinity is only read during the call.
             unsafe {
                 create(pd, depth, sges, threshold, callback, callback_context, affinity, completion, context, out)
             }
@@ -68,7 +68,7 @@ impl<K: SrqNotified, P: Platform> Owned<NDK_SRQ, K, P> {
 
 /// NDK_FN_SRQ_NOTIFICATION_CALLBACK.
 unsafe extern "system" fn notified<K: SrqNotified>(context: *mut c_void, status: NTSTATUS) {
-    // SAFETY: the keep of the SRQ, which lives until its close has completed: after the last notification.
+    // SAFETY: the context of the SRQ, which lives until its close has completed: after the last notification.
     let events = unsafe { &*context.cast_const().cast::<K>() };
     events.notified(status);
 }

@@ -94,12 +94,12 @@ impl<T, H: Host> Queue<T, H> {
 impl<H: Host> Listener<H> {
     /// The requests that wait for it.
     pub(crate) fn waiting(&self) -> &Waiting<H> {
-        &self.ndk.keep().waiting
+        &self.ndk.context().waiting
     }
 
     /// Its handle is gone: nobody may wait any more, and who wants to connect is refused.
     pub(crate) fn close(&self) {
-        let events = self.ndk.keep();
+        let events = self.ndk.context();
         events.state.lock().phase = Phase::Ended;
         events.pended.cancel(&events.waiting);
         loop {
@@ -200,7 +200,7 @@ pub(crate) fn bind<H: Host>(handles: &Handles<H>, host: &H, request: &H::Request
     let input: ND_BIND = input(request)?;
     let listener: Arc<Listener<H>, _> = handles.get(input.Handle)?;
     let address: SocketAddr = bindable(host, &input.Address)?;
-    let events = listener.ndk.keep();
+    let events = listener.ndk.context();
     let mut state = events.state.lock();
     if state.phase != Phase::Created {
         return Err(STATUS_ADDRESS_ALREADY_ASSOCIATED.into());
@@ -222,8 +222,8 @@ pub(crate) fn listen<H: Host>(handles: &Handles<H>, request: &H::Request) -> Rep
     let input: ND_LISTEN = input(request)?;
     let listener: Arc<Listener<H>, _> = handles.get(input.ListenerHandle)?;
     let backlog = if input.Backlog == 0 { MAX_BACKLOG } else { input.Backlog.min(MAX_BACKLOG) };
-    let waiting = Queue::new(&listener.ndk.keep().quota, backlog as usize)?;
-    let mut state = listener.ndk.keep().state.lock();
+    let waiting = Queue::new(&listener.ndk.context().quota, backlog as usize)?;
+    let mut state = listener.ndk.context().state.lock();
     if state.phase != Phase::Bound {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
     }
@@ -236,7 +236,7 @@ pub(crate) fn get_address<H: Host>(handles: &Handles<H>, request: &mut H::Reques
     let input: ND_HANDLE = input(request)?;
     let listener: Arc<Listener<H>, _> = handles.get(input.Handle)?;
     room_for_address(request)?;
-    if listener.ndk.keep().state.lock().phase == Phase::Created {
+    if listener.ndk.context().state.lock().phase == Phase::Created {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
     }
     let address = listener.ndk.local_address()?;
@@ -250,8 +250,8 @@ pub(crate) fn get_connection_request<H: Host>(handles: &Handles<H>, sent: Sent<H
         let input: ND_GET_CONNECTION_REQUEST = input(&sent.request)?;
         let listener: Arc<Listener<H>, _> = handles.get(input.ListenerHandle)?;
         let connector: Arc<Connector<H>, _> = handles.get(input.ConnectorHandle)?;
-        same_adapter::<H>(&listener.ndk.keep().adapter, &connector.adapter)?;
-        if listener.ndk.keep().state.lock().phase != Phase::Listening {
+        same_adapter::<H>(&listener.ndk.context().adapter, &connector.adapter)?;
+        if listener.ndk.context().state.lock().phase != Phase::Listening {
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
         connector.await_request()?;
@@ -261,7 +261,7 @@ pub(crate) fn get_connection_request<H: Host>(handles: &Handles<H>, sent: Sent<H
         Ok(prepared) => prepared,
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
-    let events = listener.ndk.keep();
+    let events = listener.ndk.context();
     let wanted = Some(connector.clone());
     let id = match events.pended.insert(sent, &events.waiting, Event::ConnectionRequest, wanted) {
         Ok(id) => id,

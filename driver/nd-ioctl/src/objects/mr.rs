@@ -59,7 +59,7 @@ impl<H: Host> Mr<H> {
 
     /// STATUS_INVALID_DEVICE_STATE: not registered.
     fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
-        let memory = self.ndk.keep();
+        let memory = self.ndk.context();
         let done = |registration: &Registration<_>| matches!(registration, Registration::Done(_));
         let before = memory.change(done, Registration::Changing)?;
         let result = self.ndk.deregister(passive);
@@ -136,7 +136,7 @@ pub(crate) fn register<H: Host>(
     if input.Header.TargetAddress != input.Address {
         return Err(STATUS_NOT_SUPPORTED.into());
     }
-    let memory = mr.ndk.keep();
+    let memory = mr.ndk.context();
     if memory.fast.is_some() {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
     }
@@ -169,7 +169,7 @@ pub(crate) fn query<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> 
     let input: ND_HANDLE = input(request)?;
     let mr: Arc<Mr<H>, _> = handles.get(input.Handle)?;
     room_for::<SOFTNDK_MR_TOKENS>(request)?;
-    let memory = mr.ndk.keep();
+    let memory = mr.ndk.context();
     if memory.fast.is_none() && !matches!(*memory.registration.lock(), Registration::Done(_)) {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
     }

@@ -17,7 +17,7 @@ pub(crate) struct Pd<H: Host> {
 
 impl<H: Host> Pd<H> {
     pub(crate) fn adapter(&self) -> &Ref<Adapter<H::Platform>, H> {
-        self.ndk.keep()
+        self.ndk.context()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::decode::{Reply, input, output, range, room_for};
 use crate::objects::Handles;
 use crate::objects::mr::Mr;
 use crate::objects::mw::Mw;
-use crate::objects::qp::{Qp, carry_out, in_domain};
+use crate::objects::qp::{Qp, in_domain, post_entry};
 use crate::objects::sges::{MAX_SGES, sges};
 use crate::objects::srq::Srq;
 use crate::rings::work_ring::data_length;
@@ -40,11 +40,11 @@ pub(crate) fn post<H: Host>(handles: &Handles<H>, request: &mut H::Request, pass
     let reports = input.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
     if reports {
         // Before it is posted: it may be reported as soon as it is.
-        rings.initiator.posts_beside();
+        rings.initiator.count_ioctl_post();
     }
     let posted = post_one(handles, request, &qp, &input);
     if posted.is_err() && reports {
-        rings.initiator.reported();
+        rings.initiator.completed();
         // A run that has seen it counted awaits its completion.
         Qp::schedule_poll(&qp);
     }
@@ -72,7 +72,7 @@ fn post_one<H: Host>(
     }
     let length = data_length(input).and_then(|length| u32::try_from(length).ok()).ok_or(STATUS_INVALID_PARAMETER)?;
     let mut last = None;
-    let status = carry_out(handles, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?, &mut last);
+    let status = post_entry(handles, qp, input, range(request, size_of::<SOFTNDK_POST>() as u32, length)?, &mut last);
     qp.posted();
     done(status)
 }
@@ -81,9 +81,9 @@ fn post_one<H: Host>(
 fn bind<H: Host>(handles: &Handles<H>, request: &mut H::Request, qp: &Ref<Qp<H>, H>, input: &SOFTNDK_POST) -> Reply {
     room_for::<SOFTNDK_MW_TOKEN>(request)?;
     let mw: Arc<Mw<H>, _> = handles.get(input.ObjectHandle)?;
-    in_domain(qp, mw.ndk.keep())?;
+    in_domain(qp, mw.ndk.context())?;
     let mr: Arc<Mr<H>, _> = handles.get(input.MrHandle)?;
-    in_domain(qp, &mr.ndk.keep().pd)?;
+    in_domain(qp, &mr.ndk.context().pd)?;
     let length = usize::try_from(input.Length).map_err(|_| STATUS_INVALID_PARAMETER)?;
     let part = (input.BaseVirtualAddress, length);
     let turn = qp.initiator_turn.lock();

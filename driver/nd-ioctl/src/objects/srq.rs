@@ -67,7 +67,7 @@ impl<H: Host> Srq<H> {
     }
 
     /// Posts a receive of its ring.
-    fn carry_out(&self, head: &SOFTNDK_POST, data: &[u8]) -> NTSTATUS {
+    fn post_entry(&self, head: &SOFTNDK_POST, data: &[u8]) -> NTSTATUS {
         if NDK_OPERATION_TYPE(head.Operation.cast_signed()) != NdkOperationTypeReceive || head.InlineLength != 0 {
             return STATUS_INVALID_PARAMETER;
         }
@@ -83,11 +83,11 @@ impl<H: Host> Srq<H> {
 
     /// The requests that wait for it.
     pub(crate) fn waiting(&self) -> &Waiting<H> {
-        &self.ndk.keep().waiting
+        &self.ndk.context().waiting
     }
 
     pub(crate) fn handle(&self) -> u64 {
-        self.ndk.keep().handle
+        self.ndk.context().handle
     }
 
     /// A doorbell: has the ring served.
@@ -99,19 +99,19 @@ impl<H: Host> Srq<H> {
     }
 
     /// A completion of one of its receives has been taken from a CQ.
-    pub(crate) fn reported(this: &Ref<Self, H>) {
+    pub(crate) fn completed(this: &Ref<Self, H>) {
         if this.waiting.swap(false, Ordering::AcqRel) {
             Deferred::schedule(this);
         }
     }
 
     /// Notes that a receive has ended whose queue pair is gone, so that no program sees the completion.
-    pub(crate) fn reported_for_nobody(this: &Ref<Self, H>) {
+    pub(crate) fn completed_without_qp(this: &Ref<Self, H>) {
         if let Some(ring) = &this.ring {
-            ring.reports();
-            ring.reported();
+            ring.completing();
+            ring.completed();
         }
-        Self::reported(this);
+        Self::completed(this);
     }
 
     fn serve(&self, polls_on: bool) -> Next {
@@ -123,11 +123,11 @@ impl<H: Host> Srq<H> {
             match serving.next() {
                 Step::Post(head, data) => {
                     let is_modified = self.modifications.load(Ordering::Relaxed) != 0;
-                    let posted = if is_modified { Posted::NotNow } else { self.carry_out(head, data).into() };
+                    let posted = if is_modified { Posted::NotNow } else { self.post_entry(head, data).into() };
                     serving.posted(posted);
                 }
                 // It has no queue pair that could report it.
-                Step::GiveUp(..) => serving.given_up(true),
+                Step::Complete(..) => serving.completed_unposted(true),
                 Step::End(served) => return served.next,
             }
         }
@@ -146,7 +146,7 @@ impl<H: Host> Srq<H> {
     pub(crate) fn close(this: &Ref<Self, H>) {
         this.ring.iter().for_each(WorkRing::close);
         Timer::cancel(this);
-        let events = this.ndk.keep();
+        let events = this.ndk.context();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
         events.pended.cancel(&events.waiting);
     }
@@ -307,7 +307,7 @@ pub(crate) fn modify<H: Host>(
     let left = larger.map_or(0, |(ring, larger)| ring.replace(larger));
     drop(still);
     if input.NotifyThreshold != 0 {
-        srq.ndk.keep().threshold.store(input.NotifyThreshold, Ordering::Relaxed);
+        srq.ndk.context().threshold.store(input.NotifyThreshold, Ordering::Relaxed);
     }
     descriptor_with(request, input.SrqHandle, input.CeMappingCount, left.into())
 }
@@ -319,7 +319,7 @@ pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>, passive: &Pas
         Ok(srq) => srq,
         Err(status) => return finish(sent.request, Err(status.into())),
     };
-    let events = srq.ndk.keep();
+    let events = srq.ndk.context();
     let id = match events.pended.insert(sent, &events.waiting, Event::SrqLow, None) {
         Ok(id) => id,
         Err(status) => return status,

@@ -2,7 +2,7 @@
 //!
 //! tests/random/loom-models compiles this file too, and explores it.
 
-use nd_rings::{Full, Memory, Wild, Writer};
+use nd_rings::{BadIndex, Memory, PushError, Writer};
 use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_SOLICITED};
 use ndk_abi::softndk_ring::SOFTNDK_COMPLETION;
 use ndk_abi::status::NTSTATUS;
@@ -38,7 +38,7 @@ pub(crate) enum Room {
     /// None; its user rings the doorbell.
     None,
     /// Its user's index cannot be.
-    Wild,
+    BadIndex,
 }
 
 impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
@@ -139,10 +139,10 @@ impl<M: Memory, K> State<M, K> {
                 Ok(true) => Room::None,
                 // There is some now; the next look finds it.
                 Ok(false) => Room::For(most.min(1)),
-                Err(Wild) => Room::Wild,
+                Err(BadIndex) => Room::BadIndex,
             },
             Ok(room) => Room::For(room.min(most)),
-            Err(Wild) => Room::Wild,
+            Err(BadIndex) => Room::BadIndex,
         }
     }
 
@@ -150,9 +150,9 @@ impl<M: Memory, K> State<M, K> {
         let words: [u64; WORDS] = zerocopy::transmute!(completion);
         match self.writer.push(&words, &[]) {
             Ok(()) => {}
-            Err(Full::Full) => return false,
+            Err(PushError::Full) => return false,
             // Nobody can read it; that the queue has ended is found by `reserve`.
-            Err(Full::Wild) => return true,
+            Err(PushError::BadIndex) => return true,
         }
         self.pushed = self.pushed.wrapping_add(1);
         if solicited {

@@ -68,7 +68,7 @@ fn run(ring: &Ring, mode: ServeMode) -> (Vec<bool>, Next) {
                 deferred.push(head.Flags & NDK_OP_FLAG_DEFER != 0);
                 serving.posted(Posted::Taken);
             }
-            Step::GiveUp(..) => serving.given_up(true),
+            Step::Complete(..) => serving.completed_unposted(true),
             Step::End(served) => return (deferred, served.next),
         }
     }
@@ -108,7 +108,7 @@ fn an_empty_ring_is_polled_for_some_runs_unless_a_completion_is_to_come() {
     assert_eq!(runs(&ring, AWAITS), 15);
 }
 
-/// The run that finds the index wild serves the ring once more, which says that the ring is broken; after that the ring sleeps.
+/// The run that finds the bad index serves the ring once more, which says that the ring is broken; after that the ring sleeps.
 #[test]
 fn an_index_that_becomes_wild_before_the_sleep_is_told_of_once() {
     let _session = boot();

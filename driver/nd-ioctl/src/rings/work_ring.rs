@@ -6,7 +6,7 @@
 //!
 //! tests/random/loom-models compiles this file too, and explores it.
 
-use nd_rings::{Memory, Reader, Wild};
+use nd_rings::{BadIndex, Memory, Reader};
 use ndk_abi::describe::ZeroInit as _;
 use ndk_abi::ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SILENT_SUCCESS, NDK_OPERATION_TYPE, NdkOperationTypeReceive};
 use ndk_abi::softndk_ioctl::{SOFTNDK_POST, SOFTNDK_SGE};
@@ -72,8 +72,8 @@ impl From<NTSTATUS> for Posted {
 pub(crate) enum Step<'a> {
     /// The oldest request is to be posted, with the SGEs or the inline data behind its head; then [`Serving::posted`].
     Post(&'a SOFTNDK_POST, &'a [u8]),
-    /// The queue takes no more: the oldest request is to be reported with this status; then [`Serving::given_up`].
-    GiveUp(SOFTNDK_POST, NTSTATUS),
+    /// The queue takes no more: the oldest request is to be reported with this status; then [`Serving::completed_unposted`].
+    Complete(SOFTNDK_POST, NTSTATUS),
     /// This run takes no more from the ring.
     End(Served),
 }
@@ -134,7 +134,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         let left = state.reader.waiting().unwrap_or(0);
         let mut other = other.state.into_inner();
         (other.outstanding, other.closed) = (state.outstanding, state.closed);
-        other.reader.owe(other.outstanding);
+        other.reader.keep(other.outstanding);
         if self.ended.load(Ordering::Acquire) {
             other.reader.memory().set_state(SOFTNDK_RING_ENDED);
         }
@@ -160,13 +160,13 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
     }
 
     /// A request that does not come by the ring is about to be posted, and will be reported among those that do.
-    pub(crate) fn posts_beside(&self) {
+    pub(crate) fn count_ioctl_post(&self) {
         let mut state = self.state.lock();
         state.outstanding = state.outstanding.wrapping_add(1);
     }
 
     /// A request that was posted, and not to succeed silently, is about to be reported: there is room for another one.
-    pub(crate) fn reports(&self) {
+    pub(crate) fn completing(&self) {
         let mut state = self.state.lock();
         // One that did not come by the ring has no slot.
         let slots = state.reader.kept().min(1);
@@ -174,7 +174,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
     }
 
     /// It has been reported: what is given up may follow it.
-    pub(crate) fn reported(&self) {
+    pub(crate) fn completed(&self) {
         let mut state = self.state.lock();
         state.outstanding = state.outstanding.saturating_sub(1);
     }
@@ -187,7 +187,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         }
         match state.reader.sleep() {
             Ok(asleep) => asleep,
-            Err(Wild) => self.end_wild(&mut state) == Next::Sleep,
+            Err(BadIndex) => self.end_bad_index(&mut state) == Next::Sleep,
         }
     }
 
@@ -238,7 +238,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
     }
 
     /// The user's index cannot be: the driver cannot tell which entries are requests, and uses the ring no longer.
-    fn end_wild(&self, state: &mut State<M, K>) -> Next {
+    fn end_bad_index(&self, state: &mut State<M, K>) -> Next {
         // Once: it stays so.
         if self.ended.load(Ordering::Acquire) {
             return Next::Sleep;
@@ -287,7 +287,7 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
                 let refused = self.state.refused.take();
                 let (head, status) = refused.unwrap_or_else(|| (self.state.head(), STATUS_CANCELLED));
                 self.state.refused = Some((head, status));
-                return Step::GiveUp(head, status);
+                return Step::Complete(head, status);
             }
             self.head = self.state.head();
             match self.state.data(&self.head, &mut self.data) {
@@ -300,20 +300,20 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
         }
         self.head.Flags = deferred(&self.head, more);
         // Counted before: it may be reported as soon as it is posted.
-        self.state.outstanding = self.state.outstanding.wrapping_add(u32::from(self.reports()));
+        self.state.outstanding = self.state.outstanding.wrapping_add(u32::from(self.is_signaled()));
         Step::Post(&self.head, self.data.as_bytes().get(..length).unwrap_or_default())
     }
 
     /// What came of the request to post.
     pub(crate) fn posted(&mut self, posted: Posted) {
-        let reports = u32::from(self.reports());
+        let signaled = u32::from(self.is_signaled());
         if posted == Posted::Taken {
             self.state.reader.take(1);
             // One that reports keeps its slot until then.
-            self.state.reader.give_back(1u32.saturating_sub(reports));
+            self.state.reader.give_back(1u32.saturating_sub(signaled));
             return;
         }
-        self.state.outstanding = self.state.outstanding.saturating_sub(reports);
+        self.state.outstanding = self.state.outstanding.saturating_sub(signaled);
         match posted {
             Posted::Taken | Posted::NotNow => self.stays = true,
             Posted::Ended => {
@@ -325,7 +325,7 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
     }
 
     /// Whether the request to give up has been reported; false: not now.
-    pub(crate) fn given_up(&mut self, reported: bool) {
+    pub(crate) fn completed_unposted(&mut self, reported: bool) {
         if reported {
             self.state.refused = None;
             self.state.reader.advance(1);
@@ -358,14 +358,14 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
                 Ok(0) if self.polls < POLLS => self.polls = self.polls.wrapping_add(1),
                 Ok(0) => return Err(if self.state.backoff.idle() { Next::Run } else { Next::Sleep }),
                 Ok(waiting) => return Ok(waiting),
-                Err(Wild) => return Err(self.ring.end_wild(&mut self.state)),
+                Err(BadIndex) => return Err(self.ring.end_bad_index(&mut self.state)),
             }
             core::hint::spin_loop();
         }
     }
 
     /// Whether the request completes even if it succeeds.
-    fn reports(&self) -> bool {
+    fn is_signaled(&self) -> bool {
         self.head.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0
     }
 

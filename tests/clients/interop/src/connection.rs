@@ -96,7 +96,7 @@ pub(crate) struct Connection {
 
 /// Makes a call of a connector and waits for its end.
 fn finish(what: &str, connector: &Connector, call: impl FnOnce(&Connector) -> NTSTATUS) -> Result<()> {
-    let bell = &connector.keep().bell;
+    let bell = &connector.context().bell;
     bell.ring(|told| told.outcome = None);
     let mut status = call(connector);
     if status == STATUS_PENDING {
@@ -186,18 +186,18 @@ impl Verbs for Connection {
             (access.remote_write, NDK_MR_FLAG_ALLOW_REMOTE_WRITE),
         ];
         let flags = flags.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, flag)| all | flag);
-        Region::new(&self.qp.keep().pd, length, flags)
+        Region::new(&self.qp.context().pd, length, flags)
     }
 
     fn window(&self) -> Result<Window> {
-        Window::create_mw(&self.qp.keep().pd, self.qp.keep().pd.clone(), &passive()).named("NdkCreateMw")
+        Window::create_mw(&self.qp.context().pd, self.qp.context().pd.clone(), &passive()).named("NdkCreateMw")
     }
 
     fn bind(&self, window: &Window, memory: &Region, length: usize, writable: bool) -> Result<Place> {
         let flags = if writable { NDK_OP_FLAG_ALLOW_REMOTE_WRITE } else { NDK_OP_FLAG_ALLOW_REMOTE_READ };
         let address = memory.place().address;
         self.qp.bind(0, window, memory.registered(), (address, length), flags).named("NdkBind")?;
-        next(&self.qp.keep().requests, NDK_CQ_NOTIFY_ANY, "a bind")?.Status.named("NdkBind")?;
+        next(&self.qp.context().requests, NDK_CQ_NOTIFY_ANY, "a bind")?.Status.named("NdkBind")?;
         Ok(Place { address, token: window.remote_token() })
     }
 
@@ -207,7 +207,7 @@ impl Verbs for Connection {
 
     fn received(&self, solicited: bool) -> Result<Received> {
         let wakes = if solicited { NDK_CQ_NOTIFY_SOLICITED } else { NDK_CQ_NOTIFY_ANY };
-        let completion = next(&self.qp.keep().receives, wakes, "a receive")?;
+        let completion = next(&self.qp.context().receives, wakes, "a receive")?;
         let bytes = completion.BytesTransferred as usize;
         Ok(if completion.Status == STATUS_SUCCESS { Ok(bytes) } else { Err(completion.Status.to_string()) })
     }
@@ -220,12 +220,12 @@ impl Verbs for Connection {
                 Work::Read { .. } => "the completion of NdkRead",
                 Work::Write { .. } => "the completion of NdkWrite",
             };
-            next(&self.qp.keep().requests, NDK_CQ_NOTIFY_ANY, what)?.Status.named(what)
+            next(&self.qp.context().requests, NDK_CQ_NOTIFY_ANY, what)?.Status.named(what)
         })
     }
 
     fn disconnected(&self) -> Result<()> {
-        self.connector()?.keep().bell.wait("the disconnect event", |told| told.disconnected.then_some(()))
+        self.connector()?.context().bell.wait("the disconnect event", |told| told.disconnected.then_some(()))
     }
 
     fn disconnect(&self) -> Result<()> {
@@ -244,7 +244,7 @@ fn next(cq: &Cq, wakes: u32, what: &str) -> Result<NDK_RESULT_EX> {
         if cq.results(&mut result) > 0 {
             return Ok(result[0]);
         }
-        cq.keep().bell.wait(what, |count| (std::mem::take(count) > 0).then_some(()))?;
+        cq.context().bell.wait(what, |count| (std::mem::take(count) > 0).then_some(()))?;
     }
 }
 

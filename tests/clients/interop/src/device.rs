@@ -117,7 +117,7 @@ impl Region {
         let mdl = unsafe { Mdl::lock(bytes.cast(), length) };
         let keep = shared(Registration { memory: Described { mdl, bytes }, _pd: pd.clone() })?;
         let region = Owned::create_mr(pd, false, keep, &passive()).named("NdkCreateMr")?;
-        region.register(&region.keep().memory, length, flags, &passive()).named("NdkRegisterMr")?;
+        region.register(&region.context().memory, length, flags, &passive()).named("NdkRegisterMr")?;
         Ok(Self(region))
     }
 
@@ -128,7 +128,7 @@ impl Region {
 
     /// So many bytes of it, from `offset` on.
     pub(crate) fn sge(&self, offset: usize, length: usize) -> NDK_SGE {
-        let bytes = self.0.keep().memory.bytes;
+        let bytes = self.0.context().memory.bytes;
         assert!(offset + length <= bytes.len(), "{length} bytes at {offset} of a region of {}", bytes.len());
         let u = NDK_SGE_ADDRESS::from_virtual(bytes.as_ptr().cast::<u8>().wrapping_add(offset).cast());
         NDK_SGE { u, Length: length as u32, MemoryRegionToken: self.0.local_token() }
@@ -137,12 +137,12 @@ impl Region {
 
 impl Memory for Region {
     fn place(&self) -> Place {
-        let address = self.0.keep().memory.bytes.cast::<u8>().addr().get() as u64;
+        let address = self.0.context().memory.bytes.cast::<u8>().addr().get() as u64;
         Place { address, token: self.0.remote_token() }
     }
 
     fn bytes(&self, length: usize) -> Vec<u8> {
-        let bytes = self.0.keep().memory.bytes;
+        let bytes = self.0.context().memory.bytes;
         let mut copy = vec![0; length.min(bytes.len())];
         // SAFETY: no more bytes than there are; no reference to them is ever given out.
         unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr().cast(), copy.len()) };
@@ -150,7 +150,7 @@ impl Memory for Region {
     }
 
     fn fill(&self, bytes: &[u8]) {
-        let memory = self.0.keep().memory.bytes;
+        let memory = self.0.context().memory.bytes;
         assert!(bytes.len() <= memory.len(), "{} bytes into a region of {}", bytes.len(), memory.len());
         // SAFETY: in bounds, as just checked; no reference to the memory is ever given out.
         unsafe { memory.as_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };

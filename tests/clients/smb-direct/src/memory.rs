@@ -117,13 +117,13 @@ impl<K: Kernel> Registered<K> {
     pub(crate) fn new(pd: &Ref<Pd<K>, K>, length: usize, flags: u32, passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let keep = shared::<_, K>(Registration { buffer: Buffer::new(length, 0)?, _pd: pd.clone() })?;
         let mr = Mr::<Registration<K>, K>::create_mr(pd, false, keep, passive)?;
-        mr.register(&mr.keep().buffer, length, flags, passive)?;
+        mr.register(&mr.context().buffer, length, flags, passive)?;
         let token = mr.local_token();
         Ok(Self { mr, token })
     }
 
     pub(crate) fn buffer(&self) -> &Buffer<K> {
-        &self.mr.keep().buffer
+        &self.mr.context().buffer
     }
 
     /// An entry for `length` bytes at `offset`; the provider checks the bounds.

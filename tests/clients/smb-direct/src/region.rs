@@ -52,11 +52,11 @@ impl<K: Kernel> Region<K> {
     }
 
     pub(crate) fn lam(&self) -> &Lam<PlatformOf<K>> {
-        &self.mr.keep().lam
+        &self.mr.context().lam
     }
 
     pub(crate) fn buffer(&self) -> &Buffer<K> {
-        &self.mr.keep().buffer
+        &self.mr.context().buffer
     }
 
     /// The address of the first byte, for the registration and for the peer.

@@ -59,7 +59,7 @@ impl<'a, K: Kernel> World<'a, K> {
             };
             // Looked at before `ready` does, and in this order: what came before the end is then known when the end is, as a failure
             // or to `ready`. What changes later rings the bell again.
-            let lost = client.connector().keep().lost();
+            let lost = client.connector().context().lost();
             let drained = client.connection().is_drained();
             let failure = client.connection().failure();
             if let Some(value) = ready(client)? {
@@ -122,7 +122,7 @@ impl<'a, K: Kernel> World<'a, K> {
     /// Waits for the end of the connector's operation, which has to succeed.
     fn operation_ends(&mut self, step: Step) -> Result<(), Failure> {
         let status =
-            self.serve(step, |world| Ok(world.client.as_ref().and_then(|c| c.connector().keep().outcome())))?;
+            self.serve(step, |world| Ok(world.client.as_ref().and_then(|c| c.connector().context().outcome())))?;
         if status == STATUS_SUCCESS { Ok(()) } else { Err(Failure { step, status }) }
     }
 
@@ -165,7 +165,7 @@ impl<'a, K: Kernel> World<'a, K> {
             client.disconnect();
         });
         self.serve(Step::Disconnect, |world| {
-            Ok(world.client.as_ref().and_then(|client| client.connector().keep().outcome()))
+            Ok(world.client.as_ref().and_then(|client| client.connector().context().outcome()))
         })?;
         self.leave()
     }

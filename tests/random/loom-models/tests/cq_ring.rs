@@ -47,7 +47,7 @@ impl Queue {
             let room = match self.ring.reserve(2) {
                 Room::For(room) => room,
                 Room::None => break,
-                Room::Wild => unreachable!("the user keeps to the rules"),
+                Room::BadIndex => unreachable!("the user keeps to the rules"),
             };
             let waiting = self.waiting.load(Ordering::Relaxed);
             if waiting == 0 {

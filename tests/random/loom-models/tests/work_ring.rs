@@ -79,8 +79,8 @@ impl Queue {
 
     /// A completion is put into the ring of its CQ, as `Cq::fill_once` does.
     fn report(this: &Arc<Self, Loom>) {
-        this.ring.reports();
-        this.ring.reported();
+        this.ring.completing();
+        this.ring.completed();
         if this.poll.is_due() {
             Deferred::schedule(this);
         }
@@ -100,7 +100,7 @@ impl RunDeferred<Loom> for Queue {
                     this.posted.wake();
                     serving.posted(Posted::Taken);
                 }
-                Step::GiveUp(..) => serving.given_up(true),
+                Step::Complete(..) => serving.completed_unposted(true),
                 Step::End(served) => break served,
             }
         };
@@ -160,8 +160,8 @@ fn pushed_after_a_refused_one(look: fn(&Arc<Queue, Loom>)) {
         kernel.live();
         // As what came by the ring is older.
         Deferred::schedule(&user.queue);
-        user.queue.ring.posts_beside();
-        user.queue.ring.reported();
+        user.queue.ring.count_ioctl_post();
+        user.queue.ring.completed();
         look(&user.queue);
         user.push();
         user.posted.wait_for(1);
@@ -174,8 +174,8 @@ fn reported() {
 
 fn reported_to_nobody() {
     pushed_while_one_is_reported(|queue| {
-        queue.ring.reports();
-        queue.ring.reported();
+        queue.ring.completing();
+        queue.ring.completed();
     });
 }
 

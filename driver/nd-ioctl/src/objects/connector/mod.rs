@@ -80,7 +80,7 @@ enum Phase {
 impl Phase {
     /// The status that the operation of this phase ends with, of that of the NDK: an accept is refused when the peer has backed out, as
     /// existing programs expect (ndspi.md section 5, Accept).
-    fn told(self, status: NTSTATUS) -> NTSTATUS {
+    fn nd_status(self, status: NTSTATUS) -> NTSTATUS {
         match (self, status) {
             (Self::Accepting, STATUS_CONNECTION_ABORTED) => STATUS_CONNECTION_REFUSED,
             _ => status,
@@ -137,7 +137,7 @@ impl<H: Host> Link<H> {
     }
 
     /// Completes the requests that wait for the end of the connection.
-    fn tell_disconnected(&self, connector: &Connector<H>) {
+    fn notify_disconnected(&self, connector: &Connector<H>) {
         let pended = &self.pended;
         pended.take_until(&connector.waiting, &[Event::Disconnected], pended.end(), Pended::succeed);
     }
@@ -150,10 +150,10 @@ impl<H: Host> Completed<H::Platform> for Link<H> {
         let advance = |connector: &Ref<Connector<H>, H>| Connector::advance(connector, this, status);
         let (ended, status) = connector.as_ref().map_or((false, status), advance);
         // Before its request completes: who has seen that may post.
-        connector.iter().for_each(|connector| connector.tell_qp(false));
+        connector.iter().for_each(|connector| connector.notify_qp(false));
         this.finish(request, status);
         if ended && let Some(connector) = connector {
-            this.tell_disconnected(&connector);
+            this.notify_disconnected(&connector);
         }
     }
 }
@@ -166,17 +166,17 @@ impl<H: Host> Disconnected for Link<H> {
         }
         // Before it is noted: a program that finds it noted, as by a NotifyDisconnect that comes now, may rely on posts being
         // cancelled.
-        connector.tell_qp(true);
+        connector.notify_qp(true);
         let mut state = connector.state.lock();
         state.peer_gone |= state.is_current(self);
         drop(state);
-        self.tell_disconnected(&connector);
+        self.notify_disconnected(&connector);
     }
 }
 
 impl<H: Host> State<H> {
     fn is_current(&self, link: &Link<H>) -> bool {
-        self.connection.as_ref().is_some_and(|connection| ptr::eq(Arc::as_ptr(connection.keep()), link))
+        self.connection.as_ref().is_some_and(|connection| ptr::eq(Arc::as_ptr(connection.context()), link))
     }
 }
 
@@ -235,7 +235,7 @@ impl<H: Host> Connector<H> {
         if state.phase != from {
             return Err(connection);
         }
-        connection.keep().set_connector(this);
+        connection.context().set_connector(this);
         state.phase = to;
         state.connection = Some(connection);
         Ok(())
@@ -274,7 +274,7 @@ impl<H: Host> Connector<H> {
         if !state.is_current(link) {
             return (false, if succeeded { status } else { FREED });
         }
-        let status = state.phase.told(status);
+        let status = state.phase.nd_status(status);
         state.phase = match state.phase {
             Phase::Connecting if succeeded => Phase::Offered,
             Phase::Connecting => Phase::Idle,
@@ -310,7 +310,7 @@ impl<H: Host> Connector<H> {
     }
 
     /// Tells the queue pair how its connection is. Its peer is gone if that `ends` it, or is noted.
-    fn tell_qp(&self, ends: bool) {
+    fn notify_qp(&self, ends: bool) {
         let state = self.state.lock();
         let (phase, peer_gone, qp) = (state.phase, state.peer_gone || ends, state.qp.clone());
         let connection = state.connection.clone();
@@ -342,7 +342,7 @@ impl<H: Host> Connector<H> {
         state.phase = Phase::Ended;
         let connection = state.connection.take();
         drop(state);
-        self.tell_qp(false);
+        self.notify_qp(false);
         self.pended.cancel(&self.waiting);
         drop(connection);
         self.pended.remove_connector();
@@ -374,11 +374,11 @@ impl<H: Host> Abandon<H> for Connector<H> {
         };
         let ended = state.phase == Phase::Ended;
         drop(state);
-        self.tell_qp(false);
+        self.notify_qp(false);
         if let Some(connection) = connection
             && ended
         {
-            connection.keep().tell_disconnected(self);
+            connection.context().notify_disconnected(self);
         }
     }
 }
@@ -389,11 +389,11 @@ fn settle<H: Host>(connector: &Connector<H>, connection: &Connection<H>, phases:
     let (before, during) = phases;
     match status {
         STATUS_PENDING => {}
-        STATUS_SUCCESS => Link::completed(connection.keep(), STATUS_SUCCESS),
+        STATUS_SUCCESS => Link::completed(connection.context(), STATUS_SUCCESS),
         status => {
-            let request = connection.keep().ended();
-            connector.retreat(connection.keep(), during, before);
-            connection.keep().finish(request, during.told(status));
+            let request = connection.context().ended();
+            connector.retreat(connection.context(), during, before);
+            connection.context().finish(request, during.nd_status(status));
         }
     }
 }

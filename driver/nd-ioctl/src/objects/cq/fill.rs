@@ -31,7 +31,7 @@ enum Filled {
     /// There is nothing more, or no room.
     All,
     /// Its user's index cannot be.
-    Wild,
+    BadIndex,
 }
 
 impl<H: Host> Cq<H> {
@@ -47,9 +47,9 @@ impl<H: Host> Cq<H> {
             match filled {
                 Filled::Some => {}
                 Filled::All => return false,
-                Filled::Wild => {
+                Filled::BadIndex => {
                     ring.end(STATUS_INTERNAL_ERROR);
-                    self.ndk.keep().end(STATUS_INTERNAL_ERROR);
+                    self.ndk.context().end(STATUS_INTERNAL_ERROR);
                     return false;
                 }
             }
@@ -67,9 +67,9 @@ impl<H: Host> Cq<H> {
                 self.ndk.arm(ND_CQ_NOTIFY_ERRORS);
                 return Filled::All;
             }
-            Room::Wild => return Filled::Wild,
+            Room::BadIndex => return Filled::BadIndex,
         };
-        let handles = &self.ndk.keep().handles;
+        let handles = &self.ndk.context().handles;
         let closed_before = self.closed.lock().as_ref().map(Chain::last);
         let mut results = [NDK_RESULT_EX::ZERO; BURST];
         let count = self.ndk.results(results.get_mut(..room).unwrap_or_default());
@@ -92,11 +92,11 @@ impl<H: Host> Cq<H> {
             match last {
                 Some((_, Some(Object::Qp(qp)))) => {
                     let counted = result.ProviderErrorCode != SOFTNDK_RESULT_SILENT;
-                    qp.reports(receive, counted, result.Status);
+                    qp.completing(receive, counted, result.Status);
                     ring.push_reserved(completion(qp, handle, result), is_solicited(result));
-                    Qp::reported(qp, receive, counted);
+                    Qp::completed(qp, receive, counted);
                 }
-                Some((_, Some(Object::Srq(srq)))) if receive => Srq::reported_for_nobody(srq),
+                Some((_, Some(Object::Srq(srq)))) if receive => Srq::completed_without_qp(srq),
                 _ => {}
             }
         }
@@ -105,7 +105,7 @@ impl<H: Host> Cq<H> {
 
     /// Completes the requests that wait for what is in the ring.
     pub(super) fn notify(&self, ring: &UserCqRing<H>) {
-        let events = self.ndk.keep();
+        let events = self.ndk.context();
         let pended = &events.pended;
         // One that is cancelled meanwhile is not found, and nothing counts as told of.
         let told = ring.notify(|kind| {

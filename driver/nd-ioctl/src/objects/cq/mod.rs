@@ -37,7 +37,7 @@ pub(crate) struct Cq<H: Host> {
     /// Fills the ring.
     deferred: Deferred<H::Platform>,
     /// When it has ended: the first handle that may be that of a queue pair which was not told yet.
-    untold: AtomicU32,
+    next_to_notify: AtomicU32,
     pub(crate) ndk: Owned<NDK_CQ, CqEvents<H>, H::Platform>,
     /// Freed queue pairs that report nothing more than what is in it, oldest first.
     closed: SpinLock<Option<Chain>, H::Platform>,
@@ -59,7 +59,7 @@ pub(crate) struct CqEvents<H: Host> {
     /// The last of them that a request was told of, or whose completions have all been polled. If one after it has come, which found
     /// nobody waiting (an arm can't be taken back), the next request is completed at once: the provider need not notify again for what
     /// was there then.
-    told: AtomicU64,
+    delivered: AtomicU64,
     /// Why there will be no notification any more; STATUS_SUCCESS: there will.
     ended: AtomicI32,
     _charge: Charge<H::Platform>,
@@ -67,12 +67,12 @@ pub(crate) struct CqEvents<H: Host> {
 
 impl<H: Host> Cq<H> {
     pub(crate) fn adapter(&self) -> &Ref<Adapter<H::Platform>, H> {
-        &self.ndk.keep().adapter
+        &self.ndk.context().adapter
     }
 
     /// The requests that wait for it.
     pub(crate) fn waiting(&self) -> &Waiting<H> {
-        &self.ndk.keep().waiting
+        &self.ndk.context().waiting
     }
 
     pub(crate) fn has_ring(&self) -> bool {
@@ -81,24 +81,24 @@ impl<H: Host> Cq<H> {
 
     /// There will be no completions any more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.ndk.keep().ended.load(Ordering::SeqCst) != STATUS_SUCCESS.0
+        self.ndk.context().ended.load(Ordering::SeqCst) != STATUS_SUCCESS.0
     }
 
     /// Has the rings of its queue pairs looked at, which may await completions. A part of them in each run; true: there are more.
-    fn tell_queue_pairs(this: &Ref<Self, H>) -> bool {
-        let first = this.untold.load(Ordering::Relaxed);
+    fn notify_queue_pairs(this: &Ref<Self, H>) -> bool {
+        let first = this.next_to_notify.load(Ordering::Relaxed);
         let end = first.saturating_add(HANDLES);
         for index in first..end {
-            match this.ndk.keep().handles.at::<Qp<H>>(index) {
+            match this.ndk.context().handles.at::<Qp<H>>(index) {
                 Some(Some(qp)) if qp.uses(this) => Qp::schedule_poll(&qp),
                 Some(_) => {}
                 None => {
-                    this.untold.store(index, Ordering::Relaxed);
+                    this.next_to_notify.store(index, Ordering::Relaxed);
                     return false;
                 }
             }
         }
-        this.untold.store(end, Ordering::Relaxed);
+        this.next_to_notify.store(end, Ordering::Relaxed);
         true
     }
 
@@ -111,7 +111,12 @@ impl<H: Host> Cq<H> {
     }
 
     /// Reports a request that never was posted; false: not now. Callable with the lock of the request's ring held.
-    pub(crate) fn give_up(this: &Ref<Self, H>, qp_context: u64, head: &SOFTNDK_POST, status: NTSTATUS) -> bool {
+    pub(crate) fn complete_unposted(
+        this: &Ref<Self, H>,
+        qp_context: u64,
+        head: &SOFTNDK_POST,
+        status: NTSTATUS,
+    ) -> bool {
         let kind = match head.Operation {
             SOFTNDK_POST_SEND_AND_INVALIDATE => NdkOperationTypeSend.0.cast_unsigned(),
             operation => operation,
@@ -125,15 +130,15 @@ impl<H: Host> Cq<H> {
             Output: 0,
         };
         // Of one that has ended nobody takes anything.
-        let given_up = this.has_ended() || this.ring.as_ref().is_none_or(|ring| ring.push(completion, true));
+        let completed = this.has_ended() || this.ring.as_ref().is_none_or(|ring| ring.push(completion, true));
         Deferred::schedule(this);
-        given_up
+        completed
     }
 
     /// The NDK queue pair of a handle is closed.
     pub(crate) fn queue_pair_closed(this: &Ref<Self, H>, handle: u64) {
         let mut closed = this.closed.lock();
-        let was_freed = this.ndk.keep().handles.append_freed(&mut closed, handle);
+        let was_freed = this.ndk.context().handles.append_freed(&mut closed, handle);
         drop(closed);
         if was_freed {
             // To find it empty.
@@ -149,7 +154,7 @@ impl<H: Host> Cq<H> {
 
     /// Its handle is gone: nobody may wait any more.
     pub(crate) fn close(&self) {
-        let events = self.ndk.keep();
+        let events = self.ndk.context();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
         events.pended.cancel(&events.waiting);
     }
@@ -159,7 +164,7 @@ impl<H: Host> Drop for Cq<H> {
     fn drop(&mut self) {
         let mut closed = self.closed.lock();
         if let Some(last) = closed.as_ref().map(Chain::last) {
-            self.ndk.keep().handles.forget_freed(&mut closed, last);
+            self.ndk.context().handles.forget_freed(&mut closed, last);
         }
     }
 }
@@ -173,8 +178,8 @@ impl<H: Host> RunDeferred<H::Platform> for Cq<H> {
         let Some(ring) = &this.ring else { return };
         let more = this.fill(ring);
         this.notify(ring);
-        let untold = this.has_ended() && Self::tell_queue_pairs(this);
-        if more || untold {
+        let more_to_notify = this.has_ended() && Self::notify_queue_pairs(this);
+        if more || more_to_notify {
             Deferred::schedule(this);
         }
     }
@@ -189,21 +194,21 @@ impl<H: Host> CqEvents<H> {
         let end = pended.end();
         if let Some(first) = pended.take_first(&self.waiting, &[Event::Completion], end) {
             // Before it ends: its user may ask for the next notification then.
-            self.tell_of(number);
+            self.set_delivered(number);
             first.succeed();
             pended.take_until(&self.waiting, &[Event::Completion], end, Pended::succeed);
         }
     }
 
     /// The number of the last notification, if nobody was told of it.
-    fn untold(&self) -> Option<u64> {
+    fn undelivered(&self) -> Option<u64> {
         let notified = self.notified.load(Ordering::SeqCst);
-        (notified > self.told.load(Ordering::SeqCst)).then_some(notified)
+        (notified > self.delivered.load(Ordering::SeqCst)).then_some(notified)
     }
 
     /// A request is told of this notification, or nothing is left to be told.
-    fn tell_of(&self, number: u64) {
-        self.told.fetch_max(number, Ordering::SeqCst);
+    fn set_delivered(&self, number: u64) {
+        self.delivered.fetch_max(number, Ordering::SeqCst);
     }
 
     /// There will be no notification any more.

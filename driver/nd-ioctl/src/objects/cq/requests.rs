@@ -53,7 +53,7 @@ pub(crate) fn create<H: Host>(
         waiting: Lines::new(&quota.pool)?,
         cq: SpinLock::<_, H::Platform>::new(None),
         notified: AtomicU64::new(0),
-        told: AtomicU64::new(0),
+        delivered: AtomicU64::new(0),
         ended: AtomicI32::new(0),
         _charge: quota.charge::<Cq<H>, CqEvents<H>>()?,
     })?;
@@ -67,13 +67,13 @@ pub(crate) fn create<H: Host>(
         ring,
         affinity,
         deferred: Deferred::default(),
-        untold: AtomicU32::new(0),
+        next_to_notify: AtomicU32::new(0),
         ndk,
         closed: SpinLock::<_, H::Platform>::new(None),
         turn: SpinLock::<_, H::Platform>::new(()),
     })?;
     Deferred::initialize(&cq);
-    *cq.ndk.keep().cq.lock() = Some(Arc::downgrade(&cq));
+    *cq.ndk.context().cq.lock() = Some(Arc::downgrade(&cq));
     if cq.has_ring() {
         cq.arm(ND_CQ_NOTIFY_ANY);
     }
@@ -162,7 +162,7 @@ pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
         Ok(prepared) => prepared,
         Err(status) => return finish(sent.request, Err(status.into())),
     };
-    let events = cq.ndk.keep();
+    let events = cq.ndk.context();
     let event = match kind {
         ND_CQ_NOTIFY_ERRORS => Event::CqError,
         ND_CQ_NOTIFY_SOLICITED if cq.has_ring() => Event::Solicited,
@@ -181,11 +181,11 @@ pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
         // It may be in the ring already.
         cq.notify(ring);
     } else if event == Event::Completion
-        && let Some(number) = events.untold()
+        && let Some(number) = events.undelivered()
     {
         // Else it was cancelled, or another notification has completed it.
         if let Some(pended) = events.pended.take(id) {
-            events.tell_of(number);
+            events.set_delivered(number);
             pended.succeed();
         }
     } else {
@@ -201,9 +201,9 @@ pub(crate) fn poll<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> R
     if cq.has_ring() {
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }
-    let events = cq.ndk.keep();
+    let events = cq.ndk.context();
     // Before the first look: a notification that comes during this call is for the next request.
-    let untold = events.untold();
+    let undelivered = events.undelivered();
     let mut results = [NDK_RESULT_EX::ZERO; BURST];
     let mut written = 0usize;
     let mut empty = false;
@@ -220,8 +220,8 @@ pub(crate) fn poll<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> R
             written = written.saturating_add(size_of::<SOFTNDK_RESULT>());
         }
     }
-    if empty && let Some(number) = untold {
-        events.tell_of(number);
+    if empty && let Some(number) = undelivered {
+        events.set_delivered(number);
     }
     Ok(written)
 }

@@ -1,9 +1,9 @@
-//! Queue pairs. [`carry_out()`] posts a request, which may come by a ring: [`crate::rings::work_ring`].
+//! Queue pairs. [`post_entry()`] posts a request, which may come by a ring: [`crate::rings::work_ring`].
 
-mod carry_out;
+mod post_entry;
 mod requests;
 
-pub(crate) use carry_out::{carry_out, in_domain};
+pub(crate) use post_entry::{in_domain, post_entry};
 pub(crate) use requests::{create, create_with_srq, flush, free};
 
 use core::ptr;
@@ -144,12 +144,12 @@ impl<H: Host> Qp<H> {
     }
 
     pub(crate) fn adapter(&self) -> &Ref<Adapter<H::Platform>, H> {
-        self.ndk.keep().pd.adapter()
+        self.ndk.context().pd.adapter()
     }
 
     /// The handle of the SRQ whose ring its receives come by.
     pub(crate) fn shared_ring(&self) -> Option<u64> {
-        self.ndk.keep().shared_ring()
+        self.ndk.context().shared_ring()
     }
 
     /// Its handle is gone, and its connection ends (ndspi.md section 5, Disconnect). The connector may hold the QP open, so what is
@@ -178,25 +178,25 @@ impl<H: Host> Qp<H> {
 
     /// A completion of this queue pair is about to be put into the ring of its CQ. The program that sees it finds room for another request,
     /// if it is `counted`: a request that was to succeed silently gave its slot back when it was posted.
-    pub(crate) fn reports(&self, is_receive: bool, counted: bool, status: NTSTATUS) {
+    pub(crate) fn completing(&self, is_receive: bool, counted: bool, status: NTSTATUS) {
         let Some(rings) = &self.rings else { return };
         if status != STATUS_SUCCESS && status != STATUS_CANCELLED {
             // It has ended the connection.
             rings.initiator.end();
         }
         if counted && let Some(ring) = self.ring_of(is_receive) {
-            ring.reports();
+            ring.completing();
         }
     }
 
-    /// It has been put in. `counted`: as given to [`Qp::reports`].
-    pub(crate) fn reported(this: &Ref<Self, H>, is_receive: bool, counted: bool) {
+    /// It has been put in. `counted`: as given to [`Qp::completing`].
+    pub(crate) fn completed(this: &Ref<Self, H>, is_receive: bool, counted: bool) {
         let Some(rings) = &this.rings else { return };
         if counted && let Some(ring) = this.ring_of(is_receive) {
-            ring.reported();
+            ring.completed();
         }
-        if let Some(srq) = this.ndk.keep().srq.as_ref().filter(|_| is_receive) {
-            Srq::reported(srq);
+        if let Some(srq) = this.ndk.context().srq.as_ref().filter(|_| is_receive) {
+            Srq::completed(srq);
         }
         if rings.poll.is_due() {
             Deferred::schedule(this);
@@ -206,7 +206,7 @@ impl<H: Host> Qp<H> {
     /// The ring that a request came by.
     fn ring_of(&self, is_receive: bool) -> Option<&UserWorkRing<H>> {
         let rings = self.rings.as_ref()?;
-        match (is_receive, &self.ndk.keep().srq) {
+        match (is_receive, &self.ndk.context().srq) {
             (true, Some(srq)) => srq.ring.as_ref(),
             (true, None) => rings.receive.as_ref(),
             (false, _) => Some(&rings.initiator),
@@ -283,7 +283,7 @@ impl<H: Host> Qp<H> {
     }
 
     fn serve_ring(&self, rings: &Rings<H>, ring: &UserWorkRing<H>, receives: bool, polls_on: bool) -> Next {
-        let cq = self.ndk.keep().cq(receives);
+        let cq = self.ndk.context().cq(receives);
         // Let go of when the lock of the ring is not held. There is one at most: what follows it is for the next run.
         let mut last = None;
         let mut serving = ring.serve(ServeMode { awaits: !cq.has_ended(), polls_on });
@@ -292,7 +292,7 @@ impl<H: Host> Qp<H> {
                 Step::Post(head, data) => {
                     let kind = NDK_OPERATION_TYPE(head.Operation.cast_signed());
                     let posted = if (kind == NdkOperationTypeReceive) == receives {
-                        carry_out(&rings.handles, self, head, data, &mut last).into()
+                        post_entry(&rings.handles, self, head, data, &mut last).into()
                     } else {
                         Posted::Refused(STATUS_INVALID_PARAMETER)
                     };
@@ -301,8 +301,8 @@ impl<H: Host> Qp<H> {
                         break serving.end(Next::Run);
                     }
                 }
-                Step::GiveUp(head, status) => {
-                    serving.given_up(Cq::give_up(cq, rings.queue_pair_context, &head, status));
+                Step::Complete(head, status) => {
+                    serving.completed_unposted(Cq::complete_unposted(cq, rings.queue_pair_context, &head, status));
                 }
                 Step::End(served) => break served,
             }
@@ -316,7 +316,7 @@ impl<H: Host> Qp<H> {
 
     /// Lets the rings sleep, or await completions; false: something has come.
     fn sleep(&self, rings: &Rings<H>, _awaited: Awaited) -> bool {
-        let sleeps = |ring: &UserWorkRing<H>, receives| ring.sleep(!self.ndk.keep().cq(receives).has_ended());
+        let sleeps = |ring: &UserWorkRing<H>, receives| ring.sleep(!self.ndk.context().cq(receives).has_ended());
         // Each has to be asked: one that is not asleep rings no doorbell.
         let receive = rings.receive.as_ref().is_none_or(|ring| sleeps(ring, true));
         sleeps(&rings.initiator, false) && receive
@@ -324,7 +324,7 @@ impl<H: Host> Qp<H> {
 
     /// Whether it reports to a CQ.
     pub(crate) fn uses(&self, cq: &Ref<Cq<H>, H>) -> bool {
-        [true, false].into_iter().any(|receives| Arc::ptr_eq(self.ndk.keep().cq(receives), cq))
+        [true, false].into_iter().any(|receives| Arc::ptr_eq(self.ndk.context().cq(receives), cq))
     }
 
     /// Schedules a run that polls the rings: no completion will.

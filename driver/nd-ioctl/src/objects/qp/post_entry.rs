@@ -29,7 +29,7 @@ const SEND_AND_INVALIDATE: NDK_OPERATION_TYPE = NDK_OPERATION_TYPE(SOFTNDK_POST_
 ///
 /// NDK_OP_FLAG_INLINE is carried out here: the data must come from the kernel's copy of the request, never from an address
 /// that the user names. `last`: see [`with_named`].
-pub(crate) fn carry_out<H: Host>(
+pub(crate) fn post_entry<H: Host>(
     handles: &Handles<H>,
     qp: &Qp<H>,
     head: &SOFTNDK_POST,
@@ -62,7 +62,7 @@ pub(crate) fn carry_out<H: Host>(
                     return Err(STATUS_INVALID_PARAMETER_4);
                 }
                 // Its receives come from the SRQ.
-                if qp.ndk.keep().srq.is_some() {
+                if qp.ndk.context().srq.is_some() {
                     return Err(STATUS_INVALID_PARAMETER);
                 }
                 let turn = qp.receive_turn.lock();
@@ -75,8 +75,8 @@ pub(crate) fn carry_out<H: Host>(
             NdkOperationTypeWrite => initiate(&Work::Write { data, address, token }),
             NdkOperationTypeRead => initiate(&Work::Read { sges, address, token }),
             NdkOperationTypeFastRegister => with_named(handles, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
-                in_domain(qp, &mr.ndk.keep().pd)?;
-                let memory = mr.ndk.keep().fast.as_ref().ok_or(STATUS_INVALID_PARAMETER)?;
+                in_domain(qp, &mr.ndk.context().pd)?;
+                let memory = mr.ndk.context().fast.as_ref().ok_or(STATUS_INVALID_PARAMETER)?;
                 // The mapping covers whole pages; the user pinned these bytes of them.
                 let length = usize::try_from(head.Length).ok().filter(|length| *length <= memory.length);
                 let length = length.ok_or(STATUS_INVALID_PARAMETER)?;
@@ -84,7 +84,7 @@ pub(crate) fn carry_out<H: Host>(
             }),
             NdkOperationTypeInvalidate => {
                 let window = with_named(handles, head.ObjectHandle, last, |mw: &Ref<Mw<H>, H>| {
-                    in_domain(qp, mw.ndk.keep())?;
+                    in_domain(qp, mw.ndk.context())?;
                     let turn = qp.initiator_turn.lock();
                     let status = qp.ndk.invalidate_window(head.RequestContext, &mw.ndk, flags);
                     drop(turn);
@@ -93,7 +93,7 @@ pub(crate) fn carry_out<H: Host>(
                 // A region, if it is not a window.
                 window.or_else(|_| {
                     with_named(handles, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
-                        in_domain(qp, &mr.ndk.keep().pd)?;
+                        in_domain(qp, &mr.ndk.context().pd)?;
                         initiate(&Work::Invalidate(&mr.ndk))
                     })
                 })
@@ -106,7 +106,7 @@ pub(crate) fn carry_out<H: Host>(
 
 /// STATUS_INVALID_HANDLE: it is not the QP's protection domain.
 pub(crate) fn in_domain<H: Host>(qp: &Qp<H>, pd: &Ref<Pd<H>, H>) -> Result<(), NTSTATUS> {
-    if Arc::ptr_eq(pd, &qp.ndk.keep().pd) { Ok(()) } else { Err(STATUS_INVALID_HANDLE) }
+    if Arc::ptr_eq(pd, &qp.ndk.context().pd) { Ok(()) } else { Err(STATUS_INVALID_HANDLE) }
 }
 
 /// Calls `code` with the object of a handle. If the program frees the handle during the call, this leaves the last reference in `last`:

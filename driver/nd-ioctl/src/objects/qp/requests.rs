@@ -34,7 +34,7 @@ fn antecedents<H: Host>(
     same_adapter::<H>(pd.adapter(), receive_cq.adapter())?;
     same_adapter::<H>(pd.adapter(), initiator_cq.adapter())?;
     if let Some(srq) = &srq {
-        same_adapter::<H>(pd.adapter(), srq.ndk.keep().pd.adapter())?;
+        same_adapter::<H>(pd.adapter(), srq.ndk.context().pd.adapter())?;
     }
     let charge = quota.charge::<Qp<H>, Antecedents<H>>()?;
     Ok(Antecedents { pd, srq, receive_cq, initiator_cq, handle, _charge: charge })
@@ -61,22 +61,22 @@ pub(crate) fn create<H: Host>(
     let memory = mappings::<2>(request, header.CeMappingCount, header.CbMappingsOffset)?;
     room_for_descriptor(request, header.CeMappingCount)?;
     let slot = handles.reserve()?;
-    let keep = shared(antecedents(handles, quota, header, None, slot.handle())?)?;
+    let antecedents = shared(antecedents(handles, quota, header, None, slot.handle())?)?;
     let receive = (input.ReceiveQueueDepth, input.MaxReceiveRequestSge);
     let ndk = Owned::create_qp(
-        &keep.pd.ndk,
-        &keep.receive_cq.ndk,
-        &keep.initiator_cq.ndk,
+        &antecedents.pd.ndk,
+        &antecedents.receive_cq.ndk,
+        &antecedents.initiator_cq.ndk,
         slot.handle(),
         receive,
         &depths(header),
-        keep.clone(),
+        antecedents.clone(),
         passive,
     )?;
     let rings = match &memory {
         None => None,
         Some([initiator, receives]) => {
-            keep.have_rings()?;
+            antecedents.have_rings()?;
             let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
             let (initiator, queue_pair_context) =
                 UserWorkRing::open(host, quota, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;
@@ -108,26 +108,26 @@ pub(crate) fn create_with_srq<H: Host>(
     let memory = mappings::<1>(request, header.CeMappingCount, header.CbMappingsOffset)?;
     room_for_descriptor(request, header.CeMappingCount)?;
     let slot = handles.reserve()?;
-    let keep = shared(antecedents(handles, quota, header, Some(input.SrqHandle), slot.handle())?)?;
+    let antecedents = shared(antecedents(handles, quota, header, Some(input.SrqHandle), slot.handle())?)?;
     let srq: Arc<Srq<H>, _> = handles.get(input.SrqHandle)?;
     if srq.ring.is_some() != memory.is_some() {
         // Only completions of a queue pair with rings give the slots of receives back.
         return Err(STATUS_INVALID_PARAMETER_MIX.into());
     }
     let ndk = Owned::create_qp_with_srq(
-        &keep.pd.ndk,
-        &keep.receive_cq.ndk,
-        &keep.initiator_cq.ndk,
+        &antecedents.pd.ndk,
+        &antecedents.receive_cq.ndk,
+        &antecedents.initiator_cq.ndk,
         &srq.ndk,
         slot.handle(),
         &depths(header),
-        keep.clone(),
+        antecedents.clone(),
         passive,
     )?;
     let rings = match &memory {
         None => None,
         Some([initiator]) => {
-            keep.have_rings()?;
+            antecedents.have_rings()?;
             let sizes = (header.InitiatorQueueDepth, header.MaxInitiatorRequestSge, header.CbMaxInlineData);
             let (initiator, queue_pair_context) =
                 UserWorkRing::open(host, quota, request, initiator, SOFTNDK_RING_INITIATOR, sizes, passive)?;

@@ -86,17 +86,17 @@ impl<K: Kernel> Client<K> {
     pub(crate) fn connect(&self, local: IpAddr, server: SocketAddr) {
         let from = SocketAddr::new(local, 0);
         let offer = Offer { inbound_reads: INBOUND_READS, outbound_reads: 0, private_data: &[] };
-        self.connector.keep().begin(|| self.connector.connect(self.connection.qp(), &from, &server, &offer));
+        self.connector.context().begin(|| self.connector.connect(self.connection.qp(), &from, &server, &offer));
     }
 
     /// NdkCompleteConnect.
     pub(crate) fn complete_connect(&self) {
-        self.connector.keep().begin(|| self.connector.complete_connect());
+        self.connector.context().begin(|| self.connector.complete_connect());
     }
 
     /// NdkDisconnect.
     pub(crate) fn disconnect(&self) {
-        self.connector.keep().begin(|| self.connector.disconnect());
+        self.connector.context().begin(|| self.connector.disconnect());
     }
 
     fn new_id(&mut self) -> u64 {

@@ -55,7 +55,7 @@ impl<K: Kernel> Connection<K> {
             return Err(STATUS_INVALID_NETWORK_RESPONSE);
         }
         let mut header = DataTransfer::new_zeroed();
-        self.qp.keep().read_receive(slot, 0, header.as_mut_bytes())?;
+        self.qp.context().read_receive(slot, 0, header.as_mut_bytes())?;
         let (requested, granted) = (header.credits_requested.get(), header.credits_granted.get());
         let (offset, part) = (header.data_offset.get(), header.data_length.get());
         let has_payload = part > 0;
@@ -106,7 +106,7 @@ impl<K: Kernel> Connection<K> {
             return Err(STATUS_INVALID_NETWORK_RESPONSE);
         }
         let place = rest.get_mut(..part).ok_or(STATUS_INVALID_NETWORK_RESPONSE)?;
-        self.qp.keep().read_receive(slot, offset, place)?;
+        self.qp.context().read_receive(slot, offset, place)?;
         assembly.filled = assembly.filled.saturating_add(part);
         if part < total {
             return Ok(());

@@ -170,8 +170,8 @@ impl<K: Kernel> Connection<K> {
         })?;
         Deferred::initialize(&connection);
         connection.watch.serve(&connection);
-        connection.cqs.receive.keep().serve(&connection);
-        connection.cqs.initiator.keep().serve(&connection);
+        connection.cqs.receive.context().serve(&connection);
+        connection.cqs.initiator.context().serve(&connection);
         connection.post_receive(&mut connection.state.lock())?;
         connection.arm();
         Ok(connection)
@@ -253,7 +253,7 @@ impl<K: Kernel> Connection<K> {
 
     /// Deregisters the message buffers. Nothing may be posted any more.
     pub(crate) fn release(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
-        self.qp.keep().region.deregister(passive)
+        self.qp.context().region.deregister(passive)
     }
 
     /// Asks for a sign of life. It came when [`Self::keepalive_answered`].
@@ -322,7 +322,7 @@ impl<K: Kernel> Connection<K> {
     /// Posts a free receive slot.
     fn post_receive(&self, state: &mut State<K>) -> Result<(), NTSTATUS> {
         let slot = state.free.take().ok_or(STATUS_NO_MORE_ENTRIES)?;
-        let sge = self.qp.keep().receive_sge(slot, self.settings.receive_size);
+        let sge = self.qp.context().receive_sge(slot, self.settings.receive_size);
         match self.qp.receive(slot.into(), &[sge]) {
             STATUS_SUCCESS => {
                 state.posted_receives = state.posted_receives.saturating_add(1);

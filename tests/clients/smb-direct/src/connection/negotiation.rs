@@ -93,7 +93,7 @@ impl<K: Kernel> Connection<K> {
             return Err(STATUS_INVALID_NETWORK_RESPONSE);
         }
         let mut request = NegotiateRequest::new_zeroed();
-        self.qp.keep().read_receive(slot, 0, request.as_mut_bytes())?;
+        self.qp.context().read_receive(slot, 0, request.as_mut_bytes())?;
         let settings = &self.settings;
         let mut response = NegotiateResponse::new_zeroed();
         response.min_version = settings.versions.0.into();
@@ -132,7 +132,7 @@ impl<K: Kernel> Connection<K> {
             return Err(STATUS_INVALID_NETWORK_RESPONSE);
         }
         let mut response = NegotiateResponse::new_zeroed();
-        self.qp.keep().read_receive(slot, 0, response.as_mut_bytes())?;
+        self.qp.context().read_receive(slot, 0, response.as_mut_bytes())?;
         check_response(&self.settings, &response)?;
         state.terms = Terms {
             send_size: self.settings.send_size.min(response.max_receive_size.get()),

@@ -140,7 +140,7 @@ impl<K: Kernel> Connection<K> {
         state.answer_due = false;
         let mut fragment = Fragment { context, slot, length: EMPTY_LENGTH, invalidate: None, solicited: true };
         self.add_payload(state, &mut header, &mut fragment)?;
-        self.qp.keep().write_send(slot, 0, header.as_bytes())?;
+        self.qp.context().write_send(slot, 0, header.as_bytes())?;
         state.figures.messages_sent = state.figures.messages_sent.saturating_add(1);
         Ok(Some(fragment))
     }
@@ -162,7 +162,7 @@ impl<K: Kernel> Connection<K> {
         fragment.length = header.data_length.get().saturating_add(DATA_OFFSET);
         fragment.invalidate = message.invalidate.take();
         fragment.solicited = after.is_empty();
-        self.qp.keep().write_send(fragment.slot, DATA_OFFSET as usize, part)?;
+        self.qp.context().write_send(fragment.slot, DATA_OFFSET as usize, part)?;
         message.sent = message.sent.saturating_add(part.len());
         message.stalled = false;
         if fragment.solicited {
@@ -174,7 +174,7 @@ impl<K: Kernel> Connection<K> {
 
     fn post_send(&self, state: &mut State<K>, fragment: &Fragment, flags: u32) -> Result<(), NTSTATUS> {
         let solicit = if fragment.solicited { NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT } else { 0 };
-        let sges = [self.qp.keep().send_sge(fragment.slot, fragment.length)];
+        let sges = [self.qp.context().send_sge(fragment.slot, fragment.length)];
         let data = Data::Regions(&sges);
         let work: Work<'_, RegionMemory<K>, PlatformOf<K>> = match fragment.invalidate {
             Some(token) => Work::SendAndInvalidate { data, token },
@@ -194,7 +194,7 @@ impl<K: Kernel> Connection<K> {
     /// Sends a message of the negotiation, which takes no credit.
     pub(super) fn send_negotiation(&self, state: &mut State<K>, bytes: &[u8]) -> Result<(), NTSTATUS> {
         let (context, slot) = state.initiator.take(Purpose::Send, 0);
-        self.qp.keep().write_send(slot, 0, bytes)?;
+        self.qp.context().write_send(slot, 0, bytes)?;
         let length = u32::try_from(bytes.len()).map_err(|_| STATUS_INTERNAL_ERROR)?;
         state.figures.messages_sent = state.figures.messages_sent.saturating_add(1);
         self.post_send(state, &Fragment { context, slot, length, invalidate: None, solicited: true }, 0)

@@ -177,7 +177,7 @@ impl<K: Kernel> Link<K> {
 
     /// Makes a call of the connector and waits for its end, 30 s at most.
     fn operation(&self, step: Step, passive: &Passive<'_>, call: impl FnOnce() -> NTSTATUS) -> Result<(), Failure> {
-        let events = self.connector.keep();
+        let events = self.connector.context();
         events.begin(call);
         loop {
             match events.outcome() {
@@ -190,7 +190,7 @@ impl<K: Kernel> Link<K> {
 
     /// Why the connection is over, if it is, and everything that came before is known.
     fn over(&self, step: Step) -> Option<Failure> {
-        let lost = self.connector.keep().lost();
+        let lost = self.connector.context().lost();
         let drained = self.connection.is_drained();
         let disconnected = Failure { step, status: STATUS_CONNECTION_DISCONNECTED };
         match self.connection.failure() {
@@ -358,7 +358,7 @@ impl<K: Kernel> Link<K> {
             }
             Ok::<_, Failure>(())
         };
-        let events = self.connector.keep();
+        let events = self.connector.context();
         wait(&|| self.connection.quiesce() || events.lost())?;
         events.begin(|| self.connector.disconnect());
         wait(&|| events.outcome().is_some())?;

@@ -50,7 +50,7 @@ impl<K: Kernel> Port<K> {
 
     /// Accepts a client that has connected already.
     pub(crate) fn accept_waiting(&self, options: Options, passive: &Passive<'_>) -> Result<Option<Link<K>>, Failure> {
-        let Some(connector) = self.listener.keep().take() else { return Ok(None) };
+        let Some(connector) = self.listener.context().take() else { return Ok(None) };
         let make = || {
             let pd = shared::<_, K>(Adapter::create_pd(&self.adapter, passive)?)?;
             let length = (options.places as usize).saturating_mul(options.length as usize);
@@ -68,6 +68,6 @@ impl<K: Kernel> Port<K> {
 
 impl<K: Kernel> Drop for Port<K> {
     fn drop(&mut self) {
-        self.listener.keep().close();
+        self.listener.context().close();
     }
 }

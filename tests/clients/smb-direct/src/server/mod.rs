@@ -124,20 +124,20 @@ impl<K: Kernel> Server<K> {
 
     /// Refuses new connections, and gives up the memory of the file. There is no connection.
     pub(crate) fn close(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
-        self.listener.keep().close();
+        self.listener.context().close();
         self.file.deregister(passive)
     }
 
     /// Does what is to be done now. Called again whenever the bell has rung.
     pub(crate) fn work(&mut self, passive: &Passive<'_>) -> Result<(), Failure> {
         let Some(mut end) = self.end.take() else {
-            if let Some(connector) = self.listener.keep().take() {
+            if let Some(connector) = self.listener.context().take() {
                 self.end = Some(self.accept(connector, passive).map_err(Step::Connect.failed())?);
             }
             return Ok(());
         };
         // Looked at once: what changes later rings the bell again.
-        let lost = end.connector.keep().lost();
+        let lost = end.connector.context().lost();
         let failure = end.connection.failure();
         if matches!(end.stage, Stage::Accepting | Stage::Serving) {
             if lost {
@@ -160,7 +160,7 @@ impl<K: Kernel> Server<K> {
     /// False: the connection is gone.
     fn advance(&mut self, end: &mut End<K>, passive: &Passive<'_>) -> Result<bool, Failure> {
         match end.stage {
-            Stage::Accepting => match end.connector.keep().outcome() {
+            Stage::Accepting => match end.connector.context().outcome() {
                 Some(STATUS_SUCCESS) => {
                     end.connection.connected();
                     end.stage = Stage::Serving;
@@ -173,13 +173,13 @@ impl<K: Kernel> Server<K> {
                 // A refusal is on its way; after any other failure there is nothing to wait for.
                 let refused = end.connection.failure().is_some_and(|failure| failure.step == Step::Negotiate);
                 if end.connection.quiesce() || !refused {
-                    end.connector.keep().begin(|| end.connector.disconnect());
+                    end.connector.context().begin(|| end.connector.disconnect());
                     end.stage = Stage::Disconnecting;
                     self.bell.ring();
                 }
             }
             Stage::Disconnecting => {
-                if end.connector.keep().outcome().is_some() {
+                if end.connector.context().outcome().is_some() {
                     // A disconnect that succeeded has flushed already; one that came too late has not.
                     end.connection.qp().flush();
                     end.stage = Stage::Draining;
@@ -201,13 +201,13 @@ impl<K: Kernel> Server<K> {
     fn accept(&self, connector: Connector<K>, passive: &Passive<'_>) -> Result<End<K>, NTSTATUS> {
         let connection = Connection::new(&self.adapter, &self.pd, &self.bell, self.settings, false, passive)?;
         let offer = Offer { inbound_reads: 0, outbound_reads: OUTBOUND_READS, private_data: &[] };
-        connector.keep().begin(|| connector.accept(connection.qp(), &offer));
+        connector.context().begin(|| connector.accept(connection.qp(), &offer));
         Ok(End { connector, connection, stage: Stage::Accepting })
     }
 }
 
 impl<K: Kernel> Drop for Server<K> {
     fn drop(&mut self) {
-        self.listener.keep().close();
+        self.listener.context().close();
     }
 }

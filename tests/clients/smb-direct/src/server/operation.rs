@@ -101,7 +101,7 @@ impl<K: Kernel> Server<K> {
         if self.conduct == Conduct::DisconnectsOnce {
             self.conduct = Conduct::Honest;
             end.connection.quiesce();
-            end.connector.keep().begin(|| end.connector.disconnect());
+            end.connector.context().begin(|| end.connector.disconnect());
             end.stage = Stage::Disconnecting;
             self.bell.ring();
         }
