@@ -6,10 +6,8 @@ use core::ffi::c_void;
 use ndk_abi::{
     ndkpi::{
         NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_OP_FLAG_ALLOW_LOCAL_WRITE,
-        NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE,
-        NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_OP_FLAG_READ_FENCE,
-        NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS, NDK_QP, NDK_QP_DISPATCH, NDK_SGE,
-        NdkObjectTypeMr, NdkObjectTypeMw,
+        NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_RDMA_READ_SINK, NDK_QP,
+        NDK_QP_DISPATCH, NDK_SGE, NdkObjectTypeMr, NdkObjectTypeMw,
     },
     status::NTSTATUS,
 };
@@ -44,17 +42,6 @@ const _: () = assert!(core::mem::offset_of!(Sge, length) == core::mem::offset_of
 const _: () = assert!(core::mem::offset_of!(Sge, token) == core::mem::offset_of!(NDK_SGE, MemoryRegionToken));
 const _: () = assert!(align_of::<Sge>() == align_of::<NDK_SGE>());
 const _: () = assert!(size_of::<u64>() == size_of::<NDK_LOGICAL_ADDRESS>());
-
-/// The device's flags have NDKPI's numbers: a consumer's flags are not translated.
-const _: () = {
-    assert!(Flags::SILENT_SUCCESS.bits() == NDK_OP_FLAG_SILENT_SUCCESS);
-    assert!(Flags::READ_FENCE.bits() == NDK_OP_FLAG_READ_FENCE);
-    assert!(Flags::SOLICIT.bits() == NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
-    assert!(Flags::INLINE.bits() == NDK_OP_FLAG_INLINE);
-    assert!(Flags::LOCAL_INVALIDATE.bits() == NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE);
-    assert!(Flags::DEFER.bits() == NDK_OP_FLAG_DEFER);
-    assert!(Flags::all().bits().count_ones() == 6, "a flag is not compared above");
-};
 
 /// The consumer's list of SGEs.
 ///

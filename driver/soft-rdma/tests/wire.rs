@@ -285,7 +285,7 @@ fn a_send_tells_what_it_invalidates_and_solicits() {
     play(|active, passive, _| {
         passive.queue_pair.post_receive(2, &[passive.sge(0x2000, 64)]).unwrap();
         let sge = [active.sge(0, 64)];
-        QueuePair::post(&active.queue_pair, 1, &sge, Flags::SOLICIT, Post::Send(None)).unwrap();
+        QueuePair::post(&active.queue_pair, 1, &sge, Flags::SEND_AND_SOLICIT_EVENT, Post::Send(None)).unwrap();
         assert!(completions(passive, 1)[0].solicited);
     });
 }

@@ -3,6 +3,7 @@
 use std::{hint::black_box, thread, time::Duration};
 
 use ndk_abi::{
+    index::NUMBERS,
     ndkpi::{
         NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
         NDK_OP_FLAG_READ_FENCE, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT,
@@ -13,9 +14,20 @@ use ndk_abi::{
     },
     wdm::PAGE_SIZE,
 };
+use soft_rdma::Flags;
 
 use crate::kit::{Buffer, FastRegion, Gate, HeldProcessors, Options, Pair, QpSizes, Unconnected, World, complain, sge};
 use crate::qp::SILENT;
+
+/// The provider hands a consumer's flags to the device as they are.
+#[test]
+fn the_devices_flags_have_ndkpis_names_and_numbers() {
+    assert!(!Flags::all().is_empty());
+    for (name, flag) in Flags::all().iter_names() {
+        let number = NUMBERS.iter().copied().flatten().find(|it| it.name.strip_prefix("NDK_OP_FLAG_") == Some(name));
+        assert_eq!(number.map(|it| it.value), Some(flag.bits().into()), "{name}");
+    }
+}
 
 /// Section 1.7b and user-mode ND: the inline statuses of limits; the queue pair stays usable after each.
 // Shows S207.

@@ -20,7 +20,7 @@ pub struct Sge {
 }
 
 bitflags::bitflags! {
-    /// NDK_OP_FLAG_*: three that every initiator request may have, and three that only some may.
+    /// NDK_OP_FLAG_* of the requests that move data, with NDKPI's names and numbers.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Flags: u32 {
         /// A success gets no completion.
@@ -28,11 +28,11 @@ bitflags::bitflags! {
         /// The request starts when all earlier reads are complete. Within a device that is always so; over a wire the step waits.
         const READ_FENCE = 0x2;
         /// The completion of the peer's receive is a solicited one (sends).
-        const SOLICIT = 0x4;
+        const SEND_AND_SOLICIT_EVENT = 0x4;
         /// The post copies the data before it returns (sends and writes).
         const INLINE = 0x40;
         /// A success invalidates the token of the first SGE, which names a fast region (reads).
-        const LOCAL_INVALIDATE = 0x100;
+        const RDMA_READ_LOCAL_INVALIDATE = 0x100;
         /// A hint that another request follows.
         const DEFER = 0x200;
     }
@@ -42,7 +42,7 @@ impl Flags {
     /// Allowed on every initiator request.
     pub(crate) const COMMON: Self = Self::SILENT_SUCCESS.union(Self::READ_FENCE).union(Self::DEFER);
     /// Allowed on a send that is not inline.
-    pub(crate) const SEND: Self = Self::COMMON.union(Self::SOLICIT);
+    pub(crate) const SEND: Self = Self::COMMON.union(Self::SEND_AND_SOLICIT_EVENT);
 }
 
 /// The peer's memory of a read or write.
@@ -91,9 +91,9 @@ pub enum Post<'a, P: Platform> {
 impl<P: Platform> Post<'_, P> {
     pub(crate) fn allowed_flags(&self) -> Flags {
         match self {
-            Self::Send(_) => Flags::COMMON | Flags::SOLICIT | Flags::INLINE,
+            Self::Send(_) => Flags::COMMON | Flags::SEND_AND_SOLICIT_EVENT | Flags::INLINE,
             Self::Write(_) => Flags::COMMON | Flags::INLINE,
-            Self::Read(_) => Flags::COMMON | Flags::LOCAL_INVALIDATE,
+            Self::Read(_) => Flags::COMMON | Flags::RDMA_READ_LOCAL_INVALIDATE,
             Self::FastRegister(..) | Self::Bind(..) | Self::Invalidate(_) | Self::InvalidateWindow(_) => Flags::COMMON,
         }
     }

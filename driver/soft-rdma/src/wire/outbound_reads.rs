@@ -36,7 +36,8 @@ impl<P: Platform> QueuePair<P> {
         }
         let (slot, &request) = state.requests.front().ok_or(Cause::LOCAL)?;
         let sges = state.sges_of(slot, &request, this.sizes().sges).unwrap_or_default();
-        let invalidate = sges.first().filter(|_| request.flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
+        let invalidate =
+            sges.first().filter(|_| request.flags.contains(Flags::RDMA_READ_LOCAL_INVALIDATE)).map(|sge| sge.token);
         let sges = SgeList::copy_of(sges).map_err(|_| Cause::LOCAL)?;
         // A flush waits until this is false: until then the response is written to the read's memory.
         state.executing = true;

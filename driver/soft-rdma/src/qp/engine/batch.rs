@@ -173,10 +173,10 @@ impl<P: Platform> QueuePair<P> {
         let completed = CompletionQueue::push_all(
             &this.receive_cq,
             batch.used,
-            batch.flags.contains(Flags::SOLICIT),
+            batch.flags.contains(Flags::SEND_AND_SOLICIT_EVENT),
             batch.with(receives).map(|(send, receive)| Completion {
                 bytes: send.data.length,
-                solicited: send.flags.contains(Flags::SOLICIT),
+                solicited: send.flags.contains(Flags::SEND_AND_SOLICIT_EVENT),
                 ..this.succeeded(OperationKind::Receive, receive.context)
             }),
         );

@@ -144,7 +144,7 @@ impl<P: Platform> QueuePair<P> {
         }
         let inlined = flags.contains(Flags::INLINE);
         let mut data = StepData { length: request.data.length, done, local: None, inline: inlined, invalidate: None };
-        let solicited = flags.contains(Flags::SOLICIT);
+        let solicited = flags.contains(Flags::SEND_AND_SOLICIT_EVENT);
         let job = match state.operation_mut(slot) {
             // A small send that no batch could take.
             None => Job::Transfer(Transfer::Send { invalidate: None, solicited }),
@@ -167,7 +167,8 @@ impl<P: Platform> QueuePair<P> {
             let mut cursor = state.cursor;
             let sges = state.sges_of(slot, &request, this.sizes().sges).unwrap_or(&[]);
             data.local = cursor.piece(sges);
-            data.invalidate = sges.first().filter(|_| flags.contains(Flags::LOCAL_INVALIDATE)).map(|sge| sge.token);
+            data.invalidate =
+                sges.first().filter(|_| flags.contains(Flags::RDMA_READ_LOCAL_INVALIDATE)).map(|sge| sge.token);
             state.cursor = cursor;
         }
         carrier.prepare(&state);

@@ -17,10 +17,10 @@ mod work;
 pub(crate) use connection::{Connector, Listener, Phase as ConnectorPhase};
 pub(crate) use cq::{Arm, Cq, Seen};
 pub(crate) use memory::{Buffer, Extent, FastRegistration, Region};
+pub use qp::{COMMON_FLAGS, FAST_REGISTER_FLAGS, SEND_FLAGS, WRITE_FLAGS};
 pub(crate) use qp::{Phase, Qp, QpSizes};
 pub(crate) use srq::Srq;
 pub(crate) use window::{Bind, Window};
-pub use work::{COMMON_FLAGS, FAST_REGISTER_FLAGS, SEND_FLAGS, WRITE_FLAGS};
 pub(crate) use work::{Request, Sge, Work};
 
 use std::{collections::BTreeMap, fmt};

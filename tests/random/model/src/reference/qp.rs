@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use ndk_abi::{
     ndkpi::{
-        NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
-        NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS, NdkOperationTypeReceive,
-        NdkOperationTypeReceiveAndInvalidate,
+        NDK_OP_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE,
+        NDK_OP_FLAG_DEFER, NDK_OP_FLAG_INLINE, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, NDK_OP_FLAG_RDMA_READ_SINK,
+        NDK_OP_FLAG_READ_FENCE, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS,
+        NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate,
     },
     status::*,
 };
@@ -15,7 +16,7 @@ use super::{
     FastRegistration, Life, Model, Object, Result,
     cq::Entry,
     memory::{Extent, Right, overlap},
-    work::{Request, Sge, Work, total, unknown_flags},
+    work::{Request, Sge, Work, total},
 };
 
 /// The longest transfer, in bytes.
@@ -62,6 +63,50 @@ pub(crate) struct Qp {
     pub(super) receives: VecDeque<Receive>,
     /// The oldest request is a send for which the peer had no receive.
     pub(super) awaits_receive: bool,
+}
+
+/// Whether flags are set that the request does not have. Remote write is two bits, and one of them alone is none; a fast
+/// registration has both.
+fn unknown_flags(work: &Work, flags: u32) -> bool {
+    let write =
+        matches!(work, Work::Bind(_)) && flags & NDK_OP_FLAG_ALLOW_REMOTE_WRITE == NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
+    let flags = if write { flags & !NDK_OP_FLAG_ALLOW_REMOTE_WRITE } else { flags };
+    flags & !work.flags() != 0
+}
+
+/// The flags of all initiator requests, but for NDK_OP_FLAG_DEFER: the executor sets that.
+pub const COMMON_FLAGS: [u32; 2] = [NDK_OP_FLAG_SILENT_SUCCESS, NDK_OP_FLAG_READ_FENCE];
+/// The flags of NdkSend.
+pub const SEND_FLAGS: &[u32] =
+    &[COMMON_FLAGS[0], COMMON_FLAGS[1], NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_INLINE];
+/// The flags of NdkWrite.
+pub const WRITE_FLAGS: &[u32] = &[COMMON_FLAGS[0], COMMON_FLAGS[1], NDK_OP_FLAG_INLINE];
+/// The flags of NdkFastRegister. Remote write is two bits: local write, and one that is nothing alone.
+pub const FAST_REGISTER_FLAGS: &[u32] = &[
+    COMMON_FLAGS[0],
+    COMMON_FLAGS[1],
+    NDK_OP_FLAG_ALLOW_REMOTE_READ,
+    NDK_OP_FLAG_ALLOW_REMOTE_WRITE & !NDK_OP_FLAG_ALLOW_LOCAL_WRITE,
+    NDK_OP_FLAG_ALLOW_LOCAL_WRITE,
+    NDK_OP_FLAG_RDMA_READ_SINK,
+];
+
+fn all(flags: &[u32]) -> u32 {
+    flags.iter().fold(0, |all, flag| all | flag)
+}
+
+impl Work {
+    fn flags(&self) -> u32 {
+        let own = match self {
+            Self::Send { .. } => all(SEND_FLAGS),
+            Self::Write { .. } => all(WRITE_FLAGS),
+            Self::Read { .. } => NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
+            Self::FastRegister { .. } => all(FAST_REGISTER_FLAGS),
+            Self::Bind(_) => NDK_OP_FLAG_ALLOW_REMOTE_READ,
+            Self::Invalidate { .. } | Self::InvalidateWindow { .. } => 0,
+        };
+        own | all(&COMMON_FLAGS) | NDK_OP_FLAG_DEFER
+    }
 }
 
 /// How a request ended: one of these statuses. `None`: it waits.
