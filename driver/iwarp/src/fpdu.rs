@@ -39,8 +39,8 @@ pub enum ParsedFpdu<'a> {
     Incomplete(Option<usize>),
 }
 
-/// Parses the start of a stream. With `crc`, checks the CRC of a complete FPDU. Without, the CRC field may have any
-/// value; padding is not checked in either case (RFC 5044 section 4.4).
+/// Parses the start of a stream. With `crc`, checks the CRC of a complete FPDU. Without `crc`, the CRC field may have any value; padding is not
+/// checked in either case (RFC 5044 section 4.4).
 ///
 /// Errors: [`Cause::CRC`].
 pub fn parse(bytes: &[u8], crc: Option<Crc32c>) -> Result<ParsedFpdu<'_>, Cause> {
@@ -72,7 +72,7 @@ pub struct Trailer {
 }
 
 impl Trailer {
-    /// The trailer of a ULPDU of `ulpdu` bytes. `digest` has seen the FPDU so far; `None`: no CRC is used, and the field is 0.
+    /// The trailer of a ULPDU of `ulpdu` bytes. `digest` covers the FPDU up to the padding; `None`: no CRC is used, and the CRC field is 0.
     pub fn new(ulpdu: u16, digest: Option<Digest>) -> Self {
         let padding = padding(ulpdu);
         let mut bytes = [0; MAX_TRAILER];

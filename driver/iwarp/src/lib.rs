@@ -1,7 +1,7 @@
 //! The frames of iWARP: MPA (RFC 5044, enhanced by RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040).
 //!
-//! A received frame is parsed into a checked view, with all that it says; a frame to send is written from the same
-//! type. No code here allocates, waits, or calls a socket. Numbers on the wire are big-endian, but for the CRC.
+//! `parse` checks a received frame and returns its fields; `emit` of the same type writes a frame to send. An FPDU is written in parts ([`fpdu`]).
+//! No code here allocates, waits, or calls a socket. Numbers on the wire are big-endian, except the CRC.
 //!
 //! | module | frames |
 //! |---|---|

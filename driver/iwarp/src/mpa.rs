@@ -14,7 +14,7 @@ pub const MAX_FRAME: usize = HEADER + MAX_PRIVATE_DATA;
 pub const HEADER: usize = size_of::<Header>();
 /// The largest number of reads that [`Enhanced`] can hold.
 pub const MAX_READS: u16 = 0x3ffe;
-/// Instead of a number of reads: it is not negotiated (RFC 6581).
+/// Stands in place of the IRD or ORD if the sender does not negotiate that limit (RFC 6581).
 pub const READS_NOT_NEGOTIATED: u16 = 0x3fff;
 
 const ENHANCED: usize = size_of::<EnhancedWords>();
@@ -66,9 +66,9 @@ pub struct MpaFrame<'a> {
 /// The enhanced part of a Request or Reply (RFC 6581).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enhanced {
-    /// In a Request: the initiator will send a ready-to-receive message. In a Reply: it must.
+    /// In a Request: the initiator will send a ready-to-receive (RTR) message. In a Reply: the initiator must send that message.
     pub peer_to_peer: bool,
-    /// In a Request: the kinds that the initiator can send. In a Reply: the kinds that it may choose from.
+    /// In a Request: the kinds of RTR message that the initiator can send. In a Reply: the kinds that the initiator may choose from.
     pub rtr_kinds: RtrKinds,
     /// IRD: reads of its peer that the sender serves at a time; at most [`MAX_READS`], or [`READS_NOT_NEGOTIATED`].
     pub inbound_reads: u16,
@@ -77,7 +77,7 @@ pub struct Enhanced {
 }
 
 bitflags! {
-    /// The kinds of a ready-to-receive (RTR) message: the initiator's first, after which the responder may send.
+    /// The kinds of a ready-to-receive (RTR) message: the initiator's first message, after which the responder may send.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RtrKinds: u8 {
         /// A send without data.
@@ -89,12 +89,12 @@ bitflags! {
     }
 }
 
-/// Why bytes are no Request or Reply. The only answer is to close the connection: the peer may not know FPDUs.
+/// Why bytes are no Request or Reply. The receiver can only close the connection: the peer may not know FPDUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidFrame {
-    /// They do not begin with the key of the frame.
+    /// The bytes do not begin with the key of the frame.
     Key,
-    /// The revision is this one, not 1 or 2.
+    /// The revision is this number, neither 1 nor 2.
     Revision(u8),
     /// A Request has the flag to reject.
     RejectInRequest,

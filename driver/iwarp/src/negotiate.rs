@@ -6,14 +6,14 @@ use crate::terminate::Cause;
 /// What this side proposes to the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Proposal {
-    /// CRCs. They are used, too, if only the peer wants them.
+    /// This side wants CRCs. The connection also uses CRCs if only the peer wants them.
     pub crc: bool,
     /// Reads of the peer that this side serves at a time (IRD).
     pub inbound_reads: u16,
     /// Reads that this side makes at a time (ORD).
     pub outbound_reads: u16,
-    /// This side makes zero-length reads of its own, and serves the peer's: it asks for one read at least in each
-    /// direction, if the peer negotiates reads.
+    /// This side makes zero-length reads of its own, and serves the peer's: it asks for an IRD and an ORD of at least 1, if the peer negotiates
+    /// reads.
     pub reads_itself: bool,
 }
 
@@ -26,29 +26,29 @@ pub struct Terms {
     pub inbound_reads: u16,
     /// Reads that this side makes at a time (ORD).
     pub outbound_reads: u16,
-    /// The initiator's ready-to-receive message, if one is agreed; no consumer sees it. `None`: the responder sends nothing before
-    /// a consumer's message has come from the initiator.
+    /// The kind of the initiator's ready-to-receive message, if agreed; no consumer sees that message. `None`: the responder sends nothing until a
+    /// consumer's message has arrived from the initiator.
     pub rtr: Option<RtrKind>,
 }
 
-/// A ready-to-receive message: without data, it tells the responder that it may send.
+/// A ready-to-receive message, without data: the responder may send after its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtrKind {
     /// A write, which gets no answer.
     Write,
-    /// A read, which counts against the ORD until it is answered.
+    /// A read, which counts against the ORD until its response arrives.
     Read,
     /// A send, which uses up no receive.
     Send,
 }
 
-/// In order of preference: the cheapest first.
+/// The kinds in order of preference, the cheapest first.
 const RTR_PREFERENCE: [(RtrKinds, RtrKind); 3] =
     [(RtrKinds::WRITE, RtrKind::Write), (RtrKinds::READ, RtrKind::Read), (RtrKinds::SEND, RtrKind::Send)];
 
 impl Proposal {
-    /// The Request of an initiator. It offers a ready-to-receive message, so that the responder need not wait for a
-    /// message of the consumer, of the kinds that need no receive.
+    /// The Request of an initiator. The Request offers the kinds of ready-to-receive message that need no receive, so that the responder need not
+    /// wait for a consumer's message.
     pub fn request<'a>(&self, private_data: &'a [u8]) -> MpaFrame<'a> {
         let mut rtr_kinds = RtrKinds::WRITE;
         rtr_kinds.set(RtrKinds::READ, self.outbound_reads > 0);
@@ -62,14 +62,14 @@ impl Proposal {
         MpaFrame { kind: FrameKind::Request, markers: false, crc: self.crc, reject: false, revision, private_data }
     }
 
-    /// The terms of a responder that accepts `request`. `None`: it must reject, as the initiator wants markers, which are not supported.
+    /// The terms of a responder that accepts `request`. `None`: the responder must reject, as the initiator wants markers, which are not supported.
     pub fn responder_terms(&self, request: &MpaFrame<'_>) -> Option<Terms> {
         if request.markers {
             return None;
         }
         let crc = self.crc || request.crc;
         let Revision::Two(Some(theirs)) = request.revision else { return Some(self.unlimited(crc)) };
-        // An initiator that names no kind gets the cheapest. It may not support that, and then ends the connection.
+        // If the initiator names no kind, the Reply names the cheapest. An initiator that does not support that kind ends the connection.
         let rtr = theirs.peer_to_peer.then(|| preferred(theirs.rtr_kinds).unwrap_or(RtrKind::Write));
         Some(Terms {
             crc,
@@ -79,7 +79,7 @@ impl Proposal {
         })
     }
 
-    /// The terms of an initiator after the `reply` to its `request`, which does not reject. Errors: [`Cause::INVALID_REQUEST_REPLY`],
+    /// The terms of an initiator, from its `request` and a `reply` that does not reject. Errors: [`Cause::INVALID_REQUEST_REPLY`],
     /// [`Cause::INSUFFICIENT_READS`], [`Cause::NO_MATCHING_RTR`].
     pub fn initiator_terms(&self, request: &MpaFrame<'_>, reply: &MpaFrame<'_>) -> Result<Terms, Cause> {
         if reply.markers {
@@ -89,7 +89,7 @@ impl Proposal {
         let (Revision::Two(Some(ours)), Revision::Two(Some(theirs))) = (request.revision, reply.revision) else {
             return Ok(self.unlimited(crc));
         };
-        // The Request has told the responder the IRD of this side.
+        // The responder knows the IRD of this side from the Request.
         if theirs.outbound_reads != READS_NOT_NEGOTIATED && theirs.outbound_reads > ours.inbound_reads {
             return Err(Cause::INSUFFICIENT_READS);
         }
@@ -112,7 +112,7 @@ impl Proposal {
         reads.max(self.reads_itself.into())
     }
 
-    /// The number of reads that the consumer wants, or the peer's number if that is smaller.
+    /// The agreed number of reads: [`Self::at_least`] of `reads`, or the peer's number if that is smaller. If the peer does not negotiate: `reads`.
     fn at_most(&self, reads: u16, peer: u16) -> u16 {
         if peer == READS_NOT_NEGOTIATED { reads } else { self.at_least(reads).min(peer) }
     }

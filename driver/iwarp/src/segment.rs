@@ -52,8 +52,8 @@ pub enum Segment {
 }
 
 impl Segment {
-    /// Whether the segment, with `bytes` of data, ends a message with a consumer's data. `None`: its message has none,
-    /// as the answer to a zero-length read, which may only confirm what was sent before.
+    /// Whether the segment, with `bytes` of data, is the last of a message with a consumer's data. An RTR write or send counts as a consumer's.
+    /// `None`: the message has no such data. The response to a zero-length read has none: that read may only confirm earlier sends and writes.
     #[must_use]
     pub const fn ends_data(&self, bytes: usize) -> Option<bool> {
         match self {
@@ -72,7 +72,7 @@ pub struct Tagged {
     pub last: bool,
     /// Steering tag.
     pub stag: u32,
-    /// TO: offset of the first byte in the memory of the tag. It is an address, if the memory was registered with one.
+    /// TO: offset of the segment's first byte in the STag's memory; an address, if the memory was registered with one.
     pub offset: u64,
 }
 
@@ -87,12 +87,12 @@ pub struct Untagged {
     pub mo: u32,
 }
 
-/// What a send does besides its data.
+/// What a send asks of the receiver besides placing its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Send {
     /// The completion of the receive is a solicited event.
     pub solicited: bool,
-    /// STag of the receiver that it has to invalidate.
+    /// The STag that the receiver has to invalidate.
     pub invalidate: Option<u32>,
 }
 
@@ -171,7 +171,7 @@ struct ReadRequestBody {
 const _: () = assert!(TAGGED == 14 && UNTAGGED == 18 && READ_REQUEST == 28);
 
 impl Segment {
-    /// Parses a ULPDU: the header, and the data behind it. Numbers, offsets and tags are for the stream to check, which knows what is due.
+    /// Parses a ULPDU: the header, and the data behind it. MSNs, offsets and STags are not checked: only the stream knows which are due.
     ///
     /// Errors, in the order of the RFCs' checks: [`Cause::TAGGED_VERSION`], [`Cause::UNTAGGED_VERSION`],
     /// [`Cause::RDMAP_VERSION`], [`Cause::OPCODE`], [`Cause::LENGTH`], [`Cause::QUEUE`].

@@ -52,7 +52,7 @@ causes! {
     PROTECTED_FROM_INVALIDATION = 0, 1, 0x09;
     /// RDMAP, remote protection: another error.
     PROTECTION = 0, 1, 0xff;
-    /// RDMAP, remote operation: another version.
+    /// RDMAP, remote operation: the RDMAP version is not 1.
     RDMAP_VERSION = 0, 2, 0x05;
     /// RDMAP, remote operation: no such opcode, or it is not allowed now.
     OPCODE = 0, 2, 0x06;
@@ -74,7 +74,7 @@ causes! {
     TAGGED_NOT_OF_STREAM = 1, 1, 0x02;
     /// DDP, tagged buffer: offset and size exceed 64 bits.
     TAGGED_WRAP = 1, 1, 0x03;
-    /// DDP, tagged buffer: another version.
+    /// DDP, tagged buffer: the DDP version is not 1.
     TAGGED_VERSION = 1, 1, 0x04;
     /// DDP, untagged buffer: no such queue, or not the queue of this message.
     QUEUE = 1, 2, 0x01;
@@ -86,7 +86,7 @@ causes! {
     MESSAGE_OFFSET = 1, 2, 0x04;
     /// DDP, untagged buffer: the message is longer than its buffer.
     UNTAGGED_TOO_LONG = 1, 2, 0x05;
-    /// DDP, untagged buffer: another version.
+    /// DDP, untagged buffer: the DDP version is not 1.
     UNTAGGED_VERSION = 1, 2, 0x06;
     /// MPA: the TCP connection is lost. Never sent.
     CONNECTION_LOST = 2, 0, 0x01;
@@ -105,7 +105,7 @@ causes! {
 }
 
 impl Cause {
-    /// The cause with layer and kind exchanged, as Linux siw sends them on a little-endian machine. The inverse is the same.
+    /// The cause with layer and kind exchanged, as Linux siw sends them on a little-endian machine. Applied twice, it returns the cause.
     pub const fn swapped(self) -> Self {
         Self { layer: self.kind, kind: self.layer, code: self.code }
     }
@@ -163,8 +163,8 @@ bitflags! {
 }
 
 impl<'a> Terminate<'a> {
-    /// The Terminate for `cause`, found in `ulpdu`. It has the headers of `ulpdu` where the RFC wants them and they can
-    /// be told apart from the data.
+    /// The Terminate for `cause`, found in `ulpdu`. The Terminate includes the headers of `ulpdu` if the RFC wants them for `cause` and the end of
+    /// the headers is known.
     pub fn of(cause: Cause, ulpdu: &'a [u8]) -> Self {
         let readable =
             ![Cause::RDMAP_VERSION, Cause::OPCODE, Cause::TAGGED_VERSION, Cause::UNTAGGED_VERSION].contains(&cause);
@@ -172,9 +172,9 @@ impl<'a> Terminate<'a> {
         Self { cause, headers: if has_headers { TerminatedHeaders::of(ulpdu, cause) } else { None } }
     }
 
-    /// Parses a received body; `None`: it is too short. Headers that are announced but missing are ignored. Linux siw
-    /// on a little-endian machine sends the fields with exchanged bits: they are read as meant if headers are
-    /// announced, in bits that are reserved otherwise. Without headers this order cannot be recognised.
+    /// Parses a received body; `None`: the body is too short. Headers that HdrCt announces but the body lacks are ignored. Linux siw on a
+    /// little-endian machine exchanges layer and kind, and reverses the bits of HdrCt. A body whose HdrCt announces headers only in reversed order,
+    /// in bits that are otherwise reserved, is read as siw means it. Without headers siw's order cannot be recognised.
     pub fn parse(body: &'a [u8]) -> Option<Self> {
         let (head, rest) = Head::ref_from_prefix(body).ok()?;
         let cause = Cause { layer: head.layer_and_kind >> 4, kind: head.layer_and_kind & 0xf, code: head.code };
@@ -212,13 +212,13 @@ impl<'a> Terminate<'a> {
 impl<'a> TerminatedHeaders<'a> {
     fn of(ulpdu: &'a [u8], cause: Cause) -> Option<Self> {
         let (ddp, rest) = split_ddp(ulpdu)?;
-        // Only for an error of RDMAP in a read request do its 28 bytes follow.
+        // The 28 bytes of a read request follow only for a remote protection error of RDMAP.
         let is_read_request = cause.layer == 0 && cause.kind == 1 && ddp.len() == UNTAGGED && ddp.get(1)? & 0xf == 1;
         let read_request = if is_read_request { rest.get(..READ_REQUEST).unwrap_or_default() } else { &[] };
         Some(Self { length: u16::try_from(ulpdu.len()).ok()?, ddp, read_request })
     }
 
-    /// The segment that the headers are of; `None`: they are invalid, or a read request lacks its 28 bytes.
+    /// The segment that the headers belong to; `None`: the headers are invalid, or a read request lacks its 28 bytes.
     pub fn segment(&self) -> Option<Segment> {
         let mut bytes = [0; MAX_HEADER];
         let (ddp, rest) = bytes.split_at_mut_checked(self.ddp.len())?;
