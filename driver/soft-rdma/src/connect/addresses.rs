@@ -20,7 +20,7 @@ impl<P: Platform> Addresses<P> {
     pub(crate) fn add(&self, address: IpAddr) -> Result<(), Error> {
         let unusable = match address {
             IpAddr::V4(address) => address.is_broadcast(),
-            // An IPv6 link-local address needs an interface with it (RFC 4007, section 6), and the list has no place for one.
+            // An IPv6 link-local address means nothing without its interface (RFC 4007, section 6), which the list does not hold.
             IpAddr::V6(address) => address.is_unicast_link_local(),
         };
         if unusable || address.is_unspecified() || address.is_multicast() {

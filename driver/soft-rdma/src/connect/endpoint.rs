@@ -10,8 +10,8 @@ use crate::{
     object::counts::{CountedObject, ObjectKind},
 };
 
-/// A local address that any number of connectors may connect from, each to another peer. Its connectors hold references
-/// to it: after its close the address stays in use until they are gone.
+/// A local address that any number of connectors may connect from, each to another peer. Its connectors hold references: after the endpoint's close
+/// the address stays in use until the last reference is dropped.
 pub struct SharedEndpoint<P: Platform> {
     /// First, so that the address is free when the close callback runs.
     endpoint: Endpoint<P>,

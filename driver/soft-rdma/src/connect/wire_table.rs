@@ -1,5 +1,5 @@
-//! A bounded table of wires that no consumer needs: half-open ones, refused ones, and ended ones that still send. When its last slot is
-//! taken, the oldest wire of the peer with the most wires is reset, so that one peer's wires do not take the slots of others.
+//! A bounded table of wires that no consumer needs: half-open wires, refused wires, and ended wires that still send. When a wire takes the last
+//! slot, the oldest wire of the peer with the most wires is reset, so that one peer's wires do not take the slots of others.
 //!
 //! A peer's group is a hash of its address: so the table finds the group with the most wires in constant time, and the
 //! peers of one group count as one peer.
@@ -48,7 +48,8 @@ struct WireEntry<P: Platform> {
     newer: Option<usize>,
 }
 
-/// A wire's slot in a table, until dropped. The wire drops it when it is closed, a half-open one also when its Request has arrived.
+/// A wire's slot in a table, freed when dropped. A refused or ended wire drops its slot when its stream is closed; a half-open wire drops it when
+/// the MPA Request has arrived, or with the wire.
 pub(crate) struct WireSlot<P: Platform> {
     table: Arc<WireTable<P>, P>,
     number: usize,
@@ -121,7 +122,7 @@ impl<P: Platform> WireTable<P> {
         any
     }
 
-    /// Resets up to `most` wires. True: none is left that is not being reset.
+    /// Resets up to `most` wires. True: each remaining wire is being reset already.
     pub(crate) fn clear(&self, most: usize) -> bool {
         for _ in 0..most {
             let mut list = self.list.lock();
@@ -158,7 +159,7 @@ impl<P: Platform> List<P> {
         Some(number)
     }
 
-    /// Takes a wire that is to be reset out of the list of its group.
+    /// Takes a wire out of the list of its group, because the wire is to be reset or its slot to be freed. `None`: the wire is in no list.
     fn leave_group(&mut self, number: usize) -> Option<Weak<Wire<P>, P>> {
         let entry = self.wires.get_mut(number).filter(|entry| entry.in_group)?;
         entry.in_group = false;

@@ -1,10 +1,10 @@
-//! How a stream ends: after what is to be sent and a FIN on both sides, or by a reset.
+//! How a stream ends: with all data sent and a FIN from both sides, or by a reset.
 //!
 //! | why | function |
 //! |---|---|
-//! | the connection has ended | `end`, then `finish_close`: what was written, maybe a Terminate, then FIN |
+//! | the connection has ended | `end`, then `finish_close`: the written data, maybe a Terminate, then FIN |
 //! | the peer was refused | `end_in`, then `finish_close`: the Reply, then FIN |
-//! | no connection came about, its time is over, or it has no slot | `close`: resets |
+//! | the connection was not established, its time is over, or it has no slot | `close`: resets |
 
 use iwarp::terminate::Cause;
 use platform::{Arc, Deferred, Notice, Platform, Read, Stream, Taken, Timer};
@@ -16,7 +16,7 @@ use super::{
 use crate::{connect::wire_table::WireTable, limits};
 
 impl<P: Platform> Wire<P> {
-    /// The connection has ended: sends what is left, a Terminate too if the connection is `broken`, then FIN.
+    /// The connection has ended: sends the written data, a Terminate too if the connection is `broken`, then FIN.
     pub(crate) fn end(this: &Arc<Self, P>, broken: bool) {
         this.state.lock().broken |= broken;
         Self::end_in(this, this.device.ended());
@@ -38,12 +38,12 @@ impl<P: Platform> Wire<P> {
     /// Closes the stream at once, by a reset unless both sides have finished.
     pub(crate) fn close(this: &Arc<Self, P>) {
         Self::begin_closing(this);
-        // The timer may run for a closing that began before.
+        // If the wire was closing before, its timer may run.
         Timer::cancel(this);
         Stream::close(this);
     }
 
-    /// Goes to `Closing`. False: the wire was closing before.
+    /// Sets the state to `Closing`. False: the wire was closing before.
     fn begin_closing(this: &Arc<Self, P>) -> bool {
         let mut state = this.state.lock();
         if matches!(state.wire_state, WireState::Closing) {
@@ -55,8 +55,7 @@ impl<P: Platform> Wire<P> {
         true
     }
 
-    /// Goes on with the closing. The deferred call runs this on each change of the stream, and after a `run` during which the
-    /// connection ended.
+    /// Continues the closing. The deferred call runs this on each change of the stream, and after a `run` during which the connection ended.
     pub(super) fn finish_close(this: &Arc<Self, P>) {
         let state = this.state.lock();
         let (closing, late) = (matches!(state.wire_state, WireState::Closing), state.late);
@@ -77,7 +76,7 @@ impl<P: Platform> Wire<P> {
         }
         let read = Stream::read(this, |bytes| Taken { used: bytes.len(), wanted: 0 });
         let (ended, dead) = (matches!(read, Read::Ended(_)), matches!(read, Read::Ended(Err(_))));
-        // Without room for the Terminate, the end of a send schedules this call.
+        // If the send buffer has no room for the Terminate, the end of a socket's send schedules this call.
         if Self::send_terminate(this) || ended || late {
             Stream::finish(this);
         }
@@ -97,7 +96,7 @@ impl<P: Platform> Wire<P> {
         let Some(mut streams) = locked.streams.take() else { return !locked.are_out };
         drop(locked);
         if streams.rx.terminate_received {
-            // The peer has ended the stream: it gets no Terminate.
+            // The peer has ended the stream: this side sends no Terminate.
             streams.tx.terminate = Some(TerminateOut::Sent);
         } else if this.state.lock().broken {
             streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::LOCAL, &[]));
@@ -107,7 +106,7 @@ impl<P: Platform> Wire<P> {
             let mut carrier = WireCarrier::new(&mut streams.tx, room);
             carrier.terminate();
             let used = carrier.used();
-            // Noticed before the stream sends it: else a peer on this machine may notice its arrival first.
+            // The notice comes before the stream sends the Terminate: else a peer on this machine may notice its arrival first.
             if used > 0
                 && let Some(cause) = due
             {

@@ -1,7 +1,7 @@
 //! The CRC of FPDUs by the processor's `crc32` instruction, if it has SSE 4.2.
 //!
-//! The instruction works on general registers, so a driver saves no vector registers for it. It takes three times as long as the
-//! processor needs to start the next one on another register: so long data is processed as three lanes, each in a register.
+//! The instruction works on general registers, so a driver saves no vector registers for it. Its latency is three times the interval at which the
+//! processor starts such instructions on different registers: so long data is processed as three lanes, each in a register.
 #![expect(unsafe_code, reason = "calls a function for processors that have the instruction")]
 
 use core::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
@@ -13,7 +13,7 @@ cpufeatures::new!(sse42, "sse4.2");
 /// Bytes of a lane. Longer lanes are joined less often, but leave more bytes to a single register.
 const LANE: usize = 512;
 
-/// The register after a lane of zeros. That is linear: the sum of a table entry for each byte of the register.
+/// Maps a register to the register after a lane of zeros. The map is linear: the XOR of a table entry for each byte of the register.
 static ZEROS: Zeros = Zeros::lane();
 
 struct Zeros([[u32; 256]; 4]);
@@ -23,9 +23,9 @@ pub(crate) fn fastest() -> Crc32c {
     if sse42::get() { Crc32c::new(by_instruction) } else { Crc32c::PORTABLE }
 }
 
-/// Only [`fastest`] may give this out, as it checks for the instruction.
+/// Only [`fastest`] may return this function, as it checks for the instruction.
 fn by_instruction(register: u32, bytes: &[u8]) -> u32 {
-    // SAFETY: `fastest` has found SSE 4.2, or it does not give this function out.
+    // SAFETY: `fastest` returns this function only if the processor has SSE 4.2.
     unsafe { update(register, bytes) }
 }
 
@@ -37,7 +37,7 @@ fn update(register: u32, bytes: &[u8]) -> u32 {
     update_one(update_one(register, lanes.as_flattened()), rest)
 }
 
-/// The second and third lane begin with a register of 0. Each lane's result is moved over the next lane by `ZEROS`, and added.
+/// The second and third lane begin with a register of 0. `ZEROS` moves each lane's result over the next lane, to which it is added (XOR).
 #[target_feature(enable = "sse4.2")]
 fn update_lanes(register: u32, [first, second, third]: &[[u8; LANE]; 3]) -> u32 {
     let words = first.as_chunks::<8>().0.iter().zip(second.as_chunks::<8>().0).zip(third.as_chunks::<8>().0);
@@ -72,7 +72,7 @@ impl Zeros {
         first[one as usize] ^ second[two as usize] ^ third[three as usize] ^ fourth[four as usize]
     }
 
-    /// The table for a lane: its number of bits is a power of two, so one bit's table is doubled.
+    /// The table for a lane. A lane's number of bits is a power of two, so the table for one bit is doubled until it covers the lane.
     const fn lane() -> Self {
         let mut zeros = Self::with(None);
         let mut bits = 1;

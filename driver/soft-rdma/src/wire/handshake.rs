@@ -1,5 +1,5 @@
-//! From a TCP connection to an RDMA connection: the Request, the Reply, and the ready-to-receive (RTR) message (RFC 5044 section 7.1,
-//! RFC 6581). While the consumer has to answer, the wire only watches for bytes that may not come yet and for the end of the stream.
+//! From a TCP connection to an RDMA connection: the Request, the Reply, and the ready-to-receive (RTR) message (RFC 5044 section 7.1, RFC 6581).
+//! Until the consumer answers, the wire only watches for bytes that the peer may not send yet and for the end of the stream.
 
 use core::net::SocketAddr;
 
@@ -30,7 +30,7 @@ const REQUEST_MICROSECONDS: u32 = 5_000_000;
 const RTR_MICROSECONDS: u32 = 10_000_000;
 
 impl<P: Platform> Wire<P> {
-    /// Prepares a connect. After [`Self::start`], `connector` is told the result.
+    /// Prepares a connect. [`Self::start`] begins it; the wire then reports the result to `connector`.
     pub(crate) fn connect(
         connector: &Arc<Connector<P>, P>,
         addresses: (SocketAddr, SocketAddr),
@@ -90,9 +90,9 @@ impl<P: Platform> Wire<P> {
         let local = this.stream.addresses().map(|(local, _)| local).ok_or(SocketError::Reset);
         let connected = match (result.and(local), active.connector.upgrade()) {
             (Ok(local), Some(connector)) => Connector::bound(&connector, local),
-            // The connector is gone, and with it the consumer's request.
+            // The connector and the consumer's request are gone.
             (Ok(_), None) => Err(Error::Canceled),
-            // The address is the device's own, nothing listens there, and without a network no other process can.
+            // The address is the device's own and no listener has it. Without a network no other process can listen there.
             (Err(SocketError::NoNetwork), _) if this.device.has_address(active.addresses.1.ip()) => {
                 Err(Error::ConnectionRefused)
             }
@@ -137,7 +137,7 @@ impl<P: Platform> Wire<P> {
                 return Self::decline(this, request.crc || reply.crc, cause);
             }
         };
-        // First the state: the consumer may complete as soon as `peer_accepts` reports to it.
+        // Sets the state first: the consumer may complete the connect as soon as `peer_accepts` reports to it.
         Self::end_change(this, WireState::Replied(terms, active.connector.clone()));
         let connector = active.connector.upgrade();
         if !connector.is_some_and(|connector| Connector::peer_accepts(&connector, of_peer(&terms), private_data)) {
@@ -147,7 +147,7 @@ impl<P: Platform> Wire<P> {
 
     fn look_for_request(this: &Arc<Self, P>) {
         let Some(started) = this.stream.started() else { return };
-        // Taken once: the listener is told once, and then accepts the next connection.
+        // Taken once: `Listener::accepted` is called once, after which the listener starts the next accept.
         let accepting = match &mut this.state.lock().wire_state {
             WireState::AwaitRequest(accepting) => core::mem::take(accepting),
             _ => return,
@@ -175,7 +175,7 @@ impl<P: Platform> Wire<P> {
         else {
             return Self::close(this);
         };
-        // A listener on the unspecified address accepts on all interfaces of the machine; the device has the addresses of some.
+        // A listener on the unspecified address accepts on all interfaces of the machine; the device has the addresses of only some interfaces.
         if !listener.adapter().device().has_address(local.ip()) {
             return Self::close(this);
         }
@@ -239,7 +239,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// While the consumer has to answer: a peer that goes, or sends, ends the attempt.
+    /// Before the consumer has answered: a peer that sends, or whose stream ends, ends the attempt.
     fn look_for_end(this: &Arc<Self, P>) {
         let mut speaks = false;
         let read = Stream::read(this, |_| {
@@ -252,7 +252,8 @@ impl<P: Platform> Wire<P> {
         if let Some(WireState::Replied(_, connector) | WireState::Requested(_, connector)) = at_rest {
             Self::fail_attempt(this, &connector);
         } else if !is_at_rest(&this.state.lock().wire_state) {
-            // The consumer answered during this read, and a thread that reads in the next state may have found the bytes taken.
+            // The consumer answered during this read. A thread that read in the next state may have got no bytes, as one thread reads at a time:
+            // the stream is read again.
             Self::on_ready(this);
         }
     }
@@ -320,7 +321,7 @@ impl<P: Platform> Wire<P> {
         }
     }
 
-    /// Ends an attempt: tells the connector, and resets the stream.
+    /// Ends an attempt: reports a reject to the connector, and resets the stream.
     fn fail_attempt(this: &Arc<Self, P>, connector: &Weak<Connector<P>, P>) {
         Self::notify(connector, |connector| Connector::peer_rejects(connector, PrivateData::EMPTY));
         Self::close(this);
@@ -333,7 +334,7 @@ impl<P: Platform> Wire<P> {
         Self::end_in(this, this.device.refused());
     }
 
-    /// The Reply's terms cannot be met: ends with a Terminate that says why (RFC 6581 section 9).
+    /// This side cannot meet the Reply's terms: ends the stream with a Terminate that gives `cause` (RFC 6581 section 9).
     fn decline(this: &Arc<Self, P>, crc: bool, cause: Cause) {
         let terms = Terms { crc, inbound_reads: 0, outbound_reads: 0, rtr: None };
         if let Ok(mut streams) = Streams::new(&terms, true, true) {
@@ -375,7 +376,7 @@ fn of_peer(terms: &Terms) -> ReadLimits {
     ReadLimits { inbound: terms.outbound_reads.into(), outbound: terms.inbound_reads.into() }
 }
 
-/// A peer's IRD or ORD, as a limit: this device's limit if it is not negotiated.
+/// A peer's IRD or ORD, as a limit: this device's limit if the peer does not negotiate.
 fn reads(said: u16) -> u32 {
     if said == mpa::READS_NOT_NEGOTIATED { limits::READ_LIMIT } else { said.into() }
 }

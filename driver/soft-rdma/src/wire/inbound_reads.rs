@@ -11,7 +11,7 @@ pub(super) struct InboundRead {
     /// The MSN of the request.
     pub(super) msn: u32,
     pub(super) request: ReadRequest,
-    /// Bytes that are sent.
+    /// Bytes of the response that are sent.
     pub(super) done: u32,
 }
 
@@ -31,7 +31,7 @@ impl<P: Platform> InboundReads<P> {
         Ok(Self { requests: Ring::new(reads.into(), UNUSED)?, msn: 1, done: 0 })
     }
 
-    /// Takes a read. False: the peer has more reads under way than the agreed IRD.
+    /// Queues a read. False: the peer has more reads under way than the agreed IRD.
     pub(super) fn push(&mut self, request: ReadRequest) -> bool {
         self.requests.push(request).is_ok()
     }

@@ -41,16 +41,16 @@ pub(crate) struct Wire<P: Platform> {
     stream: Stream<P>,
     deferred: Deferred<P>,
     timer: Timer<P>,
-    /// The state of both directions. `run` takes it out, and puts it back. The thread that sends the Terminate drops it.
+    /// The state of both directions. `run` takes it out, and puts it back. The thread that sends the Terminate drops the state.
     streams: SpinLock<LockedStreams<P>, P>,
     is_initiator: bool,
     /// The consumer is a program, whose accept waits for the RTR message without a limit of time.
     is_of_program: bool,
-    /// Sends and writes are to end when the peer has placed them: the consumer is a program, and has a send timeout.
+    /// If the peer serves reads, sends and writes await its confirmation: the consumer is a program, and has a send timeout.
     confirms: bool,
     device: Arc<Device<P>, P>,
     _charge: Charge<P>,
-    /// Dropped after the charge: `half_open` wakes its listener, which may need that quota for the next connection.
+    /// Dropped after the charge: the drop of `half_open` schedules its listener, which may need that quota for the next connection.
     state: SpinLock<LockedWire<P>, P>,
     /// The wire holds this, not the adapter: the close of an adapter waits for its objects, but not for a peer.
     _rundown: Arc<Rundown<P>, P>,
@@ -65,8 +65,8 @@ struct LockedStreams<P: Platform> {
 
 struct LockedWire<P: Platform> {
     wire_state: WireState<P>,
-    /// The timer of this state has expired (while the connection is established, a tick: `timeouts.rs`), another wire needs the slot, or
-    /// a wire that ends has got no slot.
+    /// The timer of this state has expired (while the connection is established, a tick: `timeouts.rs`), another wire needs the slot, or an ending
+    /// wire has got no slot.
     late: bool,
     /// The connection has ended by an error, of this side or of the peer.
     broken: bool,
@@ -82,11 +82,11 @@ enum WireState<P: Platform> {
     Connecting(Active<P>),
     /// Active: the peer's Reply is due.
     AwaitReply(Active<P>),
-    /// Active: the peer has accepted; the consumer is to complete or to reject.
+    /// Active: the peer has accepted; the consumer has neither completed nor rejected.
     Replied(Terms, Weak<Connector<P>, P>),
     /// Passive: true while TCP accepts. Then the peer's Request is due.
     AwaitRequest(bool),
-    /// Passive: the consumer is to accept or to reject.
+    /// Passive: the consumer has neither accepted nor rejected.
     Requested(FrameBytes, Weak<Connector<P>, P>),
     /// Passive: the Reply is sent, and the RTR message is due.
     AwaitRtr(Terms, Weak<Connector<P>, P>),
@@ -141,20 +141,21 @@ impl<P: Platform> Wire<P> {
         Addresses { local, remote }
     }
 
-    /// Takes the state out if `from` accepts it, and cancels its timer. The thread that gets it sets the next one by [`Self::end_change`].
+    /// Takes the state out if `from` accepts it, and cancels that state's timer. The caller that gets the state sets the next one by
+    /// [`Self::end_change`].
     fn begin_change(this: &Arc<Self, P>, from: impl FnOnce(&WireState<P>) -> bool) -> Option<WireState<P>> {
         let mut state = this.state.lock();
         from(&state.wire_state).then(|| Self::change(this, &mut state, WireState::Changing))
     }
 
     fn change(this: &Arc<Self, P>, state: &mut LockedWire<P>, next: WireState<P>) -> WireState<P> {
-        // Under the lock: an expiry that waits for it then sees that its start was taken back.
+        // Under the lock: an expiry that waits for the lock then sees that the timer was cancelled.
         Timer::cancel(this);
         state.late = false;
         core::mem::replace(&mut state.wire_state, next)
     }
 
-    /// Another wire needs this one's slot: resets it, if it waits for the MPA Request or is closing.
+    /// Another wire needs this wire's slot: resets this wire, if it waits for the MPA Request or is closing.
     pub(crate) fn make_way(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         let waits = matches!(state.wire_state, WireState::AwaitRequest(_) | WireState::Closing);
@@ -172,7 +173,7 @@ impl<P: Platform> Wire<P> {
         let unused = if goes_on { core::mem::replace(&mut state.wire_state, next) } else { next };
         drop(state);
         drop(unused);
-        // What the stream received during the change was not looked at.
+        // During the change no thread handled what the stream received.
         Self::on_ready(this);
         goes_on
     }
@@ -215,7 +216,7 @@ impl<P: Platform> RunTimer<P> for Wire<P> {
 
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // Else the start that expired was cancelled or superseded since.
+        // False: the timer was cancelled or started again since it expired.
         let late = this.timer.has_expired();
         state.late |= late;
         drop(state);
@@ -249,7 +250,7 @@ impl RemoteAccessError {
     }
 }
 
-/// A cause as a notice has it.
+/// Converts a cause for a notice.
 fn noticed(cause: Cause) -> platform::Cause {
     platform::Cause { layer: cause.layer, kind: cause.kind, code: cause.code }
 }

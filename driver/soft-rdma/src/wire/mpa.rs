@@ -28,7 +28,7 @@ impl FrameBytes {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
-    /// The frame was checked when it was made or received.
+    /// Parses the frame, which was already checked when it was made or received.
     pub(super) fn parsed(&self, kind: FrameKind) -> Option<MpaFrame<'_>> {
         match MpaFrame::parse(kind, self.as_slice()) {
             Ok(ParsedFrame::Frame(frame, _)) => Some(frame),
@@ -41,7 +41,7 @@ impl FrameBytes {
 #[expect(clippy::large_enum_variant, reason = "on a stack, for a moment")]
 pub(super) enum ReceivedFrame {
     Frame(FrameBytes),
-    /// Not such a frame, more bytes than the frame, the end of the stream, or no frame in time.
+    /// The bytes are not the expected frame, more bytes follow the frame, the stream has ended, or no frame came in time.
     Invalid,
 }
 
@@ -58,7 +58,7 @@ impl<P: Platform> Wire<P> {
         written > 0
     }
 
-    /// The peer's Request or Reply; `None`: it is not complete yet.
+    /// The peer's Request or Reply; `None`: the frame is not complete yet.
     pub(super) fn mpa_frame(this: &Arc<Self, P>, kind: FrameKind) -> Option<ReceivedFrame> {
         let mut came = None;
         let read = Stream::read(this, |bytes| {
@@ -67,7 +67,7 @@ impl<P: Platform> Wire<P> {
                     (size, FrameBytes::copy_of(bytes).map(ReceivedFrame::Frame))
                 }
                 Ok(ParsedFrame::Incomplete) => (0, None),
-                // The peer may send nothing behind it yet.
+                // The peer may send nothing behind its frame yet.
                 Ok(ParsedFrame::Frame(..)) | Err(_) => (0, Some(ReceivedFrame::Invalid)),
             };
             came = seen;

@@ -19,8 +19,8 @@ pub(super) struct OutboundRead {
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// Claims the oldest read for a part of its response, until [`Self::end_response`]; `None`: the connection is over.
-    /// Error: no response is due.
+    /// Claims the oldest read for a part of its response, until [`Self::end_response`]; `None`: the connection is over, or its requests are
+    /// flushed. Error: no response is due.
     pub(super) fn begin_response(this: &Arc<Self, P>) -> Result<Option<OutboundRead>, Cause> {
         let mut state = this.state.lock();
         if state.confirms && state.open_reads > 0 && !state.oldest_is_read() {
@@ -39,7 +39,7 @@ impl<P: Platform> QueuePair<P> {
         let invalidate =
             sges.first().filter(|_| request.flags.contains(Flags::RDMA_READ_LOCAL_INVALIDATE)).map(|sge| sge.token);
         let sges = SgeList::copy_of(sges).map_err(|_| Cause::LOCAL)?;
-        // A flush waits until this is false: until then the response is written to the read's memory.
+        // A flush waits while this is set: the response is being written to the read's memory.
         state.executing = true;
         Ok(Some(OutboundRead { size: request.data.length, sges, invalidate }))
     }
@@ -50,7 +50,7 @@ impl<P: Platform> QueuePair<P> {
         state.open_reads == 0 && state.receive.is_none()
     }
 
-    /// Tells the connector that the stream has ended: `gracefully` by the peer, or broken by either side.
+    /// Reports the end of the stream to the connector: ended `gracefully` by the peer, or broken by either side.
     pub(super) fn peer_ended(this: &Arc<Self, P>, gracefully: bool) {
         let connector = this.state.lock().connector.clone();
         if let Some(connector) = connector.as_ref().and_then(Weak::upgrade) {
@@ -62,8 +62,8 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Ends what [`Self::begin_response`] began. If the read has `ended`, reports it, and after a success the requests
-    /// behind it that have ended too.
+    /// Ends the claim of [`Self::begin_response`]. If the read has `ended`, completes it, and after a success the requests behind it that have
+    /// ended too.
     pub(super) fn end_response(this: &Arc<Self, P>, ended: Option<Status>) {
         let mut state = this.state.lock();
         state.executing = false;
@@ -76,8 +76,8 @@ impl<P: Platform> QueuePair<P> {
         });
     }
 
-    /// Reports sends and writes as placed, oldest first, as long as `is_placed` says so, and the requests behind each
-    /// that have ended too. Does nothing without [`LockedQp::confirms`], and while the requests are flushed.
+    /// Completes sends and writes as placed, oldest first, as long as `is_placed` is true, and the requests behind each that have ended too. Does
+    /// nothing without [`LockedQp::confirms`], or while the requests are flushed.
     pub(super) fn confirm(this: &Arc<Self, P>, is_placed: impl Fn(&mut LockedQp<P>) -> bool) {
         Self::report_oldest(this, this.state.lock(), |state| {
             if !state.confirms || !state.is_open() || state.flushing_requests() {
@@ -88,8 +88,7 @@ impl<P: Platform> QueuePair<P> {
         });
     }
 
-    /// Reports the oldest requests as long as `next` removes one: at most as many as the queue is deep. The lock is
-    /// released for each one's drop.
+    /// Completes the oldest requests as long as `next` removes one: at most the queue's depth. The lock is released while a request is dropped.
     fn report_oldest<'a>(
         this: &'a Arc<Self, P>,
         mut state: SpinLockGuard<'a, LockedQp<P>, P>,

@@ -40,7 +40,7 @@ pub(super) struct RxStream {
     pub(super) send_done: u32,
     /// The last segment of the send is placed; the invalidation that it asks for found the memory busy.
     pub(super) send_placed: bool,
-    /// A segment of a write was received, and its last segment is due.
+    /// A segment of a write was received, and the write's last segment is due.
     pub(super) write_open: bool,
     /// The sink STag of the read whose response is due.
     pub(super) next_response: u32,
@@ -51,13 +51,13 @@ pub(super) struct RxStream {
     pub(super) read_placed: bool,
     /// The peer has sent a Terminate.
     pub(super) terminate_received: bool,
-    /// The cause in the peer's Terminate, until it is noticed; `None` if the Terminate cannot be read.
+    /// The cause in the peer's Terminate, until `Notice::TerminateReceived` reports it; `None` if the Terminate cannot be parsed.
     pub(super) terminate_cause: Option<Cause>,
 }
 
-/// What became of an FPDU.
+/// The outcome of an FPDU.
 pub(super) enum FpduOutcome<'a> {
-    /// The FPDU is taken: its data is placed or dropped, or its read request is queued. Its size.
+    /// The FPDU is taken: its data is placed or dropped, or its read request is queued. The number is the size of the FPDU.
     Used(usize),
     /// More bytes are needed: the size of the FPDU, if its length field has arrived.
     Incomplete(Option<usize>),
@@ -75,7 +75,7 @@ pub(super) struct ProtocolError<'a> {
     pub(super) ulpdu: &'a [u8],
 }
 
-/// What became of a segment.
+/// The outcome of a segment.
 enum SegmentOutcome {
     Done,
     /// The segment belongs to the response to the read that asks for confirmation. Its data, if any, is no consumer's, and is not placed.
@@ -88,7 +88,7 @@ enum SegmentOutcome {
 /// Why a part of a read's response is not placed.
 enum ResponseError {
     Protocol(Cause),
-    /// The fault is this side's: the status of the read, and the cause for the peer.
+    /// The error is this side's: the status of the read, and the cause for the peer.
     Local(Error, Cause),
 }
 
@@ -233,8 +233,8 @@ impl RxStream {
             if to.stag != self.next_response {
                 return Err(Cause::TAGGED_STAG);
             }
-            // A Linux siw that is sending responds to a read of no bytes with the bytes of its last send or write: its siw_qp_sq_proc_tx
-            // takes the SGE that is left from it. They are dropped.
+            // Linux siw, while it sends, responds to a read of no bytes with the bytes of its last send or write: its siw_qp_sq_proc_tx takes the
+            // SGE that is left from that request. These bytes are dropped.
             if to.last {
                 tx.confirmation = None;
                 self.next_response = self.next_response.wrapping_add(1);

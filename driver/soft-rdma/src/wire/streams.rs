@@ -26,7 +26,7 @@ pub(super) struct Streams<P: Platform> {
     /// This side may send: it is the initiator, or the initiator's first message has arrived.
     may_send: bool,
     pub(super) timer: WireTimer,
-    /// A message of the peer waits for its receive, so the FPDUs behind it are not looked at.
+    /// A message of the peer waits for its receive, so the FPDUs behind it are not handled.
     message_awaits_receive: bool,
 }
 
@@ -34,7 +34,7 @@ impl<P: Platform> Streams<P> {
     pub(super) fn new(terms: &Terms, may_send: bool, initiator: bool) -> Result<Self, OutOfMemory> {
         let crc = terms.crc.then(crc::fastest);
         let rtr = terms.rtr;
-        // The RTR message may be a read, even if the peer may have none under way.
+        // The RTR message may be a read, even if the agreed IRD is 0.
         let served = terms.inbound_reads.max(u16::from(rtr == Some(RtrKind::Read)));
         let tx = TxStream {
             crc,
@@ -80,7 +80,7 @@ impl<P: Platform> Wire<P> {
         let Some(mut streams) = locked.streams.take() else { return };
         locked.are_out = true;
         drop(locked);
-        // Only now, with the streams out: a connection that ends after this look leaves `finish_close` to the end of this run.
+        // Checked with the streams out: if the connection ends after this check, `finish_close` returns, and the end of this run schedules it.
         let Some(late) = this.take_late() else {
             this.put_back(streams);
             return Deferred::schedule(this);
@@ -102,8 +102,8 @@ impl<P: Platform> Wire<P> {
             streams.timer.next(matches!(received, RunOutcome::AwaitsReceive), streams.rx.awaits_first_fpdu, rtr_sent);
         Self::set_timer(this, timer_before, streams.timer, late);
         if streams.message_awaits_receive {
-            // Until the message has its receive, the peer's confirmation is stuck behind it. The consumer may post that
-            // receive only when its own sends have ended, so they end now.
+            // Until the message has its receive, the peer's confirmation is stuck behind it. The consumer may post that receive only when its own
+            // sends have completed, so they complete now.
             QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
         }
         this.put_back(streams);
@@ -179,8 +179,8 @@ impl<P: Platform> Wire<P> {
             // A message waits for its receive only while the connection is alive.
             (Some(RunOutcome::AwaitsReceive), Read::Ended(Err(_))) => RunOutcome::Ended(false),
             (Some(RunOutcome::AwaitsReceive), Read::Some) => RunOutcome::More,
-            // A shared receive queue may be empty for as long as its consumer likes: no timer. A post to it schedules
-            // the queue pair. When the peer has finished, the timer runs for it too.
+            // A shared receive queue may be empty for as long as its consumer likes: no timer. A post to it schedules the queue pair. When the peer
+            // has sent FIN, the timer runs in this case too.
             (Some(RunOutcome::AwaitsReceive), Read::Nothing) if queue_pair.shares_receives() => RunOutcome::Idle,
             (Some(outcome), _) => outcome,
             // The stream may have received more, or ended, during the read: reads again until no byte is used.
@@ -188,7 +188,8 @@ impl<P: Platform> Wire<P> {
             (None, Read::Nothing) => RunOutcome::Idle,
             (None, Read::Ended(result)) => {
                 let whole = rest_bytes == 0 && streams.rx.is_between_messages() && queue_pair.is_between_messages();
-                // The peer ended without a Terminate. What was handed to TCP counts as placed: the last message may be why the peer ended.
+                // The peer ended the stream without a Terminate. Sends and writes handed to TCP count as placed: the last one may be why the peer
+                // ended the stream.
                 QueuePair::confirm(queue_pair, |state| !state.oldest_is_read());
                 RunOutcome::Ended(result.is_ok() && whole)
             }
@@ -203,7 +204,7 @@ impl<P: Platform> Wire<P> {
                 let mut carrier = WireCarrier::new(&mut streams.tx, room);
                 outcome = match carrier.fill(queue_pair, BURST_FPDUS) {
                     Ok(true) => RunOutcome::More,
-                    // The stream sends these now. It may have memory for more FPDUs, to be under way at the same time.
+                    // The stream sends these FPDUs now. It may have another buffer for more FPDUs, which are then sent at the same time.
                     Ok(false) if carrier.is_full() && carrier.used() > 0 => RunOutcome::More,
                     Ok(false) => RunOutcome::Idle,
                     Err(ReadSourceRefused) => RunOutcome::Ended(false),
@@ -217,7 +218,7 @@ impl<P: Platform> Wire<P> {
     }
 }
 
-/// What a run came to in one direction.
+/// The outcome of a run in one direction.
 #[derive(Clone, Copy)]
 enum RunOutcome {
     /// Nothing more to do until the engine is scheduled.

@@ -1,5 +1,5 @@
-//! The peer's Terminate (RFC 5040 section 4.8). If it names a request of this side, that request ends with the status
-//! that it has between two queue pairs of one device; all others are flushed. A name that fits no request is ignored.
+//! The peer's Terminate (RFC 5040 section 4.8). If its headers match a request of this side, that request ends with the status that it has between
+//! two queue pairs of one device; all others are flushed. Headers that match no request are ignored.
 
 use iwarp::{
     segment::{ReadRequest, Segment, Tagged},
@@ -14,7 +14,7 @@ use crate::{
     qp::request::{InitiatorRequest, Operation},
 };
 
-/// The message of this side that the peer's Terminate is about, and the status of its request.
+/// The message of this side that the peer's Terminate names, and the status of its request.
 #[derive(Clone, Copy)]
 pub(super) struct TerminatedMessage {
     message: Message,
@@ -30,7 +30,7 @@ enum Message {
 }
 
 impl TerminatedMessage {
-    /// The message that the `body` of a Terminate names; `None`: it names none, or its cause is not about that message.
+    /// The message that the `body` of a Terminate names; `None`: the Terminate names no message, or its cause does not fit that message.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let Terminate { cause, headers } = Terminate::parse(body)?;
         let (message, error) = match headers?.segment()? {
@@ -97,8 +97,8 @@ impl<P: Platform> QueuePair<P> {
             found.map(|slot| (slot, terminated.error))
         });
         drop(state);
-        // The peer placed what was sent before the refused message. If the Terminate names no request, or the read that confirms
-        // (as siw does for a read that arrives after its consumer has disconnected), what was handed to TCP counts as placed.
+        // The peer has placed all messages before the refused one. If the Terminate names no request, or the read that confirms (siw refuses a read
+        // that arrives after its consumer has disconnected), what was handed to TCP counts as placed.
         Self::confirm(this, |state| {
             let oldest = state.requests.front().map(|(slot, _)| slot);
             !state.oldest_is_read() && oldest != state.failed_request.map(|(slot, _)| slot)
@@ -106,7 +106,7 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// Looks for requests that are carried out or begun, and not reported. Each `*_named` gives the request's slot.
+/// Searches the requests that are carried out or begun, and not completed. Each `*_named` returns the request's slot.
 impl<P: Platform> LockedQp<P> {
     /// `confirmation`: the sink STag of the wire's own read under way, which is no request.
     fn read_named(&mut self, request: &ReadRequest, next_response: u32, confirmation: Option<u32>) -> Option<usize> {

@@ -7,8 +7,8 @@ use platform::{Arc, Platform, Timer};
 use super::{Wire, streams::Streams};
 use crate::QueuePair;
 
-/// Microseconds until the initiator sends a second RTR message, a write, if the responder has sent nothing. Linux siw
-/// looks at a message that came too early only when more bytes arrive.
+/// Microseconds until the initiator sends a second RTR message, a write, if the responder has sent nothing. Linux siw handles a message that came
+/// too early only when more bytes arrive.
 const RESPONDER_MICROSECONDS: u32 = 50_000;
 /// A tick of the wait for a receive, and the ticks that a message waits for a receive of a kernel consumer. iWARP has
 /// no RNR NAK; so the wire waits a limited time, in which TCP's window holds the peer back.
@@ -27,8 +27,8 @@ pub(super) enum WireTimer {
 }
 
 impl WireTimer {
-    /// The timer after a run. `awaits_receive`: a message of the peer does; `silent`: nothing was received yet; `rtr_sent`:
-    /// this run has sent the RTR message.
+    /// The timer after a run. `awaits_receive`: a message of the peer waits for its receive; `silent`: no FPDU was taken yet; `rtr_sent`: this run
+    /// has sent the RTR message.
     pub(super) fn next(self, awaits_receive: bool, silent: bool, rtr_sent: bool) -> Self {
         match self {
             Self::Receive(_) if awaits_receive => self,
@@ -38,7 +38,8 @@ impl WireTimer {
         }
     }
 
-    /// Whether a message has waited for its receive as long as it may: with a `send_timeout`, as long as the program's own sends wait.
+    /// Whether a message has waited for its receive as long as it may: `send_timeout` seconds, as the program's own sends do, or [`RECEIVE_TICKS`]
+    /// if that is 0.
     pub(super) fn receive_is_overdue(self, send_timeout: u32) -> bool {
         let most = if send_timeout > 0 { send_timeout } else { RECEIVE_TICKS };
         matches!(self, Self::Receive(ticks) if ticks >= most)
@@ -46,7 +47,7 @@ impl WireTimer {
 }
 
 impl<P: Platform> Streams<P> {
-    /// The timer has expired: counts a tick of the wait for a receive, or has a second RTR message sent.
+    /// The timer has expired: counts a tick of the wait for a receive, or makes a second RTR message due.
     pub(super) fn tick(&mut self, queue_pair: &QueuePair<P>) {
         match self.timer {
             WireTimer::Receive(ticks) => self.timer = WireTimer::Receive(ticks.saturating_add(1)),
@@ -61,7 +62,7 @@ impl<P: Platform> Streams<P> {
 }
 
 impl<P: Platform> Wire<P> {
-    /// Starts the timer for `now`, if that is another than `before` or the timer has expired (`late`).
+    /// Starts the timer for `now`, if `now` differs from `before` or the timer has expired (`late`).
     pub(super) fn set_timer(this: &Arc<Self, P>, before: WireTimer, now: WireTimer, late: bool) {
         if before == now && !late {
             return;

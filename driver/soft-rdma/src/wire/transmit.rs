@@ -32,7 +32,7 @@ pub(crate) struct TxStream<P: Platform> {
     pub(super) inbound_reads: InboundReads<P>,
     /// Initiator: the RTR message was a read, and its response is due.
     pub(super) awaits_rtr_response: bool,
-    /// The sink STag of the wire's zero-length read under way, by whose response the peer confirms what was sent before it.
+    /// The sink STag of the wire's zero-length read under way, by whose response the peer confirms the sends and writes before it.
     pub(super) confirmation: Option<u32>,
     /// The last message of the stream.
     pub(super) terminate: Option<TerminateOut>,
@@ -93,9 +93,9 @@ pub(crate) struct WireCarrier<'a, P: Platform> {
     used: usize,
     /// An FPDU did not fit.
     full: bool,
-    /// Bytes of consumers' data in the FPDUs, and messages of such data that end in them.
+    /// Bytes of consumers' data in the FPDUs, and messages with consumers' data that end in these FPDUs.
     data: (u64, u64),
-    /// Reads of the queue pair whose response is due, at the last step.
+    /// The queue pair's reads whose response is due, as of the last step.
     open_reads: u32,
 }
 
@@ -137,7 +137,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         self.used
     }
 
-    /// Bytes of consumers' data in the FPDUs, and messages of such data that end in them.
+    /// Bytes of consumers' data in the FPDUs, and messages with consumers' data that end in these FPDUs.
     pub(super) fn data(&self) -> (u64, u64) {
         self.data
     }
@@ -169,7 +169,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         Ok(true)
     }
 
-    /// The RTR message, if it is still to be sent. False: there is no room.
+    /// Writes the RTR message, if it is still to be sent. False: there is no room.
     fn send_rtr(&mut self) -> bool {
         let Some(rtr) = self.tx.rtr else { return true };
         let (stag, offset) = ZERO_LENGTH_TARGET;
@@ -222,7 +222,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         self.next_fpdu(queue_pair, data, inline, |last| Segment::Write(Tagged { last, stag: remote.token, offset }))
     }
 
-    /// The next FPDU of a message.
+    /// Writes the next FPDU of a message.
     fn next_fpdu(
         &mut self,
         queue_pair: &QueuePair<P>,
@@ -242,7 +242,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         }
     }
 
-    /// A read request, if ORD allows it.
+    /// Writes a read request, if ORD allows it.
     fn read_request(&mut self, size: u32, remote: Remote) -> Progress {
         if !self.may_read(self.open_reads) {
             return Progress::Waiting;
@@ -260,7 +260,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         open_reads.saturating_add(own) < self.tx.reads.into()
     }
 
-    /// A read request. Its sink STag, which is returned, is its MSN: responses are matched by it with the reads under way.
+    /// Writes a read request. Returns its sink STag, which is its MSN: responses are matched by it with the reads under way.
     fn write_read_request(&mut self, size: u32, source_stag: u32, source_offset: u64) -> Result<u32, NoFpdu> {
         let msn = self.tx.next_read;
         let request = ReadRequest { sink_stag: msn, sink_offset: 0, size, source_stag, source_offset };
@@ -288,8 +288,8 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         }
     }
 
-    /// The next FPDU of the response to the oldest inbound read. False: none is due, there is no room, or the connection is over. Error:
-    /// the source is refused.
+    /// Writes the next FPDU of the response to the oldest inbound read. False: no response is due, there is no room, or the connection is over.
+    /// Error: the source is refused.
     fn send_read_response(&mut self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<bool, (Cause, InboundRead)> {
         let Some(read) = self.tx.inbound_reads.oldest() else { return Ok(false) };
         let InboundRead { request, done, .. } = read;
@@ -334,7 +334,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         })
     }
 
-    /// The Terminate, if it is due and there is room.
+    /// Writes the Terminate, if it is due and there is room.
     pub(super) fn terminate(&mut self) {
         if let Some(TerminateOut::Due(body, bytes)) = self.tx.terminate {
             let segment = Segment::Terminate(Untagged { last: true, msn: 1, mo: 0 });
@@ -349,8 +349,8 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
         }
     }
 
-    /// Bytes of data in the next FPDU, if its message, or the current SGE, has `bytes` left: as many as fit, [`MAX_DATA`] at most. Error:
-    /// fewer than [`MIN_DATA`] fit, and not all that are left.
+    /// Bytes of data in the next FPDU, if its message, or the current SGE, has `bytes` left: as many as fit, [`MAX_DATA`] at most. Error: fewer
+    /// than [`MIN_DATA`] fit, and fewer than `bytes`.
     fn room_for(&mut self, bytes: u32) -> Result<u32, NoFpdu> {
         let most = bytes.min(MAX_DATA);
         let room = self.room.len().saturating_sub(self.used).saturating_sub(MAX_OVERHEAD);

@@ -74,8 +74,8 @@ impl<P: Platform> Connector<P> {
         Deferred::schedule(this);
     }
 
-    /// Disconnects and flushes the queue pair. Complete when no request or access of the queue pair is under way; the
-    /// peer's answer is not awaited. Allowed, too, after the peer has disconnected. IRQL <= DISPATCH.
+    /// Disconnects, and flushes the queue pair. The disconnect completes when no request or access of the queue pair is under way; it does not wait
+    /// for an answer of the peer. Also allowed after the peer has disconnected. IRQL <= DISPATCH.
     pub fn disconnect(this: &Arc<Self, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let mut state = this.state.lock();
         if !matches!(state.connector_state, ConnectorState::Connected | ConnectorState::PeerGone) {
@@ -93,11 +93,11 @@ impl<P: Platform> Connector<P> {
         }
         let mut state = this.state.lock();
         state.connector_state = ConnectorState::Closed;
-        // If the engine has called `queue_pair_quiet` in between, the deferred call reports the request.
+        // If the engine has called `queue_pair_quiet` in between, the deferred call completes the request.
         Ok(if state.request.take().is_some() { Outcome::Done } else { Outcome::Pending })
     }
 
-    /// Tells the peer, and flushes this side's queue pair. True: no request or access of the queue pair is under way.
+    /// Flushes this side's queue pair, then sends the peer the disconnect. True: no request or access of the queue pair is under way.
     fn end_connection(peer: Option<PeerConnector<P>>, queue_pair: Option<Arc<QueuePair<P>, P>>) -> bool {
         let quiet = queue_pair.is_none_or(|queue_pair| QueuePair::terminate(&queue_pair));
         if let Some(peer) = peer {
@@ -111,7 +111,7 @@ impl<P: Platform> Connector<P> {
         let mut state = this.state.lock();
         match state.connector_state {
             ConnectorState::Connected => {}
-            // This active side has told the peer that it completes, and is not connected itself yet: `complete_connect` finds it closed.
+            // This active side has sent the peer its completion, and is not connected yet: `complete_connect` then finds the connector closed.
             ConnectorState::Completing => {
                 state.end(ConnectorState::Closed);
                 return;
@@ -157,7 +157,7 @@ impl<P: Platform> Connector<P> {
         peer.is_some()
     }
 
-    /// No request or access of the queue pair is under way any longer: completes a disconnect that waits for that.
+    /// No request or access of the queue pair is under way: completes a disconnect that waits for that.
     pub(crate) fn queue_pair_quiet(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.connector_state == ConnectorState::Disconnecting {
@@ -168,7 +168,7 @@ impl<P: Platform> Connector<P> {
         }
     }
 
-    /// Closes a connector that its consumer could not take over: the peer sees a reject.
+    /// Closes the connector of a connection request that the consumer does not get: the peer gets a reject.
     pub fn discard(this: &Arc<Self, P>) {
         Self::begin_close(this);
     }

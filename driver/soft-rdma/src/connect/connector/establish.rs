@@ -32,7 +32,7 @@ pub struct Connect<'a, P: Platform> {
     pub source: Source<'a, P>,
     /// The address of the listener.
     pub remote: SocketAddr,
-    /// The limits that the consumer asks for; more than [`crate::limits::READ_LIMIT`] counts as that.
+    /// The limits that the consumer asks for; larger ones count as [`crate::limits::READ_LIMIT`].
     pub limits: ReadLimits,
     /// Private data for the listener's consumer; at most [`crate::limits::PRIVATE_DATA`] bytes.
     pub private_data: &'a [u8],
@@ -42,7 +42,7 @@ pub struct Connect<'a, P: Platform> {
 pub struct Accept<'a, P: Platform> {
     /// The queue pair to connect.
     pub queue_pair: &'a Arc<QueuePair<P>, P>,
-    /// The limits that the consumer asks for; more than the peer's offer counts as that.
+    /// The limits that the consumer asks for; larger ones count as the peer's offer.
     pub limits: ReadLimits,
     /// Private data for the connecting consumer; at most [`crate::limits::PRIVATE_DATA`] bytes.
     pub private_data: &'a [u8],
@@ -89,7 +89,7 @@ impl<P: Platform> Connector<P> {
         }
         let listener = if device.has_address(remote.ip()) { device.ports().listener(remote) } else { None };
         let side = match request.source {
-            // TCP picks the port. The one in `local` is the device's choice, which TCP may have given to another connection.
+            // TCP picks the port. The port in `local` is the device's choice, which TCP may have given to another connection.
             Source::Address(asked) if listener.is_none() && asked.port() == 0 => asked,
             _ => local,
         };
@@ -99,7 +99,7 @@ impl<P: Platform> Connector<P> {
             this.claim(request.queue_pair)?;
             let port = match request.source {
                 Source::Address(local) => local.port(),
-                // TCP connects only one socket from a port: it picks another port for this one.
+                // TCP connects only one socket from a port, and picks another port for this connection.
                 Source::Shared(_) => 0,
             };
             let from = SocketAddr::new(local.ip(), port);
@@ -109,7 +109,7 @@ impl<P: Platform> Connector<P> {
             state.begin_connect(PeerConnector::Remote(wire.clone()), (local, remote), connection, request, done);
             (state.endpoint, state.shared) = (endpoint, shared);
             drop(state);
-            // Last: it may report a failure before it returns.
+            // Last: `start` may report a failure to the connector before it returns.
             Wire::start(&wire);
             return Ok(());
         };
@@ -151,7 +151,7 @@ impl<P: Platform> Connector<P> {
         Ok(())
     }
 
-    /// Takes [`Self::claim`] back: the connect could not be started.
+    /// Undoes [`Self::claim`]: the connect could not be started.
     fn unclaim(&self, queue_pair: &Arc<QueuePair<P>, P>) {
         self.state.lock().connector_state = ConnectorState::Idle;
         QueuePair::unreserve(queue_pair);
@@ -220,7 +220,7 @@ impl<P: Platform> Connector<P> {
         Some(Arc::downgrade(&queue_pair))
     }
 
-    /// Accepts a connection request; `done` is called when the peer has completed. IRQL <= DISPATCH.
+    /// Accepts a connection request; `done` is called when the peer has completed the connect, or the attempt has failed. IRQL <= DISPATCH.
     pub fn accept(this: &Arc<Self, P>, request: Accept<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let private_data = PrivateData::copy_of(request.private_data)?;
         let mut state = this.state.lock();
@@ -232,7 +232,7 @@ impl<P: Platform> Connector<P> {
         request.queue_pair.reserve()?;
         state.connector_state = ConnectorState::Accepting;
         state.backlog_slot = None;
-        // The peer's offer is in `limits` since the request came.
+        // Until now `limits` was the peer's offer.
         state.limits = ReadLimits {
             inbound: request.limits.inbound.min(state.limits.inbound),
             outbound: request.limits.outbound.min(state.limits.outbound),
@@ -245,7 +245,7 @@ impl<P: Platform> Connector<P> {
         if peer.is_some_and(|peer| peer.accepts(limits, &private_data)) {
             return Ok(Outcome::Pending);
         }
-        // The peer has given up, or a wire has no memory. If the peer's reject has arrived already, the deferred call reports the
+        // The peer has ended its attempt, or a wire has no memory. If the peer's reject has arrived already, the deferred call completes the
         // request; else the accept fails here.
         let mut state = this.state.lock();
         if state.request.take().is_none() {

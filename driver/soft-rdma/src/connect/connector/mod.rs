@@ -48,7 +48,8 @@ impl ReadLimits {
     }
 }
 
-/// Private data of a connect, accept or reject. A peer on another machine may send more than a consumer here may.
+/// Private data of a connect, accept or reject. A peer on another machine may send more (`MAX_PRIVATE_DATA`) than a consumer here
+/// (`limits::PRIVATE_DATA`).
 #[derive(Clone, Copy)]
 pub(crate) struct PrivateData {
     bytes: [u8; MAX_PRIVATE_DATA],
@@ -89,9 +90,9 @@ enum ConnectorState {
     Connecting,
     /// Active: the peer has accepted.
     Accepted,
-    /// Active: the consumer has completed, and the peer is being told.
+    /// Active: the consumer completes the connect, and the message to the peer is under way.
     Completing,
-    /// Passive: the consumer is to accept or to reject.
+    /// Passive: the consumer has neither accepted nor rejected.
     Incoming,
     /// Passive: the consumer has accepted; the peer has not completed.
     Accepting,
@@ -108,7 +109,7 @@ struct LockedConnector<P: Platform> {
     active: bool,
     peer: Option<PeerConnector<P>>,
     queue_pair: Option<Arc<QueuePair<P>, P>>,
-    /// The local address, or the listener's. Dropped at the close of the connector, so that it can be bound again.
+    /// The local address, or the listener's. Dropped at the close of the connector, so that the address can be bound again.
     endpoint: Option<Arc<Endpoint<P>, P>>,
     /// The local address, if a shared endpoint has it. Dropped when an attempt fails; else, as an antecedent, after the close callback.
     shared: Option<Arc<SharedEndpoint<P>, P>>,
@@ -120,10 +121,10 @@ struct LockedConnector<P: Platform> {
     limits: ReadLimits,
     /// The private data that the peer sent.
     private_data: PrivateData,
-    /// The consumer's request under way.
+    /// The callback of the consumer's connect, accept or disconnect under way.
     request: Option<Callback<Status>>,
-    /// Requests that have ended, and that the deferred call reports in this order. Two at most: a disconnect may end
-    /// before the accept ahead of it was reported.
+    /// Requests that have ended, and that the deferred call completes in this order. Two at most: a disconnect may end before the accept ahead of
+    /// it was completed.
     finished: [Option<(Callback<Status>, Status)>; 2],
     disconnect_event: Option<Callback<DisconnectReason>>,
     disconnect_due: Option<DisconnectReason>,
@@ -168,7 +169,7 @@ impl<P: Platform> Connector<P> {
             disconnect_due: None,
             handle: None,
         };
-        // With the endpoint, which a connect binds.
+        // The charge includes the endpoint, which a connect binds.
         let own = Arc::<Self, P>::POOL_BYTES.saturating_add(Arc::<Endpoint<P>, P>::POOL_BYTES);
         let charge = adapter.quota().charge(own)?;
         let connector = Arc::try_new(Self {
@@ -220,7 +221,7 @@ impl<P: Platform> LockedConnector<P> {
         }
     }
 
-    /// Ends the connection, or the attempt, and goes to `connector_state`.
+    /// Ends the connection, or the attempt, and sets the state to `connector_state`.
     fn end(&mut self, connector_state: ConnectorState) {
         if self.connector_state == ConnectorState::Connected {
             let reason = match self.disconnect_due {
@@ -251,7 +252,7 @@ impl<P: Platform> LockedConnector<P> {
         P::notice(&Notice::ConnectFailed { addresses: self.addresses(), active: self.active, status: error as u32 });
     }
 
-    /// Ends the request under way. The deferred call reports it.
+    /// Ends the request under way. The deferred call runs the request's callback.
     fn finish(&mut self, status: Status) {
         if let Some(request) = self.request.take()
             && let Some(place) = self.finished.iter_mut().find(|place| place.is_none())

@@ -21,7 +21,7 @@ impl<P: Platform> Clone for PeerConnector<P> {
 }
 
 impl<P: Platform> PeerConnector<P> {
-    /// Message to the active side: this side accepts. False: the active side has given up, or a wire has no memory.
+    /// Message to the active side: this side accepts. False: the active side has ended its attempt, or a wire has no memory.
     pub(super) fn accepts(&self, limits: ReadLimits, private_data: &PrivateData) -> bool {
         match self {
             Self::Local(peer) => {
@@ -31,7 +31,8 @@ impl<P: Platform> PeerConnector<P> {
         }
     }
 
-    /// Message to the passive side: this side completes, with `queue_pair`. `None`: the passive side has given up, or a wire has no memory.
+    /// Message to the passive side: this side completes, with `queue_pair`. `None`: the passive side has ended its attempt, or a wire has no
+    /// memory.
     pub(super) fn completes(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Option<PeerQp<P>> {
         match self {
             Self::Local(peer) => {

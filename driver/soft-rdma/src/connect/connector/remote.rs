@@ -8,12 +8,11 @@ use super::{Connector, ConnectorState, PrivateData, ReadLimits, peer_connector::
 use crate::{Counter, Error, Listener, QueuePair, connect::ports::Connection, qp::PeerQp, wire::Wire};
 
 impl<P: Platform> Connector<P> {
-    /// TCP has connected, from `local`. If TCP picked the port, enters the connection under it in the table of ports,
-    /// in place of the first entry.
+    /// TCP has connected, from `local`. If TCP picked the port, replaces the connection's entry in the table of ports by an entry with that port.
     pub(crate) fn bound(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
         let state = this.state.lock();
-        // Compared with the entry, which has port 0 if TCP picks. `LockedConnector::local` has a port that the device set aside,
-        // and TCP may have picked just that one.
+        // Compares with the entry's address, which has port 0 if TCP picks. `LockedConnector::local` has a port that the device set aside, and TCP
+        // may have picked just that port.
         let (known, remote) = (state.connection.as_ref().map(Connection::local), state.remote);
         drop(state);
         let is = |known: SocketAddr| (known.ip(), known.port()) == (local.ip(), local.port());
@@ -52,7 +51,7 @@ impl<P: Platform> Connector<P> {
         Deferred::schedule(this);
     }
 
-    /// Makes a connector for a connection request from another machine. Its deferred call hands it to the listener's consumer.
+    /// Makes a connector for a connection request from another machine. The connector's deferred call hands it to the listener's consumer.
     pub(crate) fn incoming(
         listener: &Arc<Listener<P>, P>,
         wire: &Arc<Wire<P>, P>,
@@ -79,8 +78,8 @@ impl<P: Platform> Connector<P> {
         Ok(connector)
     }
 
-    /// Connects the passive side: `attach` attaches its queue pair to the wire, `offered` is what the peer agreed to.
-    /// False: the consumer has given up, or there is no memory.
+    /// Connects the passive side: `attach` attaches its queue pair to the wire, `offered` is what the peer agreed to. False: the connector is not
+    /// `Accepting`, the wire has ended, or there is no memory.
     pub(crate) fn established(
         this: &Arc<Self, P>,
         offered: ReadLimits,

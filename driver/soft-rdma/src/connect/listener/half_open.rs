@@ -1,5 +1,5 @@
-//! Half-open connections: TCP has accepted the connection, and its MPA Request has not arrived. Each takes memory
-//! before the consumer has a say.
+//! Half-open connections: TCP has accepted the connection, and its MPA Request has not arrived. Each takes memory before the consumer can accept or
+//! reject.
 
 use platform::{Arc, Deferred, Platform, Weak};
 
@@ -22,7 +22,7 @@ impl<P: Platform> HalfOpen<P> {
         self.listener.upgrade()
     }
 
-    /// TCP has accepted the connection. `slot` is kept until the MPA Request arrives, or the wire is closed.
+    /// TCP has accepted the connection. `slot` is kept until the MPA Request arrives, or the wire is dropped.
     pub(crate) fn enter(&mut self, slot: Option<WireSlot<P>>) {
         self.slot = slot;
     }

@@ -22,11 +22,11 @@ use crate::{
     wire::Wire,
 };
 
-/// Microseconds until a listener that has no TCP socket, or no memory and no half-open connection to reset, tries again.
+/// Microseconds after which a listener tries again if it has no TCP socket, or neither memory nor a half-open connection to reset.
 const RETRY_MICROSECONDS: u32 = 1_000_000;
-/// Failed accepts in a row after which a listener takes its socket for dead, and opens another one. A connection that
-/// was reset in TCP's queue may fail an accept too: Winsock Kernel documents the status of neither. The number is
-/// larger than TCP's queue, so that a queue of reset connections does not reach it.
+/// Failed accepts in a row after which a listener takes its socket for dead, and opens another socket. A connection that was reset in TCP's queue
+/// may fail an accept too: Winsock Kernel documents the status of neither. The number is larger than TCP's queue, so that a queue of reset
+/// connections does not reach it.
 const MAX_FAILED_ACCEPTS: u32 = 4_096;
 
 /// Half-open connections that one run of a closing listener resets.
@@ -55,7 +55,7 @@ pub struct Listener<P: Platform> {
 struct State<P: Platform> {
     /// The address that the consumer asked for.
     local: Option<SocketAddr>,
-    /// The address that the listener has. A listen on port 0 gets it when TCP has picked a port.
+    /// The address that the listener has. For a listen on port 0 it is set when a port is picked: by TCP, or without a network by the device.
     endpoint: Option<Arc<Endpoint<P>, P>>,
     /// The table entry through which connects within the device find the listener. It stays until TCP has closed the socket:
     /// a connect until then is refused here, and does not get into the queue of a socket that is about to be closed.
@@ -69,7 +69,7 @@ struct State<P: Platform> {
     /// Accepts that have failed since the last that succeeded.
     failed_accepts: u32,
     tcp: TcpState,
-    /// The timer runs, after which the listener tries again.
+    /// The timer runs. When the timer expires, the listener accepts or listens again.
     retry_pending: bool,
 }
 
@@ -77,7 +77,7 @@ struct State<P: Platform> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TcpState {
     Listening,
-    /// There is none, or it is dead: the listener gets connects within the device only.
+    /// There is no socket, or it is dead: the listener gets connects within the device only.
     NotListening,
     /// TCP was asked to listen on a new socket.
     Starting,
@@ -116,8 +116,8 @@ impl<P: Platform> Listener<P> {
         Ok(listener)
     }
 
-    /// Starts to listen. Port 0 picks a port; the unspecified address stands for all addresses of the device. `done` is
-    /// called when TCP listens too, or cannot. IRQL <= DISPATCH.
+    /// Starts to listen. Port 0 picks a port; the unspecified address stands for all addresses of the device. `done` is called when TCP's listen
+    /// has succeeded or failed. IRQL <= DISPATCH.
     pub fn listen(this: &Arc<Self, P>, local: SocketAddr, done: Callback<Status>) -> Result<Outcome, Error> {
         Self::start_listen(this, local, done).inspect_err(|&error| {
             P::notice(&Notice::ListenFailed { local, status: error as u32 });
@@ -189,7 +189,7 @@ impl<P: Platform> Listener<P> {
         &self.adapter
     }
 
-    /// Hands a connector to the consumer; gives it up if the listener is closing.
+    /// Hands a connector to the consumer's event callback; closes the connector if the listener is closing.
     pub(crate) fn hand_over(&self, connector: Arc<Connector<P>, P>, dispatch: &Dispatch<'_>) {
         if self.state.lock().closing {
             Connector::discard(&connector);
@@ -202,22 +202,22 @@ impl<P: Platform> Listener<P> {
 }
 
 impl<P: Platform> Listener<P> {
-    /// The accept for `wire` has ended, with `result`. Returns the slot of a connection that came; `None` if it did not,
-    /// no slot is free, or the listener is closing.
+    /// The accept for `wire` has ended, with `result`. Returns the slot of the accepted connection; `None` if the accept failed, no slot is free,
+    /// or the listener is closing.
     pub(crate) fn accepted(
         this: &Arc<Self, P>,
         wire: &Arc<Wire<P>, P>,
         result: Result<(), SocketError>,
     ) -> Option<WireSlot<P>> {
         let slot = if result.is_ok() { WireTable::take(&this.half_open, wire) } else { None };
-        // A close that sets `closing` after this look finds the wire in its slot, and resets it.
+        // A close that sets `closing` after this check finds the wire in its slot, and resets it.
         let closing = this.state.lock().closing;
         Self::await_next(this, result);
         slot.filter(|_| !closing)
     }
 
-    /// The accept has ended, with `result`. The deferred call starts the next one, not this function: however many
-    /// connections come and go, the processor's threads get their turn in between.
+    /// The accept has ended, with `result`. The deferred call starts the next accept, not this function: however many connections come and go, the
+    /// processor's threads get their turn in between.
     fn await_next(this: &Arc<Self, P>, result: Result<(), SocketError>) {
         let mut state = this.state.lock();
         state.accepting = false;
@@ -234,7 +234,7 @@ impl<P: Platform> Listener<P> {
                 state.tcp = TcpState::NotListening;
                 Self::retry_later(this, &mut state);
             }
-            // That one connection is gone. A peer can cause that at will, so there is no pause.
+            // An error means that one connection is gone. A peer can cause that at will, so there is no pause.
             Ok(()) | Err(_) => {
                 if state.failed_accepts >= MAX_FAILED_ACCEPTS {
                     state.tcp = TcpState::NotListening;
@@ -245,7 +245,7 @@ impl<P: Platform> Listener<P> {
         }
     }
 
-    /// Starts the timer, after which the listener tries again.
+    /// Starts the timer, after which the listener accepts or listens again.
     fn retry_later(this: &Arc<Self, P>, state: &mut State<P>) {
         if !state.closing {
             state.retry_pending = true;
@@ -253,7 +253,7 @@ impl<P: Platform> Listener<P> {
         }
     }
 
-    /// Starts the next accept; without a TCP socket, asks TCP to listen again, or waits to do so.
+    /// Starts the next accept. Without a TCP socket, listens again, or starts the timer for that.
     fn go_on(this: &Arc<Self, P>, started: Result<(), SocketError>) {
         let mut state = this.state.lock();
         let local = state.endpoint.as_ref().map(|endpoint| endpoint.local());
@@ -282,7 +282,7 @@ impl<P: Platform> Listener<P> {
         }
     }
 
-    /// Closes the old socket, and when that is closed asks TCP to listen on a new one.
+    /// Closes the old socket. Once that is closed, asks TCP to listen on a new socket.
     fn listen_again(this: &Arc<Self, P>, local: SocketAddr) {
         Stream::close(this);
         if !this.stream.is_closed() {
@@ -392,7 +392,7 @@ impl<P: Platform> Close<P> for Listener<P> {
             P::notice(&Notice::ListenEnded { local: endpoint.local() });
         }
         drop(state);
-        // The listener refuses connects from here on. Its address is free when its connectors have dropped it too.
+        // The listener refuses connects from here on. Its address is free when its connectors have dropped the endpoint too.
         drop(endpoint);
         Stream::close(this);
         Timer::cancel(this);

@@ -13,7 +13,7 @@ pub struct LocalEndpoint {
     pub local: SocketAddr,
     /// True: a listener; false: a shared endpoint.
     pub listener: bool,
-    /// The process that owns it; `None`: a kernel consumer.
+    /// The process that owns the object; `None`: a kernel consumer.
     pub process: Option<u32>,
 }
 
@@ -24,9 +24,9 @@ pub struct ConnectionSide {
     pub local: SocketAddr,
     /// The peer's address.
     pub remote: SocketAddr,
-    /// The process that owns it; `None`: a kernel consumer.
+    /// The process that owns the object; `None`: a kernel consumer.
     pub process: Option<u32>,
-    /// True: a TCP connection with the same addresses carries it; false: it is within the device.
+    /// True: a TCP connection with the same addresses carries the connection; false: the connection is within the device.
     pub over_tcp: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct ConnectionSide {
 pub enum Use {
     /// A listener that listens, or that is closing.
     Listener {
-        /// False: it is closing.
+        /// False: the listener is closing.
         listens: bool,
     },
     /// A shared endpoint.
@@ -56,7 +56,7 @@ pub enum Use {
 pub struct InUse {
     /// Address and port.
     pub local: SocketAddr,
-    /// The process that owns it; `None`: a kernel consumer.
+    /// The process that owns the object; `None`: a kernel consumer.
     pub process: Option<u32>,
     /// What uses the address.
     pub what: Use,
@@ -106,7 +106,7 @@ impl<P: Platform> Ports<P> {
         }))
     }
 
-    /// The claims that `pick` chooses. The lock is released between two of them, so the table may change during the iteration.
+    /// The claims that `pick` chooses. The lock is released between two claims, so the table may change during the iteration.
     fn list<T>(&self, pick: impl Fn(&Claim<P>) -> Option<T>) -> impl Iterator<Item = T> {
         let slots = self.table.lock().entries.slots();
         (0..slots).filter_map(move |number| pick(&self.table.lock().entries.get(number)?.claim))

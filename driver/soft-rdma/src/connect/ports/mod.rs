@@ -74,7 +74,7 @@ pub(crate) struct Ports<P: Platform> {
     next: AtomicU16,
 }
 
-/// The slot of an entry in the table, until dropped: that removes the entry.
+/// The slot of an entry in the table. The drop of the slot removes the entry.
 struct PortSlot<P: Platform> {
     device: Arc<Device<P>, P>,
     number: usize,
@@ -99,7 +99,7 @@ impl<P: Platform> Endpoint<P> {
         Self::check(adapter, local, purpose)?;
         let mut bound = local;
         let start = adapter.device().ports().next.load(Ordering::Relaxed);
-        // Each round holds the lock once.
+        // Each round holds the lock once, and once again if the table has to grow.
         for go in 0..EPHEMERAL_PORTS / TRIED {
             let taken = PortSlot::take(adapter.device(), |ports, table| {
                 bound = ports.choose_port(table, local, start, go)?;
@@ -121,7 +121,7 @@ impl<P: Platform> Endpoint<P> {
         if own { Ok(()) } else { Err(Error::InvalidAddress) }
     }
 
-    /// Enters the address that TCP picked for a listener. No other listener has it; an address of the device's own port space may be equal.
+    /// Enters the address that TCP picked for a listener. No other listener has it; an object in the device's own port space may have an equal one.
     pub(crate) fn of_tcp(adapter: &Adapter<P>, local: SocketAddr) -> Result<Self, Error> {
         let (process, purpose) = (adapter.process(), Purpose::Listener);
         let slot = PortSlot::take(adapter.device(), |_, _| Ok(Claim::Address { local, process, purpose }))?;
@@ -144,7 +144,7 @@ impl<P: Platform> Listening<P> {
         PortSlot::take(adapter.device(), |_, _| Ok(claim())).map(Self)
     }
 
-    /// The listener is closing: another listener on the address is found first, and lists do not show this one.
+    /// The listener is closing: connects find another listener on the address first, and [`Ports::local_endpoints`] does not list this one.
     pub(crate) fn end(&self) {
         let mut table = self.0.device.ports().table.lock();
         if let Some(Claim::Listener { listens, .. }) = table.claim_mut(self.0.number) {
@@ -153,8 +153,7 @@ impl<P: Platform> Listening<P> {
     }
 }
 
-/// One side of a connection, or of an attempt to connect. The counters have it as an active connection from `establish`
-/// until it is dropped.
+/// One side of a connection, or of an attempt to connect. The counters count the side as an active connection from `establish` until it is dropped.
 pub(crate) struct Connection<P: Platform> {
     slot: PortSlot<P>,
     local: SocketAddr,
@@ -163,8 +162,8 @@ pub(crate) struct Connection<P: Platform> {
 }
 
 impl<P: Platform> Connection<P> {
-    /// Enters an active side. [`Error::AddressAlreadyExists`] if another active side has the same two addresses. Port
-    /// 0, which TCP will replace, equals no other.
+    /// Enters an active side. [`Error::AddressAlreadyExists`] if another active side has the same two addresses. A side with local port 0, which
+    /// TCP will replace, is no duplicate.
     pub(crate) fn active(
         adapter: &Adapter<P>,
         (local, remote): (SocketAddr, SocketAddr),
@@ -298,7 +297,7 @@ impl<P: Platform> Table<P> {
 }
 
 impl<P: Platform> PortSlot<P> {
-    /// Enters the claim that `claim` makes, which sees the table under the lock.
+    /// Enters the claim that `claim` returns. `claim` sees the table under the lock, and may be called again after the table has grown.
     fn take(
         device: &Arc<Device<P>, P>,
         mut claim: impl FnMut(&Ports<P>, &Table<P>) -> Result<Claim<P>, Error>,
@@ -329,7 +328,8 @@ impl<P: Platform> Ports<P> {
         Ok(Self { table: SpinLock::<_, P>::new(table), next: AtomicU16::new(0) })
     }
 
-    /// Picks the port of a bind to port 0: the first, among those tried in round `go`, that is free at `local`'s address.
+    /// The address of a bind: `local`, if its port is not 0 and free. For port 0, the first port, among those tried in round `go`, that is free at
+    /// `local`'s address.
     fn choose_port(&self, table: &Table<P>, local: SocketAddr, start: u16, go: u16) -> Result<SocketAddr, Error> {
         let in_use = |candidate: SocketAddr| {
             table.chain(chain_of_port(candidate.port())).any(|claim| match claim {
