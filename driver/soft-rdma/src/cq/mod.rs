@@ -76,7 +76,7 @@ struct State<P: Platform> {
     /// The next slot of `users` whose queue pair the failure has to end.
     ending: Option<usize>,
     moderation: Moderation,
-    /// The timer runs, which ends the delay of a notification; the delay it was started with, in microseconds.
+    /// The timer that ends the delay of a notification runs: the delay that it was started with, in microseconds.
     delayed: Option<u32>,
 }
 
@@ -95,8 +95,8 @@ impl<P: Platform> State<P> {
         }
     }
 
-    /// Whether a completion that came after the last notification and is still in the ring satisfies `arm`, or a
-    /// failure to be reported does.
+    /// Whether `arm` is satisfied: by a completion that came after the last notification and is still in the ring, or by a failure of the queue
+    /// that no notification has reported.
     fn satisfies(&self, arm: Arm) -> bool {
         if self.failed.is_some() {
             return !self.failure_notified;
@@ -114,7 +114,7 @@ impl<P: Platform> State<P> {
         !self.due && self.armed.is_some_and(|arm| self.satisfies(arm))
     }
 
-    /// Has the deferred call deliver a notification.
+    /// Schedules the deferred call to deliver a notification.
     fn notify(&mut self, this: &Arc<CompletionQueue<P>, P>) {
         self.end_delay(this);
         // One notification for each arm, so the arm is cleared.
@@ -173,8 +173,8 @@ impl<P: Platform> CompletionQueue<P> {
         if added > 0 { Ok(()) } else { Err(Error::BufferOverflow) }
     }
 
-    /// Adds `completions`, `count` in number, as far as the queue has room; returns how many were added. `solicited`: some
-    /// of them may be solicited.
+    /// Adds `completions`, `count` in number, as far as the queue has room; returns how many were added. `solicited`: some completions may be
+    /// solicited.
     #[inline]
     pub(crate) fn push_all(
         this: &Arc<Self, P>,
@@ -200,8 +200,8 @@ impl<P: Platform> CompletionQueue<P> {
         added
     }
 
-    /// Arms the queue for one notification. Armed twice before a notification, it keeps the wider arm (the merge table
-    /// of the NDKPI completion handling requirements). IRQL <= DISPATCH.
+    /// Arms the queue for one notification. A queue that is armed already keeps the wider arm (the merge table of the NDKPI completion handling
+    /// requirements). IRQL <= DISPATCH.
     pub fn arm(this: &Arc<Self, P>, arm: Arm) {
         let mut state = this.state.lock();
         state.armed = Some(state.armed.map_or(arm, |armed| armed.max(arm)));
@@ -213,7 +213,7 @@ impl<P: Platform> CompletionQueue<P> {
         P::Sockets::must_watch();
     }
 
-    /// The queue fails: it and every queue pair on it are dead (NDK_FN_CQ_NOTIFICATION_CALLBACK). Any arm gets the failure.
+    /// The queue fails: it and every queue pair on it are dead (NDK_FN_CQ_NOTIFICATION_CALLBACK). The failure satisfies any arm.
     fn fail(this: &Arc<Self, P>, state: &mut State<P>, error: Error) {
         state.failed = Some(error);
         state.ending = Some(0);

@@ -34,8 +34,8 @@ impl<P: Platform> State<P> {
             return false;
         }
         let old = self.notified.max(self.taken);
-        // No delay for a failed completion, which may be the last for long: no others may come to make up the count.
-        // Nor for a full ring, which the next completion overruns.
+        // No delay for a failed completion: perhaps no others follow that would reach the count. No delay for a full ring, which the next
+        // completion overruns.
         let waiting = self.queued.wrapping_sub(old);
         if waiting >= u64::from(count) || self.error > old || self.ring.is_full() {
             return false;
@@ -89,7 +89,7 @@ impl<P: Platform> RunTimer<P> for CompletionQueue<P> {
 
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // Ends, too, a delay that began after this timer expired: its completions are looked at now.
+        // Also ends a delay that began after this timer expired: its notification is delivered now.
         state.end_delay(this);
         if state.is_satisfied() {
             state.notify(this);

@@ -1,4 +1,4 @@
-//! The queue pairs on a completion queue. They end when the queue fails.
+//! The queue pairs on a completion queue. Their connections end when the queue fails.
 
 use core::ops::Deref;
 
@@ -7,10 +7,10 @@ use platform::{Arc, Deferred, Platform, Weak};
 use super::{CompletionQueue, State};
 use crate::{Error, QueuePair, slot_map::SlotMap};
 
-/// Slots that one run of the deferred call looks at, until it finds a queue pair to end.
+/// Slots that one run of the deferred call searches, at most, for a queue pair to end.
 const SLOTS_PER_RUN: u32 = 64;
 
-/// The queue pairs on a completion queue; `None` in the slot of one that is being made.
+/// The queue pairs on a completion queue; `None` in the slot of a queue pair that is being made.
 pub(super) type Users<P> = SlotMap<Option<Weak<QueuePair<P>, P>>, P>;
 
 /// A queue pair's reference to one of its completion queues.
@@ -59,7 +59,7 @@ impl<P: Platform> Drop for CqUser<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// The next queue pair to end. `None`: no queue pair in the slots looked at; if `ending` is `None` too, all have been looked at.
+    /// The next queue pair to end. `None`: no queue pair in the slots that were searched; if `ending` is `None` too, all slots have been searched.
     fn next_to_end(&mut self) -> Option<Weak<QueuePair<P>, P>> {
         for _ in 0..SLOTS_PER_RUN {
             let number = self.ending?;
@@ -73,8 +73,8 @@ impl<P: Platform> State<P> {
 }
 
 impl<P: Platform> CompletionQueue<P> {
-    /// Ends the next queue pair of a dead queue. The deferred call runs this, and again until all have ended. A queue
-    /// pair that joins later finds the queue dead when it is posted to or connected.
+    /// Ends the next queue pair of a dead queue. The deferred call runs this, and is scheduled again until all have ended. A queue pair that joins
+    /// later finds the queue dead when it is posted to or connected.
     pub(super) fn end_users(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.ending.is_none() {

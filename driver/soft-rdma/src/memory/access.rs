@@ -1,4 +1,4 @@
-//! Checks of memory tokens: of local ones for the queue pair itself, of remote ones for its peer.
+//! Checks of memory tokens: local tokens for the queue pair itself, remote tokens for its peer.
 
 use platform::{Arc, Platform};
 
@@ -74,7 +74,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Whether `token` is for the peer of this queue pair; `None`: it names nothing now.
+    /// Whether `token` is for the peer of this queue pair; `None`: `token` names nothing now.
     fn is_for_peer(this: &Arc<Self, P>, token: u32) -> Option<bool> {
         match this.pd.adapter().device().tokens().find(token)? {
             Found::Region(region) => region.is_valid(token).then(|| Arc::ptr_eq(region.pd(), &this.pd)),
@@ -92,12 +92,12 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Why [`QueuePair::invalidate_for_peer`] fails: true, as the token is not for this queue pair; false, as it cannot be invalidated.
+    /// Why [`QueuePair::invalidate_for_peer`] fails. True: the token is not for this queue pair; false: the token cannot be invalidated.
     pub(crate) fn is_anothers(this: &Arc<Self, P>, token: u32) -> bool {
         Self::is_for_peer(this, token) == Some(false)
     }
 
-    /// Invalidates what the peer of this queue pair names: a fast region, or a window that this queue pair has bound.
+    /// Invalidates the memory whose token the peer of this queue pair sent: a fast region, or a window that this queue pair has bound.
     pub(crate) fn invalidate_for_peer(this: &Arc<Self, P>, token: u32) -> Result<Invalidation, Error> {
         match this.pd.adapter().device().tokens().find(token).ok_or(Error::InvalidDeviceRequest)? {
             Found::Region(region) if Arc::ptr_eq(region.pd(), &this.pd) && region.remotely_invalidatable() => {

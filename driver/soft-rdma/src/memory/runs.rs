@@ -1,8 +1,7 @@
 //! The one file that touches consumers' memory.
 //!
-//! It uses raw pointers and lengths, never references: a consumer may read or write its memory at any time, as beside a
-//! card's DMA. Data is placed in ascending order, and the last byte of each piece is stored last, with release ordering
-//! (NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED).
+//! The code here uses raw pointers and lengths, never references: a consumer may read or write its memory at any time, as beside a card's DMA. Data
+//! is placed in ascending order, and the last byte of each piece is stored last, with release ordering (NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED).
 #![expect(unsafe_code, reason = "copies between memory that belongs to consumers")]
 
 use core::{
@@ -66,7 +65,7 @@ impl<P: Platform> Runs<P> {
         Ok(Self { runs: Slice::filled(pages, Run { offset: 0, address: NonNull::dangling(), length: 0 })?, used: 0 })
     }
 
-    /// Makes the runs of `pages`, system addresses of whole pages. The first begins at its byte `first_byte_offset`.
+    /// Makes the runs of `pages`, system addresses of whole pages. The first run begins at byte `first_byte_offset` of its page.
     ///
     /// # Safety
     /// As for [`Runs::new`], with pages of `page_size` bytes.
@@ -144,7 +143,7 @@ impl<P: Platform> Memory<P> {
     fn piece(&self, at: u64) -> Option<(NonNull<u8>, u64)> {
         match self {
             Self::Region { mapping, offset, .. } => mapping.runs().piece(offset.checked_add(at)?),
-            // SAFETY: a kernel consumer's own claim: the range is part of a mapping it built.
+            // SAFETY: by a kernel consumer's contract, the range is part of a mapping that the consumer built.
             Self::Privileged(address) => Some((unsafe { address.add(usize::try_from(at).ok()?) }, u64::MAX)),
             Self::Inline(address, length) => {
                 let left = length.checked_sub(at).filter(|&left| left > 0)?;
@@ -181,7 +180,7 @@ impl<P: Platform> Opened<P> {
         &self.memory
     }
 
-    /// The system address of an SGE; `None` if it is not all in this part.
+    /// The system address of an SGE; `None` if the SGE is not all in this part.
     #[inline]
     fn find(&self, sge: &Sge) -> Option<NonNull<u8>> {
         let offset = sge.address.wrapping_sub(self.address);
@@ -193,7 +192,7 @@ impl<P: Platform> Opened<P> {
         Some(unsafe { self.start.add(usize::try_from(offset).ok()?) })
     }
 
-    /// Copies all of `from` to the start of `to`, which is at least as long. False: one of them is not all in its part.
+    /// Copies all of `from` to the start of `to`, which is at least as long. False: one of the SGEs is not all in its opened part.
     #[inline]
     pub(crate) fn copy(target: &Self, to: &Sge, source: &Self, from: &Sge) -> bool {
         let (Some(to), Some(from_start)) = (target.find(to), source.find(from)) else { return false };
@@ -202,7 +201,7 @@ impl<P: Platform> Opened<P> {
     }
 }
 
-/// Copies `length` bytes. `AccessViolation` if either side ends before, which callers exclude by checking the ranges.
+/// Copies `length` bytes. `AccessViolation` if either side is shorter, which callers exclude by checking the ranges.
 pub(crate) fn copy<P: Platform>(to: &Memory<P>, from: &Memory<P>, length: u64) -> Result<(), Error> {
     let mut done = 0u64;
     while done < length {
@@ -244,7 +243,7 @@ impl Sge {
 /// A read that the compiler does not merge with others.
 #[inline]
 fn read<T: Copy>(value: &T) -> T {
-    // SAFETY: a reference.
+    // SAFETY: a reference is valid for reads.
     unsafe { core::ptr::from_ref(value).read_volatile() }
 }
 

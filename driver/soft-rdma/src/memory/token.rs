@@ -19,8 +19,8 @@ const _: () = assert!(
     SHARDS * (chunk_length(CHUNKS) - FIRST_ENTRIES - 2 * RESTING) >= (limits::MRS + limits::MWS + limits::PDS) as usize
 );
 const KEY_BITS: u32 = 8;
-/// A shard grows before it uses an entry again, until it has this many freed entries. So a token comes back only after 64 * 256
-/// others of its shard; to a region that is registered again and again, which takes the shards in turn, after 64 times as many.
+/// A shard grows before it uses a freed entry again, until it has this many freed entries. So a token comes back only after 64 * 256 others of its
+/// shard; for a region that is registered again and again, which takes the shards in turn, after 64 times as many.
 const RESTING: usize = 64;
 
 /// What a token names.
@@ -74,9 +74,9 @@ struct Entries<P: Platform> {
     fresh: Option<u32>,
     /// Entries that a region or a domain has freed.
     freed: Freed,
-    /// Entries that a window has freed, for windows only. Binds soon use up all keys, so an old token of the window, or
-    /// of a region that had the entry before it, could name a region that gets the entry next. An old token of a window
-    /// names nothing but the binding that has its value, for the peer of the queue pair that bound it.
+    /// Entries that a window has freed, for windows only. Binds soon use up all keys: an old token of the window, or of a region that had the entry
+    /// before it, could name a region that gets the entry next. In another window's entry, an old token names only a binding with the same token,
+    /// and only for the peer of the queue pair that bound it.
     freed_by_windows: Freed,
 }
 
@@ -184,7 +184,7 @@ impl<P: Platform> Entries<P> {
         self.chunks.get_mut(chunk)?.get_mut(index)
     }
 
-    /// The entries freed by windows, or by the others.
+    /// The entries freed by windows, or by regions and domains.
     fn freed(&mut self, by_windows: bool) -> &mut Freed {
         if by_windows { &mut self.freed_by_windows } else { &mut self.freed }
     }
@@ -193,7 +193,7 @@ impl<P: Platform> Entries<P> {
         self.used < CHUNKS
     }
 
-    /// Takes a free entry out; `None`: there is none, or the shard is to grow first, if it `may_grow`.
+    /// Takes a free entry out; `None`: no entry is free, or the shard is to grow first, if it `may_grow`.
     fn take_free(&mut self, for_window: bool, may_grow: bool) -> Option<u32> {
         let may_rest = self.fresh.is_some() || (may_grow && self.can_grow());
         let freed = self.freed(for_window);
@@ -227,7 +227,7 @@ impl<P: Platform> Entries<P> {
         Some(old)
     }
 
-    /// Makes `spare` the next chunk, if it has the length of that.
+    /// Makes `spare` the next chunk, if it has that chunk's length.
     fn grow(&mut self, spare: &mut Chunk<P>) {
         if spare.len() == chunk_length(self.used)
             && let Some(room) = self.chunks.get_mut(self.used)
@@ -281,8 +281,7 @@ impl<P: Platform> Token<P> {
         self.value
     }
 
-    /// Takes the next key, and returns the new token. The table does not know a window's key before the token is freed,
-    /// so this takes no lock.
+    /// Takes the next key, and returns the new token. The table gets a window's key only when the token is freed, so this takes no lock.
     pub(crate) fn renew(&mut self) -> u32 {
         let [key, index @ ..] = self.value.to_le_bytes();
         let [second, third, fourth] = index;

@@ -27,11 +27,11 @@ struct State<P: Platform> {
     binding: Option<Binding<P>>,
     /// A binding that has ended, and that accesses under way still use.
     leaving: Option<Binding<P>>,
-    /// Accesses under way through `binding` or `leaving`. A new binding waits until they are 0.
+    /// Accesses under way through `binding` or `leaving`. A new binding waits until the count is 0.
     accesses: u32,
 }
 
-/// A binding. Its region counts it while `counted` is set, and is kept until the binding is dropped.
+/// A binding. The region counts the binding while `counted` is set, and stays referenced until the binding is dropped.
 struct Binding<P: Platform> {
     queue_pair: Weak<QueuePair<P>, P>,
     region: Arc<MemoryRegion<P>, P>,
@@ -55,8 +55,8 @@ impl<P: Platform> Drop for Binding<P> {
     }
 }
 
-/// Ends the bindings before the close callback runs: the consumer may then deregister the region. The references to it
-/// are dropped after that.
+/// Ends the bindings before the close callback runs: the consumer may then deregister the region. The references to the region are dropped after
+/// the callback.
 impl<P: Platform> Drop for MemoryWindow<P> {
     fn drop(&mut self) {
         let state = self.state.get_mut();
@@ -149,7 +149,7 @@ impl<P: Platform> MemoryWindow<P> {
         self.end_binding(|_| true).ok_or(Error::InvalidDeviceRequest)
     }
 
-    /// Ends the binding that `token` names, if `queue_pair` has bound it. Its peer asks for that.
+    /// Ends the binding that `token` names, if `queue_pair` has bound it. The peer of `queue_pair` asks for that.
     pub(crate) fn invalidate_remotely(
         &self,
         queue_pair: &Arc<QueuePair<P>, P>,
@@ -158,7 +158,7 @@ impl<P: Platform> MemoryWindow<P> {
         self.end_binding(|binding| binding.names(queue_pair, token)).ok_or(Error::InvalidDeviceRequest)
     }
 
-    /// Ends the binding if `is_meant` accepts it: another thread may have bound the window anew. `None`: there is no such binding.
+    /// Ends the binding if `is_meant` accepts it: another thread may have bound the window anew. `None`: `is_meant` accepts no binding.
     fn end_binding(&self, is_meant: impl Fn(&Binding<P>) -> bool) -> Option<Invalidation> {
         let mut state = self.state.lock();
         if !state.binding.iter().chain(&state.leaving).any(is_meant) {
@@ -175,7 +175,7 @@ impl<P: Platform> MemoryWindow<P> {
         ended.map(|_binding| Invalidation::Done)
     }
 
-    /// Whether `token` is valid for the peer of `queue_pair`; `None`: it is not the token of the present binding.
+    /// Whether `token` is valid for the peer of `queue_pair`; `None`: `token` is not the token of the present binding.
     pub(crate) fn is_bound_for(&self, queue_pair: &Arc<QueuePair<P>, P>, token: u32) -> Option<bool> {
         let state = self.state.lock();
         let binding = state.binding.as_ref().filter(|binding| binding.token == token)?;
@@ -221,14 +221,15 @@ impl<P: Platform> Binding<P> {
 }
 
 impl<P: Platform> Bind<P> {
-    /// The post is accepted: takes a key for the bind. From here on the consumer gets the new token.
+    /// The post is accepted: takes a key for the bind. From here on [`MemoryWindow::token`] returns the new token.
     pub(crate) fn announce(&mut self) {
         let mut state = self.window.state.lock();
         self.token = state.token.as_mut().map_or(0, Token::renew);
         state.posted = self.token;
     }
 
-    /// Carries the bind out. A bound window is invalidated first; `Busy` as for an invalidation.
+    /// Carries the bind out. A bound window is invalidated first. `Busy`: an access through the earlier binding is under way, or another queue pair
+    /// bound the window in between.
     pub(crate) fn run(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<Invalidation, Error> {
         if self.window.end_binding(|_| true) == Some(Invalidation::Busy) {
             return Ok(Invalidation::Busy);
@@ -242,7 +243,7 @@ impl<P: Platform> Bind<P> {
             counted: true,
         };
         let mut state = self.window.state.lock();
-        // Another queue pair has bound the window in between: its binding must end before.
+        // Another queue pair has bound the window in between: that binding must end first.
         if state.binding.is_some() || state.leaving.is_some() {
             drop(state);
             drop(binding);
@@ -253,7 +254,7 @@ impl<P: Platform> Bind<P> {
     }
 }
 
-/// An access through a window. An invalidation waits until it is dropped.
+/// An access through a window. An invalidation waits until the access is dropped.
 pub(crate) struct WindowAccess<P: Platform>(Arc<MemoryWindow<P>, P>);
 
 impl<P: Platform> Drop for WindowAccess<P> {
@@ -268,7 +269,7 @@ impl<P: Platform> Close<P> for MemoryWindow<P> {
         &self.on_close
     }
 
-    /// Ends the binding at once. The reference to the region stays until the window goes: the region's close completes after this one's.
+    /// Ends the binding at once. The reference to the region stays until the window is dropped: the region's close completes after the window's.
     fn begin_close(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.leaving.is_none() {

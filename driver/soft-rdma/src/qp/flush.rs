@@ -1,23 +1,23 @@
-//! Flushes: cancelling what is outstanding, for the consumer's flush or because the connection has ended.
+//! Flushes cancel the outstanding requests and receives, for the consumer's flush or because the connection has ended.
 
 use platform::{Arc, Deferred, Platform, SpinLockGuard, Timer, Weak};
 
 use super::{LockedQp, PeerQp, QpState, QueuePair};
 use crate::{Connector, Error, qp::receive_queue::ReceiveQueue, qp::request::Operation};
 
-/// What a queue pair has to tell its connector, after its lock is released.
+/// What a queue pair reports to its connector, after the queue pair's lock is released.
 #[must_use]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
-    /// The connection cannot go on.
+    /// The connection has to end.
     pub(crate) fatal: bool,
     /// The queue pair is dead, and none of its requests or accesses is under way.
     pub(crate) quiet: bool,
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// Cancels all outstanding requests and receives (NDK_FN_FLUSH). If a send, read or write is begun and not reported, or a
-    /// receive is half filled, the connection ends, as the peer would go on with it. IRQL <= DISPATCH.
+    /// Cancels all outstanding requests and receives (NDK_FN_FLUSH). If a send, read or write is begun and not reported, or a receive is half
+    /// filled, the connection ends, as the peer would continue that message. IRQL <= DISPATCH.
     pub fn flush(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.request_flush();
@@ -25,7 +25,8 @@ impl<P: Platform> QueuePair<P> {
         this.report_to_connector(report);
     }
 
-    /// Ends the connection on this side, and flushes. True: no request or access is under way; else the connector is told when that is so.
+    /// Ends the connection on this side, and flushes. True: no request or access is under way; else [`Connector::queue_pair_quiet`] is called when
+    /// none is.
     pub(crate) fn terminate(this: &Arc<Self, P>) -> bool {
         let mut state = this.state.lock();
         state.qp_state = QpState::Dead;
@@ -47,7 +48,7 @@ impl<P: Platform> QueuePair<P> {
                 state.request_flush();
                 Self::unlock_and_flush(this, state)
             }
-            // `connect` or `unreserve` looks for the failure.
+            // `connect` or `unreserve` checks for the failure.
             QpState::Connecting | QpState::Dead => return,
         };
         this.report_to_connector(report);
@@ -79,7 +80,7 @@ impl<P: Platform> QueuePair<P> {
         report
     }
 
-    /// For the engine, which finds that it may not carry out requests: cancels what was posted to a dead queue pair during its flush.
+    /// Called by the engine when it may not carry out requests: cancels what was posted to a dead queue pair during its flush.
     #[cold]
     #[inline(never)]
     pub(crate) fn cancel_rest<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, LockedQp<P>, P>) {
@@ -89,19 +90,19 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Cancels the request just posted to a dead queue pair: at once if it is the only one, else the engine cancels it
-    /// behind the others. The caller drops the returned operation without the lock.
+    /// Cancels the request just posted to a dead queue pair: at once if it is the only request, else the engine cancels it behind the others. The
+    /// caller drops the returned operation without the lock.
     pub(super) fn cancel_newest_request(&self, state: &mut LockedQp<P>) -> Option<Operation<P>> {
-        // `flush_requests` counts all requests of a dead queue pair. The engine, or the thread that runs the flush,
-        // cancels them. A post cancels only its own request: another one's operation may hold the last reference to an
-        // object, whose close callback would then run within the post.
+        // `flush_requests` counts all requests of a dead queue pair. The engine, or the thread that runs the flush, cancels them. A post cancels
+        // only its own request: the operation of an earlier request may hold the last reference to an object, whose close callback would then run
+        // within the post.
         let before = state.flush_requests;
         state.flush_requests = before.saturating_add(1);
         if before > 0 {
             return None;
         }
         let ended = state.finish_oldest()?;
-        // An error is of the completion queue; the connection has ended anyway.
+        // An error means that the completion queue is dead; the connection has ended anyway.
         let _ended_anyway = self.complete_request(&ended, Err(Error::Canceled));
         ended.1
     }
@@ -111,10 +112,10 @@ impl<P: Platform> QueuePair<P> {
     #[inline(never)]
     pub(super) fn cancel_newest_receive(&self, state: &mut LockedQp<P>) {
         if state.placing || state.is_flushing() {
-            // The thread that ends the access, or runs the flush, looks at this count under the lock.
+            // The thread that ends the access, or runs the flush, reads this count under the lock.
             state.flush_receives = state.flush_receives.saturating_add(1);
         } else if let Some(receive) = state.own_receives.as_mut().and_then(ReceiveQueue::pop) {
-            // An error is of the completion queue; the connection has ended anyway.
+            // An error means that the completion queue is dead; the connection has ended anyway.
             let _ended_anyway = self.complete_receive(&receive, Err(Error::Canceled), 0, None, false);
         }
     }
@@ -122,7 +123,7 @@ impl<P: Platform> QueuePair<P> {
     fn run_flushes<'a>(this: &'a Arc<Self, P>, mut state: SpinLockGuard<'a, LockedQp<P>, P>) -> Report {
         let mut report = Report::default();
         let flushed = state.flush_requests > 0;
-        // Counted once: the engine cancels requests that are posted to a dead queue pair while the lock is released here.
+        // The bound is read once: the engine cancels requests that are posted to a dead queue pair while the lock is released here.
         for _ in 0..state.flush_requests {
             if state.executing || state.flush_requests == 0 {
                 break;
@@ -160,8 +161,8 @@ impl<P: Platform> QueuePair<P> {
         }
         let peer = if flushed { state.peer.as_ref().and_then(PeerQp::local) } else { None };
         drop(state);
-        // The peer sends no more: this side leaves the line of its shared receive queue. Of this side's requests, a send
-        // may have waited in the line of the peer's shared receive queue: the peer leaves that.
+        // The peer sends no more: this queue pair leaves the line of its shared receive queue. If a cancelled send waited for a receive, the peer
+        // stands in the line of the peer's shared receive queue: the peer leaves that line.
         if dead && let Some(shared) = &this.shared {
             shared.leave_line();
         }
@@ -202,8 +203,8 @@ impl<P: Platform> LockedQp<P> {
     fn request_flush(&mut self) {
         self.flush_requests = self.requests.len();
         self.flush_receives = self.own_receives.as_ref().map_or(0, ReceiveQueue::len);
-        // Only a receive that is claimed already. If a send claims one of the counted receives while the flush is under way,
-        // `next_receive` sets this.
+        // True only for a receive that is claimed already. If a send claims one of the counted receives while the flush is under way,
+        // `next_receive` sets this flag.
         self.flush_receive = self.receive.is_some();
     }
 

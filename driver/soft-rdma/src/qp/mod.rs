@@ -52,9 +52,9 @@ pub enum ReceiveSource<'a, P: Platform> {
 
 /// A queue pair.
 ///
-/// The layout in memory is this order. A server has thousands of queue pairs, most of them in no cache: so what posts and batches
-/// of small sends use is close together, up to `receive` in the state. A thread that posts and the peer's engine may run on
-/// different processors: so fields that both only read are more than a cache line away from fields that each request writes.
+/// The fields are in memory in this order. A server has thousands of queue pairs, most of them in no cache: so what posts and batches of small
+/// sends use is close together, up to `receive` in the state. A thread that posts and the peer's engine may run on different processors: so fields
+/// that both only read are more than a cache line away from fields that each request writes.
 #[repr(C)]
 pub struct QueuePair<P: Platform> {
     on_close: OnClose<P>,
@@ -152,7 +152,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Takes [`Self::reserve`] back: the attempt failed, and the queue pair is as before it. The caller holds no lock.
+    /// Undoes [`Self::reserve`]: the attempt failed, and the queue pair is as before it. The caller holds no lock.
     pub(crate) fn unreserve(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.qp_state == QpState::Connecting {
@@ -173,7 +173,7 @@ impl<P: Platform> QueuePair<P> {
         }
         state.qp_state = QpState::Connected;
         let remote = matches!(peer, PeerQp::Remote(..));
-        // A wire whose connection did not come about may have set it.
+        // An earlier wire, whose connection was not established, may have set it.
         state.confirms &= remote;
         state.peer = Some(peer);
         state.connector = Some(connector);
@@ -203,7 +203,7 @@ impl<P: Platform> QueuePair<P> {
             // The peer sends nothing more: this side leaves the line of the shared receive queue.
             shared.leave_line();
         }
-        // A completion queue may have failed just before, and the connection was gone before `queue_failed` could end it.
+        // A completion queue may have failed just before, when the connector was no longer connected: then `queue_failed` ended nothing.
         if this.has_failed_queue() {
             Self::queue_failed(this);
         }
@@ -216,7 +216,7 @@ impl<P: Platform> QueuePair<P> {
             None => {
                 let receive = state.own_receives.as_mut().and_then(ReceiveQueue::pop);
                 state.sender_waits = receive.is_none();
-                // A flush under way has still to cancel its oldest receives, and this is one of them.
+                // A flush under way has still to cancel its oldest receives, and this receive is one of them.
                 state.flush_receive |= state.flush_receives > 0;
                 state.receives_taken(1);
                 receive
@@ -238,7 +238,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Reports a finished initiator request, but not the success of a silent one.
+    /// Adds the completion of an initiator request to its completion queue, unless the request is silent and succeeded.
     pub(crate) fn complete_request(&self, ended: &EndedRequest<P>, status: Status) -> Result<(), Error> {
         let (request, operation) = ended;
         let silent = request.flags.contains(Flags::SILENT_SUCCESS);
@@ -255,7 +255,7 @@ impl<P: Platform> QueuePair<P> {
         CompletionQueue::push(&self.initiator_cq, completion)
     }
 
-    /// Reports a finished receive.
+    /// Adds the completion of a receive to its completion queue.
     pub(crate) fn complete_receive(
         &self,
         receive: &CurrentReceive,
@@ -306,13 +306,13 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// A status as a notice has it.
+/// Converts a status for a notice: the NTSTATUS, 0 for success.
 pub(crate) fn status_of(status: Status) -> u32 {
     status.map_or_else(|error| error as u32, |()| 0)
 }
 
-/// Schedules the engine of a queue pair. If this holds the last reference, the run drops it, not this thread: a close
-/// callback must not run within a post, whose caller may hold locks.
+/// Schedules the engine of a queue pair. If this function holds the last reference, the run drops it, not this thread: a close callback must not
+/// run within a post, whose caller may hold locks.
 pub(crate) fn wake<P: Platform>(queue_pair: Option<Weak<QueuePair<P>, P>>) {
     if let Some(queue_pair) = queue_pair.as_ref().and_then(Weak::upgrade) {
         Deferred::schedule_and_release(queue_pair);

@@ -101,7 +101,7 @@ impl<P: Platform> QueuePair<P> {
             small: false,
             _unused: 0,
         };
-        // Declared before the lock is taken, so that a refused operation is dropped after it: it may hold the last reference to a region.
+        // Declared before the lock is taken, so that a refused operation is dropped after the unlock: it may hold the last reference to a region.
         let mut operation = Some(self.stage(post)?);
         let mut state = self.state.lock();
         if state.qp_state != QpState::Connected {
@@ -111,8 +111,8 @@ impl<P: Platform> QueuePair<P> {
         state.enqueue(&self.sizes, sges, request, &mut operation)
     }
 
-    /// Takes a request after the end of its connection. It is cancelled with the others, or now if the queue pair is
-    /// dead. The caller drops what is left in `operation` without the lock.
+    /// Queues a request after the end of its connection. The next flush cancels the request; if the queue pair is dead, it is cancelled at once, or
+    /// behind those before it. The caller drops what is left in `operation` without the lock.
     #[cold]
     #[inline(never)]
     fn enqueue_without_connection(

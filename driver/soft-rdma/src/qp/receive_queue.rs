@@ -65,7 +65,7 @@ impl<P: Platform> ReceiveQueue<P> {
         self.sges.get_mut(first..first.checked_add(sges)?)
     }
 
-    /// The oldest receives, up to the end of the slots. Those that wrapped around are not among them.
+    /// The oldest receives, up to the end of the slots. Receives that wrapped around to slot 0 are not among them.
     #[inline]
     pub(crate) fn run(&self) -> &[ReceiveRequest] {
         self.ring.run()

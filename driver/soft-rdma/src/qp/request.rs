@@ -27,7 +27,7 @@ bitflags::bitflags! {
         const SILENT_SUCCESS = 0x1;
         /// The request starts when all earlier reads are complete. Within a device that is always so; over a wire the step waits.
         const READ_FENCE = 0x2;
-        /// The completion of the peer's receive is a solicited one (sends).
+        /// The completion of the peer's receive is solicited (sends).
         const SEND_AND_SOLICIT_EVENT = 0x4;
         /// The post copies the data before it returns (sends and writes).
         const INLINE = 0x40;
@@ -54,7 +54,7 @@ pub struct Remote {
     pub token: u32,
 }
 
-/// The kind of an initiator request, for both of its forms: as posted, and as it waits.
+/// The kind of an initiator request, for both of its forms: [`Post`] and [`Operation`].
 macro_rules! kind_of_operation {
     () => {
         pub(crate) fn kind(&self) -> OperationKind {
@@ -72,7 +72,7 @@ macro_rules! kind_of_operation {
 
 /// What an initiator request does, as it is posted.
 pub enum Post<'a, P: Platform> {
-    /// A send. With a token, the peer invalidates that before its receive completes.
+    /// A send. With a token, the peer invalidates that token before its receive completes.
     Send(Option<u32>),
     /// A read from the peer's memory into the SGEs.
     Read(Remote),
@@ -127,7 +127,7 @@ impl<P: Platform> Drop for Operation<P> {
     }
 }
 
-/// An initiator request in a queue. For a small send this is all; other requests have an operation, and SGEs or inline bytes, in the queue
+/// An initiator request in a queue. A small send has no more than this; other requests have an operation, and SGEs or inline bytes, in the queue
 /// pair's arrays, under the same slot. The default is all zero, without padding: an array of them is cleared as one piece.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct InitiatorRequest {
@@ -135,7 +135,7 @@ pub(crate) struct InitiatorRequest {
     /// A small send's SGE. In other requests only the length counts: the bytes of all SGEs.
     pub(crate) data: Sge,
     pub(crate) flags: Flags,
-    /// The number of SGEs; means nothing for inline data.
+    /// The number of SGEs; not used for inline data.
     pub(crate) sges: u16,
     /// A send of one SGE, which a batch may carry out (`engine/batch.rs`).
     pub(crate) small: bool,

@@ -16,23 +16,23 @@ use crate::{
 pub(crate) enum QpState {
     /// Never connected.
     Idle,
-    /// A connector is connecting it.
+    /// A connector is connecting the queue pair.
     Connecting,
     Connected,
-    /// The peer is gone. What is outstanding waits until the consumer flushes, disconnects or closes.
+    /// The peer is gone. Outstanding requests and receives wait until the consumer flushes, disconnects or closes.
     PeerGone,
     /// Disconnected by this side, or by an error: everything is flushed, and the queue pair cannot be connected again.
     Dead,
 }
 
-/// A request that has ended, and its operation. That is dropped without a lock, as it may hold the last reference to a region.
+/// A request that has ended, and its operation. The operation is dropped without a lock, as it may hold the last reference to a region.
 pub(crate) type EndedRequest<P> = (InitiatorRequest, Option<Operation<P>>);
 
 /// The other side of the connection.
 pub(crate) enum PeerQp<P: Platform> {
-    /// A queue pair of this device. Its engine places what it sends.
+    /// A queue pair of this device. Its engine places the data that it sends.
     Local(Weak<QueuePair<P>, P>),
-    /// A queue pair of another machine. The engine of this side places what the wire receives.
+    /// A queue pair of another machine. The engine of this side's queue pair, the second field, places what the wire receives.
     Remote(Arc<Wire<P>, P>, Weak<QueuePair<P>, P>),
 }
 
@@ -63,8 +63,8 @@ pub(crate) struct LockedQp<P: Platform> {
     /// An engine accesses this side's memory for the peer without the lock: the peer's engine, or over a wire this side's.
     pub(crate) placing: bool,
     pub(super) flush_receive: bool,
-    /// The connection is about to end, and no data may move: a half-done message was flushed, a request has failed, or
-    /// a completion queue has overrun. The connector may be ending the connection without an abort.
+    /// The connection is about to end, and no data may move: a half-done message was flushed, a request has failed, or a completion queue has
+    /// overrun. A flush also sets it if the connector is ending the connection already.
     pub(crate) broken: bool,
     /// The engine that places the peer's sends waits for a receive, or for this side to be connected.
     pub(crate) sender_waits: bool,
@@ -85,13 +85,14 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(super) flush_requests: usize,
     /// Number of the oldest receives in the queue that a flush has still to cancel. The flush cancels `receive` before them.
     pub(super) flush_receives: usize,
-    /// The receive that the peer's send is being placed into. A batch only looks whether there is one.
+    /// The receive that the peer's send is being placed into. A batch only checks whether there is one.
     pub(crate) receive: Option<CurrentReceive>,
     pub(crate) sges: Slice<Sge, P>,
     operations: Slice<Option<Operation<P>>, P>,
     inline: Slice<u8, P>,
     pub(crate) connector: Option<Weak<Connector<P>, P>>,
-    /// The slot of the request that the peer's last message has refused, or that failed here behind `sent`, and the error it ends with.
+    /// The slot of the request that the peer's Terminate has refused, or that failed here behind `sent`, and the error with which that request
+    /// ends.
     pub(crate) failed_request: Option<(usize, Error)>,
     /// Seconds that the current send may still wait for a receive, if its wait is limited.
     pub(crate) wait_left: u32,
@@ -99,7 +100,7 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) timer_runs: bool,
     /// A send or write that is not silent ends when the peer has placed it: the consumer is a program, and the peer serves reads.
     pub(crate) confirms: bool,
-    /// Such a request is carried out, and no read that would confirm it was sent since.
+    /// A request that awaits confirmation is carried out, and no read that would confirm it was sent after it.
     pub(crate) unconfirmed: bool,
     /// Number of the oldest requests that the response to the wire's zero-length read confirms.
     pub(crate) to_confirm: usize,
@@ -192,7 +193,8 @@ impl<P: Platform> LockedQp<P> {
         Some(())
     }
 
-    /// Copies inline data. `None` also if the list no longer has `length` bytes: it is the consumer's, who may change it at any time.
+    /// Copies inline data. `None` also if the list no longer adds up to `length` bytes: the list is the consumer's memory, which may change at any
+    /// time.
     fn store_inline(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge], length: u32) -> Option<()> {
         let first = slot.checked_mul(sizes.inline_data as usize)?;
         let mut free = self.inline.get_mut(first..first.checked_add(length as usize)?)?;
@@ -238,7 +240,7 @@ impl<P: Platform> LockedQp<P> {
 
     /// Notes that the `count` oldest receives were taken from the queue pair's own queue.
     pub(crate) fn receives_taken(&mut self, count: usize) {
-        // If a flush is under way, these were among the receives that it still counts.
+        // If a flush is under way, it still counts these receives among those to cancel.
         self.flush_receives = self.flush_receives.saturating_sub(count);
     }
 
@@ -259,7 +261,7 @@ impl<P: Platform> LockedQp<P> {
         self.requests.nth(self.sent)
     }
 
-    /// The current request is carried out. `awaits_response`: it is a read over the wire.
+    /// The current request is carried out. `awaits_response`: the request is a read over the wire.
     pub(crate) fn carried_out(&mut self, awaits_response: bool) {
         let current = self.current().map(|(slot, request)| (slot, request.flags));
         self.unconfirmed |= current.is_some_and(|(slot, flags)| self.awaits_confirmation(slot, flags));
@@ -291,8 +293,8 @@ impl<P: Platform> LockedQp<P> {
         oldest.is_some_and(|slot| matches!(self.operation_mut(slot), Some(Operation::Read(_))))
     }
 
-    /// Whether the current request, which has failed behind others that await the peer, can be tried again when these
-    /// have ended: no part of it was sent, and it is a send or a write, of which a trial changes nothing here.
+    /// Whether the current request, which has failed behind others that await the peer, can be tried again when these have ended: no part of it was
+    /// sent, and it is a send or a write, whose failed trial changes nothing here.
     pub(crate) fn can_fail_again(&mut self) -> bool {
         let current = self.current().map(|(slot, _)| slot);
         self.done == 0 && current.is_some_and(|slot| self.sends_data(slot))
@@ -325,7 +327,7 @@ impl<P: Platform> LockedQp<P> {
         Some((request, operation))
     }
 
-    /// The error of the oldest request if it is flushed: the one noted for it, or `Canceled`.
+    /// The error with which a flush ends the oldest request: the error in `failed_request` if that is its slot, else `Canceled`.
     pub(super) fn flushed(&mut self) -> Error {
         let oldest = self.requests.front().map(|(slot, _)| slot);
         self.failed_request.take_if(|(slot, _)| Some(*slot) == oldest).map_or(Error::Canceled, |(_, error)| error)
@@ -338,10 +340,10 @@ impl<P: Platform> LockedQp<P> {
         self.awaits_receive = false;
     }
 
-    /// The engine that waits for a receive or for a connection, if there is one. It is to be woken.
+    /// The queue pair whose engine waits for a receive or for a connection, if any. The caller schedules it.
     pub(super) fn take_waiting_sender(&mut self) -> Option<Weak<QueuePair<P>, P>> {
-        // Without a peer the flag stays, and `connect` looks at it. Mostly the flag is not set: then the reference
-        // count, which the peer's processor writes too, is not touched.
+        // Without a peer the flag stays set, for `connect`. Mostly the flag is not set: then the reference count, which the peer's processor writes
+        // too, is not touched.
         let peer = self.peer.as_ref().filter(|_| self.sender_waits)?.sender().clone();
         self.sender_waits = false;
         Some(peer)

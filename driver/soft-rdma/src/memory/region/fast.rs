@@ -113,7 +113,7 @@ impl<P: Platform> MemoryRegion<P> {
     /// Carries out a fast registration. An error if the region is registered, as on InfiniBand.
     pub(crate) fn install(&self, mapping: Arc<Mapping<P>, P>) -> Result<(), Error> {
         let mut state = self.state.lock();
-        // Beside a mapping that is leaving, an invalidation could end the wrong one of the two.
+        // With a new mapping beside one that is leaving, an invalidation could end the wrong one.
         if state.mapping.is_some() || state.leaving.is_some() {
             let surplus = state.keep_spare(mapping);
             drop(state);
@@ -147,7 +147,7 @@ impl<P: Platform> MemoryRegion<P> {
         Ok(Invalidation::Done)
     }
 
-    /// Whether the peer may invalidate the region: a fast one with remote access, which is registered or being invalidated.
+    /// Whether the peer may invalidate the region: a fast region with remote access, which is registered or being invalidated.
     pub(crate) fn remotely_invalidatable(&self) -> bool {
         let state = self.state.lock();
         self.fast && state.remote_access && (state.mapping.is_some() || state.leaving.is_some())
@@ -155,8 +155,8 @@ impl<P: Platform> MemoryRegion<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// Keeps a mapping as a spare. Gives it back, to be freed without the lock, if there are two or the region was
-    /// initialised for another number of pages.
+    /// Keeps a mapping as a spare. Returns the mapping, to be freed without the lock, if there are two spares or the region was initialised for
+    /// another number of pages.
     fn keep_spare(&mut self, mapping: Arc<Mapping<P>, P>) -> Option<Arc<Mapping<P>, P>> {
         match self.spares.iter_mut().find(|spare| spare.is_none()) {
             Some(place) if mapping.room == self.pages => place.replace(mapping),

@@ -33,13 +33,13 @@ bitflags::bitflags! {
 
 /// A registration: a range of the consumer's addresses, and the memory behind it. It exists until its last access is over.
 pub struct Mapping<P: Platform> {
-    /// Reports the end of a deregistration that had to wait. The first field, so that it reports before the rest is dropped.
+    /// Reports the end of a deregistration that had to wait. The first field, so that it reports before the other fields are dropped.
     on_end: OnEnd<P>,
     base: u64,
     length: u64,
     access: Access,
     runs: Runs<P>,
-    /// The pages that a fast registration may fill it with, at most.
+    /// Pages that a fast registration may fill the mapping with, at most.
     room: usize,
     _charge: Charge<P>,
 }
@@ -122,7 +122,7 @@ struct State<P: Platform> {
     /// Pages that a spare has room for.
     pages: usize,
     remote_access: bool,
-    /// Memory windows bound to the region. While there are any, the registration stays.
+    /// Memory windows bound to the region. While any is bound, the registration stays.
     bindings: u32,
 }
 
@@ -275,7 +275,7 @@ impl<P: Platform> State<P> {
         self.mapping.as_ref().filter(|_| own == Some(token))
     }
 
-    /// NDK_FN_BIND: remote write needs a region with local write; remote read needs no right of it.
+    /// NDK_FN_BIND: remote write needs a region with local write; remote read needs no right of the region.
     fn check_bind(&self, bind_range: BindRange) -> Result<(), Error> {
         let mapping = self.mapping.as_ref().ok_or(Error::InvalidDeviceRequest)?;
         let may_write = mapping.access.contains(Access::LOCAL_WRITE);

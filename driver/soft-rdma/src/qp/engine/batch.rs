@@ -20,7 +20,7 @@ use crate::{
 
 /// Sends of one batch, at most.
 const SENDS: usize = 32;
-/// Bytes of a small send, at most. A batch moves fewer bytes than other steps may: it gains little beyond.
+/// Bytes of a small send, at most: larger sends gain little from a batch. So a batch moves fewer bytes than other steps may.
 pub(crate) const SMALL_SEND_BYTES: u32 = 2 * 1024;
 
 /// The result of a batch.
@@ -42,7 +42,7 @@ struct BatchSends {
     used: usize,
     /// Bytes of the sends that were copied.
     bytes: u32,
-    /// The flags that any of them has.
+    /// The union of the flags of the sends that were copied.
     flags: Flags,
 }
 
@@ -128,7 +128,7 @@ impl<P: Platform> QueuePair<P> {
         batch.used = fitting;
     }
 
-    /// Copies the sends in order. Shortens the batch to those that were copied. Not inlined, like the other loops over a
+    /// Copies the sends in order. Shortens the batch to the copied ones. Not inlined, like the other loops over a
     /// batch: each keeps its variables in registers.
     #[inline(never)]
     fn place(&self, peer: &Self, batch: &mut BatchSends, receives: &BatchReceives) {
@@ -146,8 +146,8 @@ impl<P: Platform> QueuePair<P> {
         (batch.used, batch.bytes, batch.flags) = (placed, bytes, all_flags);
     }
 
-    /// Copies one send whose memory is not open, and leaves it open: the next send often has the same. Deregistrations
-    /// wait until the batch ends.
+    /// Opens the memory of one send and its receive, copies the send, and leaves the memory open in `last`: the next send often uses the same
+    /// memory. Deregistrations wait until the batch ends.
     #[inline(never)]
     fn open_and_copy(&self, peer: &Self, from: &Sge, to: &Sge, last: &mut Option<[Opened<P>; 2]>) -> Option<()> {
         if from.length == 0 {
@@ -164,7 +164,7 @@ impl<P: Platform> QueuePair<P> {
         Some(())
     }
 
-    /// Reports the receives of the sends that were copied. Shortens the batch to those that the completion queue took, and the one
+    /// Reports the receives of the sends that were copied. Shortens the batch to the sends whose receive the completion queue took, and the send
     /// that overran it.
     #[inline(never)]
     fn end_receives(this: &Arc<Self, P>, batch: &mut BatchSends, receives: &BatchReceives) {

@@ -88,7 +88,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Ends an access to this side's memory, with the `report` that it led to.
+    /// Ends an access to this side's memory. `report.fatal`: the access met an error that ends the connection.
     pub(crate) fn end_placing(this: &Arc<Self, P>, report: Report) {
         let mut state = this.state.lock();
         state.placing = false;
@@ -150,7 +150,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Completes the receive, which cannot take the data, with `error`. The sender's error is DataError.
+    /// Completes the receive, which cannot take the data, with `error`. The send fails with DataError.
     pub(crate) fn fail_receive(receiver: &Arc<Self, P>, error: Error) -> Progress {
         if let Some(receive) = receiver.state.lock().receive.take() {
             // The connection ends in any case, even if the completion queue is dead.

@@ -1,8 +1,8 @@
 //! How initiator requests are carried out: in order, in bounded steps, without a lock while data moves.
 //!
-//! The engine of a queue pair is its deferred call. It runs at DISPATCH_LEVEL, in the driver never on a consumer's stack. (In a process a
-//! post at PASSIVE_LEVEL may run it before it returns: `driver/hosted`.) A run that reaches a limit queues another. `batch.rs` has small
-//! sends, `local_carrier.rs` the copies within the device, `unready.rs` the wait for a receive; over a wire, `Wire::run` calls
+//! The engine of a queue pair is its deferred call. The engine runs at DISPATCH_LEVEL, in the driver never on a consumer's stack. (In a process a
+//! post at PASSIVE_LEVEL may run the engine before the post returns: `driver/hosted`.) A run that reaches a limit queues another. `batch.rs` has
+//! small sends, `local_carrier.rs` the copies within the device, `unready.rs` the wait for a receive; over a wire, `Wire::run` calls
 //! [`QueuePair::step`].
 
 mod batch;
@@ -25,7 +25,7 @@ use crate::{
     wire::Wire,
 };
 
-/// Bytes that one step copies, at most, before it looks at the state of both sides again.
+/// Bytes that one step copies, at most, before the state of both sides is checked again.
 const STEP_BYTES: u32 = 256 * 1024;
 /// Bytes after which a run takes no further step, so that it stays near the 100 microseconds for a DPC that the documentation of the DPC
 /// watchdog recommends.
@@ -81,7 +81,7 @@ pub(crate) enum Progress {
     /// The read request is sent; the peer's response is due.
     ReadRequested,
     Failed(Error),
-    /// The peer is not connected, or the wire has no room or ORD no read left. The change of that schedules the engine.
+    /// The peer is not connected, the wire has no room, or ORD allows no further read. The end of that condition schedules the engine.
     Waiting,
     /// The peer has no receive for the send. The post of one schedules the engine; if the wait is `limited`, the timer does too.
     NoReceive {

@@ -13,8 +13,8 @@ use crate::{
 const SECOND_MICROSECONDS: u32 = 1_000_000;
 
 impl<P: Platform> QueuePair<P> {
-    /// The result of a step of the current send, for which `peer` has no receive. Before it begins to wait, its own
-    /// SGEs are checked: their error does not depend on a receive, as with hardware.
+    /// The result of a step of the current send, for which `peer` has no receive. Before the send begins to wait, its own SGEs are checked: an
+    /// error in them does not depend on a receive, as with hardware.
     pub(super) fn awaits_receive(&self, peer: &Self) -> Progress {
         // No limit: a shared receive queue may be empty for as long as its consumer likes (IND2Adapter::CreateQueuePairWithSrq).
         let limited = self.send_timeout > 0 && !peer.shares_receives();
@@ -27,8 +27,8 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Whether the current send has waited its time. The caller lets it wait on, a second at a time, while the receiver's
-    /// completion queue has results: a program's receives may be in a ring that the driver has not looked at yet.
+    /// Whether the time of the current send is over. The caller lets the send wait on, a second at a time, while the receiver's completion queue
+    /// has results: a program's receives may be in a ring that the driver has not read yet.
     fn is_out_of_time(&self) -> bool {
         let state = self.state.lock();
         state.awaits_receive && state.wait_left == 0
@@ -73,7 +73,7 @@ impl<P: Platform> RunTimer<P> for QueuePair<P> {
         &self.timer
     }
 
-    /// A second is over: the engine looks for a receive for the current send again. If there is none, it starts the timer again.
+    /// A second is over: schedules the engine, which looks for a receive for the current send again, and without a receive starts the timer again.
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.timer_runs = false;

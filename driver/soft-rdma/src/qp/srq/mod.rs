@@ -54,8 +54,8 @@ impl<P: Platform> State<P> {
 }
 
 impl<P: Platform> SharedReceiveQueue<P> {
-    /// Makes a queue. `notify` is called when fewer receives than `threshold` wait, once for each
-    /// [`SharedReceiveQueue::modify`] that arms it. A new queue is not armed, as it is empty. IRQL <= DISPATCH.
+    /// Makes a queue. `notify` is called when fewer receives than `threshold` are queued, once for each [`SharedReceiveQueue::modify`] that arms
+    /// it. A new queue is not armed, as it is empty. IRQL <= DISPATCH.
     pub fn new(
         pd: &Arc<ProtectionDomain<P>, P>,
         depth: u32,
@@ -123,8 +123,8 @@ impl<P: Platform> SharedReceiveQueue<P> {
         }
     }
 
-    /// Changes the depth (0: keeps it) and the threshold. A threshold above 0 arms the notification, which is due at
-    /// once if fewer receives wait; 0 keeps threshold and arm (NDK_FN_MODIFY_SRQ). IRQL <= DISPATCH.
+    /// Changes the depth (0: keeps it) and the threshold. A threshold above 0 arms the notification, which is due at once if fewer receives are
+    /// queued; 0 keeps threshold and arm (NDK_FN_MODIFY_SRQ). IRQL <= DISPATCH.
     pub fn modify(this: &Arc<Self, P>, depth: u32, threshold: u32) -> Result<(), Error> {
         if depth > limits::SRQ_DEPTH {
             return Err(Error::InvalidParameter);
@@ -174,7 +174,7 @@ impl<P: Platform> Attachment<P> {
         receive
     }
 
-    /// The peer has nothing left to send: the queue pair leaves the line, or gives its turn up. The caller holds no lock.
+    /// The peer has nothing left to send: the queue pair leaves the line, or its turn ends. The caller holds no lock.
     pub(crate) fn leave_line(&self) {
         let mut state = self.srq.state.lock();
         let sender = state.waiters.leave_line(self.number);
@@ -182,7 +182,7 @@ impl<P: Platform> Attachment<P> {
         drop(sender);
     }
 
-    /// Calls the next queue pair in line, for a receive that may have been kept for this one.
+    /// Calls the next queue pair in line, for a receive that may have been kept for this queue pair.
     fn pass_on(&self, mut state: SpinLockGuard<'_, State<P>, P>) {
         let receives = state.queue.len();
         let called = state.waiters.call(receives);

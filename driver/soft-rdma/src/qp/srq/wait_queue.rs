@@ -9,9 +9,9 @@ use crate::{
 
 /// The queue pairs of a shared receive queue.
 ///
-/// A queue pair that finds no receive goes to the end of the line. Each posted receive calls the first queue pair in line and
-/// is kept for it: a later queue pair does not overtake, and a post wakes one queue pair, however many wait. A called queue
-/// pair takes a receive or gives its turn up ([`WaitQueue::leave_line`]): else the receive would be kept for ever.
+/// A queue pair that finds no receive goes to the end of the line. Each posted receive calls the first queue pair in line and is kept for it: a
+/// later queue pair does not overtake, and a post wakes one queue pair, however many wait. A called queue pair takes a receive or ends its turn
+/// ([`WaitQueue::leave_line`]): else the receive would be kept for ever.
 pub(super) struct WaitQueue<P: Platform> {
     waiters: SlotMap<Waiter<P>, P>,
     first: Option<usize>,
@@ -22,7 +22,7 @@ pub(super) struct WaitQueue<P: Platform> {
 
 /// A queue pair of this queue.
 pub(super) struct Waiter<P: Platform> {
-    /// The queue pair whose engine is scheduled for the turn: the peer, or over a wire this one.
+    /// The queue pair whose engine is scheduled for the turn: the peer, or over a wire this queue pair.
     sender: Option<Weak<QueuePair<P>, P>>,
     state: WaiterState,
 }
@@ -51,7 +51,7 @@ impl<P: Platform> WaitQueue<P> {
         self.waiters.insert(Waiter { sender: None, state: WaiterState::Idle }).map_err(|_| self.waiters.slots())
     }
 
-    /// Gives a slot back. The caller drops the returned sender without the lock.
+    /// Frees a slot. The caller drops the returned sender without the lock.
     pub(super) fn leave(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
         let sender = self.leave_line(number);
         let _without_sender = self.waiters.remove(number);
@@ -83,8 +83,8 @@ impl<P: Platform> WaitQueue<P> {
         self.last = Some(number);
     }
 
-    /// Takes a queue pair out of the line, or ends its turn: it has taken a receive, or its peer has nothing left to send. The caller
-    /// drops the returned sender without the lock, and calls the next queue pair, for a receive that may have been kept for this one.
+    /// Takes a queue pair out of the line, or ends its turn: it has taken a receive, or its peer has nothing left to send. The caller drops the
+    /// returned sender without the lock, and calls the next queue pair, for a receive that may have been kept for this queue pair.
     pub(super) fn leave_line(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
         let waiter = self.waiters.get_mut(number)?;
         let sender = waiter.sender.take();
