@@ -61,14 +61,15 @@ counters! {
 
 /// The counters of a device, since it was made.
 pub struct PerformanceCounters<P: Platform> {
-    /// One for each counter. The four of octets and frames stay 0: `traffic` has their values.
+    /// One value for each counter. The four of octets and frames stay 0: `traffic` has their values.
     counts: [AtomicU64; COUNT],
     traffic: Slice<TrafficShard, P>,
     next_queue_pair: AtomicU32,
     next_shared_queue: AtomicU32,
 }
 
-/// What some of the queue pairs have moved. Each is on a cache line of its own, as other processors write to other elements.
+/// What the queue pairs that count in this shard have moved. Each shard is on a cache line of its own, as processors write to different shards at
+/// once.
 #[derive(Default)]
 #[repr(align(64))]
 struct TrafficShard {
@@ -88,7 +89,7 @@ struct Volume {
 
 impl Volume {
     fn add(&self, bytes: u64, requests: u64) {
-        // A part of a message ends no request, and some messages have no bytes: an atomic add of 0 costs as much as any other.
+        // Skips a 0, as an atomic add of 0 costs as much as any other: a part of a message ends no request, and some messages have no bytes.
         for (counter, more) in [(&self.bytes, bytes), (&self.requests, requests)] {
             if more > 0 {
                 counter.fetch_add(more, Ordering::Relaxed);
@@ -112,7 +113,7 @@ impl Index<Counter> for CounterValues {
     type Output = u64;
 
     fn index(&self, counter: Counter) -> &u64 {
-        // A variant's number is below their count.
+        // A variant's number is below `COUNT`: the default is not used.
         self.0.get(counter as usize).unwrap_or(&0)
     }
 }
@@ -190,14 +191,14 @@ impl<P: Platform> PerformanceCounters<P> {
         }
     }
 
-    /// Counts what a queue pair has sent to another machine: bytes, and messages that ended with them.
+    /// Counts bytes that a queue pair has sent to another machine, and messages that ended with these bytes.
     pub(crate) fn sent(&self, shard: ShardIndex, bytes: u64, requests: u64) {
         if let Some(traffic) = self.traffic.get(shard.0) {
             traffic.sent.add(bytes, requests);
         }
     }
 
-    /// Counts what a queue pair has received from another machine: bytes, and messages that ended with them.
+    /// Counts bytes that a queue pair has received from another machine, and messages that ended with these bytes.
     pub(crate) fn received(&self, shard: ShardIndex, bytes: u64, requests: u64) {
         if let Some(traffic) = self.traffic.get(shard.0) {
             traffic.received.add(bytes, requests);

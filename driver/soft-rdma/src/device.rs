@@ -38,7 +38,7 @@ pub struct Device<P: Platform> {
 /// Every wire holds its adapter's rundown, whose drop sets `over`. A wire may outlive all other objects made through the adapter.
 pub(crate) struct Rundown<P: Platform> {
     over: Arc<Event<P>, P>,
-    /// In an adapter's rundown, a reference to the device's: that is dropped after the rundowns of all adapters.
+    /// An adapter's rundown holds the device's rundown, which is therefore dropped after the rundowns of all adapters.
     _of_device: Option<Arc<Self, P>>,
 }
 
@@ -54,8 +54,8 @@ impl<P: Platform> Drop for Rundown<P> {
     }
 }
 
-/// The wires of a closed adapter that are not closed: what was written still goes out, then both sides finish, or [the time
-/// for that](crate::limits::LINGER_MICROSECONDS) ends. They hold no memory and no callback of the adapter's consumer.
+/// The wires of a closed adapter that are not closed: each still sends the bytes that were written, then waits until both sides have sent FIN or
+/// [the time for that](crate::limits::LINGER_MICROSECONDS) ends. The wires hold no memory and no callback of the adapter's consumer.
 pub struct Lingering<P: Platform>(Arc<Event<P>, P>);
 
 impl<P: Platform> Lingering<P> {
@@ -83,8 +83,8 @@ impl<P: Platform> Device<P> {
         })?)
     }
 
-    /// Waits until every wire is closed, lingering ones included: the driver's code must stay until then. All adapters
-    /// are closed when this is called; an open after it fails.
+    /// Waits until every wire is closed, lingering wires included: the driver must stay loaded until then. The caller has closed all adapters; an
+    /// open after this call fails.
     pub fn drain(&self, passive: &Passive<'_>) {
         let rundown = self.rundown.lock().take();
         if let Some(rundown) = rundown {
@@ -112,8 +112,8 @@ impl<P: Platform> Device<P> {
         self.addresses.get(index)
     }
 
-    /// Whether this side asks for CRCs on connections with other machines that begin from now on; a peer that asks for
-    /// them gets them in any case. Not at first: TCP has a checksum. IRQL: any.
+    /// Sets whether this side asks for CRCs on connections with other machines that begin from now on; a peer that asks for CRCs gets them in any
+    /// case. A new device does not ask for CRCs, as TCP has a checksum. IRQL: any.
     pub fn want_crc(&self, wants: bool) {
         self.wants_crc.store(wants, Ordering::Relaxed);
     }
@@ -122,8 +122,8 @@ impl<P: Platform> Device<P> {
         self.wants_crc.load(Ordering::Relaxed)
     }
 
-    /// Sets the seconds that a send of a program waits for a receive of its peer, on queue pairs made from now on; 0: without
-    /// limit. At first [`limits::SEND_TIMEOUT_SECONDS`]. Sends of kernel consumers wait without limit. IRQL: any.
+    /// Sets the seconds that a send of a program waits for a receive of its peer, on queue pairs made from now on; 0: without limit. The default is
+    /// [`limits::SEND_TIMEOUT_SECONDS`]. Sends of kernel consumers wait without limit. IRQL: any.
     pub fn set_send_timeout(&self, seconds: u32) {
         self.send_timeout.store(seconds, Ordering::Relaxed);
     }
@@ -139,7 +139,7 @@ impl<P: Platform> Device<P> {
         self.ports.connections()
     }
 
-    /// The addresses of listeners and shared endpoints, in the same way as [`Device::connections`].
+    /// The addresses of listeners and shared endpoints, under the rules of [`Device::connections`].
     pub fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
         self.ports.local_endpoints()
     }
@@ -194,7 +194,7 @@ pub struct Adapter<P: Platform> {
     device: Arc<Device<P>, P>,
     rundown: Arc<Rundown<P>, P>,
     gone: Arc<Event<P>, P>,
-    /// The adapter's own memory; its quota is charged for all objects made through the adapter.
+    /// The charge for the adapter's own memory. Its quota is charged for all objects made through the adapter.
     charge: Charge<P>,
 }
 
@@ -219,12 +219,12 @@ impl<P: Platform> Adapter<P> {
         let of_device = device.rundown.lock().clone();
         let rundown = Rundown::new(Some(of_device.ok_or(Error::InsufficientResources)?))?;
         device.open_adapters.fetch_add(1, Ordering::Relaxed);
-        // The drop of an adapter counts down, so a failed allocation does too.
+        // The drop of the adapter decrements the count, also if this allocation fails.
         Ok(Arc::try_new(Self { version, process, device: device.clone(), rundown, gone, charge })?)
     }
 
-    /// Gives the consumer's reference up, and waits until every object made through the adapter is gone and every
-    /// callback has returned (CLOSE_NDK_ADAPTER_HANDLER blocks). Does not wait for other machines: see [`Lingering`].
+    /// Drops the consumer's reference, and waits until every object made through the adapter is gone and every callback has returned
+    /// (CLOSE_NDK_ADAPTER_HANDLER blocks). Does not wait for other machines: see [`Lingering`].
     pub fn close(adapter: Arc<Self, P>, passive: &Passive<'_>) -> Lingering<P> {
         let (gone, lingering) = (adapter.gone.clone(), Lingering(adapter.rundown.over.clone()));
         drop(adapter);

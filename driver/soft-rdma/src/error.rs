@@ -6,7 +6,7 @@ use platform::OutOfMemory;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Error {
-    /// No memory is left, a process has used up its quota, or the device has as many objects of the kind as it may.
+    /// No memory is left, a process has used up its quota, or the device has reached its limit of objects of the kind.
     InsufficientResources = 0xC000_009A,
     /// A size beyond the advertised limits, or an invalid argument.
     InvalidParameter = 0xC000_000D,

@@ -18,7 +18,7 @@
 //! | `cq` | completion queues |
 //! | `memory` | protection domains, regions, windows, tokens, and the copies |
 //! | `object` | callbacks, close, counts |
-//! | `ring`, `slot_map` | the containers that these use |
+//! | `ring`, `slot_map` | containers |
 #![no_std]
 #![deny(
     clippy::unwrap_used,

@@ -55,5 +55,5 @@ pub const ENDED: usize = 4_096;
 /// Seconds that a send of a program's queue pair waits for a receive of its peer, unless
 /// [`crate::Device::set_send_timeout`] sets another time. Microsoft's ndmemorytest wants the timeout within 5.
 pub const SEND_TIMEOUT_SECONDS: u32 = 4;
-/// Microseconds after the end of a connection with another machine in which the rest is sent and the peer finishes; then the wire is reset.
+/// Microseconds that an ended connection with another machine has to send the rest and to get the peer's FIN; then the wire is reset.
 pub const LINGER_MICROSECONDS: u32 = 5_000_000;

@@ -1,5 +1,5 @@
-//! Deliberate bugs, which the project's own tests have to find. Only a build with the feature `planted-bugs` has them,
-//! and runs only the one that is switched on. Shipped builds are made without the feature.
+//! Deliberate bugs, which the project's own tests have to find. Only a build with the feature `planted-bugs` has them, and runs only the bug that
+//! is switched on. Shipped builds are made without the feature.
 
 /// A bug that can be switched on.
 #[cfg_attr(not(feature = "planted-bugs"), expect(unreachable_pub, reason = "public with the feature"))]

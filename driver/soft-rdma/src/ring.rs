@@ -4,8 +4,8 @@ use platform::{OutOfMemory, Platform, Slice};
 
 use crate::Error;
 
-/// First in, first out, in numbered slots, so that other arrays can hold more of an item under the same number.
-/// Removing an item does not write its slot: the cache line stays with the processor that fills it.
+/// A FIFO queue in numbered slots: other arrays may hold more of an item under the item's slot number. Removing an item does not write its slot:
+/// the cache line stays with the processor that fills the slot.
 pub(crate) struct Ring<T, P: Platform> {
     slots: Slice<T, P>,
     /// The slot of the oldest item.
@@ -95,14 +95,14 @@ impl<T: Copy, P: Platform> Ring<T, P> {
         self.slots.get(slot).map(|item| (slot, item))
     }
 
-    /// The oldest items, up to the end of the slots. The items that wrapped around are not among them.
+    /// The oldest items, up to the end of the slots. Items that wrapped around to slot 0 are not among them.
     #[inline]
     pub(crate) fn run(&self) -> &[T] {
         let slots = self.slots.get(self.head..).unwrap_or_default();
         slots.get(..self.length).unwrap_or(slots)
     }
 
-    /// Moves the oldest items to `items`, as many as fit, and gives their number.
+    /// Moves the oldest items to `items`, as many as fit, and returns their number.
     #[inline]
     pub(crate) fn pop_all(&mut self, items: &mut [T]) -> usize {
         let count = items.len().min(self.length);
@@ -127,7 +127,7 @@ impl<T: Copy, P: Platform> Ring<T, P> {
     }
 }
 
-/// Copies as many items as both slices have, and gives their number.
+/// Copies as many items as both slices have, and returns their number.
 #[inline]
 pub(crate) fn copy<T: Copy>(to: &mut [T], from: &[T]) -> usize {
     let count = to.len().min(from.len());

@@ -8,7 +8,8 @@ const CHUNKS: usize = 16;
 /// The most values that a map can hold.
 pub(crate) const CAPACITY: usize = FIRST_SLOTS * ((1 << CHUNKS) - 1);
 
-/// A map that grows by whole chunks. The caller allocates a chunk without its lock, and adds it by [`SlotMap::grow`] with it.
+/// A map that grows by whole chunks. The caller allocates a chunk while it does not hold the map's lock, then adds the chunk under the lock by
+/// [`SlotMap::grow`].
 pub(crate) struct SlotMap<T, P: Platform> {
     chunks: [Slice<Slot<T>, P>; CHUNKS],
     /// Chunks in use.
@@ -62,7 +63,7 @@ impl<T, P: Platform> SlotMap<T, P> {
         Ok(Chunk(Slice::from_fn(length, |index| Slot::Free(next(index)))?, charge))
     }
 
-    /// Adds a chunk. Gives it back if another thread has added one since the caller read [`SlotMap::slots`].
+    /// Adds a chunk. Returns `chunk` if another thread has added a chunk since the caller read [`SlotMap::slots`].
     pub(crate) fn grow(&mut self, chunk: Chunk<T, P>) -> Option<Chunk<T, P>> {
         let first = self.slots();
         let Chunk(mut slots, charge) = chunk;
@@ -83,7 +84,7 @@ impl<T, P: Platform> SlotMap<T, P> {
         self.chunks.get_mut(chunk)?.get_mut(index)
     }
 
-    /// Adds a value, and gives its number; gives the value back if no slot is free.
+    /// Adds a value, and returns its number; returns the value if no slot is free.
     pub(crate) fn insert(&mut self, value: T) -> Result<usize, T> {
         let Some(number) = self.free else { return Err(value) };
         let Some(slot) = self.slot(number) else { return Err(value) };

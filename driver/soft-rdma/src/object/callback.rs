@@ -12,9 +12,9 @@ pub struct Callback<A> {
     context: *mut c_void,
 }
 
-// SAFETY: by contract of `new`, it may be called from any thread.
+// SAFETY: by the contract of `new`, the callback may be called from any thread.
 unsafe impl<A> Send for Callback<A> {}
-// SAFETY: by contract of `new`, it may be called from any thread; calling is the only use.
+// SAFETY: by the contract of `new`, the callback may be called from any thread; calling is the only use.
 unsafe impl<A> Sync for Callback<A> {}
 
 impl<A> Clone for Callback<A> {

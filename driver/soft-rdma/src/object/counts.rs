@@ -61,7 +61,7 @@ impl ObjectCounts {
     }
 }
 
-/// One object among the counted ones, until dropped.
+/// Counts one object of `kind` until dropped.
 pub(crate) struct CountedObject<P: Platform> {
     device: Arc<Device<P>, P>,
     kind: ObjectKind,
