@@ -38,10 +38,10 @@ fn distance(later: u32, earlier: u32, capacity: u32) -> Result<u32, BadIndex> {
     Some(later.wrapping_sub(earlier)).filter(|&distance| distance <= capacity).ok_or(BadIndex)
 }
 
-/// Sets `asleep`, then reads the other side's index again (`idle`); true if there is still nothing to do.
+/// Sets `Asleep`, then reads the other side's index again (`idle`). True: there is still nothing to do.
 fn sleep(memory: &impl Memory, idle: impl Fn() -> Result<bool, BadIndex>) -> Result<bool, BadIndex> {
     memory.asleep().store(1, Ordering::Relaxed);
-    // The other side stores its index before it reads `asleep`. So either it sees this store, or `idle` sees its index.
+    // The other side stores its index before it reads `Asleep`. So either it sees this store, or `idle` sees its index.
     fence(Ordering::SeqCst);
     let idle = idle()?;
     if !idle {
@@ -120,7 +120,7 @@ impl<M: Memory> Reader<M> {
         sleep(&self.memory, || Ok(self.waiting()? == 0))
     }
 
-    /// Ends the sleep. The driver's side.
+    /// Clears `Asleep`. Driver's side.
     pub fn wake(&self) {
         self.memory.asleep().store(0, Ordering::Relaxed);
     }
@@ -192,7 +192,7 @@ impl<M: Memory> Writer<M> {
         sleep(&self.memory, || Ok(self.used()? == self.memory.capacity()))
     }
 
-    /// Ends the sleep. The driver's side.
+    /// Clears `Asleep`. Driver's side.
     pub fn wake(&self) {
         self.memory.asleep().store(0, Ordering::Relaxed);
     }
@@ -208,7 +208,7 @@ impl<M: Memory> Writer<M> {
     }
 }
 
-/// The slot of the entry with a number.
+/// The slot of entry number `index`.
 fn slot(index: u32, capacity: u32) -> u32 {
     index & capacity.wrapping_sub(1)
 }

@@ -1,6 +1,6 @@
-//! The ring that completions are given by, and what was said of them.
+//! The driver's end of a ring of completions, and which completions pended requests were notified of.
 //!
-//! tests/random/loom-models compiles this file too, and explores it.
+//! tests/random/loom-models compiles this file too, and explores its interleavings.
 
 use nd_rings::{BadIndex, Memory, PushError, Writer};
 use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_SOLICITED};
@@ -10,34 +10,34 @@ use platform::{Platform, SpinLock};
 
 const WORDS: usize = size_of::<SOFTNDK_COMPLETION>() / size_of::<u64>();
 
-/// The ring of a CQ, in the memory `M`, which `K` keeps.
+/// The ring of a CQ, in the memory `M`, which `K` keeps alive.
 pub(crate) struct CqRing<M, K, P: Platform>(SpinLock<State<M, K>, P>);
 
 struct State<M, K> {
     writer: Writer<M>,
-    /// Completions ever put in.
+    /// The completions ever written into the ring.
     pushed: u64,
-    /// `pushed` when somebody was told last: a completion is told of once.
+    /// `pushed` at the last notification: a completion completes pended requests once.
     notified: u64,
-    /// `pushed` when the last solicited one, or the last that failed, had been put in.
+    /// `pushed` after the last solicited or failed completion.
     solicited: u64,
-    /// Unread completions in the ring before this one, and `pushed` when it was replaced.
+    /// The unread completions in the ring that this one replaced, and `pushed` at the replacement.
     carried: (u32, u64),
-    /// Why there will be no more, as [`SOFTNDK_RING`](ndk_abi::softndk_ring::SOFTNDK_RING) has it.
+    /// Set at the end of the CQ: the status in the ring's `State` ([`SOFTNDK_RING`](ndk_abi::softndk_ring::SOFTNDK_RING)).
     ended: Option<u32>,
-    /// Slots that completions being taken from the CQ will fill.
+    /// Slots for completions that a thread is polling from the CQ.
     reserved: u32,
-    /// After the ring, which is in it.
+    /// Dropped last: it keeps the memory of the ring.
     _keep: K,
 }
 
-/// How much there is room for.
+/// The room in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     For(u32),
-    /// None; its user rings the doorbell.
+    /// No room. `Asleep` is set: the program rings a doorbell when it has read completions.
     None,
-    /// Its user's index cannot be.
+    /// The program's index is impossible.
     BadIndex,
 }
 
@@ -56,7 +56,8 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
         Self(SpinLock::<_, P>::new(state))
     }
 
-    /// Reserves room for up to `most` completions, which cannot be put back once they are taken: see [`CqRing::release`].
+    /// Reserves room for up to `most` completions, as completions cannot go back into the CQ once they are polled. [`CqRing::release`] ends
+    /// the reservation.
     pub(crate) fn reserve(&self, most: u32) -> Room {
         let mut state = self.0.lock();
         let room = state.poll(most);
@@ -64,19 +65,19 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
         room
     }
 
-    /// Gives up what is reserved still.
+    /// Releases the slots that are still reserved.
     pub(crate) fn release(&self) {
         self.0.lock().reserved = 0;
     }
 
-    /// Puts a completion in, for which there is room.
+    /// Writes a completion into a reserved slot.
     pub(crate) fn push_reserved(&self, completion: SOFTNDK_COMPLETION, solicited: bool) {
         let mut state = self.0.lock();
         state.reserved = state.reserved.saturating_sub(1);
         let _there_is_room = state.push(completion, solicited);
     }
 
-    /// Puts a completion in; false: there is no room.
+    /// Writes a completion into the ring. False: there is no room beside the reserved slots.
     pub(crate) fn push(&self, completion: SOFTNDK_COMPLETION, solicited: bool) -> bool {
         let mut state = self.0.lock();
         match state.writer.room() {
@@ -85,9 +86,9 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
         }
     }
 
-    /// Tells one pended request of the completions that no request was told of and that the program has not taken. After the end it
-    /// tells none: each request gets the status of the end. `claim`, called with the lock held, takes a request that waits for that type
-    /// of notification; the completions count as told of only if it finds one.
+    /// Claims one pended request for the completions that no request was notified of and that the program has not read. `claim`, called
+    /// with the lock held, takes a request that waits for that type of notification; the completions count as notified only if it returns
+    /// one. `None` after the end of the CQ: each request completes with the status of the end.
     pub(crate) fn notify<T>(&self, claim: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut state = self.0.lock();
         let old = state.notified.max(state.pushed.saturating_sub(state.unread()));
@@ -100,13 +101,13 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
         Some(told)
     }
 
-    /// Completions in it that the user has not taken.
+    /// The completions in this ring that the program has not read.
     pub(crate) fn unread(&self) -> u32 {
         self.0.lock().writer.used().unwrap_or(0)
     }
 
-    /// Goes on in another ring, an empty one; the user reads what is left in the old one first, which is given back. Not while
-    /// anything is reserved.
+    /// Continues in `other`, an empty ring, and returns the old ring, whose rest the program reads first. Not called while slots are
+    /// reserved.
     pub(crate) fn replace(&self, other: Self) -> Self {
         let mut state = self.0.lock();
         state.carried = (u32::try_from(state.unread()).unwrap_or(u32::MAX), state.pushed);
@@ -119,12 +120,12 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
         Self(SpinLock::<_, P>::new(other))
     }
 
-    /// The doorbell has rung.
+    /// A doorbell has rung: clears `Asleep`.
     pub(crate) fn wake(&self) {
         self.0.lock().writer.wake();
     }
 
-    /// Tells the user that there will be no more, and why.
+    /// The CQ has ended with `status`: sets `State`.
     pub(crate) fn end(&self, status: NTSTATUS) {
         let mut state = self.0.lock();
         state.ended = Some(status.to_u32());
@@ -137,7 +138,7 @@ impl<M: Memory, K> State<M, K> {
         match self.writer.room() {
             Ok(0) => match self.writer.sleep() {
                 Ok(true) => Room::None,
-                // There is some now; the next look finds it.
+                // The program has freed at least one slot in between; the next call finds out how many.
                 Ok(false) => Room::For(most.min(1)),
                 Err(BadIndex) => Room::BadIndex,
             },
@@ -151,7 +152,7 @@ impl<M: Memory, K> State<M, K> {
         match self.writer.push(&words, &[]) {
             Ok(()) => {}
             Err(PushError::Full) => return false,
-            // Nobody can read it; that the queue has ended is found by `reserve`.
+            // The ring is broken and the completion is dropped; the next `reserve` returns `Room::BadIndex`.
             Err(PushError::BadIndex) => return true,
         }
         self.pushed = self.pushed.wrapping_add(1);
@@ -161,8 +162,8 @@ impl<M: Memory, K> State<M, K> {
         true
     }
 
-    /// Completions that the user has not taken. Those in the ring before this one are among them until something of this one is
-    /// taken, as they come first.
+    /// The completions that the program has not read. Those in the replaced ring are included until the program reads one from this ring,
+    /// as it reads the replaced ring first.
     fn unread(&self) -> u64 {
         let unread = u64::from(self.writer.used().unwrap_or(0));
         let (carried, pushed) = self.carried;

@@ -1,4 +1,4 @@
-//! Rings: the queues of a user in memory of its own, and when the driver looks into them.
+//! Rings: queues in a program's memory, and when the driver polls them.
 
 pub(crate) mod cq_ring;
 pub(crate) mod poll_backoff;

@@ -1,42 +1,42 @@
-//! How many runs poll an empty ring before it sleeps.
+//! How many runs of the deferred call poll an empty ring before it sleeps.
 
-/// Runs that find nothing before the ring sleeps.
+/// The least number of runs that find the ring empty before it sleeps.
 const IDLE_RUNS: u32 = 16;
-/// If fewer requests than this came since the doorbell before, the ring went to sleep too early.
+/// If fewer requests than this came since the previous doorbell, the ring went to sleep too early.
 const WORTH: u32 = 64;
-/// While such doorbells come one after another each doubles the number of runs, this often at most: the program may not be back
-/// from the doorbell when the ring sleeps again.
+/// Each such doorbell in a row doubles the number of runs, this often at most: the program may not have returned from the doorbell when the
+/// ring sleeps again.
 const DOUBLINGS: u32 = 5;
-/// After this many of them the program is taken to post a request now and then, and no run is added. After PAUSE of them more runs
-/// are tried again.
+/// After more such doorbells in a row than this, the program is taken to post only now and then, and the number of runs is not raised.
+/// After PAUSE such doorbells it is raised again.
 const TRIES: u32 = 16;
 const PAUSE: u32 = 128;
 
-/// How long the deferred call polls on.
+/// Counts the runs that poll an empty ring.
 #[derive(Debug, Default)]
 pub(crate) struct PollBackoff {
-    /// Runs that found nothing.
+    /// Runs that found the ring empty, since the last request or doorbell.
     idle: u32,
     /// Requests since the last doorbell.
     served: u32,
-    /// Doorbells one after another that brought few requests.
+    /// Doorbells in a row that came after few requests. One that came after many reduces this to at most DOUBLINGS.
     early: u32,
 }
 
 impl PollBackoff {
-    /// A request has come.
+    /// The ring has a request.
     pub(crate) fn busy(&mut self) {
         self.idle = 0;
         self.served = self.served.saturating_add(1);
     }
 
-    /// None has. False: sleep.
+    /// The ring is empty in this run. False: it has to sleep.
     pub(crate) fn idle(&mut self) -> bool {
         self.idle = self.idle.saturating_add(1);
         !self.is_spent()
     }
 
-    /// Enough runs have found nothing.
+    /// Whether enough runs have found the ring empty.
     pub(crate) fn is_spent(&self) -> bool {
         let doublings = if self.early > TRIES { 0 } else { self.early.min(DOUBLINGS) };
         self.idle >= IDLE_RUNS << doublings
@@ -57,7 +57,7 @@ impl PollBackoff {
 mod tests {
     use super::*;
 
-    /// Runs until it sleeps; 0: it does not.
+    /// Runs until the ring sleeps; 0: it does not.
     fn runs(poll_backoff: &mut PollBackoff) -> u32 {
         (1..=IDLE_RUNS << DOUBLINGS).find(|_| !poll_backoff.idle()).unwrap_or(0)
     }

@@ -1,29 +1,30 @@
-//! When the deferred call of a queue polls its rings again. tests/random/loom-models compiles this file too, and explores it.
+//! When the deferred call of a queue polls its rings again. tests/random/loom-models compiles this file too, and explores its
+//! interleavings.
 
 use crate::atomic::{AtomicBool, Ordering};
 
-/// The time after which a queue that found no room for a request polls its ring again, in microseconds: a send that succeeds
-/// silently makes room and wakes nobody.
+/// If its queue had no room for a request, a ring is polled again after this time, in microseconds: a send that succeeds silently makes
+/// room, and no completion schedules a run.
 pub(crate) const STALLED_MICROSECONDS: u32 = 1000;
 
-/// What there is to do for a ring, after it was served.
+/// What a ring needs after it was served, in ascending order of urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Next {
-    /// Nothing until a doorbell, or a completion.
+    /// Nothing: a doorbell or a completion schedules the next run.
     Sleep,
-    /// Requests wait until their queue takes them, or for room in the ring of completions.
+    /// Requests wait in the ring for room in their queue or in the ring of completions: a timer or a completion schedules the next run.
     Wait,
-    /// Poll again.
+    /// Another run.
     Run,
 }
 
-/// Says that the next completion schedules a run: only then may the rings of a queue pair be let sleep.
+/// Proof that the next completion schedules a run; without it the rings of a queue pair must not sleep.
 pub(crate) struct Awaited(());
 
 /// When the rings of a queue are polled again.
 #[derive(Debug)]
 pub(crate) struct RingPoll {
-    /// The next completion schedules a run, which polls them.
+    /// The next completion schedules a run.
     waiting: AtomicBool,
 }
 
@@ -32,13 +33,13 @@ impl RingPoll {
         Self { waiting: AtomicBool::new(false) }
     }
 
-    /// The next completion is to schedule a run. Before the rings are let sleep: one that then has a completion to wait for is told of it.
+    /// Makes the next completion schedule a run. Called before the rings sleep, so that a completion in between is not missed.
     pub(crate) fn await_completion(&self) -> Awaited {
         self.waiting.store(true, Ordering::Release);
         Awaited(())
     }
 
-    /// A completion was reported, or will not be. True: a run is to follow.
+    /// A completion was reported. True: the caller has to schedule a run.
     pub(crate) fn is_due(&self) -> bool {
         self.waiting.swap(false, Ordering::AcqRel)
     }

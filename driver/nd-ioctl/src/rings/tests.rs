@@ -1,5 +1,4 @@
-//! What runs take from a ring of requests, and what a ring of completions tells. Not in `work_ring` and `cq_ring`, which
-//! tests/random/loom-models compiles too.
+//! Tests of rings of requests and of rings of completions. Not in `work_ring` and `cq_ring`, which tests/random/loom-models compiles too.
 #![allow(clippy::indexing_slicing, reason = "a test may panic")]
 
 extern crate std;
@@ -19,7 +18,7 @@ use super::cq_ring::CqRing;
 use super::ring_poll::Next;
 use super::work_ring::{Posted, ServeMode, Served, Step, WorkRing};
 
-/// The memory of a ring, in which the driver reads sends.
+/// The memory of a ring; each entry that the driver reads is a send.
 #[derive(Clone, Default)]
 struct Sends(Arc<[AtomicU32; 3]>);
 
@@ -58,7 +57,7 @@ fn new() -> (Sends, Ring) {
     (sends.clone(), Ring::new(sends, 0, ()))
 }
 
-/// One run: whether each request that it posts is deferred, and what is next.
+/// Serves the ring once: whether each posted request has NDK_OP_FLAG_DEFER, and the ring's next step.
 fn run(ring: &Ring, mode: ServeMode) -> (Vec<bool>, Next) {
     let mut serving = ring.serve(mode);
     let mut deferred = Vec::new();
@@ -90,7 +89,7 @@ fn all_but_the_last_of_a_run_are_deferred() {
 
 #[test]
 fn an_empty_ring_is_polled_for_some_runs_unless_a_completion_is_to_come() {
-    /// Runs after which another one follows.
+    /// The number of runs in a row that find the ring empty and want another run.
     fn runs(ring: &Ring, mode: ServeMode) -> usize {
         (0..).take_while(|_| run(ring, mode) == (vec![], Next::Run)).count()
     }
@@ -108,7 +107,7 @@ fn an_empty_ring_is_polled_for_some_runs_unless_a_completion_is_to_come() {
     assert_eq!(runs(&ring, AWAITS), 15);
 }
 
-/// The run that finds the bad index serves the ring once more, which says that the ring is broken; after that the ring sleeps.
+/// The ring is served once more after a bad index is found before the sleep, and is reported as broken once; after that it sleeps.
 #[test]
 fn an_index_that_becomes_wild_before_the_sleep_is_told_of_once() {
     let _session = boot();
@@ -120,8 +119,7 @@ fn an_index_that_becomes_wild_before_the_sleep_is_told_of_once() {
     assert!(ring.sleep(true), "it has ended before");
 }
 
-/// A request for a notification that comes after the end of its CQ gets the status of the end, not the success that a completion
-/// before the end had for it.
+/// A CQ_NOTIFY after the end of its CQ completes with the status of the end, not with success for a completion before the end.
 #[test]
 fn a_ring_of_completions_tells_nobody_when_it_has_ended() {
     let _session = boot();

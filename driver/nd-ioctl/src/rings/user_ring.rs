@@ -1,4 +1,4 @@
-//! The rings of [`ndk_abi::softndk_ring`] as the driver has them: locked memory of the user, mapped.
+//! The driver's side of the rings of [`ndk_abi::softndk_ring`]: user memory, locked and mapped.
 #![expect(unsafe_code, reason = "the user's memory is reached by where its MDL is mapped")]
 
 use nd_rings::{Geometry, Mapped};
@@ -20,11 +20,11 @@ use crate::decode::{Reply, range};
 use crate::quota::{Locked, Quota};
 use crate::{Host, Pinned, Ref, Request};
 
-/// Bytes of a ring at most: less than one MDL describes.
+/// The most bytes of a ring: less than one MDL describes.
 const MAX_BYTES: u32 = 1 << 28;
 
-/// The mappings of a create or modify: none, or `N` rings. Another number, or what is not the user's memory to be read and
-/// written: STATUS_INVALID_PARAMETER; I/O space and pages: STATUS_NOT_SUPPORTED, as there is no hardware.
+/// The mappings of a create or modify request: none, or `N` rings. STATUS_INVALID_PARAMETER: another number, mappings outside of the input,
+/// or memory without NdModifyAccess. STATUS_NOT_SUPPORTED: I/O space or pages, as there is no hardware.
 pub(crate) fn mappings<const N: usize>(
     request: &impl Request,
     count: u32,
@@ -52,8 +52,7 @@ pub(crate) fn mappings<const N: usize>(
     Ok(Some(rings))
 }
 
-/// The mappings of a request that maps nothing. Outside of the input: STATUS_INVALID_PARAMETER; any at all:
-/// STATUS_NOT_SUPPORTED.
+/// Checks that a request has no mappings. STATUS_INVALID_PARAMETER: they are not inside the input; STATUS_NOT_SUPPORTED: there are some.
 pub(crate) fn no_mappings(request: &impl Request, count: u32, offset: u32) -> Result<(), NTSTATUS> {
     if count == 0 {
         return Ok(());
@@ -63,19 +62,19 @@ pub(crate) fn no_mappings(request: &impl Request, count: u32, offset: u32) -> Re
     Err(STATUS_NOT_SUPPORTED)
 }
 
-/// Makes sure that the reply of a create or modify will fit: [`descriptor`].
+/// Checks that the reply of a create or modify request fits: [`descriptor`].
 pub(crate) fn room_for_descriptor(request: &impl Request, mappings: u32) -> Result<(), NTSTATUS> {
     let results = (mappings as usize).saturating_mul(size_of::<ND_MAPPING_RESULT>());
     let needed = size_of::<ND_RESOURCE_DESCRIPTOR>().saturating_add(results);
     if request.output_length() < needed { Err(STATUS_BUFFER_TOO_SMALL) } else { Ok(()) }
 }
 
-/// The reply of a create or modify: a handle, and a result for each of its mappings, numbered from 0.
+/// The reply of a create or modify request: a handle, and a result for each mapping, numbered from 0.
 pub(crate) fn descriptor(request: &mut impl Request, handle: u64, mappings: u32) -> Reply {
     descriptor_with(request, handle, mappings, 0)
 }
 
-/// The same, with something to say of the mapping.
+/// As [`descriptor`], with the `Information` of each mapping's result.
 pub(crate) fn descriptor_with(request: &mut impl Request, handle: u64, mappings: u32, information: u64) -> Reply {
     let header = size_of::<ND_RESOURCE_DESCRIPTOR>();
     let offset = if mappings == 0 { 0 } else { header as u32 };
@@ -92,18 +91,18 @@ pub(crate) fn descriptor_with(request: &mut impl Request, handle: u64, mappings:
     Ok(written)
 }
 
-/// A ring of the user's, locked.
+/// A locked ring.
 pub(crate) struct UserRing<H: Host> {
     pub(crate) mapped: Mapped,
-    /// `SOFTNDK_RING::Context`, which the user has set.
+    /// `SOFTNDK_RING::Context`, set by the program.
     pub(crate) ring_context: u64,
-    /// After what is used of it.
+    /// Dropped last: it keeps the memory of the ring.
     pub(crate) pinned: Locked<H>,
 }
 
 impl<H: Host> UserRing<H> {
-    /// Locks and checks a ring: of this kind, with entries of this size, for `depth` of them at least.
-    /// STATUS_INVALID_PARAMETER: it is not; STATUS_ACCESS_VIOLATION: it is not the user's memory.
+    /// Locks the memory of a ring and checks its head against `geometry`, whose capacity is the least number of slots.
+    /// STATUS_INVALID_PARAMETER: the memory is no such ring; STATUS_ACCESS_VIOLATION: it is not user memory.
     pub(crate) fn open(
         host: &H,
         quota: &Ref<Quota<H>, H>,
@@ -133,12 +132,12 @@ impl<H: Host> UserRing<H> {
     }
 }
 
-/// A ring of requests of the user's.
+/// A ring of requests in user memory.
 pub(crate) type UserWorkRing<H> = WorkRing<Mapped, Locked<H>, <H as Host>::Platform>;
 
 impl<H: Host> UserWorkRing<H> {
-    /// Locks and checks a ring for requests with so many SGEs, or bytes of inline data. Gives its `Context` too. Errors:
-    /// [`UserRing::open`].
+    /// Locks and checks a ring for `depth` requests of at most `sges` SGEs or `inline_bytes` bytes of inline data. Returns its `Context`
+    /// too. Errors: [`UserRing::open`].
     pub(crate) fn open(
         host: &H,
         quota: &Ref<Quota<H>, H>,
@@ -156,7 +155,7 @@ impl<H: Host> UserWorkRing<H> {
     }
 }
 
-/// A ring of completions of the user's.
+/// A ring of completions in user memory.
 pub(crate) type UserCqRing<H> = CqRing<Mapped, Locked<H>, <H as Host>::Platform>;
 
 impl<H: Host> UserCqRing<H> {

@@ -1,10 +1,10 @@
-//! Requests that a user puts into a ring: how they are taken out and posted.
+//! The driver's end of a ring of requests: how requests are read from the ring and posted.
 //!
-//! A ring of requests is served by the deferred call of its queue. It runs again while requests come. When they do not, it waits for a
-//! completion of what was posted, after which it polls again; if none is to come, it polls for some more runs
-//! ([`PollBackoff`]), and then goes to sleep until a doorbell.
+//! The deferred call of the queue serves the ring, and schedules itself again while requests come. When the ring is empty, it waits for the
+//! completion of a posted request, and polls the ring then. If no completion is to come, some more runs poll the ring ([`PollBackoff`]);
+//! then the ring sleeps until a doorbell.
 //!
-//! tests/random/loom-models compiles this file too, and explores it.
+//! tests/random/loom-models compiles this file too, and explores its interleavings.
 
 use nd_rings::{BadIndex, Memory, Reader};
 use ndk_abi::describe::ZeroInit as _;
@@ -23,13 +23,13 @@ use super::ring_poll::Next;
 use crate::atomic::{AtomicBool, Ordering};
 use crate::planted::{self, Bug};
 
-/// Requests of one run of the deferred call.
+/// The most requests of one run of the deferred call.
 const BURST: u32 = 64;
-/// Polls of an empty ring in one run: a few microseconds.
+/// The most polls of an empty ring in one run: a few microseconds.
 const POLLS: u32 = 64;
-/// Times that a ring is served to get to the end of what is in it: its user may go on filling it.
+/// The most times that one call serves a ring to reach its end: the program may go on filling it.
 pub(crate) const MAX_SERVES: u32 = 4096;
-/// The bytes behind the head of a request, at most: no adapter takes more SGEs, or more inline data.
+/// The most bytes behind the head of a request: no adapter takes more SGEs, or more inline data.
 pub(crate) const MAX_DATA: usize = 1024;
 /// Words of the head of a request.
 const HEAD_WORDS: usize = size_of::<SOFTNDK_POST>() / size_of::<u64>();
@@ -37,27 +37,27 @@ const HEAD_WORDS: usize = size_of::<SOFTNDK_POST>() / size_of::<u64>();
 /// How a ring is served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServeMode {
-    /// Each posted request that is not silent will be reported, and its report has the ring served again. False for an SRQ, whose ring
-    /// counts what is in the queue, and if the CQ has ended.
+    /// The completion of each posted signaled request schedules a run, so an empty ring need not be polled before. False for an SRQ, whose
+    /// threshold counts the receives in the queue, not those in the ring, and after the end of the CQ.
     pub(crate) awaits: bool,
-    /// An empty ring is polled for a while ([`PollBackoff`]).
+    /// An empty ring is polled for some runs ([`PollBackoff`]).
     pub(crate) polls_on: bool,
 }
 
-/// What came of a request that was to be posted.
+/// The result of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
     Taken,
-    /// Its queue has no room, or takes nothing for a moment: the request stays in the ring.
+    /// The queue has no room, or takes nothing at the moment: the request stays in the ring.
     NotNow,
-    /// Its queue takes no more requests: this one and those behind it are cancelled.
+    /// The queue takes no more requests: this request and those behind it are cancelled.
     Ended,
     /// The request is wrong: it completes with this status, and the ring ends.
     Refused(NTSTATUS),
 }
 
 impl From<NTSTATUS> for Posted {
-    /// What NdkSend, NdkReceive and the others return.
+    /// From the status of a post function, such as NdkSend.
     fn from(status: NTSTATUS) -> Self {
         match status {
             STATUS_SUCCESS => Self::Taken,
@@ -68,51 +68,51 @@ impl From<NTSTATUS> for Posted {
     }
 }
 
-/// What is next for a ring that is served.
+/// The next step of the thread that serves a ring.
 pub(crate) enum Step<'a> {
-    /// The oldest request is to be posted, with the SGEs or the inline data behind its head; then [`Serving::posted`].
+    /// Post the oldest request, with the SGEs or the inline data behind its head; then call [`Serving::posted`].
     Post(&'a SOFTNDK_POST, &'a [u8]),
-    /// The queue takes no more: the oldest request is to be reported with this status; then [`Serving::completed_unposted`].
+    /// The queue takes no more: complete the oldest request, unposted, with this status; then call [`Serving::completed_unposted`].
     Complete(SOFTNDK_POST, NTSTATUS),
-    /// This run takes no more from the ring.
+    /// Stop: this run takes no more requests from the ring.
     End(Served),
 }
 
-/// What serving a ring came to.
+/// The result of serving a ring.
 pub(crate) struct Served {
     pub(crate) next: Next,
-    /// Its user broke the rules, and the ring has ended: what was posted before is to be flushed, without a lock. Some of it may
-    /// have been deferred for what does not come.
+    /// The program broke the rules and the ring has ended: the caller has to flush the queue, with no lock held. Posted requests may have
+    /// been deferred for one that does not follow.
     pub(crate) broken: bool,
 }
 
-/// A ring of requests, in the memory `M`, which `K` keeps.
+/// A ring of requests, in the memory `M`, which `K` keeps alive.
 pub(crate) struct WorkRing<M, K, P: Platform> {
     state: SpinLock<State<M, K>, P>,
-    /// The queue takes no more: what is in the ring is given up.
+    /// The queue takes no more: the requests in the ring complete unposted.
     ended: AtomicBool,
 }
 
 struct State<M, K> {
     reader: Reader<M>,
-    /// Requests that were posted, and report even if they succeed. They come before what is given up here.
+    /// Signaled requests that were posted and are not reported yet. The ring's requests complete unposted only after them.
     outstanding: u32,
-    /// The oldest request, if it was looked at and is not to be posted, and what to report it with. It is not read again: its user
-    /// may have changed it.
+    /// The oldest request and its status, if it was read and has to complete unposted. It is not read again: the program may have changed
+    /// it.
     refused: Option<(SOFTNDK_POST, NTSTATUS)>,
     /// See [`Served::broken`].
     broken: bool,
-    /// Nothing is looked at any more.
+    /// The queue is freed: the ring is not read.
     closed: bool,
     backoff: PollBackoff,
-    /// Bytes of an entry behind the head of a request.
+    /// The bytes of an entry behind the head of a request.
     data_bytes: usize,
-    /// After the ring, which is in it.
+    /// Dropped last: it keeps the memory of the ring.
     _keep: K,
 }
 
 impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
-    /// A ring with so many bytes behind the head of each request.
+    /// A ring with `data_bytes` bytes behind the head of each request.
     pub(crate) fn new(memory: M, data_bytes: usize, keep: K) -> Self {
         let state = State {
             reader: Reader::new(memory),
@@ -127,8 +127,8 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         Self { state: SpinLock::<_, P>::new(state), ended: AtomicBool::new(false) }
     }
 
-    /// Goes on in another ring, in which there is room for what this one has; gives how many are left in the old one, which is not
-    /// looked at any more.
+    /// Continues in `other`, which has room for this ring's outstanding and waiting requests. Returns the number of requests that still
+    /// wait in the old ring, which the driver does not read again.
     pub(crate) fn replace(&self, other: Self) -> u32 {
         let mut state = self.state.lock();
         let left = state.reader.waiting().unwrap_or(0);
@@ -140,46 +140,47 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         }
         core::mem::swap(&mut *state, &mut other);
         drop(state);
-        // Unlocked without the lock.
+        // Unlocks the memory of the old ring, with no lock held.
         drop(other);
         left
     }
 
-    /// Whether there is room for what it has, posted or not, in one for `depth` requests. It stays so if the queue takes none
-    /// ([`Posted::NotNow`]) from before this on, and its user puts none in.
+    /// True: a ring of `depth` entries has room for this ring's outstanding and waiting requests. That remains true if from before this
+    /// call on the queue takes none ([`Posted::NotNow`]) and the program adds none.
     pub(crate) fn fits(&self, depth: u32) -> bool {
         let state = self.state.lock();
         state.outstanding.saturating_add(state.reader.waiting().unwrap_or(0)) <= depth
     }
 
-    /// Takes the ring's lock, under which its requests are posted: [`Serving::next`].
+    /// Takes the ring's lock, which is held while its requests are posted: [`Serving::next`].
     pub(crate) fn serve(&self, mode: ServeMode) -> Serving<'_, M, K, P> {
         let state = self.state.lock();
         let data = [0; MAX_DATA / size_of::<u64>()];
         Serving { ring: self, state, mode, taken: 0, polls: 0, stays: false, head: SOFTNDK_POST::ZERO, data }
     }
 
-    /// A request that does not come by the ring is about to be posted, and will be reported among those that do.
+    /// A signaled request is about to be posted by a control code. Its completion counts as one of the ring's.
     pub(crate) fn count_ioctl_post(&self) {
         let mut state = self.state.lock();
         state.outstanding = state.outstanding.wrapping_add(1);
     }
 
-    /// A request that was posted, and not to succeed silently, is about to be reported: there is room for another one.
+    /// A signaled request that was posted is about to be reported: its slot is free for another request.
     pub(crate) fn completing(&self) {
         let mut state = self.state.lock();
-        // One that did not come by the ring has no slot.
+        // A request by a control code has no slot.
         let slots = state.reader.kept().min(1);
         state.reader.give_back(slots);
     }
 
-    /// It has been reported: what is given up may follow it.
+    /// The request of [`WorkRing::completing`] is reported: requests that complete unposted may follow it.
     pub(crate) fn completed(&self) {
         let mut state = self.state.lock();
         state.outstanding = state.outstanding.saturating_sub(1);
     }
 
-    /// Lets the ring sleep until a doorbell, or awaits a completion, of which the caller will be told; false: something has come.
+    /// Sets `Asleep`, unless the completion of an outstanding request will schedule a run. False: a request has come, or the index turned
+    /// bad, and the caller has to schedule a run.
     pub(crate) fn sleep(&self, awaits: bool) -> bool {
         let mut state = self.state.lock();
         if state.closed || state.awaits(awaits) {
@@ -191,25 +192,25 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         }
     }
 
-    /// The doorbell has rung.
+    /// A doorbell has rung: clears `Asleep`.
     pub(crate) fn wake(&self) {
         let mut state = self.state.lock();
         if state.closed {
             return;
         }
-        // The doorbell is that of all rings of a queue pair.
+        // A doorbell is for all rings of a queue pair: this one may be empty.
         if state.reader.waiting() != Ok(0) {
             state.backoff.woken();
         }
         state.reader.wake();
     }
 
-    /// Whether all that was in it is posted, or given up.
+    /// Whether no request waits in the ring: all are posted, or have completed unposted.
     pub(crate) fn is_drained(&self) -> bool {
         self.state.lock().reader.waiting() == Ok(0)
     }
 
-    /// Tells the user that requests are taken now.
+    /// The queue pair is connected: sets `State`, so that the program may post initiator requests; reads only with `reads`.
     pub(crate) fn connected(&self, reads: bool) {
         let state = self.state.lock();
         if !self.ended.load(Ordering::Acquire) {
@@ -218,8 +219,8 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         }
     }
 
-    /// The queue is gone, and no completion follows for what is in the ring. A program that puts more in finds the ring asleep, and its
-    /// doorbell is refused.
+    /// The queue is freed: the requests in the ring get no completion. `Asleep` is set, so a program that adds a request rings a doorbell,
+    /// which is refused.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         self.end_locked(&state);
@@ -227,7 +228,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         state.reader.memory().asleep().store(1, Ordering::Relaxed);
     }
 
-    /// The queue takes no more requests.
+    /// The queue takes no more requests: ends the ring.
     pub(crate) fn end(&self) {
         self.end_locked(&self.state.lock());
     }
@@ -237,9 +238,9 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// The user's index cannot be: the driver cannot tell which entries are requests, and uses the ring no longer.
+    /// The program's index is impossible: the driver cannot tell which entries are requests, and ends the ring.
     fn end_bad_index(&self, state: &mut State<M, K>) -> Next {
-        // Once: it stays so.
+        // The ring has ended before: it sleeps.
         if self.ended.load(Ordering::Acquire) {
             return Next::Sleep;
         }
@@ -253,16 +254,16 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
     }
 }
 
-/// A ring while its requests are posted, under its lock.
+/// A ring while its requests are posted. Holds its lock.
 pub(crate) struct Serving<'a, M, K, P: Platform> {
     ring: &'a WorkRing<M, K, P>,
     state: SpinLockGuard<'a, State<M, K>, P>,
     mode: ServeMode,
-    /// Requests of this run, at most [`BURST`].
+    /// Requests read in this run, at most [`BURST`].
     taken: u32,
     /// Polls of the empty ring in this run, at most [`POLLS`].
     polls: u32,
-    /// The oldest request was not taken.
+    /// The oldest request stays in the ring: its queue, or the ring of completions, had no room.
     stays: bool,
     /// The driver's copy of the oldest request.
     head: SOFTNDK_POST,
@@ -270,7 +271,7 @@ pub(crate) struct Serving<'a, M, K, P: Platform> {
 }
 
 impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
-    /// What to do with the oldest request, if there is one and this run has not had enough.
+    /// The step for the oldest request, or [`Step::End`] if the ring is empty or the run has to stop.
     pub(crate) fn next(&mut self) -> Step<'_> {
         let (more, length) = loop {
             let waiting = match self.waiting() {
@@ -281,7 +282,7 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
             self.state.backoff.busy();
             if self.ring.ended.load(Ordering::Acquire) {
                 if self.state.awaits(self.mode.awaits) {
-                    // What was posted before comes first.
+                    // Posted requests are reported first.
                     return Step::End(self.end(Next::Sleep));
                 }
                 let refused = self.state.refused.take();
@@ -299,17 +300,17 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
             self.head = self.state.head();
         }
         self.head.Flags = deferred(&self.head, more);
-        // Counted before: it may be reported as soon as it is posted.
+        // Counted before the post, as the request may be reported before the post returns.
         self.state.outstanding = self.state.outstanding.wrapping_add(u32::from(self.is_signaled()));
         Step::Post(&self.head, self.data.as_bytes().get(..length).unwrap_or_default())
     }
 
-    /// What came of the request to post.
+    /// The result of the post of [`Step::Post`].
     pub(crate) fn posted(&mut self, posted: Posted) {
         let signaled = u32::from(self.is_signaled());
         if posted == Posted::Taken {
             self.state.reader.take(1);
-            // One that reports keeps its slot until then.
+            // A signaled request keeps its slot until it is reported.
             self.state.reader.give_back(1u32.saturating_sub(signaled));
             return;
         }
@@ -324,7 +325,7 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
         }
     }
 
-    /// Whether the request to give up has been reported; false: not now.
+    /// The request of [`Step::Complete`] is reported. False: the ring of completions has no room for it.
     pub(crate) fn completed_unposted(&mut self, reported: bool) {
         if reported {
             self.state.refused = None;
@@ -334,12 +335,12 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
         }
     }
 
-    /// Nothing more in this run, though there may be requests.
+    /// Ends the run, even if requests wait.
     pub(crate) fn end(&mut self, next: Next) -> Served {
         Served { next, broken: core::mem::take(&mut self.state.broken) }
     }
 
-    /// How many requests wait, at least one; or what there is to do if none does.
+    /// The number of waiting requests, at least 1; `Err`: the run takes none.
     fn waiting(&mut self) -> Result<u32, Next> {
         if self.state.closed {
             return Err(Next::Sleep);
@@ -364,7 +365,7 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
         }
     }
 
-    /// Whether the request completes even if it succeeds.
+    /// Whether the request completes also if it succeeds.
     fn is_signaled(&self) -> bool {
         self.head.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0
     }
@@ -376,8 +377,8 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
 }
 
 impl<M: Memory, K> State<M, K> {
-    /// Whether there will be a completion, which has the ring looked at: what comes meanwhile has to wait for what is posted anyway.
-    /// `awaits`: see [`ServeMode::awaits`].
+    /// Whether the completion of an outstanding request will schedule a run. A request that is put into the ring before that has to wait
+    /// for the outstanding requests anyway. `awaits`: [`ServeMode::awaits`].
     fn awaits(&self, awaits: bool) -> bool {
         awaits && self.outstanding > 0
     }
@@ -389,7 +390,7 @@ impl<M: Memory, K> State<M, K> {
         zerocopy::transmute!(words)
     }
 
-    /// Copies the SGEs or the inline data of the oldest request; the number of bytes. `None`: they do not fit into an entry.
+    /// Copies the SGEs or the inline data of the oldest request and returns their size. `None`: they do not fit into an entry.
     fn data(&self, head: &SOFTNDK_POST, words: &mut [u64]) -> Option<usize> {
         let length = data_length(head).filter(|&length| length <= self.data_bytes)?;
         self.reader.copy(0, HEAD_WORDS, words.get_mut(..length.div_ceil(size_of::<u64>()))?);
@@ -397,14 +398,15 @@ impl<M: Memory, K> State<M, K> {
     }
 }
 
-/// The flags of a request: those that more requests follow are deferred, whatever their user says, who cannot know.
+/// The flags of a request. NDK_OP_FLAG_DEFER is set on an initiator request that `more` requests of this run follow, and cleared on all
+/// others: the program cannot know which requests a run takes.
 fn deferred(head: &SOFTNDK_POST, more: bool) -> u32 {
     let flags = head.Flags & !NDK_OP_FLAG_DEFER;
     let is_receive = NDK_OPERATION_TYPE(head.Operation.cast_signed()) == NdkOperationTypeReceive;
     if more && !is_receive { flags | NDK_OP_FLAG_DEFER } else { flags }
 }
 
-/// Bytes behind the head of a request. `None`: no adapter takes so many.
+/// The bytes behind the head of a request. `None`: the size overflows.
 pub(crate) fn data_length(head: &SOFTNDK_POST) -> Option<usize> {
     let sges = (head.SgeCount as usize).checked_mul(size_of::<SOFTNDK_SGE>())?;
     sges.checked_add(head.InlineLength as usize)
