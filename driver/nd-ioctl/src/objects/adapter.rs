@@ -1,4 +1,4 @@
-//! Adapters: each open is an NDK adapter of its own.
+//! Adapters: each ADAPTER_OPEN opens an NDK adapter of its own.
 
 use ndk_abi::nd_ioctl::{ND_ADAPTER_QUERY, ND_HANDLE, ND_OPEN_ADAPTER, ND_VERSION_2, ND2_ADAPTER_INFO};
 use ndk_abi::ndkpi::{
@@ -16,7 +16,7 @@ use crate::rings::user_ring::{descriptor, no_mappings, room_for_descriptor};
 use crate::{Host, Ref, Request, addresses};
 use ndk_consumer::{Adapter, OpenAdapters};
 
-/// The flags that mean the same in user mode (ND_ADAPTER_FLAG_* have the values of NDK_ADAPTER_FLAG_*).
+/// The flags that user mode has too (ND_ADAPTER_FLAG_* have the values of NDK_ADAPTER_FLAG_*).
 const SHARED_FLAGS: u32 = NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
     | NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED
     | NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED
@@ -43,8 +43,8 @@ pub(crate) fn open<H: Host>(
     descriptor(request, slot.fill(adapter)?, 0)
 }
 
-/// Gives up the handle. The NDK adapter is closed when its objects are gone, with the next open or close of one, or with
-/// the file.
+/// Frees the handle. The NDK adapter is closed after its objects: by the next ADAPTER_OPEN or ADAPTER_CLOSE of the context, or at the
+/// context's end.
 pub(crate) fn close<H: Host>(
     handles: &Handles<H>,
     adapters: &OpenAdapters<H::Platform>,
@@ -70,7 +70,7 @@ pub(crate) fn query<H: Host>(handles: &Handles<H>, host: &H, request: &mut H::Re
     let info = adapter.info(passive)?;
     let info = ND2_ADAPTER_INFO {
         InfoVersion: ND_VERSION_2,
-        // The OUI and the device number have 32 bits in NDKPI and 16 here.
+        // The OUI and the device number have 32 bits in NDKPI and 16 in this structure.
         VendorId: info.VendorId as u16,
         DeviceId: info.DeviceId as u16,
         AdapterId: host.adapter_id(),
@@ -102,7 +102,7 @@ pub(crate) fn query_address_list<H: Host>(handles: &Handles<H>, host: &H, reques
     addresses::list(host, request)
 }
 
-/// STATUS_INVALID_PARAMETER_MIX unless both objects belong to one NDK adapter: a provider need not check that.
+/// STATUS_INVALID_PARAMETER_MIX: the objects belong to different NDK adapters, which a provider need not check.
 pub(crate) fn same_adapter<H: Host>(
     one: &Ref<Adapter<H::Platform>, H>,
     other: &Ref<Adapter<H::Platform>, H>,

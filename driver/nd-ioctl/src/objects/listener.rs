@@ -1,4 +1,4 @@
-//! Listeners: connection requests meet the connectors that wait for them.
+//! Listeners: match connection requests with the connectors that wait for one.
 
 use core::net::SocketAddr;
 
@@ -21,14 +21,14 @@ use crate::tables::sent::{Sent, Waiting};
 use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, ConnectRequested, Owned};
 
-/// Connection requests that wait for a connector, at most; a backlog of 0 ("no limit") means this too.
+/// The most connection requests that wait for a connector; a backlog of 0 ("no limit") means this number too.
 const MAX_BACKLOG: u32 = 256;
 
 pub(crate) struct Listener<H: Host> {
     ndk: Owned<NDK_LISTENER, ListenerEvents<H>, H::Platform>,
 }
 
-/// What the connect events of a listener need.
+/// The context of a listener's connect events.
 pub(crate) struct ListenerEvents<H: Host> {
     pended: Ref<PendedRequests<H>, H>,
     quota: Ref<Quota<H>, H>,
@@ -40,17 +40,17 @@ pub(crate) struct ListenerEvents<H: Host> {
 
 struct State<H: Host> {
     phase: Phase,
-    /// Connection requests that no connector waits for yet.
+    /// Connection requests that wait for a connector.
     waiting: Queue<Ref<Connection<H>, H>, H>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Created,
-    /// NdkListen has its address; events are refused until LISTEN.
+    /// BIND has called NdkListen, or is about to; connect events are refused until LISTEN.
     Bound,
     Listening,
-    /// Its handle is gone.
+    /// The handle is freed.
     Ended,
 }
 
@@ -92,12 +92,12 @@ impl<T, H: Host> Queue<T, H> {
 }
 
 impl<H: Host> Listener<H> {
-    /// The requests that wait for it.
+    /// The pended GET_CONNECTION_REQUESTs.
     pub(crate) fn waiting(&self) -> &Waiting<H> {
         &self.ndk.context().waiting
     }
 
-    /// Its handle is gone: nobody may wait any more, and who wants to connect is refused.
+    /// The handle is freed: cancels the pended requests, and refuses the connection requests that wait.
     pub(crate) fn close(&self) {
         let events = self.ndk.context();
         events.state.lock().phase = Phase::Ended;
@@ -112,8 +112,8 @@ impl<H: Host> Listener<H> {
 }
 
 impl<H: Host> ListenerEvents<H> {
-    /// Has a connection request wait for a connector. It is refused if there is no room, or nobody listens: not yet, or, also when it
-    /// comes back from a connector that was freed, not any more.
+    /// Queues a connection request until a connector waits for one. Dropped, and so refused, if the queue is full or the listener is not
+    /// listening: before LISTEN, or after its free, when a request may come back from a freed connector.
     fn put(&self, connection: Ref<Connection<H>, H>) {
         let mut state = self.state.lock();
         let refused = match state.phase {
@@ -124,7 +124,7 @@ impl<H: Host> ListenerEvents<H> {
         drop(refused);
     }
 
-    /// Brings connection requests and waiting connectors together.
+    /// Gives queued connection requests to waiting connectors, oldest first.
     fn match_up(&self) {
         loop {
             let mut state = self.state.lock();
@@ -141,7 +141,7 @@ impl<H: Host> ListenerEvents<H> {
             match Connector::take_request(connector, connection) {
                 Ok(()) => pended.succeed(),
                 Err(connection) => {
-                    // The connector was freed. The request of the peer goes to the next.
+                    // The connector was freed. The next one gets the connection request.
                     pended.cancel();
                     self.put(connection);
                 }
@@ -195,7 +195,8 @@ pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply
     Ok(0)
 }
 
-/// Takes the address. NDKPI takes it and listens at once: until LISTEN, events are refused as if nobody listened.
+/// BIND. NDKPI has no bind of its own: NdkListen takes the address and listens at once. Until LISTEN, connect events are refused as if
+/// nothing listened.
 pub(crate) fn bind<H: Host>(handles: &Handles<H>, host: &H, request: &H::Request, passive: &Passive<'_>) -> Reply {
     let input: ND_BIND = input(request)?;
     let listener: Arc<Listener<H>, _> = handles.get(input.Handle)?;
@@ -243,7 +244,7 @@ pub(crate) fn get_address<H: Host>(handles: &Handles<H>, request: &mut H::Reques
     output(request, &address)
 }
 
-/// Pends until a peer wants to connect; the connector has its request then.
+/// GET_CONNECTION_REQUEST: pends until a peer connects; then the connector has the connection request.
 #[inline(never)]
 pub(crate) fn get_connection_request<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
@@ -270,7 +271,7 @@ pub(crate) fn get_connection_request<H: Host>(handles: &Handles<H>, sent: Sent<H
             return status;
         }
     };
-    // Freed in between: those who were to cancel the request may not have found it.
+    // If the listener was freed before the insert, its close has not found the request.
     let ended = events.state.lock().phase != Phase::Listening;
     if ended && let Some(pended) = events.pended.take(id) {
         pended.cancel();

@@ -1,4 +1,4 @@
-//! The requests of each kind of object, and what the driver keeps of one.
+//! The control codes of each kind of object, and the driver's state of an object.
 
 pub(crate) mod adapter;
 mod affinity;

@@ -1,4 +1,4 @@
-//! Memory regions over the user's memory: registered, and fast-register ones.
+//! Memory regions over user memory: registered ones, and fast-register regions.
 
 use ndk_abi::nd_ioctl::{
     ND_HANDLE, ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_READ, ND_MR_FLAG_ALLOW_REMOTE_WRITE,
@@ -24,13 +24,13 @@ pub(crate) struct Mr<H: Host> {
     pub(crate) ndk: Owned<NDK_MR, Memory<H>, H::Platform>,
 }
 
-/// The memory of a region, and its PD. It is unlocked when the close of the region has completed, at the latest.
+/// The memory of a region, and its PD. The memory is unlocked at the latest when the close of the NDK region has completed.
 pub(crate) struct Memory<H: Host> {
     registration: SpinLock<Registration<Locked<H>>, H::Platform>,
     pub(crate) fast: Option<FastMemory<H>>,
     _charge: Charge<H::Platform>,
-    /// Last, so that it goes last: with it goes a reference to the adapter, for which the cleanup of the file waits. The
-    /// memory has to be unlocked by then, as the process ends next.
+    /// Dropped last: it may hold the last reference to the adapter, for which the cleanup of the file waits, and the memory has to be
+    /// unlocked before that cleanup returns, as the process may end then.
     pub(crate) pd: Ref<Pd<H>, H>,
 }
 
@@ -43,27 +43,28 @@ enum Registration<M> {
 
 /// The memory of a fast-register region.
 pub(crate) struct FastMemory<H: Host> {
-    /// Before the memory, so that it is released before that is unlocked.
+    /// Dropped first: the mapping is released before the memory is unlocked.
     pub(crate) lam: Lam<H::Platform>,
     pub(crate) length: usize,
     _pinned: Locked<H>,
 }
 
 impl<H: Host> Mr<H> {
-    /// Its handle is gone: ends the registration, waiting for accesses under way, and unlocks its memory here. A close does not
-    /// wait, and would have it unlocked at DISPATCH_LEVEL; that is left to what a fast-register region has, which is little, and
-    /// to a region with bound windows, whose memory goes with the last of them.
+    /// The handle is freed: deregisters, which waits for accesses under way, and unlocks the memory here, at PASSIVE_LEVEL. A close of the
+    /// NDK region would not wait, and would unlock the memory at DISPATCH_LEVEL. That happens only to the memory of a fast-register region,
+    /// which is small, and of a region with bound windows, whose memory is unlocked with the last window.
     pub(crate) fn close(&self, passive: &Passive<'_>) {
         let _not_registered = self.deregister(passive);
     }
 
-    /// STATUS_INVALID_DEVICE_STATE: not registered.
+    /// STATUS_INVALID_DEVICE_STATE: the region is not registered.
     fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let memory = self.ndk.context();
         let done = |registration: &Registration<_>| matches!(registration, Registration::Done(_));
         let before = memory.change(done, Registration::Changing)?;
         let result = self.ndk.deregister(passive);
-        // Refused (STATUS_DEVICE_BUSY: windows are bound): still registered. Else the memory is unlocked, without the lock.
+        // After a failure (STATUS_DEVICE_BUSY: windows are bound) the region is still registered. Else the memory is unlocked, with no lock
+        // held.
         let (state, unlocked) = if result.is_err() { (before, None) } else { (Registration::None, Some(before)) };
         *memory.registration.lock() = state;
         drop(unlocked);
@@ -77,7 +78,7 @@ impl<H: Host> Memory<H> {
         Ok(Self { registration: SpinLock::<_, H::Platform>::new(Registration::None), fast, _charge: charge, pd })
     }
 
-    /// Replaces the state, which must be as `expected` says. STATUS_INVALID_DEVICE_STATE: it is not.
+    /// Replaces the state if `expected` accepts it. STATUS_INVALID_DEVICE_STATE: it does not.
     fn change(
         &self,
         expected: impl Fn(&Registration<Locked<H>>) -> bool,
@@ -127,7 +128,7 @@ pub(crate) fn register<H: Host>(
         room_for::<SOFTNDK_MR_TOKENS>(request)?;
     }
     let write = ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_ALLOW_REMOTE_WRITE | ND_MR_FLAG_RDMA_READ_SINK;
-    // The kernel locks the pages, so it makes no difference what the user promises about its mappings.
+    // The pages are locked, so it makes no difference whether the program promises not to unmap them.
     let flags = input.Header.Flags & !ND_MR_FLAG_DO_NOT_SECURE_VM;
     if flags & !(write | ND_MR_FLAG_ALLOW_REMOTE_READ) != 0 {
         return Err(STATUS_INVALID_PARAMETER.into());
@@ -140,7 +141,7 @@ pub(crate) fn register<H: Host>(
     if memory.fast.is_some() {
         return Err(STATUS_INVALID_DEVICE_STATE.into());
     }
-    // Asked before the memory is locked: to lock is the expensive part.
+    // Checked before the memory is locked, as locking is the expensive part.
     if length > memory.pd.adapter().info(passive)?.MaxRegistrationSize {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
@@ -155,7 +156,7 @@ pub(crate) fn register<H: Host>(
         Err(status) => (Err(status), Registration::None),
     };
     *memory.registration.lock() = state;
-    // Freed meanwhile: the close found the registration unfinished, and left it.
+    // If the region was freed during the registration, the close found `Changing` and did nothing.
     if let Err(status) = handles.get::<Mr<H>>(input.Header.MrHandle) {
         mr.close(passive);
         return Err(status.into());
@@ -164,7 +165,7 @@ pub(crate) fn register<H: Host>(
     if wants_tokens { tokens(&mr, request) } else { Ok(0) }
 }
 
-/// The tokens of a registered region.
+/// SOFTNDK_MR_QUERY: returns the tokens of a registered region, or of a fast-register region.
 pub(crate) fn query<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let mr: Arc<Mr<H>, _> = handles.get(input.Handle)?;
@@ -187,7 +188,7 @@ pub(crate) fn deregister<H: Host>(handles: &Handles<H>, request: &H::Request, pa
     Ok(0)
 }
 
-/// Makes a fast-register region and locks memory for it.
+/// SOFTNDK_FAST_MR_CREATE: makes a fast-register region, and locks memory for it.
 pub(crate) fn create_fast<H: Host>(
     handles: &Handles<H>,
     quota: &Ref<Quota<H>, H>,
@@ -202,13 +203,13 @@ pub(crate) fn create_fast<H: Host>(
     if input.RemoteAccess > 1 {
         return Err(STATUS_INVALID_PARAMETER.into());
     }
-    // Asked before the memory is locked: to lock is the expensive part.
+    // Checked before the memory is locked, as locking is the expensive part.
     let pages = (input.Address as usize).wrapping_rem(PAGE_SIZE).saturating_add(length).div_ceil(PAGE_SIZE);
     if pages > pd.adapter().info(passive)?.FRMRPageCount as usize {
         return Err(STATUS_IMPLEMENTATION_LIMIT.into());
     }
     let slot = handles.reserve()?;
-    // Which access a fast register will ask for is not known yet.
+    // Locked for writing: the access of later fast registrations is not known yet.
     let pinned = Locked::new(host, quota, request, input.Address, length, true, passive)?;
     let lam = Lam::build(pd.adapter(), &*pinned, length, passive)?;
     let pages = lam.page_count();
@@ -221,7 +222,7 @@ pub(crate) fn create_fast<H: Host>(
     output(request, &SOFTNDK_FAST_MR { MrHandle: handle, LocalToken: local, RemoteToken: remote })
 }
 
-/// The length of a range of user memory that is worth a look.
+/// The length of a range of user memory, after a first check: the range is not empty and does not wrap around.
 fn range(address: u64, length: u64) -> Result<usize, NTSTATUS> {
     match (address, length) {
         (0, 0) => return Err(STATUS_INVALID_PARAMETER),

@@ -1,4 +1,4 @@
-//! What a handle can name.
+//! The types of object that a handle can name.
 
 use platform::Passive;
 
@@ -61,7 +61,7 @@ objects! {
 }
 
 impl<H: Host> Object<H> {
-    /// Its handle is gone.
+    /// The handle is freed: ends what the object does, and cancels its pended requests.
     pub(crate) fn close(self, passive: &Passive<'_>) {
         match self {
             Self::Connector(connector) => connector.close(),

@@ -1,4 +1,4 @@
-//! The codes that post work requests, to queue pairs and to shared receive queues.
+//! The control codes that post work requests to queue pairs and SRQs.
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::ndkpi::{
@@ -30,28 +30,28 @@ pub(crate) fn post<H: Host>(handles: &Handles<H>, request: &mut H::Request, pass
     if operation == NdkOperationTypeReceive {
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }
-    // What came by the ring is older, also what is given up.
+    // Requests in the ring are older: they have to be posted, or complete unposted, first.
     Qp::post_all(&qp, rings, passive);
     if !rings.initiator.is_drained() {
         return Err(STATUS_NO_MORE_ENTRIES.into());
     }
-    // Its ring is not looked at until it completes: the request that it is to wait for may be in there.
+    // Never deferred: the next request may be in the ring, which is not polled until this request completes.
     let input = SOFTNDK_POST { Flags: input.Flags & !NDK_OP_FLAG_DEFER, ..input };
     let reports = input.Flags & NDK_OP_FLAG_SILENT_SUCCESS == 0;
     if reports {
-        // Before it is posted: it may be reported as soon as it is.
+        // Before the post, as the request may be reported before the post returns.
         rings.initiator.count_ioctl_post();
     }
     let posted = post_one(handles, request, &qp, &input);
     if posted.is_err() && reports {
         rings.initiator.completed();
-        // A run that has seen it counted awaits its completion.
+        // A run that saw the count awaits a completion that will not come.
         Qp::schedule_poll(&qp);
     }
     posted
 }
 
-/// Posts a request that came by a control code.
+/// Posts the request of a control code.
 fn post_one<H: Host>(
     handles: &Handles<H>,
     request: &mut H::Request,
@@ -77,7 +77,7 @@ fn post_one<H: Host>(
     done(status)
 }
 
-/// Posts a bind, and answers with the window's new token.
+/// Posts a bind and returns the window's new token.
 fn bind<H: Host>(handles: &Handles<H>, request: &mut H::Request, qp: &Ref<Qp<H>, H>, input: &SOFTNDK_POST) -> Reply {
     room_for::<SOFTNDK_MW_TOKEN>(request)?;
     let mw: Arc<Mw<H>, _> = handles.get(input.ObjectHandle)?;

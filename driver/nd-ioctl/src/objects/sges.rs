@@ -1,4 +1,4 @@
-//! The scatter/gather entries of a request.
+//! The SGEs of a request.
 
 use ndk_abi::ndkpi::{NDK_SGE, NDK_SGE_ADDRESS};
 use ndk_abi::softndk_ioctl::SOFTNDK_SGE;
@@ -7,11 +7,11 @@ use zerocopy::FromBytes;
 
 use crate::rings::work_ring::MAX_DATA;
 
-/// More scatter/gather entries than any adapter takes; they are copied to the stack.
+/// More SGEs than any adapter takes; they are copied to the stack.
 pub(crate) const MAX_SGES: usize = 64;
 const _: () = assert!(MAX_DATA == MAX_SGES * size_of::<SOFTNDK_SGE>());
 
-/// A list of SGEs. STATUS_DATA_OVERRUN: too many.
+/// The SGEs in `list`, as NDKPI has them, in `storage`. STATUS_DATA_OVERRUN: more than `MAX_SGES`.
 pub(crate) fn sges<'a>(list: &[u8], storage: &'a mut [NDK_SGE; MAX_SGES]) -> Result<&'a [NDK_SGE], NTSTATUS> {
     let list = list.chunks_exact(size_of::<SOFTNDK_SGE>());
     let sges = storage.get_mut(..list.len()).ok_or(STATUS_DATA_OVERRUN)?;

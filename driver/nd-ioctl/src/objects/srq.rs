@@ -29,14 +29,14 @@ use crate::{Host, Ref, shared};
 use ndk_consumer::{Owned, SrqNotified, SrqSize};
 
 pub(crate) struct Srq<H: Host> {
-    /// Before the rest, as that of a queue pair.
+    /// Dropped first, as a queue pair's rings.
     pub(crate) ring: Option<UserWorkRing<H>>,
-    /// Modifications under way: meanwhile nothing of the ring is posted.
+    /// SRQ_MODIFYs under way. Nothing in the ring is posted while there are any.
     modifications: AtomicU32,
-    /// Requests of the ring wait for room.
+    /// Receives in the ring wait for room in the queue.
     waiting: AtomicBool,
     sges: u32,
-    /// What it was made with.
+    /// The affinity of the create request.
     pub(crate) affinity: Option<GROUP_AFFINITY>,
     deferred: Deferred<H::Platform>,
     timer: Timer<H::Platform>,
@@ -45,15 +45,15 @@ pub(crate) struct Srq<H: Host> {
     turn: SpinLock<(), H::Platform>,
 }
 
-/// What the notifications of an SRQ need.
+/// The context of an SRQ's notifications.
 pub(crate) struct SrqEvents<H: Host> {
     pended: Ref<PendedRequests<H>, H>,
     pub(crate) pd: Ref<Pd<H>, H>,
     handle: u64,
     waiting: Waiting<H>,
-    /// The last one set; 0: never.
+    /// The last threshold that was set; 0: none.
     threshold: AtomicU32,
-    /// Why there will be no notification any more; STATUS_SUCCESS: there will.
+    /// The status with which the SRQ ended; STATUS_SUCCESS: it has not ended.
     ended: AtomicI32,
     _charge: Charge<H::Platform>,
 }
@@ -66,7 +66,7 @@ impl<H: Host> Srq<H> {
         status
     }
 
-    /// Posts a receive of its ring.
+    /// Posts a receive from the ring.
     fn post_entry(&self, head: &SOFTNDK_POST, data: &[u8]) -> NTSTATUS {
         if NDK_OPERATION_TYPE(head.Operation.cast_signed()) != NdkOperationTypeReceive || head.InlineLength != 0 {
             return STATUS_INVALID_PARAMETER;
@@ -81,7 +81,7 @@ impl<H: Host> Srq<H> {
         }
     }
 
-    /// The requests that wait for it.
+    /// The pended SRQ_NOTIFYs.
     pub(crate) fn waiting(&self) -> &Waiting<H> {
         &self.ndk.context().waiting
     }
@@ -90,7 +90,7 @@ impl<H: Host> Srq<H> {
         self.ndk.context().handle
     }
 
-    /// A doorbell: has the ring served.
+    /// A doorbell: schedules a run that serves the ring.
     pub(crate) fn wake(this: &Ref<Self, H>) {
         if let Some(ring) = &this.ring {
             ring.wake();
@@ -98,14 +98,15 @@ impl<H: Host> Srq<H> {
         }
     }
 
-    /// A completion of one of its receives has been taken from a CQ.
+    /// A receive of the SRQ has completed: schedules a run if receives wait for room.
     pub(crate) fn completed(this: &Ref<Self, H>) {
         if this.waiting.swap(false, Ordering::AcqRel) {
             Deferred::schedule(this);
         }
     }
 
-    /// Notes that a receive has ended whose queue pair is gone, so that no program sees the completion.
+    /// As `completed`, for a receive that a freed queue pair had taken. The program gets no completion, so the receive's slot in the ring
+    /// is freed here.
     pub(crate) fn completed_without_qp(this: &Ref<Self, H>) {
         if let Some(ring) = &this.ring {
             ring.completing();
@@ -116,7 +117,7 @@ impl<H: Host> Srq<H> {
 
     fn serve(&self, polls_on: bool) -> Next {
         let Some(ring) = &self.ring else { return Next::Sleep };
-        // A program that waits for a notification is told by the number of receives in the queue.
+        // The notification counts the receives in the queue, so those in the ring are posted without waiting for a completion.
         let mode = ServeMode { awaits: false, polls_on };
         let mut serving = ring.serve(mode);
         loop {
@@ -126,14 +127,14 @@ impl<H: Host> Srq<H> {
                     let posted = if is_modified { Posted::NotNow } else { self.post_entry(head, data).into() };
                     serving.posted(posted);
                 }
-                // It has no queue pair that could report it.
+                // No queue pair has taken the receive, so no CQ gets its completion.
                 Step::Complete(..) => serving.completed_unposted(true),
                 Step::End(served) => return served.next,
             }
         }
     }
 
-    /// Posts what is in the ring, as far as the queue takes it.
+    /// Posts the receives in the ring, as far as the queue takes them.
     fn serve_all(&self, _passive: &Passive<'_>) {
         for _ in 0..MAX_SERVES {
             if self.serve(false) != Next::Run {
@@ -142,7 +143,7 @@ impl<H: Host> Srq<H> {
         }
     }
 
-    /// Its handle is gone: nobody may wait any more.
+    /// The handle is freed: closes the ring and cancels the pended requests.
     pub(crate) fn close(this: &Ref<Self, H>) {
         this.ring.iter().for_each(WorkRing::close);
         Timer::cancel(this);
@@ -188,13 +189,13 @@ impl<H: Host> SrqNotified for SrqEvents<H> {
         if status != STATUS_SUCCESS {
             self.ended.store(status.0, Ordering::SeqCst);
         }
-        // If nobody waits it is lost, and nothing with it: each request to wait asks anew (NdkModifySrq), and is answered at
-        // once while the queue is below the threshold.
+        // Without a pended request the notification is lost, which does no harm: each SRQ_NOTIFY arms the SRQ again (NdkModifySrq), and the
+        // SRQ notifies at once while it is below the threshold.
         self.pended.take_all(&self.waiting, |pended| pended.complete(status));
     }
 }
 
-/// While it lives nothing is posted from the ring of an SRQ, so that what is decided of the ring holds.
+/// While this value lives no receive is posted from the ring of an SRQ, so the result of [`WorkRing::fits`] holds.
 struct Modification<'a, H: Host>(&'a Ref<Srq<H>, H>);
 
 impl<'a, H: Host> Modification<'a, H> {
@@ -207,7 +208,7 @@ impl<'a, H: Host> Modification<'a, H> {
 impl<H: Host> Drop for Modification<'_, H> {
     fn drop(&mut self) {
         self.0.modifications.fetch_sub(1, Ordering::Relaxed);
-        // For what has come meanwhile.
+        // Serves the receives that came during the modification.
         Deferred::schedule(self.0);
     }
 }
@@ -261,7 +262,7 @@ pub(crate) fn create<H: Host>(
     Deferred::initialize(&srq);
     Timer::initialize(&srq);
     if srq.ring.is_some() {
-        // Until it has looked, and sleeps, no doorbell rings.
+        // The first run sets `Asleep`; before that no doorbell rings.
         Deferred::schedule(&srq);
     }
     descriptor(request, slot.fill(srq)?, input.CeMappingCount)
@@ -303,7 +304,7 @@ pub(crate) fn modify<H: Host>(
         return Err(STATUS_BUFFER_OVERFLOW.into());
     }
     srq.ndk.modify(input.QueueDepth, input.NotifyThreshold, passive)?;
-    // What the queue has not taken stays in the old ring, for the user to move.
+    // The program's side moves the receives that were not posted from the old ring to the new one.
     let left = larger.map_or(0, |(ring, larger)| ring.replace(larger));
     drop(still);
     if input.NotifyThreshold != 0 {
@@ -312,7 +313,7 @@ pub(crate) fn modify<H: Host>(
     descriptor_with(request, input.SrqHandle, input.CeMappingCount, left.into())
 }
 
-/// Pends until fewer receives than the threshold are left, or the SRQ fails.
+/// SRQ_NOTIFY: pends until the SRQ has fewer receives than the threshold, or fails.
 pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>, passive: &Passive<'_>) -> NTSTATUS {
     let prepare = || handles.get::<Srq<H>>(input::<ND_HANDLE>(&sent.request)?.Handle);
     let srq = match prepare() {
@@ -327,7 +328,7 @@ pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>, passive: &Pas
     let mut end = NTSTATUS(events.ended.load(Ordering::SeqCst));
     let threshold = events.threshold.load(Ordering::Relaxed);
     if end == STATUS_SUCCESS && threshold != 0 {
-        // What was posted counts, whether it is in the queue yet or not.
+        // Receives in the ring count as posted, so they go to the queue first.
         srq.serve_all(passive);
         end = srq.ndk.modify(0, threshold, passive).err().unwrap_or(STATUS_SUCCESS);
     }

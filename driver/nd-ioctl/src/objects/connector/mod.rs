@@ -1,7 +1,7 @@
-//! Connectors: the state of a handle. Its requests are in [`requests`].
+//! Connectors: the state of a handle. The control codes are in [`requests`].
 //!
-//! A handle gets an NDK connector when it connects (a new one each time: NDKPI's serve one connection), or when a listener
-//! gives it a connection request. Which request is allowed when is decided here, since a provider need not check it.
+//! A connector gets an NDK connector when it connects (a new one each time, as an NDK connector serves one connection), or when a listener
+//! gives it a connection request. This module decides which operation is allowed in which phase, since a provider need not check that.
 
 mod requests;
 
@@ -29,7 +29,7 @@ use crate::tables::sent::Waiting;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Completed, Disconnected, Owned};
 
-/// The requests of a provider context that wait.
+/// The pended requests of a provider context.
 pub(crate) type PendedRequests<H> = pended::PendedRequests<H, Connector<H>>;
 
 /// An NDK connector and its link.
@@ -47,20 +47,20 @@ struct State<H: Host> {
     phase: Phase,
     connection: Option<Ref<Connection<H>, H>>,
     bound: Option<SocketAddr>,
-    /// What is connected, or was to be: [`Qp::is_of`] says whether it is.
+    /// The queue pair of the last connect or accept; [`Qp::is_of`] says whether this connector has connected it.
     qp: Option<Weak<Qp<H>, H::Platform>>,
-    /// The peer disconnected.
+    /// The peer has disconnected.
     peer_gone: bool,
 }
 
-/// How far a connector is.
+/// The phase of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No connection; after a refused connect there is one still, for the data it was refused with.
+    /// Not connecting. After a refused connect `connection` stays, for the peer's private data.
     Idle,
-    /// Waits for a connection request.
+    /// A GET_CONNECTION_REQUEST waits for a connection request.
     Waiting,
-    /// Passive side: has a connection request.
+    /// Passive side: the connector has a connection request.
     Requested,
     /// NdkConnect is in progress.
     Connecting,
@@ -73,13 +73,13 @@ enum Phase {
     Established,
     /// NdkDisconnect is in progress.
     Disconnecting,
-    /// Not to be used any more.
+    /// The connection has ended or the handle is freed; no operation is allowed.
     Ended,
 }
 
 impl Phase {
-    /// The status that the operation of this phase ends with, of that of the NDK: an accept is refused when the peer has backed out, as
-    /// existing programs expect (ndspi.md section 5, Accept).
+    /// The status of the operation of this phase, from NDKPI's status. An accept is refused when the peer has backed out, as existing
+    /// programs expect (ndspi.md section 5, Accept).
     fn nd_status(self, status: NTSTATUS) -> NTSTATUS {
         match (self, status) {
             (Self::Accepting, STATUS_CONNECTION_ABORTED) => STATUS_CONNECTION_REFUSED,
@@ -88,12 +88,12 @@ impl Phase {
     }
 }
 
-/// What the callbacks of an NDK connector need.
+/// The context of an NDK connector's callbacks.
 pub(crate) struct Link<H: Host> {
     pended: Ref<PendedRequests<H>, H>,
-    /// Keeps it open.
+    /// Keeps the adapter open.
     _adapter: Ref<Adapter<H::Platform>, H>,
-    /// The handle's object, once there is one.
+    /// The connector of the handle, once the connection has one.
     connector: BackRef<Connector<H>, H>,
     /// The pended request of the operation in progress; 0: none.
     request: AtomicU64,
@@ -123,8 +123,8 @@ impl<H: Host> Link<H> {
         *self.connector.lock() = Some(Arc::downgrade(connector));
     }
 
-    /// The request of the operation that was in progress, for [`Link::finish`]. To be asked for before the connector leaves the phase of
-    /// the operation: the next one, which may begin then, has a request of its own.
+    /// Takes the request of the operation that has ended, for [`Link::finish`]. Called before the connector leaves the phase of that
+    /// operation: the next operation, which may begin then, stores its own request.
     fn ended(&self) -> u64 {
         self.request.swap(0, Ordering::AcqRel)
     }
@@ -136,7 +136,7 @@ impl<H: Host> Link<H> {
         }
     }
 
-    /// Completes the requests that wait for the end of the connection.
+    /// Completes the pended NOTIFY_DISCONNECTs.
     fn notify_disconnected(&self, connector: &Connector<H>) {
         let pended = &self.pended;
         pended.take_until(&connector.waiting, &[Event::Disconnected], pended.end(), Pended::succeed);
@@ -149,7 +149,7 @@ impl<H: Host> Completed<H::Platform> for Link<H> {
         let connector = this.connector();
         let advance = |connector: &Ref<Connector<H>, H>| Connector::advance(connector, this, status);
         let (ended, status) = connector.as_ref().map_or((false, status), advance);
-        // Before its request completes: who has seen that may post.
+        // Before the request completes: after that the program may post.
         connector.iter().for_each(|connector| connector.notify_qp(false));
         this.finish(request, status);
         if ended && let Some(connector) = connector {
@@ -164,7 +164,7 @@ impl<H: Host> Disconnected for Link<H> {
         if !connector.state.lock().is_current(self) {
             return;
         }
-        // Before it is noted: a program that finds it noted, as by a NotifyDisconnect that comes now, may rely on posts being
+        // Before `peer_gone` is set: once a program knows of the disconnect, for example by a new NOTIFY_DISCONNECT, its posts have to be
         // cancelled.
         connector.notify_qp(true);
         let mut state = connector.state.lock();
@@ -192,7 +192,7 @@ impl<H: Host> Connector<H> {
         Ok(Self { pended, waiting, adapter, state: SpinLock::<_, H::Platform>::new(state), _charge: charge })
     }
 
-    /// Binds it to a local address.
+    /// Binds the connector to a local address.
     fn bind(&self, address: SocketAddr) -> Result<(), NTSTATUS> {
         let mut state = self.state.lock();
         if state.bound.is_some() {
@@ -205,7 +205,7 @@ impl<H: Host> Connector<H> {
         Ok(())
     }
 
-    /// Starts to use an idle connector. Gives the address it is bound to.
+    /// Moves an idle connector to `phase`. Returns the address that it is bound to.
     fn occupy(&self, phase: Phase) -> Result<Option<SocketAddr>, NTSTATUS> {
         let mut state = self.state.lock();
         if state.phase != Phase::Idle {
@@ -219,12 +219,13 @@ impl<H: Host> Connector<H> {
         Ok(bound)
     }
 
-    /// Starts to wait for a connection request of a listener.
+    /// Moves an idle connector to `Waiting`, for a connection request of a listener.
     pub(crate) fn await_request(&self) -> Result<(), NTSTATUS> {
         self.occupy(Phase::Waiting).map(|_| ())
     }
 
-    /// Gives the connector, if it is in phase `from`, a connection. `Err` gives it back.
+    /// Sets the connection of a connector in phase `from`, and moves it to phase `to`. `Err`: it is in another phase; returns the
+    /// connection.
     fn install(
         this: &Ref<Self, H>,
         from: Phase,
@@ -241,7 +242,7 @@ impl<H: Host> Connector<H> {
         Ok(())
     }
 
-    /// Gives the waiting connector a connection request. `Err`: it does not wait any more.
+    /// Gives a connection request to a waiting connector. `Err`: the connector does not wait; returns the request.
     pub(crate) fn take_request(
         this: &Ref<Self, H>,
         connection: Ref<Connection<H>, H>,
@@ -249,7 +250,8 @@ impl<H: Host> Connector<H> {
         Self::install(this, Phase::Waiting, Phase::Requested, connection)
     }
 
-    /// Begins an operation on the connection. STATUS_CONNECTION_INVALID: not in this phase.
+    /// Begins an operation on the connection: moves from one of the phases `from` to `to`. Returns the connection and the phase before.
+    /// STATUS_CONNECTION_INVALID: the connector is in another phase.
     fn begin(&self, from: &[Phase], to: Phase) -> Result<(Ref<Connection<H>, H>, Phase), NTSTATUS> {
         let mut state = self.state.lock();
         let before = state.phase;
@@ -259,7 +261,7 @@ impl<H: Host> Connector<H> {
         Ok((connection, before))
     }
 
-    /// Goes back to a phase: the operation did not begin.
+    /// Moves back to phase `to`: the operation did not begin.
     fn retreat(&self, link: &Link<H>, from: Phase, to: Phase) {
         let mut state = self.state.lock();
         if state.phase == from && state.is_current(link) {
@@ -267,7 +269,8 @@ impl<H: Host> Connector<H> {
         }
     }
 
-    /// The operation in progress has ended. True: so has the connection; and the status to say so with.
+    /// The operation in progress has ended with NDKPI's `status`: moves to the next phase. Returns whether the connection has ended too,
+    /// and the status for the request.
     fn advance(this: &Ref<Self, H>, link: &Link<H>, status: NTSTATUS) -> (bool, NTSTATUS) {
         let mut state = this.state.lock();
         let succeeded = status == STATUS_SUCCESS;
@@ -287,7 +290,7 @@ impl<H: Host> Connector<H> {
         if phase == Phase::Established {
             let qp = qp.as_ref().and_then(Weak::upgrade);
             if !qp.is_some_and(|qp| qp.establish(this)) {
-                // It was freed before it was connected.
+                // The queue pair was freed before it was connected.
                 this.abandon(Event::Setup);
                 return (true, FREED);
             }
@@ -295,13 +298,14 @@ impl<H: Host> Connector<H> {
         (phase == Phase::Ended, status)
     }
 
-    /// Takes note of the queue pair that an operation is to connect. Before its request pends: who cancels that may begin another one.
+    /// Sets the queue pair that an operation is to connect. Called before the operation's request pends: once that request is cancelled,
+    /// another operation may begin.
     fn connects(&self, qp: &Ref<Qp<H>, H>) {
         let before = self.state.lock().qp.replace(Arc::downgrade(qp));
         drop(before);
     }
 
-    /// The queue pair that this connected is gone: so is the connection.
+    /// The queue pair that this connector has connected is freed: ends the connection.
     pub(crate) fn queue_pair_gone(&self) {
         let is_established = self.state.lock().phase == Phase::Established;
         if is_established {
@@ -309,7 +313,7 @@ impl<H: Host> Connector<H> {
         }
     }
 
-    /// Tells the queue pair how its connection is. Its peer is gone if that `ends` it, or is noted.
+    /// Tells the queue pair the state of its connection. The peer is gone if the event `ends` the connection, or if `peer_gone` is set.
     fn notify_qp(&self, ends: bool) {
         let state = self.state.lock();
         let (phase, peer_gone, qp) = (state.phase, state.peer_gone || ends, state.qp.clone());
@@ -317,7 +321,7 @@ impl<H: Host> Connector<H> {
         drop(state);
         let Some(qp) = qp.as_ref().and_then(Weak::upgrade) else { return };
         match phase {
-            // It is as it was if it never was connected: another connector may connect it, or have done so already.
+            // A queue pair that this connector has not connected stays as it is: another connector may connect it, or have connected it.
             Phase::Ended if qp.is_of(self) => Qp::disconnected(&qp),
             Phase::Ended => {}
             _ if peer_gone => Qp::peer_gone(&qp),
@@ -329,14 +333,14 @@ impl<H: Host> Connector<H> {
         }
     }
 
-    /// The connection, from when the peer is known on.
+    /// The connection, if its peer's data is known: not while it connects.
     fn known_peer(&self) -> Result<Ref<Connection<H>, H>, NTSTATUS> {
         let state = self.state.lock();
         let connection = state.connection.clone().filter(|_| state.phase != Phase::Connecting);
         connection.ok_or(STATUS_CONNECTION_INVALID)
     }
 
-    /// Its handle is gone.
+    /// The handle is freed: ends the connection and cancels the pended requests.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.phase = Phase::Ended;
@@ -354,7 +358,7 @@ impl<H: Host> Abandon<H> for Connector<H> {
         &self.waiting
     }
 
-    /// An unfinished set-up can only be ended by closing the connection.
+    /// Undoes what the request began. An unfinished set-up ends only with the close of the NDK connector.
     fn abandon(&self, event: Event) {
         let mut state = self.state.lock();
         let connection = match (event, state.phase) {
@@ -383,8 +387,8 @@ impl<H: Host> Abandon<H> for Connector<H> {
     }
 }
 
-/// The inline result of a call that starts an operation: nothing more to do, or the operation has ended already. One that
-/// failed inline has not begun: the connector goes back to phase `before`.
+/// Handles the inline status of a call that starts an operation. STATUS_PENDING: the callback will end the operation. STATUS_SUCCESS: it
+/// has ended. A failure: it has not begun, and the connector moves back to phase `before`.
 fn settle<H: Host>(connector: &Connector<H>, connection: &Connection<H>, phases: (Phase, Phase), status: NTSTATUS) {
     let (before, during) = phases;
     match status {
@@ -398,5 +402,5 @@ fn settle<H: Host>(connector: &Connector<H>, connection: &Connection<H>, phases:
     }
 }
 
-/// The status of an operation whose connector was freed meanwhile.
+/// The status of an operation whose connector or queue pair was freed before its end.
 const FREED: NTSTATUS = STATUS_CANCELLED;

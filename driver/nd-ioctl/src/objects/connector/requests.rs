@@ -1,4 +1,4 @@
-//! The requests of connectors.
+//! The control codes of connectors.
 
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use crate::tables::sent::Sent;
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Offer, Owned};
 
-/// More private data than any adapter takes; it is copied to the stack, since the request may be gone during the call.
+/// More private data than any adapter takes. The data is copied to the stack, since the request may be completed during the call.
 const MAX_PRIVATE_DATA: usize = 1024;
 
 type Found<H> = Arc<Connector<H>, <H as Host>::Platform>;
@@ -59,7 +59,7 @@ pub(crate) fn bind<H: Host>(handles: &Handles<H>, host: &H, request: &H::Request
     Ok(0)
 }
 
-/// An address that connectors and listeners can be bound to: the adapter's, or any (0.0.0.0, ::).
+/// An address that connectors and listeners can be bound to: a local one, or the unspecified one (0.0.0.0, ::).
 pub(crate) fn bindable<H: Host>(host: &H, address: &SOCKADDR_INET) -> Result<SocketAddr, NTSTATUS> {
     let address = address.socket_addr().ok_or(STATUS_INVALID_ADDRESS)?;
     if address.ip().is_unspecified() || is_local(host, address.ip()) {
@@ -69,7 +69,7 @@ pub(crate) fn bindable<H: Host>(host: &H, address: &SOCKADDR_INET) -> Result<Soc
     }
 }
 
-/// Private data on the stack.
+/// A copy of private data on the stack.
 struct PrivateData {
     bytes: [u8; MAX_PRIVATE_DATA],
     length: usize,
@@ -92,7 +92,7 @@ impl PrivateData {
     }
 }
 
-/// Pends the request of an operation on `connection`.
+/// Pends the request of an operation, and stores its identifier in `connection`.
 fn pend<H: Host>(
     sent: Sent<H>,
     connector: &Found<H>,
@@ -104,7 +104,7 @@ fn pend<H: Host>(
     Ok(())
 }
 
-/// Pends until the peer accepts or rejects.
+/// CONNECT: pends until the peer accepts or rejects.
 #[inline(never)]
 pub(crate) fn connect<H: Host>(
     handles: &Handles<H>,
@@ -146,7 +146,7 @@ pub(crate) fn connect<H: Host>(
     STATUS_PENDING
 }
 
-/// A new NDK connector for `connector`, and the address it will connect from.
+/// Makes a new NDK connector for `connector`. Returns it and the address that it will connect from.
 fn open<H: Host>(
     quota: &Quota<H>,
     host: &H,
@@ -159,7 +159,7 @@ fn open<H: Host>(
     let port = bound.map_or(0, |bound| bound.port());
     let source = match bound {
         Some(bound) if !any => bound,
-        // NdkConnect wants an address of the adapter: to itself if it is one, else the first of the family.
+        // NdkConnect wants an address of the adapter: the destination if it is local, else the first one of its family.
         _ if is_local(host, destination) => SocketAddr::new(destination, port),
         _ => SocketAddr::new(local_address(host, destination).ok_or(STATUS_INVALID_ADDRESS)?, port),
     };
@@ -171,7 +171,7 @@ fn open<H: Host>(
     }
 }
 
-/// Pends until the connection is established.
+/// COMPLETE_CONNECT: pends until the connection is established.
 #[inline(never)]
 pub(crate) fn complete_connect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
@@ -191,7 +191,7 @@ pub(crate) fn complete_connect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> 
     STATUS_PENDING
 }
 
-/// Pends until the peer has completed.
+/// ACCEPT: pends until the peer has completed its connect.
 #[inline(never)]
 pub(crate) fn accept<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
@@ -217,7 +217,7 @@ pub(crate) fn accept<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     STATUS_PENDING
 }
 
-/// Refuses a request, or backs out of a connect that was accepted.
+/// REJECT: refuses a connection request, or ends a connect that the peer has accepted.
 pub(crate) fn reject<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_REJECT = input(request)?;
     let connector: Found<H> = handles.get(input.ConnectorHandle)?;
@@ -238,7 +238,7 @@ pub(crate) fn get_read_limits<H: Host>(handles: &Handles<H>, request: &mut H::Re
     output(request, &ND_READ_LIMITS { Inbound: inbound, Outbound: outbound })
 }
 
-/// The peer's private data, as much as fits.
+/// GET_PRIVATE_DATA: returns as much of the peer's private data as fits.
 pub(crate) fn get_private_data<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
     let connector: Found<H> = handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     let connection = connector.known_peer()?;
@@ -254,7 +254,7 @@ pub(crate) fn get_peer_address<H: Host>(handles: &Handles<H>, request: &mut H::R
     output(request, &address)
 }
 
-/// Before there is a connection: the address it is bound to.
+/// GET_ADDRESS: without a known peer, the address that the connector is bound to.
 pub(crate) fn get_address<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
     let connector: Found<H> = handles.get(input::<ND_HANDLE>(request)?.Handle)?;
     room_for_address(request)?;
@@ -265,12 +265,12 @@ pub(crate) fn get_address<H: Host>(handles: &Handles<H>, request: &mut H::Reques
     output(request, &address)
 }
 
-/// Addresses have the overflow rule of address lists.
+/// Checks that an address fits; else STATUS_BUFFER_OVERFLOW with its length, as for address lists.
 pub(crate) fn room_for_address(request: &impl Request) -> Result<(), crate::decode::Failure> {
     room_for::<SOCKADDR_INET>(request).map_err(|_| overflow(size_of::<SOCKADDR_INET>()))
 }
 
-/// Pends until the connection has ended.
+/// NOTIFY_DISCONNECT: pends until the connection has ended.
 pub(crate) fn notify_disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let connector: Found<H> = handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;
@@ -287,7 +287,7 @@ pub(crate) fn notify_disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) ->
         Ok(id) => id,
         Err(status) => return status,
     };
-    // It may have ended before the request was where those who tell would find it.
+    // If the connection ended before the insert, the thread that ended it has not found the request.
     let ended = connector.state.lock().peer_gone || !connector.may_disconnect();
     if ended && let Some(pended) = connector.pended.take(id) {
         pended.succeed();
@@ -296,14 +296,14 @@ pub(crate) fn notify_disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) ->
 }
 
 impl<H: Host> Connector<H> {
-    /// Whether there is a connection, or will be, that can end.
+    /// Whether the connector has a connection that has not ended, or is establishing one.
     fn may_disconnect(&self) -> bool {
         use Phase::{Accepting, Completing, Disconnecting, Established};
         matches!(self.state.lock().phase, Accepting | Completing | Established | Disconnecting)
     }
 }
 
-/// Pends until the connection is closed.
+/// DISCONNECT: pends until the connection is closed.
 pub(crate) fn disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let connector: Found<H> = handles.get(input::<ND_HANDLE>(&sent.request)?.Handle)?;

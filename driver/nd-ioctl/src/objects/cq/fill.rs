@@ -1,4 +1,4 @@
-//! How completions get into the ring of their CQ, and who is told.
+//! Moves completions from a CQ into its ring, and completes the requests that wait for them.
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::nd_ioctl::{ND_CQ_NOTIFY_ANY, ND_CQ_NOTIFY_ERRORS, ND_CQ_NOTIFY_SOLICITED};
@@ -17,28 +17,28 @@ use crate::rings::user_ring::UserCqRing;
 use crate::tables::handles::Chain;
 use crate::tables::pended::{Event, Pended};
 
-/// Bursts that one run of the deferred call puts into a ring.
+/// The most bursts that one run of the deferred call moves into a ring.
 const BURSTS: u32 = 8;
 
-/// The queue pairs whose completions these are, each in the place of its first; for one that was freed, the shared queue whose ring its
-/// receives came by.
+/// The queue pair of each completion, set where it differs from that of the completion before. For a freed queue pair, its SRQ, if the SRQ
+/// has a ring.
 type Reporters<H> = [Option<Object<H>>; BURST];
 
-/// What filling a ring came to.
+/// The result of filling a ring once.
 enum Filled {
-    /// There may be more.
+    /// The CQ may have more completions.
     Some,
-    /// There is nothing more, or no room.
+    /// The CQ is empty, or the ring has no room.
     All,
-    /// Its user's index cannot be.
+    /// The program's index is impossible.
     BadIndex,
 }
 
 impl<H: Host> Cq<H> {
-    /// Moves completions into the ring: as many as it has room for, and not too many at once. True: there may be more.
+    /// Moves completions into the ring, as far as there is room, at most `BURSTS` times `BURST`. True: the CQ may have more.
     pub(super) fn fill(&self, ring: &UserCqRing<H>) -> bool {
         for _ in 0..BURSTS {
-            // Let go without the lock: a reference may be the last of a queue pair that is freed meanwhile.
+            // Dropped after the turn is released: an entry may hold the last reference to a queue pair that was freed in between.
             let mut reporters = [const { None }; BURST];
             let turn = self.turn.lock();
             let filled = self.fill_once(ring, &mut reporters);
@@ -57,13 +57,13 @@ impl<H: Host> Cq<H> {
         true
     }
 
-    /// Fills the ring once. The caller has the turn: the thread that takes completions puts them in, so that they stay in order.
-    /// `reporters` keeps the queues that the completions are of.
+    /// Moves one burst. The caller holds the turn, so that one thread at a time polls completions and writes them into the ring, in order.
+    /// `reporters` keeps the completions' queue pairs and SRQs alive.
     fn fill_once(&self, ring: &UserCqRing<H>, reporters: &mut Reporters<H>) -> Filled {
         let room = match ring.reserve(BURST as u32) {
             Room::For(room) => room as usize,
             Room::None => {
-                // What is in the CQ stays there, and may become too much.
+                // The completions stay in the CQ, which may overrun.
                 self.ndk.arm(ND_CQ_NOTIFY_ERRORS);
                 return Filled::All;
             }
@@ -77,7 +77,7 @@ impl<H: Host> Cq<H> {
             if let Some(last) = closed_before {
                 handles.forget_freed(&mut self.closed.lock(), last);
             }
-            // All that came before is taken: from now on a notification says that there is more.
+            // The CQ was empty: the next completion notifies.
             self.ndk.arm(ND_CQ_NOTIFY_ANY);
             return Filled::All;
         }
@@ -103,20 +103,20 @@ impl<H: Host> Cq<H> {
         Filled::Some
     }
 
-    /// Completes the requests that wait for what is in the ring.
+    /// Completes the requests that wait for the completions in the ring.
     pub(super) fn notify(&self, ring: &UserCqRing<H>) {
         let events = self.ndk.context();
         let pended = &events.pended;
-        // One that is cancelled meanwhile is not found, and nothing counts as told of.
+        // A request whose cancel routine has begun is not found; then no completion counts as notified.
         let told = ring.notify(|kind| {
             let event = if kind == ND_CQ_NOTIFY_SOLICITED { Event::Solicited } else { Event::Completion };
             let first = pended.take_first(&events.waiting, &[event], u64::MAX)?;
             Some((first, pended.end()))
         });
         if let Some((first, end)) = told {
-            // As soon as it ends its user may ask for the next notification.
+            // `end` was read before, as the program may ask for the next notification as soon as this request completes.
             first.succeed();
-            // One event completes all that wait; a request for any completion makes the others that too.
+            // One notification completes all waiting requests: if one waits for any completion, those that wait for solicited ones too.
             pended.take_until(&events.waiting, &[Event::Completion, Event::Solicited], end, Pended::succeed);
         }
     }
@@ -126,12 +126,12 @@ fn is_receive(result: &NDK_RESULT_EX) -> bool {
     result.Type == NdkOperationTypeReceive || result.Type == NdkOperationTypeReceiveAndInvalidate
 }
 
-/// Whether it satisfies a request for a solicited notification.
+/// Whether a completion satisfies a request for a solicited notification.
 fn is_solicited(result: &NDK_RESULT_EX) -> bool {
     result.ProviderErrorCode == SOFTNDK_RESULT_SOLICITED || result.Status != STATUS_SUCCESS
 }
 
-/// A completion for the ring.
+/// The completion in the ring's layout.
 fn completion<H: Host>(qp: &Qp<H>, handle: u64, result: &NDK_RESULT_EX) -> SOFTNDK_COMPLETION {
     SOFTNDK_COMPLETION {
         Status: result.Status,
@@ -139,7 +139,7 @@ fn completion<H: Host>(qp: &Qp<H>, handle: u64, result: &NDK_RESULT_EX) -> SOFTN
         QueuePairContext: qp.rings.as_ref().map_or(handle, |rings| rings.queue_pair_context),
         RequestContext: result.RequestContext.addr() as u64,
         Type: result.Type.0.cast_unsigned(),
-        // A token.
+        // The token of a receive-and-invalidate, of 32 bits.
         Output: result.TypeSpecificCompletionOutput as u32,
     }
 }

@@ -1,4 +1,4 @@
-//! Completion queues: what is of one, and its notifications.
+//! Completion queues: the state of a CQ, and its notifications.
 
 mod fill;
 mod requests;
@@ -24,43 +24,43 @@ use crate::tables::sent::Waiting;
 use crate::{BackRef, Host, Ref};
 use ndk_consumer::{Adapter, Notified, Owned};
 
-/// Results that are fetched with the lock held once.
+/// The most results that are polled in one hold of the turn.
 const BURST: usize = 16;
-/// Handles that one run of the deferred call looks through for queue pairs.
+/// The handles in which one run of the deferred call looks for queue pairs.
 const HANDLES: u32 = 64;
 
 pub(crate) struct Cq<H: Host> {
-    /// Before the rest, so that its memory is unlocked while there still is an open adapter, which a cleanup waits for.
+    /// Dropped first: the ring's memory is unlocked before the last reference to the adapter goes, for which a cleanup waits.
     ring: Option<UserCqRing<H>>,
-    /// What it was made with.
+    /// The affinity of the create request.
     pub(crate) affinity: Option<GROUP_AFFINITY>,
-    /// Fills the ring.
+    /// Its run fills the ring and completes pended requests.
     deferred: Deferred<H::Platform>,
-    /// When it has ended: the first handle that may be that of a queue pair which was not told yet.
+    /// After the end of the CQ: the index of the handle at which `notify_queue_pairs` continues.
     next_to_notify: AtomicU32,
     pub(crate) ndk: Owned<NDK_CQ, CqEvents<H>, H::Platform>,
-    /// Freed queue pairs that report nothing more than what is in it, oldest first.
+    /// Freed and closed queue pairs whose last completions may still be in the CQ, oldest first.
     closed: SpinLock<Option<Chain>, H::Platform>,
     /// NdkArmCq and NdkGetCqResultsEx must not overlap on one CQ (NDKPI completion handling requirements).
     turn: SpinLock<(), H::Platform>,
 }
 
-/// What the notifications of a CQ need.
+/// The context of a CQ's notifications.
 pub(crate) struct CqEvents<H: Host> {
     pended: Ref<PendedRequests<H>, H>,
     /// The table that has the handles of its queue pairs.
     handles: Ref<Handles<H>, H>,
     adapter: Ref<Adapter<H::Platform>, H>,
     waiting: Waiting<H>,
-    /// Set when the CQ has been made; for arming it from a notification.
+    /// The CQ, set by its create request. A notification arms it or schedules its deferred call.
     cq: BackRef<Cq<H>, H>,
-    /// Notifications that have come.
+    /// The number of notifications that have come.
     notified: AtomicU64,
-    /// The last of them that a request was told of, or whose completions have all been polled. If one after it has come, which found
-    /// nobody waiting (an arm can't be taken back), the next request is completed at once: the provider need not notify again for what
-    /// was there then.
+    /// The number of the last notification that completed a request, or whose completions have all been polled. If a later one has come,
+    /// when no request waited (an arm cannot be taken back), the next request completes at once: the provider need not notify again for the
+    /// completions of that time.
     delivered: AtomicU64,
-    /// Why there will be no notification any more; STATUS_SUCCESS: there will.
+    /// The status with which the CQ ended; STATUS_SUCCESS: it has not ended.
     ended: AtomicI32,
     _charge: Charge<H::Platform>,
 }
@@ -70,7 +70,7 @@ impl<H: Host> Cq<H> {
         &self.ndk.context().adapter
     }
 
-    /// The requests that wait for it.
+    /// The pended CQ_NOTIFYs.
     pub(crate) fn waiting(&self) -> &Waiting<H> {
         &self.ndk.context().waiting
     }
@@ -79,12 +79,13 @@ impl<H: Host> Cq<H> {
         self.ring.is_some()
     }
 
-    /// There will be no completions any more.
+    /// Whether the CQ has failed or its handle is freed: no completions come.
     pub(crate) fn has_ended(&self) -> bool {
         self.ndk.context().ended.load(Ordering::SeqCst) != STATUS_SUCCESS.0
     }
 
-    /// Has the rings of its queue pairs looked at, which may await completions. A part of them in each run; true: there are more.
+    /// Schedules runs of the CQ's queue pairs, whose rings may await completions. One call searches `HANDLES` handles; true: there are
+    /// more.
     fn notify_queue_pairs(this: &Ref<Self, H>) -> bool {
         let first = this.next_to_notify.load(Ordering::Relaxed);
         let end = first.saturating_add(HANDLES);
@@ -102,7 +103,7 @@ impl<H: Host> Cq<H> {
         true
     }
 
-    /// A doorbell: there is room in the ring.
+    /// A doorbell: the program has freed slots of the ring.
     pub(crate) fn wake(this: &Ref<Self, H>) {
         if let Some(ring) = &this.ring {
             ring.wake();
@@ -110,7 +111,8 @@ impl<H: Host> Cq<H> {
         }
     }
 
-    /// Reports a request that never was posted; false: not now. Callable with the lock of the request's ring held.
+    /// Writes the completion of a request that was never posted into the ring. False: the ring has no room. Callable with the lock of the
+    /// request's ring held.
     pub(crate) fn complete_unposted(
         this: &Ref<Self, H>,
         qp_context: u64,
@@ -129,19 +131,19 @@ impl<H: Host> Cq<H> {
             Type: kind,
             Output: 0,
         };
-        // Of one that has ended nobody takes anything.
+        // A program gets no completions of a CQ that has ended.
         let completed = this.has_ended() || this.ring.as_ref().is_none_or(|ring| ring.push(completion, true));
         Deferred::schedule(this);
         completed
     }
 
-    /// The NDK queue pair of a handle is closed.
+    /// The NDK queue pair of a handle is closed: no more completions of it get into the CQ.
     pub(crate) fn queue_pair_closed(this: &Ref<Self, H>, handle: u64) {
         let mut closed = this.closed.lock();
         let was_freed = this.ndk.context().handles.append_freed(&mut closed, handle);
         drop(closed);
         if was_freed {
-            // To find it empty.
+            // The run frees the slot of the handle when it finds the CQ empty.
             Deferred::schedule(this);
         }
     }
@@ -152,7 +154,7 @@ impl<H: Host> Cq<H> {
         drop(turn);
     }
 
-    /// Its handle is gone: nobody may wait any more.
+    /// The handle is freed: cancels the pended requests.
     pub(crate) fn close(&self) {
         let events = self.ndk.context();
         events.ended.store(STATUS_CANCELLED.0, Ordering::SeqCst);
@@ -186,32 +188,32 @@ impl<H: Host> RunDeferred<H::Platform> for Cq<H> {
 }
 
 impl<H: Host> CqEvents<H> {
-    /// Completes the requests that wait for a notification, which has come. If there are none, it is for the next request.
+    /// A notification has come: completes the requests that wait for it. If none waits, the notification is left for the next request.
     fn offer(&self) {
-        // First: a request that comes in between must not wait for what was notified already.
+        // Counted first: a request that is inserted after the search below must see the notification.
         let number = self.notified.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         let pended = &self.pended;
         let end = pended.end();
         if let Some(first) = pended.take_first(&self.waiting, &[Event::Completion], end) {
-            // Before it ends: its user may ask for the next notification then.
+            // Before the request completes, as the program may ask for the next notification then.
             self.set_delivered(number);
             first.succeed();
             pended.take_until(&self.waiting, &[Event::Completion], end, Pended::succeed);
         }
     }
 
-    /// The number of the last notification, if nobody was told of it.
+    /// The number of the last notification, if it completed no request.
     fn undelivered(&self) -> Option<u64> {
         let notified = self.notified.load(Ordering::SeqCst);
         (notified > self.delivered.load(Ordering::SeqCst)).then_some(notified)
     }
 
-    /// A request is told of this notification, or nothing is left to be told.
+    /// A request completes for this notification, or all its completions have been polled.
     fn set_delivered(&self, number: u64) {
         self.delivered.fetch_max(number, Ordering::SeqCst);
     }
 
-    /// There will be no notification any more.
+    /// The CQ has ended with `status`: completes the pended requests with it.
     fn end(&self, status: NTSTATUS) {
         self.ended.store(status.0, Ordering::SeqCst);
         self.pended.take_all(&self.waiting, |pended| pended.complete(status));
@@ -234,7 +236,7 @@ impl<H: Host> Notified for CqEvents<H> {
             return;
         }
         self.offer();
-        // This notification used up the arm of those who wait for errors only (merge table of NdkArmCq).
+        // The notification used up the arm, so the CQ is armed again for the requests that wait for errors only (merge table of NdkArmCq).
         if let Some(cq) = cq.filter(|_| self.pended.any(&self.waiting, Event::CqError)) {
             cq.arm(ND_CQ_NOTIFY_ERRORS);
         }

@@ -1,4 +1,4 @@
-//! The requests of completion queues: create, resize, poll, and notification by pended requests.
+//! The control codes of completion queues: create, free, resize, poll, and notification by pended requests.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ use crate::tables::sent::Sent;
 use crate::{Host, Ref, Request, shared};
 use ndk_consumer::{Adapter, Owned};
 
-/// Times that a ring is filled to get to the end of what waits for it.
+/// The most times that CQ_MODIFY fills a ring to empty the CQ.
 const MAX_FILLS: u32 = 1024;
 
 #[inline(never)]
@@ -105,7 +105,7 @@ pub(crate) fn modify<H: Host>(
         (None, _) => cq.ndk.resize(input.QueueDepth, passive)?,
         (Some([memory]), Some(ring)) => {
             let other = UserCqRing::<H>::open(host, quota, request, memory, input.QueueDepth, passive)?;
-            // What still is in the CQ counts too. Not for ever: its queue pairs go on.
+            // Completions that are still in the CQ count too. The loop is bounded, as the CQ's queue pairs go on completing requests.
             for _ in 0..MAX_FILLS {
                 if !cq.fill(ring) {
                     break;
@@ -118,7 +118,7 @@ pub(crate) fn modify<H: Host>(
             let turn = cq.turn.lock();
             let old = ring.replace(other);
             drop(turn);
-            // Unlocked without the lock.
+            // Unlocks the old ring's memory, with no lock held.
             drop(old);
             Deferred::schedule(&cq);
         }
@@ -132,15 +132,15 @@ pub(crate) fn get_affinity<H: Host>(handles: &Handles<H>, host: &H, request: &mu
     affinity::reply(host, request, cq.affinity)
 }
 
-/// Sets the moderation of notifications.
+/// SOFTNDK_CQ_MODERATE: sets the moderation of notifications.
 pub(crate) fn moderate<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: SOFTNDK_CQ_MODERATE = input(request)?;
     let cq: Arc<Cq<H>, _> = handles.get(input.CqHandle)?;
     if cq.has_ring() {
-        // Its notifications are what fills the ring.
+        // A CQ with a ring is notified to fill the ring.
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }
-    // Calls on one CQ must not overlap.
+    // Calls of NdkControlCqInterruptModeration on one CQ must not overlap.
     let turn = cq.turn.lock();
     let result = cq.ndk.moderate(input.Interval, input.Count);
     drop(turn);
@@ -148,7 +148,7 @@ pub(crate) fn moderate<H: Host>(handles: &Handles<H>, request: &H::Request) -> R
     Ok(0)
 }
 
-/// Pends until the CQ is notified.
+/// CQ_NOTIFY: pends until the CQ is notified.
 pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     let prepare = || {
         let input: ND_CQ_NOTIFY = input(&sent.request)?;
@@ -178,12 +178,12 @@ pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
             pended.complete(ended);
         }
     } else if let Some(ring) = &cq.ring {
-        // It may be in the ring already.
+        // The completion may be in the ring already.
         cq.notify(ring);
     } else if event == Event::Completion
         && let Some(number) = events.undelivered()
     {
-        // Else it was cancelled, or another notification has completed it.
+        // `None`: the request was cancelled, or another notification has completed it.
         if let Some(pended) = events.pended.take(id) {
             events.set_delivered(number);
             pended.succeed();
@@ -194,7 +194,7 @@ pub(crate) fn notify<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     STATUS_PENDING
 }
 
-/// Fetches completions.
+/// SOFTNDK_POLL: returns completions.
 pub(crate) fn poll<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> Reply {
     let input: SOFTNDK_POLL = input(request)?;
     let cq: Arc<Cq<H>, _> = handles.get(input.CqHandle)?;
@@ -202,7 +202,7 @@ pub(crate) fn poll<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> R
         return Err(STATUS_INVALID_DEVICE_REQUEST.into());
     }
     let events = cq.ndk.context();
-    // Before the first look: a notification that comes during this call is for the next request.
+    // Before the first poll: a notification that comes during this call is left for the next request.
     let undelivered = events.undelivered();
     let mut results = [NDK_RESULT_EX::ZERO; BURST];
     let mut written = 0usize;
@@ -226,7 +226,7 @@ pub(crate) fn poll<H: Host>(handles: &Handles<H>, request: &mut H::Request) -> R
     Ok(written)
 }
 
-/// A completion as the user sees it: the contexts are numbers of ours and of the user.
+/// A completion in the program's layout: the queue pair's context is its handle, the request's context is the program's number.
 fn reported(result: &NDK_RESULT_EX) -> SOFTNDK_RESULT {
     SOFTNDK_RESULT {
         Status: result.Status,

@@ -1,4 +1,4 @@
-//! Queue pairs. [`post_entry()`] posts a request, which may come by a ring: [`crate::rings::work_ring`].
+//! Queue pairs. [`post_entry()`] posts a request, by control code or from a ring: [`crate::rings::work_ring`].
 
 mod post_entry;
 mod requests;
@@ -27,7 +27,7 @@ use crate::{Host, Ref, shared};
 use ndk_consumer::{Adapter, Owned};
 
 pub(crate) struct Qp<H: Host> {
-    /// Before the rest, so that its memory is unlocked while there still is an open adapter, which a cleanup waits for.
+    /// Dropped first: the rings' memory is unlocked before the last reference to the adapter goes, for which a cleanup waits.
     pub(crate) rings: Option<Rings<H>>,
     deferred: Deferred<H::Platform>,
     timer: Timer<H::Platform>,
@@ -36,30 +36,30 @@ pub(crate) struct Qp<H: Host> {
     pub(crate) initiator_turn: SpinLock<(), H::Platform>,
     /// As `initiator_turn`, for the receive queue.
     receive_turn: SpinLock<(), H::Platform>,
-    /// It serves one connection only.
+    /// The one connection that the queue pair serves.
     connection: SpinLock<Connection<H>, H::Platform>,
     /// The peer has disconnected.
     peer_gone: AtomicBool,
 }
 
-/// The connection of a queue pair, and the end of its handle, of which each has to know the other.
+/// The connection of a queue pair, or that its handle is freed. One lock orders the two.
 enum Connection<H: Host> {
     None,
     /// Established by this connector.
     Of(Weak<Connector<H>, H::Platform>),
-    /// The handle is gone.
+    /// The handle is freed.
     Closed,
 }
 
 /// The rings of a queue pair.
 pub(crate) struct Rings<H: Host> {
-    /// `Context` of its rings, which its completions name it by.
+    /// `Context` of its rings, which becomes the `QueuePairContext` of its completions.
     pub(crate) queue_pair_context: u64,
     pub(crate) initiator: UserWorkRing<H>,
-    /// None: its receives come from an SRQ.
+    /// `None`: its receives come from an SRQ.
     pub(crate) receive: Option<UserWorkRing<H>>,
     poll: RingPoll,
-    /// The table that has the handles of the regions and windows which requests name.
+    /// The handles of the regions and windows that requests name.
     handles: Ref<Handles<H>, H>,
 }
 
@@ -78,13 +78,13 @@ impl<H: Host> Rings<H> {
     }
 }
 
-/// What must outlive a QP.
+/// The objects that must outlive a QP.
 pub(crate) struct Antecedents<H: Host> {
     pub(crate) pd: Ref<Pd<H>, H>,
     pub(crate) srq: Option<Ref<Srq<H>, H>>,
     receive_cq: Ref<Cq<H>, H>,
     initiator_cq: Ref<Cq<H>, H>,
-    /// The queue pair's.
+    /// The handle of the queue pair.
     handle: u64,
     _charge: Charge<H::Platform>,
 }
@@ -100,7 +100,7 @@ impl<H: Host> Antecedents<H> {
         self.srq.as_ref().filter(|srq| srq.ring.is_some()).map(|srq| srq.handle())
     }
 
-    /// Completions of requests that never were posted can only be given by a ring.
+    /// Checks that both CQs have rings: only a ring takes the completion of a request that was never posted.
     fn have_rings(&self) -> Result<(), NTSTATUS> {
         if self.receive_cq.has_ring() && self.initiator_cq.has_ring() {
             Ok(())
@@ -111,7 +111,7 @@ impl<H: Host> Antecedents<H> {
 }
 
 impl<H: Host> Drop for Antecedents<H> {
-    /// The NDK queue pair is closed.
+    /// Runs when the close of the NDK queue pair has completed.
     fn drop(&mut self) {
         if self.shared_ring().is_some() {
             Cq::queue_pair_closed(&self.receive_cq, self.handle);
@@ -137,7 +137,7 @@ impl<H: Host> Qp<H> {
         Deferred::initialize(&qp);
         Timer::initialize(&qp);
         if qp.rings.is_some() {
-            // Until it has looked, and sleeps, no doorbell rings.
+            // The first run sets `Asleep`; before that no doorbell rings.
             Deferred::schedule(&qp);
         }
         Ok(qp)
@@ -147,13 +147,13 @@ impl<H: Host> Qp<H> {
         self.ndk.context().pd.adapter()
     }
 
-    /// The handle of the SRQ whose ring its receives come by.
+    /// The handle of the SRQ from whose ring its receives come.
     pub(crate) fn shared_ring(&self) -> Option<u64> {
         self.ndk.context().shared_ring()
     }
 
-    /// Its handle is gone, and its connection ends (ndspi.md section 5, Disconnect). The connector may hold the QP open, so what is
-    /// posted is cancelled here.
+    /// The handle is freed: ends the connection (ndspi.md section 5, Disconnect) and cancels posted requests. The cancelling is done here
+    /// as a connector may keep the QP open.
     pub(crate) fn close(this: &Ref<Self, H>) {
         if let Some(rings) = &this.rings {
             rings.each().for_each(WorkRing::close);
@@ -168,7 +168,7 @@ impl<H: Host> Qp<H> {
         this.ndk.flush();
     }
 
-    /// A doorbell: has the rings served.
+    /// A doorbell: schedules a run that serves the rings.
     pub(crate) fn wake(this: &Ref<Self, H>) {
         if let Some(rings) = &this.rings {
             rings.each().for_each(WorkRing::wake);
@@ -176,12 +176,12 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// A completion of this queue pair is about to be put into the ring of its CQ. The program that sees it finds room for another request,
-    /// if it is `counted`: a request that was to succeed silently gave its slot back when it was posted.
+    /// A completion of this queue pair is about to be written into the ring of its CQ. If it is `counted`, the request's slot is freed, so
+    /// a program that reads the completion finds room. A request with silent success is not counted: its slot was freed at the post.
     pub(crate) fn completing(&self, is_receive: bool, counted: bool, status: NTSTATUS) {
         let Some(rings) = &self.rings else { return };
         if status != STATUS_SUCCESS && status != STATUS_CANCELLED {
-            // It has ended the connection.
+            // A request that failed has ended the connection.
             rings.initiator.end();
         }
         if counted && let Some(ring) = self.ring_of(is_receive) {
@@ -189,7 +189,7 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// It has been put in. `counted`: as given to [`Qp::completing`].
+    /// The completion of [`Qp::completing`] is in the ring. `counted`: as for `completing`.
     pub(crate) fn completed(this: &Ref<Self, H>, is_receive: bool, counted: bool) {
         let Some(rings) = &this.rings else { return };
         if counted && let Some(ring) = this.ring_of(is_receive) {
@@ -203,7 +203,7 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// The ring that a request came by.
+    /// The ring from which the receives, or the initiator requests, come.
     fn ring_of(&self, is_receive: bool) -> Option<&UserWorkRing<H>> {
         let rings = self.rings.as_ref()?;
         match (is_receive, &self.ndk.context().srq) {
@@ -213,7 +213,8 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// Notes the connector whose connection to it is established. False: its handle is gone, and the caller has to end the connection.
+    /// A connector has established a connection with this queue pair: keeps a weak reference to it. False: the handle is freed, and the
+    /// caller has to end the connection.
     pub(crate) fn establish(&self, connector: &Ref<Connector<H>, H>) -> bool {
         let mut connection = self.connection.lock();
         if matches!(*connection, Connection::Closed) {
@@ -225,7 +226,7 @@ impl<H: Host> Qp<H> {
         true
     }
 
-    /// Whether this connector has connected it.
+    /// Whether this connector has connected the queue pair.
     pub(crate) fn is_of(&self, connector: &Connector<H>) -> bool {
         let of = match &*self.connection.lock() {
             Connection::Of(of) => of.upgrade(),
@@ -234,29 +235,30 @@ impl<H: Host> Qp<H> {
         of.is_some_and(|of| ptr::eq(Arc::as_ptr(&of), connector))
     }
 
-    /// Its connection is established; with `reads`, if its read limit is not 0.
+    /// The connection is established; `reads`: its limit of outbound reads is not 0.
     pub(crate) fn connected(&self, reads: bool) {
         if let Some(rings) = &self.rings {
             rings.initiator.connected(reads);
         }
     }
 
-    /// The peer has disconnected: everything is cancelled, receives too, as existing programs expect (ndspi.md section 5).
+    /// The peer has disconnected: cancels all requests, also receives, as existing programs expect (ndspi.md section 5).
     pub(crate) fn peer_gone(this: &Ref<Self, H>) {
         Self::disconnected(this);
         this.peer_gone.store(true, Ordering::Release);
         this.ndk.flush();
     }
 
-    /// A request was posted by a control code: it is cancelled if the peer has disconnected.
+    /// A request was posted by a control code: cancels it if the peer has disconnected.
     pub(crate) fn posted(&self) {
-        // Either it is in the queue when `peer_gone` flushes that, under the lock of the device's queue pair, or that store is seen.
+        // Either the request is in the queue when `peer_gone` flushes that, under the lock of the device's queue pair, or this load sees
+        // its store.
         if self.peer_gone.load(Ordering::Acquire) {
             self.ndk.flush();
         }
     }
 
-    /// Its connection has ended: all requests are given up.
+    /// The connection has ended: all requests in the rings complete unposted.
     pub(crate) fn disconnected(this: &Ref<Self, H>) {
         if let Some(rings) = &this.rings {
             rings.each().for_each(WorkRing::end);
@@ -264,14 +266,14 @@ impl<H: Host> Qp<H> {
         }
     }
 
-    /// Posts the initiator requests that are in its ring, as far as the queue takes them.
+    /// Posts the initiator requests in the ring, as far as the queue takes them.
     pub(crate) fn post_all(this: &Ref<Self, H>, rings: &Rings<H>, _passive: &Passive<'_>) {
         for _ in 0..MAX_SERVES {
             if this.serve_ring(rings, &rings.initiator, false, false) != Next::Run {
                 break;
             }
         }
-        // What this leaves, or gives up, is for the deferred call.
+        // The deferred call serves the requests that are left.
         Deferred::schedule(this);
     }
 
@@ -284,7 +286,8 @@ impl<H: Host> Qp<H> {
 
     fn serve_ring(&self, rings: &Rings<H>, ring: &UserWorkRing<H>, receives: bool, polls_on: bool) -> Next {
         let cq = self.ndk.context().cq(receives);
-        // Let go of when the lock of the ring is not held. There is one at most: what follows it is for the next run.
+        // The last reference to an object that a request names, dropped after the lock of the ring is released. The loop stops at the first
+        // one, and the next run continues.
         let mut last = None;
         let mut serving = ring.serve(ServeMode { awaits: !cq.has_ended(), polls_on });
         let served = loop {
@@ -314,20 +317,20 @@ impl<H: Host> Qp<H> {
         served.next
     }
 
-    /// Lets the rings sleep, or await completions; false: something has come.
+    /// Sets `Asleep` in each ring that awaits no completion. False: a request has come.
     fn sleep(&self, rings: &Rings<H>, _awaited: Awaited) -> bool {
         let sleeps = |ring: &UserWorkRing<H>, receives| ring.sleep(!self.ndk.context().cq(receives).has_ended());
-        // Each has to be asked: one that is not asleep rings no doorbell.
+        // Both rings have to set `Asleep`, as a program rings no doorbell for one that has not.
         let receive = rings.receive.as_ref().is_none_or(|ring| sleeps(ring, true));
         sleeps(&rings.initiator, false) && receive
     }
 
-    /// Whether it reports to a CQ.
+    /// Whether the queue pair reports to this CQ.
     pub(crate) fn uses(&self, cq: &Ref<Cq<H>, H>) -> bool {
         [true, false].into_iter().any(|receives| Arc::ptr_eq(self.ndk.context().cq(receives), cq))
     }
 
-    /// Schedules a run that polls the rings: no completion will.
+    /// Schedules a run that polls the rings, where no completion does.
     pub(crate) fn schedule_poll(this: &Ref<Self, H>) {
         if this.rings.is_some() {
             Deferred::schedule(this);

@@ -1,5 +1,5 @@
-//! Posting one request to a queue pair. The hot path: no allocation, except from the third fast registration of one region in the queue
-//! on; the locks of the queue's turn and, for an object that the request names, of the handles.
+//! Posts one request to a queue pair. This is the hot path: it allocates nothing, except from the third fast registration of one region in
+//! the queue on, and takes the lock of the queue's turn and, for an object that the request names, that of the handles.
 #![allow(non_upper_case_globals, reason = "C names of operation types in patterns")]
 
 use ndk_abi::describe::ZeroInit;
@@ -27,8 +27,8 @@ const SEND_AND_INVALIDATE: NDK_OPERATION_TYPE = NDK_OPERATION_TYPE(SOFTNDK_POST_
 
 /// Posts a request with the SGEs or the inline data in `data`.
 ///
-/// NDK_OP_FLAG_INLINE is carried out here: the data must come from the kernel's copy of the request, never from an address
-/// that the user names. `last`: see [`with_named`].
+/// For NDK_OP_FLAG_INLINE the data comes from the kernel's copy of the request, never from an address that the program names. `last`: see
+/// [`with_named`].
 pub(crate) fn post_entry<H: Host>(
     handles: &Handles<H>,
     qp: &Qp<H>,
@@ -61,7 +61,7 @@ pub(crate) fn post_entry<H: Host>(
                 if flags != 0 {
                     return Err(STATUS_INVALID_PARAMETER_4);
                 }
-                // Its receives come from the SRQ.
+                // The queue pair's receives come from the SRQ.
                 if qp.ndk.context().srq.is_some() {
                     return Err(STATUS_INVALID_PARAMETER);
                 }
@@ -77,7 +77,7 @@ pub(crate) fn post_entry<H: Host>(
             NdkOperationTypeFastRegister => with_named(handles, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
                 in_domain(qp, &mr.ndk.context().pd)?;
                 let memory = mr.ndk.context().fast.as_ref().ok_or(STATUS_INVALID_PARAMETER)?;
-                // The mapping covers whole pages; the user pinned these bytes of them.
+                // The mapping covers whole pages; the region has `memory.length` bytes of them.
                 let length = usize::try_from(head.Length).ok().filter(|length| *length <= memory.length);
                 let length = length.ok_or(STATUS_INVALID_PARAMETER)?;
                 initiate(&Work::FastRegister { mr: &mr.ndk, lam: &memory.lam, base: head.BaseVirtualAddress, length })
@@ -90,7 +90,7 @@ pub(crate) fn post_entry<H: Host>(
                     drop(turn);
                     Ok(status)
                 });
-                // A region, if it is not a window.
+                // The handle names a region if it names no window.
                 window.or_else(|_| {
                     with_named(handles, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
                         in_domain(qp, &mr.ndk.context().pd)?;
@@ -104,7 +104,7 @@ pub(crate) fn post_entry<H: Host>(
     result.unwrap_or_else(|status| status)
 }
 
-/// STATUS_INVALID_HANDLE: it is not the QP's protection domain.
+/// STATUS_INVALID_HANDLE: `pd` is not the QP's protection domain.
 pub(crate) fn in_domain<H: Host>(qp: &Qp<H>, pd: &Ref<Pd<H>, H>) -> Result<(), NTSTATUS> {
     if Arc::ptr_eq(pd, &qp.ndk.context().pd) { Ok(()) } else { Err(STATUS_INVALID_HANDLE) }
 }
@@ -125,7 +125,7 @@ fn with_named<H: Host, T: Typed<Object<H>, H::Platform>>(
     result
 }
 
-/// The SGEs of a request, and what follows them. STATUS_DATA_OVERRUN: too many.
+/// The SGEs of a request, and the bytes behind them. STATUS_DATA_OVERRUN: too many SGEs.
 fn split<'a>(
     head: &SOFTNDK_POST,
     data: &'a [u8],

@@ -1,4 +1,4 @@
-//! The requests of queue pairs: create, free, flush.
+//! The control codes of queue pairs: create, free, flush.
 
 use ndk_abi::nd_ioctl::{ND_CREATE_QP, ND_CREATE_QP_HDR, ND_CREATE_QP_WITH_SRQ, ND_HANDLE};
 use ndk_abi::softndk_ring::{SOFTNDK_RING_INITIATOR, SOFTNDK_RING_RECEIVE};
@@ -111,7 +111,7 @@ pub(crate) fn create_with_srq<H: Host>(
     let antecedents = shared(antecedents(handles, quota, header, Some(input.SrqHandle), slot.handle())?)?;
     let srq: Arc<Srq<H>, _> = handles.get(input.SrqHandle)?;
     if srq.ring.is_some() != memory.is_some() {
-        // Only completions of a queue pair with rings give the slots of receives back.
+        // Only completions of a queue pair with rings free the slots of the SRQ's ring.
         return Err(STATUS_INVALID_PARAMETER_MIX.into());
     }
     let ndk = Owned::create_qp_with_srq(
@@ -143,7 +143,7 @@ pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply
     Ok(0)
 }
 
-/// Cancels what is posted, that by rings too.
+/// QP_FLUSH: cancels posted requests, and those in the rings.
 pub(crate) fn flush<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let qp: Arc<Qp<H>, _> = handles.get(input.Handle)?;
@@ -154,7 +154,7 @@ pub(crate) fn flush<H: Host>(handles: &Handles<H>, request: &H::Request) -> Repl
             break;
         }
     }
-    // What is given up follows what has just been cancelled.
+    // Requests that complete unposted do so after the cancelled ones are reported.
     Qp::schedule_poll(&qp);
     Ok(0)
 }
